@@ -1,0 +1,18 @@
+import { cloudflareTest } from "@cloudflare/vitest-plugin";
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  test: {
+    projects: [
+      {
+        // Inside workerd: pure modules and the Durable Object, with its storage.
+        plugins: [cloudflareTest({ wrangler: { configPath: "./wrangler.toml" } })],
+        test: { name: "workerd", include: ["test/unit/**/*.test.ts"] },
+      },
+      {
+        // From outside, in Node: a real client against a running Worker, and the tools of the tests themselves.
+        test: { name: "node", include: ["test/**/*.test.ts"], exclude: ["test/unit/**"], testTimeout: 20_000 },
+      },
+    ],
+  },
+});
