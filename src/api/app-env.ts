@@ -1,0 +1,13 @@
+import type { Config, Env } from "../config.ts";
+import type { Upstream } from "../engine/upstream.ts";
+
+/** What Hono's contexts carry here. */
+export interface AppEnv {
+  Bindings: Env;
+  Variables: {
+    config: Config;
+    upstream: Upstream;
+    tenant: string;
+    requestId: string;
+  };
+}

@@ -1,0 +1,117 @@
+import { brotliDecompressSync, gunzipSync, inflateSync, zstdDecompressSync } from "node:zlib";
+import { ApiError, invalidRequest } from "../protocol/errors.ts";
+
+/** Reads the JSON body of a request within limits. Everything wrong with it is a 4xx in OpenAI's shape. */
+
+/** Nesting beyond this serves nobody, and breaks recursive readers further on (Python's own limit is near 1000). */
+const MAX_DEPTH = 256;
+
+const DECODERS: Record<string, (body: Uint8Array, options: { maxOutputLength: number }) => Uint8Array> = {
+  gzip: gunzipSync,
+  "x-gzip": gunzipSync,
+  deflate: inflateSync,
+  br: brotliDecompressSync,
+  zstd: zstdDecompressSync,
+};
+
+/**
+ * The parsed body. Throws ApiError: 415 for another content type or encoding, 413 beyond `maxBytes` (before and after
+ * decompression), 400 for anything that is not UTF-8 JSON or is nested too deeply.
+ */
+export async function readJson(request: Request, maxBytes: number): Promise<unknown> {
+  const type = request.headers.get("content-type") ?? "";
+  if (!/^application\/(json|[\w.+-]+\+json)\s*(;|$)/i.test(type)) {
+    throw new ApiError({
+      status: 415,
+      message: "Unsupported content type. Send the body as 'Content-Type: application/json'.",
+      code: "unsupported_media_type",
+    });
+  }
+  const encoding = (request.headers.get("content-encoding") ?? "").trim().toLowerCase();
+  const body = decode(await readBytes(request, maxBytes), encoding, maxBytes);
+  if (isTooDeep(body))
+    throw invalidRequest(null, `The body is nested deeper than ${MAX_DEPTH} levels.`, "invalid_json");
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(body));
+  } catch {
+    // The parser's own message quotes the body; prompts do not belong in errors.
+    throw invalidRequest(
+      null,
+      "We could not parse the JSON body of your request. The body must be valid JSON in UTF-8.",
+      "invalid_json",
+    );
+  }
+}
+
+async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array> {
+  if (Number(request.headers.get("content-length") ?? 0) > maxBytes) throw tooLarge(maxBytes);
+  if (!request.body) return new Uint8Array();
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  for await (const chunk of request.body) {
+    length += chunk.byteLength;
+    if (length > maxBytes) throw tooLarge(maxBytes);
+    chunks.push(chunk);
+  }
+  const [first] = chunks;
+  if (chunks.length === 1 && first) return first;
+  const bytes = new Uint8Array(length);
+  let offset = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, offset);
+    offset += chunk.byteLength;
+  }
+  return bytes;
+}
+
+function decode(body: Uint8Array, encoding: string, maxBytes: number): Uint8Array {
+  if (encoding === "" || encoding === "identity") return body;
+  const decoder = Object.hasOwn(DECODERS, encoding) ? DECODERS[encoding] : undefined;
+  if (!decoder) {
+    throw new ApiError({
+      status: 415,
+      message: `Unsupported content encoding. Supported values are: ${Object.keys(DECODERS).join(", ")}.`,
+      code: "unsupported_content_encoding",
+      headers: { "accept-encoding": Object.keys(DECODERS).join(", ") },
+    });
+  }
+  try {
+    return decoder(body, { maxOutputLength: maxBytes });
+  } catch (error) {
+    if (error instanceof RangeError) throw tooLarge(maxBytes);
+    throw invalidRequest(
+      null,
+      "The body could not be decoded as its Content-Encoding says.",
+      "invalid_content_encoding",
+    );
+  }
+}
+
+function tooLarge(maxBytes: number): ApiError {
+  return new ApiError({
+    status: 413,
+    message: `The request body is too large. The limit is ${maxBytes} bytes.`,
+    code: "request_too_large",
+  });
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+
+/** Whether brackets outside strings nest too deeply; one pass over the bytes, before any recursive reader sees them. */
+function isTooDeep(json: Uint8Array): boolean {
+  let depth = 0;
+  let inString = false;
+  for (let index = 0; index < json.length; index += 1) {
+    const byte = json[index];
+    if (inString) {
+      if (byte === BACKSLASH) index += 1;
+      else if (byte === QUOTE) inString = false;
+    } else if (byte === QUOTE) inString = true;
+    else if (byte === 0x7b || byte === 0x5b) {
+      depth += 1;
+      if (depth > MAX_DEPTH) return true;
+    } else if (byte === 0x7d || byte === 0x5d) depth -= 1;
+  }
+  return false;
+}

@@ -1,0 +1,85 @@
+import { ApiError } from "../../protocol/errors.ts";
+import type { Engine, ModelDelta, Prompt, PromptSize } from "../engine.ts";
+import { SseDecoder } from "../sse-decoder.ts";
+import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";
+import { readChunk, readCompletion } from "./chunks.ts";
+import { toChatRequest, toTokenizeRequest } from "./request.ts";
+
+/** What chat templates say that want every system message at the beginning, or know no such role later. */
+const SYSTEM_PLACEMENT =
+  /system message must be|only.{0,40}system message|unexpected (message )?role|roles? must alternate/i;
+
+/**
+ * Any model that vLLM serves with a chat template, over `/v1/chat/completions`. Always streamed, also for JSON
+ * answers: a partial answer can then be settled, silence be noticed, and no proxy's read timeout cuts a long one.
+ */
+export class ChatEngine implements Engine {
+  readonly #upstream: Upstream;
+
+  constructor(upstream: Upstream) {
+    this.#upstream = upstream;
+  }
+
+  async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    const response = await this.#request(prompt, signal);
+    const type = response.headers.get("content-type") ?? "";
+    if (type.includes("application/json")) return this.#wholeAnswer(response, signal);
+    if (type.includes("text/event-stream")) return this.#streamedAnswer(response, signal);
+    await response.body?.cancel();
+    throw malformedAnswer();
+  }
+
+  async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
+    const size = await this.#upstream.json("//tokenize", signal, toTokenizeRequest(prompt, "at_beginning"));
+    if (typeof size !== "object" || size === null || !("count" in size) || !("max_model_len" in size)) {
+      throw malformedAnswer();
+    }
+    return { tokens: Number(size.count), contextWindow: Number(size.max_model_len) };
+  }
+
+  /** Sends the prompt; once more with all system messages at the beginning when the template insists. */
+  async #request(prompt: Prompt, signal: AbortSignal): Promise<Response> {
+    try {
+      return await this.#upstream.request("/chat/completions", signal, toChatRequest(prompt, "in_place"));
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 400 || !SYSTEM_PLACEMENT.test(error.message)) throw error;
+      return this.#upstream.request("/chat/completions", signal, toChatRequest(prompt, "at_beginning"));
+    }
+  }
+
+  async *#streamedAnswer(response: Response, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
+    const decoder = new SseDecoder();
+    let finished = false;
+    for await (const bytes of this.#upstream.reads(response, signal)) {
+      const deltas = readPayloads(decoder.push(bytes));
+      finished ||= deltas.some((delta) => delta.kind === "finish");
+      if (deltas.length > 0) yield deltas;
+    }
+    const rest = readPayloads(decoder.end());
+    if (rest.length > 0) yield rest;
+    // Some versions end without `[DONE]`; without a finish reason the answer is not whole.
+    if (!finished && !rest.some((delta) => delta.kind === "finish")) throw connectionLost();
+  }
+
+  /** An answer that came whole: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
+  async *#wholeAnswer(response: Response, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
+    const chunks: Uint8Array[] = [];
+    for await (const bytes of this.#upstream.reads(response, signal)) chunks.push(bytes);
+    let body: unknown;
+    try {
+      body = JSON.parse(await new Blob(chunks).text());
+    } catch {
+      throw malformedAnswer();
+    }
+    const deltas: ModelDelta[] = [];
+    readCompletion(body, deltas);
+    if (!deltas.some((delta) => delta.kind === "finish")) throw malformedAnswer();
+    yield deltas;
+  }
+}
+
+function readPayloads(payloads: readonly string[]): ModelDelta[] {
+  const deltas: ModelDelta[] = [];
+  for (const payload of payloads) if (payload !== "[DONE]") readChunk(payload, deltas);
+  return deltas;
+}

@@ -1,0 +1,119 @@
+import { type CreateRequest, vllmFields } from "../../protocol/create-request.ts";
+import type { Prompt } from "../engine.ts";
+import { type MessageOptions, toChatMessages } from "./messages.ts";
+
+/** A prompt as the body of vLLM's `/v1/chat/completions` (and, in part, of `/tokenize`). */
+
+const PASSED_THROUGH = Object.keys(vllmFields) as (keyof typeof vllmFields)[];
+
+/** Efforts that every vLLM since 0.10 takes as `reasoning_effort`; the others reach the template only. */
+const PORTABLE_EFFORTS = new Set(["low", "medium", "high"]);
+
+function messageOptions(
+  request: CreateRequest,
+  laterSystemMessages: MessageOptions["laterSystemMessages"],
+): MessageOptions {
+  return {
+    instructions: request.instructions ?? null,
+    reasoningContext: request.reasoning?.context ?? "auto",
+    laterSystemMessages,
+  };
+}
+
+/**
+ * Variables for the chat template. vLLM's own Responses API sets the same two from the effort: `reasoning_effort`, and
+ * `enable_thinking` for templates that only know on and off. What the client sets itself wins.
+ */
+function templateKwargs(request: CreateRequest): Record<string, unknown> | undefined {
+  const effort = request.reasoning?.effort;
+  if (effort == null) return request.chat_template_kwargs ?? undefined;
+  return { reasoning_effort: effort, enable_thinking: effort !== "none", ...request.chat_template_kwargs };
+}
+
+/**
+ * The tools offered: none under `tool_choice: "none"`, the allowed ones under `allowed_tools`, so that the choice
+ * holds whatever the model would like. Undefined rather than empty: vLLM refuses `tools: []`.
+ */
+function offeredTools(request: CreateRequest) {
+  const choice = request.tool_choice;
+  if (choice === "none") return undefined;
+  const allowed =
+    typeof choice === "object" && choice?.type === "allowed_tools"
+      ? new Set(choice.tools.map((tool) => tool.name))
+      : undefined;
+  const offered = (request.tools ?? []).filter((tool) => allowed?.has(tool.name) ?? true);
+  if (offered.length === 0) return undefined;
+  return offered.map(({ name, description, parameters, strict }) => ({
+    type: "function",
+    function: {
+      name,
+      ...(description !== null && { description }),
+      ...(parameters !== null && { parameters }),
+      ...(strict !== null && { strict }),
+    },
+  }));
+}
+
+function chatToolChoice(choice: CreateRequest["tool_choice"]) {
+  if (choice == null || choice === "none") return undefined;
+  if (typeof choice === "string") return choice;
+  return choice.type === "function" ? { type: "function", function: { name: choice.name } } : choice.mode;
+}
+
+function responseFormat(request: CreateRequest) {
+  const format = request.text?.format;
+  if (!format || format.type === "text") return undefined;
+  if (format.type === "json_object") return { type: "json_object" };
+  const { type, ...schema } = format;
+  return { type, json_schema: schema };
+}
+
+/** An assistant message that the client left unfinished at the end of its input is to be continued (vLLM's prefill). */
+function continuesFinalMessage(prompt: Prompt): boolean {
+  const last = prompt.items.at(-1);
+  return last?.type === "message" && last.role === "assistant" && last.status !== "completed";
+}
+
+/** What decides the prompt's tokens: shared by generating and measuring. */
+function promptFields(prompt: Prompt, laterSystemMessages: MessageOptions["laterSystemMessages"]) {
+  const continued = continuesFinalMessage(prompt);
+  return {
+    model: prompt.model,
+    messages: toChatMessages(prompt.items, messageOptions(prompt.request, laterSystemMessages)),
+    tools: offeredTools(prompt.request),
+    chat_template_kwargs: templateKwargs(prompt.request),
+    ...(continued && { continue_final_message: true, add_generation_prompt: false }),
+  };
+}
+
+/** The body of `/v1/chat/completions`. */
+export function toChatRequest(prompt: Prompt, laterSystemMessages: MessageOptions["laterSystemMessages"]): string {
+  const { request } = prompt;
+  const body: Record<string, unknown> = {};
+  for (const field of PASSED_THROUGH) if (request[field] != null) body[field] = request[field];
+  const fields = promptFields(prompt, laterSystemMessages);
+  const effort = request.reasoning?.effort;
+  const logprobs = request.include?.includes("message.output_text.logprobs");
+  // vLLM hands KV transfer parameters over only in an answer that comes whole.
+  const streamed = request.stream === true || request.kv_transfer_params == null;
+  Object.assign(body, fields, {
+    stream: streamed,
+    stream_options: streamed ? { include_usage: true } : undefined,
+    tool_choice: fields.tools && chatToolChoice(request.tool_choice),
+    parallel_tool_calls: fields.tools ? (request.parallel_tool_calls ?? undefined) : undefined,
+    response_format: responseFormat(request),
+    reasoning_effort: effort != null && PORTABLE_EFFORTS.has(effort) ? effort : undefined,
+    max_completion_tokens: request.max_output_tokens ?? undefined,
+    temperature: request.temperature ?? undefined,
+    top_p: request.top_p ?? undefined,
+    logprobs: logprobs || undefined,
+    top_logprobs: logprobs ? (request.top_logprobs ?? 0) : undefined,
+    cache_salt: prompt.cacheSalt,
+  });
+  return JSON.stringify(body);
+}
+
+/** The body of `/tokenize`, for the same prompt. */
+export function toTokenizeRequest(prompt: Prompt, laterSystemMessages: MessageOptions["laterSystemMessages"]): string {
+  return JSON.stringify(promptFields(prompt, laterSystemMessages));
+}

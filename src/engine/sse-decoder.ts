@@ -1,0 +1,61 @@
+import { ApiError } from "../protocol/errors.ts";
+
+/** A line longer than this is no token stream. In characters. */
+const MAX_LINE_LENGTH = 32 * 1024 * 1024;
+
+/**
+ * Cuts an SSE byte stream into the payloads of its `data:` lines, whatever the read boundaries: inside a UTF-8
+ * character, a CRLF or a line. Other lines (comments, `event:`, blank) carry nothing that vLLM's streams need, and
+ * vLLM writes one `data:` line per event, so a payload is a line.
+ */
+export class SseDecoder {
+  readonly #decoder = new TextDecoder();
+  /** The unfinished last line, in the pieces it came in: joined once, however many reads it takes. */
+  #pieces: string[] = [];
+  #length = 0;
+
+  /** The payloads completed by `bytes`. Throws ApiError 502 when a line grows beyond all reason. */
+  push(bytes: Uint8Array): string[] {
+    return this.#cut(this.#decoder.decode(bytes, { stream: true }));
+  }
+
+  /** The payload of a last line that no newline ended. */
+  end(): string[] {
+    return this.#cut(`${this.#decoder.decode()}\n`);
+  }
+
+  #cut(text: string): string[] {
+    const payloads: string[] = [];
+    let start = 0;
+    for (;;) {
+      const newline = text.indexOf("\n", start);
+      if (newline === -1) break;
+      let line = text.slice(start, newline);
+      if (this.#length > 0) {
+        line = this.#pieces.join("") + line;
+        this.#pieces = [];
+        this.#length = 0;
+      }
+      start = newline + 1;
+      if (!line.startsWith("data:")) continue;
+      const from = line.charCodeAt(5) === 32 ? 6 : 5;
+      const to = line.endsWith("\r") ? line.length - 1 : line.length;
+      if (to > from) payloads.push(line.slice(from, to));
+    }
+    if (start < text.length) {
+      this.#pieces.push(text.slice(start));
+      this.#length += text.length - start;
+      if (this.#length > MAX_LINE_LENGTH) throw malformedStream();
+    }
+    return payloads;
+  }
+}
+
+/** 502: the upstream's stream is not what vLLM sends. */
+export function malformedStream(): ApiError {
+  return new ApiError({
+    status: 502,
+    message: "The model server sent a malformed stream.",
+    code: "upstream_malformed_response",
+  });
+}

@@ -1,0 +1,183 @@
+import { z } from "zod";
+import { MAX_ID_LENGTH } from "./ids.ts";
+import { inputItem } from "./items.ts";
+import { toolChoice, tools } from "./tools.ts";
+
+/**
+ * The body of `POST /v1/responses`: OpenAI's fields (openai 7.55), plus vLLM's extras under vLLM's names.
+ *
+ * This is the only validation and the only place for a limit. `null` means absent for every optional field, as in
+ * OpenAI's API; unknown fields are dropped.
+ */
+
+/** A field of OpenAI's API that this server does not serve: absent, null and the given neutral values pass. */
+function notServed(field: string, ...neutral: unknown[]) {
+  return z
+    .unknown()
+    .superRefine((value, context) => {
+      if (value == null || neutral.some((accepted) => JSON.stringify(accepted) === JSON.stringify(value))) return;
+      context.addIssue({
+        code: "custom",
+        message: `'${field}' is not supported by this server.`,
+        params: { code: "unsupported_parameter" },
+      });
+    })
+    .optional();
+}
+
+const metadata = z.record(z.string().max(64), z.string().max(512)).refine((value) => Object.keys(value).length <= 16, {
+  message: "Expected at most 16 keys.",
+  params: { code: "object_above_max_properties" },
+});
+
+const jsonSchemaFormat = z
+  .object({
+    type: z.literal("json_schema"),
+    name: z
+      .string()
+      .min(1)
+      .max(64)
+      .regex(/^[a-zA-Z0-9_-]+$/),
+    schema: z.record(z.string(), z.unknown()),
+    description: z.string().nullish(),
+    strict: z.boolean().nullish(),
+  })
+  .transform((format) => ({
+    type: format.type,
+    name: format.name,
+    schema: format.schema,
+    ...(format.description != null && { description: format.description }),
+    strict: format.strict ?? false,
+  }));
+
+const text = z.object({
+  format: z
+    .discriminatedUnion("type", [
+      z.object({ type: z.literal("text") }),
+      z.object({ type: z.literal("json_object") }),
+      jsonSchemaFormat,
+    ])
+    .nullish(),
+  verbosity: z.enum(["low", "medium", "high"]).nullish(),
+});
+
+const reasoning = z.object({
+  effort: z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"]).nullish(),
+  summary: z.enum(["auto", "concise", "detailed"]).nullish(),
+  generate_summary: z.enum(["auto", "concise", "detailed"]).nullish(),
+  context: z.enum(["auto", "current_turn", "all_turns"]).nullish(),
+  mode: notServed("reasoning.mode", "standard"),
+});
+
+/** Values of `include`, here and in the queries that take it. */
+export const includeValues = z.array(
+  z.enum([
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "message.input_image.image_url",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+    "reasoning.encrypted_content",
+    "message.output_text.logprobs",
+  ]),
+);
+
+/** Fields of OpenAI's API. */
+const openaiFields = {
+  model: z.string().min(1).max(512).nullish(),
+  input: z.union([z.string().max(10_485_760), z.array(inputItem)]).nullish(),
+  instructions: z.string().max(10_485_760).nullish(),
+  previous_response_id: z.string().min(1).max(MAX_ID_LENGTH).nullish(),
+  tools: tools.nullish(),
+  tool_choice: toolChoice.nullish(),
+  parallel_tool_calls: z.boolean().nullish(),
+  max_output_tokens: z.int().min(1).nullish(),
+  max_tool_calls: z.int().min(1).nullish(),
+  temperature: z.number().min(0).max(2).nullish(),
+  top_p: z.number().min(0).max(1).nullish(),
+  top_logprobs: z.int().min(0).max(20).nullish(),
+  text: text.nullish(),
+  reasoning: reasoning.nullish(),
+  include: includeValues.nullish(),
+  store: z.boolean().nullish(),
+  stream: z.boolean().nullish(),
+  stream_options: z.object({ include_obfuscation: z.boolean().nullish() }).nullish(),
+  metadata: metadata.nullish(),
+  truncation: z.enum(["auto", "disabled"]).nullish(),
+  // Hints: echoed, and of no further effect here.
+  service_tier: z.enum(["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"]).nullish(),
+  safety_identifier: z.string().max(128).nullish(),
+  prompt_cache_key: z.string().max(1024).nullish(),
+  prompt_cache_retention: z.enum(["in_memory", "in-memory", "24h"]).nullish(),
+  user: z.string().max(1024).nullish(),
+  // Not served.
+  background: notServed("background", false),
+  conversation: notServed("conversation"),
+  prompt: notServed("prompt"),
+  context_management: notServed("context_management", []),
+  prompt_cache_options: notServed("prompt_cache_options"),
+  moderation: notServed("moderation"),
+  image: notServed("image"),
+  access_programs: notServed("access_programs"),
+};
+
+const finite = z.number();
+const int64 = z.int();
+const jsonObject = z.record(z.string(), z.unknown());
+
+/**
+ * vLLM's own request fields, passed through to its chat completions route under the same name.
+ * Ranges are those that vLLM's `SamplingParams` checks.
+ */
+export const vllmFields = {
+  top_k: int64.min(-1).nullish(),
+  min_p: finite.min(0).max(1).nullish(),
+  repetition_penalty: finite.gt(0).nullish(),
+  presence_penalty: finite.min(-2).max(2).nullish(),
+  frequency_penalty: finite.min(-2).max(2).nullish(),
+  seed: int64.nullish(),
+  stop: z.union([z.string().min(1), z.array(z.string().min(1)).max(16)]).nullish(),
+  stop_token_ids: z.array(int64.min(0)).max(1024).nullish(),
+  ignore_eos: z.boolean().nullish(),
+  include_stop_str_in_output: z.boolean().nullish(),
+  skip_special_tokens: z.boolean().nullish(),
+  logit_bias: z.record(z.string(), finite).nullish(),
+  priority: int64.nullish(),
+  cache_salt: z.string().min(1).max(1024).nullish(),
+  structured_outputs: jsonObject.nullish(),
+  chat_template_kwargs: jsonObject.nullish(),
+  mm_processor_kwargs: jsonObject.nullish(),
+  vllm_xargs: jsonObject.nullish(),
+  kv_transfer_params: jsonObject.nullish(),
+  include_reasoning: z.boolean().nullish(),
+};
+
+export const createRequest = z.object({ ...openaiFields, ...vllmFields }).superRefine((body, context) => {
+  const issue = (path: (string | number)[], message: string, code = "invalid_value") =>
+    context.addIssue({ code: "custom", path, message, params: { code } });
+  if (body.input == null) issue(["input"], "Missing required parameter: 'input'.", "missing_required_parameter");
+  else if (body.input.length === 0 && typeof body.input !== "string" && body.previous_response_id == null) {
+    issue(["input"], "Expected at least one item.", "empty_array");
+  }
+  if (body.structured_outputs != null && body.text?.format != null && body.text.format.type !== "text") {
+    issue(["structured_outputs"], "Cannot specify both structured_outputs and text.format");
+  }
+  const names = new Set<string>();
+  for (const [index, tool] of (body.tools ?? []).entries()) {
+    if (names.has(tool.name)) issue(["tools", index, "name"], `The tool name '${tool.name}' is used twice.`);
+    names.add(tool.name);
+  }
+  const choice = body.tool_choice;
+  if (choice == null || choice === "auto" || choice === "none") return;
+  if (names.size === 0) {
+    issue(["tool_choice"], "Tool choice 'required' must be specified with 'tools' parameter.");
+  } else if (typeof choice === "object") {
+    const wanted = choice.type === "function" ? [choice] : choice.tools;
+    const missing = wanted.find((tool) => !names.has(tool.name));
+    if (missing) issue(["tool_choice"], `Tool choice '${missing.name}' not found in 'tools' parameter.`);
+  }
+});
+
+/** A validated create body. Past this type nothing is checked again. */
+export type CreateRequest = z.output<typeof createRequest>;

@@ -1,0 +1,82 @@
+/**
+ * The one error class of the API. Thrown where the fault is known, rendered in one place
+ * (`api/app.ts`), in OpenAI's shape `{"error":{"message","type","param","code"}}`.
+ */
+export class ApiError extends Error {
+  override readonly name = "ApiError";
+  readonly status: number;
+  readonly type: string;
+  /** The request field at fault as a path (`input[2].content[0].image_url`), or null when no field is. */
+  readonly param: string | null;
+  readonly code: string;
+  readonly headers: Record<string, string>;
+
+  constructor(fields: {
+    status: number;
+    message: string;
+    type?: string;
+    param?: string | null;
+    code: string;
+    headers?: Record<string, string>;
+  }) {
+    super(fields.message);
+    this.status = fields.status;
+    this.type = fields.type ?? (fields.status >= 500 ? "server_error" : "invalid_request_error");
+    this.param = fields.param ?? null;
+    this.code = fields.code;
+    this.headers = fields.headers ?? {};
+  }
+
+  /** The HTTP body, all four keys always present. */
+  toBody(): { error: { message: string; type: string; param: string | null; code: string } } {
+    return { error: { message: this.message, type: this.type, param: this.param, code: this.code } };
+  }
+}
+
+/** 400 on a request field. `param` is the field's path. */
+export function invalidRequest(param: string | null, message: string, code = "invalid_value"): ApiError {
+  return new ApiError({ status: 400, message, param, code });
+}
+
+/** 400 for a field or value that OpenAI's API has and this server does not serve. */
+export function unsupported(param: string, what: string): ApiError {
+  return invalidRequest(param, `${what} is not supported by this server.`, "unsupported_parameter");
+}
+
+/** The 404 of a response id that is unknown, deleted, expired, not stored, or another tenant's: always the same. */
+export function responseNotFound(id: string): ApiError {
+  return new ApiError({
+    status: 404,
+    message: `Response with id '${id}' not found.`,
+    param: "response_id",
+    code: "response_not_found",
+  });
+}
+
+/** The 400 of a `previous_response_id` that cannot be continued (OpenAI's text and code). */
+export function previousResponseNotFound(id: string): ApiError {
+  return invalidRequest(
+    "previous_response_id",
+    `Previous response with id '${id}' not found.`,
+    "previous_response_not_found",
+  );
+}
+
+/** The 400 of a prompt that exceeds the model's context window. */
+export function contextLengthExceeded(message: string): ApiError {
+  return invalidRequest("input", message, "context_length_exceeded");
+}
+
+/** What the outside may know of a fault that nobody foresaw: that it happened. */
+export function internalError(): ApiError {
+  return new ApiError({
+    status: 500,
+    message: "The server had an error while processing your request.",
+    code: "server_error",
+  });
+}
+
+/** Any thrown value as an ApiError; what is not one already becomes the opaque 500. */
+export function toApiError(error: unknown): ApiError {
+  return error instanceof ApiError ? error : internalError();
+}

@@ -1,0 +1,99 @@
+/**
+ * Ids that say where their object lives (docs/ids.md).
+ *
+ *     resp_ HHHHHHHHHHHHHHHHHHHHHH TTTTTTTTTT            home (22), turn (10)
+ *     msg_  HHHHHHHHHHHHHHHHHHHHHH TTTTTTTTTT o 3        … then i(nput) or o(utput) and the item's index in base62
+ *
+ * The home names the Durable Object that keeps a whole conversation tree, so no directory is needed; the turn
+ * names the row in it; the rest names the item in the row. All ids stay below OpenAI's 64 characters.
+ */
+const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const HOME_LENGTH = 22;
+const TURN_LENGTH = 10;
+const RESPONSE_ID = /^resp_([0-9A-Za-z]{22})([0-9A-Za-z]{10})$/;
+const ITEM_ID = /^[a-z]+_([0-9A-Za-z]{22})([0-9A-Za-z]{10})([io])([0-9A-Za-z]{1,6})$/;
+
+/** OpenAI's limit on every id (`string_above_max_length` beyond). */
+export const MAX_ID_LENGTH = 64;
+
+/** Where a response lives: `home` names its Durable Object (within a tenant), `turn` its row there. */
+export interface TurnAddress {
+  readonly home: string;
+  readonly turn: string;
+}
+
+/** Where an item lives: in its turn's input or output, at an index. */
+export interface ItemAddress extends TurnAddress {
+  readonly side: "input" | "output";
+  readonly index: number;
+}
+
+/** `length` random characters of base62, ~5.95 bits each. */
+function randomBase62(length: number): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(length));
+  let text = "";
+  for (const byte of bytes) text += ALPHABET[byte % 62];
+  return text;
+}
+
+function base62(value: number): string {
+  let text = "";
+  let rest = value;
+  do {
+    text = ALPHABET[rest % 62] + text;
+    rest = Math.floor(rest / 62);
+  } while (rest > 0);
+  return text;
+}
+
+function fromBase62(text: string): number {
+  let value = 0;
+  for (const char of text) value = value * 62 + ALPHABET.indexOf(char);
+  return value;
+}
+
+/** The address of a new turn: in the given home, or in a new one (128 random bits). */
+export function newTurnAddress(home = randomBase62(HOME_LENGTH)): TurnAddress {
+  return { home, turn: randomBase62(TURN_LENGTH) };
+}
+
+export function responseId(address: TurnAddress): string {
+  return `resp_${address.home}${address.turn}`;
+}
+
+/** The address in a response id, or undefined when this server cannot have made it. */
+export function parseResponseId(id: string): TurnAddress | undefined {
+  const match = RESPONSE_ID.exec(id);
+  return match ? { home: match[1] as string, turn: match[2] as string } : undefined;
+}
+
+/** The address in an item id, or undefined when this server cannot have made it. */
+export function parseItemId(id: string): ItemAddress | undefined {
+  const match = ITEM_ID.exec(id);
+  if (!match) return undefined;
+  return {
+    home: match[1] as string,
+    turn: match[2] as string,
+    side: match[3] === "i" ? "input" : "output",
+    index: fromBase62(match[4] as string),
+  };
+}
+
+/** Prefix of an item's id by its type; the convention of OpenAI's own ids. */
+const ITEM_PREFIX: Record<string, string> = {
+  message: "msg",
+  reasoning: "rs",
+  function_call: "fc",
+  function_call_output: "fco",
+};
+
+/** The id of the item at `index` of a turn's input or output. */
+export function itemId(type: string, address: TurnAddress, side: "input" | "output", index: number): string {
+  const marker = side === "input" ? "i" : "o";
+  return `${ITEM_PREFIX[type] ?? "item"}_${address.home}${address.turn}${marker}${base62(index)}`;
+}
+
+/** A new id that ties a function call to its output. */
+export function newCallId(): string {
+  return `call_${randomBase62(24)}`;
+}

@@ -1,0 +1,118 @@
+import type {
+  ResponseError,
+  ResponseFunctionToolCall,
+  ResponseOutputMessage,
+  ResponseReasoningItem,
+  ResponseStatus,
+} from "openai/resources/responses/responses";
+import type { CreateRequest } from "./create-request.ts";
+
+/** An item of `response.output`. The same object feeds the stream, the final body and the store. */
+export type OutputItem = ResponseOutputMessage | ResponseReasoningItem | (ResponseFunctionToolCall & { id: string });
+
+/** Token counts of a whole turn. */
+export interface Usage {
+  input_tokens: number;
+  input_tokens_details: { cached_tokens: number; cache_write_tokens: number };
+  output_tokens: number;
+  output_tokens_details: { reasoning_tokens: number };
+  total_tokens: number;
+}
+
+/**
+ * The `response` object: OpenAI's, with the 31 keys that the Open Responses schema wants always present
+ * (openai 7.55 `Response`; Open Responses 2026-04-24 `ResponseResource`).
+ */
+export interface ResponseObject {
+  id: string;
+  object: "response";
+  /** Unix seconds. */
+  created_at: number;
+  /** Unix seconds; only of a completed response. */
+  completed_at: number | null;
+  status: ResponseStatus;
+  background: boolean;
+  error: (Pick<ResponseError, "message"> & { code: string }) | null;
+  incomplete_details: { reason: "max_output_tokens" | "content_filter" } | null;
+  model: string;
+  previous_response_id: string | null;
+  conversation: null;
+  instructions: string | null;
+  output: OutputItem[];
+  tools: NonNullable<CreateRequest["tools"]>;
+  tool_choice: NonNullable<CreateRequest["tool_choice"]>;
+  parallel_tool_calls: boolean;
+  max_output_tokens: number | null;
+  max_tool_calls: number | null;
+  temperature: number;
+  top_p: number;
+  presence_penalty: number;
+  frequency_penalty: number;
+  top_logprobs: number;
+  text: { format: NonNullable<NonNullable<CreateRequest["text"]>["format"]>; verbosity: "low" | "medium" | "high" };
+  reasoning: { effort: string | null; summary: string | null } | null;
+  truncation: "auto" | "disabled";
+  usage: Usage | null;
+  store: boolean;
+  service_tier: string;
+  metadata: Record<string, string>;
+  safety_identifier: string | null;
+  prompt: null;
+  prompt_cache_key: string | null;
+  prompt_cache_retention: string | null;
+  user: string | null;
+  /** vLLM's disaggregated-serving hand-over, present only when the engine returned it. */
+  kv_transfer_params?: unknown;
+}
+
+/** The response as it stands before the first token: every field echoed, defaults filled in. */
+export function initialResponse(
+  request: CreateRequest,
+  identity: { id: string; model: string; createdAt: number },
+): ResponseObject {
+  const { reasoning, text } = request;
+  return {
+    id: identity.id,
+    object: "response",
+    created_at: identity.createdAt,
+    completed_at: null,
+    status: "in_progress",
+    background: false,
+    error: null,
+    incomplete_details: null,
+    model: identity.model,
+    previous_response_id: request.previous_response_id ?? null,
+    conversation: null,
+    instructions: request.instructions ?? null,
+    output: [],
+    tools: request.tools ?? [],
+    tool_choice: request.tool_choice ?? "auto",
+    parallel_tool_calls: request.parallel_tool_calls ?? true,
+    max_output_tokens: request.max_output_tokens ?? null,
+    max_tool_calls: request.max_tool_calls ?? null,
+    temperature: request.temperature ?? 1,
+    top_p: request.top_p ?? 1,
+    presence_penalty: request.presence_penalty ?? 0,
+    frequency_penalty: request.frequency_penalty ?? 0,
+    top_logprobs: request.top_logprobs ?? 0,
+    text: { format: text?.format ?? { type: "text" }, verbosity: text?.verbosity ?? "medium" },
+    reasoning: reasoning
+      ? {
+          effort: reasoning.effort ?? null,
+          summary: reasoning.summary ?? reasoning.generate_summary ?? null,
+          ...(reasoning.context != null && { context: reasoning.context }),
+        }
+      : null,
+    truncation: request.truncation ?? "disabled",
+    usage: null,
+    store: request.store ?? true,
+    // The tier that served the request, which is the only one there is.
+    service_tier: request.service_tier == null || request.service_tier === "auto" ? "default" : request.service_tier,
+    metadata: request.metadata ?? {},
+    safety_identifier: request.safety_identifier ?? null,
+    prompt: null,
+    prompt_cache_key: request.prompt_cache_key ?? null,
+    prompt_cache_retention: request.prompt_cache_retention ?? null,
+    user: request.user ?? null,
+  };
+}

@@ -1,0 +1,159 @@
+import type { z } from "zod";
+import { type ApiError, invalidRequest } from "./errors.ts";
+
+/** Turns zod's findings into OpenAI's 400: one error, naming the field at fault by its path. */
+
+type Issue = z.core.$ZodIssue;
+type Path = readonly PropertyKey[];
+
+/** Input of item types and parts is quoted in messages only up to this length. */
+const MAX_QUOTED = 64;
+
+/** `["input", 2, "content"]` → `input[2].content`. */
+export function formatPath(path: Path): string {
+  let text = "";
+  for (const key of path) text += typeof key === "number" ? `[${key}]` : text === "" ? String(key) : `.${String(key)}`;
+  return text;
+}
+
+function valueAt(value: unknown, path: Path): unknown {
+  let current = value;
+  for (const key of path) {
+    if (typeof current !== "object" || current === null) return undefined;
+    current = (current as Record<PropertyKey, unknown>)[key];
+  }
+  return current;
+}
+
+function typeName(value: unknown): string {
+  if (value === null) return "null";
+  if (Array.isArray(value)) return "an array";
+  if (typeof value === "number") return Number.isInteger(value) ? "an integer" : "a decimal";
+  return typeof value === "object" ? "an object" : `a ${typeof value}`;
+}
+
+function quoted(value: unknown): string {
+  if (typeof value !== "string" && typeof value !== "number" && typeof value !== "boolean") return typeName(value);
+  const text = String(value);
+  return `'${text.length > MAX_QUOTED ? `${text.slice(0, MAX_QUOTED)}…` : text}'`;
+}
+
+const TYPE_NAMES: Record<string, string> = {
+  array: "an array",
+  boolean: "a boolean",
+  int: "an integer",
+  number: "a number",
+  object: "an object",
+  record: "an object",
+  string: "a string",
+};
+
+/**
+ * The finding that says most. A union fails in every branch; the branch that got furthest into the value is the one
+ * the client meant. Branches that failed at once only tell which types would have been right.
+ */
+function mostTelling(issue: Issue): { issue: Issue; path: Path; expected?: string } {
+  if (issue.code !== "invalid_union" || issue.errors.length === 0) return { issue, path: issue.path };
+  const candidates = issue.errors.map((branch) => branch[0]).filter((inner) => inner !== undefined);
+  const deepest = candidates
+    .map((inner) => mostTelling(inner))
+    .reduce((best, next) =>
+      next.path.length > best.path.length || (best.issue.code === "invalid_type" && next.issue.code !== "invalid_type")
+        ? next
+        : best,
+    );
+  const path = [...issue.path, ...deepest.path];
+  if (deepest.path.length > 0 || deepest.issue.code !== "invalid_type") return { ...deepest, path };
+  const types = candidates.map((inner) => (inner.code === "invalid_type" ? TYPE_NAMES[inner.expected] : undefined));
+  return { issue: deepest.issue, path, expected: types.filter((name) => name !== undefined).join(" or ") };
+}
+
+function describe(issue: Issue, field: string, value: unknown, expected?: string): { message: string; code: string } {
+  switch (issue.code) {
+    case "invalid_type": {
+      if (value === undefined) {
+        return { message: `Missing required parameter: '${field}'.`, code: "missing_required_parameter" };
+      }
+      const wanted = expected ?? TYPE_NAMES[issue.expected] ?? issue.expected;
+      return {
+        message: `Invalid type for '${field}': expected ${wanted}, but got ${typeName(value)} instead.`,
+        code: "invalid_type",
+      };
+    }
+    case "invalid_value": {
+      const values = issue.values.map((allowed) => `'${String(allowed)}'`).join(", ");
+      return { message: `Invalid value: ${quoted(value)}. Supported values are: ${values}.`, code: "invalid_value" };
+    }
+    case "invalid_union":
+      return {
+        message: `Invalid value: ${quoted(value)} is not a supported '${issue.discriminator ?? field}'.`,
+        code: "invalid_value",
+      };
+    case "too_big": {
+      if (issue.origin === "string") {
+        return {
+          message: `Invalid '${field}': string too long. Expected a string with maximum length ${issue.maximum}.`,
+          code: "string_above_max_length",
+        };
+      }
+      if (issue.origin === "array") {
+        return {
+          message: `Invalid '${field}': array too long. Expected at most ${issue.maximum} elements.`,
+          code: "array_above_max_length",
+        };
+      }
+      return {
+        message: `Invalid '${field}': expected a value ${issue.inclusive === false ? "<" : "<="} ${issue.maximum}.`,
+        code: "above_max_value",
+      };
+    }
+    case "too_small": {
+      if (issue.origin === "string") {
+        return {
+          message: `Invalid '${field}': string too short. Expected a string with minimum length ${issue.minimum}.`,
+          code: "string_below_min_length",
+        };
+      }
+      if (issue.origin === "array") {
+        return {
+          message: `Invalid '${field}': array too short. Expected at least ${issue.minimum} elements.`,
+          code: "array_below_min_length",
+        };
+      }
+      return {
+        message: `Invalid '${field}': expected a value ${issue.inclusive === false ? ">" : ">="} ${issue.minimum}.`,
+        code: "below_min_value",
+      };
+    }
+    case "invalid_format":
+      return {
+        message: `Invalid '${field}': ${quoted(value)} does not match the expected pattern ${issue.pattern ?? ""}.`,
+        code: "invalid_value",
+      };
+    case "invalid_key":
+      return { message: `Invalid '${field}': ${issue.issues[0]?.message ?? "invalid key"}.`, code: "invalid_value" };
+    case "custom":
+      return {
+        message: issue.message,
+        code: typeof issue.params?.code === "string" ? issue.params.code : "invalid_value",
+      };
+    default:
+      return { message: `Invalid value for '${field}'.`, code: "invalid_value" };
+  }
+}
+
+/** Parses `value` with `schema`; throws the 400 of its first finding, with the field's path in `param`. */
+export function parse<Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  throw toInvalidRequest(result.error.issues, value);
+}
+
+function toInvalidRequest(issues: readonly Issue[], value: unknown): ApiError {
+  const first = issues[0];
+  if (!first) return invalidRequest(null, "Invalid request body.");
+  const { issue, path, expected } = mostTelling(first);
+  const field = formatPath(path);
+  const { message, code } = describe(issue, field, valueAt(value, path), expected);
+  return invalidRequest(field === "" ? null : field, message, code);
+}

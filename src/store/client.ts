@@ -1,0 +1,94 @@
+import type { Env } from "../config.ts";
+import { contextLengthExceeded, invalidRequest, previousResponseNotFound } from "../protocol/errors.ts";
+import { parseItemId, parseResponseId } from "../protocol/ids.ts";
+import type { InputItem, Item, ItemReference } from "../protocol/items.ts";
+import type { Home, ItemKey, SettledTurn } from "./home.ts";
+
+/** The stored past of a new turn: earlier items, and the input with its references resolved. */
+export interface Past {
+  history: Item[];
+  input: Item[];
+}
+
+/** A tenant's homes, as the Worker sees them. An object's name is tenant + home: no other tenant's can be reached. */
+export class HomeClient {
+  readonly #namespace: Env["HOME"];
+  readonly #tenant: string;
+
+  constructor(env: Env, tenant: string) {
+    this.#namespace = env.HOME;
+    this.#tenant = tenant;
+  }
+
+  stub(home: string): DurableObjectStub<Home> {
+    return this.#namespace.getByName(`${this.#tenant}:${home}`);
+  }
+
+  /** Keeps a turn; once more on a new stub when the platform says that trying again may help. */
+  async settle(home: string, turn: SettledTurn): Promise<void> {
+    try {
+      await this.stub(home).settle(turn);
+    } catch (error) {
+      if (!isRetryable(error)) throw error;
+      await this.stub(home).settle(turn);
+    }
+  }
+
+  /**
+   * Reads what a turn continues: the chain before `previousResponseId`, and the items that `input` refers to. One call
+   * per home concerned, in parallel; none when there is neither.
+   * Throws the 400s of unknown ids: those of other tenants, deleted and never stored ones look alike.
+   */
+  async past(input: readonly InputItem[], previousResponseId: string | null | undefined): Promise<Past> {
+    const references = input.filter((item): item is ItemReference => item.type === "item_reference");
+    if (previousResponseId == null && references.length === 0) return { history: [], input: input as Item[] };
+
+    const previous = previousResponseId == null ? undefined : parseResponseId(previousResponseId);
+    if (previousResponseId != null && !previous) throw previousResponseNotFound(previousResponseId);
+    const wanted = new Map<string, { previous: string | null; keys: ItemKey[] }>();
+    if (previous) wanted.set(previous.home, { previous: previous.turn, keys: [] });
+    for (const { id } of references) {
+      const address = parseItemId(id);
+      if (!address) throw itemNotFound(input, id);
+      const entry = wanted.get(address.home) ?? { previous: null, keys: [] };
+      entry.keys.push({ id, turn: address.turn });
+      wanted.set(address.home, entry);
+    }
+
+    const snapshots = await Promise.all(
+      [...wanted].map(([home, { previous, keys }]) => this.stub(home).snapshot(previous, keys)),
+    );
+    let history: Item[] = [];
+    const resolved = new Map<string, Item>();
+    for (const [index, snapshot] of snapshots.entries()) {
+      if (!snapshot.found) {
+        if (snapshot.missing === "item") throw itemNotFound(input, snapshot.id);
+        if (snapshot.missing === "previous") throw previousResponseNotFound(previousResponseId ?? "");
+        throw contextLengthExceeded("The conversation is too long to be continued.");
+      }
+      // The first home asked is that of `previous`, if there is one; the others give an empty history.
+      if (index === 0) history = JSON.parse(snapshot.history) as Item[];
+      for (const [id, json] of Object.entries(snapshot.references)) resolved.set(id, JSON.parse(json) as Item);
+    }
+    return {
+      history,
+      input: input.map((item) => (item.type === "item_reference" ? (resolved.get(item.id) as Item) : item)),
+    };
+  }
+}
+
+/** The home in which a new turn belongs: its predecessor's, else that of the newest item it refers to, else none yet. */
+export function homeOf(input: readonly InputItem[], previousResponseId: string | null | undefined): string | undefined {
+  if (previousResponseId != null) return parseResponseId(previousResponseId)?.home;
+  const newest = input.findLast((item) => item.type === "item_reference");
+  return newest?.id === undefined ? undefined : parseItemId(newest.id)?.home;
+}
+
+function itemNotFound(input: readonly InputItem[], id: string) {
+  const index = input.findIndex((item) => item.type === "item_reference" && item.id === id);
+  return invalidRequest(`input[${index}].id`, `Item with id '${id}' not found.`, "item_not_found");
+}
+
+function isRetryable(error: unknown): boolean {
+  return typeof error === "object" && error !== null && "retryable" in error && error.retryable === true;
+}

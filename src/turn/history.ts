@@ -1,0 +1,56 @@
+import { invalidRequest } from "../protocol/errors.ts";
+import { itemId, parseItemId, type TurnAddress } from "../protocol/ids.ts";
+import type { InputItem, Item } from "../protocol/items.ts";
+
+/** What a turn knows before the model speaks: earlier items and this turn's input, checked and given ids. */
+
+/** The input of a request as items. */
+export function toInputItems(input: string | InputItem[] | null | undefined): InputItem[] {
+  if (typeof input !== "string") return input ?? [];
+  return [{ type: "message", role: "user", status: "completed", content: [{ type: "input_text", text: input }] }];
+}
+
+/**
+ * The earlier items that a prompt is built from. A call that was cut off in the middle of its arguments is none that
+ * anybody could answer; it stays in the store and out of the prompt.
+ */
+export function promptHistory(items: readonly Item[]): Item[] {
+  return items.filter((item) => item.type !== "function_call" || item.status !== "incomplete");
+}
+
+/**
+ * Every call has its output and every output its call, in history and input together.
+ * Throws the 400s with OpenAI's texts. Returns the call ids in use.
+ */
+export function checkCallPairs(history: readonly Item[], input: readonly Item[]): Set<string> {
+  const calls = new Set<string>();
+  const outputs = new Set<string>();
+  for (const items of [history, input]) {
+    for (const item of items) {
+      if (item.type === "function_call") calls.add(item.call_id);
+      if (item.type !== "function_call_output") continue;
+      if (!calls.has(item.call_id)) {
+        throw invalidRequest("input", `No tool call found for function call output with call_id ${item.call_id}.`);
+      }
+      outputs.add(item.call_id);
+    }
+  }
+  for (const id of calls) {
+    if (!outputs.has(id)) throw invalidRequest("input", `No tool output found for function call ${id}.`);
+  }
+  return calls;
+}
+
+/**
+ * The input with an id on every item, as the store keeps it. An item that carries an id of this server (an earlier
+ * output given back) keeps it, unless it came twice; every other gets one in this turn.
+ */
+export function withItemIds(input: readonly Item[], address: TurnAddress): (Item & { id: string })[] {
+  const seen = new Set<string>();
+  return input.map((item, index) => {
+    const keep = item.id !== undefined && !seen.has(item.id) && parseItemId(item.id) !== undefined;
+    const id = keep && item.id !== undefined ? item.id : itemId(item.type, address, "input", index);
+    seen.add(id);
+    return { ...item, id };
+  });
+}
