@@ -98,7 +98,7 @@ const variables = z.object({
   API_KEYS: apiKeys,
   ALLOW_ANONYMOUS: z.enum(["true", "false"]).default("false"),
   RETENTION_DAYS: integer(30, 0),
-  MAX_REQUEST_BYTES: integer(16 * 1024 * 1024, 1024),
+  MAX_REQUEST_BYTES: integer(12 * 1024 * 1024, 1024),
   HEARTBEAT_MS: integer(5_000, 10),
 });
 

@@ -1,6 +1,6 @@
 import { invalidRequest } from "../protocol/errors.ts";
 import { itemId, parseItemId, type TurnAddress } from "../protocol/ids.ts";
-import type { InputItem, Item } from "../protocol/items.ts";
+import type { FunctionCallItem, InputItem, Item } from "../protocol/items.ts";
 
 /** What a turn knows before the model speaks: earlier items and this turn's input, checked and given ids. */
 
@@ -11,29 +11,33 @@ export function toInputItems(input: string | InputItem[] | null | undefined): In
 }
 
 /**
- * The earlier items that a prompt is built from. A call that was cut off in the middle of its arguments is none that
- * anybody could answer; it stays in the store and out of the prompt.
+ * The items of a prompt. A call that was cut off is left out (it stays in the store) unless somebody answered it.
  */
-export function promptHistory(items: readonly Item[]): Item[] {
-  return items.filter((item) => item.type !== "function_call" || item.status !== "incomplete");
+export function promptItems(history: readonly Item[], input: readonly Item[]): Item[] {
+  const items = [...history, ...input];
+  if (!items.some(isCutOff)) return items;
+  const answered = new Set(items.map((item) => (item.type === "function_call_output" ? item.call_id : undefined)));
+  return items.filter((item) => !isCutOff(item) || answered.has(item.call_id));
+}
+
+function isCutOff(item: Item): item is FunctionCallItem {
+  return item.type === "function_call" && item.status === "incomplete";
 }
 
 /**
- * Every call has its output and every output its call, in history and input together.
+ * Every call has its output and every output its call, in that order.
  * Throws the 400s with OpenAI's texts. Returns the call ids in use.
  */
-export function checkCallPairs(history: readonly Item[], input: readonly Item[]): Set<string> {
+export function checkCallPairs(items: readonly Item[]): Set<string> {
   const calls = new Set<string>();
   const outputs = new Set<string>();
-  for (const items of [history, input]) {
-    for (const item of items) {
-      if (item.type === "function_call") calls.add(item.call_id);
-      if (item.type !== "function_call_output") continue;
-      if (!calls.has(item.call_id)) {
-        throw invalidRequest("input", `No tool call found for function call output with call_id ${item.call_id}.`);
-      }
-      outputs.add(item.call_id);
+  for (const item of items) {
+    if (item.type === "function_call") calls.add(item.call_id);
+    if (item.type !== "function_call_output") continue;
+    if (!calls.has(item.call_id)) {
+      throw invalidRequest("input", `No tool call found for function call output with call_id ${item.call_id}.`);
     }
+    outputs.add(item.call_id);
   }
   for (const id of calls) {
     if (!outputs.has(id)) throw invalidRequest("input", `No tool output found for function call ${id}.`);

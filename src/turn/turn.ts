@@ -4,7 +4,7 @@ import { ApiError, toApiError } from "../protocol/errors.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { initialResponse } from "../protocol/response.ts";
-import { checkCallPairs, promptHistory } from "./history.ts";
+import { checkCallPairs, promptItems } from "./history.ts";
 import { type ClosedResponse, type EventSink, type Outcome, ResponseBuilder } from "./response-builder.ts";
 import { truncateToFit } from "./truncation.ts";
 
@@ -58,12 +58,12 @@ export class Turn {
   /** Throws the 400 of calls and outputs that do not pair up. */
   constructor(options: TurnOptions) {
     this.#options = options;
-    const history = promptHistory(options.history);
-    this.#callIds = checkCallPairs(history, options.input);
+    const items = promptItems(options.history, options.input);
+    this.#callIds = checkCallPairs(items);
     this.#createdAt = Math.floor(options.clock() / 1000);
     this.#prompt = {
       model: options.model.upstream,
-      items: history.concat(options.input),
+      items,
       request: options.request,
       cacheSalt: options.cacheSalt,
     };

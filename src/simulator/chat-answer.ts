@@ -1,0 +1,140 @@
+import type { ChatMessage, ChatRequest, Tool } from "./chat-request.ts";
+import { deterministicWords, type Said, say } from "./generation.ts";
+import type { Json } from "./json.ts";
+import { fillSchema } from "./schema-filler.ts";
+import type { Settings } from "./settings.ts";
+import { splitTokens } from "./tokenizer.ts";
+
+/** What the model would say if nothing limited it, and how vLLM would name the end. */
+export type Answer = { said: Said[]; finish: "stop" | "tool_calls" };
+
+/** Decides what the simulated model answers. README.md has the rules. `messages` is the body's own list, for `mode=transcript`. */
+export function answerChat(request: ChatRequest, model: string, settings: Settings, messages: Json): Answer {
+  if (!request.continueFinalMessage) return freshAnswer(request, request.messages, model, settings, messages);
+  const last = request.messages.at(-1);
+  const before = request.messages.slice(0, -1);
+  const whole = freshAnswer(
+    request,
+    before,
+    model,
+    settings,
+    Array.isArray(messages) ? messages.slice(0, -1) : messages,
+  );
+  return last === undefined ? whole : continueAnswer(whole, last);
+}
+
+function freshAnswer(
+  request: ChatRequest,
+  messages: readonly ChatMessage[],
+  model: string,
+  settings: Settings,
+  raw: Json,
+): Answer {
+  const turn = lastTurn(messages);
+  const said: Said[] = [];
+  if (reasons(request, model, settings)) {
+    const start = turn.results.length > 0 ? "The tools have answered." : `The user said: ${turn.text}.`;
+    said.push(say("reasoning", `${start} I should answer with effort ${request.effort ?? "default"}.`));
+  }
+  if (settings.refusal) return { said: [...said, say("refusal", "I cannot help with that.")], finish: "stop" };
+  const calls = toolsToCall(request, turn, settings.rounds);
+  if (calls.length > 0) {
+    for (const tool of calls) {
+      said.push({
+        kind: "tool_call",
+        name: tool.name,
+        tokens: splitTokens(JSON.stringify(fillSchema(tool.parameters))),
+      });
+    }
+    return { said, finish: request.toolChoice.kind === "named" ? "stop" : "tool_calls" };
+  }
+  return { said: [...said, content(request, turn, settings, raw)], finish: "stop" };
+}
+
+/** The last user message and what came after it. */
+type Turn = { text: string; results: { name: string; output: string }[]; rounds: number };
+
+function lastTurn(messages: readonly ChatMessage[]): Turn {
+  const at = messages.findLastIndex((message) => message.role === "user");
+  const after = messages.slice(at + 1);
+  const names = new Map(messages.flatMap((message) => message.toolCalls.map((call) => [call.id, call.name] as const)));
+  return {
+    text: messages[at]?.text ?? "",
+    results: after
+      .filter((message) => message.role === "tool")
+      .map((message) => ({ name: names.get(message.toolCallId ?? "") ?? "tool", output: message.text })),
+    rounds: after.filter((message) => message.role === "assistant" && message.toolCalls.length > 0).length,
+  };
+}
+
+function reasons(request: ChatRequest, model: string, settings: Settings): boolean {
+  if (request.enableThinking === false || request.effort === "none" || settings.reasoning === false) return false;
+  return model === "simulator-reasoning" || settings.reasoning === true || request.enableThinking === true;
+}
+
+function toolsToCall(request: ChatRequest, turn: Turn, rounds: number): Tool[] {
+  const { toolChoice, tools } = request;
+  const named = /\btools\b/i.test(turn.text) ? tools : tools.filter((tool) => mentions(turn.text, tool.name));
+  let calls: Tool[];
+  switch (toolChoice.kind) {
+    case "none":
+      return [];
+    case "auto":
+      // Tool results without a recorded call (a trimmed history) count as a round too.
+      calls = Math.max(turn.rounds, Math.min(1, turn.results.length)) >= rounds ? [] : named;
+      break;
+    case "required":
+      calls = named.length > 0 ? named : tools.slice(0, 1);
+      break;
+    case "named":
+      return tools.filter((tool) => tool.name === toolChoice.name).slice(0, 1);
+  }
+  return request.parallelToolCalls ? calls : calls.slice(0, 1);
+}
+
+/** Whether the name stands in the text as a word of its own. */
+function mentions(text: string, name: string): boolean {
+  for (let at = text.indexOf(name); at >= 0; at = text.indexOf(name, at + 1)) {
+    const inWord = /[\w-]/;
+    if (!inWord.test(text[at - 1] ?? " ") && !inWord.test(text[at + name.length] ?? " ")) return true;
+  }
+  return false;
+}
+
+function content(request: ChatRequest, turn: Turn, settings: Settings, raw: Json): Said {
+  if (settings.words !== undefined) return { kind: "content", tokens: deterministicWords(settings.words) };
+  if (settings.mode === "transcript") return say("content", JSON.stringify(raw));
+  switch (request.format.kind) {
+    case "text":
+      return say("content", plainText(turn));
+    case "json_object":
+      return say("content", JSON.stringify({ answer: plainText(turn) }));
+    case "json_schema":
+      return say("content", JSON.stringify(fillSchema(request.format.schema)));
+    case "choice":
+      return say("content", request.format.choice);
+  }
+}
+
+function plainText(turn: Turn): string {
+  if (turn.results.length > 0) {
+    return turn.results.map((result) => `The tool ${result.name} returned: ${result.output}`).join("\n");
+  }
+  return turn.text === "" ? "Hello." : `You said: ${turn.text}`;
+}
+
+/** The rest of an answer whose beginning is already in the final message. */
+function continueAnswer(whole: Answer, last: ChatMessage): Answer {
+  if (last.text !== "") {
+    const rest = whole.said.filter((entry) => entry.kind !== "reasoning");
+    return { ...whole, said: continueKind(rest, "content", last.text) };
+  }
+  return last.reasoning === "" ? whole : { ...whole, said: continueKind(whole.said, "reasoning", last.reasoning) };
+}
+
+function continueKind(said: readonly Said[], kind: "content" | "reasoning", already: string): Said[] {
+  const at = said.findIndex((entry) => entry.kind === kind);
+  const text = said[at]?.tokens.join("") ?? "";
+  const rest = say(kind, at >= 0 && text.startsWith(already) ? text.slice(already.length) : " (continued)");
+  return at < 0 ? [rest, ...said] : said.with(at, rest);
+}

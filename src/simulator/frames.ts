@@ -1,0 +1,62 @@
+import { errorBody, VllmError } from "./errors.ts";
+import type { Fault, Settings } from "./settings.ts";
+
+/** One SSE event: its data, the tokens it carries, and whether it counts as a delta or ends the answer. */
+export type Frame = {
+  readonly data: string;
+  readonly tokens: number;
+  readonly role: "start" | "delta" | "last delta" | "finish" | "after";
+  /** Set by the writer: a frame object that is yielded again (`words=N`) is encoded once. */
+  bytes?: Uint8Array<ArrayBuffer>;
+};
+
+/** What the writer of the stream does next. */
+export type Step = { kind: "frame"; frame: Frame } | { kind: "stall" } | { kind: "cut" } | { kind: "end" };
+
+/** The end of an OpenAI stream: a new frame each time, since its bytes depend on the request's settings. */
+export function doneFrame(): Frame {
+  return { data: "[DONE]", tokens: 0, role: "after" };
+}
+
+/** The deltas of some tokens: `size` tokens each. */
+export function* slices(tokens: readonly string[], size: number): Generator<readonly string[]> {
+  for (let at = 0; at < tokens.length; at += size) yield tokens.slice(at, at + size);
+}
+
+/** Lets a fault happen once its number of deltas has passed, or at the latest before the answer ends. */
+export function* withFault(frames: Iterable<Frame>, fault: Fault | undefined, settings: Settings): Generator<Step> {
+  const pending = fault !== undefined && "after" in fault ? fault : undefined;
+  let deltas = 0;
+  let fired = pending === undefined;
+  for (const frame of frames) {
+    if (!fired && pending !== undefined && (deltas >= pending.after || endsAnswer(frame))) {
+      fired = true;
+      switch (pending.kind) {
+        case "stall":
+        case "cut":
+        case "end":
+          yield { kind: pending.kind };
+          return;
+        case "error": {
+          const data = JSON.stringify(errorBody(new VllmError(500, "Simulated fault."), settings.flat));
+          yield { kind: "frame", frame: { data, tokens: 0, role: "after" } };
+          if (settings.done) yield { kind: "frame", frame: doneFrame() };
+          return;
+        }
+        case "garbage":
+          yield { kind: "frame", frame: { data: "{not json", tokens: 0, role: "after" } };
+      }
+    }
+    if (isDelta(frame)) deltas++;
+    yield { kind: "frame", frame };
+  }
+}
+
+/** Whether the frame carries generated tokens. */
+export function isDelta(frame: Frame): boolean {
+  return frame.role === "delta" || frame.role === "last delta";
+}
+
+function endsAnswer(frame: Frame): boolean {
+  return frame.role !== "start" && frame.role !== "delta";
+}

@@ -1,0 +1,407 @@
+import { answerChat } from "./chat-answer.ts";
+import { parseChatRequest, parseMessages, parseTools } from "./chat-request.ts";
+import { renderPrompt } from "./chat-template.ts";
+import { chatBody, chatFrames } from "./chat-wire.ts";
+import { answerCompletion } from "./completion-answer.ts";
+import { parseCompletionRequest } from "./completion-request.ts";
+import { type CompletionChoice, completionBody, completionFrames, generatedTokens } from "./completion-wire.ts";
+import { badRequest, ConnectionLost, errorBody, VllmError } from "./errors.ts";
+import { booleanField, listField, stringField } from "./fields.ts";
+import { type Frame, withFault } from "./frames.ts";
+import { generate, type Said } from "./generation.ts";
+import { isObject, type Json, type JsonObject, parseJson } from "./json.ts";
+import { PrefixCache } from "./prefix-cache.ts";
+import { type Fault, parseSettings, type Settings, splitModel } from "./settings.ts";
+import { streamBody } from "./stream-body.ts";
+import { sleep, untilAborted } from "./time.ts";
+import { hex, splitTokens, Vocabulary } from "./tokenizer.ts";
+
+const KEPT_REQUESTS = 1000;
+const DEFAULT_MAX_MODEL_LEN = 131_072;
+
+/** How a simulator is set up. */
+export type SimulatorOptions = {
+  /** Asked for as `Authorization: Bearer …` under /v1. */
+  apiKey?: string;
+  /** The served model names; default `simulator` and `simulator-reasoning`. */
+  models?: string[];
+  /** Settings for every request, as a query string; a model's and a header's override them. */
+  settings?: string;
+  /** Default 131072; the setting `max_model_len` overrides it. */
+  maxModelLen?: number;
+  /** Whether `requests` is kept; default true. */
+  record?: boolean;
+};
+
+/** One request as the simulator saw it. `aborted`: its caller left before the simulator was done with it. */
+export type SimulatedRequest = {
+  path: string;
+  headers: Record<string, string>;
+  body: Json | undefined;
+  state: "open" | "completed" | "aborted";
+  /** Streamed SSE events so far that carried generated tokens. */
+  deltasSent: number;
+  /** Milliseconds since the epoch. */
+  startedAt: number;
+  endedAt?: number;
+};
+
+/** A vLLM as seen on the wire. */
+export type Simulator = {
+  /** Answers a request. Rejects with ConnectionLost where a server would destroy the socket, or with the signal's reason. */
+  fetch(request: Request): Promise<Response>;
+  /** The last 1000 requests, oldest first. */
+  requests: SimulatedRequest[];
+  /** Forgets requests, the prefix cache and how often faults happened. */
+  clear(): void;
+};
+
+/** Creates a simulator. Nothing it answers depends on time or chance but `created`. */
+export function createSimulator(options: SimulatorOptions = {}): Simulator {
+  const models = options.models ?? ["simulator", "simulator-reasoning"];
+  const started = unixSeconds();
+  const vocabulary = new Vocabulary();
+  const cache = new PrefixCache();
+  const faultsDone = new Map<string, number>();
+  const requests: SimulatedRequest[] = [];
+  let answered = 0;
+
+  async function fetch(request: Request): Promise<Response> {
+    const record: SimulatedRequest = {
+      path: new URL(request.url).pathname,
+      headers: Object.fromEntries(request.headers),
+      body: undefined,
+      state: "open",
+      deltasSent: 0,
+      startedAt: Date.now(),
+    };
+    if (options.record !== false) {
+      requests.push(record);
+      if (requests.length > KEPT_REQUESTS) requests.shift();
+    }
+    const call: Call = { request, record, settings: parseSettings(), fault: undefined, streaming: false };
+    try {
+      const response = await route(call);
+      if (!call.streaming) end(record, "completed");
+      return response;
+    } catch (error) {
+      if (request.signal.aborted) {
+        end(record, "aborted");
+        throw error;
+      }
+      end(record, "completed");
+      if (error instanceof ConnectionLost) throw error;
+      const known = error instanceof VllmError ? error : new VllmError(500, String(error));
+      return json(errorBody(known, call.settings.flat), known.status);
+    }
+  }
+
+  async function route(call: Call): Promise<Response> {
+    const { request, record } = call;
+    const handle = Object.hasOwn(routes, record.path) ? routes[record.path] : undefined;
+    if (options.apiKey !== undefined && record.path.startsWith("/v1") && !authorized(request, options.apiKey)) {
+      return json({ error: "Unauthorized" }, 401);
+    }
+    if (handle === undefined) return json({ detail: "Not Found" }, 404);
+    if (request.method !== handle.method) return json({ detail: "Method Not Allowed" }, 405);
+    const body = handle.method === "POST" ? await readBody(call) : {};
+    const name = typeof body.model === "string" ? body.model : "";
+    const model = splitModel(name);
+    const queries = [options.settings ?? "", model.query, request.headers.get("x-simulator") ?? ""];
+    call.settings = parseSettings(...queries);
+    call.fault = dueFault(call.settings, queries.join("&"));
+    const failed = await failEarly(call);
+    if (failed !== undefined) return failed;
+    if (call.settings.headersDelay > 0) await sleep(call.settings.headersDelay, request.signal);
+    if (name !== "" && !models.includes(model.base)) {
+      throw new VllmError(404, `The model \`${name}\` does not exist.`, "model");
+    }
+    return handle.answer(call, body, name === "" ? (models[0] ?? "simulator") : name);
+  }
+
+  const routes: Record<string, Route> = {
+    "/health": { method: "GET", answer: () => new Response(null, { status: 200 }) },
+    "/version": { method: "GET", answer: () => json({ version: "0.29.0+simulator" }) },
+    "/v1/models": {
+      method: "GET",
+      answer: ({ settings }) => json({ object: "list", data: models.map((id) => modelCard(id, settings)) }),
+    },
+    "/v1/chat/completions": { method: "POST", answer: chat },
+    "/v1/completions": { method: "POST", answer: complete },
+    "/tokenize": { method: "POST", answer: tokenize },
+    "/detokenize": {
+      method: "POST",
+      answer: (_, body) => {
+        const tokens = listField(body, "tokens");
+        if (tokens === undefined) throw badRequest("tokens: Field required", "tokens");
+        return json({ prompt: vocabulary.decode(tokens.filter((id) => typeof id === "number")) });
+      },
+    },
+  };
+
+  function chat(call: Call, body: JsonObject, model: string): Response | Promise<Response> {
+    const request = parseChatRequest(body);
+    const { settings } = call;
+    const ending = request.continueFinalMessage
+      ? "open message"
+      : request.addGenerationPrompt
+        ? "generation prompt"
+        : "closed message";
+    const text = renderPrompt(request.messages, body.tools, ending);
+    const tokens = splitTokens(text);
+    const longest = contextLength(settings);
+    if (tokens.length >= longest) throw tooLong(tokens.length, longest);
+    if (request.maxTokens !== undefined && tokens.length + request.maxTokens > longest) {
+      throw badRequest(
+        `'max_tokens' or 'max_completion_tokens' is too large: ${request.maxTokens}. This model's maximum context length is ${longest} tokens and your request has ${tokens.length} input tokens (${request.maxTokens} > ${longest} - ${tokens.length}).`,
+        "max_tokens",
+      );
+    }
+    const answer = answerChat(request, splitModel(model).base, settings, body.messages ?? null);
+    const maxTokens = request.maxTokens ?? longest - tokens.length;
+    const result = {
+      id: `chatcmpl-${requestId(call, request.requestId, text)}`,
+      created: unixSeconds(),
+      model,
+      request,
+      settings,
+      prompt: { promptTokens: tokens.length, cachedTokens: cache.lookUp(request.cacheSalt, tokens), tokens },
+      generation: generate(answer.said, answer.finish, { ...request, maxTokens }),
+      vocabulary,
+    };
+    if (request.stream && call.fault?.kind !== "json") return stream(call, chatFrames(result));
+    return whole(call, chatBody(result), result.generation.completionTokens);
+  }
+
+  function complete(call: Call, body: JsonObject, model: string): Response | Promise<Response> {
+    const request = parseCompletionRequest(body, vocabulary);
+    const { settings } = call;
+    const longest = contextLength(settings);
+    const choices = request.prompts.map((prompt): CompletionChoice => {
+      const total = prompt.length + request.maxTokens;
+      if (total > longest) {
+        throw badRequest(
+          `This model's maximum context length is ${longest} tokens. However, you requested ${total} tokens (${prompt.length} in the messages, ${request.maxTokens} in the completion). Please reduce the length of the messages or completion.`,
+        );
+      }
+      return completeOne(prompt, answerCompletion(prompt.join(""), request, settings), request);
+    });
+    const result = {
+      id: `cmpl-${requestId(call, request.requestId, request.prompts[0]?.join("") ?? "")}`,
+      created: unixSeconds(),
+      model,
+      request,
+      settings,
+      prompt: {
+        promptTokens: request.prompts.reduce((sum, prompt) => sum + prompt.length, 0),
+        cachedTokens: request.prompts.reduce((sum, prompt) => sum + cache.lookUp(request.cacheSalt, prompt), 0),
+      },
+      choices,
+      vocabulary,
+    };
+    if (request.stream && call.fault?.kind !== "json") return stream(call, completionFrames(result));
+    return whole(call, completionBody(result), generatedTokens(result));
+  }
+
+  function completeOne(
+    prompt: string[],
+    said: Said,
+    request: ReturnType<typeof parseCompletionRequest>,
+  ): CompletionChoice {
+    const generation = generate([said], "stop", request);
+    const tokens = generation.said.flatMap((entry) => entry.tokens);
+    const ended = { prompt, finish: generation.finish === "length" ? ("length" as const) : ("stop" as const) };
+    const stops = new Set(request.stopTokenIds);
+    const at = stops.size === 0 ? -1 : tokens.findIndex((token) => stops.has(vocabulary.id(token)));
+    const stopToken = tokens[at];
+    if (stopToken === undefined) return { ...ended, tokens, stopReason: generation.stopReason, stopToken };
+    return { prompt, finish: "stop", tokens: tokens.slice(0, at), stopReason: vocabulary.id(stopToken), stopToken };
+  }
+
+  function tokenize(call: Call, body: JsonObject): Response {
+    const chatMessages = body.messages !== undefined;
+    const prompt = chatMessages ? undefined : stringField(body, "prompt");
+    if (!chatMessages && prompt === undefined) throw badRequest("prompt: Field required", "prompt");
+    let text = prompt ?? "";
+    if (chatMessages) {
+      parseTools(body);
+      const open = booleanField(body, "continue_final_message") ?? false;
+      const ending = open
+        ? "open message"
+        : body.add_generation_prompt === false
+          ? "closed message"
+          : "generation prompt";
+      text = renderPrompt(parseMessages(body), body.tools, ending);
+    }
+    const tokens = splitTokens(text);
+    return json({
+      count: tokens.length,
+      max_model_len: contextLength(call.settings),
+      tokens: tokens.map((token) => vocabulary.id(token)),
+      token_strs: body.return_token_strs === true ? tokens : null,
+    });
+  }
+
+  function modelCard(id: string, settings: Settings): JsonObject {
+    return {
+      id,
+      object: "model",
+      created: started,
+      owned_by: "vllm",
+      root: id,
+      parent: null,
+      max_model_len: contextLength(settings),
+      permission: [],
+    };
+  }
+
+  function contextLength(settings: Settings): number {
+    return settings.maxModelLen ?? options.maxModelLen ?? DEFAULT_MAX_MODEL_LEN;
+  }
+
+  function requestId(call: Call, own: string | undefined, prompt: string): string {
+    answered++;
+    return call.request.headers.get("x-request-id") ?? own ?? hex(`${answered} ${prompt.slice(-200)}`, 32);
+  }
+
+  /** The request's fault, unless it has happened `fault_times` times already with these very settings. */
+  function dueFault(settings: Settings, key: string): Fault | undefined {
+    if (settings.fault === undefined || settings.faultTimes === undefined) return settings.fault;
+    const done = faultsDone.get(key) ?? 0;
+    faultsDone.set(key, done + 1);
+    return done < settings.faultTimes ? settings.fault : undefined;
+  }
+
+  function clear(): void {
+    requests.length = 0;
+    cache.clear();
+    faultsDone.clear();
+  }
+
+  return { fetch, requests, clear };
+}
+
+type Call = {
+  request: Request;
+  record: SimulatedRequest;
+  settings: Settings;
+  fault: Fault | undefined;
+  /** Set once a body is under way that will say itself when it has ended. */
+  streaming: boolean;
+};
+
+type Route = {
+  method: "GET" | "POST";
+  answer(call: Call, body: JsonObject, model: string): Response | Promise<Response>;
+};
+
+async function readBody(call: Call): Promise<JsonObject> {
+  const type = call.request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
+  if (type !== "application/json") throw badRequest("Unsupported Media Type: Only 'application/json' is allowed");
+  let body: Json;
+  try {
+    body = parseJson(await call.request.text());
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    throw badRequest(`JSON decode error: ${error.message}`);
+  }
+  call.record.body = body;
+  if (!isObject(body)) throw badRequest("Input should be a valid dictionary");
+  return body;
+}
+
+/** Faults that answer, or never answer, whatever was asked. */
+async function failEarly(call: Call): Promise<Response | undefined> {
+  switch (call.fault?.kind) {
+    case "refuse":
+      throw new ConnectionLost("refuse");
+    case "stall_headers":
+      return untilAborted(call.request.signal);
+    case "http":
+      throw new VllmError(call.fault.status, "Simulated fault.");
+    case "html":
+      return new Response("<!doctype html><html><body><h1>Welcome</h1></body></html>", {
+        headers: { "content-type": "text/html; charset=utf-8" },
+      });
+    default:
+      return undefined;
+  }
+}
+
+function stream(call: Call, frames: Iterable<Frame>): Response {
+  const { record, settings, fault, request } = call;
+  call.streaming = true;
+  const body = streamBody(withFault(frames, fault, settings), settings, request.signal, {
+    delta: () => void record.deltasSent++,
+    completed: () => end(record, "completed"),
+    aborted: () => end(record, "aborted"),
+  });
+  return new Response(body, { headers: { "content-type": "text/event-stream; charset=utf-8" } });
+}
+
+/** An answer in one piece, after the time its tokens take. A fault with a count has no deltas to count here, and happens at once. */
+async function whole(call: Call, body: JsonObject, tokens: number): Promise<Response> {
+  const { settings, fault, request } = call;
+  const time = settings.ttft + (settings.tps > 0 ? (tokens * 1000) / settings.tps : 0);
+  if (time > 0) await sleep(time, request.signal);
+  switch (fault?.kind) {
+    case "stall":
+      return untilAborted(request.signal);
+    case "error":
+      throw new VllmError(500, "Simulated fault.");
+    case "garbage":
+      return new Response("{not json", { headers: { "content-type": "application/json" } });
+    case "cut":
+    case "end": {
+      const text = JSON.stringify(body);
+      return broken(call, text.slice(0, Math.ceil(text.length / 2)), fault.kind === "cut");
+    }
+    default:
+      return json(body);
+  }
+}
+
+function broken(call: Call, text: string, cut: boolean): Response {
+  let sent = false;
+  const body = new ReadableStream<Uint8Array>(
+    {
+      pull(controller) {
+        if (sent) controller.error(new ConnectionLost("cut"));
+        else controller.enqueue(new TextEncoder().encode(text));
+        sent = true;
+        if (!cut) controller.close();
+      },
+    },
+    { highWaterMark: 0 },
+  );
+  end(call.record, "completed");
+  return new Response(body, { headers: { "content-type": "application/json" } });
+}
+
+function json(body: JsonObject, status = 200): Response {
+  const bytes = new TextEncoder().encode(JSON.stringify(body));
+  return new Response(bytes, {
+    status,
+    headers: { "content-type": "application/json", "content-length": String(bytes.length) },
+  });
+}
+
+function end(record: SimulatedRequest, state: "completed" | "aborted"): void {
+  if (record.state !== "open") return;
+  record.state = state;
+  record.endedAt = Date.now();
+}
+
+function authorized(request: Request, apiKey: string): boolean {
+  return request.method === "OPTIONS" || request.headers.get("authorization") === `Bearer ${apiKey}`;
+}
+
+function tooLong(tokens: number, longest: number): VllmError {
+  return badRequest(
+    `This model's maximum context length is ${longest} tokens. However, you requested ${tokens} tokens in the messages, Please reduce the length of the messages.`,
+  );
+}
+
+function unixSeconds(): number {
+  return Math.floor(Date.now() / 1000);
+}

@@ -1,0 +1,29 @@
+const BLOCK = 16;
+const SALTS = 1000;
+
+/** vLLM's prefix cache, as far as `cached_tokens` shows it: it remembers the last prompt of every `cache_salt`. */
+export class PrefixCache {
+  #last = new Map<string, readonly string[]>();
+
+  /** How many tokens of `prompt` were cached: whole blocks of 16, and never the whole prompt. Remembers the prompt. */
+  lookUp(salt: string, prompt: readonly string[]): number {
+    const before = this.#last.get(salt) ?? [];
+    this.#last.delete(salt);
+    this.#last.set(salt, prompt);
+    if (this.#last.size > SALTS) {
+      for (const oldest of this.#last.keys()) {
+        this.#last.delete(oldest);
+        break;
+      }
+    }
+    const most = Math.min(before.length, prompt.length - 1);
+    let common = 0;
+    while (common < most && before[common] === prompt[common]) common++;
+    return common - (common % BLOCK);
+  }
+
+  /** Forgets everything. */
+  clear(): void {
+    this.#last.clear();
+  }
+}

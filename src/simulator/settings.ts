@@ -1,0 +1,155 @@
+import { badRequest } from "./errors.ts";
+
+/** What goes wrong, and when. `after` counts deltas: SSE events that carry generated tokens. */
+export type Fault =
+  | { kind: "refuse" | "stall_headers" | "html" | "json" }
+  | { kind: "http"; status: number }
+  | { kind: "stall" | "cut" | "end" | "error" | "garbage"; after: number };
+
+/** How one request is to be answered. README.md has the table. */
+export type Settings = {
+  ttft: number;
+  headersDelay: number;
+  tps: number;
+  chunk: number;
+  perDelta: number;
+  words: number | undefined;
+  mode: "echo" | "transcript";
+  reasoning: boolean | undefined;
+  reasoningField: "reasoning" | "reasoning_content" | "both";
+  refusal: boolean;
+  rounds: number;
+  maxModelLen: number | undefined;
+  cached: boolean;
+  usage: boolean;
+  done: boolean;
+  bytes: number | undefined;
+  crlf: boolean;
+  comments: boolean;
+  fault: Fault | undefined;
+  faultTimes: number | undefined;
+  flat: boolean;
+};
+
+const DEFAULTS: Settings = {
+  ttft: 0,
+  headersDelay: 0,
+  tps: 0,
+  chunk: 1,
+  perDelta: 1,
+  words: undefined,
+  mode: "echo",
+  reasoning: undefined,
+  reasoningField: "reasoning",
+  refusal: false,
+  rounds: 1,
+  maxModelLen: undefined,
+  cached: true,
+  usage: true,
+  done: true,
+  bytes: undefined,
+  crlf: false,
+  comments: false,
+  fault: undefined,
+  faultTimes: undefined,
+  flat: false,
+};
+
+const READERS: Record<string, (value: string, name: string) => Partial<Settings>> = {
+  ttft: (v, n) => ({ ttft: number(v, n, 0) }),
+  headers_delay: (v, n) => ({ headersDelay: number(v, n, 0) }),
+  tps: (v, n) => ({ tps: number(v, n, 0) }),
+  chunk: (v, n) => ({ chunk: integer(v, n, 1) }),
+  per_delta: (v, n) => ({ perDelta: integer(v, n, 1) }),
+  words: (v, n) => ({ words: integer(v, n, 0) }),
+  mode: (v, n) => ({ mode: oneOf(v, n, ["echo", "transcript"]) }),
+  reasoning: (v, n) => ({ reasoning: flag(v, n) }),
+  reasoning_field: (v, n) => ({ reasoningField: oneOf(v, n, ["reasoning", "reasoning_content", "both"]) }),
+  refusal: (v, n) => ({ refusal: flag(v, n) }),
+  rounds: (v, n) => ({ rounds: integer(v, n, 0) }),
+  max_model_len: (v, n) => ({ maxModelLen: integer(v, n, 1) }),
+  cached: (v, n) => ({ cached: flag(v, n) }),
+  usage: (v, n) => ({ usage: flag(v, n) }),
+  done: (v, n) => ({ done: flag(v, n) }),
+  bytes: (v, n) => ({ bytes: integer(v, n, 1) }),
+  crlf: (v, n) => ({ crlf: flag(v, n) }),
+  comments: (v, n) => ({ comments: flag(v, n) }),
+  fault: (v, n) => ({ fault: fault(v, n) }),
+  fault_times: (v, n) => ({ faultTimes: integer(v, n, 0) }),
+  flat: (v, n) => ({ flat: flag(v, n) }),
+};
+
+/** Splits a model name such as `simulator?ttft=50` into the served model and its settings. */
+export function splitModel(name: string): { base: string; query: string } {
+  const mark = name.indexOf("?");
+  return mark < 0 ? { base: name, query: "" } : { base: name.slice(0, mark), query: name.slice(mark + 1) };
+}
+
+/**
+ * Reads settings from query strings; a later one overrides an earlier one.
+ * Throws a 400 for an unknown name or a wrong value, so that a typo in a test fails.
+ */
+export function parseSettings(...queries: string[]): Settings {
+  const settings = { ...DEFAULTS };
+  for (const query of queries) {
+    if (query === "") continue;
+    for (const [name, value] of new URLSearchParams(query)) {
+      const read = Object.hasOwn(READERS, name) ? READERS[name] : undefined;
+      if (read === undefined) throw badRequest(`Unknown simulator setting: ${name}`);
+      Object.assign(settings, read(value, name));
+    }
+  }
+  return settings;
+}
+
+const NULL_BODY = [204, 205, 304];
+
+function fault(value: string, name: string): Fault {
+  const [kind = "", count] = value.split(":", 2);
+  const after = count !== undefined && /^\d+$/.test(count) ? Number(count) : undefined;
+  switch (kind) {
+    case "refuse":
+    case "stall_headers":
+    case "html":
+    case "json":
+      if (count === undefined) return { kind };
+      break;
+    case "http":
+      if (after !== undefined && after >= 200 && after <= 599 && !NULL_BODY.includes(after))
+        return { kind, status: after };
+      break;
+    case "stall":
+    case "cut":
+    case "end":
+    case "error":
+    case "garbage":
+      if (after !== undefined) return { kind, after };
+  }
+  throw wrong(value, name);
+}
+
+function number(value: string, name: string, least: number): number {
+  const parsed = value === "" ? Number.NaN : Number(value);
+  if (!Number.isFinite(parsed) || parsed < least) throw wrong(value, name);
+  return parsed;
+}
+
+function integer(value: string, name: string, least: number): number {
+  const parsed = number(value, name, least);
+  if (!Number.isInteger(parsed)) throw wrong(value, name);
+  return parsed;
+}
+
+function flag(value: string, name: string): boolean {
+  return oneOf(value, name, ["0", "1"]) === "1";
+}
+
+function oneOf<const T extends string>(value: string, name: string, allowed: readonly T[]): T {
+  const found = allowed.find((entry) => entry === value);
+  if (found === undefined) throw wrong(value, name);
+  return found;
+}
+
+function wrong(value: string, name: string): Error {
+  return badRequest(`Wrong value for the simulator setting ${name}: ${value}`);
+}

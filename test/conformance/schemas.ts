@@ -1,0 +1,242 @@
+/**
+ * JSON Schemas of the Responses API, generated from the types of the installed `openai` package, so that the wire is
+ * checked against what OpenAI's own client expects and nothing foreign is committed.
+ */
+import { createHash, randomUUID } from "node:crypto";
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { fileURLToPath } from "node:url";
+import { Ajv, type ErrorObject } from "ajv";
+import { isObject, type JsonObject, show } from "./violations.ts";
+
+const require = createRequire(import.meta.url);
+const SCHEMA_ID = "openai";
+const ROOTS_PATH = fileURLToPath(new URL("./roots.ts", import.meta.url));
+const TSCONFIG_PATH = fileURLToPath(new URL("../tsconfig.json", import.meta.url));
+const CACHE_DIRECTORY = new URL("../../node_modules/.cache/responses-edge/", import.meta.url);
+
+/** A union reachable from `roots.ts` whose members are told apart by `type`. */
+export type Union = "ResponseStreamEvent" | "ResponseOutputItem" | "ResponseItem" | "ConversationItem";
+
+/** A type reachable from `roots.ts` that is one object. */
+export type Root =
+  | "CompactedResponse"
+  | "Conversation"
+  | "ConversationDeletedResource"
+  | "ConversationItemList"
+  | "InputTokenCountResponse"
+  | "Response"
+  | "ResponseItemList";
+
+/** Codes of `response.error` that OpenAI sends and clients act on (reference §1.6, §4.4) but the types do not name. */
+const UNTYPED_ERROR_CODES = [
+  "context_length_exceeded",
+  "cyber_policy",
+  "insufficient_quota",
+  "server_is_overloaded",
+  "slow_down",
+  "usage_not_included",
+];
+
+/** Keys that are on the wire, but not in the type of the event. */
+const UNTYPED_EVENT_KEYS: Record<string, readonly string[]> = {
+  // Required by the OpenAPI document and read by Cline.
+  "response.function_call_arguments.done": ["name"],
+  // Live errors are nested; the flat form is the typed one. We send both.
+  error: ["error"],
+};
+
+interface Catalog {
+  readonly ajv: Ajv;
+  readonly definitions: Record<string, JsonObject>;
+  readonly unions: Map<Union, Map<string, string[]>>;
+}
+
+let catalog: Catalog | undefined;
+
+/** What is wrong with the shape of `value` as the named type; empty when it fits. */
+export function shapeViolations(definition: Root, value: unknown): string[] {
+  return validate(definition, value);
+}
+
+/** What is wrong with the shape of a member of a union, chosen by its `type` (and, for messages, its `role`). */
+export function memberViolations(union: Union, value: unknown): string[] {
+  if (!isObject(value) || typeof value.type !== "string") return [`is not an object with a type: ${show(value)}`];
+  const candidates = load().unions.get(union)?.get(value.type) ?? [];
+  if (candidates.length === 0) return [`has unknown type ${show(value.type)}`];
+  const attempts = candidates.map((definition) => validate(definition, value));
+  // The candidate with the fewest complaints is the one that was meant.
+  return attempts.reduce((best, next) => (next.length < best.length ? next : best));
+}
+
+/** What is wrong with the shape of a stream event: its schema, and keys that neither OpenAI nor its clients know. */
+export function eventViolations(event: unknown): string[] {
+  const violations = memberViolations("ResponseStreamEvent", event);
+  if (!isObject(event) || typeof event.type !== "string") return violations;
+  const definition = load().unions.get("ResponseStreamEvent")?.get(event.type)?.[0];
+  if (definition === undefined) return violations;
+  const properties = load().definitions[definition]?.properties;
+  const known = new Set([
+    ...Object.keys(isObject(properties) ? properties : {}),
+    ...(UNTYPED_EVENT_KEYS[event.type] ?? []),
+    "obfuscation",
+    "stream_id",
+  ]);
+  for (const key of Object.keys(event)) if (!known.has(key)) violations.push(`has unknown key ${show(key)}`);
+  return violations;
+}
+
+/** Every event type of the installed `openai` package. */
+export function knownEventTypes(): string[] {
+  return [...(load().unions.get("ResponseStreamEvent")?.keys() ?? [])];
+}
+
+function validate(definition: string, value: unknown): string[] {
+  const check = load().ajv.getSchema(`${SCHEMA_ID}#/definitions/${encodeURIComponent(definition)}`);
+  if (check === undefined) throw new Error(`roots.ts leads to no type ${definition}`);
+  check(value);
+  return (check.errors ?? []).map(describe);
+}
+
+function describe(error: ErrorObject): string {
+  const { allowedValue, allowedValues, tagValue } = error.params;
+  const detail = allowedValue ?? allowedValues ?? tagValue;
+  const place = error.instancePath === "" ? "" : `${error.instancePath} `;
+  return `${place}${error.message ?? error.keyword}${detail === undefined ? "" : ` ${show(detail)}`}`;
+}
+
+function load(): Catalog {
+  catalog ??= compile(readOrGenerate());
+  return catalog;
+}
+
+function readOrGenerate(): JsonObject {
+  const key = createHash("sha256").update(readFileSync(ROOTS_PATH)).digest("hex").slice(0, 16);
+  const file = fileURLToPath(new URL(`openai-${installedVersion("openai")}-${key}.json`, CACHE_DIRECTORY));
+  try {
+    return parseObject(readFileSync(file, "utf8"));
+  } catch {
+    const generated = JSON.stringify(generate());
+    mkdirSync(CACHE_DIRECTORY, { recursive: true });
+    // Several test workers may be here at once: each writes its own file, and the rename is atomic.
+    const temporary = `${file}.${randomUUID()}`;
+    writeFileSync(temporary, generated);
+    renameSync(temporary, file);
+    return parseObject(generated);
+  }
+}
+
+function generate(): unknown {
+  // Loaded only when the cache is cold: it brings a whole TypeScript compiler.
+  const generator: typeof import("ts-json-schema-generator") = require("ts-json-schema-generator");
+  return generator
+    .createGenerator({
+      path: ROOTS_PATH,
+      tsconfig: TSCONFIG_PATH,
+      type: "Roots",
+      skipTypeCheck: true,
+      additionalProperties: true,
+      jsDoc: "none",
+    })
+    .createSchema("Roots");
+}
+
+function compile(schema: JsonObject): Catalog {
+  const definitions = objectsIn(schema.definitions);
+  const names: Union[] = ["ResponseStreamEvent", "ResponseOutputItem", "ResponseItem", "ConversationItem"];
+  const unions = new Map(names.map((name) => [name, membersByType(definitions, name)]));
+  patch(definitions);
+  discriminate(definitions, definitions);
+  const ajv = new Ajv({ strict: false, allErrors: true, discriminator: true, validateFormats: false });
+  ajv.addSchema({ $id: SCHEMA_ID, definitions });
+  return { ajv, definitions, unions };
+}
+
+/** Where the types say more, or less, than the wire (reference §3). */
+function patch(definitions: Record<string, JsonObject>): void {
+  const response = definition(definitions, "Response");
+  // `output_text` exists only in the SDK; `access_programs` is for the hosted service alone.
+  response.required = listIn(response.required).filter((key) => key !== "output_text" && key !== "access_programs");
+  const properties = objectsIn(response.properties);
+  for (const key of ["usage", "user"]) properties[key] = { anyOf: [properties[key], { type: "null" }] };
+  response.properties = properties;
+
+  const code = objectsIn(definition(definitions, "ResponseError").properties).code;
+  if (code !== undefined) code.enum = [...listIn(code.enum), ...UNTYPED_ERROR_CODES];
+
+  for (const name of ["ResponseItemList", "ConversationItemList"]) {
+    const list = objectsIn(definition(definitions, name).properties);
+    // The items are checked one by one; an empty page has no first and no last id.
+    if (list.data !== undefined) list.data.items = { type: "object" };
+    for (const key of ["first_id", "last_id"]) if (list[key] !== undefined) list[key].type = ["string", "null"];
+  }
+}
+
+/** Turns unions told apart by `type` into discriminated ones, so that an error names the member that was meant. */
+function discriminate(node: unknown, definitions: Record<string, JsonObject>): void {
+  if (Array.isArray(node)) for (const child of node) discriminate(child, definitions);
+  if (!isObject(node)) return;
+  for (const child of Object.values(node)) discriminate(child, definitions);
+  if (!Array.isArray(node.anyOf)) return;
+  const types = node.anyOf.map((branch) => typesOf(resolve(definitions, branch)));
+  const all = types.flat();
+  if (types.some((own) => own.length === 0) || new Set(all).size < all.length) return;
+  node.type = "object";
+  node.required = ["type"];
+  node.discriminator = { propertyName: "type" };
+  node.oneOf = node.anyOf;
+  delete node.anyOf;
+}
+
+function membersByType(definitions: Record<string, JsonObject>, union: string): Map<string, string[]> {
+  const members = new Map<string, string[]>();
+  for (const branch of listIn(definition(definitions, union).anyOf)) {
+    const name = referenceName(branch);
+    for (const type of typesOf(definitions[name])) members.set(type, [...(members.get(type) ?? []), name]);
+  }
+  return members;
+}
+
+/** The values a definition's required `type` may have. */
+function typesOf(node: JsonObject | undefined): string[] {
+  if (node === undefined || !listIn(node.required).includes("type")) return [];
+  const type = objectsIn(node.properties).type;
+  return [type?.const, ...listIn(type?.enum)].filter((value) => typeof value === "string");
+}
+
+function resolve(definitions: Record<string, JsonObject>, branch: unknown): JsonObject | undefined {
+  return definitions[referenceName(branch)];
+}
+
+function referenceName(branch: unknown): string {
+  if (!isObject(branch) || typeof branch.$ref !== "string") return "";
+  return decodeURIComponent(branch.$ref.replace("#/definitions/", ""));
+}
+
+function definition(definitions: Record<string, JsonObject>, name: string): JsonObject {
+  const found = definitions[name];
+  if (found === undefined) throw new Error(`openai ${installedVersion("openai")} has no type ${name}`);
+  return found;
+}
+
+function objectsIn(value: unknown): Record<string, JsonObject> {
+  if (!isObject(value)) return {};
+  return Object.fromEntries(Object.entries(value).filter((entry): entry is [string, JsonObject] => isObject(entry[1])));
+}
+
+function listIn(value: unknown): unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function parseObject(text: string): JsonObject {
+  const value: unknown = JSON.parse(text);
+  if (!isObject(value)) throw new Error("not a JSON object");
+  return value;
+}
+
+function installedVersion(name: string): string {
+  const manifest = parseObject(
+    readFileSync(new URL(`../../node_modules/${name}/package.json`, import.meta.url), "utf8"),
+  );
+  return String(manifest.version);
+}

@@ -1,0 +1,208 @@
+import { describe, expect, test } from "vitest";
+import { createSimulator } from "../../src/simulator/handler.ts";
+import type { JsonObject } from "../../src/simulator/json.ts";
+import { CHAT, chunks, events, list, object, post, tool, user } from "./support.ts";
+
+async function error(path: string, body: unknown, options = {}): Promise<JsonObject> {
+  const response = await createSimulator(options).fetch(post(path, body));
+  const parsed = object(object(await response.json()).error);
+  expect(parsed.code).toBe(response.status);
+  return parsed;
+}
+
+describe("routes", () => {
+  const get = (path: string) => createSimulator().fetch(new Request(`http://vllm${path}`));
+
+  test("models, health, version, and 404 for the rest", async () => {
+    expect(object(await (await get("/v1/models")).json())).toEqual({
+      object: "list",
+      data: ["simulator", "simulator-reasoning"].map((id) => ({
+        id,
+        object: "model",
+        created: expect.any(Number),
+        owned_by: "vllm",
+        root: id,
+        parent: null,
+        max_model_len: 131072,
+        permission: [],
+      })),
+    });
+    const health = await get("/health");
+    expect([health.status, await health.text()]).toEqual([200, ""]);
+    expect((await get("/version")).status).toBe(200);
+    const missing = await get("/v1/responses");
+    expect([missing.status, await missing.json()]).toEqual([404, { detail: "Not Found" }]);
+    expect((await get(CHAT)).status).toBe(405);
+  });
+
+  test("an API key guards /v1 and nothing else", async () => {
+    const simulator = createSimulator({ apiKey: "secret" });
+    const ask = (path: string, headers: Record<string, string> = {}) =>
+      simulator.fetch(new Request(`http://vllm${path}`, { headers }));
+    const refused = await ask("/v1/models");
+    expect([refused.status, await refused.json()]).toEqual([401, { error: "Unauthorized" }]);
+    expect((await ask("/v1/models", { authorization: "Bearer secret" })).status).toBe(200);
+    expect((await ask("/health")).status).toBe(200);
+    expect((await simulator.fetch(post("/tokenize", { prompt: "a" }))).status).toBe(200);
+  });
+});
+
+describe("errors", () => {
+  test("an unknown model is vLLM's 404", async () => {
+    expect(await error(CHAT, { model: "X", messages: user("hi") })).toEqual({
+      message: "The model `X` does not exist.",
+      type: "NotFoundError",
+      param: "model",
+      code: 404,
+    });
+  });
+
+  const messages = user("hi");
+  test.each<[string, JsonObject, RegExp]>([
+    ["no messages", {}, /messages: Field required/],
+    ["empty messages", { messages: [] }, /messages/],
+    ["empty tools", { messages, tools: [] }, /^`tools` must not be an empty array/],
+    [
+      "stream_options without stream",
+      { messages, stream_options: {} },
+      /^Stream options can only be defined when `stream=True`\.$/,
+    ],
+    [
+      "both ways to begin",
+      { messages, continue_final_message: true, add_generation_prompt: true },
+      /^Cannot set both `continue_final_message` and `add_generation_prompt` to True\.$/,
+    ],
+    ["continuing without add_generation_prompt: false", { messages, continue_final_message: true }, /not compatible/],
+    ["unknown part", { messages: [{ role: "user", content: [{ type: "file" }] }] }, /^Unknown part type: file$/],
+    ["five stop strings", { messages, stop: ["a", "b", "c", "d", "e"] }, /stop/],
+    ["empty stop string", { messages, stop: "" }, /^stop cannot contain an empty string\.$/],
+    ["tool_choice without tools", { messages, tool_choice: "auto" }, /`tools` must be set/],
+    [
+      "unknown named tool",
+      { messages, tools: [tool("a")], tool_choice: { type: "function", function: { name: "b" } } },
+      /does not match/,
+    ],
+    ["not a function tool", { messages, tools: [{ type: "custom" }] }, /tools/],
+    ["too hot", { messages, temperature: -1 }, /^temperature must be non-negative, got -1\.$/],
+    ["no tokens", { messages, max_tokens: 0 }, /^max_tokens must be at least 1, got 0\.$/],
+    ["top_logprobs alone", { messages, top_logprobs: 2 }, /`logprobs` must be set/],
+    ["regex", { messages, structured_outputs: { regex: "a+" } }, /does not support/],
+    ["empty salt", { messages, cache_salt: "" }, /cache_salt/],
+    ["not a boolean", { messages, stream: "yes" }, /^stream: /],
+    ["unknown setting", { model: "simulator?tfft=5", messages }, /^Unknown simulator setting: tfft$/],
+    ["wrong setting", { model: "simulator?fault=cut", messages }, /^Wrong value for the simulator setting fault: cut$/],
+  ])("%s is a 400", async (_, body, pattern) => {
+    const parsed = await error(CHAT, body);
+    expect(parsed).toMatchObject({ type: "BadRequestError", code: 400 });
+    expect(parsed.message).toMatch(pattern);
+  });
+
+  test("a prompt beyond the context is vLLM's 400", async () => {
+    expect(await error(CHAT, { model: "simulator?max_model_len=10", messages })).toEqual({
+      message:
+        "This model's maximum context length is 10 tokens. However, you requested 12 tokens in the messages, Please reduce the length of the messages.",
+      type: "BadRequestError",
+      param: null,
+      code: 400,
+    });
+    expect(await error(CHAT, { messages, max_tokens: 100 }, { maxModelLen: 50 })).toMatchObject({ code: 400 });
+  });
+
+  test("broken JSON and a wrong content type are 400s", async () => {
+    const simulator = createSimulator();
+    const send = (body: string, type: string) =>
+      simulator.fetch(new Request(`http://vllm${CHAT}`, { method: "POST", body, headers: { "content-type": type } }));
+    expect((await send("{", "application/json")).status).toBe(400);
+    expect((await send("{}", "text/plain")).status).toBe(400);
+  });
+});
+
+describe("text completions", () => {
+  const complete = async (body: JsonObject) =>
+    object(await (await createSimulator().fetch(post("/v1/completions", { model: "simulator", ...body }))).json());
+  const first = (body: JsonObject) => object(list(body.choices)[0]);
+
+  test("say the last line again, 16 tokens by default", async () => {
+    const body = await complete({ prompt: "x\na b c" });
+    expect(body).toMatchObject({ object: "text_completion", id: expect.stringMatching(/^cmpl-/) });
+    expect(first(body)).toMatchObject({ index: 0, text: " You said: a b c", finish_reason: "stop", stop_reason: null });
+    expect(first(await complete({ prompt: "a ".repeat(30) }))).toMatchObject({ finish_reason: "length" });
+    expect(object((await complete({ prompt: "a ".repeat(30) })).usage).completion_tokens).toBe(16);
+    expect(first(await complete({ prompt: "a", echo: true })).text).toBe("a You said: a");
+  });
+
+  test("take token ids and give token ids, and stop at a stop token", async () => {
+    const simulator = createSimulator();
+    const ask = async (path: string, body: JsonObject) =>
+      object(await (await simulator.fetch(post(path, body))).json());
+    const { tokens } = await ask("/tokenize", { prompt: "hi you<|return|>" });
+    const whole = first(
+      await ask("/v1/completions", { prompt: tokens ?? null, return_token_ids: true, stop_token_ids: [200002] }),
+    );
+    expect(whole).toMatchObject({
+      text: " You said: hi you",
+      finish_reason: "stop",
+      stop_reason: 200002,
+      prompt_token_ids: tokens,
+    });
+    expect(list(whole.token_ids).at(-1)).toBe(200002);
+  });
+
+  test("stream with prompt ids in the first chunk only, then finish, usage and [DONE]", async () => {
+    const body = { prompt: "a b", stream: true, return_token_ids: true, stream_options: { include_usage: true } };
+    const response = await createSimulator().fetch(post("/v1/completions", body));
+    const data = events(await response.text());
+    const all = chunks(data);
+    expect(data.at(-1)).toBe("[DONE]");
+    const choices = all.slice(0, -1).map(first);
+    expect(choices.map((choice) => choice.text).join("")).toBe(" You said: a b");
+    expect(choices.map((choice) => choice.prompt_token_ids !== null)).toEqual([
+      true,
+      false,
+      false,
+      false,
+      false,
+      false,
+    ]);
+    expect(choices.at(-1)).toMatchObject({ text: "", finish_reason: "stop", token_ids: [] });
+    expect(all.at(-1)).toMatchObject({ choices: [], usage: { prompt_tokens: 2, completion_tokens: 5 } });
+  });
+
+  test("one choice per prompt", async () => {
+    const body = await complete({ prompt: ["a", "b"] });
+    expect(list(body.choices).map((choice) => object(choice).text)).toEqual([" You said: a", " You said: b"]);
+  });
+
+  test("no prompt and a suffix are 400s", async () => {
+    expect((await error("/v1/completions", { model: "simulator" })).message).toMatch(/prompt/);
+    expect((await error("/v1/completions", { prompt: "a", suffix: "b" })).message).toBe(
+      "suffix is not currently supported",
+    );
+  });
+});
+
+describe("recording", () => {
+  test("keeps what arrived, the last 1000, and nothing if switched off", async () => {
+    const simulator = createSimulator();
+    await simulator.fetch(post(CHAT, { messages: user("hi") }, { "x-mine": "1" }));
+    expect(simulator.requests).toEqual([
+      {
+        path: CHAT,
+        headers: { "content-type": "application/json", "x-mine": "1" },
+        body: { messages: user("hi") },
+        state: "completed",
+        deltasSent: 0,
+        startedAt: expect.any(Number),
+        endedAt: expect.any(Number),
+      },
+    ]);
+    for (let count = 0; count < 1001; count++) await simulator.fetch(new Request("http://vllm/health"));
+    expect(simulator.requests).toHaveLength(1000);
+    expect(simulator.requests[0]?.path).toBe("/health");
+    simulator.clear();
+    expect(simulator.requests).toEqual([]);
+    const silent = createSimulator({ record: false });
+    await silent.fetch(post(CHAT, { messages: user("hi") }));
+    expect(silent.requests).toEqual([]);
+  });
+});
