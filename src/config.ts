@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Home } from "./store/home.ts";
 
 /** What wrangler binds: variables and secrets (all text), and the object namespace. README lists them. */

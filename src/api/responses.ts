@@ -1,5 +1,5 @@
 import { type Context, Hono } from "hono";
-import { z } from "zod";
+import * as z from "zod";
 import type { Config } from "../config.ts";
 import { ChatEngine } from "../engine/chat/engine.ts";
 import { resolveModel } from "../engine/models.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 
 /** Tools and tool choice of a request: those of client-side functions; hosted tools are refused by name. */
 

@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import type * as z from "zod";
 import { type ApiError, invalidRequest } from "./errors.ts";
 
 /** Turns zod's findings into OpenAI's 400: one error, naming the field at fault by its path. */
