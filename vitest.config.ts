@@ -6,7 +6,12 @@ export default defineConfig({
     projects: [
       {
         // Inside workerd: pure modules and the Durable Object, with its storage.
-        plugins: [cloudflareTest({ wrangler: { configPath: "./wrangler.toml" } })],
+        plugins: [
+          cloudflareTest({
+            wrangler: { configPath: "./wrangler.toml" },
+            miniflare: { bindings: { VLLM_BASE_URL: "http://vllm.invalid/v1" } },
+          }),
+        ],
         test: { name: "workerd", include: ["test/unit/**/*.test.ts"] },
       },
       {

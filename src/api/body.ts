@@ -6,6 +6,12 @@ import { ApiError, invalidRequest } from "../protocol/errors.ts";
 /** Nesting beyond this serves nobody, and breaks recursive readers further on (Python's own limit is near 1000). */
 const MAX_DEPTH = 256;
 
+/**
+ * How much of a body beyond the limit is still read, and dropped. A connection that is closed with unread data is reset,
+ * and its client would see that instead of the 413. (With a content-length the runtime itself takes care of this.)
+ */
+const MAX_DISCARDED_BYTES = 100 * 1024 * 1024;
+
 const DECODERS: Record<string, (body: Uint8Array, options: { maxOutputLength: number }) => Uint8Array> = {
   gzip: gunzipSync,
   "x-gzip": gunzipSync,
@@ -50,9 +56,10 @@ async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array
   let length = 0;
   for await (const chunk of request.body) {
     length += chunk.byteLength;
-    if (length > maxBytes) throw tooLarge(maxBytes);
-    chunks.push(chunk);
+    if (length <= maxBytes) chunks.push(chunk);
+    else if (length > maxBytes + MAX_DISCARDED_BYTES) break;
   }
+  if (length > maxBytes) throw tooLarge(maxBytes);
   const [first] = chunks;
   if (chunks.length === 1 && first) return first;
   const bytes = new Uint8Array(length);

@@ -72,7 +72,12 @@ const inputFile = z
     if (part.file_id != null) notServed(context, ["file_id"], "A file by 'file_id'");
     else if (part.file_url != null) notServed(context, ["file_url"], "A file by 'file_url'");
     else if (part.file_data == null) {
-      context.addIssue({ code: "custom", path: ["file_data"], message: "Missing required parameter: 'file_data'." });
+      context.addIssue({
+        code: "custom",
+        path: ["file_data"],
+        message: "Missing required parameter: 'file_data'.",
+        params: { code: "missing_required_parameter" },
+      });
     } else if (!TEXT_FILE.test(part.file_data)) {
       notServed(context, ["file_data"], "A file that is not text (data:text/…;base64,… or application/json)");
     } else if (!isBase64(part.file_data.slice(part.file_data.indexOf(",") + 1))) {

@@ -6,13 +6,20 @@ import { type ApiError, invalidRequest } from "./errors.ts";
 type Issue = z.core.$ZodIssue;
 type Path = readonly PropertyKey[];
 
-/** Input of item types and parts is quoted in messages only up to this length. */
+/** What the client sent (values, and keys of its own such as those of `metadata`) is quoted only up to this length. */
 const MAX_QUOTED = 64;
+
+function shortened(text: string): string {
+  return text.length > MAX_QUOTED ? `${text.slice(0, MAX_QUOTED)}…` : text;
+}
 
 /** `["input", 2, "content"]` → `input[2].content`. */
 export function formatPath(path: Path): string {
   let text = "";
-  for (const key of path) text += typeof key === "number" ? `[${key}]` : text === "" ? String(key) : `.${String(key)}`;
+  for (const key of path) {
+    const name = typeof key === "number" ? `[${key}]` : shortened(String(key));
+    text += text === "" || typeof key === "number" ? name : `.${name}`;
+  }
   return text;
 }
 
@@ -34,8 +41,7 @@ function typeName(value: unknown): string {
 
 function quoted(value: unknown): string {
   if (typeof value !== "string" && typeof value !== "number" && typeof value !== "boolean") return typeName(value);
-  const text = String(value);
-  return `'${text.length > MAX_QUOTED ? `${text.slice(0, MAX_QUOTED)}…` : text}'`;
+  return `'${shortened(String(value))}'`;
 }
 
 const TYPE_NAMES: Record<string, string> = {
@@ -68,12 +74,15 @@ function mostTelling(issue: Issue): { issue: Issue; path: Path; expected?: strin
   return { issue: deepest.issue, path, expected: types.filter((name) => name !== undefined).join(" or ") };
 }
 
+/** Findings about the type, the value or the discriminator of a field: without a value they mean that it is missing. */
+const MISSING_WHEN_UNDEFINED = new Set(["invalid_type", "invalid_value", "invalid_union"]);
+
 function describe(issue: Issue, field: string, value: unknown, expected?: string): { message: string; code: string } {
+  if (value === undefined && MISSING_WHEN_UNDEFINED.has(issue.code)) {
+    return { message: `Missing required parameter: '${field}'.`, code: "missing_required_parameter" };
+  }
   switch (issue.code) {
     case "invalid_type": {
-      if (value === undefined) {
-        return { message: `Missing required parameter: '${field}'.`, code: "missing_required_parameter" };
-      }
       const wanted = expected ?? TYPE_NAMES[issue.expected] ?? issue.expected;
       return {
         message: `Invalid type for '${field}': expected ${wanted}, but got ${typeName(value)} instead.`,

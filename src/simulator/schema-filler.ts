@@ -16,6 +16,9 @@ const FORMATS: Record<string, string> = {
 
 const DEEPEST = 32;
 
+/** Arrays and strings are filled up to this length, whatever a schema demands: it may demand all memory. */
+const LONGEST = 10_000;
+
 type Place = { root: Json; name: string; depth: number; open: readonly string[]; sparse: boolean };
 
 /**
@@ -95,7 +98,7 @@ function set(object: JsonObject, name: string, value: Json): void {
 
 function fillArray(schema: JsonObject, place: Place): Json[] {
   const tuple = Array.isArray(schema.prefixItems) ? schema.prefixItems : [];
-  const least = typeof schema.minItems === "number" ? schema.minItems : place.sparse ? 0 : 1;
+  const least = typeof schema.minItems === "number" ? Math.min(schema.minItems, LONGEST) : place.sparse ? 0 : 1;
   const most = typeof schema.maxItems === "number" ? schema.maxItems : Number.POSITIVE_INFINITY;
   const length = Math.min(most, Math.max(tuple.length, least));
   return Array.from({ length }, (_, index) => {
@@ -125,7 +128,7 @@ function fillNumber(schema: JsonObject): number {
 function fillString(schema: JsonObject, name: string): string {
   const { format, minLength, maxLength } = schema;
   let text = typeof format === "string" ? (FORMATS[format] ?? name) : name;
-  if (typeof minLength === "number") text = text.padEnd(minLength, "x");
+  if (typeof minLength === "number") text = text.padEnd(Math.min(minLength, LONGEST), "x");
   return typeof maxLength === "number" ? text.slice(0, maxLength) : text;
 }
 

@@ -77,7 +77,7 @@ export class Home extends DurableObject<Env> {
     return { found: true, history, references: found };
   }
 
-  /** Keeps a turn for good: one row where it fits, in one transaction. */
+  /** Keeps a turn for good: one row where it fits, in one transaction. Again is harmless: a caller may not know. */
   async settle(turn: SettledTurn): Promise<void> {
     const { retentionMs } = loadConfig(this.env);
     if (retentionMs > 0 && !this.#hasAlarm) {
@@ -92,7 +92,8 @@ export class Home extends DurableObject<Env> {
       if (!this.#exists()) this.#sql.exec(SCHEMA);
       for (let part = 0; part < parts; part += 1) {
         this.#sql.exec(
-          "INSERT INTO turns (turn, part, parent, created_at, input, output, response) VALUES (?, ?, ?, ?, ?, ?, ?)",
+          `INSERT INTO turns (turn, part, parent, created_at, input, output, response) VALUES (?, ?, ?, ?, ?, ?, ?)
+           ON CONFLICT DO NOTHING`,
           turn.turn,
           part,
           turn.parent,

@@ -7,7 +7,8 @@ import { readFault, toFaultError } from "../upstream.ts";
  * Chunks of vLLM's chat completions, and its whole completions, as model deltas.
  *
  * Read leniently, because vLLM's versions differ (docs/deviations.md): fields may be absent, null or empty, and
- * `reasoning` was `reasoning_content` before 0.16.
+ * `reasoning` was `reasoning_content` before 0.16. A field of another type is a malformed answer. The types here say
+ * what vLLM sends, not what is known of a chunk that has just arrived.
  */
 
 interface ChatToolCall {
@@ -47,6 +48,8 @@ interface ChatUsage {
 }
 
 interface ChatChunk {
+  object?: string;
+  error?: unknown;
   choices?: ChatChoice[] | null;
   usage?: ChatUsage | null;
   kv_transfer_params?: unknown;
@@ -68,17 +71,18 @@ export function readChunk(payload: string, deltas: ModelDelta[]): void {
 
 /** Adds the deltas of a chunk, or of a completion that came whole, to `deltas`. Throws ApiError as `readChunk`. */
 export function readCompletion(body: unknown, deltas: ModelDelta[]): void {
-  if (typeof body !== "object" || body === null) throw malformedStream();
-  if ("error" in body || ("object" in body && body.object === "error")) {
-    const fault = readFault(body);
+  const chunk = object<ChatChunk>(body);
+  if (chunk.error != null || chunk.object === "error") {
+    const fault = readFault(chunk);
     throw toFaultError(fault?.status ?? 500, fault);
   }
-  const chunk = body as ChatChunk;
-  const choice = chunk.choices?.[0];
+  const first = list(chunk.choices)[0];
+  const choice = first && object<ChatChoice>(first);
   if (choice) {
     const delta = choice.delta ?? choice.message;
-    if (delta) readDelta(delta, choice, deltas);
-    if (choice.finish_reason) deltas.push({ kind: "finish", reason: toFinishReason(choice.finish_reason) });
+    if (delta != null) readDelta(object<ChatMessageDelta>(delta), choice, deltas);
+    const reason = text(choice.finish_reason);
+    if (reason !== "") deltas.push({ kind: "finish", reason: toFinishReason(reason) });
   } else if (!chunk.choices && !chunk.usage) {
     throw malformedStream();
   }
@@ -89,27 +93,53 @@ export function readCompletion(body: unknown, deltas: ModelDelta[]): void {
 }
 
 function readDelta(delta: ChatMessageDelta, choice: ChatChoice, deltas: ModelDelta[]): void {
-  const reasoning = delta.reasoning ?? delta.reasoning_content;
-  if (reasoning) deltas.push({ kind: "reasoning", text: reasoning });
-  if (delta.content) {
-    const logprobs = choice.logprobs?.content;
+  const reasoning = text(delta.reasoning ?? delta.reasoning_content);
+  if (reasoning !== "") deltas.push({ kind: "reasoning", text: reasoning });
+  const content = text(delta.content);
+  if (content !== "") {
+    const logprobs = list(choice.logprobs?.content);
     deltas.push(
-      logprobs?.length
-        ? { kind: "text", text: delta.content, logprobs: logprobs.map(toTokenLogprob) }
-        : { kind: "text", text: delta.content },
+      logprobs.length > 0
+        ? { kind: "text", text: content, logprobs: logprobs.map(toTokenLogprob) }
+        : { kind: "text", text: content },
     );
   }
-  if (delta.refusal) deltas.push({ kind: "refusal", text: delta.refusal });
-  if (!delta.tool_calls) return;
-  for (const [position, call] of delta.tool_calls.entries()) {
+  const refusal = text(delta.refusal);
+  if (refusal !== "") deltas.push({ kind: "refusal", text: refusal });
+  for (const [position, entry] of list(delta.tool_calls).entries()) {
+    const call = object<ChatToolCall>(entry);
     deltas.push({
       kind: "tool_call",
-      index: call.index ?? position,
-      callId: call.id ?? undefined,
-      name: call.function?.name ?? undefined,
-      arguments: call.function?.arguments ?? "",
+      index: typeof call.index === "number" ? call.index : position,
+      callId: text(call.id) || undefined,
+      name: text(call.function?.name) || undefined,
+      arguments: text(call.function?.arguments),
     });
   }
+}
+
+/** A text that may be absent or null. Throws for anything else: so does no vLLM answer. */
+function text(value: string | null | undefined): string {
+  if (typeof value === "string") return value;
+  if (value == null) return "";
+  throw malformedStream();
+}
+
+/** A list that may be absent or null. Throws as `text`. */
+function list<Entry>(value: Entry[] | null | undefined): readonly Entry[] {
+  if (Array.isArray(value)) return value;
+  if (value == null) return [];
+  throw malformedStream();
+}
+
+/** An object whose fields are still to be looked at. Throws as `text`. */
+function object<Fields extends object>(value: unknown): Fields {
+  if (typeof value === "object" && value !== null) return value as Fields;
+  throw malformedStream();
+}
+
+function count(value: number | null | undefined): number {
+  return typeof value === "number" ? value : 0;
 }
 
 function toFinishReason(reason: string): FinishReason {
@@ -125,28 +155,29 @@ function toFinishReason(reason: string): FinishReason {
 }
 
 function toTokenLogprob(entry: ChatLogprob): TokenLogprob {
-  return { ...toLogprob(entry), top_logprobs: (entry.top_logprobs ?? []).map(toLogprob) };
+  return { ...toLogprob(entry), top_logprobs: list(object<ChatLogprob>(entry).top_logprobs).map(toLogprob) };
 }
 
 function toLogprob(entry: ChatLogprob) {
+  const { token, logprob, bytes } = object<ChatLogprob>(entry);
   return {
-    token: entry.token,
-    logprob: entry.logprob ?? LOGPROB_FLOOR,
-    bytes: entry.bytes ?? [...new TextEncoder().encode(entry.token)],
+    token: text(token),
+    logprob: typeof logprob === "number" ? logprob : LOGPROB_FLOOR,
+    bytes: Array.isArray(bytes) ? bytes : [...new TextEncoder().encode(text(token))],
   };
 }
 
 function toUsage(usage: ChatUsage): Usage {
-  const input = usage.prompt_tokens ?? 0;
-  const output = usage.completion_tokens ?? 0;
+  const input = count(usage.prompt_tokens);
+  const output = count(usage.completion_tokens);
   return {
     input_tokens: input,
     input_tokens_details: {
-      cached_tokens: usage.prompt_tokens_details?.cached_tokens ?? 0,
-      cache_write_tokens: usage.prompt_tokens_details?.cache_write_tokens ?? 0,
+      cached_tokens: count(usage.prompt_tokens_details?.cached_tokens),
+      cache_write_tokens: count(usage.prompt_tokens_details?.cache_write_tokens),
     },
     output_tokens: output,
-    output_tokens_details: { reasoning_tokens: usage.completion_tokens_details?.reasoning_tokens ?? 0 },
-    total_tokens: usage.total_tokens ?? input + output,
+    output_tokens_details: { reasoning_tokens: count(usage.completion_tokens_details?.reasoning_tokens) },
+    total_tokens: typeof usage.total_tokens === "number" ? usage.total_tokens : input + output,
   };
 }

@@ -1,4 +1,4 @@
-import { ApiError } from "../../protocol/errors.ts";
+import { ApiError, toApiError } from "../../protocol/errors.ts";
 import type { Engine, ModelDelta, Prompt, PromptSize } from "../engine.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";
@@ -51,14 +51,16 @@ export class ChatEngine implements Engine {
     const decoder = new SseDecoder();
     let finished = false;
     for await (const bytes of this.#upstream.reads(response, signal)) {
-      const deltas = readPayloads(decoder.push(bytes));
+      const { deltas, fault } = readPayloads(decoder.push(bytes));
       finished ||= deltas.some((delta) => delta.kind === "finish");
       if (deltas.length > 0) yield deltas;
+      if (fault) throw fault;
     }
-    const rest = readPayloads(decoder.end());
-    if (rest.length > 0) yield rest;
+    const { deltas, fault } = readPayloads(decoder.end());
+    if (deltas.length > 0) yield deltas;
+    if (fault) throw fault;
     // Some versions end without `[DONE]`; without a finish reason the answer is not whole.
-    if (!finished && !rest.some((delta) => delta.kind === "finish")) throw connectionLost();
+    if (!finished && !deltas.some((delta) => delta.kind === "finish")) throw connectionLost();
   }
 
   /** An answer that came whole: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
@@ -78,8 +80,13 @@ export class ChatEngine implements Engine {
   }
 }
 
-function readPayloads(payloads: readonly string[]): ModelDelta[] {
+/** The deltas of some payloads, up to the one at fault: what came before it counts, also when both come in one read. */
+function readPayloads(payloads: readonly string[]): { deltas: ModelDelta[]; fault?: ApiError } {
   const deltas: ModelDelta[] = [];
-  for (const payload of payloads) if (payload !== "[DONE]") readChunk(payload, deltas);
-  return deltas;
+  try {
+    for (const payload of payloads) if (payload !== "[DONE]") readChunk(payload, deltas);
+  } catch (fault) {
+    return { deltas, fault: toApiError(fault) };
+  }
+  return { deltas };
 }

@@ -1,0 +1,93 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { cpus, release, totalmem } from "node:os";
+
+/** Processes under measurement: starting them on a core of their own, and what /proc says of them. */
+
+const CLOCK_TICKS = Number(spawnSync("getconf", ["CLK_TCK"], { encoding: "utf8" }).stdout) || 100;
+// Not availableParallelism(), which counts what this process may use once it is pinned.
+const CORES = cpus().length;
+const canPin = CORES > 1 && spawnSync("taskset", ["-V"]).status === 0;
+
+/** The gateway has a core of its own; the model server and the client share the other one. */
+export const GATEWAY_CORE = 0;
+export const OTHER_CORE = 1;
+
+const running = new Set<ChildProcess>();
+process.on("exit", () => {
+  for (const child of running) child.kill("SIGKILL");
+});
+
+export function start(command: string, args: readonly string[], core: number): ChildProcess {
+  const whole = canPin ? ["taskset", "-c", String(core), command, ...args] : [command, ...args];
+  const [program = "", ...rest] = whole;
+  const child = spawn(program, rest, { stdio: ["ignore", "pipe", "inherit"] });
+  running.add(child);
+  child.on("exit", () => running.delete(child));
+  return child;
+}
+
+/** Puts this process (the client) on the core that it shares with the model server. */
+export function pinSelf(): boolean {
+  return canPin && spawnSync("taskset", ["-a", "-cp", String(OTHER_CORE), String(process.pid)]).status === 0;
+}
+
+export async function stop(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const gone = new Promise((resolve) => child.once("exit", resolve));
+  child.kill("SIGKILL");
+  await gone;
+}
+
+/** CPU seconds of a process so far, all threads, user and system. */
+export function cpuSeconds(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  return (Number(fields[11]) + Number(fields[12])) / CLOCK_TICKS;
+}
+
+/** Resident memory in MB: now, and at its highest. */
+export function memoryMb(pid: number): { now: number; peak: number } {
+  const status = readFileSync(`/proc/${pid}/status`, "latin1");
+  const read = (name: string) => Number(new RegExp(`^${name}:\\s+(\\d+)`, "m").exec(status)?.[1] ?? 0) / 1024;
+  return { now: read("VmRSS"), peak: read("VmHWM") };
+}
+
+/** CPU seconds that the whole machine has been busy. */
+function machineCpuSeconds(): number {
+  const [, user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0] =
+    readFileSync("/proc/stat", "latin1").split("\n", 1)[0]?.split(/\s+/).map(Number) ?? [];
+  return (user + nice + system + irq + softirq) / CLOCK_TICKS;
+}
+
+/** CPU seconds of this process and of those that it started. */
+function ownCpuSeconds(): number {
+  return [process, ...running].reduce((sum, { pid }) => sum + (pid === undefined ? 0 : cpuSeconds(pid)), 0);
+}
+
+/** Starts to watch what others do on the machine; the function returned says what share of it they took since. */
+export function watchNoise(): () => number {
+  const begun = { at: performance.now(), machine: machineCpuSeconds(), own: ownCpuSeconds() };
+  return () => {
+    const seconds = (performance.now() - begun.at) / 1000;
+    const others = machineCpuSeconds() - begun.machine - (ownCpuSeconds() - begun.own);
+    return Math.max(0, others / (seconds * CORES));
+  };
+}
+
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  if (typeof address !== "object" || address === null) throw new Error("no port");
+  return address.port;
+}
+
+export function machineLine(): string {
+  const gib = Math.round(totalmem() / 2 ** 30);
+  const model = cpus()[0]?.model.trim() ?? "unknown CPU";
+  const when = new Date().toISOString().slice(0, 16);
+  return `${when} UTC · ${CORES} × ${model}, ${gib} GiB, Linux ${release()}, Node ${process.versions.node}`;
+}

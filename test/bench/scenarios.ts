@@ -1,0 +1,319 @@
+import { Connection, hammer, type Request, type Sample } from "./load.ts";
+import { cpuSeconds, memoryMb } from "./processes.ts";
+import { quantile } from "./statistics.ts";
+import {
+  ask,
+  chatRequest,
+  type Message,
+  type Question,
+  responsesRequest,
+  type Target,
+  type Upstream,
+} from "./targets.ts";
+import { startWorker } from "./workers.ts";
+
+/** What is measured of a target in one round, by the metric's name. */
+export type Measurement = Record<string, number>;
+
+export interface Scenario {
+  name: string;
+  /** The name of each metric, and how many decimals it deserves. */
+  metrics: Record<string, number>;
+  /** Targets that it says nothing about. */
+  without?: readonly string[];
+  measure(target: Target, scale: Scale): Promise<Measurement>;
+}
+
+/** How long one measurement of one target takes, in milliseconds. */
+export interface Scale {
+  windowMs: number;
+  warmUpMs: number;
+  rounds: number;
+}
+
+const LATENCY = { "p50 ms": 2, "p99 ms": 2 };
+
+/** Runs a load after a warm-up; CPU is that of the target's process in the same window. */
+async function load(target: Target, question: Question, clients: number, { windowMs, warmUpMs }: Scale) {
+  const request = target.request(question);
+  await hammer(target.port, request, { clients, durationMs: warmUpMs });
+  const before = cpuSeconds(target.pid);
+  const { samples, seconds } = await hammer(target.port, request, { clients, durationMs: windowMs });
+  return { samples, seconds, cpuMicros: (cpuSeconds(target.pid) - before) * 1e6 };
+}
+
+/** Makes sure that what was counted is what was asked for. */
+function expectDeltas(target: Target, samples: readonly Sample[], words: number): void {
+  const least = Math.min(...samples.map((sample) => sample.needles));
+  if (least < words) throw new Error(`${target.name} sent ${least} deltas instead of ${words}`);
+}
+
+function flood(name: string, words: number, chunk: number): Scenario {
+  return {
+    name,
+    metrics: { "deltas/s": 0, "CPU µs / delta": 2, "CPU µs / stream": 0 },
+    async measure(target, scale) {
+      const question = { model: `simulator?words=${words}&chunk=${chunk}`, stream: true };
+      const { samples, seconds, cpuMicros } = await load(target, question, 8, scale);
+      expectDeltas(target, samples, words);
+      const deltas = samples.length * words;
+      return {
+        "deltas/s": deltas / seconds,
+        "CPU µs / delta": cpuMicros / deltas,
+        "CPU µs / stream": cpuMicros / samples.length,
+      };
+    },
+  };
+}
+
+export const scenarios: readonly Scenario[] = [
+  {
+    name: "First event, 1 client, 20 deltas",
+    metrics: {
+      "first event p50 ms": 2,
+      "first event p99 ms": 2,
+      "first delta p50 ms": 2,
+      "first delta p99 ms": 2,
+      "CPU µs / stream": 0,
+    },
+    async measure(target, scale) {
+      const question = { model: "simulator?words=20", stream: true };
+      const { samples, cpuMicros } = await load(target, question, 1, scale);
+      expectDeltas(target, samples, 20);
+      return { ...firstTimes(samples), "CPU µs / stream": cpuMicros / samples.length };
+    },
+  },
+  flood("Flood, 8 clients × 500 deltas, 16 per HTTP chunk", 500, 16),
+  flood("Flood, 8 clients × 500 deltas, an HTTP chunk each (vLLM)", 500, 1),
+  flood("Short answers, 8 clients × 20 deltas, 16 per HTTP chunk", 20, 16),
+  {
+    name: "32 streams at 50 tokens/s",
+    metrics: { "first event p50 ms": 2, "first delta p50 ms": 2, "CPU µs / delta": 0 },
+    async measure(target, { windowMs }) {
+      const words = Math.max(50, Math.round((windowMs / 1000) * 50));
+      const request = target.request({ model: `simulator?words=${words}&tps=50`, stream: true });
+      const before = cpuSeconds(target.pid);
+      const samples = await Promise.all(
+        Array.from({ length: 32 }, async (_, index) => {
+          await new Promise((resolve) => setTimeout(resolve, index * 7));
+          const connection = await Connection.open(target.port);
+          try {
+            return await connection.send(request);
+          } finally {
+            connection.close();
+          }
+        }),
+      );
+      const cpuMicros = (cpuSeconds(target.pid) - before) * 1e6;
+      expectDeltas(target, samples, words);
+      const { "first event p50 ms": event, "first delta p50 ms": delta } = firstTimes(samples);
+      return {
+        "first event p50 ms": event,
+        "first delta p50 ms": delta,
+        "CPU µs / delta": cpuMicros / (samples.length * words),
+      };
+    },
+  },
+  {
+    name: "JSON answers of 20 tokens, 1 client",
+    metrics: LATENCY,
+    measure: (target, scale) => json(target, 1, scale),
+  },
+  {
+    name: "JSON answers of 20 tokens, 32 clients",
+    metrics: { "requests/s": 0, ...LATENCY, "CPU µs / request": 0 },
+    measure: (target, scale) => json(target, 32, scale),
+  },
+];
+
+function firstTimes(samples: readonly Sample[]) {
+  const events = samples.map((sample) => sample.firstByteMs);
+  const deltas = samples.map((sample) => sample.firstNeedleMs);
+  return {
+    "first event p50 ms": quantile(events, 0.5),
+    "first event p99 ms": quantile(events, 0.99),
+    "first delta p50 ms": quantile(deltas, 0.5),
+    "first delta p99 ms": quantile(deltas, 0.99),
+  };
+}
+
+async function json(target: Target, clients: number, scale: Scale): Promise<Measurement> {
+  const question = { model: "simulator?words=20", stream: false };
+  const { samples, seconds, cpuMicros } = await load(target, question, clients, scale);
+  const totals = samples.map((sample) => sample.totalMs);
+  return {
+    "requests/s": samples.length / seconds,
+    "p50 ms": quantile(totals, 0.5),
+    "p99 ms": quantile(totals, 0.99),
+    "CPU µs / request": cpuMicros / samples.length,
+  };
+}
+
+export const MEMORY_STREAMS = 200;
+
+/** Resident memory of a Worker that was just started: idle, with 200 streams open, and what a stream takes. */
+export async function measureMemory(target: Target): Promise<Measurement> {
+  await ask(target.port, target.request({ model: "simulator?words=20", stream: true }));
+  const idle = memoryMb(target.pid).now;
+  const request = target.request({ model: "simulator?words=40&tps=20", stream: true });
+  const connections = await Promise.all(Array.from({ length: MEMORY_STREAMS }, () => Connection.open(target.port)));
+  let begun = 0;
+  let finished = 0;
+  let open = 0;
+  let atOnce = 0;
+  const streams = connections.map(async (connection) => {
+    connection.onFirstNeedle = () => {
+      begun += 1;
+    };
+    await connection.send(request);
+    finished += 1;
+  });
+  const watch = setInterval(() => {
+    atOnce = Math.max(atOnce, begun - finished);
+    open = Math.max(open, memoryMb(target.pid).now);
+  }, 100);
+  await Promise.all(streams);
+  clearInterval(watch);
+  for (const connection of connections) connection.close();
+  if (atOnce < MEMORY_STREAMS) throw new Error(`only ${atOnce} streams were open at once`);
+  return { "idle MB": idle, "open MB": open, "KB / stream": ((open - idle) * 1024) / MEMORY_STREAMS };
+}
+
+export interface StoredTurnCost {
+  turn: string;
+  calls: string[];
+  rowsWritten: number;
+  rowsRead: number;
+  alarms: number;
+}
+
+/** What stored turns cost at their home, counted by the server itself (counting-worker.js). */
+export async function countStoredTurns(upstream: Upstream): Promise<StoredTurnCost[]> {
+  const worker = await startWorker("counting", upstream.port);
+  const costs: StoredTurnCost[] = [];
+  try {
+    let previous: string | undefined;
+    const turns: [name: string, model: string, store: boolean, chained: boolean][] = [
+      ["turn 1 of a conversation", "simulator?words=500", true, false],
+      ["turn 2", "simulator?words=500", true, true],
+      ["turn 3", "simulator?words=500", true, true],
+      ["a turn of 300,000 words (1.5 MB of text)", "simulator?words=300000&chunk=64", true, true],
+      ["a turn with store:false that continues it", "simulator?words=500", false, true],
+      ["a turn with store:false", "simulator?words=500", false, false],
+    ];
+    for (const [turn, model, store, chained] of turns) {
+      const request = responsesRequest(
+        { model, stream: true },
+        { store, ...(chained && { previous_response_id: previous }) },
+      );
+      const id = responseIdIn(await ask(worker.port, request));
+      if (store) previous = id;
+      const counts = (await (await fetch(`http://127.0.0.1:${worker.port}/bench/counts`)).json()) as StoredTurnCost;
+      costs.push({ ...counts, turn });
+    }
+  } finally {
+    await worker.stop();
+  }
+  return costs;
+}
+
+function responseIdIn(text: string): string {
+  const id = /"id":"(resp_[0-9A-Za-z]+)"/.exec(text)?.[1];
+  if (id === undefined) throw new Error(`no response id in ${text.slice(0, 300)}`);
+  return id;
+}
+
+/** How a turn of a chain is asked. The first three resend the history in the body. */
+export const CHAIN_WAYS = ["direct", "pipe", "resent", "by id", "by id, stored"] as const;
+export type ChainWay = (typeof CHAIN_WAYS)[number];
+
+export interface ChainTurn {
+  turn: number;
+  /** Bytes of the request to the model server. */
+  promptBytes: number;
+  ways: Record<ChainWay, { cpuMicros: number; firstDeltaMs: number }>;
+}
+
+export const CHAIN_LENGTH = 200;
+const CHAIN_MODEL = "simulator?words=20&chunk=16";
+const CHAIN_USER: Message = {
+  role: "user",
+  content: "A sentence of some length, as people write them, to which the model has an answer.",
+};
+
+/** A chain of stored turns in one Worker, whose turns can be asked again and again. */
+export class Chain {
+  readonly #ids: string[];
+  readonly #history: readonly Message[];
+  readonly #targets: Record<"direct" | "pipe" | "ours", { port: number; pid: number }>;
+  readonly #upstream: Upstream;
+  readonly #stop: () => Promise<void>;
+
+  private constructor(
+    ids: string[],
+    history: Message[],
+    targets: Record<"direct" | "pipe" | "ours", { port: number; pid: number }>,
+    upstream: Upstream,
+    stop: () => Promise<void>,
+  ) {
+    this.#ids = ids;
+    this.#history = history;
+    this.#targets = targets;
+    this.#upstream = upstream;
+    this.#stop = stop;
+  }
+
+  static async build(upstream: Upstream, pipe: { port: number; pid: number }): Promise<Chain> {
+    const worker = await startWorker("ours", upstream.port);
+    const connection = await Connection.open(worker.port);
+    const ids: string[] = [];
+    const history: Message[] = [];
+    while (ids.length < CHAIN_LENGTH - 1) {
+      const question = { model: CHAIN_MODEL, stream: false, history: [CHAIN_USER] };
+      const request = responsesRequest(question, { store: true, previous_response_id: ids.at(-1) });
+      const { text } = await connection.read(request);
+      ids.push(responseIdIn(text));
+      history.push(CHAIN_USER, { role: "assistant", content: /"text":"([^"]*)"/.exec(text)?.[1] ?? "" });
+    }
+    connection.close();
+    return new Chain(ids, history, { direct: upstream, pipe, ours: worker }, upstream, worker.stop);
+  }
+
+  /**
+   * One turn of the chain, asked many times over: a turn that is asked again is another branch from the same previous
+   * response, so it stays the same turn. CPU is measured with 8 clients, the time to the first delta with one.
+   */
+  async measure(turn: number, { windowMs, warmUpMs }: Scale): Promise<ChainTurn> {
+    const asked = { model: CHAIN_MODEL, stream: true };
+    const whole = { ...asked, history: [...this.#history.slice(0, 2 * (turn - 1)), CHAIN_USER] };
+    const last = { ...asked, history: [CHAIN_USER] };
+    const previous_response_id = this.#ids[turn - 2];
+    const requests: Record<ChainWay, Request> = {
+      direct: chatRequest(whole),
+      pipe: chatRequest(whole),
+      resent: responsesRequest(whole, { store: false }),
+      "by id": responsesRequest(last, { store: false, previous_response_id }),
+      "by id, stored": responsesRequest(last, { store: true, previous_response_id }),
+    };
+    const ways = {} as ChainTurn["ways"];
+    const promptBytes: Partial<Record<ChainWay, number>> = {};
+    for (const way of CHAIN_WAYS) {
+      const { port, pid } = this.#targets[way === "direct" || way === "pipe" ? way : "ours"];
+      await hammer(port, requests[way], { clients: 8, durationMs: warmUpMs });
+      const before = cpuSeconds(pid);
+      const busy = await hammer(port, requests[way], { clients: 8, durationMs: windowMs });
+      const cpuMicros = ((cpuSeconds(pid) - before) * 1e6) / busy.samples.length;
+      const { samples } = await hammer(port, requests[way], { clients: 1, durationMs: windowMs / 2 });
+      ways[way] = { cpuMicros, firstDeltaMs: firstTimes(samples)["first delta p50 ms"] };
+      promptBytes[way] = await this.#upstream.promptBytes();
+    }
+    const { resent = 0, "by id": byId = 0 } = promptBytes;
+    if (Math.abs(byId - resent) > 0.02 * resent)
+      throw new Error(`turn ${turn}: prompts of ${byId} and ${resent} bytes`);
+    return { turn, promptBytes: byId, ways };
+  }
+
+  stop(): Promise<void> {
+    return this.#stop();
+  }
+}

@@ -1,0 +1,139 @@
+/**
+ * The model server of the benchmark: the project's simulator, recorded once per model name and then replayed.
+ *
+ * The simulator decides every byte (so the wire shape is vLLM's), but a simulator that makes its tokens anew would be
+ * slower than what is measured. A replay costs one write of bytes that are already framed as HTTP chunks. Two things
+ * are this server's own: the setting `tps` (a chunk per tick instead of all at once), and `GET /prompt-bytes`.
+ *
+ *     node test/bench/upstream.ts PORT
+ */
+import { createServer, type Socket } from "node:net";
+import { createSimulator } from "../../src/simulator/handler.ts";
+
+interface Recording {
+  head: Buffer;
+  /** The body as it goes over the wire: each of them one HTTP chunk, the last one with the terminating chunk. */
+  chunks: Buffer[];
+  whole: Buffer;
+}
+
+const simulator = createSimulator({ record: false });
+const recordings = new Map<string, Promise<Recording>>();
+let promptBytes = 0;
+
+function recording(path: string, model: string, stream: boolean): Promise<Recording> {
+  const key = `${path} ${stream} ${model}`;
+  let found = recordings.get(key);
+  if (found === undefined) {
+    found = record(path, model, stream);
+    recordings.set(key, found);
+  }
+  return found;
+}
+
+async function record(path: string, model: string, stream: boolean): Promise<Recording> {
+  const request = { model, stream, messages: [{ role: "user", content: "Hello" }] };
+  const body = JSON.stringify(stream ? { ...request, stream_options: { include_usage: true } } : request);
+  const headers = { "content-type": "application/json" };
+  const response = await simulator.fetch(new Request(`http://simulator${path}`, { method: "POST", headers, body }));
+  if (!stream) {
+    const bytes = Buffer.from(await response.arrayBuffer());
+    const head = httpHead(response, `content-length: ${bytes.length}`);
+    return { head, chunks: [bytes], whole: Buffer.concat([head, bytes]) };
+  }
+  const chunks: Buffer[] = [];
+  if (response.body) for await (const bytes of response.body) chunks.push(httpChunk(bytes));
+  const last = chunks.pop() ?? Buffer.alloc(0);
+  chunks.push(Buffer.concat([last, Buffer.from("0\r\n\r\n")]));
+  const head = httpHead(response, "transfer-encoding: chunked");
+  return { head, chunks, whole: Buffer.concat([head, ...chunks]) };
+}
+
+function httpHead(response: Response, framing: string): Buffer {
+  const type = response.headers.get("content-type") ?? "";
+  return Buffer.from(`HTTP/1.1 ${response.status} OK\r\ncontent-type: ${type}\r\n${framing}\r\n\r\n`);
+}
+
+function httpChunk(bytes: Uint8Array): Buffer {
+  return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from("\r\n")]);
+}
+
+/** `tps` out of a model name, and the name without it. */
+function splitPace(name: string): { model: string; tps: number } {
+  const [base = "", query = ""] = name.split("?", 2);
+  const settings = new URLSearchParams(query);
+  const tps = Number(settings.get("tps") ?? 0);
+  settings.delete("tps");
+  return { model: settings.size > 0 ? `${base}?${settings}` : base, tps };
+}
+
+const MODEL = Buffer.from('"model":"');
+const STREAM = Buffer.from('"stream":true');
+
+async function answer(socket: Socket, method: string, path: string, body: Buffer): Promise<void> {
+  if (method === "GET") {
+    const text = JSON.stringify(path === "/prompt-bytes" ? { bytes: promptBytes } : {});
+    socket.write(
+      `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
+    );
+    return;
+  }
+  promptBytes = body.length;
+  const from = body.indexOf(MODEL) + MODEL.length;
+  const { model, tps } = splitPace(body.toString("latin1", from, body.indexOf('"', from)));
+  const { head, chunks, whole } = await recording(path, model, body.includes(STREAM));
+  if (tps === 0) socket.write(whole);
+  else pace(socket, head, chunks, tps);
+}
+
+function pace(socket: Socket, head: Buffer, chunks: readonly Buffer[], tps: number): void {
+  const start = performance.now();
+  let sent = 0;
+  socket.write(head);
+  tick();
+  function tick(): void {
+    if (socket.destroyed) return;
+    // The role chunk and the first token go at once, as after a prefill.
+    const due = Math.floor(((performance.now() - start) * tps) / 1000) + 2;
+    while (sent < chunks.length && sent < due) socket.write(chunks[sent++] ?? "");
+    if (sent < chunks.length) setTimeout(tick, Math.max(0, start + ((sent - 1) * 1000) / tps - performance.now()));
+  }
+}
+
+const HEAD_END = Buffer.from("\r\n\r\n");
+
+/** A keep-alive HTTP/1.1 server without pipelining: node:http would cost more than all that it is to measure. */
+const server = createServer((socket) => {
+  let held: Buffer[] = [];
+  let length = 0;
+  let needed = 0;
+  let head: { method: string; path: string; end: number } | undefined;
+  socket.setNoDelay(true);
+  socket.on("error", () => {});
+  socket.on("data", (data: Buffer) => {
+    held.push(data);
+    length += data.length;
+    if (head === undefined) {
+      const all = held.length === 1 ? data : Buffer.concat(held);
+      const end = all.indexOf(HEAD_END);
+      if (end === -1) return;
+      const text = all.toString("latin1", 0, end);
+      const [method = "", path = ""] = text.split(" ", 2);
+      head = { method, path, end: end + HEAD_END.length };
+      if (/^transfer-encoding: *chunked/im.test(text)) throw new Error("a request without content-length");
+      needed = head.end + Number(/^content-length: *(\d+)/im.exec(text)?.[1] ?? 0);
+    }
+    if (length < needed) return;
+    const all = held.length === 1 ? data : Buffer.concat(held);
+    const { method, path, end } = head;
+    held = [];
+    length = 0;
+    head = undefined;
+    answer(socket, method, path, all.subarray(end, needed)).catch((error: unknown) => socket.destroy(error as Error));
+  });
+});
+
+server.listen(Number(process.argv[2] ?? 0), "127.0.0.1", () => {
+  const address = server.address();
+  console.log(JSON.stringify({ port: typeof address === "object" ? address?.port : address }));
+});

@@ -1,0 +1,122 @@
+import { type ChildProcess, execFileSync } from "node:child_process";
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { freePort, GATEWAY_CORE, start, stop } from "./processes.ts";
+
+/** Workers on plain `workerd`: bundled as they are deployed, configured as wrangler would, without wrangler. */
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const here = fileURLToPath(new URL(".", import.meta.url));
+
+// Two versions of workerd are installed; the one that wrangler brings runs what wrangler bundles.
+const requireOfWrangler = createRequire(createRequire(import.meta.url).resolve("wrangler/package.json"));
+const workerd: string = requireOfWrangler("workerd").default;
+export const workerdVersion: string = requireOfWrangler("workerd").version;
+
+const directory = mkdtempSync(join(tmpdir(), "responses-edge-bench-"));
+process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
+
+/**
+ * `pipe` only pipes bytes, `ours` is the server, `counting` is the server with an entry module that counts rows and
+ * object calls.
+ */
+export type WorkerKind = "pipe" | "ours" | "counting";
+
+export interface RunningWorker {
+  port: number;
+  pid: number;
+  inspectorPort: number | undefined;
+  stop(): Promise<void>;
+}
+
+/** Bundles the Worker as `wrangler deploy` does. Returns its size in bytes. */
+export function bundle(): void {
+  execFileSync(
+    process.execPath,
+    [join(root, "node_modules/wrangler/bin/wrangler.js"), "deploy", "--dry-run", "--outdir", directory],
+    {
+      cwd: root,
+      stdio: ["ignore", "ignore", "inherit"],
+      env: {
+        ...process.env,
+        WRANGLER_SEND_METRICS: "false",
+        WRANGLER_SEND_ERROR_REPORTS: "false",
+        WRANGLER_HIDE_BANNER: "true",
+        WRANGLER_LOG: "error",
+      },
+    },
+  );
+  for (const name of ["pipe-worker.js", "counting-worker.js"]) copyFileSync(join(here, name), join(directory, name));
+}
+
+const MODULES: Record<WorkerKind, string[]> = {
+  pipe: ["pipe-worker.js"],
+  ours: ["index.js"],
+  counting: ["counting-worker.js", "index.js"],
+};
+
+let workers = 0;
+
+export async function startWorker(
+  kind: WorkerKind,
+  upstreamPort: number,
+  { inspect = false }: { inspect?: boolean } = {},
+): Promise<RunningWorker> {
+  const port = await freePort();
+  const inspectorPort = inspect ? await freePort() : undefined;
+  const name = `${kind}-${++workers}`;
+  const disk = join(directory, name);
+  mkdirSync(disk);
+  const configFile = join(directory, `${name}.capnp`);
+  writeFileSync(configFile, config(kind, port, upstreamPort, disk));
+  const inspector = inspectorPort === undefined ? [] : [`--inspector-addr=127.0.0.1:${inspectorPort}`];
+  const child = start(workerd, ["serve", ...inspector, configFile], GATEWAY_CORE);
+  await untilReady(child, `http://127.0.0.1:${port}/${kind === "pipe" ? "" : "health"}`);
+  return { port, pid: child.pid ?? 0, inspectorPort, stop: () => stop(child) };
+}
+
+/** Compatibility date and flags are those of wrangler.toml; workerd refuses a flag that its date already sets. */
+function config(kind: WorkerKind, port: number, upstreamPort: number, disk: string): string {
+  const upstream = `http://127.0.0.1:${upstreamPort}`;
+  const modules = MODULES[kind].map((name) => `(name = "${name}", esModule = embed "${name}")`).join(", ");
+  const home = `
+  durableObjectNamespaces = [(className = "Home", uniqueKey = "home", enableSql = true)],
+  durableObjectStorage = (localDisk = "disk"),`;
+  return `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "main", worker = .worker),
+    (name = "internet", network = (allow = ["public", "private"])),
+    (name = "disk", disk = (path = "${disk}", writable = true)),
+  ],
+  sockets = [(name = "http", address = "127.0.0.1:${port}", http = (), service = "main")],
+);
+const worker :Workerd.Worker = (
+  modules = [${modules}],
+  compatibilityDate = "2026-11-09",
+  compatibilityFlags = ["enable_request_signal"],
+  globalOutbound = "internet",${kind === "pipe" ? "" : home}
+  bindings = [
+    (name = "VLLM_BASE_URL", text = "${upstream}/v1"),
+    (name = "UPSTREAM_ORIGIN", text = "${upstream}"),
+    (name = "ALLOW_ANONYMOUS", text = "true"),${kind === "pipe" ? "" : '\n    (name = "HOME", durableObjectNamespace = "Home"),'}
+  ],
+);
+`;
+}
+
+async function untilReady(child: ChildProcess, url: string): Promise<void> {
+  for (let attempt = 0; attempt < 200; attempt += 1) {
+    if (child.exitCode !== null) throw new Error(`workerd exited with ${child.exitCode}`);
+    try {
+      if ((await fetch(url)).ok) return;
+    } catch {
+      // Not listening yet.
+    }
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  throw new Error(`no answer from ${url}`);
+}

@@ -1,0 +1,209 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { SimulatedRequest } from "../../src/simulator/handler.ts";
+import { expectError } from "./expectations.ts";
+import { eventually } from "./support.ts";
+import { type DevGateway, startWranglerDev } from "./wrangler-dev.ts";
+
+/**
+ * What happens when a client leaves. Under a real `wrangler dev`: the test harness does not pass an abort on to vLLM.
+ *
+ * Local workerd notices a departed client only when it writes to it, so a stream's heartbeats bound how long vLLM works
+ * for nobody. A JSON request writes nothing before its answer: locally it runs to its end, and the response is kept as
+ * completed. (Deployed, `enable_request_signal` tells of the departure, and it stops like a stream.)
+ */
+const HEARTBEAT_MS = 100;
+
+/** Two heartbeats, and a busy machine. */
+const SOON_MS = 1_500;
+
+let gateway: DevGateway;
+beforeAll(async () => {
+  gateway = await startWranglerDev({ HEARTBEAT_MS: String(HEARTBEAT_MS) });
+});
+afterAll(() => gateway.close());
+
+/** What reached vLLM for this model name; the tests use different ones. */
+function requestOf(model: string): SimulatedRequest | undefined {
+  return gateway.vllm.simulator.requests.findLast(({ body }) => JSON.stringify(body)?.includes(`"model":"${model}"`));
+}
+
+/** A stream that is read until `ready`, and then left; its response's id and the text until then. */
+async function leave(
+  request: { model: string; [field: string]: unknown },
+  ready: (text: string) => boolean | Promise<boolean>,
+) {
+  const controller = new AbortController();
+  const response = await gateway.fetch(`${gateway.url}/v1/responses`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ input: "Hello!", stream: true, ...request }),
+    signal: controller.signal,
+  });
+  expect(response.status).toBe(200);
+  let text = "";
+  let isReady = false;
+  const decoder = new TextDecoder();
+  try {
+    for await (const chunk of response.body ?? []) {
+      text += decoder.decode(chunk, { stream: true });
+      isReady ||= await ready(text);
+      if (isReady) controller.abort();
+    }
+  } catch (error) {
+    if (!controller.signal.aborted) throw error;
+  }
+  expect(isReady).toBe(true);
+  const id = /"id":"(resp_\w+)"/.exec(text)?.[1] ?? "";
+  const deltas = [...text.matchAll(/"type":"response.output_text.delta".*?"delta":("(?:[^"\\]|\\.)*")/g)];
+  return { id, seen: deltas.map((match) => JSON.parse(match[1] ?? '""') as string).join("") };
+}
+
+/** vLLM's connection is closed, and its generation with it. */
+async function expectReleased(model: string): Promise<void> {
+  const left = Date.now();
+  await eventually(() => requestOf(model)?.state !== "open", SOON_MS);
+  expect(requestOf(model)?.state).toBe("aborted");
+  expect(Date.now() - left).toBeLessThan(SOON_MS);
+}
+
+/** The stored response, once it is there. */
+function settled(id: string) {
+  return eventually(() => gateway.openai.responses.retrieve(id).catch(() => undefined));
+}
+
+describe.concurrent("a client that leaves a stream", () => {
+  it("in the middle of the tokens: vLLM stops, and the response is cancelled with what there was", async () => {
+    const model = "simulator?words=2000&tps=100";
+    const { id, seen } = await leave({ model }, (text) => text.split("output_text.delta").length > 20);
+    await expectReleased(model);
+    expect(requestOf(model)?.deltasSent).toBeLessThan(1_000);
+
+    const response = await settled(id);
+    expect(response).toMatchObject({
+      status: "cancelled",
+      error: null,
+      incomplete_details: null,
+      completed_at: null,
+      output: [{ type: "message", status: "incomplete" }],
+    });
+    expect(response.output_text.startsWith(seen)).toBe(true);
+    expect(seen.split(" ").length).toBeGreaterThan(5);
+    expect((await gateway.openai.responses.inputItems.list(id)).data).toHaveLength(1);
+  });
+
+  it("in the middle of its reasoning: the reasoning is kept", async () => {
+    const model = "simulator-reasoning?tps=10";
+    const { id } = await leave({ model }, (text) => text.split("reasoning_text.delta").length > 4);
+    await expectReleased(model);
+    expect(await settled(id)).toMatchObject({
+      status: "cancelled",
+      output: [{ type: "reasoning", status: "incomplete", content: [{ text: expect.stringMatching(/^The user/) }] }],
+    });
+  });
+
+  it("in the middle of a call: the call is incomplete", async () => {
+    const model = "simulator?tps=10&rounds=1";
+    const parameters = {
+      type: "object",
+      properties: Object.fromEntries(["a", "b", "c", "d", "e"].map((name) => [name, { type: "string" }])),
+      required: ["a", "b", "c", "d", "e"],
+    };
+    const tools = [{ type: "function", name: "f", parameters }];
+    const { id } = await leave({ model, tools, tool_choice: "required" }, (text) => text.includes("arguments.delta"));
+    await expectReleased(model);
+    expect(await settled(id)).toMatchObject({
+      status: "cancelled",
+      output: [{ type: "function_call", status: "incomplete", name: "f" }],
+    });
+  });
+
+  it("before the first token, while the model is quiet: a heartbeat finds out", async () => {
+    const model = "simulator?ttft=20000";
+    const { id } = await leave({ model }, (text) => text.includes(": heartbeat"));
+    await expectReleased(model);
+    expect(await settled(id)).toMatchObject({ status: "cancelled", output: [] });
+  });
+
+  it("before vLLM has answered with headers", async () => {
+    const model = "simulator?headers_delay=20000";
+    const { id } = await leave({ model }, (text) => text.includes("response.in_progress"));
+    await expectReleased(model);
+    expect(await settled(id)).toMatchObject({ status: "cancelled", output: [] });
+  });
+
+  it("while the model pauses in the middle", async () => {
+    const model = "simulator?fault=stall:3";
+    const { id } = await leave({ model }, (text) => /output_text\.delta[\s\S]*: heartbeat/.test(text));
+    await expectReleased(model);
+    expect((await settled(id)).output_text).toBe("You said:");
+  });
+
+  it("of a fast model: what is generated but not read is no hindrance", async () => {
+    const model = "simulator?words=100000&chunk=16";
+    const { id } = await leave({ model }, (text) => text.includes("output_text.delta"));
+    await expectReleased(model);
+    expect((await settled(id)).status).toBe("cancelled");
+  });
+
+  it("with store: false, nothing is kept", async () => {
+    const model = "simulator?words=2001&tps=100";
+    const { id } = await leave({ model, store: false }, (text) => text.includes("output_text.delta"));
+    await expectReleased(model);
+    await expectError(await gateway.fetch(`${gateway.url}/v1/responses/${id}`), { status: 404 });
+  });
+
+  it("that continued another response: the branch is cancelled, its parent unharmed", async () => {
+    const parent = await gateway.openai.responses.create({ model: "simulator", input: "First" });
+    const model = "simulator?words=2002&tps=100";
+    const request = { model, previous_response_id: parent.id };
+    const { id } = await leave(request, (text) => text.includes("output_text.delta"));
+    await expectReleased(model);
+    expect(await settled(id)).toMatchObject({ status: "cancelled", previous_response_id: parent.id });
+    const openai = gateway.openai.responses;
+    expect((await openai.create({ model: "simulator", input: "Next", previous_response_id: parent.id })).status).toBe(
+      "completed",
+    );
+    // And what was cancelled can be continued too.
+    const next = await openai.create({ model: "simulator?mode=transcript", input: "Go on", previous_response_id: id });
+    expect(JSON.parse(next.output_text)).toMatchObject([
+      { role: "user", content: "First" },
+      { role: "assistant" },
+      { role: "user", content: "Hello!" },
+      { role: "assistant", content: expect.any(String) },
+      { role: "user", content: "Go on" },
+    ]);
+  });
+
+  it("through the openai client: stream.abort() is enough", async () => {
+    const model = "simulator?words=2003&tps=100";
+    const stream = await gateway.openai.responses.create({ model, input: "Hello!", stream: true });
+    let id = "";
+    for await (const event of stream) {
+      if (event.type === "response.created") id = event.response.id;
+      if (event.type === "response.output_text.delta") break;
+    }
+    await expectReleased(model);
+    expect((await settled(id)).status).toBe("cancelled");
+  });
+});
+
+it("a client that leaves a JSON request is not noticed locally: the answer is made and kept", async () => {
+  const model = "simulator?words=30&tps=60";
+  const before = await gateway.storedObjects();
+  const left = gateway.fetch(`${gateway.url}/v1/responses`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ model, input: "Hello!" }),
+    signal: AbortSignal.timeout(150),
+  });
+  await expect(left).rejects.toThrow();
+  await eventually(() => requestOf(model)?.state === "completed");
+  await eventually(async () => (await gateway.storedObjects()) === before + 1);
+});
+
+it("a client that stays through silence gets the whole answer", async () => {
+  const response = await gateway.openai.responses
+    .stream({ model: "simulator?ttft=500", input: "Hello!" })
+    .finalResponse();
+  expect(response.output_text).toBe("You said: Hello!");
+});

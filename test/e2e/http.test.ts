@@ -1,0 +1,422 @@
+import { brotliCompressSync, constants, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
+import { NotFoundError } from "openai";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { errorOf, expectError, rejection } from "./expectations.ts";
+import { type Gateway, startGateway } from "./support.ts";
+
+const MIB = 1024 * 1024;
+const LIMIT = 12 * MIB;
+
+let gateway: Gateway;
+beforeAll(async () => {
+  gateway = await startGateway({
+    MODEL_ALIASES: JSON.stringify({ "gpt-5": "simulator", "org/model": "simulator-reasoning", gone: "not-there" }),
+  });
+});
+afterAll(() => gateway.close());
+
+/** The objects that have any storage at all. */
+const stored = () => gateway.harness.getWorker().listDurableObjectIds("HOME");
+let storedBefore: string[];
+beforeEach(async () => {
+  gateway.vllm.simulator.requests.length = 0;
+  storedBefore = await stored();
+});
+
+const get = (path: string, init?: RequestInit) => gateway.fetch(gateway.url + path, init);
+
+/** Posts bytes as they are. */
+function send(body: BodyInit, headers: Record<string, string> = {}, path = "/v1/responses"): Promise<Response> {
+  return get(path, { method: "POST", headers: { "content-type": "application/json", ...headers }, body });
+}
+
+const json = (text: string) => new TextEncoder().encode(text);
+const hello = json('{"model":"simulator","input":"Hello!","store":false}');
+
+async function outputText(response: Response): Promise<string> {
+  const body = (await response.json()) as { output: { content: { text: string }[] }[] };
+  return body.output[0]?.content[0]?.text ?? "";
+}
+
+/** Neither vLLM nor the store has heard of the request. */
+async function expectUntouched(): Promise<void> {
+  expect(gateway.vllm.simulator.requests).toEqual([]);
+  expect(await stored()).toEqual(storedBefore);
+}
+
+describe("a body that is not JSON", () => {
+  const deep = 100_000;
+  it.each<[what: string, body: BodyInit]>([
+    ["nothing", ""],
+    ["white space", "  \n"],
+    ["a word", "hello"],
+    ["a cut object", '{"model":"simulator","input":"Hel'],
+    ["a trailing comma", '{"model":"simulator","input":"Hello!",}'],
+    ["a comment", '{"model":"simulator"/* the model */,"input":"Hello!"}'],
+    ["single quotes", "{'input':'Hello!'}"],
+    ["two objects", '{"input":"a"}{"input":"b"}'],
+    ["NaN", '{"input":"a","temperature":NaN}'],
+    ["a raw line break in a string", '{"input":"a\nb"}'],
+    ["a NUL", "\0"],
+    ["UTF-16", new Uint8Array([0x7b, 0, 0x7d, 0])],
+    ["invalid UTF-8", new Uint8Array([...json('{"input":"'), 0xff, 0xfe, ...json('"}')])],
+    ["UTF-8 cut within a character", new Uint8Array([...json('{"input":"'), 0xe2, 0x82, ...json('"}')])],
+    ["a surrogate in UTF-8", new Uint8Array([...json('{"input":"'), 0xed, 0xa0, 0x80, ...json('"}')])],
+    [`${deep} opening brackets`, `{"input":${"[".repeat(deep)}`],
+    [`${deep} nested arrays`, `{"input":${"[".repeat(deep)}${"]".repeat(deep)}}`],
+    [`${deep} nested objects`, `${'{"a":'.repeat(deep)}1${"}".repeat(deep)}`],
+    [
+      "tool parameters 1000 deep",
+      `{"input":"a","tools":[{"type":"function","name":"f","parameters":${'{"a":'.repeat(1000)}1${"}".repeat(1000)}}]}`,
+    ],
+  ])("%s: 400 invalid_json", async (_what, body) => {
+    await expectError(await send(body), {
+      status: 400,
+      type: "invalid_request_error",
+      param: null,
+      code: "invalid_json",
+    });
+    await expectUntouched();
+  });
+
+  it.each(["null", "5", "true", '"hello"', "[]", '[{"input":"a"}]'])("%s is JSON and no object: 400", async (body) => {
+    await expectError(await send(body), { status: 400, param: null, code: "invalid_type", message: /object/ });
+    await expectUntouched();
+  });
+
+  it("is not repeated in the error", async () => {
+    const error = await errorOf(await send('{"input":"my secret prompt'));
+    expect(JSON.stringify(error)).not.toContain("secret");
+  });
+});
+
+describe("a body of unusual text", () => {
+  it("may have brackets in strings, as many as it likes", async () => {
+    const input = '[{"\\'.repeat(500);
+    expect(await outputText(await send(JSON.stringify({ model: "simulator", input, store: false })))).toBe(
+      `You said: ${input}`,
+    );
+  });
+
+  it("may begin with a byte order mark", async () => {
+    expect(await outputText(await send(new Uint8Array([0xef, 0xbb, 0xbf, ...hello])))).toBe("You said: Hello!");
+  });
+
+  it("may nest tool parameters as deep as any schema does", async () => {
+    let parameters: object = { type: "string" };
+    for (let depth = 0; depth < 60; depth += 1) parameters = { type: "object", properties: { a: parameters } };
+    const tools = [{ type: "function", name: "f", parameters }];
+    const response = await send(JSON.stringify({ model: "simulator", input: "Hello!", store: false, tools }));
+    expect(await response.json()).toMatchObject({ status: "completed", tools: [{ parameters }] });
+  });
+
+  it.each([false, true])("keeps a lone surrogate, as it came, with stream: %s", async (stream) => {
+    const response = await send(`{"model":"simulator","input":"a \\ud83d b \\ude00 c","stream":${stream}}`);
+    const text = await response.text();
+    expect(text).toContain("You said: a \\ud83d b \\ude00 c");
+    const id = /resp_\w+/.exec(text)?.[0];
+    expect(await (await get(`/v1/responses/${id}`)).text()).toContain("You said: a \\ud83d b \\ude00 c");
+    expect(await (await get(`/v1/responses/${id}/input_items`)).text()).toContain('"a \\ud83d b \\ude00 c"');
+    const messages = gateway.vllm.simulator.requests.at(-1)?.body;
+    expect(messages).toMatchObject({ messages: [{ role: "user", content: "a \ud83d b \ude00 c" }] });
+  });
+});
+
+describe("a body that is too large", () => {
+  const large = 50 * MIB;
+  /** `{"input":"xxx…` of any length, in pieces. */
+  function chunked(length: number): ReadableStream<Uint8Array> {
+    const piece = new Uint8Array(64 * 1024).fill(0x78);
+    let sent = 0;
+    return new ReadableStream({
+      pull(controller) {
+        controller.enqueue(sent === 0 ? json('{"input":"') : piece);
+        sent += piece.length;
+        if (sent > length) controller.close();
+      },
+    });
+  }
+
+  it("in one piece: 413", async () => {
+    await expectError(await send(new Uint8Array(large).fill(0x20)), {
+      status: 413,
+      type: "invalid_request_error",
+      param: null,
+      code: "request_too_large",
+      message: `The request body is too large. The limit is ${LIMIT} bytes.`,
+    });
+    await expectUntouched();
+  });
+
+  it("in chunks, of no announced length: 413", async () => {
+    const init = { method: "POST", headers: { "content-type": "application/json" }, body: chunked(large) };
+    const response = await get("/v1/responses", { ...init, duplex: "half" } as RequestInit);
+    await expectError(response, { status: 413, code: "request_too_large" });
+    await expectUntouched();
+  });
+
+  it.each<[encoding: string, compress: (body: Uint8Array) => Uint8Array<ArrayBuffer>]>([
+    ["gzip", gzipSync],
+    ["deflate", deflateSync],
+    // The best compression of 50 MB takes a second or two.
+    ["br", (body) => brotliCompressSync(body, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } })],
+    ["zstd", zstdCompressSync],
+  ])("only once it is decompressed (%s): 413", async (encoding, compress) => {
+    const bomb = compress(new Uint8Array(large).fill(0x20));
+    expect(bomb.length).toBeLessThan(LIMIT / 100);
+    const response = await send(bomb, { "content-encoding": encoding });
+    await expectError(response, { status: 413, code: "request_too_large" });
+    await expectUntouched();
+  });
+
+  it("just below the limit is none", async () => {
+    const body = JSON.stringify({ model: "simulator", input: "Hello!", store: false });
+    expect(await outputText(await send(body.padEnd(LIMIT, " ")))).toBe("You said: Hello!");
+  });
+});
+
+describe("a compressed body", () => {
+  const compressed: [encoding: string, body: Uint8Array<ArrayBuffer>][] = [
+    ["gzip", gzipSync(hello)],
+    ["x-gzip", gzipSync(hello)],
+    ["GZIP", gzipSync(hello)],
+    ["deflate", deflateSync(hello)],
+    ["br", brotliCompressSync(hello)],
+    ["zstd", zstdCompressSync(hello)],
+    ["identity", hello],
+  ];
+  it.each(compressed)("is read (%s)", async (encoding, body) => {
+    expect(await outputText(await send(body, { "content-encoding": encoding }))).toBe("You said: Hello!");
+  });
+
+  const broken: [what: string, encoding: string, body: Uint8Array<ArrayBuffer>][] = [
+    ["plain JSON", "gzip", hello],
+    ["plain JSON", "br", hello],
+    ["plain JSON", "zstd", hello],
+    ["plain JSON", "deflate", hello],
+    ["cut", "gzip", gzipSync(hello).subarray(0, 30)],
+    ["cut", "br", brotliCompressSync(hello).subarray(0, 20)],
+    ["cut", "zstd", zstdCompressSync(hello).subarray(0, 30)],
+    ["of a wrong checksum", "gzip", gzipSync(hello).map((byte, at, all) => (at === all.length - 6 ? byte ^ 1 : byte))],
+    ["without zlib's header", "deflate", deflateRawSync(hello)],
+    ["empty", "gzip", new Uint8Array()],
+    ["in another encoding", "br", gzipSync(hello)],
+  ];
+  it.each(broken)("that is %s under %s is a 400", async (_what, encoding, body) => {
+    await expectError(await send(body, { "content-encoding": encoding }), {
+      status: 400,
+      type: "invalid_request_error",
+      code: expect.stringMatching(/^invalid_(content_encoding|json)$/),
+    });
+    await expectUntouched();
+  });
+
+  it.each(["compress", "gzip, br", "__proto__", "gzip;q=1"])(
+    "of encoding %s is a 415 that names the others",
+    async (encoding) => {
+      const response = await send(hello, { "content-encoding": encoding });
+      expect(response.headers.get("accept-encoding")).toBe("gzip, x-gzip, deflate, br, zstd");
+      await expectError(response, { status: 415, code: "unsupported_content_encoding", message: /gzip.*br, zstd/ });
+      await expectUntouched();
+    },
+  );
+});
+
+describe("the content type", () => {
+  it.each(["application/json", "application/json; charset=utf-8", "Application/JSON", "application/vnd.api+json"])(
+    "%s is accepted",
+    async (type) => {
+      expect((await send(hello, { "content-type": type })).status).toBe(200);
+    },
+  );
+
+  it.each([
+    "text/plain",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data; boundary=x",
+    "application/jsonp",
+    "",
+  ])("'%s' is a 415", async (type) => {
+    await expectError(await send(hello, { "content-type": type }), {
+      status: 415,
+      type: "invalid_request_error",
+      code: "unsupported_media_type",
+      message: /application\/json/,
+    });
+    await expectUntouched();
+  });
+
+  it("that is absent is a 415", async () => {
+    const response = await get("/v1/responses", { method: "POST", body: hello });
+    await expectError(response, { status: 415, code: "unsupported_media_type" });
+  });
+});
+
+describe("routes", () => {
+  const id = `resp_${"a".repeat(32)}`;
+
+  it.each([
+    ["PUT", "/v1/responses", "POST"],
+    ["GET", "/v1/responses", "POST"],
+    ["DELETE", "/v1/responses", "POST"],
+    ["OPTIONS", "/v1/responses", "POST"],
+    ["POST", `/v1/responses/${id}`, "GET, DELETE"],
+    ["PATCH", `/v1/responses/${id}`, "GET, DELETE"],
+    ["POST", `/v1/responses/${id}/input_items`, "GET"],
+    ["POST", "/v1/models", "GET"],
+    ["DELETE", "/v1/models/simulator", "GET"],
+    ["POST", "/health", "GET"],
+    ["POST", "/health/upstream", "GET"],
+  ])("%s %s is a 405 that allows %s", async (method, path, allow) => {
+    const response = await get(path, { method });
+    expect(response.headers.get("allow")).toBe(allow);
+    await expectError(response, {
+      status: 405,
+      type: "invalid_request_error",
+      code: "method_not_allowed",
+      message: `Not allowed to ${method} on ${path}. Allowed: ${allow}.`,
+    });
+  });
+
+  it.each([
+    ["GET", "/v1"],
+    ["GET", "/v1/"],
+    ["POST", "/responses"],
+    ["POST", "/v1/chat/completions"],
+    ["POST", "/v1/conversations"],
+    ["POST", "/v1/responses/"],
+    ["POST", "/V1/responses"],
+    ["GET", `/v1/responses/${id}/output_items`],
+    ["GET", "/favicon.ico"],
+    ["GET", "/%00"],
+    ["GET", "/%ff"],
+  ])("%s %s is a 404", async (method, path) => {
+    await expectError(await get(path, { method }), {
+      status: 404,
+      type: "invalid_request_error",
+      param: null,
+      code: "unknown_url",
+    });
+  });
+
+  it.each([id, "resp_", "resp_1", "msg_1", "%E2%82%AC", "%ff", "a%2Fb", "..%2F..", "constructor"])(
+    "an unknown id (%s) is a 404 for all that is done with it",
+    async (unknown) => {
+      const path = `/v1/responses/${unknown}`;
+      const wanted = { status: 404, type: "invalid_request_error", param: "response_id", code: "response_not_found" };
+      await expectError(await get(path), wanted);
+      await expectError(await get(path, { method: "DELETE" }), wanted);
+      await expectError(await get(`${path}/input_items`), wanted);
+    },
+  );
+
+  it("an id of 65 characters is a 400 that says so", async () => {
+    for (const suffix of ["", "/input_items"]) {
+      await expectError(await get(`/v1/responses/${"x".repeat(65)}${suffix}`), {
+        status: 400,
+        param: "response_id",
+        code: "string_above_max_length",
+      });
+    }
+  });
+
+  it.each<[what: string, call: () => Promise<unknown>]>([
+    ["retrieve", () => gateway.openai.responses.retrieve(id)],
+    ["delete", () => gateway.openai.responses.delete(id)],
+    ["inputItems.list", () => gateway.openai.responses.inputItems.list(id)],
+    ["models.retrieve", () => gateway.openai.models.retrieve("nobody/nothing")],
+  ])("the openai client throws a NotFoundError on %s", async (_what, call) => {
+    const error = await rejection(call());
+    expect(error).toBeInstanceOf(NotFoundError);
+    expect(error).toMatchObject({ status: 404, type: "invalid_request_error" });
+  });
+
+  it("every answer has a request id, errors too", async () => {
+    expect((await get("/health")).headers.get("x-request-id")).toBeTruthy();
+    expect((await send("{")).headers.get("x-request-id")).toBeTruthy();
+    const response = await gateway.openai.responses.create({ model: "simulator", input: "Hello!", store: false });
+    expect(response._request_id).toBeTruthy();
+  });
+
+  it("a client's own request id comes back", async () => {
+    const response = await send(hello, { "x-request-id": "my-request-7" });
+    expect(response.headers.get("x-request-id")).toBe("my-request-7");
+  });
+});
+
+describe("/health", () => {
+  it("says that the Worker is up, without asking vLLM", async () => {
+    const response = await get("/health");
+    expect({ status: response.status, body: await response.json() }).toEqual({ status: 200, body: { status: "ok" } });
+    expect(gateway.vllm.simulator.requests).toEqual([]);
+  });
+
+  it("/health/upstream asks vLLM each time, and names its models", async () => {
+    for (let count = 1; count <= 2; count += 1) {
+      expect(await (await get("/health/upstream")).json()).toEqual({
+        status: "ok",
+        latency_ms: expect.any(Number),
+        models: ["simulator", "simulator-reasoning"],
+      });
+      expect(gateway.vllm.simulator.requests.map((request) => request.path)).toEqual(Array(count).fill("/v1/models"));
+    }
+  });
+});
+
+describe("/v1/models", () => {
+  it("lists vLLM's models, and the aliases of those that are there", async () => {
+    const models = [];
+    for await (const model of gateway.openai.models.list()) models.push(model);
+    expect(models).toMatchObject([
+      { id: "simulator", object: "model", owned_by: "vllm", created: expect.any(Number), max_model_len: 131_072 },
+      { id: "simulator-reasoning" },
+      { id: "gpt-5", object: "model", parent: "simulator" },
+      { id: "org/model", object: "model", parent: "simulator-reasoning" },
+    ]);
+  });
+
+  it.each(["simulator", "gpt-5", "org/model"])("retrieves %s, its slashes encoded or not", async (id) => {
+    expect(await gateway.openai.models.retrieve(id)).toMatchObject({ id, object: "model" });
+    expect(await (await get(`/v1/models/${id}`)).json()).toMatchObject({ id });
+  });
+
+  it.each(["gone", "gpt-4", "constructor"])("'%s' is a 404 model_not_found", async (id) => {
+    await expectError(await get(`/v1/models/${id}`), {
+      status: 404,
+      type: "invalid_request_error",
+      param: "model",
+      code: "model_not_found",
+      message: `The model '${id}' does not exist.`,
+    });
+  });
+
+  it("asks vLLM once for many lists", async () => {
+    await Promise.all([get("/v1/models"), get("/v1/models/gpt-5")]);
+    await get("/v1/models");
+    expect(gateway.vllm.simulator.requests).toEqual([]);
+  });
+
+  it("an alias is what the client sees, its model what vLLM does", async () => {
+    const response = await gateway.openai.responses.create({ model: "gpt-5", input: "Hello!", store: false });
+    expect(response.model).toBe("gpt-5");
+    expect(gateway.vllm.simulator.requests.at(-1)?.body).toMatchObject({ model: "simulator" });
+  });
+
+  it("without a model, vLLM's first one answers", async () => {
+    const response = await gateway.openai.responses.create({ input: "Hello!", store: false });
+    expect(response.model).toBe("simulator");
+  });
+
+  it.each(["gpt-4", "gone", "constructor"])(
+    "a response of the unknown model '%s' is a 400 model_not_found",
+    async (model) => {
+      const error = await rejection(gateway.openai.responses.create({ model, input: "Hello!" }));
+      expect(error).toMatchObject({
+        status: 400,
+        type: "invalid_request_error",
+        param: "model",
+        code: "model_not_found",
+      });
+    },
+  );
+});

@@ -1,0 +1,520 @@
+import type { Response, ResponseInputItem } from "openai/resources/responses/responses";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type Gateway, lastPrompt, startGateway } from "./support.ts";
+
+let gateway: Gateway;
+beforeAll(async () => {
+  gateway = await startGateway();
+});
+afterAll(() => gateway.close());
+
+const model = "simulator";
+
+function say(input: string | ResponseInputItem[], previous?: { id: string }): Promise<Response> {
+  return gateway.openai.responses.create({ model, input, previous_response_id: previous?.id });
+}
+
+/** The messages of a conversation with the simulator in which these were the user's. */
+function conversation(...said: string[]): unknown[] {
+  return said
+    .flatMap((text) => [
+      { role: "user", content: text },
+      { role: "assistant", content: `You said: ${text}` },
+    ])
+    .slice(0, -1);
+}
+
+/** The messages of the prompt that ended in this text. */
+function promptEndingIn(text: string): unknown {
+  for (const { body } of gateway.vllm.simulator.requests) {
+    const { messages } = body as { messages?: { content: unknown }[] };
+    if (messages?.at(-1)?.content === text) return messages;
+  }
+  throw new Error(`No prompt ended in ${text}`);
+}
+
+/** The part of an id that names the conversation's home. */
+function home(id: string): string {
+  return id.slice(id.indexOf("_") + 1).slice(0, 22);
+}
+
+async function listed(id: string, query: Record<string, string | number> = {}): Promise<ResponseInputItem[]> {
+  const page = await gateway.openai.responses.inputItems.list(id, { order: "asc", ...query });
+  return page.data as ResponseInputItem[];
+}
+
+function idsOf(items: readonly object[]): unknown[] {
+  return items.map((item) => ("id" in item ? item.id : undefined));
+}
+
+describe("a conversation", () => {
+  it("goes on over previous_response_id, three turns deep", async () => {
+    const first = await say("one");
+    const second = await say("two", first);
+    const third = await say("three", second);
+    expect(third.previous_response_id).toBe(second.id);
+    expect(third.output_text).toBe("You said: three");
+    expect(lastPrompt(gateway).messages).toEqual(conversation("one", "two", "three"));
+  });
+
+  it("branches from every response, and each branch sees exactly its ancestors", async () => {
+    const root = await say("root");
+    const [left, right] = await Promise.all([say("left", root), say("right", root)]);
+    await Promise.all([
+      say("left-left", left),
+      say("left-right", left),
+      say("right-left", right),
+      say("right-right", right),
+      say("middle", root),
+    ]);
+    expect(promptEndingIn("left")).toEqual(conversation("root", "left"));
+    expect(promptEndingIn("right")).toEqual(conversation("root", "right"));
+    expect(promptEndingIn("middle")).toEqual(conversation("root", "middle"));
+    expect(promptEndingIn("left-left")).toEqual(conversation("root", "left", "left-left"));
+    expect(promptEndingIn("left-right")).toEqual(conversation("root", "left", "left-right"));
+    expect(promptEndingIn("right-left")).toEqual(conversation("root", "right", "right-left"));
+    expect(promptEndingIn("right-right")).toEqual(conversation("root", "right", "right-right"));
+  });
+
+  it("carries items of every kind: instructions apart, what was said and thought and called", async () => {
+    const tools = [{ type: "function" as const, name: "look", parameters: null, strict: null }];
+    const reasoning = "simulator-reasoning";
+    const first = await gateway.openai.responses.create({ model: reasoning, input: "Call look.", tools });
+    const call = first.output.find((item) => item.type === "function_call");
+    const output = { type: "function_call_output" as const, call_id: call?.call_id ?? "", output: "seen" };
+    const second = await gateway.openai.responses.create({
+      model: reasoning,
+      input: [output],
+      previous_response_id: first.id,
+    });
+    await say("Thanks.", second);
+    expect(lastPrompt(gateway).messages).toMatchObject([
+      { role: "user", content: "Call look." },
+      { role: "assistant", reasoning: expect.any(String), tool_calls: [{ id: call?.call_id }] },
+      { role: "tool", content: "seen" },
+      { role: "assistant", reasoning: expect.any(String), content: "The tool look returned: seen" },
+      { role: "user", content: "Thanks." },
+    ]);
+  });
+
+  it("does not inherit instructions, but carries developer messages", async () => {
+    const first = await gateway.openai.responses.create({
+      model,
+      instructions: "Be brief.",
+      input: [
+        { role: "developer", content: "Be kind." },
+        { role: "user", content: "one" },
+      ],
+    });
+    const second = await say("two", first);
+    expect(second.instructions).toBeNull();
+    expect(lastPrompt(gateway).messages).toEqual([
+      { role: "system", content: "Be kind." },
+      ...conversation("one", "two"),
+    ]);
+    await gateway.openai.responses.create({
+      model,
+      instructions: "Be quick.",
+      previous_response_id: second.id,
+      input: "three",
+    });
+    expect(lastPrompt(gateway).messages).toEqual([
+      { role: "system", content: "Be quick.\n\nBe kind." },
+      ...conversation("one", "two", "three"),
+    ]);
+  });
+
+  it("continues what was streamed as soon as the stream says that it is complete", async () => {
+    const stream = await gateway.openai.responses.create({ model, input: "one", stream: true });
+    for await (const event of stream) {
+      if (event.type !== "response.completed") continue;
+      await say("two", event.response);
+      expect(lastPrompt(gateway).messages).toEqual(conversation("one", "two"));
+      return;
+    }
+    throw new Error("The stream never completed.");
+  });
+
+  it("continues a response that was cut off", async () => {
+    const cut = await gateway.openai.responses.create({ model, input: "one", max_output_tokens: 2 });
+    expect(cut.status).toBe("incomplete");
+    await say("two", cut);
+    expect(lastPrompt(gateway).messages).toEqual([
+      { role: "user", content: "one" },
+      { role: "assistant", content: "You said" },
+      { role: "user", content: "two" },
+    ]);
+  });
+
+  it("may be read without adding to it: store: false", async () => {
+    const first = await say("one");
+    const aside = await gateway.openai.responses.create({
+      model,
+      input: "aside",
+      previous_response_id: first.id,
+      store: false,
+    });
+    expect(lastPrompt(gateway).messages).toEqual(conversation("one", "aside"));
+    await expect(say("two", aside)).rejects.toMatchObject({ status: 400, code: "previous_response_not_found" });
+    await say("two", first);
+    expect(lastPrompt(gateway).messages).toEqual(conversation("one", "two"));
+  });
+
+  it("of 60 turns is carried whole", async () => {
+    const said = Array.from({ length: 60 }, (_, index) => `turn ${index}`);
+    let previous: Response | undefined;
+    for (const text of said) previous = await say(text, previous);
+    expect(lastPrompt(gateway).messages).toEqual(conversation(...said));
+  });
+
+  it("has one home, which its ids name; another conversation has another", async () => {
+    const first = await say("one");
+    const second = await say("two", first);
+    expect(home(second.id)).toBe(home(first.id));
+    expect(home(String(second.output[0]?.id))).toBe(home(first.id));
+    expect(home((await say("one")).id)).not.toBe(home(first.id));
+  });
+});
+
+describe("retrieve", () => {
+  it("gives what the stream completed with, to the letter", async () => {
+    const answer = await gateway.post({
+      model: "simulator-reasoning",
+      input: "Hello! 你好 👋",
+      instructions: "Be brief.",
+      metadata: { a: "1" },
+      include: ["message.output_text.logprobs"],
+      stream: true,
+    });
+    const completed = /^event: response\.completed\ndata: (.*)$/m.exec(await answer.text())?.[1] ?? "";
+    const { response } = JSON.parse(completed) as { response: Response };
+    const stored = await gateway.fetch(`${gateway.url}/v1/responses/${response.id}`);
+    expect(stored.headers.get("content-type")).toBe("application/json");
+    expect(await stored.json()).toEqual(response);
+  });
+
+  it("gives what the JSON answer was", async () => {
+    const { output_text, ...created } = await say("Hello!");
+    expect(await gateway.openai.responses.retrieve(created.id)).toMatchObject(created);
+  });
+
+  it("gives an incomplete response as it ended", async () => {
+    const cut = await gateway.openai.responses.create({ model, input: "Hello!", max_output_tokens: 2 });
+    expect(await gateway.openai.responses.retrieve(cut.id)).toMatchObject({
+      status: "incomplete",
+      incomplete_details: { reason: "max_output_tokens" },
+      output: cut.output,
+    });
+  });
+
+  it("knows an item by one id in the stream, in the body, in the store and as a reference", async () => {
+    const stream = await gateway.openai.responses.create({ model, input: "Hello!", stream: true });
+    const ids = new Set<string>();
+    let id = "";
+    for await (const event of stream) {
+      if ("item_id" in event) ids.add(event.item_id);
+      if ("item" in event) ids.add(String(event.item.id));
+      if (event.type === "response.completed") {
+        id = event.response.id;
+        for (const item of event.response.output) ids.add(String(item.id));
+      }
+    }
+    const stored = await gateway.openai.responses.retrieve(id);
+    for (const item of stored.output) ids.add(String(item.id));
+    expect(ids.size).toBe(1);
+    await say([
+      { type: "item_reference", id: [...ids][0] ?? "" },
+      { role: "user", content: "Again!" },
+    ]);
+    expect(lastPrompt(gateway).messages).toEqual([
+      { role: "assistant", content: "You said: Hello!" },
+      { role: "user", content: "Again!" },
+    ]);
+  });
+});
+
+describe("delete", () => {
+  const notFound = { status: 404, code: "response_not_found" };
+  const notContinued = { status: 400, code: "previous_response_not_found", param: "previous_response_id" };
+
+  it("removes a response: nobody can read, delete or continue it, nor its children, nor refer to it", async () => {
+    const { responses } = gateway.openai;
+    const parent = await say("one");
+    const child = await say("two", parent);
+    const grandchild = await say("three", child);
+    const [item] = await listed(child.id);
+    await responses.delete(child.id);
+    await expect(responses.retrieve(child.id)).rejects.toMatchObject(notFound);
+    await expect(responses.delete(child.id)).rejects.toMatchObject(notFound);
+    await expect(listed(child.id)).rejects.toMatchObject(notFound);
+    await expect(say("three", child)).rejects.toMatchObject(notContinued);
+    await expect(say("four", grandchild)).rejects.toMatchObject(notContinued);
+    for (const id of [String(item && "id" in item ? item.id : ""), String(child.output[0]?.id)]) {
+      await expect(say([{ type: "item_reference", id }])).rejects.toMatchObject({ status: 400 });
+    }
+  });
+
+  it("leaves its parent and its children readable, and other branches alive", async () => {
+    const parent = await say("one");
+    const child = await say("two", parent);
+    const grandchild = await say("three", child);
+    await gateway.openai.responses.delete(child.id);
+    expect((await gateway.openai.responses.retrieve(grandchild.id)).output_text).toBe("You said: three");
+    await say("another two", parent);
+    expect(lastPrompt(gateway).messages).toEqual(conversation("one", "another two"));
+  });
+
+  it("answers with what was deleted", async () => {
+    const { id } = await say("one");
+    const answer = await gateway.fetch(`${gateway.url}/v1/responses/${id}`, { method: "DELETE" });
+    expect(await answer.json()).toEqual({ id, object: "response.deleted", deleted: true });
+  });
+
+  it("of all turns leaves a home that is empty, and gives its storage back", async () => {
+    const first = await say("one");
+    const second = await say("two", first);
+    const storage = await gateway.harness
+      .getWorker()
+      .getDurableObjectStorage("HOME", { name: `local:${home(first.id)}` });
+    expect(await storage.exec("SELECT COUNT(*) AS turns FROM turns")).toEqual([{ turns: 2 }]);
+    await gateway.openai.responses.delete(first.id);
+    await gateway.openai.responses.delete(second.id);
+    expect(await storage.exec("SELECT name FROM sqlite_schema WHERE name = 'turns'")).toEqual([]);
+  });
+});
+
+describe("input_items", () => {
+  const input = Array.from(
+    { length: 45 },
+    (_, index): ResponseInputItem => ({ role: "user", content: `item ${index}` }),
+  );
+  let id: string;
+  let all: unknown[];
+  beforeAll(async () => {
+    ({ id } = await say(input));
+    all = idsOf(await listed(id, { limit: 100 }));
+  });
+
+  it("are the turn's own input, each with an id, in full form", async () => {
+    const first = await say("one");
+    const second = await say("two", first);
+    expect(await listed(second.id)).toEqual([
+      {
+        type: "message",
+        id: expect.stringMatching(/^msg_/),
+        role: "user",
+        status: "completed",
+        content: [{ type: "input_text", text: "two" }],
+      },
+    ]);
+  });
+
+  it("come in the order of the input with asc, the other way round by default", async () => {
+    expect(all).toHaveLength(45);
+    expect(new Set(all).size).toBe(45);
+    const page = await gateway.openai.responses.inputItems.list(id);
+    expect(idsOf(page.data)).toEqual(all.toReversed().slice(0, 20));
+    expect(page.has_more).toBe(true);
+    const texts = (await listed(id, { limit: 2 })).map((item) => ("content" in item ? item.content : ""));
+    expect(texts).toEqual([[{ type: "input_text", text: "item 0" }], [{ type: "input_text", text: "item 1" }]]);
+  });
+
+  it("have the same ids at every call", async () => {
+    expect(idsOf(await listed(id, { limit: 100 }))).toEqual(all);
+  });
+
+  it("come in pages: limit, after, has_more, first_id, last_id", async () => {
+    const url = `${gateway.url}/v1/responses/${id}/input_items?order=asc&limit=20`;
+    const read = async (after: string) => (await (await gateway.fetch(url + after)).json()) as Record<string, unknown>;
+    expect(await read("")).toMatchObject({ object: "list", first_id: all[0], last_id: all[19], has_more: true });
+    expect(await read(`&after=${all[19]}`)).toMatchObject({ first_id: all[20], last_id: all[39], has_more: true });
+    const last = await read(`&after=${all[39]}`);
+    expect(last).toMatchObject({ first_id: all[40], last_id: all[44], has_more: false });
+    expect(idsOf(last.data as object[])).toEqual(all.slice(40));
+    expect(await read(`&after=${all[44]}`)).toEqual({
+      object: "list",
+      data: [],
+      first_id: null,
+      last_id: null,
+      has_more: false,
+    });
+  });
+
+  it("end exactly at a full page", async () => {
+    const page = await gateway.openai.responses.inputItems.list(id, { order: "asc", limit: 45 });
+    expect(page.data).toHaveLength(45);
+    expect(page.has_more).toBe(false);
+  });
+
+  it.each(["asc", "desc"] as const)("are all found by the client's own paging, %s", async (order) => {
+    const items = await Array.fromAsync(gateway.openai.responses.inputItems.list(id, { order, limit: 7 }));
+    expect(idsOf(items)).toEqual(order === "asc" ? all : all.toReversed());
+  });
+
+  it("keep the ids that items of this server came with, but none twice", async () => {
+    const first = await say("one");
+    const [message] = first.output as ResponseInputItem[];
+    if (!message) throw new Error("Expected a message.");
+    const second = await say([message, { role: "user", content: "two" }, message]);
+    const ids = idsOf(await listed(second.id));
+    expect(ids[0]).toBe(first.output[0]?.id);
+    expect(new Set(ids).size).toBe(3);
+  });
+
+  it("keep parts and outputs as they were sent", async () => {
+    const sent: ResponseInputItem[] = [
+      {
+        role: "user",
+        content: [
+          { type: "input_text", text: "Look:" },
+          { type: "input_image", image_url: "https://example.com/a.png", detail: "low" },
+        ],
+      },
+      { type: "function_call", call_id: "call_1", name: "look", arguments: "{}" },
+      { type: "function_call_output", call_id: "call_1", output: [{ type: "input_text", text: "seen" }] },
+    ];
+    const { id: response } = await say(sent);
+    expect(await listed(response)).toMatchObject(sent);
+  });
+});
+
+describe("item_reference", () => {
+  it("stands for a message of an older turn", async () => {
+    const first = await say("one");
+    await say("two", first);
+    const id = String(first.output[0]?.id);
+    const response = await say([
+      { type: "item_reference", id },
+      { role: "user", content: "three" },
+    ]);
+    expect(lastPrompt(gateway).messages).toEqual([
+      { role: "assistant", content: "You said: one" },
+      { role: "user", content: "three" },
+    ]);
+    expect(home(response.id)).toBe(home(first.id));
+    expect(await listed(response.id)).toMatchObject([{ id, type: "message", role: "assistant" }, { role: "user" }]);
+  });
+
+  it("stands for a function call whose output comes with it", async () => {
+    const asked = await gateway.openai.responses.create({
+      model,
+      input: "Call look.",
+      tools: [{ type: "function", name: "look", parameters: null, strict: null }],
+    });
+    const [call] = asked.output;
+    if (call?.type !== "function_call") throw new Error("Expected a call.");
+    const [question] = idsOf(await listed(asked.id));
+    const answered = await say([
+      { type: "item_reference", id: String(question) },
+      { type: "item_reference", id: String(call.id) },
+      { type: "function_call_output", call_id: call.call_id, output: "seen" },
+    ]);
+    expect(answered.output_text).toBe("The tool look returned: seen");
+  });
+
+  it("may leave its type out, stand beside previous_response_id, and reach into other conversations", async () => {
+    const other = await say("elsewhere");
+    const first = await say("one");
+    const answer = await gateway.post({
+      model,
+      previous_response_id: first.id,
+      input: [{ id: other.output[0]?.id }, { role: "user", content: "two" }],
+    });
+    expect(home(((await answer.json()) as Response).id)).toBe(home(first.id));
+    expect(lastPrompt(gateway).messages).toEqual([
+      { role: "user", content: "one" },
+      { role: "assistant", content: "You said: one" },
+      { role: "assistant", content: "You said: elsewhere" },
+      { role: "user", content: "two" },
+    ]);
+  });
+
+  it("is resolved when its turn is made: what it stood for is that turn's input, also once the original is deleted", async () => {
+    const first = await say("one");
+    const id = String(first.output[0]?.id);
+    const second = await say([
+      { type: "item_reference", id },
+      { role: "user", content: "two" },
+    ]);
+    await gateway.openai.responses.delete(first.id);
+    await say("three", second);
+    expect((lastPrompt(gateway).messages as unknown[])[0]).toEqual({ role: "assistant", content: "You said: one" });
+    await expect(say([{ type: "item_reference", id }])).rejects.toMatchObject({ code: "item_not_found" });
+  });
+
+  it("to nothing is refused, by its place in the input", async () => {
+    const { output } = await say("one");
+    const known = String(output[0]?.id);
+    for (const unknown of [`${known.slice(0, -1)}z`, "msg_elsewhere"]) {
+      const input: ResponseInputItem[] = [
+        { type: "item_reference", id: known },
+        { type: "item_reference", id: unknown },
+      ];
+      await expect(say(input)).rejects.toMatchObject({ status: 400, code: "item_not_found", param: "input[1].id" });
+    }
+  });
+});
+
+describe("a turn larger than a row may be", () => {
+  // An odd number of units before the emoji puts some cut between the halves of one, whichever way they fall.
+  const texts = ["", "x"].map((odd) => `${odd}${"🦜🌍".repeat(150_000)}${"多".repeat(100_000)}`);
+  const large = "simulator?max_model_len=10000000&per_delta=5000";
+
+  it("is stored in rows of less than 2 MB, comes back the same and can be continued", async () => {
+    const input = texts.map((content): ResponseInputItem => ({ role: "user", content }));
+    const created = await gateway.openai.responses.create({ model: large, input });
+    expect(created.output_text).toBe(`You said: ${texts[1]}`);
+    const stored = await gateway.openai.responses.retrieve(created.id);
+    expect(stored.output).toEqual(created.output);
+    const items = await listed(created.id);
+    expect(items.map((item) => ("content" in item ? item.content : ""))).toEqual(
+      texts.map((text) => [{ type: "input_text", text }]),
+    );
+    await gateway.openai.responses.create({ model: large, previous_response_id: created.id, input: "And?" });
+    expect(lastPrompt(gateway).messages).toEqual([
+      ...texts.map((content) => ({ role: "user", content })),
+      { role: "assistant", content: `You said: ${texts[1]}` },
+      { role: "user", content: "And?" },
+    ]);
+
+    const storage = await gateway.harness
+      .getWorker()
+      .getDurableObjectStorage("HOME", { name: `local:${home(created.id)}` });
+    const sizes = (await storage.exec(
+      "SELECT SUM(octet_length(input) + octet_length(output) + octet_length(response)) AS bytes FROM turns GROUP BY turn, part",
+    )) as { bytes: number }[];
+    expect(sizes.length).toBeGreaterThan(4);
+    for (const { bytes } of sizes) expect(bytes).toBeLessThan(2_000_000);
+    await gateway.openai.responses.delete(created.id);
+    await expect(gateway.openai.responses.retrieve(created.id)).rejects.toMatchObject({ status: 404 });
+  });
+});
+
+describe("retention", () => {
+  it("ends after 30 days: what is older is gone for those who ask, but still history of what is younger", async () => {
+    const old = await say("one");
+    const young = await say("two", old);
+    const turn = old.id.slice(-10);
+    const storage = await gateway.harness
+      .getWorker()
+      .getDurableObjectStorage("HOME", { name: `local:${home(old.id)}` });
+    await storage.exec("UPDATE turns SET created_at = created_at - ? WHERE turn = ?", 31 * 86_400_000, turn);
+    await expect(gateway.openai.responses.retrieve(old.id)).rejects.toMatchObject({ status: 404 });
+    await expect(listed(old.id)).rejects.toMatchObject({ status: 404 });
+    await expect(say("another two", old)).rejects.toMatchObject({ code: "previous_response_not_found" });
+    await say("three", young);
+    expect(lastPrompt(gateway).messages).toEqual(conversation("one", "two", "three"));
+  });
+
+  it("never ends with RETENTION_DAYS=0", async () => {
+    const forever = await startGateway({ RETENTION_DAYS: "0" });
+    try {
+      const { id } = await forever.openai.responses.create({ model, input: "one" });
+      const storage = await forever.harness.getWorker().getDurableObjectStorage("HOME", { name: `local:${home(id)}` });
+      await storage.exec("UPDATE turns SET created_at = 0");
+      expect((await forever.openai.responses.retrieve(id)).output_text).toBe("You said: one");
+    } finally {
+      await forever.close();
+    }
+  });
+});

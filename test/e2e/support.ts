@@ -1,0 +1,78 @@
+import { fileURLToPath } from "node:url";
+import OpenAI from "openai";
+import { createTestHarness, type TestHarness } from "wrangler";
+import { isObject, type JsonObject } from "../../src/simulator/json.ts";
+import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
+import { type ConformantFetch, conformantFetch } from "../conformance/client.ts";
+
+/** A running Worker in front of a simulated vLLM, reached over real HTTP by a real client. */
+export interface Gateway {
+  /** `http://127.0.0.1:PORT`. */
+  url: string;
+  /** Every answer that comes through it is checked against the API's own types and ordering rules. */
+  fetch: ConformantFetch;
+  openai: OpenAI;
+  /** What reached "vLLM". */
+  vllm: SimulatorServer;
+  harness: TestHarness;
+  /** Another client: another key, another option. */
+  client(options: Partial<ConstructorParameters<typeof OpenAI>[0]>): OpenAI;
+  /** Sends a body as it is. */
+  post(body: unknown, headers?: Record<string, string>): Promise<Response>;
+  /** Waits for the checks of all answers, throws their findings, and stops everything. */
+  close(): Promise<void>;
+}
+
+const configPath = fileURLToPath(new URL("../../wrangler.toml", import.meta.url));
+
+/** Starts one; `vars` are the Worker's variables beside the simulator's URL. Retries of the client are off. */
+export async function startGateway(vars: Record<string, string> = {}): Promise<Gateway> {
+  const vllm = await serveSimulator();
+  const harness = createTestHarness({
+    workers: [{ configPath, vars: { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", ...vars } }],
+  });
+  const url = (await harness.listen()).url.origin;
+  const fetch = conformantFetch();
+  const client: Gateway["client"] = (options) =>
+    new OpenAI({ apiKey: "any", baseURL: `${url}/v1`, maxRetries: 0, fetch, ...options });
+  return {
+    url,
+    fetch,
+    vllm,
+    harness,
+    client,
+    openai: client({}),
+    post: (body, headers = {}) =>
+      fetch(`${url}/v1/responses`, {
+        method: "POST",
+        headers: { "content-type": "application/json", ...headers },
+        body: typeof body === "string" ? body : JSON.stringify(body),
+      }),
+    async close() {
+      try {
+        await fetch.settled();
+      } finally {
+        await harness.close();
+        await vllm.close();
+      }
+    },
+  };
+}
+
+/** Polls until `condition` gives a truthy value; throws after two seconds, or `timeoutMs`. */
+export async function eventually<T>(condition: () => T | Promise<T>, timeoutMs = 2_000): Promise<NonNullable<T>> {
+  const deadline = Date.now() + timeoutMs;
+  for (;;) {
+    const value = await condition();
+    if (value) return value;
+    if (Date.now() > deadline) throw new Error("The condition did not come true in time.");
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+/** The body of the last request for an answer that reached "vLLM". */
+export function lastPrompt(gateway: Gateway): JsonObject {
+  const asked = gateway.vllm.simulator.requests.findLast(({ path }) => path === "/v1/chat/completions");
+  if (!isObject(asked?.body)) throw new Error("No prompt reached vLLM.");
+  return asked.body;
+}

@@ -1,0 +1,493 @@
+import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { itemId, newTurnAddress, responseId } from "../../src/protocol/ids.ts";
+import type { InputItem, Item } from "../../src/protocol/items.ts";
+import { HomeClient } from "../../src/store/client.ts";
+import type { Home, SettledTurn } from "../../src/store/home.ts";
+import { toPieces } from "../../src/store/schema.ts";
+
+const DAY_MS = 86_400_000;
+
+type Stub = DurableObjectStub<Home>;
+
+/** A home that nobody has used. */
+function newHome(): Stub {
+  return env.HOME.getByName(`tenant:${newTurnAddress().home}`);
+}
+
+function message(id: string, text: string) {
+  return { type: "message", id, role: "user", status: "completed", content: [{ type: "input_text", text }] };
+}
+
+/** A turn named `turn`, in which `turn` was said and answered with itself. */
+function turnOf(turn: string, parent: string | null = null, text = turn): SettledTurn {
+  return {
+    turn,
+    parent,
+    createdAt: Date.now(),
+    input: JSON.stringify([message(`msg_${turn}_in`, text)]),
+    output: JSON.stringify([message(`msg_${turn}_out`, text)]),
+    response: JSON.stringify({
+      id: responseId({ home: "h".repeat(22), turn: turn.padEnd(10, "0") }),
+      status: "completed",
+    }),
+  };
+}
+
+async function settle(stub: Stub, ...turns: SettledTurn[]): Promise<void> {
+  for (const turn of turns) await stub.settle(turn);
+}
+
+async function historyIds(stub: Stub, turn: string): Promise<string[] | undefined> {
+  const snapshot = await stub.snapshot(turn, []);
+  return snapshot.found ? (JSON.parse(snapshot.history) as { id: string }[]).map(({ id }) => id) : undefined;
+}
+
+/** Makes turns look as if they had been created that long ago. */
+function age(stub: Stub, days: number, ...turns: string[]): Promise<void> {
+  return runInDurableObject(stub, (_, state) => {
+    for (const turn of turns) {
+      state.storage.sql.exec("UPDATE turns SET created_at = created_at - ? WHERE turn = ?", days * DAY_MS, turn);
+    }
+  });
+}
+
+function turnsIn(stub: Stub): Promise<string[]> {
+  return runInDurableObject(stub, (_, state) =>
+    state.storage.sql
+      .exec<{ turn: string }>("SELECT DISTINCT turn FROM turns ORDER BY turn")
+      .toArray()
+      .map(({ turn }) => turn),
+  );
+}
+
+function storageOf(stub: Stub): Promise<{ tables: string[]; alarm: number | null }> {
+  return runInDurableObject(stub, async (_, state) => ({
+    tables: state.storage.sql
+      .exec<{ name: string }>("SELECT name FROM sqlite_schema WHERE name NOT LIKE '\\_cf\\_%' ESCAPE '\\'")
+      .toArray()
+      .map(({ name }) => name),
+    alarm: await state.storage.getAlarm(),
+  }));
+}
+
+const empty = { tables: [], alarm: null };
+
+/** Runs `use` on the object, and counts what it is billed for: the rows that SQL writes, and the alarms set (a row each). */
+function writesOf(stub: Stub, use: (home: Home) => Promise<unknown>): Promise<{ rows: number; alarms: number }> {
+  return runInDurableObject(stub, async (home: Home, { storage }) => {
+    const { sql } = storage;
+    const exec = sql.exec.bind(sql);
+    const setAlarm = storage.setAlarm.bind(storage);
+    const cursors: { rowsWritten: number }[] = [];
+    let alarms = 0;
+    sql.exec = ((...given: Parameters<typeof exec>) => {
+      const cursor = exec(...given);
+      cursors.push(cursor);
+      return cursor;
+    }) as typeof exec;
+    storage.setAlarm = (...given) => {
+      alarms += 1;
+      return setAlarm(...given);
+    };
+    try {
+      await use(home);
+    } finally {
+      sql.exec = exec;
+      storage.setAlarm = setAlarm;
+    }
+    return { rows: cursors.reduce((sum, cursor) => sum + cursor.rowsWritten, 0), alarms };
+  });
+}
+
+describe("the rows that a settled turn writes", () => {
+  it("are three for the first one: its own, and the two that SQLite writes for a table; and its home's alarm", async () => {
+    const stub = newHome();
+    expect(await writesOf(stub, (home) => home.settle(turnOf("a")))).toEqual({ rows: 3, alarms: 1 });
+    expect((await storageOf(stub)).tables).toEqual(["turns"]);
+  });
+
+  it("are one for every later one, and no alarm", async () => {
+    const stub = newHome();
+    await settle(stub, turnOf("a"));
+    expect(await writesOf(stub, (home) => home.settle(turnOf("b", "a")))).toEqual({ rows: 1, alarms: 0 });
+    expect(await writesOf(stub, (home) => home.settle(turnOf("c", "a")))).toEqual({ rows: 1, alarms: 0 });
+  });
+
+  it("are one for a later one also when the object was evicted in between", async () => {
+    const stub = newHome();
+    await settle(stub, turnOf("a"));
+    await evictDurableObject(stub);
+    expect(await writesOf(stub, (home) => home.settle(turnOf("b", "a")))).toEqual({ rows: 1, alarms: 0 });
+  });
+
+  it("are none for reading", async () => {
+    const stub = newHome();
+    await settle(stub, turnOf("a"), turnOf("b", "a"));
+    const read = async (home: Home) => {
+      home.snapshot("b", [{ id: "msg_a_in", turn: "a" }]);
+      home.retrieve("a");
+      home.inputItems("a", { limit: 20, order: "desc" });
+    };
+    expect(await writesOf(stub, read)).toEqual({ rows: 0, alarms: 0 });
+  });
+});
+
+describe("settling", () => {
+  it("the same turn twice, as after an answer that was lost, keeps it once", async () => {
+    const stub = newHome();
+    const turn = turnOf("a", null, "x".repeat(500_000));
+    await settle(stub, turn, turn);
+    expect(await stub.retrieve("a")).toEqual({ head: turn.response, output: turn.output });
+  });
+
+  it("many turns at once keeps them all", async () => {
+    const stub = newHome();
+    const names = Array.from({ length: 20 }, (_, index) => `t${index + 10}`);
+    await Promise.all(names.map((name) => stub.settle(turnOf(name))));
+    expect(await turnsIn(stub)).toEqual(names);
+  });
+});
+
+describe("an object that nothing was stored in", () => {
+  it("finds nothing, and is left without tables and alarm", async () => {
+    const stub = newHome();
+    expect(await stub.snapshot("a", [])).toEqual({ found: false, missing: "previous" });
+    expect(await stub.snapshot(null, [{ id: "msg_a_in", turn: "a" }])).toEqual({
+      found: false,
+      missing: "item",
+      id: "msg_a_in",
+    });
+    expect(await stub.retrieve("a")).toBeNull();
+    expect(await stub.inputItems("a", { limit: 20, order: "desc" })).toBeNull();
+    expect(await stub.delete("a")).toBe(false);
+    expect(await storageOf(stub)).toEqual(empty);
+  });
+
+  it("has an empty history for a turn that continues nothing", async () => {
+    expect(await newHome().snapshot(null, [])).toEqual({ found: true, history: "[]", references: {} });
+  });
+});
+
+describe("a snapshot", () => {
+  it("has the items of the chain, oldest first, and of no other branch", async () => {
+    const stub = newHome();
+    await settle(stub, turnOf("a"), turnOf("b", "a"), turnOf("c", "b"), turnOf("d", "b"), turnOf("e", "a"));
+    expect(await historyIds(stub, "d")).toEqual(
+      ["a", "b", "d"].flatMap((turn) => [`msg_${turn}_in`, `msg_${turn}_out`]),
+    );
+    expect(await historyIds(stub, "e")).toEqual(["a", "e"].flatMap((turn) => [`msg_${turn}_in`, `msg_${turn}_out`]));
+  });
+
+  it("leaves out nothing when a turn has no input or no output", async () => {
+    const stub = newHome();
+    await settle(stub, { ...turnOf("a"), output: "[]" }, { ...turnOf("b", "a"), input: "[]" });
+    expect(await historyIds(stub, "b")).toEqual(["msg_a_in", "msg_b_out"]);
+  });
+
+  it("has the items referred to, wherever in their turn they are", async () => {
+    const stub = newHome();
+    await settle(stub, turnOf("a"), turnOf("b", "a"));
+    const keys = [
+      { id: "msg_b_out", turn: "b" },
+      { id: "msg_a_in", turn: "a" },
+    ];
+    const snapshot = await stub.snapshot(null, keys);
+    if (!snapshot.found) throw new Error("Not found.");
+    expect(snapshot.history).toBe("[]");
+    expect(JSON.parse(snapshot.references.msg_b_out ?? "")).toEqual(message("msg_b_out", "b"));
+    expect(JSON.parse(snapshot.references.msg_a_in ?? "")).toEqual(message("msg_a_in", "a"));
+  });
+
+  it("has no item under the id of another turn", async () => {
+    const stub = newHome();
+    await settle(stub, turnOf("a"), turnOf("b", "a"));
+    expect(await stub.snapshot(null, [{ id: "msg_a_in", turn: "b" }])).toMatchObject({ missing: "item" });
+  });
+
+  it("refuses a history that no message between objects could carry", async () => {
+    const stub = newHome();
+    const text = "x".repeat(3 * 1024 * 1024);
+    await settle(stub, turnOf("a", null, text), turnOf("b", "a", text));
+    expect(await stub.snapshot("a", [])).toMatchObject({ found: true });
+    await settle(stub, turnOf("c", "b", text));
+    expect(await stub.snapshot("c", [])).toEqual({ found: false, missing: "room" });
+  });
+});
+
+describe("deleting", () => {
+  it("makes the chain below unusable, and nothing else", async () => {
+    const stub = newHome();
+    await settle(stub, turnOf("a"), turnOf("b", "a"), turnOf("c", "b"), turnOf("d", "a"));
+    expect(await stub.delete("b")).toBe(true);
+    expect(await stub.delete("b")).toBe(false);
+    expect(await stub.retrieve("b")).toBeNull();
+    expect(await stub.retrieve("c")).not.toBeNull();
+    expect(await historyIds(stub, "c")).toBeUndefined();
+    expect(await historyIds(stub, "d")).toHaveLength(4);
+  });
+
+  it("the last turn releases the storage, and a new turn may begin again", async () => {
+    const stub = newHome();
+    await settle(stub, turnOf("a"), turnOf("b", "a"));
+    await stub.delete("a");
+    expect(await storageOf(stub)).toMatchObject({ tables: ["turns"], alarm: expect.any(Number) });
+    await stub.delete("b");
+    expect(await storageOf(stub)).toEqual(empty);
+    expect(await stub.retrieve("b")).toBeNull();
+    await settle(stub, turnOf("c"));
+    expect(await historyIds(stub, "c")).toEqual(["msg_c_in", "msg_c_out"]);
+    expect((await storageOf(stub)).alarm).not.toBeNull();
+  });
+
+  it("the last turn while another one settles loses neither that one nor its alarm", async () => {
+    for (const deleteFirst of [true, false]) {
+      const stub = newHome();
+      await settle(stub, turnOf("a"));
+      const work = [() => stub.delete("a"), () => stub.settle(turnOf("b"))];
+      await Promise.all((deleteFirst ? work : work.toReversed()).map((start) => start()));
+      expect(await turnsIn(stub)).toEqual(["b"]);
+      await settle(stub, turnOf("c", "b"));
+      expect(await historyIds(stub, "c")).toHaveLength(4);
+      expect((await storageOf(stub)).alarm).not.toBeNull();
+    }
+  });
+});
+
+describe("eviction", () => {
+  it("loses nothing", async () => {
+    const stub = newHome();
+    await settle(stub, turnOf("a"), turnOf("b", "a"));
+    const read = async () => [
+      await stub.snapshot("b", [{ id: "msg_a_out", turn: "a" }]),
+      await stub.retrieve("a"),
+      await stub.inputItems("b", { limit: 20, order: "asc" }),
+      await storageOf(stub),
+    ];
+    const before = await read();
+    await evictDurableObject(stub);
+    expect(await read()).toEqual(before);
+  });
+});
+
+describe("retention", () => {
+  it("sets an alarm for the end of the first turn's time", async () => {
+    const stub = newHome();
+    const turn = turnOf("a");
+    await settle(stub, turn);
+    expect((await storageOf(stub)).alarm).toBe(turn.createdAt + 30 * DAY_MS);
+  });
+
+  it("hides an expired turn even before it is swept", async () => {
+    const stub = newHome();
+    await settle(stub, turnOf("a"), turnOf("b"));
+    await age(stub, 31, "a");
+    expect(await stub.retrieve("a")).toBeNull();
+    expect(await stub.inputItems("a", { limit: 20, order: "desc" })).toBeNull();
+    expect(await stub.snapshot("a", [])).toEqual({ found: false, missing: "previous" });
+    expect(await stub.snapshot(null, [{ id: "msg_a_in", turn: "a" }])).toMatchObject({ missing: "item" });
+    expect(await stub.delete("a")).toBe(false);
+    expect(await stub.retrieve("b")).not.toBeNull();
+  });
+
+  it("sweeps what is expired, but not what a living turn continues", async () => {
+    const stub = newHome();
+    await settle(
+      stub,
+      turnOf("root"),
+      turnOf("kept", "root"),
+      turnOf("living", "kept"),
+      turnOf("branch", "root"),
+      turnOf("leaf", "branch"),
+      turnOf("other"),
+    );
+    await age(stub, 31, "root", "kept", "branch", "leaf", "other");
+    expect(await runDurableObjectAlarm(stub)).toBe(true);
+    expect(await turnsIn(stub)).toEqual(["kept", "living", "root"]);
+    expect(await stub.retrieve("kept")).toBeNull();
+    expect(await historyIds(stub, "living")).toHaveLength(6);
+  });
+
+  it("keeps what is not expired, and looks again when the oldest of it will be", async () => {
+    const stub = newHome();
+    await settle(stub, turnOf("a"), turnOf("b"), turnOf("c"));
+    await age(stub, 31, "a");
+    await age(stub, 10, "b");
+    await runDurableObjectAlarm(stub);
+    expect(await turnsIn(stub)).toEqual(["b", "c"]);
+    const { alarm } = await storageOf(stub);
+    expect(Math.abs((alarm ?? 0) - (Date.now() + 20 * DAY_MS))).toBeLessThan(60_000);
+  });
+
+  it("releases the storage when everything is expired", async () => {
+    const stub = newHome();
+    await settle(stub, turnOf("a"), turnOf("b", "a"));
+    await age(stub, 31, "a", "b");
+    expect(await runDurableObjectAlarm(stub)).toBe(true);
+    expect(await storageOf(stub)).toEqual(empty);
+  });
+
+  it("sweeps ancestors together with the last turn that needed them", async () => {
+    const stub = newHome();
+    await settle(stub, turnOf("a"), turnOf("b", "a"));
+    await age(stub, 31, "a");
+    await runDurableObjectAlarm(stub);
+    expect(await turnsIn(stub)).toEqual(["a", "b"]);
+    await age(stub, 31, "b");
+    await runDurableObjectAlarm(stub);
+    expect(await storageOf(stub)).toEqual(empty);
+  });
+
+  it("sweeps an ancestor that only a deleted turn needed", async () => {
+    const stub = newHome();
+    await settle(stub, turnOf("a"), turnOf("b", "a"), turnOf("c"));
+    await age(stub, 31, "a");
+    await stub.delete("b");
+    await runDurableObjectAlarm(stub);
+    expect(await turnsIn(stub)).toEqual(["c"]);
+  });
+
+  it("sweeps all rows of a large turn", async () => {
+    const stub = newHome();
+    await settle(stub, turnOf("a", null, "x".repeat(500_000)), turnOf("b"));
+    await age(stub, 31, "a");
+    await runDurableObjectAlarm(stub);
+    expect(await turnsIn(stub)).toEqual(["b"]);
+  });
+});
+
+describe("a turn larger than a row may be", () => {
+  const filled = { cjk: "多".repeat(900_000), emoji: `x${"🦜".repeat(450_000)}`, ascii: "x".repeat(900_000) };
+
+  it.each(Object.entries(filled))("is kept in rows below 2 MB: %s", async (_, text) => {
+    const stub = newHome();
+    const large = { ...turnOf("a", null, text), response: JSON.stringify({ instructions: text }) };
+    await settle(stub, large);
+    const rows = await runInDurableObject(stub, (_, state) =>
+      state.storage.sql
+        .exec<{ bytes: number }>(
+          "SELECT octet_length(input) + octet_length(output) + octet_length(response) AS bytes FROM turns",
+        )
+        .toArray(),
+    );
+    expect(rows.length).toBeGreaterThan(1);
+    for (const { bytes } of rows) expect(bytes).toBeLessThan(2_000_000);
+    await evictDurableObject(stub);
+    const found = await stub.retrieve("a");
+    expect(found?.head === large.response).toBe(true);
+    expect(found?.output === large.output).toBe(true);
+    const snapshot = await stub.snapshot("a", []);
+    const whole = `[${large.input.slice(1, -1)},${large.output.slice(1, -1)}]`;
+    expect(snapshot.found && snapshot.history === whole).toBe(true);
+    expect((await stub.inputItems("a", { limit: 20, order: "asc" }))?.data === large.input).toBe(true);
+  });
+});
+
+describe("the calls that the Worker makes to homes", () => {
+  /** A namespace that notes which objects are called, and lets `fail` throw first. */
+  function noting(fail: () => void = () => {}) {
+    const calls: string[] = [];
+    const getByName = (name: string) => {
+      const stub = env.HOME.getByName(name);
+      return {
+        snapshot: (...given: Parameters<Home["snapshot"]>) => {
+          calls.push(`snapshot ${name}`);
+          return stub.snapshot(...given);
+        },
+        settle: async (turn: SettledTurn) => {
+          calls.push(`settle ${name}`);
+          fail();
+          await stub.settle(turn);
+        },
+      };
+    };
+    const client = new HomeClient({ ...env, HOME: { getByName } as unknown as typeof env.HOME }, "tenant");
+    return { calls, client };
+  }
+
+  const text: Item = { type: "message", role: "user", status: "completed", content: [] };
+
+  it("are none before the model when there is no history", async () => {
+    const { calls, client } = noting();
+    expect(await client.past([text], null)).toEqual({ history: [], input: [text] });
+    expect(calls).toEqual([]);
+  });
+
+  it("are one for each home concerned, whatever is referred to in it", async () => {
+    const { calls, client } = noting();
+    const [mine, other] = [newTurnAddress(), newTurnAddress()];
+    const references: InputItem[] = [];
+    for (const address of [mine, other]) {
+      const turn = { ...turnOf(address.turn), input: "[]" };
+      const ids = [0, 1].map((index) => itemId("message", address, "output", index));
+      turn.output = JSON.stringify(ids.map((id) => message(id, id)));
+      await settle(env.HOME.getByName(`tenant:${address.home}`), turn);
+      references.push(...ids.map((id): InputItem => ({ type: "item_reference", id })));
+    }
+    const { history, input } = await client.past(references, responseId(mine));
+    expect(history).toHaveLength(2);
+    expect(input.map(({ id }) => id)).toEqual(references.map(({ id }) => id));
+    expect(calls.sort()).toEqual([`snapshot tenant:${mine.home}`, `snapshot tenant:${other.home}`].sort());
+  });
+
+  it("are one to settle, and a second only when the platform says that it may help", async () => {
+    const { calls, client } = noting();
+    const { home } = newTurnAddress();
+    await client.settle(home, turnOf("a"));
+    expect(calls).toEqual([`settle tenant:${home}`]);
+
+    let failures = 1;
+    const flaky = noting(() => {
+      if (failures-- > 0) throw Object.assign(new Error("Network connection lost."), { retryable: true });
+    });
+    await flaky.client.settle(home, turnOf("b"));
+    expect(flaky.calls).toHaveLength(2);
+    expect(await turnsIn(env.HOME.getByName(`tenant:${home}`))).toEqual(["a", "b"]);
+
+    const broken = noting(() => {
+      throw new Error("Full.");
+    });
+    await expect(broken.client.settle(home, turnOf("c"))).rejects.toThrow("Full.");
+    expect(broken.calls).toHaveLength(1);
+  });
+});
+
+describe("toPieces", () => {
+  // Short texts repeated to a length around a few cuts, which so fall anywhere in them.
+  const long = fc
+    .tuple(fc.string({ unit: "binary", minLength: 1, maxLength: 9 }), fc.integer({ min: 0, max: 650_000 }))
+    .map(([unit, length]) => unit.repeat(Math.ceil(length / unit.length)));
+
+  it("gives pieces that join to the text, whatever it is", () => {
+    fc.assert(
+      fc.property(fc.oneof(fc.string(), long), (text) => {
+        const pieces = toPieces(text);
+        expect(pieces.join("") === text).toBe(true);
+        expect(pieces.length).toBeGreaterThan(0);
+        for (const piece of pieces) expect(piece.length).toBeLessThanOrEqual(200_000);
+      }),
+    );
+  });
+
+  it("never cuts a surrogate pair", () => {
+    const arbitrary = fc.tuple(fc.integer({ min: 0, max: 3 }), fc.integer({ min: 0, max: 300_000 }));
+    fc.assert(
+      fc.property(
+        fc.oneof(
+          long,
+          arbitrary.map(([odd, emoji]) => "x".repeat(odd) + "🦜".repeat(emoji)),
+        ),
+        (text) => {
+          for (const piece of toPieces(text)) expect(piece.isWellFormed()).toBe(true);
+        },
+      ),
+    );
+  });
+
+  it("cuts text that is not well-formed all the same", () => {
+    const lone = "\ud83e".repeat(450_000);
+    expect(toPieces(lone).join("") === lone).toBe(true);
+  });
+});

@@ -1,0 +1,83 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import {
+  itemId,
+  MAX_ID_LENGTH,
+  newCallId,
+  newTurnAddress,
+  parseItemId,
+  parseResponseId,
+  responseId,
+} from "../../src/protocol/ids.ts";
+
+describe("ids", () => {
+  it("a response's id tells where it is kept", () => {
+    const address = newTurnAddress();
+    expect(responseId(address)).toMatch(/^resp_[0-9A-Za-z]{32}$/);
+    expect(parseResponseId(responseId(address))).toEqual(address);
+  });
+
+  it("a turn in a given home stays there, as another turn", () => {
+    const first = newTurnAddress();
+    const second = newTurnAddress(first.home);
+    expect(second.home).toBe(first.home);
+    expect(second.turn).not.toBe(first.turn);
+  });
+
+  it("an item's id tells its turn, side and place, whatever its type", () => {
+    fc.assert(
+      fc.property(
+        fc.constantFrom("message", "reasoning", "function_call", "function_call_output", "something_else"),
+        fc.constantFrom("input" as const, "output" as const),
+        fc.nat(1_000_000),
+        (type, side, index) => {
+          const address = newTurnAddress();
+          const id = itemId(type, address, side, index);
+          expect(id.length).toBeLessThanOrEqual(MAX_ID_LENGTH);
+          expect(parseItemId(id)).toEqual({ ...address, side, index });
+        },
+      ),
+    );
+  });
+
+  it.each([
+    "",
+    "resp_",
+    `resp_${"a".repeat(31)}`,
+    `resp_${"a".repeat(33)}`,
+    `resp_${"a".repeat(31)}-`,
+    `resp_${"a".repeat(32)}\n`,
+    ` resp_${"a".repeat(32)}`,
+    `RESP_${"a".repeat(32)}`,
+    `msg_${"a".repeat(32)}`,
+    "resp_68a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f607",
+  ])("%j is no id of a response here", (id) => {
+    expect(parseResponseId(id)).toBeUndefined();
+  });
+
+  it.each([
+    "",
+    "msg_1",
+    `msg_${"a".repeat(32)}`,
+    `msg_${"a".repeat(32)}x0`,
+    `msg_${"a".repeat(32)}o`,
+    `msg_${"a".repeat(32)}o0000000`,
+    `${"a".repeat(32)}o0`,
+  ])("%j is no id of an item here", (id) => {
+    expect(parseItemId(id)).toBeUndefined();
+  });
+
+  it("any text is an id of this server or none: never an exception", () => {
+    fc.assert(
+      fc.property(fc.string({ unit: "binary" }), (text) => {
+        expect(parseResponseId(text)).toBeUndefined();
+        expect(parseItemId(`msg_${text}`)).toBeUndefined();
+      }),
+    );
+  });
+
+  it("new ids do not repeat", () => {
+    const ids = Array.from({ length: 2_000 }, () => [responseId(newTurnAddress()), newCallId()]).flat();
+    expect(new Set(ids).size).toBe(ids.length);
+  });
+});
