@@ -21,6 +21,8 @@ export interface Results {
   scenarios: { scenario: Scenario; rounds: Partial<Record<TargetName, Measurement>>[] }[];
   memory: Partial<Record<TargetName, Measurement>>;
   stored: StoredTurnCost[];
+  /** CPU µs of a Worker that only writes a row, into a new object and into a known one. */
+  objectFloor: { fresh: number; known: number };
   /** Per round, turn 2 and turn 200. */
   chain: { second: ChainTurn; last: ChainTurn }[];
 }
@@ -41,6 +43,9 @@ export function report(results: Results): string {
     mainTable(results),
     memoryTable(results.memory),
     storedTable(results.stored),
+    `The runtime's own price of storing: a Worker that does nothing but write one row takes ` +
+      `${number(results.objectFloor.fresh, 0)} µs CPU when the object is new (as with every first turn here) and ` +
+      `${number(results.objectFloor.known, 0)} µs when it is not.`,
     chainTable(results.chain),
   ].join("\n\n");
 }

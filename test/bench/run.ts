@@ -5,9 +5,10 @@
  *     npm run bench                       three rounds, under five minutes
  *     npm run bench -- --quick            one short round
  *     npm run bench -- --json FILE        also the raw numbers
+ *     npm run bench -- --docs             also puts the tables into docs/benchmarks.md
  *     npm run bench -- --profile          instead: where the CPU time goes, function by function
  */
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { hammer } from "./load.ts";
 import { machineLine, OTHER_CORE, pinSelf, watchNoise } from "./processes.ts";
@@ -19,6 +20,7 @@ import {
   countStoredTurns,
   type Measurement,
   measureMemory,
+  measureObjectFloor,
   type Scale,
   scenarios,
 } from "./scenarios.ts";
@@ -30,12 +32,13 @@ const { values: options } = parseArgs({
   options: {
     quick: { type: "boolean", default: false },
     json: { type: "string" },
+    docs: { type: "boolean", default: false },
     profile: { type: "boolean", default: false },
   },
 });
 
 const scale: Scale = options.quick
-  ? { windowMs: 300, warmUpMs: 150, rounds: 1 }
+  ? { windowMs: 250, warmUpMs: 100, rounds: 1 }
   : { windowMs: 1000, warmUpMs: 300, rounds: 3 };
 
 /**
@@ -70,14 +73,15 @@ async function runBenchmark(upstream: Upstream): Promise<void> {
     }
   }
   progress(`a chain of ${CHAIN_LENGTH} turns`);
-  const chain = await Chain.build(upstream, set.pipe);
+  const chainWorker = await startWorker("ours", upstream.port);
+  const chain = await Chain.build(chainWorker, set.pipe, upstream);
   const chainRounds: Results["chain"] = [];
   for (let round = 1; round <= scale.rounds; round += 1) {
     const second = await quietly(() => chain.measure(2, scale));
     const last = await quietly(() => chain.measure(CHAIN_LENGTH, scale));
     chainRounds.push({ second, last });
   }
-  await chain.stop();
+  await chainWorker.stop();
   await set.stop();
   progress("memory");
   const memory: Results["memory"] = {};
@@ -89,6 +93,7 @@ async function runBenchmark(upstream: Upstream): Promise<void> {
   }
   progress("rows and object calls");
   const stored = await countStoredTurns(upstream);
+  const objectFloor = await measureObjectFloor(scale);
   const results: Results = {
     machine: machineLine(),
     versions: `workerd ${workerdVersion}${pinned ? ", gateway pinned to one core, model server and client to the other" : ""}`,
@@ -96,11 +101,25 @@ async function runBenchmark(upstream: Upstream): Promise<void> {
     scenarios: measured,
     memory,
     stored,
+    objectFloor,
     chain: chainRounds,
   };
   progress("");
-  console.log(report(results));
+  const tables = report(results);
+  console.log(tables);
+  if (options.docs) writeDocument(tables);
   if (options.json) writeFileSync(options.json, `${JSON.stringify(results, null, 2)}\n`);
+}
+
+const DOCUMENT = new URL("../../docs/benchmarks.md", import.meta.url);
+const BEGIN = "<!-- results: npm run bench -- --docs -->";
+const END = "<!-- end of results -->";
+
+function writeDocument(tables: string): void {
+  const text = readFileSync(DOCUMENT, "utf8");
+  const [begin, end] = [text.indexOf(BEGIN), text.indexOf(END)];
+  if (begin === -1 || end < begin) throw new Error("docs/benchmarks.md has no place for the results");
+  writeFileSync(DOCUMENT, `${text.slice(0, begin)}${BEGIN}\n\n${tables}\n\n${text.slice(end)}`);
 }
 
 /** Measures; again when others were busy meanwhile. The quietest attempt counts. */
@@ -125,21 +144,27 @@ async function quietly<T>(measure: () => Promise<T>): Promise<T> {
 
 async function printProfiles(upstream: Upstream): Promise<void> {
   const worker = await startWorker("ours", upstream.port, { inspect: true });
-  for (const { name, model, stream, clients, store } of [
-    { name: "Flood, 16 per HTTP chunk", model: "words=500&chunk=16", stream: true, clients: 8, store: false },
-    { name: "Flood, an HTTP chunk each", model: "words=500", stream: true, clients: 8, store: false },
-    { name: "Short streams", model: "words=20&chunk=16", stream: true, clients: 8, store: false },
-    { name: "Short streams, stored", model: "words=20&chunk=16", stream: true, clients: 8, store: true },
-    { name: "JSON answers", model: "words=20", stream: false, clients: 32, store: false },
+  const asked = (settings: string, stream: boolean, store: boolean) =>
+    responsesRequest({ model: `simulator?${settings}`, stream }, { store });
+  const chain = await Chain.build(worker, worker, upstream);
+  for (const { name, request, clients } of [
+    { name: "Flood, 16 per HTTP chunk", request: asked("words=500&chunk=16", true, false), clients: 8 },
+    { name: "Flood, an HTTP chunk each", request: asked("words=500", true, false), clients: 8 },
+    { name: "Short streams", request: asked("words=20&chunk=16", true, false), clients: 8 },
+    { name: "Short streams, stored", request: asked("words=20&chunk=16", true, true), clients: 8 },
+    { name: "JSON answers", request: asked("words=20", false, false), clients: 32 },
+    { name: "Turn 2 by id", request: chain.requests(2)["by id"], clients: 8 },
+    { name: `Turn ${CHAIN_LENGTH} by id`, request: chain.requests(CHAIN_LENGTH)["by id"], clients: 8 },
+    { name: `Turn ${CHAIN_LENGTH}, history resent`, request: chain.requests(CHAIN_LENGTH).resent, clients: 8 },
   ]) {
-    const request = responsesRequest({ model: `simulator?${model}`, stream }, { store });
     const load = (durationMs: number) => hammer(worker.port, request, { clients, durationMs });
     await load(scale.warmUpMs);
+    let requests = 0;
     const { busyMs, lines } = await profile(worker.inspectorPort ?? 0, async () => {
-      await load(2 * scale.windowMs);
+      requests = (await load(2 * scale.windowMs)).samples.length;
     });
     progress("");
-    console.log(`${profileTable(`${name} (${busyMs.toFixed(0)} ms busy)`, lines)}\n`);
+    console.log(`${profileTable(`${name}: ${requests} requests, ${busyMs.toFixed(0)} ms busy`, lines)}\n`);
   }
   await worker.stop();
 }

@@ -1,4 +1,4 @@
-import { Connection, hammer, type Request, type Sample } from "./load.ts";
+import { Connection, hammer, post, type Request, type Sample } from "./load.ts";
 import { cpuSeconds, memoryMb } from "./processes.ts";
 import { quantile } from "./statistics.ts";
 import {
@@ -10,7 +10,7 @@ import {
   type Target,
   type Upstream,
 } from "./targets.ts";
-import { startWorker } from "./workers.ts";
+import { type RunningWorker, startWorker } from "./workers.ts";
 
 /** What is measured of a target in one round, by the metric's name. */
 export type Measurement = Record<string, number>;
@@ -217,6 +217,23 @@ export async function countStoredTurns(upstream: Upstream): Promise<StoredTurnCo
   return costs;
 }
 
+/** CPU µs per request of a Worker that only writes one row: into a new object each time, and always into the same. */
+export async function measureObjectFloor({ warmUpMs, windowMs }: Scale): Promise<{ fresh: number; known: number }> {
+  const worker = await startWorker("object", 0);
+  const measure = async (path: string) => {
+    const request = post(path, {}, "never");
+    await hammer(worker.port, request, { clients: 8, durationMs: warmUpMs });
+    const before = cpuSeconds(worker.pid);
+    const { samples } = await hammer(worker.port, request, { clients: 8, durationMs: windowMs });
+    return ((cpuSeconds(worker.pid) - before) * 1e6) / samples.length;
+  };
+  try {
+    return { known: await measure("/known"), fresh: await measure("/new") };
+  } finally {
+    await worker.stop();
+  }
+}
+
 function responseIdIn(text: string): string {
   const id = /"id":"(resp_[0-9A-Za-z]+)"/.exec(text)?.[1];
   if (id === undefined) throw new Error(`no response id in ${text.slice(0, 300)}`);
@@ -247,24 +264,20 @@ export class Chain {
   readonly #history: readonly Message[];
   readonly #targets: Record<"direct" | "pipe" | "ours", { port: number; pid: number }>;
   readonly #upstream: Upstream;
-  readonly #stop: () => Promise<void>;
 
   private constructor(
     ids: string[],
     history: Message[],
     targets: Record<"direct" | "pipe" | "ours", { port: number; pid: number }>,
     upstream: Upstream,
-    stop: () => Promise<void>,
   ) {
     this.#ids = ids;
     this.#history = history;
     this.#targets = targets;
     this.#upstream = upstream;
-    this.#stop = stop;
   }
 
-  static async build(upstream: Upstream, pipe: { port: number; pid: number }): Promise<Chain> {
-    const worker = await startWorker("ours", upstream.port);
+  static async build(worker: RunningWorker, pipe: { port: number; pid: number }, upstream: Upstream): Promise<Chain> {
     const connection = await Connection.open(worker.port);
     const ids: string[] = [];
     const history: Message[] = [];
@@ -276,7 +289,21 @@ export class Chain {
       history.push(CHAIN_USER, { role: "assistant", content: /"text":"([^"]*)"/.exec(text)?.[1] ?? "" });
     }
     connection.close();
-    return new Chain(ids, history, { direct: upstream, pipe, ours: worker }, upstream, worker.stop);
+    return new Chain(ids, history, { direct: upstream, pipe, ours: worker }, upstream);
+  }
+
+  requests(turn: number): Record<ChainWay, Request> {
+    const asked = { model: CHAIN_MODEL, stream: true };
+    const whole = { ...asked, history: [...this.#history.slice(0, 2 * (turn - 1)), CHAIN_USER] };
+    const last = { ...asked, history: [CHAIN_USER] };
+    const previous_response_id = this.#ids[turn - 2];
+    return {
+      direct: chatRequest(whole),
+      pipe: chatRequest(whole),
+      resent: responsesRequest(whole, { store: false }),
+      "by id": responsesRequest(last, { store: false, previous_response_id }),
+      "by id, stored": responsesRequest(last, { store: true, previous_response_id }),
+    };
   }
 
   /**
@@ -284,17 +311,7 @@ export class Chain {
    * response, so it stays the same turn. CPU is measured with 8 clients, the time to the first delta with one.
    */
   async measure(turn: number, { windowMs, warmUpMs }: Scale): Promise<ChainTurn> {
-    const asked = { model: CHAIN_MODEL, stream: true };
-    const whole = { ...asked, history: [...this.#history.slice(0, 2 * (turn - 1)), CHAIN_USER] };
-    const last = { ...asked, history: [CHAIN_USER] };
-    const previous_response_id = this.#ids[turn - 2];
-    const requests: Record<ChainWay, Request> = {
-      direct: chatRequest(whole),
-      pipe: chatRequest(whole),
-      resent: responsesRequest(whole, { store: false }),
-      "by id": responsesRequest(last, { store: false, previous_response_id }),
-      "by id, stored": responsesRequest(last, { store: true, previous_response_id }),
-    };
+    const requests = this.requests(turn);
     const ways = {} as ChainTurn["ways"];
     const promptBytes: Partial<Record<ChainWay, number>> = {};
     for (const way of CHAIN_WAYS) {
@@ -311,9 +328,5 @@ export class Chain {
     if (Math.abs(byId - resent) > 0.02 * resent)
       throw new Error(`turn ${turn}: prompts of ${byId} and ${resent} bytes`);
     return { turn, promptBytes: byId, ways };
-  }
-
-  stop(): Promise<void> {
-    return this.#stop();
   }
 }

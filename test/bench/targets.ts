@@ -74,7 +74,7 @@ export function responsesRequest(
   return post("/v1/responses", { model, stream, input, ...extra }, RESPONSES_DELTA);
 }
 
-/** The four targets: one model server, a pipe, and one of our Workers asked in two ways. */
+/** The four targets: the model server, a pipe, and our Worker asked in two ways. */
 export class TargetSet {
   readonly targets: Target[];
   readonly pipe: RunningWorker;
@@ -88,20 +88,18 @@ export class TargetSet {
 
   static async start(upstream: Upstream): Promise<TargetSet> {
     const pipe = await startWorker("pipe", upstream.port);
-    const ours = await startWorker("ours", upstream.port);
     const targets: Target[] = [
       { name: "direct", port: upstream.port, pid: upstream.pid, request: chatRequest },
       { name: "pipe", port: pipe.port, pid: pipe.pid, request: chatRequest },
-      ...([false, true] as const).map(
-        (store): Target => ({
-          name: `store:${store}`,
-          port: ours.port,
-          pid: ours.pid,
-          request: (question) => responsesRequest(question, { store }),
-        }),
-      ),
     ];
-    return new TargetSet(targets, pipe, [pipe, ours]);
+    const workers = [pipe];
+    // Two processes, so that objects which one has made and will put away do not count against the other.
+    for (const store of [false, true] as const) {
+      const { port, pid, ...worker } = await startWorker("ours", upstream.port);
+      workers.push({ port, pid, ...worker });
+      targets.push({ name: `store:${store}`, port, pid, request: (question) => responsesRequest(question, { store }) });
+    }
+    return new TargetSet(targets, pipe, workers);
   }
 
   async stop(): Promise<void> {

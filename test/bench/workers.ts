@@ -21,9 +21,10 @@ process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
 
 /**
  * `pipe` only pipes bytes, `ours` is the server, `counting` is the server with an entry module that counts rows and
- * object calls.
+ * object calls, `object` only
+ * writes a row into an object.
  */
-export type WorkerKind = "pipe" | "ours" | "counting";
+export type WorkerKind = "pipe" | "ours" | "counting" | "object";
 
 export interface RunningWorker {
   port: number;
@@ -49,13 +50,15 @@ export function bundle(): void {
       },
     },
   );
-  for (const name of ["pipe-worker.js", "counting-worker.js"]) copyFileSync(join(here, name), join(directory, name));
+  for (const name of ["pipe-worker.js", "counting-worker.js", "object-worker.js"])
+    copyFileSync(join(here, name), join(directory, name));
 }
 
 const MODULES: Record<WorkerKind, string[]> = {
   pipe: ["pipe-worker.js"],
   ours: ["index.js"],
   counting: ["counting-worker.js", "index.js"],
+  object: ["object-worker.js"],
 };
 
 let workers = 0;
@@ -74,7 +77,7 @@ export async function startWorker(
   writeFileSync(configFile, config(kind, port, upstreamPort, disk));
   const inspector = inspectorPort === undefined ? [] : [`--inspector-addr=127.0.0.1:${inspectorPort}`];
   const child = start(workerd, ["serve", ...inspector, configFile], GATEWAY_CORE);
-  await untilReady(child, `http://127.0.0.1:${port}/${kind === "pipe" ? "" : "health"}`);
+  await untilReady(child, `http://127.0.0.1:${port}/${kind === "ours" || kind === "counting" ? "health" : ""}`);
   return { port, pid: child.pid ?? 0, inspectorPort, stop: () => stop(child) };
 }
 
