@@ -1,19 +1,23 @@
 import * as z from "zod";
-import type { Home } from "./store/home.ts";
+import { isPublicUrl } from "./protocol/public-url.ts";
 
-/** What wrangler binds: variables and secrets (all text), and the object namespace. README lists them. */
-export interface Env {
-  HOME: DurableObjectNamespace<Home>;
+/** Variables and secrets of the deployment, all text, and the binding to a private vLLM. README lists them. */
+export interface Variables {
   VLLM?: Fetcher;
   VLLM_BASE_URL?: string;
   VLLM_API_KEY?: string;
   VLLM_CONNECT_TIMEOUT_MS?: string;
   VLLM_FIRST_BYTE_TIMEOUT_MS?: string;
   VLLM_IDLE_TIMEOUT_MS?: string;
+  VLLM_MAX_RETRIES?: string;
   MODEL_ALIASES?: string;
   API_KEYS?: string;
   ALLOW_ANONYMOUS?: string;
   RETENTION_DAYS?: string;
+  CONVERSATION_LOCK_WAIT_MS?: string;
+  WEBHOOK_URL?: string;
+  WEBHOOK_SECRET?: string;
+  ALLOW_PRIVATE_WEBHOOKS?: string;
   MAX_REQUEST_BYTES?: string;
   HEARTBEAT_MS?: string;
 }
@@ -32,11 +36,16 @@ export interface Config {
   connectTimeoutMs: number;
   firstByteTimeoutMs: number;
   idleTimeoutMs: number;
+  /** How often a generation whose connection died is taken up again. */
+  maxRetries: number;
   modelAliases: Record<string, string>;
   apiKeys: ApiKey[];
   allowAnonymous: boolean;
   /** 0 keeps responses for ever. */
   retentionMs: number;
+  /** 0 does not wait. */
+  conversationLockWaitMs: number;
+  webhook: { url: string; secret: Uint8Array } | undefined;
   maxRequestBytes: number;
   heartbeatMs: number;
 }
@@ -94,18 +103,38 @@ const variables = z.object({
   VLLM_CONNECT_TIMEOUT_MS: integer(30_000, 1),
   VLLM_FIRST_BYTE_TIMEOUT_MS: integer(300_000, 1),
   VLLM_IDLE_TIMEOUT_MS: integer(60_000, 1),
+  VLLM_MAX_RETRIES: integer(10, 0),
   MODEL_ALIASES: aliases,
   API_KEYS: apiKeys,
   ALLOW_ANONYMOUS: z.enum(["true", "false"]).default("false"),
   RETENTION_DAYS: integer(30, 0),
+  CONVERSATION_LOCK_WAIT_MS: integer(10_000, 0),
+  WEBHOOK_URL: z.url({ protocol: /^https?$/ }).optional(),
+  WEBHOOK_SECRET: z
+    .string()
+    .regex(/^whsec_[A-Za-z0-9+/]{32,}={0,2}$/, "expected whsec_ and at least 24 bytes of base64")
+    .transform((text) => Uint8Array.fromBase64(text.slice("whsec_".length)))
+    .optional(),
+  ALLOW_PRIVATE_WEBHOOKS: z.enum(["true", "false"]).default("false"),
   MAX_REQUEST_BYTES: integer(12 * 1024 * 1024, 1024),
   HEARTBEAT_MS: integer(5_000, 10),
 });
 
-const cache = new WeakMap<Env, Config>();
+/** The webhook endpoint; strictly public unless the operator says otherwise (local development, tests). */
+function toWebhook(vars: z.output<typeof variables>): Config["webhook"] {
+  const { WEBHOOK_URL: url, WEBHOOK_SECRET: secret } = vars;
+  if (url === undefined) return undefined;
+  if (secret === undefined) throw new ConfigError("WEBHOOK_SECRET: needed to sign the webhooks to WEBHOOK_URL");
+  if (vars.ALLOW_PRIVATE_WEBHOOKS !== "true" && !isPublicUrl(url)) {
+    throw new ConfigError("WEBHOOK_URL: expected an https URL of a public address");
+  }
+  return { url, secret };
+}
+
+const cache = new WeakMap<Variables, Config>();
 
 /** The configuration of an environment, validated once per isolate. Throws ConfigError. */
-export function loadConfig(env: Env): Config {
+export function loadConfig(env: Variables): Config {
   const cached = cache.get(env);
   if (cached) return cached;
   // An empty variable is an unset one.
@@ -127,10 +156,13 @@ export function loadConfig(env: Env): Config {
     connectTimeoutMs: vars.VLLM_CONNECT_TIMEOUT_MS,
     firstByteTimeoutMs: vars.VLLM_FIRST_BYTE_TIMEOUT_MS,
     idleTimeoutMs: vars.VLLM_IDLE_TIMEOUT_MS,
+    maxRetries: vars.VLLM_MAX_RETRIES,
     modelAliases: vars.MODEL_ALIASES,
     apiKeys: vars.API_KEYS,
     allowAnonymous: vars.ALLOW_ANONYMOUS === "true",
     retentionMs: vars.RETENTION_DAYS * DAY_MS,
+    conversationLockWaitMs: vars.CONVERSATION_LOCK_WAIT_MS,
+    webhook: toWebhook(vars),
     maxRequestBytes: vars.MAX_REQUEST_BYTES,
     heartbeatMs: vars.HEARTBEAT_MS,
   };

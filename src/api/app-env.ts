@@ -1,5 +1,6 @@
-import type { Config, Env } from "../config.ts";
+import type { Config } from "../config.ts";
 import type { Upstream } from "../engine/upstream.ts";
+import type { Env } from "../env.ts";
 
 /** What Hono's contexts carry here. */
 export interface AppEnv {

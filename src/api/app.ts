@@ -7,6 +7,7 @@ import { Upstream } from "../engine/upstream.ts";
 import { ApiError, internalError } from "../protocol/errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { authentication } from "./auth.ts";
+import { conversations } from "./conversations.ts";
 import { health } from "./health.ts";
 import { models } from "./models.ts";
 import { responses } from "./responses.ts";
@@ -24,12 +25,16 @@ const app = new Hono<AppEnv>();
 
 app.use(requestId());
 app.get("/", (context) =>
-  context.json({ name: "responses-edge", endpoints: ["/v1/responses", "/v1/models", "/health", "/health/upstream"] }),
+  context.json({
+    name: "responses-edge",
+    endpoints: ["/v1/responses", "/v1/conversations", "/v1/models", "/health", "/health/upstream"],
+  }),
 );
 // The Worker is healthy also while its configuration is not.
 app.use("/v1/*", configuration, authentication);
 app.use("/health/upstream", configuration);
 app.route("/v1/responses", responses);
+app.route("/v1/conversations", conversations);
 app.route("/v1/models", models);
 app.route("/health", health);
 
@@ -37,7 +42,12 @@ app.route("/health", health);
 const METHODS: [path: string, allow: string][] = [
   ["/v1/responses", "POST"],
   ["/v1/responses/:id", "GET, DELETE"],
+  ["/v1/responses/:id/cancel", "POST"],
   ["/v1/responses/:id/input_items", "GET"],
+  ["/v1/conversations", "POST"],
+  ["/v1/conversations/:id", "GET, POST, DELETE"],
+  ["/v1/conversations/:id/items", "GET, POST"],
+  ["/v1/conversations/:id/items/:item", "GET, DELETE"],
   ["/v1/models", "GET"],
   ["/v1/models/:id{.+}", "GET"],
   ["/health", "GET"],
@@ -72,7 +82,8 @@ app.onError((error, context) => {
     const message = `This deployment is misconfigured. ${error.message}.`;
     return renderError(context, new ApiError({ status: 500, message, code: "server_misconfigured" }));
   }
-  logUnexpected(error, context);
+  // What breaks off because its client has left is no fault.
+  if (!context.req.raw.signal.aborted) logUnexpected(error, context);
   return renderError(context, internalError());
 });
 

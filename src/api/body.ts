@@ -50,7 +50,11 @@ export async function readJson(request: Request, maxBytes: number): Promise<unkn
 }
 
 async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array> {
-  if (Number(request.headers.get("content-length") ?? 0) > maxBytes) throw tooLarge(maxBytes);
+  const announced = request.headers.get("content-length");
+  if (announced !== null) {
+    if (Number(announced) > maxBytes) throw tooLarge(maxBytes);
+    return new Uint8Array(await request.arrayBuffer());
+  }
   if (!request.body) return new Uint8Array();
   const chunks: Uint8Array[] = [];
   let length = 0;

@@ -36,6 +36,15 @@ export interface Prompt {
   request: CreateRequest;
   /** Names the tenant's part of vLLM's prefix cache. */
   cacheSalt: string;
+  /** Output tokens that earlier attempts at this turn have used up of `max_output_tokens`. */
+  spentTokens?: number;
+}
+
+/** A prompt that ends with what was generated before an upstream died, for the model to go on with. */
+export interface Continuation {
+  prompt: Prompt;
+  /** Text that was generated but could not stand at the end of the prompt: the model will say it again. */
+  repeated: string;
 }
 
 /** Tokens of a prompt as the engine would render it, and the model's context window. */
@@ -53,6 +62,12 @@ export interface Engine {
    * from the iteration when it fails after the start.
    */
   generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>>;
+
+  /**
+   * The prompt to go on with after `partial` (items generated so far, the last one unfinished), or undefined where this
+   * engine cannot put a model back into that state.
+   */
+  continuation(prompt: Prompt, partial: readonly Item[]): Continuation | undefined;
 
   /** The size of a prompt. Throws ApiError as `generate` does. */
   measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize>;

@@ -29,15 +29,18 @@ export class Upstream {
     if (body !== undefined) headers["content-type"] = "application/json";
     if (vllmApiKey) headers.authorization = `Bearer ${vllmApiKey}`;
 
-    const connecting = new AbortController();
-    const timer = setTimeout(() => connecting.abort(), connectTimeoutMs);
+    const abort = new AbortController();
+    const onAbort = () => abort.abort(signal.reason);
+    if (signal.aborted) onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    const timer = setTimeout(() => abort.abort(), connectTimeoutMs);
     const method = body === undefined ? "GET" : "POST";
     let response: Response;
     try {
-      response = await vllmFetch(url, { method, headers, body, signal: AbortSignal.any([signal, connecting.signal]) });
+      response = await vllmFetch(url, { method, headers, body, signal: abort.signal });
     } catch {
       if (signal.aborted) throw signal.reason;
-      if (connecting.signal.aborted) throw timedOut("did not answer", connectTimeoutMs);
+      if (abort.signal.aborted) throw timedOut("did not answer", connectTimeoutMs);
       throw unreachable();
     } finally {
       clearTimeout(timer);

@@ -25,10 +25,12 @@ function notServed(field: string, ...neutral: unknown[]) {
     .optional();
 }
 
-const metadata = z.record(z.string().max(64), z.string().max(512)).refine((value) => Object.keys(value).length <= 16, {
-  message: "Expected at most 16 keys.",
-  params: { code: "object_above_max_properties" },
-});
+export const metadata = z
+  .record(z.string().max(64), z.string().max(512))
+  .refine((value) => Object.keys(value).length <= 16, {
+    message: "Expected at most 16 keys.",
+    params: { code: "object_above_max_properties" },
+  });
 
 const jsonSchemaFormat = z
   .object({
@@ -83,12 +85,17 @@ export const includeValues = z.array(
   ]),
 );
 
+const conversationId = z.string().min(1).max(MAX_ID_LENGTH);
+const conversation = z.union([conversationId, z.object({ id: conversationId })]);
+
 /** Fields of OpenAI's API. */
 const openaiFields = {
   model: z.string().min(1).max(512).nullish(),
   input: z.union([z.string().max(10_485_760), z.array(inputItem)]).nullish(),
   instructions: z.string().max(10_485_760).nullish(),
   previous_response_id: z.string().min(1).max(MAX_ID_LENGTH).nullish(),
+  conversation: conversation.nullish(),
+  background: z.boolean().nullish(),
   tools: tools.nullish(),
   tool_choice: toolChoice.nullish(),
   parallel_tool_calls: z.boolean().nullish(),
@@ -112,8 +119,6 @@ const openaiFields = {
   prompt_cache_retention: z.enum(["in_memory", "in-memory", "24h"]).nullish(),
   user: z.string().max(1024).nullish(),
   // Not served.
-  background: notServed("background", false),
-  conversation: notServed("conversation"),
   prompt: notServed("prompt"),
   context_management: notServed("context_management", []),
   prompt_cache_options: notServed("prompt_cache_options"),
@@ -157,8 +162,15 @@ export const createRequest = z.object({ ...openaiFields, ...vllmFields }).superR
   const issue = (path: (string | number)[], message: string, code = "invalid_value") =>
     context.addIssue({ code: "custom", path, message, params: { code } });
   if (body.input == null) issue(["input"], "Missing required parameter: 'input'.", "missing_required_parameter");
-  else if (body.input.length === 0 && typeof body.input !== "string" && body.previous_response_id == null) {
+  else if (Array.isArray(body.input) && body.input.length === 0 && !continuesSomething(body)) {
     issue(["input"], "Expected at least one item.", "empty_array");
+  }
+  if (body.background && body.store === false) {
+    issue(["background"], "background can only be used when `store` is true");
+  }
+  if (body.conversation != null && body.previous_response_id != null) {
+    const message = "Mutually exclusive parameters: 'conversation' and 'previous_response_id'. Send one of them.";
+    issue(["conversation"], message, "mutually_exclusive_parameters");
   }
   if (body.structured_outputs != null && body.text?.format != null && body.text.format.type !== "text") {
     issue(["structured_outputs"], "Cannot specify both structured_outputs and text.format");
@@ -178,6 +190,15 @@ export const createRequest = z.object({ ...openaiFields, ...vllmFields }).superR
     if (missing) issue(["tool_choice"], `Tool choice '${missing.name}' not found in 'tools' parameter.`);
   }
 });
+
+function continuesSomething(body: { previous_response_id?: unknown; conversation?: unknown }): boolean {
+  return body.previous_response_id != null || body.conversation != null;
+}
+
+/** The id of the conversation that a request names, in either form. */
+export function conversationOf(request: CreateRequest): string | undefined {
+  return typeof request.conversation === "string" ? request.conversation : request.conversation?.id;
+}
 
 /** A validated create body. Past this type nothing is checked again. */
 export type CreateRequest = z.output<typeof createRequest>;

@@ -1,3 +1,13 @@
+export interface ErrorFields {
+  /** HTTP status. */
+  status: number;
+  message: string;
+  type?: string;
+  param?: string | null;
+  code: string;
+  headers?: Record<string, string>;
+}
+
 /**
  * The one error class of the API. Thrown where the fault is known, rendered in one place
  * (`api/app.ts`), in OpenAI's shape `{"error":{"message","type","param","code"}}`.
@@ -11,20 +21,19 @@ export class ApiError extends Error {
   readonly code: string;
   readonly headers: Record<string, string>;
 
-  constructor(fields: {
-    status: number;
-    message: string;
-    type?: string;
-    param?: string | null;
-    code: string;
-    headers?: Record<string, string>;
-  }) {
+  constructor(fields: ErrorFields) {
     super(fields.message);
     this.status = fields.status;
     this.type = fields.type ?? (fields.status >= 500 ? "server_error" : "invalid_request_error");
     this.param = fields.param ?? null;
     this.code = fields.code;
     this.headers = fields.headers ?? {};
+  }
+
+  /** The error as plain data, for RPC, which keeps no classes. `new ApiError(fields)` makes it one again. */
+  toFields(): ErrorFields {
+    const { status, message, type, param, code, headers } = this;
+    return { status, message, type, param, code, headers };
   }
 
   /** The HTTP body, all four keys always present. */
@@ -60,6 +69,27 @@ export function previousResponseNotFound(id: string): ApiError {
     `Previous response with id '${id}' not found.`,
     "previous_response_not_found",
   );
+}
+
+/** The 404 of a conversation id that is unknown, deleted, or another tenant's. */
+export function conversationNotFound(id: string): ApiError {
+  return new ApiError({
+    status: 404,
+    message: `Conversation with id '${id}' not found.`,
+    param: "conversation",
+    code: "conversation_not_found",
+  });
+}
+
+/** The 409 of a conversation that another turn holds (OpenAI's code and text). */
+export function conversationLocked(): ApiError {
+  return new ApiError({
+    status: 409,
+    message: "Another process is currently operating on this conversation. Please retry in a few seconds.",
+    param: "conversation",
+    code: "conversation_locked",
+    headers: { "retry-after": "2" },
+  });
 }
 
 /** The 400 of a prompt that exceeds the model's context window. */

@@ -11,6 +11,7 @@ const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 const HOME_LENGTH = 22;
 const TURN_LENGTH = 10;
 const RESPONSE_ID = /^resp_([0-9A-Za-z]{22})([0-9A-Za-z]{10})$/;
+const CONVERSATION_ID = /^conv_([0-9A-Za-z]{22})([0-9A-Za-z]{10})$/;
 const ITEM_ID = /^[a-z]+_([0-9A-Za-z]{22})([0-9A-Za-z]{10})([io])([0-9A-Za-z]{1,6})$/;
 
 /** OpenAI's limit on every id (`string_above_max_length` beyond). */
@@ -64,6 +65,17 @@ export function responseId(address: TurnAddress): string {
 /** The address in a response id, or undefined when this server cannot have made it. */
 export function parseResponseId(id: string): TurnAddress | undefined {
   const match = RESPONSE_ID.exec(id);
+  return match ? { home: match[1] as string, turn: match[2] as string } : undefined;
+}
+
+/** The id of a conversation: it lives in a home of its own, and its local part is like a turn's. */
+export function conversationId(address: TurnAddress): string {
+  return `conv_${address.home}${address.turn}`;
+}
+
+/** The address in a conversation id, or undefined when this server cannot have made it. */
+export function parseConversationId(id: string): TurnAddress | undefined {
+  const match = CONVERSATION_ID.exec(id);
   return match ? { home: match[1] as string, turn: match[2] as string } : undefined;
 }
 

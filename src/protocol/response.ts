@@ -5,7 +5,7 @@ import type {
   ResponseReasoningItem,
   ResponseStatus,
 } from "openai/resources/responses/responses";
-import type { CreateRequest } from "./create-request.ts";
+import { type CreateRequest, conversationOf } from "./create-request.ts";
 
 /** An item of `response.output`. The same object feeds the stream, the final body and the store. */
 export type OutputItem = ResponseOutputMessage | ResponseReasoningItem | (ResponseFunctionToolCall & { id: string });
@@ -36,7 +36,7 @@ export interface ResponseObject {
   incomplete_details: { reason: "max_output_tokens" | "content_filter" } | null;
   model: string;
   previous_response_id: string | null;
-  conversation: null;
+  conversation: { id: string } | null;
   instructions: string | null;
   output: OutputItem[];
   tools: NonNullable<CreateRequest["tools"]>;
@@ -71,18 +71,19 @@ export function initialResponse(
   identity: { id: string; model: string; createdAt: number },
 ): ResponseObject {
   const { reasoning, text } = request;
+  const conversation = conversationOf(request);
   return {
     id: identity.id,
     object: "response",
     created_at: identity.createdAt,
     completed_at: null,
     status: "in_progress",
-    background: false,
+    background: request.background ?? false,
     error: null,
     incomplete_details: null,
     model: identity.model,
     previous_response_id: request.previous_response_id ?? null,
-    conversation: null,
+    conversation: conversation === undefined ? null : { id: conversation },
     instructions: request.instructions ?? null,
     output: [],
     tools: request.tools ?? [],

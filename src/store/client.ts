@@ -1,8 +1,15 @@
-import type { Env } from "../config.ts";
-import { contextLengthExceeded, invalidRequest, previousResponseNotFound } from "../protocol/errors.ts";
-import { parseItemId, parseResponseId } from "../protocol/ids.ts";
+import { createHash } from "node:crypto";
+import type { Env } from "../env.ts";
+import {
+  ApiError,
+  contextLengthExceeded,
+  conversationNotFound,
+  invalidRequest,
+  previousResponseNotFound,
+} from "../protocol/errors.ts";
+import { parseConversationId, parseItemId, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem, Item, ItemReference } from "../protocol/items.ts";
-import type { Home, ItemKey, SettledTurn } from "./home.ts";
+import type { Home, ItemKey, Result, TurnToSettle } from "./home.ts";
 
 /** The stored past of a new turn: earlier items, and the input with its references resolved. */
 export interface Past {
@@ -24,13 +31,21 @@ export class HomeClient {
     return this.#namespace.getByName(`${this.#tenant}:${home}`);
   }
 
-  /** Keeps a turn; once more on a new stub when the platform says that trying again may help. */
-  async settle(home: string, turn: SettledTurn): Promise<void> {
+  /** The object that remembers an idempotency key. */
+  keyStub(idempotencyKey: string): DurableObjectStub<Home> {
+    return this.stub(`key:${createHash("sha256").update(idempotencyKey).digest("hex")}`);
+  }
+
+  /**
+   * Keeps a turn; once more on a new stub when the platform says that trying again may help. Throws the 409 when the
+   * turn has lost its conversation meanwhile.
+   */
+  async settle(home: string, turn: TurnToSettle): Promise<void> {
     try {
-      await this.stub(home).settle(turn);
+      unwrap(await this.stub(home).settle(turn));
     } catch (error) {
       if (!isRetryable(error)) throw error;
-      await this.stub(home).settle(turn);
+      unwrap(await this.stub(home).settle(turn));
     }
   }
 
@@ -77,11 +92,32 @@ export class HomeClient {
   }
 }
 
-/** The home in which a new turn belongs: its predecessor's, else that of the newest item it refers to, else none yet. */
-export function homeOf(input: readonly InputItem[], previousResponseId: string | null | undefined): string | undefined {
+/** The value of an RPC's result. Throws the error that it carries. */
+export function unwrap<T>(result: Result<T>): T {
+  if (!result.ok) throw new ApiError(result.error);
+  return result.value;
+}
+
+/**
+ * The home in which a new turn belongs: its conversation's, else its predecessor's, else that of the newest item it
+ * refers to, else none yet.
+ */
+export function homeOf(
+  input: readonly InputItem[],
+  previousResponseId: string | null | undefined,
+  conversation: TurnAddress | undefined,
+): string | undefined {
+  if (conversation) return conversation.home;
   if (previousResponseId != null) return parseResponseId(previousResponseId)?.home;
   const newest = input.findLast((item) => item.type === "item_reference");
   return newest?.id === undefined ? undefined : parseItemId(newest.id)?.home;
+}
+
+/** Where a conversation lives. Throws the 404 for an id that this server cannot have made. */
+export function conversationAddress(id: string): TurnAddress {
+  const address = parseConversationId(id);
+  if (!address) throw conversationNotFound(id);
+  return address;
 }
 
 function itemNotFound(input: readonly InputItem[], id: string) {

@@ -1,26 +1,48 @@
-import { DurableObject } from "cloudflare:workers";
-import { type Env, loadConfig } from "../config.ts";
+import { DurableObject, RpcTarget } from "cloudflare:workers";
+import { loadConfig, type Variables } from "../config.ts";
+import { conversationOf } from "../protocol/create-request.ts";
+import {
+  ApiError,
+  contextLengthExceeded,
+  conversationLocked,
+  conversationNotFound,
+  type ErrorFields,
+  previousResponseNotFound,
+  responseNotFound,
+} from "../protocol/errors.ts";
+import { responseId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
-import { SCHEMA, toPieces } from "./schema.ts";
+import { initialResponse } from "../protocol/response.ts";
+import type { TurnResult } from "../turn/turn.ts";
+import { ConversationLock, type Lease } from "./conversation-lock.ts";
+import { type Conversation, ConversationStore } from "./conversation-store.ts";
+import { EventLogStore } from "./event-log.ts";
+import { streamEvents } from "./event-reader.ts";
+import { type IdempotencyClaim, IdempotencyStore } from "./idempotency-store.ts";
+import { RunHost } from "./run-host.ts";
+import { type RunSpec, RunStore } from "./run-store.ts";
+import { Tables } from "./tables.ts";
+import {
+  concatArrays,
+  type ItemPage,
+  type PageRequest,
+  pageOf,
+  type SettledTurn,
+  type StoredResponse,
+  TurnStore,
+} from "./turn-store.ts";
+import { WebhookStore } from "./webhooks.ts";
 
 /**
- * The home of a conversation tree: one Durable Object that keeps every turn of it as an immutable row. Its name is
- * tenant + home key, so another tenant's key addresses another, empty object.
+ * The home of a conversation tree: one Durable Object that keeps every turn of it as an immutable row, runs its
+ * background turns, and orders the turns of its conversation. Its name is tenant + home key, so another tenant's key
+ * addresses another, empty object.
  *
- * Reading never creates a table; the first settled turn does.
+ * This class is the surface: what the Worker may ask, and the alarm. Reading never creates a table.
  */
 
-/** A settled turn. `input`, `output` and `response` are JSON text; `response` lacks `output`. */
-export interface SettledTurn {
-  turn: string;
-  /** The turn that this one continues, in the same home. */
-  parent: string | null;
-  /** Unix milliseconds. */
-  createdAt: number;
-  input: string;
-  output: string;
-  response: string;
-}
+/** What an RPC gives that may be refused: classes of errors do not cross it. */
+export type Result<T> = { ok: true; value: T } | { ok: false; error: ErrorFields };
 
 /** What a new turn needs from the past: the items of a chain of turns and of single references, as JSON texts. */
 export type Snapshot =
@@ -34,12 +56,27 @@ export interface ItemKey {
   turn: string;
 }
 
-/** A page of a turn's input items; `data` is the JSON text of their array. */
-export interface ItemPage {
-  data: string;
-  firstId: string | null;
-  lastId: string | null;
-  hasMore: boolean;
+/** A foreground turn to keep; with the token of its lease when it belongs to the conversation. */
+export interface TurnToSettle extends Omit<SettledTurn, "base" | "position"> {
+  lease: { token: string; joins: boolean } | null;
+}
+
+/** The right to take a turn in the conversation, as the Worker holds it: disposing of it, or dying, gives it back. */
+export class TurnLease extends RpcTarget {
+  readonly #lease: Lease;
+
+  constructor(lease: Lease) {
+    super();
+    this.#lease = lease;
+  }
+
+  release(): void {
+    this.#lease.release();
+  }
+
+  [Symbol.dispose](): void {
+    this.#lease.release();
+  }
 }
 
 /** Largest history given to one turn, in UTF-16 units: an RPC message may have 32 MiB, at up to two bytes a unit. */
@@ -48,135 +85,382 @@ const MAX_HISTORY_LENGTH = 12 * 1024 * 1024;
 /** The sweep runs no oftener than this. */
 const MIN_SWEEP_INTERVAL_MS = 3_600_000;
 
-type TurnRow = { turn: string; part: number; parent: string | null; input: string; output: string };
+/** How soon the alarm looks after live runs: an orphan is found within this time after its process came back. */
+const WATCHDOG_MS = 30_000;
 
-export class Home extends DurableObject<Env> {
-  readonly #sql: SqlStorage;
-  #hasTables: boolean | undefined;
-  #hasAlarm = false;
+export class Home extends DurableObject<Variables> {
+  readonly #tables: Tables;
+  readonly #turns: TurnStore;
+  readonly #log: EventLogStore;
+  readonly #runs: RunStore;
+  readonly #host: RunHost;
+  readonly #conversations: ConversationStore;
+  readonly #idempotency: IdempotencyStore;
+  readonly #webhooks: WebhookStore;
+  readonly #lock = new ConversationLock();
+  readonly #leases = new Map<string, { lease: Lease; base: number }>();
+  #alarmAt: number | null | undefined;
+  #sweptAt = 0;
 
-  constructor(state: DurableObjectState, env: Env) {
+  constructor(state: DurableObjectState, env: Variables) {
     super(state, env);
-    this.#sql = state.storage.sql;
+    const { sql } = state.storage;
+    this.#tables = new Tables(sql);
+    this.#turns = new TurnStore(sql, this.#tables);
+    this.#log = new EventLogStore(sql, this.#tables);
+    this.#runs = new RunStore(sql, this.#tables);
+    this.#conversations = new ConversationStore(sql, this.#tables, this.#turns);
+    this.#idempotency = new IdempotencyStore(sql, this.#tables);
+    this.#webhooks = new WebhookStore(sql, this.#tables);
+    this.#host = new RunHost({
+      env,
+      waitUntil: (promise) => state.waitUntil(promise),
+      runs: this.#runs,
+      log: this.#log,
+      history: (spec) => this.#historyOf(spec),
+      transaction: (body) => this.#transaction(body),
+      settle: (spec, base, result, body) => this.#settleRun(spec, base, result, body),
+    });
   }
+
+  // Responses
 
   /**
    * The items of `previous` and all turns before it, oldest first, and of each reference. The whole chain must be
    * there: a turn whose ancestor was deleted cannot be continued.
    */
   snapshot(previous: string | null, references: readonly ItemKey[]): Snapshot {
-    const history = previous === null ? "[]" : this.#history(previous);
-    if (history === undefined) return { found: false, missing: "previous" };
+    let history = "[]";
+    if (previous !== null) {
+      const found = this.#chain(previous);
+      if (found === undefined) return { found: false, missing: "previous" };
+      history = found;
+    }
     if (history.length > MAX_HISTORY_LENGTH) return { found: false, missing: "room" };
     const found: Record<string, string> = {};
     for (const { id, turn } of references) {
-      const item = this.#item(id, turn);
+      const item = this.#turns.item(id, turn, this.#oldest());
       if (item === undefined) return { found: false, missing: "item", id };
       found[id] = item;
     }
     return { found: true, history, references: found };
   }
 
-  /** Keeps a turn for good: one row where it fits, in one transaction. Again is harmless: a caller may not know. */
-  async settle(turn: SettledTurn): Promise<void> {
-    const { retentionMs } = loadConfig(this.env);
-    if (retentionMs > 0 && !this.#hasAlarm) {
-      if ((await this.ctx.storage.getAlarm()) === null) await this.ctx.storage.setAlarm(turn.createdAt + retentionMs);
-      this.#hasAlarm = true;
-    }
-    const input = toPieces(turn.input);
-    const output = toPieces(turn.output);
-    const response = toPieces(turn.response);
-    const parts = Math.max(input.length, output.length, response.length);
-    this.ctx.storage.transactionSync(() => {
-      if (!this.#exists()) this.#sql.exec(SCHEMA);
-      for (let part = 0; part < parts; part += 1) {
-        this.#sql.exec(
-          `INSERT INTO turns (turn, part, parent, created_at, input, output, response) VALUES (?, ?, ?, ?, ?, ?, ?)
-           ON CONFLICT DO NOTHING`,
-          turn.turn,
-          part,
-          turn.parent,
-          turn.createdAt,
-          input[part] ?? "",
-          output[part] ?? "",
-          response[part] ?? "",
-        );
-      }
+  /** Keeps a foreground turn for good: one row where it fits, in one transaction. Again is harmless. */
+  async settle(turn: TurnToSettle): Promise<Result<null>> {
+    const { lease, ...settled } = turn;
+    // A caller that has lost the answer asks again.
+    if (this.#turns.items(turn.turn, "input", -1) !== undefined) return { ok: true, value: null };
+    await this.#setRetentionAlarm(turn.createdAt);
+    const held = lease && this.#leases.get(lease.token);
+    // Of another life of this object, or given back: somebody else may have had the conversation since.
+    if (lease && (!held || held.lease.released)) return refused(conversationLocked());
+    this.#transaction(() => {
+      const position = lease?.joins ? this.#turns.lastPosition() + 1 : null;
+      this.#turns.insert({ ...settled, base: held?.base ?? null, position });
     });
-    this.#hasTables = true;
+    held?.lease.release();
+    return { ok: true, value: null };
   }
 
-  /** A response's JSON in its two halves, or null when there is none (any more). */
-  retrieve(turn: string): { head: string; output: string } | null {
-    if (!this.#exists()) return null;
-    const rows = this.#sql
-      .exec<{ output: string; response: string }>(
-        "SELECT output, response FROM turns WHERE turn = ? AND created_at > ? ORDER BY part",
-        turn,
-        this.#oldest(),
-      )
-      .toArray();
-    if (rows.length === 0) return null;
-    return { head: rows.map((row) => row.response).join(""), output: rows.map((row) => row.output).join("") };
+  /** A response, settled or still running; null when there is none (any more). */
+  retrieve(turn: string): StoredResponse | null {
+    this.#takeUpOrphans();
+    return this.#turns.response(turn, this.#oldest()) ?? this.#runningResponse(turn);
   }
 
   /** A page of a turn's own input, or null when there is no such turn; `after` unknown starts at the beginning. */
-  inputItems(turn: string, page: { limit: number; order: "asc" | "desc"; after?: string }): ItemPage | null {
-    const rows = this.#turnRows(turn);
-    if (rows.length === 0) return null;
-    const items = JSON.parse(rows.map((row) => row.input).join("")) as Item[];
-    if (page.order === "desc") items.reverse();
-    const start = page.after === undefined ? 0 : items.findIndex((item) => item.id === page.after) + 1;
-    const data = items.slice(start, start + page.limit);
-    return {
-      data: JSON.stringify(data),
-      firstId: data.at(0)?.id ?? null,
-      lastId: data.at(-1)?.id ?? null,
-      hasMore: items.length > start + page.limit,
-    };
+  inputItems(turn: string, page: PageRequest): ItemPage | null {
+    if (this.retrieve(turn) === null) return null;
+    const stored = this.#turns.items(turn, "input", this.#oldest());
+    const items = stored === undefined ? this.#host.live(turn)?.spec.input : (JSON.parse(stored) as Item[]);
+    if (!items) return null;
+    return pageOf(page.order === "desc" ? items.toReversed() : items, page);
   }
 
-  /** Removes a turn's content. False when there was none. */
+  /** Removes a response's content; one that is running is stopped first. False when there was none. */
   async delete(turn: string): Promise<boolean> {
-    if (this.#turnRows(turn).length === 0) return false;
-    this.#sql.exec("DELETE FROM turns WHERE turn = ?", turn);
-    await this.#releaseIfEmpty();
+    this.#takeUpOrphans();
+    await this.#host.cancel(turn);
+    const deleted = this.#transaction(() => {
+      if (!this.#turns.delete(turn, this.#oldest())) return false;
+      this.#log.delete(turn);
+      return true;
+    });
+    if (deleted) await this.#releaseIfEmpty();
+    return deleted;
+  }
+
+  // Background runs
+
+  /**
+   * Accepts a run and gives its response as it is now. Asked again with the same turn (by a client that tries again)
+   * it changes nothing. `ticket` names the caller in the conversation's queue.
+   */
+  async startRun(specJson: string, ticket: string, waitMs: number): Promise<Result<StoredResponse>> {
+    const spec = JSON.parse(specJson) as RunSpec;
+    const known = this.retrieve(spec.turn);
+    if (known) return { ok: true, value: known };
+    // The response was deleted, and its items are in the conversation.
+    if (this.#turns.items(spec.turn, "input", -1) !== undefined) return refused(responseNotFound(responseId(spec)));
+    const conversation = conversationOf(spec.request);
+    if (conversation !== undefined && !this.#conversations.get(conversation)) {
+      return refused(conversationNotFound(conversation));
+    }
+    const lease = spec.inConversation ? await this.#lock.acquire(ticket, waitMs) : undefined;
+    try {
+      await this.#setAlarm(Date.now() + WATCHDOG_MS);
+      // From here to the start nothing waits: of two requests with one turn, one starts it and the other finds it.
+      const meanwhile = this.retrieve(spec.turn);
+      if (meanwhile) {
+        lease?.release();
+        return { ok: true, value: meanwhile };
+      }
+      if (spec.inConversation && !lease) throw conversationLocked();
+      // Deleted while this turn waited.
+      if (conversation !== undefined && !this.#conversations.get(conversation))
+        throw conversationNotFound(conversation);
+      this.#host.checkRoom();
+      this.#host.start(spec, lease);
+    } catch (error) {
+      lease?.release();
+      if (error instanceof ApiError) return refused(error);
+      throw error;
+    }
+    const status = spec.request.background ? "queued" : "in_progress";
+    return { ok: true, value: runningBody(spec, status) };
+  }
+
+  /** Waits until a run is settled and gives its response; null when there is none. */
+  async finished(turn: string): Promise<StoredResponse | null> {
+    this.#takeUpOrphans();
+    await this.#host.live(turn)?.ended;
+    return this.retrieve(turn);
+  }
+
+  /** Stops a run; gives the response as it then stands, also when it had ended before. Null when there is none. */
+  async cancel(turn: string): Promise<StoredResponse | null> {
+    this.#takeUpOrphans();
+    await this.#host.cancel(turn);
+    return this.retrieve(turn);
+  }
+
+  /**
+   * `GET /events?turn=…&after=N&obfuscation=0|1`: the log of a run as SSE, from the event after N, followed while the
+   * run lives. A `fetch` rather than an RPC, because its body goes to the client as it is, and a client that leaves is
+   * noticed here. 404 when there is no such log.
+   */
+  override async fetch(request: Request): Promise<Response> {
+    const { searchParams } = new URL(request.url);
+    const turn = searchParams.get("turn") ?? "";
+    if (this.retrieve(turn) === null) return new Response(null, { status: 404 });
+    const live = this.#host.live(turn);
+    if (!live && !this.#log.has(turn)) return new Response(null, { status: 409 });
+    const run = {
+      turn,
+      log: this.#log,
+      live: () => this.#host.live(turn)?.log,
+      settled: () => this.#turns.response(turn, this.#oldest()) !== null,
+    };
+    return streamEvents(run, {
+      after: Number(searchParams.get("after") ?? -1),
+      obfuscation: searchParams.get("obfuscation") !== "0",
+      heartbeatMs: loadConfig(this.env).heartbeatMs,
+      waitUntil: (promise) => this.ctx.waitUntil(promise),
+    });
+  }
+
+  // Conversations
+
+  /** Makes the conversation, with first items (a JSON array) if there are any. */
+  createConversation(id: string, turn: string, metadata: Record<string, string>, itemsJson: string): Conversation {
+    const createdAt = Date.now();
+    this.#transaction(() => {
+      this.#conversations.create(id, createdAt, metadata);
+      this.#addItems(turn, createdAt, itemsJson);
+    });
+    return this.#conversations.get(id) as Conversation;
+  }
+
+  conversation(id: string): Conversation | null {
+    return this.#conversations.get(id);
+  }
+
+  updateConversation(id: string, metadata: Record<string, string>): Conversation | null {
+    if (!this.#conversations.get(id)) return null;
+    this.#conversations.setMetadata(id, metadata);
+    return this.#conversations.get(id);
+  }
+
+  async deleteConversation(id: string): Promise<boolean> {
+    if (!this.#conversations.get(id)) return false;
+    this.#conversations.delete(id);
+    await this.#setAlarm(Date.now() + MIN_SWEEP_INTERVAL_MS);
     return true;
   }
 
-  /** The retention sweep: removes what has outlived `RETENTION_DAYS`, and sets the time of the next one. */
-  override async alarm(): Promise<void> {
-    this.#hasAlarm = false;
-    const { retentionMs } = loadConfig(this.env);
-    if (retentionMs === 0 || !this.#exists()) return;
-    // An expired turn stays as long as a living one continues it: it is that one's history.
-    this.#sql.exec(
-      `WITH RECURSIVE needed(turn) AS (
-         SELECT turn FROM turns WHERE part = 0 AND created_at > ?1
-         UNION
-         SELECT turns.parent FROM needed JOIN turns ON turns.turn = needed.turn AND turns.part = 0
-         WHERE turns.parent IS NOT NULL
-       )
-       DELETE FROM turns WHERE turn NOT IN (SELECT turn FROM needed)`,
-      this.#oldest(),
-    );
-    if (await this.#releaseIfEmpty()) return;
-    const { next } = this.#sql
-      .exec<{ next: number | null }>("SELECT MIN(created_at) AS next FROM turns WHERE created_at > ?", this.#oldest())
-      .one();
-    const due = (next ?? Date.now()) + retentionMs;
-    await this.ctx.storage.setAlarm(Math.max(due, Date.now() + MIN_SWEEP_INTERVAL_MS));
-    this.#hasAlarm = true;
+  conversationItems(id: string, page: PageRequest): ItemPage | null {
+    return this.#conversations.get(id) ? this.#conversations.page(page) : null;
   }
+
+  /** Adds items; null when there is no such conversation. Waits for its turn, as every change of it does. */
+  async addConversationItems(
+    id: string,
+    turn: string,
+    itemsJson: string,
+    ticket: string,
+    waitMs: number,
+  ): Promise<Result<ItemPage> | null> {
+    return this.#inConversation(id, ticket, waitMs, () => {
+      this.#transaction(() => this.#addItems(turn, Date.now(), itemsJson));
+      const items = JSON.parse(itemsJson) as Item[];
+      return pageOf(items, { limit: items.length, order: "asc" });
+    });
+  }
+
+  conversationItem(id: string, itemId: string): string | null {
+    const item = this.#conversations.get(id) && this.#conversations.item(itemId);
+    return item ? JSON.stringify(item) : null;
+  }
+
+  /** Takes an item out; the conversation, or null when there is no such conversation or item. */
+  async deleteConversationItem(
+    id: string,
+    itemId: string,
+    ticket: string,
+    waitMs: number,
+  ): Promise<Result<Conversation | null> | null> {
+    return this.#inConversation(id, ticket, waitMs, () => {
+      if (!this.#conversations.item(itemId)) return null;
+      this.#conversations.deleteItem(itemId);
+      return this.#conversations.get(id);
+    });
+  }
+
+  /** Waits for the conversation and gives its history, with the lease under which a foreground turn may be settled. */
+  async enterConversation(
+    id: string,
+    ticket: string,
+    waitMs: number,
+  ): Promise<Result<{ lease: TurnLease; history: string }>> {
+    this.#takeUpOrphans();
+    if (!this.#conversations.get(id)) return refused(conversationNotFound(id));
+    const lease = await this.#lock.acquire(ticket, waitMs);
+    if (!lease) return refused(conversationLocked());
+    if (!this.#conversations.get(id)) {
+      lease.release();
+      return refused(conversationNotFound(id));
+    }
+    const base = this.#turns.lastPosition();
+    const history = JSON.stringify(this.#conversations.history(base));
+    if (history.length > MAX_HISTORY_LENGTH) {
+      lease.release();
+      return refused(contextLengthExceeded("The conversation is too long to be continued."));
+    }
+    for (const [token, held] of this.#leases) if (held.lease.released) this.#leases.delete(token);
+    this.#leases.set(ticket, { lease, base });
+    return { ok: true, value: { lease: new TurnLease(lease), history } };
+  }
+
+  /** A caller that waits for the conversation has gone. */
+  leaveConversation(ticket: string): void {
+    this.#lock.leave(ticket);
+    this.#leases.get(ticket)?.lease.release();
+  }
+
+  // Idempotency: in the object that the key names
+
+  /** Claims an idempotency key for a turn, or tells whose it is. */
+  async claim(fingerprint: string, home: string, turn: string): Promise<IdempotencyClaim> {
+    const claim = this.#transaction(() => this.#idempotency.claim(fingerprint, home, turn, Date.now()));
+    if (claim.kind === "claimed") await this.#setAlarm(Date.now() + IdempotencyStore.LIFETIME_MS);
+    return claim;
+  }
+
+  /** Gives a key back whose request was refused before anything was generated. */
+  unclaim(fingerprint: string): void {
+    this.#idempotency.unclaim(fingerprint);
+  }
+
+  // The alarm
+
+  /** The watchdog: takes orphaned runs up, delivers webhooks, sweeps. It generates nothing itself. */
+  override async alarm(): Promise<void> {
+    this.#alarmAt = null;
+    this.#takeUpOrphans();
+    const now = Date.now();
+    const due: number[] = [];
+    if (this.#host.liveRuns > 0 || this.#runs.turns().length > 0) due.push(now + WATCHDOG_MS);
+    await this.#webhooks.deliverDue(loadConfig(this.env));
+    const webhook = this.#webhooks.nextDue();
+    if (webhook !== null) due.push(Math.max(webhook, now));
+    const sweep = this.#sweep(now);
+    if (sweep !== null) due.push(sweep);
+    if (due.length === 0) await this.#releaseIfEmpty();
+    else await this.#setAlarm(Math.min(...due));
+  }
+
+  /** Removes what has outlived its time; returns when there will be more to remove. */
+  #sweep(now: number): number | null {
+    const { retentionMs } = loadConfig(this.env);
+    const dues: number[] = [];
+    const claims = this.#idempotency.sweep(now);
+    if (claims !== null) dues.push(claims);
+    if (retentionMs > 0) {
+      // While runs live the alarm rings often.
+      if (this.#host.liveRuns === 0 || now - this.#sweptAt >= MIN_SWEEP_INTERVAL_MS) {
+        this.#transaction(() => {
+          this.#turns.sweep(this.#oldest(), this.#conversations.exists());
+          if (this.#tables.has("turns")) this.#log.sweep();
+        });
+        this.#sweptAt = now;
+      }
+      const next = this.#turns.oldestAfter(this.#oldest());
+      if (next !== null || !this.#turns.isEmpty()) {
+        dues.push(Math.max((next ?? now) + retentionMs, now + MIN_SWEEP_INTERVAL_MS));
+      }
+    }
+    return dues.length === 0 ? null : Math.min(...dues);
+  }
+
+  // Inner workings
 
   /** Gives the object's storage back when nothing is left in it. */
-  async #releaseIfEmpty(): Promise<boolean> {
-    if (this.#sql.exec("SELECT 1 FROM turns LIMIT 1").toArray().length > 0) return false;
+  async #releaseIfEmpty(): Promise<void> {
+    const busy =
+      this.#host.liveRuns > 0 ||
+      this.#runs.turns().length > 0 ||
+      this.#conversations.exists() ||
+      this.#idempotency.isBusy() ||
+      this.#webhooks.nextDue() !== null;
+    if (busy || !this.#turns.isEmpty()) return;
     await this.ctx.storage.deleteAll();
-    this.#hasTables = false;
-    this.#hasAlarm = false;
-    return true;
+    this.#tables.forget();
+    this.#alarmAt = null;
+  }
+
+  /** A transaction that leaves nothing behind when it fails, in memory neither. */
+  #transaction<T>(body: () => T): T {
+    try {
+      return this.ctx.storage.transactionSync(body);
+    } catch (error) {
+      this.#tables.forget();
+      this.#turns.forget();
+      throw error;
+    }
+  }
+
+  /** Makes sure that the alarm rings at `at` or before. */
+  async #setAlarm(at: number): Promise<void> {
+    this.#alarmAt ??= await this.ctx.storage.getAlarm();
+    if (this.#alarmAt !== null && this.#alarmAt <= at) return;
+    this.#alarmAt = at;
+    await this.ctx.storage.setAlarm(at);
+  }
+
+  async #setRetentionAlarm(createdAt: number): Promise<void> {
+    const { retentionMs } = loadConfig(this.env);
+    if (retentionMs > 0) await this.#setAlarm(createdAt + retentionMs);
   }
 
   /** A creation time that is just too old to be shown. */
@@ -185,70 +469,96 @@ export class Home extends DurableObject<Env> {
     return retentionMs === 0 ? -1 : Date.now() - retentionMs;
   }
 
-  /** Whether anything was ever stored here. Asking must not create the table. */
-  #exists(): boolean {
-    this.#hasTables ??=
-      this.#sql.exec("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'turns'").toArray().length > 0;
-    return this.#hasTables;
+  /** Runs that are noted and do not live: their process died, or their last write failed. */
+  #takeUpOrphans(): void {
+    this.#host.takeUpOrphans(() => this.#lock.acquire("orphan", Number.POSITIVE_INFINITY));
   }
 
-  #turnRows(turn: string): TurnRow[] {
-    if (!this.#exists()) return [];
-    return this.#sql
-      .exec<TurnRow>(
-        "SELECT turn, part, parent, input, output FROM turns WHERE turn = ? AND created_at > ? ORDER BY part",
-        turn,
-        this.#oldest(),
-      )
-      .toArray();
+  #chain(previous: string): string | undefined {
+    const found = this.#turns.history(previous, this.#oldest());
+    if (!found) return undefined;
+    const chain = `[${found.items}]`;
+    return found.base === null ? chain : concatArrays([JSON.stringify(this.#conversations.history(found.base)), chain]);
   }
 
-  /** The items of a chain of turns as one JSON array, or undefined when a link is missing. */
-  #history(previous: string): string | undefined {
-    if (this.#turnRows(previous).length === 0) return undefined;
-    const rows = this.#sql.exec<TurnRow>(
-      `WITH RECURSIVE chain(turn, parent, depth) AS (
-         SELECT turn, parent, 0 FROM turns WHERE turn = ? AND part = 0
-         UNION ALL
-         SELECT turns.turn, turns.parent, depth + 1 FROM chain
-         JOIN turns ON turns.turn = chain.parent AND turns.part = 0
-       )
-       SELECT turns.turn, part, turns.parent, input, output FROM chain
-       JOIN turns ON turns.turn = chain.turn ORDER BY depth DESC, part`,
-      previous,
-    );
-    const arrays: string[] = [];
-    let current: { turn: string; input: string; output: string } | undefined;
-    const take = () => {
-      if (current) arrays.push(current.input, current.output);
-    };
-    let isRoot = true;
-    for (const row of rows) {
-      if (isRoot && row.parent !== null) return undefined;
-      isRoot = false;
-      if (current?.turn === row.turn) {
-        current.input += row.input;
-        current.output += row.output;
-      } else {
-        take();
-        current = { turn: row.turn, input: row.input, output: row.output };
-      }
+  #historyOf(spec: RunSpec): { items: Item[]; base: number | null } {
+    if (spec.inConversation) {
+      const base = this.#turns.lastPosition();
+      return { items: this.#conversations.history(base), base };
     }
-    take();
-    return `[${arrays
-      .map((array) => array.slice(1, -1))
-      .filter((inner) => inner !== "")
-      .join(",")}]`;
+    if (spec.parent === null) return { items: [], base: null };
+    const chain = this.#chain(spec.parent);
+    if (chain === undefined) throw previousResponseNotFound(spec.request.previous_response_id ?? "");
+    if (chain.length > MAX_HISTORY_LENGTH) {
+      throw contextLengthExceeded("The conversation is too long to be continued.");
+    }
+    return { items: JSON.parse(chain) as Item[], base: null };
   }
 
-  #item(id: string, turn: string): string | undefined {
-    const rows = this.#turnRows(turn);
-    if (rows.length === 0) return undefined;
-    for (const column of ["output", "input"] as const) {
-      const items = JSON.parse(rows.map((row) => row[column]).join("")) as Item[];
-      const item = items.find((candidate) => candidate.id === id);
-      if (item) return JSON.stringify(item);
+  #settleRun(spec: RunSpec, base: number | null, result: TurnResult, body: () => void): void {
+    const { outcome, closed } = result;
+    const joins = spec.inConversation && (outcome.status === "completed" || outcome.status === "incomplete");
+    const config = loadConfig(this.env);
+    this.#transaction(() => {
+      body();
+      this.#turns.insert({
+        turn: spec.turn,
+        parent: spec.parent,
+        createdAt: spec.createdAt,
+        base,
+        position: joins ? this.#turns.lastPosition() + 1 : null,
+        input: JSON.stringify(spec.input),
+        output: closed.output,
+        response: closed.head,
+      });
+      this.#runs.delete(spec.turn);
+      if (spec.request.background && config.webhook) this.#webhooks.add(spec, outcome.status);
+    });
+    if (spec.request.background && config.webhook) {
+      this.ctx.waitUntil(this.#deliverWebhooks());
     }
-    return undefined;
+    this.ctx.waitUntil(this.#setRetentionAlarm(spec.createdAt));
   }
+
+  async #deliverWebhooks(): Promise<void> {
+    await this.#webhooks.deliverDue(loadConfig(this.env));
+    const next = this.#webhooks.nextDue();
+    if (next !== null) await this.#setAlarm(next);
+  }
+
+  #runningResponse(turn: string): StoredResponse | null {
+    const live = this.#host.live(turn);
+    return live ? runningBody(live.spec, "in_progress") : null;
+  }
+
+  #addItems(turn: string, createdAt: number, itemsJson: string): void {
+    if (itemsJson === "[]") return;
+    const position = this.#turns.lastPosition() + 1;
+    const items = { input: itemsJson, output: "[]", response: null };
+    this.#turns.insert({ turn, parent: null, createdAt, base: null, position, ...items });
+  }
+
+  async #inConversation<T>(id: string, ticket: string, waitMs: number, work: () => T): Promise<Result<T> | null> {
+    this.#takeUpOrphans();
+    if (!this.#conversations.get(id)) return null;
+    const lease = await this.#lock.acquire(ticket, waitMs);
+    if (!lease) return refused(conversationLocked());
+    try {
+      // Deleted while this change waited.
+      return this.#conversations.get(id) ? { ok: true, value: work() } : null;
+    } finally {
+      lease.release();
+    }
+  }
+}
+
+function refused(error: ApiError): { ok: false; error: ErrorFields } {
+  return { ok: false, error: error.toFields() };
+}
+
+/** The response of a run that is not settled: no output yet, because none of it is final. */
+function runningBody(spec: RunSpec, status: "queued" | "in_progress"): StoredResponse {
+  const identity = { id: responseId(spec), model: spec.model.name, createdAt: Math.floor(spec.createdAt / 1000) };
+  const { output, ...head } = initialResponse(spec.request, identity);
+  return { head: JSON.stringify({ ...head, status }), output: JSON.stringify(output) };
 }

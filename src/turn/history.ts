@@ -47,12 +47,17 @@ export function checkCallPairs(items: readonly Item[]): Set<string> {
 
 /**
  * The input with an id on every item, as the store keeps it. An item that carries an id of this server (an earlier
- * output given back) keeps it, unless it came twice; every other gets one in this turn.
+ * output given back) keeps it, unless it came twice; every other gets one in this turn. In a conversation every item
+ * gets one: what is given back there is there already, and no two of its items have the same id.
  */
-export function withItemIds(input: readonly Item[], address: TurnAddress): (Item & { id: string })[] {
+export function withItemIds(
+  input: readonly Item[],
+  address: TurnAddress,
+  inConversation: boolean,
+): (Item & { id: string })[] {
   const seen = new Set<string>();
   return input.map((item, index) => {
-    const keep = item.id !== undefined && !seen.has(item.id) && parseItemId(item.id) !== undefined;
+    const keep = !inConversation && item.id !== undefined && !seen.has(item.id) && parseItemId(item.id) !== undefined;
     const id = keep && item.id !== undefined ? item.id : itemId(item.type, address, "input", index);
     seen.add(id);
     return { ...item, id };

@@ -2,6 +2,7 @@ import type { FinishReason, ModelDelta, TokenLogprob } from "../engine/engine.ts
 import type { ApiError } from "../protocol/errors.ts";
 import { itemId, newCallId, type TurnAddress } from "../protocol/ids.ts";
 import type { OutputItem, ResponseObject, Usage } from "../protocol/response.ts";
+import type { LoggedTurn, OpenPartState } from "./logged-turn.ts";
 
 /**
  * The one place that makes items and events: ids, `output_index`, `content_index`, `sequence_number`, statuses.
@@ -36,6 +37,8 @@ export interface BuilderOptions {
   usedCallIds: Set<string>;
   /** Now, in Unix milliseconds. */
   clock: () => number;
+  /** A turn that was cut off goes on here. */
+  logged?: LoggedTurn;
 }
 
 /** How a turn ended. */
@@ -56,13 +59,8 @@ type Reasoning = Extract<OutputItem, { type: "reasoning" }>;
 type FunctionCall = Extract<OutputItem, { type: "function_call" }>;
 
 /** A part that takes text: where deltas go, and the JSON of a delta event up to its sequence number. */
-interface OpenPart {
-  kind: "output_text" | "refusal" | "reasoning_text";
+interface OpenPart extends OpenPartState {
   item: Message | Reasoning;
-  outputIndex: number;
-  contentIndex: number;
-  text: string;
-  logprobs: TokenLogprob[];
   deltaHead: string;
 }
 
@@ -95,6 +93,8 @@ export class ResponseBuilder {
   readonly #sink: EventSink | undefined;
   readonly #padding: string;
   #sequence = 0;
+  #deltas = 0;
+  #reasoningDeltas = 0;
   #part: OpenPart | undefined;
   #calls = new Map<number, OpenCall>();
   #droppedCalls = new Set<number>();
@@ -107,6 +107,22 @@ export class ResponseBuilder {
     this.#options = options;
     this.#sink = options.sink;
     this.#padding = options.obfuscation ? crypto.randomUUID().replaceAll("-", "") : "";
+    if (options.logged) this.#goOnFrom(options.logged);
+  }
+
+  #goOnFrom(logged: LoggedTurn): void {
+    this.#sequence = logged.sequence;
+    this.#deltas = logged.deltas;
+    this.#reasoningDeltas = logged.reasoningDeltas;
+    this.#response.output = logged.output;
+    for (const [outputIndex, item] of logged.output.entries()) {
+      if (item.type !== "function_call" || item.status === "completed") continue;
+      // No engine goes on in a call; it is here to be closed. Its own index at the upstream is not known any more.
+      this.#calls.set(-1 - outputIndex, newOpenCall(item, outputIndex));
+    }
+    if (!logged.openPart) return;
+    const item = logged.output[logged.openPart.outputIndex];
+    if (item?.type === "message" || item?.type === "reasoning") this.#part = newOpenPart(logged.openPart, item);
   }
 
   /** Events so far; the next one's sequence number. */
@@ -119,11 +135,41 @@ export class ResponseBuilder {
     return this.#finish;
   }
 
-  /** `response.created` and `response.in_progress`. */
-  start(): void {
-    if (!this.#sink) return;
-    const snapshot = JSON.stringify(this.#response);
+  /** Delta events so far: about as many as tokens. */
+  get deltas(): number {
+    return this.#deltas;
+  }
+
+  /** Those of them that were reasoning. */
+  get reasoningDeltas(): number {
+    return this.#reasoningDeltas;
+  }
+
+  /**
+   * What has been generated, as items that a prompt can end with: an open part is there with its text so far.
+   * An unfinished function call is there too; an engine that cannot go on with it says so.
+   */
+  partialItems(): OutputItem[] {
+    const part = this.#part;
+    return this.#response.output.map((item, index) => {
+      if (!part || index !== part.outputIndex) return item;
+      return { ...part.item, content: [...(part.item.content ?? []), partContent(part)] } as OutputItem;
+    });
+  }
+
+  /** `response.created` with the response queued, and `response.queued`: a background run that waits to begin. */
+  queue(): void {
+    if (this.#sequence > 0) return;
+    const snapshot = JSON.stringify({ ...this.#response, status: "queued" });
     this.#lifecycle("response.created", snapshot);
+    this.#lifecycle("response.queued", snapshot);
+  }
+
+  /** `response.created`, unless it has been said before, and `response.in_progress`. */
+  start(): void {
+    if (!this.#sink || this.#options.logged?.started) return;
+    const snapshot = JSON.stringify(this.#response);
+    if (this.#sequence === 0) this.#lifecycle("response.created", snapshot);
     this.#lifecycle("response.in_progress", snapshot);
   }
 
@@ -184,19 +230,25 @@ export class ResponseBuilder {
     return { head: JSON.stringify(head), output: JSON.stringify(output) };
   }
 
-  /** The terminal event of a closed response; a failure is preceded by `error`, nested and flat for all clients. */
-  terminate(outcome: Exclude<Outcome, { status: "cancelled" }>, closed: ClosedResponse): void {
+  /**
+   * The terminal event of a closed response; a failure is preceded by `error`, nested and flat for all clients. OpenAI
+   * has no event for a cancelled response: it ends as `response.incomplete` with a response that says `cancelled`.
+   */
+  terminate(outcome: Outcome, closed: ClosedResponse): void {
     if (outcome.status === "failed") {
       const { message, type, param, code } = outcome.error;
       this.#emit("error", { error: { type, code, message, param }, code, message, param });
     }
-    this.#lifecycle(`response.${outcome.status}`, responseBody(closed));
+    const name = outcome.status === "cancelled" ? "incomplete" : outcome.status;
+    this.#lifecycle(`response.${name}`, responseBody(closed));
   }
 
   #appendText(kind: OpenPart["kind"], text: string, logprobs?: TokenLogprob[]): void {
     if (text === "" && !logprobs?.length) return;
     let part = this.#part;
     if (part?.kind !== kind) part = this.#openPart(kind);
+    this.#deltas += 1;
+    if (kind === "reasoning_text") this.#reasoningDeltas += 1;
     part.text += text;
     if (logprobs) part.logprobs.push(...logprobs);
     if (!this.#sink) return;
@@ -224,18 +276,9 @@ export class ResponseBuilder {
     const item = sameItem ? open.item : this.#addTextItem(type);
     const outputIndex = sameItem ? open.outputIndex : this.#response.output.length - 1;
     const contentIndex = item.content?.length ?? 0;
-    const at = { item_id: item.id, output_index: outputIndex, content_index: contentIndex };
-    const part: OpenPart = {
-      kind,
-      item,
-      outputIndex,
-      contentIndex,
-      text: "",
-      logprobs: [],
-      deltaHead: deltaHead(PART_EVENTS[kind].delta, at),
-    };
+    const part = newOpenPart({ kind, outputIndex, contentIndex, text: "", logprobs: [] }, item);
     this.#part = part;
-    this.#emit("response.content_part.added", { ...at, part: partContent(part) });
+    this.#emit("response.content_part.added", { ...addressOf(part), part: partContent(part) });
     return part;
   }
 
@@ -261,7 +304,7 @@ export class ResponseBuilder {
       item.status = status;
     }
     if (silent) return;
-    const at = { item_id: item.id, output_index: part.outputIndex, content_index: part.contentIndex };
+    const at = addressOf(part);
     const text = part.kind === "refusal" ? { refusal: part.text } : { text: part.text };
     const logprobs = part.kind === "output_text" ? { logprobs: part.logprobs } : {};
     this.#emit(PART_EVENTS[part.kind].done, { ...at, ...text, ...logprobs });
@@ -273,6 +316,7 @@ export class ResponseBuilder {
     if (this.#droppedCalls.has(delta.index)) return;
     const call = this.#calls.get(delta.index) ?? this.#openCall(delta);
     if (!call || delta.arguments === "") return;
+    this.#deltas += 1;
     call.item.arguments += delta.arguments;
     if (this.#sink) this.#delta(ARGUMENTS_DELTA, call.deltaHead, delta.arguments, "");
   }
@@ -297,12 +341,7 @@ export class ResponseBuilder {
       arguments: "",
     };
     this.#addItem(item);
-    const outputIndex = this.#response.output.length - 1;
-    const call = {
-      item,
-      outputIndex,
-      deltaHead: deltaHead(ARGUMENTS_DELTA, { item_id: id, output_index: outputIndex }),
-    };
+    const call = newOpenCall(item, this.#response.output.length - 1);
     this.#calls.set(delta.index, call);
     return call;
   }
@@ -357,6 +396,20 @@ export class ResponseBuilder {
   #lifecycle(type: string, responseJson: string): void {
     this.#sink?.event(type, `{"type":"${type}","sequence_number":${this.#sequence++},"response":${responseJson}}`);
   }
+}
+
+function newOpenPart(state: OpenPartState, item: Message | Reasoning): OpenPart {
+  const part = { ...state, item, deltaHead: "" };
+  part.deltaHead = deltaHead(PART_EVENTS[state.kind].delta, addressOf(part));
+  return part;
+}
+
+function newOpenCall(item: FunctionCall, outputIndex: number): OpenCall {
+  return { item, outputIndex, deltaHead: deltaHead(ARGUMENTS_DELTA, { item_id: item.id, output_index: outputIndex }) };
+}
+
+function addressOf(part: OpenPart) {
+  return { item_id: part.item.id, output_index: part.outputIndex, content_index: part.contentIndex };
 }
 
 function deltaHead(type: string, at: Record<string, unknown>): string {

@@ -1,5 +1,6 @@
 import { ApiError, toApiError } from "../../protocol/errors.ts";
-import type { Engine, ModelDelta, Prompt, PromptSize } from "../engine.ts";
+import type { Item } from "../../protocol/items.ts";
+import type { Continuation, Engine, ModelDelta, Prompt, PromptSize } from "../engine.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";
 import { readChunk, readCompletion } from "./chunks.ts";
@@ -29,6 +30,32 @@ export class ChatEngine implements Engine {
     throw malformedAnswer();
   }
 
+  /**
+   * Chat templates can be left open only in the text of the last assistant message (`continue_final_message`): not in
+   * its reasoning, and not in a call. White space at the end of that text is what templates trim, so it is held back.
+   * What a grammar forces cannot be continued: vLLM's grammars begin with the first token that it generates.
+   */
+  continuation(prompt: Prompt, partial: readonly Item[]): Continuation | undefined {
+    const { structured_outputs, text: format } = prompt.request;
+    if (structured_outputs != null || (format?.format?.type ?? "text") !== "text") return undefined;
+    const last = partial.at(-1);
+    if (last?.type !== "message" || last.role !== "assistant") return undefined;
+    if (partial.some((item) => item.type === "function_call")) return undefined;
+    if (last.content.some((part) => part.type !== "output_text")) return undefined;
+    const text = last.content.map((part) => (part.type === "output_text" ? part.text : "")).join("");
+    const kept = text.trimEnd();
+    // Nothing but white space: the model begins again.
+    if (kept === "") return partial.length === 1 ? { prompt, repeated: text } : undefined;
+    const open: Item = {
+      type: "message",
+      role: "assistant",
+      status: "in_progress",
+      content: [{ type: "output_text", text: kept, annotations: [], logprobs: [] }],
+    };
+    const items = [...prompt.items, ...partial.slice(0, -1), open];
+    return { prompt: { ...prompt, items }, repeated: text.slice(kept.length) };
+  }
+
   async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
     const size = await this.#upstream.json("//tokenize", signal, toTokenizeRequest(prompt, "at_beginning"));
     if (typeof size !== "object" || size === null || !("count" in size) || !("max_model_len" in size)) {
@@ -50,11 +77,17 @@ export class ChatEngine implements Engine {
   async *#streamedAnswer(response: Response, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
     const decoder = new SseDecoder();
     let finished = false;
-    for await (const bytes of this.#upstream.reads(response, signal)) {
-      const { deltas, fault } = readPayloads(decoder.push(bytes));
-      finished ||= deltas.some((delta) => delta.kind === "finish");
-      if (deltas.length > 0) yield deltas;
-      if (fault) throw fault;
+    try {
+      for await (const bytes of this.#upstream.reads(response, signal)) {
+        const { deltas, fault } = readPayloads(decoder.push(bytes));
+        finished ||= deltas.some((delta) => delta.kind === "finish");
+        if (deltas.length > 0) yield deltas;
+        if (fault) throw fault;
+      }
+    } catch (error) {
+      // The answer is whole; only its usage may be missing.
+      if (finished && !signal.aborted) return;
+      throw error;
     }
     const { deltas, fault } = readPayloads(decoder.end());
     if (deltas.length > 0) yield deltas;

@@ -61,6 +61,11 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
     switch (item.type) {
       case "message": {
         if (item.role === "assistant") {
+          const before = items[index - 1];
+          if (assistant?.content !== undefined && isUnfinished(before)) {
+            assistant.content += assistantText(item);
+            break;
+          }
           // A second text without a call in between is a message of its own.
           if (assistant?.content !== undefined || assistant?.tool_calls) assistant = undefined;
           currentAssistant().content = assistantText(item);
@@ -110,6 +115,11 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
   }
   if (system.length > 0) messages.unshift({ role: "system", content: system.join("\n\n") });
   return messages;
+}
+
+/** An assistant's message that was left open: the text after it belongs to it. */
+export function isUnfinished(item: Item | undefined): boolean {
+  return item?.type === "message" && item.role === "assistant" && item.status !== "completed";
 }
 
 function lastUserMessage(items: readonly Item[]): number {

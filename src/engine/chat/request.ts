@@ -1,6 +1,6 @@
 import { type CreateRequest, vllmFields } from "../../protocol/create-request.ts";
 import type { Prompt } from "../engine.ts";
-import { type MessageOptions, toChatMessages } from "./messages.ts";
+import { isUnfinished, type MessageOptions, toChatMessages } from "./messages.ts";
 
 /** A prompt as the body of vLLM's `/v1/chat/completions` (and, in part, of `/tokenize`). */
 
@@ -68,15 +68,10 @@ function responseFormat(request: CreateRequest) {
   return { type, json_schema: schema };
 }
 
-/** An assistant message that the client left unfinished at the end of its input is to be continued (vLLM's prefill). */
-function continuesFinalMessage(prompt: Prompt): boolean {
-  const last = prompt.items.at(-1);
-  return last?.type === "message" && last.role === "assistant" && last.status !== "completed";
-}
-
 /** What decides the prompt's tokens: shared by generating and measuring. */
 function promptFields(prompt: Prompt, laterSystemMessages: MessageOptions["laterSystemMessages"]) {
-  const continued = continuesFinalMessage(prompt);
+  // vLLM's prefill: an assistant message that was left open at the end, by the client or by an upstream that died.
+  const continued = isUnfinished(prompt.items.at(-1));
   return {
     model: prompt.model,
     messages: toChatMessages(prompt.items, messageOptions(prompt.request, laterSystemMessages)),
@@ -103,7 +98,8 @@ export function toChatRequest(prompt: Prompt, laterSystemMessages: MessageOption
     parallel_tool_calls: fields.tools ? (request.parallel_tool_calls ?? undefined) : undefined,
     response_format: responseFormat(request),
     reasoning_effort: effort != null && PORTABLE_EFFORTS.has(effort) ? effort : undefined,
-    max_completion_tokens: request.max_output_tokens ?? undefined,
+    max_completion_tokens:
+      request.max_output_tokens == null ? undefined : request.max_output_tokens - (prompt.spentTokens ?? 0),
     temperature: request.temperature ?? undefined,
     top_p: request.top_p ?? undefined,
     logprobs: logprobs || undefined,

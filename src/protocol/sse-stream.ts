@@ -1,5 +1,3 @@
-import type { BatchSink } from "../turn/turn.ts";
-
 /**
  * A server-sent event stream to one client.
  *
@@ -11,12 +9,19 @@ import type { BatchSink } from "../turn/turn.ts";
 /** Text gathered beyond this holds the turn back until the client has read. UTF-16 units. */
 const HIGH_WATER_MARK = 64 * 1024;
 
+export const SSE_HEADERS = {
+  "content-type": "text/event-stream; charset=utf-8",
+  "cache-control": "no-cache, no-transform",
+  "x-accel-buffering": "no",
+};
+
+const encoder = new TextEncoder();
+
 const HEARTBEAT = ": heartbeat\n\n";
 
-export class SseStream implements BatchSink {
+export class SseStream {
   readonly readable: ReadableStream<Uint8Array>;
   readonly #writer: WritableStreamDefaultWriter<Uint8Array>;
-  readonly #encoder = new TextEncoder();
   readonly #onGone: () => void;
   readonly #heartbeat: ReturnType<typeof setInterval>;
   #pending = "";
@@ -37,10 +42,17 @@ export class SseStream implements BatchSink {
     this.#pending += `event: ${type}\ndata: ${json}\n\n`;
   }
 
+  /** Begins to write what was gathered; a promise to wait for when the client lags far behind. */
   flush(): Promise<void> | undefined {
     this.#idle = false;
     if (this.#pending !== "") this.#writing ??= this.#drain();
     return this.#pending.length > HIGH_WATER_MARK ? this.#writing : undefined;
+  }
+
+  /** Writes all that was gathered, and waits until the client has taken it. */
+  async flushed(): Promise<void> {
+    this.flush();
+    await this.#writing;
   }
 
   /** Writes what is left and `[DONE]`, and ends the stream. */
@@ -52,17 +64,18 @@ export class SseStream implements BatchSink {
     if (!this.#gone) await this.#writer.close().catch(() => this.#lose());
   }
 
-  /** Ends the stream without a last word: nobody is there, or nothing right can be said. */
+  /** Ends the stream without a last word, so that a client that is still there sees it break off. */
   async abandon(): Promise<void> {
     clearInterval(this.#heartbeat);
-    this.#pending = "";
+    if (this.#gone) return;
     this.#gone = true;
-    await this.#writer.abort().catch(() => {});
+    this.#pending = "";
+    await this.#writer.abort("The stream was given up.").catch(() => {});
   }
 
   async #drain(): Promise<void> {
     while (this.#pending !== "" && !this.#gone) {
-      const bytes = this.#encoder.encode(this.#pending);
+      const bytes = encoder.encode(this.#pending);
       this.#pending = "";
       try {
         await this.#writer.write(bytes);

@@ -1,0 +1,72 @@
+/**
+ * Whether a URL that somebody configured or sent may be called from a server: http(s), and no address of a private
+ * network as far as the URL shows it. What a public name resolves to is not visible here; Cloudflare's
+ * `global_fetch_strictly_public` and the absence of a private network behind a Worker cover that.
+ */
+
+/** IPv4 networks that are not public (IANA special-purpose registry), as [first octets, prefix length]. */
+const PRIVATE_IPV4: [number, number][] = [
+  [ipv4(0, 0, 0, 0), 8],
+  [ipv4(10, 0, 0, 0), 8],
+  [ipv4(100, 64, 0, 0), 10],
+  [ipv4(127, 0, 0, 0), 8],
+  [ipv4(169, 254, 0, 0), 16],
+  [ipv4(172, 16, 0, 0), 12],
+  [ipv4(192, 0, 0, 0), 24],
+  [ipv4(192, 0, 2, 0), 24],
+  [ipv4(192, 88, 99, 0), 24],
+  [ipv4(192, 168, 0, 0), 16],
+  [ipv4(198, 18, 0, 0), 15],
+  [ipv4(198, 51, 100, 0), 24],
+  [ipv4(203, 0, 113, 0), 24],
+  [ipv4(224, 0, 0, 0), 3],
+];
+
+const PRIVATE_NAMES =
+  /(^|\.)(localhost|local|localdomain|internal|intranet|lan|home|corp|home\.arpa|invalid|test|example)$/;
+
+function ipv4(a: number, b: number, c: number, d: number): number {
+  return a * 2 ** 24 + b * 2 ** 16 + c * 2 ** 8 + d;
+}
+
+/** True for an https URL (or http where `allowHttp`) to a public address, without credentials in it. */
+export function isPublicUrl(text: string, { allowHttp = false } = {}): boolean {
+  if (!URL.canParse(text)) return false;
+  const url = new URL(text);
+  if (url.protocol !== "https:" && !(allowHttp && url.protocol === "http:")) return false;
+  if (url.username !== "" || url.password !== "") return false;
+  // The URL parser has brought every spelling of an IPv4 address (octal, hex, one number) to dotted decimals.
+  const host = url.hostname.replace(/\.+$/, "");
+  if (host.startsWith("[")) return isPublicIpv6(host.slice(1, -1));
+  const octets = /^(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(host);
+  if (octets) return isPublicIpv4(ipv4(Number(octets[1]), Number(octets[2]), Number(octets[3]), Number(octets[4])));
+  return host.includes(".") && !PRIVATE_NAMES.test(host);
+}
+
+function isPublicIpv4(address: number): boolean {
+  return !PRIVATE_IPV4.some(([network, length]) => {
+    const size = 2 ** (32 - length);
+    return Math.floor(address / size) === Math.floor(network / size);
+  });
+}
+
+/** Global unicast (2000::/3) only, without the ranges in it that lead back to IPv4 or nowhere. */
+function isPublicIpv6(text: string): boolean {
+  const groups = expandIpv6(text);
+  const [first = 0, second = 0] = groups;
+  if (first < 0x2000 || first > 0x3fff) return false;
+  const isDocumentation = (first === 0x2001 && second === 0x0db8) || (first === 0x3fff && second < 0x1000);
+  const isTeredoOrOther = first === 0x2001 && second < 0x0200;
+  const is6to4 = first === 0x2002;
+  return !isDocumentation && !isTeredoOrOther && !is6to4;
+}
+
+/** The eight groups of an address as the URL parser writes it (no dotted quads left). */
+function expandIpv6(text: string): number[] {
+  const [head = "", tail] = text.split("::");
+  const parse = (part: string) => (part === "" ? [] : part.split(":").map((group) => Number.parseInt(group, 16)));
+  const before = parse(head);
+  if (tail === undefined) return before;
+  const after = parse(tail);
+  return [...before, ...new Array<number>(8 - before.length - after.length).fill(0), ...after];
+}

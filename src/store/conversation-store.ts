@@ -1,0 +1,125 @@
+import type { Item } from "../protocol/items.ts";
+import type { Tables } from "./tables.ts";
+import { concatArrays, type ItemPage, type PageRequest, pageOf, type TurnStore } from "./turn-store.ts";
+
+/**
+ * The conversation that lives in a home: its own object, and its items, which are those of its turns in order. Items
+ * that a client adds are a turn without a response.
+ */
+
+export interface Conversation {
+  id: string;
+  object: "conversation";
+  /** Unix seconds. */
+  created_at: number;
+  metadata: Record<string, string>;
+}
+
+export class ConversationStore {
+  readonly #sql: SqlStorage;
+  readonly #tables: Tables;
+  readonly #turns: TurnStore;
+
+  constructor(sql: SqlStorage, tables: Tables, turns: TurnStore) {
+    this.#sql = sql;
+    this.#tables = tables;
+    this.#turns = turns;
+  }
+
+  create(id: string, createdAt: number, metadata: Record<string, string>): void {
+    this.#tables.make("conversation");
+    this.#sql.exec(
+      "INSERT INTO conversation (id, created_at, metadata) VALUES (?, ?, ?)",
+      id,
+      createdAt,
+      JSON.stringify(metadata),
+    );
+  }
+
+  /** The conversation, or null when there is none of that id. */
+  get(id: string): Conversation | null {
+    if (!this.#tables.has("conversation")) return null;
+    const [row] = this.#sql
+      .exec<{ id: string; created_at: number; metadata: string }>("SELECT * FROM conversation WHERE id = ?", id)
+      .toArray();
+    if (!row) return null;
+    return {
+      id: row.id,
+      object: "conversation",
+      created_at: Math.floor(row.created_at / 1000),
+      metadata: JSON.parse(row.metadata) as Record<string, string>,
+    };
+  }
+
+  exists(): boolean {
+    return this.#tables.has("conversation") && this.#sql.exec("SELECT 1 FROM conversation").toArray().length > 0;
+  }
+
+  setMetadata(id: string, metadata: Record<string, string>): void {
+    this.#sql.exec("UPDATE conversation SET metadata = ? WHERE id = ?", JSON.stringify(metadata), id);
+  }
+
+  /** Removes the conversation. Its turns are responses of their own, and stay until their time has come. */
+  delete(id: string): void {
+    this.#sql.exec("DELETE FROM conversation WHERE id = ?", id);
+  }
+
+  /** All items up to a position, oldest first, without those that were taken out. */
+  history(upTo: number): Item[] {
+    const items = JSON.parse(concatArrays(this.#turns.conversationItems(upTo))) as Item[];
+    const deleted = this.#deleted();
+    return deleted.size === 0 ? items : items.filter((item) => item.id === undefined || !deleted.has(item.id));
+  }
+
+  /** A page of items. Only the turns that the page touches are read. */
+  page(request: PageRequest): ItemPage {
+    const deleted = this.#deleted();
+    const items: Item[] = [];
+    let found = request.after === undefined;
+    for (const turn of this.#turns.conversationTurns(request.order)) {
+      const turnItems = this.#turnItems(turn);
+      if (request.order === "desc") turnItems.reverse();
+      if (!found) {
+        // The last item of a page may have been taken out since.
+        const at = turnItems.findIndex((item) => item.id === request.after);
+        if (at === -1) continue;
+        found = true;
+        turnItems.splice(0, at + 1);
+      }
+      items.push(...turnItems.filter((item) => item.id === undefined || !deleted.has(item.id)));
+      if (items.length > request.limit) break;
+    }
+    return pageOf(items, { limit: request.limit, order: request.order });
+  }
+
+  /** An item, or undefined when the conversation has none of that id. */
+  item(id: string): Item | undefined {
+    if (this.#deleted().has(id)) return undefined;
+    for (const turn of this.#turns.conversationTurns("desc")) {
+      const item = this.#turnItems(turn).find((candidate) => candidate.id === id);
+      if (item) return item;
+    }
+    return undefined;
+  }
+
+  deleteItem(id: string): void {
+    this.#tables.make("deleted_items");
+    this.#sql.exec("INSERT INTO deleted_items (id) VALUES (?)", id);
+  }
+
+  #turnItems(turn: string): Item[] {
+    const input = this.#turns.items(turn, "input", -1) ?? "[]";
+    const output = this.#turns.items(turn, "output", -1) ?? "[]";
+    return JSON.parse(concatArrays([input, output])) as Item[];
+  }
+
+  #deleted(): Set<string> {
+    if (!this.#tables.has("deleted_items")) return new Set();
+    return new Set(
+      this.#sql
+        .exec<{ id: string }>("SELECT id FROM deleted_items")
+        .toArray()
+        .map((row) => row.id),
+    );
+  }
+}

@@ -1,0 +1,68 @@
+import { SSE_HEADERS, SseStream } from "../protocol/sse-stream.ts";
+import type { EventLogStore, EventLogWriter } from "./event-log.ts";
+
+/**
+ * One reader of a run's event log. It reads only from the log, one block at a time and no faster than its client: a
+ * slow client falls back to what is stored and costs no memory, and no client sees what is not durable.
+ */
+
+export interface ReaderOptions {
+  /** The last sequence number that the client has. */
+  after: number;
+  /** Whether deltas keep their `obfuscation`. */
+  obfuscation: boolean;
+  heartbeatMs: number;
+  waitUntil: (promise: Promise<unknown>) => void;
+}
+
+const OBFUSCATION = /,"obfuscation":"[^"]*"}$/;
+
+/** Types that end a stream. */
+const TERMINAL = new Set(["response.completed", "response.failed", "response.incomplete"]);
+
+/** What a reader looks at: the log, its writer as long as the run lives, and whether the run has been settled. */
+export interface ReadableRun {
+  turn: string;
+  log: EventLogStore;
+  live: () => EventLogWriter | undefined;
+  settled: () => boolean;
+}
+
+/** A run's events as an SSE answer. */
+export function streamEvents({ turn, log, live, settled }: ReadableRun, options: ReaderOptions): Response {
+  let gone = false;
+  let leave = () => {};
+  const stream = new SseStream(options.heartbeatMs, () => {
+    gone = true;
+    leave();
+  });
+  const detach = live()?.attach();
+  const read = async (): Promise<void> => {
+    let after = options.after;
+    while (!gone) {
+      const block = log.next(turn, after);
+      if (!block) {
+        const writer = live();
+        // A run that died with its log unfinished: the client may come again and go on from where it is.
+        if (!writer) return settled() ? stream.end() : stream.abandon();
+        await Promise.race([writer.changed(), new Promise<void>((resolve) => (leave = resolve))]);
+        continue;
+      }
+      let ended = false;
+      for (const json of block.events) {
+        const type = json.slice(9, json.indexOf('"', 9));
+        stream.event(type, options.obfuscation ? json : json.replace(OBFUSCATION, "}"));
+        ended = TERMINAL.has(type);
+      }
+      after = block.to;
+      if (ended) return stream.end();
+      await stream.flushed();
+    }
+  };
+  const ended = read()
+    // A log that cannot be read: the client may come again.
+    .catch(() => stream.abandon())
+    .finally(() => detach?.());
+  options.waitUntil(ended);
+  return new Response(stream.readable, { headers: SSE_HEADERS });
+}

@@ -1,0 +1,218 @@
+import { loadConfig, type Variables } from "../config.ts";
+import { ChatEngine } from "../engine/chat/engine.ts";
+import { Upstream } from "../engine/upstream.ts";
+import { ApiError } from "../protocol/errors.ts";
+import type { Item } from "../protocol/items.ts";
+import { type LoggedTurn, readLoggedTurn } from "../turn/logged-turn.ts";
+import { type Settle, Turn, type TurnOptions, type TurnResult } from "../turn/turn.ts";
+import type { Lease } from "./conversation-lock.ts";
+import { type EventLogStore, EventLogWriter } from "./event-log.ts";
+import type { RunSpec, RunStore } from "./run-store.ts";
+
+/**
+ * Runs that outlive every client: they live in the home, their events go to its log, and their creator is only the
+ * first of their readers. A run whose process died is found again (`takeUpOrphans`) and goes on where its log ends.
+ */
+
+/** What a run needs from its home. */
+export interface RunHome {
+  env: Variables;
+  /** Keeps an object alive and its errors out of nowhere. */
+  waitUntil(promise: Promise<unknown>): void;
+  runs: RunStore;
+  log: EventLogStore;
+  /** The earlier items that a run continues. Throws the 400 when they are gone. */
+  history(spec: RunSpec): { items: Item[]; base: number | null };
+  /** Runs `body` in a transaction: all that it writes, or nothing. */
+  transaction<T>(body: () => T): T;
+  /** Runs `body` and settles the turn in one transaction. */
+  settle(spec: RunSpec, base: number | null, result: TurnResult, body: () => void): void;
+}
+
+/** What a run's prompt is made of, and the last position of the conversation that it saw. */
+interface Past {
+  items: Item[];
+  base: number | null;
+  input: Item[];
+}
+
+interface PreparedRun {
+  spec: RunSpec;
+  abort: AbortController;
+  log: EventLogWriter;
+  makeTurn: (past: Past) => Turn;
+  settle: Settle;
+}
+
+interface LiveRun {
+  spec: RunSpec;
+  abort: AbortController;
+  log: EventLogWriter;
+  ended: Promise<void>;
+}
+
+/** A run that has killed its process this often is not taken up any more. */
+const MAX_ATTEMPTS = 10;
+
+/** Runs that may live in one object at the same time: its 128 MB are shared by all of them. */
+const MAX_LIVE_RUNS = 32;
+
+export class RunHost {
+  readonly #home: RunHome;
+  readonly #live = new Map<string, LiveRun>();
+
+  constructor(home: RunHome) {
+    this.#home = home;
+  }
+
+  get liveRuns(): number {
+    return this.#live.size;
+  }
+
+  live(turn: string): LiveRun | undefined {
+    return this.#live.get(turn);
+  }
+
+  /** Throws the 429 of an object that has all the runs it can carry. */
+  checkRoom(): void {
+    if (this.#live.size < MAX_LIVE_RUNS) return;
+    throw new ApiError({
+      status: 429,
+      type: "rate_limit_error",
+      message: `This conversation already has ${MAX_LIVE_RUNS} background responses in progress.`,
+      code: "rate_limit_exceeded",
+      headers: { "retry-after": "5" },
+    });
+  }
+
+  /**
+   * Begins a run: notes it, so that no crash can lose it, and lets it go. Throws the 400s of an input that does not
+   * fit its past. `lease` is the conversation's, for a turn in one.
+   */
+  start(spec: RunSpec, lease: Lease | undefined): void {
+    const run = this.#makeRun(spec, undefined);
+    const turn = run.makeTurn({ ...this.#home.history(spec), input: spec.input });
+    this.#home.transaction(() => {
+      this.#home.runs.insert(spec);
+      if (spec.request.background) turn.queue();
+    });
+    this.#launch(run, lease, () => turn.run(turn.start(), run.settle));
+  }
+
+  /** Takes up every run that is noted and does not live. `acquire` gives the conversation's lock, waiting as needed. */
+  takeUpOrphans(acquire: () => Promise<Lease | undefined>): void {
+    for (const turn of this.#home.runs.turns()) if (!this.#live.has(turn)) this.#takeUp(turn, acquire);
+  }
+
+  #takeUp(key: string, acquire: () => Promise<Lease | undefined>): void {
+    const found = this.#home.runs.takeUp(key);
+    if (!found) return;
+    const { spec, attempts } = found;
+    const run = this.#makeRun(spec, readLoggedTurn(this.#home.log.all(key)));
+    this.#launch(run, undefined, async () => {
+      // The past is read under the lock: another turn may hold it, and add to the conversation, until then.
+      const lease = spec.inConversation ? await acquire() : undefined;
+      try {
+        const past = this.#pastOf(spec);
+        const turn = run.makeTurn(past);
+        if (past.gone) return await turn.abandon({ status: "failed", error: past.gone }, run.settle);
+        if (attempts > MAX_ATTEMPTS) return await turn.abandon({ status: "failed", error: gaveUp() }, run.settle);
+        return await turn.resume(run.settle);
+      } finally {
+        lease?.release();
+      }
+    });
+  }
+
+  /** What an orphan continues; nothing, and the 400 that it now ends with, when that was deleted meanwhile. */
+  #pastOf(spec: RunSpec): Past & { gone?: ApiError } {
+    try {
+      return { ...this.#home.history(spec), input: spec.input };
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      return { items: [], base: null, input: [], gone: error };
+    }
+  }
+
+  #makeRun(spec: RunSpec, logged: LoggedTurn | undefined): PreparedRun {
+    const config = loadConfig(this.#home.env);
+    const abort = new AbortController();
+    const log = new EventLogWriter(this.#home.log, spec.turn, logged?.sequence ?? 0);
+    let base: number | null = null;
+    const makeTurn = (past: Past): Turn => {
+      base = past.base;
+      const options: TurnOptions = {
+        engine: new ChatEngine(new Upstream(config)),
+        request: spec.request,
+        address: spec,
+        model: spec.model,
+        history: past.items,
+        input: past.input,
+        cacheSalt: spec.cacheSalt,
+        createdAt: spec.createdAt,
+        signal: abort.signal,
+        clock: Date.now,
+        maxRetries: config.maxRetries,
+        logged,
+      };
+      return new Turn(options, log);
+    };
+    const settle: Settle = async (result, terminate) => {
+      terminate();
+      try {
+        // What is pending, the terminal event and the turn: all or nothing.
+        this.#home.settle(spec, base, result, () => log.write());
+      } catch (error) {
+        // Left as an orphan, for the alarm to find.
+        log.stop();
+        throw error;
+      }
+    };
+    return { spec, abort, log, makeTurn, settle };
+  }
+
+  #launch(run: PreparedRun, lease: Lease | undefined, work: () => Promise<TurnResult>): void {
+    const { spec, abort, log } = run;
+    const ended = work()
+      .then(
+        () => {},
+        // Nobody foresaw it: the run stays noted, and the alarm takes it up again.
+        (error: unknown) => {
+          abort.abort(error);
+          console.error(JSON.stringify({ level: "error", run: spec.turn, error: errorName(error) }));
+        },
+      )
+      .finally(() => {
+        this.#live.delete(spec.turn);
+        log.stop();
+        lease?.release();
+      });
+    this.#live.set(spec.turn, { spec, abort, log, ended });
+    this.#home.waitUntil(ended);
+  }
+
+  /** Stops a live run and waits until it is settled. False when it does not live. */
+  async cancel(turn: string): Promise<boolean> {
+    const run = this.#live.get(turn);
+    if (!run) return false;
+    run.abort.abort(cancelled());
+    await run.ended;
+    return true;
+  }
+}
+
+function errorName(error: unknown): string {
+  return error instanceof Error ? error.name : typeof error;
+}
+
+function cancelled(): ApiError {
+  return new ApiError({ status: 499, message: "The response was cancelled.", code: "cancelled" });
+}
+
+function gaveUp(): ApiError {
+  return new ApiError({
+    status: 500,
+    message: `The server was restarted ${MAX_ATTEMPTS} times in the middle of the response.`,
+    code: "server_restarted",
+  });
+}

@@ -1,0 +1,100 @@
+/**
+ * The tables of a home (docs/storage.md), and the split of texts over rows.
+ *
+ * All are `WITHOUT ROWID` with the key that they are read by, so that a row costs one row written. Each is made by the
+ * first write that needs it; reading never makes one.
+ */
+
+/**
+ * UTF-16 units of each of a row's texts. One unit is at most three bytes of UTF-8, so a row of three texts stays below
+ * 3 × 3 × 200,000 = 1.8 MB, under Cloudflare's 2 MB (which the local runtime does not enforce).
+ */
+const PIECE_LENGTH = 200_000;
+
+const CREATE = {
+  /**
+   * Settled turns. `position`: place in the conversation; `base`: the last position the turn saw; `response` is null
+   * when only the items are kept, and last because it may be large and histories do not need it.
+   */
+  turns: `CREATE TABLE IF NOT EXISTS turns (
+    turn TEXT NOT NULL, part INTEGER NOT NULL, parent TEXT, created_at INTEGER NOT NULL,
+    position INTEGER, base INTEGER,
+    input TEXT NOT NULL, output TEXT NOT NULL, response TEXT,
+    PRIMARY KEY (turn, part)) WITHOUT ROWID`,
+  /** Background runs that are not settled yet. */
+  runs: `CREATE TABLE IF NOT EXISTS runs (
+    turn TEXT NOT NULL, part INTEGER NOT NULL, created_at INTEGER NOT NULL, attempts INTEGER NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (turn, part)) WITHOUT ROWID`,
+  /** Event logs, packed: events `seq_from` to `seq_to` as JSON lines; a larger block goes on in the next `part`. */
+  events: `CREATE TABLE IF NOT EXISTS events (
+    turn TEXT NOT NULL, seq_from INTEGER NOT NULL, part INTEGER NOT NULL, seq_to INTEGER NOT NULL, body TEXT NOT NULL,
+    PRIMARY KEY (turn, seq_from, part)) WITHOUT ROWID`,
+  /** The conversation that lives here, if one does. */
+  conversation: `CREATE TABLE IF NOT EXISTS conversation (
+    id TEXT NOT NULL PRIMARY KEY, created_at INTEGER NOT NULL, metadata TEXT NOT NULL) WITHOUT ROWID`,
+  /** Items taken out of the conversation. */
+  deleted_items: "CREATE TABLE IF NOT EXISTS deleted_items (id TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID",
+  /** Idempotency keys seen in the last day, in the object that the key names. */
+  idempotency: `CREATE TABLE IF NOT EXISTS idempotency (
+    fingerprint TEXT NOT NULL PRIMARY KEY, home TEXT NOT NULL, turn TEXT NOT NULL,
+    created_at INTEGER NOT NULL) WITHOUT ROWID`,
+  /** Webhooks that wait to be delivered. */
+  webhooks: `CREATE TABLE IF NOT EXISTS webhooks (
+    turn TEXT NOT NULL PRIMARY KEY, response TEXT NOT NULL, type TEXT NOT NULL, created_at INTEGER NOT NULL,
+    attempts INTEGER NOT NULL, due INTEGER NOT NULL) WITHOUT ROWID`,
+} as const;
+
+export type TableName = keyof typeof CREATE;
+
+/** Which tables are there, asked once, and their making. */
+export class Tables {
+  readonly #sql: SqlStorage;
+  #present: Set<string> | undefined;
+
+  constructor(sql: SqlStorage) {
+    this.#sql = sql;
+  }
+
+  has(table: TableName): boolean {
+    this.#present ??= new Set(
+      this.#sql
+        .exec<{ name: string }>("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        .toArray()
+        .map((row) => row.name),
+    );
+    return this.#present.has(table);
+  }
+
+  /** Makes a table if it is not there. */
+  make(table: TableName): void {
+    if (this.has(table)) return;
+    this.#sql.exec(CREATE[table]);
+    this.#present?.add(table);
+  }
+
+  /** To be called when a transaction that may have made tables was rolled back, or everything was deleted. */
+  forget(): void {
+    this.#present = undefined;
+  }
+}
+
+/** `text` in pieces that fit into a row, never cut within a surrogate pair. The empty text is one empty piece. */
+export function toPieces(text: string): string[] {
+  if (text.length <= PIECE_LENGTH) return [text];
+  const pieces: string[] = [];
+  let start = 0;
+  while (start < text.length) {
+    let end = Math.min(start + PIECE_LENGTH, text.length);
+    const last = text.charCodeAt(end - 1);
+    if (end < text.length && last >= 0xd800 && last <= 0xdbff) end -= 1;
+    pieces.push(text.slice(start, end));
+    start = end;
+  }
+  return pieces;
+}
+
+/** Whether a row's piece is so long that the next part may go on with it. */
+export function mayContinue(piece: string): boolean {
+  return piece.length >= PIECE_LENGTH - 1;
+}

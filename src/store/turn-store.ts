@@ -1,0 +1,311 @@
+import type { Item } from "../protocol/items.ts";
+import { mayContinue, type Tables, toPieces } from "./tables.ts";
+
+/** The settled turns of a home: immutable rows, and the histories that they make up. */
+
+/** A settled turn. `input`, `output` and `response` are JSON text; `response` lacks `output`. */
+export interface SettledTurn {
+  turn: string;
+  /** The turn that this one continues, in the same home. */
+  parent: string | null;
+  /** Unix milliseconds. */
+  createdAt: number;
+  /** The last position of the conversation that this turn saw; null outside of one. */
+  base: number | null;
+  /** Its own place in the conversation; null when it is no part of one. */
+  position: number | null;
+  input: string;
+  output: string;
+  /** Null when only the items are kept, in their conversation: the response was deleted, or not to be stored. */
+  response: string | null;
+}
+
+/** A response as two JSON texts: all of it but `output`, and `output`. */
+export interface StoredResponse {
+  head: string;
+  output: string;
+}
+
+/** A page of items; `data` is the JSON text of their array. */
+export interface ItemPage {
+  data: string;
+  firstId: string | null;
+  lastId: string | null;
+  hasMore: boolean;
+}
+
+export interface PageRequest {
+  limit: number;
+  order: "asc" | "desc";
+  after?: string;
+}
+
+type PartRow = { turn: string; input: string; output: string };
+type ChainRow = [
+  turn: string,
+  parent: string | null,
+  createdAt: number,
+  base: number | null,
+  input: string,
+  output: string,
+];
+
+/** A turn and all that came before it. */
+export interface Chain {
+  turn: string;
+  /** When the turn was created, Unix milliseconds. */
+  createdAt: number;
+  /** The position up to which its conversation came before it, where it began in one. */
+  base: number | null;
+  /** Its items, oldest first: JSON texts, separated by commas. */
+  items: string;
+}
+
+/** A longer chain than this is read anew each time: the object's memory is not only its own. UTF-16 units. */
+const MAX_REMEMBERED_LENGTH = 4 * 1024 * 1024;
+
+export class TurnStore {
+  readonly #sql: SqlStorage;
+  readonly #tables: Tables;
+  /** The chain that was continued last: the next turn most often goes on with it. */
+  #recent: Chain | undefined;
+
+  constructor(sql: SqlStorage, tables: Tables) {
+    this.#sql = sql;
+    this.#tables = tables;
+  }
+
+  /** Writes a turn: one row where it fits. To be called within a transaction. */
+  insert(turn: SettledTurn): void {
+    this.#tables.make("turns");
+    const input = toPieces(turn.input);
+    const output = toPieces(turn.output);
+    const response = turn.response === null ? [] : toPieces(turn.response);
+    const parts = Math.max(input.length, output.length, response.length);
+    for (let part = 0; part < parts; part += 1) {
+      this.#sql.exec(
+        `INSERT INTO turns (turn, part, parent, created_at, position, base, input, output, response)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        turn.turn,
+        part,
+        turn.parent,
+        turn.createdAt,
+        turn.position,
+        turn.base,
+        input[part] ?? "",
+        output[part] ?? "",
+        response[part] ?? (turn.response === null ? null : ""),
+      );
+    }
+    this.#remember(turn);
+  }
+
+  /** A response, or null when there is none that is younger than `oldest` (Unix milliseconds). */
+  response(turn: string, oldest: number): StoredResponse | null {
+    if (!this.#tables.has("turns")) return null;
+    const rows = this.#sql
+      .exec<{ output: string; response: string }>(
+        "SELECT output, response FROM turns WHERE turn = ? AND created_at > ? AND response IS NOT NULL ORDER BY part",
+        turn,
+        oldest,
+      )
+      .toArray();
+    if (rows.length === 0) return null;
+    return { head: rows.map((row) => row.response).join(""), output: rows.map((row) => row.output).join("") };
+  }
+
+  /** One side of a turn as JSON text, or undefined when there is no such turn. */
+  items(turn: string, side: "input" | "output", oldest: number): string | undefined {
+    if (!this.#tables.has("turns")) return undefined;
+    const rows = this.#sql
+      .exec<{ body: string }>(
+        `SELECT ${side} AS body FROM turns WHERE turn = ? AND created_at > ? ORDER BY part`,
+        turn,
+        oldest,
+      )
+      .toArray();
+    return rows.length === 0 ? undefined : rows.map((row) => row.body).join("");
+  }
+
+  /** The JSON text of an item, or undefined. */
+  item(id: string, turn: string, oldest: number): string | undefined {
+    for (const side of ["output", "input"] as const) {
+      const body = this.items(turn, side, oldest);
+      if (body === undefined) return undefined;
+      const item = (JSON.parse(body) as Item[]).find((candidate) => candidate.id === id);
+      if (item) return JSON.stringify(item);
+    }
+    return undefined;
+  }
+
+  /** The chain that ends with `previous`. Undefined when its response, or a link before it, is missing. */
+  history(previous: string, oldest: number): Chain | undefined {
+    if (this.#recent?.turn !== previous) this.#recent = this.#readChain(previous);
+    return this.#recent && this.#recent.createdAt > oldest ? this.#recent : undefined;
+  }
+
+  #readChain(previous: string): Chain | undefined {
+    if (!this.#tables.has("turns")) return undefined;
+    // One pass, newest turn first, bodies carried along: half the time of finding the keys first and joining again.
+    // A turn without a response (deleted, or never stored) has left its items in its conversation, and ends the chain.
+    const rows = [
+      ...this.#sql
+        .exec(
+          `WITH RECURSIVE chain(turn, parent, created_at, base, input, output) AS (
+           SELECT turn, parent, created_at, base, input, output FROM turns
+           WHERE turn = ? AND part = 0 AND response IS NOT NULL
+           UNION ALL
+           SELECT turns.turn, turns.parent, turns.created_at, turns.base, turns.input, turns.output
+           FROM chain JOIN turns ON turns.turn = chain.parent AND turns.part = 0 AND turns.response IS NOT NULL
+         )
+         SELECT * FROM chain`,
+          previous,
+        )
+        .raw<ChainRow>(),
+    ];
+    const newest = rows[0];
+    const root = rows.at(-1);
+    if (!newest || !root || root[1] !== null) return undefined;
+    const arrays: string[] = [];
+    for (const [turn, , , , input, output] of rows.reverse()) {
+      arrays.push(mayContinue(input) ? this.#whole(turn, "input") : input);
+      arrays.push(mayContinue(output) ? this.#whole(turn, "output") : output);
+    }
+    return { turn: previous, createdAt: newest[2], base: root[3], items: joinArrays(arrays) };
+  }
+
+  /** A turn that goes on with the chain in memory takes it along; rows never change, so it stays true. */
+  #remember({ turn, parent, createdAt, base, input, output, response }: SettledTurn): void {
+    const before = this.#recent?.turn === parent ? this.#recent : undefined;
+    if (response === null || (parent !== null && !before)) return;
+    const items = [before?.items ?? "", joinArrays([input, output])].filter((text) => text !== "").join(",");
+    if (items.length > MAX_REMEMBERED_LENGTH) this.#recent = undefined;
+    else this.#recent = { turn, createdAt, base: before ? before.base : base, items };
+  }
+
+  /** To be called when a transaction was rolled back. */
+  forget(): void {
+    this.#recent = undefined;
+  }
+
+  #whole(turn: string, side: "input" | "output"): string {
+    return this.items(turn, side, Number.NEGATIVE_INFINITY) ?? "[]";
+  }
+
+  /** The items of the conversation's turns up to a position, oldest first. */
+  conversationItems(upTo: number): string[] {
+    if (!this.#tables.has("turns")) return [];
+    const rows = this.#sql.exec<PartRow>(
+      `SELECT turn, input, output FROM turns
+       WHERE position IS NOT NULL AND position <= ? ORDER BY position, part`,
+      upTo,
+    );
+    return joinParts(rows);
+  }
+
+  /** The turns of the conversation, in the order asked for. */
+  conversationTurns(order: "asc" | "desc"): string[] {
+    if (!this.#tables.has("turns")) return [];
+    return this.#sql
+      .exec<{ turn: string }>(
+        `SELECT turn FROM turns WHERE position IS NOT NULL AND part = 0 ORDER BY position ${order === "asc" ? "ASC" : "DESC"}`,
+      )
+      .toArray()
+      .map((row) => row.turn);
+  }
+
+  /** The last position taken in the conversation; 0 when it is empty. */
+  lastPosition(): number {
+    if (!this.#tables.has("turns")) return 0;
+    return this.#sql.exec<{ last: number | null }>("SELECT MAX(position) AS last FROM turns").one().last ?? 0;
+  }
+
+  /**
+   * Removes a response. What its conversation keeps are the items; outside of one nothing is kept.
+   * False when there was none.
+   */
+  delete(turn: string, oldest: number): boolean {
+    if (!this.response(turn, oldest)) return false;
+    this.forget();
+    this.#sql.exec("UPDATE turns SET response = NULL WHERE turn = ? AND position IS NOT NULL", turn);
+    this.#sql.exec("DELETE FROM turns WHERE turn = ? AND position IS NULL", turn);
+    return true;
+  }
+
+  /**
+   * Removes what is older than `oldest`. An expired turn stays as long as a living one continues it, being that one's
+   * history, and as long as its conversation, or a living turn that began in it, does.
+   */
+  sweep(oldest: number, conversationLives: boolean): void {
+    if (!this.#tables.has("turns")) return;
+    this.forget();
+    const conversationNeeded =
+      conversationLives ||
+      this.#sql.exec("SELECT 1 FROM turns WHERE base IS NOT NULL AND created_at > ? LIMIT 1", oldest).toArray().length >
+        0;
+    this.#sql.exec(
+      `WITH RECURSIVE needed(turn) AS (
+         SELECT turn FROM turns WHERE part = 0 AND (created_at > ? OR (position IS NOT NULL AND ?))
+         UNION
+         SELECT turns.parent FROM needed JOIN turns ON turns.turn = needed.turn AND turns.part = 0
+         WHERE turns.parent IS NOT NULL
+       )
+       DELETE FROM turns WHERE turn NOT IN (SELECT turn FROM needed)`,
+      oldest,
+      conversationNeeded ? 1 : 0,
+    );
+  }
+
+  /** When the oldest turn that is still shown was created, or null when there is none. */
+  oldestAfter(oldest: number): number | null {
+    if (!this.#tables.has("turns")) return null;
+    return this.#sql
+      .exec<{ next: number | null }>("SELECT MIN(created_at) AS next FROM turns WHERE created_at > ?", oldest)
+      .one().next;
+  }
+
+  isEmpty(): boolean {
+    return !this.#tables.has("turns") || this.#sql.exec("SELECT 1 FROM turns LIMIT 1").toArray().length === 0;
+  }
+}
+
+/** The input and output of each turn, of rows in order. */
+function joinParts(rows: Iterable<PartRow>): string[] {
+  const arrays: string[] = [];
+  let turn: string | undefined;
+  for (const row of rows) {
+    if (row.turn === turn) {
+      arrays[arrays.length - 2] += row.input;
+      arrays[arrays.length - 1] += row.output;
+      continue;
+    }
+    turn = row.turn;
+    arrays.push(row.input, row.output);
+  }
+  return arrays;
+}
+
+/** The elements of JSON arrays, separated by commas. */
+function joinArrays(arrays: readonly string[]): string {
+  return arrays
+    .map((array) => array.slice(1, -1))
+    .filter((inner) => inner !== "")
+    .join(",");
+}
+
+/** JSON arrays as one. */
+export function concatArrays(arrays: readonly string[]): string {
+  return `[${joinArrays(arrays)}]`;
+}
+
+/** A page of items that are given in the order asked for; `after` unknown begins at the beginning. */
+export function pageOf(items: readonly Item[], { limit, after }: PageRequest): ItemPage {
+  const start = after === undefined ? 0 : items.findIndex((item) => item.id === after) + 1;
+  const data = items.slice(start, start + limit);
+  return {
+    data: JSON.stringify(data),
+    firstId: data.at(0)?.id ?? null,
+    lastId: data.at(-1)?.id ?? null,
+    hasMore: items.length > start + limit,
+  };
+}

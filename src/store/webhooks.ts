@@ -1,0 +1,121 @@
+import { createHmac } from "node:crypto";
+import type { Config } from "../config.ts";
+import { responseId } from "../protocol/ids.ts";
+import type { Outcome } from "../turn/response-builder.ts";
+import type { RunSpec } from "./run-store.ts";
+import type { Tables } from "./tables.ts";
+
+/**
+ * Webhooks on terminal states of background runs, signed as OpenAI signs them (Standard Webhooks 1.0:
+ * `webhook-id`, `webhook-timestamp`, `webhook-signature: v1,base64(HMAC-SHA256(secret, id.timestamp.body))`).
+ *
+ * A webhook is noted in the transaction that settles its run, so none is forgotten; it may come twice, under the same
+ * `webhook-id`.
+ */
+
+/** First wait after a failed delivery; it doubles, up to the longest. */
+const RETRY_BASE_MS = 5_000;
+const RETRY_MAX_MS = 4 * 3_600_000;
+
+/** About three days of trying, as OpenAI does. */
+const MAX_ATTEMPTS = 30;
+
+const DELIVERY_TIMEOUT_MS = 15_000;
+
+type Row = { turn: string; response: string; type: string; created_at: number; attempts: number };
+
+export class WebhookStore {
+  readonly #sql: SqlStorage;
+  readonly #tables: Tables;
+  #delivering: Promise<void> | undefined;
+
+  constructor(sql: SqlStorage, tables: Tables) {
+    this.#sql = sql;
+    this.#tables = tables;
+  }
+
+  /** Notes the webhook of a run that ends. To be called within the transaction that settles it. */
+  add(spec: RunSpec, status: Outcome["status"]): void {
+    this.#tables.make("webhooks");
+    this.#sql.exec(
+      "INSERT INTO webhooks (turn, response, type, created_at, attempts, due) VALUES (?, ?, ?, ?, 0, 0)",
+      spec.turn,
+      responseId(spec),
+      `response.${status}`,
+      Math.floor(Date.now() / 1000),
+    );
+  }
+
+  /** When the next delivery is due (Unix milliseconds), or null when there is none to make. */
+  nextDue(): number | null {
+    if (!this.#tables.has("webhooks")) return null;
+    return this.#sql.exec<{ due: number | null }>("SELECT MIN(due) AS due FROM webhooks").one().due;
+  }
+
+  /** Delivers what is due. What fails is noted for another time, and given up after about three days. */
+  async deliverDue(config: Config): Promise<void> {
+    if (this.#delivering) return this.#delivering;
+    this.#delivering = this.#deliverAll(config).finally(() => {
+      this.#delivering = undefined;
+    });
+    return this.#delivering;
+  }
+
+  async #deliverAll({ webhook }: Config): Promise<void> {
+    if (!this.#tables.has("webhooks")) return;
+    if (!webhook) {
+      // The operator has taken the endpoint away: nobody wants them any more.
+      this.#sql.exec("DELETE FROM webhooks");
+      return;
+    }
+    for (;;) {
+      const [row] = this.#sql
+        .exec<Row>(
+          "SELECT turn, response, type, created_at, attempts FROM webhooks WHERE due <= ? ORDER BY due LIMIT 1",
+          Date.now(),
+        )
+        .toArray();
+      if (!row) return;
+      const done = await deliver(row, webhook);
+      if (done || row.attempts + 1 >= MAX_ATTEMPTS) {
+        this.#sql.exec("DELETE FROM webhooks WHERE turn = ?", row.turn);
+      } else {
+        const due = Date.now() + Math.min(RETRY_BASE_MS * 2 ** row.attempts, RETRY_MAX_MS);
+        this.#sql.exec("UPDATE webhooks SET attempts = attempts + 1, due = ? WHERE turn = ?", due, row.turn);
+      }
+    }
+  }
+}
+
+/** Whether the endpoint has taken it. Redirects are not followed: their target was never configured. */
+async function deliver(row: Row, webhook: { url: string; secret: Uint8Array }): Promise<boolean> {
+  const id = `evt_${row.response.slice("resp_".length)}`;
+  const body = JSON.stringify({
+    id,
+    object: "event",
+    created_at: row.created_at,
+    type: row.type,
+    data: { id: row.response },
+  });
+  const timestamp = String(Math.floor(Date.now() / 1000));
+  const signature = createHmac("sha256", webhook.secret).update(`${id}.${timestamp}.${body}`).digest("base64");
+  try {
+    const response = await fetch(webhook.url, {
+      method: "POST",
+      redirect: "manual",
+      signal: AbortSignal.timeout(DELIVERY_TIMEOUT_MS),
+      headers: {
+        "content-type": "application/json",
+        "user-agent": "responses-edge",
+        "webhook-id": id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": `v1,${signature}`,
+      },
+      body,
+    });
+    await response.body?.cancel();
+    return response.ok;
+  } catch {
+    return false;
+  }
+}
