@@ -3,6 +3,8 @@ import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   test: {
+    // Most of a test's time is waiting for another process.
+    maxWorkers: 3,
     projects: [
       {
         // Inside workerd: pure modules and the Durable Object, with its storage.

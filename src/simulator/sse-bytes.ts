@@ -19,7 +19,7 @@ function encodeFrame(frame: Frame, settings: Settings): Bytes {
   if (frame.bytes === undefined) {
     const end = settings.crlf ? "\r\n" : "\n";
     const comment = settings.comments ? `: simulator${end}${end}` : "";
-    frame.bytes = encoder.encode(`${comment}data: ${frame.data}${end}${end}`);
+    frame.bytes = encoder.encode(`${comment}data: ${frame.data}${end}${end}`) as Bytes;
   }
   return frame.bytes;
 }

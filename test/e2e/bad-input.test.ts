@@ -520,9 +520,6 @@ describe("what this server does not serve is named", () => {
     /is not supported by this server\.$/,
   ];
   refuses([
-    no("background", true),
-    no("conversation", "conv_1"),
-    no("conversation", { id: "conv_1" }),
     no("prompt", { id: "pmpt_1" }),
     no("context_management", [{ type: "compaction", compact_threshold: 1000 }]),
     no("prompt_cache_options", { mode: "auto" }),

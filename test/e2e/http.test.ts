@@ -283,7 +283,7 @@ describe("routes", () => {
     ["GET", "/v1/"],
     ["POST", "/responses"],
     ["POST", "/v1/chat/completions"],
-    ["POST", "/v1/conversations"],
+    ["POST", "/v1/conversations/"],
     ["POST", "/v1/responses/"],
     ["POST", "/V1/responses"],
     ["GET", `/v1/responses/${id}/output_items`],

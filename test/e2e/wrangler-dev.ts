@@ -5,17 +5,15 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import OpenAI from "openai";
 import { serveSimulator } from "../../src/simulator/serve.ts";
-import { conformantFetch } from "../conformance/client.ts";
-import { eventually, type Gateway } from "./support.ts";
+import { eventually, gatewayAt, type RealGateway } from "./support.ts";
 
 /**
  * A gateway under a real `wrangler dev`, for what wrangler's test harness cannot show: the harness carries the Worker's
  * requests to vLLM through Node, where an abort does not close the connection, a refused connection is a 500, and
  * response headers wait for the first byte of the body.
  */
-export type DevGateway = Omit<Gateway, "harness"> & {
+export type DevGateway = RealGateway & {
   /** How many objects have any storage at all. */
   storedObjects(): Promise<number>;
   /** Everything that the Worker and wrangler have printed. */
@@ -71,7 +69,6 @@ export async function startWranglerDev(vars: Record<string, string> = {}): Promi
   const close = async () => {
     wrangler.kill("SIGTERM");
     await exited;
-    await vllm.close();
     await rm(directory, { recursive: true, force: true });
   };
   try {
@@ -85,35 +82,16 @@ export async function startWranglerDev(vars: Record<string, string> = {}): Promi
     );
   } catch {
     await close();
+    await vllm.close();
     throw new Error(`wrangler dev did not start:\n${logs}`);
   }
 
-  const checkedFetch = conformantFetch();
-  const client: DevGateway["client"] = (options) =>
-    new OpenAI({ apiKey: "any", baseURL: `${url}/v1`, maxRetries: 0, fetch: checkedFetch, ...options });
   return {
-    url,
-    fetch: checkedFetch,
-    vllm,
-    client,
-    openai: client({}),
-    post: (body, headers = {}) =>
-      checkedFetch(`${url}/v1/responses`, {
-        method: "POST",
-        headers: { "content-type": "application/json", ...headers },
-        body: typeof body === "string" ? body : JSON.stringify(body),
-      }),
+    ...gatewayAt(url, vllm, close),
     async storedObjects() {
       const files = await readdir(state, { recursive: true });
       return files.filter((name) => name.includes("Home") && /[0-9a-f]{64}\.sqlite$/.test(name)).length;
     },
     logs: () => logs,
-    async close() {
-      try {
-        await checkedFetch.settled();
-      } finally {
-        await close();
-      }
-    },
   };
 }

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { authenticate, tenantCacheSalt } from "../../src/api/auth.ts";
-import { ConfigError, type Env, loadConfig } from "../../src/config.ts";
+import { ConfigError, loadConfig, type Variables } from "../../src/config.ts";
 
 const HASH = "a".repeat(64);
 
 /** The configuration of a deployment with these variables. */
-function configure(vars: Partial<Env>) {
-  return loadConfig({ VLLM_BASE_URL: "http://vllm/v1", ...vars } as Env);
+function configure(vars: Partial<Variables>) {
+  return loadConfig({ VLLM_BASE_URL: "http://vllm/v1", ...vars } as Variables);
 }
 
 function failure(run: () => unknown): Error {
@@ -28,7 +28,7 @@ describe("the configuration", () => {
       heartbeatMs: 5_000,
       modelAliases: {},
     });
-    expect(failure(() => loadConfig({} as Env)).message).toContain("VLLM_BASE_URL");
+    expect(failure(() => loadConfig({} as Variables)).message).toContain("VLLM_BASE_URL");
   });
 
   it("needs no URL with a binding to vLLM, and asks that", async () => {
@@ -39,7 +39,7 @@ describe("the configuration", () => {
         return new Response();
       },
     };
-    const config = loadConfig({ VLLM } as unknown as Env);
+    const config = loadConfig({ VLLM } as unknown as Variables);
     await config.vllmFetch(`${config.vllmBaseUrl}/models`, {});
     expect(asked).toEqual(["http://vllm/v1/models"]);
   });
@@ -56,7 +56,7 @@ describe("the configuration", () => {
     expect(configure({ VLLM_BASE_URL: "https://gpu.example/v1//" }).vllmBaseUrl).toBe("https://gpu.example/v1");
   });
 
-  it.each<[name: keyof Env, value: string]>([
+  it.each<[name: keyof Variables, value: string]>([
     ["API_KEYS", "s3cret"],
     ["API_KEYS", "a:s3cret"],
     ["API_KEYS", `a:${HASH} b:${HASH.slice(1)}`],

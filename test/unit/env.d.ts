@@ -1,4 +1,4 @@
-import type { Env as WorkerEnv } from "../../src/config.ts";
+import type { Env as WorkerEnv } from "../../src/env.ts";
 
 declare global {
   namespace Cloudflare {

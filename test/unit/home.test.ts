@@ -5,8 +5,8 @@ import { describe, expect, it } from "vitest";
 import { itemId, newTurnAddress, responseId } from "../../src/protocol/ids.ts";
 import type { InputItem, Item } from "../../src/protocol/items.ts";
 import { HomeClient } from "../../src/store/client.ts";
-import type { Home, SettledTurn } from "../../src/store/home.ts";
-import { toPieces } from "../../src/store/schema.ts";
+import type { Home, TurnToSettle } from "../../src/store/home.ts";
+import { toPieces } from "../../src/store/tables.ts";
 
 const DAY_MS = 86_400_000;
 
@@ -22,11 +22,12 @@ function message(id: string, text: string) {
 }
 
 /** A turn named `turn`, in which `turn` was said and answered with itself. */
-function turnOf(turn: string, parent: string | null = null, text = turn): SettledTurn {
+function turnOf(turn: string, parent: string | null = null, text = turn): TurnToSettle {
   return {
     turn,
     parent,
     createdAt: Date.now(),
+    lease: null,
     input: JSON.stringify([message(`msg_${turn}_in`, text)]),
     output: JSON.stringify([message(`msg_${turn}_out`, text)]),
     response: JSON.stringify({
@@ -36,7 +37,7 @@ function turnOf(turn: string, parent: string | null = null, text = turn): Settle
   };
 }
 
-async function settle(stub: Stub, ...turns: SettledTurn[]): Promise<void> {
+async function settle(stub: Stub, ...turns: TurnToSettle[]): Promise<void> {
   for (const turn of turns) await stub.settle(turn);
 }
 
@@ -396,10 +397,10 @@ describe("the calls that the Worker makes to homes", () => {
           calls.push(`snapshot ${name}`);
           return stub.snapshot(...given);
         },
-        settle: async (turn: SettledTurn) => {
+        settle: async (turn: TurnToSettle) => {
           calls.push(`settle ${name}`);
           fail();
-          await stub.settle(turn);
+          return stub.settle(turn);
         },
       };
     };

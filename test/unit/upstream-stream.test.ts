@@ -5,7 +5,7 @@ import { ChatEngine } from "../../src/engine/chat/engine.ts";
 import { Upstream } from "../../src/engine/upstream.ts";
 import { createRequest } from "../../src/protocol/create-request.ts";
 import { parse } from "../../src/protocol/validation.ts";
-import { type BatchSink, Turn, type TurnResult } from "../../src/turn/turn.ts";
+import { type BatchSink, Turn, type TurnOptions, type TurnResult } from "../../src/turn/turn.ts";
 
 /** From vLLM's bytes to the API's events: engine, turn and builder, with a vLLM that says what it is told to. */
 
@@ -47,7 +47,7 @@ async function play(
     flush: () => undefined,
   };
   const request = parse(createRequest, { input: "Hi", stream_options: { include_obfuscation: false }, ...fields });
-  const turn = new Turn({
+  const options: TurnOptions = {
     engine: new ChatEngine(upstreamOf(reads, type)),
     request,
     address: { home: "h".repeat(22), turn: "t".repeat(10) },
@@ -55,10 +55,16 @@ async function play(
     history: [],
     input: [{ type: "message", role: "user", status: "completed", content: [{ type: "input_text", text: "Hi" }] }],
     cacheSalt: "salt",
+    createdAt: 0,
     signal: new AbortController().signal,
     clock: () => 0,
+    maxRetries: 0,
+  };
+  const turn = new Turn(options, sink);
+  await turn.run(turn.start(), async (result, terminate) => {
+    settled.push(result);
+    terminate();
   });
-  await turn.run(turn.start(), async (result) => void settled.push(result), sink);
   return { events, settled };
 }
 

@@ -1,0 +1,210 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
+import { checkEventStream, parseEventStream } from "../conformance/event-stream.ts";
+import { eventually } from "../e2e/support.ts";
+import { startWorkerd, type WorkerdProcess } from "./workerd.ts";
+
+/** Processes that really die. */
+
+let vllm: SimulatorServer;
+let worker: WorkerdProcess;
+beforeAll(async () => {
+  vllm = await serveSimulator();
+  worker = await startWorkerd({ VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true" });
+}, 60_000);
+afterAll(async () => {
+  await worker.close();
+  await vllm.close();
+});
+
+/** What one client has of a response: the bytes of all whole events that it got, over all its connections. */
+interface Reader {
+  id: string;
+  text: string;
+}
+
+const newReader = (id = ""): Reader => ({ id, text: "" });
+
+const lastSequence = (text: string) => Number([...text.matchAll(/"sequence_number":(\d+)/g)].at(-1)?.[1] ?? -1);
+
+const hasEnded = ({ text }: Reader) => text.endsWith("data: [DONE]\n\n");
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Reads a stream to its end or until it breaks, keeping whole events only. */
+async function readInto(reader: Reader, response: Response): Promise<void> {
+  const decoder = new TextDecoder();
+  let buffer = "";
+  try {
+    for await (const bytes of response.body ?? []) {
+      buffer += decoder.decode(bytes, { stream: true });
+      const end = buffer.lastIndexOf("\n\n") + 2;
+      if (end < 2) continue;
+      // Heartbeats are no events.
+      reader.text += buffer.slice(0, end).replaceAll(/^: .*\n\n/gm, "");
+      buffer = buffer.slice(end);
+      reader.id ||= /"id":"(resp_\w+)"/.exec(reader.text)?.[1] ?? "";
+    }
+  } catch {
+    // The process died.
+  }
+}
+
+function post(body: object): Promise<Response> {
+  const headers = { "content-type": "application/json" };
+  return fetch(`${worker.url}/v1/responses`, { method: "POST", headers, body: JSON.stringify(body) });
+}
+
+async function create(reader: Reader, model: string): Promise<void> {
+  try {
+    await readInto(reader, await post({ model, input: "Go on.", background: true, stream: true }));
+  } catch {
+    // The process died before it answered.
+  }
+}
+
+async function resume(reader: Reader): Promise<void> {
+  const after = lastSequence(reader.text);
+  const query = after < 0 ? "stream=true" : `stream=true&starting_after=${after}`;
+  try {
+    await readInto(reader, await fetch(`${worker.url}/v1/responses/${reader.id}?${query}`));
+  } catch {
+    // The process died before it answered.
+  }
+}
+
+/** A stream from its first event to its last, with the rules that every stream keeps; gives its output without ids. */
+function outputOf({ text }: Reader): string {
+  const { response, events } = checkEventStream(parseEventStream(text), { background: true });
+  expect(events.map((event) => event.sequence_number)).toEqual(events.map((_, index) => index));
+  const ends = events.filter(({ type }) => /^response\.(completed|incomplete|failed)$/.test(type));
+  expect(ends.map(({ type }) => type)).toEqual(["response.completed"]);
+  return JSON.stringify(response?.output).replaceAll(/"id":"[^"]*"/g, "");
+}
+
+/** A generator of numbers in [0, 1) that a printed seed repeats. */
+function seeded(name: string): () => number {
+  const seed = Number(process.env.SEED ?? Date.now() % 100_000);
+  console.log(`${name}: SEED=${seed}`);
+  let state = seed;
+  return () => {
+    state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
+    return state / 2 ** 31;
+  };
+}
+
+describe("kill -9", () => {
+  const STREAMS = 100;
+  const ROUNDS = 5;
+  const MODEL = "simulator?tps=60&words=80";
+
+  it(`in the middle of ${STREAMS} background streams, at random moments, loses and repeats no byte`, async () => {
+    const random = seeded("streams");
+    const readers: Reader[] = [];
+    let reading: Promise<void>[] = [];
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const begun = Array.from({ length: STREAMS / ROUNDS }, () => newReader());
+      reading.push(...begun.map((reader) => create(reader, MODEL)));
+      readers.push(...begun);
+      // Once most of them have begun; the last ones may be anywhere in their creation.
+      await eventually(() => begun.filter(({ id }) => id !== "").length >= begun.length - 2, 10_000);
+      await pause(random() * 1_000);
+      await worker.kill();
+      await Promise.all(reading);
+      await worker.restart();
+      reading = readers.filter((reader) => reader.id !== "" && !hasEnded(reader)).map(resume);
+    }
+    // Nobody but the readers asks after the runs, and no reader asks twice.
+    await Promise.all(reading);
+
+    // A client that was never told an id has nothing to resume.
+    const known = readers.filter((reader) => reader.id !== "");
+    expect(known.length).toBeGreaterThanOrEqual(STREAMS - 2 * ROUNDS);
+    expect(new Set(known.map(({ id }) => id)).size).toBe(known.length);
+    const uninterrupted = newReader();
+    await create(uninterrupted, MODEL);
+    const expected = outputOf(uninterrupted);
+    const replays = known.map(({ id }) => newReader(id));
+    await Promise.all(replays.map(resume));
+    for (const [index, reader] of known.entries()) {
+      expect(hasEnded(reader)).toBe(true);
+      expect(reader.text).toBe(replays[index]?.text);
+      expect(outputOf(reader)).toBe(expected);
+    }
+    // Some were cut off, or this shows nothing.
+    const continued = vllm.simulator.requests.filter(({ body }) => JSON.stringify(body)?.includes("continue_final"));
+    expect(continued.length).toBeGreaterThan(STREAMS / 4);
+  }, 60_000);
+});
+
+describe("kill -9 while nobody reads", () => {
+  const RUNS = 20;
+
+  /** Begins runs that nobody reads, of a second and a half each, and kills the process in the middle of all of them. */
+  async function killUnread(model: string, wait: number): Promise<string[]> {
+    const bodies = Array.from({ length: RUNS }, () => ({ model, input: "Go on.", background: true }));
+    const ids = await Promise.all(bodies.map(async (body) => ((await (await post(body)).json()) as { id: string }).id));
+    await pause(wait);
+    await worker.kill();
+    return ids;
+  }
+
+  const asked = (model: string) =>
+    vllm.simulator.requests.filter(
+      ({ path, body }) => path.endsWith("/completions") && JSON.stringify(body).includes(model),
+    );
+
+  async function expectEach(ids: string[], model: string): Promise<void> {
+    const uninterrupted = newReader();
+    await create(uninterrupted, model);
+    const expected = outputOf(uninterrupted);
+    const replays = ids.map(newReader);
+    await Promise.all(replays.map(resume));
+    for (const replay of replays) expect(outputOf(replay)).toBe(expected);
+  }
+
+  it("leaves runs that the first access takes up", async () => {
+    const random = seeded("first access");
+    const model = "simulator?tps=80&words=120";
+    const ids = await killUnread(model, random() * 700);
+    await worker.restart();
+    const since = performance.now();
+    const done = async (id: string) => {
+      const response = (await (await fetch(`${worker.url}/v1/responses/${id}`)).json()) as { status: string };
+      expect(["in_progress", "completed"]).toContain(response.status);
+      return response.status === "completed";
+    };
+    await eventually(async () => (await Promise.all(ids.map(done))).every(Boolean), 20_000);
+    expect(performance.now() - since).toBeLessThan(20_000);
+    await expectEach(ids, model);
+  }, 60_000);
+
+  it("leaves runs that the alarm takes up within 60 seconds, and nobody has to ask", async () => {
+    const random = seeded("alarm");
+    const model = "simulator?tps=80&words=121";
+    const ids = await killUnread(model, random() * 700);
+    const before = asked(model).length;
+    worker.passTime(60_000);
+    await worker.restart();
+    const since = performance.now();
+    // All of them are taken up and brought to their end, as the model server sees it.
+    await eventually(() => {
+      const again = asked(model).slice(before);
+      return again.length >= RUNS && again.every(({ state }) => state === "completed");
+    }, 20_000);
+    console.log(`taken up and ended by their alarms after ${Math.round(performance.now() - since)} ms`);
+    expect(asked(model)).toHaveLength(before + RUNS);
+    await expectEach(ids, model);
+  }, 60_000);
+
+  it("keeps the response of a run that had ended, and its events", async () => {
+    const reader = newReader();
+    await create(reader, "simulator");
+    await worker.kill();
+    await worker.restart();
+    const replay = newReader(reader.id);
+    await resume(replay);
+    expect(replay.text).toBe(reader.text);
+    outputOf(replay);
+  }, 30_000);
+});

@@ -1,0 +1,154 @@
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import type { AddressInfo } from "node:net";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { fileURLToPath } from "node:url";
+
+/**
+ * The Worker on plain `workerd`, bundled as it is deployed, with its storage on disk: a process that can be killed and
+ * started again on the same storage and port.
+ */
+export interface WorkerdProcess {
+  url: string;
+  /** SIGKILL: nothing gets a chance to finish. */
+  kill(): Promise<void>;
+  /** Starts it again. */
+  restart(): Promise<void>;
+  /** Lets time pass, for alarms, while it is dead. */
+  passTime(ms: number): void;
+  /** Kills it and removes its storage. */
+  close(): Promise<void>;
+}
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+
+// Two versions of workerd are installed; the one that wrangler brings runs what wrangler bundles.
+const requireOfWrangler = createRequire(createRequire(import.meta.url).resolve("wrangler/package.json"));
+const workerd = requireOfWrangler("workerd").default as string;
+
+export async function startWorkerd(variables: Record<string, string>): Promise<WorkerdProcess> {
+  const directory = mkdtempSync(join(tmpdir(), "responses-edge-"));
+  bundled ??= bundle();
+  writeFileSync(join(directory, "index.js"), bundled);
+  const port = await freePort();
+  const configFile = join(directory, "config.capnp");
+  mkdirSync(join(directory, "storage"));
+  writeFileSync(configFile, workerdConfig(port, join(directory, "storage"), variables));
+  const url = `http://127.0.0.1:${port}`;
+  let child: ChildProcess | undefined;
+  const kill = async () => {
+    const running = child;
+    child = undefined;
+    if (!running || running.exitCode !== null) return;
+    const gone = new Promise((resolve) => running.once("exit", resolve));
+    running.kill("SIGKILL");
+    await gone;
+  };
+  const restart = async () => {
+    await kill();
+    child = spawn(workerd, ["serve", configFile], { stdio: ["ignore", "ignore", "inherit"] });
+    await untilReady(child, `${url}/health`);
+  };
+  process.on("exit", () => child?.kill("SIGKILL"));
+  await restart();
+  return {
+    url,
+    kill,
+    restart,
+    passTime: (ms) => passTime(join(directory, "storage/home"), ms),
+    async close() {
+      await kill();
+      rmSync(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+/** The Worker's bundle, once this process has made it. */
+let bundled: string | undefined;
+
+/** Bundles the Worker as `wrangler deploy` does. */
+function bundle(): string {
+  const directory = mkdtempSync(join(tmpdir(), "responses-edge-bundle-"));
+  const wrangler = join(root, "node_modules/wrangler/bin/wrangler.js");
+  execFileSync(process.execPath, [wrangler, "deploy", "--dry-run", "--outdir", directory], {
+    cwd: root,
+    stdio: ["ignore", "ignore", "inherit"],
+    env: {
+      ...process.env,
+      WRANGLER_SEND_METRICS: "false",
+      WRANGLER_SEND_ERROR_REPORTS: "false",
+      WRANGLER_HIDE_BANNER: "true",
+      WRANGLER_LOG: "error",
+    },
+  });
+  const code = readFileSync(join(directory, "index.js"), "utf8");
+  rmSync(directory, { recursive: true, force: true });
+  return code;
+}
+
+/** Makes every alarm due so much earlier: in workerd's own list of them, and in the object that it is for. */
+function passTime(storage: string, ms: number): void {
+  for (const name of readdirSync(storage)) {
+    if (!name.endsWith(".sqlite")) continue;
+    const database = new DatabaseSync(join(storage, name));
+    const isList = name === "metadata.sqlite";
+    const alarms = isList ? "_cf_ALARM SET scheduled_time = scheduled_time" : "_cf_METADATA SET value = value";
+    // Nanoseconds; the alarm is the first of an object's metadata.
+    database.exec(`UPDATE ${alarms} - ${ms}000000 ${isList ? "" : "WHERE key = 1"}`);
+    database.close();
+  }
+}
+
+/** Compatibility date and flags are those of wrangler.toml. */
+function workerdConfig(port: number, storage: string, variables: Record<string, string>): string {
+  const bindings = Object.entries(variables).map(
+    ([name, value]) => `(name = "${name}", text = ${JSON.stringify(value)})`,
+  );
+  return `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "main", worker = .worker),
+    (name = "internet", network = (allow = ["public", "private"])),
+    (name = "disk", disk = (path = "${storage}", writable = true)),
+  ],
+  sockets = [(name = "http", address = "127.0.0.1:${port}", http = (), service = "main")],
+);
+const worker :Workerd.Worker = (
+  modules = [(name = "index.js", esModule = embed "index.js")],
+  compatibilityDate = "2026-11-09",
+  compatibilityFlags = ["enable_request_signal"],
+  globalOutbound = "internet",
+  durableObjectNamespaces = [(className = "Home", uniqueKey = "home", enableSql = true)],
+  durableObjectStorage = (localDisk = "disk"),
+  bindings = [
+    ${bindings.join(",\n    ")},
+    (name = "HOME", durableObjectNamespace = "Home"),
+  ],
+);
+`;
+}
+
+async function untilReady(child: ChildProcess, url: string): Promise<void> {
+  for (let attempt = 0; attempt < 400; attempt += 1) {
+    if (child.exitCode !== null) throw new Error(`workerd exited with ${child.exitCode}`);
+    try {
+      if ((await fetch(url)).ok) return;
+    } catch {
+      // Not listening yet.
+    }
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+  throw new Error(`no answer from ${url}`);
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}

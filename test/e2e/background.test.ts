@@ -1,0 +1,482 @@
+import type { Response, ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { framesOf, generationsOf, idIn, isWhole, replay, resume, typesOf } from "./event-streams.ts";
+import { eventually, lastPrompt, type RealGateway, startRealGateway } from "./support.ts";
+
+let gateway: RealGateway;
+beforeAll(async () => {
+  gateway = await startRealGateway();
+}, 60_000);
+afterAll(() => gateway.close());
+
+const weatherTool = {
+  type: "function",
+  name: "get_weather",
+  parameters: { type: "object", properties: { city: { type: "string" } } },
+  strict: false,
+} as const;
+
+const unknownId = `resp_${"0".repeat(32)}`;
+
+function begin(body: ResponseCreateParamsNonStreaming): Promise<Response> {
+  return gateway.openai.responses.create({ ...body, background: true });
+}
+
+const isRunning = ({ status }: Response) => status === "queued" || status === "in_progress";
+
+function settled(id: string, timeoutMs?: number): Promise<Response> {
+  return eventually(async () => {
+    const response = await gateway.openai.responses.retrieve(id);
+    return isRunning(response) ? undefined : response;
+  }, timeoutMs);
+}
+
+/** Cancels; with the text, which openai-node adds to what it retrieves only. */
+async function cancel(id: string): Promise<Response> {
+  const response = await gateway.openai.responses.cancel(id);
+  const parts = response.output.flatMap((item) => (item.type === "message" ? item.content : []));
+  const output_text = parts.map((part) => (part.type === "output_text" ? part.text : "")).join("");
+  return { ...response, output_text };
+}
+
+async function run(body: ResponseCreateParamsNonStreaming): Promise<Response> {
+  return settled((await begin(body)).id);
+}
+
+/** The one generation of a model name that is used once. */
+function generation(model: string) {
+  const generations = generationsOf(gateway, model);
+  if (generations.length !== 1 || !generations[0]) throw new Error(`${model} was asked ${generations.length} times.`);
+  return generations[0];
+}
+
+/** The tests that need a model name of their own get one by a setting that changes nothing. */
+let names = 0;
+const own = (model: string) => `${model}${model.includes("?") ? "&" : "?"}max_model_len=${100_000 + names++}`;
+
+/** Begins a run, and waits until the model has said something of it. */
+async function beginTalking(model: string, body: Partial<ResponseCreateParamsNonStreaming> = {}): Promise<Response> {
+  const response = await begin({ model, input: "Go on.", ...body });
+  await eventually(() => (generationsOf(gateway, model).at(-1)?.deltasSent ?? 0) > 3);
+  return response;
+}
+
+describe("a background response", () => {
+  it.each([false, true])("is refused with store: false, naming 'background' (stream: %s)", async (stream) => {
+    const body = { model: "simulator", input: "Hello!", background: true, store: false, stream };
+    await expect(gateway.openai.responses.create(body)).rejects.toMatchObject({ status: 400, param: "background" });
+  });
+
+  it("is queued at once, however long the model takes", async () => {
+    const model = own("simulator?fault=stall_headers");
+    const response = await begin({ model, input: "Hello!", metadata: { topic: "greeting" } });
+    expect(response).toMatchObject({
+      id: expect.stringMatching(/^resp_/),
+      status: "queued",
+      background: true,
+      output: [],
+      usage: null,
+      error: null,
+      completed_at: null,
+      metadata: { topic: "greeting" },
+    });
+    await cancel(response.id);
+  });
+
+  it("streams that it is queued and in progress before the model has said a word", async () => {
+    const model = own("simulator?fault=stall_headers");
+    const stream = await gateway.openai.responses.create({ model, input: "Hello!", background: true, stream: true });
+    const seen: [string, string | undefined][] = [];
+    for await (const event of stream) {
+      if (!("response" in event)) throw new Error(event.type);
+      seen.push([event.type, event.response.status]);
+      if (event.type !== "response.in_progress") continue;
+      await cancel(event.response.id);
+    }
+    expect(seen).toEqual([
+      ["response.created", "queued"],
+      ["response.queued", "queued"],
+      ["response.in_progress", "in_progress"],
+      ["response.incomplete", "cancelled"],
+    ]);
+  });
+
+  it("is in progress, without output, until it is completed with all of it", async () => {
+    const { id } = await begin({ model: "simulator?tps=100", input: "one two three four five six seven eight" });
+    const polled: Response[] = [];
+    const done = await eventually(async () => {
+      polled.push(await gateway.openai.responses.retrieve(id));
+      return polled.find((response) => response.status === "completed");
+    });
+    for (const response of polled.slice(0, -1)) {
+      expect(response).toMatchObject({ id, status: "in_progress", output: [], usage: null, completed_at: null });
+    }
+    expect(polled.length).toBeGreaterThan(1);
+    expect(done.output_text).toBe("You said: one two three four five six seven eight");
+    expect(done.completed_at).toBeGreaterThanOrEqual(done.created_at);
+    expect(done.usage?.output_tokens).toBe(11);
+  });
+
+  it("with a stream takes a message through its whole life, and is the same for GET", async () => {
+    const answer = await gateway.post({ model: "simulator", input: "Hello!", background: true, stream: true });
+    const text = await answer.text();
+    expect(answer.headers.get("content-type")).toMatch(/^text\/event-stream/);
+    expect(typesOf(text)).toEqual([
+      "response.created",
+      "response.queued",
+      "response.in_progress",
+      "response.output_item.added",
+      "response.content_part.added",
+      "response.output_text.delta",
+      "response.output_text.done",
+      "response.content_part.done",
+      "response.output_item.done",
+      "response.completed",
+    ]);
+    expect(isWhole(text)).toBe(true);
+    const last = framesOf(text).at(-2) ?? "";
+    const { response } = JSON.parse(last.slice(last.indexOf("{"))) as { response: Response };
+    const { output_text: _, ...stored } = await gateway.openai.responses.retrieve(response.id);
+    expect(stored).toEqual(response);
+  });
+
+  it("is the same as in the foreground but for its name and times", async () => {
+    const body = { model: "simulator-reasoning", input: "Call get_weather.", tools: [weatherTool] };
+    const foreground = await gateway.openai.responses.create(body);
+    const background = await run(body);
+    const essence = ({ id: _, created_at, completed_at, output, ...rest }: Response) => ({
+      ...rest,
+      usage: { ...rest.usage, input_tokens_details: {} },
+      output: output.map((item) => ({ ...item, id: "", call_id: "" })),
+    });
+    expect(essence(background)).toEqual({ ...essence(foreground), background: true });
+  });
+
+  it("is incomplete at max_output_tokens", async () => {
+    const response = await run({ model: "simulator", input: "Hello!", max_output_tokens: 2 });
+    expect(response).toMatchObject({
+      status: "incomplete",
+      incomplete_details: { reason: "max_output_tokens" },
+      completed_at: null,
+      output: [{ type: "message", status: "incomplete", content: [{ text: "You said" }] }],
+      usage: { output_tokens: 2 },
+    });
+  });
+
+  it.each([
+    ["the model server fails", "simulator?fault=http:500", "server_error"],
+    ["the model server refuses", "simulator?fault=http:400", "invalid_prompt"],
+    ["there is no such model", "no-such-model", "invalid_prompt"],
+    ["the model server sends an error after some text", "simulator?fault=error:3", "server_error"],
+    ["the model server sends nonsense after some text", "simulator?fault=garbage:3", "server_error"],
+  ])("is failed when %s, and says why", async (_, model, code) => {
+    const response = await run({ model, input: "Hello!" });
+    expect(response).toMatchObject({ status: "failed", error: { code, message: expect.any(String) } });
+    expect(response.completed_at).toBeNull();
+    const text = await replay(gateway, response.id);
+    expect(typesOf(text).slice(-2)).toEqual(["error", "response.failed"]);
+    expect(isWhole(text)).toBe(true);
+  });
+
+  it("that fails keeps the text so far", async () => {
+    const response = await run({ model: "simulator?fault=error:3&tps=100", input: "Hello!" });
+    expect(response.output).toMatchObject([
+      { type: "message", status: "incomplete", content: [{ text: "You said:" }] },
+    ]);
+  });
+
+  it("calls functions, and takes their outputs", async () => {
+    const first = await run({ model: "simulator", input: "Call get_weather.", tools: [weatherTool] });
+    expect(first.status).toBe("completed");
+    const [call] = first.output;
+    if (call?.type !== "function_call") throw new Error("No call.");
+    expect(call).toMatchObject({ name: "get_weather", arguments: '{"city":"city"}', status: "completed" });
+    const second = await run({
+      model: "simulator",
+      previous_response_id: first.id,
+      input: [{ type: "function_call_output", call_id: call.call_id, output: "sunny" }],
+      tools: [weatherTool],
+    });
+    expect(second.output_text).toBe("The tool get_weather returned: sunny");
+  });
+
+  it("is refused when its input does not fit its past", async () => {
+    const input = [{ type: "function_call_output" as const, call_id: "call_of_nobody", output: "sunny" }];
+    await expect(begin({ model: "simulator", input })).rejects.toMatchObject({ status: 400 });
+  });
+});
+
+describe.concurrent("a background response whose model server is in trouble", () => {
+  it.each(["fault=refuse", "fault=http:503", "fault=cut:0"])(
+    "tries again when the model server does not begin at first (%s)",
+    async (fault) => {
+      const model = own(`simulator?${fault}&fault_times=1`);
+      const response = await run({ model, input: "Hello!" });
+      expect(response.status).toBe("completed");
+      expect(response.output_text).toBe("You said: Hello!");
+      expect(generationsOf(gateway, model)).toHaveLength(2);
+      expect(typesOf(await replay(gateway, response.id)).filter((type) => type === "response.created")).toHaveLength(1);
+    },
+  );
+
+  it("fails in bounded time when the model server never begins", async () => {
+    const model = own("simulator?fault=refuse");
+    const { id } = await begin({ model, input: "Hello!" });
+    const response = await settled(id, 10_000);
+    expect(response).toMatchObject({ status: "failed", error: { message: "The model server could not be reached." } });
+    expect(generationsOf(gateway, model).length).toBeGreaterThan(2);
+  });
+
+  it("cancelled between two attempts does not wait for the next", async () => {
+    const model = own("simulator?fault=http:503");
+    const { id } = await begin({ model, input: "Hello!" });
+    await eventually(() => generationsOf(gateway, model).length === 3);
+    const before = performance.now();
+    expect((await cancel(id)).status).toBe("cancelled");
+    expect(performance.now() - before).toBeLessThan(500);
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    expect(generationsOf(gateway, model)).toHaveLength(3);
+  });
+});
+
+describe("a background response without a client", () => {
+  it("runs on when the client that began it has left its stream", async () => {
+    const model = own("simulator?tps=100&words=40");
+    const stream = await gateway.openai.responses.create({ model, input: "Go on.", background: true, stream: true });
+    let id = "";
+    for await (const event of stream) {
+      if (event.type === "response.created") id = event.response.id;
+      if (event.type === "response.output_text.delta") break;
+    }
+    const response = await settled(id);
+    expect(response.status).toBe("completed");
+    expect(response.usage?.output_tokens).toBe(40);
+    expect(generation(model).state).toBe("completed");
+  });
+
+  it("runs on when nobody asks after it, and nobody has to", async () => {
+    const model = own("simulator?tps=200&words=40");
+    const { id } = await begin({ model, input: "Go on." });
+    await eventually(() => generationsOf(gateway, model).at(0)?.state === "completed");
+    expect((await settled(id)).usage?.output_tokens).toBe(40);
+  });
+
+  it("runs beside others of its conversation tree", async () => {
+    const root = await gateway.openai.responses.create({ model: "simulator", input: "Hello!" });
+    const inputs = Array.from({ length: 8 }, (_, index) => `Branch ${index}`);
+    const begun = await Promise.all(
+      inputs.map((input) => begin({ model: "simulator?tps=100", previous_response_id: root.id, input })),
+    );
+    const done = await Promise.all(begun.map(({ id }) => settled(id)));
+    expect(done.map((response) => response.output_text)).toEqual(inputs.map((input) => `You said: ${input}`));
+  });
+});
+
+describe("the history of a background response", () => {
+  const said = (text: string) => ({ role: "assistant", content: text });
+  const asked = (text: string) => ({ role: "user", content: text });
+
+  it("is that of the response it continues, whichever of the two ran in the background", async () => {
+    const ways = {
+      background: run,
+      foreground: (body: ResponseCreateParamsNonStreaming) => gateway.openai.responses.create(body),
+    };
+    for (const first of ["background", "foreground"] as const) {
+      for (const second of ["background", "foreground"] as const) {
+        const { id } = await ways[first]({ model: "simulator", input: "I am Ann." });
+        const next = await ways[second]({ model: "simulator", previous_response_id: id, input: "Who am I?" });
+        expect(next.previous_response_id).toBe(id);
+        expect(lastPrompt(gateway).messages).toEqual([
+          asked("I am Ann."),
+          said("You said: I am Ann."),
+          asked("Who am I?"),
+        ]);
+      }
+    }
+  });
+
+  it("must be there when it begins", async () => {
+    const body = { model: "simulator", previous_response_id: unknownId, input: "Who am I?" };
+    await expect(begin(body)).rejects.toMatchObject({
+      status: 400,
+      code: "previous_response_not_found",
+      param: "previous_response_id",
+    });
+  });
+
+  it("cannot be that of a response that still runs", async () => {
+    const { id } = await beginTalking(own("simulator?tps=50&words=1000"));
+    const body = { model: "simulator", previous_response_id: id, input: "And then?" };
+    await expect(gateway.openai.responses.create(body)).rejects.toMatchObject({ status: 400 });
+    await expect(begin(body)).rejects.toMatchObject({ status: 400 });
+    await cancel(id);
+  });
+
+  it("may be cancelled short: what was said is part of it", async () => {
+    const { id } = await beginTalking(own("simulator?tps=50&words=1000"));
+    const { output_text } = await cancel(id);
+    const next = await gateway.openai.responses.create({ model: "simulator", previous_response_id: id, input: "Why?" });
+    expect(next.output_text).toBe("You said: Why?");
+    expect(lastPrompt(gateway).messages).toMatchObject([asked("Go on."), said(output_text), asked("Why?")]);
+  });
+});
+
+describe("the input items of a background response", () => {
+  it("are there while it runs, and the same afterwards", async () => {
+    const input = [
+      { role: "user", content: "one" },
+      { role: "assistant", content: "two" },
+      { role: "user", content: "three" },
+    ] as const;
+    const { id } = await beginTalking(own("simulator?tps=100&words=40"), { input: [...input] });
+    const pages = async () => {
+      const all = await Array.fromAsync(gateway.openai.responses.inputItems.list(id, { order: "asc", limit: 2 }));
+      const newest = await gateway.openai.responses.inputItems.list(id, { limit: 1 });
+      return { all, newest: newest.data, more: newest.has_more };
+    };
+    const early = await pages();
+    expect(isRunning(await gateway.openai.responses.retrieve(id))).toBe(true);
+    expect(early.all).toHaveLength(3);
+    expect(early.newest).toEqual(early.all.slice(2));
+    expect(early.more).toBe(true);
+    await settled(id);
+    expect(await pages()).toEqual(early);
+  });
+});
+
+describe("deleting a background response", () => {
+  it("that runs stops the model, and nothing is left", async () => {
+    const model = own("simulator?tps=50&words=1000");
+    const { id } = await beginTalking(model);
+    // Not through the checks: they do not know that this ends the stream.
+    const reading = fetch(`${gateway.url}/v1/responses/${id}?stream=true`)
+      .then((answer) => answer.text())
+      .catch(() => "cut off");
+    expect(
+      await gateway.fetch(`${gateway.url}/v1/responses/${id}`, { method: "DELETE" }).then((a) => a.json()),
+    ).toEqual({
+      id,
+      object: "response.deleted",
+      deleted: true,
+    });
+    await eventually(() => generation(model).state === "aborted");
+    await reading;
+    for (const path of ["", "?stream=true", "/input_items"]) {
+      const answer = await gateway.fetch(`${gateway.url}/v1/responses/${id}${path}`);
+      expect([path, answer.status]).toEqual([path, 404]);
+    }
+    await expect(cancel(id)).rejects.toMatchObject({ status: 404 });
+  });
+
+  it("that has ended removes its events too", async () => {
+    const first = await run({ model: "simulator", input: "Hello!" });
+    const second = await run({ model: "simulator", previous_response_id: first.id, input: "And now?" });
+    await gateway.openai.responses.delete(second.id);
+    expect((await resume(gateway, second.id)).status).toBe(404);
+    expect(isWhole(await replay(gateway, first.id))).toBe(true);
+    await gateway.openai.responses.delete(first.id);
+    expect((await resume(gateway, first.id)).status).toBe(404);
+  });
+});
+
+describe("cancelling", () => {
+  it("aborts the model's request at once, and keeps what was said", async () => {
+    const model = own("simulator?tps=50&words=1000");
+    const { id } = await beginTalking(model);
+    const cancelled = await cancel(id);
+    await eventually(() => generation(model).state === "aborted", 100);
+    expect(cancelled).toMatchObject({
+      id,
+      status: "cancelled",
+      completed_at: null,
+      error: null,
+      incomplete_details: null,
+    });
+    expect(cancelled.output).toMatchObject([{ type: "message", status: "incomplete" }]);
+    expect(cancelled.output_text).toMatch(/^the quick brown fox/);
+    expect(await gateway.openai.responses.retrieve(id)).toEqual(cancelled);
+  });
+
+  it("again changes nothing, and it is never completed later", async () => {
+    const { id } = await beginTalking(own("simulator?tps=100&words=30"));
+    const cancelled = await cancel(id);
+    expect(cancelled.status).toBe("cancelled");
+    expect(await cancel(id)).toEqual(cancelled);
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    expect(await gateway.openai.responses.retrieve(id)).toEqual(cancelled);
+  });
+
+  it("by many at the same time gives all of them the same", async () => {
+    const { id } = await beginTalking(own("simulator?tps=50&words=1000"));
+    const answers = await Promise.all(Array.from({ length: 5 }, () => cancel(id)));
+    for (const answer of answers) expect(answer).toEqual(answers[0]);
+    expect(answers[0]?.status).toBe("cancelled");
+  });
+
+  it.each(["completed", "incomplete", "failed"])("a %s response leaves it as it is", async (status) => {
+    const response = await run({
+      model: status === "failed" ? "simulator?fault=http:500" : "simulator",
+      input: "Hello!",
+      ...(status === "incomplete" && { max_output_tokens: 2 }),
+    });
+    expect(response.status).toBe(status);
+    expect(await cancel(response.id)).toEqual(response);
+    expect(await gateway.openai.responses.retrieve(response.id)).toEqual(response);
+  });
+
+  it("before the model has answered keeps no output", async () => {
+    const model = own("simulator?fault=stall_headers");
+    const { id } = await begin({ model, input: "Hello!" });
+    await eventually(() => generationsOf(gateway, model).length === 1);
+    expect(await cancel(id)).toMatchObject({ status: "cancelled", output: [] });
+    await eventually(() => generation(model).state === "aborted", 100);
+  });
+
+  it("in the middle of reasoning or a call keeps the part of it", async () => {
+    const thinking = await beginTalking(own("simulator-reasoning?tps=20"));
+    expect((await cancel(thinking.id)).output).toMatchObject([
+      { type: "reasoning", status: "incomplete", content: [{ text: expect.stringMatching(/^The user said/) }] },
+    ]);
+    const body = { input: "Call get_weather.", tools: [weatherTool] };
+    const calling = await beginTalking(own("simulator?tps=20"), body);
+    const { output } = await cancel(calling.id);
+    expect(output).toMatchObject([{ type: "function_call", status: "incomplete", name: "get_weather" }]);
+  });
+
+  it("ends the streams of all readers with the cancelled response", async () => {
+    const body = { model: own("simulator?tps=50&words=1000"), input: "Go on.", background: true, stream: true };
+    const creator = await gateway.post(body);
+    const reader = creator.body?.getReader();
+    let first = "";
+    while (!first.includes("output_text.delta")) first += new TextDecoder().decode((await reader?.read())?.value);
+    const id = idIn(first);
+    const others = [replay(gateway, id), replay(gateway, id, "&starting_after=2")];
+    const cancelled = await cancel(id);
+    const { output_text: _, ...snapshot } = cancelled;
+    for (const text of await Promise.all(others)) {
+      expect(isWhole(text)).toBe(true);
+      expect(typesOf(text).at(-1)).toBe("response.incomplete");
+      const last = framesOf(text).at(-2) ?? "";
+      expect((JSON.parse(last.slice(last.indexOf("{"))) as { response: Response }).response).toEqual(snapshot);
+    }
+    for (;;) {
+      const { done, value } = (await reader?.read()) ?? { done: true };
+      if (done) break;
+      first += new TextDecoder().decode(value);
+    }
+    expect(isWhole(first)).toBe(true);
+  });
+
+  it("a foreground response is refused", async () => {
+    const { id } = await gateway.openai.responses.create({ model: "simulator", input: "Hello!" });
+    await expect(cancel(id)).rejects.toMatchObject({
+      status: 400,
+      type: "invalid_request_error",
+      message: expect.stringContaining("Cannot cancel a synchronous response."),
+    });
+  });
+
+  it.each([unknownId, "resp_unknown", "msg_1"])("%s finds nothing", async (id) => {
+    await expect(cancel(id)).rejects.toMatchObject({ status: 404 });
+  });
+});

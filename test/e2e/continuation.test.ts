@@ -1,0 +1,312 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import type {
+  Response,
+  ResponseCreateParamsNonStreaming,
+  ResponseOutputItem,
+} from "openai/resources/responses/responses";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { generationsOf, isWhole, replay, typesOf } from "./event-streams.ts";
+import { eventually, type RealGateway, startRealGateway } from "./support.ts";
+
+let gateway: RealGateway;
+beforeAll(async () => {
+  gateway = await startRealGateway();
+}, 60_000);
+afterAll(() => gateway.close());
+
+const weatherTool = { type: "function", name: "get_weather", parameters: null, strict: false } as const;
+
+type Way = "json" | "stream" | "background";
+const WAYS: Way[] = ["json", "stream", "background"];
+
+/** The response to a request, whichever way it is answered. Only JSON throws where the response failed. */
+async function create(way: Way, body: ResponseCreateParamsNonStreaming, through = gateway): Promise<Response> {
+  const { responses } = through.openai;
+  if (way === "json") return responses.create(body);
+  if (way === "background") {
+    const { id } = await responses.create({ ...body, background: true });
+    return eventually(async () => {
+      const response = await responses.retrieve(id);
+      return response.status === "queued" || response.status === "in_progress" ? undefined : response;
+    }, 15_000);
+  }
+  for await (const event of await responses.create({ ...body, stream: true })) {
+    if (event.type !== "response.completed" && event.type !== "response.incomplete") continue;
+    return { ...event.response, output_text: textOf(event.response.output) };
+  }
+  throw new Error("The response failed.");
+}
+
+/** A stream that ends in failure. */
+async function failingStream(body: ResponseCreateParamsNonStreaming): Promise<string> {
+  return (await gateway.post({ ...body, stream: true })).text();
+}
+
+function textOf(output: ResponseOutputItem[]): string {
+  const parts = output.flatMap((item) => (item.type === "message" ? item.content : []));
+  return parts.map((part) => (part.type === "output_text" ? part.text : "")).join("");
+}
+
+/** What must not depend on whether the model server died on the way. Cached tokens may: the prompt was sent before. */
+function essence({ output, usage, status, incomplete_details, error }: Response) {
+  const counted = usage && { ...usage, input_tokens_details: {} };
+  return { output: output.map((item) => ({ ...item, id: "" })), usage: counted, status, incomplete_details, error };
+}
+
+/** A model name that is used once: `fault_times` counts by name. */
+let names = 0;
+const own = (model: string) => `${model}${model.includes("?") ? "&" : "?"}max_model_len=${100_000 + names++}`;
+
+/** A model that is cut off after so many tokens, so many times. Between two times its name is used to measure prompts. */
+const broken = (after: number, times = 1) => own(`simulator?fault=cut:${after}&fault_times=${3 * times - 2}`);
+
+describe.concurrent.each(WAYS)("a response whose model server dies in the middle of its text, as %s", (way) => {
+  it("has the same text, usage and items as one that was not interrupted, wherever that was", async () => {
+    // White space of all kinds, which a chat template would trim at the end of what it is given.
+    const body = { input: "one two\n\n three   four\n - Grüße,  你好 👩‍👩‍👧\nend" };
+    const whole = await create(way, { ...body, model: "simulator" });
+    const tokens = whole.usage?.output_tokens ?? 0;
+    expect(tokens).toBe(20);
+    const cuts = Array.from({ length: tokens }, (_, index) => index + 1);
+    const responses = await Promise.all(cuts.map((after) => create(way, { ...body, model: broken(after) })));
+    for (const [index, response] of responses.entries()) {
+      expect([cuts[index], essence(response)]).toEqual([cuts[index], essence(whole)]);
+      expect(response.output).toHaveLength(1);
+    }
+  });
+
+  it("is asked for once more, with what was said as the beginning of the answer", async () => {
+    const model = broken(4);
+    await create(way, { model, input: "one two three four" });
+    const [first, second, ...others] = generationsOf(gateway, model);
+    expect(others).toEqual([]);
+    expect(first?.body).not.toHaveProperty("continue_final_message");
+    expect(second?.body).toMatchObject({
+      continue_final_message: true,
+      add_generation_prompt: false,
+      messages: [
+        { role: "user", content: "one two three four" },
+        { role: "assistant", content: "You said: one" },
+      ],
+    });
+  });
+
+  it("survives several deaths", async () => {
+    const input = "a b c d e f g h i j k l m n o p q r s t";
+    const whole = await create(way, { model: "simulator", input });
+    const model = broken(4, 5);
+    expect(essence(await create(way, { model, input }))).toEqual(essence(whole));
+    expect(generationsOf(gateway, model)).toHaveLength(6);
+  });
+
+  it("survives a connection that ends cleanly, but too early", async () => {
+    const response = await create(way, { model: own("simulator?fault=end:3&fault_times=1"), input: "one two three" });
+    expect(response.output_text).toBe("You said: one two three");
+  });
+
+  it("survives it after the reasoning, which is not lost from the usage", async () => {
+    const whole = await create(way, { model: "simulator-reasoning", input: "one two three four" });
+    const reasoning = whole.usage?.output_tokens_details.reasoning_tokens ?? 0;
+    const model = own(`simulator-reasoning?fault=cut:${reasoning + 3}&fault_times=1`);
+    const response = await create(way, { model, input: "one two three four" });
+    expect(essence(response)).toEqual({ ...essence(whole), usage: expect.anything() });
+    expect(response.usage?.output_tokens_details).toEqual(whole.usage?.output_tokens_details);
+    expect(response.usage?.input_tokens).toBe(whole.usage?.input_tokens);
+    // What the template writes around the reasoning counts as generated: "<think>" and "</think>", eight tokens here.
+    const markup = (response.usage?.output_tokens ?? 0) - (whole.usage?.output_tokens ?? 0);
+    expect(markup).toBeGreaterThanOrEqual(0);
+    expect(markup).toBeLessThanOrEqual(8);
+    expect(generationsOf(gateway, model)).toHaveLength(2);
+  });
+
+  it("keeps the logprobs of every token once", async () => {
+    const include = ["message.output_text.logprobs" as const];
+    const body = { input: "one two\n\n three   four", include, top_logprobs: 1 };
+    const whole = await create(way, { ...body, model: "simulator" });
+    const cuts = [3, 6, 7, 8, 10, 11];
+    const responses = await Promise.all(cuts.map((after) => create(way, { ...body, model: broken(after) })));
+    for (const response of responses) expect(essence(response)).toEqual(essence(whole));
+  });
+
+  it("keeps to max_output_tokens", async () => {
+    const body = { input: "one two three four five", max_output_tokens: 6 };
+    const whole = await create(way, { ...body, model: "simulator" });
+    expect(whole).toMatchObject({ status: "incomplete", output_text: "You said: one two three" });
+    const models = [broken(1), broken(3), broken(5), broken(6), broken(2, 2)];
+    const responses = await Promise.all(models.map((model) => create(way, { ...body, model })));
+    for (const response of responses) expect(essence(response)).toEqual(essence(whole));
+  });
+
+  it("that calls a function after its text is not confused by it", async () => {
+    // The simulator says either; the tools must stand in the prompt again all the same.
+    const model = broken(3);
+    const body = { model, input: "one two three", tools: [weatherTool] };
+    expect((await create(way, body)).output_text).toBe("You said: one two three");
+    expect(generationsOf(gateway, model)[1]?.body).toMatchObject({ tools: [{ function: { name: "get_weather" } }] });
+  });
+});
+
+describe.concurrent("the stream of a response whose model server dies", () => {
+  it.each([false, true])("goes on without a gap (background: %s)", async (background) => {
+    const body = { model: broken(2, 3), input: "one two three four five six seven", background, stream: true };
+    const text = await (await gateway.post(body)).text();
+    expect(isWhole(text)).toBe(true);
+    expect(typesOf(text)).toEqual([
+      "response.created",
+      ...(background ? ["response.queued"] : []),
+      "response.in_progress",
+      "response.output_item.added",
+      "response.content_part.added",
+      "response.output_text.delta",
+      "response.output_text.done",
+      "response.content_part.done",
+      "response.output_item.done",
+      "response.completed",
+    ]);
+    // Numbers, ids and texts are the checks' business.
+  });
+});
+
+describe.concurrent("what cannot be continued fails, and says why", () => {
+  const cases: [string, string, Partial<ResponseCreateParamsNonStreaming>][] = [
+    ["reasoning", "simulator-reasoning?fault=cut:3&fault_times=1", {}],
+    ["a function call", "simulator?fault=cut:2&fault_times=1", { input: "Call get_weather.", tools: [weatherTool] }],
+    ["a refusal", "simulator?refusal=1&fault=cut:3&fault_times=1", {}],
+  ];
+
+  it.each(cases)("%s, as JSON: 502", async (_, model, body) => {
+    await expect(create("json", { input: "Hello!", ...body, model: own(model) })).rejects.toMatchObject({
+      status: 502,
+      message: expect.stringMatching(/connection to the model server was lost.*cannot be put back/),
+    });
+  });
+
+  it.each(cases)("%s, as a stream: error and response.failed", async (_, model, body) => {
+    const text = await failingStream({ input: "Hello!", ...body, model: own(model) });
+    expect(typesOf(text).slice(-2)).toEqual(["error", "response.failed"]);
+    expect(text).toMatch(/connection to the model server was lost.*cannot be put back/);
+    expect(isWhole(text)).toBe(true);
+  });
+
+  it.each(cases)("%s, in the background, with what there was of it", async (kind, model, body) => {
+    const response = await create("background", { input: "Hello!", ...body, model: own(model) });
+    expect(response).toMatchObject({
+      status: "failed",
+      error: { code: "server_error", message: expect.stringContaining("cannot be put back") },
+      output: [{ type: kind === "reasoning" ? "reasoning" : kind === "a refusal" ? "message" : "function_call" }],
+    });
+    expect(response.output[0]).toHaveProperty("status", "incomplete");
+    expect(typesOf(await replay(gateway, response.id)).slice(-2)).toEqual(["error", "response.failed"]);
+  });
+
+  it.each<[string, object]>([
+    ["json_schema", { text: { format: { type: "json_schema", name: "answer", schema: { type: "object" } } } }],
+    ["json_object", { text: { format: { type: "json_object" } } }],
+    ["structured_outputs", { structured_outputs: { choice: ["one two three four"] } }],
+  ])("text under a grammar, which would begin anew: %s", async (_, format) => {
+    const body = { model: own("simulator?fault=cut:2&fault_times=1"), input: "one two", ...format };
+    await expect(create("json", body)).rejects.toMatchObject({
+      status: 502,
+      message: expect.stringContaining("structured output"),
+    });
+  });
+});
+
+describe.concurrent("a model server that dies before its first word", () => {
+  it("is a 502 in the foreground", async () => {
+    const body = { model: own("simulator?fault=cut:0&fault_times=1"), input: "Hello!" };
+    await expect(create("json", body)).rejects.toMatchObject({ status: 502, code: "upstream_connection_lost" });
+    const streamed = { model: own("simulator?fault=cut:0&fault_times=1"), input: "Hello!" };
+    const text = await failingStream(streamed);
+    expect(text).toContain("upstream_connection_lost");
+    expect(typesOf(text).slice(-2)).toEqual(["error", "response.failed"]);
+  });
+
+  it("is asked again in the background", async () => {
+    const model = own("simulator?fault=cut:0&fault_times=2");
+    const response = await create("background", { model, input: "Hello!" });
+    expect(response).toMatchObject({ status: "completed", output_text: "You said: Hello!" });
+    expect(generationsOf(gateway, model)).toHaveLength(3);
+  });
+});
+
+describe.concurrent("a model server that dies again and again", () => {
+  it.each(["stream", "background"] as const)(
+    "ends in failure, in bounded time, with the text so far (%s)",
+    async (way) => {
+      const model = own("simulator?words=1000&fault=cut:1");
+      const before = performance.now();
+      const response =
+        way === "stream"
+          ? JSON.parse(
+              /"response":(\{.*\})\}\n\ndata: \[DONE\]/.exec(await failingStream({ model, input: "Go on." }))?.[1] ??
+                "",
+            )
+          : await create(way, { model, input: "Go on." });
+      expect(performance.now() - before).toBeLessThan(10_000);
+      expect(response).toMatchObject({ status: "failed", error: { code: "server_error" } });
+      const said = textOf(response.output);
+      expect("the quick brown fox jumps over a lazy dog while seven small wizards mix strong potions and").toContain(
+        said.slice(0, 60),
+      );
+      expect(said.split(" ").length).toBe(generationsOf(gateway, model).length);
+      expect(generationsOf(gateway, model).length).toBeLessThan(50);
+    },
+  );
+
+  it("is a 502 as JSON", async () => {
+    const body = { model: own("simulator?words=1000&fault=cut:1"), input: "Go on." };
+    await expect(create("json", body)).rejects.toMatchObject({ status: 502 });
+  });
+});
+
+describe.concurrent("a model server that dies when it has said all", () => {
+  /** Cuts the connection after the finish chunk: before the usage and `[DONE]`. */
+  async function cuttingServer(): Promise<{ url: string; requests: () => number; close(): void }> {
+    let requests = 0;
+    const server = createServer((_, response) => {
+      requests += 1;
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      const chunk = (delta: object, finish_reason: string | null) =>
+        response.write(`data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason }] })}\n\n`);
+      chunk({ role: "assistant", content: "" }, null);
+      chunk({ content: "All of it." }, null);
+      chunk({}, "stop");
+      setTimeout(() => response.destroy(), 20);
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    return { url, requests: () => requests, close: () => server.close() };
+  }
+
+  it("has not failed", async () => {
+    const server = await cuttingServer();
+    const cutting = await startRealGateway({ VLLM_BASE_URL: `${server.url}/v1` });
+    try {
+      for (const way of WAYS) {
+        const response = await create(way, { model: "cutting", input: "Hello!" }, cutting);
+        expect(response).toMatchObject({ status: "completed", output_text: "All of it.", error: null });
+      }
+      expect(server.requests()).toBe(WAYS.length);
+    } finally {
+      await cutting.close();
+      server.close();
+    }
+  });
+});
+
+it("a prompt that was truncated to fit stays so when its answer is taken up again", async () => {
+  const turns = Array.from({ length: 8 }, (_, turn) => [
+    { role: "user" as const, content: `Question ${turn}: ${"word ".repeat(20)}` },
+    { role: "assistant" as const, content: `Answer ${turn}.` },
+  ]);
+  const last = "one two three four five six seven eight nine ten";
+  const model = "simulator?max_model_len=140&fault=cut:3&fault_times=12";
+  const input = [...turns.flat(), { role: "user" as const, content: last }];
+  const response = await gateway.openai.responses.create({ model, input, truncation: "auto" });
+  expect(response.output_text).toBe(`You said: ${last}`);
+  const prompts = generationsOf(gateway, model).map(({ body }) => JSON.stringify(body));
+  expect(prompts.length).toBeGreaterThan(1);
+  for (const prompt of prompts) expect(prompt).not.toContain("Question 0");
+});

@@ -1,0 +1,274 @@
+import { createHash, randomUUID } from "node:crypto";
+import OpenAI from "openai";
+import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parseEventStream } from "../conformance/event-stream.ts";
+import { eventually, type RealGateway, startRealGateway } from "./support.ts";
+import { ended, itemsOf, pause, promptsFor, reached, unique } from "./turns.ts";
+
+const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+
+const LOCK_WAIT_MS = 1_000;
+
+let gateway: RealGateway;
+let openai: OpenAI;
+let stranger: OpenAI;
+beforeAll(async () => {
+  gateway = await startRealGateway({
+    API_KEYS: `ann:${sha256("ann-key")},bob:${sha256("bob-key")}`,
+    CONVERSATION_LOCK_WAIT_MS: String(LOCK_WAIT_MS),
+  });
+  openai = gateway.client({ apiKey: "ann-key" });
+  // What the helpers ask with.
+  gateway.openai = openai;
+  stranger = gateway.client({ apiKey: "bob-key" });
+}, 30_000);
+afterAll(() => gateway.close());
+
+/** Long enough to be joined, left, and come back to. */
+const SLOW = "simulator?tps=40&words=30";
+
+function headersOf(key: string): { headers: Record<string, string> } {
+  return { headers: { "idempotency-key": key } };
+}
+
+const create = (key: string, body: ResponseCreateParamsNonStreaming) => openai.responses.create(body, headersOf(key));
+
+/** A stream as the bytes that came, heartbeats left out. */
+async function streamText(key: string, body: object, signal?: AbortSignal): Promise<string> {
+  const answer = await gateway.fetch(`${gateway.url}/v1/responses`, {
+    method: "POST",
+    headers: { "content-type": "application/json", authorization: "Bearer ann-key", "idempotency-key": key },
+    body: JSON.stringify({ ...body, stream: true }),
+    signal,
+  });
+  expect(answer.status).toBe(200);
+  return (await answer.text()).replaceAll(/^: .*\n\n/gm, "");
+}
+
+const REUSED = {
+  status: 422,
+  code: "idempotency_key_reused",
+  param: "Idempotency-Key",
+  type: "invalid_request_error",
+};
+
+describe.concurrent("the same request under the same key", () => {
+  it("is the same response, later", async () => {
+    const [key, body] = [randomUUID(), { input: unique("Later") }];
+    const first = await create(key, body);
+    expect(first.output_text).toBe(`You said: ${body.input}`);
+    expect(await create(key, body)).toEqual(first);
+    expect(await openai.responses.retrieve(first.id)).toEqual(first);
+    expect(promptsFor(gateway, body.input)).toHaveLength(1);
+  });
+
+  it("is the same response, at the same time", async () => {
+    const [key, body] = [randomUUID(), { model: SLOW, input: unique("At once") }];
+    const responses = await Promise.all(Array.from({ length: 8 }, () => create(key, body)));
+    for (const response of responses) expect(response).toEqual(responses[0]);
+    expect(promptsFor(gateway, body.input)).toHaveLength(1);
+  });
+
+  it("is the same stream, event by event, at the same time and later", async () => {
+    const [key, body] = [randomUUID(), { model: SLOW, input: unique("Streams") }];
+    const streams = await Promise.all(Array.from({ length: 4 }, () => streamText(key, body)));
+    streams.push(await streamText(key, body));
+    for (const stream of streams) expect(stream).toBe(streams[0]);
+    const { events, done } = parseEventStream(streams[0] ?? "");
+    expect(done).toBe(true);
+    expect(events.map(({ data }) => (data as { sequence_number: number }).sequence_number)).toEqual([...events.keys()]);
+    expect(events.at(-1)?.name).toBe("response.completed");
+    expect(promptsFor(gateway, body.input)).toHaveLength(1);
+  });
+
+  it("is joined while it runs, from the first event on", async () => {
+    const [key, body] = [randomUUID(), { model: "simulator?tps=40&words=100", input: unique("Joined") }];
+    const first = streamText(key, body);
+    await eventually(() => (gateway.vllm.simulator.requests.findLast(isFor(body.input))?.deltasSent ?? 0) > 8);
+    const second = streamText(key, body);
+    expect(gateway.vllm.simulator.requests.findLast(isFor(body.input))?.state).toBe("open");
+    expect(await second).toBe(await first);
+  });
+
+  it("goes on when its client leaves, and is there when the client comes back", async () => {
+    const [key, body] = [randomUUID(), { model: SLOW, input: unique("Comes back") }];
+    const leaving = new AbortController();
+    const left = streamText(key, body, leaving.signal).catch(() => "left");
+    await eventually(() => (gateway.vllm.simulator.requests.findLast(isFor(body.input))?.deltasSent ?? 0) > 3);
+    leaving.abort();
+    expect(await left).toBe("left");
+    const { events } = parseEventStream(await streamText(key, body));
+    expect(events.at(-1)?.name).toBe("response.completed");
+    expect(promptsFor(gateway, body.input)).toMatchObject([{ state: "completed" }]);
+  });
+
+  it.each([false, true])("is not begun again by a client that leaves at once (stream: %s)", async (stream) => {
+    const [key, body] = [randomUUID(), { model: SLOW, input: unique("Leaves at once") }];
+    for (let attempt = 0; attempt < 5; attempt += 1) {
+      const signal = AbortSignal.timeout(5 + 10 * attempt);
+      await openai.responses.create({ ...body, stream }, { ...headersOf(key), signal }).catch(() => {});
+    }
+    if (stream) expect(await streamText(key, body)).toContain("response.completed");
+    else expect((await create(key, { ...body, stream })).status).toBe("completed");
+    expect(promptsFor(gateway, body.input)).toHaveLength(1);
+  });
+
+  it("keeps going for one client when another leaves", async () => {
+    const [key, body] = [randomUUID(), { model: SLOW, input: unique("One stays") }];
+    const leaving = new AbortController();
+    const left = streamText(key, body, leaving.signal).catch(() => "left");
+    const stays = streamText(key, body);
+    await reached(gateway, body.input);
+    leaving.abort();
+    await left;
+    expect(await stays).toContain("response.completed");
+  });
+
+  it("is the same background response, whatever has become of it", async () => {
+    const [key, body] = [randomUUID(), { model: SLOW, input: unique("Background"), background: true }];
+    const first = await create(key, body);
+    expect(first.status).toBe("queued");
+    const second = await create(key, body);
+    expect(second.id).toBe(first.id);
+    const done = await ended(gateway, first.id);
+    expect(await create(key, body)).toEqual(done);
+    expect(promptsFor(gateway, body.input)).toHaveLength(1);
+
+    const cancelKey = randomUUID();
+    const { id } = await create(cancelKey, body);
+    expect(id).not.toBe(first.id);
+    await openai.responses.cancel(id);
+    expect(await create(cancelKey, body)).toMatchObject({ id, status: "cancelled" });
+  });
+
+  it("is one turn of its conversation", async () => {
+    const { id: conversation } = await openai.conversations.create();
+    const [key, body] = [randomUUID(), { model: SLOW, input: unique("Turn"), conversation }];
+    const responses = await Promise.all(Array.from({ length: 3 }, () => create(key, body)));
+    responses.push(await create(key, body));
+    expect(new Set(responses.map(({ id }) => id)).size).toBe(1);
+    expect(await itemsOf(gateway, conversation)).toHaveLength(2);
+  });
+
+  it("continues a response once", async () => {
+    const { id: previous_response_id } = await openai.responses.create({ input: "Hello!" });
+    const [key, body] = [randomUUID(), { input: unique("Continues"), previous_response_id }];
+    const first = await create(key, body);
+    expect(await create(key, body)).toEqual(first);
+    expect(promptsFor(gateway, body.input)).toMatchObject([{ texts: ["Hello!", "You said: Hello!", body.input] }]);
+  });
+});
+
+describe.concurrent("a key", () => {
+  it("belongs to one request body", async () => {
+    const [key, body] = [randomUUID(), { input: unique("Mine") }];
+    await create(key, body);
+    const others = [{ input: "Other" }, { ...body, temperature: 0.5 }, { ...body, background: true }];
+    for (const other of others) {
+      const refused = Promise.resolve(create(key, other));
+      await expect(refused).rejects.toBeInstanceOf(OpenAI.UnprocessableEntityError);
+      await expect(refused).rejects.toMatchObject(REUSED);
+    }
+    await expect(
+      Promise.resolve(openai.responses.create({ ...body, stream: true }, headersOf(key))),
+    ).rejects.toMatchObject(REUSED);
+  });
+
+  it("belongs to one of two requests that come at the same time", async () => {
+    const key = randomUUID();
+    const inputs = [unique("Race"), unique("Race")];
+    const outcomes = await Promise.allSettled(inputs.map((input) => create(key, { input })));
+    expect(outcomes.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected"]);
+    const lost = outcomes.find((outcome) => outcome.status === "rejected");
+    expect(lost?.reason).toMatchObject(REUSED);
+    expect(inputs.flatMap((input) => promptsFor(gateway, input))).toHaveLength(1);
+  });
+
+  it("belongs to one tenant", async () => {
+    const [key, body] = [randomUUID(), { input: unique("Tenant") }];
+    const mine = await create(key, body);
+    const theirs = await stranger.responses.create(body, headersOf(key));
+    expect(theirs.id).not.toBe(mine.id);
+    await stranger.responses.create({ input: "Other" }, headersOf(randomUUID()));
+    await expect(openai.responses.retrieve(theirs.id)).rejects.toBeInstanceOf(OpenAI.NotFoundError);
+  });
+
+  it("needs a response that is kept", async () => {
+    const refused = Promise.resolve(create(randomUUID(), { input: "Hello!", store: false }));
+    await expect(refused).rejects.toMatchObject({ status: 400, param: "Idempotency-Key" });
+  });
+
+  it("has 1 to 255 characters", async () => {
+    expect((await create("k".repeat(255), { input: "Hello!" })).status).toBe("completed");
+    const refused = Promise.resolve(create("k".repeat(256), { input: "Hello!" }));
+    await expect(refused).rejects.toMatchObject({ status: 400, param: "Idempotency-Key" });
+  });
+
+  it("is free again when its request was refused", async () => {
+    const key = randomUUID();
+    const { id: conversation } = await openai.conversations.create();
+    await openai.conversations.delete(conversation);
+    const output = { type: "function_call_output", call_id: "call_1", output: "Sunny" } as const;
+    const refused: [ResponseCreateParamsNonStreaming, object][] = [
+      [
+        { input: "Hello!", temperature: 3 },
+        { status: 400, param: "temperature" },
+      ],
+      [{ input: "Hello!", previous_response_id: `resp_${"a".repeat(32)}` }, { code: "previous_response_not_found" }],
+      [{ input: [{ type: "item_reference", id: "msg_1" }] }, { code: "item_not_found" }],
+      [{ input: [output] }, { status: 400, param: "input" }],
+      [{ input: "Hello!", conversation }, { code: "conversation_not_found" }],
+    ];
+    for (const [body, error] of refused) {
+      await expect(Promise.resolve(create(key, body))).rejects.toMatchObject(error);
+    }
+    expect((await create(key, { input: "Hello!" })).status).toBe("completed");
+    await expect(Promise.resolve(create(key, { input: "Other" }))).rejects.toMatchObject(REUSED);
+  });
+
+  it("stays with its request when that had to wait in vain", async () => {
+    const { id: conversation } = await openai.conversations.create();
+    const holder = await openai.responses.create({
+      model: "simulator?tps=20&words=10000",
+      input: unique("Endless"),
+      conversation,
+      background: true,
+    });
+    const [key, body] = [randomUUID(), { input: unique("In vain"), conversation }];
+    const locked = { status: 409, code: "conversation_locked" };
+    await expect(Promise.resolve(create(key, body))).rejects.toMatchObject(locked);
+    await expect(Promise.resolve(create(key, { input: "Other", conversation }))).rejects.toMatchObject(REUSED);
+    await openai.responses.cancel(holder.id);
+    expect(await create(key, body)).toEqual(await create(key, body));
+    expect(promptsFor(gateway, body.input)).toHaveLength(1);
+  });
+
+  it("gives a turn of a conversation once, also when its response was deleted", async () => {
+    const { id: conversation } = await openai.conversations.create();
+    const [key, body] = [randomUUID(), { input: unique("Deleted"), conversation }];
+    const response = await create(key, body);
+    await openai.responses.delete(response.id);
+    await expect(Promise.resolve(create(key, body))).rejects.toBeInstanceOf(OpenAI.NotFoundError);
+    expect(await itemsOf(gateway, conversation)).toHaveLength(2);
+    expect(promptsFor(gateway, body.input)).toHaveLength(1);
+  });
+
+  it("joins a turn that began while it waited for the conversation", async () => {
+    const { id: conversation } = await openai.conversations.create();
+    const body = { model: "simulator?tps=40&words=10000", input: unique("Endless"), conversation, background: true };
+    const holder = await openai.responses.create(body);
+    // It runs for longer than anybody waits.
+    const [key, waiting] = [randomUUID(), { model: "simulator?tps=40&words=60", input: unique("Waits"), conversation }];
+    const both = Promise.all([create(key, waiting), create(key, waiting)]);
+    await pause(LOCK_WAIT_MS / 2);
+    await openai.responses.cancel(holder.id);
+    const [first, second] = await both;
+    expect(second).toEqual(first);
+    expect(promptsFor(gateway, waiting.input)).toHaveLength(1);
+  });
+});
+
+function isFor(input: string) {
+  return ({ body }: { body: unknown }) => JSON.stringify(body)?.includes(JSON.stringify(input)) ?? false;
+}

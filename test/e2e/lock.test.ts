@@ -1,0 +1,287 @@
+import OpenAI from "openai";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { eventually, type Gateway, type RealGateway, startGateway, startRealGateway } from "./support.ts";
+import { ended, itemsOf, pause, prompts, promptsFor, reached, textsOf, unique } from "./turns.ts";
+
+/** Turns of one conversation wait for each other. */
+
+const SHORT_WAIT_MS = 600;
+
+/** Waits as long as by default; clients that leave are noticed as when deployed. */
+let patient: RealGateway;
+let hasty: Gateway;
+let impatient: Gateway;
+beforeAll(async () => {
+  [patient, hasty, impatient] = await Promise.all([
+    startRealGateway(),
+    startGateway({ CONVERSATION_LOCK_WAIT_MS: String(SHORT_WAIT_MS) }),
+    startGateway({ CONVERSATION_LOCK_WAIT_MS: "0" }),
+  ]);
+}, 30_000);
+afterAll(() => Promise.all([patient.close(), hasty.close(), impatient.close()]));
+
+const LOCKED = {
+  status: 409,
+  code: "conversation_locked",
+  type: "invalid_request_error",
+  param: "conversation",
+  message: expect.stringContaining("Another process is currently operating on this conversation."),
+};
+
+/** A model that takes its time before it says anything. */
+const slow = (ms: number) => `simulator?ttft=${ms}`;
+const ENDLESS = "simulator?tps=20&words=10000";
+
+async function newConversation({ openai }: Pick<Gateway, "openai">): Promise<string> {
+  return (await openai.conversations.create()).id;
+}
+
+/** Begins an answer that never ends, and gives what ends it: its client leaves. */
+async function beginEndlessStream(gateway: RealGateway, conversation: string): Promise<() => void> {
+  const input = unique("Endless stream");
+  const stream = await gateway.openai.responses.create({ model: ENDLESS, input, conversation, stream: true });
+  const read = (async () => {
+    for await (const _event of stream);
+  })();
+  read.catch(() => {});
+  await reached(gateway, input);
+  return () => stream.controller.abort();
+}
+
+/** A background turn that never ends, and what ends it. */
+async function hold({ openai, vllm }: Pick<Gateway, "openai" | "vllm">, conversation: string) {
+  const input = unique("Endless");
+  const { id } = await openai.responses.create({ model: ENDLESS, input, conversation, background: true });
+  await reached({ openai, vllm }, input);
+  return {
+    release: async () => {
+      const { status } = await openai.responses.cancel(id);
+      // Not sooner: whatever was done meanwhile was done beside it.
+      expect(status).toBe("cancelled");
+    },
+  };
+}
+
+describe.concurrent("turns on one conversation", () => {
+  it("run one after another, in the order in which they came, each seeing all before it", async () => {
+    const conversation = await newConversation(patient);
+    const inputs = Array.from({ length: 6 }, (_, index) => unique(`FIFO ${index}`));
+    const running: Promise<unknown>[] = [];
+    for (const [index, input] of inputs.entries()) {
+      const body = { model: slow(index === 0 ? 1_400 : 30), input, conversation };
+      if (index % 3 === 0) running.push(patient.openai.responses.create(body));
+      if (index % 3 === 1)
+        running.push(patient.openai.responses.create({ ...body, stream: true }).then(Array.fromAsync));
+      if (index % 3 === 2) running.push(patient.openai.responses.create({ ...body, background: true }));
+      // In the queue before the next one comes.
+      if (index === 0) await reached(patient, input);
+      else await pause(150);
+    }
+    expect(prompts(patient).filter(({ texts }) => inputs.includes(texts.at(-1) ?? ""))).toHaveLength(1);
+    await Promise.all(running);
+    // The last one runs in the background.
+    await eventually(async () => (await itemsOf(patient, conversation)).length === 2 * inputs.length);
+    const expected = inputs.flatMap((input) => [input, `You said: ${input}`]);
+    expect(await textsOf(patient, conversation)).toEqual(expected);
+    let before = 0;
+    for (const [index, input] of inputs.entries()) {
+      const [prompt] = promptsFor(patient, input);
+      expect(prompt?.texts).toEqual(expected.slice(0, 2 * index + 1));
+      expect(prompt?.startedAt).toBeGreaterThanOrEqual(before);
+      before = prompt?.endedAt ?? 0;
+    }
+  });
+
+  it("do not hold up those on another conversation, nor turns without one", async () => {
+    const [held, free] = await Promise.all([newConversation(impatient), newConversation(impatient)]);
+    const { release } = await hold(impatient, held);
+    await impatient.openai.responses.create({ input: "Hello!", conversation: free });
+    await impatient.openai.responses.create({ input: "Hello!" });
+    await release();
+  });
+
+  it("let it be read and described meanwhile", async () => {
+    const conversation = await newConversation(impatient);
+    const { release } = await hold(impatient, conversation);
+    expect(await itemsOf(impatient, conversation)).toEqual([]);
+    await impatient.openai.conversations.update(conversation, { metadata: { busy: "yes" } });
+    expect((await impatient.openai.conversations.retrieve(conversation)).metadata).toEqual({ busy: "yes" });
+    await release();
+  });
+
+  it.each(["foreground", "background"] as const)("are refused at once where nothing may wait (%s)", async (way) => {
+    const conversation = await newConversation(impatient);
+    const { openai } = impatient;
+    let release: () => unknown;
+    if (way === "background") ({ release } = await hold(impatient, conversation));
+    else release = await beginEndlessStream(impatient, conversation);
+    const others = [
+      openai.responses.create({ input: "Me too.", conversation }),
+      openai.responses.create({ input: "Me too.", conversation, stream: true }),
+      openai.responses.create({ input: "Me too.", conversation, background: true }),
+      openai.conversations.items.create(conversation, { items: [{ role: "user", content: "Me too." }] }),
+    ];
+    const errors = await Promise.all(others.map((other) => Promise.resolve(other).catch((error: unknown) => error)));
+    for (const error of errors) {
+      expect(error).toBeInstanceOf(OpenAI.ConflictError);
+      expect(error).toMatchObject(LOCKED);
+      expect(Number((error as InstanceType<typeof OpenAI.APIError>).headers?.get("retry-after"))).toBeGreaterThan(0);
+    }
+    expect(await itemsOf(impatient, conversation)).toEqual([]);
+    await release();
+  });
+
+  it("are tried again by the SDK when they were refused", async () => {
+    const conversation = await newConversation(impatient);
+    const input = unique("Slow");
+    const slowTurn = impatient.openai.responses.create({ model: slow(500), input, conversation });
+    await reached(impatient, input);
+    const second = impatient.client({ maxRetries: 1 }).responses.create({ input: "Me too.", conversation });
+    expect((await second).status).toBe("completed");
+    await slowTurn;
+    expect(await itemsOf(impatient, conversation)).toHaveLength(4);
+  });
+
+  it("wait no longer than they may", async () => {
+    const conversation = await newConversation(hasty);
+    const { release } = await hold(hasty, conversation);
+    for (const stream of [false, true]) {
+      const began = Date.now();
+      const refused = hasty.openai.responses.create({ input: "Me too.", conversation, stream });
+      await expect(Promise.resolve(refused)).rejects.toMatchObject(LOCKED);
+      expect(Date.now() - began).toBeGreaterThanOrEqual(SHORT_WAIT_MS - 5);
+    }
+    await release();
+  });
+
+  it("that no longer wait do not hold up the next in line", async () => {
+    const conversation = await newConversation(hasty);
+    const { release } = await hold(hasty, conversation);
+    const givenUp = unique("Given up");
+    const first = Promise.resolve(hasty.openai.responses.create({ input: givenUp, conversation }));
+    const refused = expect(first).rejects.toMatchObject(LOCKED);
+    await pause(SHORT_WAIT_MS - 80);
+    const second = hasty.openai.responses.create({ input: unique("Patient"), conversation });
+    await refused;
+    await release();
+    expect((await second).status).toBe("completed");
+    expect(promptsFor(hasty, givenUp)).toEqual([]);
+  });
+
+  it("go on as soon as the client of the running one leaves", async () => {
+    const conversation = await newConversation(patient);
+    const leave = await beginEndlessStream(patient, conversation);
+    const next = patient.openai.responses.create({ input: unique("Next"), conversation });
+    await pause(100);
+    leave();
+    expect((await next).status).toBe("completed");
+    expect(await itemsOf(patient, conversation)).toHaveLength(2);
+  });
+
+  it("wait for a background run until it has ended, and see its answer", async () => {
+    const conversation = await newConversation(patient);
+    const input = unique("In the background");
+    const { id } = await patient.openai.responses.create({ model: slow(400), input, conversation, background: true });
+    const next = unique("Next");
+    await patient.openai.responses.create({ input: next, conversation });
+    expect((await patient.openai.responses.retrieve(id)).status).toBe("completed");
+    expect(promptsFor(patient, next)[0]?.texts).toEqual([input, `You said: ${input}`, next]);
+  });
+
+  it("go on as soon as a background run is cancelled, and see nothing of it", async () => {
+    const conversation = await newConversation(patient);
+    const input = unique("Endless");
+    const body = { model: ENDLESS, input, conversation, background: true };
+    const { id } = await patient.openai.responses.create(body);
+    await reached(patient, input);
+    const next = unique("Next");
+    const waiting = patient.openai.responses.create({ input: next, conversation });
+    await pause(100);
+    expect(promptsFor(patient, next)).toEqual([]);
+    await patient.openai.responses.cancel(id);
+    await waiting;
+    expect(promptsFor(patient, next)[0]?.texts).toEqual([next]);
+  });
+
+  it("go on when the running one fails or is refused", async () => {
+    const conversation = await newConversation(patient);
+    for (const model of ["simulator?ttft=300&fault=error:0", "simulator?headers_delay=300&fault=http:400"]) {
+      const input = unique("Fails");
+      const failing = patient.openai.responses.create({ model, input, conversation }).catch(() => "failed");
+      await reached(patient, input);
+      const next = patient.openai.responses.create({ input: unique("Next"), conversation });
+      expect(await failing).toBe("failed");
+      expect((await next).status).toBe("completed");
+    }
+  });
+
+  it("are not found when the conversation was deleted while they waited", async () => {
+    const conversation = await newConversation(patient);
+    const input = unique("Slow");
+    const running = patient.openai.responses.create({ model: slow(500), input, conversation });
+    await reached(patient, input);
+    const late = unique("Late");
+    const waiting = [
+      patient.openai.responses.create({ input: late, conversation }),
+      patient.openai.responses.create({ input: late, conversation, background: true }),
+      patient.openai.conversations.items.create(conversation, { items: [{ role: "user", content: late }] }),
+    ].map((request) => Promise.resolve(request).catch((error: unknown) => error));
+    await pause(150);
+    await patient.openai.conversations.delete(conversation);
+    for (const error of await Promise.all(waiting)) {
+      expect(error).toMatchObject({ status: 404, code: "conversation_not_found" });
+    }
+    expect(promptsFor(patient, late)).toEqual([]);
+    // The one that ran has its answer.
+    const { id } = await running;
+    expect((await patient.openai.responses.retrieve(id)).output_text).toBe(`You said: ${input}`);
+  });
+});
+
+describe.concurrent("changes of a conversation's items", () => {
+  it("wait for the turn that runs", async () => {
+    const conversation = await newConversation(patient);
+    await patient.openai.conversations.items.create(conversation, { items: [{ role: "user", content: "Old" }] });
+    const [old] = await itemsOf(patient, conversation);
+    const input = unique("Slow");
+    const turn = patient.openai.responses.create({ model: slow(400), input, conversation });
+    await reached(patient, input);
+    const added = patient.openai.conversations.items.create(conversation, {
+      items: [{ role: "user", content: "New" }],
+    });
+    const removed = patient.openai.conversations.items.delete(old?.id ?? "", { conversation_id: conversation });
+    await pause(100);
+    expect(await textsOf(patient, conversation)).toEqual(["Old"]);
+    await Promise.all([turn, added, removed]);
+    expect(await textsOf(patient, conversation)).toEqual([input, `You said: ${input}`, "New"]);
+    expect(promptsFor(patient, input)[0]?.texts).toEqual(["Old", input]);
+  });
+});
+
+describe.concurrent("branches", () => {
+  it("of one response run at the same time", async () => {
+    const { openai } = impatient;
+    const root = await openai.responses.create({ input: "Root" });
+    const inputs = [unique("Branch"), unique("Branch"), unique("Branch")];
+    const branches = await Promise.all(
+      inputs.map((input) =>
+        openai.responses.create({ model: ENDLESS, input, previous_response_id: root.id, background: true }),
+      ),
+    );
+    const foreground = await openai.responses.create({ input: "Branch", previous_response_id: root.id });
+    expect(foreground.status).toBe("completed");
+    await eventually(() => inputs.every((input) => promptsFor(impatient, input)[0]?.state === "open"));
+    for (const { id } of branches) expect((await openai.responses.cancel(id)).status).toBe("cancelled");
+  });
+
+  it("of a conversation's turn do not wait for the conversation", async () => {
+    const conversation = await newConversation(impatient);
+    const { id } = await impatient.openai.responses.create({ input: "Root", conversation });
+    const { release } = await hold(impatient, conversation);
+    const branch = { input: "Branch", previous_response_id: id };
+    await impatient.openai.responses.create(branch);
+    const background = await impatient.openai.responses.create({ ...branch, background: true });
+    expect((await ended(impatient, background.id)).status).toBe("completed");
+    await release();
+  });
+});

@@ -1,0 +1,70 @@
+import type { Message } from "openai/resources/conversations/conversations";
+import type { ConversationItem } from "openai/resources/conversations/items";
+import type { Response } from "openai/resources/responses/responses";
+import { isObject, type JsonObject } from "../../src/simulator/json.ts";
+import { eventually, type Gateway } from "./support.ts";
+
+/** What tests of conversations and of background runs ask again and again. */
+
+type Served = Pick<Gateway, "openai" | "vllm">;
+
+/** Waits until a background response has ended, however it did. */
+export async function ended({ openai }: Served, id: string): Promise<Response> {
+  return eventually(async () => {
+    const response = await openai.responses.retrieve(id);
+    return response.status === "queued" || response.status === "in_progress" ? undefined : response;
+  }, 10_000);
+}
+
+/** All items of a conversation, oldest first. */
+export async function itemsOf({ openai }: Served, conversation: string): Promise<ConversationItem[]> {
+  return Array.fromAsync(openai.conversations.items.list(conversation, { order: "asc", limit: 100 }));
+}
+
+/** The texts of a conversation's messages, oldest first. */
+export async function textsOf(gateway: Served, conversation: string): Promise<string[]> {
+  const items = await itemsOf(gateway, conversation);
+  return items.filter((item): item is Message => item.type === "message").map(textOf);
+}
+
+function textOf({ content }: Message): string {
+  return content.map((part) => ("text" in part ? part.text : "")).join("");
+}
+
+/** The prompts that reached "vLLM", oldest first, with what became of them. */
+export function prompts({ vllm }: Served): { texts: string[]; state: string; startedAt: number; endedAt: number }[] {
+  return vllm.simulator.requests
+    .filter(({ path }) => path === "/v1/chat/completions")
+    .map(({ body, state, startedAt, endedAt }) => ({
+      texts: messagesOf(body).map(({ content }) => String(content)),
+      state,
+      startedAt,
+      endedAt: endedAt ?? Number.POSITIVE_INFINITY,
+    }));
+}
+
+/** The prompts that ended with this text of the user's. */
+export function promptsFor(gateway: Served, text: string) {
+  return prompts(gateway).filter(({ texts }) => texts.at(-1) === text);
+}
+
+function messagesOf(body: unknown): JsonObject[] {
+  return isObject(body) && Array.isArray(body.messages) ? body.messages.filter(isObject) : [];
+}
+
+/** Waits until the prompt that ends with this text has reached "vLLM". */
+export async function reached(gateway: Served, text: string): Promise<void> {
+  await eventually(() => promptsFor(gateway, text).length > 0, 5_000);
+}
+
+export function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+let count = 0;
+
+/** A text that no other turn has. */
+export function unique(text: string): string {
+  count += 1;
+  return `${text} ${count}`;
+}

@@ -1,0 +1,176 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import OpenAI from "openai";
+import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { eventually, type Gateway, startGateway } from "./support.ts";
+import { ended, pause, reached } from "./turns.ts";
+
+const SECRET = `whsec_${randomBytes(32).toString("base64")}`;
+
+/** A webhook as its endpoint got it. */
+interface Delivery {
+  path: string;
+  headers: Record<string, string>;
+  body: string;
+  /** The response it tells of. */
+  response: string;
+}
+
+/** An endpoint that keeps what it gets, and redirects what is about some responses. */
+class Endpoint {
+  readonly deliveries: Delivery[] = [];
+  readonly redirect = new Set<string>();
+  #server: Server | undefined;
+  url = "";
+
+  async start(): Promise<void> {
+    const server = createServer(async (request, response) => {
+      const parts: Buffer[] = [];
+      for await (const part of request) parts.push(part as Buffer);
+      const body = Buffer.concat(parts).toString();
+      const headers = Object.fromEntries(Object.entries(request.headers).map(([name, value]) => [name, String(value)]));
+      const about = (JSON.parse(body || "{}") as { data?: { id: string } }).data?.id ?? "";
+      this.deliveries.push({ path: request.url ?? "", headers, body, response: about });
+      if (this.redirect.has(about)) response.writeHead(307, { location: "/elsewhere" }).end();
+      else response.writeHead(200).end();
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    this.#server = server;
+    this.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`;
+  }
+
+  close(): void {
+    this.#server?.closeAllConnections();
+    this.#server?.close();
+  }
+
+  of(response: string): Delivery[] {
+    return this.deliveries.filter((delivery) => delivery.response === response);
+  }
+}
+
+const endpoint = new Endpoint();
+let gateway: Gateway;
+let openai: OpenAI;
+beforeAll(async () => {
+  await endpoint.start();
+  gateway = await startGateway({
+    WEBHOOK_URL: endpoint.url,
+    WEBHOOK_SECRET: SECRET,
+    ALLOW_PRIVATE_WEBHOOKS: "true",
+  });
+  openai = gateway.openai;
+});
+afterAll(async () => {
+  await gateway.close();
+  endpoint.close();
+});
+
+/** A background run, until it has ended and its webhook has come. */
+async function webhookOf(body: ResponseCreateParamsNonStreaming): Promise<Delivery> {
+  const { id } = await openai.responses.create({ ...body, background: true });
+  await ended(gateway, id);
+  return eventually(() => endpoint.of(id)[0], 5_000);
+}
+
+describe.concurrent("the webhook of a background run", () => {
+  it.each([
+    ["response.completed", { input: "Hello!" }],
+    ["response.incomplete", { input: "Hello!", max_output_tokens: 2 }],
+    ["response.failed", { model: "simulator?fault=error:2", input: "Hello!" }],
+  ])("says %s", async (type, body) => {
+    const before = Math.floor(Date.now() / 1000);
+    const { headers, body: payload, response } = await webhookOf(body);
+    const event = await openai.webhooks.unwrap(payload, headers, SECRET);
+    expect(event).toEqual({
+      id: expect.stringMatching(/^evt_/),
+      object: "event",
+      type,
+      created_at: expect.any(Number),
+      data: { id: response },
+    });
+    expect(event.created_at).toBeGreaterThanOrEqual(before);
+    expect(headers["content-type"]).toBe("application/json");
+    expect(headers["webhook-id"]).toBe(event.id);
+    expect(`response.${(await openai.responses.retrieve(response)).status}`).toBe(type);
+  });
+
+  it("says response.cancelled", async () => {
+    const input = "Cancel me.";
+    const { id } = await openai.responses.create({ model: "simulator?tps=20&words=1000", input, background: true });
+    await reached(gateway, input);
+    await openai.responses.cancel(id);
+    await openai.responses.cancel(id);
+    const { headers, body } = await eventually(() => endpoint.of(id)[0], 5_000);
+    expect(await openai.webhooks.unwrap(body, headers, SECRET)).toMatchObject({
+      type: "response.cancelled",
+      data: { id },
+    });
+  });
+
+  it("comes after the response can be retrieved as it ended, also where it is streamed", async () => {
+    const stream = await openai.responses.create({ input: "Hello!", background: true, stream: true });
+    let id = "";
+    for await (const event of stream) if (event.type === "response.completed") id = event.response.id;
+    await eventually(() => endpoint.of(id)[0], 5_000);
+    expect((await openai.responses.retrieve(id)).status).toBe("completed");
+  });
+
+  it("is accepted by the SDK only as it was sent", async () => {
+    const { headers, body } = await webhookOf({ input: "Sign this." });
+    const { unwrap } = openai.webhooks;
+    const verify = unwrap.bind(openai.webhooks);
+    const client = gateway.client({ webhookSecret: SECRET });
+    expect(await client.webhooks.unwrap(body, headers)).toMatchObject({ type: "response.completed" });
+
+    const otherSecret = `whsec_${randomBytes(32).toString("base64")}`;
+    const old = { ...headers, "webhook-timestamp": String(Number(headers["webhook-timestamp"]) - 1) };
+    const otherId = { ...headers, "webhook-id": "evt_other" };
+    for (const forged of [
+      verify(body.replace("completed", "cancelled"), headers, SECRET),
+      verify(body, headers, otherSecret),
+      verify(body, old, SECRET),
+      verify(body, otherId, SECRET),
+    ]) {
+      await expect(forged).rejects.toBeInstanceOf(OpenAI.InvalidWebhookSignatureError);
+    }
+  });
+
+  it("comes once, and none comes for turns in the foreground, by key or not", async () => {
+    const foreground = await openai.responses.create({ input: "Hello!" });
+    const headers = { "idempotency-key": randomUUID() };
+    const keyed = await openai.responses.create({ input: "Hello!" }, { headers });
+    const streamed = await openai.responses.stream({ input: "Hello!", stream: true }).finalResponse();
+    const { response } = await webhookOf({ input: "Hello!" });
+    await pause(300);
+    expect(endpoint.of(response)).toHaveLength(1);
+    for (const { id } of [foreground, keyed, streamed]) expect(endpoint.of(id)).toEqual([]);
+  });
+
+  it("does not follow the endpoint to another address", async () => {
+    const { id } = await openai.responses.create({ model: "simulator?ttft=300", input: "Hello!", background: true });
+    endpoint.redirect.add(id);
+    await eventually(() => endpoint.of(id)[0], 5_000);
+    await pause(300);
+    expect(endpoint.of(id).map(({ path }) => path)).toEqual(["/hook"]);
+  });
+});
+
+it("goes to no private address unless the operator says so", async () => {
+  const deployment = await startGateway({ WEBHOOK_URL: endpoint.url, WEBHOOK_SECRET: SECRET });
+  try {
+    expect((await deployment.fetch(`${deployment.url}/health`)).status).toBe(200);
+    const refused = await deployment.openai.responses.create({ input: "Hello!" }).catch((error: unknown) => error);
+    expect(refused).toMatchObject({
+      status: 500,
+      code: "server_misconfigured",
+      message: expect.stringContaining("WEBHOOK_URL"),
+    });
+  } finally {
+    await deployment.close();
+  }
+});

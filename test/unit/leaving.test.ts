@@ -1,0 +1,159 @@
+import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { beforeEach, describe, expect, it } from "vitest";
+import app from "../../src/api/app.ts";
+import type { Env } from "../../src/env.ts";
+import { parseConversationId } from "../../src/protocol/ids.ts";
+import { createSimulator, type Simulator } from "../../src/simulator/handler.ts";
+
+/**
+ * Clients that leave while nothing is written to them, as Cloudflare tells of it (`enable_request_signal`): by the
+ * request's signal. Local runtimes do not notice these, so the signal is the tests' own here.
+ */
+
+const TENANT = "local";
+const ENDLESS = "simulator?tps=50&words=100000";
+
+let simulator: Simulator;
+let bindings: Env;
+beforeEach(() => {
+  simulator = createSimulator();
+  const VLLM = { fetch: (url: string, init: RequestInit) => simulator.fetch(new Request(url, init)) } as Env["VLLM"];
+  bindings = { ...env, VLLM, ALLOW_ANONYMOUS: "true" };
+});
+
+interface Call {
+  answer: Promise<Response>;
+  /** The client goes away. */
+  leave(): void;
+  /** Resolves when the Worker has nothing more to do for this request. */
+  over(): Promise<void>;
+}
+
+function call(path: string, body: object, { headers = {}, vars = {} }: { headers?: object; vars?: object } = {}): Call {
+  const client = new AbortController();
+  const context = createExecutionContext();
+  const request = new Request(`http://edge${path}`, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...headers },
+    body: JSON.stringify(body),
+    signal: client.signal,
+  });
+  const answer = Promise.resolve(app.fetch(request, { ...bindings, ...vars }, context));
+  answer.catch(() => {});
+  return {
+    answer,
+    leave: () => client.abort(),
+    over: async () => {
+      await answer.catch(() => {});
+      await waitOnExecutionContext(context);
+    },
+  };
+}
+
+const create = (body: object, options?: Parameters<typeof call>[2]) =>
+  call("/v1/responses", { model: "simulator", ...body }, options);
+
+async function newConversation(): Promise<string> {
+  const { id } = await (await call("/v1/conversations", {}).answer).json<{ id: string }>();
+  return id;
+}
+
+function homeOf(conversation: string) {
+  return env.HOME.getByName(`${TENANT}:${parseConversationId(conversation)?.home}`);
+}
+
+async function textsIn(conversation: string): Promise<string[]> {
+  const page = await homeOf(conversation).conversationItems(conversation, { limit: 100, order: "asc" });
+  const items = JSON.parse(page?.data ?? "[]") as { content: { text: string }[] }[];
+  return items.map(({ content }) => content.map(({ text }) => text).join(""));
+}
+
+/** What reached the model server with this text. */
+const asked = (text: string) => simulator.requests.filter(({ body }) => JSON.stringify(body ?? "").includes(text));
+
+async function until(condition: () => boolean): Promise<void> {
+  for (let attempt = 0; !condition(); attempt += 1) {
+    if (attempt > 500) throw new Error("It did not come true in time.");
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+describe("a client that leaves", () => {
+  it.each([false, true])("frees its conversation, and leaves nothing in it (stream: %s)", async (stream) => {
+    const conversation = await newConversation();
+    const leaver = create({ model: ENDLESS, input: "I leave.", conversation, stream });
+    await until(() => asked("I leave.").length === 1);
+    const next = create({ input: "I stay.", conversation });
+    leaver.leave();
+    expect((await next.answer).status).toBe(200);
+    await leaver.over();
+    expect(asked("I leave.")[0]?.state).toBe("aborted");
+    expect(await textsIn(conversation)).toEqual(["I stay.", "You said: I stay."]);
+  });
+
+  it.each([{}, { stream: true }, { background: true }])(
+    "while it waits for a conversation leaves the queue (%o)",
+    async (way) => {
+      const conversation = await newConversation();
+      const entered = await homeOf(conversation).enterConversation(conversation, "holder", 0);
+      if (!entered.ok) throw new Error("A free conversation was refused.");
+      const leaver = create({ input: "I leave.", conversation, ...way });
+      await pause(50);
+      const next = create({ input: "I stay.", conversation });
+      await pause(50);
+      leaver.leave();
+      await leaver.over();
+      const { lease } = entered.value;
+      await lease.release();
+      expect((await next.answer).status).toBe(200);
+      expect(asked("I leave.")).toEqual([]);
+      expect(await textsIn(conversation)).toEqual(["I stay.", "You said: I stay."]);
+    },
+  );
+
+  it("while it waits in vain is not waited for", async () => {
+    const conversation = await newConversation();
+    const entered = await homeOf(conversation).enterConversation(conversation, "holder", 0);
+    if (!entered.ok) throw new Error("A free conversation was refused.");
+    const leaver = create({ input: "I leave.", conversation });
+    await pause(50);
+    const began = Date.now();
+    leaver.leave();
+    await leaver.over();
+    // Not the ten seconds that it would have waited.
+    expect(Date.now() - began).toBeLessThan(2_000);
+    await entered.value.lease.release();
+  });
+
+  it("with an Idempotency-Key as soon as its run has begun does not free the key", async () => {
+    let leave = () => {};
+    /** Homes that see the client leave when its stream is about to begin. */
+    const HOME = new Proxy(env.HOME, {
+      get: (namespace, property) => {
+        if (property !== "getByName") return Reflect.get(namespace, property);
+        return (name: string) =>
+          new Proxy(namespace.getByName(name), {
+            get: (stub, method) => {
+              if (method !== "fetch") return Reflect.get(stub, method);
+              return (input: RequestInfo, init?: RequestInit) => {
+                leave();
+                return stub.fetch(input, init);
+              };
+            },
+          });
+      },
+    });
+    const headers = { "idempotency-key": "key of a client that leaves" };
+    const body = { input: "I leave.", stream: true };
+    const leaver = create(body, { headers, vars: { HOME } });
+    leave = leaver.leave;
+    await leaver.over();
+    // Another request with the key is refused: the key still has its response.
+    const other = await create({ ...body, input: "Other." }, { headers }).answer;
+    expect(other.status).toBe(422);
+    await other.text();
+  });
+});

@@ -1,0 +1,773 @@
+import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { CreateRequest } from "../../src/protocol/create-request.ts";
+import { newTurnAddress, type TurnAddress } from "../../src/protocol/ids.ts";
+import type { Item } from "../../src/protocol/items.ts";
+import type { Home } from "../../src/store/home.ts";
+import type { RunSpec } from "../../src/store/run-store.ts";
+import { responseBody } from "../../src/turn/response-builder.ts";
+
+/** One generation that a home has asked for: it says what the test lets it say. */
+class Generation {
+  readonly prompt: { messages: { role: string; content: string }[]; continue_final_message?: boolean };
+  /** The home has closed its request. */
+  aborted = false;
+  readonly #chunks: (object | "cut" | "end")[] = [];
+  #said = 0;
+
+  constructor(body: string) {
+    this.prompt = JSON.parse(body) as Generation["prompt"];
+  }
+
+  get answer(): Response {
+    // Pulled by the home, in the home: no stream may be fed from one object's life into another's.
+    const body = new ReadableStream<Uint8Array>(
+      {
+        pull: async (controller) => {
+          for (;;) {
+            if (this.aborted) return controller.error(new Error("Aborted."));
+            const chunk = this.#chunks.shift();
+            if (chunk === "end") return controller.close();
+            if (chunk === "cut") return controller.error(new Error("Connection reset."));
+            if (chunk) return controller.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(chunk)}\n\n`));
+            await new Promise((resolve) => setTimeout(resolve, 2));
+          }
+        },
+        cancel: () => {
+          this.aborted = true;
+        },
+      },
+      { highWaterMark: 0 },
+    );
+    return new Response(body, { headers: { "content-type": "text/event-stream" } });
+  }
+
+  #delta(delta: object, finish_reason: string | null = null): this {
+    this.#chunks.push({ choices: [{ index: 0, delta, finish_reason }] });
+    return this;
+  }
+
+  say(...words: string[]): this {
+    for (const content of words) this.#delta({ content });
+    this.#said += words.length;
+    return this;
+  }
+
+  think(reasoning: string): this {
+    this.#said += 1;
+    return this.#delta({ reasoning });
+  }
+
+  call(name: string | undefined, part: string): this {
+    return this.#delta({ tool_calls: [{ index: 0, id: name && "call_1", function: { name, arguments: part } }] });
+  }
+
+  /** Ends with a finish chunk and the usage; `cut`: and with a connection that breaks. */
+  finish(cut = false): void {
+    this.#delta({}, "stop");
+    const prompt = wordsIn(this.prompt.messages);
+    const usage = { prompt_tokens: prompt, completion_tokens: this.#said, total_tokens: prompt + this.#said };
+    this.#chunks.push({ choices: [], usage }, cut ? "cut" : "end");
+  }
+
+  cut(): void {
+    this.#chunks.push("cut");
+  }
+}
+
+/** A token is a word. */
+function wordsIn(messages: { content?: unknown }[]): number {
+  return messages.flatMap(({ content }) => String(content ?? "").match(/\S+/g) ?? []).length;
+}
+
+let generations: Generation[] = [];
+
+beforeEach(() => {
+  generations = [];
+  vi.spyOn(globalThis, "fetch").mockImplementation(async (url, init) => {
+    const body = String(init?.body);
+    if (String(url).endsWith("/tokenize")) {
+      const { messages } = JSON.parse(body) as Generation["prompt"];
+      return Response.json({ count: wordsIn(messages), max_model_len: 100_000 });
+    }
+    const signal = init?.signal;
+    if (signal?.aborted) throw signal.reason;
+    const generation = new Generation(body);
+    generations.push(generation);
+    signal?.addEventListener("abort", () => {
+      generation.aborted = true;
+    });
+    return generation.answer;
+  });
+});
+afterEach(async () => {
+  await abortAllDurableObjects();
+  vi.restoreAllMocks();
+});
+
+/** The generation of this number, once it is asked for. */
+function generation(number: number): Promise<Generation> {
+  return vi.waitFor(
+    () => {
+      const found = generations[number - 1];
+      if (!found) throw new Error(`Generation ${number} was not asked for.`);
+      return found;
+    },
+    { timeout: 4_000, interval: 5 },
+  );
+}
+
+/** A background run, and the home that it lives in: another object after every crash. */
+class Run {
+  readonly address: TurnAddress;
+  readonly spec: RunSpec;
+
+  constructor(request: Partial<CreateRequest> = {}, input = "Count.", address = newTurnAddress(), parent?: string) {
+    this.address = address;
+    const content = [{ type: "input_text" as const, text: input }];
+    const message: Item = { id: "msg_1", type: "message", role: "user", status: "completed", content };
+    this.spec = {
+      ...address,
+      parent: parent ?? null,
+      createdAt: Date.now(),
+      request: { background: true, model: "m", ...request },
+      input: [message],
+      model: { name: "m", upstream: "m" },
+      cacheSalt: "salt",
+      inConversation: false,
+    };
+  }
+
+  static async begin(...given: ConstructorParameters<typeof Run>): Promise<Run> {
+    const run = new Run(...given);
+    expect(await run.start()).toMatchObject({ ok: true });
+    return run;
+  }
+
+  get home(): DurableObjectStub<Home> {
+    return env.HOME.getByName(`tenant:${this.address.home}`);
+  }
+
+  start() {
+    return this.home.startRun(JSON.stringify(this.spec), "ticket", 0);
+  }
+
+  async retrieve(): Promise<ResponseBody> {
+    const found = await this.home.retrieve(this.address.turn);
+    if (!found) throw new Error("There is no such response.");
+    return JSON.parse(responseBody(found)) as ResponseBody;
+  }
+
+  async ended(): Promise<ResponseBody> {
+    return vi.waitFor(
+      async () => {
+        const response = await this.retrieve();
+        if (response.status === "queued" || response.status === "in_progress") throw new Error("Still running.");
+        return response;
+      },
+      { timeout: 4_000, interval: 10 },
+    );
+  }
+
+  async follow(after = -1): Promise<Reader> {
+    const query = `turn=${this.address.turn}&after=${after}&obfuscation=1`;
+    const answer = await this.home.fetch(`http://home/events?${query}`);
+    expect(answer.status).toBe(200);
+    return new Reader(answer);
+  }
+
+  /** The whole log, as a reader who comes now gets it. */
+  async replay(): Promise<ResponseStreamEvent[]> {
+    const reader = await this.follow();
+    await reader.end;
+    expect(reader.done).toBe(true);
+    return reader.events;
+  }
+
+  /** Waits until the text of the log ends so, which a reader makes soon. */
+  async logged(ending: string): Promise<void> {
+    const reader = await this.follow();
+    await vi.waitFor(() => expect(reader.text.endsWith(ending)).toBe(true), { timeout: 4_000, interval: 5 });
+    reader.leave();
+  }
+
+  /** Does something to the storage. */
+  sql<T extends Record<string, SqlStorageValue>>(statement: string): Promise<T[]> {
+    return runInDurableObject(this.home, (_, { storage }) => storage.sql.exec<T>(statement).toArray());
+  }
+
+  /** From now on no row can be written to a table. */
+  async breakTable(table: string): Promise<void> {
+    await this.sql(
+      `CREATE TRIGGER broken_${table} BEFORE INSERT ON ${table} BEGIN SELECT RAISE(ABORT, 'disk full'); END`,
+    );
+  }
+
+  async mendTable(table: string): Promise<void> {
+    await this.sql(`DROP TRIGGER broken_${table}`);
+  }
+}
+
+class Reader {
+  /** Resolves when the stream has ended, however. */
+  readonly end: Promise<void>;
+  readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
+  #bytes = "";
+
+  constructor(answer: Response) {
+    if (!answer.body) throw new Error("No body.");
+    this.#reader = answer.body.getReader();
+    this.end = this.#read();
+  }
+
+  async #read(): Promise<void> {
+    const decoder = new TextDecoder();
+    try {
+      for (;;) {
+        const { done, value } = await this.#reader.read();
+        if (done) return;
+        this.#bytes += decoder.decode(value, { stream: true });
+      }
+    } catch {
+      // The object died, or it gave up.
+    }
+  }
+
+  leave(): void {
+    this.#reader.cancel().catch(() => {});
+  }
+
+  get done(): boolean {
+    return this.#bytes.endsWith("data: [DONE]\n\n");
+  }
+
+  get events(): ResponseStreamEvent[] {
+    return [...this.#bytes.matchAll(/^data: (\{.*\})\n\n/gm)].map(
+      ([, json]) => JSON.parse(json ?? "") as ResponseStreamEvent,
+    );
+  }
+
+  get text(): string {
+    return textOf(this.events);
+  }
+}
+
+function textOf(events: ResponseStreamEvent[]): string {
+  return events.map((event) => (event.type === "response.output_text.delta" ? event.delta : "")).join("");
+}
+
+const TERMINAL = ["response.completed", "response.failed", "response.incomplete"];
+
+/** What must be true of every log, whatever has happened to its run. */
+function expectWhole(events: ResponseStreamEvent[], response: ResponseBody): void {
+  expect(events.map((event) => event.sequence_number)).toEqual(events.map((_, index) => index));
+  const types = events.map(({ type }) => type as string);
+  for (const once of ["response.created", "response.queued"]) {
+    expect(types.filter((type) => type === once)).toHaveLength(1);
+  }
+  expect(types.filter((type) => TERMINAL.includes(type))).toHaveLength(1);
+  const last = events.at(-1);
+  if (!last || !("response" in last)) throw new Error("No terminal event.");
+  expect(last.response).toEqual(response);
+  const items = events.filter((event) => event.type === "response.output_item.added");
+  expect(items.map(({ item }) => item.id)).toEqual(response.output.map(({ id }) => id));
+  for (const [outputIndex, item] of response.output.entries()) {
+    const said = events
+      .map((event) =>
+        "delta" in event && "output_index" in event && event.output_index === outputIndex ? event.delta : "",
+      )
+      .join("");
+    if (item.type === "message" || item.type === "reasoning") {
+      const parts = item.content ?? [];
+      expect(parts.map((part) => ("text" in part ? part.text : "")).join("")).toBe(said);
+    }
+    if (item.type === "function_call") expect(item.arguments).toBe(said);
+    expect(item).not.toHaveProperty("status", "in_progress");
+  }
+}
+
+async function crash(): Promise<void> {
+  await abortAllDurableObjects();
+}
+
+describe("a run whose process dies in the middle of its text", () => {
+  /** What may come first after a crash. */
+  const accesses: [string, (run: Run) => Promise<unknown>][] = [
+    ["the alarm", (run) => runDurableObjectAlarm(run.home).then((rang) => expect(rang).toBe(true))],
+    ["somebody who asks after it", (run) => run.retrieve()],
+    ["somebody who reads its stream", (run) => run.follow()],
+    ["somebody who asks for its input", (run) => run.home.inputItems(run.address.turn, { limit: 1, order: "asc" })],
+    [
+      "many at the same time",
+      (run) =>
+        Promise.all([run.retrieve(), run.follow(), run.follow(3), run.retrieve(), runDurableObjectAlarm(run.home)]),
+    ],
+  ];
+
+  it.each(accesses)("is taken up once by %s, and goes on where its log ends", async (_, access) => {
+    const run = await Run.begin();
+    (await generation(1)).say("one", " two", " three");
+    await run.logged(" three");
+    const before = await run.sql("SELECT seq_from, seq_to, body FROM events ORDER BY seq_from");
+    await crash();
+    await access(run);
+    const second = await generation(2);
+    expect(second.prompt.continue_final_message).toBe(true);
+    expect(second.prompt.messages).toEqual([
+      { role: "user", content: "Count." },
+      { role: "assistant", content: "one two three" },
+    ]);
+    second.say(" four", " five").finish();
+    const response = await run.ended();
+    expect(response).toMatchObject({
+      status: "completed",
+      output: [{ type: "message", content: [{ text: "one two three four five" }] }],
+      usage: { input_tokens: 1, output_tokens: 5, total_tokens: 6 },
+    });
+    expectWhole(await run.replay(), response);
+    // What somebody may have read stays what it was.
+    const after = await run.sql("SELECT seq_from, seq_to, body FROM events ORDER BY seq_from");
+    expect(after.slice(0, before.length)).toEqual(before);
+    expect(generations).toHaveLength(2);
+    expect(await run.sql("SELECT turn FROM runs")).toEqual([]);
+  });
+
+  it("says again what was not in the log yet, which nobody has seen", async () => {
+    const run = await Run.begin();
+    const first = await generation(1);
+    first.say("one", " two");
+    await run.logged(" two");
+    // Nobody reads: these wait in memory.
+    first.say(" three", " four");
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect((await run.sql<{ last: number }>("SELECT MAX(seq_to) AS last FROM events"))[0]?.last).toBe(6);
+    await crash();
+    await run.retrieve();
+    const second = await generation(2);
+    expect(second.prompt.messages.at(-1)?.content).toBe("one two");
+    second.say(" three", " four").finish();
+    const response = await run.ended();
+    expect(response.output).toMatchObject([{ content: [{ text: "one two three four" }] }]);
+    expectWhole(await run.replay(), response);
+  });
+
+  it("dies again and again, and is whole in the end", async () => {
+    const run = await Run.begin();
+    const words = ["one", " two", " three", " four", " five", " six"];
+    for (const [index, word] of words.entries()) {
+      (await generation(index + 1)).say(word);
+      await run.logged(word);
+      await crash();
+      await run.retrieve();
+    }
+    (await generation(words.length + 1)).finish();
+    const response = await run.ended();
+    expect(response).toMatchObject({ status: "completed", usage: { output_tokens: 6 } });
+    expect(response.output).toMatchObject([{ content: [{ text: words.join("") }] }]);
+    expectWhole(await run.replay(), response);
+  });
+
+  it("goes on after its reasoning, which stands in the prompt again", async () => {
+    const run = await Run.begin();
+    (await generation(1)).think("Let us count.").say("one", " two");
+    await run.logged(" two");
+    await crash();
+    await run.retrieve();
+    const second = await generation(2);
+    expect(second.prompt.messages.at(-1)).toMatchObject({ content: "one two", reasoning: "Let us count." });
+    second.say(" three").finish();
+    const response = await run.ended();
+    expect(response.output).toMatchObject([
+      { type: "reasoning", content: [{ text: "Let us count." }] },
+      { type: "message", content: [{ text: "one two three" }] },
+    ]);
+    expect(response.usage?.output_tokens_details.reasoning_tokens).toBe(1);
+    expectWhole(await run.replay(), response);
+  });
+
+  it("can be cancelled by the first who comes: with the text so far", async () => {
+    const run = await Run.begin();
+    (await generation(1)).say("one", " two");
+    await run.logged(" two");
+    await crash();
+    const cancelled = await run.home.cancel(run.address.turn);
+    expect(JSON.parse(cancelled?.head ?? "")).toMatchObject({ status: "cancelled" });
+    expect(JSON.parse(cancelled?.output ?? "")).toMatchObject([
+      { status: "incomplete", content: [{ text: "one two" }] },
+    ]);
+    expectWhole(await run.replay(), await run.retrieve());
+    await vi.waitFor(() => expect(generations.slice(1).every(({ aborted }) => aborted)).toBe(true));
+  });
+
+  it("can be deleted by the first who comes", async () => {
+    const run = await Run.begin();
+    (await generation(1)).say("one", " two");
+    await run.logged(" two");
+    await crash();
+    expect(await run.home.delete(run.address.turn)).toBe(true);
+    expect(await run.home.retrieve(run.address.turn)).toBeNull();
+    expect(await runDurableObjectAlarm(run.home)).toBe(false);
+  });
+
+  it("keeps to max_output_tokens", async () => {
+    const run = await Run.begin({ max_output_tokens: 5 });
+    (await generation(1)).say("one", " two", " three");
+    await run.logged(" three");
+    await crash();
+    await run.retrieve();
+    expect((await generation(2)).prompt).toMatchObject({ max_completion_tokens: 2 });
+  });
+});
+
+describe("a run whose process dies before anything of it is logged", () => {
+  it.each([false, true])(
+    "begins again, and says only once that it began (with words in memory: %s)",
+    async (spoken) => {
+      const run = await Run.begin();
+      const first = await generation(1);
+      if (spoken) {
+        first.say("lost");
+        await new Promise((resolve) => setTimeout(resolve, 30));
+      }
+      await crash();
+      await run.retrieve();
+      const second = await generation(2);
+      if (!spoken) expect(second.prompt).toEqual(first.prompt);
+      else if (second.prompt.continue_final_message) return;
+      second.say("one").finish();
+      const response = await run.ended();
+      expect(response.output).toMatchObject([{ content: [{ text: "one" }] }]);
+      const events = await run.replay();
+      expectWhole(events, response);
+      expect(events.filter(({ type }) => type === "response.in_progress")).toHaveLength(1);
+    },
+  );
+});
+
+describe("a run whose process dies where no model can be put back", () => {
+  it("in its reasoning fails, says why, and keeps it", async () => {
+    const run = await Run.begin();
+    (await generation(1)).think("Let us");
+    const reader = await run.follow();
+    await vi.waitFor(() => expect(reader.events.at(-1)?.type).toBe("response.reasoning_text.delta"));
+    await crash();
+    const response = await run.ended();
+    expect(response).toMatchObject({
+      status: "failed",
+      error: { code: "server_error", message: expect.stringMatching(/restarted in the middle.*reasoning/) },
+      output: [{ type: "reasoning", status: "incomplete", content: [{ text: "Let us" }] }],
+    });
+    const events = await run.replay();
+    expect(events.slice(-2).map(({ type }) => type)).toEqual(["error", "response.failed"]);
+    expectWhole(events, response);
+    expect(generations).toHaveLength(1);
+  });
+
+  it("in a function call fails, says why, and keeps it", async () => {
+    const run = await Run.begin({
+      tools: [{ type: "function", name: "f", description: null, parameters: null, strict: null }],
+    });
+    (await generation(1)).call("f", '{"ci').call(undefined, 'ty":');
+    const reader = await run.follow();
+    await vi.waitFor(() => expect(reader.events.at(-1)).toMatchObject({ delta: 'ty":' }));
+    await crash();
+    const response = await run.ended();
+    expect(response).toMatchObject({
+      status: "failed",
+      error: { message: expect.stringContaining("function call") },
+      output: [{ type: "function_call", name: "f", status: "incomplete", arguments: '{"city":' }],
+    });
+    expectWhole(await run.replay(), response);
+    expect(generations).toHaveLength(1);
+  });
+
+  it("too often is given up, with the text so far", async () => {
+    const run = await Run.begin();
+    (await generation(1)).say("one", " two");
+    await run.logged(" two");
+    for (let death = 1; death <= 10; death += 1) {
+      await crash();
+      expect((await run.retrieve()).status).toBe("in_progress");
+      await generation(death + 1);
+    }
+    await crash();
+    const response = await run.ended();
+    expect(response).toMatchObject({
+      status: "failed",
+      error: { message: "The server was restarted 10 times in the middle of the response." },
+      output: [{ content: [{ text: "one two" }] }],
+    });
+    expectWhole(await run.replay(), response);
+    expect(generations).toHaveLength(11);
+  });
+
+  it("and whose past was deleted meanwhile fails, and hinders nobody", async () => {
+    const parent = await Run.begin();
+    (await generation(1)).say("Hello.").finish();
+    await parent.ended();
+    const { home } = parent.address;
+    const child = await Run.begin({}, "Go on.", newTurnAddress(home), parent.address.turn);
+    const other = await Run.begin({}, "Count.", newTurnAddress(home));
+    (await generation(2)).say("one");
+    await child.logged("one");
+    await parent.home.delete(parent.address.turn);
+    await crash();
+    const response = await child.ended();
+    expect(response).toMatchObject({ status: "failed", error: { message: expect.stringContaining("not found") } });
+    expectWhole(await child.replay(), response);
+    (await generation(4)).say("two").finish();
+    expect((await other.ended()).status).toBe("completed");
+  });
+});
+
+describe("an upstream that dies", () => {
+  it("after white space alone is asked from the beginning, and what it repeats is not said twice", async () => {
+    const run = await Run.begin();
+    (await generation(1)).say("\n", "\n").cut();
+    const second = await generation(2);
+    expect(second.prompt.continue_final_message).toBeUndefined();
+    second.say("\n\n", "Hello", " there").finish();
+    const response = await run.ended();
+    expect(response.output).toMatchObject([{ content: [{ text: "\n\nHello there" }] }]);
+    expectWhole(await run.replay(), response);
+  });
+
+  it("after white space within the text gets the text without it, and may say another one", async () => {
+    const run = await Run.begin();
+    (await generation(1)).say("one", "  ").cut();
+    const second = await generation(2);
+    expect(second.prompt.messages.at(-1)?.content).toBe("one");
+    second.say(" ", " two", " three").finish();
+    const response = await run.ended();
+    expect(response.output).toMatchObject([{ content: [{ text: "one  two three" }] }]);
+    expectWhole(await run.replay(), response);
+  });
+
+  it("between its last token and its last word has ended at its limit", async () => {
+    const run = await Run.begin({ max_output_tokens: 3 });
+    (await generation(1)).say("one", " two", " three").cut();
+    const response = await run.ended();
+    expect(response).toMatchObject({
+      status: "incomplete",
+      incomplete_details: { reason: "max_output_tokens" },
+      output: [{ status: "incomplete", content: [{ text: "one two three" }] }],
+      usage: { input_tokens: 1, output_tokens: 3, total_tokens: 4 },
+    });
+    expectWhole(await run.replay(), response);
+    expect(generations).toHaveLength(1);
+  });
+
+  it("after its last word has not failed", async () => {
+    const run = await Run.begin();
+    (await generation(1)).say("one").finish(true);
+    expect(await run.ended()).toMatchObject({ status: "completed", usage: { output_tokens: 1 } });
+    expect(generations).toHaveLength(1);
+  });
+});
+
+describe("the watchdog", () => {
+  it("looks within 60 seconds as long as a run lives, and disturbs it not", async () => {
+    const run = await Run.begin();
+    const first = await generation(1);
+    const alarm = () => runInDurableObject(run.home, (_, { storage }) => storage.getAlarm());
+    expect((await alarm()) ?? Number.POSITIVE_INFINITY).toBeLessThanOrEqual(Date.now() + 60_000);
+    for (let round = 0; round < 3; round += 1) {
+      expect(await runDurableObjectAlarm(run.home)).toBe(true);
+      expect((await alarm()) ?? Number.POSITIVE_INFINITY).toBeLessThanOrEqual(Date.now() + 60_000);
+    }
+    first.say("one").finish();
+    expect((await run.ended()).status).toBe("completed");
+    expect(generations).toHaveLength(1);
+    // Afterwards there is only the retention to see to.
+    await runDurableObjectAlarm(run.home);
+    expect((await alarm()) ?? 0).toBeGreaterThan(Date.now() + 60_000);
+  });
+
+  it("takes up every run of its home", async () => {
+    const home = newTurnAddress().home;
+    const runs = await Promise.all([1, 2, 3].map((n) => Run.begin({}, `Run ${n}.`, newTurnAddress(home))));
+    await generation(3);
+    await crash();
+    expect(generations).toHaveLength(3);
+    await runDurableObjectAlarm(env.HOME.getByName(`tenant:${home}`));
+    await generation(6);
+    for (const again of generations.slice(3)) again.say(again.prompt.messages[0]?.content ?? "").finish();
+    for (const [index, run] of runs.entries()) {
+      expect((await run.ended()).output).toMatchObject([{ content: [{ text: `Run ${index + 1}.` }] }]);
+    }
+  });
+});
+
+describe("eviction", () => {
+  it.each(["the alarm", "an access"])("in the middle of a run loses nothing of it: %s takes it up", async (by) => {
+    const run = await Run.begin();
+    // So much is logged without a reader, whose request would have to end before the object is evicted.
+    const said = `one ${"x".repeat(70_000)}`;
+    (await generation(1)).say(said);
+    await vi.waitFor(async () => expect(await run.sql("SELECT 1 FROM events WHERE seq_to > 2")).not.toEqual([]));
+    const evicted = evictDurableObject(run.home);
+    // An object that is being evicted is stopped as soon as it writes.
+    generations[0]?.say(" lost").finish();
+    await evicted;
+    if (by === "the alarm") await runDurableObjectAlarm(run.home);
+    else await run.retrieve();
+    const second = await generation(2);
+    expect(second.prompt.messages.at(-1)?.content).toBe(said);
+    second.say(" three").finish();
+    const response = await run.ended();
+    expect(response).toMatchObject({ status: "completed", output: [{ content: [{ text: `${said} three` }] }] });
+    expectWhole(await run.replay(), response);
+    expect(generations).toHaveLength(2);
+  });
+
+  it("after a run loses nothing of it", async () => {
+    const run = await Run.begin();
+    (await generation(1)).say("one", " two").finish();
+    const [response, events] = [await run.ended(), await run.replay()];
+    await evictDurableObject(run.home);
+    expect(await run.retrieve()).toEqual(response);
+    expect(await run.replay()).toEqual(events);
+    expectWhole(events, response);
+  });
+
+  it("of a home with an orphan leaves it to be taken up", async () => {
+    const run = await Run.begin();
+    (await generation(1)).say("one");
+    await run.logged("one");
+    await run.breakTable("events");
+    const reader = await run.follow();
+    generations[0]?.say(" two").finish();
+    await reader.end;
+    await evictDurableObject(run.home);
+    await run.mendTable("events");
+    await runDurableObjectAlarm(run.home);
+    (await generation(2)).say(" two").finish();
+    const response = await run.ended();
+    expect(response).toMatchObject({ status: "completed", output: [{ content: [{ text: "one two" }] }] });
+    expectWhole(await run.replay(), response);
+  });
+});
+
+describe("a storage that cannot be written to", () => {
+  it.each(["events", "turns"])(
+    "lets no reader hang, writes nothing by halves, and the run ends later (%s)",
+    async (table) => {
+      // The first turn makes the tables.
+      const earlier = await Run.begin();
+      (await generation(1)).say("Hello.").finish();
+      await earlier.ended();
+      const run = await Run.begin({}, "Count.", newTurnAddress(earlier.address.home));
+      const first = await generation(2);
+      first.say("one", " two");
+      await run.logged(" two");
+      const readers = [await run.follow(), await run.follow(3)];
+      await run.breakTable(table);
+      first.say(" three").finish();
+      await Promise.all(readers.map(({ end }) => end));
+      for (const reader of readers) {
+        expect(reader.done).toBe(false);
+        for (const { type } of reader.events) expect([...TERMINAL, "error"]).not.toContain(type);
+      }
+      // The run is noted, not settled; nothing was said that is not kept.
+      expect(await run.sql("SELECT turn FROM runs")).toEqual([{ turn: run.address.turn }]);
+      expect(await run.sql(`SELECT turn FROM turns WHERE turn = '${run.address.turn}'`)).toEqual([]);
+      await run.mendTable(table);
+      expect((await run.retrieve()).status).toBe("in_progress");
+      const next = await generation(3);
+      expect("one two three".startsWith(next.prompt.messages.at(-1)?.content ?? "")).toBe(true);
+      if (next.prompt.messages.at(-1)?.content === "one two") next.say(" three");
+      next.finish();
+      const response = await run.ended();
+      expect(response).toMatchObject({ status: "completed", output: [{ content: [{ text: "one two three" }] }] });
+      const events = await run.replay();
+      expectWhole(events, response);
+      for (const reader of readers) {
+        const from = reader.events[0]?.sequence_number ?? 0;
+        expect(reader.events).toEqual(events.slice(from, from + reader.events.length));
+      }
+    },
+  );
+
+  it("stops the model: nobody could keep what it says", async () => {
+    const run = await Run.begin();
+    const first = await generation(1);
+    first.say("one");
+    await run.logged("one");
+    const reader = await run.follow();
+    await run.breakTable("events");
+    first.say(" two");
+    await new Promise((resolve) => setTimeout(resolve, 450));
+    first.say(" three");
+    await reader.end;
+    await vi.waitFor(() => expect(first.aborted).toBe(true));
+  });
+
+  it.each(["runs", "events"])("accepts no run (%s)", async (table) => {
+    const earlier = await Run.begin();
+    (await generation(1)).say("Hello.").finish();
+    await earlier.ended();
+    await earlier.breakTable(table);
+    const run = new Run({}, "Count.", newTurnAddress(earlier.address.home));
+    // The error is looked at within the object: one that leaves it is reported as unhandled.
+    const refused = await runInDurableObject(run.home, (home: Home) =>
+      home.startRun(JSON.stringify(run.spec), "ticket", 0).then(
+        () => false,
+        () => true,
+      ),
+    );
+    expect(refused).toBe(true);
+    await earlier.mendTable(table);
+    // Who was told that it failed will not find it running.
+    await runDurableObjectAlarm(run.home);
+    expect(await run.home.retrieve(run.address.turn)).toBeNull();
+    expect(generations).toHaveLength(1);
+  });
+});
+
+describe("a reader", () => {
+  it("never has an event that is not in the log", async () => {
+    const run = await Run.begin();
+    const first = await generation(1);
+    const words = Array.from({ length: 40 }, (_, index) => ` word${index}`);
+    const seen = runInDurableObject(run.home, async (home: Home, { storage }) => {
+      const answer = await home.fetch(new Request(`http://home/events?turn=${run.address.turn}`));
+      let last = -1;
+      let reads = 0;
+      for await (const text of answer.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+        const durable = storage.sql.exec<{ last: number }>("SELECT MAX(seq_to) AS last FROM events").one().last;
+        for (const [, sequence] of text.matchAll(/"sequence_number":(\d+)/g)) last = Number(sequence);
+        expect(last).toBeLessThanOrEqual(durable);
+        reads += 1;
+      }
+      return { last, reads };
+    });
+    for (const word of words) {
+      first.say(word);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    first.finish();
+    const { last, reads } = await seen;
+    expect(last).toBe((await run.replay()).length - 1);
+    expect(reads).toBeGreaterThan(2);
+  });
+});
+
+describe("a home with all the runs that it can carry", () => {
+  it("refuses one more politely, and takes it when another has ended", async () => {
+    const { home } = newTurnAddress();
+    const runs: Run[] = [];
+    for (let index = 0; index < 32; index += 1) runs.push(await Run.begin({}, `${index}`, newTurnAddress(home)));
+    const late = new Run({}, "late", newTurnAddress(home));
+    expect(await late.start()).toMatchObject({
+      ok: false,
+      error: { status: 429, code: "rate_limit_exceeded", headers: { "retry-after": expect.any(String) } },
+    });
+    expect(await late.home.retrieve(late.address.turn)).toBeNull();
+    (await generation(1)).say("done").finish();
+    const [first] = runs;
+    await first?.ended();
+    expect(await late.start()).toMatchObject({ ok: true });
+  });
+});

@@ -1,0 +1,177 @@
+import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import OpenAI from "openai";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { loadConfig } from "../../src/config.ts";
+import { createRequest } from "../../src/protocol/create-request.ts";
+import { newTurnAddress, responseId } from "../../src/protocol/ids.ts";
+import type { RunSpec } from "../../src/store/run-store.ts";
+
+/** How the home of a background run delivers its webhook when the endpoint does not take it. */
+
+const SECRET = `whsec_${btoa("a secret of at least 24 bytes")}`;
+const ENDPOINT = "https://hooks.acme.dev/responses";
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+
+interface Delivery {
+  body: string;
+  headers: Record<string, string>;
+  redirect: RequestInit["redirect"];
+}
+
+let deliveries: Delivery[];
+/** What the endpoint answers. */
+let answer: () => Response;
+
+beforeEach(() => {
+  deliveries = [];
+  answer = () => new Response(null, { status: 200 });
+  vi.useFakeTimers({ toFake: ["Date"] });
+  vi.spyOn(globalThis, "fetch").mockImplementation(async (input, init) => {
+    // The model server is not there.
+    if (String(input) !== ENDPOINT) throw new TypeError("fetch failed");
+    deliveries.push({
+      body: String(init?.body),
+      headers: init?.headers as Record<string, string>,
+      redirect: init?.redirect,
+    });
+    return answer();
+  });
+});
+afterEach(() => {
+  vi.restoreAllMocks();
+  vi.useRealTimers();
+});
+
+/** A home whose background run was cancelled, with webhooks configured. */
+async function homeOfCancelledRun() {
+  const address = newTurnAddress();
+  const stub = env.HOME.getByName(`tenant:${address.home}`);
+  await runInDurableObject(stub, (home) => {
+    Object.assign(home, { env: { ...env, WEBHOOK_URL: ENDPOINT, WEBHOOK_SECRET: SECRET } });
+  });
+  const spec: RunSpec = {
+    ...address,
+    parent: null,
+    createdAt: Date.now(),
+    request: createRequest.parse({ input: "Hello!", background: true }),
+    input: [],
+    model: { name: "simulator", upstream: "simulator" },
+    cacheSalt: "salt",
+    inConversation: false,
+  };
+  expect(await stub.startRun(JSON.stringify(spec), "ticket", 0)).toMatchObject({ ok: true });
+  await stub.cancel(address.turn);
+  await vi.waitFor(() => expect(deliveries).toHaveLength(1));
+  /** The alarm rings when it is set to; gives the time that passed until then. */
+  const nextAlarm = async (): Promise<number | undefined> => {
+    const at = await runInDurableObject(stub, (_, state) => state.storage.getAlarm());
+    if (at === null) return undefined;
+    const waited = at - Date.now();
+    vi.setSystemTime(Math.max(at, Date.now()));
+    await runDurableObjectAlarm(stub);
+    return waited;
+  };
+  const pending = () =>
+    runInDurableObject(
+      stub,
+      (_, state) => state.storage.sql.exec<{ count: number }>("SELECT COUNT(*) AS count FROM webhooks").one().count,
+    );
+  return { id: responseId(address), stub, nextAlarm, pending };
+}
+
+const client = new OpenAI({ apiKey: "any", webhookSecret: SECRET });
+
+describe("the configuration of webhooks", () => {
+  it.each([
+    undefined,
+    "",
+    "whsec_c2hvcnQ=",
+    btoa("a secret of at least 24 bytes"),
+    "whsec_not base64 but long enough to be",
+  ])("needs a secret that can sign: %o cannot", (WEBHOOK_SECRET) => {
+    expect(() => loadConfig({ ...env, WEBHOOK_URL: ENDPOINT, WEBHOOK_SECRET })).toThrow(/WEBHOOK_SECRET/);
+  });
+
+  it("needs a public address, or the operator's word that a private one is meant", () => {
+    const local = { ...env, WEBHOOK_URL: "http://127.0.0.1:9000/", WEBHOOK_SECRET: SECRET };
+    expect(() => loadConfig(local)).toThrow(/WEBHOOK_URL/);
+    expect(loadConfig({ ...local, ALLOW_PRIVATE_WEBHOOKS: "true" }).webhook?.url).toBe("http://127.0.0.1:9000/");
+    expect(loadConfig({ ...env, WEBHOOK_SECRET: SECRET }).webhook).toBeUndefined();
+  });
+});
+
+describe("a webhook", () => {
+  it("is sent as soon as the run has ended, and forgotten when the endpoint takes it", async () => {
+    const { id, pending } = await homeOfCancelledRun();
+    const [{ body, headers, redirect } = { body: "", headers: {}, redirect: undefined }] = deliveries;
+    // The clock stands still here, and the SDK looks at it.
+    expect(await client.webhooks.unwrap(body, headers)).toMatchObject({ type: "response.cancelled", data: { id } });
+    expect(redirect).toBe("manual");
+    await vi.waitFor(async () => expect(await pending()).toBe(0));
+  });
+
+  it.each([
+    ["fails", () => new Response("Not now.", { status: 500 })],
+    ["refuses it", () => new Response(null, { status: 401 })],
+    ["redirects it", () => new Response(null, { status: 307, headers: { location: "https://elsewhere.dev/" } })],
+    [
+      "is not there",
+      () => {
+        throw new TypeError("fetch failed");
+      },
+    ],
+  ])("is sent again five seconds later when the endpoint %s", async (_, fault) => {
+    answer = fault;
+    const { nextAlarm, pending } = await homeOfCancelledRun();
+    await vi.waitFor(async () => expect(await pending()).toBe(1));
+    answer = () => new Response(null, { status: 204 });
+    let waited = 0;
+    for (let alarms = 0; deliveries.length < 2 && alarms < 5; alarms += 1) waited += (await nextAlarm()) ?? 0;
+    expect(deliveries).toHaveLength(2);
+    expect(waited).toBeGreaterThan(4_000);
+    expect(waited).toBeLessThanOrEqual(5_000);
+    expect(await pending()).toBe(0);
+
+    const [first, second] = deliveries;
+    expect(second?.body).toBe(first?.body);
+    expect(second?.headers["webhook-id"]).toBe(first?.headers["webhook-id"]);
+    expect(await client.webhooks.unwrap(second?.body ?? "", second?.headers ?? {})).toBeDefined();
+  });
+
+  it("is sent ever more rarely, and given up after some days", async () => {
+    answer = () => new Response(null, { status: 503 });
+    const { nextAlarm, pending } = await homeOfCancelledRun();
+    const began = Date.now();
+    const times = [began];
+    for (let alarms = 0; alarms < 1_000; alarms += 1) {
+      const before = deliveries.length;
+      if ((await nextAlarm()) === undefined) break;
+      if (deliveries.length > before) times.push(Date.now());
+      if ((await pending()) === 0) break;
+    }
+    const waits = times.slice(1).map((time, index) => time - (times[index] ?? 0));
+    expect(waits.every((wait, index) => wait >= (waits[index - 1] ?? 0) - 1_000)).toBe(true);
+    expect(waits.at(-1)).toBeLessThanOrEqual(4 * HOUR_MS + MINUTE_MS);
+    const days = ((times.at(-1) ?? 0) - began) / (24 * HOUR_MS);
+    expect(days).toBeGreaterThan(2);
+    expect(days).toBeLessThan(4);
+    expect(await pending()).toBe(0);
+  });
+
+  it("is dropped when the operator takes the endpoint away", async () => {
+    answer = () => new Response(null, { status: 503 });
+    const { stub, nextAlarm, pending } = await homeOfCancelledRun();
+    await vi.waitFor(async () => expect(await pending()).toBe(1));
+    await runInDurableObject(stub, (home) => {
+      Object.assign(home, { env: { ...env } });
+    });
+    let waited = 0;
+    for (let alarms = 0; waited < 4_500 && alarms < 5; alarms += 1) waited += (await nextAlarm()) ?? 0;
+    expect(await pending()).toBe(0);
+    expect(deliveries).toHaveLength(1);
+    // Nothing is left that would wake the object again and again.
+    expect(await nextAlarm()).toBeGreaterThan(HOUR_MS);
+  });
+});
