@@ -1,13 +1,17 @@
 /**
- * The server as it is, with a count of what a turn costs at its home: rows written (those of every SQL statement, and
- * one per alarm set, as they are billed) and calls to objects. `GET /bench/counts` gives them and begins anew.
- * Object and Worker share an isolate here, so plain variables will do.
+ * The server as it is, with a count of what its turns cost at their homes: rows written (those of every SQL statement,
+ * and one per alarm set, as they are billed; which of them belong to what), calls to objects, alarms that rang, and
+ * what the objects store. `GET /bench/counts` gives them and begins anew. Object and Worker share an isolate here, so
+ * plain variables will do.
  */
 import app, { Home as PlainHome } from "./index.js";
 
-let cursors = [];
-let counts = { calls: [], alarms: 0 };
+let statements = [];
+let counts = { calls: [], alarms: 0, rings: 0 };
 let patched = false;
+/** The object of each storage, and the bytes of its database as of its last statement. */
+const objects = new WeakMap();
+const sizes = new Map();
 
 function patch(storage) {
   if (patched) return;
@@ -16,7 +20,8 @@ function patch(storage) {
   const { exec } = sql;
   sql.exec = function (...args) {
     const cursor = exec.apply(this, args);
-    cursors.push(cursor);
+    statements.push({ text: args[0], cursor });
+    sizes.set(objects.get(this), this.databaseSize);
     return cursor;
   };
   const prototype = Object.getPrototypeOf(storage);
@@ -30,7 +35,13 @@ function patch(storage) {
 export class Home extends PlainHome {
   constructor(state, env) {
     patch(state.storage);
+    objects.set(state.storage.sql, state.id.toString());
     super(state, env);
+  }
+
+  alarm() {
+    counts.rings += 1;
+    return super.alarm();
   }
 }
 
@@ -59,14 +70,32 @@ function countingStub(stub) {
   });
 }
 
+/** Rows written by what was done to which table: `INSERT events`. */
+function rowsByKind() {
+  const rows = {};
+  for (const { text, cursor } of statements) {
+    if (cursor.rowsWritten === 0) continue;
+    const [, verb, table] =
+      /\b(INSERT|DELETE|UPDATE|CREATE)\b(?: INTO| FROM| TABLE IF NOT EXISTS)? (\w+)/.exec(text) ?? [];
+    const kind = `${verb} ${table}`;
+    rows[kind] = (rows[kind] ?? 0) + cursor.rowsWritten;
+  }
+  return rows;
+}
+
 export default {
   fetch(request, env, context) {
     if (new URL(request.url).pathname !== "/bench/counts") return app.fetch(request, counting(env), context);
-    const rowsWritten = cursors.reduce((sum, cursor) => sum + cursor.rowsWritten, counts.alarms);
-    const rowsRead = cursors.reduce((sum, cursor) => sum + cursor.rowsRead, 0);
-    const answer = { rowsWritten, rowsRead, alarms: counts.alarms, calls: counts.calls, statements: cursors.length };
-    cursors = [];
-    counts = { calls: [], alarms: 0 };
+    const sum = (read) => statements.reduce((total, { cursor }) => total + read(cursor), 0);
+    const answer = {
+      ...counts,
+      rowsWritten: sum((cursor) => cursor.rowsWritten) + counts.alarms,
+      rowsRead: sum((cursor) => cursor.rowsRead),
+      rows: rowsByKind(),
+      databaseBytes: [...sizes.values()].reduce((total, size) => total + size, 0),
+    };
+    statements = [];
+    counts = { calls: [], alarms: 0, rings: 0 };
     return Response.json(answer);
   },
 };

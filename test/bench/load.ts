@@ -17,7 +17,7 @@ export interface Sample {
   bytes: number;
 }
 
-/** The bytes of a POST. `needle` is what is counted in the answer. */
+/** The bytes of a request. `needle` is what is counted in the answer. */
 export interface Request {
   bytes: Buffer;
   needle: Buffer;
@@ -27,6 +27,10 @@ export function post(path: string, body: unknown, needle: string): Request {
   const json = Buffer.from(JSON.stringify(body));
   const head = `POST ${path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: ${json.length}\r\n\r\n`;
   return { bytes: Buffer.concat([Buffer.from(head), json]), needle: Buffer.from(needle) };
+}
+
+export function get(path: string, needle: string): Request {
+  return { bytes: Buffer.from(`GET ${path} HTTP/1.1\r\nhost: bench\r\n\r\n`), needle: Buffer.from(needle) };
 }
 
 const HEAD_END = Buffer.from("\r\n\r\n");
@@ -142,6 +146,8 @@ export class Connection {
   #settle: { resolve(): void; reject(error: Error): void } | undefined;
   /** Called when the first needle of the answer under way was read. */
   onFirstNeedle: (() => void) | undefined;
+  /** Called with each piece that was read, framing and all. */
+  onBytes: ((data: Buffer) => void) | undefined;
 
   private constructor(socket: Socket) {
     this.#socket = socket;
@@ -149,6 +155,7 @@ export class Connection {
     socket.on("data", (data: Buffer) => {
       const reader = this.#reader;
       if (!reader) return;
+      this.onBytes?.(data);
       const before = reader.sample.needles;
       const done = reader.push(data);
       if (before === 0 && reader.sample.needles > 0) this.onFirstNeedle?.();

@@ -15,6 +15,8 @@ export const GATEWAY_CORE = 0;
 export const OTHER_CORE = 1;
 
 const running = new Set<ChildProcess>();
+/** CPU seconds of those that were stopped. */
+let stoppedCpu = 0;
 process.on("exit", () => {
   for (const child of running) child.kill("SIGKILL");
 });
@@ -35,6 +37,7 @@ export function pinSelf(): boolean {
 
 export async function stop(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
+  if (child.pid !== undefined) stoppedCpu += cpuSeconds(child.pid);
   const gone = new Promise((resolve) => child.once("exit", resolve));
   child.kill("SIGKILL");
   await gone;
@@ -63,7 +66,7 @@ function machineCpuSeconds(): number {
 
 /** CPU seconds of this process and of those that it started. */
 function ownCpuSeconds(): number {
-  return [process, ...running].reduce((sum, { pid }) => sum + (pid === undefined ? 0 : cpuSeconds(pid)), 0);
+  return [process, ...running].reduce((sum, { pid }) => sum + (pid === undefined ? 0 : cpuSeconds(pid)), stoppedCpu);
 }
 
 /** Starts to watch what others do on the machine; the function returned says what share of it they took since. */

@@ -157,7 +157,7 @@ export function verdicts(results: Results): Verdict[] {
   return found;
 }
 
-function targetTable(list: readonly Verdict[]): string {
+export function targetTable(list: readonly Verdict[]): string {
   return table(
     ["Target", "measured", ""],
     list.map(({ target, measured, met }) => [target, measured, met ? "met" : "**not met**"]),
@@ -201,7 +201,7 @@ function ratio(
   return value >= 10 ? value.toFixed(0) : value.toPrecision(2);
 }
 
-function number(value: number, digits: number): string {
+export function number(value: number, digits: number): string {
   return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
@@ -209,11 +209,11 @@ function signed(value: number): string {
   return `${value < 0 ? "−" : "+"}${number(Math.abs(value), 2)}`;
 }
 
-function percent(share: number): string {
+export function percent(share: number): string {
   return `${(share * 100).toFixed(1)} %`;
 }
 
-function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]) => `| ${cells.join(" | ")} |`;
   return [line(head), line(head.map((_, column) => (column === 0 ? "---" : "---:"))), ...rows.map(line)].join("\n");
 }

@@ -6,6 +6,7 @@ import {
   chatRequest,
   type Message,
   type Question,
+  responseIdIn,
   responsesRequest,
   type Target,
   type Upstream,
@@ -232,12 +233,6 @@ export async function measureObjectFloor({ warmUpMs, windowMs }: Scale): Promise
   } finally {
     await worker.stop();
   }
-}
-
-function responseIdIn(text: string): string {
-  const id = /"id":"(resp_[0-9A-Za-z]+)"/.exec(text)?.[1];
-  if (id === undefined) throw new Error(`no response id in ${text.slice(0, 300)}`);
-  return id;
 }
 
 /** How a turn of a chain is asked. The first three resend the history in the body. */

@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { Connection, post, type Request } from "./load.ts";
 import { start, stop } from "./processes.ts";
+import type { UpstreamLog } from "./upstream.ts";
 import { type RunningWorker, startWorker } from "./workers.ts";
 
 /** What is compared, side by side in every row. */
@@ -33,6 +34,8 @@ export interface Upstream {
   pid: number;
   /** Bytes of the last request body. */
   promptBytes(): Promise<number>;
+  /** The requests since the log was begun. */
+  log(begin?: "reset"): Promise<UpstreamLog>;
   stop(): Promise<void>;
 }
 
@@ -42,13 +45,12 @@ export async function startUpstream(core: number): Promise<Upstream> {
     child.once("exit", () => reject(new Error("the model server did not start")));
     child.stdout?.once("data", (data: Buffer) => resolve(JSON.parse(data.toString()).port));
   });
+  const asked = async (path: string) => (await fetch(`http://127.0.0.1:${port}${path}`)).json();
   return {
     port,
     pid: child.pid ?? 0,
-    async promptBytes() {
-      const answer = await fetch(`http://127.0.0.1:${port}/prompt-bytes`);
-      return ((await answer.json()) as { bytes: number }).bytes;
-    },
+    promptBytes: async () => ((await asked("/prompt-bytes")) as { bytes: number }).bytes,
+    log: async (begin) => (await asked(begin ? "/log?reset" : "/log")) as UpstreamLog,
     stop: () => stop(child),
   };
 }
@@ -127,4 +129,10 @@ export async function ask(port: number, request: Request): Promise<string> {
   } finally {
     connection.close();
   }
+}
+
+export function responseIdIn(text: string): string {
+  const id = /"id":"(resp_[0-9A-Za-z]+)"/.exec(text)?.[1];
+  if (id === undefined) throw new Error(`no response id in ${text.slice(0, 300)}`);
+  return id;
 }

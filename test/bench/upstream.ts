@@ -2,8 +2,10 @@
  * The model server of the benchmark: the project's simulator, recorded once per model name and then replayed.
  *
  * The simulator decides every byte (so the wire shape is vLLM's), but a simulator that makes its tokens anew would be
- * slower than what is measured. A replay costs one write of bytes that are already framed as HTTP chunks. Two things
- * are this server's own: the setting `tps` (a chunk per tick instead of all at once), and `GET /prompt-bytes`.
+ * slower than what is measured. A replay costs one write of bytes that are already framed as HTTP chunks. This
+ * server's own are the setting `tps` (a chunk per tick instead of all at once), `live=TAG` (no replay: the simulator
+ * itself answers, which can continue what was cut off), `GET /prompt-bytes`, and `GET /log` (when each answer was asked
+ * for and ended; kept from the first time that it is asked for, begun anew by `GET /log?reset`).
  *
  *     node test/bench/upstream.ts PORT
  */
@@ -67,12 +69,55 @@ function splitPace(name: string): { model: string; tps: number } {
   return { model: settings.size > 0 ? `${base}?${settings}` : base, tps };
 }
 
+/** One request for tokens. Unix milliseconds, with fractions. `tag` is the model's `live`. */
+export interface LoggedRequest {
+  tag: string;
+  receivedAt: number;
+  /** Null while it runs. */
+  endedAt: number | null;
+}
+
+export interface UpstreamLog {
+  requests: LoggedRequest[];
+  /** The most that ran at the same time. */
+  mostOpen: number;
+}
+
+let log: UpstreamLog | undefined;
+let open = 0;
+
+function now(): number {
+  return performance.timeOrigin + performance.now();
+}
+
+/** Notes a request for tokens; the function returned notes its end. */
+function noteRequest(tag: string): () => void {
+  const entry: LoggedRequest = { tag, receivedAt: now(), endedAt: null };
+  open += 1;
+  if (log) {
+    log.requests.push(entry);
+    log.mostOpen = Math.max(log.mostOpen, open);
+  }
+  return () => {
+    if (entry.endedAt !== null) return;
+    entry.endedAt = now();
+    open -= 1;
+  };
+}
+
+function own(path: string): unknown {
+  if (path === "/prompt-bytes") return { bytes: promptBytes };
+  if (!path.startsWith("/log")) return {};
+  if (log === undefined || path.endsWith("?reset")) log = { requests: [], mostOpen: open };
+  return log;
+}
+
 const MODEL = Buffer.from('"model":"');
 const STREAM = Buffer.from('"stream":true');
 
 async function answer(socket: Socket, method: string, path: string, body: Buffer): Promise<void> {
   if (method === "GET") {
-    const text = JSON.stringify(path === "/prompt-bytes" ? { bytes: promptBytes } : {});
+    const text = JSON.stringify(own(path));
     socket.write(
       `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
     );
@@ -80,23 +125,55 @@ async function answer(socket: Socket, method: string, path: string, body: Buffer
   }
   promptBytes = body.length;
   const from = body.indexOf(MODEL) + MODEL.length;
-  const { model, tps } = splitPace(body.toString("latin1", from, body.indexOf('"', from)));
+  const name = body.toString("latin1", from, body.indexOf('"', from));
+  const tag = LIVE.exec(name)?.[1];
+  if (tag !== undefined) return answerLive(socket, path, body, tag);
+  const { model, tps } = splitPace(name);
+  const ended = noteRequest("");
   const { head, chunks, whole } = await recording(path, model, body.includes(STREAM));
-  if (tps === 0) socket.write(whole);
-  else pace(socket, head, chunks, tps);
+  if (tps !== 0) return pace(socket, head, chunks, tps, ended);
+  socket.write(whole);
+  ended();
 }
 
-function pace(socket: Socket, head: Buffer, chunks: readonly Buffer[], tps: number): void {
+const LIVE = /\blive=(\w+)&/;
+
+/** Answers from the simulator itself, as it goes. */
+async function answerLive(socket: Socket, path: string, body: Buffer, tag: string): Promise<void> {
+  const left = new AbortController();
+  socket.once("close", () => left.abort());
+  const ended = path.endsWith("/completions") ? noteRequest(tag) : () => {};
+  const headers = { "content-type": "application/json" };
+  const text = body.toString().replace(LIVE, "");
+  try {
+    const response = await simulator.fetch(
+      new Request(`http://simulator${path}`, { method: "POST", headers, body: text, signal: left.signal }),
+    );
+    socket.write(httpHead(response, "transfer-encoding: chunked"));
+    if (response.body) for await (const bytes of response.body) socket.write(httpChunk(bytes));
+    socket.write("0\r\n\r\n");
+  } catch (error) {
+    if (!left.signal.aborted) throw error;
+  } finally {
+    ended();
+  }
+}
+
+function pace(socket: Socket, head: Buffer, chunks: readonly Buffer[], tps: number, ended: () => void): void {
   const start = performance.now();
   let sent = 0;
   socket.write(head);
   tick();
   function tick(): void {
-    if (socket.destroyed) return;
+    if (socket.destroyed) {
+      ended();
+      return;
+    }
     // The role chunk and the first token go at once, as after a prefill.
     const due = Math.floor(((performance.now() - start) * tps) / 1000) + 2;
     while (sent < chunks.length && sent < due) socket.write(chunks[sent++] ?? "");
     if (sent < chunks.length) setTimeout(tick, Math.max(0, start + ((sent - 1) * 1000) / tps - performance.now()));
+    else ended();
   }
 }
 

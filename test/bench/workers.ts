@@ -30,7 +30,10 @@ export interface RunningWorker {
   port: number;
   pid: number;
   inspectorPort: number | undefined;
+  /** kill -9. What it has stored stays until the benchmark ends. */
   stop(): Promise<void>;
+  /** Starts it again on its port and its storage, without waiting until it answers. */
+  restart(): void;
 }
 
 /** Bundles the Worker as `wrangler deploy` does. Returns its size in bytes. */
@@ -66,7 +69,7 @@ let workers = 0;
 export async function startWorker(
   kind: WorkerKind,
   upstreamPort: number,
-  { inspect = false }: { inspect?: boolean } = {},
+  { inspect = false, variables = {} }: { inspect?: boolean; variables?: Record<string, string> } = {},
 ): Promise<RunningWorker> {
   const port = await freePort();
   const inspectorPort = inspect ? await freePort() : undefined;
@@ -74,15 +77,31 @@ export async function startWorker(
   const disk = join(directory, name);
   mkdirSync(disk);
   const configFile = join(directory, `${name}.capnp`);
-  writeFileSync(configFile, config(kind, port, upstreamPort, disk));
+  writeFileSync(configFile, config(kind, port, upstreamPort, disk, variables));
   const inspector = inspectorPort === undefined ? [] : [`--inspector-addr=127.0.0.1:${inspectorPort}`];
-  const child = start(workerd, ["serve", ...inspector, configFile], GATEWAY_CORE);
+  const launch = () => start(workerd, ["serve", ...inspector, configFile], GATEWAY_CORE);
+  let child = launch();
   await untilReady(child, `http://127.0.0.1:${port}/${kind === "ours" || kind === "counting" ? "health" : ""}`);
-  return { port, pid: child.pid ?? 0, inspectorPort, stop: () => stop(child) };
+  return {
+    port,
+    pid: child.pid ?? 0,
+    inspectorPort,
+    stop: () => stop(child),
+    restart() {
+      child = launch();
+    },
+  };
 }
 
 /** Compatibility date and flags are those of wrangler.toml; workerd refuses a flag that its date already sets. */
-function config(kind: WorkerKind, port: number, upstreamPort: number, disk: string): string {
+function config(
+  kind: WorkerKind,
+  port: number,
+  upstreamPort: number,
+  disk: string,
+  variables: Record<string, string>,
+): string {
+  const given = Object.entries(variables).map(([name, value]) => `\n    (name = "${name}", text = "${value}"),`);
   const upstream = `http://127.0.0.1:${upstreamPort}`;
   const modules = MODULES[kind].map((name) => `(name = "${name}", esModule = embed "${name}")`).join(", ");
   const home = `
@@ -105,7 +124,7 @@ const worker :Workerd.Worker = (
   bindings = [
     (name = "VLLM_BASE_URL", text = "${upstream}/v1"),
     (name = "UPSTREAM_ORIGIN", text = "${upstream}"),
-    (name = "ALLOW_ANONYMOUS", text = "true"),${kind === "pipe" ? "" : '\n    (name = "HOME", durableObjectNamespace = "Home"),'}
+    (name = "ALLOW_ANONYMOUS", text = "true"),${kind === "pipe" ? "" : '\n    (name = "HOME", durableObjectNamespace = "Home"),'}${given.join("")}
   ],
 );
 `;

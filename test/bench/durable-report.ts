@@ -1,0 +1,174 @@
+import type { Fleet, HandOver, PacedCpu, Recovery, Resume, RunCost } from "./durable.ts";
+import { number, percent, table, targetTable, type Verdict } from "./report.ts";
+import { median } from "./statistics.ts";
+
+/** Everything that a run of the durable part has measured. */
+export interface DurableResults {
+  machine: string;
+  versions: string;
+  /** What other processes took of the machine, part by part. */
+  noise: Record<string, number>;
+  fleets: Fleet[];
+  resume: Resume[];
+  costs: RunCost[];
+  cpu: PacedCpu[];
+  recovery: Recovery;
+  handOver: HandOver[];
+}
+
+export function durableReport(results: DurableResults): string {
+  const noise = Object.entries(results.noise).map(([part, share]) => `${part} ${percent(share)}`);
+  return [
+    `${results.machine} · ${results.versions}`,
+    `Other work took this much of the machine: ${noise.join(", ")}.`,
+    targetTable(durableVerdicts(results)),
+    fleetTable(results.fleets),
+    resumeTable(results.resume),
+    costTable(results.costs),
+    cpuTable(results.cpu),
+    recoveryTable(results.recovery),
+    handOverTable(results.handOver),
+  ].join("\n\n");
+}
+
+/** The rows of a run's event log. */
+export function logRows({ run }: RunCost): number {
+  return run.rows["INSERT events"] ?? 0;
+}
+
+/** The targets of durable runs against what was measured. */
+export function durableVerdicts({ fleets, costs, recovery }: DurableResults): Verdict[] {
+  const found: Verdict[] = fleets.map(({ runs, tokens, completed }) => ({
+    target: `${number(runs, 0)} background runs of ${tokens} tokens on as many conversations all complete`,
+    measured: `${number(completed, 0)}`,
+    met: completed === runs,
+  }));
+  for (const [name, limit] of [
+    ["background, read as it runs", 60],
+    ["background, unread", 10],
+  ] as const) {
+    const cost = costs.find((candidate) => candidate.name === name && candidate.tokens === 1_000);
+    const rows = cost ? logRows(cost) : Number.NaN;
+    const target = `≤ ${limit} rows of log per 1,000 deltas at 50 tokens/s, ${name}`;
+    found.push({ target, measured: String(rows), met: rows <= limit });
+  }
+  const latest = Math.max(...recovery.unasked.started);
+  found.push({
+    target: "A run whose process died is taken up within 60 s, though nobody asks",
+    measured: `${number(latest / 1000, 1)} s`,
+    met: latest <= 60_000,
+  });
+  return found;
+}
+
+function fleetTable(fleets: readonly Fleet[]): string {
+  const row = (label: string, read: (fleet: Fleet) => string) => [label, ...fleets.map(read)];
+  return table(
+    [
+      "Background runs at 50 tokens/s, a conversation each",
+      ...fleets.map(({ runs, tokens }) => `${number(runs, 0)} × ${tokens} tokens`),
+    ],
+    [
+      row("completed", ({ completed }) => number(completed, 0)),
+      row("failed", ({ runs, completed }) => number(runs - completed, 0)),
+      row("at the model server at once, at most", ({ atOnce }) => number(atOnce, 0)),
+      row("all accepted after s", ({ acceptedSeconds }) => number(acceptedSeconds, 1)),
+      row("all completed after s", ({ seconds }) => number(seconds, 1)),
+      row("CPU ms / conversation made", ({ cpuMsPerConversation }) => number(cpuMsPerConversation, 1)),
+      row("CPU ms / run", ({ cpuMsPerRun }) => number(cpuMsPerRun, 1)),
+      row("memory, idle → peak MB", ({ idleMb, peakMb }) => `${number(idleMb, 0)} → ${number(peakMb, 0)}`),
+      row("KB / run", ({ idleMb, peakMb, runs }) => number(((peakMb - idleMb) * 1024) / runs, 0)),
+    ],
+  );
+}
+
+function resumeTable(resume: readonly Resume[]): string {
+  return table(
+    [
+      "Resume of a run with so many events",
+      "first event p50 ms",
+      "first event p99 ms",
+      "whole answer p50 ms",
+      "kB of answer",
+    ],
+    resume.map(({ events, after, p50, p99, wholeP50, kilobytes }) => [
+      `${number(events, 0)}, ${after < 0 ? "from the beginning" : `after ${number(after, 0)}`}`,
+      number(p50, 2),
+      number(p99, 2),
+      number(wholeP50, 2),
+      number(kilobytes, 0),
+    ]),
+  );
+}
+
+function costTable(costs: readonly RunCost[]): string {
+  return table(
+    [
+      "One response at 50 tokens/s",
+      "tokens",
+      "rows written",
+      "of the log",
+      "of new tables",
+      "of alarms",
+      "rows to remove it",
+      "rows read",
+      "object calls",
+      "alarms that ring",
+      "stored kB",
+    ],
+    costs.map((cost) => {
+      const { name, tokens, run, afterwards, removal, storedBytes } = cost;
+      const made = Object.entries(run.rows).filter(([kind]) => kind.startsWith("CREATE"));
+      return [
+        name,
+        number(tokens, 0),
+        String(run.rowsWritten + afterwards.rowsWritten),
+        String(logRows(cost)),
+        String(made.reduce((sum, [, rows]) => sum + rows, 0)),
+        String(run.alarms + afterwards.alarms),
+        String(removal.rowsWritten),
+        number(run.rowsRead + afterwards.rowsRead, 0),
+        run.calls.length === 0 ? "0" : `${run.calls.length} (${run.calls.join(", ")})`,
+        String(run.rings + afterwards.rings),
+        number(storedBytes / 1000, 0),
+      ];
+    }),
+  );
+}
+
+function cpuTable(cpu: readonly PacedCpu[]): string {
+  return table(
+    ["CPU of one response at 50 tokens/s", "ms", "µs / token"],
+    cpu.map(({ name, tokens, cpuMs }) => [
+      `${name}, ${tokens} tokens`,
+      number(cpuMs, 1),
+      number((cpuMs * 1000) / tokens, 0),
+    ]),
+  );
+}
+
+function recoveryTable({ ready, reader, asked, unasked }: Recovery): string {
+  const row = (label: string, times: readonly number[]) => [
+    label,
+    String(times.length),
+    number(median(times), 0),
+    number(Math.max(...times), 0),
+  ];
+  return table(
+    ["After kill -9, from the process's start to", "n", "p50 ms", "max ms"],
+    [
+      row("its first answer, with nothing to recover", ready),
+      row("the model server's being asked to go on, a reader having come back", asked),
+      row("the first new event for that reader", reader),
+      row("the model server's being asked to go on, nobody having asked (alarm)", unasked.started),
+      row("the end of those runs", unasked.ended),
+    ],
+  );
+}
+
+function handOverTable(handOver: readonly HandOver[]): string {
+  return table(
+    ["From a turn's last byte to the next turn's request, one conversation", "turns", "p50 ms", "p99 ms"],
+    handOver.map(({ name, turns, p50, p99 }) => [name, String(turns), number(p50, 1), number(p99, 1)]),
+  );
+}
