@@ -1,6 +1,5 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { cpus, release, totalmem } from "node:os";
 
 /** Processes under measurement: starting them on a core of their own, and what /proc says of them. */
@@ -77,15 +76,6 @@ export function watchNoise(): () => number {
     const others = machineCpuSeconds() - begun.machine - (ownCpuSeconds() - begun.own);
     return Math.max(0, others / (seconds * CORES));
   };
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (typeof address !== "object" || address === null) throw new Error("no port");
-  return address.port;
 }
 
 export function machineLine(): string {

@@ -11,6 +11,7 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
+import { workerdVersion } from "../workerd/tools.ts";
 import {
   countRuns,
   type DurableScale,
@@ -38,7 +39,7 @@ import {
 } from "./scenarios.ts";
 import { median } from "./statistics.ts";
 import { responsesRequest, startFresh, startUpstream, TARGETS, TargetSet, type Upstream } from "./targets.ts";
-import { bundle, startWorker, workerdVersion } from "./workers.ts";
+import { bundle, startWorker } from "./workers.ts";
 
 const { values: options } = parseArgs({
   options: {

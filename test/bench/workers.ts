@@ -1,20 +1,13 @@
-import { type ChildProcess, execFileSync } from "node:child_process";
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { freePort, GATEWAY_CORE, start, stop } from "./processes.ts";
+import { bundleInto, freePort, untilReady, workerd } from "../workerd/tools.ts";
+import { GATEWAY_CORE, start, stop } from "./processes.ts";
 
 /** Workers on plain `workerd`: bundled as they are deployed, configured as wrangler would, without wrangler. */
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
 const here = fileURLToPath(new URL(".", import.meta.url));
-
-// Two versions of workerd are installed; the one that wrangler brings runs what wrangler bundles.
-const requireOfWrangler = createRequire(createRequire(import.meta.url).resolve("wrangler/package.json"));
-const workerd: string = requireOfWrangler("workerd").default;
-export const workerdVersion: string = requireOfWrangler("workerd").version;
 
 const directory = mkdtempSync(join(tmpdir(), "responses-edge-bench-"));
 process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
@@ -36,23 +29,9 @@ export interface RunningWorker {
   restart(): void;
 }
 
-/** Bundles the Worker as `wrangler deploy` does. Returns its size in bytes. */
+/** Bundles the Worker, and puts the bench's own ones beside it. */
 export function bundle(): void {
-  execFileSync(
-    process.execPath,
-    [join(root, "node_modules/wrangler/bin/wrangler.js"), "deploy", "--dry-run", "--outdir", directory],
-    {
-      cwd: root,
-      stdio: ["ignore", "ignore", "inherit"],
-      env: {
-        ...process.env,
-        WRANGLER_SEND_METRICS: "false",
-        WRANGLER_SEND_ERROR_REPORTS: "false",
-        WRANGLER_HIDE_BANNER: "true",
-        WRANGLER_LOG: "error",
-      },
-    },
-  );
+  bundleInto(directory);
   for (const name of ["pipe-worker.js", "counting-worker.js", "object-worker.js"])
     copyFileSync(join(here, name), join(directory, name));
 }
@@ -128,17 +107,4 @@ const worker :Workerd.Worker = (
   ],
 );
 `;
-}
-
-async function untilReady(child: ChildProcess, url: string): Promise<void> {
-  for (let attempt = 0; attempt < 200; attempt += 1) {
-    if (child.exitCode !== null) throw new Error(`workerd exited with ${child.exitCode}`);
-    try {
-      if ((await fetch(url)).ok) return;
-    } catch {
-      // Not listening yet.
-    }
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-  throw new Error(`no answer from ${url}`);
 }

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
 import { checkEventStream, parseEventStream } from "../conformance/event-stream.ts";
 import { eventually } from "../e2e/support.ts";
-import { startWorkerd, type WorkerdProcess } from "./workerd.ts";
+import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 
 /** Processes that really die. */
 

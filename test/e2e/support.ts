@@ -4,7 +4,7 @@ import { createTestHarness, type TestHarness } from "wrangler";
 import { isObject, type JsonObject } from "../../src/simulator/json.ts";
 import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
 import { type ConformantFetch, conformantFetch } from "../conformance/client.ts";
-import { startWorkerd } from "../crash/workerd.ts";
+import { startWorkerd } from "../workerd/process.ts";
 
 /** A running Worker in front of a simulated vLLM, reached over real HTTP by a real client. */
 export interface RealGateway {

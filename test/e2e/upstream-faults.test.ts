@@ -1,8 +1,9 @@
 import { APIError, BadRequestError, InternalServerError, RateLimitError } from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { freePort } from "../workerd/tools.ts";
 import { errorOf, expectError, readStream, rejection, type Streamed } from "./expectations.ts";
 import { eventually, type Gateway, startGateway } from "./support.ts";
-import { type DevGateway, freePort, startWranglerDev } from "./wrangler-dev.ts";
+import { type DevGateway, startWranglerDev } from "./wrangler-dev.ts";
 
 const VLLM_API_KEY = "vllm-key-of-the-operator";
 const PROMPT = "The zebra is at the door.";

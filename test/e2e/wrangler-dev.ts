@@ -1,11 +1,10 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { serveSimulator } from "../../src/simulator/serve.ts";
+import { freePort, root } from "../workerd/tools.ts";
 import { eventually, gatewayAt, type RealGateway } from "./support.ts";
 
 /**
@@ -19,19 +18,6 @@ export type DevGateway = RealGateway & {
   /** Everything that the Worker and wrangler have printed. */
   logs(): string;
 };
-
-const root = fileURLToPath(new URL("../..", import.meta.url));
-
-/** A port on which nothing listens. */
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  server.close();
-  await once(server, "close");
-  if (address === null || typeof address === "string") throw new Error("No port.");
-  return address.port;
-}
 
 /** Starts one as `startGateway` does; its storage is its own and goes with it. */
 export async function startWranglerDev(vars: Record<string, string> = {}): Promise<DevGateway> {

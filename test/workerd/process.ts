@@ -1,12 +1,9 @@
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import type { AddressInfo } from "node:net";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { fileURLToPath } from "node:url";
+import { bundleInto, freePort, untilReady, workerd } from "./tools.ts";
 
 /**
  * The Worker on plain `workerd`, bundled as it is deployed, with its storage on disk: a process that can be killed and
@@ -23,12 +20,6 @@ export interface WorkerdProcess {
   /** Kills it and removes its storage. */
   close(): Promise<void>;
 }
-
-const root = fileURLToPath(new URL("../..", import.meta.url));
-
-// Two versions of workerd are installed; the one that wrangler brings runs what wrangler bundles.
-const requireOfWrangler = createRequire(createRequire(import.meta.url).resolve("wrangler/package.json"));
-const workerd = requireOfWrangler("workerd").default as string;
 
 export async function startWorkerd(variables: Record<string, string>): Promise<WorkerdProcess> {
   const directory = mkdtempSync(join(tmpdir(), "responses-edge-"));
@@ -70,21 +61,9 @@ export async function startWorkerd(variables: Record<string, string>): Promise<W
 /** The Worker's bundle, once this process has made it. */
 let bundled: string | undefined;
 
-/** Bundles the Worker as `wrangler deploy` does. */
 function bundle(): string {
   const directory = mkdtempSync(join(tmpdir(), "responses-edge-bundle-"));
-  const wrangler = join(root, "node_modules/wrangler/bin/wrangler.js");
-  execFileSync(process.execPath, [wrangler, "deploy", "--dry-run", "--outdir", directory], {
-    cwd: root,
-    stdio: ["ignore", "ignore", "inherit"],
-    env: {
-      ...process.env,
-      WRANGLER_SEND_METRICS: "false",
-      WRANGLER_SEND_ERROR_REPORTS: "false",
-      WRANGLER_HIDE_BANNER: "true",
-      WRANGLER_LOG: "error",
-    },
-  });
+  bundleInto(directory);
   const code = readFileSync(join(directory, "index.js"), "utf8");
   rmSync(directory, { recursive: true, force: true });
   return code;
@@ -130,25 +109,4 @@ const worker :Workerd.Worker = (
   ],
 );
 `;
-}
-
-async function untilReady(child: ChildProcess, url: string): Promise<void> {
-  for (let attempt = 0; attempt < 400; attempt += 1) {
-    if (child.exitCode !== null) throw new Error(`workerd exited with ${child.exitCode}`);
-    try {
-      if ((await fetch(url)).ok) return;
-    } catch {
-      // Not listening yet.
-    }
-    await new Promise((resolve) => setTimeout(resolve, 25));
-  }
-  throw new Error(`no answer from ${url}`);
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
