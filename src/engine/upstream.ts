@@ -7,6 +7,8 @@ import { ApiError, contextLengthExceeded, invalidRequest } from "../protocol/err
  */
 export class Upstream {
   readonly #config: Config;
+  /** What closes the request behind a response: cancelling the body alone leaves the connection to the runtime. */
+  readonly #requests = new WeakMap<Response, AbortController>();
 
   constructor(config: Config) {
     this.#config = config;
@@ -45,8 +47,9 @@ export class Upstream {
     } finally {
       clearTimeout(timer);
     }
-    if (response.ok) return response;
-    throw await toUpstreamError(response);
+    if (!response.ok) throw await toUpstreamError(response);
+    this.#requests.set(response, abort);
+    return response;
   }
 
   /** The JSON answer of a request. Throws as `request` does, and ApiError 502 when the answer is not JSON. */
@@ -69,25 +72,30 @@ export class Upstream {
     if (!response.body) return;
     const { firstByteTimeoutMs, idleTimeoutMs } = this.#config;
     const reader = response.body.getReader();
+    const close = () => {
+      reader.cancel().catch(() => {});
+      this.#requests.get(response)?.abort();
+    };
     let limit = firstByteTimeoutMs;
     let last = Date.now();
     let silent = false;
+    let ended = false;
     // One timer per stream that looks now and then, rather than one per read.
     const watchdog = setInterval(
       () => {
         if (Date.now() - last < limit) return;
         silent = true;
-        reader.cancel().catch(() => {});
+        close();
       },
       Math.max(10, Math.min(firstByteTimeoutMs, idleTimeoutMs, 4000) / 4),
     );
-    const onAbort = () => reader.cancel().catch(() => {});
-    signal.addEventListener("abort", onAbort, { once: true });
+    signal.addEventListener("abort", close, { once: true });
     try {
       for (;;) {
         const { done, value } = await reader.read();
         if (signal.aborted) throw signal.reason;
         if (silent) throw timedOut("went silent", limit);
+        ended = done;
         if (done) return;
         limit = idleTimeoutMs;
         last = Date.now();
@@ -99,8 +107,8 @@ export class Upstream {
       throw error instanceof ApiError ? error : connectionLost();
     } finally {
       clearInterval(watchdog);
-      signal.removeEventListener("abort", onAbort);
-      reader.cancel().catch(() => {});
+      signal.removeEventListener("abort", close);
+      if (!ended) close();
     }
   }
 }

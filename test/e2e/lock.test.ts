@@ -68,7 +68,7 @@ describe.concurrent("turns on one conversation", () => {
     const inputs = Array.from({ length: 6 }, (_, index) => unique(`FIFO ${index}`));
     const running: Promise<unknown>[] = [];
     for (const [index, input] of inputs.entries()) {
-      const body = { model: slow(index === 0 ? 1_400 : 30), input, conversation };
+      const body = { model: slow(index === 0 ? 3_500 : 30), input, conversation };
       if (index % 3 === 0) running.push(patient.openai.responses.create(body));
       if (index % 3 === 1)
         running.push(patient.openai.responses.create({ ...body, stream: true }).then(Array.fromAsync));
