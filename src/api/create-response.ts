@@ -94,20 +94,34 @@ interface Place {
   leave(): void;
 }
 
-async function enterConversation({ context, homes, address, abort }: Call, id: string): Promise<Place> {
-  const token = randomUUID();
+async function enterConversation(call: Call, id: string): Promise<Place> {
+  const { context, homes, address } = call;
   const stub = homes.stub(address.home);
-  // A client that leaves while it waits leaves the queue.
-  const onAbort = () => context.executionCtx.waitUntil(stub.leaveConversation(token));
-  abort.signal.addEventListener("abort", onAbort, { once: true });
+  const token = randomUUID();
+  const { conversationLockWaitMs } = context.get("config");
+  const entered = await inQueue(
+    call,
+    token,
+    async () => await stub.enterConversation(id, token, conversationLockWaitMs),
+  );
+  if (!entered.ok) throw new ApiError(entered.error);
+  const { lease, history } = entered.value;
+  // Disposing of the lease, also by this Worker's death, gives the conversation to the next in line.
+  return { history: JSON.parse(history) as Item[], token, leave: () => lease[Symbol.dispose]() };
+}
+
+/** Does what may have to wait for the conversation under `ticket`; a client that leaves meanwhile leaves the queue. */
+async function inQueue<T>(
+  { context, homes, address, abort }: Call,
+  ticket: string,
+  work: () => Promise<T>,
+): Promise<T> {
+  const leave = () => context.executionCtx.waitUntil(homes.stub(address.home).leaveConversation(ticket));
+  abort.signal.addEventListener("abort", leave, { once: true });
   try {
-    const entered = await stub.enterConversation(id, token, context.get("config").conversationLockWaitMs);
-    if (!entered.ok) throw new ApiError(entered.error);
-    const { lease, history } = entered.value;
-    // Disposing of the lease, also by this Worker's death, gives the conversation to the next in line.
-    return { history: JSON.parse(history) as Item[], token, leave: () => lease[Symbol.dispose]() };
+    return await work();
   } finally {
-    abort.signal.removeEventListener("abort", onAbort);
+    abort.signal.removeEventListener("abort", leave);
   }
 }
 
@@ -192,12 +206,12 @@ async function startRun(call: Call): Promise<StoredResponse> {
     cacheSalt: tenantCacheSalt(context.get("tenant"), request.cache_salt),
     inConversation: call.conversation !== undefined,
   };
-  const stub = homes.stub(address.home);
   const ticket = randomUUID();
-  const onAbort = () => context.executionCtx.waitUntil(stub.leaveConversation(ticket));
-  abort.signal.addEventListener("abort", onAbort, { once: true });
-  const accepted = await stub.startRun(JSON.stringify(spec), ticket, config.conversationLockWaitMs);
-  abort.signal.removeEventListener("abort", onAbort);
+  const accepted = await inQueue(
+    call,
+    ticket,
+    async () => await homes.stub(address.home).startRun(JSON.stringify(spec), ticket, config.conversationLockWaitMs),
+  );
   return unwrap(accepted);
 }
 

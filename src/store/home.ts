@@ -150,7 +150,7 @@ export class Home extends DurableObject<Variables> {
   async settle(turn: TurnToSettle): Promise<Result<null>> {
     const { lease, ...settled } = turn;
     // A caller that has lost the answer asks again.
-    if (this.#turns.items(turn.turn, "input", -1) !== undefined) return { ok: true, value: null };
+    if (this.#turns.has(turn.turn)) return { ok: true, value: null };
     await this.#setRetentionAlarm(turn.createdAt);
     const held = lease && this.#leases.get(lease.token);
     // Of another life of this object, or given back: somebody else may have had the conversation since.
@@ -202,7 +202,7 @@ export class Home extends DurableObject<Variables> {
     const known = this.retrieve(spec.turn);
     if (known) return { ok: true, value: known };
     // The response was deleted, and its items are in the conversation.
-    if (this.#turns.items(spec.turn, "input", -1) !== undefined) return refused(responseNotFound(responseId(spec)));
+    if (this.#turns.has(spec.turn)) return refused(responseNotFound(responseId(spec)));
     const conversation = conversationOf(spec.request);
     if (conversation !== undefined && !this.#conversations.get(conversation)) {
       return refused(conversationNotFound(conversation));

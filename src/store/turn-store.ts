@@ -114,6 +114,12 @@ export class TurnStore {
     return { head: rows.map((row) => row.response).join(""), output: rows.map((row) => row.output).join("") };
   }
 
+  /** Whether a turn is kept, with its response or without, expired or not. */
+  has(turn: string): boolean {
+    if (!this.#tables.has("turns")) return false;
+    return this.#sql.exec("SELECT 1 FROM turns WHERE turn = ? AND part = 0", turn).toArray().length > 0;
+  }
+
   /** One side of a turn as JSON text, or undefined when there is no such turn. */
   items(turn: string, side: "input" | "output", oldest: number): string | undefined {
     if (!this.#tables.has("turns")) return undefined;
@@ -140,8 +146,9 @@ export class TurnStore {
 
   /** The chain that ends with `previous`. Undefined when its response, or a link before it, is missing. */
   history(previous: string, oldest: number): Chain | undefined {
-    if (this.#recent?.turn !== previous) this.#recent = this.#readChain(previous);
-    return this.#recent && this.#recent.createdAt > oldest ? this.#recent : undefined;
+    const chain = this.#recent?.turn === previous ? this.#recent : this.#readChain(previous);
+    this.#recent = chain && chain.items.length <= MAX_REMEMBERED_LENGTH ? chain : undefined;
+    return chain && chain.createdAt > oldest ? chain : undefined;
   }
 
   #readChain(previous: string): Chain | undefined {
