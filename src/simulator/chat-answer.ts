@@ -1,6 +1,6 @@
 import type { ChatMessage, ChatRequest, Tool } from "./chat-request.ts";
 import { deterministicWords, type Said, say } from "./generation.ts";
-import type { Json } from "./json.ts";
+import { type Json, parseJson } from "./json.ts";
 import { fillSchema } from "./schema-filler.ts";
 import type { Settings } from "./settings.ts";
 import { splitTokens } from "./tokenizer.ts";
@@ -39,12 +39,15 @@ function freshAnswer(
   if (settings.refusal) return { said: [...said, say("refusal", "I cannot help with that.")], finish: "stop" };
   const calls = toolsToCall(request, turn, settings.rounds);
   if (calls.length > 0) {
-    for (const tool of calls) {
-      said.push({
-        kind: "tool_call",
-        name: tool.name,
-        tokens: splitTokens(JSON.stringify(fillSchema(tool.parameters))),
-      });
+    const parts = partsInBackticks(
+      turn.text,
+      calls.map(({ name }) => name),
+    );
+    for (const [index, tool] of calls.entries()) {
+      const part = parts[turn.rounds * calls.length + index] ?? parts.at(-1);
+      const given = part === undefined ? undefined : builtinArguments(tool.name.replace("_", "."), part);
+      const tokens = splitTokens(given ?? JSON.stringify(fillSchema(tool.parameters)));
+      said.push({ kind: "tool_call", name: tool.name, tokens });
     }
     return { said, finish: request.toolChoice.kind === "named" ? "stop" : "tool_calls" };
   }
@@ -93,12 +96,40 @@ function toolsToCall(request: ChatRequest, turn: Turn, rounds: number): Tool[] {
 }
 
 /** Whether the name stands in the text as a word of its own. */
-function mentions(text: string, name: string): boolean {
+export function mentions(text: string, name: string): boolean {
   for (let at = text.indexOf(name); at >= 0; at = text.indexOf(name, at + 1)) {
     const inWord = /[\w-]/;
     if (!inWord.test(text[at - 1] ?? " ") && !inWord.test(text[at + name.length] ?? " ")) return true;
   }
   return false;
+}
+
+/** What the text has in backticks, but for the names of tools: what the model says to built-in tools. */
+export function partsInBackticks(text: string, names: readonly string[]): string[] {
+  return [...text.matchAll(/`([^`]+)`/g)].map((match) => match[1] ?? "").filter((part) => !names.includes(part));
+}
+
+const ARGUMENT: Record<string, (given: string) => Json> = {
+  "browser.search": (given) => ({ query: given }),
+  "browser.open": (given) => ({ id: /^-?\d+$/.test(given) ? Number(given) : given }),
+  "browser.find": (given) => ({ pattern: given }),
+  python: (given) => ({ code: given }),
+  "container.exec": (given) => ({ cmd: ["sh", "-c", given] }),
+};
+
+/** A part in backticks as the arguments of a built-in tool: JSON as it is, else as its argument. `undefined` for other tools. */
+export function builtinArguments(name: string, part: string): string | undefined {
+  const argument = ARGUMENT[name];
+  return argument === undefined || isJsonObject(part) ? argument && part : JSON.stringify(argument(part));
+}
+
+function isJsonObject(text: string): boolean {
+  try {
+    parseJson(text);
+    return text.startsWith("{");
+  } catch {
+    return false;
+  }
 }
 
 function content(request: ChatRequest, turn: Turn, settings: Settings, raw: Json): Said {

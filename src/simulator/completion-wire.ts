@@ -3,17 +3,21 @@ import { doneFrame, type Frame, slices } from "./frames.ts";
 import type { JsonObject } from "./json.ts";
 import { logprob } from "./logprobs.ts";
 import type { Settings } from "./settings.ts";
-import type { Vocabulary } from "./tokenizer.ts";
 import { type PromptUsage, usageBody } from "./usage.ts";
 
-/** What was generated for one prompt. */
+/** What was generated for one prompt. Token ids are there if the request asks for them. */
 export type CompletionChoice = {
-  prompt: readonly string[];
-  tokens: readonly string[];
+  /** `cacheKey`: what the prefix cache compares, an entry per token. */
+  prompt: { text: string; cacheKey: readonly (string | number)[]; ids: readonly number[] | undefined };
+  /** What each token adds to the text; a stop token's is empty. */
+  texts: readonly string[];
+  /** What each token is called in `logprobs`. */
+  names: readonly string[];
+  ids: readonly number[] | undefined;
   finish: "stop" | "length";
   stopReason: string | number | null;
-  /** The stop token that ended it: generated, counted, and not part of the text. */
-  stopToken: string | undefined;
+  /** Whether the last token's event says why it ended. Otherwise what ended it is no token of these, and gets its own. */
+  endsInLast: boolean;
 };
 
 /** All that the shapes of one answer depend on. */
@@ -25,7 +29,6 @@ export type CompletionResult = {
   settings: Settings;
   prompt: PromptUsage;
   choices: CompletionChoice[];
-  vocabulary: Vocabulary;
 };
 
 /** The chunks of a streamed text completion, `[DONE]` included; one choice after the other. */
@@ -41,36 +44,33 @@ export function* completionFrames(result: CompletionResult): Generator<Frame> {
     });
   const lastIndex = result.choices.length - 1;
   for (const [index, choice] of result.choices.entries()) {
-    let first = true;
-    const shape = (tokens: readonly string[], text: string, offset: number, ended: boolean): string => {
-      const shaped = {
-        index,
-        text: first && request.echo ? choice.prompt.join("") + text : text,
-        logprobs: logprobsBody(tokens, offset, request.logprobs),
-        finish_reason: ended ? choice.finish : null,
-        stop_reason: ended ? choice.stopReason : null,
-        prompt_token_ids: first ? ids(choice.prompt, result) : null,
-        token_ids: ids(tokens, result),
-      };
-      first = false;
-      return data([shaped]);
-    };
     let position = 0;
     let offset = 0;
-    for (const tokens of slices(choice.tokens, settings.perDelta)) {
-      position += tokens.length;
-      sent += tokens.length;
-      const text = tokens.join("");
-      const ended = choice.finish === "length" && position === choice.tokens.length;
-      const role = ended && index === lastIndex ? "last delta" : "delta";
-      yield { data: shape(tokens, text, offset, ended), tokens: tokens.length, role };
+    const shape = (texts: readonly string[], ended: boolean): string => {
+      const first = position === 0;
+      const next = position + texts.length;
+      const text = texts.join("");
+      const shaped = {
+        index,
+        text: first && request.echo ? choice.prompt.text + text : text,
+        logprobs: logprobsBody(choice.names.slice(position, next), offset, request.logprobs),
+        finish_reason: ended ? choice.finish : null,
+        stop_reason: ended ? choice.stopReason : null,
+        prompt_token_ids: first && choice.prompt.ids !== undefined ? [...choice.prompt.ids] : null,
+        token_ids: choice.ids?.slice(position, next) ?? null,
+      };
+      position = next;
       offset += text.length;
+      sent += texts.length;
+      return data([shaped]);
+    };
+    for (const texts of slices(choice.texts, settings.perDelta)) {
+      const ended = choice.endsInLast && position + texts.length === choice.texts.length;
+      const role = ended && index === lastIndex ? "last delta" : "delta";
+      yield { data: shape(texts, ended), tokens: texts.length, role };
     }
-    if (choice.finish === "length" && choice.tokens.length > 0) continue;
-    const ending = choice.stopToken === undefined ? [] : [choice.stopToken];
-    sent += ending.length;
-    const role = index === lastIndex ? "finish" : "delta";
-    yield { data: shape(ending, "", offset, true), tokens: ending.length, role };
+    if (choice.endsInLast && choice.texts.length > 0) continue;
+    yield { data: shape([], true), tokens: 0, role: index === lastIndex ? "finish" : "delta" };
   }
   if (request.includeUsage && settings.usage) {
     const usage = usageBody(result.prompt, counted(generatedTokens(result)), settings);
@@ -87,19 +87,16 @@ export function completionBody(result: CompletionResult): JsonObject {
     object: "text_completion",
     created: result.created,
     model: result.model,
-    choices: result.choices.map((choice, index) => {
-      const generated = choice.stopToken === undefined ? choice.tokens : [...choice.tokens, choice.stopToken];
-      return {
-        index,
-        text: (request.echo ? choice.prompt.join("") : "") + choice.tokens.join(""),
-        logprobs: logprobsBody(generated, 0, request.logprobs),
-        finish_reason: choice.finish,
-        stop_reason: choice.stopReason,
-        token_ids: ids(generated, result),
-        prompt_logprobs: null,
-        prompt_token_ids: ids(choice.prompt, result),
-      };
-    }),
+    choices: result.choices.map((choice, index) => ({
+      index,
+      text: (request.echo ? choice.prompt.text : "") + choice.texts.join(""),
+      logprobs: logprobsBody(choice.names, 0, request.logprobs),
+      finish_reason: choice.finish,
+      stop_reason: choice.stopReason,
+      token_ids: choice.ids === undefined ? null : [...choice.ids],
+      prompt_logprobs: null,
+      prompt_token_ids: choice.prompt.ids === undefined ? null : [...choice.prompt.ids],
+    })),
     service_tier: null,
     system_fingerprint: null,
   };
@@ -110,18 +107,11 @@ export function completionBody(result: CompletionResult): JsonObject {
 
 /** How many tokens all choices together took. */
 export function generatedTokens(result: CompletionResult): number {
-  return result.choices.reduce(
-    (sum, choice) => sum + choice.tokens.length + (choice.stopToken === undefined ? 0 : 1),
-    0,
-  );
+  return result.choices.reduce((sum, choice) => sum + choice.texts.length, 0);
 }
 
 function counted(completionTokens: number): { completionTokens: number; reasoningTokens: number } {
   return { completionTokens, reasoningTokens: 0 };
-}
-
-function ids(tokens: readonly string[], result: CompletionResult): number[] | null {
-  return result.request.returnTokenIds ? tokens.map((token) => result.vocabulary.id(token)) : null;
 }
 
 function logprobsBody(tokens: readonly string[], offset: number, top: number | undefined): JsonObject | null {

@@ -1,5 +1,8 @@
 import { errorBody, VllmError } from "./errors.ts";
 import type { Fault, Settings } from "./settings.ts";
+import { hash } from "./tokenizer.ts";
+
+const ODD_SIZES = 6;
 
 /** One SSE event: its data, the tokens it carries, and whether it counts as a delta or ends the answer. */
 export type Frame = {
@@ -18,9 +21,14 @@ export function doneFrame(): Frame {
   return { data: "[DONE]", tokens: 0, role: "after" };
 }
 
-/** The deltas of some tokens: `size` tokens each. */
-export function* slices(tokens: readonly string[], size: number): Generator<readonly string[]> {
-  for (let at = 0; at < tokens.length; at += size) yield tokens.slice(at, at + size);
+/** The deltas of some tokens: `size` tokens each, or (`odd`) 1 to 6, as their position has it. */
+export function* slices(tokens: readonly string[], size: Settings["perDelta"]): Generator<readonly string[]> {
+  let at = 0;
+  while (at < tokens.length) {
+    const end = at + (size === "odd" ? 1 + (hash(String(at)) % ODD_SIZES) : size);
+    yield tokens.slice(at, end);
+    at = end;
+  }
 }
 
 /** Lets a fault happen once its number of deltas has passed, or at the latest before the answer ends. */

@@ -2,14 +2,17 @@ import { answerChat } from "./chat-answer.ts";
 import { parseChatRequest, parseMessages, parseTools } from "./chat-request.ts";
 import { renderPrompt } from "./chat-template.ts";
 import { chatBody, chatFrames } from "./chat-wire.ts";
-import { answerCompletion } from "./completion-answer.ts";
+import { completionChoices } from "./completion-choices.ts";
 import { parseCompletionRequest } from "./completion-request.ts";
-import { type CompletionChoice, completionBody, completionFrames, generatedTokens } from "./completion-wire.ts";
+import { completionBody, completionFrames, generatedTokens } from "./completion-wire.ts";
 import { badRequest, ConnectionLost, errorBody, VllmError } from "./errors.ts";
 import { booleanField, listField, stringField } from "./fields.ts";
 import { type Frame, withFault } from "./frames.ts";
-import { generate, type Said } from "./generation.ts";
+import { generate } from "./generation.ts";
+import { harmonyChoices } from "./harmony-choices.ts";
+import { harmonyTokenizer } from "./harmony-tokenizer.ts";
 import { isObject, type Json, type JsonObject, parseJson } from "./json.ts";
+import { DEFAULT_MODELS, rootOf, speaksHarmony } from "./models.ts";
 import { PrefixCache } from "./prefix-cache.ts";
 import { type Fault, parseSettings, type Settings, splitModel } from "./settings.ts";
 import { streamBody } from "./stream-body.ts";
@@ -23,7 +26,7 @@ const DEFAULT_MAX_MODEL_LEN = 131_072;
 export type SimulatorOptions = {
   /** Asked for as `Authorization: Bearer …` under /v1. */
   apiKey?: string;
-  /** The served model names; default `simulator` and `simulator-reasoning`. */
+  /** The served model names; default DEFAULT_MODELS. */
   models?: string[];
   /** Settings for every request, as a query string; a model's and a header's override them. */
   settings?: string;
@@ -58,7 +61,7 @@ export type Simulator = {
 
 /** Creates a simulator. Nothing it answers depends on time or chance but `created`. */
 export function createSimulator(options: SimulatorOptions = {}): Simulator {
-  const models = options.models ?? ["simulator", "simulator-reasoning"];
+  const models = options.models ?? DEFAULT_MODELS;
   const started = unixSeconds();
   const vocabulary = new Vocabulary();
   const cache = new PrefixCache();
@@ -129,19 +132,12 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     "/v1/chat/completions": { method: "POST", answer: chat },
     "/v1/completions": { method: "POST", answer: complete },
     "/tokenize": { method: "POST", answer: tokenize },
-    "/detokenize": {
-      method: "POST",
-      answer: (_, body) => {
-        const tokens = listField(body, "tokens");
-        if (tokens === undefined) throw badRequest("tokens: Field required", "tokens");
-        return json({ prompt: vocabulary.decode(tokens.filter((id) => typeof id === "number")) });
-      },
-    },
+    "/detokenize": { method: "POST", answer: detokenize },
   };
 
   function chat(call: Call, body: JsonObject, model: string): Response | Promise<Response> {
-    const request = parseChatRequest(body);
     const { settings } = call;
+    const request = withSettings(parseChatRequest(body), settings);
     const ending = request.continueFinalMessage
       ? "open message"
       : request.addGenerationPrompt
@@ -173,52 +169,31 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     return whole(call, chatBody(result), result.generation.completionTokens);
   }
 
-  function complete(call: Call, body: JsonObject, model: string): Response | Promise<Response> {
-    const request = parseCompletionRequest(body, vocabulary);
+  async function complete(call: Call, body: JsonObject, model: string): Promise<Response> {
     const { settings } = call;
+    const request = withSettings(parseCompletionRequest(body), settings);
     const longest = contextLength(settings);
-    const choices = request.prompts.map((prompt): CompletionChoice => {
-      const total = prompt.length + request.maxTokens;
-      if (total > longest) {
-        throw badRequest(
-          `This model's maximum context length is ${longest} tokens. However, you requested ${total} tokens (${prompt.length} in the messages, ${request.maxTokens} in the completion). Please reduce the length of the messages or completion.`,
-        );
-      }
-      return completeOne(prompt, answerCompletion(prompt.join(""), request, settings), request);
-    });
+    const choices = speaksHarmony(splitModel(model).base)
+      ? harmonyChoices(request, settings, longest, await harmonyTokenizer())
+      : completionChoices(request, settings, longest, vocabulary);
+    const prompts = choices.map((choice) => choice.prompt);
     const result = {
-      id: `cmpl-${requestId(call, request.requestId, request.prompts[0]?.join("") ?? "")}`,
+      id: `cmpl-${requestId(call, request.requestId, prompts[0]?.text ?? "")}`,
       created: unixSeconds(),
       model,
       request,
       settings,
       prompt: {
-        promptTokens: request.prompts.reduce((sum, prompt) => sum + prompt.length, 0),
-        cachedTokens: request.prompts.reduce((sum, prompt) => sum + cache.lookUp(request.cacheSalt, prompt), 0),
+        promptTokens: prompts.reduce((sum, prompt) => sum + prompt.cacheKey.length, 0),
+        cachedTokens: prompts.reduce((sum, prompt) => sum + cache.lookUp(request.cacheSalt, prompt.cacheKey), 0),
       },
       choices,
-      vocabulary,
     };
     if (request.stream && call.fault?.kind !== "json") return stream(call, completionFrames(result));
     return whole(call, completionBody(result), generatedTokens(result));
   }
 
-  function completeOne(
-    prompt: string[],
-    said: Said,
-    request: ReturnType<typeof parseCompletionRequest>,
-  ): CompletionChoice {
-    const generation = generate([said], "stop", request);
-    const tokens = generation.said.flatMap((entry) => entry.tokens);
-    const ended = { prompt, finish: generation.finish === "length" ? ("length" as const) : ("stop" as const) };
-    const stops = new Set(request.stopTokenIds);
-    const at = stops.size === 0 ? -1 : tokens.findIndex((token) => stops.has(vocabulary.id(token)));
-    const stopToken = tokens[at];
-    if (stopToken === undefined) return { ...ended, tokens, stopReason: generation.stopReason, stopToken };
-    return { prompt, finish: "stop", tokens: tokens.slice(0, at), stopReason: vocabulary.id(stopToken), stopToken };
-  }
-
-  function tokenize(call: Call, body: JsonObject): Response {
+  async function tokenize(call: Call, body: JsonObject, model: string): Promise<Response> {
     const chatMessages = body.messages !== undefined;
     const prompt = chatMessages ? undefined : stringField(body, "prompt");
     if (!chatMessages && prompt === undefined) throw badRequest("prompt: Field required", "prompt");
@@ -233,13 +208,25 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
           : "generation prompt";
       text = renderPrompt(parseMessages(body), body.tools, ending);
     }
-    const tokens = splitTokens(text);
+    const tokenizer = await tokenizerOf(model);
+    const tokens = tokenizer.encode(text);
     return json({
       count: tokens.length,
       max_model_len: contextLength(call.settings),
-      tokens: tokens.map((token) => vocabulary.id(token)),
-      token_strs: body.return_token_strs === true ? tokens : null,
+      tokens,
+      token_strs: body.return_token_strs === true ? tokens.map((id) => tokenizer.token(id)) : null,
     });
+  }
+
+  async function detokenize(_: Call, body: JsonObject, model: string): Promise<Response> {
+    const tokens = listField(body, "tokens");
+    if (tokens === undefined) throw badRequest("tokens: Field required", "tokens");
+    const tokenizer = await tokenizerOf(model);
+    return json({ prompt: tokenizer.decode(tokens.filter((id) => typeof id === "number")) });
+  }
+
+  async function tokenizerOf(model: string): Promise<Pick<Vocabulary, "encode" | "decode" | "token">> {
+    return speaksHarmony(splitModel(model).base) ? harmonyTokenizer() : vocabulary;
   }
 
   function modelCard(id: string, settings: Settings): JsonObject {
@@ -248,7 +235,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       object: "model",
       created: started,
       owned_by: "vllm",
-      root: id,
+      root: rootOf(id),
       parent: null,
       max_model_len: contextLength(settings),
       permission: [],
@@ -294,6 +281,10 @@ type Route = {
   method: "GET" | "POST";
   answer(call: Call, body: JsonObject, model: string): Response | Promise<Response>;
 };
+
+function withSettings<Request extends { returnTokenIds: boolean }>(request: Request, settings: Settings): Request {
+  return settings.tokenIds ? request : { ...request, returnTokenIds: false };
+}
 
 async function readBody(call: Call): Promise<JsonObject> {
   const type = call.request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();

@@ -3,10 +3,10 @@ const SALTS = 1000;
 
 /** vLLM's prefix cache, as far as `cached_tokens` shows it: it remembers the last prompt of every `cache_salt`. */
 export class PrefixCache {
-  #last = new Map<string, readonly string[]>();
+  #last = new Map<string, readonly (string | number)[]>();
 
   /** How many tokens of `prompt` were cached: whole blocks of 16, and never the whole prompt. Remembers the prompt. */
-  lookUp(salt: string, prompt: readonly string[]): number {
+  lookUp(salt: string, prompt: readonly (string | number)[]): number {
     const before = this.#last.get(salt) ?? [];
     this.#last.delete(salt);
     this.#last.set(salt, prompt);

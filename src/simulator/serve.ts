@@ -71,6 +71,10 @@ async function toRequest(incoming: IncomingMessage, signal: AbortSignal): Promis
 
 async function send(body: ReadableStream<Uint8Array>, outgoing: ServerResponse): Promise<void> {
   const reader = body.getReader();
+  // A request's signal alone is not enough: Node forgets to abort it once the request itself is garbage.
+  const leave = () => void reader.cancel().catch(() => {});
+  if (outgoing.destroyed) leave();
+  else outgoing.once("close", leave);
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
@@ -85,6 +89,7 @@ async function flushed(outgoing: ServerResponse): Promise<void> {
 }
 
 function drained(outgoing: ServerResponse): Promise<void> {
+  if (outgoing.destroyed) return Promise.resolve();
   return new Promise((resolve) => {
     function onReady(): void {
       outgoing.off("drain", onReady);

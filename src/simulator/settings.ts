@@ -12,7 +12,7 @@ export type Settings = {
   headersDelay: number;
   tps: number;
   chunk: number;
-  perDelta: number;
+  perDelta: number | "odd";
   words: number | undefined;
   mode: "echo" | "transcript";
   reasoning: boolean | undefined;
@@ -29,6 +29,11 @@ export type Settings = {
   fault: Fault | undefined;
   faultTimes: number | undefined;
   flat: boolean;
+  tokenIds: boolean;
+  structuralTags: boolean;
+  stops: boolean;
+  harmony: string | undefined;
+  script: "user" | undefined;
 };
 
 const DEFAULTS: Settings = {
@@ -53,6 +58,11 @@ const DEFAULTS: Settings = {
   fault: undefined,
   faultTimes: undefined,
   flat: false,
+  tokenIds: true,
+  structuralTags: true,
+  stops: true,
+  harmony: undefined,
+  script: undefined,
 };
 
 const READERS: Record<string, (value: string, name: string) => Partial<Settings>> = {
@@ -60,7 +70,7 @@ const READERS: Record<string, (value: string, name: string) => Partial<Settings>
   headers_delay: (v, n) => ({ headersDelay: number(v, n, 0) }),
   tps: (v, n) => ({ tps: number(v, n, 0) }),
   chunk: (v, n) => ({ chunk: integer(v, n, 1) }),
-  per_delta: (v, n) => ({ perDelta: integer(v, n, 1) }),
+  per_delta: (v, n) => ({ perDelta: v === "odd" ? v : integer(v, n, 1) }),
   words: (v, n) => ({ words: integer(v, n, 0) }),
   mode: (v, n) => ({ mode: oneOf(v, n, ["echo", "transcript"]) }),
   reasoning: (v, n) => ({ reasoning: flag(v, n) }),
@@ -77,6 +87,11 @@ const READERS: Record<string, (value: string, name: string) => Partial<Settings>
   fault: (v, n) => ({ fault: fault(v, n) }),
   fault_times: (v, n) => ({ faultTimes: integer(v, n, 0) }),
   flat: (v, n) => ({ flat: flag(v, n) }),
+  token_ids: (v, n) => ({ tokenIds: flag(v, n) }),
+  structural_tags: (v, n) => ({ structuralTags: flag(v, n) }),
+  stops: (v, n) => ({ stops: flag(v, n) }),
+  harmony: (v) => ({ harmony: v }),
+  script: (v, n) => ({ script: oneOf(v, n, ["user"]) }),
 };
 
 /** Splits a model name such as `simulator?ttft=50` into the served model and its settings. */

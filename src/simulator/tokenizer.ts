@@ -1,5 +1,5 @@
 /** Harmony's special tokens: fixed ids, and (as in a real tokenizer) recognised wherever text contains the literal. */
-const SPECIAL: Record<string, number> = {
+export const SPECIAL_TOKENS = {
   "<|startoftext|>": 199998,
   "<|endoftext|>": 199999,
   "<|return|>": 200002,
@@ -9,7 +9,7 @@ const SPECIAL: Record<string, number> = {
   "<|end|>": 200007,
   "<|message|>": 200008,
   "<|call|>": 200012,
-};
+} as const;
 
 // Every code point, a lone surrogate included, falls under one alternative, so the tokens always join to the text again.
 const TOKEN =
@@ -49,7 +49,7 @@ export class Vocabulary {
   #overflow = OVERFLOW_ID;
 
   constructor() {
-    for (const [token, id] of Object.entries(SPECIAL)) this.#add(token, id);
+    for (const [token, id] of Object.entries(SPECIAL_TOKENS)) this.#add(token, id);
   }
 
   /** The id of a token, given to it when first seen. */

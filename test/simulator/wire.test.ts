@@ -16,12 +16,17 @@ describe("routes", () => {
   test("models, health, version, and 404 for the rest", async () => {
     expect(object(await (await get("/v1/models")).json())).toEqual({
       object: "list",
-      data: ["simulator", "simulator-reasoning"].map((id) => ({
+      data: [
+        ["simulator", "simulator"],
+        ["simulator-reasoning", "simulator-reasoning"],
+        ["simulator-gpt-oss", "openai/gpt-oss-20b"],
+        ["simulator-harmony", "openai/gpt-oss-120b"],
+      ].map(([id, root]) => ({
         id,
         object: "model",
         created: expect.any(Number),
         owned_by: "vllm",
-        root: id,
+        root,
         parent: null,
         max_model_len: 131072,
         permission: [],
@@ -166,6 +171,31 @@ describe("text completions", () => {
     ]);
     expect(choices.at(-1)).toMatchObject({ text: "", finish_reason: "stop", token_ids: [] });
     expect(all.at(-1)).toMatchObject({ choices: [], usage: { prompt_tokens: 2, completion_tokens: 5 } });
+  });
+
+  test("max_tokens: null is up to the context length", async () => {
+    const body = await complete({ prompt: "a ".repeat(30), max_tokens: null });
+    expect(first(body)).toMatchObject({ finish_reason: "stop", text: ` You said: ${"a ".repeat(30)}` });
+    const short = await complete({ model: "simulator?max_model_len=40", prompt: "a ".repeat(20), max_tokens: null });
+    expect(first(short)).toMatchObject({ finish_reason: "length" });
+    expect(object(short.usage).total_tokens).toBe(40);
+  });
+
+  test("per_delta=odd gives 1 to 6 tokens, always the same", async () => {
+    const body = { model: "simulator?per_delta=odd&words=40", prompt: "a", max_tokens: null, stream: true };
+    const sizes = async () => {
+      const response = await createSimulator().fetch(post("/v1/completions", { ...body, return_token_ids: true }));
+      return chunks(events(await response.text())).map((chunk) => list(first(chunk).token_ids).length);
+    };
+    const once = await sizes();
+    expect(await sizes()).toEqual(once);
+    expect(new Set(once.slice(0, -1)).size).toBeGreaterThan(2);
+    expect(Math.max(...once)).toBeLessThanOrEqual(6);
+  });
+
+  test("token_ids=0 ignores return_token_ids", async () => {
+    const body = await complete({ model: "simulator?token_ids=0", prompt: "a", return_token_ids: true });
+    expect(first(body)).toMatchObject({ token_ids: null, prompt_token_ids: null });
   });
 
   test("one choice per prompt", async () => {

@@ -1,0 +1,97 @@
+import { type Asked, answerHarmony, scriptOf } from "./harmony-answer.ts";
+import { type HarmonyMessage, parseHarmony } from "./harmony-prompt.ts";
+import {
+  CALL,
+  CHANNEL,
+  END,
+  type HarmonyTokenizer,
+  isSpecial,
+  MESSAGE,
+  RETURN,
+  type Segment,
+  START,
+} from "./harmony-tokenizer.ts";
+
+/**
+ * What the model says after a prompt. The prompt may already hold the beginning of it, of several messages even: so each assistant message
+ * since the last of somebody else is taken for that beginning, the earliest first, and the rest is said if it is one.
+ */
+export function continueHarmony(ids: readonly number[], asked: Asked, tokenizer: HarmonyTokenizer): number[] {
+  const messages = parseHarmony(ids, tokenizer);
+  const places = beginnings(messages, ids.length, asked);
+  for (const variant of [asked, { ...asked, settings: { ...asked.settings, reasoning: false } }]) {
+    for (const { context, at } of places) {
+      const whole = tokenizer.encodeSegments([START, "assistant", ...saying(context, variant)]);
+      const rest = restOf(whole, ids.slice(at), tokenizer);
+      if (rest !== undefined) return rest;
+    }
+  }
+  const context = messages.slice(0, -1);
+  return tokenizer.encodeSegments(scriptOf(context, asked.settings) ?? goOn(messages, asked));
+}
+
+type Place = { context: HarmonyMessage[]; at: number };
+
+function beginnings(messages: readonly HarmonyMessage[], end: number, { settings }: Asked): Place[] {
+  const scripted = settings.harmony !== undefined || settings.script !== undefined;
+  const others = messages.findLastIndex(({ role }) => role !== "assistant" && role !== "");
+  const places: Place[] = [];
+  for (const [index, { role, at }] of messages.entries()) {
+    // A script may have messages of others in it.
+    const own = index > others || (scripted && role === "assistant");
+    if (own) places.push({ context: messages.slice(0, index), at });
+  }
+  if (messages.at(-1)?.state === "closed") places.push({ context: [...messages], at: end });
+  return places;
+}
+
+function saying(context: readonly HarmonyMessage[], asked: Asked): Segment[] {
+  return scriptOf(context, asked.settings) ?? answerHarmony(context, asked);
+}
+
+/** What comes after `beginning` in `whole`: by tokens, else (text may be cut into other tokens) by what they say. */
+function restOf(
+  whole: readonly number[],
+  beginning: readonly number[],
+  tokenizer: HarmonyTokenizer,
+): number[] | undefined {
+  if (beginning.length < whole.length && beginning.every((id, index) => id === whole[index])) {
+    return whole.slice(beginning.length);
+  }
+  const marks = whole.filter(isSpecial);
+  if (beginning.filter(isSpecial).some((id, index) => id !== marks[index])) return undefined;
+  const said = beginning.map((id) => spelling(id, tokenizer)).join("");
+  let at = 0;
+  let length = 0;
+  for (; at < whole.length && length < said.length; at++) {
+    const token = spelling(whole[at] ?? 0, tokenizer);
+    const part = said.slice(length, length + token.length);
+    if (!token.startsWith(part)) return undefined;
+    if (part.length < token.length) return [...cutToken(token.slice(part.length), tokenizer), ...whole.slice(at + 1)];
+    length += token.length;
+  }
+  return at < whole.length ? whole.slice(at) : undefined;
+}
+
+/** A token's bytes as characters; a special token as a character that is no byte. */
+function spelling(id: number, tokenizer: HarmonyTokenizer): string {
+  return isSpecial(id) ? String.fromCharCode(id - 190_000) : String.fromCharCode(...tokenizer.bytes(id));
+}
+
+function cutToken(spelled: string, tokenizer: HarmonyTokenizer): number[] {
+  const bytes = Uint8Array.from(spelled, (character) => character.charCodeAt(0));
+  return tokenizer.encodeSegments([new TextDecoder().decode(bytes)]);
+}
+
+/** How the model goes on after something that it would not have said. */
+function goOn(messages: readonly HarmonyMessage[], asked: Asked): Segment[] {
+  const last = messages.at(-1);
+  if (last?.role !== "assistant") return [" (continued)", END, START, "assistant", ...answerHarmony(messages, asked)];
+  const middle: Segment[] =
+    last.state === "header" ? (last.channel === undefined ? [CHANNEL, "final", MESSAGE] : [MESSAGE]) : [];
+  const said: Segment[] = [...middle, " (continued)"];
+  if (last.recipient !== undefined) return [...said, CALL];
+  if (middle.length === 3 || last.channel === "final") return [...said, RETURN];
+  const settings = { ...asked.settings, reasoning: false };
+  return [...said, END, START, "assistant", ...answerHarmony(messages.slice(0, -1), { ...asked, settings })];
+}

@@ -1,0 +1,65 @@
+import { badRequest } from "./errors.ts";
+import { isObject, type Json, parseJson } from "./json.ts";
+import { fillSchema } from "./schema-filler.ts";
+
+/** A tag that the output may begin with, and what must follow. */
+export type Tag = { begin: string; content: Json | undefined };
+
+/** What a structural tag for Harmony admits after free reasoning: calls of functions and of other tools, and final answers. */
+export type StructuralTag = { functions: Map<string, Tag[]>; others: Tag[]; finals: Tag[] };
+
+/** Reads `structured_outputs.structural_tag`. Throws a 400 for what is none. */
+export function parseStructuralTag(given: Json): StructuralTag {
+  const tag = typeof given === "string" ? parse(given) : given;
+  const format = isObject(tag) && tag.type === "structural_tag" ? (tag.format ?? tag.structures) : undefined;
+  if (format === undefined) throw invalid();
+  const found: StructuralTag = { functions: new Map(), others: [], finals: [] };
+  for (const entry of tags(format)) {
+    const name = /(?:^|\s)to=functions\.([^\s<]+)/.exec(entry.begin)?.[1];
+    if (name !== undefined) found.functions.set(name, [...(found.functions.get(name) ?? []), entry]);
+    else if (entry.begin.includes("to=")) found.others.push(entry);
+    else if (entry.begin.includes("<|channel|>final")) found.finals.push(entry);
+  }
+  return found;
+}
+
+/** What follows the first of some tags that bind it, if all of them do; `undefined` for free text. */
+export function boundText(tags: readonly Tag[]): string | undefined {
+  const texts = tags.map(({ content }) => textOf(content));
+  return texts.includes(undefined) ? undefined : texts[0];
+}
+
+function textOf(content: Json | undefined): string | undefined {
+  if (!isObject(content)) return undefined;
+  switch (content.type) {
+    case "json_schema":
+      return JSON.stringify(fillSchema(content.json_schema ?? {}));
+    case "const_string":
+      return typeof content.value === "string" ? content.value : undefined;
+    case "or":
+      return Array.isArray(content.elements) ? textOf(content.elements[0]) : undefined;
+    default:
+      return undefined;
+  }
+}
+
+function* tags(format: Json | undefined): Generator<Tag> {
+  if (Array.isArray(format)) {
+    for (const entry of format) yield* tags(entry);
+  } else if (isObject(format)) {
+    if (typeof format.begin === "string") yield { begin: format.begin, content: format.content };
+    for (const [key, value] of Object.entries(format)) if (key !== "json_schema") yield* tags(value);
+  }
+}
+
+function parse(text: string): Json {
+  try {
+    return parseJson(text);
+  } catch {
+    throw invalid();
+  }
+}
+
+function invalid(): Error {
+  return badRequest("Invalid structural tag", "structured_outputs");
+}
