@@ -1,6 +1,7 @@
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
 import type { Usage } from "../protocol/response.ts";
+import type { FunctionTool } from "../protocol/tools.ts";
 
 /** One token of a text with its logprob, as OpenAI's `output_text.logprobs` has it. */
 export interface TokenLogprob {
@@ -19,24 +20,104 @@ export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter" |
  */
 export type ModelDelta =
   | { kind: "reasoning"; text: string }
-  | { kind: "text"; text: string; logprobs?: TokenLogprob[] }
+  /** `phase` tells a preamble between calls from the answer, where the model says which it is. */
+  | { kind: "text"; text: string; logprobs?: TokenLogprob[]; phase?: Phase }
   | { kind: "refusal"; text: string }
   /** `index` tells parallel calls of one round apart; `name` and `callId` come with the first delta of an index. */
   | { kind: "tool_call"; index: number; callId?: string; name?: string; arguments: string }
+  /** The item that was being generated is complete; without this word it ends where another kind begins. */
+  | { kind: "item_done" }
+  /**
+   * A message as the model wrote it, once it is complete or cut off, after its deltas. `index` counts the messages of
+   * a round; `shows` tells what the message has become, if anything.
+   */
+  | { kind: "message"; index: number; shows?: "reasoning" | "message" | "call"; message: RawMessage }
+  /** The call in whose middle the generation goes on, with all of it so far: said before the first delta. */
+  | { kind: "resumed_call"; index: number; name: string; arguments: string }
+  /** The model called what nobody offered: it is to be asked again, after these messages that tell it so. */
+  | { kind: "ask_again"; messages: RawMessage[] }
+  /** What was sampled since the last of these: with all of them a generation can be put back to where it was. */
+  | { kind: "sampled"; sampled: Sampled }
   | { kind: "usage"; usage: Usage }
   | { kind: "kv_transfer_params"; value: unknown }
   | { kind: "finish"; reason: FinishReason };
+
+/** What a message is to the reader: said on the way, or the answer (OpenAI's `phase`). */
+export type Phase = "commentary" | "final_answer";
+
+/** A message in its engine's own form; JSON. */
+export type RawMessage = object;
+
+/** A call of a tool that this server ran, as the model made it and saw it answered. */
+export interface ToolExchange {
+  /** A function's name, or a built-in tool's full one: `browser.search`, `python`, `container.exec`. */
+  name: string;
+  arguments: string;
+  output: string;
+  /** Calls with the same one were made side by side. */
+  step: string;
+  /** What the tool remembers, for the turns to come; JSON. */
+  memory?: unknown;
+}
+
+/** Raw messages that stand in a prompt for an item, or before it: those that it was made from, or that led to it. */
+export interface Replay {
+  /** The item's id. */
+  item: string;
+  messages: RawMessage[];
+  /** The item is a call that has been answered. */
+  exchange?: ToolExchange;
+  /** The item lists tools: which server's, and which of them. */
+  origin?: string;
+  /** They come before the item, which is rendered as any other. */
+  before?: true;
+}
+
+/** Output as it was sampled: token ids, or text (special tokens as literals) where the server gives no ids. */
+export type Sampled = { ids: number[] } | { text: string };
+
+/** Tools that this server runs, as models get to see them. */
+export interface ServerTools {
+  /** Those of MCP servers. */
+  functions: readonly FunctionTool[];
+  /** The built-in ones: by namespace, as gpt-oss knows them, and as functions for all others. */
+  namespaces: Readonly<Record<string, ToolNamespace>>;
+  builtinFunctions: readonly FunctionTool[];
+}
+
+export interface ToolNamespace {
+  name: string;
+  description?: string;
+  tools: ToolDescription[];
+}
+
+export interface ToolDescription {
+  name: string;
+  description: string;
+  /** JSON Schema of the arguments; absent for a tool without any. */
+  parameters?: unknown;
+}
 
 /** The prompt of one round: what the model is to answer. */
 export interface Prompt {
   /** The model's name at vLLM. */
   model: string;
-  /** History and input, oldest first. */
+  /** History and input, oldest first; from the second round on with what the turn has put out. */
   items: Item[];
+  /** Raw messages that stand for some of the items. Only for the engine that made them. */
+  replays: readonly Replay[];
+  /** Raw messages after all items. */
+  trailing?: readonly RawMessage[];
   request: CreateRequest;
+  /** What this server would run for the model. */
+  serverTools?: ServerTools;
   /** Names the tenant's part of vLLM's prefix cache. */
   cacheSalt: string;
-  /** Output tokens that earlier attempts at this turn have used up of `max_output_tokens`. */
+  /** When the turn was created, Unix milliseconds. */
+  createdAt: number;
+  /** Output of this round that has been sampled already: the model goes on after it, unless that was all. */
+  sampled?: Sampled;
+  /** Output tokens that this turn has used up of `max_output_tokens` already. */
   spentTokens?: number;
 }
 
@@ -45,6 +126,11 @@ export interface Continuation {
   prompt: Prompt;
   /** Text that was generated but could not stand at the end of the prompt: the model will say it again. */
   repeated: string;
+  /**
+   * Tokens generated so far, where the engine knows exactly; the usage that it reports in the end then counts them as
+   * output too. Else they are to be measured, and the usage counts them as input.
+   */
+  sampledTokens?: number;
 }
 
 /** Tokens of a prompt as the engine would render it, and the model's context window. */
@@ -53,8 +139,14 @@ export interface PromptSize {
   contextWindow: number;
 }
 
-/** A way to make a model speak: `chat` over vLLM's chat completions. */
+/** A way to make a model speak: `chat` over vLLM's chat completions, `harmony` over its completions. */
 export interface Engine {
+  /**
+   * The request in the form in which this engine takes it. Throws the 400 of what it, or any model behind it, cannot
+   * do. To be called once, before anything is begun.
+   */
+  accept(request: CreateRequest): CreateRequest;
+
   /**
    * Starts one round. Resolves when the upstream has accepted it, with the deltas of each upstream read together.
    * Aborting `signal` closes the upstream request at once and ends the iteration with the signal's reason.
@@ -64,11 +156,23 @@ export interface Engine {
   generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>>;
 
   /**
-   * The prompt to go on with after `partial` (items generated so far, the last one unfinished), or undefined where this
-   * engine cannot put a model back into that state.
+   * The prompt to go on with after `partial` (items generated so far, the last one unfinished) and all that this round
+   * has sampled, or undefined where this engine cannot put a model back into that state.
    */
-  continuation(prompt: Prompt, partial: readonly Item[]): Continuation | undefined;
+  continuation(prompt: Prompt, partial: readonly Item[], sampled: Sampled | undefined): Continuation | undefined;
 
   /** The size of a prompt. Throws ApiError as `generate` does. */
   measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize>;
+
+  /**
+   * A call's answer as raw messages, to stand in the prompt after `made`, the last one of the call's own; none for an
+   * engine that makes its prompt from the exchange.
+   */
+  answerMessages(exchange: ToolExchange, made: RawMessage | undefined): RawMessage[];
+
+  /**
+   * The prompt as the raw messages that `input_messages` shows (`enable_response_messages`); at once where nobody has to
+   * be asked. Throws, or rejects, as `generate` does.
+   */
+  inputMessages(prompt: Prompt, signal: AbortSignal): RawMessage[] | Promise<RawMessage[]>;
 }

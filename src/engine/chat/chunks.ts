@@ -1,7 +1,7 @@
-import type { Usage } from "../../protocol/response.ts";
-import type { FinishReason, ModelDelta, TokenLogprob } from "../engine.ts";
+import type { ModelDelta, TokenLogprob } from "../engine.ts";
 import { malformedStream } from "../sse-decoder.ts";
 import { readFault, toFaultError } from "../upstream.ts";
+import { toFinishReason, toUsage, type VllmUsage } from "../vllm-words.ts";
 
 /**
  * Chunks of vLLM's chat completions, and its whole completions, as model deltas.
@@ -37,21 +37,15 @@ interface ChatChoice {
   message?: ChatMessageDelta | null;
   logprobs?: { content?: ChatLogprob[] | null } | null;
   finish_reason?: string | null;
-}
-
-interface ChatUsage {
-  prompt_tokens?: number;
-  completion_tokens?: number;
-  total_tokens?: number;
-  prompt_tokens_details?: { cached_tokens?: number | null; cache_write_tokens?: number | null } | null;
-  completion_tokens_details?: { reasoning_tokens?: number | null } | null;
+  /** With `return_token_ids`. */
+  token_ids?: number[] | null;
 }
 
 interface ChatChunk {
   object?: string;
   error?: unknown;
   choices?: ChatChoice[] | null;
-  usage?: ChatUsage | null;
+  usage?: VllmUsage | null;
   kv_transfer_params?: unknown;
 }
 
@@ -81,6 +75,7 @@ export function readCompletion(body: unknown, deltas: ModelDelta[]): void {
   if (choice) {
     const delta = choice.delta ?? choice.message;
     if (delta != null) readDelta(object<ChatMessageDelta>(delta), choice, deltas);
+    if (choice.token_ids != null) deltas.push({ kind: "sampled", sampled: { ids: [...list(choice.token_ids)] } });
     const reason = text(choice.finish_reason);
     if (reason !== "") deltas.push({ kind: "finish", reason: toFinishReason(reason) });
   } else if (!chunk.choices && !chunk.usage) {
@@ -138,22 +133,6 @@ function object<Fields extends object>(value: unknown): Fields {
   throw malformedStream();
 }
 
-function count(value: number | null | undefined): number {
-  return typeof value === "number" ? value : 0;
-}
-
-function toFinishReason(reason: string): FinishReason {
-  switch (reason) {
-    case "length":
-    case "tool_calls":
-    case "content_filter":
-    case "abort":
-      return reason;
-    default:
-      return "stop";
-  }
-}
-
 function toTokenLogprob(entry: ChatLogprob): TokenLogprob {
   return { ...toLogprob(entry), top_logprobs: list(object<ChatLogprob>(entry).top_logprobs).map(toLogprob) };
 }
@@ -164,20 +143,5 @@ function toLogprob(entry: ChatLogprob) {
     token: text(token),
     logprob: typeof logprob === "number" ? logprob : LOGPROB_FLOOR,
     bytes: Array.isArray(bytes) ? bytes : [...new TextEncoder().encode(text(token))],
-  };
-}
-
-function toUsage(usage: ChatUsage): Usage {
-  const input = count(usage.prompt_tokens);
-  const output = count(usage.completion_tokens);
-  return {
-    input_tokens: input,
-    input_tokens_details: {
-      cached_tokens: count(usage.prompt_tokens_details?.cached_tokens),
-      cache_write_tokens: count(usage.prompt_tokens_details?.cache_write_tokens),
-    },
-    output_tokens: output,
-    output_tokens_details: { reasoning_tokens: count(usage.completion_tokens_details?.reasoning_tokens) },
-    total_tokens: typeof usage.total_tokens === "number" ? usage.total_tokens : input + output,
   };
 }

@@ -1,6 +1,7 @@
-import { ApiError, toApiError } from "../../protocol/errors.ts";
+import type { CreateRequest } from "../../protocol/create-request.ts";
+import { ApiError, invalidRequest, toApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
-import type { Continuation, Engine, ModelDelta, Prompt, PromptSize } from "../engine.ts";
+import type { Continuation, Engine, ModelDelta, Prompt, PromptSize, RawMessage } from "../engine.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";
 import { readChunk, readCompletion } from "./chunks.ts";
@@ -21,7 +22,21 @@ export class ChatEngine implements Engine {
     this.#upstream = upstream;
   }
 
+  accept(request: CreateRequest): CreateRequest {
+    if (request.previous_input_messages == null) return request;
+    throw invalidRequest(
+      "previous_input_messages",
+      "'previous_input_messages' is supported for gpt-oss models only: other models have no messages of that form.",
+      "unsupported_parameter",
+    );
+  }
+
   async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    const answer = await this.#answer(prompt, signal);
+    return prompt.request.enable_response_messages ? this.#withRawMessage(answer, prompt.model, signal) : answer;
+  }
+
+  async #answer(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     const response = await this.#request(prompt, signal);
     const type = response.headers.get("content-type") ?? "";
     if (type.includes("application/json")) return this.#wholeAnswer(response, signal);
@@ -40,7 +55,7 @@ export class ChatEngine implements Engine {
     if (structured_outputs != null || (format?.format?.type ?? "text") !== "text") return undefined;
     const last = partial.at(-1);
     if (last?.type !== "message" || last.role !== "assistant") return undefined;
-    if (partial.some((item) => item.type === "function_call")) return undefined;
+    if (partial.some((item) => item.type !== "message" && item.type !== "reasoning")) return undefined;
     if (last.content.some((part) => part.type !== "output_text")) return undefined;
     const text = last.content.map((part) => (part.type === "output_text" ? part.text : "")).join("");
     const kept = text.trimEnd();
@@ -62,6 +77,58 @@ export class ChatEngine implements Engine {
       throw malformedAnswer();
     }
     return { tokens: Number(size.count), contextWindow: Number(size.max_model_len) };
+  }
+
+  answerMessages(): RawMessage[] {
+    return [];
+  }
+
+  async inputMessages(prompt: Prompt, signal: AbortSignal): Promise<RawMessage[]> {
+    const tokenized = await this.#rawTokens("//tokenize", signal, toTokenizeRequest(prompt, "at_beginning"));
+    if (typeof tokenized !== "object" || tokenized === null || !("tokens" in tokenized)) throw malformedAnswer();
+    if (!Array.isArray(tokenized.tokens)) throw malformedAnswer();
+    return [await this.#rawMessage(prompt.model, tokenized.tokens as number[], signal)];
+  }
+
+  /** Ends an answer with all of its tokens as one raw message, as vLLM's own `output_messages` has it. */
+  async *#withRawMessage(
+    answer: AsyncIterable<ModelDelta[]>,
+    model: string,
+    signal: AbortSignal,
+  ): AsyncGenerator<ModelDelta[]> {
+    const ids: number[] = [];
+    for await (const deltas of answer) {
+      for (const delta of deltas) {
+        if (delta.kind === "sampled" && "ids" in delta.sampled) for (const id of delta.sampled.ids) ids.push(id);
+      }
+      yield deltas.filter((delta) => delta.kind !== "sampled");
+    }
+    const message = await this.#rawMessage(model, ids, signal).catch((error: unknown): RawMessage => {
+      if (signal.aborted) throw error;
+      // The answer itself is whole.
+      return { type: "raw_message_tokens", message: "", tokens: ids };
+    });
+    yield [{ kind: "message", index: 0, message }];
+  }
+
+  async #rawMessage(model: string, tokens: number[], signal: AbortSignal): Promise<RawMessage> {
+    const text = await this.#rawTokens("//detokenize", signal, JSON.stringify({ model, tokens }));
+    if (typeof text !== "object" || text === null || !("prompt" in text)) throw malformedAnswer();
+    return { type: "raw_message_tokens", message: text.prompt, tokens };
+  }
+
+  async #rawTokens(path: string, signal: AbortSignal, body: string): Promise<unknown> {
+    try {
+      return await this.#upstream.json(path, signal, body);
+    } catch (error) {
+      // A proxy in front of vLLM that hides these routes must not look like an unknown model.
+      if (!(error instanceof ApiError) || error.status >= 500 || error.code === "context_length_exceeded") throw error;
+      throw new ApiError({
+        status: 502,
+        message: "'enable_response_messages' needs the model server's /tokenize and /detokenize routes.",
+        code: "upstream_error",
+      });
+    }
   }
 
   /** Sends the prompt; once more with all system messages at the beginning when the template insists. */

@@ -1,4 +1,8 @@
 import type { InputPart, Item, MessageItem } from "../../protocol/items.ts";
+import type { Replay, ToolExchange } from "../engine.ts";
+import { fileText } from "../file-text.ts";
+import { unwrapScript } from "../script.ts";
+import { exchangeOf, refusedApproval } from "../tool-exchange.ts";
 
 /** Items as vLLM's chat completions messages. */
 
@@ -29,6 +33,8 @@ export type ChatMessage =
 type AssistantMessage = Extract<ChatMessage, { role: "assistant" }>;
 
 export interface MessageOptions {
+  /** What is known of the calls that this server has answered. */
+  replays: readonly Replay[];
   instructions: string | null;
   /** Which turns' reasoning the model gets back (`reasoning.context`); `auto` leaves it to the chat template. */
   reasoningContext: "auto" | "current_turn" | "all_turns";
@@ -48,6 +54,18 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
   const messages: ChatMessage[] = [];
   const reasoningFrom = options.reasoningContext === "current_turn" ? lastUserMessage(items) : 0;
   let assistant: AssistantMessage | undefined;
+  const replays = new Map(options.replays.map((replay) => [replay.item, replay]));
+  const clientCalls = new Set(items.map((item) => (item.type === "function_call" ? item.call_id : undefined)));
+  /** Answers to calls of the assistant's message that is being made: they come after it. */
+  let answers: ChatMessage[] = [];
+  let step: string | undefined;
+
+  const endStep = (): void => {
+    messages.push(...answers);
+    if (answers.length > 0) assistant = undefined;
+    answers = [];
+    step = undefined;
+  };
 
   const currentAssistant = (): AssistantMessage => {
     if (!assistant) {
@@ -57,7 +75,33 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
     return assistant;
   };
 
+  const exchangeAt = (item: Item): ToolExchange | undefined => {
+    if (item.type === "mcp_approval_response" && !item.approve) return refusedApproval(items, item);
+    return exchangeOf(item, item.id === undefined ? undefined : replays.get(item.id));
+  };
+
+  /** The client answers its calls later: until then its message goes on. */
+  const waitsForClient = (): boolean => assistant?.tool_calls?.some(({ id }) => clientCalls.has(id)) ?? false;
+
+  /** The step of the next call that this server has answered, if only calls stand before it. */
+  const nextStep = (from: number): string | undefined => {
+    const next = items.slice(from).find((item) => item.type !== "function_call");
+    return next && exchangeAt(next)?.step;
+  };
+
   for (const [index, item] of items.entries()) {
+    const exchange = exchangeAt(item);
+    if (exchange) {
+      if (step !== undefined && step !== exchange.step && !waitsForClient()) endStep();
+      step = exchange.step;
+      const id = callIdOf(index, clientCalls);
+      const message = currentAssistant();
+      message.tool_calls ??= [];
+      message.tool_calls.push({ id, type: "function", function: toFunction(exchange) });
+      answers.push({ role: "tool", tool_call_id: id, content: exchange.output });
+      continue;
+    }
+    if (item.type !== "function_call") endStep();
     switch (item.type) {
       case "message": {
         if (item.role === "assistant") {
@@ -94,6 +138,9 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
         break;
       }
       case "function_call": {
+        // Only a turn's last round has such calls: those before it that belong to another round do not stand beside.
+        const following = step === undefined || waitsForClient() ? undefined : nextStep(index);
+        if (following !== undefined && following !== step) endStep();
         const message = currentAssistant();
         message.tool_calls ??= [];
         message.tool_calls.push({
@@ -113,8 +160,22 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
         break;
     }
   }
+  endStep();
   if (system.length > 0) messages.unshift({ role: "system", content: system.join("\n\n") });
   return messages;
+}
+
+/** The id of a call that has none of its own: the same in every turn, and no other call's. */
+function callIdOf(index: number, taken: ReadonlySet<string | undefined>): string {
+  let id = `call_${index}`;
+  while (taken.has(id)) id += "_";
+  return id;
+}
+
+/** A call as a function of a chat model: built-in tools are `browser_search`, `python`, `container_exec`. */
+function toFunction({ name, arguments: given }: ToolExchange): ToolCall["function"] {
+  if (name === "python") return { name, arguments: JSON.stringify({ code: unwrapScript(given) }) };
+  return { name: name.replace(".", "_"), arguments: asJson(given) };
 }
 
 /** An assistant's message that was left open: the text after it belongs to it. */
@@ -156,13 +217,6 @@ function toContentPart(part: InputPart): ContentPart {
     case "input_file":
       return { type: "text", text: fileText(part) };
   }
-}
-
-/** A text file as text, under its name. The schema has let only base64 data URLs of text pass. */
-function fileText(part: Extract<InputPart, { type: "input_file" }>): string {
-  const base64 = part.file_data.slice(part.file_data.indexOf(",") + 1);
-  const bytes = Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
-  return `[file: ${part.filename ?? "unnamed"}]\n${new TextDecoder().decode(bytes)}`;
 }
 
 /** vLLM parses the arguments of earlier calls; what is not JSON is given as a JSON string rather than refused. */

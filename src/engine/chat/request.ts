@@ -1,5 +1,8 @@
 import { type CreateRequest, vllmFields } from "../../protocol/create-request.ts";
+import { mustCall } from "../../protocol/tools.ts";
 import type { Prompt } from "../engine.ts";
+import { offeredTools } from "../offered-tools.ts";
+import { isStreamed } from "../vllm-words.ts";
 import { isUnfinished, type MessageOptions, toChatMessages } from "./messages.ts";
 
 /** A prompt as the body of vLLM's `/v1/chat/completions` (and, in part, of `/tokenize`). */
@@ -10,10 +13,11 @@ const PASSED_THROUGH = Object.keys(vllmFields) as (keyof typeof vllmFields)[];
 const PORTABLE_EFFORTS = new Set(["low", "medium", "high"]);
 
 function messageOptions(
-  request: CreateRequest,
+  { request, replays }: Prompt,
   laterSystemMessages: MessageOptions["laterSystemMessages"],
 ): MessageOptions {
   return {
+    replays,
     instructions: request.instructions ?? null,
     reasoningContext: request.reasoning?.context ?? "auto",
     laterSystemMessages,
@@ -30,18 +34,9 @@ function templateKwargs(request: CreateRequest): Record<string, unknown> | undef
   return { reasoning_effort: effort, enable_thinking: effort !== "none", ...request.chat_template_kwargs };
 }
 
-/**
- * The tools offered: none under `tool_choice: "none"`, the allowed ones under `allowed_tools`, so that the choice
- * holds whatever the model would like. Undefined rather than empty: vLLM refuses `tools: []`.
- */
-function offeredTools(request: CreateRequest) {
-  const choice = request.tool_choice;
-  if (choice === "none") return undefined;
-  const allowed =
-    typeof choice === "object" && choice?.type === "allowed_tools"
-      ? new Set(choice.tools.map((tool) => tool.name))
-      : undefined;
-  const offered = (request.tools ?? []).filter((tool) => allowed?.has(tool.name) ?? true);
+/** The tools offered. Undefined rather than empty: vLLM refuses `tools: []`. */
+function chatTools(prompt: Prompt) {
+  const offered = [...offeredTools(prompt), ...(prompt.serverTools?.builtinFunctions ?? [])];
   if (offered.length === 0) return undefined;
   return offered.map(({ name, description, parameters, strict }) => ({
     type: "function",
@@ -57,7 +52,9 @@ function offeredTools(request: CreateRequest) {
 function chatToolChoice(choice: CreateRequest["tool_choice"]) {
   if (choice == null || choice === "none") return undefined;
   if (typeof choice === "string") return choice;
-  return choice.type === "function" ? { type: "function", function: { name: choice.name } } : choice.mode;
+  if (choice.type === "function") return { type: "function", function: { name: choice.name } };
+  // Of a hosted tool, only what was chosen is offered.
+  return mustCall(choice) ? "required" : "auto";
 }
 
 function responseFormat(request: CreateRequest) {
@@ -74,8 +71,8 @@ function promptFields(prompt: Prompt, laterSystemMessages: MessageOptions["later
   const continued = isUnfinished(prompt.items.at(-1));
   return {
     model: prompt.model,
-    messages: toChatMessages(prompt.items, messageOptions(prompt.request, laterSystemMessages)),
-    tools: offeredTools(prompt.request),
+    messages: toChatMessages(prompt.items, messageOptions(prompt, laterSystemMessages)),
+    tools: chatTools(prompt),
     chat_template_kwargs: templateKwargs(prompt.request),
     ...(continued && { continue_final_message: true, add_generation_prompt: false }),
   };
@@ -89,8 +86,7 @@ export function toChatRequest(prompt: Prompt, laterSystemMessages: MessageOption
   const fields = promptFields(prompt, laterSystemMessages);
   const effort = request.reasoning?.effort;
   const logprobs = request.include?.includes("message.output_text.logprobs");
-  // vLLM hands KV transfer parameters over only in an answer that comes whole.
-  const streamed = request.stream === true || request.kv_transfer_params == null;
+  const streamed = isStreamed(request);
   Object.assign(body, fields, {
     stream: streamed,
     stream_options: streamed ? { include_usage: true } : undefined,
@@ -105,6 +101,8 @@ export function toChatRequest(prompt: Prompt, laterSystemMessages: MessageOption
     logprobs: logprobs || undefined,
     top_logprobs: logprobs ? (request.top_logprobs ?? 0) : undefined,
     cache_salt: prompt.cacheSalt,
+    // Sends the whole prompt's ids back, too: only for who asks for them.
+    return_token_ids: request.enable_response_messages || undefined,
   });
   return JSON.stringify(body);
 }

@@ -1,0 +1,61 @@
+import type { FinishReason } from "../engine.ts";
+import { malformedStream } from "../sse-decoder.ts";
+import { readFault, toFaultError } from "../upstream.ts";
+import { toFinishReason, type VllmUsage } from "../vllm-words.ts";
+
+/** One event of vLLM's completions stream, or a whole completion. Absent is what it does not say. */
+export interface CompletionChunk {
+  text: string;
+  ids: number[] | undefined;
+  /** Tokens of the prompt; said once, with the first event. */
+  promptTokens: number | undefined;
+  finish: FinishReason | undefined;
+  usage: VllmUsage | undefined;
+  kvTransferParams: unknown;
+}
+
+interface WireChoice {
+  text?: string | null;
+  token_ids?: number[] | null;
+  prompt_token_ids?: number[] | null;
+  finish_reason?: string | null;
+}
+
+interface WireChunk {
+  object?: string;
+  error?: unknown;
+  choices?: WireChoice[] | null;
+  usage?: VllmUsage | null;
+  kv_transfer_params?: unknown;
+}
+
+/** Reads a `data:` payload, or a whole answer. Throws ApiError for an error in it, and for what is no completion. */
+export function readCompletionChunk(payload: string): CompletionChunk {
+  let chunk: unknown;
+  try {
+    chunk = JSON.parse(payload);
+  } catch {
+    throw malformedStream();
+  }
+  if (typeof chunk !== "object" || chunk === null) throw malformedStream();
+  const { object, error, choices, usage, kv_transfer_params: kvTransferParams } = chunk as WireChunk;
+  if (error != null || object === "error") {
+    const fault = readFault(chunk);
+    throw toFaultError(fault?.status ?? 500, fault);
+  }
+  if (choices != null && !Array.isArray(choices)) throw malformedStream();
+  const choice = choices?.[0];
+  if (!choice && !choices && !usage) throw malformedStream();
+  const text = choice?.text ?? "";
+  const ids = choice?.token_ids ?? undefined;
+  if (typeof text !== "string" || (ids !== undefined && !Array.isArray(ids))) throw malformedStream();
+  const reason = choice?.finish_reason;
+  return {
+    text,
+    ids,
+    promptTokens: Array.isArray(choice?.prompt_token_ids) ? choice.prompt_token_ids.length : undefined,
+    finish: typeof reason === "string" && reason !== "" ? toFinishReason(reason) : undefined,
+    usage: usage ?? undefined,
+    kvTransferParams: kvTransferParams ?? undefined,
+  };
+}

@@ -1,0 +1,202 @@
+import type { ModelDelta, Prompt, RawMessage, Sampled, ServerTools } from "../engine.ts";
+import { offeredTools } from "../offered-tools.ts";
+import { toUsage, type VllmUsage } from "../vllm-words.ts";
+import { type CompletionChunk, readCompletionChunk } from "./chunks.ts";
+import type { FunctionNames } from "./function-names.ts";
+import type { HarmonyMessage } from "./message.ts";
+import { type HarmonyDelta, HarmonyParser } from "./parser.ts";
+import { PieceReader } from "./pieces.ts";
+import { toRawMessage } from "./raw-messages.ts";
+import type { Segment } from "./segments.ts";
+import type { Tokenizer } from "./tokenizer.ts";
+import { STOP_TOKEN_IDS } from "./vocabulary.ts";
+
+/**
+ * One completion of gpt-oss, from vLLM's events to model deltas: which pieces are special tokens, what they mean, what
+ * was sampled for going on after a cut, and what it all cost.
+ */
+export class Completion {
+  readonly #parser: HarmonyParser;
+  readonly #reader = new PieceReader();
+  readonly #deltas: HarmonyDelta[] = [];
+  readonly #functions: FunctionNames;
+  readonly #prompt: Prompt;
+  /** Sampled before this completion began, and since. */
+  #before = 0;
+  #tokens = 0;
+  #promptTokens = 0;
+  #unlogged: Sampled | undefined;
+  /** An event that cannot be read without a tokenizer. */
+  #unread: CompletionChunk | undefined;
+  #usage: VllmUsage | undefined;
+  #finish: "stop" | "length" | "abort" | undefined;
+  #answer: RawMessage | undefined;
+
+  /** `opening` is the header of a message that the prompt has left open, without `<|start|>assistant`. */
+  constructor(prompt: Prompt, functions: FunctionNames, opening: readonly Segment[]) {
+    const { request, serverTools } = prompt;
+    const offered = new Set(offeredTools(prompt).map((tool) => tool.name));
+    const written = [...functions.written].filter(([, name]) => offered.has(name));
+    const format = request.text?.format?.type ?? "text";
+    this.#functions = functions;
+    this.#prompt = prompt;
+    this.#parser = new HarmonyParser({
+      functions: new Map(written),
+      builtins: new Set(builtinNames(serverTools)),
+      expectsJson: format !== "text",
+    });
+    this.#parser.push(opening, 0, []);
+  }
+
+  /** The model has said why it stopped, or has begun to speak for others. */
+  get finished(): boolean {
+    return this.#finish !== undefined;
+  }
+
+  get stopped(): boolean {
+    return this.#parser.stopped;
+  }
+
+  /**
+   * Puts the parser where it was after `sampled`. What that gave was given then, but for the messages and for what had
+   * come of a call that was not complete, which a turn after a crash does not have. Where that was all of it, the
+   * completion is finished.
+   */
+  async goOnAfter(sampled: Sampled, loadTokenizer: () => Promise<Tokenizer>): Promise<void> {
+    const deltas: HarmonyDelta[] = [];
+    if ("ids" in sampled) {
+      this.#reader.useTokenizer(await loadTokenizer());
+      // One by one, so that it is known exactly which of them were reasoning.
+      for (const id of sampled.ids) this.#parser.push(this.#reader.read({ text: "", ids: [id] }) ?? [], 1, deltas);
+      this.#before = sampled.ids.length;
+    } else {
+      this.#parser.push(this.#reader.read({ text: sampled.text, ids: undefined }) ?? [], 0, deltas);
+    }
+    const again = deltas.filter(({ kind }) => kind === "message" || kind === "unserved_call");
+    this.#deltas.push(...again, ...openCall(deltas));
+    const { request, spentTokens = 0 } = this.#prompt;
+    const last = "ids" in sampled ? sampled.ids.at(-1) : undefined;
+    const isStop = last !== undefined && [...STOP_TOKEN_IDS, ...(request.stop_token_ids ?? [])].includes(last);
+    if (this.#parser.stopped || isStop) this.#finish = "stop";
+    else if (request.max_output_tokens != null && spentTokens >= request.max_output_tokens) this.#finish = "length";
+  }
+
+  /**
+   * Reads an event into `out`. False when only a tokenizer can tell what it says; `readExactly` then reads it.
+   * Throws ApiError as `readCompletionChunk` does.
+   */
+  read(payload: string, out: ModelDelta[]): boolean {
+    const chunk = readCompletionChunk(payload);
+    this.#promptTokens ||= chunk.promptTokens ?? 0;
+    if (chunk.usage) this.#usage = chunk.usage;
+    if (chunk.kvTransferParams !== undefined) out.push({ kind: "kv_transfer_params", value: chunk.kvTransferParams });
+    const pieces = this.#reader.read(chunk);
+    if (pieces) this.#take(chunk, pieces, out);
+    else this.#unread = chunk;
+    return pieces !== undefined;
+  }
+
+  readExactly(tokenizer: Tokenizer, out: ModelDelta[]): void {
+    const chunk = this.#unread;
+    this.#unread = undefined;
+    this.#reader.useTokenizer(tokenizer);
+    if (chunk) this.#take(chunk, this.#reader.read(chunk) ?? [], out);
+  }
+
+  #take({ text, ids, finish }: CompletionChunk, pieces: Segment[], out: ModelDelta[]): void {
+    const tokens = ids?.length ?? (text === "" ? 0 : 1);
+    this.#tokens += tokens;
+    if (ids && ids.length > 0) {
+      if (this.#unlogged && "ids" in this.#unlogged) for (const id of ids) this.#unlogged.ids.push(id);
+      else this.#unlogged = { ids };
+    } else if (!ids && text !== "" && !(this.#unlogged && "ids" in this.#unlogged)) {
+      this.#unlogged = { text: (this.#unlogged && "text" in this.#unlogged ? this.#unlogged.text : "") + text };
+    }
+    this.#parser.push(pieces, tokens, this.#deltas);
+    if (this.#parser.stopped) this.#finish ??= "stop";
+    if (finish) this.#finish = finish === "length" || finish === "abort" ? finish : "stop";
+    this.#give(out);
+  }
+
+  /** Adds what has been sampled since the last time to `out`. */
+  flushSampled(out: ModelDelta[]): void {
+    if (!this.#unlogged) return;
+    out.push({ kind: "sampled", sampled: this.#unlogged });
+    this.#unlogged = undefined;
+  }
+
+  /**
+   * Ends the completion: what was held back, why it ended, and its usage. Nothing of the kind for one that broke off.
+   * `promptTokens` counts the prompt, with what was sampled before, where no server has.
+   */
+  end(out: ModelDelta[], promptTokens = 0): void {
+    const finish = this.#finish;
+    if (!finish) return;
+    this.#promptTokens ||= promptTokens;
+    this.#parser.push(this.#reader.flush(), 0, this.#deltas);
+    this.#parser.end(finish, this.#deltas);
+    this.#give(out);
+    if (finish === "stop" && this.#answer) out.push({ kind: "ask_again", messages: [this.#answer] });
+    out.push({ kind: "finish", reason: finish }, { kind: "usage", usage: this.#total() });
+  }
+
+  #give(out: ModelDelta[]): void {
+    for (const delta of this.#deltas) {
+      if (delta.kind === "unserved_call") this.#answer = toRawMessage(this.#refusal(delta.message));
+      else if (delta.kind === "message") {
+        // Only the last call of a completion is answered: after it comes the model's turn again.
+        this.#answer = undefined;
+        out.push({ ...delta, message: toRawMessage(delta.message as HarmonyMessage) });
+      } else out.push(delta);
+    }
+    this.#deltas.length = 0;
+  }
+
+  /** What the model is told that has called a tool which nobody offered. */
+  #refusal({ recipient = "", channel = "commentary" }: HarmonyMessage): HarmonyMessage {
+    // Not all that have a name here: some were only called in earlier turns.
+    const offered = offeredTools(this.#prompt).map(({ name }) => `functions.${this.#functions.shown(name)}`);
+    const instead = offered.length > 0 ? `The tools are: ${offered.join(", ")}.` : "There are no tools.";
+    return {
+      role: "tool",
+      // A name of the model's own making must not become more than a name.
+      name: /^[A-Za-z0-9_.:-]{1,128}$/.test(recipient) ? recipient : "tool",
+      recipient: "assistant",
+      channel,
+      content: [{ type: "text", text: `Error: there is no tool of this name. ${instead}` }],
+    };
+  }
+
+  /** vLLM's counts; our own where it gave none, because it was left. What was sampled before counts as output. */
+  #total() {
+    const usage = toUsage(this.#usage ?? { prompt_tokens: this.#promptTokens, completion_tokens: this.#tokens });
+    const input = Math.max(0, usage.input_tokens - this.#before);
+    const { cached_tokens: cached } = usage.input_tokens_details;
+    return {
+      ...usage,
+      input_tokens: input,
+      input_tokens_details: { ...usage.input_tokens_details, cached_tokens: Math.min(cached, input) },
+      output_tokens: usage.output_tokens + this.#before,
+      output_tokens_details: {
+        reasoning_tokens: Math.min(this.#parser.reasoningTokens, usage.output_tokens + this.#before),
+      },
+    };
+  }
+}
+
+/** The call that some deltas have left open, if they have. */
+function openCall(deltas: readonly HarmonyDelta[]): ModelDelta[] {
+  const end = deltas.findLastIndex((delta) => delta.kind === "message");
+  const parts = deltas.slice(end + 1).filter((delta) => delta.kind === "tool_call");
+  const [first] = parts;
+  if (first?.name === undefined) return [];
+  const text = parts.map((part) => part.arguments).join("");
+  return [{ kind: "resumed_call", index: first.index, name: first.name, arguments: text }];
+}
+
+/** Built-in tools by their full names; a namespace without tools is one itself. */
+function builtinNames(serverTools: ServerTools | undefined): string[] {
+  return Object.values(serverTools?.namespaces ?? {}).flatMap(({ name, tools }) =>
+    tools.length === 0 ? [name] : tools.map((tool) => `${name}.${tool.name}`),
+  );
+}

@@ -1,0 +1,283 @@
+import { invalidRequest } from "../../protocol/errors.ts";
+import type { InputPart, Item, MessageItem } from "../../protocol/items.ts";
+import type { Prompt, Replay, ToolExchange } from "../engine.ts";
+import { fileText } from "../file-text.ts";
+import { offeredTools } from "../offered-tools.ts";
+import { exchangeOf, mcpFunctionName, refusedApproval } from "../tool-exchange.ts";
+import { dropAnalysis } from "./analysis.ts";
+import { FunctionNames, identifierOf } from "./function-names.ts";
+import { standardHeader } from "./header.ts";
+import type { Channel, DeveloperContent, HarmonyMessage, SystemContent } from "./message.ts";
+import { fromRawMessage } from "./raw-messages.ts";
+
+/** A prompt as Harmony messages: each request's own instructions, tools and effort, then history and input. */
+
+export interface Conversation {
+  messages: HarmonyMessage[];
+  functions: FunctionNames;
+  /** The last message is the assistant's and not finished: the model goes on in it. */
+  open: boolean;
+}
+
+/**
+ * The messages of a prompt. `startDate` (`YYYY-MM-DD`) pins the date in the system message, which is the turn's else.
+ * Throws the 400 of content that is not text, and of a reasoning effort that Harmony does not know.
+ */
+export function toConversation(prompt: Prompt, startDate: string | undefined): Conversation {
+  const { request, items } = prompt;
+  const tools = offeredTools(prompt);
+  const functions = new FunctionNames([...tools.map((tool) => tool.name), ...calledFunctions(items)]);
+  const leading = items.findIndex((item) => !isInstruction(item));
+  const rest = leading === -1 ? [] : items.slice(leading);
+  const instructions = [
+    ...(request.instructions ? [request.instructions] : []),
+    ...items.slice(0, items.length - rest.length).map((item) => instructionText(item as MessageItem)),
+  ];
+  const history = dropThoughts([...toMessages(rest, prompt, functions)], prompt);
+  const developer = developerContent(prompt, instructions, functions);
+  const messages: HarmonyMessage[] = [
+    { role: "system", content: [systemContent(prompt, startDate)] },
+    ...(developer ? [{ role: "developer" as const, content: [developer] }] : []),
+    ...history,
+  ];
+  const last = items.at(-1);
+  const open = last?.type === "message" && last.role === "assistant" && last.status !== "completed";
+  return { messages, functions, open: open && !prompt.trailing?.length };
+}
+
+/** vLLM's defaults: the identity that gpt-oss was trained with, all three channels. */
+function systemContent({ request, createdAt, serverTools }: Prompt, startDate: string | undefined): SystemContent {
+  const namespaces = { ...serverTools?.namespaces };
+  return {
+    type: "system_content",
+    model_identity: "You are ChatGPT, a large language model trained by OpenAI.",
+    reasoning_effort: harmonyEffort(request.reasoning?.effort),
+    conversation_start_date: startDate ?? new Date(createdAt).toISOString().slice(0, 10),
+    knowledge_cutoff: "2024-06",
+    channel_config: { valid_channels: ["analysis", "commentary", "final"], channel_required: true },
+    ...(Object.keys(namespaces).length > 0 && { tools: namespaces }),
+  };
+}
+
+/** Harmony's three efforts; OpenAI's finer ones are the nearest of them. Throws the 400 of `none`, in vLLM's words. */
+export function harmonyEffort(effort: string | null | undefined): "Low" | "Medium" | "High" {
+  switch (effort) {
+    case "none":
+      throw invalidRequest(
+        "reasoning.effort",
+        "reasoning_effort='none' is not supported by Harmony. Supported values are: high, medium, low.",
+        "unsupported_value",
+      );
+    case "minimal":
+    case "low":
+      return "Low";
+    case "high":
+    case "xhigh":
+    case "max":
+      return "High";
+    default:
+      return "Medium";
+  }
+}
+
+function developerContent(
+  prompt: Prompt,
+  instructions: readonly string[],
+  functions: FunctionNames,
+): DeveloperContent | undefined {
+  const { request } = prompt;
+  const tools = offeredTools(prompt);
+  const format = responseFormat(request.text?.format);
+  if (instructions.length === 0 && tools.length === 0 && !format) return undefined;
+  return {
+    type: "developer_content",
+    ...(instructions.length > 0 && { instructions: instructions.join("\n\n") }),
+    ...(tools.length > 0 && {
+      tools: {
+        functions: {
+          name: "functions",
+          tools: tools.map(({ name, description, parameters }) => ({
+            name: functions.shown(name),
+            description: description ?? "",
+            ...(parameters !== null && { parameters }),
+          })),
+        },
+      },
+    }),
+    ...(format && { response_format: format }),
+  };
+}
+
+function responseFormat(
+  format: NonNullable<Prompt["request"]["text"]>["format"],
+): DeveloperContent["response_format"] | undefined {
+  if (!format || format.type === "text") return undefined;
+  if (format.type === "json_object") return { name: "json_object", schema: { type: "object" } };
+  const { name, schema, description } = format;
+  return { name, schema, ...(description !== undefined && { description }) };
+}
+
+function isInstruction(item: Item): boolean {
+  return item.type === "message" && (item.role === "system" || item.role === "developer");
+}
+
+function instructionText(item: MessageItem): string {
+  return item.role === "assistant" ? "" : item.content.map(partText).join("\n");
+}
+
+function* calledFunctions(items: readonly Item[]): Generator<string> {
+  for (const item of items) if (item.type === "function_call") yield item.name;
+  for (const item of items) if (item.type === "mcp_call") yield mcpFunctionName(item.server_label, item.name);
+}
+
+/**
+ * Items as messages; raw messages in the place of the items that were made from them. What came without an id (input
+ * given back by a client that keeps everything itself) is rendered from the item.
+ */
+function* toMessages(items: readonly Item[], prompt: Prompt, functions: FunctionNames): Generator<HarmonyMessage> {
+  const instead = new Map<string, Replay>();
+  const before = new Map<string, Replay>();
+  for (const replay of prompt.replays) (replay.before ? before : instead).set(replay.item, replay);
+  const calls = new Map<string, { name: string; channel: Channel }>();
+  for (const item of items) {
+    const lead = item.id === undefined ? undefined : before.get(item.id);
+    if (lead) yield* lead.messages.map(fromRawMessage);
+    const replay = item.id === undefined ? undefined : instead.get(item.id);
+    const messages = replay?.messages.map(fromRawMessage) ?? [];
+    yield* messages;
+    if (item.type === "function_call") {
+      calls.set(item.call_id, { name: item.name, channel: messages.at(-1)?.channel ?? "commentary" });
+    }
+    if (messages.length > 0) continue;
+    const exchange =
+      item.type === "mcp_approval_response" && !item.approve ? refusedApproval(items, item) : exchangeOf(item, replay);
+    if (exchange) yield* exchangeMessages(exchange, undefined);
+    else yield* toMessage(item, calls, functions);
+  }
+  yield* (prompt.trailing ?? []).map(fromRawMessage);
+}
+
+function* toMessage(
+  item: Item,
+  calls: ReadonlyMap<string, { name: string; channel: Channel }>,
+  functions: FunctionNames,
+): Generator<HarmonyMessage> {
+  switch (item.type) {
+    case "message":
+      if (item.role === "user") yield { role: "user", content: text(item.content.map(partText).join("\n")) };
+      else if (item.role === "assistant") yield assistantMessage(item);
+      else {
+        yield { role: "developer", content: [{ type: "developer_content", instructions: instructionText(item) }] };
+      }
+      return;
+    case "reasoning": {
+      const thoughts = (item.content ?? item.summary).map((part) => part.text).join("\n");
+      if (thoughts !== "") yield { role: "assistant", channel: "analysis", content: text(thoughts) };
+      return;
+    }
+    case "function_call":
+      yield {
+        role: "assistant",
+        recipient: `functions.${functions.shown(item.name)}`,
+        channel: "commentary",
+        content_type: "<|constrain|>json",
+        content: text(item.arguments),
+      };
+      return;
+    case "function_call_output": {
+      const { name, channel } = calls.get(item.call_id) ?? { name: "", channel: "commentary" as const };
+      const output = typeof item.output === "string" ? item.output : item.output.map(partText).join("\n");
+      yield {
+        role: "tool",
+        name: `functions.${functions.shown(name)}`,
+        recipient: "assistant",
+        // Where the call was: thoughts and the calls in them are dropped together.
+        channel,
+        content: text(output),
+      };
+    }
+  }
+}
+
+/** A call that this server has answered, unless the model's own message has made it, and its answer on its channel. */
+export function exchangeMessages(
+  { name, arguments: given, output }: ToolExchange,
+  made: HarmonyMessage | undefined,
+): HarmonyMessage[] {
+  const isBuiltin = name === "python" || name.includes(".");
+  const isMade = made?.recipient !== undefined;
+  const call: HarmonyMessage = isMade
+    ? made
+    : {
+        role: "assistant",
+        recipient: isBuiltin ? name : `functions.${identifierOf(name)}`,
+        channel: isBuiltin ? "analysis" : "commentary",
+        content_type: isBuiltin ? "code" : "<|constrain|>json",
+        content: text(given),
+      };
+  const answer: HarmonyMessage = {
+    role: "tool",
+    name: call.recipient ?? name,
+    recipient: "assistant",
+    channel: call.channel ?? "commentary",
+    content: text(output),
+  };
+  return isMade ? [answer] : [call, answer];
+}
+
+function assistantMessage(item: Extract<MessageItem, { role: "assistant" }>): HarmonyMessage {
+  const content = item.content.map((part) => (part.type === "refusal" ? part.refusal : part.text)).join("");
+  const channel = item.phase === "commentary" ? "commentary" : "final";
+  return { role: "assistant", channel, content: text(content) };
+}
+
+/**
+ * Without the thoughts of answers already given. `reasoning.context` may want fewer (those of this turn only) or all of
+ * them; the rest is what the model was trained with.
+ */
+function dropThoughts(messages: HarmonyMessage[], { request }: Prompt): HarmonyMessage[] {
+  switch (request.reasoning?.context) {
+    case "all_turns":
+      return messages;
+    case "current_turn": {
+      const turn = messages.findLastIndex((message) => message.role === "user");
+      return dropAnalysis(messages.filter(({ channel }, index) => index > turn || channel !== "analysis"));
+    }
+    default:
+      return dropAnalysis(messages);
+  }
+}
+
+/**
+ * A call with the header that the model itself would have written. openai/harmony puts the recipient before the channel;
+ * the model after it, and a prompt that repeats what was sampled finds it in vLLM's prefix cache.
+ */
+export function withCallHeader(message: HarmonyMessage): HarmonyMessage {
+  if (message.role !== "assistant" || message.recipient === undefined || message.header !== undefined) return message;
+  return { ...message, header: standardHeader(message) };
+}
+
+function text(content: string): HarmonyMessage["content"] {
+  return [{ type: "text", text: content }];
+}
+
+/** The text of a part. Throws the 400 of one that has none: gpt-oss reads nothing else. */
+function partText(part: InputPart): string {
+  switch (part.type) {
+    case "input_text":
+      return part.text;
+    case "input_file":
+      return fileText(part);
+    default:
+      throw notText("input", part.type);
+  }
+}
+
+/** 400: content that gpt-oss cannot read, at `path`. */
+export function notText(path: string, type: string) {
+  return invalidRequest(
+    path,
+    `Content of type '${type}' is not supported by this model, which reads text only.`,
+    "unsupported_content_type",
+  );
+}

@@ -1,0 +1,241 @@
+import type { CreateRequest } from "../../protocol/create-request.ts";
+import { ApiError, invalidRequest } from "../../protocol/errors.ts";
+import type { Item } from "../../protocol/items.ts";
+import type {
+  Continuation,
+  Engine,
+  ModelDelta,
+  Prompt,
+  PromptSize,
+  RawMessage,
+  Sampled,
+  ToolExchange,
+} from "../engine.ts";
+import { contextWindow } from "../models.ts";
+import { SseDecoder } from "../sse-decoder.ts";
+import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";
+import { Completion } from "./completion.ts";
+import { exchangeMessages, harmonyEffort, notText, toConversation, withCallHeader } from "./conversation.ts";
+import type { FunctionNames } from "./function-names.ts";
+import { cutAtLiterals } from "./pieces.ts";
+import { fromRawMessage, parsePreviousMessages, toRawMessage } from "./raw-messages.ts";
+import { renderConversation } from "./render.ts";
+import { toCompletionRequest } from "./request.ts";
+import { hasSpecialLiteral, type Segment, toText } from "./segments.ts";
+import { structuredOutputs } from "./structural-tag.ts";
+import { loadTokenizer, toTokenIds } from "./tokenizer.ts";
+import { CALL, CHANNEL, END, MESSAGE } from "./vocabulary.ts";
+
+/** gpt-oss's context window, for a server that does not tell. */
+const CONTEXT_WINDOW = 131_072;
+
+/** What a server says that does not know structural tags, rather than one that refuses a schema in them. */
+const UNKNOWN_STRUCTURE =
+  /structural.?tags? (is|are) not (supported|enabled|implemented)|structured.?outputs? (is|are) not (supported|enabled|implemented)|extra (fields|inputs)|unexpected keyword|(unknown|unrecognized) (field|parameter|argument)/i;
+
+/** How long a server is remembered not to know structural tags, in milliseconds. */
+const REMEMBER_MS = 600_000;
+
+const withoutStructure = new Map<string, number>();
+/** Servers that have taken a structural tag: what they refuse is the request's fault. */
+const withStructure = new Set<string>();
+
+/** A prompt as it goes to the server, and what is needed to read the answer. */
+interface Rendered {
+  segments: Segment[];
+  functions: FunctionNames;
+  /** What the answer goes on with rather than begin anew: the header of a message that was left open. */
+  opening: Segment[];
+}
+
+/**
+ * gpt-oss over `/v1/completions`: the prompt is rendered here, and the completion parsed by its token ids, so that no
+ * text, of a user or of the model, can become structure. Always streamed, as the chat engine does.
+ */
+export class HarmonyEngine implements Engine {
+  readonly #upstream: Upstream;
+  readonly #startDate: string | undefined;
+
+  /** `startDate` (`YYYY-MM-DD`) pins the date in the system message. */
+  constructor(upstream: Upstream, startDate: string | undefined) {
+    this.#upstream = upstream;
+    this.#startDate = startDate;
+  }
+
+  accept(request: CreateRequest): CreateRequest {
+    harmonyEffort(request.reasoning?.effort);
+    if (request.include?.includes("message.output_text.logprobs")) {
+      throw invalidRequest("include", "logprobs are not supported with gpt-oss models", "unsupported_parameter");
+    }
+    refuseOtherThanText(request);
+    if (request.previous_input_messages == null) return request;
+    const messages = parsePreviousMessages(request.previous_input_messages).map(toRawMessage);
+    return { ...request, previous_input_messages: messages as Record<string, unknown>[] };
+  }
+
+  async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    const rendered = this.#render(prompt);
+    const completion = new Completion(prompt, rendered.functions, rendered.opening);
+    const { sampled } = prompt;
+    if (sampled) await completion.goOnAfter(sampled, loadTokenizer);
+    if (completion.finished) return endOf(completion, await toPromptIds(rendered.segments, sampled));
+    const response = await this.#request(prompt, await toPromptText(rendered.segments, sampled), rendered, signal);
+    const type = response.headers.get("content-type") ?? "";
+    if (type.includes("application/json")) return this.#wholeAnswer(response, completion, signal);
+    if (type.includes("text/event-stream")) return this.#streamedAnswer(response, completion, signal);
+    await response.body?.cancel();
+    throw malformedAnswer();
+  }
+
+  /** Always possible: the model goes on after the very tokens that it has sampled. A grammar does not come back. */
+  continuation(prompt: Prompt, _partial: readonly Item[], sampled: Sampled | undefined): Continuation | undefined {
+    if (!sampled) return undefined;
+    const sampledTokens = "ids" in sampled ? sampled.ids.length : undefined;
+    return { prompt: { ...prompt, sampled }, repeated: "", sampledTokens };
+  }
+
+  async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
+    const [ids, window] = await Promise.all([
+      toPromptIds(this.#render(prompt).segments, prompt.sampled),
+      contextWindow(prompt.model, this.#upstream, signal).catch(() => undefined),
+    ]);
+    return { tokens: ids.length, contextWindow: window ?? CONTEXT_WINDOW };
+  }
+
+  answerMessages(exchange: ToolExchange, made: RawMessage | undefined): RawMessage[] {
+    return exchangeMessages(exchange, made && fromRawMessage(made)).map(toRawMessage);
+  }
+
+  inputMessages(prompt: Prompt): RawMessage[] {
+    return toConversation(prompt, this.#startDate).messages.map(toRawMessage);
+  }
+
+  #render(prompt: Prompt): Rendered {
+    const { messages, functions, open } = toConversation(prompt, this.#startDate);
+    const segments = renderConversation(messages.map(withCallHeader));
+    if (!open) return { segments, functions, opening: [] };
+    // Without the beginning of another message, and without the end of the last one.
+    const end = segments.findLastIndex((segment) => segment === END || segment === CALL);
+    const last = messages.at(-1);
+    return { segments: segments.slice(0, end), functions, opening: [CHANNEL, last?.channel ?? "final", MESSAGE] };
+  }
+
+  /** Sends the prompt; without its grammar to a server that knows no such thing. */
+  async #request(
+    prompt: Prompt,
+    text: string | number[],
+    { functions, opening }: Rendered,
+    signal: AbortSignal,
+  ): Promise<Response> {
+    const send = (structured: Record<string, unknown> | undefined) =>
+      this.#upstream.request("/completions", signal, toCompletionRequest(prompt, text, structured));
+    // A grammar begins with the first token that is generated, so it cannot be had in the middle.
+    const structured = prompt.sampled || opening.length > 0 ? undefined : structuredOutputs(prompt, functions);
+    const isClients = prompt.request.structured_outputs?.structural_tag !== undefined;
+    const { baseUrl } = this.#upstream;
+    const lacksIt = Date.now() - (withoutStructure.get(baseUrl) ?? Number.NEGATIVE_INFINITY) < REMEMBER_MS;
+    if (!structured || isClients) return send(structured);
+    if (lacksIt) return send(undefined);
+    try {
+      const response = await send(structured);
+      withStructure.add(baseUrl);
+      return response;
+    } catch (error) {
+      const isUnknown = error instanceof ApiError && error.status === 400 && UNKNOWN_STRUCTURE.test(error.message);
+      if (!isUnknown || withStructure.has(baseUrl)) throw error;
+      withoutStructure.set(baseUrl, Date.now());
+      return send(undefined);
+    }
+  }
+
+  async *#streamedAnswer(
+    response: Response,
+    completion: Completion,
+    signal: AbortSignal,
+  ): AsyncGenerator<ModelDelta[]> {
+    const decoder = new SseDecoder();
+    try {
+      for await (const bytes of this.#upstream.reads(response, signal)) {
+        const deltas: ModelDelta[] = [];
+        const fault = await readAll(completion, decoder.push(bytes), deltas);
+        if (deltas.length > 0) yield deltas;
+        if (fault) throw fault;
+        // Leaving closes the upstream request: the model has begun to play somebody else.
+        if (completion.stopped) break;
+      }
+    } catch (error) {
+      // The answer is whole; only its usage may be missing.
+      if (!completion.finished || signal.aborted) throw error;
+    }
+    const deltas: ModelDelta[] = [];
+    const fault = completion.stopped ? undefined : await readAll(completion, decoder.end(), deltas);
+    completion.end(deltas);
+    if (deltas.length > 0) yield deltas;
+    if (fault) throw fault;
+    if (!completion.finished) throw connectionLost();
+  }
+
+  /** An answer that came whole: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
+  async *#wholeAnswer(response: Response, completion: Completion, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
+    const chunks: Uint8Array[] = [];
+    for await (const bytes of this.#upstream.reads(response, signal)) chunks.push(bytes);
+    const deltas: ModelDelta[] = [];
+    const fault = await readAll(completion, [await new Blob(chunks).text()], deltas);
+    completion.end(deltas);
+    if (fault || !completion.finished) throw fault ?? malformedAnswer();
+    yield deltas;
+  }
+}
+
+/** What is left of a completion of which everything has been sampled: it broke off before it could be settled. */
+async function* endOf(completion: Completion, promptIds: readonly number[]): AsyncGenerator<ModelDelta[]> {
+  const deltas: ModelDelta[] = [];
+  completion.end(deltas, promptIds.length);
+  yield deltas;
+}
+
+/** Reads payloads up to the one at fault, which it gives: what came before it counts, also when both come in one read. */
+async function readAll(completion: Completion, payloads: readonly string[], deltas: ModelDelta[]): Promise<unknown> {
+  try {
+    for (const payload of payloads) {
+      if (payload === "[DONE]") continue;
+      if (!completion.read(payload, deltas)) completion.readExactly(await loadTokenizer(), deltas);
+    }
+  } catch (fault) {
+    return fault;
+  } finally {
+    completion.flushSampled(deltas);
+  }
+  return undefined;
+}
+
+/** A prompt for the server: as text, or as token ids where text might be taken for structure or must be exact. */
+async function toPromptText(segments: Segment[], sampled: Sampled | undefined): Promise<string | number[]> {
+  if (hasSpecialLiteral(segments) || (sampled && "ids" in sampled)) return toPromptIds(segments, sampled);
+  return toText(segments) + (sampled ? sampled.text : "");
+}
+
+async function toPromptIds(segments: Segment[], sampled: Sampled | undefined): Promise<number[]> {
+  const tokenizer = await loadTokenizer();
+  const ids = toTokenIds(segments, tokenizer);
+  if (!sampled) return ids;
+  const more = "ids" in sampled ? sampled.ids : toTokenIds(cutAtLiterals(sampled.text), tokenizer);
+  for (const id of more) ids.push(id);
+  return ids;
+}
+
+/** Throws the 400 of the first part of the input that is not text. */
+function refuseOtherThanText({ input }: CreateRequest): void {
+  if (!Array.isArray(input)) return;
+  for (const [index, item] of input.entries()) {
+    const [field, parts] =
+      item.type === "function_call_output"
+        ? ["output", item.output]
+        : ["content", "content" in item ? item.content : []];
+    if (!Array.isArray(parts)) continue;
+    for (const [part, { type }] of parts.entries()) {
+      if (type !== "input_image" && type !== "input_audio" && type !== "input_video") continue;
+      throw notText(`input[${index}].${field}[${part}]`, type);
+    }
+  }
+}

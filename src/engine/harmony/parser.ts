@@ -1,0 +1,373 @@
+import { ApiError } from "../../protocol/errors.ts";
+import type { ModelDelta } from "../engine.ts";
+import { type Header, parseHeader, standardHeader } from "./header.ts";
+import type { Channel, HarmonyMessage } from "./message.ts";
+import { fullName, isOfferedTool, type OfferedTools, type Recipient, resolveRecipient } from "./recipients.ts";
+import { type Segment, toText } from "./segments.ts";
+import { CALL, CHANNEL, CONSTRAIN, END, ENDOFTEXT, MESSAGE, RETURN, START } from "./vocabulary.ts";
+
+/** What the parser makes of tokens: deltas, and calls of tools that no client runs. Such a call has shown nothing. */
+export type HarmonyDelta = ModelDelta | { kind: "unserved_call"; message: HarmonyMessage };
+
+export interface HarmonyParserOptions extends OfferedTools {
+  /** A JSON format was requested, so JSON outside of any message is the answer. */
+  expectsJson?: boolean;
+}
+
+/** Why there are no more tokens: the model stopped, or was cut off. */
+export type EndReason = "stop" | "length" | "abort";
+
+/**
+ * Text without any special token that is longer than this is no header any more: `<|message|>` is missing. About 64
+ * tokens; in characters, because those do not depend on how the stream was cut. A function's name has up to 128.
+ */
+const LONGEST_HEADER_TEXT = 256;
+
+/** What the content of a message becomes. */
+type Show =
+  | "reasoning"
+  | "final"
+  | "commentary"
+  | "call"
+  /** A call of a tool that is not the client's. */
+  | "nothing"
+  /** Only its end tells whether it is an answer: it has no channel. Held back until then. */
+  | "undecided";
+
+/** A message whose content is being read. */
+interface OpenMessage {
+  show: Show;
+  recipient?: string;
+  channel: Channel;
+  contentType?: string;
+  /** The header as it was written, where that can be said again. */
+  header?: string;
+  content: string;
+}
+
+/**
+ * Reads gpt-oss's output, which begins where the prompt ended: after `<|start|>assistant`. Malformed output never makes
+ * it fail; what is not plainly an answer or a call is reasoning, so that no hidden text is ever shown as output. The
+ * deviations are from the bug reports against vLLM, llama.cpp, Ollama, SGLang, dynamo and openai/harmony.
+ *
+ * Everything is emitted with the push that brings it, the text of one push in one delta.
+ */
+export class HarmonyParser {
+  readonly #options: HarmonyParserOptions;
+  #state: "header" | "content" | "between" | "over" = "header";
+  /** The header so far, up to its last special token, and the text since. */
+  #header: Segment[] = ["assistant"];
+  #headerText = "";
+  #message: OpenMessage = { show: "undecided", channel: "analysis", content: "" };
+  /** Content that no delta has given yet. */
+  #fresh = "";
+  /** Text since the last message: junk, or the beginning of a header without `<|start|>`, or an answer without any. */
+  #stray = "";
+  #messages = 0;
+  #calls = 0;
+  #answered = false;
+  #seenSpecial = false;
+  /** The output began with `analysis` and its text, without anything between them. */
+  #beganGlued = false;
+  #messageTokens = 0;
+  #closedReasoningTokens = 0;
+  #stopped = false;
+  #dropped = 0;
+
+  constructor(options: HarmonyParserOptions) {
+    this.#options = options;
+  }
+
+  /** Tokens of messages that became reasoning, with their markers. */
+  get reasoningTokens(): number {
+    const open = this.#state === "content" && this.#message.show === "reasoning" ? this.#messageTokens : 0;
+    return Math.round(this.#closedReasoningTokens + open);
+  }
+
+  /** Nothing that follows counts: the model has begun to speak for others, or its text has ended. */
+  get stopped(): boolean {
+    return this.#stopped;
+  }
+
+  /** Special tokens that had no meaning where they stood. */
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  /** Reads pieces that were sampled as `tokens` tokens, and adds what they make to `out`. */
+  push(pieces: readonly Segment[], tokens: number, out: HarmonyDelta[]): void {
+    const perCharacter = pieces.length > 1 ? tokensPerCharacter(pieces, tokens) : 0;
+    // Tokens that end within a character: their text comes with the next.
+    if (pieces.length === 0) this.#messageTokens += tokens;
+    for (const piece of pieces) {
+      if (this.#state === "over") break;
+      if (typeof piece === "number") {
+        this.#messageTokens += 1;
+        this.#seenSpecial = true;
+        this.#readSpecial(piece, out);
+      } else {
+        this.#messageTokens += pieces.length > 1 ? piece.length * perCharacter : tokens;
+        this.#readText(piece, out);
+      }
+    }
+    this.#flush(out);
+  }
+
+  /**
+   * The end of the output. What was cut off stays unfinished: no `item_done`, and no `unserved_call`. Throws ApiError
+   * 502 `upstream_misconfigured` when the server has removed the special tokens from its text.
+   */
+  end(reason: EndReason, out: HarmonyDelta[]): void {
+    if (reason !== "abort") this.#refuseStrippedMarkers();
+    if (reason === "stop") {
+      this.#finish(RETURN, out);
+    } else if (this.#state === "content") {
+      this.#close(undefined, out);
+    } else {
+      this.#takeStrayAnswer(false, out);
+    }
+    this.#state = "over";
+  }
+
+  #readText(text: string, out: HarmonyDelta[]): void {
+    if (this.#state === "content") {
+      this.#message.content += text;
+      this.#fresh += text;
+    } else if (this.#state === "header") {
+      const room = LONGEST_HEADER_TEXT - this.#headerText.length;
+      this.#headerText += text.slice(0, room);
+      if (text.length <= room) return;
+      this.#open(undefined, out);
+      this.#readText(text.slice(room), out);
+    } else if (this.#state === "between") {
+      this.#stray += this.#mayAnswer() ? text : text.slice(0, LONGEST_HEADER_TEXT - this.#stray.length);
+    }
+  }
+
+  #readSpecial(id: number, out: HarmonyDelta[]): void {
+    switch (id) {
+      case END:
+      case CALL:
+      case RETURN:
+        // Any of them ends any message, calls too; between messages they are doubled and mean nothing (vLLM #50690).
+        this.#finish(id, out);
+        return;
+      case ENDOFTEXT:
+        this.#finish(RETURN, out);
+        this.#stop();
+        return;
+      case START:
+        // Also ends a message without `<|end|>`, as in SGLang; a doubled one has nothing to end (vLLM #43408).
+        this.#finish(END, out);
+        this.#beginHeader([]);
+        return;
+      case CHANNEL:
+        // Within content, `<|end|>` and `<|start|>` are missing; after it, only `<|start|>`.
+        if (this.#state === "content") this.#finish(END, out);
+        if (this.#state !== "header") this.#beginHeader([this.#stray]);
+        this.#addToHeader(id);
+        return;
+      case MESSAGE:
+        // In what is shown, this may be where a hidden message begins whose other markers are missing.
+        if (this.#state === "content" && this.#isVisible()) this.#finish(END, out);
+        if (this.#state === "between") this.#beginHeader([this.#stray]);
+        if (this.#state === "header") this.#open(MESSAGE, out);
+        else this.#dropped += 1;
+        return;
+      default:
+        // `<|constrain|>` and reserved tokens: they say nothing to a reader.
+        if (this.#state === "header") this.#addToHeader(id);
+        if (this.#state !== "header" || id !== CONSTRAIN) this.#dropped += 1;
+    }
+  }
+
+  /** Whether what the open message says is being read as output. */
+  #isVisible(): boolean {
+    return itemOf(this.#message) === "message";
+  }
+
+  /** Whether text outside of any message may be the answer. */
+  #mayAnswer(): boolean {
+    return this.#options.expectsJson === true && !this.#answered;
+  }
+
+  #beginHeader(header: Segment[]): void {
+    if (this.#state === "over") return;
+    this.#state = "header";
+    this.#header = header;
+    this.#headerText = "";
+    this.#stray = "";
+  }
+
+  #addToHeader(id: number): void {
+    if (this.#headerText !== "") this.#header.push(this.#headerText);
+    this.#header.push(id);
+    this.#headerText = "";
+  }
+
+  /**
+   * Begins a message, its header being complete. `by` is what completed it: `<|message|>`, a token that ends a message
+   * (`<|message|>` is missing, and the content is in the header: vLLM #45213), or undefined where the header grew too
+   * long to be one.
+   */
+  #open(by: number | undefined, out: HarmonyDelta[]): void {
+    const segments = this.#headerText === "" ? this.#header : [...this.#header, this.#headerText];
+    const header = parseHeader(segments, (word) => isOfferedTool(word, this.#options));
+    // A user's or a system's words, or a tool's result, made up by the model.
+    if (header.role !== "assistant") {
+      this.#stop();
+      return;
+    }
+
+    const delimited = by === MESSAGE;
+    const recipient = resolveRecipient(header.recipient ?? "", this.#options);
+    const rest = delimited ? "" : header.rest.trimStart();
+    // Without `<|message|>`, the name of a tool in a header is a call only if it is followed by what a call has.
+    const isCall = recipient.kind !== "everybody" && (delimited || by === CALL || rest.startsWith("{"));
+    if (!delimited && by !== undefined && rest === "" && !isCall) return;
+
+    const show = isCall ? showOfCall(recipient) : showOfMessage(header, recipient, delimited);
+    const channel = isCall ? (header.channel ?? "commentary") : channelOf(show);
+    const to = isCall ? fullName(header.recipient ?? "", recipient) : undefined;
+    this.#message = { show, recipient: to, channel, contentType: header.content_type, content: rest };
+    if (header.clean && delimited && header.recipient === to) this.#message.header = toText(segments);
+    this.#fresh = rest;
+    this.#state = "content";
+    this.#beganGlued = !this.#seenSpecial && GLUED_CHANNEL.test(this.#headerText);
+    if (show === "call" && (recipient.kind === "function" || recipient.kind === "builtin")) {
+      out.push({ kind: "tool_call", index: this.#calls, name: recipient.name, arguments: "" });
+    }
+  }
+
+  /** Ends whatever is open, by a token that ends a message. */
+  #finish(by: number, out: HarmonyDelta[]): void {
+    if (this.#state === "header") this.#open(by, out);
+    if (this.#state === "content") this.#close(by, out);
+    if (this.#state === "over") return;
+    if (by === RETURN) this.#takeStrayAnswer(true, out);
+    this.#state = "between";
+  }
+
+  /** Ends the open message; `by` is undefined where it was cut off. */
+  #close(by: number | undefined, out: HarmonyDelta[]): void {
+    const open = this.#message;
+    if (open.show === "undecided") {
+      // `<|end|>` says that more follows, so this was not the answer. One that is cut off may be either.
+      open.show = by === RETURN ? "final" : "reasoning";
+      open.channel = channelOf(open.show);
+      this.#fresh = open.content;
+    }
+    this.#flush(out);
+    const message = toMessage(open);
+    const shows = itemOf(open);
+    if (shows !== undefined && by !== undefined) out.push({ kind: "item_done" });
+    out.push({ kind: "message", index: this.#messages, ...(shows !== undefined && { shows }), message });
+    if (open.show === "nothing" && by !== undefined) out.push({ kind: "unserved_call", message });
+
+    this.#messages += 1;
+    if (open.show === "call") this.#calls += 1;
+    if (open.show === "final" && shows !== undefined) this.#answered = true;
+    if (open.show === "reasoning") this.#closedReasoningTokens += this.#messageTokens;
+    this.#messageTokens = 0;
+    this.#state = "between";
+  }
+
+  /** A JSON answer that the model gave after `<|end|>` without a header (sglang #31019); other such text is junk. */
+  #takeStrayAnswer(complete: boolean, out: HarmonyDelta[]): void {
+    const content = this.#stray.trim();
+    this.#stray = "";
+    if (!this.#mayAnswer() || !(content.startsWith("{") || content.startsWith("["))) return;
+    this.#message = { show: "final", channel: "final", content };
+    this.#fresh = content;
+    this.#close(complete ? RETURN : undefined, out);
+  }
+
+  #stop(): void {
+    this.#stopped = true;
+    this.#state = "over";
+  }
+
+  #flush(out: HarmonyDelta[]): void {
+    const text = this.#fresh;
+    if (text === "") return;
+    this.#fresh = "";
+    switch (this.#message.show) {
+      case "reasoning":
+        out.push({ kind: "reasoning", text });
+        break;
+      case "final":
+        out.push({ kind: "text", text, phase: "final_answer" });
+        break;
+      case "commentary":
+        out.push({ kind: "text", text, phase: "commentary" });
+        break;
+      case "call":
+        out.push({ kind: "tool_call", index: this.#calls, arguments: text });
+        break;
+    }
+  }
+
+  /**
+   * `analysisWe need…assistantfinalFour`, without any special token: a server that gives neither ids nor literals. A
+   * guess at where the answer begins might show what is hidden.
+   */
+  #refuseStrippedMarkers(): void {
+    if (this.#seenSpecial || this.#state === "over") return;
+    const glued = this.#state === "content" ? this.#beganGlued : GLUED_CHANNEL.test(this.#headerText);
+    const text = this.#state === "content" ? this.#message.content : this.#headerText;
+    if (!glued || !text.includes("assistantfinal")) return;
+    throw new ApiError({
+      status: 502,
+      message: "The model server strips special tokens: it must honour skip_special_tokens: false or return_token_ids.",
+      code: "upstream_misconfigured",
+    });
+  }
+}
+
+const GLUED_CHANNEL = /^analysis\S/;
+
+function showOfCall(recipient: Recipient): Show {
+  return recipient.kind === "function" || recipient.kind === "builtin" ? "call" : "nothing";
+}
+
+/** What a message is that is no call. Only `<|message|>` makes a comment visible; an answer is one without it, too. */
+function showOfMessage(header: Header, recipient: Recipient, delimited: boolean): Show {
+  if (recipient.kind !== "everybody") return "reasoning";
+  if (header.channel === undefined) return "undecided";
+  if (header.channel === "commentary") return delimited ? "commentary" : "reasoning";
+  return header.channel === "final" ? "final" : "reasoning";
+}
+
+/** The channel on which a message should have been. */
+function channelOf(show: Show): Channel {
+  return show === "final" || show === "commentary" ? show : "analysis";
+}
+
+/** The type of item that a message has become. A call is one even without arguments. */
+function itemOf({ show, content }: OpenMessage): "reasoning" | "message" | "call" | undefined {
+  if (show === "call") return "call";
+  if (show === "nothing" || content === "") return undefined;
+  return show === "reasoning" ? "reasoning" : "message";
+}
+
+function toMessage({ recipient, channel, contentType, content, header }: OpenMessage): HarmonyMessage {
+  const message: HarmonyMessage = {
+    role: "assistant",
+    ...(recipient !== undefined && { recipient }),
+    channel,
+    ...(contentType !== undefined && { content_type: contentType }),
+    content: [{ type: "text", text: content }],
+  };
+  return header === undefined || header === standardHeader(message) ? message : { ...message, header };
+}
+
+/** How the tokens of a push are shared out among its texts; a special token is one. */
+function tokensPerCharacter(pieces: readonly Segment[], tokens: number): number {
+  let characters = 0;
+  let left = tokens;
+  for (const piece of pieces) {
+    if (typeof piece === "number") left -= 1;
+    else characters += piece.length;
+  }
+  return characters === 0 ? 0 : Math.max(0, left) / characters;
+}

@@ -1,0 +1,60 @@
+/** The tools that a turn offers, by the names that the model may write. */
+export interface OfferedTools {
+  /** The name of a function as the model may write it, without `functions.` → the caller's name of it. */
+  functions: ReadonlyMap<string, string>;
+  /** Built-in tools by their full names: `browser.search`, `python`, `container.exec`. */
+  builtins: ReadonlySet<string>;
+}
+
+/** To whom a message is. `name` is the caller's for a function, else the full name of the tool (`browser.search`). */
+export type Recipient =
+  | { kind: "function"; name: string }
+  | { kind: "builtin"; name: string }
+  | { kind: "everybody" }
+  | { kind: "unserved"; name: string };
+
+/** Recipients that are no tool: a message to them is one to everybody. */
+const EVERYBODY = new Set(["", "assistant", "user", "all"]);
+
+const FUNCTIONS = "functions.";
+
+/**
+ * Who is meant by the recipient of a header. The model forgets `functions.` before a function's name and puts it before
+ * a built-in tool's; a caller's function of that very name goes first there (openai/gpt-oss `responses_api`).
+ */
+export function resolveRecipient(written: string, tools: OfferedTools): Recipient {
+  const recipient = written.replace(/\s+code$/, "");
+  if (EVERYBODY.has(recipient)) return { kind: "everybody" };
+  if (!recipient.startsWith(FUNCTIONS)) {
+    const builtin = builtinName(recipient, tools);
+    if (builtin !== undefined) return { kind: "builtin", name: builtin };
+    const name = tools.functions.get(recipient);
+    return name === undefined ? { kind: "unserved", name: recipient } : { kind: "function", name };
+  }
+  const bare = recipient.slice(FUNCTIONS.length);
+  const name = tools.functions.get(bare);
+  if (name !== undefined) return { kind: "function", name };
+  const builtin = builtinName(bare, tools);
+  if (builtin !== undefined) return { kind: "builtin", name: builtin };
+  // A function that nobody declared is the caller's to refuse, but only a caller with functions can answer a call.
+  if (tools.functions.size > 0 && bare !== "") return { kind: "function", name: bare };
+  return { kind: "unserved", name: recipient };
+}
+
+/** Whether a word is the name of a tool that was offered, so that it may be a recipient even without `to=`. */
+export function isOfferedTool(word: string, tools: OfferedTools): boolean {
+  const bare = word.startsWith(FUNCTIONS) ? word.slice(FUNCTIONS.length) : word;
+  return tools.functions.has(bare) || builtinName(bare, tools) !== undefined;
+}
+
+/** The recipient by its full name, as a message to it should have it: `functions.f` for a bare `f`. */
+export function fullName(written: string, recipient: Recipient): string {
+  if (recipient.kind !== "function") return recipient.kind === "everybody" ? written : recipient.name;
+  return written.startsWith(FUNCTIONS) ? written : FUNCTIONS + written;
+}
+
+function builtinName(name: string, { builtins }: OfferedTools): string | undefined {
+  if (builtins.has(name)) return name;
+  // Python has no functions: its whole message is the script.
+  return name.startsWith("python.") && builtins.has("python") ? "python" : undefined;
+}

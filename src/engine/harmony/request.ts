@@ -1,0 +1,53 @@
+import { vllmFields } from "../../protocol/create-request.ts";
+import type { Prompt } from "../engine.ts";
+import { isStreamed } from "../vllm-words.ts";
+import { STOP_TOKEN_IDS } from "./vocabulary.ts";
+
+/** A rendered prompt as the body of vLLM's `/v1/completions`. */
+
+/** Fields of the chat route, and those that Harmony itself decides. */
+const NOT_PASSED = new Set<string>([
+  "cache_salt",
+  "chat_template_kwargs",
+  "ignore_eos",
+  "include_reasoning",
+  "mm_processor_kwargs",
+  "skip_special_tokens",
+  "stop_token_ids",
+  "structured_outputs",
+]);
+
+const PASSED_THROUGH = (Object.keys(vllmFields) as (keyof typeof vllmFields)[]).filter((name) => !NOT_PASSED.has(name));
+
+/**
+ * The body. `text` is a prompt as text, or as token ids; `structured` is what vLLM's `structured_outputs` is to be.
+ */
+export function toCompletionRequest(
+  prompt: Prompt,
+  text: string | readonly number[],
+  structured: Record<string, unknown> | undefined,
+): string {
+  const { request } = prompt;
+  const body: Record<string, unknown> = {};
+  for (const field of PASSED_THROUGH) if (request[field] != null) body[field] = request[field];
+  const streamed = isStreamed(request);
+  Object.assign(body, {
+    model: prompt.model,
+    prompt: text,
+    stream: streamed,
+    stream_options: streamed ? { include_usage: true } : undefined,
+    // Null is "as many as there is room for"; without the field vLLM stops after 16.
+    max_tokens: request.max_output_tokens == null ? null : request.max_output_tokens - (prompt.spentTokens ?? 0),
+    temperature: request.temperature ?? undefined,
+    top_p: request.top_p ?? undefined,
+    cache_salt: prompt.cacheSalt,
+    structured_outputs: structured,
+    stop_token_ids: [...new Set([...STOP_TOKEN_IDS, ...(request.stop_token_ids ?? [])])],
+    // The parser works on special tokens: their ids tell them from text that only looks like them.
+    return_token_ids: true,
+    skip_special_tokens: false,
+    spaces_between_special_tokens: false,
+    add_special_tokens: false,
+  });
+  return JSON.stringify(body);
+}

@@ -1,0 +1,241 @@
+/// <reference path="./tiktoken.d.ts" />
+import type { Segment } from "./segments.ts";
+import { specialTokenName } from "./vocabulary.ts";
+
+/** gpt-oss's tokenizer. */
+export interface Tokenizer {
+  /** The ids of text that is text whatever it says: a special token's literal gives ordinary ids. */
+  encode(text: string): number[];
+  /** The text of ids, special ones as their literals; bytes that are no UTF-8 become U+FFFD. */
+  decode(ids: readonly number[]): string;
+  /** The bytes of one id: a token may begin or end within a character. */
+  bytes(id: number): Uint8Array;
+}
+
+/**
+ * o200k's pattern (openai/tiktoken `tiktoken_ext/openai_public.py`). JavaScript's `\s` takes U+FEFF and not U+0085, and
+ * Rust's, which tiktoken uses, the reverse; and only there `(?i:'s)` is also `'ſ`.
+ */
+const PIECE = new RegExp(
+  [
+    String.raw`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?:'(?:[sSſdDmMtT]|[lL]{2}|[vVrR][eE]))?`,
+    String.raw`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?:'(?:[sSſdDmMtT]|[lL]{2}|[vVrR][eE]))?`,
+    String.raw`\p{N}{1,3}`,
+    String.raw` ?[^\p{White_Space}\p{L}\p{N}]+[\r\n/]*`,
+    String.raw`\p{White_Space}*[\r\n]+`,
+    String.raw`\p{White_Space}+(?!\P{White_Space})`,
+    String.raw`\p{White_Space}+`,
+  ].join("|"),
+  "gu",
+);
+
+let loading: Promise<Tokenizer> | undefined;
+
+/**
+ * The tokenizer, which takes a good fifth of a second to load, so only requests that need it pay: once per isolate.
+ * Rejects when the vocabulary cannot be loaded; the next call tries again.
+ */
+export function loadTokenizer(): Promise<Tokenizer> {
+  loading ??= load().catch((error: unknown) => {
+    loading = undefined;
+    throw error;
+  });
+  return loading;
+}
+
+/** A prompt as token ids: each string is tokenised by itself, as openai/harmony does, and so cannot become structure. */
+export function toTokenIds(segments: readonly Segment[], tokenizer: Tokenizer): number[] {
+  const ids: number[] = [];
+  for (const segment of segments) {
+    if (typeof segment === "number") ids.push(segment);
+    else for (const id of tokenizer.encode(segment)) ids.push(id);
+  }
+  return ids;
+}
+
+/** Bytes, one to a character: hashed, sliced and compared faster than an array of them. */
+type ByteString = string;
+
+async function load(): Promise<Tokenizer> {
+  // A module of bytes (wrangler.toml): as JavaScript its megabytes would be parsed at every start of the Worker.
+  const { default: vocabulary } = await import("gpt-tokenizer/data/o200k_base.tiktoken");
+  return createTokenizer(vocabulary);
+}
+
+/** A tokenizer of `o200k_base.tiktoken`: lines of a token's bytes in base64 and its rank, which is its id. */
+export function createTokenizer(vocabulary: ArrayBuffer): Tokenizer {
+  const tokens = new TextDecoder()
+    .decode(vocabulary)
+    .trimEnd()
+    .split("\n")
+    .map((line): ByteString => atob(line.slice(0, line.indexOf(" "))));
+  const ranks = new Map(tokens.map((token, rank) => [token, rank]));
+  const decoder = new TextDecoder("utf-8", { fatal: false, ignoreBOM: true });
+  const byteString = (id: number) => tokens[id] ?? utf8(specialTokenName(id));
+  return {
+    encode: (text) => encode(text.toWellFormed(), ranks),
+    decode: (ids) => decoder.decode(toBytes(ids.map(byteString).join(""))),
+    bytes: (id) => toBytes(byteString(id)),
+  };
+}
+
+const encoder = new TextEncoder();
+
+function utf8(text: string): ByteString {
+  for (let index = 0; index < text.length; index++) {
+    if (text.charCodeAt(index) > 0x7f) {
+      let bytes = "";
+      for (const byte of encoder.encode(text)) bytes += String.fromCharCode(byte);
+      return bytes;
+    }
+  }
+  return text;
+}
+
+function toBytes(bytes: ByteString): Uint8Array {
+  const array = new Uint8Array(bytes.length);
+  for (let index = 0; index < bytes.length; index++) array[index] = bytes.charCodeAt(index);
+  return array;
+}
+
+/**
+ * How much text the pattern sees at once: V8's regular expressions overflow their stack on a run of some ten million
+ * characters, and merging needs memory per byte. A longer piece is cut, into other tokens than tiktoken's for the same text.
+ */
+const WINDOW = 1 << 18;
+
+function encode(text: string, ranks: ReadonlyMap<ByteString, number>): number[] {
+  const ids: number[] = [];
+  let start = 0;
+  while (start < text.length) {
+    const end = windowEnd(text, start);
+    const pieces = text.slice(start, end).match(PIECE) ?? [];
+    // What follows the window may change its last two pieces (`don` and `'`, `  \n` and `  `), and no earlier one.
+    const settled = end === text.length ? pieces : pieces.slice(0, Math.max(1, pieces.length - 2));
+    for (const piece of settled) {
+      const bytes = utf8(piece);
+      const id = ranks.get(bytes);
+      if (id !== undefined) ids.push(id);
+      else if (bytes.length <= SHORT) mergeShort(bytes, ranks, ids);
+      else mergeLong(bytes, ranks, ids);
+      start += piece.length;
+    }
+  }
+  return ids;
+}
+
+function windowEnd(text: string, start: number): number {
+  const end = start + WINDOW;
+  if (end >= text.length) return text.length;
+  const splitsPair = (text.charCodeAt(end) & 0xfc00) === 0xdc00;
+  return splitsPair ? end - 1 : end;
+}
+
+const SHORT = 64;
+
+/** Joins the neighbours of the lowest rank, the leftmost first, until none are a token: byte-pair encoding. */
+function mergeShort(bytes: ByteString, ranks: ReadonlyMap<ByteString, number>, ids: number[]): void {
+  // Part i is bytes[starts[i]..starts[i + 1]]; pairs[i] is the rank of parts i and i + 1 together.
+  const starts: number[] = [];
+  const pairs: number[] = [];
+  const rank = (from: number) => {
+    const end = starts[from + 2];
+    return end === undefined ? Infinity : (ranks.get(bytes.slice(starts[from], end)) ?? Infinity);
+  };
+  for (let index = 0; index <= bytes.length; index++) starts.push(index);
+  for (let index = 0; index < bytes.length; index++) pairs.push(rank(index));
+  for (;;) {
+    let lowest = Infinity;
+    let at = 0;
+    for (let index = 0; index < pairs.length; index++) {
+      const candidate = pairs[index] ?? Infinity;
+      if (candidate < lowest) {
+        lowest = candidate;
+        at = index;
+      }
+    }
+    if (lowest === Infinity) break;
+    starts.splice(at + 1, 1);
+    pairs.splice(at, 1);
+    pairs[at] = rank(at);
+    if (at > 0) pairs[at - 1] = rank(at - 1);
+  }
+  for (let index = 0; index + 1 < starts.length; index++) {
+    ids.push(idOf(bytes.slice(starts[index], starts[index + 1]), ranks));
+  }
+}
+
+function idOf(token: ByteString, ranks: ReadonlyMap<ByteString, number>): number {
+  const id = ranks.get(token);
+  if (id === undefined) throw new Error("The vocabulary lacks a single byte.");
+  return id;
+}
+
+/** The same, with a heap of pairs instead of a search: a run of a million letters would take that one hours. */
+function mergeLong(bytes: ByteString, ranks: ReadonlyMap<ByteString, number>, ids: number[]): void {
+  const size = bytes.length;
+  // A part is known by its first byte; ends[part] is where it ends and the next one starts, before[part] the one before it.
+  const ends = Int32Array.from({ length: size }, (_, index) => index + 1);
+  const before = Int32Array.from({ length: size }, (_, index) => index - 1);
+  const current = new Float64Array(size).fill(Infinity);
+  const heap: number[] = [];
+  const consider = (part: number) => {
+    const next = ends[part] ?? size;
+    const end = next < size ? (ends[next] ?? size) : Infinity;
+    const rank = end - part <= LONGEST_TOKEN ? (ranks.get(bytes.slice(part, end)) ?? Infinity) : Infinity;
+    // Rank and position in one number, which orders by rank and then from the left.
+    const key = rank * POSITIONS + part;
+    current[part] = key;
+    if (rank !== Infinity) push(heap, key);
+  };
+  for (let part = 0; part < size; part++) consider(part);
+  for (let key = pop(heap); key !== undefined; key = pop(heap)) {
+    const part = key % POSITIONS;
+    if (current[part] !== key) continue;
+    const next = ends[part] ?? size;
+    const end = ends[next] ?? size;
+    ends[part] = end;
+    current[next] = Infinity;
+    if (end < size) before[end] = part;
+    consider(part);
+    const previous = before[part] ?? -1;
+    if (previous >= 0) consider(previous);
+  }
+  for (let part = 0; part < size; part = ends[part] ?? size) ids.push(idOf(bytes.slice(part, ends[part]), ranks));
+}
+
+/** In bytes; o200k's is 128 spaces. */
+const LONGEST_TOKEN = 128;
+
+/** More than a piece has bytes. */
+const POSITIONS = 4 * WINDOW;
+
+function push(heap: number[], key: number): void {
+  let at = heap.length;
+  while (at > 0) {
+    const parent = (at - 1) >> 1;
+    const above = heap[parent] ?? 0;
+    if (above <= key) break;
+    heap[at] = above;
+    at = parent;
+  }
+  heap[at] = key;
+}
+
+function pop(heap: number[]): number | undefined {
+  const top = heap[0];
+  const last = heap.pop();
+  if (last === undefined || heap.length === 0) return top;
+  let at = 0;
+  for (;;) {
+    let child = 2 * at + 1;
+    if (child >= heap.length) break;
+    if ((heap[child + 1] ?? Infinity) < (heap[child] ?? Infinity)) child += 1;
+    const below = heap[child] ?? Infinity;
+    if (below >= last) break;
+    heap[at] = below;
+    at = child;
+  }
+  heap[at] = last;
+  return top;
+}

@@ -1,0 +1,19 @@
+import { chosenTools, type FunctionTool, isChosen } from "../protocol/tools.ts";
+import type { Prompt } from "./engine.ts";
+
+/**
+ * The functions that a model gets to see: the client's, none under `tool_choice: "none"` and only the chosen ones under
+ * `allowed_tools` or a choice of a hosted tool, so that the choice holds whatever the model would like; and those of
+ * MCP servers, which have been chosen before.
+ */
+export function offeredTools({ request, serverTools }: Pick<Prompt, "request" | "serverTools">): FunctionTool[] {
+  return [...clientTools(request), ...(serverTools?.functions ?? [])];
+}
+
+function clientTools({ tools, tool_choice: choice }: Prompt["request"]): FunctionTool[] {
+  if (choice === "none") return [];
+  const functions = (tools ?? []).filter((tool) => tool.type === "function");
+  // A named function stands beside the others: the model may see them, but not call them.
+  const chosen = typeof choice === "object" && choice?.type === "function" ? undefined : chosenTools(choice);
+  return chosen ? functions.filter((tool) => chosen.some((each) => isChosen(tool, each))) : functions;
+}

@@ -1,0 +1,50 @@
+import type { CreateRequest } from "../protocol/create-request.ts";
+import type { Usage } from "../protocol/response.ts";
+import type { FinishReason } from "./engine.ts";
+
+/** What both of vLLM's completion routes say in the same words. Read leniently: its versions differ. */
+
+export interface VllmUsage {
+  prompt_tokens?: number;
+  completion_tokens?: number;
+  total_tokens?: number;
+  prompt_tokens_details?: { cached_tokens?: number | null; cache_write_tokens?: number | null } | null;
+  completion_tokens_details?: { reasoning_tokens?: number | null } | null;
+}
+
+/** Token counts as the API has them; what vLLM does not tell is 0. */
+export function toUsage(usage: VllmUsage): Usage {
+  const input = count(usage.prompt_tokens);
+  const output = count(usage.completion_tokens);
+  return {
+    input_tokens: input,
+    input_tokens_details: {
+      cached_tokens: count(usage.prompt_tokens_details?.cached_tokens),
+      cache_write_tokens: count(usage.prompt_tokens_details?.cache_write_tokens),
+    },
+    output_tokens: output,
+    output_tokens_details: { reasoning_tokens: count(usage.completion_tokens_details?.reasoning_tokens) },
+    total_tokens: typeof usage.total_tokens === "number" ? usage.total_tokens : input + output,
+  };
+}
+
+function count(value: number | null | undefined): number {
+  return typeof value === "number" ? value : 0;
+}
+
+export function toFinishReason(reason: string): FinishReason {
+  switch (reason) {
+    case "length":
+    case "tool_calls":
+    case "content_filter":
+    case "abort":
+      return reason;
+    default:
+      return "stop";
+  }
+}
+
+/** Whether an answer is asked for as a stream: vLLM hands KV transfer parameters over only in one that comes whole. */
+export function isStreamed(request: CreateRequest): boolean {
+  return request.stream === true || request.kv_transfer_params == null;
+}

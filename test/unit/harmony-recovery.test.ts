@@ -1,0 +1,670 @@
+import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
+import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import type { Replay } from "../../src/engine/engine.ts";
+import { cutAtLiterals } from "../../src/engine/harmony/pieces.ts";
+import { loadTokenizer, type Tokenizer, toTokenIds } from "../../src/engine/harmony/tokenizer.ts";
+import type { CreateRequest } from "../../src/protocol/create-request.ts";
+import { newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
+import type { Item } from "../../src/protocol/items.ts";
+import type { Home } from "../../src/store/home.ts";
+import type { RunSpec } from "../../src/store/run-store.ts";
+import { responseBody } from "../../src/turn/response-builder.ts";
+
+/** Background runs of gpt-oss whose process dies: they go on after the very token at which their log ends. */
+
+let tokenizer: Tokenizer;
+beforeAll(async () => {
+  tokenizer = await loadTokenizer();
+});
+
+/** A text with the literals of special tokens, as token ids. */
+const idsOf = (text: string) => toTokenIds(cutAtLiterals(text), tokenizer);
+
+/** One completion that a home has asked for: it says what the test lets it say, a token at a time. */
+class Completion {
+  readonly prompt: number[];
+  /** What the home wants at most. */
+  readonly maxTokens: number | null;
+  readonly #chunks: (object | "end")[] = [];
+  #said = 0;
+  #pending: number[] = [];
+  #gone = false;
+
+  constructor(body: string) {
+    const { prompt, max_tokens } = JSON.parse(body) as { prompt: string | number[]; max_tokens: number | null };
+    this.prompt = typeof prompt === "string" ? idsOf(prompt) : prompt;
+    this.maxTokens = max_tokens;
+  }
+
+  get answer(): Response {
+    // Pulled by the home, in the home: no stream may be fed from one object's life into another's.
+    const body = new ReadableStream<Uint8Array>(
+      {
+        pull: async (controller) => {
+          for (;;) {
+            if (this.#gone) return controller.error(new Error("Aborted."));
+            const chunk = this.#chunks.shift();
+            if (chunk === "end") return controller.close();
+            if (chunk) return controller.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(chunk)}\n\n`));
+            await new Promise((resolve) => setTimeout(resolve, 2));
+          }
+        },
+        cancel: () => this.leave(),
+      },
+      { highWaterMark: 0 },
+    );
+    return new Response(body, { headers: { "content-type": "text/event-stream" } });
+  }
+
+  leave(): void {
+    this.#gone = true;
+  }
+
+  /** Everything that it was to say has been read. */
+  get read(): boolean {
+    return this.#chunks.length === 0;
+  }
+
+  /** Says some tokens at once. */
+  sayTogether(ids: readonly number[]): void {
+    this.#chunks.push({ choices: [{ index: 0, text: tokenizer.decode(ids), token_ids: ids, finish_reason: null }] });
+    this.#said += ids.length;
+  }
+
+  /** Says some tokens; the last one may be why it stops. */
+  say(ids: readonly number[], finish: "stop" | "length" | null = null): this {
+    for (const [index, id] of ids.entries()) {
+      const last = index === ids.length - 1 ? finish : null;
+      this.#pending.push(id);
+      const decoded = tokenizer.decode(this.#pending);
+      // A token that ends within a character has no text yet; one that stops the generation has none at all.
+      const text = decoded.endsWith("\ufffd") || last === "stop" ? "" : decoded;
+      if (text !== "") this.#pending = [];
+      this.#chunks.push({ choices: [{ index: 0, text, token_ids: [id], finish_reason: last }] });
+    }
+    this.#said += ids.length;
+    return this;
+  }
+
+  /** Says the rest of an answer, and its usage. */
+  finish(rest: readonly number[], reason: "stop" | "length" = "stop"): void {
+    this.say(rest, reason);
+    const prompt = this.prompt.length;
+    const usage = { prompt_tokens: prompt, completion_tokens: this.#said, total_tokens: prompt + this.#said };
+    this.#chunks.push({ choices: [], usage }, "end");
+  }
+}
+
+/** Those that were asked for, by the last word of the user, which names the run. */
+let completions = new Map<string, Completion[]>();
+
+const readers: Response[] = [];
+
+beforeEach(() => {
+  completions = new Map();
+  names = 100;
+  vi.spyOn(globalThis, "fetch").mockImplementation(async (url, init) => {
+    if (!String(url).endsWith("/completions")) return new Response(null, { status: 404 });
+    const signal = init?.signal;
+    if (signal?.aborted) throw signal.reason;
+    const completion = new Completion(String(init?.body));
+    const name = /#(\w+)<\|end\|>(?!.*#\w+<\|end\|>)/s.exec(tokenizer.decode(completion.prompt))?.[1] ?? "";
+    completions.set(name, [...(completions.get(name) ?? []), completion]);
+    signal?.addEventListener("abort", () => completion.leave());
+    return completion.answer;
+  });
+});
+afterEach(async () => {
+  await abortAllDurableObjects();
+  vi.restoreAllMocks();
+});
+
+/** Of three digits, so that all prompts are equally long. */
+let names = 100;
+
+/** A background run, and the home that it lives in: another object after every crash. */
+class Run {
+  readonly name = `run${names++}`;
+  readonly address: TurnAddress;
+  readonly spec: RunSpec;
+
+  constructor(request: Partial<CreateRequest>, address: TurnAddress, parent: string | null) {
+    this.address = address;
+    const content = [{ type: "input_text" as const, text: `Go on. #${this.name}` }];
+    const message: Item = { id: `msg_${this.name}`, type: "message", role: "user", status: "completed", content };
+    this.spec = {
+      ...address,
+      parent,
+      createdAt: Date.now(),
+      request: { background: true, model: "gpt-oss", ...request },
+      input: [message],
+      model: { name: "gpt-oss", upstream: "gpt-oss", engine: "harmony" },
+      cacheSalt: "salt",
+      inConversation: false,
+    };
+  }
+
+  static async begin(request: Partial<CreateRequest> = {}, address = newTurnAddress(), parent: string | null = null) {
+    const run = new Run(request, address, parent);
+    expect(await run.home.startRun(JSON.stringify(run.spec), "ticket", 0)).toMatchObject({ ok: true });
+    return run;
+  }
+
+  get home(): DurableObjectStub<Home> {
+    return env.HOME.getByName(`tenant:${this.address.home}`);
+  }
+
+  get asked(): Completion[] {
+    return completions.get(this.name) ?? [];
+  }
+
+  /** The completion of this number, once it is asked for. */
+  completion(number: number): Promise<Completion> {
+    return vi.waitFor(
+      () => {
+        const found = this.asked[number - 1];
+        if (!found) throw new Error(`Completion ${number} of ${this.name} was not asked for.`);
+        return found;
+      },
+      { timeout: 4_000, interval: 10 },
+    );
+  }
+
+  /** Waits until what the completion of this number has said is in the log, as far as it shows anything. */
+  async logged(number: number): Promise<void> {
+    const completion = await this.completion(number);
+    await vi.waitFor(() => expect(completion.read).toBe(true), { timeout: 4_000, interval: 5 });
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    // A reader who comes gets what is pending, and stays until the crash.
+    readers.push(await this.home.fetch(`http://home/events?turn=${this.address.turn}`));
+  }
+
+  async retrieve(): Promise<ResponseBody> {
+    const found = await this.home.retrieve(this.address.turn);
+    if (!found) throw new Error("There is no such response.");
+    return JSON.parse(responseBody(found)) as ResponseBody;
+  }
+
+  async ended(): Promise<ResponseBody> {
+    return vi.waitFor(
+      async () => {
+        const response = await this.retrieve();
+        if (response.status === "queued" || response.status === "in_progress") throw new Error("Still running.");
+        return response;
+      },
+      { timeout: 4_000, interval: 20 },
+    );
+  }
+
+  /** The bytes that a reader gets who has the event `after`. */
+  async replay(after = -1): Promise<string> {
+    const query = `turn=${this.address.turn}&after=${after}&obfuscation=0`;
+    return (await this.home.fetch(`http://home/events?${query}`)).text();
+  }
+
+  /** Does something to the storage. */
+  sql<T extends Record<string, SqlStorageValue>>(statement: string): Promise<T[]> {
+    return runInDurableObject(this.home, (_, { storage }) => storage.sql.exec<T>(statement).toArray());
+  }
+
+  /** The token ids that the log's records have since the last round. */
+  async loggedIds(): Promise<number[]> {
+    const rows = await this.sql<{ body: string }>("SELECT body FROM events ORDER BY seq_from, part");
+    let ids: number[] = [];
+    for (const line of rows.flatMap(({ body }) => body.split("\n"))) {
+      if (!line.startsWith("[")) continue;
+      const [record] = JSON.parse(line) as [{ sampled?: { ids: number[] } }];
+      ids = record.sampled ? [...ids, ...record.sampled.ids] : [];
+    }
+    return ids;
+  }
+
+  /** What is kept of the turn, without what differs between two runs of the same. */
+  async kept(): Promise<unknown> {
+    const rows = await this.sql<{ output: string; messages: string }>(
+      `SELECT output, messages FROM turns WHERE turn = '${this.address.turn}'`,
+    );
+    const [row] = rows;
+    if (!row || rows.length > 1) throw new Error("One row was expected.");
+    const items = JSON.parse(row.output) as Item[];
+    const places = new Map(items.map(({ id }, index) => [id, index]));
+    const replays = JSON.parse(row.messages) as Replay[];
+    return {
+      items: items.map((item) => ({ ...item, id: "", ...("call_id" in item && { call_id: "" }) })),
+      replays: replays.map((replay) => ({ ...replay, item: places.get(replay.item) })),
+    };
+  }
+}
+
+/** The events of a stream's bytes; a record would be no event, and no other data is expected. */
+function eventsIn(stream: string): ResponseStreamEvent[] {
+  expect(stream.endsWith("data: [DONE]\n\n")).toBe(true);
+  const data = [...stream.matchAll(/^data: (.*)$/gm)].map(([, text]) => text ?? "");
+  expect(data.filter((text) => !text.startsWith("{"))).toEqual(["[DONE]"]);
+  expect(stream).not.toMatch(/"(sampled|called|answering|dispatched|answered|round)"/);
+  return data.slice(0, -1).map((json) => JSON.parse(json) as ResponseStreamEvent);
+}
+
+/** What must be true of every log, whatever has happened to its run. */
+async function expectWhole(run: Run): Promise<void> {
+  const response = await run.retrieve();
+  const events = eventsIn(await run.replay());
+  expect(events.map((event) => event.sequence_number)).toEqual(events.map((_, index) => index));
+  const types = events.map(({ type }) => type as string);
+  for (const type of ["response.created", "response.queued", "response.in_progress"]) {
+    expect(types.filter((each) => each === type)).toHaveLength(1);
+  }
+  expect(events.at(-1)).toHaveProperty("response", response);
+  const items = events.filter((event) => event.type === "response.output_item.added");
+  expect(items.map(({ item }) => item.id)).toEqual(response.output.map(({ id }) => id));
+  const done = events.filter((event) => event.type === "response.output_item.done");
+  expect(done.map(({ item }) => item)).toEqual(response.output);
+  for (const [outputIndex, item] of response.output.entries()) {
+    const said = events
+      .map((event) =>
+        "delta" in event && "output_index" in event && event.output_index === outputIndex ? event.delta : "",
+      )
+      .join("");
+    const parts = item.type === "message" || item.type === "reasoning" ? (item.content ?? []) : [];
+    const text =
+      item.type === "function_call" ? item.arguments : parts.map((part) => ("text" in part ? part.text : ""));
+    expect([text].flat().join("")).toBe(said);
+  }
+}
+
+const crash = () => abortAllDurableObjects();
+
+const f = { type: "function" as const, name: "f", description: null, parameters: null, strict: null };
+
+const ANALYSIS = "<|channel|>analysis<|message|>Let us see 🧿𓂀.<|end|><|start|>assistant";
+const PREAMBLE = "<|channel|>commentary<|message|>One moment, Grüße.<|end|><|start|>assistant";
+const CALL_F = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city": "Zürich 🏔️"}<|call|>';
+const CALL_NOBODY = "<|channel|>analysis to=browser.search code<|message|>{}<|call|>";
+const FINAL = "<|channel|>final<|message|>So it is 🦜, 你好.<|return|>";
+
+/** A run that nothing happens to: its prompts, and what is kept of it. */
+async function uninterrupted(request: Partial<CreateRequest>, answers: string[], reason: "stop" | "length" = "stop") {
+  const run = await Run.begin(request);
+  const prompts: number[][] = [];
+  for (const [index, answer] of answers.entries()) {
+    const completion = await run.completion(index + 1);
+    prompts.push(completion.prompt);
+    completion.finish(idsOf(answer), reason);
+  }
+  const response = await run.ended();
+  await expectWhole(run);
+  return { run, response, prompts, kept: await run.kept() };
+}
+
+/** A prompt without the name of its run. */
+function without(run: Run, prompt: readonly number[]): string {
+  return tokenizer.decode(prompt).replaceAll(run.name, "");
+}
+
+describe("a run whose process dies", () => {
+  it.each([
+    ["thoughts, a preamble and a call", ANALYSIS + PREAMBLE + CALL_F],
+    ["thoughts and an answer", ANALYSIS + FINAL],
+  ])(
+    "anywhere in %s goes on after the very token at which its log ends",
+    async (_, answer) => {
+      const request = { tools: [f] };
+      const whole = await uninterrupted(request, [answer]);
+      const ids = idsOf(answer);
+      const runs = await Promise.all(ids.map(() => Run.begin(request)));
+      await Promise.all(
+        runs.map(async (run, said) => {
+          (await run.completion(1)).say(ids.slice(0, said));
+          await run.logged(1);
+        }),
+      );
+      const logged = await Promise.all(runs.map((run) => run.loggedIds()));
+      await crash();
+      let inTheMiddle = 0;
+      await Promise.all(
+        runs.map(async (run, said) => {
+          if (said % 2 === 0) await run.retrieve();
+          else await runDurableObjectAlarm(run.home);
+          const [first, second] = [await run.completion(1), await run.completion(2)];
+          const sampled = logged[said] ?? [];
+          expect(sampled).toEqual(ids.slice(0, sampled.length));
+          expect(second.prompt).toEqual([...first.prompt, ...sampled]);
+          if (sampled.length > 0) inTheMiddle += 1;
+          second.finish(ids.slice(sampled.length));
+          const response = await run.ended();
+          expect([said, response.usage]).toEqual([said, whole.response.usage]);
+          expect([said, await run.kept()]).toEqual([said, whole.kept]);
+          await expectWhole(run);
+          expect(run.asked).toHaveLength(2);
+        }),
+      );
+      // All but those that died within the first header.
+      expect(inTheMiddle).toBeGreaterThanOrEqual(ids.length - 6);
+    },
+    30_000,
+  );
+
+  it("again and again is whole in the end, and a reader who begins anywhere sees no record", async () => {
+    const answer = ANALYSIS + PREAMBLE + CALL_F;
+    const whole = await uninterrupted({ tools: [f] }, [answer]);
+    const ids = idsOf(answer);
+    const run = await Run.begin({ tools: [f] });
+    for (let death = 1; death <= 8; death += 1) {
+      const completion = await run.completion(death);
+      const said = completion.prompt.length - (run.asked[0]?.prompt.length ?? 0);
+      completion.say(ids.slice(said, said + 6));
+      await run.logged(death);
+      await crash();
+      await run.retrieve();
+    }
+    const last = await run.completion(9);
+    last.finish(ids.slice(last.prompt.length - (run.asked[0]?.prompt.length ?? 0)));
+    const response = await run.ended();
+    expect(response.usage).toEqual(whole.response.usage);
+    expect(await run.kept()).toEqual(whole.kept);
+    await expectWhole(run);
+    const all = eventsIn(await run.replay());
+    for (let after = 0; after < all.length - 1; after += 1) {
+      expect(eventsIn(await run.replay(after))).toEqual(all.slice(after + 1));
+    }
+  });
+
+  it("in a round in which the model is asked again goes on there, with the messages of the one before", async () => {
+    const answers = [ANALYSIS + CALL_NOBODY, ANALYSIS + CALL_NOBODY, ANALYSIS + FINAL];
+    const request = { tools: [f], enable_response_messages: true };
+    const whole = await uninterrupted(request, answers);
+    const [first = [], second = [], third = []] = answers.map(idsOf);
+    const runs = await Promise.all(third.map(() => Run.begin(request)));
+    await Promise.all(
+      runs.map(async (run, said) => {
+        (await run.completion(1)).finish(first);
+        (await run.completion(2)).finish(second);
+        (await run.completion(3)).say(third.slice(0, said));
+        await run.logged(3);
+      }),
+    );
+    await crash();
+    await Promise.all(
+      runs.map(async (run) => {
+        await run.retrieve();
+        const [, two, three, again] = await Promise.all([1, 2, 3, 4].map((number) => run.completion(number)));
+        if (!two || !three || !again) throw new Error("Not asked for.");
+        // A round's record is written with an event of the next: until then nobody has seen that it ended.
+        const [base, answer] = again.prompt.length < three.prompt.length ? [two.prompt, second] : [three.prompt, third];
+        const sampled = again.prompt.slice(base.length);
+        expect(again.prompt.slice(0, base.length)).toEqual(base);
+        expect(sampled).toEqual(answer.slice(0, sampled.length));
+        again.finish(answer.slice(sampled.length));
+        if (answer === second) {
+          const last = await run.completion(5);
+          expect(last.prompt).toEqual(three.prompt);
+          last.finish(third);
+        }
+        const response = await run.ended();
+        expect(response.usage).toEqual(whole.response.usage);
+        expect(await run.kept()).toEqual(whole.kept);
+        await expectWhole(run);
+        for (const field of ["input_messages", "output_messages"] as const) {
+          const shown = JSON.stringify((response as unknown as Record<string, unknown>)[field]);
+          const expected = JSON.stringify((whole.response as unknown as Record<string, unknown>)[field]);
+          expect(shown.replaceAll(run.name, "")).toBe(expected.replaceAll(whole.run.name, ""));
+        }
+      }),
+    );
+  }, 30_000);
+
+  it("between a call that nobody offered and the next round asks again, without saying more of the last one", async () => {
+    const answers = [ANALYSIS + CALL_NOBODY, FINAL];
+    const whole = await uninterrupted({ tools: [f] }, answers);
+    const run = await Run.begin({ tools: [f] });
+    // The call is complete; its usage does not come any more.
+    (await run.completion(1)).say(idsOf(answers[0] ?? ""), "stop");
+    await run.logged(1);
+    expect(await run.loggedIds()).toEqual(idsOf(answers[0] ?? ""));
+    await crash();
+    await run.retrieve();
+    const second = await run.completion(2);
+    expect(without(run, second.prompt)).toBe(without(whole.run, whole.prompts[1] ?? []));
+    second.finish(idsOf(FINAL));
+    const response = await run.ended();
+    expect(response.usage).toEqual(whole.response.usage);
+    expect(await run.kept()).toEqual(whole.kept);
+    await expectWhole(run);
+  });
+
+  it("after its last token, before it was settled, asks for nothing more", async () => {
+    const answer = ANALYSIS + FINAL;
+    const whole = await uninterrupted({}, [answer]);
+    const run = await Run.begin();
+    (await run.completion(1)).say(idsOf(answer), "stop");
+    await run.logged(1);
+    await crash();
+    const response = await run.ended();
+    expect(response).toMatchObject({ status: "completed", usage: whole.response.usage });
+    expect(await run.kept()).toEqual(whole.kept);
+    await expectWhole(run);
+    expect(run.asked).toHaveLength(1);
+  });
+
+  it("at its limit, before it was settled, asks for nothing more, and keeps its messages", async () => {
+    const ids = idsOf(ANALYSIS + FINAL).slice(0, -4);
+    const request = { max_output_tokens: ids.length, include_reasoning: false };
+    const whole = await uninterrupted(request, [tokenizer.decode(ids)], "length");
+    expect(whole.response).toMatchObject({ status: "incomplete", usage: { output_tokens: ids.length } });
+    const run = await Run.begin(request);
+    (await run.completion(1)).say(ids);
+    await run.logged(1);
+    await crash();
+    const response = await run.ended();
+    expect(response).toMatchObject({ status: "incomplete", incomplete_details: { reason: "max_output_tokens" } });
+    expect(response.usage).toEqual(whole.response.usage);
+    expect(await run.kept()).toEqual(whole.kept);
+    await expectWhole(run);
+    expect(run.asked).toHaveLength(1);
+  });
+
+  it("asks for as many tokens as are left of its limit", async () => {
+    const ids = idsOf(ANALYSIS + FINAL);
+    const run = await Run.begin({ max_output_tokens: 50 });
+    (await run.completion(1)).say(ids.slice(0, 12));
+    await run.logged(1);
+    await crash();
+    await run.retrieve();
+    const second = await run.completion(2);
+    expect(second.maxTokens).toBe(50 - (await run.loggedIds()).length);
+    expect(second.maxTokens).toBeLessThan(42);
+  });
+});
+
+describe("long thoughts that nobody is to see", () => {
+  const thoughts = `<|channel|>analysis<|message|>${"Hmm, let me think. ".repeat(200)}<|end|><|start|>assistant`;
+
+  it("are gone on from after a crash in them, as they are kept from time to time, and after one in the answer", async () => {
+    const ids = idsOf(thoughts + FINAL);
+    const request = { include_reasoning: false };
+    const whole = await uninterrupted(request, [thoughts + FINAL]);
+    const run = await Run.begin(request);
+    (await run.completion(1)).say(ids.slice(0, 500));
+    // As long as it takes without an event.
+    await vi.waitFor(async () => expect(await run.loggedIds()).toHaveLength(500), { timeout: 6_000, interval: 100 });
+    await crash();
+    await run.retrieve();
+    const second = await run.completion(2);
+    const base = run.asked[0]?.prompt ?? [];
+    expect(second.prompt).toEqual([...base, ...ids.slice(0, 500)]);
+    const begun = 500;
+    second.say(ids.slice(begun, -3));
+    await run.logged(2);
+    await crash();
+    await run.retrieve();
+    const third = await run.completion(3);
+    expect(third.prompt).toEqual([...base, ...ids.slice(0, third.prompt.length - base.length)]);
+    expect(third.prompt.length - base.length).toBeGreaterThan(ids.length - 6);
+    third.finish(ids.slice(third.prompt.length - base.length));
+    const response = await run.ended();
+    expect(response.output.map(({ type }) => type)).toEqual(["message"]);
+    expect(response.usage).toEqual(whole.response.usage);
+    expect(await run.kept()).toEqual(whole.kept);
+    await expectWhole(run);
+  }, 15_000);
+});
+
+describe("a turn that allows one call only", () => {
+  it("drops another one also after a crash between the two", async () => {
+    const two = `${CALL_F.replace("<|call|>", "<|end|>")}<|start|>assistant${CALL_F}`;
+    const request = { tools: [f], parallel_tool_calls: false };
+    const whole = await uninterrupted(request, [two]);
+    expect(whole.response.output).toHaveLength(1);
+    const ids = idsOf(two);
+    const at = idsOf(CALL_F).length;
+    const positions = [at, at + 2, at + 5, ids.length - 4];
+    const runs = await Promise.all(positions.map(() => Run.begin(request)));
+    await Promise.all(
+      runs.map(async (run, index) => {
+        (await run.completion(1)).say(ids.slice(0, positions[index]));
+        await run.logged(1);
+      }),
+    );
+    await crash();
+    await Promise.all(
+      runs.map(async (run) => {
+        await run.retrieve();
+        const second = await run.completion(2);
+        second.finish(ids.slice(second.prompt.length - (run.asked[0]?.prompt.length ?? 0)));
+        const response = await run.ended();
+        expect(response.output).toHaveLength(1);
+        expect(await run.kept()).toEqual(whole.kept);
+        await expectWhole(run);
+      }),
+    );
+  });
+});
+
+describe("eviction", () => {
+  it("in the middle of a call's arguments loses nothing that was logged", async () => {
+    const long = "0123456789 ".repeat(7_000);
+    const answer = `${ANALYSIS}<|channel|>commentary to=functions.f json<|message|>{"x": "${long}"}<|call|>`;
+    const ids = idsOf(answer);
+    const run = await Run.begin({ tools: [f] });
+    const first = await run.completion(1);
+    first.say(ids.slice(0, 40));
+    for (let from = 40; from < ids.length - 50; from += 1_000) {
+      first.sayTogether(ids.slice(from, Math.min(from + 1_000, ids.length - 50)));
+    }
+    // So much is logged without a reader, whose request would have to end before the object is evicted.
+    await vi.waitFor(async () => expect((await run.loggedIds()).length).toBeGreaterThan(1_000), { timeout: 10_000 });
+    const evicted = evictDurableObject(run.home);
+    // An object that is being evicted is stopped as soon as it writes.
+    first.finish(ids.slice(-50));
+    await evicted;
+    const logged = await run.loggedIds();
+    await runDurableObjectAlarm(run.home);
+    const second = await run.completion(2);
+    expect(second.prompt).toEqual([...first.prompt, ...ids.slice(0, logged.length)]);
+    second.finish(ids.slice(logged.length));
+    const response = await run.ended();
+    expect(response.output).toMatchObject([{}, { type: "function_call", arguments: `{"x": "${long}"}` }]);
+    expect(response.usage?.output_tokens).toBe(ids.length);
+    await expectWhole(run);
+  }, 30_000);
+});
+
+describe("a storage that cannot settle a turn", () => {
+  it("lets the run end later, without asking the model for more", async () => {
+    const answer = ANALYSIS + FINAL;
+    const whole = await uninterrupted({}, [answer]);
+    // The first turn makes the tables.
+    const earlier = await Run.begin();
+    (await earlier.completion(1)).finish(idsOf(FINAL));
+    await earlier.ended();
+    const run = await Run.begin({}, newTurnAddress(earlier.address.home));
+    await run.sql("CREATE TRIGGER broken BEFORE INSERT ON turns BEGIN SELECT RAISE(ABORT, 'disk full'); END");
+    const reader = run.replay().catch(() => "");
+    (await run.completion(1)).finish(idsOf(answer));
+    await reader;
+    expect(await run.sql(`SELECT turn FROM turns WHERE turn = '${run.address.turn}'`)).toEqual([]);
+    await run.sql("DROP TRIGGER broken");
+    await run.retrieve();
+    const ids = idsOf(answer);
+    const logged = await run.loggedIds();
+    if (logged.length < ids.length) (await run.completion(2)).finish(ids.slice(logged.length));
+    const response = await run.ended();
+    expect(response.usage).toEqual(whole.response.usage);
+    expect(await run.kept()).toEqual(whole.kept);
+    await expectWhole(run);
+    expect(run.asked.length).toBe(logged.length < ids.length ? 2 : 1);
+  });
+});
+
+describe("a home of before raw messages were kept", () => {
+  const OLD_TURNS = `CREATE TABLE turns (turn TEXT NOT NULL, part INTEGER NOT NULL, parent TEXT, created_at INTEGER NOT NULL,
+    position INTEGER, base INTEGER, input TEXT NOT NULL, output TEXT NOT NULL, response TEXT,
+    PRIMARY KEY (turn, part)) WITHOUT ROWID`;
+
+  it("is read, continued and written", async () => {
+    const address = newTurnAddress();
+    const home = env.HOME.getByName(`tenant:${address.home}`);
+    const question = {
+      id: "msg_q",
+      type: "message",
+      role: "user",
+      status: "completed",
+      content: [{ type: "input_text", text: "Who are you?" }],
+    };
+    const said = {
+      id: "msg_a",
+      type: "message",
+      role: "assistant",
+      status: "completed",
+      content: [{ type: "output_text", text: "An old friend.", annotations: [], logprobs: [] }],
+    };
+    const head = { id: responseId(address), object: "response", status: "completed" };
+    await runInDurableObject(home, (_, { storage: { sql } }) => {
+      sql.exec(OLD_TURNS);
+      sql.exec(
+        "INSERT INTO turns VALUES (?, 0, NULL, ?, NULL, NULL, ?, ?, ?)",
+        address.turn,
+        Date.now(),
+        JSON.stringify([question]),
+        JSON.stringify([said]),
+        JSON.stringify(head),
+      );
+    });
+    await evictDurableObject(home);
+
+    expect(await home.retrieve(address.turn)).toEqual({ head: JSON.stringify(head), output: JSON.stringify([said]) });
+    expect(await home.snapshot(address.turn, [])).toMatchObject({ found: true, history: { messages: "[]" } });
+
+    const next = await Run.begin({}, newTurnAddress(address.home), address.turn);
+    const completion = await next.completion(1);
+    expect(tokenizer.decode(completion.prompt)).toContain(
+      "<|start|>user<|message|>Who are you?<|end|><|start|>assistant<|channel|>final<|message|>An old friend.<|end|>",
+    );
+    completion.say(idsOf(ANALYSIS + FINAL).slice(0, 12));
+    await next.logged(1);
+    await crash();
+    await next.retrieve();
+    const again = await next.completion(2);
+    const sampled = again.prompt.length - completion.prompt.length;
+    expect(sampled).toBeGreaterThan(0);
+    again.finish(idsOf(ANALYSIS + FINAL).slice(sampled));
+    expect(await next.ended()).toMatchObject({ status: "completed" });
+    await expectWhole(next);
+    expect(await next.kept()).toMatchObject({ replays: [{ item: 0 }, { item: 1 }] });
+
+    const third = await Run.begin({}, newTurnAddress(address.home), next.address.turn);
+    const prompt = tokenizer.decode((await third.completion(1)).prompt);
+    expect(prompt).toContain("An old friend.");
+    expect(prompt).toContain(`<|start|>assistant${FINAL.replace("<|return|>", "<|end|>")}`);
+    (await third.completion(1)).finish(idsOf(FINAL));
+    expect(await third.ended()).toMatchObject({ status: "completed" });
+    // A turn without raw messages can be written, too.
+    const sameHome = env.HOME.getByName(`tenant:${address.home}`);
+    const plain = { turn: newTurnAddress(address.home).turn, parent: address.turn, createdAt: Date.now() };
+    const settled = { ...plain, input: "[]", output: "[]", messages: null, response: JSON.stringify(head) };
+    expect(await sameHome.settle({ ...settled, lease: null })).toMatchObject({ ok: true });
+    expect(await sameHome.snapshot(plain.turn, [])).toMatchObject({ found: true, history: { messages: "[]" } });
+  });
+});
