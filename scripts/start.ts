@@ -1,6 +1,7 @@
 /**
  * `npm start`: the Worker under `wrangler dev`, in front of a vLLM (VLLM_BASE_URL) or of the built-in simulator.
- * Variables of the environment that the Worker knows are handed to it; PORT chooses the port.
+ * Variables of the environment that the Worker knows are handed to it; PORT chooses the port. TOOL_SERVER=1 starts the
+ * development tool server beside it.
  */
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -16,6 +17,19 @@ const VARIABLES = [
   "VLLM_IDLE_TIMEOUT_MS",
   "VLLM_MAX_RETRIES",
   "MODEL_ALIASES",
+  "MODEL_ENGINES",
+  "HARMONY_START_DATE",
+  "TOOL_SERVERS",
+  "TOOL_SERVER_API_KEY",
+  "TOOL_SERVER_MCP_LABELS",
+  "MCP_SERVERS",
+  "DNS_OVER_HTTPS_URL",
+  "TOOL_CALL_TIMEOUT_MS",
+  "TOOL_TIME_MS",
+  "TOOL_OUTPUT_BYTES",
+  "MAX_TOOL_ROUNDS",
+  "SEARXNG_URL",
+  "BRAVE_API_KEY",
   "API_KEYS",
   "RETENTION_DAYS",
   "CONVERSATION_LOCK_WAIT_MS",
@@ -41,10 +55,16 @@ for (const name of VARIABLES) {
   if (value) given[name] = value;
 }
 
+const toolServer = process.env.TOOL_SERVER && !given.TOOL_SERVERS ? await startTools() : undefined;
+if (toolServer) {
+  const { pythonUrl: python, containerUrl: container } = toolServer;
+  given.TOOL_SERVERS = JSON.stringify({ python, container });
+}
+
 // A file rather than arguments: anybody on the machine can read a command line.
 const directory = mkdtempSync(join(tmpdir(), "responses-edge-"));
 const envFile = join(directory, "vars");
-const lines = Object.entries(given).map(([name, value]) => `${name}=${JSON.stringify(value)}\n`);
+const lines = Object.entries(given).map(([name, value]) => `${name}=${quoted(value)}\n`);
 writeFileSync(envFile, lines.join(""), { mode: 0o600 });
 process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
 
@@ -73,12 +93,28 @@ const wrangler = spawn(
     },
   },
 );
-wrangler.on("exit", (code) => process.exit(code ?? 0));
+wrangler.on("exit", async (code) => {
+  await toolServer?.close();
+  process.exit(code ?? 0);
+});
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => wrangler.kill(signal));
 
 const url = `http://localhost:${port}`;
 await untilReady(`${url}/health`);
 console.log(banner());
+
+/** A value as it stands in an env file, where only these quotes leave what is in them as it is. */
+function quoted(value: string): string {
+  const quote = ["'", "`", '"'].find((mark) => !value.includes(mark)) ?? "'";
+  return quote + value + quote;
+}
+
+/** Its own port is any that is free: PORT is the Worker's. */
+async function startTools() {
+  const { optionsFromEnvironment } = await import("../src/tool-server/settings.ts");
+  const { startToolServer } = await import("../src/tool-server/server.ts");
+  return startToolServer({ ...optionsFromEnvironment({ ...process.env, PORT: undefined }), port: 0 });
+}
 
 async function untilReady(healthUrl: string): Promise<void> {
   const deadline = Date.now() + READY_TIMEOUT_MS;
@@ -104,12 +140,19 @@ function banner(): string {
   const keys = open
     ? "Keys:    none. This is open local development: any key is accepted, and none is needed."
     : "Keys:    those of API_KEYS.";
+  const here = toolServer?.pythonVersion ? `Python ${toolServer.pythonVersion}` : "no Python found";
+  const tools = toolServer
+    ? `Tools:   ${here}, container. They run a model's code on this machine, without a sandbox.`
+    : given.TOOL_SERVERS
+      ? "Tools:   those of TOOL_SERVERS."
+      : "Tools:   TOOL_SERVER=1 npm start runs python and container here, for development.";
   const authorization = open ? "" : `-H 'Authorization: Bearer YOUR_KEY' `;
   return `
 responses-edge listens on ${url}/v1
 
   ${backend}
   ${keys}
+  ${tools}
 
   curl ${url}/v1/responses ${authorization}-H 'Content-Type: application/json' -d '{"input":"Hello!"}'
 `;

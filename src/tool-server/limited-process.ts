@@ -1,0 +1,176 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { setPriority } from "node:os";
+import type { Readable, Writable } from "node:stream";
+import { MARKER, markedProcesses, tasksOnMachine } from "./marked-processes.ts";
+import type { Settings } from "./settings.ts";
+
+/** How a program came to its end. */
+export type Ending =
+  | { kind: "exited"; code: number }
+  | { kind: "signalled"; signal: NodeJS.Signals }
+  | { kind: "stopped"; reason: string };
+
+export type ProgramOptions = {
+  directory: string;
+  environment?: Record<string, string>;
+  /** Receives stdout and stderr, in the order of printing. */
+  onOutput: (chunk: Buffer) => void;
+  /** Requests go to its stdin, and it answers on file descriptor 3. Otherwise both are closed. */
+  conversation?: boolean;
+};
+
+/** Leaves the server its share of the CPU, whatever the program starts. */
+const PRIORITY = 10;
+
+const MAX_OPEN_FILES = 256;
+
+/**
+ * RLIMIT_NPROC counts all that a user runs, threads too, so it cannot be the limit of one program. It keeps a fork bomb small enough for
+ * the limit on processes to be enforced. It does not bind root.
+ */
+const TASKS_PER_PROCESS = 4;
+
+/** A process that has left the group may fork while the others are being killed. */
+const KILL_ROUNDS = 10;
+
+/** For a process that nothing finds any more, and that still holds the pipe. */
+const PIPE_CLOSE_MS = 500;
+
+/** A program with limits, in a process group of its own, which ends as a whole with it. */
+export class LimitedProcess {
+  /** Its mark on every process that it starts. */
+  readonly marker = crypto.randomUUID();
+  /** Resolves when its processes are gone and its output has been read. */
+  readonly ended: Promise<Ending>;
+  readonly #child: ChildProcess;
+  #stopped: string | null = null;
+  #running = true;
+
+  constructor(command: string[], options: ProgramOptions, settings: Settings) {
+    const side = options.conversation ? "pipe" : "ignore";
+    this.#child = spawn("/bin/sh", ["-c", launcher(settings), "exec", ...command], {
+      cwd: options.directory,
+      env: this.#environment(options),
+      stdio: [side, "pipe", "ignore", side],
+      detached: true,
+    });
+    this.#child.stdout?.on("data", options.onOutput);
+    // It may end while a request is on its way: `ended` tells.
+    this.#child.stdin?.on("error", () => {});
+    this.answers?.on("error", () => {});
+    lowerPriority(this.#child.pid);
+    this.ended = this.#untilEnded();
+  }
+
+  get running(): boolean {
+    return this.#running;
+  }
+
+  get requests(): Writable | null {
+    return this.#child.stdin;
+  }
+
+  get answers(): Readable | null {
+    return this.#child.stdio[3] as Readable | null;
+  }
+
+  /** Kills all its processes. The reason, the rest of "It …", becomes its ending. */
+  stop(reason: string): void {
+    if (this.#running) this.#stopped ??= reason;
+    this.#kill();
+  }
+
+  #environment({ directory, environment }: ProgramOptions): Record<string, string> {
+    return {
+      PATH: process.env.PATH ?? "/usr/local/bin:/usr/bin:/bin",
+      HOME: directory,
+      TMPDIR: directory,
+      LANG: "C.UTF-8",
+      ...environment,
+      [MARKER]: this.marker,
+    };
+  }
+
+  #untilEnded(): Promise<Ending> {
+    return new Promise((resolve) => {
+      this.#child.on("error", (error) => {
+        this.#running = false;
+        resolve({ kind: "stopped", reason: `could not be started: ${error.message}` });
+      });
+      this.#child.on("exit", () => {
+        this.#running = false;
+        this.#kill();
+        setTimeout(() => this.#child.stdout?.destroy(), PIPE_CLOSE_MS).unref();
+      });
+      this.#child.on("close", (code, signal) => {
+        if (this.#stopped !== null) resolve({ kind: "stopped", reason: this.#stopped });
+        else if (signal !== null) resolve({ kind: "signalled", signal });
+        else resolve({ kind: "exited", code: code ?? 0 });
+      });
+    });
+  }
+
+  #kill(): void {
+    if (this.#child.pid === undefined) return;
+    killQuietly(-this.#child.pid);
+    for (let round = 0; round < KILL_ROUNDS; round += 1) {
+      const left = markedProcesses().get(this.marker);
+      if (left === undefined) return;
+      for (const pid of left) killQuietly(pid);
+    }
+  }
+}
+
+/** Completes "It …". */
+export function describeEnding(ending: Ending, settings: Settings): string {
+  switch (ending.kind) {
+    case "stopped":
+      return ending.reason;
+    case "exited":
+      return `exited with code ${ending.code}`;
+    case "signalled":
+      if (ending.signal === "SIGXCPU") return `used up its CPU time of ${settings.cpuSeconds} s`;
+      if (ending.signal === "SIGXFSZ") return `wrote a file of more than ${settings.maxFileMb} MB`;
+      return `was ended by ${ending.signal}`;
+  }
+}
+
+/**
+ * A constant script: the command follows as its arguments, which no shell reads. Limits set here hold from the command's first instruction
+ * on; one that a system does not know (macOS: memory) is left out. The soft CPU limit is the one whose signal can be told from a kill.
+ */
+function launcher(settings: Settings): string {
+  const tasks = tasksOnMachine();
+  const limits = [
+    "-c 0",
+    `-n ${MAX_OPEN_FILES}`,
+    `-f ${settings.maxFileMb * 2048}`,
+    `-v ${settings.memoryMb * 1024}`,
+    `-S -t ${settings.cpuSeconds}`,
+    `-H -t ${settings.cpuSeconds + 1}`,
+  ];
+  const lines = limits.map((limit) => `ulimit ${limit} 2>/dev/null`);
+  if (tasks !== null) {
+    const most = tasks + settings.maxProcesses * TASKS_PER_PROCESS;
+    // The first is bash's name for it, the second dash's.
+    lines.push(`ulimit -u ${most} 2>/dev/null || ulimit -p ${most} 2>/dev/null`);
+  }
+  return ["exec 2>&1", ...lines, 'exec "$@"'].join("\n");
+}
+
+function lowerPriority(pid: number | undefined): void {
+  if (pid === undefined) return;
+  try {
+    setPriority(pid, PRIORITY);
+  } catch {
+    // It has ended already.
+  }
+}
+
+function killQuietly(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch {
+    // It has ended already.
+  }
+}

@@ -1,0 +1,53 @@
+import { readdirSync, readFileSync } from "node:fs";
+
+/** The variable that tells to which program a process belongs: `setsid` leaves the process group, the environment is inherited still. */
+export const MARKER = "RESPONSES_EDGE_TOOL";
+
+const MARKED = new RegExp(`(?:^|\0)${MARKER}=([^\0]*)`);
+
+/**
+ * The ids of running processes that carry a marker, by its value: all, or until one marker has `enough`. Empty where there is no /proc
+ * (macOS).
+ */
+export function markedProcesses(enough = Number.POSITIVE_INFINITY): Map<string, number[]> {
+  const found = new Map<string, number[]>();
+  for (const pid of processIds()) {
+    const marker = markerOf(pid);
+    if (marker === null) continue;
+    const pids = found.get(marker) ?? [];
+    pids.push(pid);
+    found.set(marker, pids);
+    if (pids.length >= enough) break;
+  }
+  return found;
+}
+
+/** Processes and threads on this machine; null where there is no /proc. */
+export function tasksOnMachine(): number | null {
+  try {
+    const [, tasks] = /\/(\d+)/.exec(readFileSync("/proc/loadavg", "latin1")) ?? [];
+    return tasks === undefined ? null : Number(tasks);
+  } catch {
+    return null;
+  }
+}
+
+function processIds(): number[] {
+  try {
+    return readdirSync("/proc")
+      .map(Number)
+      .filter((pid) => pid > 0);
+  } catch {
+    return [];
+  }
+}
+
+function markerOf(pid: number): string | null {
+  try {
+    const environment = readFileSync(`/proc/${pid}/environ`, "latin1");
+    return MARKED.exec(environment)?.[1] ?? null;
+  } catch {
+    // It ended meanwhile, or is another user's.
+    return null;
+  }
+}

@@ -1,0 +1,75 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { LimitedProcess, type ProgramOptions } from "./limited-process.ts";
+import { markedProcesses } from "./marked-processes.ts";
+import type { Settings } from "./settings.ts";
+
+const WATCH_MS = 100;
+
+/** Owns everything that programs leave on this machine: their processes and their directories. */
+export class ProgramHost {
+  readonly settings: Settings;
+  readonly #root = mkdtempSync(join(tmpdir(), "responses-edge-tools-"));
+  readonly #running = new Set<LimitedProcess>();
+  readonly #onExit = () => this.#endAtExit();
+  #watch: NodeJS.Timeout | null = null;
+
+  constructor(settings: Settings) {
+    this.settings = settings;
+    process.on("exit", this.#onExit);
+  }
+
+  /** A new, empty directory. */
+  createDirectory(): string {
+    return mkdtempSync(join(this.#root, "session-"));
+  }
+
+  async removeDirectory(directory: string): Promise<void> {
+    await rm(directory, { recursive: true, force: true, maxRetries: 3 }).catch((error: Error) => {
+      console.error(`Could not remove ${directory}: ${error.message}`);
+    });
+  }
+
+  /** Starts a program; no shell reads the command. */
+  start(command: string[], options: ProgramOptions): LimitedProcess {
+    const program = new LimitedProcess(command, options, this.settings);
+    this.#running.add(program);
+    this.#watch ??= setInterval(() => this.#stopCrowds(), WATCH_MS);
+    void program.ended.then(() => {
+      this.#running.delete(program);
+      if (this.#running.size === 0) this.#stopWatching();
+    });
+    return program;
+  }
+
+  /** Ends every program and removes every directory. */
+  async close(): Promise<void> {
+    process.off("exit", this.#onExit);
+    const programs = [...this.#running];
+    for (const program of programs) program.stop("was ended: the tool server stops");
+    await Promise.all(programs.map((program) => program.ended));
+    await this.removeDirectory(this.#root);
+  }
+
+  #stopCrowds(): void {
+    const processes = markedProcesses(this.settings.maxProcesses + 1);
+    for (const program of this.#running) {
+      const count = processes.get(program.marker)?.length ?? 0;
+      if (count > this.settings.maxProcesses) {
+        program.stop(`started more than ${this.settings.maxProcesses} processes, and was ended`);
+      }
+    }
+  }
+
+  #stopWatching(): void {
+    if (this.#watch !== null) clearInterval(this.#watch);
+    this.#watch = null;
+  }
+
+  #endAtExit(): void {
+    for (const program of this.#running) program.stop("was ended: the tool server stops");
+    rmSync(this.#root, { recursive: true, force: true });
+  }
+}

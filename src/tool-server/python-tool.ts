@@ -1,0 +1,74 @@
+import { z } from "zod";
+import { Interpreter, type Python } from "./interpreter.ts";
+import { describeEnding } from "./limited-process.ts";
+import type { ProgramHost } from "./program-host.ts";
+import { SessionPool } from "./session-pool.ts";
+import type { ToolEndpoint, ToolResult } from "./tool-endpoint.ts";
+import { ToolError } from "./tool-error.ts";
+
+/** gpt-oss's own words, which the model knows. */
+const NO_OUTPUT = "[WARN] No output available. Use print() to output anything to stdout to receive the output";
+
+const DESCRIPTION = `Executes Python code and returns what it prints, and the value of a last expression. Variables, imports and files are kept \
+between calls. There is no display and no input.`;
+
+/** The tool `python`: a notebook per session. `python` is null where none is installed, and every call says so. */
+export function createPythonTool(host: ProgramHost, python: Python | null): ToolEndpoint {
+  const sessions = new SessionPool(() => new PythonSession(host, python), host.settings);
+  return {
+    name: "python",
+    sessions,
+    register(server, session, answer) {
+      server.registerTool(
+        "python",
+        { description: DESCRIPTION, inputSchema: z.object({ code: z.string().describe("The code to execute") }) },
+        ({ code }, context) => answer(context, (signal) => sessions.run(session, (state) => state.run(code, signal))),
+      );
+    },
+  };
+}
+
+class PythonSession {
+  readonly #host: ProgramHost;
+  readonly #python: Python | null;
+  readonly #directory: string;
+  #interpreter: Interpreter | null = null;
+
+  constructor(host: ProgramHost, python: Python | null) {
+    this.#host = host;
+    this.#python = python;
+    this.#directory = host.createDirectory();
+  }
+
+  async run(code: string, signal: AbortSignal): Promise<ToolResult> {
+    signal.throwIfAborted();
+    const note = await this.#noteOnEnded();
+    this.#interpreter ??= this.#start();
+    const { output, ending } = await this.#interpreter.run(code, signal);
+    if (ending === null) return { text: note + (output || NO_OUTPUT), failed: false };
+    this.#interpreter = null;
+    const why = `[ERROR] The interpreter ${describeEnding(ending, this.#host.settings)}. \
+Its variables are lost, files are kept: the next call starts a new one.`;
+    return { text: note + (output ? `${output.trimEnd()}\n${why}` : why), failed: true };
+  }
+
+  async end(): Promise<void> {
+    await this.#interpreter?.stop("was ended with its session");
+    await this.#host.removeDirectory(this.#directory);
+  }
+
+  #start(): Interpreter {
+    if (this.#python === null) {
+      throw new ToolError(`Python is not installed on the tool server (there is no ${this.#host.settings.python}).`);
+    }
+    return new Interpreter(this.#python.path, this.#directory, this.#host);
+  }
+
+  /** For what ends between calls: a thread, or a process that was left running. */
+  async #noteOnEnded(): Promise<string> {
+    if (this.#interpreter === null || this.#interpreter.running) return "";
+    const ending = await this.#interpreter.ended;
+    this.#interpreter = null;
+    return `[WARN] The interpreter ${describeEnding(ending, this.#host.settings)} after the last call. Its variables are lost.\n`;
+  }
+}

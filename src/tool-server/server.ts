@@ -1,0 +1,71 @@
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { localhostHostValidation, localhostOriginValidation, toNodeHandler } from "@modelcontextprotocol/node";
+import { createContainerTool } from "./container-tool.ts";
+import { findPython } from "./interpreter.ts";
+import { ProgramHost } from "./program-host.ts";
+import { createPythonTool } from "./python-tool.ts";
+import { settingsSchema, type ToolServerOptions } from "./settings.ts";
+import { serveTool } from "./tool-endpoint.ts";
+
+/** Not an option: whoever reaches it can run anything. */
+const HOST = "127.0.0.1";
+
+/** A tool server behind a port. */
+export type ToolServer = {
+  pythonUrl: string;
+  containerUrl: string;
+  port: number;
+  /** The version of the Python found; null if there is none, and every call of `python` says so. */
+  pythonVersion: string | null;
+  /** Stops listening, ends every program and removes its files. */
+  close(): Promise<void>;
+};
+
+/**
+ * Starts a server of the tools `python` and `exec` (container) over MCP, reachable from this machine only. **What it is sent runs on this
+ * machine, with limits but without a sandbox.** Throws a ZodError for an impossible option, and what `listen` throws.
+ */
+export async function startToolServer(options: ToolServerOptions = {}): Promise<ToolServer> {
+  const settings = settingsSchema.parse(options);
+  const python = await findPython(settings.python);
+  const host = new ProgramHost(settings);
+  const endpoints = [createPythonTool(host, python), createContainerTool(host)];
+  const handlers = new Map(
+    endpoints.map((endpoint) => [`/${endpoint.name}/mcp`, toNodeHandler({ fetch: serveTool(endpoint) })]),
+  );
+  // A page in a browser of this machine reaches the port too, under a name of its own (DNS rebinding).
+  const guards = [localhostHostValidation(), localhostOriginValidation()];
+
+  function onRequest(request: IncomingMessage, response: ServerResponse): void {
+    if (!guards.every((allows) => allows(request, response))) return;
+    const handler = handlers.get((request.url ?? "/").split("?")[0] ?? "/");
+    if (handler) void handler(request, response);
+    else response.writeHead(404).end();
+  }
+
+  const server = createServer(onRequest);
+  server.listen(settings.port, HOST);
+  try {
+    await once(server, "listening");
+  } catch (error) {
+    await host.close();
+    throw error;
+  }
+  const { port } = server.address() as AddressInfo;
+  return {
+    pythonUrl: `http://${HOST}:${port}/python/mcp`,
+    containerUrl: `http://${HOST}:${port}/container/mcp`,
+    port,
+    pythonVersion: python?.version ?? null,
+    async close() {
+      const closed = once(server, "close");
+      server.close();
+      server.closeAllConnections();
+      await closed;
+      await Promise.all(endpoints.map((endpoint) => endpoint.sessions.close()));
+      await host.close();
+    },
+  };
+}

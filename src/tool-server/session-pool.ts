@@ -1,0 +1,91 @@
+import { ToolError } from "./tool-error.ts";
+
+/** What a session keeps between calls. */
+export type SessionState = {
+  /** Stops what runs, and lets go of everything. */
+  end(): Promise<void>;
+};
+
+type Session<State> = {
+  state: State;
+  /** Resolves when the calls so far are over. */
+  idle: Promise<unknown>;
+  calls: number;
+  timer: NodeJS.Timeout;
+};
+
+export type SessionPoolOptions = { maxSessions: number; idleMs: number };
+
+/** The sessions of one tool. Calls of one session run one after another, those of several at once. */
+export class SessionPool<State extends SessionState> {
+  readonly #create: () => State;
+  readonly #options: SessionPoolOptions;
+  /** In the order of their last use. */
+  readonly #sessions = new Map<string, Session<State>>();
+
+  constructor(create: () => State, options: SessionPoolOptions) {
+    this.#create = create;
+    this.#options = options;
+  }
+
+  /**
+   * Runs a call in a session, a new one if there is none; without a key, in one that lasts for this call. Throws a ToolError if the
+   * session is ended before the call's turn, or if there are too many sessions that are all busy.
+   */
+  async run<Result>(key: string | null, call: (state: State) => Promise<Result>): Promise<Result> {
+    const name = key ?? crypto.randomUUID();
+    const session = this.#sessions.get(name) ?? this.#open();
+    this.#touch(name, session);
+    session.calls += 1;
+    const result = session.idle.then(() => {
+      if (this.#sessions.get(name) !== session) throw new ToolError("The session was ended.");
+      return call(session.state);
+    });
+    session.idle = result.catch(() => {});
+    try {
+      return await result;
+    } finally {
+      session.calls -= 1;
+      if (key === null) await this.end(name);
+      else if (this.#sessions.get(name) === session) this.#touch(name, session);
+    }
+  }
+
+  /** Ends a session and what runs in it; false if there is none. */
+  async end(key: string): Promise<boolean> {
+    const session = this.#sessions.get(key);
+    if (session === undefined) return false;
+    this.#sessions.delete(key);
+    clearTimeout(session.timer);
+    await session.state.end();
+    return true;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#sessions.keys()].map((key) => this.end(key)));
+  }
+
+  #open(): Session<State> {
+    if (this.#sessions.size >= this.#options.maxSessions) this.#evict();
+    return { state: this.#create(), idle: Promise.resolve(), calls: 0, timer: setTimeout(() => {}, 0) };
+  }
+
+  #evict(): void {
+    for (const [key, session] of this.#sessions) {
+      if (session.calls > 0) continue;
+      void this.end(key);
+      return;
+    }
+    throw new ToolError(`All ${this.#options.maxSessions} sessions are busy. Try again later.`);
+  }
+
+  #touch(key: string, session: Session<State>): void {
+    this.#sessions.delete(key);
+    this.#sessions.set(key, session);
+    clearTimeout(session.timer);
+    session.timer = setTimeout(() => {
+      if (session.calls === 0) void this.end(key);
+    }, this.#options.idleMs);
+    session.timer.unref();
+  }
+}

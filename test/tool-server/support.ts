@@ -1,0 +1,73 @@
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { afterAll } from "vitest";
+import { findPython } from "../../src/tool-server/interpreter.ts";
+import { markedProcesses } from "../../src/tool-server/marked-processes.ts";
+
+/** Without Python, or without /proc (macOS), not everything can be seen to work. */
+export const COMPLETE = existsSync("/proc/self/environ") && (await findPython("python3")) !== null;
+
+export type Answer = { text: string; failed: boolean };
+
+export type ToolClient = {
+  client: Client;
+  transport: StreamableHTTPClientTransport;
+  call(name: string, args?: Record<string, unknown>, signal?: AbortSignal): Promise<Answer>;
+};
+
+export type ClientOptions = {
+  /** The header `x-session-id`. */
+  session?: string;
+  /** The era of MCP: of 2026 (no sessions of its own), or before. */
+  mode?: "auto" | "legacy";
+};
+
+/** An MCP client, connected. */
+export async function connect(url: string, { session, mode = "legacy" }: ClientOptions = {}): Promise<ToolClient> {
+  const headers: Record<string, string> = session ? { "x-session-id": session } : {};
+  const transport = new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } });
+  const client = new Client({ name: "test", version: "1" }, { versionNegotiation: { mode } });
+  await client.connect(transport);
+  return {
+    client,
+    transport,
+    async call(name, args = {}, signal) {
+      const result = await client.callTool({ name, arguments: args }, signal ? { signal } : undefined);
+      const texts = result.content.map((part) => (part.type === "text" ? part.text : `(${part.type})`));
+      return { text: texts.join(""), failed: result.isError === true };
+    },
+  };
+}
+
+// Of this test file only: others run at the same time.
+process.env.TMPDIR = mkdtempSync(join(tmpdir(), "tool-server-test-"));
+afterAll(() => rmSync(tmpdir(), { recursive: true }));
+
+/** How many processes of tools run. */
+export function toolProcesses(): number {
+  return [...markedProcesses().values()].flat().filter(isOurs).length;
+}
+
+function isOurs(pid: number): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/environ`, "latin1").includes(tmpdir());
+  } catch {
+    return false;
+  }
+}
+
+/** The directories of tool servers. */
+export function toolDirectories(): string[] {
+  return readdirSync(tmpdir());
+}
+
+/** Waits until a fact holds, for some seconds at most. */
+export async function eventually(holds: () => boolean): Promise<boolean> {
+  for (let attempt = 0; attempt < 150; attempt += 1) {
+    if (holds()) return true;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  return holds();
+}
