@@ -1,5 +1,5 @@
-import * as z from "zod";
-import { isPublicUrl } from "./protocol/public-url.ts";
+import { z } from "zod";
+import { allowList, isPublicUrl } from "./protocol/public-url.ts";
 
 /** Variables and secrets of the deployment, all text, and the binding to a private vLLM. README lists them. */
 export interface Variables {
@@ -11,6 +11,19 @@ export interface Variables {
   VLLM_IDLE_TIMEOUT_MS?: string;
   VLLM_MAX_RETRIES?: string;
   MODEL_ALIASES?: string;
+  MODEL_ENGINES?: string;
+  HARMONY_START_DATE?: string;
+  TOOL_SERVERS?: string;
+  TOOL_SERVER_API_KEY?: string;
+  TOOL_SERVER_MCP_LABELS?: string;
+  MCP_SERVERS?: string;
+  DNS_OVER_HTTPS_URL?: string;
+  TOOL_CALL_TIMEOUT_MS?: string;
+  TOOL_TIME_MS?: string;
+  TOOL_OUTPUT_BYTES?: string;
+  MAX_TOOL_ROUNDS?: string;
+  SEARXNG_URL?: string;
+  BRAVE_API_KEY?: string;
   API_KEYS?: string;
   ALLOW_ANONYMOUS?: string;
   RETENTION_DAYS?: string;
@@ -28,6 +41,34 @@ export interface ApiKey {
   sha256: Uint8Array;
 }
 
+/** How a model is spoken to: over vLLM's chat completions, or in Harmony over its completions (gpt-oss). */
+export type EngineName = "chat" | "harmony";
+
+/** Built-in tools that may stand on a server of the operator's. */
+export type BuiltinName = "browser" | "python" | "container";
+
+/** What this server may do for a model. */
+export interface ToolConfig {
+  /** MCP URLs of the operator's tool servers. */
+  servers: Partial<Record<BuiltinName, string>>;
+  /** Sent to them, and what session names are made with. */
+  apiKey: string | undefined;
+  /** Labels of `mcp` tools that mean a built-in tool, as vLLM's `VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS`. */
+  builtinLabels: ReadonlyMap<string, BuiltinName>;
+  /** Servers that requests may name, and pages that the browser may open, beside public ones. */
+  isListed: (url: URL) => boolean;
+  /** A DNS-over-HTTPS server for looking names up that requests bring: their addresses must be public, too. */
+  dohUrl: string | undefined;
+  callTimeoutMs: number;
+  /** Of all calls of a turn. */
+  turnTimeMs: number;
+  /** Of one call's output, and the tenfold of a turn's. */
+  outputBytes: number;
+  maxRounds: number;
+  searxngUrl: string | undefined;
+  braveApiKey: string | undefined;
+}
+
 /** The validated configuration. Durations in milliseconds, sizes in bytes. */
 export interface Config {
   vllmBaseUrl: string;
@@ -39,6 +80,11 @@ export interface Config {
   /** How often a generation whose connection died is taken up again. */
   maxRetries: number;
   modelAliases: Record<string, string>;
+  /** The engine of models whose name and root do not tell it, by the name that vLLM knows. */
+  modelEngines: Record<string, EngineName>;
+  /** The date in Harmony's system message, `YYYY-MM-DD`; undefined is the turn's own. */
+  harmonyStartDate: string | undefined;
+  tools: ToolConfig;
   apiKeys: ApiKey[];
   allowAnonymous: boolean;
   /** 0 keeps responses for ever. */
@@ -66,18 +112,21 @@ function integer(fallback: number, minimum: number) {
     .default(fallback);
 }
 
-const aliases = z
-  .string()
-  .transform((text, context) => {
-    try {
-      return JSON.parse(text) as unknown;
-    } catch {
-      context.addIssue({ code: "custom", message: 'expected a JSON object such as {"alias":"model"}' });
-      return z.NEVER;
-    }
-  })
-  .pipe(z.record(z.string().min(1), z.string().min(1)))
-  .default({});
+/** A JSON object of strings; `example` is shown to who has written something else. */
+function jsonMap<Value extends z.ZodType<string, string>>(value: Value, example: string) {
+  return z
+    .string()
+    .transform((text, context) => {
+      try {
+        return JSON.parse(text) as unknown;
+      } catch {
+        context.addIssue({ code: "custom", message: `expected a JSON object such as ${example}` });
+        return z.NEVER;
+      }
+    })
+    .pipe(z.record(z.string().min(1), value))
+    .default({});
+}
 
 /** `tenant:sha256hex`, separated by commas or white space. Several keys may name one tenant (rotation). */
 const apiKeys = z
@@ -104,7 +153,33 @@ const variables = z.object({
   VLLM_FIRST_BYTE_TIMEOUT_MS: integer(300_000, 1),
   VLLM_IDLE_TIMEOUT_MS: integer(60_000, 1),
   VLLM_MAX_RETRIES: integer(10, 0),
-  MODEL_ALIASES: aliases,
+  MODEL_ALIASES: jsonMap(z.string().min(1), '{"alias":"model"}'),
+  MODEL_ENGINES: jsonMap(z.enum(["chat", "harmony"]), '{"model":"harmony"}'),
+  HARMONY_START_DATE: z.iso.date().optional(),
+  TOOL_SERVERS: jsonMap(z.url({ protocol: /^https?$/ }), '{"python":"https://tools.example.com/python/mcp"}').refine(
+    (servers) => Object.keys(servers).every((name) => BUILTINS.includes(name as BuiltinName)),
+    "expected the names browser, python and container",
+  ),
+  TOOL_SERVER_API_KEY: z.string().optional(),
+  TOOL_SERVER_MCP_LABELS: z.string().default(""),
+  MCP_SERVERS: z
+    .string()
+    .transform((text, context) => {
+      try {
+        return allowList(text);
+      } catch {
+        context.addIssue({ code: "custom", message: "expected URLs separated by commas" });
+        return z.NEVER;
+      }
+    })
+    .optional(),
+  DNS_OVER_HTTPS_URL: z.url({ protocol: /^https?$/ }).optional(),
+  TOOL_CALL_TIMEOUT_MS: integer(60_000, 1),
+  TOOL_TIME_MS: integer(600_000, 1),
+  TOOL_OUTPUT_BYTES: integer(100_000, 1_000),
+  MAX_TOOL_ROUNDS: integer(32, 1),
+  SEARXNG_URL: z.url({ protocol: /^https?$/ }).optional(),
+  BRAVE_API_KEY: z.string().optional(),
   API_KEYS: apiKeys,
   ALLOW_ANONYMOUS: z.enum(["true", "false"]).default("false"),
   RETENTION_DAYS: integer(30, 0),
@@ -119,6 +194,41 @@ const variables = z.object({
   MAX_REQUEST_BYTES: integer(12 * 1024 * 1024, 1024),
   HEARTBEAT_MS: integer(5_000, 10),
 });
+
+const BUILTINS: readonly BuiltinName[] = ["browser", "python", "container"];
+
+/** What vLLM calls the built-in tools in its list of labels. */
+const BUILTIN_LABELS: Record<string, BuiltinName> = {
+  web_search_preview: "browser",
+  web_search: "browser",
+  browser: "browser",
+  code_interpreter: "python",
+  python: "python",
+  container: "container",
+};
+
+function toTools(vars: z.output<typeof variables>): ToolConfig {
+  const labels = vars.TOOL_SERVER_MCP_LABELS.split(/[\s,]+/).filter((label) => label !== "");
+  const builtinLabels = labels.map((label) => {
+    const builtin = Object.hasOwn(BUILTIN_LABELS, label) ? BUILTIN_LABELS[label] : undefined;
+    if (builtin) return [label, builtin] as const;
+    throw new ConfigError(`TOOL_SERVER_MCP_LABELS: expected labels such as code_interpreter, web_search or container`);
+  });
+  const listed = vars.MCP_SERVERS;
+  return {
+    servers: vars.TOOL_SERVERS,
+    apiKey: vars.TOOL_SERVER_API_KEY,
+    builtinLabels: new Map(builtinLabels),
+    isListed: (url) => listed?.(url) ?? false,
+    dohUrl: vars.DNS_OVER_HTTPS_URL,
+    callTimeoutMs: vars.TOOL_CALL_TIMEOUT_MS,
+    turnTimeMs: vars.TOOL_TIME_MS,
+    outputBytes: vars.TOOL_OUTPUT_BYTES,
+    maxRounds: vars.MAX_TOOL_ROUNDS,
+    searxngUrl: vars.SEARXNG_URL,
+    braveApiKey: vars.BRAVE_API_KEY,
+  };
+}
 
 /** The webhook endpoint; strictly public unless the operator says otherwise (local development, tests). */
 function toWebhook(vars: z.output<typeof variables>): Config["webhook"] {
@@ -158,6 +268,9 @@ export function loadConfig(env: Variables): Config {
     idleTimeoutMs: vars.VLLM_IDLE_TIMEOUT_MS,
     maxRetries: vars.VLLM_MAX_RETRIES,
     modelAliases: vars.MODEL_ALIASES,
+    modelEngines: vars.MODEL_ENGINES,
+    harmonyStartDate: vars.HARMONY_START_DATE,
+    tools: toTools(vars),
     apiKeys: vars.API_KEYS,
     allowAnonymous: vars.ALLOW_ANONYMOUS === "true",
     retentionMs: vars.RETENTION_DAYS * DAY_MS,

@@ -1,7 +1,7 @@
-import * as z from "zod";
+import { z } from "zod";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { inputItem } from "./items.ts";
-import { toolChoice, tools } from "./tools.ts";
+import { chosenTools, isChosen, toolChoice, toolKey, tools } from "./tools.ts";
 
 /**
  * The body of `POST /v1/responses`: OpenAI's fields (openai 7.55), plus vLLM's extras under vLLM's names.
@@ -158,7 +158,15 @@ export const vllmFields = {
   include_reasoning: z.boolean().nullish(),
 };
 
-export const createRequest = z.object({ ...openaiFields, ...vllmFields }).superRefine((body, context) => {
+/** vLLM's fields for clients that keep raw messages themselves. The engine knows their form, and checks them. */
+const messageFields = {
+  enable_response_messages: z.boolean().nullish(),
+  previous_input_messages: z.array(jsonObject).max(100_000).nullish(),
+};
+
+const allFields = z.object({ ...openaiFields, ...vllmFields, ...messageFields });
+
+export const createRequest = allFields.superRefine((body, context) => {
   const issue = (path: (string | number)[], message: string, code = "invalid_value") =>
     context.addIssue({ code: "custom", path, message, params: { code } });
   if (body.input == null) issue(["input"], "Missing required parameter: 'input'.", "missing_required_parameter");
@@ -172,27 +180,45 @@ export const createRequest = z.object({ ...openaiFields, ...vllmFields }).superR
     const message = "Mutually exclusive parameters: 'conversation' and 'previous_response_id'. Send one of them.";
     issue(["conversation"], message, "mutually_exclusive_parameters");
   }
+  if (body.previous_input_messages != null && body.previous_response_id != null) {
+    const message = "Only one of `previous_input_messages` and `previous_response_id` can be set.";
+    issue(["previous_input_messages"], message, "mutually_exclusive_parameters");
+  }
+  if (body.previous_input_messages != null && body.conversation != null) {
+    const message = "Only one of `previous_input_messages` and `conversation` can be set.";
+    issue(["previous_input_messages"], message, "mutually_exclusive_parameters");
+  }
   if (body.structured_outputs != null && body.text?.format != null && body.text.format.type !== "text") {
     issue(["structured_outputs"], "Cannot specify both structured_outputs and text.format");
   }
-  const names = new Set<string>();
-  for (const [index, tool] of (body.tools ?? []).entries()) {
-    if (names.has(tool.name)) issue(["tools", index, "name"], `The tool name '${tool.name}' is used twice.`);
-    names.add(tool.name);
+  const given = body.tools ?? [];
+  const keys = new Set<string>();
+  for (const [index, tool] of given.entries()) {
+    const key = toolKey(tool);
+    if (keys.has(key)) {
+      const field = tool.type === "function" ? "name" : tool.type === "mcp" ? "server_label" : "type";
+      issue(["tools", index, field], `The tool ${field} '${key.slice(key.indexOf(":") + 1)}' is used twice.`);
+    }
+    keys.add(key);
   }
   const choice = body.tool_choice;
   if (choice == null || choice === "auto" || choice === "none") return;
-  if (names.size === 0) {
+  if (given.length === 0 && typeof choice === "string") {
     issue(["tool_choice"], "Tool choice 'required' must be specified with 'tools' parameter.");
-  } else if (typeof choice === "object") {
-    const wanted = choice.type === "function" ? [choice] : choice.tools;
-    const missing = wanted.find((tool) => !names.has(tool.name));
-    if (missing) issue(["tool_choice"], `Tool choice '${missing.name}' not found in 'tools' parameter.`);
+    return;
+  }
+  const missing = chosenTools(choice)?.find((chosen) => !given.some((tool) => isChosen(tool, chosen)));
+  if (missing) {
+    const name =
+      missing.type === "function" ? missing.name : missing.type === "mcp" ? missing.server_label : missing.type;
+    issue(["tool_choice"], `Tool choice '${name}' not found in 'tools' parameter.`);
   }
 });
 
-function continuesSomething(body: { previous_response_id?: unknown; conversation?: unknown }): boolean {
-  return body.previous_response_id != null || body.conversation != null;
+function continuesSomething(body: z.output<typeof allFields>): boolean {
+  return (
+    body.previous_response_id != null || body.conversation != null || (body.previous_input_messages?.length ?? 0) > 0
+  );
 }
 
 /** The id of the conversation that a request names, in either form. */

@@ -47,11 +47,6 @@ export function invalidRequest(param: string | null, message: string, code = "in
   return new ApiError({ status: 400, message, param, code });
 }
 
-/** 400 for a field or value that OpenAI's API has and this server does not serve. */
-export function unsupported(param: string, what: string): ApiError {
-  return invalidRequest(param, `${what} is not supported by this server.`, "unsupported_parameter");
-}
-
 /** The 404 of a response id that is unknown, deleted, expired, not stored, or another tenant's: always the same. */
 export function responseNotFound(id: string): ApiError {
   return new ApiError({

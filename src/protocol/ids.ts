@@ -97,6 +97,12 @@ const ITEM_PREFIX: Record<string, string> = {
   reasoning: "rs",
   function_call: "fc",
   function_call_output: "fco",
+  web_search_call: "ws",
+  code_interpreter_call: "ci",
+  mcp_call: "mcp",
+  mcp_list_tools: "mcpl",
+  mcp_approval_request: "mcpr",
+  mcp_approval_response: "mcpa",
 };
 
 /** The id of the item at `index` of a turn's input or output. */

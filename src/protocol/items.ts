@@ -1,4 +1,4 @@
-import * as z from "zod";
+import { z } from "zod";
 import { MAX_ID_LENGTH } from "./ids.ts";
 
 /**
@@ -226,6 +226,112 @@ const reasoning = z
     };
   });
 
+/** Calls of tools that a server ran, as a client gives them back. What the model saw of a search is not in them. */
+const mcpCall = z
+  .object({
+    type: z.literal("mcp_call"),
+    id: itemId,
+    server_label: z.string().min(1).max(64),
+    name: z.string().min(1).max(256),
+    arguments: text,
+    output: text.nullish(),
+    error: z.unknown().optional(),
+    approval_request_id: itemId,
+    status: z.enum(["in_progress", "completed", "incomplete", "calling", "failed"]).nullish(),
+  })
+  .transform(({ id, status, output, error, approval_request_id: request, ...call }) => ({
+    ...withId(id),
+    ...call,
+    status: status ?? ("completed" as const),
+    approval_request_id: request ?? null,
+    output: output ?? null,
+    error: error ?? null,
+  }));
+
+const mcpListTools = z
+  .object({
+    type: z.literal("mcp_list_tools"),
+    id: itemId,
+    server_label: z.string().min(1).max(64),
+    tools: z
+      .array(
+        z.object({
+          name: z.string().min(1).max(256),
+          description: z.string().nullish(),
+          input_schema: z.record(z.string(), z.unknown()),
+          annotations: z.record(z.string(), z.unknown()).nullish(),
+        }),
+      )
+      .max(5_000),
+    error: z.unknown().optional(),
+  })
+  .transform(({ id, error, tools, ...item }) => ({
+    ...withId(id),
+    ...item,
+    tools: tools.map(({ description, annotations, ...tool }) => ({
+      ...tool,
+      ...(description != null && { description }),
+      ...(annotations != null && { annotations }),
+    })),
+    ...(error != null && { error }),
+  }));
+
+const mcpApprovalRequest = z
+  .object({
+    type: z.literal("mcp_approval_request"),
+    id: itemId,
+    server_label: z.string().min(1).max(64),
+    name: z.string().min(1).max(256),
+    arguments: text,
+  })
+  .transform(({ id, ...item }) => ({ ...withId(id), ...item }));
+
+const mcpApprovalResponse = z
+  .object({
+    type: z.literal("mcp_approval_response"),
+    id: itemId,
+    approval_request_id: z.string().min(1).max(MAX_ID_LENGTH),
+    approve: z.boolean(),
+    reason: text.nullish(),
+  })
+  .transform(({ id, reason, ...item }) => ({ ...withId(id), ...item, reason: reason ?? null }));
+
+const webSearchCall = z
+  .object({
+    type: z.literal("web_search_call"),
+    id: itemId,
+    action: z.looseObject({ type: z.enum(["search", "open_page", "find_in_page", "find"]) }).nullish(),
+    status: z.enum(["in_progress", "searching", "completed", "failed", "incomplete"]).nullish(),
+  })
+  .transform(({ id, action, status, type }) => ({
+    ...withId(id),
+    type,
+    action: action ?? { type: "search" as const, query: "" },
+    status: status ?? ("completed" as const),
+  }));
+
+const codeInterpreterCall = z
+  .object({
+    type: z.literal("code_interpreter_call"),
+    id: itemId,
+    code: text.nullish(),
+    container_id: z.string().max(256).nullish(),
+    outputs: z.array(z.looseObject({ type: z.enum(["logs", "image"]) })).nullish(),
+    status: z.enum(["in_progress", "completed", "incomplete", "interpreting", "failed"]).nullish(),
+  })
+  .transform(({ id, code, container_id: container, outputs, status, type }) => ({
+    ...withId(id),
+    type,
+    code: code ?? null,
+    container_id: container ?? "auto",
+    outputs: outputs ?? null,
+    status: status ?? ("completed" as const),
+  }));
+
+function withId(id: string | null | undefined): { id?: string } {
+  return id == null ? {} : { id };
+}
+
 const itemReference = z.object({ type: z.literal("item_reference"), id: z.string().min(1).max(MAX_ID_LENGTH) });
 
 /** Item types of OpenAI's API whose tools this server does not have; named so that the refusal can be clear. */
@@ -233,7 +339,6 @@ const UNSERVED_ITEM_TYPES = new Set([
   "additional_tools",
   "apply_patch_call",
   "apply_patch_call_output",
-  "code_interpreter_call",
   "compaction",
   "compaction_trigger",
   "computer_call",
@@ -245,17 +350,12 @@ const UNSERVED_ITEM_TYPES = new Set([
   "image_generation_call",
   "local_shell_call",
   "local_shell_call_output",
-  "mcp_approval_request",
-  "mcp_approval_response",
-  "mcp_call",
-  "mcp_list_tools",
   "program",
   "program_output",
   "shell_call",
   "shell_call_output",
   "tool_search_call",
   "tool_search_output",
-  "web_search_call",
 ]);
 
 /** Fills in the `type` that easy messages and item references may leave out, and refuses unserved types. */
@@ -274,7 +374,19 @@ function withItemType(value: unknown, context: z.RefinementCtx): unknown {
 /** One element of `input`, in normal form. */
 export const inputItem = z.preprocess(
   withItemType,
-  z.discriminatedUnion("type", [message, functionCall, functionCallOutput, reasoning, itemReference]),
+  z.discriminatedUnion("type", [
+    message,
+    functionCall,
+    functionCallOutput,
+    reasoning,
+    mcpCall,
+    mcpListTools,
+    mcpApprovalRequest,
+    mcpApprovalResponse,
+    webSearchCall,
+    codeInterpreterCall,
+    itemReference,
+  ]),
 );
 
 export type InputPart = z.output<typeof inputPart>;
@@ -285,6 +397,3 @@ export type ItemReference = z.output<typeof itemReference>;
 /** An item whose content is here: what a prompt is built from and what the store keeps. */
 export type Item = Exclude<InputItem, ItemReference>;
 export type MessageItem = Extract<Item, { type: "message" }>;
-export type FunctionCallItem = Extract<Item, { type: "function_call" }>;
-export type FunctionCallOutputItem = Extract<Item, { type: "function_call_output" }>;
-export type ReasoningItem = Extract<Item, { type: "reasoning" }>;

@@ -25,6 +25,39 @@ const PRIVATE_IPV4: [number, number][] = [
 const PRIVATE_NAMES =
   /(^|\.)(localhost|local|localdomain|internal|intranet|lan|home|corp|home\.arpa|invalid|test|example)$/;
 
+/**
+ * Public names that exist to resolve to a private address: the address stands in the name (nip.io and its kind, for
+ * development behind a router), or it is always 127.0.0.1, or it changes between two look-ups (rebinding test beds).
+ */
+const PRIVATE_BY_DNS = [
+  // The address is in the name.
+  "nip.io",
+  "sslip.io",
+  "xip.io",
+  "traefik.me",
+  "ip6.name",
+  "backname.io",
+  "plex.direct",
+  "local-ip.co",
+  "local-ip.sh",
+  // Always 127.0.0.1.
+  "localtest.me",
+  "lvh.me",
+  "vcap.me",
+  "lacolhost.com",
+  "localdev.me",
+  "local.gd",
+  "localh.st",
+  "fuf.me",
+  "lndo.site",
+  "ddev.site",
+  "docksal.site",
+  // Changes between look-ups.
+  "1u.ms",
+  "rbndr.us",
+  "rebind.network",
+];
+
 function ipv4(a: number, b: number, c: number, d: number): number {
   return a * 2 ** 24 + b * 2 ** 16 + c * 2 ** 8 + d;
 }
@@ -34,12 +67,13 @@ export function isPublicUrl(text: string, { allowHttp = false } = {}): boolean {
   if (!URL.canParse(text)) return false;
   const url = new URL(text);
   if (url.protocol !== "https:" && !(allowHttp && url.protocol === "http:")) return false;
-  if (url.username !== "" || url.password !== "") return false;
+  if (hasCredentials(url)) return false;
   // The URL parser has brought every spelling of an IPv4 address (octal, hex, one number) to dotted decimals.
   const host = url.hostname.replace(/\.+$/, "");
   if (host.startsWith("[")) return isPublicIpv6(host.slice(1, -1));
   const octets = /^(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(host);
   if (octets) return isPublicIpv4(ipv4(Number(octets[1]), Number(octets[2]), Number(octets[3]), Number(octets[4])));
+  if (PRIVATE_BY_DNS.some((suffix) => host === suffix || host.endsWith(`.${suffix}`))) return false;
   return host.includes(".") && !PRIVATE_NAMES.test(host);
 }
 
@@ -69,4 +103,36 @@ function expandIpv6(text: string): number[] {
   if (tail === undefined) return before;
   const after = parse(tail);
   return [...before, ...new Array<number>(8 - before.length - after.length).fill(0), ...after];
+}
+
+/**
+ * An operator's allow-list as a predicate. `text` holds URL prefixes, separated by commas or white space:
+ * `https://tools.example.com/, http://127.0.0.1:9000/mcp`; a bare `host` or `host:port` means https. A URL is allowed
+ * when its origin is the same and its path goes on from the prefix's at a `/`. Private addresses are allowed if listed.
+ * Throws TypeError, without the text, for an entry that is no such prefix.
+ */
+export function allowList(text: string): (url: URL) => boolean {
+  const entries = text
+    .split(/[\s,]+/)
+    .filter((entry) => entry !== "")
+    .map((entry) => {
+      const prefix = entry.includes("://") ? entry : `https://${entry}`;
+      const url = URL.canParse(prefix) ? new URL(prefix) : undefined;
+      const isPrefix = url && /^https?:$/.test(url.protocol) && !hasCredentials(url) && !url.search && !url.hash;
+      if (!isPrefix) throw new TypeError("expected URLs such as https://tools.example.com/mcp, without query");
+      return { origin: url.origin, path: url.pathname.replace(/\/+$/, "") };
+    });
+  return (url) =>
+    !hasCredentials(url) &&
+    entries.some(({ origin, path }) => {
+      if (url.origin !== origin) return false;
+      if (path === "") return true;
+      // An escaped slash leaves the prefix again once a server has decoded it: /mcp/..%2fadmin.
+      if (/%2f|%5c/i.test(url.pathname)) return false;
+      return url.pathname === path || url.pathname.startsWith(`${path}/`);
+    });
+}
+
+function hasCredentials(url: URL): boolean {
+  return url.username !== "" || url.password !== "";
 }

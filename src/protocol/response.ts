@@ -1,22 +1,43 @@
 import type {
+  ResponseCodeInterpreterToolCall,
   ResponseError,
   ResponseFunctionToolCall,
+  ResponseFunctionWebSearch,
+  ResponseOutputItem,
   ResponseOutputMessage,
   ResponseReasoningItem,
   ResponseStatus,
 } from "openai/resources/responses/responses";
 import { type CreateRequest, conversationOf } from "./create-request.ts";
+import { echoTool } from "./tools.ts";
 
 /** An item of `response.output`. The same object feeds the stream, the final body and the store. */
-export type OutputItem = ResponseOutputMessage | ResponseReasoningItem | (ResponseFunctionToolCall & { id: string });
+export type OutputItem =
+  | ResponseOutputMessage
+  | ResponseReasoningItem
+  | (ResponseFunctionToolCall & { id: string })
+  | ServerCall
+  | ResponseOutputItem.McpListTools
+  | ResponseOutputItem.McpApprovalRequest;
 
-/** Token counts of a whole turn. */
+/** A call of a tool that this server runs. */
+export type ServerCall = ResponseOutputItem.McpCall | ResponseFunctionWebSearch | ResponseCodeInterpreterToolCall;
+
+/**
+ * Token counts of a whole turn. The lists have one entry for each round of a turn with several (vLLM's, which calls
+ * them turns, and has them in the details; there the Agents SDK takes nothing but numbers). Tokens of tool outputs are
+ * what a round's prompt has more than the last one's and its output.
+ */
 export interface Usage {
   input_tokens: number;
   input_tokens_details: { cached_tokens: number; cache_write_tokens: number };
   output_tokens: number;
-  output_tokens_details: { reasoning_tokens: number };
+  output_tokens_details: { reasoning_tokens: number; tool_output_tokens?: number };
   total_tokens: number;
+  input_tokens_per_turn?: number[];
+  cached_tokens_per_turn?: number[];
+  output_tokens_per_turn?: number[];
+  tool_output_tokens_per_turn?: number[];
 }
 
 /**
@@ -61,6 +82,9 @@ export interface ResponseObject {
   prompt_cache_key: string | null;
   prompt_cache_retention: string | null;
   user: string | null;
+  /** The prompt and the output as raw messages: vLLM's `enable_response_messages`, present only when asked for. */
+  input_messages?: object[];
+  output_messages?: object[];
   /** vLLM's disaggregated-serving hand-over, present only when the engine returned it. */
   kv_transfer_params?: unknown;
 }
@@ -86,7 +110,7 @@ export function initialResponse(
     conversation: conversation === undefined ? null : { id: conversation },
     instructions: request.instructions ?? null,
     output: [],
-    tools: request.tools ?? [],
+    tools: (request.tools ?? []).map(echoTool),
     tool_choice: request.tool_choice ?? "auto",
     parallel_tool_calls: request.parallel_tool_calls ?? true,
     max_output_tokens: request.max_output_tokens ?? null,

@@ -1,6 +1,6 @@
-import * as z from "zod";
+import { z } from "zod";
 
-/** Tools and tool choice of a request: those of client-side functions; hosted tools are refused by name. */
+/** Tools and tool choice of a request: client-side functions, and the hosted tools that this server runs. */
 
 const FUNCTION_NAME = /^[a-zA-Z0-9_-]+$/;
 
@@ -21,48 +21,176 @@ const functionTool = z
     strict: tool.strict ?? null,
   }));
 
-export type FunctionTool = z.output<typeof functionTool>;
+/** Some of a server's tools: by name, or those that only read. */
+const toolFilter = z.object({
+  tool_names: z.array(z.string().min(1).max(256)).max(1024).optional(),
+  read_only: z.boolean().optional(),
+});
 
-function refuseHostedTool(value: unknown, context: z.RefinementCtx): unknown {
-  if (typeof value === "object" && value !== null && "type" in value && typeof value.type === "string") {
-    if (value.type !== "function") {
+/** `null` is the default, which is OpenAI's: every call needs approval. */
+const approvalFilter = z.object({ always: toolFilter.optional(), never: toolFilter.optional() });
+
+const mcpTool = z
+  .object({
+    type: z.literal("mcp"),
+    server_label: z.string().regex(FUNCTION_NAME).max(64),
+    server_url: z.string().min(1).max(4096).nullish(),
+    connector_id: z.string().nullish(),
+    tunnel_id: z.string().nullish(),
+    server_description: z.string().max(10_000).nullish(),
+    authorization: z.string().max(16_384).nullish(),
+    headers: z.record(z.string().max(256), z.string().max(16_384)).nullish(),
+    allowed_tools: z.union([z.array(z.string().min(1).max(256)).max(1024), toolFilter]).nullish(),
+    require_approval: z.union([z.enum(["always", "never"]), approvalFilter]).nullish(),
+  })
+  .transform((tool, context) => {
+    for (const field of ["connector_id", "tunnel_id"] as const) {
+      if (tool[field] == null) continue;
       context.addIssue({
         code: "custom",
-        path: ["type"],
-        message: `The tool type '${value.type}' is not supported by this server. Supported values are: 'function'.`,
+        path: [field],
+        message: `'${field}' is not supported by this server: name the MCP server by 'server_url'.`,
         params: { code: "unsupported_parameter" },
       });
-      return z.NEVER;
     }
-  }
-  return value;
+    return {
+      type: tool.type,
+      server_label: tool.server_label,
+      ...(tool.server_url != null && { server_url: tool.server_url }),
+      ...(tool.server_description != null && { server_description: tool.server_description }),
+      ...(tool.authorization != null && { authorization: tool.authorization }),
+      ...(tool.headers != null && { headers: tool.headers }),
+      ...(tool.allowed_tools != null && { allowed_tools: tool.allowed_tools }),
+      require_approval: tool.require_approval ?? ("always" as const),
+    };
+  });
+
+/** Hosts, whose subdomains are meant, too. */
+const domains = z
+  .array(
+    z
+      .string()
+      .max(256)
+      .regex(/^[^\s/:]+$/, "Expected a domain, without a scheme or a path."),
+  )
+  .max(100)
+  .nullish();
+
+const webSearchTool = z.object({
+  type: z.enum(["web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"]),
+  filters: z.object({ allowed_domains: domains, blocked_domains: domains }).nullish(),
+  // Hints that no search provider here knows: echoed.
+  search_context_size: z.enum(["low", "medium", "high"]).optional(),
+  user_location: z.looseObject({ type: z.literal("approximate").optional() }).nullish(),
+});
+
+const automaticContainer = z
+  .object({ type: z.literal("auto"), file_ids: z.array(z.string()).nullish(), memory_limit: z.string().nullish() })
+  .transform(({ type, file_ids: files }, context) => {
+    if (files?.length) {
+      context.addIssue({
+        code: "custom",
+        path: ["file_ids"],
+        message: "'file_ids' is not supported by this server.",
+        params: { code: "unsupported_parameter" },
+      });
+    }
+    return { type };
+  });
+
+const codeInterpreterTool = z.object({
+  type: z.literal("code_interpreter"),
+  container: z.union([z.string().min(1).max(256), automaticContainer]).default({ type: "auto" as const }),
+});
+
+/** vLLM's: a shell, on the operator's tool server. */
+const containerTool = z.object({ type: z.literal("container") });
+
+const tool = z.discriminatedUnion("type", [functionTool, mcpTool, webSearchTool, codeInterpreterTool, containerTool]);
+
+export type Tool = z.output<typeof tool>;
+export type FunctionTool = Extract<Tool, { type: "function" }>;
+export type McpTool = Extract<Tool, { type: "mcp" }>;
+export type WebSearchTool = z.output<typeof webSearchTool>;
+export type ToolFilter = z.output<typeof toolFilter>;
+
+const SERVED = ["function", "mcp", "web_search", "code_interpreter", "container"];
+
+function refuseUnservedTool(value: unknown, context: z.RefinementCtx): unknown {
+  if (typeof value !== "object" || value === null || !("type" in value) || typeof value.type !== "string") return value;
+  const { type } = value;
+  if (SERVED.includes(type) || type.startsWith("web_search")) return value;
+  context.addIssue({
+    code: "custom",
+    path: ["type"],
+    message: `The tool type '${type}' is not supported by this server. Supported values are: ${SERVED.map((name) => `'${name}'`).join(", ")}.`,
+    params: { code: "unsupported_parameter" },
+  });
+  return z.NEVER;
 }
 
-export const tools = z.array(z.preprocess(refuseHostedTool, functionTool)).max(1024);
+export const tools = z.array(z.preprocess(refuseUnservedTool, tool)).max(1024);
+
+/** What tells a tool from the others of a request. */
+export function toolKey(tool: Tool): string {
+  switch (tool.type) {
+    case "function":
+      return `function:${tool.name}`;
+    case "mcp":
+      return `mcp:${tool.server_label}`;
+    case "code_interpreter":
+    case "container":
+      return tool.type;
+    default:
+      return "web_search";
+  }
+}
+
+/**
+ * A tool as a response shows it: without the credentials of an MCP server, which may also be in the query of its URL.
+ */
+export function echoTool(given: Tool): Tool {
+  if (given.type !== "mcp") return given;
+  const { authorization: _authorization, headers: _headers, ...shown } = given;
+  const { server_url: url } = shown;
+  if (url === undefined || !URL.canParse(url)) return shown;
+  const { origin, pathname } = new URL(url);
+  return { ...shown, server_url: origin + pathname };
+}
 
 const namedFunction = z.object({ type: z.literal("function"), name: z.string().min(1) });
+const mcpChoice = z
+  .object({ type: z.literal("mcp"), server_label: z.string().min(1), name: z.string().min(1).nullish() })
+  .transform(({ name, ...choice }) => (name == null ? choice : { ...choice, name }));
+const hostedChoice = z.object({
+  type: z.enum([
+    "code_interpreter",
+    "container",
+    "web_search",
+    "web_search_2025_08_26",
+    "web_search_preview",
+    "web_search_preview_2025_03_11",
+  ]),
+});
+const oneTool = z.discriminatedUnion("type", [namedFunction, mcpChoice, hostedChoice]);
 
 const allowedTools = z.object({
   type: z.literal("allowed_tools"),
   mode: z.enum(["auto", "required"]),
-  tools: z.array(namedFunction).min(1),
+  tools: z.array(oneTool).min(1),
 });
 
-/** The choices that name a hosted tool: valid in OpenAI's API, refused here. */
+/** The choices that name a tool which this server does not have. */
 const UNSERVED_CHOICES = new Set([
   "apply_patch",
-  "code_interpreter",
   "computer",
   "computer_use",
   "computer_use_preview",
   "custom",
   "file_search",
   "image_generation",
-  "mcp",
   "programmatic_tool_calling",
   "shell",
-  "web_search_preview",
-  "web_search_preview_2025_03_11",
 ]);
 
 /** Accepts also chat completions' nested `{type:"function", function:{name}}`, which some clients send here. */
@@ -87,7 +215,39 @@ function normaliseChoice(value: unknown, context: z.RefinementCtx): unknown {
 
 export const toolChoice = z.preprocess(
   normaliseChoice,
-  z.union([z.enum(["none", "auto", "required"]), z.discriminatedUnion("type", [namedFunction, allowedTools])]),
+  z.union([
+    z.enum(["none", "auto", "required"]),
+    z.discriminatedUnion("type", [namedFunction, mcpChoice, hostedChoice, allowedTools]),
+  ]),
 );
 
 export type ToolChoice = z.output<typeof toolChoice>;
+/** One tool as a choice names it. */
+export type ChosenTool = z.output<typeof oneTool>;
+
+/** The tools that a choice leaves to the model, or undefined for all. */
+export function chosenTools(choice: ToolChoice | null | undefined): readonly ChosenTool[] | undefined {
+  if (choice == null || typeof choice === "string") return undefined;
+  return choice.type === "allowed_tools" ? choice.tools : [choice];
+}
+
+/** Whether a choice (of one tool) means a tool, or, for an MCP server, some tool of it. */
+export function isChosen(tool: Tool, chosen: ChosenTool): boolean {
+  switch (chosen.type) {
+    case "function":
+      return tool.type === "function" && tool.name === chosen.name;
+    case "mcp":
+      return tool.type === "mcp" && tool.server_label === chosen.server_label;
+    case "code_interpreter":
+    case "container":
+      return tool.type === chosen.type;
+    default:
+      return tool.type.startsWith("web_search");
+  }
+}
+
+/** Whether the model must call something. */
+export function mustCall(choice: ToolChoice | null | undefined): boolean {
+  if (choice == null || choice === "auto" || choice === "none") return false;
+  return choice === "required" || choice.type !== "allowed_tools" || choice.mode === "required";
+}

@@ -1,0 +1,283 @@
+import { isPublicUrl } from "../protocol/public-url.ts";
+import { ToolFault } from "./tool-fault.ts";
+
+/**
+ * Calls to URLs that a client or a model has named (server-side request forgery, CWE-918): only to allowed addresses,
+ * each redirect checked like the first URL, bounded in time and bytes.
+ *
+ * A Worker cannot see what a name resolves to before it connects, nor reach a private network unless it is given a
+ * binding to one; what can be seen is refused here all the same, for Workers that run elsewhere (workerd on a machine
+ * of your own).
+ */
+
+/** The addresses of a name, as text: `1.2.3.4`, `2606:4700::1111`. None when the name does not exist. */
+export type Resolve = (hostname: string, signal: AbortSignal) => Promise<string[]>;
+
+export interface GuardOptions {
+  /** URLs that somebody who may has listed: nothing more is asked of them. */
+  allow?: (url: URL) => boolean;
+  /** Admits public https (see {@link isPublicUrl}), which is the rule without `allow`, beside what that lists. */
+  allowPublic?: boolean;
+  /** Admits public http beside public https. */
+  allowHttp?: boolean;
+  /** What any URL must fulfil besides. */
+  limit?: (url: URL) => boolean;
+  /** Looks public names up before they are called; each address must be public. */
+  resolve?: Resolve;
+  /** From the call to the last byte of the body, redirects included. */
+  timeoutMs: number;
+  /** Of the body, after decompression. */
+  maxBytes: number;
+  /** How many redirects are followed; 5 unless given. */
+  maxRedirects?: number;
+  /** Makes the requests, instead of the global one. */
+  fetch?: (url: string, init: RequestInit) => Promise<Response>;
+}
+
+const MAX_REDIRECTS = 5;
+
+/** What is sent on to another origin: nothing that names the sender or was meant for the first one alone. */
+const CROSS_ORIGIN_HEADERS = new Set(["accept", "accept-language", "content-type", "user-agent"]);
+
+/** Statuses whose body is forbidden to be a stream, even an empty one. */
+const NULL_BODY_STATUSES = new Set([101, 204, 205, 304]);
+
+/**
+ * Names through DNS over HTTPS (`application/dns-json`, as Cloudflare and Google serve it), both IPv4 and IPv6.
+ * `endpoint` is such as `https://cloudflare-dns.com/dns-query`. What it returns may have changed when the connection
+ * is made: it narrows rebinding, and cannot rule it out. Throws ToolFault `unreachable` when it gets no answer.
+ */
+export function dohResolver(endpoint: string, fetcher: GuardOptions["fetch"] = fetch): Resolve {
+  async function ask(hostname: string, type: "A" | "AAAA", signal: AbortSignal): Promise<string[]> {
+    const url = new URL(endpoint);
+    url.searchParams.set("name", hostname);
+    url.searchParams.set("type", type);
+    const response = await fetcher(url.href, {
+      headers: { accept: "application/dns-json" },
+      redirect: "manual",
+      signal,
+    });
+    if (!response.ok) throw new Error("no answer");
+    const answer = (await response.json()) as { Answer?: { type: number; data: string }[] };
+    const wanted = type === "A" ? 1 : 28;
+    return (answer.Answer ?? []).filter((record) => record.type === wanted).map((record) => record.data);
+  }
+  return async (hostname, signal) => {
+    try {
+      return (await Promise.all([ask(hostname, "A", signal), ask(hostname, "AAAA", signal)])).flat();
+    } catch {
+      if (signal.aborted) throw signal.reason;
+      throw new ToolFault("unreachable", "A name could not be looked up.");
+    }
+  };
+}
+
+/**
+ * Calls a URL that is not ours. Redirects are followed by hand (RFC 9110 §15.4, as the Fetch standard does it), unless
+ * `init.redirect` is `manual`; on the way to another origin all headers but harmless ones are left behind. The
+ * response has the body's bytes counted and carries its final `url`.
+ *
+ * Throws ToolFault `refused_address`, `timeout`, `unreachable`, or `protocol` for redirects that lead nowhere; reading
+ * the body throws `timeout`, `too_large` or `unreachable`. Any HTTP status is a response. Aborting `init.signal`
+ * ends the call and the body at once with the signal's reason.
+ */
+export async function guardedFetch(target: string | URL, init: RequestInit, options: GuardOptions): Promise<Response> {
+  // A body that is cancelled leaves its connection to the runtime; aborting the request closes it.
+  const request = new AbortController();
+  const { signal } = init;
+  const onAbort = () => request.abort(signal?.reason);
+  if (signal?.aborted) onAbort();
+  signal?.addEventListener("abort", onAbort, { once: true });
+  const timer = setTimeout(
+    () => request.abort(new ToolFault("timeout", `There was no complete answer within ${seconds(options.timeoutMs)}.`)),
+    options.timeoutMs,
+  );
+  const settle = () => {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", onAbort);
+    request.abort();
+  };
+  try {
+    const { response, url } = await follow(String(target), init, options, request.signal);
+    const length = Number(response.headers.get("content-length") ?? 0);
+    if (response.body && length > options.maxBytes) throw tooLarge(options.maxBytes);
+    const limited = limitBody(response, { maxBytes: options.maxBytes, signal: request.signal, onEnd: settle });
+    if (!limited.body) settle();
+    return Object.defineProperty(limited, "url", { value: url, configurable: true });
+  } catch (error) {
+    settle();
+    throw error;
+  }
+}
+
+/** Follows redirects to the response that is none. Throws as `guardedFetch` does. */
+async function follow(
+  target: string,
+  init: RequestInit,
+  options: GuardOptions,
+  signal: AbortSignal,
+): Promise<{ response: Response; url: string }> {
+  const maxRedirects = options.maxRedirects ?? MAX_REDIRECTS;
+  const first = await admitted(target, options, signal);
+  if (!first) throw new ToolFault("refused_address", "The URL is not an address that may be called from here.");
+  let url = first;
+  const headers = new Headers(init.headers);
+  let { method = "GET", body } = init;
+  for (let redirects = 0; ; redirects++) {
+    const response = await send(url, { ...init, method, headers, body, redirect: "manual", signal }, options);
+    const location = response.headers.get("location");
+    const isRedirect = [301, 302, 303, 307, 308].includes(response.status) && location !== null;
+    if (!isRedirect || init.redirect === "manual") return { response, url: url.href };
+    // Reading on would only serve to keep the connection, and the body is not bounded here.
+    response.body?.cancel().catch(() => {});
+    if (redirects === maxRedirects) {
+      throw new ToolFault("protocol", `The URL redirects more than ${maxRedirects} times.`);
+    }
+    const next: URL | undefined = URL.canParse(location, url.href)
+      ? await admitted(new URL(location, url.href).href, options, signal)
+      : undefined;
+    if (!next)
+      throw new ToolFault("refused_address", "The URL redirects to an address that may not be called from here.");
+    const becomesGet =
+      response.status === 303
+        ? method !== "GET" && method !== "HEAD"
+        : method === "POST" && (response.status === 301 || response.status === 302);
+    if (becomesGet) {
+      method = "GET";
+      body = undefined;
+      for (const name of [...headers.keys()]) if (name.startsWith("content-")) headers.delete(name);
+    } else if (body instanceof ReadableStream) {
+      throw new ToolFault("protocol", "The URL redirects a request that cannot be sent twice.");
+    }
+    if (next.origin !== url.origin) {
+      for (const name of [...headers.keys()]) if (!CROSS_ORIGIN_HEADERS.has(name)) headers.delete(name);
+    }
+    url = next;
+  }
+}
+
+/** The URL when it may be called. */
+async function admitted(text: string, options: GuardOptions, signal: AbortSignal): Promise<URL | undefined> {
+  if (!URL.canParse(text)) return undefined;
+  const url = new URL(text);
+  const { allow, allowPublic = allow === undefined, limit } = options;
+  if (!/^https?:$/.test(url.protocol) || limit?.(url) === false) return undefined;
+  if (allow?.(url)) return url;
+  if (!allowPublic) return undefined;
+  if (!isPublicUrl(url.href, options)) return undefined;
+  const isAddress = url.hostname.startsWith("[") || /^[\d.]+$/.test(url.hostname);
+  if (!options.resolve || isAddress) return url;
+  const addresses = await unlessAborted(options.resolve(url.hostname, signal), signal);
+  if (addresses.length === 0) throw new ToolFault("unreachable", `${url.host} does not exist.`);
+  const isPublic = (address: string) => isPublicUrl(`https://${address.includes(":") ? `[${address}]` : address}/`);
+  return addresses.every(isPublic) ? url : undefined;
+}
+
+async function send(url: URL, init: RequestInit & { signal: AbortSignal }, options: GuardOptions): Promise<Response> {
+  const fetcher = options.fetch ?? ((href: string, request: RequestInit) => fetch(href, request));
+  try {
+    return await unlessAborted(fetcher(url.href, init), init.signal);
+  } catch (error) {
+    if (init.signal.aborted) throw init.signal.reason;
+    if (error instanceof ToolFault) throw error;
+    throw new ToolFault("unreachable", `${url.host} could not be reached.`);
+  }
+}
+
+/**
+ * The response with a body that fails with ToolFault `too_large` beyond `maxBytes`, with `unreachable` when the
+ * connection is lost, and with the signal's reason as soon as it is aborted. `onEnd` is called once when the body has
+ * ended, with what it ended with if it failed.
+ */
+export function limitBody(
+  response: Response,
+  { maxBytes, signal, onEnd }: { maxBytes: number; signal: AbortSignal; onEnd: (error?: unknown) => void },
+): Response {
+  if (!response.body || NULL_BODY_STATUSES.has(response.status)) return response;
+  const reader = response.body.getReader();
+  let bytes = 0;
+  let ended = false;
+  let abort = () => {};
+  const end = (error?: unknown) => {
+    ended = true;
+    signal.removeEventListener("abort", abort);
+    onEnd(error);
+  };
+  const body = new ReadableStream<Uint8Array>(
+    {
+      start(controller) {
+        const fail = () => {
+          if (ended) return;
+          controller.error(signal.reason);
+          reader.cancel().catch(() => {});
+          end(signal.reason);
+        };
+        abort = fail;
+        if (signal.aborted) fail();
+        else signal.addEventListener("abort", fail, { once: true });
+      },
+      async pull(controller) {
+        const fail = (error: unknown) => {
+          controller.error(error);
+          end(error);
+        };
+        let result: ReadableStreamReadResult<Uint8Array>;
+        try {
+          result = await reader.read();
+        } catch (error) {
+          if (!ended)
+            fail(error instanceof ToolFault ? error : new ToolFault("unreachable", "The connection was lost."));
+          return;
+        }
+        if (ended) return;
+        if (result.done) {
+          controller.close();
+          end();
+          return;
+        }
+        bytes += result.value.byteLength;
+        if (bytes > maxBytes) {
+          reader.cancel().catch(() => {});
+          fail(tooLarge(maxBytes));
+          return;
+        }
+        controller.enqueue(result.value);
+      },
+      async cancel(reason) {
+        if (ended) return;
+        reader.cancel(reason).catch(() => {});
+        end();
+      },
+    },
+    { highWaterMark: 0 },
+  );
+  const headers = new Headers(response.headers);
+  // The bytes are decoded already: these would be wrong of them.
+  headers.delete("content-encoding");
+  headers.delete("content-length");
+  const limited = new Response(body, { status: response.status, statusText: response.statusText, headers });
+  return Object.defineProperty(limited, "url", { value: response.url, configurable: true });
+}
+
+function tooLarge(maxBytes: number): ToolFault {
+  return new ToolFault("too_large", `The answer is larger than ${maxBytes} bytes.`);
+}
+
+function seconds(ms: number): string {
+  return `${Math.ceil(ms / 100) / 10} s`;
+}
+
+/** The promise, or the signal's reason as soon as it is aborted: not everything that takes a signal heeds it. */
+export async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  // What loses the race may fail later, with nobody to hear it.
+  promise.catch(() => {});
+  if (signal.aborted) throw signal.reason;
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const onAbort = () => reject(signal.reason);
+  signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}

@@ -1,0 +1,474 @@
+import type { Client, RequestOptions, Tool, Transport } from "@modelcontextprotocol/client";
+import type { McpToolCallError } from "openai/resources/responses/responses";
+import { limitBody, unlessAborted } from "../guarded-fetch.ts";
+import { ToolFault } from "../tool-fault.ts";
+import { mcpHeaders } from "./headers.ts";
+import { outputText } from "./output.ts";
+
+/**
+ * MCP servers that a request names, over the official client package. The package speaks the protocol; this module
+ * bounds it: nothing waits longer, reads more, or connects elsewhere than it is told, whatever the server does.
+ */
+
+/** A server as a request's `mcp` tool names it. */
+export interface McpServer {
+  label: string;
+  url: string;
+  /** A token or a whole `Authorization` value. */
+  authorization?: string;
+  headers?: Record<string, string> | null;
+}
+
+export interface McpSessionOptions {
+  /** Makes all requests, and decides which addresses may be called (`guardedFetch`). */
+  fetch: (url: string, init: RequestInit) => Promise<Response>;
+  /** How long connecting, listing the tools, and calling one may take. */
+  timeouts: { connectMs: number; listMs: number; callMs: number };
+  /** Of any one answer of the server, and of its tools together. */
+  maxBytes: number;
+  /** Of a tool call's text. */
+  maxOutputBytes: number;
+  maxTools: number;
+  /** Ends the session and everything it does. */
+  signal: AbortSignal;
+}
+
+/** A tool as `mcp_list_tools` shows it. */
+export interface McpTool {
+  name: string;
+  description?: string;
+  input_schema: Record<string, unknown>;
+  annotations?: Record<string, unknown>;
+}
+
+export interface McpToolResult {
+  output: string;
+  /** The tool says that it failed; `output` tells why. */
+  isError: boolean;
+  structured?: unknown;
+}
+
+const CLIENT_INFO = { name: "responses-edge", version: "0.1.0" };
+
+/** Of a tool's input schema as JSON: it goes into every prompt. */
+const MAX_SCHEMA_BYTES = 64 * 1024;
+
+/** What the specification allows in a tool's name (2025-11-25, "Tool Names"), which is also what a prompt can hold. */
+const TOOL_NAME = /^[A-Za-z0-9_./-]{1,128}$/;
+
+/** A list that still goes on after this many pages never ends. */
+const MAX_PAGES = 500;
+
+/** Requests that nobody asked for: cancellations, answers to the server's pings, streams taken up again. */
+const MAX_UNASKED_REQUESTS = 100;
+
+/** Of a server's error text. */
+const MAX_MESSAGE_LENGTH = 2_000;
+
+/** How long the server may take over the end of a session. */
+const CLOSE_TIMEOUT_MS = 2_000;
+
+/** Says to the session's own fetch which operation a request belongs to; never sent. */
+const OPERATION_HEADER = "x-mcp-operation";
+
+/** JSON-RPC codes of faults that have none of their own, as the MCP packages number them. */
+const CONNECTION_CLOSED = -32000;
+const REQUEST_TIMEOUT = -32001;
+
+/** The server speaks only the protocol of 2026-07-28, which knows no `initialize`. */
+const UNSUPPORTED_PROTOCOL_VERSION = -32022;
+
+type Sdk = typeof import("./sdk.ts");
+
+/** Something asked of the server: its time, and the reason why it failed. */
+interface Operation {
+  id: string;
+  abort: AbortController;
+  /** Of the last answer that was an HTTP error. */
+  status: number | undefined;
+  fault: ToolFault | undefined;
+}
+
+/** A connection to one MCP server. Calls may run side by side. To be closed when done. */
+export class McpSession {
+  readonly #server: McpServer;
+  readonly #options: McpSessionOptions;
+  readonly #headers: Headers;
+  readonly #sdk: Sdk;
+  readonly #operations = new Map<string, Operation>();
+  readonly #end = new AbortController();
+  /** Definitions as last listed: the 2026 protocol repeats some arguments as headers, which the definition names. */
+  #tools = new Map<string, Tool>();
+  #client: Client | undefined;
+  #transport: Transport | undefined;
+  #connecting: Operation | undefined;
+  #nextOperation = 0;
+  #unasked = 0;
+  /** Set once the old transport's one event stream is open. */
+  #hasEventStream = false;
+
+  private constructor(server: McpServer, options: McpSessionOptions, sdk: Sdk) {
+    if (!URL.canParse(server.url)) {
+      throw new ToolFault("refused_address", `The URL of MCP server '${server.label}' is not one.`);
+    }
+    this.#server = server;
+    this.#options = options;
+    this.#headers = mcpHeaders(server);
+    this.#sdk = sdk;
+    const onAbort = () => this.#end.abort(options.signal.reason);
+    if (options.signal.aborted) onAbort();
+    options.signal.addEventListener("abort", onAbort, { once: true, signal: this.#end.signal });
+  }
+
+  /**
+   * Connects to a server: by Streamable HTTP with `initialize`; by the protocol of 2026-07-28 when the server says it
+   * has no other; by the transport of 2024-11-05 (HTTP with SSE) when the server answers 4xx, as the specification's
+   * section on backwards compatibility has it. Throws ToolFault, or the signal's reason once that is aborted.
+   */
+  static async connect(server: McpServer, options: McpSessionOptions): Promise<McpSession> {
+    // Half a megabyte of code to evaluate, which only requests with MCP tools should pay for.
+    const sdk = await import("./sdk.ts");
+    const session = new McpSession(server, options, sdk);
+    try {
+      await session.#run(options.timeouts.connectMs, options.signal, (request, operation) =>
+        session.#connect(request, operation),
+      );
+      return session;
+    } catch (error) {
+      session.#end.abort(error);
+      await session.#hangUp();
+      throw error;
+    }
+  }
+
+  /**
+   * All tools of the server, in its order. A tool whose name the specification does not allow is left out: no model
+   * could call it. Throws ToolFault: `too_large` for more tools than `maxTools` or larger ones than a prompt can hold.
+   */
+  async listTools({ signal }: { signal?: AbortSignal } = {}): Promise<McpTool[]> {
+    return this.#run(this.#options.timeouts.listMs, signal, (request) => this.#listTools(request));
+  }
+
+  /**
+   * Calls a tool. That the tool failed is a result, not an error; `timeoutMs` is `timeouts.callMs` unless given.
+   * Throws ToolFault, or the signal's reason once that is aborted.
+   */
+  async callTool(
+    name: string,
+    args: Record<string, unknown>,
+    { signal, timeoutMs = this.#options.timeouts.callMs }: { signal?: AbortSignal; timeoutMs?: number } = {},
+  ): Promise<McpToolResult> {
+    const tool = this.#tools.get(name);
+    // Without its output schema: that is the server's, and its patterns would be run here.
+    const definition = tool && { toolDefinition: { name, inputSchema: tool.inputSchema } };
+    const result = await this.#run(timeoutMs, signal, async (request) =>
+      this.#connected().callTool({ name, arguments: args }, { ...request, ...definition }),
+    );
+    const { structuredContent } = result;
+    return {
+      output: outputText(result, this.#options.maxOutputBytes),
+      isError: result.isError === true,
+      ...(structuredContent !== undefined && { structured: structuredContent }),
+    };
+  }
+
+  /** Ends the session here and, if it has one, at the server. Never throws. */
+  async close(): Promise<void> {
+    const fault = new ToolFault("unreachable", `The session with ${this.#name} was closed.`);
+    for (const operation of this.#operations.values()) operation.abort.abort(fault);
+    const transport = this.#transport;
+    if (!this.#end.signal.aborted && transport instanceof this.#sdk.StreamableHTTPClientTransport) {
+      await this.#run(CLOSE_TIMEOUT_MS, undefined, () => transport.terminateSession()).catch(() => {});
+    }
+    this.#end.abort(fault);
+    await this.#hangUp();
+  }
+
+  get #name(): string {
+    return `MCP server '${this.#server.label}'`;
+  }
+
+  async #hangUp(): Promise<void> {
+    await this.#client?.close().catch(() => {});
+    await this.#transport?.close().catch(() => {});
+  }
+
+  #connected(): Client {
+    if (!this.#client) throw new ToolFault("unreachable", `There is no session with ${this.#name}.`);
+    return this.#client;
+  }
+
+  async #connect(request: RequestOptions, operation: Operation): Promise<void> {
+    this.#connecting = operation;
+    try {
+      await this.#connectWith(this.#streamableHttp(), request);
+    } catch (error) {
+      const { status } = operation;
+      if (operation.abort.signal.aborted) throw error;
+      if (this.#speaksOnlyModern(error)) {
+        await this.#hangUp();
+        await this.#connectWith(this.#streamableHttp(), request, "modern");
+      } else if (isOldTransport(status)) {
+        await this.#hangUp();
+        await this.#connectWith(this.#serverSentEvents(), request).catch(() => {
+          // Of the two failures the first one is the server's answer to what it should understand.
+          if (!operation.fault) operation.status = status;
+          throw error;
+        });
+      } else {
+        throw error;
+      }
+    } finally {
+      this.#connecting = undefined;
+    }
+  }
+
+  async #connectWith(transport: Transport, request: RequestOptions, era?: "modern"): Promise<void> {
+    this.#transport = this.#watched(transport);
+    this.#client = new this.#sdk.Client(CLIENT_INFO, {
+      // Nobody is there to be asked.
+      inputRequired: { autoFulfill: false },
+      // A schema's patterns are the server's, and would be run here.
+      jsonSchemaValidator: {
+        getValidator: () => (data) => ({ valid: true, data: data as never, errorMessage: undefined }),
+      },
+      ...(era && { versionNegotiation: { mode: "auto" } }),
+    });
+    await this.#client.connect(transport, request);
+  }
+
+  #streamableHttp(): Transport {
+    return new this.#sdk.StreamableHTTPClientTransport(new URL(this.#server.url), {
+      fetch: (url, init) => this.#fetch(String(url), init),
+      requestInit: { headers: this.#headers },
+    });
+  }
+
+  #serverSentEvents(): Transport {
+    return new this.#sdk.SSEClientTransport(new URL(this.#server.url), {
+      fetch: (url, init) => this.#fetch(String(url), init),
+      requestInit: { headers: this.#headers },
+    });
+  }
+
+  /** The transport with its requests bound to the operations that make them. */
+  #watched(transport: Transport): Transport {
+    const send = transport.send.bind(transport);
+    transport.send = async (message, options) => {
+      if (!("method" in message && "id" in message)) this.#countUnasked();
+      const operation = this.#operations.get(options?.headers?.[OPERATION_HEADER] ?? "");
+      if (!operation) return send(message, options);
+      const { signal } = operation.abort;
+      await send(message, {
+        ...options,
+        requestSignal: options?.requestSignal ? AbortSignal.any([options.requestSignal, signal]) : signal,
+        // The package would wait for its time to run out. It takes no second answer to a request.
+        onRequestStreamEnd: () => {
+          if (!("method" in message && "id" in message)) return;
+          const error = { code: CONNECTION_CLOSED, message: `${this.#name} closed its stream without an answer.` };
+          transport.onmessage?.({ jsonrpc: "2.0", id: message.id, error });
+        },
+      });
+    };
+    return transport;
+  }
+
+  #countUnasked(): void {
+    if (++this.#unasked <= MAX_UNASKED_REQUESTS) return;
+    throw this.#lost(new ToolFault("protocol", `${this.#name} asks for more than it was asked.`));
+  }
+
+  /** The error of a server that has left `initialize` behind, in the body of a 400 or as the answer. */
+  #speaksOnlyModern(error: unknown): boolean {
+    const { ProtocolError, SdkHttpError } = this.#sdk;
+    if (error instanceof ProtocolError) return error.code === UNSUPPORTED_PROTOCOL_VERSION;
+    if (!(error instanceof SdkHttpError) || typeof error.data.text !== "string") return false;
+    try {
+      const body = JSON.parse(error.data.text) as { error?: { code?: unknown } } | null;
+      return body?.error?.code === UNSUPPORTED_PROTOCOL_VERSION;
+    } catch {
+      return false;
+    }
+  }
+
+  async #listTools(request: RequestOptions): Promise<McpTool[]> {
+    const client = this.#connected();
+    if (!client.getServerCapabilities()?.tools) return [];
+    const { maxTools, maxBytes } = this.#options;
+    const tools = new Map<string, Tool>();
+    let listed = 0;
+    let bytes = 0;
+    let cursor: string | undefined;
+    for (let page = 0; page < MAX_PAGES; page++) {
+      const result = await client.request(
+        { method: "tools/list", params: cursor === undefined ? {} : { cursor } },
+        request,
+      );
+      listed += result.tools.length;
+      if (listed > maxTools) {
+        throw new ToolFault("too_large", `${this.#name} lists more than ${maxTools} tools.`);
+      }
+      for (const tool of result.tools) {
+        if (!TOOL_NAME.test(tool.name) || tools.has(tool.name)) continue;
+        const size = new TextEncoder().encode(JSON.stringify(tool.inputSchema)).byteLength;
+        if (size > MAX_SCHEMA_BYTES) {
+          throw new ToolFault("too_large", `The input schema of tool '${tool.name}' of ${this.#name} is too large.`);
+        }
+        bytes += size + (tool.description?.length ?? 0);
+        if (bytes > maxBytes) throw new ToolFault("too_large", `The tools of ${this.#name} are too large together.`);
+        tools.set(tool.name, tool);
+      }
+      cursor = result.nextCursor;
+      if (cursor === undefined) {
+        this.#tools = tools;
+        return [...tools.values()].map(toMcpTool);
+      }
+    }
+    throw new ToolFault("protocol", `${this.#name} lists its tools on more than ${MAX_PAGES} pages.`);
+  }
+
+  /** Runs an operation within its time. Whatever goes wrong comes out as a ToolFault or as an abort's reason. */
+  async #run<T>(
+    timeoutMs: number,
+    signal: AbortSignal | undefined,
+    ask: (request: RequestOptions, operation: Operation) => Promise<T>,
+  ): Promise<T> {
+    const operation: Operation = {
+      id: String(this.#nextOperation++),
+      abort: new AbortController(),
+      status: undefined,
+      fault: undefined,
+    };
+    const { abort } = operation;
+    const reasons = [this.#end.signal, ...(signal ? [signal] : [])];
+    const onAbort = () => abort.abort(reasons.find((reason) => reason.aborted)?.reason);
+    if (reasons.some((reason) => reason.aborted)) onAbort();
+    for (const reason of reasons) reason.addEventListener("abort", onAbort, { once: true, signal: abort.signal });
+    const timer = setTimeout(
+      () => abort.abort(new ToolFault("timeout", `${this.#name} did not answer within ${timeoutMs} ms.`)),
+      timeoutMs,
+    );
+    this.#operations.set(operation.id, operation);
+    const request: RequestOptions = {
+      headers: { [OPERATION_HEADER]: operation.id },
+      signal: abort.signal,
+      // The package's own limit is a minute; ours comes first.
+      timeout: timeoutMs + 60_000,
+    };
+    try {
+      return await unlessAborted(ask(request, operation), abort.signal);
+    } catch (error) {
+      throw abort.signal.aborted ? abort.signal.reason : this.#explain(error, operation);
+    } finally {
+      clearTimeout(timer);
+      this.#operations.delete(operation.id);
+      // A stream that goes on after its answer has nothing more to say.
+      abort.abort();
+    }
+  }
+
+  /** The package's requests, with what it leaves out: who asked, how much may come back, and what may not be asked. */
+  async #fetch(url: string, init: RequestInit = {}): Promise<Response> {
+    const headers = new Headers(init.headers);
+    const operation = this.#operations.get(headers.get(OPERATION_HEADER) ?? "") ?? this.#connecting;
+    headers.delete(OPERATION_HEADER);
+    const isGet = (init.method ?? "GET") === "GET";
+    const isEventStream = isGet && this.#transport instanceof this.#sdk.SSEClientTransport;
+    if (isEventStream) {
+      // It opens another one when the first ends, and no answer would come on that.
+      if (this.#hasEventStream)
+        throw this.#lost(new ToolFault("unreachable", `${this.#name} closed its event stream.`));
+      this.#hasEventStream = true;
+    } else if (isGet && !headers.has("last-event-id")) {
+      // A stream for what the server has to say of its own accord: nobody listens, and a Worker pays for keeping it.
+      return new Response(null, { status: 405 });
+    } else if (isGet) {
+      this.#countUnasked();
+    }
+    const signals = [this.#end.signal];
+    if (init.signal) signals.push(init.signal);
+    if (operation && !isEventStream) signals.push(operation.abort.signal);
+    const signal = AbortSignal.any(signals);
+    const note = (error: unknown) => {
+      if (!(error instanceof ToolFault)) return;
+      if (isEventStream) this.#lost(error);
+      else if (operation) operation.fault ??= error;
+    };
+    try {
+      const response = await this.#options.fetch(url, { ...init, headers, signal });
+      if (operation) operation.status = response.ok ? undefined : response.status;
+      return limitBody(response, { maxBytes: this.#options.maxBytes, signal, onEnd: note });
+    } catch (error) {
+      note(error);
+      throw error;
+    }
+  }
+
+  /** Ends everything that waits for an answer: none can come any more. */
+  #lost(fault: ToolFault): ToolFault {
+    for (const operation of this.#operations.values()) operation.abort.abort(fault);
+    this.#end.abort(fault);
+    void this.#hangUp();
+    return fault;
+  }
+
+  #explain(error: unknown, operation: Operation): ToolFault {
+    const { ProtocolError, SdkError, SdkErrorCode } = this.#sdk;
+    if (error instanceof ToolFault) return error;
+    if (operation.fault) return operation.fault;
+    if (error instanceof ProtocolError) {
+      return new ToolFault("protocol", this.#withoutSecrets(error.message), { code: error.code });
+    }
+    const { status } = operation;
+    if (status !== undefined) {
+      const redirected = status >= 300 && status < 400 ? " and a redirect that is not followed" : "";
+      return new ToolFault("http", `${this.#name} answered with HTTP status ${status}${redirected}.`, { status });
+    }
+    if (error instanceof SdkError && error.code === SdkErrorCode.ConnectionClosed) {
+      return new ToolFault("unreachable", `${this.#name} closed the connection.`);
+    }
+    // The package's own words may quote the answer.
+    return new ToolFault("protocol", `${this.#name} sent an answer that is not MCP.`);
+  }
+
+  /** A server's error text, in which it may repeat what it was sent. */
+  #withoutSecrets(message: string): string {
+    let text = message;
+    const { search, searchParams } = new URL(this.#server.url);
+    const secrets = [search, ...searchParams.values(), ...[...searchParams.values()].map(encodeURIComponent)];
+    for (const value of this.#headers.values()) secrets.push(value, ...value.split(" "));
+    for (const secret of secrets) if (secret.length >= 8) text = text.replaceAll(secret, "[redacted]");
+    return text.slice(0, MAX_MESSAGE_LENGTH);
+  }
+}
+
+/** The statuses that send a client to the transport of 2024-11-05; of the others a GET would only get the same. */
+function isOldTransport(status: number | undefined): boolean {
+  return status !== undefined && status >= 400 && status < 500 && ![401, 403, 407, 429].includes(status);
+}
+
+function toMcpTool(tool: Tool): McpTool {
+  return {
+    name: tool.name,
+    ...(tool.description !== undefined && { description: tool.description }),
+    input_schema: tool.inputSchema,
+    ...(tool.annotations !== undefined && { annotations: tool.annotations }),
+  };
+}
+
+/** A fault as `mcp_call.error` shows it. */
+export function toMcpError(fault: ToolFault): McpToolCallError {
+  switch (fault.kind) {
+    case "http":
+      return { type: "http_error", code: fault.status ?? 502, message: fault.message };
+    case "tool":
+      return { type: "mcp_tool_execution_error", content: [{ type: "text", text: fault.message }] };
+    case "timeout":
+      return { type: "mcp_protocol_error", code: REQUEST_TIMEOUT, message: fault.message };
+    case "refused_address":
+    case "too_large":
+    case "unreachable":
+    case "protocol":
+      return { type: "mcp_protocol_error", code: fault.code ?? CONNECTION_CLOSED, message: fault.message };
+  }
+}

@@ -1,0 +1,56 @@
+import { ToolFault } from "../tool-fault.ts";
+
+/**
+ * Headers that a caller's map may not set: those of the connection (RFC 9110 §7.6.1) and of the message, and those by
+ * which the MCP transport keeps its state. `cookie` and `x-session-id` are the caller's own.
+ */
+const RESERVED = new Set([
+  "accept",
+  "accept-encoding",
+  "connection",
+  "content-encoding",
+  "content-length",
+  "content-type",
+  "expect",
+  "host",
+  "http2-settings",
+  "keep-alive",
+  "last-event-id",
+  "proxy-authenticate",
+  "proxy-authorization",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+  "via",
+]);
+
+/** `mcp-session-id` and its kin; what Cloudflare and browsers say about a request, which nobody else may. */
+const RESERVED_PREFIX = /^(mcp-|cf-|sec-|x-forwarded-|x-real-ip$)/;
+
+/**
+ * The headers to send to an MCP server: those of the request's tool without the ones a caller may not set, and its
+ * `authorization`, which is a bearer token unless it names a scheme, and takes the place of a header of that name.
+ * Throws ToolFault `protocol` for a header that HTTP cannot carry.
+ */
+export function mcpHeaders(server: { authorization?: string; headers?: Record<string, string> | null }): Headers {
+  const headers = new Headers();
+  for (const [name, value] of Object.entries(server.headers ?? {})) {
+    const lower = name.toLowerCase();
+    if (!RESERVED.has(lower) && !RESERVED_PREFIX.test(lower)) set(headers, name, value);
+  }
+  if (server.authorization !== undefined) {
+    const hasScheme = /^[A-Za-z][\w-]* +\S/.test(server.authorization);
+    set(headers, "authorization", hasScheme ? server.authorization : `Bearer ${server.authorization}`);
+  }
+  return headers;
+}
+
+function set(headers: Headers, name: string, value: string): void {
+  try {
+    headers.set(name, value);
+  } catch {
+    throw new ToolFault("protocol", "A header for the MCP server has a name or value that HTTP cannot carry.");
+  }
+}

@@ -1,0 +1,48 @@
+import type { McpTool as McpServerTool, ToolFilter } from "../../protocol/tools.ts";
+import type { McpTool } from "./client.ts";
+
+/** Which tools of an MCP server a request allows, and which calls of them need the client's approval. */
+
+/** The names that are allowed, where they are given as such. */
+function namesOf(allowed: McpServerTool["allowed_tools"]): string[] | undefined {
+  return Array.isArray(allowed) ? allowed : allowed?.tool_names;
+}
+
+export function isAllowed(allowed: McpServerTool["allowed_tools"], tool: McpTool): boolean {
+  if (allowed === undefined) return true;
+  return Array.isArray(allowed) ? allowed.includes(tool.name) : isMatched(allowed, tool);
+}
+
+/** A filter without any condition matches all; one with several, what meets each. */
+function isMatched(filter: ToolFilter, tool: McpTool): boolean {
+  if (filter.tool_names && !filter.tool_names.includes(tool.name)) return false;
+  return filter.read_only === undefined || (tool.annotations?.readOnlyHint === true) === filter.read_only;
+}
+
+/** `always` is the default, of what a filter does not name too. */
+export function needsApproval(approval: McpServerTool["require_approval"], tool: McpTool): boolean {
+  if (typeof approval === "string") return approval === "always";
+  if (approval.always && isMatched(approval.always, tool)) return true;
+  return !(approval.never && isMatched(approval.never, tool));
+}
+
+/** Whether a tool may be called by its name alone; whether it only reads is known when tools are listed. */
+export function mayBeCalled({ allowed_tools: allowed }: McpServerTool, name: string): boolean {
+  return namesOf(allowed)?.includes(name) ?? true;
+}
+
+/** What a list of a server's tools depends on: a list of another origin may lack some. */
+export function listOrigin({ server_url: url, allowed_tools: allowed }: McpServerTool): string {
+  const { origin, pathname } = url !== undefined && URL.canParse(url) ? new URL(url) : { origin: "", pathname: "" };
+  return JSON.stringify([origin + pathname, allowed ?? null]);
+}
+
+/** Whether a list that an earlier turn has made has all that this one allows. One of unknown origin is taken at its word. */
+export function isUsable(listed: readonly McpTool[], origin: string | undefined, server: McpServerTool): boolean {
+  const now = listOrigin(server);
+  if (origin === now) return true;
+  const isSameServer = origin === undefined || JSON.parse(origin)[0] === JSON.parse(now)[0];
+  const names = namesOf(server.allowed_tools);
+  if (!names) return origin === undefined;
+  return isSameServer && names.every((name) => listed.some((tool) => tool.name === name));
+}

@@ -1,0 +1,420 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { allowList } from "../../src/protocol/public-url.ts";
+import { guardedFetch } from "../../src/tools/guarded-fetch.ts";
+import { type McpServer, McpSession, type McpSessionOptions, toMcpError } from "../../src/tools/mcp/client.ts";
+import { ToolFault } from "../../src/tools/tool-fault.ts";
+import { INJECTION, type McpHandlerOptions, type Misbehaviour } from "./mcp-handler.ts";
+import { type McpTestServer, startMcpServer } from "./mcp-server.ts";
+
+/** MCP servers as a request meets them: real ones, over real HTTP. */
+
+const SECRET = "sk-tool-4711-secret";
+
+const open: { close: () => Promise<void> }[] = [];
+afterEach(async () => {
+  for (const each of open.splice(0).reverse()) await each.close();
+});
+
+async function start(options: McpHandlerOptions = {}): Promise<McpTestServer> {
+  const server = await startMcpServer(options);
+  open.push(server);
+  return server;
+}
+
+type Settings = Partial<Omit<McpSessionOptions, "timeouts">> & {
+  timeouts?: Partial<McpSessionOptions["timeouts"]>;
+};
+
+function settings(url: string, given: Settings = {}): McpSessionOptions {
+  const allow = allowList(new URL(url).origin);
+  return {
+    fetch: (target, init) => guardedFetch(target, init, { allow, timeoutMs: 10_000, maxBytes: 8_000_000 }),
+    maxBytes: 4_000_000,
+    maxOutputBytes: 100_000,
+    maxTools: 5_000,
+    signal: new AbortController().signal,
+    ...given,
+    timeouts: { connectMs: 5_000, listMs: 5_000, callMs: 5_000, ...given.timeouts },
+  };
+}
+
+async function connect(server: McpTestServer, given: Settings = {}, more: Partial<McpServer> = {}) {
+  const session = await McpSession.connect({ label: "sample", url: server.url, ...more }, settings(server.url, given));
+  open.push(session);
+  return session;
+}
+
+/** What a promise was rejected with, and how long it took. */
+async function fault(promise: Promise<unknown>): Promise<{ fault: ToolFault; ms: number }> {
+  const started = performance.now();
+  const error = await promise.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  if (!(error instanceof ToolFault)) throw new Error(`expected a ToolFault, got ${String(error)}`);
+  return { fault: error, ms: performance.now() - started };
+}
+
+describe.each(["sessions", "stateless", "modern", "sse"] as const)("a server of the kind '%s'", (mode) => {
+  it("lists its tools", async () => {
+    const session = await connect(await start({ mode }));
+    const tools = await session.listTools();
+    expect(tools.map(({ name }) => name)).toContain("echo");
+    expect(tools[0]).toEqual({
+      name: "add",
+      description: "The tool add.",
+      input_schema: {
+        type: "object",
+        properties: { a: { type: "number" }, b: { type: "number" } },
+        required: ["a", "b"],
+      },
+      annotations: { readOnlyHint: true },
+    });
+  });
+
+  it("is called, without its tools having been listed", async () => {
+    const server = await start({ mode });
+    const session = await connect(server);
+    expect(await session.callTool("add", { a: 2, b: 3 })).toEqual({ output: "5", isError: false });
+    expect(server.calls).toMatchObject([{ name: "add", arguments: { a: 2, b: 3 } }]);
+  });
+
+  it("answers calls side by side, each with its own", async () => {
+    const session = await connect(await start({ mode }));
+    await session.listTools();
+    const calls = Array.from({ length: 20 }, (_, n) => session.callTool("echo", { text: `call ${n}` }));
+    const outputs = (await Promise.all(calls)).map(({ output }) => output);
+    expect(outputs).toEqual(Array.from({ length: 20 }, (_, n) => `call ${n}`));
+  });
+
+  it("tells that a tool has failed", async () => {
+    const session = await connect(await start({ mode }));
+    expect(await session.callTool("fail", {})).toEqual({ output: "The disk is full.", isError: true });
+  });
+
+  it("fails with a protocol error", async () => {
+    const session = await connect(await start({ mode }));
+    const { fault: thrown } = await fault(session.callTool("throw", {}));
+    expect(toMcpError(thrown)).toMatchObject({ type: "mcp_protocol_error", code: -32603 });
+  });
+
+  it("sees the caller's credentials and session in every request, and in headers only", async () => {
+    const server = await start({ mode });
+    const headers = { "X-Session-Id": "session-1", Cookie: "theme=dark", "X-Api-Version": "7" };
+    const session = await connect(server, {}, { authorization: SECRET, headers });
+    await session.listTools();
+    await session.callTool("echo", { text: "hi" });
+    await session.close();
+    expect(server.requests.length).toBeGreaterThan(2);
+    for (const request of server.requests) {
+      expect(request.headers).toMatchObject({
+        authorization: `Bearer ${SECRET}`,
+        "x-session-id": "session-1",
+        "x-api-version": "7",
+        cookie: "theme=dark",
+      });
+      expect(JSON.stringify(request.message) ?? "").not.toContain(SECRET);
+    }
+  });
+
+  it("ends a slow call in its time, and goes on to answer others", async () => {
+    const session = await connect(await start({ mode }));
+    const { fault: thrown, ms } = await fault(session.callTool("slow", { ms: 3_000 }, { timeoutMs: 200 }));
+    expect(thrown.kind).toBe("timeout");
+    expect(ms).toBeLessThan(1_500);
+    expect(await session.callTool("echo", { text: "still there" })).toMatchObject({ output: "still there" });
+  });
+
+  it("is left at once when the caller gives up", async () => {
+    const session = await connect(await start({ mode }));
+    const abort = new AbortController();
+    const started = performance.now();
+    const call = session.callTool("slow", { ms: 3_000 }, { signal: abort.signal });
+    setTimeout(() => abort.abort(new Error("nobody waits")), 50);
+    await expect(call).rejects.toThrow("nobody waits");
+    expect(performance.now() - started).toBeLessThan(1_000);
+  });
+
+  it("is left by a call that ran out of time, and by everything once the session is closed", async () => {
+    const server = await start({ mode });
+    const session = await connect(server);
+    const slow = () => server.requests.filter(({ message }) => message?.params?.name === "slow");
+    await fault(session.callTool("slow", { ms: 5_000 }, { timeoutMs: 50 }));
+    // The old transport has one stream for all.
+    if (mode !== "sse") await expect.poll(() => slow()[0]?.signal.aborted).toBe(true);
+    const call = fault(session.callTool("slow", { ms: 5_000 }));
+    await expect.poll(() => slow().length).toBe(2);
+    await session.close();
+    expect((await call).fault.kind).toBe("unreachable");
+    const stream = mode === "sse" ? server.requests.find(({ method }) => method === "GET") : slow()[1];
+    await expect.poll(() => stream?.signal.aborted).toBe(true);
+    expect((await fault(session.callTool("echo", { text: "?" }))).fault.kind).toBe("unreachable");
+  });
+});
+
+describe("the transport", () => {
+  it("opens no stream of its own, and ends the server's session", async () => {
+    const server = await start();
+    const session = await connect(server);
+    await session.listTools();
+    await session.close();
+    expect(server.requests.map(({ method, message }) => message?.method ?? method)).toEqual([
+      "initialize",
+      "notifications/initialized",
+      "tools/list",
+      "DELETE",
+    ]);
+  });
+
+  it("sends only what it should of the caller's headers", async () => {
+    const server = await start();
+    const headers = {
+      Host: "evil.example.com",
+      "Content-Length": "7",
+      Connection: "keep-alive, x-gone",
+      "Transfer-Encoding": "chunked",
+      "Mcp-Session-Id": "stolen",
+      "Mcp-Protocol-Version": "1999-01-01",
+      "X-Forwarded-For": "10.0.0.1",
+      "CF-Connecting-IP": "10.0.0.1",
+      "X-Fine": "yes",
+    };
+    await connect(server, {}, { headers });
+    const [first] = server.requests;
+    expect(first?.headers).toMatchObject({ "x-fine": "yes", host: new URL(server.url).host });
+    expect(JSON.stringify(first?.headers)).not.toMatch(/evil|stolen|1999|10\.0\.0\.1|x-gone|x-mcp-operation/);
+  });
+
+  it("leaves an authorization that names its scheme as it is", async () => {
+    const server = await start();
+    await connect(server, {}, { authorization: "Basic dXNlcjpwYXNz" });
+    expect(server.requests[0]?.headers.authorization).toBe("Basic dXNlcjpwYXNz");
+  });
+
+  it("refuses a header that HTTP cannot carry, without repeating it", async () => {
+    const server = await start();
+    const { fault: thrown } = await fault(connect(server, {}, { headers: { "x-key": `${SECRET}\r\nhost: a` } }));
+    expect(thrown.kind).toBe("protocol");
+    expect(thrown.message).not.toContain(SECRET);
+    expect(server.requests).toEqual([]);
+  });
+
+  it("says which status a server refuses the caller with", async () => {
+    const server = await start({ requireAuthorization: "Bearer another" });
+    const { fault: thrown } = await fault(connect(server, {}, { authorization: SECRET }));
+    expect(toMcpError(thrown)).toEqual({
+      type: "http_error",
+      code: 401,
+      message: "MCP server 'sample' answered with HTTP status 401.",
+    });
+    // A second transport would be refused as well.
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it("removes the credentials from a server's error text", async () => {
+    const session = await connect(await start(), {}, { authorization: SECRET });
+    const { fault: thrown } = await fault(session.callTool(`no tool ${SECRET}`, {}));
+    expect(thrown.message).toContain("[redacted]");
+    expect(thrown.message).not.toContain(SECRET);
+  });
+});
+
+describe("the list of tools", () => {
+  it("is all pages together", async () => {
+    const session = await connect(await start({ extraTools: 4_990, pageSize: 250 }));
+    expect(await session.listTools()).toHaveLength(5_000);
+  });
+
+  it("is refused when it is longer than allowed", async () => {
+    const session = await connect(await start({ extraTools: 4_991, pageSize: 500 }));
+    const { fault: thrown } = await fault(session.listTools());
+    expect(thrown).toMatchObject({ kind: "too_large", message: "MCP server 'sample' lists more than 5000 tools." });
+  });
+
+  it("is refused when it never ends", async () => {
+    const session = await connect(await start({ extraTools: 600, pageSize: 1 }));
+    expect((await fault(session.listTools())).fault.kind).toBe("protocol");
+  });
+
+  it("leaves out names that no model could call, and the second of a name", async () => {
+    const names = ["good", "", "with space", "a\nb", "<|start|>", "é", "x".repeat(129), "good", "a/b.c-d_e"];
+    const tools = names.map((name, n) => ({ name, description: `${n}`, inputSchema: { type: "object" } }));
+    const session = await connect(await start({ tools }));
+    expect((await session.listTools()).map(({ name, description }) => [name, description])).toEqual([
+      ["good", "0"],
+      ["a/b.c-d_e", "8"],
+    ]);
+  });
+
+  it("is refused with a schema that is larger than a prompt can hold", async () => {
+    const tools = [{ name: "wide", inputSchema: { type: "object", description: "x".repeat(70_000) } }];
+    const session = await connect(await start({ tools }));
+    expect((await fault(session.listTools())).fault).toMatchObject({ kind: "too_large" });
+  });
+
+  it("is the same when it is asked for again", async () => {
+    const session = await connect(await start());
+    expect(await session.listTools()).toEqual(await session.listTools());
+  });
+});
+
+describe("a tool's output", () => {
+  it.each([
+    ["image", "A pixel:\n[image/png, 70 bytes]"],
+    [
+      "resources",
+      "Some notes.\n[application/octet-stream, 4 bytes]\n[resource https://example.com/report]\n[audio/wav, 3 bytes]",
+    ],
+    ["inject", INJECTION],
+  ])("of '%s' is text", async (name, output) => {
+    const session = await connect(await start());
+    expect(await session.callTool(name, {})).toEqual({ output, isError: false });
+  });
+
+  it("is the structured content where there is no text", async () => {
+    const session = await connect(await start());
+    expect(await session.callTool("structured", {})).toEqual({
+      output: '{"temperature":21}',
+      isError: false,
+      structured: { temperature: 21 },
+    });
+  });
+
+  it("is cut between characters when it is too long, and says so", async () => {
+    const session = await connect(await start(), { maxOutputBytes: 23 });
+    expect((await session.callTool("echo", { text: "01234567890123456789012" })).output).toBe(
+      "01234567890123456789012",
+    );
+    const cut = async (text: string) => (await session.callTool("echo", { text })).output;
+    expect(await cut(`0123é${"x".repeat(16)}89012`)).toBe("0123\n[truncated]\n89012");
+    expect(await cut(`01234${"x".repeat(16)}é678`)).toBe("01234\n[truncated]\né678");
+    expect((await session.callTool("big", { bytes: 1_000_000 })).output).toBe("xxxxx\n[truncated]\nxxxxx");
+  });
+});
+
+describe("a server that misbehaves", () => {
+  const cases: [Misbehaviour, ToolFault["kind"]][] = [
+    ["nonsense", "protocol"],
+    ["html", "protocol"],
+    ["wrong-id", "timeout"],
+    ["wrong-shape", "protocol"],
+    ["redirect", "http"],
+    ["hang", "timeout"],
+    ["drip", "timeout"],
+    ["endless-comments", "timeout"],
+    ["endless-pings", "protocol"],
+    ["stream-without-answer", "protocol"],
+    ["reconnect-for-ever", "protocol"],
+    ["close-mid-body", "unreachable"],
+    ["huge", "too_large"],
+    ["huge-stream", "too_large"],
+    [500, "http"],
+    [503, "http"],
+    [404, "http"],
+    [429, "http"],
+  ];
+  const timeouts = { connectMs: 1_000, listMs: 1_000, callMs: 1_000 };
+
+  it.each(cases)("with %j on connecting is a fault '%s' in time", async (how, kind) => {
+    const server = await start({ misbehave: { on: "initialize", how } });
+    const { fault: thrown, ms } = await fault(connect(server, { timeouts, maxBytes: 500_000 }));
+    expect(thrown.kind).toBe(kind);
+    expect(ms).toBeLessThan(3_500);
+    expect(thrown.message).not.toMatch(/secret of the server|nonsense|It works/);
+  });
+
+  it.each(cases)("with %j on listing is a fault '%s' in time", async (how, kind) => {
+    const server = await start({ misbehave: { on: "tools/list", how } });
+    const session = await connect(server, { timeouts, maxBytes: 500_000 });
+    const { fault: thrown, ms } = await fault(session.listTools());
+    expect(thrown.kind).toBe(kind);
+    expect(ms).toBeLessThan(3_500);
+  });
+
+  it.each(cases)("with %j on a call is a fault '%s' in time", async (how, kind) => {
+    const server = await start({ misbehave: { on: "tools/call", how } });
+    const session = await connect(server, { timeouts, maxBytes: 500_000 });
+    const { fault: thrown, ms } = await fault(session.callTool("echo", { text: "hi" }));
+    expect(thrown.kind).toBe(kind);
+    expect(ms).toBeLessThan(3_500);
+    expect(thrown.message).not.toMatch(/secret of the server|nonsense|It works/);
+    expect(server.requests.length).toBeLessThan(150);
+  });
+
+  it("and goes on after its answer is answered all the same, and left", async () => {
+    const server = await start({ misbehave: { on: "tools/call", how: "answer-then-endless" } });
+    const session = await connect(server);
+    expect(await session.callTool("echo", { text: "hi" })).toEqual({ output: "here you are", isError: false });
+    await expect.poll(() => server.requests.at(-1)?.signal.aborted).toBe(true);
+  });
+
+  it("and ends the old transport's stream ends what waits for it", async () => {
+    const server = await start({ mode: "sse" });
+    const session = await connect(server);
+    const call = fault(session.callTool("slow", { ms: 5_000 }));
+    setTimeout(() => server.close(), 50);
+    expect((await call).fault.kind).toBe("unreachable");
+  });
+
+  it.each(["http://169.254.169.254/latest/meta-data/", "http://127.0.0.1:1/", "https://10.0.0.1/mcp"])(
+    "and redirects to %s leads nowhere",
+    async (redirectTo) => {
+      for (const on of ["initialize", "tools/list", "tools/call"]) {
+        const server = await start({ misbehave: { on, how: "redirect" }, redirectTo });
+        const asked: string[] = [];
+        const base = settings(server.url);
+        const fetch: McpSessionOptions["fetch"] = (url, init) => {
+          asked.push(url);
+          return base.fetch(url, init);
+        };
+        const run = async () => {
+          const session = await connect(server, { fetch });
+          await session.listTools();
+          await session.callTool("echo", { text: "hi" });
+        };
+        const { fault: thrown } = await fault(run());
+        expect(thrown).toMatchObject({ kind: "http", status: 307 });
+        expect(thrown.message).not.toContain(redirectTo);
+        expect(new Set(asked)).toEqual(new Set([server.url]));
+      }
+    },
+  );
+});
+
+describe("a session", () => {
+  it("does not begin at an address that may not be called", async () => {
+    const server = await start();
+    const fetch: McpSessionOptions["fetch"] = (url, init) =>
+      guardedFetch(url, init, { timeoutMs: 1_000, maxBytes: 1_000 });
+    const { fault: thrown } = await fault(connect(server, { fetch }));
+    expect(thrown.kind).toBe("refused_address");
+    expect(server.requests).toEqual([]);
+  });
+
+  it.each(["", "tools.acme.dev", "/mcp"])("does not begin at '%s', which is no URL", async (url) => {
+    const session = McpSession.connect({ label: "sample", url }, settings("https://tools.acme.dev"));
+    expect((await fault(session)).fault.kind).toBe("refused_address");
+  });
+
+  it("does not begin where nobody listens", async () => {
+    const server = await start();
+    await server.close();
+    expect((await fault(connect(server))).fault.kind).toBe("unreachable");
+  });
+
+  it("ends with its signal, whatever it is doing", async () => {
+    const server = await start();
+    const abort = new AbortController();
+    const session = await connect(server, { signal: abort.signal });
+    const calls = [session.callTool("slow", { ms: 3_000 }), session.callTool("slow", { ms: 3_000 })];
+    setTimeout(() => abort.abort(new Error("the turn is over")), 50);
+    for (const call of calls) await expect(call).rejects.toThrow("the turn is over");
+    await expect(session.listTools()).rejects.toThrow("the turn is over");
+  });
+
+  it("does not begin once its signal is aborted", async () => {
+    const server = await start();
+    await expect(connect(server, { signal: AbortSignal.abort(new Error("too late")) })).rejects.toThrow("too late");
+    expect(server.requests).toEqual([]);
+  });
+});

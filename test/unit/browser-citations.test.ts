@@ -1,0 +1,133 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { CitationFilter, type UrlCitation } from "../../src/tools/browser/citations.ts";
+
+const PAGES = [
+  { url: "https://a.dev/x", title: "A" },
+  { url: "https://b.dev:8080/", title: "B" },
+];
+
+function filtered(...pieces: string[]): { text: string; annotations: UrlCitation[]; pieces: string[] } {
+  const filter = new CitationFilter((cursor) => PAGES[cursor]);
+  const given = [...pieces.map((piece) => filter.push(piece)), filter.end()];
+  return {
+    text: given.map(({ text }) => text).join(""),
+    annotations: given.flatMap(({ annotations }) => [...annotations]),
+    pieces: given.map(({ text }) => text),
+  };
+}
+
+const A = " ([a.dev](https://a.dev/x)) ";
+const B = " ([b.dev:8080](https://b.dev:8080/)) ";
+
+/** The whole text at once, by gpt-oss's own expression. */
+function reference(text: string): string {
+  const pattern = /【([0-9]+)†([^†】]+)(?:†[^†】]+)?】/g;
+  let result = "";
+  let at = 0;
+  for (let mark = pattern.exec(text); mark; mark = pattern.exec(text)) {
+    const [whole, cursor] = mark;
+    if (whole.length > 200) {
+      pattern.lastIndex = mark.index + 1;
+      continue;
+    }
+    result += text.slice(at, mark.index) + ([A, B][Number(cursor)] ?? whole);
+    at = mark.index + whole.length;
+  }
+  return result + text.slice(at);
+}
+
+describe("citations", () => {
+  it.each<[what: string, text: string, expected: string]>([
+    ["one becomes a link to the page", "So it is【0†L10-L12】.", `So it is${A}.`],
+    ["a third part says nothing more", "x【1†L3†b.dev】", `x${B}`],
+    ["several follow one another", "【0†L1】【1†L2】", A + B],
+    ["one of a page that does not exist stays", "x【7†L1】y", "x【7†L1】y"],
+    [
+      "brackets that are none stay",
+      "【】【a†b】【1】【1†】【†x】【1†a†】【1†a†b†c】",
+      "【】【a†b】【1】【1†】【†x】【1†a†】【1†a†b†c】",
+    ],
+    ["one begins after a bracket that leads nowhere", "【【0†L1】", `【${A}`],
+    ["an unfinished one stays", "x【0†L1", "x【0†L1"],
+    ["a mark without end is none", `【0†${"x".repeat(300)}】`, `【0†${"x".repeat(300)}】`],
+    ["none", "plain", "plain"],
+  ])("%s", (_what, text, expected) => {
+    expect(filtered(text).text).toBe(expected);
+  });
+
+  it("are annotated over their replacement, in code points", () => {
+    const { text, annotations } = filtered("😀é", "😀【0†L1】 then 😀【1†L2】");
+    const points = [...text];
+    expect(annotations).toEqual([
+      { type: "url_citation", start_index: 3, end_index: 3 + A.length, title: "A", url: "https://a.dev/x" },
+      {
+        type: "url_citation",
+        start_index: 10 + A.length,
+        end_index: 10 + A.length + B.length,
+        title: "B",
+        url: "https://b.dev:8080/",
+      },
+    ]);
+    expect(annotations.map((one) => points.slice(one.start_index, one.end_index).join(""))).toEqual([A, B]);
+  });
+
+  it("hold back no more than might become one", () => {
+    expect(filtered("a", "b【", "0", "†L", "1", "】c", "d").pieces).toEqual(["a", "b", "", "", "", `${A}c`, "d", ""]);
+    expect(filtered("x【1", "a").pieces).toEqual(["x", "【1a", ""]);
+    expect(filtered("x【0†", "y".repeat(150), "z".repeat(150), "w").pieces).toEqual([
+      "x",
+      "",
+      `【0†${"y".repeat(150)}${"z".repeat(150)}`,
+      "w",
+      "",
+    ]);
+  });
+
+  it("come out the same however the text is cut", () => {
+    const part = fc.constantFrom(
+      "【",
+      "】",
+      "†",
+      "0",
+      "1",
+      "7",
+      "L1",
+      " ",
+      "😀",
+      "a",
+      "【0†L1】",
+      "【1†L2†b】",
+      "x".repeat(120),
+    );
+    fc.assert(
+      fc.property(
+        fc.array(part, { maxLength: 30 }),
+        fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 60 }),
+        (parts, sizes) => {
+          const text = parts.join("");
+          const pieces: string[] = [];
+          for (let at = 0, turn = 0; at < text.length; turn++) {
+            const size = sizes[turn % sizes.length] ?? 1;
+            pieces.push(text.slice(at, at + size));
+            at += size;
+          }
+          const { text: whole, annotations } = filtered(text);
+          const cut = filtered(...pieces);
+          expect({ text: cut.text, annotations: cut.annotations }).toEqual({ text: whole, annotations });
+          expect(whole).toBe(reference(text));
+        },
+      ),
+      { numRuns: 2000 },
+    );
+  });
+
+  it("cost next to nothing where there are none, and linear time where all looks like one", () => {
+    const filter = new CitationFilter(() => undefined);
+    const start = Date.now();
+    for (let n = 0; n < 1_000_000; n++) filter.push(" token");
+    expect(Date.now() - start).toBeLessThan(2_000);
+    filtered("【1†".repeat(200_000), "【".repeat(500_000));
+    expect(Date.now() - start).toBeLessThan(6_000);
+  });
+});
