@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { type Context, Hono } from "hono";
-import * as z from "zod";
+import { z } from "zod";
 import { metadata } from "../protocol/create-request.ts";
 import { ApiError, conversationNotFound } from "../protocol/errors.ts";
 import { conversationId, newTurnAddress, type TurnAddress } from "../protocol/ids.ts";

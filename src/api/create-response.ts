@@ -1,6 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import type { Context } from "hono";
-import { ChatEngine } from "../engine/chat/engine.ts";
+import { createEngine } from "../engine/create-engine.ts";
+import type { Replay } from "../engine/engine.ts";
 import { resolveModel } from "../engine/models.ts";
 import { type CreateRequest, conversationOf, createRequest } from "../protocol/create-request.ts";
 import { ApiError, internalError, invalidRequest, previousResponseNotFound } from "../protocol/errors.ts";
@@ -8,10 +9,13 @@ import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/i
 import type { InputItem, Item } from "../protocol/items.ts";
 import type { ResponseObject } from "../protocol/response.ts";
 import { SSE_HEADERS, SseStream } from "../protocol/sse-stream.ts";
+import { echoTool, type Tool } from "../protocol/tools.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, HomeClient, homeOf, unwrap } from "../store/client.ts";
 import type { RunSpec } from "../store/run-store.ts";
-import type { StoredResponse } from "../store/turn-store.ts";
+import { readHistory, type StoredResponse } from "../store/turn-store.ts";
+import { isApproval, toolsetOf } from "../tools/create-toolset.ts";
+import { accessOf, type McpAccess } from "../tools/mcp/access.ts";
 import { toInputItems, withItemIds } from "../turn/history.ts";
 import { responseBody } from "../turn/response-builder.ts";
 import { type Settle, Turn, type TurnOptions } from "../turn/turn.ts";
@@ -90,6 +94,7 @@ async function runHere(call: Call): Promise<Response> {
 /** A turn's place in its conversation: the history it sees, and the right to be the only one. */
 interface Place {
   history: Item[];
+  replays: Replay[];
   token: string;
   leave(): void;
 }
@@ -107,7 +112,7 @@ async function enterConversation(call: Call, id: string): Promise<Place> {
   if (!entered.ok) throw new ApiError(entered.error);
   const { lease, history } = entered.value;
   // Disposing of the lease, also by this Worker's death, gives the conversation to the next in line.
-  return { history: JSON.parse(history) as Item[], token, leave: () => lease[Symbol.dispose]() };
+  return { ...readHistory(history), token, leave: () => lease[Symbol.dispose]() };
 }
 
 /** Does what may have to wait for the conversation under `ticket`; a client that leaves meanwhile leaves the queue. */
@@ -134,18 +139,38 @@ async function prepareTurn(call: Call, place: Place | undefined) {
     resolveModel(request.model, config, upstream, abort.signal),
     homes.past(call.given, request.previous_response_id),
   ]);
+  const engine = createEngine(model.engine, config, upstream);
+  const cacheSalt = tenantCacheSalt(context.get("tenant"), request.cache_salt);
+  const accepted = engine.accept(request);
+  // Messages that the client kept itself are kept with the first item of the input, by its id; and an approved call
+  // names the request by the id under which it is kept.
+  const needsIds = request.previous_input_messages != null || past.input.some(isApproval);
+  const input = needsIds ? withItemIds(past.input, address, place !== undefined) : past.input;
+  const tools = toolsetOf(accepted, accessOf(accepted), {
+    address,
+    config,
+    tenant: context.get("tenant"),
+    history: (place ?? past).history,
+    input,
+    replays: (place ?? past).replays,
+    output: [],
+  });
+  const { history, replays } = place ?? past;
   const options: TurnOptions = {
-    engine: new ChatEngine(upstream),
-    request,
+    engine,
+    request: accepted,
     address,
     model,
-    history: place?.history ?? past.history,
-    input: past.input,
-    cacheSalt: tenantCacheSalt(context.get("tenant"), request.cache_salt),
+    history,
+    replays,
+    input,
+    tools,
+    cacheSalt,
     createdAt,
     signal: abort.signal,
     clock: Date.now,
     maxRetries: config.maxRetries,
+    waitUntil: (promise) => context.executionCtx.waitUntil(promise),
   };
   const sink = request.stream ? new SseStream(config.heartbeatMs, () => abort.abort(clientLeft())) : undefined;
   const settle: Settle = async ({ outcome, closed }, terminate) => {
@@ -158,8 +183,9 @@ async function prepareTurn(call: Call, place: Place | undefined) {
         turn: address.turn,
         parent: call.parent,
         createdAt,
-        input: JSON.stringify(withItemIds(past.input, address, place !== undefined)),
+        input: JSON.stringify(withItemIds(input, address, place !== undefined)),
         output: closed.output,
+        messages: closed.messages,
         // A turn that is not to be stored leaves its items in its conversation, and no response.
         response: keep ? closed.head : null,
         lease: place ? { token: place.token, joins } : null,
@@ -194,25 +220,38 @@ async function startRun(call: Call): Promise<StoredResponse> {
     resolveModel(request.model, config, context.get("upstream"), abort.signal),
     homes.past(call.given, null),
   ]);
-  const { input: _given, ...rest } = request;
+  const { input: _given, ...rest } = createEngine(model.engine, config, context.get("upstream")).accept(request);
+  const access = accessOf(rest);
+  const tools = rest.tools?.map(echoTool);
   const spec: RunSpec = {
     home: address.home,
     turn: address.turn,
     parent: call.parent,
     createdAt: call.createdAt,
-    request: rest,
+    request: { ...rest, ...(tools && { tools }) },
     input: withItemIds(input, address, call.conversation !== undefined),
     model,
     cacheSalt: tenantCacheSalt(context.get("tenant"), request.cache_salt),
+    tenant: context.get("tenant"),
+    // What the stored tools lack, only this process can have.
+    withheld: Object.keys(access).filter((label) => !isReachable(tools, label, access)),
     inConversation: call.conversation !== undefined,
   };
   const ticket = randomUUID();
   const accepted = await inQueue(
     call,
     ticket,
-    async () => await homes.stub(address.home).startRun(JSON.stringify(spec), ticket, config.conversationLockWaitMs),
+    async () =>
+      await homes.stub(address.home).startRun(JSON.stringify(spec), ticket, config.conversationLockWaitMs, access),
   );
   return unwrap(accepted);
+}
+
+/** Whether a server can be reached by what is shown of its tool. */
+function isReachable(tools: Tool[] | undefined, label: string, access: Record<string, McpAccess>): boolean {
+  const shown = tools?.find((tool) => tool.type === "mcp" && tool.server_label === label);
+  const { authorization, headers, server_url: url } = access[label] ?? {};
+  return shown?.type === "mcp" && shown.server_url === url && authorization === undefined && headers === undefined;
 }
 
 /** Answers with a run as its request wants it: as events, as it is, or when it has ended. */

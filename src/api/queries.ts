@@ -1,5 +1,5 @@
 import type { Context } from "hono";
-import * as z from "zod";
+import { z } from "zod";
 import { includeValues } from "../protocol/create-request.ts";
 import { MAX_ID_LENGTH } from "../protocol/ids.ts";
 import { parse } from "../protocol/validation.ts";

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import type { Replay } from "../engine/engine.ts";
 import type { Env } from "../env.ts";
 import {
   ApiError,
@@ -10,10 +11,12 @@ import {
 import { parseConversationId, parseItemId, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem, Item, ItemReference } from "../protocol/items.ts";
 import type { Home, ItemKey, Result, TurnToSettle } from "./home.ts";
+import { readHistory } from "./turn-store.ts";
 
-/** The stored past of a new turn: earlier items, and the input with its references resolved. */
+/** The stored past of a new turn: earlier items with the raw messages behind them, and the input, references resolved. */
 export interface Past {
   history: Item[];
+  replays: Replay[];
   input: Item[];
 }
 
@@ -50,30 +53,34 @@ export class HomeClient {
   }
 
   /**
-   * Reads what a turn continues: the chain before `previousResponseId`, and the items that `input` refers to. One call
-   * per home concerned, in parallel; none when there is neither.
+   * Reads what a turn continues: the chain before `previousResponseId`, the items that `input` refers to, and the results
+   * of MCP calls that are given back without (OpenAI's agents SDK leaves them out), as far as they are kept. One call
+   * per home concerned, in parallel; none when there is none of these.
    * Throws the 400s of unknown ids: those of other tenants, deleted and never stored ones look alike.
    */
   async past(input: readonly InputItem[], previousResponseId: string | null | undefined): Promise<Past> {
     const references = input.filter((item): item is ItemReference => item.type === "item_reference");
-    if (previousResponseId == null && references.length === 0) return { history: [], input: input as Item[] };
+    const withoutResult = input.filter(lacksResult);
+    if (previousResponseId == null && references.length + withoutResult.length === 0) {
+      return { history: [], replays: [], input: input as Item[] };
+    }
 
     const previous = previousResponseId == null ? undefined : parseResponseId(previousResponseId);
     if (previousResponseId != null && !previous) throw previousResponseNotFound(previousResponseId);
     const wanted = new Map<string, { previous: string | null; keys: ItemKey[] }>();
     if (previous) wanted.set(previous.home, { previous: previous.turn, keys: [] });
-    for (const { id } of references) {
+    for (const { id = "", type } of [...references, ...withoutResult]) {
       const address = parseItemId(id);
       if (!address) throw itemNotFound(input, id);
       const entry = wanted.get(address.home) ?? { previous: null, keys: [] };
-      entry.keys.push({ id, turn: address.turn });
+      entry.keys.push({ id, turn: address.turn, ...(type === "mcp_call" && { optional: true }) });
       wanted.set(address.home, entry);
     }
 
     const snapshots = await Promise.all(
       [...wanted].map(([home, { previous, keys }]) => this.stub(home).snapshot(previous, keys)),
     );
-    let history: Item[] = [];
+    let past: Pick<Past, "history" | "replays"> = { history: [], replays: [] };
     const resolved = new Map<string, Item>();
     for (const [index, snapshot] of snapshots.entries()) {
       if (!snapshot.found) {
@@ -82,12 +89,17 @@ export class HomeClient {
         throw contextLengthExceeded("The conversation is too long to be continued.");
       }
       // The first home asked is that of `previous`, if there is one; the others give an empty history.
-      if (index === 0) history = JSON.parse(snapshot.history) as Item[];
+      if (index === 0) past = readHistory(snapshot.history);
       for (const [id, json] of Object.entries(snapshot.references)) resolved.set(id, JSON.parse(json) as Item);
     }
     return {
-      history,
-      input: input.map((item) => (item.type === "item_reference" ? (resolved.get(item.id) as Item) : item)),
+      ...past,
+      input: input.map((item) => {
+        if (item.type === "item_reference") return resolved.get(item.id) as Item;
+        if (item.type !== "mcp_call" || !lacksResult(item)) return item;
+        const kept = resolved.get(item.id ?? "");
+        return kept?.type === "mcp_call" ? { ...item, output: kept.output, error: kept.error } : item;
+      }),
     };
   }
 }
@@ -118,6 +130,12 @@ export function conversationAddress(id: string): TurnAddress {
   const address = parseConversationId(id);
   if (!address) throw conversationNotFound(id);
   return address;
+}
+
+/** A call of an MCP tool that this server has run, given back without what it returned. */
+function lacksResult(item: InputItem): boolean {
+  if (item.type !== "mcp_call" || item.output !== null || item.error !== null) return false;
+  return item.id !== undefined && parseItemId(item.id) !== undefined;
 }
 
 function itemNotFound(input: readonly InputItem[], id: string) {

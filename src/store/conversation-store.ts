@@ -1,6 +1,6 @@
 import type { Item } from "../protocol/items.ts";
 import type { Tables } from "./tables.ts";
-import { concatArrays, type ItemPage, type PageRequest, pageOf, type TurnStore } from "./turn-store.ts";
+import { concatArrays, type History, type ItemPage, type PageRequest, pageOf, type TurnStore } from "./turn-store.ts";
 
 /**
  * The conversation that lives in a home: its own object, and its items, which are those of its turns in order. Items
@@ -64,11 +64,14 @@ export class ConversationStore {
     this.#sql.exec("DELETE FROM conversation WHERE id = ?", id);
   }
 
-  /** All items up to a position, oldest first, without those that were taken out. */
-  history(upTo: number): Item[] {
-    const items = JSON.parse(concatArrays(this.#turns.conversationItems(upTo))) as Item[];
+  /** All items up to a position, oldest first, without those that were taken out, and the messages behind them. */
+  history(upTo: number): History {
+    const history = this.#turns.conversationHistory(upTo);
     const deleted = this.#deleted();
-    return deleted.size === 0 ? items : items.filter((item) => item.id === undefined || !deleted.has(item.id));
+    if (deleted.size === 0) return history;
+    const items = JSON.parse(history.items) as Item[];
+    const left = items.filter((item) => item.id === undefined || !deleted.has(item.id));
+    return { items: JSON.stringify(left), messages: history.messages };
   }
 
   /** A page of items. Only the turns that the page touches are read. */

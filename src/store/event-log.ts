@@ -1,3 +1,4 @@
+import { isRecord, recordLine, type TurnRecord } from "../turn/logged-turn.ts";
 import type { BatchSink } from "../turn/turn.ts";
 import { type Tables, toPieces } from "./tables.ts";
 
@@ -16,12 +17,17 @@ const UNREAD_INTERVAL_MS = 4_000;
 /** A block larger than this is written at once. UTF-16 units. */
 const MAX_BLOCK_LENGTH = 64 * 1024;
 
+/** Records without an event have negative parts, counted up from here. */
+const FIRST_RECORD_PART = -1_000_000;
+
 /** Events `from` to `to`, as JSON texts. */
 export interface EventBlock {
   from: number;
   to: number;
   events: string[];
 }
+
+type BlockRow = { seq_from: number; seq_to: number; body: string };
 
 /** Reads and writes the logs of a home's runs. */
 export class EventLogStore {
@@ -33,10 +39,10 @@ export class EventLogStore {
     this.#tables = tables;
   }
 
-  /** Writes a block, or, when it throws, nothing of it. */
-  append(turn: string, block: EventBlock): void {
+  /** Writes events `from` to `to`, with records between them (`lines`), or, when it throws, nothing of it. */
+  append(turn: string, block: { from: number; to: number; lines: string[] }): void {
     this.#tables.make("events");
-    const pieces = toPieces(block.events.join("\n"));
+    const pieces = toPieces(block.lines.join("\n"));
     try {
       for (const [part, body] of pieces.entries()) {
         this.#sql.exec(
@@ -49,16 +55,78 @@ export class EventLogStore {
         );
       }
     } catch (error) {
-      if (pieces.length > 1) this.#sql.exec("DELETE FROM events WHERE turn = ? AND seq_from = ?", turn, block.from);
+      this.#sql.exec("DELETE FROM events WHERE turn = ? AND seq_from = ? AND part >= 0", turn, block.from);
       throw error;
     }
   }
 
   /** The block that has the event after `after`, from that event on; undefined at the log's end. */
   next(turn: string, after: number): EventBlock | undefined {
-    if (!this.#tables.has("events")) return undefined;
-    const rows = this.#sql
-      .exec<{ seq_from: number; seq_to: number; body: string }>(
+    const rows = this.#block(turn, after);
+    const [first] = rows;
+    if (!first) return undefined;
+    const events = linesOf(rows).filter((line) => !isRecord(line));
+    const from = Math.max(first.seq_from, after + 1);
+    return { from, to: first.seq_to, events: events.slice(from - first.seq_from) };
+  }
+
+  /**
+   * Writes records that cannot wait for the event `next`, or, when it throws, nothing of them: in rows of their own
+   * before its block, which no reader sees.
+   */
+  appendRecords(turn: string, next: number, lines: string[]): void {
+    this.#tables.make("events");
+    const [last] = this.#sql
+      .exec<{ part: number }>(
+        "SELECT part FROM events WHERE turn = ? AND seq_from = ? AND part < 0 ORDER BY part DESC LIMIT 1",
+        turn,
+        next,
+      )
+      .toArray();
+    const first = last ? last.part + 1 : FIRST_RECORD_PART;
+    try {
+      for (const [index, body] of toPieces(`${lines.join("\n")}\n`).entries()) {
+        this.#sql.exec(
+          "INSERT INTO events (turn, seq_from, part, seq_to, body) VALUES (?, ?, ?, ?, ?)",
+          turn,
+          next,
+          first + index,
+          next - 1,
+          body,
+        );
+      }
+    } catch (error) {
+      const rest = "DELETE FROM events WHERE turn = ? AND seq_from = ? AND part >= ? AND part < 0";
+      this.#sql.exec(rest, turn, next, first);
+      throw error;
+    }
+  }
+
+  /** All lines of a log, events and records, in order. */
+  *all(turn: string): Generator<string> {
+    if (!this.#tables.has("events")) return;
+    const rows = this.#sql.exec<BlockRow & { part: number }>(
+      "SELECT seq_from, part, seq_to, body FROM events WHERE turn = ? ORDER BY seq_from, part",
+      turn,
+    );
+    let block: BlockRow[] = [];
+    for (const row of rows) {
+      const [first] = block;
+      // A block's rows are pieces of one text; so are those of records before it.
+      if (first && (first.seq_from !== row.seq_from || first.seq_to !== row.seq_to)) {
+        yield* linesOf(block);
+        block = [];
+      }
+      block.push(row);
+    }
+    if (block.length > 0) yield* linesOf(block);
+  }
+
+  /** The rows of the block that has the event after `after`. */
+  #block(turn: string, after: number): BlockRow[] {
+    if (!this.#tables.has("events")) return [];
+    return this.#sql
+      .exec<BlockRow>(
         `SELECT seq_from, seq_to, body FROM events
          WHERE turn = ?1 AND seq_to > ?2 AND seq_from = (
            SELECT MAX(seq_from) FROM events WHERE turn = ?1 AND seq_from <= ?2 + 1)
@@ -67,29 +135,10 @@ export class EventLogStore {
         after,
       )
       .toArray();
-    const [first] = rows;
-    if (!first) return undefined;
-    const events = rows
-      .map((row) => row.body)
-      .join("")
-      .split("\n");
-    const from = Math.max(first.seq_from, after + 1);
-    return { from, to: first.seq_to, events: events.slice(from - first.seq_from) };
-  }
-
-  /** All events of a log, in order. */
-  *all(turn: string): Generator<string> {
-    let after = -1;
-    for (;;) {
-      const block = this.next(turn, after);
-      if (!block) return;
-      yield* block.events;
-      after = block.to;
-    }
   }
 
   has(turn: string): boolean {
-    return this.next(turn, -1) !== undefined;
+    return this.#block(turn, -1).length > 0;
   }
 
   delete(turn: string): void {
@@ -104,16 +153,26 @@ export class EventLogStore {
   }
 }
 
+function linesOf(rows: readonly BlockRow[]): string[] {
+  return rows
+    .map((row) => row.body)
+    .join("")
+    .split("\n")
+    .filter((line) => line !== "");
+}
+
 /** Takes a live run's events to its log, and wakes those who read it. */
 export class EventLogWriter implements BatchSink {
   readonly #store: EventLogStore;
   readonly #turn: string;
   #next: number;
   #pending: string[] = [];
+  #pendingEvents = 0;
   #length = 0;
   #urgent = false;
   #writtenAt = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #timerDue = 0;
   #readers = 0;
   #wake: (() => void)[] = [];
   #fault: unknown;
@@ -128,30 +187,58 @@ export class EventLogWriter implements BatchSink {
 
   event(type: string, json: string): void {
     this.#pending.push(json);
+    this.#pendingEvents += 1;
     this.#length += json.length;
     if (!type.endsWith(".delta")) this.#urgent = true;
+  }
+
+  /** Keeps a record at its place between the events; it is written with the next event, if one comes soon. */
+  record(record: TurnRecord): void {
+    const line = recordLine(record);
+    this.#pending.push(line);
+    this.#length += line.length;
+  }
+
+  /** Writes what is pending, now: something is about to be done that must not be done twice. */
+  commit(): void {
+    if (this.#fault) throw this.#fault;
+    this.write();
+    if (this.#pending.length === 0 || this.#stopped) return;
+    this.#store.appendRecords(this.#turn, this.#next, this.#pending);
+    this.#pending = [];
+    this.#length = 0;
+    this.#writtenAt = Date.now();
   }
 
   /** Writes now, later, or not yet. Throws what the storage throws, also that of an earlier write by the timer. */
   flush(): undefined {
     if (this.#fault) throw this.#fault;
     if (this.#pending.length === 0 || this.#stopped) return;
-    const interval = this.#readers > 0 ? READ_INTERVAL_MS : UNREAD_INTERVAL_MS;
-    const due = this.#writtenAt + interval - Date.now();
-    if (due <= 0 || this.#length > MAX_BLOCK_LENGTH || (this.#urgent && this.#readers > 0)) this.write();
-    else this.#timer ??= setTimeout(() => this.#writeLate(), due);
+    // Records alone are read by nobody.
+    const interval = this.#readers > 0 && this.#pendingEvents > 0 ? READ_INTERVAL_MS : UNREAD_INTERVAL_MS;
+    const due = this.#writtenAt + interval;
+    if (due <= Date.now() || this.#length > MAX_BLOCK_LENGTH || (this.#urgent && this.#readers > 0)) this.commit();
+    else this.#writeAt(due);
   }
 
-  /** Writes what is pending, within the caller's transaction if there is one. */
+  #writeAt(due: number): void {
+    if (this.#timer !== undefined && this.#timerDue <= due) return;
+    clearTimeout(this.#timer);
+    this.#timerDue = due;
+    this.#timer = setTimeout(() => this.#writeLate(), due - Date.now());
+  }
+
+  /** Writes what is pending, if there is an event in it, within the caller's transaction if there is one. */
   write(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    if (this.#pending.length === 0 || this.#stopped) return;
-    const events = this.#pending;
+    if (this.#pendingEvents === 0 || this.#stopped) return;
     const from = this.#next;
-    this.#store.append(this.#turn, { from, to: from + events.length - 1, events });
-    this.#next += events.length;
+    const next = from + this.#pendingEvents;
+    this.#store.append(this.#turn, { from, to: next - 1, lines: this.#pending });
+    this.#next = next;
     this.#pending = [];
+    this.#pendingEvents = 0;
     this.#length = 0;
     this.#urgent = false;
     this.#writtenAt = Date.now();
@@ -160,7 +247,7 @@ export class EventLogWriter implements BatchSink {
 
   #writeLate(): void {
     try {
-      this.write();
+      this.commit();
     } catch (error) {
       // The run learns of it at its next flush.
       this.#fault = error;
@@ -170,7 +257,7 @@ export class EventLogWriter implements BatchSink {
   /** Somebody begins to read: from now on blocks come soon. Returns what tells that they have left. */
   attach(): () => void {
     this.#readers += 1;
-    if (this.#readers === 1) this.#writeLate();
+    if (this.#readers === 1 && this.#pendingEvents > 0) this.#writeLate();
     return () => {
       this.#readers -= 1;
     };

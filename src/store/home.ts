@@ -13,6 +13,7 @@ import {
 import { responseId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { initialResponse } from "../protocol/response.ts";
+import type { McpAccess } from "../tools/mcp/access.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import { ConversationLock, type Lease } from "./conversation-lock.ts";
 import { type Conversation, ConversationStore } from "./conversation-store.ts";
@@ -24,6 +25,7 @@ import { type RunSpec, RunStore } from "./run-store.ts";
 import { Tables } from "./tables.ts";
 import {
   concatArrays,
+  type History,
   type ItemPage,
   type PageRequest,
   pageOf,
@@ -44,9 +46,9 @@ import { WebhookStore } from "./webhooks.ts";
 /** What an RPC gives that may be refused: classes of errors do not cross it. */
 export type Result<T> = { ok: true; value: T } | { ok: false; error: ErrorFields };
 
-/** What a new turn needs from the past: the items of a chain of turns and of single references, as JSON texts. */
+/** What a new turn needs from the past: a chain of turns, and the items of single references, as JSON texts. */
 export type Snapshot =
-  | { found: true; history: string; references: Record<string, string> }
+  | { found: true; history: History; references: Record<string, string> }
   | { found: false; missing: "previous" }
   | { found: false; missing: "item"; id: string }
   | { found: false; missing: "room" };
@@ -54,6 +56,8 @@ export type Snapshot =
 export interface ItemKey {
   id: string;
   turn: string;
+  /** One that is missing is left out. */
+  optional?: true;
 }
 
 /** A foreground turn to keep; with the token of its lease when it belongs to the conversation. */
@@ -130,16 +134,17 @@ export class Home extends DurableObject<Variables> {
    * there: a turn whose ancestor was deleted cannot be continued.
    */
   snapshot(previous: string | null, references: readonly ItemKey[]): Snapshot {
-    let history = "[]";
+    let history: History = { items: "[]", messages: "[]" };
     if (previous !== null) {
       const found = this.#chain(previous);
       if (found === undefined) return { found: false, missing: "previous" };
       history = found;
     }
-    if (history.length > MAX_HISTORY_LENGTH) return { found: false, missing: "room" };
+    if (isTooLong(history)) return { found: false, missing: "room" };
     const found: Record<string, string> = {};
-    for (const { id, turn } of references) {
+    for (const { id, turn, optional } of references) {
       const item = this.#turns.item(id, turn, this.#oldest());
+      if (item === undefined && optional) continue;
       if (item === undefined) return { found: false, missing: "item", id };
       found[id] = item;
     }
@@ -195,9 +200,14 @@ export class Home extends DurableObject<Variables> {
 
   /**
    * Accepts a run and gives its response as it is now. Asked again with the same turn (by a client that tries again)
-   * it changes nothing. `ticket` names the caller in the conversation's queue.
+   * it changes nothing. `ticket` names the caller in the conversation's queue; `access` is never stored.
    */
-  async startRun(specJson: string, ticket: string, waitMs: number): Promise<Result<StoredResponse>> {
+  async startRun(
+    specJson: string,
+    ticket: string,
+    waitMs: number,
+    access: Record<string, McpAccess> = {},
+  ): Promise<Result<StoredResponse>> {
     const spec = JSON.parse(specJson) as RunSpec;
     const known = this.retrieve(spec.turn);
     if (known) return { ok: true, value: known };
@@ -221,7 +231,7 @@ export class Home extends DurableObject<Variables> {
       if (conversation !== undefined && !this.#conversations.get(conversation))
         throw conversationNotFound(conversation);
       this.#host.checkRoom();
-      this.#host.start(spec, lease);
+      this.#host.start(spec, lease, access);
     } catch (error) {
       lease?.release();
       if (error instanceof ApiError) return refused(error);
@@ -342,7 +352,7 @@ export class Home extends DurableObject<Variables> {
     id: string,
     ticket: string,
     waitMs: number,
-  ): Promise<Result<{ lease: TurnLease; history: string }>> {
+  ): Promise<Result<{ lease: TurnLease; history: History }>> {
     this.#takeUpOrphans();
     if (!this.#conversations.get(id)) return refused(conversationNotFound(id));
     const lease = await this.#lock.acquire(ticket, waitMs);
@@ -352,8 +362,8 @@ export class Home extends DurableObject<Variables> {
       return refused(conversationNotFound(id));
     }
     const base = this.#turns.lastPosition();
-    const history = JSON.stringify(this.#conversations.history(base));
-    if (history.length > MAX_HISTORY_LENGTH) {
+    const history = this.#conversations.history(base);
+    if (isTooLong(history)) {
       lease.release();
       return refused(contextLengthExceeded("The conversation is too long to be continued."));
     }
@@ -474,25 +484,30 @@ export class Home extends DurableObject<Variables> {
     this.#host.takeUpOrphans(() => this.#lock.acquire("orphan", Number.POSITIVE_INFINITY));
   }
 
-  #chain(previous: string): string | undefined {
+  #chain(previous: string): History | undefined {
     const found = this.#turns.history(previous, this.#oldest());
     if (!found) return undefined;
-    const chain = `[${found.items}]`;
-    return found.base === null ? chain : concatArrays([JSON.stringify(this.#conversations.history(found.base)), chain]);
+    const chain = { items: `[${found.items}]`, messages: `[${found.messages}]` };
+    if (found.base === null) return chain;
+    const conversation = this.#conversations.history(found.base);
+    return {
+      items: concatArrays([conversation.items, chain.items]),
+      messages: concatArrays([conversation.messages, chain.messages]),
+    };
   }
 
-  #historyOf(spec: RunSpec): { items: Item[]; base: number | null } {
+  #historyOf(spec: RunSpec): { history: History; base: number | null } {
     if (spec.inConversation) {
       const base = this.#turns.lastPosition();
-      return { items: this.#conversations.history(base), base };
+      const history = this.#conversations.history(base);
+      if (isTooLong(history)) throw contextLengthExceeded("The conversation is too long to be continued.");
+      return { history, base };
     }
-    if (spec.parent === null) return { items: [], base: null };
-    const chain = this.#chain(spec.parent);
-    if (chain === undefined) throw previousResponseNotFound(spec.request.previous_response_id ?? "");
-    if (chain.length > MAX_HISTORY_LENGTH) {
-      throw contextLengthExceeded("The conversation is too long to be continued.");
-    }
-    return { items: JSON.parse(chain) as Item[], base: null };
+    if (spec.parent === null) return { history: { items: "[]", messages: "[]" }, base: null };
+    const history = this.#chain(spec.parent);
+    if (history === undefined) throw previousResponseNotFound(spec.request.previous_response_id ?? "");
+    if (isTooLong(history)) throw contextLengthExceeded("The conversation is too long to be continued.");
+    return { history, base: null };
   }
 
   #settleRun(spec: RunSpec, base: number | null, result: TurnResult, body: () => void): void {
@@ -509,6 +524,7 @@ export class Home extends DurableObject<Variables> {
         position: joins ? this.#turns.lastPosition() + 1 : null,
         input: JSON.stringify(spec.input),
         output: closed.output,
+        messages: closed.messages,
         response: closed.head,
       });
       this.#runs.delete(spec.turn);
@@ -534,7 +550,7 @@ export class Home extends DurableObject<Variables> {
   #addItems(turn: string, createdAt: number, itemsJson: string): void {
     if (itemsJson === "[]") return;
     const position = this.#turns.lastPosition() + 1;
-    const items = { input: itemsJson, output: "[]", response: null };
+    const items = { input: itemsJson, output: "[]", messages: null, response: null };
     this.#turns.insert({ turn, parent: null, createdAt, base: null, position, ...items });
   }
 
@@ -550,6 +566,10 @@ export class Home extends DurableObject<Variables> {
       lease.release();
     }
   }
+}
+
+function isTooLong({ items, messages }: History): boolean {
+  return items.length + messages.length > MAX_HISTORY_LENGTH;
 }
 
 function refused(error: ApiError): { ok: false; error: ErrorFields } {

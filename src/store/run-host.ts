@@ -1,13 +1,17 @@
 import { loadConfig, type Variables } from "../config.ts";
-import { ChatEngine } from "../engine/chat/engine.ts";
+import { createEngine } from "../engine/create-engine.ts";
+import type { Replay } from "../engine/engine.ts";
 import { Upstream } from "../engine/upstream.ts";
 import { ApiError } from "../protocol/errors.ts";
 import type { Item } from "../protocol/items.ts";
+import { toolsetOf } from "../tools/create-toolset.ts";
+import { accessOf, type McpAccess } from "../tools/mcp/access.ts";
 import { type LoggedTurn, readLoggedTurn } from "../turn/logged-turn.ts";
 import { type Settle, Turn, type TurnOptions, type TurnResult } from "../turn/turn.ts";
 import type { Lease } from "./conversation-lock.ts";
 import { type EventLogStore, EventLogWriter } from "./event-log.ts";
 import type { RunSpec, RunStore } from "./run-store.ts";
+import { type History, readHistory } from "./turn-store.ts";
 
 /**
  * Runs that outlive every client: they live in the home, their events go to its log, and their creator is only the
@@ -22,7 +26,7 @@ export interface RunHome {
   runs: RunStore;
   log: EventLogStore;
   /** The earlier items that a run continues. Throws the 400 when they are gone. */
-  history(spec: RunSpec): { items: Item[]; base: number | null };
+  history(spec: RunSpec): { history: History; base: number | null };
   /** Runs `body` in a transaction: all that it writes, or nothing. */
   transaction<T>(body: () => T): T;
   /** Runs `body` and settles the turn in one transaction. */
@@ -31,9 +35,12 @@ export interface RunHome {
 
 /** What a run's prompt is made of, and the last position of the conversation that it saw. */
 interface Past {
-  items: Item[];
+  history: Item[];
+  replays: Replay[];
   base: number | null;
   input: Item[];
+  /** Why nothing of it is there any more, or why it does not fit: all that the run can do is end. */
+  gone?: ApiError;
 }
 
 interface PreparedRun {
@@ -87,11 +94,12 @@ export class RunHost {
 
   /**
    * Begins a run: notes it, so that no crash can lose it, and lets it go. Throws the 400s of an input that does not
-   * fit its past. `lease` is the conversation's, for a turn in one.
+   * fit its past. `lease` is the conversation's, for a turn in one; `access` is to the MCP servers of the request, and
+   * kept only as long as this process lives.
    */
-  start(spec: RunSpec, lease: Lease | undefined): void {
-    const run = this.#makeRun(spec, undefined);
-    const turn = run.makeTurn({ ...this.#home.history(spec), input: spec.input });
+  start(spec: RunSpec, lease: Lease | undefined, access: Readonly<Record<string, McpAccess>>): void {
+    const run = this.#makeRun(spec, undefined, access);
+    const turn = run.makeTurn(this.#readPast(spec));
     this.#home.transaction(() => {
       this.#home.runs.insert(spec);
       if (spec.request.background) turn.queue();
@@ -108,14 +116,14 @@ export class RunHost {
     const found = this.#home.runs.takeUp(key);
     if (!found) return;
     const { spec, attempts } = found;
-    const run = this.#makeRun(spec, readLoggedTurn(this.#home.log.all(key)));
+    const access = Object.entries(accessOf(spec.request)).filter(([label]) => !spec.withheld?.includes(label));
+    const run = this.#makeRun(spec, readLoggedTurn(this.#home.log.all(key)), Object.fromEntries(access));
     this.#launch(run, undefined, async () => {
       // The past is read under the lock: another turn may hold it, and add to the conversation, until then.
       const lease = spec.inConversation ? await acquire() : undefined;
       try {
-        const past = this.#pastOf(spec);
-        const turn = run.makeTurn(past);
-        if (past.gone) return await turn.abandon({ status: "failed", error: past.gone }, run.settle);
+        const { turn, gone } = this.#turnOf(run);
+        if (gone) return await turn.abandon({ status: "failed", error: gone }, run.settle);
         if (attempts > MAX_ATTEMPTS) return await turn.abandon({ status: "failed", error: gaveUp() }, run.settle);
         return await turn.resume(run.settle);
       } finally {
@@ -124,17 +132,23 @@ export class RunHost {
     });
   }
 
-  /** What an orphan continues; nothing, and the 400 that it now ends with, when that was deleted meanwhile. */
-  #pastOf(spec: RunSpec): Past & { gone?: ApiError } {
+  #readPast(spec: RunSpec): Past {
+    const { history, base } = this.#home.history(spec);
+    return { ...readHistory(history), base, input: spec.input };
+  }
+
+  /** The turn of an orphan, with the 400 that it ends with when what it was made of is not there any more. */
+  #turnOf({ spec, makeTurn }: PreparedRun): { turn: Turn; gone?: ApiError } {
     try {
-      return { ...this.#home.history(spec), input: spec.input };
+      return { turn: makeTurn(this.#readPast(spec)) };
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      return { items: [], base: null, input: [], gone: error };
+      const nothing = { history: [], replays: [], base: null, input: [], gone: error };
+      return { turn: makeTurn(nothing), gone: error };
     }
   }
 
-  #makeRun(spec: RunSpec, logged: LoggedTurn | undefined): PreparedRun {
+  #makeRun(spec: RunSpec, logged: LoggedTurn | undefined, access: Readonly<Record<string, McpAccess>>): PreparedRun {
     const config = loadConfig(this.#home.env);
     const abort = new AbortController();
     const log = new EventLogWriter(this.#home.log, spec.turn, logged?.sequence ?? 0);
@@ -142,17 +156,20 @@ export class RunHost {
     const makeTurn = (past: Past): Turn => {
       base = past.base;
       const options: TurnOptions = {
-        engine: new ChatEngine(new Upstream(config)),
+        engine: createEngine(spec.model.engine, config, new Upstream(config)),
         request: spec.request,
         address: spec,
         model: spec.model,
-        history: past.items,
+        history: past.history,
+        replays: past.replays,
         input: past.input,
+        tools: past.gone ? undefined : this.#toolsOf(spec, past, logged, access),
         cacheSalt: spec.cacheSalt,
         createdAt: spec.createdAt,
         signal: abort.signal,
         clock: Date.now,
         maxRetries: config.maxRetries,
+        waitUntil: (promise) => this.#home.waitUntil(promise),
         logged,
       };
       return new Turn(options, log);
@@ -169,6 +186,24 @@ export class RunHost {
       }
     };
     return { spec, abort, log, makeTurn, settle };
+  }
+
+  #toolsOf(
+    spec: RunSpec,
+    past: Past,
+    logged: LoggedTurn | undefined,
+    access: Readonly<Record<string, McpAccess>>,
+  ): TurnOptions["tools"] {
+    return toolsetOf(spec.request, access, {
+      address: spec,
+      config: loadConfig(this.#home.env),
+      tenant: spec.tenant ?? "",
+      history: past.history,
+      input: past.input,
+      // What tools remember of this turn, too.
+      replays: [...past.replays, ...(logged?.replays ?? [])],
+      output: logged?.output.filter((_, index) => !logged.openLists.includes(index)) ?? [],
+    });
   }
 
   #launch(run: PreparedRun, lease: Lease | undefined, work: () => Promise<TurnResult>): void {

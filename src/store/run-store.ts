@@ -1,3 +1,4 @@
+import type { Model } from "../engine/models.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
 import { type Tables, toPieces } from "./tables.ts";
@@ -14,8 +15,11 @@ export interface RunSpec {
   request: CreateRequest;
   /** This turn's input, references resolved and with ids. */
   input: Item[];
-  model: { name: string; upstream: string };
+  model: Model;
   cacheSalt: string;
+  tenant?: string;
+  /** Labels of MCP servers that cannot be reached again after a restart: their credentials are not kept. */
+  withheld?: string[];
   inConversation: boolean;
 }
 

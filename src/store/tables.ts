@@ -6,20 +6,20 @@
  */
 
 /**
- * UTF-16 units of each of a row's texts. One unit is at most three bytes of UTF-8, so a row of three texts stays below
- * 3 × 3 × 200,000 = 1.8 MB, under Cloudflare's 2 MB (which the local runtime does not enforce).
+ * UTF-16 units of each of a row's texts. One unit is at most three bytes of UTF-8, so a row of four texts stays below
+ * 4 × 3 × 150,000 = 1.8 MB, under Cloudflare's 2 MB (which the local runtime does not enforce).
  */
-const PIECE_LENGTH = 200_000;
+const PIECE_LENGTH = 150_000;
 
 const CREATE = {
   /**
-   * Settled turns. `position`: place in the conversation; `base`: the last position the turn saw; `response` is null
-   * when only the items are kept, and last because it may be large and histories do not need it.
+   * Settled turns. `position`: place in the conversation; `base`: the last position the turn saw; `messages`: the raw
+   * messages behind the items, if there are any; `response` is null when only the items are kept.
    */
   turns: `CREATE TABLE IF NOT EXISTS turns (
     turn TEXT NOT NULL, part INTEGER NOT NULL, parent TEXT, created_at INTEGER NOT NULL,
     position INTEGER, base INTEGER,
-    input TEXT NOT NULL, output TEXT NOT NULL, response TEXT,
+    input TEXT NOT NULL, output TEXT NOT NULL, response TEXT, messages TEXT,
     PRIMARY KEY (turn, part)) WITHOUT ROWID`,
   /** Background runs that are not settled yet. */
   runs: `CREATE TABLE IF NOT EXISTS runs (
@@ -57,13 +57,18 @@ export class Tables {
   }
 
   has(table: TableName): boolean {
-    this.#present ??= new Set(
-      this.#sql
-        .exec<{ name: string }>("SELECT name FROM sqlite_schema WHERE type = 'table'")
-        .toArray()
-        .map((row) => row.name),
-    );
+    this.#present ??= this.#look();
     return this.#present.has(table);
+  }
+
+  /** The tables that are there; one made by an earlier version gets the columns that have been added since. */
+  #look(): Set<string> {
+    const tables = this.#sql
+      .exec<{ name: string; sql: string }>("SELECT name, sql FROM sqlite_schema WHERE type = 'table'")
+      .toArray();
+    const turns = tables.find((table) => table.name === "turns");
+    if (turns && !/\bmessages TEXT\b/.test(turns.sql)) this.#sql.exec("ALTER TABLE turns ADD COLUMN messages TEXT");
+    return new Set(tables.map((table) => table.name));
   }
 
   /** Makes a table if it is not there. */

@@ -1,9 +1,10 @@
+import type { Replay } from "../engine/engine.ts";
 import type { Item } from "../protocol/items.ts";
 import { mayContinue, type Tables, toPieces } from "./tables.ts";
 
 /** The settled turns of a home: immutable rows, and the histories that they make up. */
 
-/** A settled turn. `input`, `output` and `response` are JSON text; `response` lacks `output`. */
+/** A settled turn. `input`, `output`, `messages` and `response` are JSON text; `response` lacks `output`. */
 export interface SettledTurn {
   turn: string;
   /** The turn that this one continues, in the same home. */
@@ -16,6 +17,8 @@ export interface SettledTurn {
   position: number | null;
   input: string;
   output: string;
+  /** The raw messages behind the items (`Replay[]`), or null. */
+  messages: string | null;
   /** Null when only the items are kept, in their conversation: the response was deleted, or not to be stored. */
   response: string | null;
 }
@@ -40,7 +43,12 @@ export interface PageRequest {
   after?: string;
 }
 
-type PartRow = { turn: string; input: string; output: string };
+/** A history as values. */
+export function readHistory({ items, messages }: History): { history: Item[]; replays: Replay[] } {
+  return { history: JSON.parse(items) as Item[], replays: JSON.parse(messages) as Replay[] };
+}
+
+type PartRow = { turn: string; input: string; output: string; messages: string | null };
 type ChainRow = [
   turn: string,
   parent: string | null,
@@ -48,7 +56,14 @@ type ChainRow = [
   base: number | null,
   input: string,
   output: string,
+  messages: string | null,
 ];
+
+/** A past: items, and the raw messages behind them (`Replay[]`), each as the JSON text of an array. */
+export interface History {
+  items: string;
+  messages: string;
+}
 
 /** A turn and all that came before it. */
 export interface Chain {
@@ -57,8 +72,9 @@ export interface Chain {
   createdAt: number;
   /** The position up to which its conversation came before it, where it began in one. */
   base: number | null;
-  /** Its items, oldest first: JSON texts, separated by commas. */
+  /** Its items, oldest first, and the raw messages behind them: JSON texts, separated by commas. */
   items: string;
+  messages: string;
 }
 
 /** A longer chain than this is read anew each time: the object's memory is not only its own. UTF-16 units. */
@@ -81,11 +97,12 @@ export class TurnStore {
     const input = toPieces(turn.input);
     const output = toPieces(turn.output);
     const response = turn.response === null ? [] : toPieces(turn.response);
-    const parts = Math.max(input.length, output.length, response.length);
+    const messages = turn.messages === null ? [] : toPieces(turn.messages);
+    const parts = Math.max(input.length, output.length, response.length, messages.length);
     for (let part = 0; part < parts; part += 1) {
       this.#sql.exec(
-        `INSERT INTO turns (turn, part, parent, created_at, position, base, input, output, response)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        `INSERT INTO turns (turn, part, parent, created_at, position, base, input, output, response, messages)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
         turn.turn,
         part,
         turn.parent,
@@ -95,6 +112,7 @@ export class TurnStore {
         input[part] ?? "",
         output[part] ?? "",
         response[part] ?? (turn.response === null ? null : ""),
+        messages[part] ?? null,
       );
     }
     this.#remember(turn);
@@ -122,15 +140,19 @@ export class TurnStore {
 
   /** One side of a turn as JSON text, or undefined when there is no such turn. */
   items(turn: string, side: "input" | "output", oldest: number): string | undefined {
+    return this.#text(turn, side, oldest);
+  }
+
+  #text(turn: string, column: "input" | "output" | "messages", oldest: number): string | undefined {
     if (!this.#tables.has("turns")) return undefined;
     const rows = this.#sql
-      .exec<{ body: string }>(
-        `SELECT ${side} AS body FROM turns WHERE turn = ? AND created_at > ? ORDER BY part`,
+      .exec<{ body: string | null }>(
+        `SELECT ${column} AS body FROM turns WHERE turn = ? AND created_at > ? ORDER BY part`,
         turn,
         oldest,
       )
       .toArray();
-    return rows.length === 0 ? undefined : rows.map((row) => row.body).join("");
+    return rows.length === 0 ? undefined : rows.map((row) => row.body ?? "").join("");
   }
 
   /** The JSON text of an item, or undefined. */
@@ -147,7 +169,7 @@ export class TurnStore {
   /** The chain that ends with `previous`. Undefined when its response, or a link before it, is missing. */
   history(previous: string, oldest: number): Chain | undefined {
     const chain = this.#recent?.turn === previous ? this.#recent : this.#readChain(previous);
-    this.#recent = chain && chain.items.length <= MAX_REMEMBERED_LENGTH ? chain : undefined;
+    this.#recent = chain && lengthOf(chain) <= MAX_REMEMBERED_LENGTH ? chain : undefined;
     return chain && chain.createdAt > oldest ? chain : undefined;
   }
 
@@ -158,11 +180,11 @@ export class TurnStore {
     const rows = [
       ...this.#sql
         .exec(
-          `WITH RECURSIVE chain(turn, parent, created_at, base, input, output) AS (
-           SELECT turn, parent, created_at, base, input, output FROM turns
+          `WITH RECURSIVE chain(turn, parent, created_at, base, input, output, messages) AS (
+           SELECT turn, parent, created_at, base, input, output, messages FROM turns
            WHERE turn = ? AND part = 0 AND response IS NOT NULL
            UNION ALL
-           SELECT turns.turn, turns.parent, turns.created_at, turns.base, turns.input, turns.output
+           SELECT turns.turn, turns.parent, turns.created_at, turns.base, turns.input, turns.output, turns.messages
            FROM chain JOIN turns ON turns.turn = chain.parent AND turns.part = 0 AND turns.response IS NOT NULL
          )
          SELECT * FROM chain`,
@@ -173,21 +195,31 @@ export class TurnStore {
     const newest = rows[0];
     const root = rows.at(-1);
     if (!newest || !root || root[1] !== null) return undefined;
-    const arrays: string[] = [];
-    for (const [turn, , , , input, output] of rows.reverse()) {
-      arrays.push(mayContinue(input) ? this.#whole(turn, "input") : input);
-      arrays.push(mayContinue(output) ? this.#whole(turn, "output") : output);
+    const items: string[] = [];
+    const messages: string[] = [];
+    const whole = (turn: string, column: "input" | "output" | "messages", piece: string) =>
+      mayContinue(piece) ? (this.#text(turn, column, Number.NEGATIVE_INFINITY) ?? "[]") : piece;
+    for (const [turn, , , , input, output, raw] of rows.reverse()) {
+      items.push(whole(turn, "input", input), whole(turn, "output", output));
+      if (raw !== null) messages.push(whole(turn, "messages", raw));
     }
-    return { turn: previous, createdAt: newest[2], base: root[3], items: joinArrays(arrays) };
+    return {
+      turn: previous,
+      createdAt: newest[2],
+      base: root[3],
+      items: joinArrays(items),
+      messages: joinArrays(messages),
+    };
   }
 
   /** A turn that goes on with the chain in memory takes it along; rows never change, so it stays true. */
-  #remember({ turn, parent, createdAt, base, input, output, response }: SettledTurn): void {
+  #remember({ turn, parent, createdAt, base, input, output, messages: raw, response }: SettledTurn): void {
     const before = this.#recent?.turn === parent ? this.#recent : undefined;
     if (response === null || (parent !== null && !before)) return;
-    const items = [before?.items ?? "", joinArrays([input, output])].filter((text) => text !== "").join(",");
-    if (items.length > MAX_REMEMBERED_LENGTH) this.#recent = undefined;
-    else this.#recent = { turn, createdAt, base: before ? before.base : base, items };
+    const items = joinLists([before?.items ?? "", joinArrays([input, output])]);
+    const messages = joinLists([before?.messages ?? "", raw === null ? "" : joinArrays([raw])]);
+    const chain = { turn, createdAt, base: before ? before.base : base, items, messages };
+    this.#recent = lengthOf(chain) > MAX_REMEMBERED_LENGTH ? undefined : chain;
   }
 
   /** To be called when a transaction was rolled back. */
@@ -195,15 +227,11 @@ export class TurnStore {
     this.#recent = undefined;
   }
 
-  #whole(turn: string, side: "input" | "output"): string {
-    return this.items(turn, side, Number.NEGATIVE_INFINITY) ?? "[]";
-  }
-
-  /** The items of the conversation's turns up to a position, oldest first. */
-  conversationItems(upTo: number): string[] {
-    if (!this.#tables.has("turns")) return [];
+  /** What the conversation's turns up to a position have left, oldest first. */
+  conversationHistory(upTo: number): History {
+    if (!this.#tables.has("turns")) return { items: "[]", messages: "[]" };
     const rows = this.#sql.exec<PartRow>(
-      `SELECT turn, input, output FROM turns
+      `SELECT turn, input, output, messages FROM turns
        WHERE position IS NOT NULL AND position <= ? ORDER BY position, part`,
       upTo,
     );
@@ -276,28 +304,36 @@ export class TurnStore {
   }
 }
 
-/** The input and output of each turn, of rows in order. */
-function joinParts(rows: Iterable<PartRow>): string[] {
+/** The input and output of each turn, and the messages behind them, of rows in order. */
+function joinParts(rows: Iterable<PartRow>): History {
   const arrays: string[] = [];
+  const messages: string[] = [];
   let turn: string | undefined;
   for (const row of rows) {
     if (row.turn === turn) {
       arrays[arrays.length - 2] += row.input;
       arrays[arrays.length - 1] += row.output;
+      messages[messages.length - 1] += row.messages ?? "";
       continue;
     }
     turn = row.turn;
     arrays.push(row.input, row.output);
+    messages.push(row.messages ?? "");
   }
-  return arrays;
+  return { items: concatArrays(arrays), messages: concatArrays(messages) };
+}
+
+function lengthOf(chain: Pick<Chain, "items" | "messages">): number {
+  return chain.items.length + chain.messages.length;
+}
+
+function joinLists(lists: readonly string[]): string {
+  return lists.filter((list) => list !== "").join(",");
 }
 
 /** The elements of JSON arrays, separated by commas. */
 function joinArrays(arrays: readonly string[]): string {
-  return arrays
-    .map((array) => array.slice(1, -1))
-    .filter((inner) => inner !== "")
-    .join(",");
+  return joinLists(arrays.map((array) => array.slice(1, -1)));
 }
 
 /** JSON arrays as one. */

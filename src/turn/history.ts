@@ -1,6 +1,6 @@
 import { invalidRequest } from "../protocol/errors.ts";
 import { itemId, parseItemId, type TurnAddress } from "../protocol/ids.ts";
-import type { FunctionCallItem, InputItem, Item } from "../protocol/items.ts";
+import type { InputItem, Item } from "../protocol/items.ts";
 
 /** What a turn knows before the model speaks: earlier items and this turn's input, checked and given ids. */
 
@@ -17,11 +17,13 @@ export function promptItems(history: readonly Item[], input: readonly Item[]): I
   const items = [...history, ...input];
   if (!items.some(isCutOff)) return items;
   const answered = new Set(items.map((item) => (item.type === "function_call_output" ? item.call_id : undefined)));
-  return items.filter((item) => !isCutOff(item) || answered.has(item.call_id));
+  return items.filter((item) => !isCutOff(item) || (item.type === "function_call" && answered.has(item.call_id)));
 }
 
-function isCutOff(item: Item): item is FunctionCallItem {
-  return item.type === "function_call" && item.status === "incomplete";
+const CALLS = new Set(["function_call", "mcp_call", "web_search_call", "code_interpreter_call"]);
+
+function isCutOff(item: Item): boolean {
+  return CALLS.has(item.type) && "status" in item && item.status === "incomplete";
 }
 
 /**
@@ -48,7 +50,8 @@ export function checkCallPairs(items: readonly Item[]): Set<string> {
 /**
  * The input with an id on every item, as the store keeps it. An item that carries an id of this server (an earlier
  * output given back) keeps it, unless it came twice; every other gets one in this turn. In a conversation every item
- * gets one: what is given back there is there already, and no two of its items have the same id.
+ * gets one: what is given back there is there already, and no two of its items have the same id. An approval follows
+ * the request that it answers.
  */
 export function withItemIds(
   input: readonly Item[],
@@ -56,10 +59,14 @@ export function withItemIds(
   inConversation: boolean,
 ): (Item & { id: string })[] {
   const seen = new Set<string>();
+  const renamed = new Map<string, string>();
   return input.map((item, index) => {
     const keep = !inConversation && item.id !== undefined && !seen.has(item.id) && parseItemId(item.id) !== undefined;
     const id = keep && item.id !== undefined ? item.id : itemId(item.type, address, "input", index);
     seen.add(id);
-    return { ...item, id };
+    if (item.type === "mcp_approval_request" && item.id !== undefined) renamed.set(item.id, id);
+    const request = "approval_request_id" in item && item.approval_request_id;
+    const approval_request_id = request ? renamed.get(request) : undefined;
+    return { ...item, id, ...(approval_request_id !== undefined && { approval_request_id }) };
   });
 }

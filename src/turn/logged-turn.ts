@@ -1,6 +1,8 @@
 import type { ResponseStreamEvent } from "openai/resources/responses/responses";
-import type { TokenLogprob } from "../engine/engine.ts";
-import type { OutputItem } from "../protocol/response.ts";
+import type { RawMessage, Replay, Sampled, TokenLogprob, ToolExchange } from "../engine/engine.ts";
+import type { OutputItem, Usage } from "../protocol/response.ts";
+import type { UrlCitation } from "../tools/browser/citations.ts";
+import type { PendingCall } from "../tools/server-tool.ts";
 
 /**
  * What a log of events says of a turn that was cut off: enough to go on where the log ends, so that a reader of the
@@ -15,9 +17,75 @@ export interface LoggedTurn {
   output: OutputItem[];
   /** The part that text was flowing into. */
   openPart: OpenPartState | undefined;
+  /** What was said in it and is not shown yet. */
+  held: string;
   /** Delta events so far: about as many as tokens; and those of them that were reasoning. */
   deltas: number;
   reasoningDeltas: number;
+  /** Those of the rounds that have ended. */
+  earlierDeltas: number;
+  earlierReasoning: number;
+  /** What the round in progress has sampled so far. */
+  sampled: Sampled | undefined;
+  /** Rounds that have ended; and of all of them together: items, raw messages, and usage. */
+  rounds: number;
+  roundItems: number;
+  replays: Replay[];
+  loose: RawMessage[];
+  usage: Usage | null;
+  /** Calls of the round in progress that the model has completed. */
+  called: PendingCall[];
+  /** The last round is over, and its calls are being answered. */
+  answering: { calls: PendingCall[]; dispatched: string[]; items: number; again: RawMessage[] } | undefined;
+  /** How often the model was asked again. */
+  askedAgain: number;
+  /** Items that begin to list a server's tools and are not done: their `output_index`. */
+  openLists: number[];
+}
+
+/** A generation has ended with calls for this server to answer: all that its round has left. */
+export interface AnsweringRecord {
+  /** Items of the turn by now. */
+  items: number;
+  /** Raw messages behind the round's items, and those after its last item. */
+  replays: Replay[];
+  loose: RawMessage[];
+  usage: Usage | null;
+  calls: PendingCall[];
+  /** Messages with which the model is asked again, once the calls are answered. */
+  again: RawMessage[];
+}
+
+/** A call's answer, and the raw messages that tell it to the model where its engine has such. */
+export interface CallAnswer {
+  /** The id of the call's item. */
+  item: string;
+  exchange: ToolExchange;
+  messages: RawMessage[];
+}
+
+/** What a log keeps beside the events, for going on: no reader sees it. */
+export type TurnRecord =
+  | { sampled: Sampled }
+  /** What was said in the open part and is not shown yet, because it may become a citation. */
+  | { held: string }
+  /** The model has completed a call, in the middle of its generation perhaps. */
+  | { called: PendingCall }
+  /** Where a list of tools is from. */
+  | { listed: Replay }
+  | { answering: AnsweringRecord }
+  /** A call is about to be run: it is never run again, because nobody knows how far it came. */
+  | { dispatched: string }
+  | { answered: CallAnswer }
+  /** All calls are answered, and the next round begins, with these messages to its prompt. */
+  | { round: { loose: RawMessage[] } };
+
+/** Adds to what a round has sampled; the result may be `before`, grown. */
+export function addSampled(before: Sampled | undefined, more: Sampled): Sampled {
+  if (!before) return "ids" in more ? { ids: [...more.ids] } : { text: more.text };
+  if ("ids" in before && "ids" in more) for (const id of more.ids) before.ids.push(id);
+  else if ("text" in before && "text" in more) before.text += more.text;
+  return before;
 }
 
 export interface OpenPartState {
@@ -26,21 +94,48 @@ export interface OpenPartState {
   contentIndex: number;
   text: string;
   logprobs: TokenLogprob[];
+  annotations: UrlCitation[];
 }
 
-/** Reads the events of a log, in order, as JSON texts. */
-export function readLoggedTurn(events: Iterable<string>): LoggedTurn {
+/** A line of a log: a record is an array, an event an object. */
+export function isRecord(line: string): boolean {
+  return line.startsWith("[");
+}
+
+export function recordLine(record: TurnRecord): string {
+  return JSON.stringify([record]);
+}
+
+/** Reads the lines of a log, in order: events and records, as JSON texts. */
+export function readLoggedTurn(lines: Iterable<string>): LoggedTurn {
   const turn: LoggedTurn = {
     sequence: 0,
     started: false,
     output: [],
     openPart: undefined,
+    held: "",
     deltas: 0,
     reasoningDeltas: 0,
+    earlierDeltas: 0,
+    earlierReasoning: 0,
+    sampled: undefined,
+    rounds: 0,
+    roundItems: 0,
+    replays: [],
+    loose: [],
+    usage: null,
+    called: [],
+    answering: undefined,
+    askedAgain: 0,
+    openLists: [],
   };
   const texts: string[] = [];
-  for (const json of events) {
-    const event = JSON.parse(json) as ResponseStreamEvent;
+  for (const line of lines) {
+    if (isRecord(line)) {
+      applyRecord(turn, (JSON.parse(line) as [TurnRecord])[0]);
+      continue;
+    }
+    const event = JSON.parse(line) as ResponseStreamEvent;
     turn.sequence = event.sequence_number + 1;
     switch (event.type) {
       case "response.in_progress":
@@ -48,9 +143,11 @@ export function readLoggedTurn(events: Iterable<string>): LoggedTurn {
         break;
       case "response.output_item.added":
         turn.output.push(event.item as OutputItem);
+        if (event.item.type === "mcp_list_tools") turn.openLists.push(event.output_index);
         break;
       case "response.output_item.done":
         turn.output[event.output_index] = event.item as OutputItem;
+        turn.openLists = turn.openLists.filter((index) => index !== event.output_index);
         break;
       case "response.content_part.added":
         texts.length = 0;
@@ -60,7 +157,11 @@ export function readLoggedTurn(events: Iterable<string>): LoggedTurn {
           contentIndex: event.content_index,
           text: "",
           logprobs: [],
+          annotations: [],
         };
+        break;
+      case "response.output_text.annotation.added":
+        if (event.annotation?.type === "url_citation") turn.openPart?.annotations.push(event.annotation);
         break;
       case "response.output_text.delta":
         turn.openPart?.logprobs.push(...(event.logprobs as TokenLogprob[]));
@@ -82,14 +183,68 @@ export function readLoggedTurn(events: Iterable<string>): LoggedTurn {
         turn.deltas += 1;
         break;
       }
+      case "response.mcp_call_arguments.delta": {
+        const item = turn.output[event.output_index];
+        if (item?.type === "mcp_call") item.arguments += event.delta;
+        turn.deltas += 1;
+        break;
+      }
+      case "response.code_interpreter_call_code.delta": {
+        const item = turn.output[event.output_index];
+        if (item?.type === "code_interpreter_call") item.code = (item.code ?? "") + event.delta;
+        turn.deltas += 1;
+        break;
+      }
       case "response.content_part.done": {
         const item = turn.output[event.output_index];
         if (item?.type === "message" || item?.type === "reasoning") (item.content as unknown[]).push(event.part);
         turn.openPart = undefined;
+        turn.held = "";
         break;
       }
     }
   }
   if (turn.openPart) turn.openPart.text = texts.join("");
   return turn;
+}
+
+function applyRecord(turn: LoggedTurn, record: TurnRecord): void {
+  if ("sampled" in record) turn.sampled = addSampled(turn.sampled, record.sampled);
+  else if ("held" in record) turn.held = record.held;
+  else if ("listed" in record) turn.replays.push(record.listed);
+  else if ("called" in record) turn.called.push(record.called);
+  else if ("answering" in record) {
+    const { items, replays, loose, usage, calls, again } = record.answering;
+    turn.replays.push(...replays);
+    turn.loose = loose;
+    turn.usage = usage;
+    turn.answering = { calls, dispatched: [], items, again };
+    turn.called = [];
+    turn.sampled = undefined;
+  } else if ("dispatched" in record) turn.answering?.dispatched.push(record.dispatched);
+  else if ("answered" in record) {
+    const { item } = record.answered;
+    keepAnswer(turn.replays, record.answered);
+    if (turn.answering) turn.answering.calls = turn.answering.calls.filter((call) => call.item !== item);
+  } else {
+    turn.loose = record.round.loose;
+    turn.rounds += 1;
+    turn.earlierDeltas = turn.deltas;
+    turn.earlierReasoning = turn.reasoningDeltas;
+    if (turn.answering && turn.answering.again.length > 0) turn.askedAgain += 1;
+    turn.roundItems = turn.answering?.items ?? turn.output.length;
+    turn.answering = undefined;
+  }
+}
+
+/** Puts the answer to a call with the raw messages that made it, if there are any. */
+export function keepAnswer(replays: Replay[], { item, exchange, messages }: CallAnswer): void {
+  // Only what a tool remembers last is ever read.
+  if (exchange.memory !== undefined) for (const each of replays) if (each.exchange) delete each.exchange.memory;
+  const replay = replays.find((each) => each.item === item);
+  if (!replay) replays.push({ item, messages, exchange });
+  else {
+    replay.exchange = exchange;
+    replay.messages = [...replay.messages, ...messages];
+  }
 }

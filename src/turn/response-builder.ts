@@ -1,8 +1,20 @@
-import type { FinishReason, ModelDelta, TokenLogprob } from "../engine/engine.ts";
+import type { FinishReason, ModelDelta, Phase, RawMessage, Replay, TokenLogprob } from "../engine/engine.ts";
 import type { ApiError } from "../protocol/errors.ts";
-import { itemId, newCallId, type TurnAddress } from "../protocol/ids.ts";
-import type { OutputItem, ResponseObject, Usage } from "../protocol/response.ts";
-import type { LoggedTurn, OpenPartState } from "./logged-turn.ts";
+import { newCallId, type TurnAddress } from "../protocol/ids.ts";
+import type { Item } from "../protocol/items.ts";
+import type { OutputItem, ResponseObject, ServerCall, Usage } from "../protocol/response.ts";
+import { CitationFilter, type CitationLookup, type CitedText } from "../tools/browser/citations.ts";
+import type { McpTool } from "../tools/mcp/client.ts";
+import { fullToolName, type PendingCall, type ServerTool, type ToolOutcome } from "../tools/server-tool.ts";
+import { deltaHead, type EventSink, EventWriter } from "./event-writer.ts";
+import {
+  type AnsweringRecord,
+  type CallAnswer,
+  keepAnswer,
+  type LoggedTurn,
+  type OpenPartState,
+} from "./logged-turn.ts";
+import { isServerCall, ServerCalls, type ShownDetails } from "./server-calls.ts";
 
 /**
  * The one place that makes items and events: ids, `output_index`, `content_index`, `sequence_number`, statuses.
@@ -16,11 +28,6 @@ import type { LoggedTurn, OpenPartState } from "./logged-turn.ts";
  * the end of the round.
  */
 
-/** Takes the events of a turn, in order, each as its type and its JSON text. */
-export interface EventSink {
-  event(type: string, json: string): void;
-}
-
 export interface BuilderOptions {
   address: TurnAddress;
   /** Absent when nobody streams: no event is built then. */
@@ -31,8 +38,20 @@ export interface BuilderOptions {
   includeReasoning: boolean;
   /** Names of the functions that may be called, or undefined for any (`tool_choice: allowed_tools`). */
   allowedCalls?: ReadonlySet<string>;
-  /** More than one function call per round (`parallel_tool_calls`). */
+  /** More than one call per round (`parallel_tool_calls`). */
   parallelCalls: boolean;
+  /** The tool of this server that the model means by a name, if it means one. */
+  serverTool: (name: string) => ServerTool | undefined;
+  /** Whether the model may call it: it may know tools from the history that this turn does not offer. */
+  offers: (name: string) => boolean;
+  /** Calls of such tools in the whole turn (`max_tool_calls`); further ones are ignored. */
+  maxServerCalls: number;
+  /** What is shown of their items (`include`). */
+  shown: ShownDetails;
+  /** `container_id` of code that is run. */
+  container: string;
+  /** Pages that the model may cite. */
+  citations: CitationLookup | undefined;
   /** Call ids already in the prompt: a model's own call id that repeats one of them is replaced. */
   usedCallIds: Set<string>;
   /** Now, in Unix milliseconds. */
@@ -48,10 +67,14 @@ export type Outcome =
   | { status: "cancelled" }
   | { status: "failed"; error: ApiError };
 
-/** A closed response as JSON text: `head` is all of it but `output`, so that the store can keep the two apart. */
+/**
+ * A closed response as JSON text: `head` is all of it but `output`, so that the store can keep the two apart.
+ * `messages` are the raw messages behind its items (`Replay[]`), or null where the engine has none.
+ */
 export interface ClosedResponse {
   head: string;
   output: string;
+  messages: string | null;
 }
 
 type Message = Extract<OutputItem, { type: "message" }>;
@@ -62,6 +85,8 @@ type FunctionCall = Extract<OutputItem, { type: "function_call" }>;
 interface OpenPart extends OpenPartState {
   item: Message | Reasoning;
   deltaHead: string;
+  /** Absent where nothing can be cited. */
+  filter?: CitationFilter;
 }
 
 interface OpenCall {
@@ -79,55 +104,89 @@ const PART_EVENTS = {
 
 const ARGUMENTS_DELTA = "response.function_call_arguments.delta";
 
-/** Delta and obfuscation together fill a multiple of this many characters. */
-const OBFUSCATION_BLOCK = 16;
-
 /** Joins the two halves of a closed response to its JSON body. */
-export function responseBody(closed: ClosedResponse): string {
+export function responseBody(closed: Pick<ClosedResponse, "head" | "output">): string {
   return `${closed.head.slice(0, -1)},"output":${closed.output}}`;
 }
 
 export class ResponseBuilder {
   readonly #response: ResponseObject;
   readonly #options: BuilderOptions;
-  readonly #sink: EventSink | undefined;
-  readonly #padding: string;
-  #sequence = 0;
+  readonly #writer: EventWriter;
   #deltas = 0;
   #reasoningDeltas = 0;
+  /** Those of the rounds before this one. */
+  #earlierDeltas = 0;
+  #earlierReasoning = 0;
   #part: OpenPart | undefined;
   #calls = new Map<number, OpenCall>();
+  readonly #serverCalls: ServerCalls;
+  #serverCallsBegun = 0;
+  #ignoredCalls = 0;
+  /** The round may call this server's tools. What a model calls that was not offered any is ignored. */
+  offersServerTools = true;
   #droppedCalls = new Set<number>();
   #roundCalls = 0;
+  /** A call that was open when the turn was cut off: the next arguments may belong to it. */
+  #resumedCall: OpenCall | undefined;
   #finish: FinishReason | undefined;
+  #replays: Replay[] = [];
+  /** Raw messages since the last item's: they lead to the next item. */
+  #loose: RawMessage[] = [];
+  /** Items that have their raw messages. */
+  #anchored = 0;
+  /** Items and replays of the rounds before this one, and messages of this one so far. */
+  #roundItems = 0;
+  #roundReplays = 0;
+  #roundMessages = 0;
 
   /** `response` is the initial response; the builder fills it in. */
   constructor(response: ResponseObject, options: BuilderOptions) {
     this.#response = response;
     this.#options = options;
-    this.#sink = options.sink;
-    this.#padding = options.obfuscation ? crypto.randomUUID().replaceAll("-", "") : "";
+    this.#writer = new EventWriter(response, { ...options, sequence: options.logged?.sequence ?? 0 });
+    this.#serverCalls = new ServerCalls(this.#writer, response, options.shown, options.container);
     if (options.logged) this.#goOnFrom(options.logged);
   }
 
   #goOnFrom(logged: LoggedTurn): void {
-    this.#sequence = logged.sequence;
     this.#deltas = logged.deltas;
     this.#reasoningDeltas = logged.reasoningDeltas;
+    this.#earlierDeltas = logged.earlierDeltas;
+    this.#earlierReasoning = logged.earlierReasoning;
     this.#response.output = logged.output;
     for (const [outputIndex, item] of logged.output.entries()) {
+      if (isServerCall(item)) this.#goOnWithServerCall(item, outputIndex, logged);
       if (item.type !== "function_call" || item.status === "completed") continue;
-      // No engine goes on in a call; it is here to be closed. Its own index at the upstream is not known any more.
-      this.#calls.set(-1 - outputIndex, newOpenCall(item, outputIndex));
+      // Its index at the engine is not known any more: that of the next arguments that belong to no other call.
+      this.#resumedCall = newOpenCall(item, outputIndex);
+      this.#calls.set(-1 - outputIndex, this.#resumedCall);
     }
+    this.#response.usage = logged.usage;
+    this.#replays = logged.replays;
+    this.#loose = [...logged.loose];
+    this.#roundItems = logged.roundItems;
+    this.#roundReplays = logged.replays.length;
+    this.#anchored = logged.answering?.items ?? logged.roundItems;
+    const round = logged.output.slice(logged.roundItems);
+    this.#roundCalls = round.filter((item) => item.type === "function_call" || isServerCall(item)).length;
     if (!logged.openPart) return;
     const item = logged.output[logged.openPart.outputIndex];
-    if (item?.type === "message" || item?.type === "reasoning") this.#part = newOpenPart(logged.openPart, item);
+    if (item?.type !== "message" && item?.type !== "reasoning") return;
+    this.#part = newOpenPart(logged.openPart, item);
+    this.#addFilter(this.#part, logged.held);
+  }
+
+  #goOnWithServerCall(item: Extract<OutputItem, ServerCall>, outputIndex: number, logged: LoggedTurn): void {
+    this.#serverCallsBegun += 1;
+    if (item.status === "completed" || item.status === "failed" || item.status === "incomplete") return;
+    const pending = (logged.answering?.calls ?? logged.called).find((call) => call.item === item.id);
+    this.#serverCalls.restore(item, outputIndex, pending, toolOf(item));
   }
 
   /** Events so far; the next one's sequence number. */
   get sequence(): number {
-    return this.#sequence;
+    return this.#writer.sequence;
   }
 
   /** Why the model stopped, once it has said so. */
@@ -140,37 +199,90 @@ export class ResponseBuilder {
     return this.#deltas;
   }
 
-  /** Those of them that were reasoning. */
-  get reasoningDeltas(): number {
-    return this.#reasoningDeltas;
+  /** Those of them in this round, and of these the ones that were reasoning. */
+  get roundDeltas(): { all: number; reasoning: number } {
+    return { all: this.#deltas - this.#earlierDeltas, reasoning: this.#reasoningDeltas - this.#earlierReasoning };
   }
 
   /**
-   * What has been generated, as items that a prompt can end with: an open part is there with its text so far.
+   * What this round has generated, as items that a prompt can end with: an open part is there with its text so far.
    * An unfinished function call is there too; an engine that cannot go on with it says so.
    */
   partialItems(): OutputItem[] {
     const part = this.#part;
-    return this.#response.output.map((item, index) => {
+    const items = this.#response.output.map((item, index) => {
       if (!part || index !== part.outputIndex) return item;
-      return { ...part.item, content: [...(part.item.content ?? []), partContent(part)] } as OutputItem;
+      // Also what is held back: the model goes on after all that it has said.
+      const content = partContent({ ...part, text: part.text + this.held });
+      return { ...part.item, content: [...(part.item.content ?? []), content] } as OutputItem;
     });
+    return items.slice(this.#roundItems).filter((item) => item.type !== "mcp_list_tools");
+  }
+
+  /** What was said and is not shown yet, because it may become a citation. */
+  get held(): string {
+    return this.#part?.filter?.held ?? "";
+  }
+
+  /** Tokens put out so far, by the word of the model server. */
+  get usage(): Usage | null {
+    return this.#response.usage;
+  }
+
+  /** The items of the rounds before this one. */
+  get earlierOutput(): Item[] {
+    return this.#response.output.slice(0, this.#roundItems) as Item[];
+  }
+
+  /** Raw messages so far: those that stand for items, and those that came after the last of these. */
+  get replays(): readonly Replay[] {
+    return this.#replays;
+  }
+
+  get looseMessages(): readonly RawMessage[] {
+    return this.#loose;
+  }
+
+  /** The raw messages that the prompt is made of, for `input_messages`. */
+  set inputMessages(messages: RawMessage[]) {
+    this.#response.input_messages = messages;
+    const replays = this.#replays.filter((replay) => !replay.before);
+    this.#response.output_messages = this.#isLaterRound
+      ? [...replays.flatMap((replay) => replay.messages), ...this.#loose]
+      : [];
+  }
+
+  /** Messages that came before the turn's input: with its first item they are kept, or with its first output. */
+  lead(messages: RawMessage[], firstItem: string | undefined): void {
+    if (firstItem !== undefined) {
+      this.#replays.unshift({ item: firstItem, messages, before: true });
+      this.#roundReplays += 1;
+      return;
+    }
+    // Later they are in what the first round has left.
+    if (!this.#isLaterRound) this.#loose.unshift(...messages);
+  }
+
+  /** The turn goes on after a crash, and not in its first round. */
+  get #isLaterRound(): boolean {
+    const { logged } = this.#options;
+    return logged !== undefined && (logged.rounds > 0 || logged.answering !== undefined);
   }
 
   /** `response.created` with the response queued, and `response.queued`: a background run that waits to begin. */
   queue(): void {
-    if (this.#sequence > 0) return;
+    if (this.#writer.sequence > 0) return;
     const snapshot = JSON.stringify({ ...this.#response, status: "queued" });
-    this.#lifecycle("response.created", snapshot);
-    this.#lifecycle("response.queued", snapshot);
+    this.#writer.lifecycle("response.created", snapshot);
+    this.#writer.lifecycle("response.queued", snapshot);
   }
 
   /** `response.created`, unless it has been said before, and `response.in_progress`. */
   start(): void {
-    if (!this.#sink || this.#options.logged?.started) return;
+    if (!this.#writer.isRead || this.#options.logged?.started) return;
     const snapshot = JSON.stringify(this.#response);
-    if (this.#sequence === 0) this.#lifecycle("response.created", snapshot);
-    this.#lifecycle("response.in_progress", snapshot);
+    if (this.#writer.sequence === 0) this.#writer.lifecycle("response.created", snapshot);
+    this.#writer.lifecycle("response.in_progress", snapshot);
   }
 
   /**
@@ -178,13 +290,13 @@ export class ResponseBuilder {
    * (Codex gives up after 300 s of comments).
    */
   repeatInProgress(): void {
-    this.#lifecycle("response.in_progress", JSON.stringify({ ...this.#response, output: [] }));
+    this.#writer.lifecycle("response.in_progress", JSON.stringify({ ...this.#response, output: [] }));
   }
 
   apply(delta: ModelDelta): void {
     switch (delta.kind) {
       case "text":
-        this.#appendText("output_text", delta.text, delta.logprobs);
+        this.#appendText("output_text", delta.text, delta.logprobs, delta.phase);
         return;
       case "reasoning":
         if (this.#options.includeReasoning) this.#appendText("reasoning_text", delta.text);
@@ -195,8 +307,22 @@ export class ResponseBuilder {
       case "tool_call":
         this.#appendCall(delta);
         return;
+      case "item_done":
+        this.#closePart("completed", false);
+        for (const [index, call] of this.#calls) this.#closeCall(index, call, "completed", false);
+        this.#serverCalls.completeAll();
+        return;
+      case "resumed_call":
+        this.#resumeServerCall(delta);
+        return;
+      case "message":
+        this.#keepMessage(delta);
+        return;
+      case "sampled":
+      case "ask_again":
+        return;
       case "usage":
-        this.#response.usage = this.#response.usage ? addUsage(this.#response.usage, delta.usage) : delta.usage;
+        this.#response.usage = addUsage(this.#response.usage, delta.usage);
         return;
       case "kv_transfer_params":
         this.#response.kv_transfer_params = delta.value;
@@ -205,6 +331,144 @@ export class ResponseBuilder {
         this.#finish = delta.reason;
         return;
     }
+  }
+
+  // Rounds
+
+  /** The generation of a round has ended by itself: all that it has said is complete. Gives the calls to be answered. */
+  endGeneration(): PendingCall[] {
+    this.#closePart("completed", false);
+    for (const [index, call] of this.#calls) this.#closeCall(index, call, "completed", false);
+    this.#serverCalls.completeAll();
+    return this.#serverCalls.pending;
+  }
+
+  /** Calls of a round before a crash that have no answer yet. */
+  get pendingCalls(): PendingCall[] {
+    return this.#serverCalls.pending;
+  }
+
+  /** What a round leaves, for a log: to be asked for once its generation has ended. `again` asks its model again. */
+  answeringRecord(again: RawMessage[]): AnsweringRecord {
+    const replays = this.#replays.slice(this.#roundReplays);
+    this.#roundReplays = this.#replays.length;
+    return {
+      items: this.#response.output.length,
+      replays,
+      loose: [...this.#loose],
+      usage: this.#response.usage,
+      calls: this.#serverCalls.pending,
+      again,
+    };
+  }
+
+  /** Whether this round has left something that only the client can answer: its own calls, and those to approve. */
+  get waitsForClient(): boolean {
+    const round = this.#response.output.slice(this.#roundItems);
+    return round.some(({ type }) => type === "function_call" || type === "mcp_approval_request");
+  }
+
+  /** Calls that this round has made beyond what the turn may. */
+  get ignoredCalls(): number {
+    return this.#ignoredCalls;
+  }
+
+  /** Calls of this server's tools that the turn may still make. */
+  get serverCallsLeft(): number {
+    return this.#options.maxServerCalls - this.#serverCallsBegun;
+  }
+
+  startCall(call: PendingCall): void {
+    this.#serverCalls.start(call);
+  }
+
+  /** Raw messages of a call, before it is answered. */
+  messagesOf(call: PendingCall): readonly RawMessage[] {
+    return this.#replays.find((replay) => replay.item === call.item)?.messages ?? [];
+  }
+
+  finishCall(call: PendingCall, outcome: ToolOutcome, answer: CallAnswer): void {
+    this.#serverCalls.finish(call, outcome);
+    keepAnswer(this.#replays, answer);
+    this.#response.output_messages?.push(...answer.messages);
+  }
+
+  /** A call that the client has approved. Throws nothing; it counts like any other. */
+  addApprovedCall(tool: Extract<ServerTool, { kind: "mcp" }>, name: string, text: string, request: string): void {
+    this.#serverCallsBegun += 1;
+    this.#serverCalls.addApproved(tool, name, text, request);
+  }
+
+  /** Begins to list the tools of an MCP server; before a crash it may have begun already. Gives the item's index. */
+  beginList(label: string): number {
+    const open = this.#options.logged?.openLists.find((index) => {
+      const item = this.#response.output[index];
+      return item?.type === "mcp_list_tools" && item.server_label === label;
+    });
+    if (open !== undefined) return open;
+    const id = this.#writer.newItemId("mcp_list_tools");
+    const index = this.#writer.addItem({ id, type: "mcp_list_tools", server_label: label, tools: [] });
+    this.#writer.emit("response.mcp_list_tools.in_progress", { item_id: id, output_index: index });
+    return index;
+  }
+
+  /** The tools are listed, or cannot be. `origin` is what the list depends on, for turns that might use it again. */
+  endList(index: number, listed: { tools: McpTool[] } | { error: string }, origin: string): void {
+    const item = this.#response.output[index];
+    if (item?.type !== "mcp_list_tools") return;
+    if ("tools" in listed) item.tools = listed.tools;
+    else item.error = listed.error;
+    const replay = { item: item.id, messages: [], origin };
+    this.#replays.push(replay);
+    this.#roundReplays += 1;
+    this.#writer.record({ listed: replay });
+    const outcome = "tools" in listed ? "completed" : "failed";
+    this.#writer.emit(`response.mcp_list_tools.${outcome}`, { item_id: item.id, output_index: index });
+    this.#writer.emit("response.output_item.done", { output_index: index, item });
+  }
+
+  /**
+   * Begins the next round, with messages that answer what this one has left unanswered. Gives the items and the raw
+   * messages that are new in its prompt.
+   */
+  nextRound(answers: readonly RawMessage[]): { items: OutputItem[]; replays: readonly Replay[]; loose: RawMessage[] } {
+    const { output, output_messages } = this.#response;
+    const items = output.slice(this.#roundItems);
+    this.#loose = [...this.#loose, ...answers];
+    output_messages?.push(...answers);
+    this.#roundItems = output.length;
+    this.#roundReplays = this.#replays.length;
+    // What has no raw message by now gets none.
+    this.#anchored = output.length;
+    this.#earlierDeltas = this.#deltas;
+    this.#earlierReasoning = this.#reasoningDeltas;
+    this.#roundMessages = 0;
+    this.#roundCalls = 0;
+    this.#ignoredCalls = 0;
+    this.#droppedCalls.clear();
+    this.#finish = undefined;
+    // Copies: what this round adds is in what it samples, too.
+    return { items, replays: [...this.#replays], loose: [...this.#loose] };
+  }
+
+  #keepMessage({ index, shows, message }: Extract<ModelDelta, { kind: "message" }>): void {
+    if (index < this.#roundMessages) return;
+    this.#roundMessages = index + 1;
+    const { output } = this.#response;
+    // A list of tools is no word of the model's.
+    while (output[this.#anchored]?.type === "mcp_list_tools") this.#anchored += 1;
+    const item = output[this.#anchored];
+    const shown = item !== undefined && shows !== undefined && shows === kindOf(item);
+    // A call that this turn does not allow: nobody will answer it, so it is not to be seen again.
+    if (shows === "call" && !shown) return;
+    this.#response.output_messages?.push(message);
+    if (shown) this.#anchored += 1;
+    // A call that waits for approval is made when it is approved.
+    if (item?.type === "mcp_approval_request") return;
+    this.#loose.push(message);
+    if (!shown) return;
+    this.#replays.push({ item: item.id, messages: this.#loose });
+    this.#loose = [];
   }
 
   /**
@@ -221,13 +485,25 @@ export class ResponseBuilder {
       const complete = !truncated || (call.outputIndex !== last && isJson(call.item.arguments));
       this.#closeCall(index, call, complete ? "completed" : "incomplete", silent);
     }
+    this.#serverCalls.close(silent);
+    this.#closeLists();
     const response = this.#response;
     response.status = outcome.status;
     response.completed_at = outcome.status === "completed" ? Math.floor(this.#options.clock() / 1000) : null;
     response.incomplete_details = outcome.status === "incomplete" ? { reason: outcome.reason } : null;
     response.error = outcome.status === "failed" ? toResponseError(outcome.error) : null;
     const { output, ...head } = response;
-    return { head: JSON.stringify(head), output: JSON.stringify(output) };
+    const messages = this.#replays.length === 0 ? null : JSON.stringify(this.#replays);
+    return { head: JSON.stringify(head), output: JSON.stringify(output), messages };
+  }
+
+  /** A list that was cut off is none: a later turn is to make it anew. */
+  #closeLists(): void {
+    for (const item of this.#response.output) {
+      if (item.type !== "mcp_list_tools" || item.error != null) continue;
+      if (this.#replays.some((replay) => replay.item === item.id)) continue;
+      item.error = "The tools of this server were not listed to the end.";
+    }
   }
 
   /**
@@ -237,58 +513,71 @@ export class ResponseBuilder {
   terminate(outcome: Outcome, closed: ClosedResponse): void {
     if (outcome.status === "failed") {
       const { message, type, param, code } = outcome.error;
-      this.#emit("error", { error: { type, code, message, param }, code, message, param });
+      this.#writer.emit("error", { error: { type, code, message, param }, code, message, param });
     }
     const name = outcome.status === "cancelled" ? "incomplete" : outcome.status;
-    this.#lifecycle(`response.${name}`, responseBody(closed));
+    this.#writer.lifecycle(`response.${name}`, responseBody(closed));
   }
 
-  #appendText(kind: OpenPart["kind"], text: string, logprobs?: TokenLogprob[]): void {
+  #appendText(kind: OpenPart["kind"], text: string, logprobs?: TokenLogprob[], phase?: Phase): void {
     if (text === "" && !logprobs?.length) return;
     let part = this.#part;
-    if (part?.kind !== kind) part = this.#openPart(kind);
+    if (part?.kind !== kind) part = this.#openPart(kind, phase);
     this.#deltas += 1;
     if (kind === "reasoning_text") this.#reasoningDeltas += 1;
+    if (part.filter) this.#appendCited(part, part.filter.push(text), logprobs);
+    else this.#appendShown(part, text, logprobs);
+  }
+
+  #appendShown(part: OpenPart, text: string, logprobs?: TokenLogprob[]): void {
     part.text += text;
     if (logprobs) part.logprobs.push(...logprobs);
-    if (!this.#sink) return;
-    const extra = kind === "output_text" ? `,"logprobs":${logprobs ? JSON.stringify(logprobs) : "[]"}` : "";
-    this.#delta(PART_EVENTS[kind].delta, part.deltaHead, text, extra);
+    if (!this.#writer.isRead) return;
+    const extra = part.kind === "output_text" ? `,"logprobs":${logprobs ? JSON.stringify(logprobs) : "[]"}` : "";
+    this.#writer.delta(PART_EVENTS[part.kind].delta, part.deltaHead, text, extra);
   }
 
-  /** The hottest lines of the server: one delta event, its JSON put together from what does not change. */
-  #delta(type: string, head: string, text: string, extra: string): void {
-    let json = `${head}${this.#sequence++},"delta":${JSON.stringify(text)}${extra}`;
-    if (this.#padding !== "") {
-      const length = OBFUSCATION_BLOCK - (text.length % OBFUSCATION_BLOCK);
-      json += `,"obfuscation":"${this.#padding.slice(0, length)}"`;
+  /** Text with the citations in it made links, each with an annotation. */
+  #appendCited(part: OpenPart, { text, annotations }: CitedText, logprobs?: TokenLogprob[]): void {
+    if (text !== "" || logprobs?.length) this.#appendShown(part, text, logprobs);
+    for (const annotation of annotations) {
+      const annotation_index = part.annotations.push(annotation) - 1;
+      this.#writer.emit("response.output_text.annotation.added", { ...addressOf(part), annotation_index, annotation });
     }
-    this.#sink?.event(type, `${json}}`);
   }
 
-  #openPart(kind: OpenPart["kind"]): OpenPart {
+  #openPart(kind: OpenPart["kind"], phase: Phase | undefined): OpenPart {
     const type = kind === "reasoning_text" ? "reasoning" : "message";
     const open = this.#part;
     // A refusal may follow text within one message; everything else begins a new item.
     const sameItem = open !== undefined && open.item.type === type;
     if (open) this.#closePart("completed", false, sameItem);
     if (!sameItem) this.#closeCompleteCalls();
-    const item = sameItem ? open.item : this.#addTextItem(type);
+    const item = sameItem ? open.item : this.#addTextItem(type, phase);
     const outputIndex = sameItem ? open.outputIndex : this.#response.output.length - 1;
     const contentIndex = item.content?.length ?? 0;
-    const part = newOpenPart({ kind, outputIndex, contentIndex, text: "", logprobs: [] }, item);
+    const part = newOpenPart({ kind, outputIndex, contentIndex, text: "", logprobs: [], annotations: [] }, item);
+    this.#addFilter(part);
     this.#part = part;
-    this.#emit("response.content_part.added", { ...addressOf(part), part: partContent(part) });
+    this.#writer.emit("response.content_part.added", { ...addressOf(part), part: partContent(part) });
     return part;
   }
 
-  #addTextItem(type: "message" | "reasoning"): Message | Reasoning {
-    const id = this.#newItemId(type);
+  #addFilter(part: OpenPart, held = ""): void {
+    const { citations } = this.#options;
+    if (!citations || part.kind !== "output_text") return;
+    part.filter = new CitationFilter(citations);
+    // What is there already, after a crash, only counts.
+    part.filter.push(part.text + held);
+  }
+
+  #addTextItem(type: "message" | "reasoning", phase: Phase | undefined): Message | Reasoning {
+    const id = this.#writer.newItemId(type);
     const item: Message | Reasoning =
       type === "message"
-        ? { id, type, status: "in_progress", role: "assistant", content: [] }
+        ? { id, type, status: "in_progress", role: "assistant", content: [], ...(phase && { phase }) }
         : { id, type, status: "in_progress", summary: [], content: [] };
-    this.#addItem(item);
+    this.#writer.addItem(item);
     return item;
   }
 
@@ -296,6 +585,7 @@ export class ResponseBuilder {
   #closePart(status: "completed" | "incomplete", silent: boolean, keepItem = false): void {
     const part = this.#part;
     if (!part) return;
+    if (part.filter) this.#appendCited(part, part.filter.end());
     const { item } = part;
     const content = partContent(part);
     (item.content as unknown[]).push(content);
@@ -307,18 +597,61 @@ export class ResponseBuilder {
     const at = addressOf(part);
     const text = part.kind === "refusal" ? { refusal: part.text } : { text: part.text };
     const logprobs = part.kind === "output_text" ? { logprobs: part.logprobs } : {};
-    this.#emit(PART_EVENTS[part.kind].done, { ...at, ...text, ...logprobs });
-    this.#emit("response.content_part.done", { ...at, part: content });
-    if (!keepItem) this.#emit("response.output_item.done", { output_index: part.outputIndex, item });
+    this.#writer.emit(PART_EVENTS[part.kind].done, { ...at, ...text, ...logprobs });
+    this.#writer.emit("response.content_part.done", { ...at, part: content });
+    if (!keepItem) this.#writer.emit("response.output_item.done", { output_index: part.outputIndex, item });
   }
 
   #appendCall(delta: Extract<ModelDelta, { kind: "tool_call" }>): void {
     if (this.#droppedCalls.has(delta.index)) return;
-    const call = this.#calls.get(delta.index) ?? this.#openCall(delta);
+    if (this.#serverCalls.has(delta.index) || this.#openServerCall(delta)) {
+      this.#deltas += 1;
+      this.#serverCalls.append(delta.index, delta.arguments);
+      return;
+    }
+    const call = this.#calls.get(delta.index) ?? this.#resumeCall(delta) ?? this.#openCall(delta);
     if (!call || delta.arguments === "") return;
     this.#deltas += 1;
     call.item.arguments += delta.arguments;
-    if (this.#sink) this.#delta(ARGUMENTS_DELTA, call.deltaHead, delta.arguments, "");
+    this.#writer.delta(ARGUMENTS_DELTA, call.deltaHead, delta.arguments);
+  }
+
+  /** Begins a call of a tool that this server runs. False when it is none. */
+  #openServerCall({ index, name }: Extract<ModelDelta, { kind: "tool_call" }>): boolean {
+    const tool = name === undefined || this.#calls.has(index) ? undefined : this.#options.serverTool(name);
+    if (!tool || name === undefined) return false;
+    const isAllowed = this.offersServerTools && this.serverCallsLeft > 0 && this.#options.offers(name);
+    if (!isAllowed || (!this.#options.parallelCalls && this.#roundCalls > 0)) {
+      this.#droppedCalls.add(index);
+      this.#ignoredCalls += 1;
+      return true;
+    }
+    this.#serverCallsBegun += 1;
+    this.#roundCalls += 1;
+    this.#closePart("completed", false);
+    this.#closeCompleteCalls();
+    this.#serverCalls.begin(index, neutralName(name, tool), tool);
+    return true;
+  }
+
+  #resumeServerCall({ index, name, arguments: text }: Extract<ModelDelta, { kind: "resumed_call" }>): void {
+    const tool = this.#options.serverTool(name);
+    if (!tool || this.#droppedCalls.has(index) || this.#serverCalls.resume(index, neutralName(name, tool), tool))
+      return;
+    // Nothing of it was to be seen yet.
+    this.#serverCallsBegun += 1;
+    this.#roundCalls += 1;
+    this.#serverCalls.begin(index, neutralName(name, tool), tool, text);
+  }
+
+  /** The call that was open when the turn was cut off, for arguments without a name of their own. */
+  #resumeCall(delta: Extract<ModelDelta, { kind: "tool_call" }>): OpenCall | undefined {
+    const call = this.#resumedCall;
+    if (!call || delta.name !== undefined) return undefined;
+    this.#resumedCall = undefined;
+    this.#calls.delete(-1 - call.outputIndex);
+    this.#calls.set(delta.index, call);
+    return call;
   }
 
   #openCall(delta: Extract<ModelDelta, { kind: "tool_call" }>): OpenCall | undefined {
@@ -331,7 +664,7 @@ export class ResponseBuilder {
     this.#roundCalls += 1;
     this.#closePart("completed", false);
     this.#closeCompleteCalls();
-    const id = this.#newItemId("function_call");
+    const id = this.#writer.newItemId("function_call");
     const item: FunctionCall = {
       id,
       type: "function_call",
@@ -340,7 +673,7 @@ export class ResponseBuilder {
       name,
       arguments: "",
     };
-    this.#addItem(item);
+    this.#writer.addItem(item);
     const call = newOpenCall(item, this.#response.output.length - 1);
     this.#calls.set(delta.index, call);
     return call;
@@ -358,6 +691,7 @@ export class ResponseBuilder {
     for (const [index, call] of this.#calls) {
       if (isJson(call.item.arguments)) this.#closeCall(index, call, "completed", false);
     }
+    this.#serverCalls.completeReady(isJson);
   }
 
   #closeCall(index: number, call: OpenCall, status: "completed" | "incomplete", silent: boolean): void {
@@ -367,34 +701,17 @@ export class ResponseBuilder {
     this.#droppedCalls.add(index);
     if (status === "completed" && item.arguments === "") {
       item.arguments = "{}";
-      if (this.#sink && !silent) this.#delta(ARGUMENTS_DELTA, call.deltaHead, "{}", "");
+      if (!silent) this.#writer.delta(ARGUMENTS_DELTA, call.deltaHead, "{}");
     }
     item.status = status;
     if (silent) return;
-    this.#emit("response.function_call_arguments.done", {
+    this.#writer.emit("response.function_call_arguments.done", {
       item_id: item.id,
       output_index: outputIndex,
       name: item.name,
       arguments: item.arguments,
     });
-    this.#emit("response.output_item.done", { output_index: outputIndex, item });
-  }
-
-  #newItemId(type: OutputItem["type"]): string {
-    return itemId(type, this.#options.address, "output", this.#response.output.length);
-  }
-
-  #addItem(item: OutputItem): void {
-    this.#response.output.push(item);
-    this.#emit("response.output_item.added", { output_index: this.#response.output.length - 1, item });
-  }
-
-  #emit(type: string, fields: Record<string, unknown>): void {
-    this.#sink?.event(type, JSON.stringify({ type, sequence_number: this.#sequence++, ...fields }));
-  }
-
-  #lifecycle(type: string, responseJson: string): void {
-    this.#sink?.event(type, `{"type":"${type}","sequence_number":${this.#sequence++},"response":${responseJson}}`);
+    this.#writer.emit("response.output_item.done", { output_index: outputIndex, item });
   }
 }
 
@@ -412,15 +729,11 @@ function addressOf(part: OpenPart) {
   return { item_id: part.item.id, output_index: part.outputIndex, content_index: part.contentIndex };
 }
 
-function deltaHead(type: string, at: Record<string, unknown>): string {
-  return `${JSON.stringify({ type, ...at }).slice(0, -1)},"sequence_number":`;
-}
-
 /** The part as the API shows it, with the text so far. */
 function partContent(part: OpenPart) {
   switch (part.kind) {
     case "output_text":
-      return { type: part.kind, text: part.text, annotations: [], logprobs: part.logprobs };
+      return { type: part.kind, text: part.text, annotations: part.annotations, logprobs: part.logprobs };
     case "refusal":
       return { type: part.kind, refusal: part.text };
     case "reasoning_text":
@@ -443,17 +756,49 @@ function isJson(text: string): boolean {
   }
 }
 
-function addUsage(a: Usage, b: Usage): Usage {
+/** A call's name whatever engine made it: a built-in tool's is its full one. */
+function neutralName(name: string, tool: ServerTool): string {
+  return tool.kind === "mcp" ? name : fullToolName(tool);
+}
+
+/** What an item is to the engine whose message has become one. */
+function kindOf({ type }: OutputItem): "reasoning" | "message" | "call" | undefined {
+  if (type === "reasoning" || type === "message") return type;
+  return type === "mcp_list_tools" ? undefined : "call";
+}
+
+/** The tool of a call that was cut off while the model wrote it; only these are shown before they are complete. */
+function toolOf(item: ServerCall): ServerTool | undefined {
+  if (item.type === "code_interpreter_call") return { kind: "python" };
+  if (item.type !== "mcp_call") return undefined;
+  if (item.server_label === "container" && item.name === "exec") return { kind: "container" };
+  return { kind: "mcp", label: item.server_label, name: item.name, approval: false };
+}
+
+/** The usage of a turn with one more round. */
+function addUsage(before: Usage | null, round: Usage): Usage {
+  if (!before) return round;
+  const { input_tokens_details: inputBefore, output_tokens_details: outputBefore } = before;
+  const { input_tokens_details: input, output_tokens_details: output } = round;
+  const inputs = [...(before.input_tokens_per_turn ?? [before.input_tokens]), round.input_tokens];
+  const outputs = [...(before.output_tokens_per_turn ?? [before.output_tokens]), round.output_tokens];
+  const cached = [...(before.cached_tokens_per_turn ?? [inputBefore.cached_tokens]), input.cached_tokens];
+  const toolOutput = Math.max(0, round.input_tokens - (inputs.at(-2) ?? 0) - (outputs.at(-2) ?? 0));
   return {
-    input_tokens: a.input_tokens + b.input_tokens,
+    input_tokens: before.input_tokens + round.input_tokens,
     input_tokens_details: {
-      cached_tokens: a.input_tokens_details.cached_tokens + b.input_tokens_details.cached_tokens,
-      cache_write_tokens: a.input_tokens_details.cache_write_tokens + b.input_tokens_details.cache_write_tokens,
+      cached_tokens: inputBefore.cached_tokens + input.cached_tokens,
+      cache_write_tokens: inputBefore.cache_write_tokens + input.cache_write_tokens,
     },
-    output_tokens: a.output_tokens + b.output_tokens,
+    output_tokens: before.output_tokens + round.output_tokens,
     output_tokens_details: {
-      reasoning_tokens: a.output_tokens_details.reasoning_tokens + b.output_tokens_details.reasoning_tokens,
+      reasoning_tokens: outputBefore.reasoning_tokens + output.reasoning_tokens,
+      tool_output_tokens: (outputBefore.tool_output_tokens ?? 0) + toolOutput,
     },
-    total_tokens: a.total_tokens + b.total_tokens,
+    total_tokens: before.total_tokens + round.total_tokens,
+    input_tokens_per_turn: inputs,
+    cached_tokens_per_turn: cached,
+    output_tokens_per_turn: outputs,
+    tool_output_tokens_per_turn: [...(before.tool_output_tokens_per_turn ?? [0]), toolOutput],
   };
 }

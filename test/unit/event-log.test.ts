@@ -6,7 +6,8 @@ import type { Engine, ModelDelta } from "../../src/engine/engine.ts";
 import { newTurnAddress } from "../../src/protocol/ids.ts";
 import { EventLogStore, EventLogWriter } from "../../src/store/event-log.ts";
 import { Tables } from "../../src/store/tables.ts";
-import { readLoggedTurn } from "../../src/turn/logged-turn.ts";
+import type { PendingCall } from "../../src/tools/server-tool.ts";
+import { readLoggedTurn, recordLine } from "../../src/turn/logged-turn.ts";
 import { Turn } from "../../src/turn/turn.ts";
 
 type Row = { seq_from: number; seq_to: number; part: number; bytes: number };
@@ -51,6 +52,9 @@ describe("the rows of a run", () => {
       generate: async () => deltas(),
       continuation: () => undefined,
       measure: async () => ({ tokens: 1, contextWindow: 100_000 }),
+      accept: (request) => request,
+      inputMessages: async () => [],
+      answerMessages: () => [],
     };
   }
 
@@ -65,6 +69,7 @@ describe("the rows of a run", () => {
         address,
         model: { name: "m", upstream: "m" },
         history: [],
+        replays: [],
         input: [],
         cacheSalt: "",
         createdAt: Date.now(),
@@ -194,7 +199,7 @@ describe("a block larger than a row may be", () => {
   it.each(Object.entries(texts))("is split, and read back as it was: %s", async (_, text) => {
     await withLog((log, rows) => {
       const block = [delta(0, "before"), delta(1, text), delta(2, "after")];
-      log.append("t", { from: 0, to: 2, events: block });
+      log.append("t", { from: 0, to: 2, lines: block });
       expect(rows().length).toBeGreaterThan(1);
       for (const { bytes } of rows()) expect(bytes).toBeLessThan(2_000_000);
       const found = log.next("t", -1);
@@ -208,17 +213,17 @@ describe("a block larger than a row may be", () => {
 
   it("is all there or not at all when one of its rows cannot be written", async () => {
     await withLog((log, rows, sql) => {
-      log.append("t", { from: 0, to: 0, events: [delta(0, "x")] });
+      log.append("t", { from: 0, to: 0, lines: [delta(0, "x")] });
       sql.exec(
         "CREATE TRIGGER full BEFORE INSERT ON events WHEN NEW.part = 1 BEGIN SELECT RAISE(ABORT, 'disk full'); END",
       );
-      const large = { from: 1, to: 1, events: [delta(1, "多".repeat(900_000))] };
+      const large = { from: 1, to: 1, lines: [delta(1, "多".repeat(900_000))] };
       expect(() => log.append("t", large)).toThrow("disk full");
       expect(rows()).toHaveLength(1);
       expect(log.next("t", 0)).toBeUndefined();
       sql.exec("DROP TRIGGER full");
       log.append("t", large);
-      expect(log.next("t", 0)?.events[0] === large.events[0]).toBe(true);
+      expect(log.next("t", 0)?.events[0] === large.lines[0]).toBe(true);
     });
   });
 
@@ -248,7 +253,7 @@ describe("reading the log", () => {
         [10, 28],
         [29, 29],
       ] as const) {
-        log.append("t", { from, to, events: all.slice(from, to + 1) });
+        log.append("t", { from, to, lines: all.slice(from, to + 1) });
       }
       for (let after = -1; after < 30; after += 1) {
         const found: string[] = [];
@@ -273,7 +278,7 @@ describe("reading the log", () => {
         for (const size of [...cuts, all.length]) {
           const block = all.slice(from, from + size + 1);
           if (block.length === 0) break;
-          log.append("t", { from, to: from + block.length - 1, events: block });
+          log.append("t", { from, to: from + block.length - 1, lines: block });
           from += block.length;
         }
         expect([...log.all("t")]).toEqual(all);
@@ -287,8 +292,8 @@ describe("reading the log", () => {
 
   it("of one turn sees nothing of another, and deletes nothing of it", async () => {
     await withLog((log) => {
-      log.append("a", { from: 0, to: 1, events: events(2, "a") });
-      log.append("b", { from: 0, to: 2, events: events(3, "b") });
+      log.append("a", { from: 0, to: 1, lines: events(2, "a") });
+      log.append("b", { from: 0, to: 2, lines: events(3, "b") });
       expect([...log.all("a")]).toEqual(events(2, "a"));
       log.delete("a");
       expect(log.has("a")).toBe(false);
@@ -360,7 +365,341 @@ describe("a writer whose storage fails", () => {
   });
 });
 
+describe("records between the events", () => {
+  const record = (...ids: number[]) => recordLine({ sampled: { ids } });
+
+  it("are seen by nobody who reads from any event on, and by who reads all", async () => {
+    const blocks = [
+      { from: 0, to: 0, lines: [delta(0, "x"), record(1)] },
+      {
+        from: 1,
+        to: 4,
+        lines: [record(2), delta(1, "["), delta(2, "[]"), record(3), record(4), delta(3, "x"), delta(4, "x")],
+      },
+      { from: 5, to: 5, lines: [record(5), record(6), delta(5, "x"), record(7)] },
+      { from: 6, to: 7, lines: [delta(6, "x"), delta(7, "x"), record(8)] },
+    ];
+    const lines = blocks.flatMap((block) => block.lines);
+    const events = lines.filter((line) => line.startsWith("{"));
+    await withLog((log) => {
+      for (const block of blocks) log.append("t", block);
+      for (let after = -1; after < 8; after += 1) {
+        const found: string[] = [];
+        for (let block = log.next("t", after); block; block = log.next("t", block.to)) {
+          expect(block.from).toBe(after + 1 + found.length);
+          expect(block.events).toHaveLength(block.to - block.from + 1);
+          found.push(...block.events);
+        }
+        expect(found).toEqual(events.slice(after + 1));
+      }
+      expect([...log.all("t")]).toEqual(lines);
+    });
+  });
+
+  it("take no number, however writers and readers come between them", async () => {
+    const steps = fc.array(fc.constantFrom("event", "record", "flush", "reader", "write", "commit"), { maxLength: 60 });
+    const property = fc.asyncProperty(steps, async (taken) => {
+      await withLog((log, rows) => {
+        const writer = new EventLogWriter(log, "t", 0);
+        const said: string[] = [];
+        let events = 0;
+        for (const [index, step] of taken.entries()) {
+          if (step === "event") {
+            said.push(delta(events, "x"));
+            writer.event("response.output_text.delta", delta(events++, "x"));
+          } else if (step === "record") {
+            said.push(record(index));
+            writer.record({ sampled: { ids: [index] } });
+          } else if (step === "flush") writer.flush();
+          else if (step === "reader") writer.attach();
+          else if (step === "commit") writer.commit();
+          else writer.write();
+        }
+        writer.write();
+        writer.stop();
+        // What comes after the last event may wait for the next.
+        const last = said.findLastIndex((line) => line.startsWith("{"));
+        const kept = [...log.all("t")];
+        expect(kept).toEqual(said.slice(0, kept.length));
+        expect(kept.length).toBeGreaterThan(last);
+        if (taken.at(-1) === "commit") expect(kept).toEqual(said);
+        const found: string[] = [];
+        for (let block = log.next("t", -1); block; block = log.next("t", block.to)) found.push(...block.events);
+        const all = said.filter((line) => line.startsWith("{"));
+        expect(found).toEqual(all);
+        for (let after = 0; after < events; after += 1) {
+          const next = log.next("t", after);
+          if (after === events - 1) expect(next).toBeUndefined();
+          else expect(next?.events).toEqual(all.slice(after + 1, (next?.to ?? 0) + 1));
+        }
+        if (events > 0) expect(Math.max(...rows().map((row) => row.seq_to))).toBe(events - 1);
+        else expect(log.has("t")).toBe(false);
+      });
+    });
+    await fc.assert(property, { numRuns: 50 });
+  });
+
+  it("wait for the next event, if one comes soon, and are written with it", async () => {
+    await withLog((log, rows, sql) => {
+      const writer = new EventLogWriter(log, "t", 0);
+      writer.attach();
+      writer.record({ sampled: { ids: [1] } });
+      writer.write();
+      expect(sql.exec("SELECT 1 FROM sqlite_schema WHERE name = 'events'").toArray()).toEqual([]);
+      writer.event("response.output_item.added", delta(0, "x"));
+      writer.record({ sampled: { ids: [2] } });
+      writer.flush();
+      expect([...log.all("t")]).toEqual([record(1), delta(0, "x"), record(2)]);
+      writer.record({ sampled: { ids: [3] } });
+      writer.write();
+      expect(rows()).toHaveLength(1);
+      writer.event("response.output_item.done", delta(1, "x"));
+      writer.flush();
+      expect([...log.all("t")]).toEqual([record(1), delta(0, "x"), record(2), record(3), delta(1, "x")]);
+      expect(log.next("t", 0)).toEqual({ from: 1, to: 1, events: [delta(1, "x")] });
+      writer.stop();
+    });
+  });
+
+  it("may be larger than a row", async () => {
+    await withLog((log, rows) => {
+      const ids = Array.from({ length: 60_000 }, (_, index) => 100_000 + index);
+      const lines = [record(...ids), delta(0, "x"), record(...ids), delta(1, "x")];
+      log.append("t", { from: 0, to: 1, lines });
+      expect(rows().length).toBeGreaterThan(1);
+      expect([...log.all("t")]).toEqual(lines);
+      expect(log.next("t", -1)).toEqual({ from: 0, to: 1, events: [delta(0, "x"), delta(1, "x")] });
+      expect(log.next("t", 0)?.events).toEqual([delta(1, "x")]);
+    });
+  });
+});
+
+describe("records that cannot wait", () => {
+  const record = (...ids: number[]) => recordLine({ sampled: { ids } });
+
+  it("are written at once, in order, before the block of the next event", async () => {
+    await withLog((log, rows) => {
+      const writer = new EventLogWriter(log, "t", 0);
+      writer.attach();
+      const said: string[] = [];
+      const commit = (id: number) => {
+        said.push(record(id));
+        writer.record({ sampled: { ids: [id] } });
+        writer.commit();
+        expect([...log.all("t")]).toEqual(said);
+      };
+      const say = (sequence: number) => {
+        said.push(delta(sequence, "x"));
+        writer.event("response.output_item.added", delta(sequence, "x"));
+      };
+      for (let id = 0; id < 12; id += 1) commit(id);
+      expect(log.has("t")).toBe(false);
+      expect(log.next("t", -1)).toBeUndefined();
+      say(0);
+      writer.flush();
+      expect(log.next("t", -1)).toEqual({ from: 0, to: 0, events: [delta(0, "x")] });
+      commit(20);
+      commit(21);
+      expect(log.next("t", 0)).toBeUndefined();
+      // An event that is pending goes with them.
+      say(1);
+      say(2);
+      commit(22);
+      commit(23);
+      say(3);
+      writer.write();
+      const events = said.filter((line) => line.startsWith("{"));
+      expect(log.next("t", -1)?.events).toEqual([events[0]]);
+      expect(log.next("t", 0)).toEqual({ from: 1, to: 2, events: events.slice(1, 3) });
+      expect(log.next("t", 1)).toEqual({ from: 2, to: 2, events: events.slice(2, 3) });
+      expect(log.next("t", 2)).toEqual({ from: 3, to: 3, events: events.slice(3) });
+      expect(log.next("t", 3)).toBeUndefined();
+      expect([...log.all("t")]).toEqual(said);
+      expect(readLoggedTurn(log.all("t"))).toMatchObject({ sequence: 4 });
+      // Those of one place are told apart by their part, and stand before the block.
+      expect(
+        rows()
+          .filter(({ seq_from }) => seq_from === 1)
+          .map(({ part }) => Math.sign(part)),
+      ).toEqual([-1, -1, 0]);
+      writer.commit();
+      expect([...log.all("t")]).toEqual(said);
+      writer.stop();
+    });
+  });
+
+  it("go on after a crash where the last writer's have ended", async () => {
+    await withLog((log) => {
+      for (let life = 0; life < 3; life += 1) {
+        const writer = new EventLogWriter(log, "t", 0);
+        writer.record({ sampled: { ids: [life, life] } });
+        writer.commit();
+        writer.record({ sampled: { ids: [life] } });
+        writer.commit();
+        writer.stop();
+      }
+      expect(readLoggedTurn(log.all("t"))).toMatchObject({
+        sequence: 0,
+        sampled: { ids: [0, 0, 0, 1, 1, 1, 2, 2, 2] },
+      });
+    });
+  });
+
+  it("may be larger than a row, and are all there or not at all", async () => {
+    await withLog((log, rows, sql) => {
+      const ids = Array.from({ length: 60_000 }, (_, index) => 100_000 + index);
+      log.append("t", { from: 0, to: 0, lines: [delta(0, "x")] });
+      log.appendRecords("t", 1, [record(1), record(...ids)]);
+      const before = rows();
+      expect(before.length).toBeGreaterThan(3);
+      sql.exec("CREATE TABLE broken (part INTEGER)");
+      const last = before.filter(({ part }) => part < 0).at(-1)?.part ?? 0;
+      sql.exec(
+        `CREATE TRIGGER full BEFORE INSERT ON events WHEN NEW.part = ${last + 2} BEGIN SELECT RAISE(ABORT, 'disk full'); END`,
+      );
+      expect(() => log.appendRecords("t", 1, [record(...ids)])).toThrow("disk full");
+      expect(rows()).toEqual(before);
+      sql.exec("DROP TRIGGER full");
+      log.appendRecords("t", 1, [record(2)]);
+      // A block that cannot be written takes no record with it.
+      sql.exec(
+        "CREATE TRIGGER full BEFORE INSERT ON events WHEN NEW.part = 1 BEGIN SELECT RAISE(ABORT, 'disk full'); END",
+      );
+      expect(() => log.append("t", { from: 1, to: 1, lines: [delta(1, "x".repeat(400_000))] })).toThrow("disk full");
+      sql.exec("DROP TRIGGER full");
+      log.append("t", { from: 1, to: 1, lines: [delta(1, "y")] });
+      expect([...log.all("t")]).toEqual([delta(0, "x"), record(1), record(...ids), record(2), delta(1, "y")]);
+      expect(log.next("t", 0)).toEqual({ from: 1, to: 1, events: [delta(1, "y")] });
+    });
+  });
+
+  it("say at once that they cannot be written", async () => {
+    await withLog((log, _, sql) => {
+      const writer = new EventLogWriter(log, "t", 0);
+      writer.record({ sampled: { ids: [1] } });
+      writer.commit();
+      sql.exec("CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'disk full'); END");
+      writer.record({ dispatched: "mcp_1" });
+      expect(() => writer.commit()).toThrow("disk full");
+      sql.exec("DROP TRIGGER full");
+      writer.commit();
+      expect([...log.all("t")]).toEqual([record(1), recordLine({ dispatched: "mcp_1" })]);
+      writer.stop();
+      writer.record({ dispatched: "mcp_2" });
+      writer.commit();
+      expect([...log.all("t")]).toHaveLength(2);
+    });
+  });
+});
+
+describe("records without an event for long", () => {
+  beforeEach(() => {
+    vi.useFakeTimers();
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  it.each([0, 1])("are kept every four seconds, in few rows (readers: %i)", async (readers) => {
+    await withLog(async (log, rows) => {
+      const writer = new EventLogWriter(log, "t", 0);
+      for (let index = 0; index < readers; index += 1) writer.attach();
+      for (let id = 0; id < 1_000; id += 1) {
+        writer.record({ sampled: { ids: [id] } });
+        writer.flush();
+        await vi.advanceTimersByTimeAsync(20);
+        const { sampled } = readLoggedTurn(log.all("t"));
+        const kept = sampled && "ids" in sampled ? sampled.ids.length : 0;
+        expect(id + 1 - kept).toBeLessThanOrEqual(4 * 50);
+      }
+      expect(rows().length).toBeLessThanOrEqual(7);
+      expect(log.has("t")).toBe(false);
+      writer.stop();
+    });
+  });
+
+  it("are kept also when nothing more comes, and delay no event", async () => {
+    await withLog(async (log) => {
+      const writer = new EventLogWriter(log, "t", 0);
+      writer.event("response.created", delta(0, "x"));
+      writer.flush();
+      writer.attach();
+      writer.record({ sampled: { ids: [1] } });
+      writer.flush();
+      writer.event("response.output_text.delta", delta(1, "x"));
+      writer.flush();
+      await vi.advanceTimersByTimeAsync(400);
+      expect(log.next("t", 0)?.events).toEqual([delta(1, "x")]);
+      writer.record({ sampled: { ids: [2] } });
+      writer.flush();
+      await vi.advanceTimersByTimeAsync(3_000);
+      expect(readLoggedTurn(log.all("t")).sampled).toEqual({ ids: [1] });
+      await vi.advanceTimersByTimeAsync(1_000);
+      expect(readLoggedTurn(log.all("t")).sampled).toEqual({ ids: [1, 2] });
+      writer.stop();
+    });
+  });
+});
+
 describe("a turn read from its log", () => {
+  const answering = (calls: PendingCall[], again: object[] = []) => ({
+    answering: {
+      items: 1,
+      replays: [{ item: "rs", messages: [{ role: "assistant" }] }],
+      loose: [{ role: "assistant" }],
+      usage: null,
+      calls,
+      again,
+    },
+  });
+  const call = (item: string): PendingCall => ({ item, tool: { kind: "python" }, name: "python", arguments: "1" });
+
+  it("has what its last round has sampled, and what those before have left", () => {
+    const lines = [
+      recordLine({ sampled: { ids: [1, 2] } }),
+      delta(0, "x"),
+      recordLine({ sampled: { ids: [3] } }),
+      recordLine(answering([], [{ role: "tool" }])),
+      recordLine({ round: { loose: [{ role: "tool" }] } }),
+      recordLine({ sampled: { ids: [4] } }),
+      delta(1, "y"),
+      recordLine({ sampled: { ids: [5, 6] } }),
+      delta(2, "z"),
+    ];
+    const left = {
+      replays: [{ item: "rs", messages: [{ role: "assistant" }] }],
+      loose: [{ role: "tool" }],
+      rounds: 1,
+      roundItems: 1,
+      askedAgain: 1,
+      answering: undefined,
+    };
+    expect(readLoggedTurn(lines)).toMatchObject({ sequence: 3, deltas: 3, ...left, sampled: { ids: [4, 5, 6] } });
+    expect(readLoggedTurn(lines.slice(0, 5))).toMatchObject({ sequence: 1, ...left, sampled: undefined });
+    const texts = ["<|chan", "nel|>"].map((text) => recordLine({ sampled: { text } }));
+    expect(readLoggedTurn(texts)).toMatchObject({ sequence: 0, rounds: 0, sampled: { text: "<|channel|>" } });
+  });
+
+  it("knows of each call how far it came", () => {
+    const exchange = { name: "python", arguments: "1", output: "2", step: "s" };
+    const lines = [
+      recordLine({ called: call("a") }),
+      recordLine({ called: call("b") }),
+      recordLine({ called: call("c") }),
+      recordLine(answering([call("a"), call("b"), call("c")])),
+      recordLine({ dispatched: "a" }),
+      recordLine({ dispatched: "b" }),
+      recordLine({ answered: { item: "a", exchange, messages: [{ role: "tool" }] } }),
+      recordLine({ round: { loose: [] } }),
+    ];
+    expect(readLoggedTurn(lines.slice(0, 2))).toMatchObject({ called: [call("a"), call("b")], answering: undefined });
+    const turn = readLoggedTurn(lines.slice(0, 7));
+    expect(turn).toMatchObject({ called: [], sampled: undefined, rounds: 0 });
+    expect(turn.answering).toMatchObject({ calls: [call("b"), call("c")], dispatched: ["a", "b"], items: 1 });
+    expect(turn.replays.at(-1)).toEqual({ item: "a", messages: [{ role: "tool" }], exchange });
+    expect(readLoggedTurn(lines)).toMatchObject({ called: [], answering: undefined, rounds: 1, askedAgain: 0 });
+  });
+
   const added = (item: object) => ({ type: "response.output_item.added", output_index: 0, item });
 
   it("has the arguments of an unfinished call", () => {

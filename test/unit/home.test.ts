@@ -30,6 +30,7 @@ function turnOf(turn: string, parent: string | null = null, text = turn): TurnTo
     lease: null,
     input: JSON.stringify([message(`msg_${turn}_in`, text)]),
     output: JSON.stringify([message(`msg_${turn}_out`, text)]),
+    messages: JSON.stringify([{ item: `msg_${turn}_out`, messages: [{ role: "assistant", content: text }] }]),
     response: JSON.stringify({
       id: responseId({ home: "h".repeat(22), turn: turn.padEnd(10, "0") }),
       status: "completed",
@@ -43,7 +44,7 @@ async function settle(stub: Stub, ...turns: TurnToSettle[]): Promise<void> {
 
 async function historyIds(stub: Stub, turn: string): Promise<string[] | undefined> {
   const snapshot = await stub.snapshot(turn, []);
-  return snapshot.found ? (JSON.parse(snapshot.history) as { id: string }[]).map(({ id }) => id) : undefined;
+  return snapshot.found ? (JSON.parse(snapshot.history.items) as { id: string }[]).map(({ id }) => id) : undefined;
 }
 
 /** Makes turns look as if they had been created that long ago. */
@@ -168,7 +169,11 @@ describe("an object that nothing was stored in", () => {
   });
 
   it("has an empty history for a turn that continues nothing", async () => {
-    expect(await newHome().snapshot(null, [])).toEqual({ found: true, history: "[]", references: {} });
+    expect(await newHome().snapshot(null, [])).toEqual({
+      found: true,
+      history: { items: "[]", messages: "[]" },
+      references: {},
+    });
   });
 });
 
@@ -197,7 +202,7 @@ describe("a snapshot", () => {
     ];
     const snapshot = await stub.snapshot(null, keys);
     if (!snapshot.found) throw new Error("Not found.");
-    expect(snapshot.history).toBe("[]");
+    expect(snapshot.history.items).toBe("[]");
     expect(JSON.parse(snapshot.references.msg_b_out ?? "")).toEqual(message("msg_b_out", "b"));
     expect(JSON.parse(snapshot.references.msg_a_in ?? "")).toEqual(message("msg_a_in", "a"));
   });
@@ -381,7 +386,8 @@ describe("a turn larger than a row may be", () => {
     expect(found?.output === large.output).toBe(true);
     const snapshot = await stub.snapshot("a", []);
     const whole = `[${large.input.slice(1, -1)},${large.output.slice(1, -1)}]`;
-    expect(snapshot.found && snapshot.history === whole).toBe(true);
+    expect(snapshot.found && snapshot.history.items === whole).toBe(true);
+    expect(snapshot.found && snapshot.history.messages === large.messages).toBe(true);
     expect((await stub.inputItems("a", { limit: 20, order: "asc" }))?.data === large.input).toBe(true);
   });
 });
@@ -412,7 +418,7 @@ describe("the calls that the Worker makes to homes", () => {
 
   it("are none before the model when there is no history", async () => {
     const { calls, client } = noting();
-    expect(await client.past([text], null)).toEqual({ history: [], input: [text] });
+    expect(await client.past([text], null)).toEqual({ history: [], replays: [], input: [text] });
     expect(calls).toEqual([]);
   });
 
@@ -467,7 +473,7 @@ describe("toPieces", () => {
         const pieces = toPieces(text);
         expect(pieces.join("") === text).toBe(true);
         expect(pieces.length).toBeGreaterThan(0);
-        for (const piece of pieces) expect(piece.length).toBeLessThanOrEqual(200_000);
+        for (const piece of pieces) expect(piece.length).toBeLessThanOrEqual(150_000);
       }),
     );
   });

@@ -134,7 +134,7 @@ class Run {
       createdAt: Date.now(),
       request: { background: true, model: "m", ...request },
       input: [message],
-      model: { name: "m", upstream: "m" },
+      model: { name: "m", upstream: "m", engine: "chat" },
       cacheSalt: "salt",
       inConversation: false,
     };

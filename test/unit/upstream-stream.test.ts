@@ -53,6 +53,7 @@ async function play(
     address: { home: "h".repeat(22), turn: "t".repeat(10) },
     model: { name: "m", upstream: "m" },
     history: [],
+    replays: [],
     input: [{ type: "message", role: "user", status: "completed", content: [{ type: "input_text", text: "Hi" }] }],
     cacheSalt: "salt",
     createdAt: 0,

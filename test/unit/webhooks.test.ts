@@ -57,7 +57,7 @@ async function homeOfCancelledRun() {
     createdAt: Date.now(),
     request: createRequest.parse({ input: "Hello!", background: true }),
     input: [],
-    model: { name: "simulator", upstream: "simulator" },
+    model: { name: "simulator", upstream: "simulator", engine: "chat" },
     cacheSalt: "salt",
     inConversation: false,
   };

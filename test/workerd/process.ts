@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { bundleInto, freePort, untilReady, workerd } from "./tools.ts";
+import { bundleInto, freePort, modulesOf, untilReady, workerd } from "./tools.ts";
 
 /**
  * The Worker on plain `workerd`, bundled as it is deployed, with its storage on disk: a process that can be killed and
@@ -24,11 +24,11 @@ export interface WorkerdProcess {
 export async function startWorkerd(variables: Record<string, string>): Promise<WorkerdProcess> {
   const directory = mkdtempSync(join(tmpdir(), "responses-edge-"));
   bundled ??= bundle();
-  writeFileSync(join(directory, "index.js"), bundled);
+  cpSync(bundled, directory, { recursive: true });
   const port = await freePort();
   const configFile = join(directory, "config.capnp");
   mkdirSync(join(directory, "storage"));
-  writeFileSync(configFile, workerdConfig(port, join(directory, "storage"), variables));
+  writeFileSync(configFile, workerdConfig(port, directory, variables));
   const url = `http://127.0.0.1:${port}`;
   let child: ChildProcess | undefined;
   const kill = async () => {
@@ -58,15 +58,14 @@ export async function startWorkerd(variables: Record<string, string>): Promise<W
   };
 }
 
-/** The Worker's bundle, once this process has made it. */
+/** Where the Worker's bundle is, once this process has made it. */
 let bundled: string | undefined;
 
 function bundle(): string {
   const directory = mkdtempSync(join(tmpdir(), "responses-edge-bundle-"));
   bundleInto(directory);
-  const code = readFileSync(join(directory, "index.js"), "utf8");
-  rmSync(directory, { recursive: true, force: true });
-  return code;
+  process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
+  return directory;
 }
 
 /** Makes every alarm due so much earlier: in workerd's own list of them, and in the object that it is for. */
@@ -76,14 +75,18 @@ function passTime(storage: string, ms: number): void {
     const database = new DatabaseSync(join(storage, name));
     const isList = name === "metadata.sqlite";
     const alarms = isList ? "_cf_ALARM SET scheduled_time = scheduled_time" : "_cf_METADATA SET value = value";
+    // An object that was killed while it began has no metadata yet.
+    const has = database
+      .prepare("SELECT 1 FROM sqlite_master WHERE name = ?")
+      .get(alarms.slice(0, alarms.indexOf(" ")));
     // Nanoseconds; the alarm is the first of an object's metadata.
-    database.exec(`UPDATE ${alarms} - ${ms}000000 ${isList ? "" : "WHERE key = 1"}`);
+    if (has) database.exec(`UPDATE ${alarms} - ${ms}000000 ${isList ? "" : "WHERE key = 1"}`);
     database.close();
   }
 }
 
 /** Compatibility date and flags are those of wrangler.toml. */
-function workerdConfig(port: number, storage: string, variables: Record<string, string>): string {
+function workerdConfig(port: number, directory: string, variables: Record<string, string>): string {
   const bindings = Object.entries(variables).map(
     ([name, value]) => `(name = "${name}", text = ${JSON.stringify(value)})`,
   );
@@ -92,14 +95,14 @@ const config :Workerd.Config = (
   services = [
     (name = "main", worker = .worker),
     (name = "internet", network = (allow = ["public", "private"])),
-    (name = "disk", disk = (path = "${storage}", writable = true)),
+    (name = "disk", disk = (path = "${join(directory, "storage")}", writable = true)),
   ],
   sockets = [(name = "http", address = "127.0.0.1:${port}", http = (), service = "main")],
 );
 const worker :Workerd.Worker = (
-  modules = [(name = "index.js", esModule = embed "index.js")],
+  modules = [${modulesOf(directory)}],
   compatibilityDate = "2026-11-09",
-  compatibilityFlags = ["enable_request_signal"],
+  compatibilityFlags = ["enable_request_signal", "global_fetch_strictly_public"],
   globalOutbound = "internet",
   durableObjectNamespaces = [(className = "Home", uniqueKey = "home", enableSql = true)],
   durableObjectStorage = (localDisk = "disk"),

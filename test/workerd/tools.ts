@@ -1,5 +1,6 @@
 import { type ChildProcess, execFileSync } from "node:child_process";
 import { once } from "node:events";
+import { readdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import { join } from "node:path";
@@ -16,7 +17,7 @@ const requireOfWrangler = createRequire(createRequire(import.meta.url).resolve("
 export const workerd = requireOfWrangler("workerd").default as string;
 export const workerdVersion = requireOfWrangler("workerd").version as string;
 
-/** Bundles the Worker as `wrangler deploy` does, into `index.js` of a directory. */
+/** Bundles the Worker as `wrangler deploy` does, into a directory: `index.js`, and the data that it imports. */
 export function bundleInto(directory: string): void {
   const wrangler = join(root, "node_modules/wrangler/bin/wrangler.js");
   execFileSync(process.execPath, [wrangler, "deploy", "--dry-run", "--outdir", directory], {
@@ -30,6 +31,15 @@ export function bundleInto(directory: string): void {
       WRANGLER_LOG: "error",
     },
   });
+}
+
+/** A bundle's modules as workerd's configuration lists them, the entry first; `embed` is relative to that file. */
+export function modulesOf(directory: string): string {
+  const data = readdirSync(directory).filter((name) => name.endsWith(".tiktoken"));
+  return [
+    '(name = "index.js", esModule = embed "index.js")',
+    ...data.map((name) => `(name = "${name}", data = embed "${name}")`),
+  ].join(", ");
 }
 
 /** Waits until a process answers at `url`; throws when it exits, or has not answered in ten seconds. */

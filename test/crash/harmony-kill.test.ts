@@ -1,0 +1,148 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { isObject } from "../../src/simulator/json.ts";
+import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
+import { checkEventStream, parseEventStream } from "../conformance/event-stream.ts";
+import { eventually } from "../e2e/support.ts";
+import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+
+/** A gpt-oss whose server really dies: it goes on after the very token at which its log ends. */
+
+let vllm: SimulatorServer;
+let worker: WorkerdProcess;
+beforeAll(async () => {
+  vllm = await serveSimulator();
+  worker = await startWorkerd({ VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true" });
+}, 60_000);
+afterAll(async () => {
+  await worker.close();
+  await vllm.close();
+});
+
+/** What one client has of a response: the bytes of all whole events that it got, over all its connections. */
+interface Reader {
+  request: object;
+  id: string;
+  text: string;
+}
+
+const hasEnded = ({ text }: Reader) => text.endsWith("data: [DONE]\n\n");
+
+/** Reads a stream to its end or until it breaks, keeping whole events only. */
+async function readInto(reader: Reader, answering: Promise<Response>): Promise<void> {
+  const decoder = new TextDecoder();
+  let buffer = "";
+  try {
+    for await (const bytes of (await answering).body ?? []) {
+      buffer += decoder.decode(bytes, { stream: true });
+      const end = buffer.lastIndexOf("\n\n") + 2;
+      if (end < 2) continue;
+      // Heartbeats are no events.
+      reader.text += buffer.slice(0, end).replaceAll(/^: .*\n\n/gm, "");
+      buffer = buffer.slice(end);
+      reader.id ||= /"id":"(resp_\w+)"/.exec(reader.text)?.[1] ?? "";
+    }
+  } catch {
+    // The process died.
+  }
+}
+
+function create(reader: Reader): Promise<void> {
+  const body = JSON.stringify({ ...reader.request, background: true, stream: true });
+  const init = { method: "POST", headers: { "content-type": "application/json" }, body };
+  return readInto(reader, fetch(`${worker.url}/v1/responses`, init));
+}
+
+function resume(reader: Reader): Promise<void> {
+  const last = [...reader.text.matchAll(/"sequence_number":(\d+)/g)].at(-1)?.[1];
+  const query = last === undefined ? "stream=true" : `stream=true&starting_after=${last}`;
+  return readInto(reader, fetch(`${worker.url}/v1/responses/${reader.id}?${query}`));
+}
+
+/** A stream from its first event to its last, with the rules that every stream keeps; what it says, without ids. */
+function saidBy({ text }: Reader): object {
+  expect(text).not.toMatch(/^data: \[(?!DONE)/m);
+  const { response, events } = checkEventStream(parseEventStream(text), { background: true });
+  expect(events.map((event) => event.sequence_number)).toEqual(events.map((_, index) => index));
+  expect(events.filter(({ type }) => /^response\.(completed|incomplete|failed)$/.test(type))).toHaveLength(1);
+  const said: string[] = [];
+  for (const event of events) {
+    if ("delta" in event && "output_index" in event) {
+      said[event.output_index] = (said[event.output_index] ?? "") + event.delta;
+    }
+  }
+  const { output, usage, status } = response ?? {};
+  // How many of them were reasoning is a guess where there are no ids.
+  const counted = usage && { input: usage.input_tokens, output: usage.output_tokens };
+  const withoutIds = JSON.stringify(output).replaceAll(/"(id|call_id)":"[^"]*"/g, "");
+  return { said, output: withoutIds, status, counted };
+}
+
+/** A generator of numbers in [0, 1) that a printed seed repeats. */
+function seeded(name: string): () => number {
+  const seed = Number(process.env.SEED ?? Date.now() % 100_000);
+  console.log(`${name}: SEED=${seed}`);
+  let state = seed;
+  return () => {
+    state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
+    return state / 2 ** 31;
+  };
+}
+
+const ROUNDS = 4;
+const STREAMS = 8;
+
+const properties = { city: { type: "string" }, note: { type: "string" }, days: { type: "array", minItems: 8 } };
+const tools = [{ type: "function", name: "get_weather", parameters: { type: "object", properties }, strict: false }];
+
+// Thoughts, a preamble and a call; thoughts and an answer, with characters that tokens cut in the middle; the same without ids; a second round.
+const ROUND = "‹|channel|›analysis‹|message|›I shall search for it 🧿.‹|end|›‹|start|›assistant";
+const REQUESTS = [
+  {
+    model: "simulator-gpt-oss?tps=60",
+    input: `With a preamble, call get_weather. ${"Grüße 🦜 你好! ".repeat(8)}`,
+    tools,
+  },
+  { model: "simulator-gpt-oss?tps=60", input: "Say 👩‍👩‍👧 한 🇺🇳 𓀀 and 🧿𓂀, then  \n\n some   more. ".repeat(2) },
+  { model: "simulator-gpt-oss?tps=60&token_ids=0", input: "No ids, only text: 👩‍👩‍👧 한 🇺🇳 𓀀 and 🧿𓂀. ".repeat(3) },
+  {
+    model: "simulator-gpt-oss?tps=60&script=user",
+    input: `${ROUND}‹|channel|›commentary to=browser.search‹|message|›{}‹|call|›\u001e${ROUND}‹|channel|›final‹|message|›${"Nothing 🦜 found. ".repeat(12)}‹|return|›`,
+  },
+];
+
+it(`kill -9 in the middle of ${ROUNDS * STREAMS} background streams loses and repeats no token`, async () => {
+  const random = seeded("gpt-oss streams");
+  const readers: Reader[] = [];
+  let reading: Promise<void>[] = [];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const begun = Array.from({ length: STREAMS }, (_, index) => ({
+      request: REQUESTS[index % REQUESTS.length] ?? {},
+      id: "",
+      text: "",
+    }));
+    reading.push(...begun.map(create));
+    readers.push(...begun);
+    await eventually(() => begun.every(({ id }) => id !== ""), 10_000);
+    await new Promise((resolve) => setTimeout(resolve, 200 + random() * 1_000));
+    await worker.kill();
+    await Promise.all(reading);
+    await worker.restart();
+    reading = readers.filter((reader) => !hasEnded(reader)).map(resume);
+  }
+  await Promise.all(reading);
+  // Only a prompt that ends with what was sampled is sent as token ids.
+  const continued = vllm.simulator.requests.filter(({ body }) => isObject(body) && Array.isArray(body.prompt));
+
+  const whole = REQUESTS.map((request) => ({ request, id: "", text: "" }));
+  await Promise.all(whole.map(create));
+  const expected = new Map<object, object>(whole.map((reader) => [reader.request, saidBy(reader)]));
+  const replays = readers.map(({ request, id }) => ({ request, id, text: "" }));
+  await Promise.all(replays.map(resume));
+  for (const [index, reader] of readers.entries()) {
+    expect(hasEnded(reader)).toBe(true);
+    expect(reader.text).toBe(replays[index]?.text);
+    expect(saidBy(reader)).toEqual(expected.get(reader.request));
+  }
+  // Most were cut off in the middle, or this shows nothing.
+  expect(continued.length).toBeGreaterThan((ROUNDS * STREAMS) / 2);
+}, 60_000);

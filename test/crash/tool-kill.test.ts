@@ -1,0 +1,165 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { isObject } from "../../src/simulator/json.ts";
+import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
+import { checkEventStream, parseEventStream } from "../conformance/event-stream.ts";
+import { eventually } from "../e2e/support.ts";
+import { type McpTestServer, startMcpServer } from "../tools/mcp-server.ts";
+import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+
+/** A server that really dies in the middle of tool calls: no call is made twice, and no event is lost or repeated. */
+
+let vllm: SimulatorServer;
+let worker: WorkerdProcess;
+let tools: McpTestServer;
+beforeAll(async () => {
+  vllm = await serveSimulator();
+  tools = await startMcpServer({ mode: "stateless", tools: [SLOW] });
+  const url = new URL(tools.url);
+  worker = await startWorkerd({
+    VLLM_BASE_URL: `${vllm.url}/v1`,
+    ALLOW_ANONYMOUS: "true",
+    MCP_SERVERS: url.origin,
+  });
+}, 60_000);
+afterAll(async () => {
+  await worker.close();
+  await tools.close();
+  await vllm.close();
+});
+
+/** The test server's tool `slow`, with the one time that a simulated model gives it. */
+const SLOW = {
+  name: "slow",
+  description: "Takes its time.",
+  inputSchema: { type: "object", properties: { ms: { enum: [300] } }, required: ["ms"] },
+};
+
+/** What one client has of a response: the bytes of all whole events that it got, over all its connections. */
+interface Reader {
+  /** Where its tools are: a path of its own, by which its calls are known. */
+  name: string;
+  model: string;
+  id: string;
+  text: string;
+}
+
+const hasEnded = ({ text }: Reader) => text.endsWith("data: [DONE]\n\n");
+
+/** Reads a stream to its end or until it breaks, keeping whole events only. */
+async function readInto(reader: Reader, answering: Promise<Response>): Promise<void> {
+  const decoder = new TextDecoder();
+  let buffer = "";
+  try {
+    for await (const bytes of (await answering).body ?? []) {
+      buffer += decoder.decode(bytes, { stream: true });
+      const end = buffer.lastIndexOf("\n\n") + 2;
+      if (end < 2) continue;
+      // Heartbeats are no events.
+      reader.text += buffer.slice(0, end).replaceAll(/^: .*\n\n/gm, "");
+      buffer = buffer.slice(end);
+      reader.id ||= /"id":"(resp_\w+)"/.exec(reader.text)?.[1] ?? "";
+    }
+  } catch {
+    // The process died.
+  }
+}
+
+function create(reader: Reader): Promise<void> {
+  const server_url = `${tools.url}/${reader.name}`;
+  const mcp = { type: "mcp", server_label: "sample", server_url, require_approval: "never" };
+  const input = "With a preamble, call sample__slow.";
+  const body = JSON.stringify({ model: reader.model, input, tools: [mcp], background: true, stream: true });
+  const init = { method: "POST", headers: { "content-type": "application/json" }, body };
+  return readInto(reader, fetch(`${worker.url}/v1/responses`, init));
+}
+
+function resume(reader: Reader): Promise<void> {
+  const last = [...reader.text.matchAll(/"sequence_number":(\d+)/g)].at(-1)?.[1];
+  const query = last === undefined ? "stream=true" : `stream=true&starting_after=${last}`;
+  return readInto(reader, fetch(`${worker.url}/v1/responses/${reader.id}?${query}`));
+}
+
+/** Requests to call a tool of this reader's server. */
+const callsOf = ({ name }: Reader) =>
+  tools.requests.filter(({ path, message }) => path.endsWith(`/${name}`) && message?.method === "tools/call");
+
+/** A generator of numbers in [0, 1) that a printed seed repeats. */
+function seeded(name: string): () => number {
+  const seed = Number(process.env.SEED ?? Date.now() % 100_000);
+  console.log(`${name}: SEED=${seed}`);
+  let state = seed;
+  return () => {
+    state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
+    return state / 2 ** 31;
+  };
+}
+
+const ROUNDS = 5;
+const STREAMS = 10;
+
+// Two calls, one after another; of gpt-oss each between thoughts.
+const MODELS = ["simulator-gpt-oss?tps=120&rounds=2", "simulator?tps=40&ttft=150&rounds=2"];
+
+it(`kill -9 in the middle of the calls of ${ROUNDS * STREAMS} background streams makes none of them twice`, async () => {
+  const random = seeded("tool calls");
+  const readers: Reader[] = [];
+  let reading: Promise<void>[] = [];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const begun = Array.from({ length: STREAMS }, (_, index) => ({
+      name: `reader-${round}-${index}`,
+      model: MODELS[index % MODELS.length] ?? "",
+      id: "",
+      text: "",
+    }));
+    reading.push(...begun.map(create));
+    readers.push(...begun);
+    await eventually(() => begun.every(({ id }) => id !== ""), 10_000);
+    await new Promise((resolve) => setTimeout(resolve, random() * 1_800));
+    await worker.kill();
+    await Promise.all(reading);
+    await worker.restart();
+    reading = readers.filter((reader) => !hasEnded(reader)).map(resume);
+  }
+  await Promise.all(reading);
+
+  const replays = readers.map((reader) => ({ ...reader, text: "" }));
+  await Promise.all(replays.map(resume));
+  const seen = { completed: 0, failed: 0, unknown: 0, answered: 0 };
+  for (const [index, reader] of readers.entries()) {
+    expect(hasEnded(reader)).toBe(true);
+    expect(reader.text).toBe(replays[index]?.text);
+    expect(reader.text).not.toMatch(/^data: \[(?!DONE)/m);
+    const { response, events } = checkEventStream(parseEventStream(reader.text), { background: true });
+    if (!response) throw new Error("No response.");
+    expect(events.map((event) => event.sequence_number)).toEqual(events.map((_, number) => number));
+    const calls = response.output.filter((item) => item.type === "mcp_call");
+    const made = callsOf(reader);
+    expect(made.length).toBeLessThanOrEqual(calls.length);
+    for (const call of calls) {
+      if (call.status === "completed") seen.answered += 1;
+      else if (JSON.stringify(call.error ?? "").includes("is not known")) seen.unknown += 1;
+    }
+    expect(made.length).toBeGreaterThanOrEqual(calls.filter(({ status }) => status === "completed").length);
+    expect(response.output.filter(({ type }) => type === "mcp_list_tools")).toHaveLength(1);
+    if (response.status === "failed") {
+      // Only a chat model cannot be put back into a call.
+      expect(reader.model).not.toContain("gpt-oss");
+      expect(response.error?.message).toMatch(/cannot be put back/);
+      seen.failed += 1;
+      continue;
+    }
+    expect(response.status).toBe("completed");
+    expect(calls).toHaveLength(2);
+    expect(response.output.at(-1)).toMatchObject({ type: "message", status: "completed" });
+    for (const { status } of calls) expect(["completed", "failed"]).toContain(status);
+    seen.completed += 1;
+  }
+  console.log(JSON.stringify(seen));
+  // Some were cut off in a call, or this shows nothing.
+  expect(seen.unknown).toBeGreaterThan(0);
+  expect(seen.answered).toBeGreaterThan(0);
+  // And the model was told so.
+  expect(
+    vllm.simulator.requests.some(({ body }) => isObject(body) && JSON.stringify(body).includes("is not known")),
+  ).toBe(true);
+}, 60_000);
