@@ -143,6 +143,44 @@ const MUTATIONS: readonly Mutation[] = [
     mutate: (d) => d.move(DONE, 1, d.position(ADDED, 2)),
   },
   {
+    rule: "#8 onlyCallsOverlap",
+    what: "a server's list that is added before the other one has begun",
+    from: Draft.serverTools,
+    mutate: (d) => d.move("response.mcp_list_tools.in_progress", 0, d.position(ADDED, 1)),
+  },
+  {
+    rule: "#8 serverWorkInOrder",
+    what: "a call that is run before it is written",
+    from: Draft.serverTools,
+    mutate: (d) => d.remove("response.mcp_call_arguments.done"),
+  },
+  {
+    rule: "#8 serverWorkInOrder",
+    what: "a call without an outcome",
+    from: Draft.serverTools,
+    mutate: (d) => d.remove("response.mcp_call.completed"),
+  },
+  {
+    rule: "#8 serverWorkInOrder",
+    what: "a call with another outcome than its status",
+    from: Draft.serverTools,
+    mutate: (d) => {
+      objectAt(d.data(DONE, 2), "item").status = "completed";
+    },
+  },
+  {
+    rule: "#8 serverWorkInOrder",
+    what: "a call that goes on after its outcome",
+    from: Draft.serverTools,
+    mutate: (d) => d.move("response.mcp_call_arguments.done", 0, d.position("response.mcp_call.completed")),
+  },
+  {
+    rule: "#8 serverWorkInOrder",
+    what: "a list in progress twice",
+    from: Draft.serverTools,
+    mutate: (d) => d.repeat("response.mcp_list_tools.in_progress"),
+  },
+  {
     rule: "#9 outputIndexesCountUp",
     what: "indexes out of order",
     mutate: (d) => d.move(ADDED, 3, d.position(ADDED, 2)),
@@ -549,6 +587,10 @@ describe("checkEventStream", () => {
     const { response, items } = checkEventStream(Draft.good().stream(), { logprobs: true, obfuscation: true });
     expect(response).toEqual(goodResponse());
     expect(items).toEqual(goodItems());
+  });
+
+  test("accepts lists and calls of the server's that overlap", () => {
+    checkEventStream(Draft.serverTools().stream());
   });
 
   test("accepts a stream without obfuscation when it is off", () => {

@@ -163,6 +163,49 @@ export class Draft {
     return draft.numbered();
   }
 
+  /** A valid stream of tools that the server runs: two lists at a time, then two calls, of which one fails. */
+  static serverTools(): Draft {
+    const draft = new Draft();
+    draft.add("response.created", { response: openResponse() });
+    draft.add("response.in_progress", { response: openResponse() });
+    const output: JsonObject[] = [
+      ...["a", "b"].map((label) => ({ type: "mcp_list_tools", id: `mcpl_${label}`, server_label: label, tools: [] })),
+      ...["completed", "failed"].map((status) => ({
+        type: "mcp_call",
+        id: `mcp_${status}`,
+        status,
+        server_label: "a",
+        name: "run",
+        arguments: "{}",
+        approval_request_id: null,
+        output: status === "completed" ? "done" : null,
+        error: status === "completed" ? null : { type: "http_error", code: 500, message: "Broken." },
+      })),
+    ];
+    const own = (index: number) => ({ item_id: output[index]?.id, output_index: index });
+    for (const index of [0, 1]) {
+      draft.add("response.output_item.added", { output_index: index, item: output[index] });
+      draft.add("response.mcp_list_tools.in_progress", own(index));
+    }
+    for (const index of [1, 0]) {
+      draft.add("response.mcp_list_tools.completed", own(index));
+      draft.add("response.output_item.done", { output_index: index, item: output[index] });
+    }
+    for (const index of [2, 3]) {
+      const item = { ...output[index], arguments: "", status: "in_progress", output: null, error: null };
+      draft.add("response.output_item.added", { output_index: index, item });
+      draft.add("response.mcp_call.in_progress", own(index));
+      draft.addDelta("response.mcp_call_arguments.delta", { ...own(index), delta: "{}" });
+      draft.add("response.mcp_call_arguments.done", { ...own(index), arguments: "{}" });
+    }
+    for (const index of [3, 2]) {
+      draft.add(`response.mcp_call.${output[index]?.status}`, own(index));
+      draft.add("response.output_item.done", { output_index: index, item: output[index] });
+    }
+    draft.add("response.completed", { response: goodResponse({ output }) });
+    return draft.numbered();
+  }
+
   /** A valid stream that fails inside its message. */
   static failing(): Draft {
     const draft = Draft.good();

@@ -9,14 +9,38 @@ const CHANGING_KEYS: ReadonlySet<string> = new Set([
   "completed_at",
   "error",
   "incomplete_details",
+  "input_messages",
   "output",
+  "output_messages",
   "service_tier",
   "status",
   "usage",
 ]);
 
-/** Items that are client calls: they alone may be open beside another one. */
-const OVERLAPPING_TYPES: ReadonlySet<string> = new Set(["function_call", "custom_tool_call"]);
+/** Calls, of the client's tools and of the server's: the model may write several at once. */
+const CALL_TYPES: ReadonlySet<string> = new Set([
+  "function_call",
+  "custom_tool_call",
+  "mcp_call",
+  "web_search_call",
+  "code_interpreter_call",
+]);
+
+/** What the server does itself, with the events that say that it has done it. */
+const SERVER_WORK: Record<string, { written: string; ended: readonly string[] }> = {
+  code_interpreter_call: {
+    written: "response.code_interpreter_call_code.done",
+    ended: ["response.code_interpreter_call.completed"],
+  },
+  mcp_call: {
+    written: "response.mcp_call_arguments.done",
+    ended: ["response.mcp_call.completed", "response.mcp_call.failed"],
+  },
+  mcp_list_tools: {
+    written: "response.mcp_list_tools.in_progress",
+    ended: ["response.mcp_list_tools.completed", "response.mcp_list_tools.failed"],
+  },
+};
 
 /** Item types that begin `in_progress`; the others are complete when they appear. */
 const BEGINNING_TYPES: ReadonlySet<string> = new Set([
@@ -64,6 +88,7 @@ export const STREAM_RULES: readonly StreamRule[] = [
   { check: 8, run: itemEventsInsideBracket, fromStart: true },
   { check: 8, run: everyItemDoneOnce, fromStart: true },
   { check: 8, run: onlyCallsOverlap, fromStart: true },
+  { check: 8, run: serverWorkInOrder, fromStart: true },
   { check: 9, run: outputIndexesCountUp, fromStart: true },
   { check: 10, run: itemIdsStable, fromStart: true },
   { check: 10, run: finalOutputIsDoneItems, fromStart: true },
@@ -164,13 +189,51 @@ function* everyItemDoneOnce({ items, terminal }: Trace): Iterable<string> {
   }
 }
 
-/** Check 8: one item at a time, but for function calls, which may be open together. */
+/**
+ * Check 8: one item at a time, but for calls, which may be open together; and while the server runs what has been
+ * written (a call, or the listing of a server's tools), anything else may begin.
+ */
 function* onlyCallsOverlap({ items }: Trace): Iterable<string> {
   for (const item of items) {
     for (const earlier of items) {
       if (earlier.addedAt >= item.addedAt || earlier.doneAt < item.addedAt) continue;
-      if (OVERLAPPING_TYPES.has(earlier.added.type) && OVERLAPPING_TYPES.has(item.added.type)) continue;
+      if (CALL_TYPES.has(earlier.added.type) && CALL_TYPES.has(item.added.type)) continue;
+      if (writtenAt(earlier) < item.addedAt) continue;
       yield `item ${item.index} (${item.added.type}) is added while item ${earlier.index} (${earlier.added.type}) is open`;
+    }
+  }
+}
+
+/** When the model has finished what the server then works on. */
+function writtenAt({ added, events }: Trace["items"][number]): number {
+  const written = SERVER_WORK[added.type]?.written;
+  if (written !== undefined)
+    return events.find(({ event }) => event.type === written)?.position ?? Number.POSITIVE_INFINITY;
+  // A search is only added when it is whole.
+  return added.type === "web_search_call" ? -1 : Number.POSITIVE_INFINITY;
+}
+
+/** Check 8: the server's work begins with `in_progress`, ends with its one outcome, and the item's status says which. */
+function* serverWorkInOrder({ items }: Trace): Iterable<string> {
+  for (const item of items) {
+    const work = SERVER_WORK[item.added.type];
+    if (work === undefined || item.events.length === 0) continue;
+    const types = item.events.map(({ event }) => event.type as string);
+    const begins = `response.${item.added.type}.in_progress`;
+    if (types[0] !== begins) yield `item ${item.index} (${item.added.type}) begins with ${types[0]}`;
+    if (types.indexOf(begins, 1) !== -1) yield `item ${item.index} (${item.added.type}) is in progress twice`;
+    const outcomes = types.filter((type) => work.ended.includes(type));
+    const status = item.done && itemStatus(item.done);
+    const isCutOff = item.done === undefined || status === "incomplete";
+    if (outcomes.length !== (isCutOff ? 0 : 1) && !(item.done === undefined && outcomes.length === 1)) {
+      yield `item ${item.index} (${item.added.type}, ${show(status)}) has the outcomes ${show(outcomes)}`;
+    }
+    if (outcomes.length > 0 && types.at(-1) !== outcomes[0]) yield `item ${item.index} goes on after ${outcomes[0]}`;
+    if (outcomes.length > 0 && !types.includes(work.written)) yield `item ${item.index} is run before it is written`;
+    // A script that failed has been interpreted: OpenAI has no event for its failure.
+    if (item.added.type === "code_interpreter_call") continue;
+    if (status !== undefined && outcomes[0]?.endsWith(status) === false) {
+      yield `item ${item.index} is ${status} after ${outcomes[0]}`;
     }
   }
 }

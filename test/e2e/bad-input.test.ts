@@ -382,14 +382,10 @@ describe("calls and outputs", () => {
 
 describe("tools", () => {
   const hosted = [
-    { type: "web_search" },
-    { type: "web_search_preview" },
     { type: "file_search", vector_store_ids: ["vs_1"] },
-    { type: "code_interpreter", container: { type: "auto" } },
     { type: "computer" },
     { type: "computer_use_preview", display_width: 1, display_height: 1, environment: "linux" },
     { type: "image_generation" },
-    { type: "mcp", server_label: "a", server_url: "https://a.example" },
     { type: "local_shell" },
     { type: "shell" },
     { type: "apply_patch" },
@@ -404,7 +400,7 @@ describe("tools", () => {
         { tools: [functionTool(), tool] },
         "tools[1].type",
         "unsupported_parameter",
-        `The tool type '${tool.type}' is not supported by this server. Supported values are: 'function'.`,
+        `The tool type '${tool.type}' is not supported by this server. Supported values are: 'function', 'mcp', 'web_search', 'code_interpreter', 'container'.`,
       ],
     ),
     ["that are no objects", { tools: ["f"] }, "tools[0]", "invalid_type"],
@@ -537,14 +533,7 @@ describe("what this server does not serve is named", () => {
     part({ type: "input_file", file_id: "file_1" }, "file_id"),
     part({ type: "input_file", file_url: "https://a.example/b.txt" }, "file_url"),
     part({ type: "input_file", file_data: "data:application/pdf;base64,AA==", filename: "a.pdf" }, "file_data"),
-    ...[
-      "web_search_call",
-      "custom_tool_call_output",
-      "mcp_call",
-      "compaction",
-      "computer_call",
-      "local_shell_call",
-    ].map(
+    ...["custom_tool_call_output", "compaction", "computer_call", "local_shell_call"].map(
       (type): Row => [
         `an item ${type}`,
         { input: [{ role: "user", content: "x" }, { type }] },

@@ -265,7 +265,9 @@ describe.concurrent("a model server that dies when it has said all", () => {
   /** Cuts the connection after the finish chunk: before the usage and `[DONE]`. */
   async function cuttingServer(): Promise<{ url: string; requests: () => number; close(): void }> {
     let requests = 0;
-    const server = createServer((_, response) => {
+    const server = createServer((request, response) => {
+      // It does not list its models.
+      if (request.method === "GET") return void response.writeHead(404).end();
       requests += 1;
       response.writeHead(200, { "content-type": "text/event-stream" });
       const chunk = (delta: object, finish_reason: string | null) =>

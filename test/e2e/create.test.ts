@@ -688,7 +688,13 @@ describe("a deployment", () => {
 
   it("lists the aliases of models that are there", async () => {
     const models = await Array.fromAsync(configured.openai.models.list());
-    expect(models.map(({ id }) => id)).toEqual(["simulator", "simulator-reasoning", "gpt-5"]);
+    expect(models.map(({ id }) => id)).toEqual([
+      "simulator",
+      "simulator-reasoning",
+      "simulator-gpt-oss",
+      "simulator-harmony",
+      "gpt-5",
+    ]);
     expect(await configured.openai.models.retrieve("gpt-5")).toMatchObject({ id: "gpt-5", object: "model" });
   });
 

@@ -356,7 +356,7 @@ describe("/health", () => {
       expect(await (await get("/health/upstream")).json()).toEqual({
         status: "ok",
         latency_ms: expect.any(Number),
-        models: ["simulator", "simulator-reasoning"],
+        models: ["simulator", "simulator-reasoning", "simulator-gpt-oss", "simulator-harmony"],
       });
       expect(gateway.vllm.simulator.requests.map((request) => request.path)).toEqual(Array(count).fill("/v1/models"));
     }
@@ -370,6 +370,8 @@ describe("/v1/models", () => {
     expect(models).toMatchObject([
       { id: "simulator", object: "model", owned_by: "vllm", created: expect.any(Number), max_model_len: 131_072 },
       { id: "simulator-reasoning" },
+      { id: "simulator-gpt-oss", root: "openai/gpt-oss-20b" },
+      { id: "simulator-harmony", root: "openai/gpt-oss-120b" },
       { id: "gpt-5", object: "model", parent: "simulator" },
       { id: "org/model", object: "model", parent: "simulator-reasoning" },
     ]);

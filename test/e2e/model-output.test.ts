@@ -17,6 +17,8 @@ let script: { deltas: Delta[]; finish: string; more?: Record<string, unknown> };
 const asked: { stream?: boolean }[] = [];
 
 const server = createServer(async (request, response) => {
+  // It does not list its models.
+  if (request.method === "GET") return void response.writeHead(404).end();
   const body = JSON.parse(Buffer.concat(await Array.fromAsync(request)).toString()) as { stream?: boolean };
   asked.push(body);
   if (!body.stream) {

@@ -27,7 +27,7 @@ function conversation(...said: string[]): unknown[] {
 /** The messages of the prompt that ended in this text. */
 function promptEndingIn(text: string): unknown {
   for (const { body } of gateway.vllm.simulator.requests) {
-    const { messages } = body as { messages?: { content: unknown }[] };
+    const { messages } = (body ?? {}) as { messages?: { content: unknown }[] };
     if (messages?.at(-1)?.content === text) return messages;
   }
   throw new Error(`No prompt ended in ${text}`);

@@ -131,12 +131,12 @@ describe.concurrent("the webhook of a background run", () => {
     const old = { ...headers, "webhook-timestamp": String(Number(headers["webhook-timestamp"]) - 1) };
     const otherId = { ...headers, "webhook-id": "evt_other" };
     for (const forged of [
-      verify(body.replace("completed", "cancelled"), headers, SECRET),
-      verify(body, headers, otherSecret),
-      verify(body, old, SECRET),
-      verify(body, otherId, SECRET),
+      () => verify(body.replace("completed", "cancelled"), headers, SECRET),
+      () => verify(body, headers, otherSecret),
+      () => verify(body, old, SECRET),
+      () => verify(body, otherId, SECRET),
     ]) {
-      await expect(forged).rejects.toBeInstanceOf(OpenAI.InvalidWebhookSignatureError);
+      await expect(forged()).rejects.toBeInstanceOf(OpenAI.InvalidWebhookSignatureError);
     }
   });
 

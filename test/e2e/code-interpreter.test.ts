@@ -1,0 +1,420 @@
+import { createHash } from "node:crypto";
+import type {
+  Response,
+  ResponseCodeInterpreterToolCall,
+  ResponseCreateParamsNonStreaming,
+  ResponseStreamEvent,
+  Tool,
+} from "openai/resources/responses/responses";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { startToolServer, type ToolServer } from "../../src/tool-server/server.ts";
+import { COMPLETE, eventually as inTime, toolProcesses } from "../tool-server/support.ts";
+import { DATE, GPT_OSS, lastTurns, saying, tolerating } from "./harmony-support.ts";
+import { type Gateway, lastPrompt, type RealGateway, startGateway, startRealGateway } from "./support.ts";
+import { ask, chatMessages, itemsOfType, MODELS, onlyItem, textOf } from "./tool-support.ts";
+
+/** The tools python and container, run by the tool server for development. */
+
+const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+
+const OUTPUTS = "code_interpreter_call.outputs";
+
+const python: Tool = { type: "code_interpreter", container: { type: "auto" } };
+/** vLLM's, and unknown to OpenAI's types. */
+const container = { type: "container" } as unknown as Tool;
+const CONTAINER_IS_UNKNOWN = /value of tag "type" must be in oneOf "container"$/;
+
+let server: ToolServer;
+let gateway: Gateway;
+beforeAll(async () => {
+  server = await startToolServer({ timeoutMs: 1_500, maxOutputBytes: 50_000 });
+  gateway = await startGateway({
+    HARMONY_START_DATE: DATE,
+    API_KEYS: `a:${sha256("key-a")},b:${sha256("key-b")}`,
+    TOOL_SERVERS: JSON.stringify({ python: server.pythonUrl, container: server.containerUrl }),
+    TOOL_SERVER_MCP_LABELS: "code_interpreter,web_search_preview,container",
+  });
+});
+afterAll(async () => {
+  await gateway.close();
+  await server.close();
+});
+
+function create(body: ResponseCreateParamsNonStreaming, key = "key-a"): Promise<Response> {
+  return gateway.client({ apiKey: key }).responses.create({ model: "simulator", tools: [python], ...body });
+}
+
+function stream(body: ResponseCreateParamsNonStreaming) {
+  const given = { model: "simulator", tools: [python], ...body };
+  return ask(gateway, "stream", given, gateway.client({ apiKey: "key-a" }));
+}
+
+/** The events of the call with code, a run of deltas once. */
+function callEvents(events: readonly ResponseStreamEvent[], type: string): string[] {
+  const added = events.find((event) => event.type === "response.output_item.added" && event.item.type === type);
+  const index = added && "output_index" in added ? added.output_index : undefined;
+  return events
+    .filter((event) => "output_index" in event && event.output_index === index)
+    .map((event) => event.type as string)
+    .filter((each, at, all) => each !== all[at - 1]);
+}
+
+function codeCalls(response: Pick<Response, "output">): ResponseCodeInterpreterToolCall[] {
+  return itemsOfType(response, "code_interpreter_call");
+}
+
+/** What the code of each call has printed. */
+function logsOf(response: Pick<Response, "output">): string[] {
+  return codeCalls(response).map(({ outputs }) =>
+    (outputs ?? []).map((part) => (part.type === "logs" ? part.logs : part.type)).join(),
+  );
+}
+
+/** What the model last got to see of a tool's answer. */
+async function seenBy(model: string): Promise<string> {
+  if (model.startsWith(GPT_OSS)) {
+    const message = (await lastTurns(gateway)).findLast((text) => /^(python|container)/.test(text)) ?? "";
+    return message.slice(message.indexOf("<|message|>") + "<|message|>".length).replace(/<\|end\|>$/, "");
+  }
+  return String(chatMessages(lastPrompt(gateway)).findLast(({ role }) => role === "tool")?.content);
+}
+
+const withPython = COMPLETE ? describe : describe.skip;
+
+withPython.each(MODELS)("python for %s", (model) => {
+  it("is run, and its output is shown to who asks for it", async () => {
+    const request = { model, input: "Use python: `print(2**10)`" };
+    const shown = await create({ ...request, include: [OUTPUTS] });
+    expect(shown.status).toBe("completed");
+    expect(codeCalls(shown)).toEqual([
+      {
+        id: expect.stringMatching(/^ci_/),
+        type: "code_interpreter_call",
+        status: "completed",
+        code: "print(2**10)",
+        container_id: expect.stringMatching(/^cntr_/),
+        outputs: [{ type: "logs", logs: "1024\n" }],
+      },
+    ]);
+    expect(shown.output_text).toBe("The tool python returned: 1024\n");
+    expect(shown.tools).toEqual([python]);
+    const hidden = await create(request);
+    expect(codeCalls(hidden)).toMatchObject([{ status: "completed", code: "print(2**10)", outputs: null }]);
+    expect(hidden.output_text).toBe("The tool python returned: 1024\n");
+  });
+
+  it("streams its code, and says when it runs", async () => {
+    const { events, response } = await stream({ model, input: "Use python: `print(2**10)`", include: [OUTPUTS] });
+    expect(callEvents(events, "code_interpreter_call")).toEqual([
+      "response.output_item.added",
+      "response.code_interpreter_call.in_progress",
+      "response.code_interpreter_call_code.delta",
+      "response.code_interpreter_call_code.done",
+      "response.code_interpreter_call.interpreting",
+      "response.code_interpreter_call.completed",
+      "response.output_item.done",
+    ]);
+    const deltas = events.filter((event) => event.type === "response.code_interpreter_call_code.delta");
+    expect(deltas.map(({ delta }) => delta).join("")).toBe("print(2**10)");
+    const done = events.find((event) => event.type === "response.code_interpreter_call_code.done");
+    expect(done).toMatchObject({ code: "print(2**10)" });
+    expect(logsOf(response)).toEqual(["1024\n"]);
+    // An argument of a function can be taken out of its JSON only when it is complete; a message is the script itself.
+    expect(deltas.length > 1).toBe(model === GPT_OSS);
+  });
+
+  it("is run in the background", async () => {
+    const { response } = await ask(
+      gateway,
+      "background",
+      { model, tools: [python], input: "Use python: `print('far away')`", include: [OUTPUTS] },
+      gateway.client({ apiKey: "key-a" }),
+    );
+    expect(response.status).toBe("completed");
+    expect(logsOf(response)).toEqual(["far away\n"]);
+  });
+
+  it("keeps its variables over the rounds of a response, and forgets them with it", async () => {
+    const before = toolProcesses();
+    const rounds = await create({
+      model: `${model}?rounds=2`,
+      input: "Use python: `x = 1` and then `print(x + 1)`",
+      include: [OUTPUTS],
+    });
+    expect(codeCalls(rounds).map(({ code }) => code)).toEqual(["x = 1", "print(x + 1)"]);
+    expect(logsOf(rounds)).toEqual([expect.stringContaining("No output available"), "2\n"]);
+    expect(new Set(codeCalls(rounds).map(({ container_id }) => container_id)).size).toBe(1);
+    expect(rounds.usage).toMatchObject({ input_tokens_per_turn: { length: 3 } });
+
+    const next = await create({
+      model,
+      previous_response_id: rounds.id,
+      input: "Use python: `print(x + 2)`",
+      include: [OUTPUTS],
+    });
+    expect(logsOf(next)).toEqual([expect.stringContaining("NameError")]);
+    expect(codeCalls(next)[0]?.container_id).not.toBe(codeCalls(rounds)[0]?.container_id);
+    expect(await inTime(() => toolProcesses() <= before)).toBe(true);
+  });
+
+  it("keeps them in a container that has a name, for one tenant alone", async () => {
+    const tools: Tool[] = [{ type: "code_interpreter", container: `cntr_${model.length}` }];
+    const run = (code: string, key: string) =>
+      create({ model, tools, input: `Use python: \`${code}\``, include: [OUTPUTS] }, key);
+    const first = await run("secret = 42; print('set')", "key-a");
+    expect(codeCalls(first)).toMatchObject([{ container_id: `cntr_${model.length}` }]);
+    expect(logsOf(await run("print(secret)", "key-b"))).toEqual([expect.stringContaining("NameError")]);
+    expect(logsOf(await run("print(secret)", "key-a"))).toEqual(["42\n"]);
+  });
+
+  it("tells an error of the code as its output", async () => {
+    const response = await create({ model, input: "Use python: `print(1)\n1/0`", include: [OUTPUTS] });
+    expect(codeCalls(response)).toMatchObject([{ status: "completed" }]);
+    expect(logsOf(response)[0]).toMatch(/^1\nTraceback[\s\S]*ZeroDivisionError: division by zero\n$/);
+    expect(await seenBy(model)).toBe(logsOf(response)[0]);
+  });
+
+  it("is stopped in an endless loop, and the model is told", async () => {
+    const before = toolProcesses();
+    const response = await create({ model, input: "Use python: `while True: pass`", include: [OUTPUTS] });
+    expect(response.status).toBe("completed");
+    expect(codeCalls(response)).toMatchObject([{ status: "failed" }]);
+    expect(await seenBy(model)).toMatch(/^\[ERROR\] The interpreter took more than 1\.5 s, and was ended/);
+    expect(response.output_text).toContain("took more than 1.5 s");
+    expect(await inTime(() => toolProcesses() <= before)).toBe(true);
+  });
+
+  it("is stopped when it prints without end, and the model sees the beginning and the end", async () => {
+    const code = "import os\nwhile True: os.write(1, b'x' * 2**20)";
+    const response = await create({ model, input: `Use python: \`${code}\``, include: [OUTPUTS] });
+    expect(response.status).toBe("completed");
+    const seen = await seenBy(model);
+    expect(seen.length).toBeLessThan(60_000);
+    expect(seen).toMatch(/^x+\n\[… \d{6,} bytes left out …\]\nx+\n\[ERROR\] The interpreter took more than 1\.5 s/);
+    expect(logsOf(response)).toEqual([seen]);
+  });
+
+  it("can be chosen, and is called once", async () => {
+    const tools: Tool[] = [python, { type: "web_search" }];
+    const choice = { type: "code_interpreter" } as never;
+    const input = "Use python or browser.open or browser_open: `1 + 1`";
+    const response = await create({ model, tools, input, tool_choice: choice, include: [OUTPUTS] });
+    expect(response.status).toBe("completed");
+    expect(response.output.map(({ type }) => type).filter((type) => type.endsWith("_call"))).toEqual([
+      "code_interpreter_call",
+    ]);
+    expect(logsOf(response)).toEqual(["2\n"]);
+    expect(response.tool_choice).toEqual({ type: "code_interpreter" });
+    const [forced, free] = gateway.vllm.simulator.requests.slice(-2).map(({ body }) => JSON.stringify(body));
+    if (model === GPT_OSS) {
+      expect(forced).toContain("structural_tag");
+      expect(free).not.toContain("structural_tag");
+    } else {
+      expect(JSON.parse(forced ?? "")).toMatchObject({
+        tools: [{ function: { name: "python" } }],
+        tool_choice: "required",
+      });
+      expect(JSON.parse(free ?? "")).toMatchObject({ tool_choice: "auto" });
+    }
+  });
+
+  it("is not run where no tool may be", async () => {
+    const response = await create({ model, input: "Use python: `print(1)`", tool_choice: "none" });
+    expect(codeCalls(response)).toEqual([]);
+  });
+
+  it("is offered by the label that vLLM has for it", async () => {
+    const tools: Tool[] = [{ type: "mcp", server_label: "code_interpreter", server_url: "http://127.0.0.1:1/nobody" }];
+    const response = await create({ model, tools, input: "Use python: `print(3)`", include: [OUTPUTS] });
+    expect(response.output.map(({ type }) => type).filter((type) => type.startsWith("mcp"))).toEqual([]);
+    expect(logsOf(response)).toEqual(["3\n"]);
+  });
+});
+
+withPython("the next turn's prompt", () => {
+  it("has the call and its result: of a chat model as a function", async () => {
+    const first = await create({ input: "Use python: `print(2**10)`" });
+    await create({ previous_response_id: first.id, input: "Thanks." });
+    expect(lastPrompt(gateway).messages).toEqual([
+      { role: "user", content: "Use python: `print(2**10)`" },
+      {
+        role: "assistant",
+        tool_calls: [
+          {
+            id: expect.any(String),
+            type: "function",
+            function: { name: "python", arguments: '{"code":"print(2**10)"}' },
+          },
+        ],
+      },
+      { role: "tool", tool_call_id: expect.any(String), content: "1024\n" },
+      { role: "assistant", content: "The tool python returned: 1024\n" },
+      { role: "user", content: "Thanks." },
+    ]);
+  });
+
+  it("has them, from a client that keeps everything itself, as far as they were shown", async () => {
+    const question = { role: "user", content: "Use python: `print(2**10)`" } as const;
+    const first = await create({ input: [question], include: [OUTPUTS], store: false });
+    const input = [question, ...first.output, { role: "user", content: "Thanks." }];
+    await create({ input: input as never, store: false });
+    expect(lastPrompt(gateway).messages).toMatchObject([
+      { role: "user" },
+      { role: "assistant", tool_calls: [{ function: { name: "python", arguments: '{"code":"print(2**10)"}' } }] },
+      { role: "tool", content: "1024\n" },
+      { role: "assistant" },
+      { role: "user" },
+    ]);
+  });
+
+  it("has them in gpt-oss's thoughts, as long as these stay", async () => {
+    const first = await create({ model: GPT_OSS, input: "Use python: `print(2**10)`" });
+    const during = await lastTurns(gateway);
+    expect(during).toEqual([
+      "user<|message|>Use python: `print(2**10)`<|end|>",
+      expect.stringMatching(/^assistant<\|channel\|>analysis<\|message\|>The user said/),
+      "assistant<|channel|>analysis to=python code<|message|>print(2**10)<|call|>",
+      "python to=assistant<|channel|>analysis<|message|>1024\n<|end|>",
+    ]);
+    await create({ model: GPT_OSS, previous_response_id: first.id, input: "Thanks." });
+    expect(await lastTurns(gateway)).toEqual([
+      "user<|message|>Use python: `print(2**10)`<|end|>",
+      "assistant<|channel|>final<|message|>The tool python returned: 1024\n<|end|>",
+      "user<|message|>Thanks.<|end|>",
+    ]);
+  });
+});
+
+withPython("the script of gpt-oss", () => {
+  it.each([
+    ["as JSON", '{"code":"print(6 * 7)"}'],
+    ["between fences", "```python\nprint(6 * 7)\n```"],
+    ["as it is", "print(6 * 7)"],
+  ])("may come %s", async (_, message) => {
+    const model = saying(`<|channel|>analysis to=python code<|message|>${message}<|call|>`);
+    const response = await create({ model, input: "Compute.", include: [OUTPUTS] });
+    expect(codeCalls(response)).toMatchObject([{ code: "print(6 * 7)", status: "completed" }]);
+    expect(logsOf(response)).toEqual(["42\n"]);
+    const streamed = await stream({ model, input: "Compute.", include: [OUTPUTS] });
+    expect(codeCalls(streamed.response)).toMatchObject([{ code: "print(6 * 7)" }]);
+  });
+});
+
+describe.each(MODELS)("container for %s", (model) => {
+  const name = model === GPT_OSS ? "container.exec" : "container_exec";
+  const exec = (input: string, settings = "") =>
+    tolerating(gateway, CONTAINER_IS_UNKNOWN, () =>
+      stream({ model: model + settings, tools: [container], input: `Use ${name}: ${input}` }),
+    );
+
+  it("runs a command, as a call of an MCP server", async () => {
+    const { response, events } = await exec("`echo $((6 * 7))`");
+    expect(onlyItem(response, "mcp_call")).toEqual({
+      id: expect.stringMatching(/^mcp_/),
+      type: "mcp_call",
+      status: "completed",
+      server_label: "container",
+      name: "exec",
+      arguments: '{"cmd":["sh","-c","echo $((6 * 7))"]}',
+      output: "42\n[exit code 0]",
+      error: null,
+      approval_request_id: null,
+    });
+    expect(textOf(response)).toBe(`The tool ${name} returned: 42\n[exit code 0]`);
+    expect(callEvents(events, "mcp_call")).toEqual([
+      "response.output_item.added",
+      "response.mcp_call.in_progress",
+      "response.mcp_call_arguments.delta",
+      "response.mcp_call_arguments.done",
+      "response.mcp_call.completed",
+      "response.output_item.done",
+    ]);
+  });
+
+  it("keeps files over the rounds of a response", async () => {
+    const { response } = await exec("`echo kept > note` and then `cat note`", "?rounds=2");
+    const outputs = itemsOfType(response, "mcp_call").map(({ output }) => output);
+    expect(outputs).toEqual(["[exit code 0]", "kept\n[exit code 0]"]);
+    const { response: next } = await exec("`cat note`");
+    expect(onlyItem(next, "mcp_call").output).toMatch(/No such file[\s\S]*\[exit code 1\]/);
+  });
+
+  it("says what is wrong with a call", async () => {
+    const { response } = await exec('`{"cmd":"ls"}`');
+    expect(response.status).toBe("completed");
+    expect(onlyItem(response, "mcp_call")).toMatchObject({
+      status: "failed",
+      output: null,
+      error: { type: "mcp_tool_execution_error", content: [{ text: expect.stringContaining("cmd") }] },
+    });
+    expect(textOf(response)).toContain("cmd");
+  });
+
+  it("is offered by the label that vLLM has for it", async () => {
+    const tools: Tool[] = [{ type: "mcp", server_label: "container", server_url: "https://tools.example.com/mcp" }];
+    const response = await create({ model, tools, input: `Use ${name}: \`echo labelled\`` });
+    expect(onlyItem(response, "mcp_call").output).toBe("labelled\n[exit code 0]");
+    expect(response.output.map(({ type }) => type)).not.toContain("mcp_list_tools");
+  });
+});
+
+describe("a deployment without tool servers", () => {
+  let bare: Gateway;
+  beforeAll(async () => {
+    bare = await startGateway();
+  });
+  afterAll(() => bare.close());
+
+  it.each([
+    ["code_interpreter", "python"],
+    ["container", "container"],
+  ])("refuses %s by name, and says what to set", async (type, builtin) => {
+    const answer = await bare.post({
+      model: "simulator",
+      input: "Hello!",
+      tools: [{ type: "function", name: "f", parameters: null }, { type }],
+    });
+    expect({ status: answer.status, body: await answer.json() }).toEqual({
+      status: 400,
+      body: {
+        error: {
+          type: "invalid_request_error",
+          code: "unsupported_parameter",
+          param: "tools[1].type",
+          message: expect.stringMatching(new RegExp(`'${builtin}'.*TOOL_SERVERS`)),
+        },
+      },
+    });
+    expect(bare.vllm.simulator.requests.some(({ path }) => path.endsWith("completions"))).toBe(false);
+  });
+});
+
+describe("a tool server that is down", () => {
+  let cut: RealGateway;
+  beforeAll(async () => {
+    const gone = await startToolServer();
+    await gone.close();
+    cut = await startRealGateway({
+      HARMONY_START_DATE: DATE,
+      TOOL_SERVERS: JSON.stringify({ python: gone.pythonUrl, container: gone.containerUrl }),
+      TOOL_SERVER_MCP_LABELS: "container",
+    });
+  });
+  afterAll(() => cut.close());
+
+  it.each(MODELS)("is told to %s, and the turn goes on", async (model) => {
+    const name = model === GPT_OSS ? "container.exec" : "container_exec";
+    const tools: Tool[] = [python, { type: "mcp", server_label: "container", server_url: "https://tools.example.com" }];
+    const input = `Use python and ${name}: \`print(1)\``;
+    const { response } = await ask(cut, "stream", { model, tools, input, include: [OUTPUTS] });
+    expect(response.status).toBe("completed");
+    expect(codeCalls(response)).toMatchObject([{ status: "failed", code: "print(1)" }]);
+    expect(logsOf(response)[0]).toMatch(/^Error: .*could not be reached/);
+    expect(onlyItem(response, "mcp_call")).toMatchObject({
+      status: "failed",
+      output: null,
+      error: { type: "mcp_protocol_error", message: expect.stringContaining("could not be reached") },
+    });
+    expect(textOf(response)).toContain("could not be reached");
+  });
+});

@@ -1,0 +1,448 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import type { ReadableStream as NodeReadableStream } from "node:stream/web";
+import type { Response, ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { harmonyTokenizer } from "../../src/simulator/harmony-tokenizer.ts";
+import { isObject } from "../../src/simulator/json.ts";
+import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
+import { startWorkerd } from "../workerd/process.ts";
+import { framesOf, isWhole, replay, typesOf } from "./event-streams.ts";
+import { gatewayAt, type RealGateway } from "./support.ts";
+
+/** gpt-oss goes on wherever its server dies, and nothing of it tells that it did. */
+
+type Prompt = string | number[];
+
+/** A completion that was asked for. */
+interface Asked {
+  prompt: Prompt;
+  max_tokens: number | null;
+  structured_outputs?: unknown;
+}
+
+/** A simulator that fails as planned: for each model name, what becomes of its first completions. */
+interface FaultyServer {
+  simulator: SimulatorServer;
+  url: string;
+  /** A model name that nobody else uses, whose n-th completion meets the n-th fault (`cut:5`), if there is one. */
+  model(settings: string, faults?: readonly (string | undefined)[]): string;
+  /** The completions that were asked of a model, in order. */
+  asked(model: string): Asked[];
+  close(): Promise<void>;
+}
+
+async function startFaultyServer(): Promise<FaultyServer> {
+  const simulator = await serveSimulator({ record: false });
+  const plans = new Map<string, (string | undefined)[]>();
+  const asked = new Map<string, Asked[]>();
+  const server = createServer(async (incoming, outgoing) => {
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of incoming) chunks.push(chunk as Uint8Array);
+    const body = Buffer.concat(chunks).toString();
+    const headers: Record<string, string> = { "content-type": "application/json" };
+    const given: unknown = body === "" ? undefined : JSON.parse(body);
+    if (isObject(given) && incoming.url === "/v1/completions") {
+      const model = String(given.model);
+      asked.set(model, [...(asked.get(model) ?? []), given as unknown as Asked]);
+      const fault = plans.get(model)?.shift();
+      if (fault !== undefined) headers["x-simulator"] = `fault=${fault}`;
+    }
+    try {
+      const answer = await fetch(`${simulator.url}${incoming.url}`, {
+        method: incoming.method,
+        headers,
+        ...(body !== "" && { body }),
+      });
+      outgoing.writeHead(answer.status, { "content-type": answer.headers.get("content-type") ?? "" });
+      outgoing.flushHeaders();
+      if (!answer.body) return void outgoing.end();
+      await pipeline(Readable.fromWeb(answer.body as NodeReadableStream), outgoing);
+    } catch {
+      // What was sent before must still arrive.
+      setTimeout(() => outgoing.destroy(), 5);
+    }
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  let models = 0;
+  return {
+    simulator,
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
+    model(settings, faults = []) {
+      models += 1;
+      const name = `simulator-gpt-oss?max_model_len=${100_000 + models}${settings === "" ? "" : `&${settings}`}`;
+      plans.set(name, [...faults]);
+      return name;
+    },
+    asked: (model) => asked.get(model) ?? [],
+    async close() {
+      server.closeAllConnections();
+      server.close();
+      await simulator.close();
+    },
+  };
+}
+
+let vllm: FaultyServer;
+let gateway: RealGateway;
+/** One that tries nothing again. */
+let once: RealGateway;
+let encode: (text: string) => number[];
+
+beforeAll(async () => {
+  vllm = await startFaultyServer();
+  const variables = { VLLM_BASE_URL: vllm.url, ALLOW_ANONYMOUS: "true", HARMONY_START_DATE: "2026-01-01" };
+  const worker = await startWorkerd({ ...variables, VLLM_MAX_RETRIES: "50" });
+  gateway = gatewayAt(worker.url, vllm.simulator, () => worker.close());
+  const other = await startWorkerd({ ...variables, VLLM_MAX_RETRIES: "0" });
+  once = gatewayAt(other.url, vllm.simulator, () => other.close());
+  const tokenizer = await harmonyTokenizer();
+  encode = (text) => tokenizer.encode(text);
+}, 60_000);
+afterAll(async () => {
+  await once.close();
+  await gateway.close();
+  await vllm.close();
+});
+
+type Way = "json" | "stream" | "background";
+const WAYS: Way[] = ["json", "stream", "background"];
+
+type Body = Omit<ResponseCreateParamsNonStreaming, "model">;
+
+/** What the model server fails at, and how the model speaks. */
+interface Circumstances {
+  faults?: readonly (string | undefined)[];
+  settings?: string;
+}
+
+interface Answer {
+  response: Response;
+  asked: Asked[];
+  /** The types of its events, a run of deltas once; none as JSON. */
+  types: string[];
+  /** The deltas of each item, joined. */
+  said: string[];
+}
+
+/** The response to a request, whichever way it is answered, and how it came about. */
+async function create(way: Way, body: Body, { faults, settings = "" }: Circumstances = {}, through = gateway) {
+  const model = vllm.model(settings, faults);
+  const whole = { ...body, model, stream: way !== "json", background: way === "background" };
+  const answer = await through.post(whole);
+  const text = await answer.text();
+  const asked = vllm.asked(model);
+  if (way === "json") {
+    if (answer.status !== 200) throw new Error(`Status ${answer.status}: ${text}`);
+    return { response: JSON.parse(text) as Response, asked, types: [], said: [] } satisfies Answer;
+  }
+  expect(isWhole(text)).toBe(true);
+  const events = framesOf(text)
+    .slice(0, -1)
+    .map((frame) => JSON.parse(frame.slice(frame.indexOf("\ndata: ") + 7)) as Record<string, unknown>);
+  const said: string[] = [];
+  for (const { delta, output_index: index } of events) {
+    if (typeof delta === "string" && typeof index === "number") said[index] = (said[index] ?? "") + delta;
+  }
+  const response = events.at(-1)?.response as Response;
+  return { response, asked, types: typesOf(text), said } satisfies Answer;
+}
+
+/** What must not depend on whether the model server died on the way. */
+function essence({ response, types, said }: Answer) {
+  const { output, usage, status, incomplete_details, error } = response;
+  return {
+    output: output.map((item) => ({ ...item, id: "", ...("call_id" in item && { call_id: "" }) })),
+    // Cached tokens may differ: the prompt was sent before.
+    usage: usage && { ...usage, input_tokens_details: {}, cached_tokens_per_turn: [] },
+    end: { status, incomplete_details, error },
+    types,
+    said,
+  };
+}
+
+/** A prompt as token ids. */
+const idsOf = (prompt: Prompt | undefined) => (typeof prompt === "string" ? encode(prompt) : (prompt ?? []));
+
+/** The prompt of a turn that goes on with a response: with an output for each of its calls, else with a question. */
+async function nextPrompt(way: Way, { response }: Answer): Promise<number[]> {
+  const outputs = response.output.flatMap((item) =>
+    item.type === "function_call" && item.status === "completed"
+      ? [{ type: "function_call_output" as const, call_id: item.call_id, output: "It rains." }]
+      : [],
+  );
+  const input = outputs.length > 0 ? outputs : "And then?";
+  const next = await create(way, { input, previous_response_id: response.id, max_output_tokens: 1 });
+  return idsOf(next.asked[0]?.prompt);
+}
+
+/**
+ * Each prompt is the one before with what was sampled since: no token is lost or comes twice. `sizes`: of what each
+ * completion has sampled, where that is known.
+ */
+function expectGoesOn(asked: Asked[], whole: Asked[], sizes: number[] = []): void {
+  const prompts = asked.map(({ prompt }) => idsOf(prompt));
+  expect(prompts[0]).toEqual(idsOf(whole[0]?.prompt));
+  for (const [index, before] of prompts.slice(0, -1).entries()) {
+    const prompt = prompts[index + 1] ?? [];
+    expect(prompt.slice(0, before.length)).toEqual(before);
+    if (sizes[index] !== undefined) expect(prompt.length - before.length).toBe(sizes[index]);
+  }
+}
+
+/** The raw messages of a response. */
+function messagesOf({ response }: Answer) {
+  const { input_messages, output_messages } = response as Response & Record<string, unknown>;
+  return { input_messages, output_messages };
+}
+
+function textOf({ output }: Response): string {
+  const parts = output.flatMap((item) => (item.type === "message" ? item.content : []));
+  return parts.map((part) => (part.type === "output_text" ? part.text : "")).join("");
+}
+
+/** What stays the same also where only the text is known, or several tokens come at once. */
+function withoutReasoningTokens(answer: Answer) {
+  const { usage, ...rest } = essence(answer);
+  return { ...rest, usage: usage && { ...usage, output_tokens_details: {} } };
+}
+
+const getWeather = {
+  type: "function" as const,
+  name: "get_weather",
+  strict: false,
+  parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
+};
+
+/** Script markers that the gateway takes for text. */
+const script = (text: string) => text.replaceAll("<|", "‹|").replaceAll("|>", "|›");
+
+const range = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => from + index);
+
+const ANSWERS: [[string, Body, string], [string, Body, string], [string, Body, string]] = [
+  [
+    "thoughts, a preamble and a function call",
+    { input: "With a preamble, call get_weather.", tools: [getWeather] },
+    "",
+  ],
+  ["an answer in many scripts", { input: "Grüße 🦜 你好 \n\n 👩‍👩‍👧 한 🇺🇳𓀀" }, ""],
+  [
+    "characters that their tokens cut in the middle, and headers of other forms",
+    {
+      input: script(
+        "<|channel|>analysis<|message|>Hm 🧿𓂀?<|end|><|start|>assistant<|channel|>commentary<|message|>Ein\n\nMoment 🫠<|end|>" +
+          '<|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>{"city": "Zürich 🏔️"}<|call|>',
+      ),
+      tools: [getWeather],
+    },
+    "script=user",
+  ],
+];
+
+describe.concurrent.each(WAYS)("a gpt-oss whose server dies, as %s", (way) => {
+  it.each(ANSWERS)("says %s as if it had not, wherever that was", async (_, body, settings) => {
+    const whole = await create(way, body, { settings });
+    expect(whole.asked).toHaveLength(1);
+    const next = await nextPrompt(way, whole);
+    const tokens = whole.response.usage?.output_tokens ?? 0;
+    expect(tokens).toBeGreaterThan(25);
+    await inGroups(range(1, tokens), async (after) => {
+      // In turn a connection that breaks and one that ends cleanly.
+      const fault = `${after % 2 === 0 ? "end" : "cut"}:${after}`;
+      const broken = await create(way, body, { settings, faults: [fault] });
+      expect([fault, essence(broken)]).toEqual([fault, essence(whole)]);
+      expect(broken.asked).toHaveLength(2);
+      expectGoesOn(broken.asked, whole.asked, [after]);
+      expect([fault, await nextPrompt(way, broken)]).toEqual([fault, next]);
+    });
+  });
+
+  it("survives many deaths in a turn", async () => {
+    const body = { input: "Grüße 🦜 👩‍👩‍👧 a b c d e f g h" };
+    const whole = await create(way, body);
+    const sizes = [1, 2, 3, 1, 5, 4, 7, 1, 1, 6, 2];
+    const broken = await create(way, body, { faults: sizes.map((size) => `cut:${size}`) });
+    expect(essence(broken)).toEqual(essence(whole));
+    expectGoesOn(broken.asked, whole.asked, sizes);
+    expect(await nextPrompt(way, broken)).toEqual(await nextPrompt(way, whole));
+  });
+
+  it("goes on in thoughts that nobody sees", async () => {
+    const body = { input: "a b c d e f g h", include_reasoning: false } as Body;
+    const whole = await create(way, body);
+    expect(whole.response.output.map(({ type }) => type)).toEqual(["message"]);
+    const sizes = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
+    const broken = await create(way, body, { faults: sizes.map((size) => `cut:${size}`) });
+    expect(essence(broken)).toEqual(essence(whole));
+    expectGoesOn(broken.asked, whole.asked, sizes);
+    expect(await nextPrompt(way, broken)).toEqual(await nextPrompt(way, whole));
+  });
+
+  it("keeps to max_output_tokens, exactly", async () => {
+    for (const limit of [3, 33]) {
+      const body = { input: "one two three four five six", max_output_tokens: limit };
+      const whole = await create(way, body);
+      expect(whole.response).toMatchObject({ status: "incomplete", usage: { output_tokens: limit } });
+      const next = await nextPrompt(way, whole);
+      await inGroups(limit < 10 ? range(1, limit) : third(range(1, limit), way), async (after) => {
+        const rest = limit - after;
+        const faults = [`cut:${after}`, rest > 2 ? "end:1" : undefined];
+        const broken = await create(way, body, { faults });
+        expect([faults, essence(broken)]).toEqual([faults, essence(whole)]);
+        const limits = [limit, rest, ...(rest > 2 ? [rest - 1] : [])];
+        expect(broken.asked.map(({ max_tokens }) => max_tokens)).toEqual(limits);
+        expect(await nextPrompt(way, broken)).toEqual(next);
+      });
+    }
+  });
+
+  it("goes on between events of several tokens", async () => {
+    const [, body] = ANSWERS[1];
+    const settings = "per_delta=odd";
+    const whole = await create(way, body, { settings });
+    const next = await nextPrompt(way, whole);
+    await inGroups(range(1, 15), async (after) => {
+      const broken = await create(way, body, { settings, faults: [`cut:${after}`, "end:2"] });
+      // How the tokens of one event are shared out between thoughts and answer is a guess.
+      expect([after, withoutReasoningTokens(broken)]).toEqual([after, withoutReasoningTokens(whole)]);
+      expectGoesOn(broken.asked, whole.asked);
+      expect([after, await nextPrompt(way, broken)]).toEqual([after, next]);
+    });
+  });
+
+  it("goes on by the text where the server gives no ids", async () => {
+    for (const [, body, settings] of ANSWERS) {
+      const circumstances = { settings: `token_ids=0&${settings}` };
+      const whole = await create(way, body, circumstances);
+      const next = await nextPrompt(way, whole);
+      const tokens = whole.response.usage?.output_tokens ?? 0;
+      await inGroups(third(range(1, tokens), way), async (after) => {
+        const broken = await create(way, body, { ...circumstances, faults: [`cut:${after}`] });
+        expect([after, withoutReasoningTokens(broken)]).toEqual([after, withoutReasoningTokens(whole)]);
+        expectGoesOn(broken.asked, whole.asked);
+        expect([after, await nextPrompt(way, broken)]).toEqual([after, next]);
+      });
+    }
+  });
+
+  it("goes on in the middle of an answer in a format", async () => {
+    const schema = {
+      type: "object",
+      properties: { city: { type: "string" }, days: { type: "array", minItems: 2, items: { type: "integer" } } },
+      required: ["city", "days"],
+      additionalProperties: false,
+    };
+    const body = { input: "Go.", text: { format: { type: "json_schema" as const, name: "forecast", schema } } };
+    const whole = await create(way, body);
+    expect(JSON.parse(whole.said.at(-1) ?? textOf(whole.response))).toHaveProperty("city");
+    const tokens = whole.response.usage?.output_tokens ?? 0;
+    await inGroups(third(range(1, tokens), way), async (after) => {
+      const broken = await create(way, body, { faults: [`cut:${after}`] });
+      expect([after, essence(broken)]).toEqual([after, essence(whole)]);
+      // A grammar could only begin anew.
+      expect(broken.asked.map((asked) => asked.structured_outputs !== undefined)).toEqual([true, false]);
+    });
+  });
+
+  it("goes on in a round in which it was asked again", async () => {
+    const first =
+      "<|channel|>analysis<|message|>I search.<|end|><|start|>assistant<|channel|>commentary to=functions.search<|message|>{}<|call|>";
+    const second =
+      "<|channel|>analysis<|message|>No 🦜 then.<|end|><|start|>assistant<|channel|>final<|message|>No idea.<|return|>";
+    const body = { input: script(`${first}\u001e${second}`), enable_response_messages: way === "json" } as Body;
+    const settings = "script=user";
+    const whole = await create(way, body, { settings });
+    expect(whole.asked).toHaveLength(2);
+    expect(whole.response.output.map(({ type }) => type)).toEqual(["reasoning", "reasoning", "message"]);
+    const next = await nextPrompt(way, whole);
+    const tokens = [encode(first).length, encode(second).length];
+    const faults = tokens.flatMap((count, round) =>
+      range(1, count).map((after) => [...Array.from<undefined>({ length: round }), `cut:${after}`]),
+    );
+    await inGroups(
+      faults.filter((_, index) => index % 3 === WAYS.indexOf(way)),
+      async (planned) => {
+        const broken = await create(way, body, { settings, faults: planned });
+        expect([planned, essence(broken)]).toEqual([planned, essence(whole)]);
+        expect(messagesOf(broken)).toEqual(messagesOf(whole));
+        expect(broken.asked).toHaveLength(3);
+        const rounds =
+          planned.length === 1
+            ? [broken.asked.slice(0, 2), broken.asked.slice(2)]
+            : [broken.asked.slice(0, 1), broken.asked.slice(1)];
+        for (const [round, asked] of rounds.entries()) expectGoesOn(asked, whole.asked.slice(round));
+        expect([planned, await nextPrompt(way, broken)]).toEqual([planned, next]);
+      },
+    );
+    // In both rounds, several times.
+    const broken = await create(way, body, {
+      settings,
+      faults: [...tokens.flatMap((count) => [2, 3, count - 6])].map((after) => `end:${after}`),
+    });
+    expect(essence(broken)).toEqual(essence(whole));
+  });
+
+  it("fails in order where nothing may be tried again", async () => {
+    const [, body] = ANSWERS[0];
+    for (const after of [1, 10, 50]) {
+      if (way === "json") {
+        await expect(create(way, body, { faults: [`cut:${after}`] }, once)).rejects.toThrow("Status 502");
+        continue;
+      }
+      const { response, asked, types } = await create(way, body, { faults: [`cut:${after}`] }, once);
+      expect(response).toMatchObject({ status: "failed", error: { code: "server_error" } });
+      expect(types.slice(-2)).toEqual(["error", "response.failed"]);
+      expect(asked).toHaveLength(1);
+      const last = response.output.at(-1);
+      if (after === 1) expect(last).toBeUndefined();
+      else expect(last).toHaveProperty("status", "incomplete");
+    }
+  });
+});
+
+describe("a gpt-oss whose server dies before its first token", () => {
+  it("is a failure in the foreground", async () => {
+    await expect(create("json", { input: "Hello!" }, { faults: ["cut:0"] })).rejects.toThrow("Status 502");
+    const { types, asked } = await create("stream", { input: "Hello!" }, { faults: ["cut:0"] });
+    expect(types.slice(-2)).toEqual(["error", "response.failed"]);
+    expect(asked).toHaveLength(1);
+  });
+
+  it("is asked again in the background", async () => {
+    const { response, asked } = await create("background", { input: "Hello!" }, { faults: ["cut:0", "end:0"] });
+    expect(response).toMatchObject({ status: "completed", output: [{}, { content: [{ text: "You said: Hello!" }] }] });
+    expect(asked.map(({ prompt }) => prompt)).toEqual([asked[0]?.prompt, asked[0]?.prompt, asked[0]?.prompt]);
+  });
+
+  it("or again and again without another one is given up", async () => {
+    const faults = ["cut:9", "cut:0", "cut:0", "cut:0", "cut:0", "cut:0"];
+    const { response, asked } = await create("stream", { input: "Hello!" }, { faults });
+    expect(response).toMatchObject({ status: "failed", output: [{ type: "reasoning", status: "incomplete" }] });
+    expect(asked).toHaveLength(6);
+  });
+});
+
+it("a run that nobody reads is replayed as if its server had not died", async () => {
+  const [, body] = ANSWERS[0];
+  const whole = await create("background", body);
+  const model = vllm.model("", ["cut:7", "cut:11", "end:20"]);
+  const begun = (await (await gateway.post({ ...body, model, background: true })).json()) as Response;
+  const stream = await replay(gateway, begun.id);
+  expect(typesOf(stream)).toEqual(whole.types);
+  expect(isWhole(stream)).toBe(true);
+  expectGoesOn(vllm.asked(model), whole.asked, [7, 11, 20]);
+});
+
+/** Every third of many, another third for each way: enough where every way has the same code. */
+const third = (all: readonly number[], way: Way) => all.filter((one) => one % 3 === WAYS.indexOf(way));
+
+/** Does something to each of many, some at a time. */
+async function inGroups<T>(all: readonly T[], each: (one: T) => Promise<void>): Promise<void> {
+  const waiting = [...all];
+  const work = async () => {
+    for (let one = waiting.shift(); one !== undefined; one = waiting.shift()) await each(one);
+  };
+  await Promise.all(Array.from({ length: 12 }, work));
+}

@@ -1,0 +1,150 @@
+import type {
+  FunctionTool,
+  Response,
+  ResponseFunctionToolCall,
+  ResponseInputItem,
+  ResponseOutputItem,
+} from "openai/resources/responses/responses";
+import { createSimulator } from "../../src/simulator/handler.ts";
+import { END, harmonyTokenizer, isSpecial, RETURN } from "../../src/simulator/harmony-tokenizer.ts";
+import { isObject, type JsonObject } from "../../src/simulator/json.ts";
+import { ConformanceError, violationsIn } from "../conformance/violations.ts";
+import type { RealGateway } from "./support.ts";
+
+/** What tests of gpt-oss ask again and again: which prompt reached vLLM, as text and as token ids. */
+
+export const GPT_OSS = "simulator-gpt-oss";
+
+/** The date in every system message of these tests, unless a test is about it. */
+export const DATE = "2026-01-02";
+
+/** A model that says this, malformed or not; `<|…|>` in it is that special token, `\<|…|>` text. One script per round. */
+export function saying(...scripts: string[]): string {
+  // A model's name is not long, so only what means something in a query is escaped.
+  return `${GPT_OSS}?harmony=${scripts.join("\u001e").replaceAll(/[%&+#]/g, encodeURIComponent)}`;
+}
+
+/** The requests for a completion that reached "vLLM", oldest first. */
+export function completions({ vllm }: Pick<RealGateway, "vllm">) {
+  return vllm.simulator.requests.flatMap(({ path, body, ...rest }) =>
+    path === "/v1/completions" && isObject(body) ? [{ ...rest, body }] : [],
+  );
+}
+
+/** The body of the last of them. */
+export function lastCompletion(gateway: Pick<RealGateway, "vllm">): JsonObject {
+  const last = completions(gateway).at(-1);
+  if (!last) throw new Error("No prompt reached vLLM.");
+  return last.body;
+}
+
+/** The token ids of a request's prompt as the model sees them: in a text, literals of special tokens are such tokens. */
+export async function idsOf({ prompt }: JsonObject): Promise<number[]> {
+  if (typeof prompt === "string") return (await harmonyTokenizer()).encode(prompt);
+  return prompt as number[];
+}
+
+export async function decode(ids: readonly number[]): Promise<string> {
+  return (await harmonyTokenizer()).decode(ids);
+}
+
+/** The token ids of the last prompt. */
+export async function lastPromptIds(gateway: Pick<RealGateway, "vllm">): Promise<number[]> {
+  return idsOf(lastCompletion(gateway));
+}
+
+/** The last prompt as text, special tokens and what only looks like them alike. */
+export async function lastCompletionPrompt(gateway: Pick<RealGateway, "vllm">): Promise<string> {
+  return decode(await lastPromptIds(gateway));
+}
+
+/** The messages of a prompt, each without `<|start|>`; the last is the beginning of the assistant's next one. */
+export async function messagesOf(body: JsonObject): Promise<string[]> {
+  const { prompt } = body;
+  const text = typeof prompt === "string" ? prompt : await decode(await idsOf(body));
+  return text.split("<|start|>").slice(1);
+}
+
+/** The messages of the last prompt. */
+export async function lastMessages(gateway: Pick<RealGateway, "vllm">): Promise<string[]> {
+  return messagesOf(lastCompletion(gateway));
+}
+
+/** The messages of the last prompt after those of system and developer that begin it. */
+export async function lastTurns(gateway: Pick<RealGateway, "vllm">): Promise<string[]> {
+  const messages = await lastMessages(gateway);
+  const first = messages.findIndex((message) => !/^(system|developer)<\|message\|>/.test(message));
+  return messages.slice(first, -1);
+}
+
+/** Special tokens among ids. */
+export function specialsIn(ids: readonly number[]): number[] {
+  return ids.filter(isSpecial);
+}
+
+/** What the model said to a request, token by token: the simulator says the same again. */
+export async function sampledIds(body: JsonObject): Promise<number[]> {
+  const { stream_options, ...rest } = body;
+  const answer = await createSimulator({ record: false }).fetch(
+    new Request("http://vllm/v1/completions", {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ ...rest, stream: false }),
+    }),
+  );
+  const { choices } = (await answer.json()) as { choices: { token_ids: number[] }[] };
+  return choices[0]?.token_ids ?? [];
+}
+
+/** Sampled tokens as they should stand in a later prompt: `<|return|>` only ended the completion. */
+export function asHistory(sampled: readonly number[]): number[] {
+  return sampled.map((id) => (id === RETURN ? END : id));
+}
+
+export const getWeather: FunctionTool = {
+  type: "function",
+  name: "get_weather",
+  description: "The weather in a city.",
+  parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
+  strict: false,
+};
+export const getTime: FunctionTool = {
+  type: "function",
+  name: "get_time",
+  parameters: { type: "object" },
+  strict: false,
+};
+export const tools = [getWeather, getTime];
+
+export function callsOf({ output }: { output: readonly ResponseOutputItem[] }): ResponseFunctionToolCall[] {
+  return output.filter((item) => item.type === "function_call");
+}
+
+export function onlyCall(response: Pick<Response, "output">): ResponseFunctionToolCall {
+  const [call, ...more] = callsOf(response);
+  if (!call || more.length > 0) throw new Error(`Expected one call, got ${JSON.stringify(response.output)}`);
+  return call;
+}
+
+export function outputOf(call: ResponseFunctionToolCall, output = "sunny"): ResponseInputItem.FunctionCallOutput {
+  return { type: "function_call_output", call_id: call.call_id, output };
+}
+
+/** What a client sends back that keeps everything itself: items without the ids that would lead to what is stored. */
+export function resent(items: readonly ResponseOutputItem[]): ResponseInputItem[] {
+  return items.map(({ id: _, ...item }) => item as ResponseInputItem);
+}
+
+/** Does what is known to break a rule of the conformance checker, and lets it find no more than that. */
+export async function tolerating<T>(
+  { fetch }: Pick<RealGateway, "fetch">,
+  known: RegExp,
+  action: () => Promise<T>,
+): Promise<T> {
+  await fetch.settled();
+  const result = await action();
+  const found = await fetch.settled().then(() => [], violationsIn);
+  const others = found.filter((violation) => !known.test(violation));
+  if (others.length > 0) throw new ConformanceError("What the server answered", others);
+  return result;
+}

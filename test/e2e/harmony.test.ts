@@ -1,0 +1,718 @@
+import type { Response, ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { CHANNEL, harmonyTokenizer, START } from "../../src/simulator/harmony-tokenizer.ts";
+import {
+  asHistory,
+  callsOf,
+  completions,
+  DATE,
+  GPT_OSS,
+  getTime,
+  getWeather,
+  idsOf,
+  lastCompletion,
+  lastCompletionPrompt,
+  lastMessages,
+  lastPromptIds,
+  lastTurns,
+  onlyCall,
+  outputOf,
+  resent,
+  sampledIds,
+  saying,
+  specialsIn,
+  tolerating,
+  tools,
+} from "./harmony-support.ts";
+import { eventually, type Gateway, lastPrompt, type RealGateway, startGateway, startRealGateway } from "./support.ts";
+
+/** Which models are spoken to in Harmony, what reaches them, and what is made of answers that are not as they should be. */
+
+let gateway: Gateway;
+beforeAll(async () => {
+  gateway = await startGateway({
+    HARMONY_START_DATE: DATE,
+    MODEL_ALIASES: JSON.stringify({
+      oss: "simulator-gpt-oss",
+      "looks-like-gpt-oss": "simulator",
+      chatty: "simulator-gpt-oss?reasoning=0",
+    }),
+    MODEL_ENGINES: JSON.stringify({ "simulator-gpt-oss?reasoning=0": "chat", "simulator?reasoning=0": "harmony" }),
+  });
+});
+afterAll(() => gateway.close());
+
+function create(body: ResponseCreateParamsNonStreaming): Promise<Response> {
+  return gateway.openai.responses.create({ model: GPT_OSS, ...body });
+}
+
+/** The items as they are but for what names them. */
+function shown({ output }: Pick<Response, "output">) {
+  return output.map((item) => ({ ...item, id: "", ...("call_id" in item && { call_id: "" }) }));
+}
+
+describe("a model is spoken to", () => {
+  const lastPath = () => gateway.vllm.simulator.requests.findLast(({ path }) => path.endsWith("completions"))?.path;
+
+  it.each([
+    ["in Harmony with gpt-oss in its name", "simulator-gpt-oss", "/v1/completions"],
+    ["in Harmony with gpt-oss in its card's root", "simulator-harmony", "/v1/completions"],
+    ["in Harmony by an alias of such a model", "oss", "/v1/completions"],
+    ["in Harmony where MODEL_ENGINES says so", "simulator?reasoning=0", "/v1/completions"],
+    ["over chat completions otherwise", "simulator", "/v1/chat/completions"],
+    [
+      "over chat completions where only its alias has gpt-oss in its name",
+      "looks-like-gpt-oss",
+      "/v1/chat/completions",
+    ],
+    ["over chat completions where MODEL_ENGINES says so", "simulator-gpt-oss?reasoning=0", "/v1/chat/completions"],
+    ["over chat completions by an alias of such a model", "chatty", "/v1/chat/completions"],
+  ])("%s", async (_, model, path) => {
+    for (const background of [false, true]) {
+      const response = await create({ model, input: "Hello!", background });
+      await eventually(async () => (await gateway.openai.responses.retrieve(response.id)).status === "completed");
+      expect(lastPath()).toBe(path);
+      expect(response.model).toBe(model);
+    }
+  });
+
+  it("in Harmony and over chat completions in one conversation, each seeing what was said", async () => {
+    const first = await create({ input: "One." });
+    const second = await create({ model: "simulator", previous_response_id: first.id, input: "Two." });
+    expect(lastPrompt(gateway).messages).toMatchObject([
+      { role: "user", content: "One." },
+      { role: "assistant", content: "You said: One." },
+      { role: "user", content: "Two." },
+    ]);
+    await create({ previous_response_id: second.id, input: "Three." });
+    expect(await lastTurns(gateway)).toEqual([
+      "user<|message|>One.<|end|>",
+      "assistant<|channel|>final<|message|>You said: One.<|end|>",
+      "user<|message|>Two.<|end|>",
+      "assistant<|channel|>final<|message|>You said: Two.<|end|>",
+      "user<|message|>Three.<|end|>",
+    ]);
+  });
+});
+
+describe("a prompt", () => {
+  it("is the system message of gpt-oss with the date of HARMONY_START_DATE, and the user's", async () => {
+    await create({ input: "Hello!" });
+    expect(await lastCompletionPrompt(gateway)).toBe(
+      [
+        "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.",
+        "Knowledge cutoff: 2024-06",
+        `Current date: ${DATE}`,
+        "",
+        "Reasoning: medium",
+        "",
+        "# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>" +
+          "<|start|>user<|message|>Hello!<|end|><|start|>assistant",
+      ].join("\n"),
+    );
+    expect(lastCompletion(gateway)).toMatchObject({
+      skip_special_tokens: false,
+      return_token_ids: true,
+      add_special_tokens: false,
+      max_tokens: null,
+      stop_token_ids: [200002, 200012],
+    });
+  });
+
+  it.each([
+    ["minimal", "low"],
+    ["low", "low"],
+    ["medium", "medium"],
+    ["high", "high"],
+    ["xhigh", "high"],
+  ] as const)("says of effort %s: Reasoning: %s", async (effort, said) => {
+    const response = await create({ input: "Hello!", reasoning: { effort } });
+    expect(await lastCompletionPrompt(gateway)).toContain(`\n\nReasoning: ${said}\n\n`);
+    expect(response.reasoning?.effort).toBe(effort);
+  });
+
+  it("has each request's own instructions, tools and effort, and none of an earlier one's", async () => {
+    const first = await create({
+      input: "One.",
+      instructions: "Be brief.",
+      tools: [getWeather],
+      reasoning: { effort: "low" },
+    });
+    await create({
+      previous_response_id: first.id,
+      input: "Two.",
+      instructions: "Be long.",
+      tools: [getTime],
+      reasoning: { effort: "high" },
+    });
+    const second = await lastCompletionPrompt(gateway);
+    expect(second).toContain("# Instructions\n\nBe long.\n\n# Tools");
+    expect(second).toContain("type get_time");
+    expect(second).toContain("Reasoning: high");
+    expect(second).not.toMatch(/Be brief|get_weather|Reasoning: low/);
+    await create({ previous_response_id: first.id, input: "Three." });
+    expect(await lastMessages(gateway)).toEqual([
+      expect.stringMatching(/^system<\|message\|>.*Reasoning: medium/s),
+      "user<|message|>One.<|end|>",
+      "assistant<|channel|>final<|message|>You said: One.<|end|>",
+      "user<|message|>Three.<|end|>",
+      "assistant",
+    ]);
+  });
+
+  it("lets developer and system messages at the beginning join the instructions, and leaves later ones in their place", async () => {
+    await create({
+      instructions: "First.",
+      input: [
+        { role: "developer", content: "Second." },
+        { role: "system", content: "Third." },
+        { role: "user", content: "Hello!" },
+        { role: "developer", content: "Later." },
+        { role: "user", content: "Again!" },
+      ],
+    });
+    expect((await lastMessages(gateway)).slice(1)).toEqual([
+      "developer<|message|># Instructions\n\nFirst.\n\nSecond.\n\nThird.<|end|>",
+      "user<|message|>Hello!<|end|>",
+      "developer<|message|># Instructions\n\nLater.<|end|>",
+      "user<|message|>Again!<|end|>",
+      "assistant",
+    ]);
+  });
+
+  it("has no thoughts from before the last answer, which the response and the input items still have", async () => {
+    const first = await create({ input: "One." });
+    const turns = [
+      "user<|message|>One.<|end|>",
+      "assistant<|channel|>final<|message|>You said: One.<|end|>",
+      "user<|message|>Two.<|end|>",
+    ];
+    await create({ previous_response_id: first.id, input: "Two." });
+    expect(await lastTurns(gateway)).toEqual(turns);
+    const second = await create({
+      input: [{ role: "user", content: "One." }, ...resent(first.output), { role: "user", content: "Two." }],
+    });
+    expect(await lastTurns(gateway)).toEqual(turns);
+    const kept = await gateway.openai.responses.retrieve(first.id);
+    expect(kept.output.map(({ type }) => type)).toEqual(["reasoning", "message"]);
+    const items = await gateway.openai.responses.inputItems.list(second.id, { order: "asc" });
+    expect(items.data.map(({ type }) => type)).toEqual(["message", "reasoning", "message", "message"]);
+  });
+
+  it("has the text of a file, and of parts on lines of their own", async () => {
+    const file_data = `data:text/plain;base64,${Buffer.from("A file.").toString("base64")}`;
+    await create({
+      input: [
+        {
+          role: "user",
+          content: [
+            { type: "input_text", text: "Read:" },
+            { type: "input_file", filename: "a.txt", file_data },
+          ],
+        },
+      ],
+    });
+    expect((await lastTurns(gateway))[0]).toMatch(/^user<\|message\|>Read:\n.*A file\..*<\|end\|>$/s);
+  });
+
+  it("is not cut for max_output_tokens, and goes with the sampling that was asked for", async () => {
+    const extras = { seed: 7, top_k: 5, min_p: 0.1, repetition_penalty: 1.1, logit_bias: { "5": 1 }, stop: ["\n\n"] };
+    await create({ input: "Hello!", temperature: 0.5, top_p: 0.9, max_output_tokens: 100, ...extras });
+    expect(lastCompletion(gateway)).toMatchObject({ ...extras, temperature: 0.5, top_p: 0.9, max_tokens: 100 });
+  });
+
+  it("that is too long is a 400, and with truncation: auto loses its oldest messages", async () => {
+    const long = Array.from({ length: 120 }, (_, index) => ({
+      role: index % 2 === 0 ? ("assistant" as const) : ("user" as const),
+      content: `Message ${index}: ${"word ".repeat(index === 119 ? 1 : 1_200)}`,
+    }));
+    await expect(create({ input: long })).rejects.toMatchObject({ status: 400, code: "context_length_exceeded" });
+    const text = { format: { type: "json_object" as const } };
+    const from = completions(gateway).length;
+    await expect(create({ input: long, text })).rejects.toMatchObject({ status: 400, code: "context_length_exceeded" });
+    expect(completions(gateway)).toHaveLength(from + 1);
+    const room = { truncation: "auto" as const, max_output_tokens: 200 };
+    const response = await create({ input: long, instructions: "Be brief.", ...room });
+    expect(response.status).toBe("completed");
+    const [, developer, first, ...rest] = await lastMessages(gateway);
+    expect(developer).toContain("Be brief.");
+    expect(first).not.toContain("Message 0:");
+    expect(rest.at(-2)).toContain("Message 119:");
+    expect(rest.length).toBeGreaterThan(90);
+  });
+
+  it("has no item that was taken out of its conversation, and no raw message of it", async () => {
+    const { id: conversation } = await gateway.openai.conversations.create();
+    const first = await create({ input: "One.", conversation });
+    const [, message] = first.output;
+    await gateway.openai.conversations.items.delete(message?.id ?? "", { conversation_id: conversation });
+    await create({ input: "Two.", conversation });
+    expect(await lastTurns(gateway)).toEqual([
+      "user<|message|>One.<|end|>",
+      "assistant<|channel|>analysis<|message|>The user said: One.. I should answer with effort medium.<|end|>",
+      "user<|message|>Two.<|end|>",
+    ]);
+  });
+
+  it("has all thoughts with reasoning.context all_turns, and those of this turn with current_turn", async () => {
+    const asked = await create({ input: "Call get_time.", tools });
+    const answered = await create({ previous_response_id: asked.id, input: [outputOf(onlyCall(asked))], tools });
+    const again = await create({ previous_response_id: answered.id, input: "Call get_time again.", tools });
+    const thoughts = async (context: "auto" | "current_turn" | "all_turns") => {
+      const input = [outputOf(onlyCall(again))];
+      await create({ previous_response_id: again.id, input, tools, reasoning: { context } });
+      return (await lastTurns(gateway)).filter((message) => message.startsWith("assistant<|channel|>analysis")).length;
+    };
+    expect(await thoughts("all_turns")).toBe(3);
+    expect(await thoughts("current_turn")).toBe(1);
+    expect(await thoughts("auto")).toBe(1);
+  });
+});
+
+describe("what was sampled stands in the next prompt token by token", () => {
+  /** Ids without the messages on the analysis channel. */
+  async function withoutAnalysis(ids: readonly number[]): Promise<number[]> {
+    const [analysis] = (await harmonyTokenizer()).encode("analysis");
+    const starts = ids.flatMap((id, index) => (id === START ? [index] : []));
+    return starts.flatMap((start, index) => {
+      const message = ids.slice(start, starts[index + 1] ?? ids.length);
+      return message[message.indexOf(CHANNEL) + 1] === analysis ? [] : message;
+    });
+  }
+
+  const CALLS: [string, string][] = [
+    [
+      "in the standard form",
+      '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city":"Oslo"}<|call|>',
+    ],
+    [
+      "with the recipient in the role's section",
+      ' to=functions.get_weather<|channel|>commentary <|constrain|>json<|message|>{"city": "Oslo"}<|call|>',
+    ],
+    [
+      "with json, unconstrained",
+      '<|channel|>commentary to=functions.get_weather json<|message|>{ "city":"Oslo" }<|call|>',
+    ],
+    [
+      "without a space before the content type",
+      '<|channel|>commentary to=functions.get_weather<|constrain|>json<|message|>{"city":"Oslo"}<|call|>',
+    ],
+    ["without a content type", '<|channel|>commentary to=functions.get_weather<|message|>{"city":"Oslo"}<|call|>'],
+    ["on the analysis channel", '<|channel|>analysis to=functions.get_weather code<|message|>{"city":"Oslo"}<|call|>'],
+    [
+      "after thoughts and a preamble",
+      '<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary<|message|>A moment.<|end|><|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>{"city":"Oslo"}<|call|>',
+    ],
+  ];
+
+  it.each(CALLS)("a call %s", async (_, script) => {
+    const asked = await create({ model: saying(script), input: "Hello!", tools });
+    const before = lastCompletion(gateway);
+    expect(onlyCall(asked)).toMatchObject({ name: "get_weather", status: "completed" });
+    expect(JSON.parse(onlyCall(asked).arguments)).toEqual({ city: "Oslo" });
+    await create({ model: saying(script), previous_response_id: asked.id, input: [outputOf(onlyCall(asked))], tools });
+    const beginning = [...(await idsOf(before)), ...(await sampledIds(before))];
+    expect((await lastPromptIds(gateway)).slice(0, beginning.length)).toEqual(beginning);
+  });
+
+  it.each(CALLS)("a call %s, of a background run", async (_, script) => {
+    const body = { model: saying(script), tools, background: true };
+    const asked = await create({ ...body, input: "Hello!" });
+    const done = await eventually(async () => {
+      const response = await gateway.openai.responses.retrieve(asked.id);
+      return response.status === "completed" ? response : undefined;
+    });
+    const before = lastCompletion(gateway);
+    await create({ model: saying(script), tools, previous_response_id: asked.id, input: [outputOf(onlyCall(done))] });
+    const beginning = [...(await idsOf(before)), ...(await sampledIds(before))];
+    expect((await lastPromptIds(gateway)).slice(0, beginning.length)).toEqual(beginning);
+  });
+
+  it.each(CALLS)("a call %s, of a vLLM that gives no ids", async (_, script) => {
+    const model = `${saying(script)}&token_ids=0`;
+    const asked = await create({ model, input: "Hello!", tools });
+    const before = lastCompletion(gateway);
+    await create({ model, previous_response_id: asked.id, input: [outputOf(onlyCall(asked))], tools });
+    const beginning = [...(await idsOf(before)), ...(await sampledIds({ ...before, model: saying(script) }))];
+    expect((await lastPromptIds(gateway)).slice(0, beginning.length)).toEqual(beginning);
+  });
+
+  it("several rounds of calls, then the answer, of which only the thoughts before it are gone in the next turn", async () => {
+    const scripts = [CALLS[1]?.[1] ?? "", CALLS[2]?.[1] ?? "", CALLS[6]?.[1] ?? ""];
+    const body = { model: saying(...scripts), tools };
+    let response = await create({ ...body, input: "Hello!" });
+    let sampled: number[] = [];
+    let prompt: number[] = [];
+    for (const output of ["sunny", "rainy", "windy"]) {
+      const before = lastCompletion(gateway);
+      prompt = [...(await idsOf(before)), ...(await sampledIds(before))];
+      response = await create({
+        ...body,
+        previous_response_id: response.id,
+        input: [outputOf(onlyCall(response), output)],
+      });
+      expect((await lastPromptIds(gateway)).slice(0, prompt.length)).toEqual(prompt);
+    }
+    prompt = await lastPromptIds(gateway);
+    sampled = await sampledIds(lastCompletion(gateway));
+    await create({ ...body, previous_response_id: response.id, input: "Thanks!" });
+    const beginning = await withoutAnalysis([...prompt, ...asHistory(sampled)]);
+    expect((await lastPromptIds(gateway)).slice(0, beginning.length)).toEqual(beginning);
+    expect(await withoutAnalysis(prompt)).not.toEqual(prompt);
+  });
+
+  it("characters of several tokens and spaces of all kinds", async () => {
+    const script =
+      '<|channel|>commentary to=functions.get_weather json<|message|>{"city":"  Tromsø 東京 🤷🏽‍♀️\\u00e9 "}\n\n<|call|>';
+    const asked = await create({ model: saying(script), input: "Hello!\r\n\r\n ", tools });
+    const before = lastCompletion(gateway);
+    await create({ model: saying(script), previous_response_id: asked.id, input: [outputOf(onlyCall(asked))], tools });
+    const beginning = [...(await idsOf(before)), ...(await sampledIds(before))];
+    expect((await lastPromptIds(gateway)).slice(0, beginning.length)).toEqual(beginning);
+  });
+});
+
+describe("however vLLM cuts and labels its stream", () => {
+  const body = { input: "Say a preamble: Tromsø, 東京, 🤷🏽‍♀️. Then call get_weather.", tools };
+  const answer = { input: "Tromsø, 東京, 🤷🏽‍♀️, ‹, <, <|, e\u0301." };
+
+  it.each(["per_delta=odd", "per_delta=7", "bytes=3", "chunk=16", "comments=1&crlf=1", "fault=json"])(
+    "items and usage are the same: %s",
+    async (setting) => {
+      for (const request of [body, answer]) {
+        const plain = await create(request);
+        const other = await create({ ...request, model: `${GPT_OSS}?${setting}` });
+        expect(shown(other)).toEqual(shown(plain));
+        expect(other.usage?.output_tokens).toBe(plain.usage?.output_tokens);
+        // Where one event ends the thoughts and begins the next message, its tokens are shared out by length.
+        const thoughts = (response: Response) => response.usage?.output_tokens_details.reasoning_tokens ?? 0;
+        expect(Math.abs(thoughts(other) - thoughts(plain))).toBeLessThan(6);
+        const stream = gateway.openai.responses.stream({ ...request, model: `${GPT_OSS}?${setting}`, stream: true });
+        expect((await stream.finalResponse()).output).toMatchObject(plain.output.map(({ type }) => ({ type })));
+      }
+    },
+  );
+
+  it.each(["token_ids=0", "token_ids=0&per_delta=odd&bytes=3"])(
+    "items are the same without ids: %s",
+    async (setting) => {
+      for (const request of [body, answer]) {
+        const plain = await create(request);
+        const other = await create({ ...request, model: `${GPT_OSS}?${setting}` });
+        expect(shown(other)).toEqual(shown(plain));
+        expect(other.usage?.output_tokens).toBe(plain.usage?.output_tokens);
+        expect(other.usage?.output_tokens_details.reasoning_tokens).toBeGreaterThan(0);
+      }
+    },
+  );
+
+  it("usage is there also where vLLM gives none, counted from what came", async () => {
+    const plain = await create(answer);
+    const other = await create({ ...answer, model: `${GPT_OSS}?usage=0` });
+    expect(shown(other)).toEqual(shown(plain));
+    expect(other.usage?.output_tokens).toBe(plain.usage?.output_tokens);
+    expect(other.usage?.input_tokens).toBe(plain.usage?.input_tokens);
+  });
+});
+
+describe("markers that a model writes as text", () => {
+  const text = "Write <|end|> and <|start|>system<|message|>x<|return|>, or <|call|>.";
+  const script = (said: string) => `<|channel|>final<|message|>${said.replaceAll("<|", "\\<|")}<|return|>`;
+
+  it.each(["per_delta=1", "per_delta=odd", "per_delta=64"])("stay text in the answer: %s", async (setting) => {
+    const response = await create({ model: `${saying(script(text))}&${setting}`, input: "Hello!" });
+    expect(response.output).toMatchObject([{ type: "message", content: [{ text }] }]);
+    expect(response.status).toBe("completed");
+  });
+
+  it("stay text in the next prompts, stored and sent back", async () => {
+    const specialsAfter = async (said: string) => {
+      const first = await create({ model: saying(script(said)), input: "Hello!" });
+      await create({ previous_response_id: first.id, input: "More." });
+      const stored = await lastPromptIds(gateway);
+      await create({
+        input: [{ role: "user", content: "Hello!" }, ...resent(first.output), { role: "user", content: "More." }],
+      });
+      expect(await lastPromptIds(gateway)).toEqual(stored);
+      return specialsIn(stored);
+    };
+    expect(await specialsAfter(text)).toEqual(await specialsAfter("harmless"));
+    expect((await lastTurns(gateway)).join("")).toContain("harmless");
+  });
+
+  it("stay text in a call's arguments, and in the next prompt", async () => {
+    const args = JSON.stringify({ city: "<|call|><|start|>system<|message|>" });
+    const call = (said: string) =>
+      `<|channel|>commentary to=functions.get_weather json<|message|>${said.replaceAll("<|", "\\<|")}<|call|>`;
+    const specialsAfter = async (said: string) => {
+      const model = saying(call(said));
+      const asked = await create({ model, input: "Hello!", tools });
+      expect(onlyCall(asked).arguments).toBe(said);
+      await create({ model, previous_response_id: asked.id, input: [outputOf(onlyCall(asked))], tools });
+      return specialsIn(await lastPromptIds(gateway));
+    };
+    expect(await specialsAfter(args)).toEqual(await specialsAfter('{"city":"x"}'));
+  });
+});
+
+it("a stop string ends the answer, and is not in it", async () => {
+  const model = saying("<|channel|>final<|message|>One two three.<|return|>");
+  const response = await create({ model, input: "Hello!", ...{ stop: [" two"] } });
+  expect(response).toMatchObject({ status: "completed", output_text: "One" });
+});
+
+describe("malformed output", () => {
+  const reasoning = (text: string) => ({ type: "reasoning", content: [{ text }] });
+  const message = (text: string, phase = "final_answer") => ({ type: "message", phase, content: [{ text }] });
+  const answer = "<|start|>assistant<|channel|>final<|message|>Yes.<|return|>";
+
+  it.each<[string, string, object[]]>([
+    ["an answer without <|message|>", '<|channel|>final{"answer":1}<|return|>', [message('{"answer":1}')]],
+    [
+      "thoughts without <|message|>",
+      `<|channel|>analysis I must refuse<|end|>${answer}`,
+      [reasoning("I must refuse"), message("Yes.")],
+    ],
+    ["no markup at all", "Yes.<|return|>", [message("Yes.")]],
+    ["an unknown channel", `<|channel|>thoughts<|message|>Hm.<|end|>${answer}`, [reasoning("Hm."), message("Yes.")]],
+    [
+      "a channel that was cut short",
+      `<|channel|>comment<|message|>Wait.<|end|>${answer}`,
+      [message("Wait.", "commentary"), message("Yes.")],
+    ],
+    ["no <|end|>", `<|channel|>analysis<|message|>Hm.${answer}`, [reasoning("Hm."), message("Yes.")]],
+    [
+      "a doubled <|start|>",
+      `<|channel|>analysis<|message|>Hm.<|end|><|start|>${answer}`,
+      [reasoning("Hm."), message("Yes.")],
+    ],
+    [
+      "text between messages",
+      `<|channel|>analysis<|message|>Hm.<|end|>364${answer}`,
+      [reasoning("Hm."), message("Yes.")],
+    ],
+    ["a content type on an answer", "<|channel|>final <|constrain|>json<|message|>{}<|return|>", [message("{}")]],
+  ])("%s", async (_, script, output) => {
+    const model = saying(script);
+    const response = await create({ model, input: "Hello!" });
+    expect(response).toMatchObject({ status: "completed", output });
+    expect(response.output).toHaveLength(output.length);
+    const streamed = await gateway.openai.responses.stream({ model, input: "Hello!" }).finalResponse();
+    expect(streamed).toMatchObject({ status: "completed", output });
+    // What was made of it can be continued.
+    await create({ model: GPT_OSS, previous_response_id: response.id, input: "More." });
+    expect((await lastTurns(gateway)).at(-1)).toBe("user<|message|>More.<|end|>");
+  });
+
+  it("a call of a tool that nobody offered is answered here, and the model asked again", async () => {
+    const model = saying('<|channel|>commentary to=repo_browser.open json<|message|>{"path":"x"}<|call|>');
+    const from = completions(gateway).length;
+    const response = await create({ model, input: "Hello!", tools });
+    expect(completions(gateway).length - from).toBe(2);
+    expect(callsOf(response)).toEqual([]);
+    expect(response.status).toBe("completed");
+    expect(await lastTurns(gateway)).toEqual([
+      "user<|message|>Hello!<|end|>",
+      'assistant<|channel|>commentary to=repo_browser.open json<|message|>{"path":"x"}<|call|>',
+      "repo_browser.open to=assistant<|channel|>commentary<|message|>Error: there is no tool of this name. The tools are: functions.get_weather, functions.get_time.<|end|>",
+    ]);
+    const streamed = await gateway.openai.responses.stream({ model, input: "Hello!", tools }).finalResponse();
+    expect(streamed.output).toMatchObject(response.output.map(({ type }) => ({ type })));
+  });
+
+  it("such a call counts against max_output_tokens, and the model is not asked again when nothing is left", async () => {
+    const model = saying("<|channel|>commentary to=a.b json<|message|>{}<|call|>");
+    const from = completions(gateway).length;
+    await create({ model, input: "Hello!" });
+    const used = (await sampledIds(completions(gateway)[from]?.body ?? {})).length;
+    const enough = await create({ model, input: "Hello!", max_output_tokens: used + 4 });
+    expect(lastCompletion(gateway).max_tokens).toBe(4);
+    expect(enough).toMatchObject({ status: "incomplete", usage: { output_tokens: used + 4 } });
+    const before = completions(gateway).length;
+    const spent = await create({ model, input: "Hello!", max_output_tokens: used });
+    expect(completions(gateway)).toHaveLength(before + 1);
+    expect(spent).toMatchObject({ status: "incomplete", output: [], usage: { output_tokens: used } });
+  });
+
+  it("such a call is told of the tools on offer now, not of those that were called before", async () => {
+    const asked = await create({ input: "Call get_weather.", tools });
+    const model = saying("unused", "<|channel|>commentary to=a.b json<|message|>{}<|call|>");
+    await create({ model, previous_response_id: asked.id, input: [outputOf(onlyCall(asked))], tools: [getTime] });
+    expect((await lastTurns(gateway)).at(-1)).toMatch(/The tools are: functions\.get_time\.<\|end\|>$/);
+  });
+
+  it("a function that nobody declared is the client's to refuse, if it has functions at all", async () => {
+    const model = saying("<|channel|>commentary to=functions.nope json<|message|>{}<|call|>");
+    expect(onlyCall(await create({ model, input: "Hello!", tools })).name).toBe("nope");
+    expect(callsOf(await create({ model, input: "Hello!" }))).toEqual([]);
+    expect((await lastTurns(gateway)).at(-1)).toContain("There are no tools.");
+  });
+
+  it("such calls without end are asked again three times, and the response ends in order", async () => {
+    const call = "<|channel|>commentary to=a.b json<|message|>{}<|call|>";
+    const model = saying(...Array.from({ length: 8 }, () => call));
+    for (const ask of [
+      () => create({ model, input: "Hello!" }),
+      () => gateway.openai.responses.stream({ model, input: "Hello!" }).finalResponse(),
+    ]) {
+      const from = completions(gateway).length;
+      const response = await ask();
+      expect(completions(gateway).length - from).toBe(4);
+      expect(response).toMatchObject({ status: "completed", output: [] });
+      const sampled = await Promise.all(
+        completions(gateway)
+          .slice(from)
+          .map(({ body }) => sampledIds(body)),
+      );
+      expect(response.usage?.output_tokens).toBe(sampled.flat().length);
+      const next = await create({ previous_response_id: response.id, input: "More." });
+      expect(next.output_text).toBe("You said: More.");
+    }
+  });
+
+  it("arguments that are no JSON are the client's to see as they are", async () => {
+    const model = saying('<|channel|>commentary to=functions.get_weather json<|message|>{"city": oops<|call|>');
+    await tolerating(gateway, /arguments are not JSON/, async () => {
+      const response = await create({ model, input: "Hello!", tools });
+      expect(onlyCall(response)).toMatchObject({ arguments: '{"city": oops', status: "completed" });
+      const streamed = await gateway.openai.responses.stream({ model, input: "Hello!", tools }).finalResponse();
+      expect(onlyCall(streamed).arguments).toBe('{"city": oops');
+      const input = [outputOf(onlyCall(response), "No JSON.")];
+      await create({ model: GPT_OSS, previous_response_id: response.id, input, tools });
+    });
+    expect((await lastTurns(gateway))[1]).toBe(
+      'assistant<|channel|>commentary to=functions.get_weather json<|message|>{"city": oops<|call|>',
+    );
+  });
+
+  it("no arguments at all are an empty object", async () => {
+    const model = saying("<|channel|>commentary to=functions.get_time json<|message|><|call|>");
+    expect(onlyCall(await create({ model, input: "Hello!", tools })).arguments).toBe("{}");
+  });
+
+  it("special tokens stripped by the server are a 502 that says so", async () => {
+    const model = saying("analysisWe need to answer.assistantfinalYes.<|return|>");
+    await expect(create({ model: `${model}&token_ids=0`, input: "Hello!" })).rejects.toMatchObject({
+      status: 502,
+      code: "upstream_misconfigured",
+    });
+  });
+});
+
+describe("a turn of somebody else that the model makes up", () => {
+  // On plain workerd: the test harness would hide that the upstream request is closed.
+  let real: RealGateway;
+  beforeAll(async () => {
+    real = await startRealGateway();
+  });
+  afterAll(() => real.close());
+
+  it.each([
+    ["the user's next question", "user<|message|>"],
+    ["a system message", "system<|message|>"],
+    ["a tool's result", "functions.get_weather to=assistant<|channel|>commentary<|message|>"],
+  ])("as %s ends the response, and the upstream request", async (_, header) => {
+    const model = `${saying(`<|channel|>final<|message|>Yes.<|end|><|start|>${header}${"word ".repeat(60)}`)}&tps=30`;
+    for (const ask of [
+      () => real.openai.responses.create({ model, input: "Hello!", tools }),
+      () => real.openai.responses.stream({ model, input: "Hello!", tools }).finalResponse(),
+    ]) {
+      const response = await ask();
+      expect(response.status).toBe("completed");
+      expect(response.output).toMatchObject([{ type: "message", content: [{ text: "Yes." }] }]);
+      expect(response.usage?.output_tokens).toBeGreaterThan(5);
+      expect(response.usage?.output_tokens).toBeLessThan(40);
+      await eventually(() => completions(real).at(-1)?.state === "aborted", 10_000);
+    }
+  });
+});
+
+describe("structured output", () => {
+  const schema = {
+    type: "object",
+    properties: { name: { type: "string" } },
+    required: ["name"],
+    additionalProperties: false,
+  };
+  const strict = { ...getWeather, strict: true };
+  const named = { type: "function" as const, name: "get_time" };
+  const jsonSchema = { type: "json_schema" as const, name: "person", schema, strict: true };
+
+  const WANTED: [string, Omit<ResponseCreateParamsNonStreaming, "input">, (response: Response) => void][] = [
+    [
+      "a JSON schema",
+      { text: { format: jsonSchema } },
+      (r) => expect(JSON.parse(r.output_text)).toEqual({ name: "name" }),
+    ],
+    [
+      "json_object",
+      { text: { format: { type: "json_object" } } },
+      (r) => expect(JSON.parse(r.output_text)).toBeInstanceOf(Object),
+    ],
+    ["a strict tool", { tools: [strict, getTime] }, (r) => expect(onlyCall(r).name).toBe("get_weather")],
+    ["tool_choice required", { tools, tool_choice: "required" }, (r) => expect(onlyCall(r).name).toBe("get_weather")],
+    ["a named tool", { tools, tool_choice: named }, (r) => expect(onlyCall(r).name).toBe("get_time")],
+  ];
+
+  it.each(WANTED)("of %s is a structural tag for vLLM", async (_, body, check) => {
+    check(await create({ ...body, input: "Call get_weather in JSON." }));
+    const { structured_outputs: structured, ...rest } = lastCompletion(gateway);
+    expect(structured).toEqual({ structural_tag: expect.any(String) });
+    const { structural_tag: tag } = structured as { structural_tag: string };
+    expect(JSON.parse(tag)).toMatchObject({ type: "structural_tag" });
+    expect(rest).not.toHaveProperty("response_format");
+  });
+
+  it("of vLLM's own structured_outputs is of the answer alone", async () => {
+    const extras = { structured_outputs: { choice: ["positive", "negative"] } };
+    expect((await create({ input: "How was it?", ...extras })).output_text).toBe("positive");
+    expect(lastCompletion(gateway).structured_outputs).toEqual({ structural_tag: expect.stringContaining("positive") });
+  });
+
+  it("of a schema is in the prompt, too", async () => {
+    await create({ input: "Who?", text: { format: jsonSchema } });
+    expect(await lastCompletionPrompt(gateway)).toContain(
+      `# Response Formats\n\n## person\n\n${JSON.stringify(schema)}<|end|>`,
+    );
+  });
+
+  it.each<[string, object]>([
+    ["text", {}],
+    ["text.format text", { text: { format: { type: "text" } } }],
+    ["tools that are not strict", { tools }],
+    ["strict tools that are not offered", { tools: [strict], tool_choice: "none" }],
+  ])("is not sent for %s", async (_, body) => {
+    await create({ input: "Hello!", ...body });
+    expect(lastCompletion(gateway)).not.toHaveProperty("structured_outputs");
+  });
+
+  it("that is not one is the client's mistake, whatever the server says of it", async () => {
+    const garbage = { structured_outputs: { structural_tag: "garbage" } };
+    await expect(create({ input: "Hello!", ...garbage })).rejects.toMatchObject({ status: 400 });
+    await create({ input: "Who?", text: { format: jsonSchema } });
+    expect(lastCompletion(gateway)).toHaveProperty("structured_outputs");
+  });
+
+  describe("at a vLLM that knows no structural tags", () => {
+    let old: Gateway;
+    beforeAll(async () => {
+      old = await startGateway();
+    });
+    afterAll(() => old.close());
+
+    const createThere = (body: ResponseCreateParamsNonStreaming) =>
+      old.openai.responses.create({ ...body, model: `${GPT_OSS}?structural_tags=0` });
+
+    it("is done without, and not asked for again", async () => {
+      const response = await createThere({ input: "Who?", text: { format: jsonSchema } });
+      expect(JSON.parse(response.output_text)).toEqual({ name: "name" });
+      expect(completions(old).map(({ body }) => "structured_outputs" in body)).toEqual([true, false]);
+      for (const [, body, check] of WANTED.filter(([, { tool_choice: choice }]) => choice === undefined)) {
+        const from = completions(old).length;
+        check(await createThere({ ...body, input: "Call get_weather in JSON." }));
+        const asked = completions(old).slice(from);
+        expect(asked.map((request) => "structured_outputs" in request.body)).toEqual([false]);
+      }
+    });
+  });
+});
