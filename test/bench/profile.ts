@@ -25,12 +25,7 @@ export interface Profile {
 }
 
 export async function profile(inspectorPort: number, work: () => Promise<void>): Promise<Profile> {
-  const list = (await (await fetch(`http://127.0.0.1:${inspectorPort}/json`)).json()) as {
-    webSocketDebuggerUrl: string;
-  }[];
-  const url = list[0]?.webSocketDebuggerUrl;
-  if (!url) throw new Error("the inspector lists no target");
-  const session = await Session.open(url);
+  const session = await openSession(inspectorPort);
   await session.call("Profiler.enable");
   await session.call("Profiler.setSamplingInterval", { interval: 100 });
   await session.call("Profiler.start");
@@ -38,6 +33,23 @@ export async function profile(inspectorPort: number, work: () => Promise<void>):
   const { profile } = (await session.call("Profiler.stop")) as { profile: CpuProfile };
   session.close();
   return summarize(profile);
+}
+
+/** What is on JavaScript's heap, garbage included (workerd has no collection on demand), in MB. */
+export async function heapMb(inspectorPort: number): Promise<number> {
+  const session = await openSession(inspectorPort);
+  const { usedSize } = (await session.call("Runtime.getHeapUsage")) as { usedSize: number };
+  session.close();
+  return usedSize / 2 ** 20;
+}
+
+async function openSession(inspectorPort: number): Promise<Session> {
+  const list = (await (await fetch(`http://127.0.0.1:${inspectorPort}/json`)).json()) as {
+    webSocketDebuggerUrl: string;
+  }[];
+  const url = list[0]?.webSocketDebuggerUrl;
+  if (!url) throw new Error("the inspector lists no target");
+  return Session.open(url);
 }
 
 function summarize({ nodes, samples, timeDeltas }: CpuProfile): Profile {

@@ -1,3 +1,4 @@
+import { type HarmonyResults, harmonyTables, harmonyVerdicts } from "./harmony-report.ts";
 import type { ProfileLine } from "./profile.ts";
 import {
   CHAIN_LENGTH,
@@ -25,6 +26,7 @@ export interface Results {
   objectFloor: { fresh: number; known: number };
   /** Per round, turn 2 and turn 200. */
   chain: { second: ChainTurn; last: ChainTurn }[];
+  harmony: HarmonyResults;
 }
 
 export interface Verdict {
@@ -47,6 +49,7 @@ export function report(results: Results): string {
       `${number(results.objectFloor.fresh, 0)} µs CPU when the object is new (as with every first turn here) and ` +
       `${number(results.objectFloor.known, 0)} µs when it is not.`,
     chainTable(results.chain),
+    ...harmonyTables(results.harmony),
   ].join("\n\n");
 }
 
@@ -154,6 +157,7 @@ export function verdicts(results: Results): Verdict[] {
     measured: `${number(more, 0)} µs against ${number(bytes, 0)} µs`,
     met: more <= bytes,
   });
+  found.push(...harmonyVerdicts(results.harmony));
   return found;
 }
 

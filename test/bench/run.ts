@@ -2,7 +2,7 @@
  * `npm run bench`: what this gateway costs on plain workerd, beside the model server itself and a Worker that only
  * pipes bytes. docs/benchmarks.md has the method and the last results.
  *
- *     npm run bench                       three rounds, under five minutes
+ *     npm run bench                       three rounds, about five minutes
  *     npm run bench -- --quick            one short round
  *     npm run bench -- --json FILE        also the raw numbers
  *     npm run bench -- --docs             also puts the tables into docs/benchmarks.md
@@ -23,6 +23,15 @@ import {
   measureUnaskedRecovery,
 } from "./durable.ts";
 import { durableReport } from "./durable-report.ts";
+import {
+  HARMONY_MODELS,
+  harmonyProfiles,
+  measureColdStarts,
+  measureHistories,
+  measureModules,
+  StreamWorkers,
+} from "./harmony.ts";
+import type { HarmonyResults } from "./harmony-report.ts";
 import { hammer } from "./load.ts";
 import { machineLine, OTHER_CORE, pinSelf, watchNoise } from "./processes.ts";
 import { profile } from "./profile.ts";
@@ -34,12 +43,13 @@ import {
   type Measurement,
   measureMemory,
   measureObjectFloor,
+  SCENARIO_MODELS,
   type Scale,
   scenarios,
 } from "./scenarios.ts";
 import { median } from "./statistics.ts";
 import { responsesRequest, startFresh, startUpstream, TARGETS, TargetSet, type Upstream } from "./targets.ts";
-import { bundle, startWorker } from "./workers.ts";
+import { bundle, bundledModules, startWorker } from "./workers.ts";
 
 const { values: options } = parseArgs({
   options: {
@@ -71,7 +81,7 @@ progress("bundling");
 bundle();
 const pinned = pinSelf();
 const versions = `workerd ${workerdVersion}${pinned ? ", gateway pinned to one core, model server and client to the other" : ""}`;
-const upstream = await startUpstream(OTHER_CORE);
+const upstream = await startUpstream(OTHER_CORE, [...SCENARIO_MODELS, ...HARMONY_MODELS]);
 if (options.profile) await printProfiles(upstream);
 else if (options.durable) await runDurableBenchmark(upstream);
 else await runBenchmark(upstream);
@@ -110,6 +120,7 @@ async function runBenchmark(upstream: Upstream): Promise<void> {
   progress("rows and object calls");
   const stored = await countStoredTurns(upstream);
   const objectFloor = await measureObjectFloor(scale);
+  const harmony = await measureHarmony(upstream);
   const results: Results = {
     machine: machineLine(),
     versions,
@@ -119,8 +130,27 @@ async function runBenchmark(upstream: Upstream): Promise<void> {
     stored,
     objectFloor,
     chain: chainRounds,
+    harmony,
   };
   publish(results, report(results), "--docs");
+}
+
+async function measureHarmony(upstream: Upstream): Promise<HarmonyResults> {
+  const workers = await StreamWorkers.start(upstream);
+  const streams: HarmonyResults["streams"] = [];
+  for (let round = 1; round <= scale.rounds; round += 1) {
+    progress(`round ${round}: gpt-oss`);
+    streams.push(await workers.measure(scale, quietly));
+  }
+  await workers.stop();
+  const histories: HarmonyResults["histories"] = [];
+  for (let round = 1; round <= scale.rounds; round += 1) {
+    progress(`round ${round}: long histories`);
+    histories.push(await quietly(() => measureHistories(upstream, scale)));
+  }
+  progress("cold starts");
+  const coldStarts = await quietly(() => measureColdStarts(upstream, scale));
+  return { streams, histories, modules: measureModules(), coldStarts, bundle: bundledModules() };
 }
 
 async function runDurableBenchmark(upstream: Upstream): Promise<void> {
@@ -220,6 +250,7 @@ async function printProfiles(upstream: Upstream): Promise<void> {
     { name: "Turn 2 by id", request: chain.requests(2)["by id"], clients: 8 },
     { name: `Turn ${CHAIN_LENGTH} by id`, request: chain.requests(CHAIN_LENGTH)["by id"], clients: 8 },
     { name: `Turn ${CHAIN_LENGTH}, history resent`, request: chain.requests(CHAIN_LENGTH).resent, clients: 8 },
+    ...harmonyProfiles(),
   ]) {
     const load = (durationMs: number) => hammer(worker.port, request, { clients, durationMs });
     await load(scale.warmUpMs);

@@ -18,6 +18,7 @@ export type Measurement = Record<string, number>;
 
 export interface Scenario {
   name: string;
+  model: string;
   /** The name of each metric, and how many decimals it deserves. */
   metrics: Record<string, number>;
   /** Targets that it says nothing about. */
@@ -50,11 +51,13 @@ function expectDeltas(target: Target, samples: readonly Sample[], words: number)
 }
 
 function flood(name: string, words: number, chunk: number): Scenario {
+  const model = `simulator?words=${words}&chunk=${chunk}`;
   return {
     name,
+    model,
     metrics: { "deltas/s": 0, "CPU µs / delta": 2, "CPU µs / stream": 0 },
     async measure(target, scale) {
-      const question = { model: `simulator?words=${words}&chunk=${chunk}`, stream: true };
+      const question = { model, stream: true };
       const { samples, seconds, cpuMicros } = await load(target, question, 8, scale);
       expectDeltas(target, samples, words);
       const deltas = samples.length * words;
@@ -67,9 +70,13 @@ function flood(name: string, words: number, chunk: number): Scenario {
   };
 }
 
+const SHORT_MODEL = "simulator?words=20";
+const PACED_MODEL = "simulator?words=50&tps=50";
+
 export const scenarios: readonly Scenario[] = [
   {
     name: "First event, 1 client, 20 deltas",
+    model: SHORT_MODEL,
     metrics: {
       "first event p50 ms": 2,
       "first event p99 ms": 2,
@@ -78,7 +85,7 @@ export const scenarios: readonly Scenario[] = [
       "CPU µs / stream": 0,
     },
     async measure(target, scale) {
-      const question = { model: "simulator?words=20", stream: true };
+      const question = { model: SHORT_MODEL, stream: true };
       const { samples, cpuMicros } = await load(target, question, 1, scale);
       expectDeltas(target, samples, 20);
       return { ...firstTimes(samples), "CPU µs / stream": cpuMicros / samples.length };
@@ -89,10 +96,11 @@ export const scenarios: readonly Scenario[] = [
   flood("Short answers, 8 clients × 20 deltas, 16 per HTTP chunk", 20, 16),
   {
     name: "32 streams at 50 tokens/s",
+    model: PACED_MODEL,
     metrics: { "first event p50 ms": 2, "first delta p50 ms": 2, "CPU µs / delta": 0 },
-    async measure(target, { windowMs }) {
-      const words = Math.max(50, Math.round((windowMs / 1000) * 50));
-      const request = target.request({ model: `simulator?words=${words}&tps=50`, stream: true });
+    async measure(target) {
+      const words = 50;
+      const request = target.request({ model: PACED_MODEL, stream: true });
       const before = cpuSeconds(target.pid);
       const samples = await Promise.all(
         Array.from({ length: 32 }, async (_, index) => {
@@ -117,11 +125,13 @@ export const scenarios: readonly Scenario[] = [
   },
   {
     name: "JSON answers of 20 tokens, 1 client",
+    model: SHORT_MODEL,
     metrics: LATENCY,
     measure: (target, scale) => json(target, 1, scale),
   },
   {
     name: "JSON answers of 20 tokens, 32 clients",
+    model: SHORT_MODEL,
     metrics: { "requests/s": 0, ...LATENCY, "CPU µs / request": 0 },
     measure: (target, scale) => json(target, 32, scale),
   },
@@ -139,7 +149,7 @@ function firstTimes(samples: readonly Sample[]) {
 }
 
 async function json(target: Target, clients: number, scale: Scale): Promise<Measurement> {
-  const question = { model: "simulator?words=20", stream: false };
+  const question = { model: SHORT_MODEL, stream: false };
   const { samples, seconds, cpuMicros } = await load(target, question, clients, scale);
   const totals = samples.map((sample) => sample.totalMs);
   return {
@@ -151,12 +161,13 @@ async function json(target: Target, clients: number, scale: Scale): Promise<Meas
 }
 
 export const MEMORY_STREAMS = 200;
+const MEMORY_MODEL = "simulator?words=40&tps=20";
 
 /** Resident memory of a Worker that was just started: idle, with 200 streams open, and what a stream takes. */
 export async function measureMemory(target: Target): Promise<Measurement> {
-  await ask(target.port, target.request({ model: "simulator?words=20", stream: true }));
+  await ask(target.port, target.request({ model: SHORT_MODEL, stream: true }));
   const idle = memoryMb(target.pid).now;
-  const request = target.request({ model: "simulator?words=40&tps=20", stream: true });
+  const request = target.request({ model: MEMORY_MODEL, stream: true });
   const connections = await Promise.all(Array.from({ length: MEMORY_STREAMS }, () => Connection.open(target.port)));
   let begun = 0;
   let finished = 0;
@@ -248,6 +259,12 @@ export interface ChainTurn {
 
 export const CHAIN_LENGTH = 200;
 const CHAIN_MODEL = "simulator?words=20&chunk=16";
+
+/** All models that are asked here. One that its model server does not list is looked for with every request. */
+export const SCENARIO_MODELS: readonly string[] = [
+  ...new Set([...scenarios.map(({ model }) => model), MEMORY_MODEL, CHAIN_MODEL]),
+];
+
 const CHAIN_USER: Message = {
   role: "user",
   content: "A sentence of some length, as people write them, to which the model has an answer.",

@@ -39,8 +39,10 @@ export interface Upstream {
   stop(): Promise<void>;
 }
 
-export async function startUpstream(core: number): Promise<Upstream> {
-  const child = start(process.execPath, [fileURLToPath(new URL("upstream.ts", import.meta.url)), "0"], core);
+/** `models` are those that it lists; it answers for any. */
+export async function startUpstream(core: number, models: readonly string[]): Promise<Upstream> {
+  const script = fileURLToPath(new URL("upstream.ts", import.meta.url));
+  const child = start(process.execPath, [script, "0", ...models], core);
   const port = await new Promise<number>((resolve, reject) => {
     child.once("exit", () => reject(new Error("the model server did not start")));
     child.stdout?.once("data", (data: Buffer) => resolve(JSON.parse(data.toString()).port));

@@ -3,11 +3,12 @@
  *
  * The simulator decides every byte (so the wire shape is vLLM's), but a simulator that makes its tokens anew would be
  * slower than what is measured. A replay costs one write of bytes that are already framed as HTTP chunks. This
- * server's own are the setting `tps` (a chunk per tick instead of all at once), `live=TAG` (no replay: the simulator
+ * server's own are the settings `tps` (a chunk per tick instead of all at once), `prompt=N` (a completion answers to a
+ * prompt that is longer by N tokens, whose ids its first event repeats) and `live=TAG` (no replay: the simulator
  * itself answers, which can continue what was cut off), `GET /prompt-bytes`, and `GET /log` (when each answer was asked
  * for and ended; kept from the first time that it is asked for, begun anew by `GET /log?reset`).
  *
- *     node test/bench/upstream.ts PORT
+ *     node test/bench/upstream.ts PORT [MODEL...]      the models are those that `/v1/models` lists
  */
 import { createServer, type Socket } from "node:net";
 import { createSimulator } from "../../src/simulator/handler.ts";
@@ -21,6 +22,7 @@ interface Recording {
 
 const simulator = createSimulator({ record: false });
 const recordings = new Map<string, Promise<Recording>>();
+const served = process.argv.slice(3);
 let promptBytes = 0;
 
 function recording(path: string, model: string, stream: boolean): Promise<Recording> {
@@ -34,7 +36,14 @@ function recording(path: string, model: string, stream: boolean): Promise<Record
 }
 
 async function record(path: string, model: string, stream: boolean): Promise<Recording> {
-  const request = { model, stream, messages: [{ role: "user", content: "Hello" }] };
+  const { name, settings } = splitName(model);
+  const promptTokens = Number(settings.get("prompt") ?? 0);
+  settings.delete("prompt");
+  const request = {
+    ...(path === "/v1/completions" ? completion(promptTokens) : { messages: [{ role: "user", content: "Hello" }] }),
+    model: settings.size > 0 ? `${name}?${settings}` : name,
+    stream,
+  };
   const body = JSON.stringify(stream ? { ...request, stream_options: { include_usage: true } } : request);
   const headers = { "content-type": "application/json" };
   const response = await simulator.fetch(new Request(`http://simulator${path}`, { method: "POST", headers, body }));
@@ -51,6 +60,22 @@ async function record(path: string, model: string, stream: boolean): Promise<Rec
   return { head, chunks, whole: Buffer.concat([head, ...chunks]) };
 }
 
+/** "Hello" to gpt-oss, after so many tokens of instructions; the rest as this project's Worker asks it. */
+function completion(promptTokens: number): Record<string, unknown> {
+  const instructions =
+    promptTokens === 0 ? "" : `<|start|>developer<|message|># Instructions\n\n${"a ".repeat(promptTokens)}<|end|>`;
+  return {
+    prompt:
+      "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\n\nReasoning: medium\n\n" +
+      "# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>" +
+      `${instructions}<|start|>user<|message|>Hello<|end|><|start|>assistant`,
+    max_tokens: null,
+    return_token_ids: true,
+    skip_special_tokens: false,
+    stop_token_ids: [200002, 200012],
+  };
+}
+
 function httpHead(response: Response, framing: string): Buffer {
   const type = response.headers.get("content-type") ?? "";
   return Buffer.from(`HTTP/1.1 ${response.status} OK\r\ncontent-type: ${type}\r\n${framing}\r\n\r\n`);
@@ -62,11 +87,15 @@ function httpChunk(bytes: Uint8Array): Buffer {
 
 /** `tps` out of a model name, and the name without it. */
 function splitPace(name: string): { model: string; tps: number } {
-  const [base = "", query = ""] = name.split("?", 2);
-  const settings = new URLSearchParams(query);
+  const { name: base, settings } = splitName(name);
   const tps = Number(settings.get("tps") ?? 0);
   settings.delete("tps");
   return { model: settings.size > 0 ? `${base}?${settings}` : base, tps };
+}
+
+function splitName(model: string): { name: string; settings: URLSearchParams } {
+  const [name = "", query = ""] = model.split("?", 2);
+  return { name, settings: new URLSearchParams(query) };
 }
 
 /** One request for tokens. Unix milliseconds, with fractions. `tag` is the model's `live`. */
@@ -107,9 +136,15 @@ function noteRequest(tag: string): () => void {
 
 function own(path: string): unknown {
   if (path === "/prompt-bytes") return { bytes: promptBytes };
+  if (path === "/v1/models") return { object: "list", data: served.map(modelCard) };
   if (!path.startsWith("/log")) return {};
   if (log === undefined || path.endsWith("?reset")) log = { requests: [], mostOpen: open };
   return log;
+}
+
+function modelCard(id: string) {
+  const root = id.includes("gpt-oss") ? "openai/gpt-oss-20b" : "simulator";
+  return { id, object: "model", created: 0, owned_by: "vllm", root, parent: null, max_model_len: 131_072 };
 }
 
 const MODEL = Buffer.from('"model":"');

@@ -1,8 +1,9 @@
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { bundleInto, freePort, untilReady, workerd } from "../workerd/tools.ts";
+import { gzipSync } from "node:zlib";
+import { bundleInto, freePort, modulesOf, untilReady, workerd } from "../workerd/tools.ts";
 import { GATEWAY_CORE, start, stop } from "./processes.ts";
 
 /** Workers on plain `workerd`: bundled as they are deployed, configured as wrangler would, without wrangler. */
@@ -21,7 +22,8 @@ export type WorkerKind = "pipe" | "ours" | "counting" | "object";
 
 export interface RunningWorker {
   port: number;
-  pid: number;
+  /** Another one after `restart`. */
+  readonly pid: number;
   inspectorPort: number | undefined;
   /** kill -9. What it has stored stays until the benchmark ends. */
   stop(): Promise<void>;
@@ -36,12 +38,34 @@ export function bundle(): void {
     copyFileSync(join(here, name), join(directory, name));
 }
 
-const MODULES: Record<WorkerKind, string[]> = {
-  pipe: ["pipe-worker.js"],
-  ours: ["index.js"],
-  counting: ["counting-worker.js", "index.js"],
-  object: ["object-worker.js"],
+/** A module of the Worker as it is deployed; sizes in bytes. */
+export interface BundledModule {
+  name: string;
+  bytes: number;
+  gzipped: number;
+}
+
+/** The modules of the Worker: its script, and the data that it imports when it needs it. */
+export function bundledModules(): BundledModule[] {
+  const names = ["index.js", ...readdirSync(directory).filter((name) => name.endsWith(".tiktoken"))];
+  return names.map((name) => {
+    const contents = readFileSync(join(directory, name));
+    return { name, bytes: contents.length, gzipped: gzipSync(contents).length };
+  });
+}
+
+/** Entry modules of the bench's own; `ours` and `counting` come with the server's. */
+const ENTRY: Partial<Record<WorkerKind, string>> = {
+  pipe: "pipe-worker.js",
+  counting: "counting-worker.js",
+  object: "object-worker.js",
 };
+
+function modules(kind: WorkerKind): string {
+  const entry = ENTRY[kind];
+  const own = entry === undefined ? [] : [`(name = "${entry}", esModule = embed "${entry}")`];
+  return [...own, ...(kind === "ours" || kind === "counting" ? [modulesOf(directory)] : [])].join(", ");
+}
 
 let workers = 0;
 
@@ -63,7 +87,9 @@ export async function startWorker(
   await untilReady(child, `http://127.0.0.1:${port}/${kind === "ours" || kind === "counting" ? "health" : ""}`);
   return {
     port,
-    pid: child.pid ?? 0,
+    get pid() {
+      return child.pid ?? 0;
+    },
     inspectorPort,
     stop: () => stop(child),
     restart() {
@@ -82,7 +108,6 @@ function config(
 ): string {
   const given = Object.entries(variables).map(([name, value]) => `\n    (name = "${name}", text = "${value}"),`);
   const upstream = `http://127.0.0.1:${upstreamPort}`;
-  const modules = MODULES[kind].map((name) => `(name = "${name}", esModule = embed "${name}")`).join(", ");
   const home = `
   durableObjectNamespaces = [(className = "Home", uniqueKey = "home", enableSql = true)],
   durableObjectStorage = (localDisk = "disk"),`;
@@ -96,9 +121,9 @@ const config :Workerd.Config = (
   sockets = [(name = "http", address = "127.0.0.1:${port}", http = (), service = "main")],
 );
 const worker :Workerd.Worker = (
-  modules = [${modules}],
+  modules = [${modules(kind)}],
   compatibilityDate = "2026-11-09",
-  compatibilityFlags = ["enable_request_signal"],
+  compatibilityFlags = ["enable_request_signal", "global_fetch_strictly_public"],
   globalOutbound = "internet",${kind === "pipe" ? "" : home}
   bindings = [
     (name = "VLLM_BASE_URL", text = "${upstream}/v1"),
