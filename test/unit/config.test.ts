@@ -75,11 +75,58 @@ describe("the configuration", () => {
     ["MAX_REQUEST_BYTES", "5"],
     ["HEARTBEAT_MS", "1"],
     ["ALLOW_ANONYMOUS", "yes"],
+    ["TOOL_SERVERS", '{"s3cret":"https://tools.example.com/mcp"}'],
+    ["TOOL_SERVERS", '{"python":"ftp://s3cret/mcp"}'],
+    ["TOOL_SERVERS", "https://s3cret/mcp"],
+    ["TOOL_SERVER_MCP_LABELS", "s3cret"],
+    ["TOOL_SERVER_MCP_LABELS", "constructor"],
+    ["MCP_SERVERS", "https://tools.example.com/mcp?key=s3cret"],
+    ["TOOL_OUTPUT_BYTES", "10"],
+    ["MAX_TOOL_ROUNDS", "0"],
+    ["SEARXNG_URL", "s3cret"],
+    ["HARMONY_START_DATE", "tomorrow"],
+    ["MODEL_ENGINES", '{"m":"s3cret"}'],
   ])("%s=%s is refused: the message names the variable and not its value", (name, value) => {
     const error = failure(() => configure({ [name]: value }));
     expect(error).toBeInstanceOf(ConfigError);
     expect(error.message).toMatch(new RegExp(`^${name}: `));
     expect(error.message).not.toMatch(/s3cret|aaaa/);
+  });
+});
+
+describe("the configuration of tools", () => {
+  it("has bounds, and no server", () => {
+    expect(configure({}).tools).toMatchObject({
+      servers: {},
+      callTimeoutMs: 60_000,
+      turnTimeMs: 600_000,
+      outputBytes: 100_000,
+      maxRounds: 32,
+    });
+    expect(configure({}).tools.isListed(new URL("https://tools.example.com/mcp"))).toBe(false);
+  });
+
+  it("takes the labels that vLLM has for the built-in tools", () => {
+    const { builtinLabels } = configure({
+      TOOL_SERVER_MCP_LABELS: "code_interpreter, web_search_preview,container",
+    }).tools;
+    expect([...builtinLabels]).toEqual([
+      ["code_interpreter", "python"],
+      ["web_search_preview", "browser"],
+      ["container", "container"],
+    ]);
+  });
+
+  it.each([
+    ["https://tools.example.com/mcp", true],
+    ["https://tools.example.com/mcp/session", true],
+    ["https://tools.example.com/other", false],
+    ["https://tools.example.com.evil.dev/mcp", false],
+    ["http://tools.example.com/mcp", false],
+  ])("lists MCP servers by their URLs' beginnings: %s, %s", (url, listed) => {
+    const { tools } = configure({ MCP_SERVERS: "https://tools.example.com/mcp, http://10.0.0.7:9000/" });
+    expect(tools.isListed(new URL(url))).toBe(listed);
+    expect(tools.isListed(new URL("http://10.0.0.7:9000/mcp"))).toBe(true);
   });
 });
 
