@@ -1,5 +1,5 @@
 import type { BuiltinName, ToolConfig } from "../config.ts";
-import type { Replay, ServerTools, ToolNamespace } from "../engine/engine.ts";
+import type { Replay, ServerTools, ToolDescription, ToolNamespace } from "../engine/engine.ts";
 import { mcpFunctionName } from "../engine/tool-exchange.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { invalidRequest } from "../protocol/errors.ts";
@@ -64,6 +64,12 @@ const NAMESPACES: Record<BuiltinName, ToolNamespace> = {
   container: CONTAINER_NAMESPACE,
 };
 
+const FUNCTIONS: Record<BuiltinName, readonly ToolDescription[]> = {
+  browser: BROWSER_FUNCTIONS,
+  python: PYTHON_FUNCTIONS,
+  container: CONTAINER_FUNCTIONS,
+};
+
 /**
  * The tools of one turn that this server runs: which there are, what the model gets to see of them, which of them it
  * means by a name.
@@ -72,6 +78,8 @@ export class Toolset {
   readonly #options: ToolsetOptions;
   readonly #mcp: readonly McpServerTool[];
   readonly #builtins: ReadonlySet<BuiltinName>;
+  /** Functions of the client's: each comes before a tool of ours that has the same name. */
+  readonly #clients: ReadonlySet<string>;
   /** Tools of MCP servers by the name that the model sees. */
   readonly #functions = new Map<string, { definition: FunctionTool; tool: Extract<ServerTool, { kind: "mcp" }> }>();
   readonly #listed = new Set<string>();
@@ -83,6 +91,7 @@ export class Toolset {
     this.#options = options;
     this.#mcp = mcp;
     this.#builtins = builtins;
+    this.#clients = new Set(options.request.tools?.flatMap((tool) => (tool.type === "function" ? [tool.name] : [])));
     if (builtins.has("browser") && !options.config.servers.browser) this.#browser = this.#newBrowser();
     this.#runner = new ToolRunner(options.config, { ...options, container: this.container }, this.#browser);
     for (const server of mcp) {
@@ -113,40 +122,12 @@ export class Toolset {
       else if (builtin && (!chosen || chosen.some((each) => isChosen(tool, each)))) builtins.add(builtin);
     }
     const toolset = mcp.length + builtins.size > 0 ? new Toolset(options, mcp, builtins) : undefined;
-    const approvals = options.items.filter((item) => item.type === "mcp_approval_response");
-    const answered = new Set(options.items.map((item) => (item.type === "mcp_call" ? item.approval_request_id : null)));
-    const decided = new Map<string, boolean>();
-    for (const approval of approvals) {
-      const asked = options.items.find((item) => item.id === approval.approval_request_id);
-      // Of an earlier turn: its request, or its server, may be gone by now.
-      const isNew = options.input.includes(approval);
-      const path = `input[${options.input.indexOf(approval)}].approval_request_id`;
-      if (isNew) {
-        if ((decided.get(approval.approval_request_id) ?? approval.approve) !== approval.approve) {
-          throw invalidRequest(
-            path,
-            `The approval request '${approval.approval_request_id}' is both approved and refused.`,
-          );
-        }
-        decided.set(approval.approval_request_id, approval.approve);
-      }
-      if (asked?.type !== "mcp_approval_request") {
-        if (!isNew) continue;
-        throw invalidRequest(path, `No approval request found with id '${approval.approval_request_id}'.`);
-      }
-      if (!approval.approve || answered.has(approval.approval_request_id)) continue;
-      answered.add(approval.approval_request_id);
-      if (!toolset?.approve(asked, approval.approval_request_id) && isNew) {
-        throw invalidRequest(
-          path,
-          `The tool '${asked.name}' of the MCP server '${asked.server_label}' is not among the 'tools' of this request.`,
-        );
-      }
-    }
+    takeApprovals(options, toolset);
     return toolset;
   }
 
-  private approve(asked: Extract<Item, { type: "mcp_approval_request" }>, request: string): boolean {
+  /** Takes an approved call, unless its tool is not among those of the request. */
+  approve(asked: Extract<Item, { type: "mcp_approval_request" }>, request: string): boolean {
     const { server_label: label, name } = asked;
     const server = this.#mcp.find((each) => each.server_label === label);
     if (!server || !mayBeCalled(server, name)) return false;
@@ -198,9 +179,8 @@ export class Toolset {
       const canSearch = name !== "browser" || this.#canSearch();
       const { tools, ...namespace } = NAMESPACES[name];
       namespaces[name] = { ...namespace, tools: tools.filter((tool) => canSearch || tool.name !== "search") };
-      const own = { browser: BROWSER_FUNCTIONS, python: PYTHON_FUNCTIONS, container: CONTAINER_FUNCTIONS }[name];
-      for (const tool of own) {
-        if ((!canSearch && tool.name === "browser_search") || this.#isClients(tool.name)) continue;
+      for (const tool of FUNCTIONS[name]) {
+        if ((!canSearch && tool.name === "browser_search") || this.#clients.has(tool.name)) continue;
         const parameters = (tool.parameters ?? null) as Record<string, unknown> | null;
         builtinFunctions.push({
           type: "function",
@@ -231,7 +211,7 @@ export class Toolset {
   resolve(name: string): ServerTool | undefined {
     const mcp = this.#functions.get(name);
     if (mcp) return mcp.tool;
-    if (this.#isClients(name)) return undefined;
+    if (this.#clients.has(name)) return undefined;
     switch (name.replace("_", ".")) {
       case "browser.search":
       case "browser.open":
@@ -276,15 +256,10 @@ export class Toolset {
     }
   }
 
-  /** A function of the client's comes before a tool of ours that has the same name. */
-  #isClients(name: string): boolean {
-    return (this.#options.request.tools ?? []).some((tool) => tool.type === "function" && tool.name === name);
-  }
-
   #freeName(wanted: string): string {
     for (let count = 1; ; count += 1) {
       const name = count === 1 ? wanted : `${wanted.slice(0, 60)}_${count}`;
-      if (!this.#functions.has(name) && !this.#isClients(name)) return name;
+      if (!this.#functions.has(name) && !this.#clients.has(name)) return name;
     }
   }
 
@@ -308,6 +283,43 @@ export class Toolset {
   #canSearch(): boolean {
     const { config } = this.#options;
     return config.servers.browser !== undefined || hasSearch(config);
+  }
+}
+
+/**
+ * Has the toolset make the calls that the client has approved. Throws the 400 of an approval that nobody asked for, that
+ * contradicts another one, or that no tool of the request meets.
+ */
+function takeApprovals({ items, input }: ToolsetOptions, toolset: Toolset | undefined): void {
+  const approvals = items.filter((item) => item.type === "mcp_approval_response");
+  const answered = new Set(items.map((item) => (item.type === "mcp_call" ? item.approval_request_id : null)));
+  const decided = new Map<string, boolean>();
+  for (const approval of approvals) {
+    const asked = items.find((item) => item.id === approval.approval_request_id);
+    // Of an earlier turn: its request, or its server, may be gone by now.
+    const isNew = input.includes(approval);
+    const path = `input[${input.indexOf(approval)}].approval_request_id`;
+    if (isNew) {
+      if ((decided.get(approval.approval_request_id) ?? approval.approve) !== approval.approve) {
+        throw invalidRequest(
+          path,
+          `The approval request '${approval.approval_request_id}' is both approved and refused.`,
+        );
+      }
+      decided.set(approval.approval_request_id, approval.approve);
+    }
+    if (asked?.type !== "mcp_approval_request") {
+      if (!isNew) continue;
+      throw invalidRequest(path, `No approval request found with id '${approval.approval_request_id}'.`);
+    }
+    if (!approval.approve || answered.has(approval.approval_request_id)) continue;
+    answered.add(approval.approval_request_id);
+    if (!toolset?.approve(asked, approval.approval_request_id) && isNew) {
+      throw invalidRequest(
+        path,
+        `The tool '${asked.name}' of the MCP server '${asked.server_label}' is not among the 'tools' of this request.`,
+      );
+    }
   }
 }
 
