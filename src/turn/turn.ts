@@ -225,8 +225,8 @@ export class Turn {
 
   /** A prompt as the first round had it: without what the rounds of before a crash have put out. */
   #withoutOutput(prompt: Prompt): Prompt {
-    const { input, logged, request } = this.#options;
-    if (!logged || (logged.rounds === 0 && !logged.answering)) return prompt;
+    const { input, request } = this.#options;
+    if (!this.#hasCalled) return prompt;
     const own = new Set(this.#builder.earlierOutput.map(({ id }) => id));
     return {
       ...prompt,
@@ -238,9 +238,7 @@ export class Turn {
 
   /** Goes on with a generation that was cut off with its process: at the log's end, or from the beginning. */
   async resume(settle: Settle): Promise<TurnResult> {
-    const { logged } = this.#options;
-    if (!logged?.output.length && !logged?.sampled) return this.run(this.start(), settle);
-    return this.run(Promise.resolve(undefined), settle);
+    return this.run(this.#hasSpoken ? Promise.resolve(undefined) : this.start(), settle);
   }
 
   /** Ends a turn that never got to generate. */
@@ -271,10 +269,11 @@ export class Turn {
   async #work(started: Promise<Generation | undefined>): Promise<Outcome> {
     const { signal, tools } = this.#options;
     try {
-      const mustPrepare = tools?.mustPrepare ?? false;
-      if (tools) await this.#prepareTools(tools);
-      // What has been found out meanwhile belongs to the prompt.
-      if (mustPrepare && this.#options.request.enable_response_messages) await this.#showPrompt();
+      if (tools?.mustPrepare) {
+        await this.#prepareTools(tools);
+        // What has been found out meanwhile belongs to the prompt.
+        if (this.#options.request.enable_response_messages) await this.#showPrompt();
+      }
       const answering = this.#options.logged?.answering;
       if (answering && !(await this.#answerCalls(tools, answering))) return { status: "completed" };
       let begin = answering ? undefined : this.#firstStep(started);
@@ -296,18 +295,27 @@ export class Turn {
 
   /** How the turn gets to its first generation: it is under way, or goes on after a crash. */
   #firstStep(started: Promise<Generation | undefined>): () => Promise<Generation> {
+    if (this.#hasSpoken) return () => this.#takeUp(connectionOfProcessLost());
+    return () => started.then((generation) => generation ?? this.#begin());
+  }
+
+  /** Whether something was put out or sampled before a crash. */
+  get #hasSpoken(): boolean {
     const { logged } = this.#options;
-    if (!logged?.output.length && !logged?.sampled) {
-      return () => started.then((generation) => generation ?? this.#begin());
-    }
-    return () => this.#takeUp(connectionOfProcessLost());
+    return Boolean(logged?.output.length || logged?.sampled);
+  }
+
+  /** Whether a generation had come to its end before a crash, or approved calls were being made. */
+  get #hasCalled(): boolean {
+    const { logged } = this.#options;
+    return logged !== undefined && (logged.rounds > 0 || logged.answering !== undefined);
   }
 
   // Tools
 
   /** What must be known before the model can be asked: the tools of MCP servers, and results of approved calls. */
   async #prepareTools(tools: Toolset): Promise<void> {
-    const { signal, logged } = this.#options;
+    const { signal } = this.#options;
     const builder = this.#builder;
     await Promise.all(
       tools.unlisted.map(async (server) => {
@@ -320,8 +328,7 @@ export class Turn {
       }),
     );
     signal.throwIfAborted();
-    const isNew = !logged || (logged.rounds === 0 && !logged.answering);
-    if (isNew && tools.approved.length > 0) {
+    if (!this.#hasCalled && tools.approved.length > 0) {
       for (const { tool, name, arguments: text, request } of tools.approved) {
         builder.addApprovedCall(tool, name, text, request);
       }
