@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { isObject } from "../../src/simulator/json.ts";
 import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
-import { checkEventStream, parseEventStream } from "../conformance/event-stream.ts";
 import { eventually } from "../e2e/support.ts";
+import { newSeed, randomFrom } from "../random.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+import { create as createAt, hasEnded, type Reader, resume as resumeAt, streamOf } from "./reader.ts";
 
 /** A gpt-oss whose server really dies: it goes on after the very token at which its log ends. */
 
@@ -18,51 +19,18 @@ afterAll(async () => {
   await vllm.close();
 });
 
-/** What one client has of a response: the bytes of all whole events that it got, over all its connections. */
-interface Reader {
+/** A client that asks for the same again when it is told to. */
+interface Asking extends Reader {
   request: object;
-  id: string;
-  text: string;
 }
 
-const hasEnded = ({ text }: Reader) => text.endsWith("data: [DONE]\n\n");
-
-/** Reads a stream to its end or until it breaks, keeping whole events only. */
-async function readInto(reader: Reader, answering: Promise<Response>): Promise<void> {
-  const decoder = new TextDecoder();
-  let buffer = "";
-  try {
-    for await (const bytes of (await answering).body ?? []) {
-      buffer += decoder.decode(bytes, { stream: true });
-      const end = buffer.lastIndexOf("\n\n") + 2;
-      if (end < 2) continue;
-      // Heartbeats are no events.
-      reader.text += buffer.slice(0, end).replaceAll(/^: .*\n\n/gm, "");
-      buffer = buffer.slice(end);
-      reader.id ||= /"id":"(resp_\w+)"/.exec(reader.text)?.[1] ?? "";
-    }
-  } catch {
-    // The process died.
-  }
-}
-
-function create(reader: Reader): Promise<void> {
-  const body = JSON.stringify({ ...reader.request, background: true, stream: true });
-  const init = { method: "POST", headers: { "content-type": "application/json" }, body };
-  return readInto(reader, fetch(`${worker.url}/v1/responses`, init));
-}
-
-function resume(reader: Reader): Promise<void> {
-  const last = [...reader.text.matchAll(/"sequence_number":(\d+)/g)].at(-1)?.[1];
-  const query = last === undefined ? "stream=true" : `stream=true&starting_after=${last}`;
-  return readInto(reader, fetch(`${worker.url}/v1/responses/${reader.id}?${query}`));
-}
+const create = (reader: Asking) => createAt(worker.url, reader, reader.request);
+const resume = (reader: Reader) => resumeAt(worker.url, reader);
 
 /** A stream from its first event to its last, with the rules that every stream keeps; what it says, without ids. */
-function saidBy({ text }: Reader): object {
-  expect(text).not.toMatch(/^data: \[(?!DONE)/m);
-  const { response, events } = checkEventStream(parseEventStream(text), { background: true });
-  expect(events.map((event) => event.sequence_number)).toEqual(events.map((_, index) => index));
+function saidBy(reader: Reader): object {
+  expect(reader.text).not.toMatch(/^data: \[(?!DONE)/m);
+  const { response, events } = streamOf(reader);
   expect(events.filter(({ type }) => /^response\.(completed|incomplete|failed)$/.test(type))).toHaveLength(1);
   const said: string[] = [];
   for (const event of events) {
@@ -75,17 +43,6 @@ function saidBy({ text }: Reader): object {
   const counted = usage && { input: usage.input_tokens, output: usage.output_tokens };
   const withoutIds = JSON.stringify(output).replaceAll(/"(id|call_id)":"[^"]*"/g, "");
   return { said, output: withoutIds, status, counted };
-}
-
-/** A generator of numbers in [0, 1) that a printed seed repeats. */
-function seeded(name: string): () => number {
-  const seed = Number(process.env.SEED ?? Date.now() % 100_000);
-  console.log(`${name}: SEED=${seed}`);
-  let state = seed;
-  return () => {
-    state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
-    return state / 2 ** 31;
-  };
 }
 
 const ROUNDS = 4;
@@ -111,8 +68,8 @@ const REQUESTS = [
 ];
 
 it(`kill -9 in the middle of ${ROUNDS * STREAMS} background streams loses and repeats no token`, async () => {
-  const random = seeded("gpt-oss streams");
-  const readers: Reader[] = [];
+  const random = randomFrom(newSeed("gpt-oss streams"));
+  const readers: Asking[] = [];
   let reading: Promise<void>[] = [];
   for (let round = 0; round < ROUNDS; round += 1) {
     const begun = Array.from({ length: STREAMS }, (_, index) => ({

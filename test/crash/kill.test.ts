@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
-import { checkEventStream, parseEventStream } from "../conformance/event-stream.ts";
 import { eventually } from "../e2e/support.ts";
+import { newSeed, randomFrom } from "../random.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+import { create as createAt, hasEnded, type Reader, resume as resumeAt, streamOf } from "./reader.ts";
 
 /** Processes that really die. */
 
@@ -17,80 +18,24 @@ afterAll(async () => {
   await vllm.close();
 });
 
-/** What one client has of a response: the bytes of all whole events that it got, over all its connections. */
-interface Reader {
-  id: string;
-  text: string;
-}
-
 const newReader = (id = ""): Reader => ({ id, text: "" });
 
-const lastSequence = (text: string) => Number([...text.matchAll(/"sequence_number":(\d+)/g)].at(-1)?.[1] ?? -1);
-
-const hasEnded = ({ text }: Reader) => text.endsWith("data: [DONE]\n\n");
-
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
-
-/** Reads a stream to its end or until it breaks, keeping whole events only. */
-async function readInto(reader: Reader, response: Response): Promise<void> {
-  const decoder = new TextDecoder();
-  let buffer = "";
-  try {
-    for await (const bytes of response.body ?? []) {
-      buffer += decoder.decode(bytes, { stream: true });
-      const end = buffer.lastIndexOf("\n\n") + 2;
-      if (end < 2) continue;
-      // Heartbeats are no events.
-      reader.text += buffer.slice(0, end).replaceAll(/^: .*\n\n/gm, "");
-      buffer = buffer.slice(end);
-      reader.id ||= /"id":"(resp_\w+)"/.exec(reader.text)?.[1] ?? "";
-    }
-  } catch {
-    // The process died.
-  }
-}
 
 function post(body: object): Promise<Response> {
   const headers = { "content-type": "application/json" };
   return fetch(`${worker.url}/v1/responses`, { method: "POST", headers, body: JSON.stringify(body) });
 }
 
-async function create(reader: Reader, model: string): Promise<void> {
-  try {
-    await readInto(reader, await post({ model, input: "Go on.", background: true, stream: true }));
-  } catch {
-    // The process died before it answered.
-  }
-}
-
-async function resume(reader: Reader): Promise<void> {
-  const after = lastSequence(reader.text);
-  const query = after < 0 ? "stream=true" : `stream=true&starting_after=${after}`;
-  try {
-    await readInto(reader, await fetch(`${worker.url}/v1/responses/${reader.id}?${query}`));
-  } catch {
-    // The process died before it answered.
-  }
-}
+const create = (reader: Reader, model: string) => createAt(worker.url, reader, { model, input: "Go on." });
+const resume = (reader: Reader) => resumeAt(worker.url, reader);
 
 /** A stream from its first event to its last, with the rules that every stream keeps; gives its output without ids. */
-function outputOf({ text }: Reader): string {
-  const { response, events } = checkEventStream(parseEventStream(text), { background: true });
-  expect(events.map((event) => event.sequence_number)).toEqual(events.map((_, index) => index));
+function outputOf(reader: Reader): string {
+  const { response, events } = streamOf(reader);
   const ends = events.filter(({ type }) => /^response\.(completed|incomplete|failed)$/.test(type));
   expect(ends.map(({ type }) => type)).toEqual(["response.completed"]);
   return JSON.stringify(response?.output).replaceAll(/"id":"[^"]*"/g, "");
-}
-
-/** A generator of numbers in [0, 1) that a printed seed repeats. */
-function seeded(name: string): () => number {
-  const seed = Number(process.env.SEED ?? Date.now() % 100_000);
-  console.log(`${name}: SEED=${seed}`);
-  let state = seed;
-  return () => {
-    state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
-    return state / 2 ** 31;
-  };
 }
 
 describe("kill -9", () => {
@@ -99,7 +44,7 @@ describe("kill -9", () => {
   const MODEL = "simulator?tps=60&words=80";
 
   it(`in the middle of ${STREAMS} background streams, at random moments, loses and repeats no byte`, async () => {
-    const random = seeded("streams");
+    const random = randomFrom(newSeed("streams"));
     const readers: Reader[] = [];
     let reading: Promise<void>[] = [];
     for (let round = 0; round < ROUNDS; round += 1) {
@@ -164,7 +109,7 @@ describe("kill -9 while nobody reads", () => {
   }
 
   it("leaves runs that the first access takes up", async () => {
-    const random = seeded("first access");
+    const random = randomFrom(newSeed("first access"));
     const model = "simulator?tps=80&words=120";
     const ids = await killUnread(model, random() * 700);
     await worker.restart();
@@ -180,7 +125,7 @@ describe("kill -9 while nobody reads", () => {
   }, 60_000);
 
   it("leaves runs that the alarm takes up within 60 seconds, and nobody has to ask", async () => {
-    const random = seeded("alarm");
+    const random = randomFrom(newSeed("alarm"));
     const model = "simulator?tps=80&words=121";
     const ids = await killUnread(model, random() * 700);
     const before = asked(model).length;

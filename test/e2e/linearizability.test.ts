@@ -1,5 +1,6 @@
 import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { newSeed, randomFrom } from "../random.ts";
 import { eventually, type RealGateway, startRealGateway } from "./support.ts";
 import { ended, pause, promptsFor, textsOf } from "./turns.ts";
 
@@ -26,20 +27,6 @@ interface Report {
 
 type Way = "json" | "stream" | "background" | "background stream";
 type Fate = "stay" | "leave" | "cancel" | "fail";
-
-function randomFrom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
-    return state / 2 ** 31;
-  };
-}
-
-function newSeed(): number {
-  const seed = Number(process.env.SEED ?? Date.now() % 1_000_000);
-  console.log(`SEED=${seed}`);
-  return seed;
-}
 
 /** Takes a turn in some way, and lets happen to it what must. */
 async function take(
@@ -94,7 +81,7 @@ async function complete(report: Report): Promise<void> {
 }
 
 it(`${TURNS} turns at once on one conversation leave the history of some order of them`, async () => {
-  const random = randomFrom(newSeed());
+  const random = randomFrom(newSeed("linearizability"));
   const pick = <T>(values: readonly [T, ...T[]]): T => values[Math.floor(random() * values.length)] ?? values[0];
   const { id: conversation } = await gateway.openai.conversations.create();
 
@@ -147,7 +134,7 @@ it(`${TURNS} turns at once on one conversation leave the history of some order o
 }, 60_000);
 
 it(`${TURNS} branches at once from one response each see exactly their own ancestors`, async () => {
-  const random = randomFrom(newSeed());
+  const random = randomFrom(newSeed("linearizability"));
   const { openai } = gateway;
   const root = await openai.responses.create({ input: "Root" });
   const rooted = ["Root", "You said: Root"];

@@ -1,0 +1,50 @@
+import { expect } from "vitest";
+import { checkEventStream, parseEventStream } from "../conformance/event-stream.ts";
+
+/** What one client has of a response: the bytes of all whole events that it got, over all its connections. */
+export interface Reader {
+  id: string;
+  text: string;
+}
+
+/** Creates a background response with the server at `url`, and reads it to its end or until it breaks. */
+export function create(url: string, reader: Reader, request: object): Promise<void> {
+  const body = JSON.stringify({ ...request, background: true, stream: true });
+  const init = { method: "POST", headers: { "content-type": "application/json" }, body };
+  return readInto(reader, fetch(`${url}/v1/responses`, init));
+}
+
+/** Reads on after the last event that the reader has. */
+export function resume(url: string, reader: Reader): Promise<void> {
+  const last = [...reader.text.matchAll(/"sequence_number":(\d+)/g)].at(-1)?.[1];
+  const query = last === undefined ? "stream=true" : `stream=true&starting_after=${last}`;
+  return readInto(reader, fetch(`${url}/v1/responses/${reader.id}?${query}`));
+}
+
+/** Reads a stream to its end or until it breaks, keeping whole events only. */
+async function readInto(reader: Reader, answering: Promise<Response>): Promise<void> {
+  const decoder = new TextDecoder();
+  let buffer = "";
+  try {
+    for await (const bytes of (await answering).body ?? []) {
+      buffer += decoder.decode(bytes, { stream: true });
+      const end = buffer.lastIndexOf("\n\n") + 2;
+      if (end < 2) continue;
+      // Heartbeats are no events.
+      reader.text += buffer.slice(0, end).replaceAll(/^: .*\n\n/gm, "");
+      buffer = buffer.slice(end);
+      reader.id ||= /"id":"(resp_\w+)"/.exec(reader.text)?.[1] ?? "";
+    }
+  } catch {
+    // The process died.
+  }
+}
+
+export const hasEnded = ({ text }: Reader) => text.endsWith("data: [DONE]\n\n");
+
+/** A stream from its first event to its last, with the rules that every stream keeps. */
+export function streamOf({ text }: Reader): ReturnType<typeof checkEventStream> {
+  const stream = checkEventStream(parseEventStream(text), { background: true });
+  expect(stream.events.map((event) => event.sequence_number)).toEqual(stream.events.map((_, index) => index));
+  return stream;
+}
