@@ -1,3 +1,5 @@
+import { parseArguments } from "../protocol/json.ts";
+
 const FENCED = /^\s*```[\w+-]*\r?\n([\s\S]*?)\r?\n?```\s*$/;
 
 /**
@@ -10,15 +12,7 @@ export function unwrapScript(body: string): string {
 }
 
 function fromJson(body: string): string {
-  if (body.trimStart().startsWith("{")) {
-    try {
-      const value: unknown = JSON.parse(body);
-      if (typeof value === "object" && value !== null && "code" in value && typeof value.code === "string") {
-        return value.code;
-      }
-    } catch {
-      // No JSON: a script that begins with a brace.
-    }
-  }
-  return body;
+  // What begins with a brace may be a script all the same.
+  const code = body.trimStart().startsWith("{") ? parseArguments(body)?.code : undefined;
+  return typeof code === "string" ? code : body;
 }

@@ -1,5 +1,6 @@
 import type { BuiltinName, ToolConfig } from "../config.ts";
 import { unwrapScript } from "../engine/script.ts";
+import { type JsonObject, parseArguments } from "../protocol/json.ts";
 import type { Browser } from "./browser/browser.ts";
 import { type BrowserState, bounded } from "./browser/state.ts";
 import { guardOf } from "./guard.ts";
@@ -263,14 +264,9 @@ export class ToolRunner {
 }
 
 /** The arguments of a call. Throws ToolFault, in vLLM's words, for what is no JSON object. */
-function toArguments(json: string): Record<string, unknown> {
-  if (json.trim() === "") return {};
-  try {
-    const value: unknown = JSON.parse(json);
-    if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
-  } catch {
-    // Told below.
-  }
+function toArguments(json: string): JsonObject {
+  const given = parseArguments(json);
+  if (given) return given;
   throw new ToolFault(
     "tool",
     "Error parsing tool arguments as JSON. Please ensure the tool call arguments are valid JSON and try again.",

@@ -1,4 +1,5 @@
 import { unwrapScript } from "../engine/script.ts";
+import { parseArguments } from "../protocol/json.ts";
 import type { OutputItem, ResponseObject, ServerCall } from "../protocol/response.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../tools/server-tool.ts";
 import { deltaHead, type EventWriter } from "./event-writer.ts";
@@ -304,7 +305,7 @@ function plannedAction(
   action: "search" | "open" | "find",
   json: string,
 ): Extract<ServerCall, { type: "web_search_call" }>["action"] {
-  const given = parseObject(json);
+  const given = parseArguments(json) ?? {};
   const text = (value: unknown) => (typeof value === "string" ? value : "");
   switch (action) {
     case "search":
@@ -313,14 +314,5 @@ function plannedAction(
       return { type: "open_page", url: typeof given.id === "string" ? given.id : null };
     case "find":
       return { type: "find_in_page", pattern: text(given.pattern), url: "" };
-  }
-}
-
-function parseObject(json: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(json);
-    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
-  } catch {
-    return {};
   }
 }

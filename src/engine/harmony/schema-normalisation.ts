@@ -1,10 +1,10 @@
+import { isJsonObject, type JsonObject } from "../../protocol/json.ts";
+
 /**
  * Rewrites JSON Schemas into the subset that the tools block can show (tools-block.ts). openai/harmony writes `any` for
  * everything else, and what pydantic and zod make of an optional field (`anyOf: [T, null]`) or of a nested model (`$ref`)
  * is such: the model would be told nothing about it. This is for reading only; arguments are checked against the original.
  */
-
-type JsonObject = Record<string, unknown>;
 
 /** Beyond which a schema is `{}`. The block shows fewer levels; wrappers that disappear here count too. */
 const MAX_DEPTH = 64;
@@ -27,14 +27,14 @@ export function normaliseSchema(schema: unknown): unknown {
 }
 
 function normalise(schema: unknown, scope: Scope): unknown {
-  if (!isObject(schema)) return schema;
+  if (!isJsonObject(schema)) return schema;
   if (scope.depth >= MAX_DEPTH) return {};
   scope.depth += 1;
   const { $ref, allOf, anyOf, oneOf, ...rest } = schema;
   const parts = Array.isArray(allOf) ? allOf.map((part) => normalise(part, scope)) : [];
   if (typeof $ref === "string") parts.push(target($ref, scope));
   const own = members(rest, scope);
-  const merged = parts.length > 0 ? merge([...parts.filter(isObject), own]) : own;
+  const merged = parts.length > 0 ? merge([...parts.filter(isJsonObject), own]) : own;
   const union = Array.isArray(anyOf) ? anyOf : oneOf;
   const result = Array.isArray(union) && union.length > 0 ? withUnion(merged, union, scope) : merged;
   scope.depth -= 1;
@@ -44,7 +44,7 @@ function normalise(schema: unknown, scope: Scope): unknown {
 /** What a `$ref` refers to, normalised; `undefined` for what is not in the schema, itself, or too large. */
 function target(pointer: string, scope: Scope): unknown {
   const schema = resolve(scope.root, pointer);
-  if (!isObject(schema) || scope.active.includes(schema) || scope.budget <= 0) return undefined;
+  if (!isJsonObject(schema) || scope.active.includes(schema) || scope.budget <= 0) return undefined;
   scope.budget -= sizeWithin(schema, scope.budget, 0);
   if (scope.budget <= 0) return undefined;
   scope.active.push(schema);
@@ -82,7 +82,7 @@ function sizeWithin(value: unknown, limit: number, depth: number): number {
 /** One object of many that all apply: later ones win, but properties add up. */
 function merge(parts: JsonObject[]): JsonObject {
   const result = Object.fromEntries(parts.flatMap((part) => Object.entries(part)));
-  const properties = parts.map((part) => part.properties).filter(isObject);
+  const properties = parts.map((part) => part.properties).filter(isJsonObject);
   if (properties.length > 1) result.properties = Object.fromEntries(properties.flatMap((part) => Object.entries(part)));
   const required = parts.map((part) => part.required).filter(Array.isArray);
   if (required.length > 1) result.required = required.flat();
@@ -92,11 +92,11 @@ function merge(parts: JsonObject[]): JsonObject {
 /** With the members that are schemas normalised, and with texts that stay in the one line that the block gives them. */
 function members(schema: JsonObject, scope: Scope): JsonObject {
   const result = { ...schema };
-  if (isObject(schema.properties)) {
+  if (isJsonObject(schema.properties)) {
     const properties = Object.entries(schema.properties).map(([key, value]) => [key, normalise(value, scope)]);
     result.properties = Object.fromEntries(properties);
   }
-  if (isObject(schema.items)) result.items = normalise(schema.items, scope);
+  if (isJsonObject(schema.items)) result.items = normalise(schema.items, scope);
   if ("const" in schema) result.enum = [schema.const];
   for (const key of ["title", "description"]) {
     // The block writes `// ` only once.
@@ -122,7 +122,7 @@ function withUnion(schema: JsonObject, union: unknown[], scope: Scope): JsonObje
   if ("properties" in schema || ("type" in schema && !variants.every(isTyped))) return schema;
   const proper = variants.filter((variant) => !isNull(variant));
   const [only] = proper;
-  if (proper.length === 1 && isObject(only)) {
+  if (proper.length === 1 && isJsonObject(only)) {
     const alone = merge([only, schema]);
     return proper.length < variants.length ? orNull(alone) : alone;
   }
@@ -132,18 +132,18 @@ function withUnion(schema: JsonObject, union: unknown[], scope: Scope): JsonObje
 }
 
 function isTyped(schema: unknown): boolean {
-  return isObject(schema) && ("type" in schema || "oneOf" in schema);
+  return isJsonObject(schema) && ("type" in schema || "oneOf" in schema);
 }
 
 function isNull(schema: unknown): boolean {
-  return isObject(schema) && Array.isArray(schema.type) && schema.type.every((name) => name === "null");
+  return isJsonObject(schema) && Array.isArray(schema.type) && schema.type.every((name) => name === "null");
 }
 
 const SCALARS: unknown[] = ["string", "number", "integer", "boolean"];
 
 /** The type of a schema that says nothing else. */
 function scalarName(schema: unknown): unknown {
-  if (!isObject(schema) || !SCALARS.includes(schema.type)) return undefined;
+  if (!isJsonObject(schema) || !SCALARS.includes(schema.type)) return undefined;
   return Object.keys(schema).every((key) => key === "type" || key === "title") ? schema.type : undefined;
 }
 
@@ -176,8 +176,4 @@ function showable(schema: JsonObject): JsonObject {
 
 function isLiteral(value: unknown): boolean {
   return value === null || typeof value !== "object";
-}
-
-function isObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,3 +1,4 @@
+import { isJsonObject } from "../../protocol/json.ts";
 import type { ToolNamespace } from "../engine.ts";
 
 /**
@@ -81,7 +82,8 @@ function objectType(schema: unknown, indent: string, depth: number): string {
   const description = field(schema, "description");
   const about = typeof description === "string" ? `${indent}// ${description}\n` : "";
   const required = new Set(asArray(field(schema, "required")));
-  const properties = Object.entries(asObject(field(schema, "properties")) ?? {});
+  const given = field(schema, "properties");
+  const properties = Object.entries(isJsonObject(given) ? given : {});
   const text = properties.map(([key, value]) => property(required.has(key) ? key : `${key}?`, value, indent, depth));
   return `${about}{\n${text.join("")}${indent}}`;
 }
@@ -137,11 +139,8 @@ export function compactJson(value: unknown, depth = 0): string {
   if (typeof value === "boolean") return String(value);
   if (depth > 500) return "null";
   if (Array.isArray(value)) return `[${value.map((element) => compactJson(element, depth + 1)).join(",")}]`;
-  const object = asObject(value);
-  if (object === undefined) return "null";
-  const members = Object.entries(object).map(
-    ([key, member]) => `${compactJson(key)}:${compactJson(member, depth + 1)}`,
-  );
+  if (!isJsonObject(value)) return "null";
+  const members = Object.entries(value).map(([key, member]) => `${compactJson(key)}:${compactJson(member, depth + 1)}`);
   return `{${members.join(",")}}`;
 }
 
@@ -155,14 +154,7 @@ function rustNumber(value: number): string {
 
 /** A member of a JSON object, never one that it inherits; of anything else `undefined`. */
 function field(schema: unknown, key: string): unknown {
-  const object = asObject(schema);
-  return object !== undefined && Object.hasOwn(object, key) ? object[key] : undefined;
-}
-
-function asObject(value: unknown): Record<string, unknown> | undefined {
-  return typeof value === "object" && value !== null && !Array.isArray(value)
-    ? (value as Record<string, unknown>)
-    : undefined;
+  return isJsonObject(schema) && Object.hasOwn(schema, key) ? schema[key] : undefined;
 }
 
 function asArray(value: unknown): unknown[] {

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { parseArguments } from "../../protocol/json.ts";
 import { display, findResults, searchResults } from "./display.ts";
 import { oneLine, shortened, withoutMarks } from "./marks.ts";
 import { type PageLimits, readPage } from "./page.ts";
@@ -140,7 +141,8 @@ export class Browser {
    * @param json The arguments; text that is no JSON object is the model's error.
    */
   async call(name: string, json: string, signal?: AbortSignal): Promise<BrowserResult> {
-    const given = parseJson(json);
+    // gpt-oss's browser takes an empty message for a call without arguments.
+    const given = parseArguments(json);
     switch (name) {
       case "search":
         return this.search(given, signal);
@@ -380,16 +382,6 @@ function absoluteUrl(text: string): string {
     if (/^[a-z][a-z\d+.-]*:(?!\d)/i.test(candidate)) break;
   }
   throw new UsageError(`Error fetching URL \`${shortened(text)}\`: only http and https URLs can be opened`);
-}
-
-function parseJson(json: string): unknown {
-  // gpt-oss's browser takes an empty message for a call without arguments.
-  if (json.trim() === "") return {};
-  try {
-    return JSON.parse(json);
-  } catch {
-    return null;
-  }
 }
 
 function invalid(action: BrowserAction, error = "Invalid function arguments"): BrowserResult {
