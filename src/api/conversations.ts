@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { type Context, Hono } from "hono";
 import { z } from "zod";
+import { list } from "../protocol/collections.ts";
 import { metadata } from "../protocol/create-request.ts";
 import { ApiError, conversationNotFound } from "../protocol/errors.ts";
 import { conversationId, newTurnAddress, type TurnAddress } from "../protocol/ids.ts";
@@ -15,10 +16,10 @@ import { checkIncludeQuery, listBody, readPageQuery } from "./queries.ts";
 
 /** `/v1/conversations`: the conversation object and its items. Limits are OpenAI's. */
 
-const items = z.array(inputItem).max(20);
-const createBody = z.object({ items: items.nullish(), metadata: metadata.nullish() });
+const MAX_ITEMS = 20;
+const createBody = z.object({ items: list(inputItem, { max: MAX_ITEMS }).nullish(), metadata: metadata.nullish() });
 const updateBody = z.object({ metadata });
-const addItemsBody = z.object({ items: items.min(1) });
+const addItemsBody = z.object({ items: list(inputItem, { min: 1, max: MAX_ITEMS }) });
 
 export const conversations = new Hono<AppEnv>()
   .post("/", async (context) => {

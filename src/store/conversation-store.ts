@@ -1,3 +1,4 @@
+import { parseItemId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import type { Tables } from "./tables.ts";
 import { concatArrays, type History, type ItemPage, type PageRequest, pageOf, type TurnStore } from "./turn-store.ts";
@@ -79,7 +80,9 @@ export class ConversationStore {
     const deleted = this.#deleted();
     const items: Item[] = [];
     let found = request.after === undefined;
+    const first = request.after === undefined ? undefined : parseItemId(request.after)?.turn;
     for (const turn of this.#turns.conversationTurns(request.order)) {
+      if (!found && turn !== first) continue;
       const turnItems = this.#turnItems(turn);
       if (request.order === "desc") turnItems.reverse();
       if (!found) {
@@ -89,7 +92,7 @@ export class ConversationStore {
         found = true;
         turnItems.splice(0, at + 1);
       }
-      items.push(...turnItems.filter((item) => item.id === undefined || !deleted.has(item.id)));
+      for (const item of turnItems) if (item.id === undefined || !deleted.has(item.id)) items.push(item);
       if (items.length > request.limit) break;
     }
     return pageOf(items, { limit: request.limit, order: request.order });
@@ -97,12 +100,10 @@ export class ConversationStore {
 
   /** An item, or undefined when the conversation has none of that id. */
   item(id: string): Item | undefined {
-    if (this.#deleted().has(id)) return undefined;
-    for (const turn of this.#turns.conversationTurns("desc")) {
-      const item = this.#turnItems(turn).find((candidate) => candidate.id === id);
-      if (item) return item;
-    }
-    return undefined;
+    // An id of the conversation's names the turn that the item is in.
+    const turn = parseItemId(id)?.turn;
+    if (turn === undefined || this.#deleted().has(id) || !this.#turns.isInConversation(turn)) return undefined;
+    return this.#turnItems(turn).find((candidate) => candidate.id === id);
   }
 
   deleteItem(id: string): void {

@@ -27,6 +27,7 @@ import {
   concatArrays,
   type History,
   type ItemPage,
+  MAX_HISTORY_LENGTH,
   type PageRequest,
   pageOf,
   type SettledTurn,
@@ -83,8 +84,8 @@ export class TurnLease extends RpcTarget {
   }
 }
 
-/** Largest history given to one turn, in UTF-16 units: an RPC message may have 32 MiB, at up to two bytes a unit. */
-const MAX_HISTORY_LENGTH = 12 * 1024 * 1024;
+/** Most that is read to find the items that one turn refers to: each turn that has one of them is parsed as a whole. */
+const MAX_READ_LENGTH = 4 * MAX_HISTORY_LENGTH;
 
 /** The sweep runs no oftener than this. */
 const MIN_SWEEP_INTERVAL_MS = 3_600_000;
@@ -142,13 +143,21 @@ export class Home extends DurableObject<Variables> {
     }
     if (isTooLong(history)) return { found: false, missing: "room" };
     const found: Record<string, string> = {};
-    for (const { id, turn, optional } of references) {
-      const item = this.#turns.item(id, turn, this.#oldest());
-      if (item === undefined && optional) continue;
-      if (item === undefined) return { found: false, missing: "item", id };
-      found[id] = item;
+    const turns = new Map<string, Set<string>>();
+    for (const { id, turn } of references) turns.set(turn, (turns.get(turn) ?? new Set()).add(id));
+    let length = history.items.length + history.messages.length;
+    let read = 0;
+    for (const [turn, ids] of turns) {
+      const items = this.#turns.itemsById(ids, turn, this.#oldest());
+      read += items.read;
+      for (const [id, item] of items.found) {
+        found[id] = item;
+        length += item.length;
+      }
+      if (length > MAX_HISTORY_LENGTH || read > MAX_READ_LENGTH) return { found: false, missing: "room" };
     }
-    return { found: true, history, references: found };
+    const missing = references.find(({ id, optional }) => !optional && !Object.hasOwn(found, id));
+    return missing ? { found: false, missing: "item", id: missing.id } : { found: true, history, references: found };
   }
 
   /** Keeps a foreground turn for good: one row where it fits, in one transaction. Again is harmless. */
