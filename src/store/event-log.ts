@@ -1,3 +1,4 @@
+import type { ErrorFields } from "../protocol/errors.ts";
 import { isRecord, recordLine, type TurnRecord } from "../turn/logged-turn.ts";
 import type { BatchSink } from "../turn/turn.ts";
 import { type Tables, toPieces } from "./tables.ts";
@@ -135,6 +136,25 @@ export class EventLogStore {
         after,
       )
       .toArray();
+  }
+
+  /** Why the run that has ended failed, with status and headers; undefined where it did not, or was logged before these were kept. */
+  failure(turn: string): ErrorFields | undefined {
+    if (!this.#tables.has("events")) return undefined;
+    const last = this.#sql
+      .exec<BlockRow>(
+        `SELECT seq_from, seq_to, body FROM events
+         WHERE turn = ?1 AND part >= 0 AND seq_from = (SELECT MAX(seq_from) FROM events WHERE turn = ?1 AND part >= 0)
+         ORDER BY part`,
+        turn,
+      )
+      .toArray();
+    for (const line of linesOf(last)) {
+      if (!isRecord(line)) continue;
+      const [record] = JSON.parse(line) as [TurnRecord];
+      if ("failure" in record) return record.failure;
+    }
+    return undefined;
   }
 
   has(turn: string): boolean {

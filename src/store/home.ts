@@ -103,6 +103,7 @@ export class Home extends DurableObject<Variables> {
   readonly #webhooks: WebhookStore;
   readonly #lock = new ConversationLock();
   readonly #leases = new Map<string, { lease: Lease; base: number }>();
+  /** When the alarm rings; null: not at all; undefined: not asked yet. */
   #alarmAt: number | null | undefined;
   #sweptAt = 0;
 
@@ -165,6 +166,8 @@ export class Home extends DurableObject<Variables> {
       this.#turns.insert({ ...settled, base: held?.base ?? null, position });
     });
     held?.lease.release();
+    // An object that was empty until now may have given its alarm back in between.
+    await this.#setRetentionAlarm(turn.createdAt);
     return { ok: true, value: null };
   }
 
@@ -234,18 +237,23 @@ export class Home extends DurableObject<Variables> {
       this.#host.start(spec, lease, access);
     } catch (error) {
       lease?.release();
+      // What is refused leaves nothing.
+      await this.#releaseIfEmpty();
       if (error instanceof ApiError) return refused(error);
       throw error;
     }
+    // An object that was empty until now may have given its alarm back in between.
+    await this.#setAlarm(Date.now() + WATCHDOG_MS);
     const status = spec.request.background ? "queued" : "in_progress";
     return { ok: true, value: runningBody(spec, status) };
   }
 
-  /** Waits until a run is settled and gives its response; null when there is none. */
-  async finished(turn: string): Promise<StoredResponse | null> {
+  /** Waits until a run is settled and gives its response, with the failure as it was; null when there is none. */
+  async finished(turn: string): Promise<{ response: StoredResponse; failure: ErrorFields | null } | null> {
     this.#takeUpOrphans();
     await this.#host.live(turn)?.ended;
-    return this.retrieve(turn);
+    const response = this.retrieve(turn);
+    return response && { response, failure: this.#log.failure(turn) ?? null };
   }
 
   /** Stops a run; gives the response as it then stands, also when it had ended before. Null when there is none. */
@@ -387,9 +395,16 @@ export class Home extends DurableObject<Variables> {
     return claim;
   }
 
-  /** Gives a key back whose request was refused before anything was generated. */
-  unclaim(fingerprint: string): void {
-    this.#idempotency.unclaim(fingerprint);
+  /** The key's turn has begun, and never begins again: not even after it was deleted. */
+  async begun(fingerprint: string, home: string, turn: string): Promise<void> {
+    this.#transaction(() => this.#idempotency.begin(fingerprint, home, turn, Date.now()));
+    await this.#setAlarm(Date.now() + IdempotencyStore.LIFETIME_MS);
+  }
+
+  /** Gives a key back whose request was refused before anything was begun. */
+  async unclaim(fingerprint: string, turn: string): Promise<void> {
+    this.#idempotency.unclaim(fingerprint, turn);
+    await this.#releaseIfEmpty();
   }
 
   // The alarm
@@ -444,9 +459,12 @@ export class Home extends DurableObject<Variables> {
       this.#idempotency.isBusy() ||
       this.#webhooks.nextDue() !== null;
     if (busy || !this.#turns.isEmpty()) return;
-    await this.ctx.storage.deleteAll();
+    const deleted = this.ctx.storage.deleteAll();
+    // At once: whoever comes while this waits finds an object without tables.
     this.#tables.forget();
+    this.#turns.forget();
     this.#alarmAt = null;
+    await deleted;
   }
 
   /** A transaction that leaves nothing behind when it fails, in memory neither. */
@@ -462,7 +480,11 @@ export class Home extends DurableObject<Variables> {
 
   /** Makes sure that the alarm rings at `at` or before. */
   async #setAlarm(at: number): Promise<void> {
-    this.#alarmAt ??= await this.ctx.storage.getAlarm();
+    if (this.#alarmAt === undefined) {
+      const known = await this.ctx.storage.getAlarm();
+      // Not what it was before somebody else has set it or given it back.
+      if (this.#alarmAt === undefined) this.#alarmAt = known;
+    }
     if (this.#alarmAt !== null && this.#alarmAt <= at) return;
     this.#alarmAt = at;
     await this.ctx.storage.setAlarm(at);

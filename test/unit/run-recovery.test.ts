@@ -411,6 +411,17 @@ describe("a run whose process dies in the middle of its text", () => {
     expect(await runDurableObjectAlarm(run.home)).toBe(false);
   });
 
+  it("can be deleted by several at once, of whom one has done it", async () => {
+    const run = await Run.begin();
+    (await generation(1)).say("one");
+    const deleted = await runInDurableObject(run.home, (home: Home) =>
+      Promise.all(Array.from({ length: 3 }, () => home.delete(run.address.turn))),
+    );
+    expect(deleted.filter(Boolean)).toHaveLength(1);
+    expect(await run.sql("SELECT name FROM sqlite_schema WHERE name NOT LIKE '\\_cf\\_%' ESCAPE '\\'")).toEqual([]);
+    expect(await runDurableObjectAlarm(run.home)).toBe(false);
+  });
+
   it("keeps to max_output_tokens", async () => {
     const run = await Run.begin({ max_output_tokens: 5 });
     (await generation(1)).say("one", " two", " three");
@@ -564,6 +575,24 @@ describe("an upstream that dies", () => {
     (await generation(1)).say("one").finish(true);
     expect(await run.ended()).toMatchObject({ status: "completed", usage: { output_tokens: 1 } });
     expect(generations).toHaveLength(1);
+  });
+});
+
+describe("a run that others wait for", () => {
+  it("fails for them as it failed: with the status, and with the time after which to try again", async () => {
+    const body = JSON.stringify({ error: { message: "Too busy.", type: "ServiceUnavailable", code: 503 } });
+    vi.mocked(fetch).mockImplementation(
+      async () =>
+        new Response(body, { status: 503, headers: { "retry-after": "7", "content-type": "application/json" } }),
+    );
+    const run = await Run.begin({ background: false });
+    const failure = { status: 503, code: "server_is_overloaded", headers: { "retry-after": "7" } };
+    expect(await run.home.finished(run.address.turn)).toMatchObject({ failure });
+    await crash();
+    expect(await run.home.finished(run.address.turn)).toMatchObject({ failure });
+    const events = await run.replay();
+    expect(events.at(-1)?.type).toBe("response.failed");
+    expect(JSON.stringify(events)).not.toContain("retry-after");
   });
 });
 
