@@ -74,8 +74,8 @@ export class ConversationStore {
     return { items: JSON.stringify(left), messages: history.messages };
   }
 
-  /** A page of items. Only the turns that the page touches are read. */
-  page(request: PageRequest): ItemPage {
+  /** A page of items, or undefined when none has the id `after`. Only the turns that the page touches are read. */
+  page(request: PageRequest): ItemPage | undefined {
     const deleted = this.#deleted();
     const items: Item[] = [];
     let found = request.after === undefined;
@@ -92,6 +92,7 @@ export class ConversationStore {
       items.push(...turnItems.filter((item) => item.id === undefined || !deleted.has(item.id)));
       if (items.length > request.limit) break;
     }
+    if (!found) return undefined;
     return pageOf(items, { limit: request.limit, order: request.order });
   }
 
@@ -103,6 +104,12 @@ export class ConversationStore {
       if (item) return item;
     }
     return undefined;
+  }
+
+  /** Whether an item was taken out. */
+  hasDeleted(id: string): boolean {
+    if (!this.#tables.has("deleted_items")) return false;
+    return this.#sql.exec("SELECT 1 FROM deleted_items WHERE id = ?", id).toArray().length > 0;
   }
 
   deleteItem(id: string): void {

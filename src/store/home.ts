@@ -7,6 +7,7 @@ import {
   conversationLocked,
   conversationNotFound,
   type ErrorFields,
+  invalidRequest,
   previousResponseNotFound,
   responseNotFound,
 } from "../protocol/errors.ts";
@@ -122,6 +123,7 @@ export class Home extends DurableObject<Variables> {
       waitUntil: (promise) => state.waitUntil(promise),
       runs: this.#runs,
       log: this.#log,
+      address: state.id.name?.split(":")[1] ?? "",
       history: (spec) => this.#historyOf(spec),
       transaction: (body) => this.#transaction(body),
       settle: (spec, base, result, body) => this.#settleRun(spec, base, result, body),
@@ -144,7 +146,8 @@ export class Home extends DurableObject<Variables> {
     if (isTooLong(history)) return { found: false, missing: "room" };
     const found: Record<string, string> = {};
     for (const { id, turn, optional } of references) {
-      const item = this.#turns.item(id, turn, this.#oldest());
+      // What was taken out of the conversation is gone for whoever asks for it by itself.
+      const item = this.#conversations.hasDeleted(id) ? undefined : this.#turns.item(id, turn, this.#oldest());
       if (item === undefined && optional) continue;
       if (item === undefined) return { found: false, missing: "item", id };
       found[id] = item;
@@ -177,13 +180,17 @@ export class Home extends DurableObject<Variables> {
     return this.#turns.response(turn, this.#oldest()) ?? this.#runningResponse(turn);
   }
 
-  /** A page of a turn's own input, or null when there is no such turn; `after` unknown starts at the beginning. */
-  inputItems(turn: string, page: PageRequest): ItemPage | null {
+  /** A page of a turn's own input, or null when there is no such turn. */
+  inputItems(turn: string, page: PageRequest): Result<ItemPage> | null {
     if (this.retrieve(turn) === null) return null;
     const stored = this.#turns.items(turn, "input", this.#oldest());
     const items = stored === undefined ? this.#host.live(turn)?.spec.input : (JSON.parse(stored) as Item[]);
     if (!items) return null;
-    return pageOf(page.order === "desc" ? items.toReversed() : items, page);
+    const ordered = page.order === "desc" ? items.toReversed() : items;
+    if (page.after !== undefined && !items.some((item) => item.id === page.after)) {
+      return refused(unknownCursor(page.after));
+    }
+    return { ok: true, value: pageOf(ordered, page) };
   }
 
   /** Removes a response's content; one that is running is stopped first. False when there was none. */
@@ -317,8 +324,10 @@ export class Home extends DurableObject<Variables> {
     return true;
   }
 
-  conversationItems(id: string, page: PageRequest): ItemPage | null {
-    return this.#conversations.get(id) ? this.#conversations.page(page) : null;
+  conversationItems(id: string, page: PageRequest): Result<ItemPage> | null {
+    if (!this.#conversations.get(id)) return null;
+    const found = this.#conversations.page(page);
+    return found ? { ok: true, value: found } : refused(unknownCursor(page.after ?? ""));
   }
 
   /** Adds items; null when there is no such conversation. Waits for its turn, as every change of it does. */
@@ -592,6 +601,11 @@ export class Home extends DurableObject<Variables> {
 
 function isTooLong({ items, messages }: History): boolean {
   return items.length + messages.length > MAX_HISTORY_LENGTH;
+}
+
+/** The 400 of a page that is to begin after an item which the list does not have. */
+function unknownCursor(after: string): ApiError {
+  return invalidRequest("after", `Invalid 'after': no item with id '${after}' found.`, "item_not_found");
 }
 
 function refused(error: ApiError): { ok: false; error: ErrorFields } {

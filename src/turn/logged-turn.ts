@@ -109,7 +109,10 @@ export function recordLine(record: TurnRecord): string {
   return JSON.stringify([record]);
 }
 
-/** Reads the lines of a log, in order: events and records, as JSON texts. */
+/**
+ * Reads the lines of a log, in order: events and records, as JSON texts. Throws SyntaxError or TypeError where they are
+ * none, or do not follow each other.
+ */
 export function readLoggedTurn(lines: Iterable<string>): LoggedTurn {
   const turn: LoggedTurn = {
     sequence: 0,
@@ -139,6 +142,7 @@ export function readLoggedTurn(lines: Iterable<string>): LoggedTurn {
       continue;
     }
     const event = JSON.parse(line) as ResponseStreamEvent;
+    if (event.sequence_number !== turn.sequence) throw new SyntaxError("An event is missing.");
     turn.sequence = event.sequence_number + 1;
     switch (event.type) {
       case "response.in_progress":

@@ -493,7 +493,8 @@ describe("a turn larger than a row may be", () => {
     const whole = `[${large.input.slice(1, -1)},${large.output.slice(1, -1)}]`;
     expect(snapshot.found && snapshot.history.items === whole).toBe(true);
     expect(snapshot.found && snapshot.history.messages === large.messages).toBe(true);
-    expect((await stub.inputItems("a", { limit: 20, order: "asc" }))?.data === large.input).toBe(true);
+    const page = await stub.inputItems("a", { limit: 20, order: "asc" });
+    expect(page?.ok && page.value.data === large.input).toBe(true);
   });
 });
 
