@@ -8,6 +8,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { ConfigError, loadConfig, misspeltVariables } from "../src/config.ts";
 import { serveSimulator } from "../src/simulator/serve.ts";
 
 const VARIABLES = [
@@ -37,6 +38,8 @@ const VARIABLES = [
   "WEBHOOK_SECRET",
   "ALLOW_PRIVATE_WEBHOOKS",
   "MAX_REQUEST_BYTES",
+  "MAX_BACKGROUND_RUNS_PER_TENANT",
+  "MAX_OPEN_CONVERSATIONS_PER_TENANT",
   "HEARTBEAT_MS",
 ];
 
@@ -54,6 +57,11 @@ for (const name of VARIABLES) {
   const value = process.env[name];
   if (value) given[name] = value;
 }
+
+for (const [name, meant] of misspeltVariables(Object.keys(process.env))) {
+  console.error(`Warning: nothing reads the variable ${name}. Is ${meant} meant?`);
+}
+checkConfiguration(given);
 
 const toolServer = process.env.TOOL_SERVER && !given.TOOL_SERVERS ? await startTools() : undefined;
 if (toolServer) {
@@ -102,6 +110,17 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => wr
 const url = `http://localhost:${port}`;
 await untilReady(`${url}/health`);
 console.log(banner());
+
+/** Every mistake at once, and no start: the Worker would refuse each request with them. */
+function checkConfiguration(variables: Record<string, string>): void {
+  try {
+    loadConfig(variables);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    console.error(`The configuration is not usable:\n${error.mistakes.map((mistake) => `  ${mistake}`).join("\n")}`);
+    process.exit(1);
+  }
+}
 
 /** A value as it stands in an env file, where only these quotes leave what is in them as it is. */
 function quoted(value: string): string {

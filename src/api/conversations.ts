@@ -49,7 +49,7 @@ export const conversations = new Hono<AppEnv>()
   .get("/:id/items", async (context) => {
     const query = readPageQuery(context);
     const { id, stub } = locate(context);
-    return context.body(listBody(found(id, await stub.conversationItems(id, query))), 200, JSON_HEADERS);
+    return context.body(listBody(unwrap(found(id, await stub.conversationItems(id, query)))), 200, JSON_HEADERS);
   })
   .post("/:id/items", async (context) => {
     checkIncludeQuery(context);

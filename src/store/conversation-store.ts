@@ -75,8 +75,8 @@ export class ConversationStore {
     return { items: JSON.stringify(left), messages: history.messages };
   }
 
-  /** A page of items. Only the turns that the page touches are read. */
-  page(request: PageRequest): ItemPage {
+  /** A page of items, or undefined when none has the id `after`. Only the turns that the page touches are read. */
+  page(request: PageRequest): ItemPage | undefined {
     const deleted = this.#deleted();
     const items: Item[] = [];
     let found = request.after === undefined;
@@ -95,6 +95,7 @@ export class ConversationStore {
       for (const item of turnItems) if (item.id === undefined || !deleted.has(item.id)) items.push(item);
       if (items.length > request.limit) break;
     }
+    if (!found) return undefined;
     return pageOf(items, { limit: request.limit, order: request.order });
   }
 
@@ -104,6 +105,12 @@ export class ConversationStore {
     const turn = parseItemId(id)?.turn;
     if (turn === undefined || this.#deleted().has(id) || !this.#turns.isInConversation(turn)) return undefined;
     return this.#turnItems(turn).find((candidate) => candidate.id === id);
+  }
+
+  /** Whether an item was taken out. */
+  hasDeleted(id: string): boolean {
+    if (!this.#tables.has("deleted_items")) return false;
+    return this.#sql.exec("SELECT 1 FROM deleted_items WHERE id = ?", id).toArray().length > 0;
   }
 
   deleteItem(id: string): void {

@@ -358,7 +358,7 @@ export function concatArrays(arrays: readonly string[]): string {
   return `[${joinArrays(arrays)}]`;
 }
 
-/** A page of items that are given in the order asked for; `after` unknown begins at the beginning. */
+/** A page of items that are given in the order asked for; `after` is the id of one of them. */
 export function pageOf(items: readonly Item[], { limit, after }: PageRequest): ItemPage {
   const start = after === undefined ? 0 : items.findIndex((item) => item.id === after) + 1;
   const data = items.slice(start, start + limit);
