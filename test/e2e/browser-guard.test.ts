@@ -131,13 +131,13 @@ describe("without keys", () => {
     expect({ status, code: error?.code }).toEqual({ status: 403, code: "browser_request_refused" });
   });
 
-  it.each([
+  it.each<Record<string, string>>([
     { origin: "http://localhost:3000", "sec-fetch-site": "same-site" },
     { origin: "http://127.0.0.1:5173", "sec-fetch-site": "same-origin" },
     { origin: "https://[::1]", "sec-fetch-site": "same-site" },
     { "sec-fetch-site": "none" },
     {},
-  ])("a page or a program of this machine is served: %j", async (headers: Record<string, string>) => {
+  ])("a page or a program of this machine is served: %j", async (headers) => {
     const { status } = await send(open, "POST", "/v1/responses", { ...JSON_TYPE, ...headers }, HELLO);
     expect(status).toBe(200);
   });
