@@ -17,6 +17,8 @@ export interface Variables {
   TOOL_SERVER_API_KEY?: string;
   TOOL_SERVER_MCP_LABELS?: string;
   MCP_SERVERS?: string;
+  MEDIA_URLS?: string;
+  VLLM_EXTRAS?: string;
   DNS_OVER_HTTPS_URL?: string;
   TOOL_CALL_TIMEOUT_MS?: string;
   TOOL_TIME_MS?: string;
@@ -46,6 +48,16 @@ export type EngineName = "chat" | "harmony";
 
 /** Built-in tools that may stand on a server of the operator's. */
 export type BuiltinName = "browser" | "python" | "container";
+
+/** vLLM's fields that clients may send only where the operator lets them; sampling is open to all. */
+export const VLLM_EXTRAS = [
+  "priority",
+  "kv_transfer_params",
+  "chat_template_kwargs",
+  "mm_processor_kwargs",
+  "vllm_xargs",
+] as const;
+export type VllmExtra = (typeof VLLM_EXTRAS)[number];
 
 /** What this server may do for a model. */
 export interface ToolConfig {
@@ -85,6 +97,9 @@ export interface Config {
   /** The date in Harmony's system message, `YYYY-MM-DD`; undefined is the turn's own. */
   harmonyStartDate: string | undefined;
   tools: ToolConfig;
+  /** Images and videos that vLLM may be sent to, beside public ones. */
+  isMediaListed: (url: URL) => boolean;
+  vllmExtras: ReadonlySet<VllmExtra>;
   apiKeys: ApiKey[];
   allowAnonymous: boolean;
   /** 0 keeps responses for ever. */
@@ -146,6 +161,23 @@ const apiKeys = z
   )
   .default([]);
 
+/** URL prefixes, as a predicate. */
+const urlPrefixes = z
+  .string()
+  .transform((text, context) => {
+    try {
+      return allowList(text);
+    } catch {
+      context.addIssue({ code: "custom", message: "expected URLs separated by commas" });
+      return z.NEVER;
+    }
+  })
+  .optional();
+
+function extrasExpected(): string {
+  return `expected 'all', 'none', or some of ${VLLM_EXTRAS.join(", ")}`;
+}
+
 const variables = z.object({
   VLLM_BASE_URL: z.url({ protocol: /^https?$/ }).optional(),
   VLLM_API_KEY: z.string().optional(),
@@ -162,16 +194,12 @@ const variables = z.object({
   ),
   TOOL_SERVER_API_KEY: z.string().optional(),
   TOOL_SERVER_MCP_LABELS: z.string().default(""),
-  MCP_SERVERS: z
+  MCP_SERVERS: urlPrefixes,
+  MEDIA_URLS: urlPrefixes,
+  VLLM_EXTRAS: z
     .string()
-    .transform((text, context) => {
-      try {
-        return allowList(text);
-      } catch {
-        context.addIssue({ code: "custom", message: "expected URLs separated by commas" });
-        return z.NEVER;
-      }
-    })
+    .transform((text) => text.split(/[\s,]+/).filter((name) => name !== ""))
+    .pipe(z.union([z.tuple([z.enum(["all", "none"])]), z.array(z.enum(VLLM_EXTRAS))], extrasExpected()))
     .optional(),
   DNS_OVER_HTTPS_URL: z.url({ protocol: /^https?$/ }).optional(),
   TOOL_CALL_TIMEOUT_MS: integer(60_000, 1),
@@ -230,6 +258,15 @@ function toTools(vars: z.output<typeof variables>): ToolConfig {
   };
 }
 
+/**
+ * The extras that clients may send. Unless the operator says so: none where tenants share a vLLM, all where there are no
+ * keys, and so nobody but this machine's own user.
+ */
+function toVllmExtras({ VLLM_EXTRAS: given, API_KEYS: keys }: z.output<typeof variables>): ReadonlySet<VllmExtra> {
+  const names: readonly string[] = given ?? [keys.length === 0 ? "all" : "none"];
+  return new Set(VLLM_EXTRAS.filter((name) => names[0] === "all" || names.includes(name)));
+}
+
 /** The webhook endpoint; strictly public unless the operator says otherwise (local development, tests). */
 function toWebhook(vars: z.output<typeof variables>): Config["webhook"] {
   const { WEBHOOK_URL: url, WEBHOOK_SECRET: secret } = vars;
@@ -271,6 +308,8 @@ export function loadConfig(env: Variables): Config {
     modelEngines: vars.MODEL_ENGINES,
     harmonyStartDate: vars.HARMONY_START_DATE,
     tools: toTools(vars),
+    isMediaListed: (url) => vars.MEDIA_URLS?.(url) ?? false,
+    vllmExtras: toVllmExtras(vars),
     apiKeys: vars.API_KEYS,
     allowAnonymous: vars.ALLOW_ANONYMOUS === "true",
     retentionMs: vars.RETENTION_DAYS * DAY_MS,
