@@ -18,6 +18,8 @@ export interface Variables {
   TOOL_SERVER_API_KEY?: string;
   TOOL_SERVER_MCP_LABELS?: string;
   MCP_SERVERS?: string;
+  MEDIA_URLS?: string;
+  VLLM_EXTRAS?: string;
   DNS_OVER_HTTPS_URL?: string;
   TOOL_CALL_TIMEOUT_MS?: string;
   TOOL_TIME_MS?: string;
@@ -49,6 +51,16 @@ export type EngineName = "chat" | "harmony";
 
 /** Built-in tools that may stand on a server of the operator's. */
 export type BuiltinName = "browser" | "python" | "container";
+
+/** vLLM's fields that clients may send only where the operator lets them; sampling is open to all. */
+export const VLLM_EXTRAS = [
+  "priority",
+  "kv_transfer_params",
+  "chat_template_kwargs",
+  "mm_processor_kwargs",
+  "vllm_xargs",
+] as const;
+export type VllmExtra = (typeof VLLM_EXTRAS)[number];
 
 /** What this server may do for a model. */
 export interface ToolConfig {
@@ -88,6 +100,9 @@ export interface Config {
   /** The date in Harmony's system message, `YYYY-MM-DD`; undefined is the turn's own. */
   harmonyStartDate: string | undefined;
   tools: ToolConfig;
+  /** Images and videos that vLLM may be sent to, beside public ones. */
+  isMediaListed: (url: URL) => boolean;
+  vllmExtras: ReadonlySet<VllmExtra>;
   apiKeys: ApiKey[];
   allowAnonymous: boolean;
   /** 0 keeps responses for ever. */
@@ -208,6 +223,23 @@ function listed(text: string): string[] {
   return text.split(/[\s,]+/).filter((entry) => entry !== "");
 }
 
+/** URL prefixes, as a predicate. */
+const urlPrefixes = z
+  .string()
+  .transform((text, context) => {
+    try {
+      return allowList(text);
+    } catch {
+      context.addIssue({ code: "custom", message: "expected URLs separated by commas" });
+      return z.NEVER;
+    }
+  })
+  .optional();
+
+function extrasExpected(): string {
+  return `expected 'all', 'none', or some of ${VLLM_EXTRAS.join(", ")}`;
+}
+
 const BUILTINS: readonly BuiltinName[] = ["browser", "python", "container"];
 
 /** What vLLM calls the built-in tools in its list of labels. */
@@ -265,16 +297,12 @@ const variables = z.object({
   ),
   TOOL_SERVER_API_KEY: headerSecret().optional(),
   TOOL_SERVER_MCP_LABELS: builtinLabels,
-  MCP_SERVERS: z
+  MCP_SERVERS: urlPrefixes,
+  MEDIA_URLS: urlPrefixes,
+  VLLM_EXTRAS: z
     .string()
-    .transform((text, context) => {
-      try {
-        return allowList(text);
-      } catch {
-        context.addIssue({ code: "custom", message: "expected URLs separated by commas" });
-        return z.NEVER;
-      }
-    })
+    .transform(listed)
+    .pipe(z.union([z.tuple([z.enum(["all", "none"])]), z.array(z.enum(VLLM_EXTRAS))], extrasExpected()))
     .optional(),
   DNS_OVER_HTTPS_URL: httpUrl().optional(),
   TOOL_CALL_TIMEOUT_MS: integer(60_000, 1),
@@ -312,6 +340,15 @@ function toTools(vars: Values): ToolConfig {
     searxngUrl: vars.SEARXNG_URL,
     braveApiKey: vars.BRAVE_API_KEY,
   };
+}
+
+/**
+ * The extras that clients may send. Unless the operator says so: none where tenants share a vLLM, all where there are no
+ * keys, and so nobody but this machine's own user.
+ */
+function toVllmExtras({ VLLM_EXTRAS: given, API_KEYS: keys }: Values): ReadonlySet<VllmExtra> {
+  const names: readonly string[] = given ?? [keys.length === 0 ? "all" : "none"];
+  return new Set(VLLM_EXTRAS.filter((name) => names[0] === "all" || names.includes(name)));
 }
 
 function toWebhook({ WEBHOOK_URL: url, WEBHOOK_SECRET: secret }: Values): Config["webhook"] {
@@ -410,6 +447,8 @@ function readConfig(env: Variables): Config | ConfigError {
     modelEngines: vars.MODEL_ENGINES,
     harmonyStartDate: vars.HARMONY_START_DATE,
     tools: toTools(vars),
+    isMediaListed: (url) => vars.MEDIA_URLS?.(url) ?? false,
+    vllmExtras: toVllmExtras(vars),
     apiKeys: vars.API_KEYS,
     allowAnonymous: vars.ALLOW_ANONYMOUS === "true",
     retentionMs: vars.RETENTION_DAYS * DAY_MS,

@@ -34,14 +34,7 @@ const DECODERS: Record<string, (body: Uint8Array, options: { maxOutputLength: nu
  * decompression) or with more than `MAX_VALUES` values, 400 for anything that is not UTF-8 JSON or is nested too deeply.
  */
 export async function readJson(request: Request, maxBytes: number): Promise<unknown> {
-  const type = request.headers.get("content-type") ?? "";
-  if (!/^application\/(json|[\w.+-]+\+json)\s*(;|$)/i.test(type)) {
-    throw new ApiError({
-      status: 415,
-      message: "Unsupported content type. Send the body as 'Content-Type: application/json'.",
-      code: "unsupported_media_type",
-    });
-  }
+  requireJsonType(request);
   const encoding = (request.headers.get("content-encoding") ?? "").trim().toLowerCase();
   const body = decode(await readBytes(request, maxBytes), encoding, maxBytes);
   const isLong = body.byteLength > LONG_BODY_BYTES;
@@ -69,6 +62,16 @@ function parseJson(body: Uint8Array): unknown {
 /** Lets what else this process has to do be done first. */
 function giveWay(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 0));
+}
+
+/** Throws the 415 of a request whose content type is not JSON. */
+export function requireJsonType({ headers }: Request): void {
+  if (/^application\/(json|[\w.+-]+\+json)\s*(;|$)/i.test(headers.get("content-type") ?? "")) return;
+  throw new ApiError({
+    status: 415,
+    message: "Unsupported content type. Send the body as 'Content-Type: application/json'.",
+    code: "unsupported_media_type",
+  });
 }
 
 async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array> {

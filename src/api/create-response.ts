@@ -24,11 +24,14 @@ import { readHistory, type StoredResponse } from "../store/turn-store.ts";
 import { isApproval, toolsetOf } from "../tools/create-toolset.ts";
 import { accessOf, type McpAccess } from "../tools/mcp/access.ts";
 import { toInputItems, withItemIds } from "../turn/history.ts";
+import { checkPromptMedia } from "../turn/media.ts";
 import { responseBody } from "../turn/response-builder.ts";
 import { type Settle, Turn, type TurnOptions } from "../turn/turn.ts";
 import type { AppEnv } from "./app-env.ts";
 import { tenantCacheSalt } from "./auth.ts";
 import { readJson } from "./body.ts";
+import { checkGivenMedia } from "./media-policy.ts";
+import { checkVllmExtras } from "./vllm-extras.ts";
 
 /**
  * `POST /v1/responses`, in its two hosts: a foreground turn runs here, beside its client, and stops with it; a
@@ -54,9 +57,12 @@ interface Call {
 export async function createResponse(context: Context<AppEnv>): Promise<Response> {
   const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
   const request = parse(createRequest, body);
+  const config = context.get("config");
+  checkVllmExtras(request, config.vllmExtras);
   const conversationId = conversationOf(request);
   const conversation = conversationId === undefined ? undefined : conversationAddress(conversationId);
   const given = toInputItems(request.input);
+  await checkGivenMedia(given, "input", config, context.req.raw.signal);
   const previous = request.previous_response_id;
   const parent = previous == null ? undefined : parseResponseId(previous);
   if (previous != null && !parent) throw previousResponseNotFound(previous);
@@ -146,6 +152,7 @@ async function prepareTurn(call: Call, place: Place | undefined) {
     resolveModel(request.model, config, upstream, abort.signal),
     homes.past(call.given, request.previous_response_id),
   ]);
+  checkPromptMedia({ ...(place ?? past), input: past.input }, request, config.isMediaListed);
   const engine = createEngine(model.engine, config, upstream);
   const cacheSalt = tenantCacheSalt(context.get("tenant"), request.cache_salt);
   const accepted = engine.accept(request);

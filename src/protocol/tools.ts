@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { list, map } from "./collections.ts";
+import { canonicalHost } from "./public-url.ts";
 import { shortened } from "./validation.ts";
 
 /** Tools and tool choice of a request: client-side functions, and the hosted tools that this server runs. */
@@ -75,12 +76,25 @@ const mcpTool = z
     };
   });
 
-/** Hosts, whose subdomains are meant, too. */
+/**
+ * The host of a domain in a filter, as {@link canonicalHost} writes it, and whether `*.` stands before it. No host where
+ * there is none, or where a `*` stands elsewhere.
+ */
+export function parseDomain(pattern: string): { host: string | undefined; isWildcard: boolean } {
+  const isWildcard = pattern.startsWith("*.");
+  const name = isWildcard ? pattern.slice(2) : pattern;
+  return { host: /[*:]/.test(name) ? undefined : canonicalHost(name), isWildcard };
+}
+
+/** Hosts, whose subdomains are meant, too; `*.example.com` means these only. */
 const domains = list(
   z
     .string()
     .max(256, { abort: true })
-    .regex(/^[^\s/:]+$/, "Expected a domain, without a scheme or a path."),
+    .refine(
+      (domain) => parseDomain(domain).host !== undefined,
+      "Expected a domain such as 'example.com' or '*.example.com', without a scheme, a port or a path.",
+    ),
   { max: 100 },
 ).nullish();
 

@@ -10,6 +10,7 @@ import type { ResponseObject } from "../protocol/response.ts";
 import { toolsetOf } from "../tools/create-toolset.ts";
 import { accessOf, type McpAccess } from "../tools/mcp/access.ts";
 import { type LoggedTurn, readLoggedTurn } from "../turn/logged-turn.ts";
+import { checkPromptMedia } from "../turn/media.ts";
 import { type Settle, Turn, type TurnOptions, type TurnResult } from "../turn/turn.ts";
 import type { Lease } from "./conversation-lock.ts";
 import { type EventLogStore, EventLogWriter } from "./event-log.ts";
@@ -179,7 +180,9 @@ export class RunHost {
 
   #readPast(spec: RunSpec): Past {
     const { history, base } = this.#home.history(spec);
-    return { ...readHistory(history), base, input: spec.input };
+    const past = { ...readHistory(history), base, input: spec.input };
+    checkPromptMedia(past, spec.request, loadConfig(this.#home.env).isMediaListed);
+    return past;
   }
 
   /** The turn of an orphan, with the 400 that it ends with when what it was made of is not there any more. */

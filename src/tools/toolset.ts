@@ -26,6 +26,7 @@ import {
   PYTHON_FUNCTIONS,
   PYTHON_NAMESPACE,
 } from "./definitions.ts";
+import { isToolServer } from "./guard.ts";
 import type { McpAccess } from "./mcp/access.ts";
 import type { McpTool } from "./mcp/client.ts";
 import { isAllowed, isUsable, mayBeCalled, needsApproval } from "./mcp/policy.ts";
@@ -386,8 +387,7 @@ function checkServer(tool: McpServerTool, { config, access }: ToolsetOptions, in
       "invalid_url",
     );
   }
-  // There each session is somebody's, by a header that a request could send.
-  if (Object.values(config.servers).some((server) => new URL(server).origin === new URL(called).origin)) {
+  if (isToolServer(new URL(called), config)) {
     throw invalidRequest(
       `tools[${index}].server_url`,
       "This is the operator's tool server: ask for the built-in tool instead.",
