@@ -10,7 +10,10 @@ export interface Variables {
   VLLM_CONNECT_TIMEOUT_MS?: string;
   VLLM_FIRST_BYTE_TIMEOUT_MS?: string;
   VLLM_IDLE_TIMEOUT_MS?: string;
+  VLLM_SILENCE_MS?: string;
   VLLM_MAX_RETRIES?: string;
+  VLLM_RECOVERY_TIME_MS?: string;
+  VLLM_FOREGROUND_RECOVERY_TIME_MS?: string;
   MODEL_ALIASES?: string;
   MODEL_ENGINES?: string;
   HARMONY_START_DATE?: string;
@@ -92,8 +95,13 @@ export interface Config {
   connectTimeoutMs: number;
   firstByteTimeoutMs: number;
   idleTimeoutMs: number;
-  /** How often a generation whose connection died is taken up again. */
+  /** Silence after which the model server is asked whether it is still there. */
+  silenceMs: number;
+  /** How often a generation that broke off is taken up again; 0 lets it fail. */
   maxRetries: number;
+  /** How long a background run waits for a model server that is gone; and a foreground turn, while its client does. */
+  recoveryTimeMs: number;
+  foregroundRecoveryTimeMs: number;
   modelAliases: Record<string, string>;
   /** The engine of models whose name and root do not tell it, by the name that vLLM knows. */
   modelEngines: Record<string, EngineName>;
@@ -287,7 +295,10 @@ const variables = z.object({
   VLLM_CONNECT_TIMEOUT_MS: integer(30_000, 1),
   VLLM_FIRST_BYTE_TIMEOUT_MS: integer(300_000, 1),
   VLLM_IDLE_TIMEOUT_MS: integer(60_000, 1),
+  VLLM_SILENCE_MS: integer(5_000, 1),
   VLLM_MAX_RETRIES: integer(10, 0),
+  VLLM_RECOVERY_TIME_MS: integer(900_000, 0),
+  VLLM_FOREGROUND_RECOVERY_TIME_MS: integer(300_000, 0),
   MODEL_ALIASES: jsonMap(z.string().min(1), '{"alias":"model"}'),
   MODEL_ENGINES: jsonMap(z.enum(["chat", "harmony"]), '{"model":"harmony"}'),
   HARMONY_START_DATE: z.iso.date().optional(),
@@ -442,7 +453,10 @@ function readConfig(env: Variables): Config | ConfigError {
     connectTimeoutMs: vars.VLLM_CONNECT_TIMEOUT_MS,
     firstByteTimeoutMs: vars.VLLM_FIRST_BYTE_TIMEOUT_MS,
     idleTimeoutMs: vars.VLLM_IDLE_TIMEOUT_MS,
+    silenceMs: vars.VLLM_SILENCE_MS,
     maxRetries: vars.VLLM_MAX_RETRIES,
+    recoveryTimeMs: vars.VLLM_RECOVERY_TIME_MS,
+    foregroundRecoveryTimeMs: vars.VLLM_FOREGROUND_RECOVERY_TIME_MS,
     modelAliases: vars.MODEL_ALIASES,
     modelEngines: vars.MODEL_ENGINES,
     harmonyStartDate: vars.HARMONY_START_DATE,

@@ -184,6 +184,8 @@ async function prepareTurn(call: Call, place: Place | undefined) {
     signal: abort.signal,
     clock: Date.now,
     maxRetries: config.maxRetries,
+    recoveryTimeMs: config.foregroundRecoveryTimeMs,
+    isServerGone: (signal) => upstream.isGone(signal),
     waitUntil: (promise) => context.executionCtx.waitUntil(promise),
   };
   const sink = request.stream ? new SseStream(config.heartbeatMs, () => abort.abort(clientLeft())) : undefined;

@@ -126,6 +126,8 @@ export interface Continuation {
   prompt: Prompt;
   /** Text that was generated but could not stand at the end of the prompt: the model will say it again. */
   repeated: string;
+  /** How many of the last items the model is to say anew, in other words perhaps: they end as they are. */
+  anew?: number;
   /**
    * Tokens generated so far, where the engine knows exactly; the usage that it reports in the end then counts them as
    * output too. Else they are to be measured, and the usage counts them as input.

@@ -47,28 +47,34 @@ export class ChatEngine implements Engine {
 
   /**
    * Chat templates can be left open only in the text of the last assistant message (`continue_final_message`): not in
-   * its reasoning, and not in a call. White space at the end of that text is what templates trim, so it is held back.
-   * What a grammar forces cannot be continued: vLLM's grammars begin with the first token that it generates.
+   * its reasoning, and not in a call. Thoughts after that text, and calls that this server would have run, are said
+   * anew; a client might act on half a call, so one of its own that it has seen is the end. White space at the end of
+   * the text is what templates trim, so it is held back. What a grammar forces cannot be continued: vLLM's grammars
+   * begin with the first token that it generates.
    */
   continuation(prompt: Prompt, partial: readonly Item[]): Continuation | undefined {
+    const [only] = partial;
+    // Nothing but white space: the model begins again.
+    if (only && partial.length === 1 && isBlank(only)) return { prompt, repeated: assistantTextOf(only) };
+    const said = partial.slice(0, partial.findLastIndex((item) => !canBeSaidAnew(item)) + 1);
+    const anew = partial.length - said.length;
+    const last = said.at(-1);
+    if (!last) return { prompt, repeated: "", anew };
     const { structured_outputs, text: format } = prompt.request;
     if (structured_outputs != null || (format?.format?.type ?? "text") !== "text") return undefined;
-    const last = partial.at(-1);
-    if (last?.type !== "message" || last.role !== "assistant") return undefined;
-    if (partial.some((item) => item.type !== "message" && item.type !== "reasoning")) return undefined;
+    if (last.type !== "message" || last.role !== "assistant") return undefined;
+    if (said.some((item) => item.type !== "message" && item.type !== "reasoning")) return undefined;
     if (last.content.some((part) => part.type !== "output_text")) return undefined;
-    const text = last.content.map((part) => (part.type === "output_text" ? part.text : "")).join("");
+    const text = assistantTextOf(last);
     const kept = text.trimEnd();
-    // Nothing but white space: the model begins again.
-    if (kept === "") return partial.length === 1 ? { prompt, repeated: text } : undefined;
     const open: Item = {
       type: "message",
       role: "assistant",
       status: "in_progress",
       content: [{ type: "output_text", text: kept, annotations: [], logprobs: [] }],
     };
-    const items = [...prompt.items, ...partial.slice(0, -1), open];
-    return { prompt: { ...prompt, items }, repeated: text.slice(kept.length) };
+    const items = [...prompt.items, ...said.slice(0, -1), open];
+    return { prompt: { ...prompt, items }, repeated: text.slice(kept.length), anew };
   }
 
   async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
@@ -165,11 +171,10 @@ export class ChatEngine implements Engine {
 
   /** An answer that came whole: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
   async *#wholeAnswer(response: Response, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
-    const chunks: Uint8Array[] = [];
-    for await (const bytes of this.#upstream.reads(response, signal)) chunks.push(bytes);
+    const text = await this.#upstream.text(response, signal);
     let body: unknown;
     try {
-      body = JSON.parse(await new Blob(chunks).text());
+      body = JSON.parse(text);
     } catch {
       throw malformedAnswer();
     }
@@ -178,6 +183,30 @@ export class ChatEngine implements Engine {
     if (!deltas.some((delta) => delta.kind === "finish")) throw malformedAnswer();
     yield deltas;
   }
+}
+
+/** Thoughts, white space, and calls that this server has not run yet: nothing is lost when a model thinks again. */
+function canBeSaidAnew(item: Item): boolean {
+  switch (item.type) {
+    case "reasoning":
+    case "mcp_call":
+    case "web_search_call":
+    case "code_interpreter_call":
+      return true;
+    default:
+      return isBlank(item);
+  }
+}
+
+/** Whether an item is an assistant's message that says nothing but white space. */
+function isBlank(item: Item): boolean {
+  if (item.type !== "message" || item.role !== "assistant") return false;
+  return item.content.every((part) => part.type === "output_text") && assistantTextOf(item).trim() === "";
+}
+
+function assistantTextOf(item: Item): string {
+  if (item.type !== "message" || item.role !== "assistant") return "";
+  return item.content.map((part) => (part.type === "output_text" ? part.text : "")).join("");
 }
 
 /** The deltas of some payloads, up to the one at fault: what came before it counts, also when both come in one read. */
