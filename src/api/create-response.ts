@@ -5,6 +5,7 @@ import type { Replay } from "../engine/engine.ts";
 import { resolveModel } from "../engine/models.ts";
 import { type CreateRequest, conversationOf, createRequest } from "../protocol/create-request.ts";
 import { ApiError, internalError, invalidRequest, previousResponseNotFound } from "../protocol/errors.ts";
+import { withExtraFields } from "../protocol/extra-fields.ts";
 import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem, Item } from "../protocol/items.ts";
 import type { ResponseObject } from "../protocol/response.ts";
@@ -46,7 +47,7 @@ interface Call {
 
 export async function createResponse(context: Context<AppEnv>): Promise<Response> {
   const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
-  const request = parse(createRequest, body);
+  const request = withExtraFields(parse(createRequest, body), body, context.get("config").vllmExtraFields);
   const conversationId = conversationOf(request);
   const conversation = conversationId === undefined ? undefined : conversationAddress(conversationId);
   const given = toInputItems(request.input);

@@ -602,9 +602,15 @@ async function* continued(
   before: BrokenOff | undefined,
 ): AsyncGenerator<ModelDelta[]> {
   let skip = repeated;
+  let rest = before;
   for await (const deltas of generation) {
     yield deltas.map((delta) => {
-      if (delta.kind === "usage" && before) return { ...delta, usage: wholeUsage(delta.usage, before) };
+      if (delta.kind === "usage" && rest) {
+        const usage = wholeUsage(delta.usage, rest);
+        // What the model is asked again is counted by itself.
+        rest = undefined;
+        return { ...delta, usage };
+      }
       if (delta.kind !== "text" || skip === "") return delta;
       const common = commonPrefix(skip, delta.text);
       // What is said anew ends the repetition, whatever is left of it.
@@ -616,6 +622,7 @@ async function* continued(
 
 /** The logprobs without those of the tokens that make up the first characters. */
 function withoutFirst(logprobs: TokenLogprob[] | undefined, characters: number): TokenLogprob[] | undefined {
+  if (characters === 0) return logprobs;
   let rest = characters;
   return logprobs?.filter(({ token }) => {
     rest -= token.length;
@@ -647,10 +654,11 @@ function commonPrefix(a: string, b: string): number {
 /** To vLLM the text generated before counts as prompt; to the client it is output. */
 function wholeUsage(usage: Usage, { prompt, reasoning }: BrokenOff): Usage {
   const cached = Math.min(usage.input_tokens_details.cached_tokens, prompt);
+  const written = Math.min(usage.input_tokens_details.cache_write_tokens, prompt - cached);
   return {
     ...usage,
     input_tokens: prompt,
-    input_tokens_details: { ...usage.input_tokens_details, cached_tokens: cached },
+    input_tokens_details: { ...usage.input_tokens_details, cached_tokens: cached, cache_write_tokens: written },
     output_tokens: usage.total_tokens - prompt,
     output_tokens_details: { reasoning_tokens: usage.output_tokens_details.reasoning_tokens + reasoning },
   };
