@@ -268,6 +268,18 @@ describe("a format beside tools that may be called", () => {
   });
 });
 
+describe("the rest of an open message", () => {
+  it.each([
+    ["reasoning, as vLLM streams it where the prompt has no thoughts", [{ reasoning: " def" }, { reasoning: " ghi" }]],
+    ["text", [{ content: " def" }, { content: " ghi" }]],
+  ])("is its text where it comes as %s", async (_, deltas) => {
+    gateway.replies(stream(deltas, "stop"));
+    const open = { type: "message", role: "assistant", status: "in_progress", id: "msg_1", content: "abc" };
+    const { response } = await streamed({ input: [{ role: "user", content: "Go on." }, open] });
+    expect(response.output).toMatchObject([{ type: "message", content: [{ text: " def ghi" }] }]);
+  });
+});
+
 describe("usage", () => {
   it("counts no thoughts in the rest of an open message, and what was written into the cache", async () => {
     const usage = {

@@ -57,7 +57,7 @@ const LOGPROB_FLOOR = -9999;
 export interface ChunkReaderOptions {
   /** Stop strings were asked for: text may come later than its tokens. */
   stops?: boolean;
-  /** The prompt ends in an open message: an answer that comes whole is its rest, whatever vLLM's reasoning parser says. */
+  /** The prompt ends in an open message: the answer is the rest of its text. */
   continues?: boolean;
 }
 
@@ -66,6 +66,8 @@ export class ChunkReader {
   readonly #logprobs: LogprobAligner;
   readonly #continues: boolean;
   #reasoned = false;
+  /** Text has come as such. */
+  #hasText = false;
 
   constructor({ stops = false, continues = false }: ChunkReaderOptions = {}) {
     this.#logprobs = new LogprobAligner(stops);
@@ -96,8 +98,8 @@ export class ChunkReader {
     if (choice) {
       const entries = list(choice.logprobs?.content);
       if (entries.length > 0) this.#logprobs.push(entries.map(toTokenLogprob));
-      if (choice.delta != null) this.#readDelta(object<ChatMessageDelta>(choice.delta), deltas);
-      else if (choice.message != null) this.#readDelta(this.#wholeMessage(choice.message), deltas);
+      const delta = choice.delta ?? choice.message;
+      if (delta != null) this.#readDelta(this.#withoutLostText(object<ChatMessageDelta>(delta)), deltas);
       if (choice.token_ids != null) deltas.push({ kind: "sampled", sampled: { ids: [...list(choice.token_ids)] } });
       const reason = text(choice.finish_reason);
       if (reason !== "") deltas.push({ kind: "finish", reason: toFinishReason(reason) });
@@ -112,15 +114,19 @@ export class ChunkReader {
     if (chunk.kv_transfer_params != null) deltas.push({ kind: "kv_transfer_params", value: chunk.kv_transfer_params });
   }
 
-  /** vLLM parses the rest of a message that the prompt has left open as reasoning when it gives it whole. */
-  #wholeMessage(given: ChatMessageDelta): ChatMessageDelta {
-    const message = object<ChatMessageDelta>(given);
-    const reasoning = text(message.reasoning ?? message.reasoning_content);
-    if (!this.#continues || reasoning === "" || text(message.content) !== "") return message;
-    return { ...message, reasoning: null, reasoning_content: null, content: reasoning };
+  /**
+   * vLLM's reasoning parsers take what follows an open message for reasoning, unless the prompt has reasoning that ends:
+   * in a whole answer always, in a stream where no earlier message has thoughts.
+   */
+  #withoutLostText(delta: ChatMessageDelta): ChatMessageDelta {
+    const content = text(delta.content);
+    this.#hasText ||= content !== "";
+    const reasoning = text(delta.reasoning ?? delta.reasoning_content);
+    if (!this.#continues || reasoning === "" || this.#hasText) return delta;
+    return { ...delta, reasoning: null, reasoning_content: null, content: reasoning };
   }
 
-  /** vLLM takes the rest of a message that the prompt has left open for reasoning, too, when it counts. */
+  /** The same in vLLM's counts. */
   #usage(given: VllmUsage) {
     const usage = toUsage(given);
     return this.#continues && !this.#reasoned ? { ...usage, output_tokens_details: { reasoning_tokens: 0 } } : usage;
