@@ -710,9 +710,15 @@ async function* continued(
   before: BrokenOff | undefined,
 ): AsyncGenerator<ModelDelta[]> {
   let skip = repeated;
+  let rest = before;
   for await (const deltas of generation) {
     yield deltas.map((delta) => {
-      if (delta.kind === "usage" && before) return { ...delta, usage: wholeUsage(delta.usage, before) };
+      if (delta.kind === "usage" && rest) {
+        const usage = wholeUsage(delta.usage, rest);
+        // What the model is asked again is counted by itself.
+        rest = undefined;
+        return { ...delta, usage };
+      }
       if (delta.kind !== "text" || skip === "") return delta;
       const common = commonPrefix(skip, delta.text);
       // What is said anew ends the repetition, whatever is left of it.
@@ -724,6 +730,7 @@ async function* continued(
 
 /** The logprobs without those of the tokens that make up the first characters. */
 function withoutFirst(logprobs: TokenLogprob[] | undefined, characters: number): TokenLogprob[] | undefined {
+  if (characters === 0) return logprobs;
   let rest = characters;
   return logprobs?.filter(({ token }) => {
     rest -= token.length;
@@ -758,10 +765,11 @@ function commonPrefix(a: string, b: string): number {
  */
 function wholeUsage(usage: Usage, { prompt, reasoning, isText }: BrokenOff): Usage {
   const cached = Math.min(usage.input_tokens_details.cached_tokens, prompt);
+  const written = Math.min(usage.input_tokens_details.cache_write_tokens, prompt - cached);
   return {
     ...usage,
     input_tokens: prompt,
-    input_tokens_details: { ...usage.input_tokens_details, cached_tokens: cached },
+    input_tokens_details: { ...usage.input_tokens_details, cached_tokens: cached, cache_write_tokens: written },
     output_tokens: usage.total_tokens - prompt,
     output_tokens_details: {
       reasoning_tokens: reasoning + (isText ? 0 : usage.output_tokens_details.reasoning_tokens),

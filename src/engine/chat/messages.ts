@@ -228,7 +228,7 @@ function toContentPart(part: InputPart): ContentPart {
 }
 
 /** vLLM parses the arguments of earlier calls; what is not JSON is given as a JSON string rather than refused. */
-function asJson(text: string): string {
+export function asJson(text: string): string {
   try {
     JSON.parse(text);
     return text;
