@@ -13,6 +13,8 @@ export interface Variables {
   MODEL_ALIASES?: string;
   MODEL_ENGINES?: string;
   HARMONY_START_DATE?: string;
+  HARMONY_SYSTEM_INSTRUCTIONS?: string;
+  HARMONY_TOOL_HEADER?: string;
   TOOL_SERVERS?: string;
   TOOL_SERVER_API_KEY?: string;
   TOOL_SERVER_MCP_LABELS?: string;
@@ -46,6 +48,16 @@ export type EngineName = "chat" | "harmony";
 
 /** Built-in tools that may stand on a server of the operator's. */
 export type BuiltinName = "browser" | "python" | "container";
+
+/** How prompts for gpt-oss are written. */
+export interface HarmonyConfig {
+  /** The date in the system message, `YYYY-MM-DD`; undefined is the turn's own. */
+  startDate: string | undefined;
+  /** Whether instructions stand in the system message, behind the model's identity, rather than in the developer's. */
+  systemInstructions: boolean;
+  /** Where the header of a tool's answer has its recipient: behind the channel, or before it. */
+  toolHeader: "channel-first" | "recipient-first";
+}
 
 /** What this server may do for a model. */
 export interface ToolConfig {
@@ -82,8 +94,7 @@ export interface Config {
   modelAliases: Record<string, string>;
   /** The engine of models whose name and root do not tell it, by the name that vLLM knows. */
   modelEngines: Record<string, EngineName>;
-  /** The date in Harmony's system message, `YYYY-MM-DD`; undefined is the turn's own. */
-  harmonyStartDate: string | undefined;
+  harmony: HarmonyConfig;
   tools: ToolConfig;
   apiKeys: ApiKey[];
   allowAnonymous: boolean;
@@ -156,6 +167,8 @@ const variables = z.object({
   MODEL_ALIASES: jsonMap(z.string().min(1), '{"alias":"model"}'),
   MODEL_ENGINES: jsonMap(z.enum(["chat", "harmony"]), '{"model":"harmony"}'),
   HARMONY_START_DATE: z.iso.date().optional(),
+  HARMONY_SYSTEM_INSTRUCTIONS: z.enum(["true", "false"]).default("false"),
+  HARMONY_TOOL_HEADER: z.enum(["channel-first", "recipient-first"]).default("channel-first"),
   TOOL_SERVERS: jsonMap(z.url({ protocol: /^https?$/ }), '{"python":"https://tools.example.com/python/mcp"}').refine(
     (servers) => Object.keys(servers).every((name) => BUILTINS.includes(name as BuiltinName)),
     "expected the names browser, python and container",
@@ -269,7 +282,11 @@ export function loadConfig(env: Variables): Config {
     maxRetries: vars.VLLM_MAX_RETRIES,
     modelAliases: vars.MODEL_ALIASES,
     modelEngines: vars.MODEL_ENGINES,
-    harmonyStartDate: vars.HARMONY_START_DATE,
+    harmony: {
+      startDate: vars.HARMONY_START_DATE,
+      systemInstructions: vars.HARMONY_SYSTEM_INSTRUCTIONS === "true",
+      toolHeader: vars.HARMONY_TOOL_HEADER,
+    },
     tools: toTools(vars),
     apiKeys: vars.API_KEYS,
     allowAnonymous: vars.ALLOW_ANONYMOUS === "true",

@@ -6,5 +6,5 @@ import type { Upstream } from "./upstream.ts";
 
 /** The engine that speaks to a model. */
 export function createEngine(name: EngineName, config: Config, upstream: Upstream): Engine {
-  return name === "harmony" ? new HarmonyEngine(upstream, config.harmonyStartDate) : new ChatEngine(upstream);
+  return name === "harmony" ? new HarmonyEngine(upstream, config.harmony) : new ChatEngine(upstream);
 }
