@@ -16,10 +16,10 @@ export interface HarmonyParserOptions extends OfferedTools {
   /** Strings that end the answer, and with it the output. */
   stop?: StopStrings | undefined;
   /**
-   * A grammar binds what a call or the answer says: to be JSON, or something else. It does not know where the message ends
-   * for a reader, so what comes after that is not read.
+   * A grammar binds the output, functions' arguments to JSON, and the answer to that or something else. It does not know
+   * where a message ends for a reader, so what comes after that is not read.
    */
-  bound?: "json" | "other" | undefined;
+  bound?: { answer: "json" | "other" } | undefined;
 }
 
 /** Why there are no more tokens: the model stopped, or was cut off. */
@@ -209,7 +209,9 @@ export class HarmonyParser {
 
   /** A special token within what a grammar binds. It was either the end, or sampled as text of a string. */
   #endBound(out: HarmonyDelta[]): void {
-    const isWhole = this.#options.bound === "other" || isJson(this.#message.content);
+    const { show, recipient, content } = this.#message;
+    const isOfJson = show === "call" ? recipient?.startsWith("functions.") : this.#options.bound?.answer === "json";
+    const isWhole = !isOfJson || isJson(content);
     this.#isCutShort = !isWhole;
     this.#close(isWhole ? RETURN : undefined, out);
     this.#stop();

@@ -6,7 +6,6 @@ import type { Prompt, ToolNamespace } from "../engine.ts";
 import { offeredTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
 import { resolve } from "./schema-normalisation.ts";
-import { SPECIAL_TOKENS } from "./vocabulary.ts";
 
 /**
  * A grammar over headers and bodies, in xgrammar's structural tags, for requests that want more than free text: vLLM
@@ -26,11 +25,14 @@ type Format =
 const BODY_END = ["<|end|>", ""];
 
 /**
- * What no text may have in it. To a grammar a special token is the text of its literal, which any string may have: the
- * model would go on in a string that has ended for every reader. `excludes` came with xgrammar 0.2; older ones do not
- * read it.
+ * What no text may have in it, being how a message ends or another begins. To a grammar a special token is the text of its
+ * literal, which any string may have: the model would go on in a string that has ended for every reader. `excludes` came
+ * with xgrammar 0.2; older ones do not read it. Tokens that stop the generation are never open to a grammar.
  */
-const SPECIAL_LITERALS = [...Object.keys(SPECIAL_TOKENS), "<|reserved_"];
+const EXCLUDED = ["<|end|>", "<|start|>", "<|channel|>", "<|message|>"];
+
+/** Functions up to which their arguments exclude these, too: each schema then takes the model server a second or two, once. */
+const FEW = 8;
 
 /**
  * Functions beyond which only strict ones are bound to their schemas, the others to any JSON object: the model server
@@ -38,13 +40,12 @@ const SPECIAL_LITERALS = [...Object.keys(SPECIAL_TOKENS), "<|reserved_"];
  */
 const MANY = 128;
 
-const ANY_TEXT: Format = { type: "any_text", excludes: SPECIAL_LITERALS };
+const ANY_TEXT: Format = { type: "any_text", excludes: EXCLUDED };
 
-/** What the grammar of `structuredOutputs` binds calls and answers to; undefined where there is none, or the client's. */
-export function boundTo(prompt: Pick<Prompt, "request" | "serverTools">): "json" | "other" | undefined {
+/** What the grammar of `structuredOutputs` binds the answer to; undefined where there is none, or the client's own. */
+export function boundTo(prompt: Pick<Prompt, "request" | "serverTools">): { answer: "json" | "other" } | undefined {
   if (!isBound(prompt) || prompt.request.structured_outputs?.structural_tag !== undefined) return undefined;
-  const answer = answerFormat(prompt.request);
-  return answer === undefined || answer.type === "json_schema" ? "json" : "other";
+  return { answer: answerFormat(prompt.request)?.type === "json_schema" ? "json" : "other" };
 }
 
 function isBound({ request, serverTools }: Pick<Prompt, "request" | "serverTools">): boolean {
@@ -75,7 +76,7 @@ export function structuredOutputs(
   const called = tools.filter((tool) => named === undefined || tool.name === named);
   const calls = called.flatMap(({ name, parameters, strict }) => {
     const schema = strict || called.length <= MANY ? parameters : undefined;
-    return functionCalls(functions.shown(name), jsonOf(schema ?? { type: "object" }));
+    return functionCalls(functions.shown(name), jsonOf(schema ?? { type: "object" }, called.length <= FEW));
   });
   const builtins = named === undefined ? namespaces.flatMap(builtinCalls) : [];
   const answers = isForced ? [] : finalHeaders().map((begin) => tag(begin, answer ?? ANY_TEXT));
@@ -125,10 +126,10 @@ function parsed(schema: unknown): unknown {
  * JSON of a schema. xgrammar gives up the lengths of strings where it excludes anything, and whole literals of an `enum`:
  * then the schema is worth more.
  */
-function jsonOf(schema: unknown): Format {
+function jsonOf(schema: unknown, excludes = true): Format {
   const text = JSON.stringify(schema);
   const isWorthMore = /"(?:min|max)Length"/.test(text) || text.includes("<|");
-  return { type: "json_schema", json_schema: schema, ...(!isWorthMore && { excludes: SPECIAL_LITERALS }) };
+  return { type: "json_schema", json_schema: schema, ...(excludes && !isWorthMore && { excludes: EXCLUDED }) };
 }
 
 /** What may come first: thoughts, and a preamble (none before an answer in a format). */
