@@ -55,12 +55,15 @@ const answered = (index: number): Item => ({
   reason: null,
 });
 
-/** `count` of each kind, one kind after the other. */
-function items(count: number, ...kinds: ((index: number) => Item)[]): Item[] {
-  return kinds.flatMap((kind) => Array.from({ length: count }, (_, index) => kind(index)));
-}
+type Kind = (index: number) => Item;
 
-const KINDS: [name: string, kinds: ((index: number) => Item)[]][] = [
+/** `count` items of each kind, in two orders. */
+const ORDERS: Record<string, (count: number, kinds: Kind[]) => Item[]> = {
+  "all of a kind": (count, kinds) => kinds.flatMap((kind) => Array.from({ length: count }, (_, index) => kind(index))),
+  "in rounds": (count, kinds) => Array.from({ length: count }, (_, index) => kinds.map((kind) => kind(index))).flat(),
+};
+
+const KINDS: [name: string, kinds: Kind[]][] = [
   ["calls and their outputs", [call, output]],
   ["calls of the server's after calls of the client's", [call, served, output]],
   ["calls of the client's after calls of the server's", [served, call, output]],
@@ -82,10 +85,14 @@ const PASSES: [name: string, pass: (items: Item[]) => unknown][] = [
   ["taking approvals", (given) => Toolset.of({ ...toolset, items: given, input: given } as unknown as ToolsetOptions)],
 ];
 
+const ARRANGED = KINDS.flatMap(([name, kinds]) =>
+  Object.entries(ORDERS).map(([order, arrange]) => [name, order, (count: number) => arrange(count, kinds)] as const),
+);
+
 describe.each(PASSES)("%s", (_, pass) => {
-  it.each(KINDS)("reads each of many items a few times: %s", (_, kinds) => {
+  it.each(ARRANGED)("reads each of many items a few times: %s, %s", (_, _order, items) => {
     const reads = (count: number) => {
-      const { value, reads } = counted(items(count, ...kinds));
+      const { value, reads } = counted(items(count));
       try {
         pass(value);
       } catch {
