@@ -930,6 +930,36 @@ describe("a reader", () => {
   });
 });
 
+describe("a response with all the readers that it may have", () => {
+  it("refuses one more until one has left; another response of the home does not", async () => {
+    const run = await Run.begin();
+    const other = await Run.begin({}, "Other.", newTurnAddress(run.address.home));
+    const first = await generation(1);
+    const readers = await Promise.all(Array.from({ length: 100 }, () => run.follow()));
+    const events = ({ home, address }: Run) => home.fetch(`http://home/events?turn=${address.turn}`);
+    const refused = await events(run);
+    expect(refused.status).toBe(429);
+    expect(refused.headers.get("retry-after")).toMatch(/^\d+$/);
+    new Reader(await events(other)).leave();
+    readers[0]?.leave();
+    // A reader that has left is noticed at the next write.
+    first.say("one", " two");
+    const again = await vi.waitFor(
+      async () => {
+        const answer = await events(run);
+        if (answer.status !== 200) throw new Error("Still full.");
+        return new Reader(answer);
+      },
+      { timeout: 10_000, interval: 20 },
+    );
+    first.finish();
+    await again.end;
+    expect(again.done).toBe(true);
+    await Promise.all(readers.slice(1).map((reader) => reader.end));
+    expect(readers.slice(1).every(({ done }) => done)).toBe(true);
+  });
+});
+
 describe("a home with all the runs that it can carry", () => {
   it("refuses one more politely, and takes it when another has ended", async () => {
     const { home } = newTurnAddress();
