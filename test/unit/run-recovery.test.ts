@@ -520,22 +520,34 @@ describe("a run whose process dies before its model has got it right", () => {
 });
 
 describe("a run whose process dies where no model can be put back", () => {
-  it("in its reasoning fails, says why, and keeps it", async () => {
+  it("in its reasoning begins it anew in another item, and forgets nothing that was read", async () => {
     const run = await Run.begin();
     (await generation(1)).think("Let us");
     const reader = await run.follow();
     await vi.waitFor(() => expect(reader.events.at(-1)?.type).toBe("response.reasoning_text.delta"));
     await crash();
+    await run.retrieve();
+    const second = await generation(2);
+    expect(second.prompt.messages).toEqual([{ role: "user", content: "Count." }]);
+    second.think("Let").say("one");
+    await run.logged("one");
+    await crash();
+    await run.retrieve();
+    // What was thought the second time is gone on with.
+    const third = await generation(3);
+    expect(third.prompt).toMatchObject({ continue_final_message: true });
+    expect(third.prompt.messages.at(-1)).toMatchObject({ role: "assistant", content: "one", reasoning: "Let" });
+    third.say(" two").finish();
     const response = await run.ended();
     expect(response).toMatchObject({
-      status: "failed",
-      error: { code: "server_error", message: expect.stringMatching(/restarted in the middle.*reasoning/) },
-      output: [{ type: "reasoning", status: "incomplete", content: [{ text: "Let us" }] }],
+      status: "completed",
+      output: [
+        { type: "reasoning", status: "incomplete", content: [{ text: "Let us" }] },
+        { type: "reasoning", status: "completed", content: [{ text: "Let" }] },
+        { type: "message", content: [{ text: "one two" }] },
+      ],
     });
-    const events = await run.replay();
-    expect(events.slice(-2).map(({ type }) => type)).toEqual(["error", "response.failed"]);
-    expectWhole(events, response);
-    expect(generations).toHaveLength(1);
+    expectWhole(await run.replay(), response);
   });
 
   it("in a strict function call fails, says why, and keeps it", async () => {
