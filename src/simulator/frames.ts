@@ -51,6 +51,8 @@ export function* withFault(frames: Iterable<Frame>, fault: Fault | undefined, se
       fired = true;
       switch (pending.kind) {
         case "stall":
+          yield { kind: "stall" };
+          break;
         case "cut":
         case "end":
           yield { kind: pending.kind };

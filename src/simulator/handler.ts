@@ -19,7 +19,7 @@ import type { AnswerFormat } from "./sampling.ts";
 import { chatmlPrompt, chatmlTokenizer, scriptedSpeech } from "./scripted-chat.ts";
 import { type Fault, parseSettings, type Settings, splitModel } from "./settings.ts";
 import { streamBody } from "./stream-body.ts";
-import { sleep, untilAborted } from "./time.ts";
+import { sleep, stall } from "./time.ts";
 import { tokenLimit } from "./token-limit.ts";
 import { hex, splitTokens, Vocabulary } from "./tokenizer.ts";
 
@@ -51,6 +51,8 @@ export type SimulatedRequest = {
   /** Milliseconds since the epoch. */
   startedAt: number;
   endedAt?: number;
+  /** Lets a request that stalls (`fault=stall:N`, `stall_headers`) go on, and one that would does not stall. */
+  release(): void;
 };
 
 /** A vLLM as seen on the wire. */
@@ -74,6 +76,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
   let answered = 0;
 
   async function fetch(request: Request): Promise<Response> {
+    const { promise: released, resolve: release } = Promise.withResolvers<void>();
     const record: SimulatedRequest = {
       path: new URL(request.url).pathname,
       headers: Object.fromEntries(request.headers),
@@ -81,12 +84,13 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       state: "open",
       deltasSent: 0,
       startedAt: Date.now(),
+      release,
     };
     if (options.record !== false) {
       requests.push(record);
       if (requests.length > KEPT_REQUESTS) requests.shift();
     }
-    const call: Call = { request, record, settings: parseSettings(), fault: undefined, streaming: false };
+    const call: Call = { request, record, settings: parseSettings(), fault: undefined, streaming: false, released };
     try {
       const response = await route(call);
       if (!call.streaming) end(record, "completed");
@@ -321,6 +325,8 @@ type Call = {
   fault: Fault | undefined;
   /** Set once a body is under way that will say itself when it has ended. */
   streaming: boolean;
+  /** Resolves when a stall is to end. */
+  released: Promise<void>;
 };
 
 type Route = {
@@ -390,7 +396,8 @@ async function failEarly(call: Call): Promise<Response | undefined> {
     case "refuse":
       throw new ConnectionLost("refuse");
     case "stall_headers":
-      return untilAborted(call.request.signal);
+      await stall(call.request.signal, call.released);
+      return undefined;
     case "http":
       throw new VllmError(call.fault.status, "Simulated fault.");
     case "html":
@@ -409,6 +416,7 @@ function stream(call: Call, frames: Iterable<Frame>): Response {
     delta: () => void record.deltasSent++,
     completed: () => end(record, "completed"),
     aborted: () => end(record, "aborted"),
+    released: call.released,
   });
   return new Response(body, { headers: { "content-type": "text/event-stream; charset=utf-8" } });
 }
@@ -420,7 +428,8 @@ async function whole(call: Call, body: JsonObject, tokens: number): Promise<Resp
   if (time > 0) await sleep(time, request.signal);
   switch (fault?.kind) {
     case "stall":
-      return untilAborted(request.signal);
+      await stall(request.signal, call.released);
+      return json(body);
     case "error":
       throw new VllmError(500, "Simulated fault.");
     case "garbage":
