@@ -1,0 +1,8 @@
+import { describe } from "vitest";
+import { facts } from "../vllm/facts/all.ts";
+import { startSimulator } from "../vllm/simulated-server.ts";
+
+/** The facts that `npm run test:vllm` shows of a real vLLM, here of the simulator. */
+describe.each(["chat", "harmony"] as const)("%s", (engine) => {
+  facts({ engine, serve: startSimulator, owned: true, restartMs: 20_000, tokenMs: 15 });
+});
