@@ -4,5 +4,6 @@ import { startSimulator } from "../vllm/simulated-server.ts";
 
 /** The facts that `npm run test:vllm` shows of a real vLLM, here of the simulator. */
 describe.each(["chat", "harmony"] as const)("%s", (engine) => {
-  facts({ engine, serve: startSimulator, owned: true, restartMs: 20_000, tokenMs: 15 });
+  const variables = { VLLM_SILENCE_MS: "300" };
+  facts({ engine, serve: startSimulator, owned: true, restartMs: 20_000, tokenMs: 15, variables });
 });

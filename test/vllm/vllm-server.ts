@@ -7,8 +7,8 @@ import { freePort } from "../workerd/tools.ts";
 import { type Engine, MODELS, type ModelServer, WINDOWS } from "./model-server.ts";
 import { cache, type Installation, scriptedModel, scripts, vocabularies } from "./vllm-installation.ts";
 
-/** How long a server may take to come up; a busy machine without a GPU takes minutes. */
-export const START_MS = 600_000;
+/** How long a server may take to come up: two minutes without a GPU, many more on a busy machine. */
+export const START_MS = 1_200_000;
 
 const OPTIONS: Record<Engine, string[]> = {
   chat: ["--tool-call-parser", "hermes", "--reasoning-parser", "qwen3"],

@@ -18,7 +18,7 @@ export function facts(run: Run): void {
   let gateway: Gateway | undefined;
   beforeAll(async () => {
     const server = await run.serve(run.engine);
-    gateway = await startGateway(server.url);
+    gateway = await startGateway(server.url, run.variables);
     current = subjectOf(server, gateway);
     if (run.restartMs > 60_000) console.log(`${run.engine}: ${server.version}`);
   }, run.restartMs + 60_000);

@@ -43,22 +43,36 @@ export interface Run {
   restartMs: number;
   /** How long the model waits before each token where a fact needs its middle, in milliseconds. */
   tokenMs: number;
+  /** Variables of the gateway, beside those that all facts need. */
+  variables?: Record<string, string>;
 }
 
+/** A model server's way back, as long as it may take on a busy machine. */
+const RECOVERY_MS = "3600000";
+
 /** Starts a gateway in front of a model server, or of a balancer, by URL. */
-export async function startGateway(url: string): Promise<Gateway> {
+export async function startGateway(url: string, variables: Record<string, string> = {}): Promise<Gateway> {
   const worker = await startWorkerd({
     VLLM_BASE_URL: `${url}/v1`,
     ALLOW_ANONYMOUS: "true",
     // A client's departure is noticed when it is written to.
     HEARTBEAT_MS: "200",
+    VLLM_RECOVERY_TIME_MS: RECOVERY_MS,
+    VLLM_FOREGROUND_RECOVERY_TIME_MS: RECOVERY_MS,
+    ...variables,
   });
   const fetch = conformantFetch();
   return {
     url: worker.url,
     fetch,
     // A client that waits as long as the gateway does.
-    openai: new OpenAI({ apiKey: "any", baseURL: `${worker.url}/v1`, maxRetries: 0, fetch, timeout: 1_200_000 }),
+    openai: new OpenAI({
+      apiKey: "any",
+      baseURL: `${worker.url}/v1`,
+      maxRetries: 0,
+      fetch,
+      timeout: Number(RECOVERY_MS),
+    }),
     async close() {
       try {
         await fetch.settled();
