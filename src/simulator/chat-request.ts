@@ -23,6 +23,8 @@ export type ToolChoice = { kind: "none" | "auto" | "required" } | { kind: "named
 /** A checked chat completion request. */
 export type ChatRequest = Sampling & {
   messages: ChatMessage[];
+  /** Whose message the answer is. */
+  role: string;
   tools: Tool[];
   toolChoice: ToolChoice;
   parallelToolCalls: boolean;
@@ -44,10 +46,11 @@ export function parseChatRequest(body: JsonObject): ChatRequest {
   const templateArguments = objectField(body, "chat_template_kwargs") ?? {};
   const continueFinalMessage = booleanField(body, "continue_final_message") ?? false;
   const addGenerationPrompt = booleanField(body, "add_generation_prompt") ?? true;
-  if (continueFinalMessage) checkContinuation(body, addGenerationPrompt, messages);
+  if (continueFinalMessage) checkContinuation(body, addGenerationPrompt);
   return {
     ...sampling,
     messages,
+    role: continueFinalMessage ? (messages.at(-1)?.role ?? "assistant") : "assistant",
     tools,
     toolChoice: parseToolChoice(body, tools),
     parallelToolCalls: booleanField(body, "parallel_tool_calls") ?? true,
@@ -104,7 +107,7 @@ function parseContent(content: Json | undefined): string {
   if (typeof content === "string") return content;
   if (!Array.isArray(content))
     throw badRequest("messages: content: Input should be a valid string or list", "messages");
-  return content.map(parsePart).join(" ");
+  return content.map(parsePart).join("\n");
 }
 
 function parsePart(part: Json): string {
@@ -204,7 +207,7 @@ function parseLogprobs(body: JsonObject): number | undefined {
   return wanted ? (top ?? 0) : undefined;
 }
 
-function checkContinuation(body: JsonObject, addGenerationPrompt: boolean, messages: ChatMessage[]): void {
+function checkContinuation(body: JsonObject, addGenerationPrompt: boolean): void {
   if (body.add_generation_prompt === true) {
     throw badRequest("Cannot set both `continue_final_message` and `add_generation_prompt` to True.");
   }
@@ -213,8 +216,5 @@ function checkContinuation(body: JsonObject, addGenerationPrompt: boolean, messa
     throw badRequest(
       "continue_final_message and add_generation_prompt are not compatible. Use continue_final_message when you want the model to continue the final message, and add_generation_prompt when you want to add a header that will prompt it to start a new assistant message instead.",
     );
-  }
-  if (messages.at(-1)?.role !== "assistant") {
-    throw badRequest("continue_final_message: the final message must be an assistant message", "messages");
   }
 }

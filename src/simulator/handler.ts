@@ -2,21 +2,22 @@ import { answerChat } from "./chat-answer.ts";
 import { parseChatRequest, parseMessages, parseTools } from "./chat-request.ts";
 import { renderPrompt } from "./chat-template.ts";
 import { chatBody, chatFrames } from "./chat-wire.ts";
+import { renderChatml } from "./chatml-template.ts";
 import { completionChoices } from "./completion-choices.ts";
 import { parseCompletionRequest } from "./completion-request.ts";
 import { completionBody, completionFrames, generatedTokens } from "./completion-wire.ts";
 import { badRequest, ConnectionLost, errorBody, VllmError } from "./errors.ts";
 import { booleanField, listField, stringField } from "./fields.ts";
 import { type Frame, withFault } from "./frames.ts";
-import { generate } from "./generation.ts";
 import { harmonyChoices } from "./harmony-choices.ts";
 import { harmonyTokenizer } from "./harmony-tokenizer.ts";
 import { isObject, type Json, type JsonObject, parseJson } from "./json.ts";
-import { DEFAULT_MODELS, rootOf, speaksHarmony } from "./models.ts";
+import { DEFAULT_MODELS, isScripted, ownContextLength, rootOf, speaksHarmony } from "./models.ts";
 import { PrefixCache } from "./prefix-cache.ts";
+import { chatmlPrompt, chatmlTokenizer, scriptedSpeech } from "./scripted-chat.ts";
 import { type Fault, parseSettings, type Settings, splitModel } from "./settings.ts";
 import { streamBody } from "./stream-body.ts";
-import { sleep, untilAborted } from "./time.ts";
+import { sleep, stall } from "./time.ts";
 import { hex, splitTokens, Vocabulary } from "./tokenizer.ts";
 
 const KEPT_REQUESTS = 1000;
@@ -47,6 +48,8 @@ export type SimulatedRequest = {
   /** Milliseconds since the epoch. */
   startedAt: number;
   endedAt?: number;
+  /** Lets a request that stalls (`fault=stall:N`, `stall_headers`) go on, and one that would does not stall. */
+  release(): void;
 };
 
 /** A vLLM as seen on the wire. */
@@ -70,6 +73,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
   let answered = 0;
 
   async function fetch(request: Request): Promise<Response> {
+    const { promise: released, resolve: release } = Promise.withResolvers<void>();
     const record: SimulatedRequest = {
       path: new URL(request.url).pathname,
       headers: Object.fromEntries(request.headers),
@@ -77,12 +81,13 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       state: "open",
       deltasSent: 0,
       startedAt: Date.now(),
+      release,
     };
     if (options.record !== false) {
       requests.push(record);
       if (requests.length > KEPT_REQUESTS) requests.shift();
     }
-    const call: Call = { request, record, settings: parseSettings(), fault: undefined, streaming: false };
+    const call: Call = { request, record, settings: parseSettings(), fault: undefined, streaming: false, released };
     try {
       const response = await route(call);
       if (!call.streaming) end(record, "completed");
@@ -124,7 +129,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
 
   const routes: Record<string, Route> = {
     "/health": { method: "GET", answer: () => new Response(null, { status: 200 }) },
-    "/version": { method: "GET", answer: () => json({ version: "0.29.0+simulator" }) },
+    "/version": { method: "GET", answer: () => json({ version: `${parseSettings().version}+simulator` }) },
     "/v1/models": {
       method: "GET",
       answer: ({ settings }) => json({ object: "list", data: models.map((id) => modelCard(id, settings)) }),
@@ -135,7 +140,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     "/detokenize": { method: "POST", answer: detokenize },
   };
 
-  function chat(call: Call, body: JsonObject, model: string): Response | Promise<Response> {
+  async function chat(call: Call, body: JsonObject, model: string): Promise<Response> {
     const { settings } = call;
     const request = withSettings(parseChatRequest(body), settings);
     const ending = request.continueFinalMessage
@@ -143,9 +148,12 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       : request.addGenerationPrompt
         ? "generation prompt"
         : "closed message";
-    const text = renderPrompt(request.messages, body.tools, ending);
-    const tokens = splitTokens(text);
-    const longest = contextLength(settings);
+    const scripted = isScripted(splitModel(model).base);
+    const prompt = scripted
+      ? await chatmlPrompt(request, body.tools, ending)
+      : echoPrompt(renderPrompt(request.messages, body.tools, ending));
+    const { text, tokens } = prompt;
+    const longest = contextLength(settings, model);
     if (tokens.length >= longest) throw tooLong(tokens.length, longest);
     if (request.maxTokens !== undefined && tokens.length + request.maxTokens > longest) {
       throw badRequest(
@@ -153,29 +161,50 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
         "max_tokens",
       );
     }
-    const answer = answerChat(request, splitModel(model).base, settings, body.messages ?? null);
-    const maxTokens = request.maxTokens ?? longest - tokens.length;
+    const speaks = scripted
+      ? await scriptedSpeech(request, text)
+      : {
+          speech: answerChat(request, splitModel(model).base, settings, body.messages ?? null, vocabulary),
+          delayMs: 0,
+        };
+    if (speaks.delayMs > 0) call.settings = slowedDown(settings, speaks.delayMs);
+    const { cached, created } = cache.lookUp(request.cacheSalt, tokens);
     const result = {
       id: `chatcmpl-${requestId(call, request.requestId, text)}`,
       created: unixSeconds(),
       model,
       request,
       settings,
-      prompt: { promptTokens: tokens.length, cachedTokens: cache.lookUp(request.cacheSalt, tokens), tokens },
-      generation: generate(answer.said, answer.finish, { ...request, maxTokens }),
-      vocabulary,
+      prompt: {
+        promptTokens: tokens.length,
+        cachedTokens: cached,
+        createdCacheTokens: created,
+        ids: prompt.ids,
+      },
+      maxTokens: request.maxTokens ?? longest - tokens.length,
+      speech: speaks.speech,
     };
     if (request.stream && call.fault?.kind !== "json") return stream(call, chatFrames(result));
-    return whole(call, chatBody(result), result.generation.completionTokens);
+    const answer = chatBody(result);
+    return whole(call, answer.body, answer.tokens);
+  }
+
+  /** A prompt in the simulator's own vocabulary, which costs little. */
+  function echoPrompt(text: string): ChatPrompt {
+    const tokens = splitTokens(text);
+    return { text, tokens, ids: () => tokens.map((token) => vocabulary.id(token)) };
   }
 
   async function complete(call: Call, body: JsonObject, model: string): Promise<Response> {
     const { settings } = call;
     const request = withSettings(parseCompletionRequest(body), settings);
-    const longest = contextLength(settings);
-    const choices = speaksHarmony(splitModel(model).base)
-      ? harmonyChoices(request, settings, longest, await harmonyTokenizer())
+    const longest = contextLength(settings, model);
+    const { base } = splitModel(model);
+    const choices = speaksHarmony(base)
+      ? harmonyChoices(request, settings, longest, await harmonyTokenizer(), isScripted(base))
       : completionChoices(request, settings, longest, vocabulary);
+    const delayMs = choices[0]?.delayMs ?? 0;
+    if (delayMs > 0) call.settings = slowedDown(settings, delayMs);
     const prompts = choices.map((choice) => choice.prompt);
     const result = {
       id: `cmpl-${requestId(call, request.requestId, prompts[0]?.text ?? "")}`,
@@ -185,7 +214,8 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       settings,
       prompt: {
         promptTokens: prompts.reduce((sum, prompt) => sum + prompt.cacheKey.length, 0),
-        cachedTokens: prompts.reduce((sum, prompt) => sum + cache.lookUp(request.cacheSalt, prompt.cacheKey), 0),
+        cachedTokens: prompts.reduce((sum, prompt) => sum + cache.lookUp(request.cacheSalt, prompt.cacheKey).cached, 0),
+        createdCacheTokens: 0,
       },
       choices,
     };
@@ -206,13 +236,15 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
         : body.add_generation_prompt === false
           ? "closed message"
           : "generation prompt";
-      text = renderPrompt(parseMessages(body), body.tools, ending);
+      text = isScripted(splitModel(model).base)
+        ? renderChatml(parseMessages(body), body.tools, ending, true)
+        : renderPrompt(parseMessages(body), body.tools, ending);
     }
     const tokenizer = await tokenizerOf(model);
     const tokens = tokenizer.encode(text);
     return json({
       count: tokens.length,
-      max_model_len: contextLength(call.settings),
+      max_model_len: contextLength(call.settings, model),
       tokens,
       token_strs: body.return_token_strs === true ? tokens.map((id) => tokenizer.token(id)) : null,
     });
@@ -226,7 +258,9 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
   }
 
   async function tokenizerOf(model: string): Promise<Pick<Vocabulary, "encode" | "decode" | "token">> {
-    return speaksHarmony(splitModel(model).base) ? harmonyTokenizer() : vocabulary;
+    const { base } = splitModel(model);
+    if (speaksHarmony(base)) return harmonyTokenizer();
+    return isScripted(base) ? chatmlTokenizer() : vocabulary;
   }
 
   function modelCard(id: string, settings: Settings): JsonObject {
@@ -237,18 +271,19 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       owned_by: "vllm",
       root: rootOf(id),
       parent: null,
-      max_model_len: contextLength(settings),
+      max_model_len: contextLength(settings, id),
       permission: [],
     };
   }
 
-  function contextLength(settings: Settings): number {
-    return settings.maxModelLen ?? options.maxModelLen ?? DEFAULT_MAX_MODEL_LEN;
+  function contextLength(settings: Settings, model: string): number {
+    const own = options.maxModelLen ?? ownContextLength(splitModel(model).base);
+    return settings.maxModelLen ?? own ?? DEFAULT_MAX_MODEL_LEN;
   }
 
   function requestId(call: Call, own: string | undefined, prompt: string): string {
     answered++;
-    return call.request.headers.get("x-request-id") ?? own ?? hex(`${answered} ${prompt.slice(-200)}`, 32);
+    return call.request.headers.get("x-request-id") ?? own ?? hex(`${answered} ${prompt.slice(-200)}`, 16);
   }
 
   /** The request's fault, unless it has happened `fault_times` times already with these very settings. */
@@ -268,6 +303,9 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
   return { fetch, requests, clear };
 }
 
+/** A rendered prompt: its tokens as the prefix cache compares them, and their ids. */
+type ChatPrompt = { text: string; tokens: readonly (string | number)[]; ids(): readonly number[] };
+
 type Call = {
   request: Request;
   record: SimulatedRequest;
@@ -275,12 +313,19 @@ type Call = {
   fault: Fault | undefined;
   /** Set once a body is under way that will say itself when it has ended. */
   streaming: boolean;
+  /** Resolves when a stall is to end. */
+  released: Promise<void>;
 };
 
 type Route = {
   method: "GET" | "POST";
   answer(call: Call, body: JsonObject, model: string): Response | Promise<Response>;
 };
+
+/** Each token takes `ms`, the first one too. */
+function slowedDown(settings: Settings, ms: number): Settings {
+  return { ...settings, ttft: settings.ttft + ms, tps: 1000 / ms };
+}
 
 function withSettings<Request extends { returnTokenIds: boolean }>(request: Request, settings: Settings): Request {
   return settings.tokenIds ? request : { ...request, returnTokenIds: false };
@@ -307,7 +352,8 @@ async function failEarly(call: Call): Promise<Response | undefined> {
     case "refuse":
       throw new ConnectionLost("refuse");
     case "stall_headers":
-      return untilAborted(call.request.signal);
+      await stall(call.request.signal, call.released);
+      return undefined;
     case "http":
       throw new VllmError(call.fault.status, "Simulated fault.");
     case "html":
@@ -326,6 +372,7 @@ function stream(call: Call, frames: Iterable<Frame>): Response {
     delta: () => void record.deltasSent++,
     completed: () => end(record, "completed"),
     aborted: () => end(record, "aborted"),
+    released: call.released,
   });
   return new Response(body, { headers: { "content-type": "text/event-stream; charset=utf-8" } });
 }
@@ -337,7 +384,8 @@ async function whole(call: Call, body: JsonObject, tokens: number): Promise<Resp
   if (time > 0) await sleep(time, request.signal);
   switch (fault?.kind) {
     case "stall":
-      return untilAborted(request.signal);
+      await stall(request.signal, call.released);
+      return json(body);
     case "error":
       throw new VllmError(500, "Simulated fault.");
     case "garbage":

@@ -38,8 +38,8 @@ export function parseSampling(body: JsonObject): Sampling {
     throw badRequest("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt");
   return {
     stream,
-    includeUsage: options?.include_usage === true || options?.continuous_usage_stats === true,
-    continuousUsage: options?.continuous_usage_stats === true,
+    includeUsage: options?.include_usage === true,
+    continuousUsage: options?.include_usage === true && options.continuous_usage_stats === true,
     stop: parseStop(body.stop),
     stopTokenIds: (listField(body, "stop_token_ids") ?? []).filter((id) => typeof id === "number"),
     includeStop: booleanField(body, "include_stop_str_in_output") ?? false,

@@ -32,7 +32,7 @@ beforeAll(async () => {
     write: { properties: { text: { type: "string" } }, readOnly: false, run: () => "written" },
   });
   gateway = await startRealGateway({ MCP_SERVERS: server.url });
-}, 60_000);
+});
 afterAll(async () => {
   await gateway?.close();
   await server?.close();

@@ -6,7 +6,7 @@ import { eventually, lastPrompt, type RealGateway, startRealGateway } from "./su
 let gateway: RealGateway;
 beforeAll(async () => {
   gateway = await startRealGateway();
-}, 60_000);
+});
 afterAll(() => gateway.close());
 
 const weatherTool = {

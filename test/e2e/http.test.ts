@@ -356,7 +356,14 @@ describe("/health", () => {
       expect(await (await get("/health/upstream")).json()).toEqual({
         status: "ok",
         latency_ms: expect.any(Number),
-        models: ["simulator", "simulator-reasoning", "simulator-gpt-oss", "simulator-harmony"],
+        models: [
+          "simulator",
+          "simulator-reasoning",
+          "simulator-gpt-oss",
+          "simulator-harmony",
+          "tiny-qwen3",
+          "tiny-gpt-oss",
+        ],
       });
       expect(gateway.vllm.simulator.requests.map((request) => request.path)).toEqual(Array(count).fill("/v1/models"));
     }

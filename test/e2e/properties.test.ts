@@ -10,7 +10,7 @@ import { type Gateway, startGateway } from "./support.ts";
 
 let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startGateway({ VLLM_CONNECT_TIMEOUT_MS: "5000", VLLM_MAX_RETRIES: "0" });
+  gateway = await startGateway({ VLLM_MAX_RETRIES: "0" });
 });
 afterAll(() => gateway.close());
 

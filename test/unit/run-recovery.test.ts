@@ -115,7 +115,7 @@ function generation(number: number): Promise<Generation> {
       if (!found) throw new Error(`Generation ${number} was not asked for.`);
       return found;
     },
-    { timeout: 4_000, interval: 5 },
+    { timeout: 30_000, interval: 5 },
   );
 }
 
@@ -167,7 +167,7 @@ class Run {
         if (response.status === "queued" || response.status === "in_progress") throw new Error("Still running.");
         return response;
       },
-      { timeout: 4_000, interval: 10 },
+      { timeout: 30_000, interval: 10 },
     );
   }
 
@@ -189,7 +189,7 @@ class Run {
   /** Waits until the text of the log ends so, which a reader makes soon. */
   async logged(ending: string): Promise<void> {
     const reader = await this.follow();
-    await vi.waitFor(() => expect(reader.text.endsWith(ending)).toBe(true), { timeout: 4_000, interval: 5 });
+    await vi.waitFor(() => expect(reader.text.endsWith(ending)).toBe(true), { timeout: 30_000, interval: 5 });
     reader.leave();
   }
 
