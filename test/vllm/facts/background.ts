@@ -8,6 +8,8 @@ import { answerOf, expectCompleted, finalOf, type Run, type Subject, textOf } fr
 export function background(subject: () => Subject, run: Run): void {
   const { owned, tokenMs } = run;
   const WAIT_MS = 60_000;
+  /** Words that nobody waits for: nearly all that fit into the smaller window. */
+  const ENDLESS = 1_500;
 
   /** How many generations the server has under way. */
   const generations = async () => (await subject().server.generations?.()) ?? Number.NaN;
@@ -17,7 +19,7 @@ export function background(subject: () => Subject, run: Run): void {
     const { gateway, server } = subject();
     const stream = await gateway.openai.responses.create({
       model: server.model,
-      input: counting(200, tokenMs),
+      input: counting(ENDLESS, tokenMs),
       stream: true,
       ...body,
     });
@@ -68,7 +70,7 @@ export function background(subject: () => Subject, run: Run): void {
     const said = response.output.flatMap((item) => (item.type === "message" ? item.content : []));
     const kept = said.map((part) => ("text" in part ? part.text : "")).join("");
     expect(kept.startsWith(text)).toBe(true);
-    expect(words(200).startsWith(kept.replace(/^\n+/, ""))).toBe(true);
+    expect(words(ENDLESS).startsWith(kept.replace(/^\n+/, ""))).toBe(true);
     expect(await gateway.openai.responses.retrieve(id)).toMatchObject({ status: "cancelled", output: response.output });
   });
 
@@ -90,10 +92,9 @@ export function background(subject: () => Subject, run: Run): void {
     expect(response.status).toBe("cancelled");
   });
 
-  it.runIf(owned)("a background run goes on when the client that began it has left", async () => {
+  it("a background run goes on when the client that began it has left", async () => {
     const { gateway } = subject();
     const { id } = await readSome({ background: true, input: counting(60, tokenMs) }, 3);
-    expect(await generations()).toBe(1);
     const response = await eventually(async () => {
       const now: Response = await gateway.openai.responses.retrieve(id);
       return ["queued", "in_progress"].includes(now.status ?? "") ? undefined : now;

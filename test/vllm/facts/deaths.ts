@@ -43,7 +43,7 @@ type State = "in the foreground" | "in the background" | "reasoning" | "reasonin
 
 /** Servers that die in the middle of their answers. Each fact leaves the server running; they come last. */
 export function deaths(subject: () => Subject, run: Run): void {
-  const { restartMs, tokenMs } = run;
+  const { restartMs } = run;
   /** A server's way back, and the rest of the answers. */
   const FACT_MS = 2 * restartMs + 60_000;
 
@@ -62,8 +62,8 @@ export function deaths(subject: () => Subject, run: Run): void {
     return { state, events, end };
   }
 
-  /** Answers in every state that a server can die in, each in the middle of it. */
-  async function beginAll(gateway: Gateway): Promise<Reading[]> {
+  /** Answers in every state that a server can die in, each in the middle of it; slower ones where a machine stood still. */
+  async function beginAll(gateway: Gateway, tokenMs = run.tokenMs): Promise<Reading[]> {
     const { server, engine } = subject();
     const { model } = server;
     const counted = counting(WORDS, tokenMs);
@@ -80,8 +80,9 @@ export function deaths(subject: () => Subject, run: Run): void {
     ];
     const spoken = ({ events }: Reading) => events.filter(({ type }) => type.endsWith("text.delta")).length;
     // The reasoning of those that answer already is a few tokens.
-    await eventually(() => readings.every((reading) => spoken(reading) >= 16), 60_000);
-    return readings;
+    await eventually(() => readings.every((reading) => spoken(reading) >= 16), 120_000);
+    const isOver = ({ events }: Reading) => events.some(({ type }) => type === "response.completed");
+    return readings.some(isOver) ? beginAll(gateway, tokenMs * 2) : readings;
   }
 
   async function ended(gateway: Gateway, readings: readonly Reading[]): Promise<void> {
