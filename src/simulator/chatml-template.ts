@@ -35,12 +35,12 @@ function renderMessage(message: ChatMessage): string {
   return `<|im_start|>assistant\n${thoughts}${text}${calls.join("")}<|im_end|>\n`;
 }
 
-/** vLLM parses the arguments of earlier calls, and the template writes them again; what is no JSON stays text. */
+/** vLLM parses the arguments of earlier calls, and the template writes them again; what is no JSON is nothing. */
 function spaced(text: string): string {
   try {
     return pythonJson(JSON.parse(text));
   } catch {
-    return text;
+    return "{}";
   }
 }
 

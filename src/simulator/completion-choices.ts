@@ -1,10 +1,11 @@
 import { answerCompletion } from "./completion-answer.ts";
-import { type CompletionRequest, tokenLimit } from "./completion-request.ts";
+import type { CompletionRequest } from "./completion-request.ts";
 import type { CompletionChoice } from "./completion-wire.ts";
 import { generateAll, type Token } from "./engine.ts";
-import { badRequest } from "./errors.ts";
+import { badField } from "./errors.ts";
 import { END, endlessWords } from "./generation.ts";
 import type { Settings } from "./settings.ts";
+import { tokenLimit } from "./token-limit.ts";
 import { splitTokens, type Vocabulary } from "./tokenizer.ts";
 
 /** What a model of the simulator's own vocabulary generates for each prompt. */
@@ -15,7 +16,7 @@ export function completionChoices(
   vocabulary: Vocabulary,
 ): CompletionChoice[] {
   if (request.structuralTag !== undefined) {
-    throw badRequest("The simulator does not support structured_outputs.structural_tag", "structured_outputs");
+    throw badField("The simulator does not support structured_outputs.structural_tag", "structured_outputs");
   }
   return request.prompts.map((prompt) => {
     const tokens = typeof prompt === "string" ? splitTokens(prompt) : prompt.map((id) => vocabulary.token(id));
@@ -31,13 +32,14 @@ function complete(
   vocabulary: Vocabulary,
 ): CompletionChoice {
   const text = prompt.join("");
-  const maxTokens = tokenLimit(prompt.length, request.maxTokens, contextLength);
+  const maxTokens = tokenLimit(prompt.length, { ...request, maxTokensName: "max_tokens" }, contextLength, settings);
   const limits = {
     maxTokens,
     eos: request.ignoreEos ? undefined : vocabulary.id(END),
     stopIds: new Set(request.stopTokenIds),
     stop: request.stop,
     includeStop: request.includeStop,
+    holdsBack: true,
   };
   const { steps, ending } = generateAll(answer(text, request, settings, vocabulary), limits);
   return {

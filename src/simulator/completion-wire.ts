@@ -61,7 +61,7 @@ export function* completionFrames(result: CompletionResult): Generator<Frame> {
         token_ids: choice.ids?.slice(position, next) ?? null,
       };
       position = next;
-      offset += text.length;
+      if (request.logprobs !== undefined) offset += characters(text);
       sent += texts.length;
       return data(shaped);
     };
@@ -117,12 +117,19 @@ function counted(completionTokens: number): { completionTokens: number; reasonin
   return { completionTokens, reasoningTokens: 0 };
 }
 
+/** Python counts code points. */
+function characters(text: string): number {
+  let count = 0;
+  for (const _ of text) count++;
+  return count;
+}
+
 function logprobsBody(tokens: readonly string[], offset: number, top: number | undefined): JsonObject | null {
   if (top === undefined) return null;
   let at = offset;
   const offsets = tokens.map((token) => {
     const own = at;
-    at += token.length;
+    at += characters(token);
     return own;
   });
   return {

@@ -1,4 +1,4 @@
-import { errorBody, VllmError } from "./errors.ts";
+import { errorEvent, VllmError } from "./errors.ts";
 import type { Fault, Settings } from "./settings.ts";
 import { hash } from "./tokenizer.ts";
 
@@ -58,7 +58,7 @@ export function* withFault(frames: Iterable<Frame>, fault: Fault | undefined, se
           yield { kind: pending.kind };
           return;
         case "error": {
-          const data = JSON.stringify(errorBody(new VllmError(500, "Simulated fault."), settings.flat));
+          const data = errorEvent(new VllmError(500, "Simulated fault."), settings.flat);
           yield { kind: "frame", frame: { data, tokens: 0, role: "after" } };
           if (settings.done) yield { kind: "frame", frame: doneFrame() };
           return;

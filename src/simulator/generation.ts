@@ -51,7 +51,7 @@ export function speech(
     tokens: tokensOf(said, vocabulary, options),
     eos: vocabulary.id(END),
     thinking: reasons,
-    thinkingByRequest: reasons || (options.continued && options.thinks),
+    thinkingByRequest: reasons,
     refuses: said.some(({ kind }) => kind === "refusal"),
   };
 }

@@ -1,23 +1,26 @@
 import { answerChat } from "./chat-answer.ts";
-import { parseChatRequest, parseMessages, parseTools } from "./chat-request.ts";
+import { parseChatRequest, parseMessages, parseTools, type Tool } from "./chat-request.ts";
 import { renderPrompt } from "./chat-template.ts";
 import { chatBody, chatFrames } from "./chat-wire.ts";
 import { renderChatml } from "./chatml-template.ts";
 import { completionChoices } from "./completion-choices.ts";
 import { parseCompletionRequest } from "./completion-request.ts";
 import { completionBody, completionFrames, generatedTokens } from "./completion-wire.ts";
-import { badRequest, ConnectionLost, errorBody, VllmError } from "./errors.ts";
-import { booleanField, listField, stringField } from "./fields.ts";
-import { type Frame, withFault } from "./frames.ts";
+import { badRequest, ConnectionLost, errorBody, errorEvent, GrammarError, invalidBody, VllmError } from "./errors.ts";
+import { booleanField, listField, missing, stringField } from "./fields.ts";
+import { doneFrame, type Frame, withFault } from "./frames.ts";
+import { checkGrammar, isRefused } from "./grammar.ts";
 import { harmonyChoices } from "./harmony-choices.ts";
 import { harmonyTokenizer } from "./harmony-tokenizer.ts";
 import { isObject, type Json, type JsonObject, parseJson } from "./json.ts";
 import { DEFAULT_MODELS, isScripted, ownContextLength, rootOf, speaksHarmony } from "./models.ts";
 import { PrefixCache } from "./prefix-cache.ts";
+import type { AnswerFormat } from "./sampling.ts";
 import { chatmlPrompt, chatmlTokenizer, scriptedSpeech } from "./scripted-chat.ts";
 import { type Fault, parseSettings, type Settings, splitModel } from "./settings.ts";
 import { streamBody } from "./stream-body.ts";
 import { sleep, stall } from "./time.ts";
+import { tokenLimit } from "./token-limit.ts";
 import { hex, splitTokens, Vocabulary } from "./tokenizer.ts";
 
 const KEPT_REQUESTS = 1000;
@@ -122,14 +125,18 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     if (failed !== undefined) return failed;
     if (call.settings.headersDelay > 0) await sleep(call.settings.headersDelay, request.signal);
     if (name !== "" && !models.includes(model.base)) {
-      throw new VllmError(404, `The model \`${name}\` does not exist.`, "model");
+      const aliases = models.join(", ");
+      throw new VllmError(404, `The model \`${name}\` does not exist. Valid aliases: ${aliases}.`, "model");
     }
     return handle.answer(call, body, name === "" ? (models[0] ?? "simulator") : name);
   }
 
   const routes: Record<string, Route> = {
     "/health": { method: "GET", answer: () => new Response(null, { status: 200 }) },
-    "/version": { method: "GET", answer: () => json({ version: `${parseSettings().version}+simulator` }) },
+    "/version": {
+      method: "GET",
+      answer: () => json({ version: `${parseSettings(options.settings ?? "").version}.0` }),
+    },
     "/v1/models": {
       method: "GET",
       answer: ({ settings }) => json({ object: "list", data: models.map((id) => modelCard(id, settings)) }),
@@ -143,6 +150,10 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
   async function chat(call: Call, body: JsonObject, model: string): Promise<Response> {
     const { settings } = call;
     const request = withSettings(parseChatRequest(body), settings);
+    const { base } = splitModel(model);
+    if (isScripted(base) && request.messages.some(({ media }) => media)) {
+      throw badRequest(`${base} is not a multimodal model`);
+    }
     const ending = request.continueFinalMessage
       ? "open message"
       : request.addGenerationPrompt
@@ -154,13 +165,9 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       : echoPrompt(renderPrompt(request.messages, body.tools, ending));
     const { text, tokens } = prompt;
     const longest = contextLength(settings, model);
-    if (tokens.length >= longest) throw tooLong(tokens.length, longest);
-    if (request.maxTokens !== undefined && tokens.length + request.maxTokens > longest) {
-      throw badRequest(
-        `'max_tokens' or 'max_completion_tokens' is too large: ${request.maxTokens}. This model's maximum context length is ${longest} tokens and your request has ${tokens.length} input tokens (${request.maxTokens} > ${longest} - ${tokens.length}).`,
-        "max_tokens",
-      );
-    }
+    const maxTokens = tokenLimit(tokens.length, request, longest, settings);
+    const refused = refusedGrammar(call, request);
+    if (refused !== undefined) return refused;
     const speaks = scripted
       ? await scriptedSpeech(request, text)
       : {
@@ -181,7 +188,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
         createdCacheTokens: created,
         ids: prompt.ids,
       },
-      maxTokens: request.maxTokens ?? longest - tokens.length,
+      maxTokens,
       speech: speaks.speech,
     };
     if (request.stream && call.fault?.kind !== "json") return stream(call, chatFrames(result));
@@ -219,6 +226,8 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       },
       choices,
     };
+    const refused = refusedGrammar(call, request);
+    if (refused !== undefined) return refused;
     if (request.stream && call.fault?.kind !== "json") return stream(call, completionFrames(result));
     return whole(call, completionBody(result), generatedTokens(result));
   }
@@ -226,7 +235,10 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
   async function tokenize(call: Call, body: JsonObject, model: string): Promise<Response> {
     const chatMessages = body.messages !== undefined;
     const prompt = chatMessages ? undefined : stringField(body, "prompt");
-    if (!chatMessages && prompt === undefined) throw badRequest("prompt: Field required", "prompt");
+    if (!chatMessages && prompt === undefined) {
+      const wanted = { type: "missing", msg: "Field required", input: body };
+      throw invalidBody({ ...wanted, loc: "body.prompt" }, { ...wanted, loc: "body.messages" });
+    }
     let text = prompt ?? "";
     if (chatMessages) {
       parseTools(body);
@@ -252,7 +264,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
 
   async function detokenize(_: Call, body: JsonObject, model: string): Promise<Response> {
     const tokens = listField(body, "tokens");
-    if (tokens === undefined) throw badRequest("tokens: Field required", "tokens");
+    if (tokens === undefined) throw missing("body.tokens", body);
     const tokenizer = await tokenizerOf(model);
     return json({ prompt: tokenizer.decode(tokens.filter((id) => typeof id === "number")) });
   }
@@ -322,6 +334,24 @@ type Route = {
   answer(call: Call, body: JsonObject, model: string): Response | Promise<Response>;
 };
 
+/** The grammar is compiled where the engine is: a stream has its 200 by then. Throws what a request for one piece is answered with. */
+function refusedGrammar(
+  call: Call,
+  request: { stream: boolean; format: AnswerFormat; tools?: Tool[] },
+): Response | undefined {
+  try {
+    if (request.format.kind === "json_schema") checkGrammar(request.format.schema);
+    if (request.tools?.some((tool) => tool.strict && isRefused(tool.parameters)) === true) {
+      throw new GrammarError(400, "Invalid grammar specification: 'triggers'");
+    }
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof GrammarError) || !request.stream) throw error;
+    const data = errorEvent(error, call.settings.flat);
+    return stream(call, [{ data, tokens: 0, role: "after" }, doneFrame()]);
+  }
+}
+
 /** Each token takes `ms`, the first one too. */
 function slowedDown(settings: Settings, ms: number): Settings {
   return { ...settings, ttft: settings.ttft + ms, tps: 1000 / ms };
@@ -333,16 +363,30 @@ function withSettings<Request extends { returnTokenIds: boolean }>(request: Requ
 
 async function readBody(call: Call): Promise<JsonObject> {
   const type = call.request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
-  if (type !== "application/json") throw badRequest("Unsupported Media Type: Only 'application/json' is allowed");
+  if (type !== "application/json") {
+    const msg = "Unsupported Media Type: Only 'application/json' is allowed";
+    throw invalidBody({ type: "", loc: "", msg });
+  }
   let body: Json;
   try {
     body = parseJson(await call.request.text());
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    throw badRequest(`JSON decode error: ${error.message}`);
+    const at = /position (\d+)/.exec(error.message)?.[1] ?? "0";
+    const why = at === "1" ? "Expecting property name enclosed in double quotes" : "Expecting value";
+    throw invalidBody({
+      type: "json_invalid",
+      loc: `body.${at}`,
+      msg: "JSON decode error",
+      input: {},
+      ctx: { error: why },
+    });
   }
   call.record.body = body;
-  if (!isObject(body)) throw badRequest("Input should be a valid dictionary");
+  if (!isObject(body)) {
+    const msg = "Input should be a valid dictionary or object to extract fields from";
+    throw invalidBody({ type: "model_attributes_type", loc: "body", msg, input: body });
+  }
   return body;
 }
 
@@ -433,12 +477,6 @@ function end(record: SimulatedRequest, state: "completed" | "aborted"): void {
 
 function authorized(request: Request, apiKey: string): boolean {
   return request.method === "OPTIONS" || request.headers.get("authorization") === `Bearer ${apiKey}`;
-}
-
-function tooLong(tokens: number, longest: number): VllmError {
-  return badRequest(
-    `This model's maximum context length is ${longest} tokens. However, you requested ${tokens} tokens in the messages, Please reduce the length of the messages.`,
-  );
 }
 
 function unixSeconds(): number {

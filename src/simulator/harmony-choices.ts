@@ -1,7 +1,7 @@
 import { answerCompletion } from "./completion-answer.ts";
-import { type CompletionRequest, tokenLimit } from "./completion-request.ts";
+import type { CompletionRequest } from "./completion-request.ts";
 import type { CompletionChoice } from "./completion-wire.ts";
-import { badRequest } from "./errors.ts";
+import { badField } from "./errors.ts";
 import { scriptOf } from "./harmony-answer.ts";
 import { continueHarmony } from "./harmony-continuation.ts";
 import { generateHarmony } from "./harmony-generation.ts";
@@ -9,6 +9,7 @@ import { type HarmonyTokenizer, RETURN, START } from "./harmony-tokenizer.ts";
 import { harmonyScript, type Script } from "./script-language.ts";
 import type { Settings } from "./settings.ts";
 import { boundText, parseStructuralTag, type StructuralTag } from "./structural-tag.ts";
+import { tokenLimit } from "./token-limit.ts";
 
 /** What a gpt-oss generates for each prompt; a `scripted` one says what its last user text scripts. */
 export function harmonyChoices(
@@ -22,7 +23,7 @@ export function harmonyChoices(
   return request.prompts.map((prompt) => {
     const ids = typeof prompt === "string" ? tokenizer.encode(prompt) : prompt;
     const text = tokenizer.decode(ids);
-    const maxTokens = tokenLimit(ids.length, request.maxTokens, contextLength);
+    const maxTokens = tokenLimit(ids.length, { ...request, maxTokensName: "max_tokens" }, contextLength, settings);
     const script = scripted ? scriptOfUser(text, request, tag) : undefined;
     const wanted =
       script !== undefined
@@ -76,6 +77,6 @@ function plainAnswer(prompt: string, request: CompletionRequest, settings: Setti
 
 function structuralTag(request: CompletionRequest, settings: Settings): StructuralTag | undefined {
   if (request.structuralTag === undefined) return undefined;
-  if (!settings.structuralTags) throw badRequest("structural_tag is not supported", "structured_outputs");
+  if (!settings.structuralTags) throw badField("structural_tag is not supported", "structured_outputs");
   return parseStructuralTag(request.structuralTag);
 }

@@ -34,7 +34,7 @@ export type Settings = {
   stops: boolean;
   harmony: string | undefined;
   script: "user" | undefined;
-  version: string;
+  version: "0.19" | "0.32";
 };
 
 const DEFAULTS: Settings = {
@@ -64,7 +64,7 @@ const DEFAULTS: Settings = {
   stops: true,
   harmony: undefined,
   script: undefined,
-  version: "0.32.0",
+  version: "0.32",
 };
 
 const READERS: Record<string, (value: string, name: string) => Partial<Settings>> = {
@@ -93,7 +93,7 @@ const READERS: Record<string, (value: string, name: string) => Partial<Settings>
   structural_tags: (v, n) => ({ structuralTags: flag(v, n) }),
   stops: (v, n) => ({ stops: flag(v, n) }),
   harmony: (v) => ({ harmony: v }),
-  version: (v, n) => ({ version: oneOf(v, n, ["0.19.0", "0.32.0"]) }),
+  version: (v, n) => ({ version: oneOf(v, n, ["0.19", "0.32"]) }),
   script: (v, n) => ({ script: oneOf(v, n, ["user"]) }),
 };
 

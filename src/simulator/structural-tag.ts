@@ -1,4 +1,5 @@
-import { badRequest } from "./errors.ts";
+import { badField } from "./errors.ts";
+import { isRefused } from "./grammar.ts";
 import { isObject, type Json, parseJson } from "./json.ts";
 import { fillSchema } from "./schema-filler.ts";
 
@@ -47,6 +48,7 @@ function* tags(format: Json | undefined): Generator<Tag> {
   if (Array.isArray(format)) {
     for (const entry of format) yield* tags(entry);
   } else if (isObject(format)) {
+    if (isRefused(format.type === "json_schema" ? (format.json_schema ?? {}) : {})) throw invalid();
     if (typeof format.begin === "string") yield { begin: format.begin, content: format.content };
     for (const [key, value] of Object.entries(format)) if (key !== "json_schema") yield* tags(value);
   }
@@ -61,5 +63,5 @@ function parse(text: string): Json {
 }
 
 function invalid(): Error {
-  return badRequest("Invalid structural tag", "structured_outputs");
+  return badField("Invalid structured_outputs structural_tag specification.", "structured_outputs");
 }

@@ -6,7 +6,7 @@ export type PromptUsage = { promptTokens: number; cachedTokens: number; createdC
 
 /** What `system_fingerprint` says: the version, and a hash of how the server was started. */
 export function fingerprint({ version }: Settings): string {
-  return `vllm-${version}-5133a70e`;
+  return `vllm-${version}.0-5133a70e`;
 }
 
 /**

@@ -2,15 +2,19 @@ import { loadConfig, type Variables } from "../config.ts";
 import { createEngine } from "../engine/create-engine.ts";
 import type { Replay } from "../engine/engine.ts";
 import { Upstream } from "../engine/upstream.ts";
+import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError } from "../protocol/errors.ts";
+import { parseResponseId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
+import type { ResponseObject } from "../protocol/response.ts";
 import { toolsetOf } from "../tools/create-toolset.ts";
 import { accessOf, type McpAccess } from "../tools/mcp/access.ts";
 import { type LoggedTurn, readLoggedTurn } from "../turn/logged-turn.ts";
+import { checkPromptMedia } from "../turn/media.ts";
 import { type Settle, Turn, type TurnOptions, type TurnResult } from "../turn/turn.ts";
 import type { Lease } from "./conversation-lock.ts";
 import { type EventLogStore, EventLogWriter } from "./event-log.ts";
-import type { RunSpec, RunStore } from "./run-store.ts";
+import type { NotedRun, RunSpec, RunStore } from "./run-store.ts";
 import { type History, readHistory } from "./turn-store.ts";
 
 /**
@@ -25,6 +29,8 @@ export interface RunHome {
   waitUntil(promise: Promise<unknown>): void;
   runs: RunStore;
   log: EventLogStore;
+  /** The key of this home, which ids carry. */
+  address: string;
   /** The earlier items that a run continues. Throws the 400 when they are gone. */
   history(spec: RunSpec): { history: History; base: number | null };
   /** Runs `body` in a transaction: all that it writes, or nothing. */
@@ -109,22 +115,27 @@ export class RunHost {
 
   /** Takes up every run that is noted and does not live. `acquire` gives the conversation's lock, waiting as needed. */
   takeUpOrphans(acquire: () => Promise<Lease | undefined>): void {
-    for (const turn of this.#home.runs.turns()) if (!this.#live.has(turn)) this.#takeUp(turn, acquire);
+    for (const turn of this.#home.runs.turns()) {
+      if (this.#live.has(turn)) continue;
+      const noted = this.#home.runs.takeUp(turn);
+      if (noted) this.#takeUp(noted, acquire);
+    }
   }
 
-  #takeUp(key: string, acquire: () => Promise<Lease | undefined>): void {
-    const found = this.#home.runs.takeUp(key);
-    if (!found) return;
-    const { spec, attempts } = found;
-    const access = Object.entries(accessOf(spec.request)).filter(([label]) => !spec.withheld?.includes(label));
-    const run = this.#makeRun(spec, readLoggedTurn(this.#home.log.all(key)), Object.fromEntries(access));
+  #takeUp(noted: NotedRun, acquire: () => Promise<Lease | undefined>): void {
+    const { spec, attempts } = noted;
+    const run = spec && this.#orphanOf(spec);
+    if (!run) {
+      this.#endUnreadable(noted);
+      return;
+    }
     this.#launch(run, undefined, async () => {
       // The past is read under the lock: another turn may hold it, and add to the conversation, until then.
-      const lease = spec.inConversation ? await acquire() : undefined;
+      const lease = run.spec.inConversation ? await acquire() : undefined;
       try {
+        if (attempts > MAX_ATTEMPTS) return await fail(run, gaveUp());
         const { turn, gone } = this.#turnOf(run);
         if (gone) return await turn.abandon({ status: "failed", error: gone }, run.settle);
-        if (attempts > MAX_ATTEMPTS) return await turn.abandon({ status: "failed", error: gaveUp() }, run.settle);
         return await turn.resume(run.settle);
       } finally {
         lease?.release();
@@ -132,9 +143,46 @@ export class RunHost {
     });
   }
 
+  /** An orphan with what its log tells; undefined where its rows cannot be read. */
+  #orphanOf(spec: RunSpec): PreparedRun | undefined {
+    try {
+      const access = Object.entries(accessOf(spec.request)).filter(([label]) => !spec.withheld?.includes(label));
+      return this.#makeRun(spec, readLoggedTurn(this.#home.log.all(spec.turn)), Object.fromEntries(access));
+    } catch (error) {
+      if (isUnreadable(error)) return undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * Ends a run of which not all rows can be read, so that its readers and its home have done with it: as failed, with
+   * the log as far as it can be read.
+   */
+  #endUnreadable(noted: NotedRun): void {
+    const { log } = this.#home;
+    this.#home.transaction(() => log.cutUnreadable(noted.turn));
+    const run = this.#remainderOf(noted);
+    this.#launch(run, undefined, () => fail(run, unreadable()));
+  }
+
+  #remainderOf(noted: NotedRun): PreparedRun {
+    const { log } = this.#home;
+    try {
+      const spec = noted.spec ?? specOfLog(this.#home.address, noted, log.next(noted.turn, -1)?.events[0]);
+      return this.#makeRun(spec, readLoggedTurn(log.all(noted.turn)), {});
+    } catch (error) {
+      if (!isUnreadable(error)) throw error;
+      // Each line can be read, and yet they are no log.
+      log.delete(noted.turn);
+      return this.#makeRun(noted.spec ?? specOfLog(this.#home.address, noted, undefined), undefined, {});
+    }
+  }
+
   #readPast(spec: RunSpec): Past {
     const { history, base } = this.#home.history(spec);
-    return { ...readHistory(history), base, input: spec.input };
+    const past = { ...readHistory(history), base, input: spec.input };
+    checkPromptMedia(past, spec.request, loadConfig(this.#home.env).isMediaListed);
+    return past;
   }
 
   /** The turn of an orphan, with the 400 that it ends with when what it was made of is not there any more. */
@@ -142,9 +190,9 @@ export class RunHost {
     try {
       return { turn: makeTurn(this.#readPast(spec)) };
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      const nothing = { history: [], replays: [], base: null, input: [], gone: error };
-      return { turn: makeTurn(nothing), gone: error };
+      if (!(error instanceof ApiError) && !isUnreadable(error)) throw error;
+      const gone = error instanceof ApiError ? error : unreadable();
+      return { turn: makeTurn(pastOf(gone)), gone };
     }
   }
 
@@ -234,6 +282,48 @@ export class RunHost {
     await run.ended;
     return true;
   }
+}
+
+/** Ends a run as failed that never got to generate. */
+function fail({ makeTurn, settle, log }: PreparedRun, error: ApiError): Promise<TurnResult> {
+  const turn = makeTurn(pastOf(error));
+  // A log that nothing is left of begins as every log does.
+  if (log.isNew) turn.queue();
+  return turn.abandon({ status: "failed", error }, settle);
+}
+
+function pastOf(gone: ApiError): Past {
+  return { history: [], replays: [], base: null, input: [], gone };
+}
+
+/** A run whose own rows cannot be read, as far as the first event of its log (`response.created`) tells what it was. */
+function specOfLog(home: string, { turn, createdAt }: NotedRun, first: string | undefined): RunSpec {
+  const { response } = (first === undefined ? {} : JSON.parse(first)) as { response?: ResponseObject };
+  const { model = "unknown", previous_response_id: previous, ...echo } = response ?? { background: true };
+  return {
+    home,
+    turn,
+    parent: previous == null ? null : (parseResponseId(previous)?.turn ?? null),
+    createdAt,
+    request: { ...echo, model, previous_response_id: previous } as CreateRequest,
+    input: [],
+    model: { name: model, upstream: model, engine: "chat" },
+    cacheSalt: "",
+    inConversation: false,
+  };
+}
+
+/** What is thrown by reading a row that holds something else than was written. */
+function isUnreadable(error: unknown): boolean {
+  return error instanceof SyntaxError || error instanceof TypeError || error instanceof RangeError;
+}
+
+function unreadable(): ApiError {
+  return new ApiError({
+    status: 500,
+    message: "The server was restarted in the middle of the response, and what was stored of it cannot be read.",
+    code: "storage_error",
+  });
 }
 
 function errorName(error: unknown): string {

@@ -513,6 +513,7 @@ export class ResponseBuilder {
   terminate(outcome: Outcome, closed: ClosedResponse): void {
     if (outcome.status === "failed") {
       const { message, type, param, code } = outcome.error;
+      this.#writer.record({ failure: outcome.error.toFields() });
       this.#writer.emit("error", { error: { type, code, message, param }, code, message, param });
     }
     const name = outcome.status === "cancelled" ? "incomplete" : outcome.status;

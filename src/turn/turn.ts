@@ -65,7 +65,7 @@ const SIGN_OF_LIFE_MS = 120_000;
 /** How often a turn asks its model again that has called what nobody offered. */
 const MAX_ASKED_AGAIN = 3;
 
-/** Calls of one round that run side by side. */
+/** Calls of one round, and servers asked for their tools, side by side. */
 const MAX_CONCURRENT_CALLS = 8;
 
 /** How often in a row a broken generation is taken up again before any new delta. */
@@ -317,16 +317,18 @@ export class Turn {
   async #prepareTools(tools: Toolset): Promise<void> {
     const { signal } = this.#options;
     const builder = this.#builder;
-    await Promise.all(
-      tools.unlisted.map(async (server) => {
+    const servers = [...tools.unlisted];
+    const list = async () => {
+      for (let server = servers.shift(); server && !signal.aborted; server = servers.shift()) {
         const index = builder.beginList(server.server_label);
         this.#sink?.flush();
         const listed = await tools.list(server, signal);
         if (signal.aborted) return;
         builder.endList(index, listed, listOrigin(server));
         this.#sink?.flush();
-      }),
-    );
+      }
+    };
+    await Promise.all(Array.from({ length: MAX_CONCURRENT_CALLS }, list));
     signal.throwIfAborted();
     if (!this.#hasCalled && tools.approved.length > 0) {
       for (const { tool, name, arguments: text, request } of tools.approved) {

@@ -59,7 +59,7 @@ describe("refused before vLLM hears of it:", () => {
     ["audio", { input: [user([audio])] }, "input[0].content[0]", text],
     [
       "video",
-      { input: [user([{ type: "input_video", video_url: "https://a.example/v" }])] },
+      { input: [user([{ type: "input_video", video_url: "https://a.example.com/v" }])] },
       "input[0].content[0]",
       text,
     ],

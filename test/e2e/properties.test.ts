@@ -37,7 +37,7 @@ describe("any mutation of a valid request gives 2xx or 4xx", () => {
         message(
           "user",
           { type: "input_text", text: "Look:" },
-          { type: "input_image", image_url: "https://a.example/b.png", detail: "low" },
+          { type: "input_image", image_url: "https://a.example.com/b.png", detail: "low" },
           { type: "input_file", filename: "a.txt", file_data: "data:text/plain;base64,SGVsbG8=" },
           { type: "input_audio", input_audio: { data: "AAAA", format: "wav" } },
         ),

@@ -103,7 +103,7 @@ describe("faults over HTTP", () => {
     const data = events((await drain(await ask("fault=error:1"))).text);
     expect(data).toHaveLength(4);
     expect(data.slice(2)).toEqual([
-      '{"error":{"message":"Simulated fault.","type":"InternalServerError","param":null,"code":500}}',
+      '{"error": {"message": "Simulated fault.", "type": "InternalServerError", "param": null, "code": 500}}',
       "[DONE]",
     ]);
   });

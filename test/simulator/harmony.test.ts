@@ -301,10 +301,13 @@ deep: {
     test("are a 400 if they are none, or the server is old", async () => {
       const wrong = async (model: string, tag: unknown) =>
         object((await complete({ model, prompt: HI, structured_outputs: { structural_tag: tag as string } })).error);
-      expect(await wrong(MODEL, "{")).toMatchObject({ code: 400, message: "Invalid structural tag" });
+      expect(await wrong(MODEL, "{")).toMatchObject({
+        code: 400,
+        message: "Invalid structured_outputs structural_tag specification. (parameter=structured_outputs)",
+      });
       expect(await wrong(`${MODEL}?structural_tags=0`, structural(final))).toMatchObject({
         code: 400,
-        message: "structural_tag is not supported",
+        message: "structural_tag is not supported (parameter=structured_outputs)",
       });
       expect(await wrong("simulator", structural(final))).toMatchObject({ code: 400 });
     });

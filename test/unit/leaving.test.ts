@@ -65,7 +65,7 @@ function homeOf(conversation: string) {
 
 async function textsIn(conversation: string): Promise<string[]> {
   const page = await homeOf(conversation).conversationItems(conversation, { limit: 100, order: "asc" });
-  const items = JSON.parse(page?.data ?? "[]") as { content: { text: string }[] }[];
+  const items = JSON.parse(page?.ok ? page.value.data : "[]") as { content: { text: string }[] }[];
   return items.map(({ content }) => content.map(({ text }) => text).join(""));
 }
 

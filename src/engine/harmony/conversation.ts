@@ -3,7 +3,7 @@ import type { InputPart, Item, MessageItem } from "../../protocol/items.ts";
 import type { Prompt, Replay, ToolExchange } from "../engine.ts";
 import { fileText } from "../file-text.ts";
 import { offeredTools } from "../offered-tools.ts";
-import { exchangeOf, mcpFunctionName, refusedApproval } from "../tool-exchange.ts";
+import { approvalRequests, exchangeOf, mcpFunctionName, refusedApproval } from "../tool-exchange.ts";
 import { dropAnalysis } from "./analysis.ts";
 import { FunctionNames, identifierOf } from "./function-names.ts";
 import { standardHeader } from "./header.ts";
@@ -139,6 +139,7 @@ function* toMessages(items: readonly Item[], prompt: Prompt, functions: Function
   const before = new Map<string, Replay>();
   for (const replay of prompt.replays) (replay.before ? before : instead).set(replay.item, replay);
   const calls = new Map<string, { name: string; channel: Channel }>();
+  const asked = approvalRequests(items);
   for (const item of items) {
     const lead = item.id === undefined ? undefined : before.get(item.id);
     if (lead) yield* lead.messages.map(fromRawMessage);
@@ -150,7 +151,7 @@ function* toMessages(items: readonly Item[], prompt: Prompt, functions: Function
     }
     if (messages.length > 0) continue;
     const exchange =
-      item.type === "mcp_approval_response" && !item.approve ? refusedApproval(items, item) : exchangeOf(item, replay);
+      item.type === "mcp_approval_response" && !item.approve ? refusedApproval(asked, item) : exchangeOf(item, replay);
     if (exchange) yield* exchangeMessages(exchange, undefined);
     else yield* toMessage(item, calls, functions);
   }
