@@ -10,9 +10,15 @@ export interface Variables {
   VLLM_CONNECT_TIMEOUT_MS?: string;
   VLLM_FIRST_BYTE_TIMEOUT_MS?: string;
   VLLM_IDLE_TIMEOUT_MS?: string;
+  VLLM_SILENCE_MS?: string;
   VLLM_MAX_RETRIES?: string;
+  VLLM_RECOVERY_TIME_MS?: string;
+  VLLM_FOREGROUND_RECOVERY_TIME_MS?: string;
   MODEL_ALIASES?: string;
   MODEL_ENGINES?: string;
+  VLLM_FORMAT_WITH_TOOLS?: string;
+  VLLM_EXTRA_FIELDS?: string;
+  THINKING_BUDGETS?: string;
   HARMONY_START_DATE?: string;
   TOOL_SERVERS?: string;
   TOOL_SERVER_API_KEY?: string;
@@ -48,6 +54,12 @@ export interface ApiKey {
 
 /** How a model is spoken to: over vLLM's chat completions, or in Harmony over its completions (gpt-oss). */
 export type EngineName = "chat" | "harmony";
+
+/**
+ * Whether vLLM's grammar lets a model choose between a call and the final text's format: never, where a tool is strict
+ * (0.32, with a tool parser that has structural tags), or always (`--tool-strict-level function` or higher).
+ */
+export type FormatWithTools = "never" | "strict" | "always";
 
 /** Built-in tools that may stand on a server of the operator's. */
 export type BuiltinName = "browser" | "python" | "container";
@@ -92,11 +104,21 @@ export interface Config {
   connectTimeoutMs: number;
   firstByteTimeoutMs: number;
   idleTimeoutMs: number;
-  /** How often a generation whose connection died is taken up again. */
+  /** Silence after which the model server is asked whether it is still there. */
+  silenceMs: number;
+  /** How often a generation that broke off is taken up again; 0 lets it fail. */
   maxRetries: number;
+  /** How long a background run waits for a model server that is gone; and a foreground turn, while its client does. */
+  recoveryTimeMs: number;
+  foregroundRecoveryTimeMs: number;
   modelAliases: Record<string, string>;
   /** The engine of models whose name and root do not tell it, by the name that vLLM knows. */
   modelEngines: Record<string, EngineName>;
+  formatWithTools: FormatWithTools;
+  /** Fields of vLLM's that requests may have beside those that this server knows. */
+  vllmExtraFields: readonly string[];
+  /** Tokens that a model may think, by its name at vLLM and the request's `reasoning.effort`. */
+  thinkingBudgets: Readonly<Record<string, Readonly<Record<string, number>>>>;
   /** The date in Harmony's system message, `YYYY-MM-DD`; undefined is the turn's own. */
   harmonyStartDate: string | undefined;
   tools: ToolConfig;
@@ -175,8 +197,8 @@ function headerSecret() {
     .regex(/^[\x21-\x7e]+$/, "expected visible ASCII characters without spaces: it is sent in a header");
 }
 
-/** A JSON object of strings; `example` is shown to who has written something else. */
-function jsonMap<Value extends z.ZodType<string, string>>(value: Value, example: string) {
+/** A JSON object; `example` is shown to who has written something else. */
+function jsonMap<Value extends z.ZodType>(value: Value, example: string) {
   return z
     .string()
     .transform((text, context) => {
@@ -190,6 +212,26 @@ function jsonMap<Value extends z.ZodType<string, string>>(value: Value, example:
     .pipe(z.record(z.string().min(1), value))
     .default({});
 }
+
+/** What this server says itself: a field of the client's own must not say otherwise. */
+const OWN_FIELDS = new Set([
+  ...["continue_final_message", "add_generation_prompt", "echo", "logprobs", "max_completion_tokens", "max_tokens"],
+  ...["messages", "model", "n", "prompt", "prompt_embeds", "request_id", "response_format", "return_token_ids"],
+  ...["return_tokens_as_token_ids", "stream", "stream_options", "suffix", "tool_choice", "tools", "use_beam_search"],
+]);
+
+/** Names of fields, separated by commas or white space. */
+const extraFields = z
+  .string()
+  .transform(listed)
+  .refine((names) => names.every((name) => /^[a-z_]{1,64}$/.test(name)), "expected names such as min_tokens")
+  .refine(
+    (names) => names.every((name) => !OWN_FIELDS.has(name)),
+    `expected none of the fields that this server sets: ${[...OWN_FIELDS].join(", ")}`,
+  )
+  .default([]);
+
+const efforts = z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"]);
 
 /**
  * `tenant:sha256hex`, separated by commas or white space. Several keys may name one tenant (rotation), no key two.
@@ -287,9 +329,15 @@ const variables = z.object({
   VLLM_CONNECT_TIMEOUT_MS: integer(30_000, 1),
   VLLM_FIRST_BYTE_TIMEOUT_MS: integer(300_000, 1),
   VLLM_IDLE_TIMEOUT_MS: integer(60_000, 1),
+  VLLM_SILENCE_MS: integer(5_000, 1),
   VLLM_MAX_RETRIES: integer(10, 0),
+  VLLM_RECOVERY_TIME_MS: integer(900_000, 0),
+  VLLM_FOREGROUND_RECOVERY_TIME_MS: integer(300_000, 0),
   MODEL_ALIASES: jsonMap(z.string().min(1), '{"alias":"model"}'),
   MODEL_ENGINES: jsonMap(z.enum(["chat", "harmony"]), '{"model":"harmony"}'),
+  VLLM_FORMAT_WITH_TOOLS: z.enum(["never", "strict", "always"]).default("never"),
+  VLLM_EXTRA_FIELDS: extraFields,
+  THINKING_BUDGETS: jsonMap(z.partialRecord(efforts, z.int().min(0)), '{"model":{"low":1024}}'),
   HARMONY_START_DATE: z.iso.date().optional(),
   TOOL_SERVERS: jsonMap(httpUrl(), '{"python":"https://tools.example.com/python/mcp"}').refine(
     (servers) => Object.keys(servers).every((name) => BUILTINS.includes(name as BuiltinName)),
@@ -442,9 +490,15 @@ function readConfig(env: Variables): Config | ConfigError {
     connectTimeoutMs: vars.VLLM_CONNECT_TIMEOUT_MS,
     firstByteTimeoutMs: vars.VLLM_FIRST_BYTE_TIMEOUT_MS,
     idleTimeoutMs: vars.VLLM_IDLE_TIMEOUT_MS,
+    silenceMs: vars.VLLM_SILENCE_MS,
     maxRetries: vars.VLLM_MAX_RETRIES,
+    recoveryTimeMs: vars.VLLM_RECOVERY_TIME_MS,
+    foregroundRecoveryTimeMs: vars.VLLM_FOREGROUND_RECOVERY_TIME_MS,
     modelAliases: vars.MODEL_ALIASES,
     modelEngines: vars.MODEL_ENGINES,
+    formatWithTools: vars.VLLM_FORMAT_WITH_TOOLS,
+    vllmExtraFields: vars.VLLM_EXTRA_FIELDS,
+    thinkingBudgets: vars.THINKING_BUDGETS,
     harmonyStartDate: vars.HARMONY_START_DATE,
     tools: toTools(vars),
     isMediaListed: (url) => vars.MEDIA_URLS?.(url) ?? false,

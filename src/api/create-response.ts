@@ -11,6 +11,7 @@ import {
   previousResponseNotFound,
   responseNotFound,
 } from "../protocol/errors.ts";
+import { withExtraFields } from "../protocol/extra-fields.ts";
 import { newTurnAddress, parseResponseId, responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem, Item } from "../protocol/items.ts";
 import { canonicalJson } from "../protocol/json.ts";
@@ -56,8 +57,8 @@ interface Call {
 
 export async function createResponse(context: Context<AppEnv>): Promise<Response> {
   const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
-  const request = parse(createRequest, body);
   const config = context.get("config");
+  const request = withExtraFields(parse(createRequest, body), body, config.vllmExtraFields);
   checkVllmExtras(request, config.vllmExtras);
   const conversationId = conversationOf(request);
   const conversation = conversationId === undefined ? undefined : conversationAddress(conversationId);
@@ -184,6 +185,8 @@ async function prepareTurn(call: Call, place: Place | undefined) {
     signal: abort.signal,
     clock: Date.now,
     maxRetries: config.maxRetries,
+    recoveryTimeMs: config.foregroundRecoveryTimeMs,
+    isServerGone: (signal) => upstream.isGone(signal),
     waitUntil: (promise) => context.executionCtx.waitUntil(promise),
   };
   const sink = request.stream ? new SseStream(config.heartbeatMs, () => abort.abort(clientLeft())) : undefined;

@@ -6,7 +6,7 @@ import type { Prompt } from "./engine.ts";
  * `allowed_tools` or a choice of a hosted tool, so that the choice holds whatever the model would like; and those of
  * MCP servers, which have been chosen before.
  */
-export function offeredTools({ request, serverTools }: Pick<Prompt, "request" | "serverTools">): FunctionTool[] {
+export function offeredTools({ request, serverTools }: Pick<Prompt, "request"> & Partial<Prompt>): FunctionTool[] {
   return [...clientTools(request), ...(serverTools?.functions ?? [])];
 }
 

@@ -138,6 +138,7 @@ const openaiFields = {
 const finite = z.number();
 const int64 = z.int();
 const jsonObject = z.record(z.string(), z.unknown());
+const tokenIds = list(int64.min(0), { max: 1024 });
 
 /**
  * vLLM's own request fields, passed through to its chat completions route under the same name.
@@ -151,11 +152,30 @@ export const vllmFields = {
   frequency_penalty: finite.min(-2).max(2).nullish(),
   seed: int64.nullish(),
   stop: z.union([z.string().min(1), list(z.string().min(1), { max: 16 })]).nullish(),
-  stop_token_ids: list(int64.min(0), { max: 1024 }).nullish(),
+  stop_token_ids: tokenIds.nullish(),
   ignore_eos: z.boolean().nullish(),
   include_stop_str_in_output: z.boolean().nullish(),
   skip_special_tokens: z.boolean().nullish(),
   logit_bias: map(z.string(), finite).nullish(),
+  min_tokens: int64.min(0).nullish(),
+  length_penalty: finite.nullish(),
+  spaces_between_special_tokens: z.boolean().nullish(),
+  allowed_token_ids: tokenIds.nullish(),
+  bad_words: list(z.string().min(1).max(1024), { max: 1024 }).nullish(),
+  logprob_token_ids: tokenIds.nullish(),
+  repetition_detection: z
+    .object({
+      max_pattern_size: int64.min(0).nullish(),
+      min_pattern_size: int64.min(0).nullish(),
+      min_count: int64.min(0).nullish(),
+    })
+    .nullish(),
+  truncate_prompt_tokens: int64.min(-1).nullish(),
+  truncation_side: z.enum(["left", "right"]).nullish(),
+  watermarking: z.boolean().nullish(),
+  stream_interval: int64.min(1).nullish(),
+  /** Tokens that the model may think; -1 is without limit. */
+  thinking_token_budget: int64.min(-1).nullish(),
   priority: int64.nullish(),
   cache_salt: z.string().min(1).max(1024).nullish(),
   structured_outputs: jsonObject.nullish(),
@@ -242,4 +262,7 @@ export function conversationOf(request: CreateRequest): string | undefined {
 }
 
 /** A validated create body. Past this type nothing is checked again. */
-export type CreateRequest = z.output<typeof createRequest>;
+export type CreateRequest = z.output<typeof createRequest> & {
+  /** Fields that only vLLM knows, as the client sent them (`VLLM_EXTRA_FIELDS`). */
+  vllm_fields?: Record<string, unknown>;
+};

@@ -203,8 +203,9 @@ export class RunHost {
     let base: number | null = null;
     const makeTurn = (past: Past): Turn => {
       base = past.base;
+      const upstream = new Upstream(config);
       const options: TurnOptions = {
-        engine: createEngine(spec.model.engine, config, new Upstream(config)),
+        engine: createEngine(spec.model.engine, config, upstream),
         request: spec.request,
         address: spec,
         model: spec.model,
@@ -217,6 +218,8 @@ export class RunHost {
         signal: abort.signal,
         clock: Date.now,
         maxRetries: config.maxRetries,
+        recoveryTimeMs: spec.request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
+        isServerGone: (signal) => upstream.isGone(signal),
         waitUntil: (promise) => this.#home.waitUntil(promise),
         logged,
       };

@@ -437,7 +437,8 @@ describe("cancelling", () => {
     expect((await cancel(thinking.id)).output).toMatchObject([
       { type: "reasoning", status: "incomplete", content: [{ text: expect.stringMatching(/^The user said/) }] },
     ]);
-    const body = { input: "Call get_weather.", tools: [weatherTool] };
+    // Others are shown when they are whole.
+    const body = { input: "Call get_weather.", tools: [{ ...weatherTool, strict: true }] };
     const calling = await beginTalking(own("simulator?tps=20"), body);
     const { output } = await cancel(calling.id);
     expect(output).toMatchObject([{ type: "function_call", status: "incomplete", name: "get_weather" }]);

@@ -168,10 +168,23 @@ describe.concurrent("the stream of a response whose model server dies", () => {
   });
 });
 
+describe.concurrent("a call that nobody has seen yet", () => {
+  it.each(WAYS)("is begun anew (%s)", async (way) => {
+    const model = own("simulator?fault=cut:2&fault_times=1");
+    const response = await create(way, { model, input: "Call get_weather.", tools: [weatherTool] });
+    expect(response.output).toMatchObject([{ type: "function_call", name: "get_weather", status: "completed" }]);
+    expect(generationsOf(gateway, model)).toHaveLength(2);
+  });
+});
+
 describe.concurrent("what cannot be continued fails, and says why", () => {
   const cases: [string, string, Partial<ResponseCreateParamsNonStreaming>][] = [
     ["reasoning", "simulator-reasoning?fault=cut:3&fault_times=1", {}],
-    ["a function call", "simulator?fault=cut:2&fault_times=1", { input: "Call get_weather.", tools: [weatherTool] }],
+    [
+      "a strict function call",
+      "simulator?fault=cut:2&fault_times=1",
+      { input: "Call get_weather.", tools: [{ ...weatherTool, strict: true }] },
+    ],
     ["a refusal", "simulator?refusal=1&fault=cut:3&fault_times=1", {}],
   ];
 

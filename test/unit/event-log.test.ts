@@ -76,6 +76,8 @@ describe("the rows of a run", () => {
         signal: new AbortController().signal,
         clock: Date.now,
         maxRetries: 0,
+        recoveryTimeMs: 0,
+        isServerGone: async () => false,
       },
       writer,
     );

@@ -60,6 +60,8 @@ async function play(
     signal: new AbortController().signal,
     clock: () => 0,
     maxRetries: 0,
+    recoveryTimeMs: 0,
+    isServerGone: async () => false,
   };
   const turn = new Turn(options, sink);
   await turn.run(turn.start(), async (result, terminate) => {

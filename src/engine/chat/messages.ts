@@ -136,6 +136,8 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
       case "reasoning": {
         const text = (item.content ?? item.summary).map((part) => part.text).join("\n");
         if (text === "" || index < reasoningFrom) break;
+        // A thought that broke off was begun anew in the next one.
+        if (item.status === "incomplete" && items[index + 1]?.type === "reasoning") break;
         if (assistant?.content !== undefined || assistant?.tool_calls) assistant = undefined;
         const message = currentAssistant();
         message.reasoning = message.reasoning ? `${message.reasoning}\n${text}` : text;
@@ -226,7 +228,7 @@ function toContentPart(part: InputPart): ContentPart {
 }
 
 /** vLLM parses the arguments of earlier calls; what is not JSON is given as a JSON string rather than refused. */
-function asJson(text: string): string {
+export function asJson(text: string): string {
   try {
     JSON.parse(text);
     return text;

@@ -177,10 +177,8 @@ export class HarmonyEngine implements Engine {
 
   /** An answer that came whole: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
   async *#wholeAnswer(response: Response, completion: Completion, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
-    const chunks: Uint8Array[] = [];
-    for await (const bytes of this.#upstream.reads(response, signal)) chunks.push(bytes);
     const deltas: ModelDelta[] = [];
-    const fault = await readAll(completion, [await new Blob(chunks).text()], deltas);
+    const fault = await readAll(completion, [await this.#upstream.text(response, signal)], deltas);
     completion.end(deltas);
     if (fault || !completion.finished) throw fault ?? malformedAnswer();
     yield deltas;

@@ -28,7 +28,7 @@ export function toCompletionRequest(
   structured: Record<string, unknown> | undefined,
 ): string {
   const { request } = prompt;
-  const body: Record<string, unknown> = {};
+  const body: Record<string, unknown> = { ...request.vllm_fields };
   for (const field of PASSED_THROUGH) if (request[field] != null) body[field] = request[field];
   const streamed = isStreamed(request);
   Object.assign(body, {
