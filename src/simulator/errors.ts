@@ -51,6 +51,11 @@ export function invalidBody(...findings: Finding[]): VllmError {
 /** The grammar that a request asks for cannot be built. A stream has begun by then. */
 export class GrammarError extends VllmError {}
 
+/** What vLLM says of its EngineCore, which has died or failed. */
+export function engineError(): VllmError {
+  return new VllmError(500, "EngineCore encountered an issue. See stack trace (above) for the root cause.");
+}
+
 /** What the fetch handler throws, or errors its body with, where a server would destroy the socket. */
 export class ConnectionLost extends Error {
   constructor(fault: string) {

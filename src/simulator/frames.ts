@@ -1,4 +1,4 @@
-import { errorEvent, VllmError } from "./errors.ts";
+import { engineError, errorEvent, VllmError } from "./errors.ts";
 import type { Fault, Settings } from "./settings.ts";
 import { hash } from "./tokenizer.ts";
 
@@ -57,8 +57,10 @@ export function* withFault(frames: Iterable<Frame>, fault: Fault | undefined, se
         case "end":
           yield { kind: pending.kind };
           return;
+        case "engine":
         case "error": {
-          const data = errorEvent(new VllmError(500, "Simulated fault."), settings.flat);
+          const error = pending.kind === "engine" ? engineError() : new VllmError(500, "Simulated fault.");
+          const data = errorEvent(error, settings.flat);
           yield { kind: "frame", frame: { data, tokens: 0, role: "after" } };
           if (settings.done) yield { kind: "frame", frame: doneFrame() };
           return;

@@ -6,7 +6,16 @@ import { renderChatml } from "./chatml-template.ts";
 import { completionChoices } from "./completion-choices.ts";
 import { parseCompletionRequest } from "./completion-request.ts";
 import { completionBody, completionFrames, generatedTokens } from "./completion-wire.ts";
-import { badRequest, ConnectionLost, errorBody, errorEvent, GrammarError, invalidBody, VllmError } from "./errors.ts";
+import {
+  badRequest,
+  ConnectionLost,
+  engineError,
+  errorBody,
+  errorEvent,
+  GrammarError,
+  invalidBody,
+  VllmError,
+} from "./errors.ts";
 import { booleanField, listField, missing, stringField } from "./fields.ts";
 import { doneFrame, type Frame, withFault } from "./frames.ts";
 import { checkGrammar, isRefused } from "./grammar.ts";
@@ -32,6 +41,8 @@ export type SimulatorOptions = {
   apiKey?: string;
   /** The served model names; default DEFAULT_MODELS. */
   models?: string[];
+  /** Served LoRA adapters: the name of each, and of its base model. */
+  adapters?: Record<string, string>;
   /** Settings for every request, as a query string; a model's and a header's override them. */
   settings?: string;
   /** Default 131072; the setting `max_model_len` overrides it. */
@@ -67,7 +78,9 @@ export type Simulator = {
 
 /** Creates a simulator. Nothing it answers depends on time or chance but `created`. */
 export function createSimulator(options: SimulatorOptions = {}): Simulator {
-  const models = options.models ?? DEFAULT_MODELS;
+  const adapters = options.adapters ?? {};
+  const bases = options.models ?? DEFAULT_MODELS;
+  const models = [...bases, ...Object.keys(adapters)];
   const started = unixSeconds();
   const vocabulary = new Vocabulary();
   const cache = new PrefixCache();
@@ -128,7 +141,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       const aliases = models.join(", ");
       throw new VllmError(404, `The model \`${name}\` does not exist. Valid aliases: ${aliases}.`, "model");
     }
-    return handle.answer(call, body, name === "" ? (models[0] ?? "simulator") : name);
+    return handle.answer(call, body, name === "" ? (bases[0] ?? "simulator") : name);
   }
 
   const routes: Record<string, Route> = {
@@ -150,7 +163,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
   async function chat(call: Call, body: JsonObject, model: string): Promise<Response> {
     const { settings } = call;
     const request = withSettings(parseChatRequest(body), settings);
-    const { base } = splitModel(model);
+    const base = engineOf(model);
     if (isScripted(base) && request.messages.some(({ media }) => media)) {
       throw badRequest(`${base} is not a multimodal model`);
     }
@@ -159,7 +172,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       : request.addGenerationPrompt
         ? "generation prompt"
         : "closed message";
-    const scripted = isScripted(splitModel(model).base);
+    const scripted = isScripted(engineOf(model));
     const prompt = scripted
       ? await chatmlPrompt(request, body.tools, ending)
       : echoPrompt(renderPrompt(request.messages, body.tools, ending));
@@ -171,7 +184,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     const speaks = scripted
       ? await scriptedSpeech(request, text)
       : {
-          speech: answerChat(request, splitModel(model).base, settings, body.messages ?? null, vocabulary),
+          speech: answerChat(request, engineOf(model), settings, body.messages ?? null, vocabulary),
           delayMs: 0,
         };
     if (speaks.delayMs > 0) call.settings = slowedDown(settings, speaks.delayMs);
@@ -206,7 +219,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     const { settings } = call;
     const request = withSettings(parseCompletionRequest(body), settings);
     const longest = contextLength(settings, model);
-    const { base } = splitModel(model);
+    const base = engineOf(model);
     const choices = speaksHarmony(base)
       ? harmonyChoices(request, settings, longest, await harmonyTokenizer(), isScripted(base))
       : completionChoices(request, settings, longest, vocabulary);
@@ -248,7 +261,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
         : body.add_generation_prompt === false
           ? "closed message"
           : "generation prompt";
-      text = isScripted(splitModel(model).base)
+      text = isScripted(engineOf(model))
         ? renderChatml(parseMessages(body), body.tools, ending, true)
         : renderPrompt(parseMessages(body), body.tools, ending);
     }
@@ -270,26 +283,34 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
   }
 
   async function tokenizerOf(model: string): Promise<Pick<Vocabulary, "encode" | "decode" | "token">> {
-    const { base } = splitModel(model);
+    const base = engineOf(model);
     if (speaksHarmony(base)) return harmonyTokenizer();
     return isScripted(base) ? chatmlTokenizer() : vocabulary;
   }
 
+  /** A LoRA adapter's card has its path, its base model, and no context length. */
   function modelCard(id: string, settings: Settings): JsonObject {
+    const parent = Object.hasOwn(adapters, id) ? (adapters[id] ?? null) : null;
     return {
       id,
       object: "model",
       created: started,
       owned_by: "vllm",
-      root: rootOf(id),
-      parent: null,
-      max_model_len: contextLength(settings, id),
-      permission: [],
+      root: parent === null ? rootOf(id) : `/adapters/${id}`,
+      parent,
+      max_model_len: parent === null ? contextLength(settings, id) : null,
+      permission: [permission(id, started)],
     };
   }
 
+  /** The model that answers: of an adapter its base. */
+  function engineOf(model: string): string {
+    const { base } = splitModel(model);
+    return Object.hasOwn(adapters, base) ? (adapters[base] ?? base) : base;
+  }
+
   function contextLength(settings: Settings, model: string): number {
-    const own = options.maxModelLen ?? ownContextLength(splitModel(model).base);
+    const own = options.maxModelLen ?? ownContextLength(engineOf(model));
     return settings.maxModelLen ?? own ?? DEFAULT_MAX_MODEL_LEN;
   }
 
@@ -355,6 +376,23 @@ function refusedGrammar(
 /** Each token takes `ms`, the first one too. */
 function slowedDown(settings: Settings, ms: number): Settings {
   return { ...settings, ttft: settings.ttft + ms, tps: 1000 / ms };
+}
+
+function permission(model: string, created: number): JsonObject {
+  return {
+    id: `modelperm-${hex(model, 16)}`,
+    object: "model_permission",
+    created,
+    allow_create_engine: false,
+    allow_sampling: true,
+    allow_logprobs: true,
+    allow_search_indices: false,
+    allow_view: true,
+    allow_fine_tuning: false,
+    organization: "*",
+    group: null,
+    is_blocking: false,
+  };
 }
 
 function withSettings<Request extends { returnTokenIds: boolean }>(request: Request, settings: Settings): Request {
@@ -430,6 +468,8 @@ async function whole(call: Call, body: JsonObject, tokens: number): Promise<Resp
     case "stall":
       await stall(request.signal, call.released);
       return json(body);
+    case "engine":
+      throw engineError();
     case "error":
       throw new VllmError(500, "Simulated fault.");
     case "garbage":

@@ -7,14 +7,22 @@ import { fillSchema } from "./schema-filler.ts";
 export type Tag = { begin: string; content: Json | undefined };
 
 /** What a structural tag for Harmony admits after free reasoning: calls of functions and of other tools, and final answers. */
-export type StructuralTag = { functions: Map<string, Tag[]>; others: Tag[]; finals: Tag[] };
+export type StructuralTag = { functions: Map<string, Tag[]>; others: Tag[]; finals: Tag[]; excludes: boolean };
+
+/** A tag keeps special tokens out of its texts only if it says so. */
+const EXCLUDES = /"exclude(?:s|_tokens)":\[[^\]]/;
 
 /** Reads `structured_outputs.structural_tag`. Throws a 400 for what is none. */
 export function parseStructuralTag(given: Json): StructuralTag {
   const tag = typeof given === "string" ? parse(given) : given;
   const format = isObject(tag) && tag.type === "structural_tag" ? (tag.format ?? tag.structures) : undefined;
   if (format === undefined) throw invalid();
-  const found: StructuralTag = { functions: new Map(), others: [], finals: [] };
+  const found: StructuralTag = {
+    functions: new Map(),
+    others: [],
+    finals: [],
+    excludes: EXCLUDES.test(JSON.stringify(tag)),
+  };
   for (const entry of tags(format)) {
     const name = /(?:^|\s)to=functions\.([^\s<]+)/.exec(entry.begin)?.[1];
     if (name !== undefined) found.functions.set(name, [...(found.functions.get(name) ?? []), entry]);

@@ -379,6 +379,8 @@ describe("/v1/models", () => {
       { id: "simulator-reasoning" },
       { id: "simulator-gpt-oss", root: "openai/gpt-oss-20b" },
       { id: "simulator-harmony", root: "openai/gpt-oss-120b" },
+      { id: "tiny-qwen3" },
+      { id: "tiny-gpt-oss" },
       { id: "gpt-5", object: "model", parent: "simulator" },
       { id: "org/model", object: "model", parent: "simulator-reasoning" },
     ]);

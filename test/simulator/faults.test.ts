@@ -108,6 +108,17 @@ describe("faults over HTTP", () => {
     ]);
   });
 
+  test("engine: the error event of an EngineCore that has died, then [DONE]", async () => {
+    const data = events((await drain(await ask("fault=engine:1"))).text);
+    expect(data.slice(-2)).toEqual([
+      '{"error": {"message": "EngineCore encountered an issue. See stack trace (above) for the root cause.", "type": "InternalServerError", "param": null, "code": 500}}',
+      "[DONE]",
+    ]);
+    expect((await chat({ model: "simulator?fault=engine:0", messages: user("hi") })).error).toMatchObject({
+      code: 500,
+    });
+  });
+
   test("garbage: not JSON in the midst, then the rest", async () => {
     const data = events((await drain(await ask("fault=garbage:2"))).text);
     expect(data[3]).toBe("{not json");

@@ -298,6 +298,28 @@ deep: {
       );
     });
 
+    test("leave room for a special token in a string, and then there is no end, unless they exclude it", async () => {
+      const said = async (tag: ReturnType<typeof structural> & { excludes?: string[] }) =>
+        object(
+          list(
+            (
+              await complete({
+                model: `${MODEL}?stray=1`,
+                prompt: HI,
+                max_tokens: 60,
+                structured_outputs: { structural_tag: tag },
+              })
+            ).choices,
+          )[0],
+        );
+      const bound = structural(final);
+      expect(await said(bound)).toMatchObject({
+        text: expect.stringContaining('{"c":"<|end|><|start|>assistant'),
+        finish_reason: "length",
+      });
+      expect(await said({ ...bound, excludes: ["<|end|>"] })).toMatchObject({ finish_reason: "stop" });
+    });
+
     test("are a 400 if they are none, or the server is old", async () => {
       const wrong = async (model: string, tag: unknown) =>
         object((await complete({ model, prompt: HI, structured_outputs: { structural_tag: tag as string } })).error);

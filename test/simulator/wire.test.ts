@@ -31,7 +31,7 @@ describe("routes", () => {
         root,
         parent: null,
         max_model_len: length,
-        permission: [],
+        permission: [expect.objectContaining({ object: "model_permission", allow_sampling: true })],
       })),
     });
     const health = await get("/health");
@@ -40,6 +40,22 @@ describe("routes", () => {
     const missing = await get("/v1/responses");
     expect([missing.status, await missing.json()]).toEqual([404, { detail: "Not Found" }]);
     expect((await get(CHAT)).status).toBe(405);
+  });
+
+  test("a LoRA adapter has its path, its base model and no context length, and answers as that", async () => {
+    const simulator = createSimulator({ models: ["simulator-gpt-oss"], adapters: { mine: "simulator-gpt-oss" } });
+    const cards = await (await simulator.fetch(new Request("http://vllm/v1/models"))).json();
+    expect(list(object(cards).data)[1]).toMatchObject({
+      id: "mine",
+      root: "/adapters/mine",
+      parent: "simulator-gpt-oss",
+      max_model_len: null,
+    });
+    const prompt = "<|start|>user<|message|>hi<|end|><|start|>assistant";
+    const answer = await simulator.fetch(
+      post("/v1/completions", { model: "mine", prompt, max_tokens: 1, skip_special_tokens: false }),
+    );
+    expect(object(list(object(await answer.json()).choices)[0]).text).toBe("<|channel|>");
   });
 
   test("an API key guards /v1 and nothing else", async () => {
@@ -240,6 +256,7 @@ describe("recording", () => {
         deltasSent: 0,
         startedAt: expect.any(Number),
         endedAt: expect.any(Number),
+        release: expect.any(Function),
       },
     ]);
     for (let count = 0; count < 1001; count++) await simulator.fetch(new Request("http://vllm/health"));
