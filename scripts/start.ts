@@ -1,7 +1,8 @@
 /**
  * `npm start`: the Worker on `workerd`, in front of a vLLM (VLLM_BASE_URL) or of the built-in simulator. Variables of the
- * environment that the Worker knows are handed to it; PORT chooses the port, STATE_DIRECTORY where responses are
- * kept. TOOL_SERVER=1 starts the development tool server beside it. Everything listens on loopback addresses, and ends with this process, or with npm.
+ * environment that the Worker knows are handed to it; PORT chooses the port, STATE_DIRECTORY where responses are kept.
+ * TOOL_SERVER=1 starts the development tool server beside it. Everything listens on loopback addresses, and ends with
+ * this process, or with npm.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -31,6 +32,8 @@ const VARIABLES = [
   "VLLM_EXTRA_FIELDS",
   "THINKING_BUDGETS",
   "HARMONY_START_DATE",
+  "HARMONY_SYSTEM_INSTRUCTIONS",
+  "HARMONY_TOOL_HEADER",
   "TOOL_SERVERS",
   "TOOL_SERVER_API_KEY",
   "TOOL_SERVER_MCP_LABELS",
@@ -150,7 +153,11 @@ async function endOf(child: ChildProcess, group: boolean): Promise<number | null
   const exited = once(child, "exit");
   const forget = killWithUs({ pid: child.pid, group });
   const kill = () => {
-    if (child.pid !== undefined) process.kill(group ? -child.pid : child.pid, "SIGKILL");
+    try {
+      if (child.pid !== undefined) process.kill(group ? -child.pid : child.pid, "SIGKILL");
+    } catch {
+      // It has ended already, and is about to say so.
+    }
     return exited;
   };
   running.add(kill);

@@ -20,6 +20,8 @@ export interface Variables {
   VLLM_EXTRA_FIELDS?: string;
   THINKING_BUDGETS?: string;
   HARMONY_START_DATE?: string;
+  HARMONY_SYSTEM_INSTRUCTIONS?: string;
+  HARMONY_TOOL_HEADER?: string;
   TOOL_SERVERS?: string;
   TOOL_SERVER_API_KEY?: string;
   TOOL_SERVER_MCP_LABELS?: string;
@@ -74,6 +76,16 @@ export const VLLM_EXTRAS = [
 ] as const;
 export type VllmExtra = (typeof VLLM_EXTRAS)[number];
 
+/** How prompts for gpt-oss are written. */
+export interface HarmonyConfig {
+  /** The date in the system message, `YYYY-MM-DD`; undefined is the turn's own. */
+  startDate: string | undefined;
+  /** Whether instructions stand in the system message, behind the model's identity, rather than in the developer's. */
+  systemInstructions: boolean;
+  /** Where the header of a tool's answer has its recipient: behind the channel, or before it. */
+  toolHeader: "channel-first" | "recipient-first";
+}
+
 /** What this server may do for a model. */
 export interface ToolConfig {
   /** MCP URLs of the operator's tool servers. */
@@ -119,8 +131,7 @@ export interface Config {
   vllmExtraFields: readonly string[];
   /** Tokens that a model may think, by its name at vLLM and the request's `reasoning.effort`. */
   thinkingBudgets: Readonly<Record<string, Readonly<Record<string, number>>>>;
-  /** The date in Harmony's system message, `YYYY-MM-DD`; undefined is the turn's own. */
-  harmonyStartDate: string | undefined;
+  harmony: HarmonyConfig;
   tools: ToolConfig;
   /** Images and videos that vLLM may be sent to, beside public ones. */
   isMediaListed: (url: URL) => boolean;
@@ -339,6 +350,8 @@ const variables = z.object({
   VLLM_EXTRA_FIELDS: extraFields,
   THINKING_BUDGETS: jsonMap(z.partialRecord(efforts, z.int().min(0)), '{"model":{"low":1024}}'),
   HARMONY_START_DATE: z.iso.date().optional(),
+  HARMONY_SYSTEM_INSTRUCTIONS: z.enum(["true", "false"]).default("false"),
+  HARMONY_TOOL_HEADER: z.enum(["channel-first", "recipient-first"]).default("channel-first"),
   TOOL_SERVERS: jsonMap(httpUrl(), '{"python":"https://tools.example.com/python/mcp"}').refine(
     (servers) => Object.keys(servers).every((name) => BUILTINS.includes(name as BuiltinName)),
     "expected the names browser, python and container",
@@ -499,7 +512,11 @@ function readConfig(env: Variables): Config | ConfigError {
     formatWithTools: vars.VLLM_FORMAT_WITH_TOOLS,
     vllmExtraFields: vars.VLLM_EXTRA_FIELDS,
     thinkingBudgets: vars.THINKING_BUDGETS,
-    harmonyStartDate: vars.HARMONY_START_DATE,
+    harmony: {
+      startDate: vars.HARMONY_START_DATE,
+      systemInstructions: vars.HARMONY_SYSTEM_INSTRUCTIONS === "true",
+      toolHeader: vars.HARMONY_TOOL_HEADER,
+    },
     tools: toTools(vars),
     isMediaListed: (url) => vars.MEDIA_URLS?.(url) ?? false,
     vllmExtras: toVllmExtras(vars),

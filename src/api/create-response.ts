@@ -10,6 +10,7 @@ import {
   invalidRequest,
   previousResponseNotFound,
   responseNotFound,
+  tooManyInProgress,
 } from "../protocol/errors.ts";
 import { withExtraFields } from "../protocol/extra-fields.ts";
 import { newTurnAddress, parseResponseId, responseId, type TurnAddress } from "../protocol/ids.ts";
@@ -351,6 +352,7 @@ export async function followRun(
   const events = await homes
     .stub(address.home)
     .fetch(`http://home/events?${query}`, { signal: context.req.raw.signal });
+  if (events.status === 429) throw tooManyInProgress("This response has as many readers as it may have.");
   if (events.status === 409) {
     throw invalidRequest("stream", "Only responses created with 'background: true' can be streamed again.");
   }

@@ -1,5 +1,4 @@
-import type { VllmExtra } from "../config.ts";
-import { VLLM_EXTRAS } from "../config.ts";
+import { VLLM_EXTRAS, type VllmExtra } from "../config.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 

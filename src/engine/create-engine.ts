@@ -7,7 +7,6 @@ import type { Upstream } from "./upstream.ts";
 
 /** The engine that speaks to a model. */
 export function createEngine(name: EngineName, config: Config, upstream: Upstream): Engine {
-  const engine =
-    name === "harmony" ? new HarmonyEngine(upstream, config.harmonyStartDate) : new ChatEngine(upstream, config);
+  const engine = name === "harmony" ? new HarmonyEngine(upstream, config.harmony) : new ChatEngine(upstream, config);
   return new ClientFaults(engine);
 }

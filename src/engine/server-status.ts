@@ -6,6 +6,8 @@
 interface Status {
   /** Unix milliseconds; absent while the server answers. */
   downSince?: number;
+  /** When it was last seen to be down. */
+  downAt?: number;
   /** The last answer of its `/health`, and when it came. */
   health?: { gone: boolean; at: number };
   /** When somebody last began to ask. */
@@ -24,7 +26,9 @@ export function statusOf(baseUrl: string): Status {
 
 /** The server cannot be reached, or says itself that it is gone. */
 export function sawDown(baseUrl: string): void {
-  statusOf(baseUrl).downSince ??= Date.now();
+  const status = statusOf(baseUrl);
+  status.downAt = Date.now();
+  status.downSince ??= status.downAt;
 }
 
 /** The server has answered. */

@@ -46,22 +46,30 @@ export class Upstream {
    * error answer otherwise; aborting `signal` closes the request and throws the signal's reason.
    */
   async request(path: string, signal: AbortSignal, body?: string): Promise<Response> {
-    const { connectTimeoutMs } = this.#config;
+    const { connectTimeoutMs, silenceMs } = this.#config;
     const abort = new AbortController();
     const onAbort = () => abort.abort(signal.reason);
     if (signal.aborted) onAbort();
     signal.addEventListener("abort", onAbort, { once: true });
     const timer = setTimeout(() => abort.abort(), connectTimeoutMs);
+    const since = Date.now();
+    let isGone = false;
+    const ask = async () => {
+      isGone = await this.#hasBeenGone(since, abort.signal).catch(() => false);
+      if (isGone) abort.abort();
+    };
+    const watchdog = setInterval(ask, silenceMs);
     let response: Response;
     try {
       response = await this.#send(path, abort.signal, body);
     } catch {
       if (signal.aborted) throw signal.reason;
-      if (abort.signal.aborted) throw timedOut("did not answer", connectTimeoutMs);
+      if (abort.signal.aborted && !isGone) throw timedOut("did not answer", connectTimeoutMs);
       sawDown(this.baseUrl);
       throw unreachable();
     } finally {
       clearTimeout(timer);
+      clearInterval(watchdog);
     }
     this.#requests.set(response, abort);
     if (!response.ok) throw await this.#errorOf(response, signal);
@@ -154,12 +162,16 @@ export class Upstream {
     return gone;
   }
 
-  /** The same for a stream that has fallen silent; many may have at once, and one of them asks for all. */
-  async #isGoneForAll(since: number, signal: AbortSignal): Promise<boolean> {
-    const { health, askedAt } = statusOf(this.baseUrl);
+  /**
+   * The same of a server as it was `since` a stream has fallen silent: one that was away meanwhile has forgotten the
+   * stream, though it may be back. Many may fall silent at once, and one of them asks for all.
+   */
+  async #hasBeenGone(since: number, signal: AbortSignal): Promise<boolean> {
+    const { health, askedAt, downAt } = statusOf(this.baseUrl);
     const { silenceMs } = this.#config;
     const now = Date.now();
-    if (health && health.at >= since && now - health.at < silenceMs) return health.gone;
+    if (downAt !== undefined && downAt >= since) return true;
+    if (health && health.at >= since && now - health.at < silenceMs) return false;
     if (askedAt !== undefined && now - askedAt < Math.min(silenceMs, HEALTH_TIMEOUT_MS)) return false;
     return this.isGone(signal);
   }
@@ -192,7 +204,7 @@ export class Upstream {
       close();
     };
     const ask = async (since: number) => {
-      const gone = await this.#isGoneForAll(since, over.signal).catch(() => false);
+      const gone = await this.#hasBeenGone(since, over.signal).catch(() => false);
       if (gone && waitingSince === since) giveUp(connectionLost());
     };
     // One timer per stream that looks now and then, rather than one per read.

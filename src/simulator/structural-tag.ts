@@ -57,9 +57,30 @@ function* tags(format: Json | undefined): Generator<Tag> {
     for (const entry of format) yield* tags(entry);
   } else if (isObject(format)) {
     if (isRefused(format.type === "json_schema" ? (format.json_schema ?? {}) : {})) throw invalid();
-    if (typeof format.begin === "string") yield { begin: format.begin, content: format.content };
+    if (typeof format.begin === "string") yield* spelledOut(format.begin, format.content);
     for (const [key, value] of Object.entries(format)) if (key !== "json_schema") yield* tags(value);
   }
+}
+
+/** A tag once for each beginning that it admits: constants at the front of what follows it belong to that. */
+function spelledOut(begin: string, content: Json | undefined): Tag[] {
+  if (!isObject(content) || content.type !== "sequence" || !Array.isArray(content.elements))
+    return [{ begin, content }];
+  let begins = [begin];
+  for (const element of content.elements) {
+    const texts = constants(element);
+    if (texts === undefined) return begins.map((each) => ({ begin: each, content: element }));
+    begins = begins.flatMap((each) => texts.map((text) => each + text));
+  }
+  return begins.map((each) => ({ begin: each, content: undefined }));
+}
+
+function constants(format: Json): string[] | undefined {
+  if (!isObject(format)) return undefined;
+  if (format.type === "const_string" && typeof format.value === "string") return [format.value];
+  if (format.type !== "or" || !Array.isArray(format.elements)) return undefined;
+  const texts = format.elements.map(constants);
+  return texts.every((each) => each !== undefined) ? texts.flat() : undefined;
 }
 
 function parse(text: string): Json {

@@ -24,6 +24,7 @@ import { type IdempotencyClaim, IdempotencyStore } from "./idempotency-store.ts"
 import { RunHost } from "./run-host.ts";
 import { type RunSpec, RunStore } from "./run-store.ts";
 import { Tables } from "./tables.ts";
+import { tenantConversations, tenantRuns } from "./tenant-load.ts";
 import {
   concatArrays,
   type History,
@@ -91,6 +92,9 @@ const MAX_READ_LENGTH = 4 * MAX_HISTORY_LENGTH;
 /** The sweep runs no oftener than this. */
 const MIN_SWEEP_INTERVAL_MS = 3_600_000;
 
+/** Who may read the events of one run at the same time. */
+const MAX_READERS = 100;
+
 /** How soon the alarm looks after live runs: an orphan is found within this time after its process came back. */
 const WATCHDOG_MS = 30_000;
 
@@ -103,10 +107,12 @@ export class Home extends DurableObject<Variables> {
   readonly #conversations: ConversationStore;
   readonly #idempotency: IdempotencyStore;
   readonly #webhooks: WebhookStore;
-  readonly #lock = new ConversationLock();
+  readonly #lock: ConversationLock;
   readonly #leases = new Map<string, { lease: Lease; base: number }>();
   /** When the alarm rings; null: not at all; undefined: not asked yet. */
   #alarmAt: number | null | undefined;
+  /** Readers of each run's events. */
+  readonly #readers = new Map<string, number>();
   #sweptAt = 0;
 
   constructor(state: DurableObjectState, env: Variables) {
@@ -119,12 +125,16 @@ export class Home extends DurableObject<Variables> {
     this.#conversations = new ConversationStore(sql, this.#tables, this.#turns);
     this.#idempotency = new IdempotencyStore(sql, this.#tables);
     this.#webhooks = new WebhookStore(sql, this.#tables);
+    const [tenant = "", address = ""] = state.id.name?.split(":") ?? [];
+    const name = state.id.toString();
+    this.#lock = new ConversationLock(tenantConversations.of(tenant, name, this));
     this.#host = new RunHost({
       env,
       waitUntil: (promise) => state.waitUntil(promise),
       runs: this.#runs,
       log: this.#log,
-      address: state.id.name?.split(":")[1] ?? "",
+      load: tenantRuns.of(tenant, name, this),
+      address,
       history: (spec) => this.#historyOf(spec),
       transaction: (body) => this.#transaction(body),
       settle: (spec, base, result, body) => this.#settleRun(spec, base, result, body),
@@ -237,8 +247,9 @@ export class Home extends DurableObject<Variables> {
     if (conversation !== undefined && !this.#conversations.get(conversation)) {
       return refused(conversationNotFound(conversation));
     }
-    const lease = spec.inConversation ? await this.#lock.acquire(ticket, waitMs) : undefined;
+    let lease: Lease | undefined;
     try {
+      if (spec.inConversation) lease = await this.#acquire(ticket, waitMs);
       await this.#setAlarm(Date.now() + WATCHDOG_MS);
       // From here to the start nothing waits: of two requests with one turn, one starts it and the other finds it.
       const meanwhile = this.retrieve(spec.turn);
@@ -250,7 +261,6 @@ export class Home extends DurableObject<Variables> {
       // Deleted while this turn waited.
       if (conversation !== undefined && !this.#conversations.get(conversation))
         throw conversationNotFound(conversation);
-      this.#host.checkRoom();
       this.#host.start(spec, lease, access);
     } catch (error) {
       lease?.release();
@@ -283,7 +293,7 @@ export class Home extends DurableObject<Variables> {
   /**
    * `GET /events?turn=…&after=N&obfuscation=0|1`: the log of a run as SSE, from the event after N, followed while the
    * run lives. A `fetch` rather than an RPC, because its body goes to the client as it is, and a client that leaves is
-   * noticed here. 404 when there is no such log.
+   * noticed here. 404 when there is no such response, 409 when it has no log, 429 when it has readers enough.
    */
   override async fetch(request: Request): Promise<Response> {
     const { searchParams } = new URL(request.url);
@@ -291,6 +301,9 @@ export class Home extends DurableObject<Variables> {
     if (this.retrieve(turn) === null) return new Response(null, { status: 404 });
     const live = this.#host.live(turn);
     if (!live && !this.#log.has(turn)) return new Response(null, { status: 409 });
+    const readers = this.#readers.get(turn) ?? 0;
+    if (readers >= MAX_READERS) return new Response(null, { status: 429, headers: { "retry-after": "5" } });
+    this.#readers.set(turn, readers + 1);
     const run = {
       turn,
       log: this.#log,
@@ -301,8 +314,14 @@ export class Home extends DurableObject<Variables> {
       after: Number(searchParams.get("after") ?? -1),
       obfuscation: searchParams.get("obfuscation") !== "0",
       heartbeatMs: loadConfig(this.env).heartbeatMs,
-      waitUntil: (promise) => this.ctx.waitUntil(promise),
+      waitUntil: (promise) => this.ctx.waitUntil(promise.finally(() => this.#readerLeft(turn))),
     });
+  }
+
+  #readerLeft(turn: string): void {
+    const left = (this.#readers.get(turn) ?? 1) - 1;
+    if (left > 0) this.#readers.set(turn, left);
+    else this.#readers.delete(turn);
   }
 
   // Conversations
@@ -382,7 +401,13 @@ export class Home extends DurableObject<Variables> {
   ): Promise<Result<{ lease: TurnLease; history: History }>> {
     this.#takeUpOrphans();
     if (!this.#conversations.get(id)) return refused(conversationNotFound(id));
-    const lease = await this.#lock.acquire(ticket, waitMs);
+    let lease: Lease | undefined;
+    try {
+      lease = await this.#acquire(ticket, waitMs);
+    } catch (error) {
+      if (error instanceof ApiError) return refused(error);
+      throw error;
+    }
     if (!lease) return refused(conversationLocked());
     if (!this.#conversations.get(id)) {
       lease.release();
@@ -598,14 +623,23 @@ export class Home extends DurableObject<Variables> {
   async #inConversation<T>(id: string, ticket: string, waitMs: number, work: () => T): Promise<Result<T> | null> {
     this.#takeUpOrphans();
     if (!this.#conversations.get(id)) return null;
-    const lease = await this.#lock.acquire(ticket, waitMs);
-    if (!lease) return refused(conversationLocked());
+    let lease: Lease | undefined;
     try {
+      lease = await this.#acquire(ticket, waitMs);
+      if (!lease) return refused(conversationLocked());
       // Deleted while this change waited.
       return this.#conversations.get(id) ? { ok: true, value: work() } : null;
+    } catch (error) {
+      if (error instanceof ApiError) return refused(error);
+      throw error;
     } finally {
-      lease.release();
+      lease?.release();
     }
+  }
+
+  /** Waits for the conversation. Undefined when the time is up. Throws the 429 of a tenant that holds enough. */
+  #acquire(ticket: string, waitMs: number): Promise<Lease | undefined> {
+    return this.#lock.acquire(ticket, waitMs, loadConfig(this.env).maxOpenConversationsPerTenant);
   }
 }
 

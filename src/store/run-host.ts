@@ -3,7 +3,7 @@ import { createEngine } from "../engine/create-engine.ts";
 import type { Replay } from "../engine/engine.ts";
 import { Upstream } from "../engine/upstream.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
-import { ApiError } from "../protocol/errors.ts";
+import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
 import { parseResponseId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import type { ResponseObject } from "../protocol/response.ts";
@@ -15,6 +15,7 @@ import { type Settle, Turn, type TurnOptions, type TurnResult } from "../turn/tu
 import type { Lease } from "./conversation-lock.ts";
 import { type EventLogStore, EventLogWriter } from "./event-log.ts";
 import type { NotedRun, RunSpec, RunStore } from "./run-store.ts";
+import type { ObjectLoad } from "./tenant-load.ts";
 import { type History, readHistory } from "./turn-store.ts";
 
 /**
@@ -29,6 +30,8 @@ export interface RunHome {
   waitUntil(promise: Promise<unknown>): void;
   runs: RunStore;
   log: EventLogStore;
+  /** Counts the runs of this home among those of its tenant. */
+  load: ObjectLoad;
   /** The key of this home, which ids carry. */
   address: string;
   /** The earlier items that a run continues. Throws the 400 when they are gone. */
@@ -86,31 +89,41 @@ export class RunHost {
     return this.#live.get(turn);
   }
 
-  /** Throws the 429 of an object that has all the runs it can carry. */
-  checkRoom(): void {
-    if (this.#live.size < MAX_LIVE_RUNS) return;
-    throw new ApiError({
-      status: 429,
-      type: "rate_limit_error",
-      message: `This conversation already has ${MAX_LIVE_RUNS} background responses in progress.`,
-      code: "rate_limit_exceeded",
-      headers: { "retry-after": "5" },
-    });
+  /** Room for one more run, and what gives it back. Throws the 429s of an object or a tenant that has all it may have. */
+  #takeRoom(): () => void {
+    if (this.#live.size >= MAX_LIVE_RUNS) {
+      throw tooManyInProgress(`This conversation already has ${MAX_LIVE_RUNS} background responses in progress.`);
+    }
+    const { maxBackgroundRunsPerTenant: limit } = loadConfig(this.#home.env);
+    const giveBack = this.#home.load.take(limit);
+    if (!giveBack) throw tooManyInProgress(`You already have ${limit} background responses in progress.`);
+    return giveBack;
   }
 
   /**
    * Begins a run: notes it, so that no crash can lose it, and lets it go. Throws the 400s of an input that does not
-   * fit its past. `lease` is the conversation's, for a turn in one; `access` is to the MCP servers of the request, and
+   * fit its past, and the 429s where there is no room. `lease` is the conversation's, for a turn in one; `access` is to the MCP servers of the request, and
    * kept only as long as this process lives.
    */
   start(spec: RunSpec, lease: Lease | undefined, access: Readonly<Record<string, McpAccess>>): void {
-    const run = this.#makeRun(spec, undefined, access);
-    const turn = run.makeTurn(this.#readPast(spec));
-    this.#home.transaction(() => {
-      this.#home.runs.insert(spec);
-      if (spec.request.background) turn.queue();
-    });
-    this.#launch(run, lease, () => turn.run(turn.start(), run.settle));
+    const giveBack = this.#takeRoom();
+    try {
+      const run = this.#makeRun(spec, undefined, access);
+      const turn = run.makeTurn(this.#readPast(spec));
+      this.#home.transaction(() => {
+        this.#home.runs.insert(spec);
+        if (spec.request.background) turn.queue();
+      });
+      this.#launch(run, lease, giveBack, () => turn.run(turn.start(), run.settle));
+    } catch (error) {
+      giveBack();
+      throw error;
+    }
+  }
+
+  /** Room for a run that was accepted before its process died: it counts, and is never refused. */
+  #takeRoomForOrphan(): () => void {
+    return this.#home.load.take(Number.POSITIVE_INFINITY) ?? (() => {});
   }
 
   /** Takes up every run that is noted and does not live. `acquire` gives the conversation's lock, waiting as needed. */
@@ -129,7 +142,7 @@ export class RunHost {
       this.#endUnreadable(noted);
       return;
     }
-    this.#launch(run, undefined, async () => {
+    this.#launch(run, undefined, this.#takeRoomForOrphan(), async () => {
       // The past is read under the lock: another turn may hold it, and add to the conversation, until then.
       const lease = run.spec.inConversation ? await acquire() : undefined;
       try {
@@ -162,7 +175,7 @@ export class RunHost {
     const { log } = this.#home;
     this.#home.transaction(() => log.cutUnreadable(noted.turn));
     const run = this.#remainderOf(noted);
-    this.#launch(run, undefined, () => fail(run, unreadable()));
+    this.#launch(run, undefined, this.#takeRoomForOrphan(), () => fail(run, unreadable()));
   }
 
   #remainderOf(noted: NotedRun): PreparedRun {
@@ -257,7 +270,8 @@ export class RunHost {
     });
   }
 
-  #launch(run: PreparedRun, lease: Lease | undefined, work: () => Promise<TurnResult>): void {
+  /** `giveBack` gives the run's room back when it has ended. */
+  #launch(run: PreparedRun, lease: Lease | undefined, giveBack: () => void, work: () => Promise<TurnResult>): void {
     const { spec, abort, log } = run;
     const ended = work()
       .then(
@@ -272,6 +286,7 @@ export class RunHost {
         this.#live.delete(spec.turn);
         log.stop();
         lease?.release();
+        giveBack();
       });
     this.#live.set(spec.turn, { spec, abort, log, ended });
     this.#home.waitUntil(ended);

@@ -69,10 +69,9 @@ export class EventWriter {
     this.#sink?.record?.(record);
   }
 
-  /** An event that carries the whole response, and what else it is to say. */
-  lifecycle(type: string, responseJson: string, extra: object = {}): void {
-    const head = JSON.stringify({ type, sequence_number: this.#sequence++, ...extra }).slice(0, -1);
-    this.#sink?.event(type, `${head},"response":${responseJson}}`);
+  /** An event that carries the whole response. */
+  lifecycle(type: string, responseJson: string): void {
+    this.#sink?.event(type, `{"type":"${type}","sequence_number":${this.#sequence++},"response":${responseJson}}`);
   }
 
   /**

@@ -356,8 +356,8 @@ export class ResponseBuilder {
   repeatInProgress(): void {
     const { outage } = this;
     const recovery = outage && { down_since: seconds(outage.since), gives_up_at: seconds(outage.until) };
-    const extra = recovery ? { recovery } : {};
-    this.#writer.lifecycle("response.in_progress", JSON.stringify({ ...this.#response, output: [] }), extra);
+    const snapshot = JSON.stringify({ ...this.#response, output: [], ...(recovery && { recovery }) });
+    this.#writer.lifecycle("response.in_progress", snapshot);
   }
 
   apply(delta: ModelDelta): void {

@@ -74,10 +74,10 @@ const MAX_ASKED_AGAIN = 3;
 const MAX_CONCURRENT_CALLS = 8;
 
 /**
- * How long a foreground turn that has not begun tries to reach its model server, in milliseconds: a connection that
- * was closed in between is had again at once, and a client told soon can go elsewhere.
+ * How long a foreground turn that has not begun tries to reach its model server, in milliseconds: where the server has
+ * only closed a connection that was kept open, it is had again at once, and a client that is told soon can go elsewhere.
  */
-const START_TIME_MS = 1_500;
+const START_TIME_MS = 50;
 
 /** A sink that can be written to in batches and pushes back. */
 export interface BatchSink extends EventSink {

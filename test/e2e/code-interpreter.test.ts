@@ -275,7 +275,7 @@ withPython("the next turn's prompt", () => {
       "user<|message|>Use python: `print(2**10)`<|end|>",
       expect.stringMatching(/^assistant<\|channel\|>analysis<\|message\|>The user said/),
       "assistant<|channel|>analysis to=python code<|message|>print(2**10)<|call|>",
-      "python to=assistant<|channel|>analysis<|message|>1024\n<|end|>",
+      "python<|channel|>analysis to=assistant<|message|>1024\n<|end|>",
     ]);
     await create({ model: GPT_OSS, previous_response_id: first.id, input: "Thanks." });
     expect(await lastTurns(gateway)).toEqual([

@@ -520,22 +520,34 @@ describe("a run whose process dies before its model has got it right", () => {
 });
 
 describe("a run whose process dies where no model can be put back", () => {
-  it("in its reasoning fails, says why, and keeps it", async () => {
+  it("in its reasoning begins it anew in another item, and forgets nothing that was read", async () => {
     const run = await Run.begin();
     (await generation(1)).think("Let us");
     const reader = await run.follow();
     await vi.waitFor(() => expect(reader.events.at(-1)?.type).toBe("response.reasoning_text.delta"));
     await crash();
+    await run.retrieve();
+    const second = await generation(2);
+    expect(second.prompt.messages).toEqual([{ role: "user", content: "Count." }]);
+    second.think("Let").say("one");
+    await run.logged("one");
+    await crash();
+    await run.retrieve();
+    // What was thought the second time is gone on with.
+    const third = await generation(3);
+    expect(third.prompt).toMatchObject({ continue_final_message: true });
+    expect(third.prompt.messages.at(-1)).toMatchObject({ role: "assistant", content: "one", reasoning: "Let" });
+    third.say(" two").finish();
     const response = await run.ended();
     expect(response).toMatchObject({
-      status: "failed",
-      error: { code: "server_error", message: expect.stringMatching(/restarted in the middle.*reasoning/) },
-      output: [{ type: "reasoning", status: "incomplete", content: [{ text: "Let us" }] }],
+      status: "completed",
+      output: [
+        { type: "reasoning", status: "incomplete", content: [{ text: "Let us" }] },
+        { type: "reasoning", status: "completed", content: [{ text: "Let" }] },
+        { type: "message", content: [{ text: "one two" }] },
+      ],
     });
-    const events = await run.replay();
-    expect(events.slice(-2).map(({ type }) => type)).toEqual(["error", "response.failed"]);
-    expectWhole(events, response);
-    expect(generations).toHaveLength(1);
+    expectWhole(await run.replay(), response);
   });
 
   it("in a strict function call fails, says why, and keeps it", async () => {
@@ -927,6 +939,36 @@ describe("a reader", () => {
     const { last, reads } = await seen;
     expect(last).toBe((await run.replay()).length - 1);
     expect(reads).toBeGreaterThan(2);
+  });
+});
+
+describe("a response with all the readers that it may have", () => {
+  it("refuses one more until one has left; another response of the home does not", async () => {
+    const run = await Run.begin();
+    const other = await Run.begin({}, "Other.", newTurnAddress(run.address.home));
+    const first = await generation(1);
+    const readers = await Promise.all(Array.from({ length: 100 }, () => run.follow()));
+    const events = ({ home, address }: Run) => home.fetch(`http://home/events?turn=${address.turn}`);
+    const refused = await events(run);
+    expect(refused.status).toBe(429);
+    expect(refused.headers.get("retry-after")).toMatch(/^\d+$/);
+    new Reader(await events(other)).leave();
+    readers[0]?.leave();
+    // A reader that has left is noticed at the next write.
+    first.say("one", " two");
+    const again = await vi.waitFor(
+      async () => {
+        const answer = await events(run);
+        if (answer.status !== 200) throw new Error("Still full.");
+        return new Reader(answer);
+      },
+      { timeout: 10_000, interval: 20 },
+    );
+    first.finish();
+    await again.end;
+    expect(again.done).toBe(true);
+    await Promise.all(readers.slice(1).map((reader) => reader.end));
+    expect(readers.slice(1).every(({ done }) => done)).toBe(true);
   });
 });
 
