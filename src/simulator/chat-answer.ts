@@ -94,6 +94,8 @@ function toolsToCall(request: ChatRequest, turn: Turn, rounds: number): Tool[] {
     case "none":
       return [];
     case "auto":
+      // The schema of an answer governs all of it, unless vLLM has a grammar for calls, which takes its place.
+      if (request.format.kind !== "text" && !tools.some((tool) => tool.strict)) return [];
       // Tool results without a recorded call (a trimmed history) count as a round too.
       calls = Math.max(turn.rounds, Math.min(1, turn.results.length)) >= rounds ? [] : named;
       break;

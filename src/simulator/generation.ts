@@ -51,7 +51,7 @@ export function speech(
     tokens: tokensOf(said, vocabulary, options),
     eos: vocabulary.id(END),
     thinking: reasons,
-    thinkingByRequest: reasons,
+    thinkingByRequest: reasons || (options.continued && options.thinks),
     refuses: said.some(({ kind }) => kind === "refusal"),
   };
 }

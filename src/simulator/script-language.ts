@@ -2,7 +2,7 @@
 export type Script = { text: string; delayMs: number };
 
 const SCRIPT = /SCRIPT\[\[(.*?)\]\]/s;
-const THOUGHTS_END = "</think>\n\n";
+const THOUGHTS_END = "</think>";
 
 /** What `tiny-qwen3` says after a ChatML prompt. README.md has the language. */
 export function chatmlScript(prompt: string): Script {
@@ -65,10 +65,17 @@ function scripted(
 }
 
 /** What is left to say if the prompt ends with the beginning of it. */
+/** What comes after thoughts and the lines around them. */
+function answerIn(text: string): string {
+  const end = text.lastIndexOf(THOUGHTS_END);
+  return text.slice(end < 0 ? 0 : end + THOUGHTS_END.length).replace(/^\n+/, "");
+}
+
 function restOfChatml(text: string, tail: string): string {
   if (text.startsWith(tail)) return text.slice(tail.length);
-  const said = tail.split(THOUGHTS_END).at(-1) ?? "";
-  const content = text.split(THOUGHTS_END).at(-1) ?? "";
+  // Templates add lines around thoughts, and grammars forbid them: what counts is the answer.
+  const said = answerIn(tail);
+  const content = answerIn(text);
   return content.startsWith(said) ? content.slice(said.length) : " (continued)<|im_end|>";
 }
 

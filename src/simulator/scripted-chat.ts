@@ -75,6 +75,12 @@ function grammatical(content: string, request: ChatRequest): string | undefined 
     const call = { name: tool?.name ?? "", arguments: fillSchema(tool?.parameters ?? {}) };
     return `<tool_call>\n${JSON.stringify(call)}\n</tool_call>`;
   }
+  const strict = toolChoice.kind === "auto" ? tools.find((tool) => tool.strict) : undefined;
+  if (strict !== undefined && content.includes("<tool_call>")) {
+    const name = /"name": "([^"]+)"/.exec(content)?.[1];
+    if (tools.some((tool) => tool.name === name)) return undefined;
+    return `<tool_call>${JSON.stringify({ name: strict.name, arguments: fillSchema(strict.parameters) })}</tool_call>`;
+  }
   switch (format.kind) {
     case "text":
       return undefined;

@@ -309,6 +309,15 @@ describe("formats and continuation", () => {
     expect(await content({ response_format: { type: "json_object" } })).toBe('{"answer":"You said: hi"}');
   });
 
+  test("a schema beside tools of one's own choice governs the whole answer, unless one of them is strict", async () => {
+    const response_format = { type: "json_schema", json_schema: { name: "x", schema } };
+    const strict = { type: "function", function: { name: "f", strict: true, parameters: schema } };
+    const ask = async (tools: JsonObject[]) =>
+      message(await chat({ messages: user("call f"), tools, response_format }));
+    expect(await ask([tool("f")])).toMatchObject({ content: '{"city":"city","n":3}' });
+    expect(list((await ask([strict])).tool_calls)).toHaveLength(1);
+  });
+
   test("continue_final_message gives the rest of the same answer, of reasoning too", async () => {
     const ask = async (last: JsonObject, model = "simulator-reasoning") =>
       message(
@@ -321,6 +330,8 @@ describe("formats and continuation", () => {
       );
     expect(await ask({ content: "You sa" }, "simulator")).toMatchObject({ reasoning: null, content: "id: hi" });
     expect(await ask({ content: "I say" }, "simulator")).toMatchObject({ content: " (continued)" });
+    // vLLM's reasoning parser does not look at the prompt then, and sees no end of thoughts.
+    expect(await ask({ content: "You sa" })).toMatchObject({ reasoning: "id: hi", content: null });
     expect(await ask({ content: null, reasoning: "The user said" })).toMatchObject({
       reasoning: ": hi. I should answer with effort default.",
       content: "You said: hi",
