@@ -693,8 +693,8 @@ describe("looking for items", () => {
   it("begins a page at the turn of the item that it comes after", async () => {
     const reads = await reading((turns, conversations) => {
       fill(turns);
-      const { firstId } = conversations.page({ order: "asc", limit: 2, after: idOf(40, 1) });
-      expect(firstId).toBe(idOf(41, 0));
+      const page = conversations.page({ order: "asc", limit: 2, after: idOf(40, 1) });
+      expect(page?.firstId).toBe(idOf(41, 0));
     });
     // Two sides of the turns 40, 41 and 42.
     expect(reads).toHaveLength(6);
