@@ -569,9 +569,10 @@ export class Turn {
       return this.#begin();
     }
     if (!continuation) throw cannotContinue(fault);
-    const [first] = partial.slice(partial.length - anew);
-    if (anew > 0 && first) this.#lose(this.#builder.breakOff(first.id));
-    if (anew > 0 && anew === partial.length) return this.#begin();
+    const first = anew > 0 ? partial[partial.length - anew] : undefined;
+    if (first) this.#lose(this.#builder.breakOff(first.id));
+    // Nothing is left to go on after.
+    if (first && first === partial[0]) return this.#begin();
     const { sampledTokens } = continuation;
     const kept = minus(this.#builder.roundDeltas, this.#lost);
     const size = sampledTokens === undefined ? await this.#spent(continuation) : undefined;
