@@ -2,11 +2,12 @@ import { randomUUID } from "node:crypto";
 import { type Context, Hono } from "hono";
 import { z } from "zod";
 import { metadata } from "../protocol/create-request.ts";
-import { ApiError, conversationNotFound } from "../protocol/errors.ts";
+import { ApiError, conversationNotFound, invalidRequest } from "../protocol/errors.ts";
 import { conversationId, newTurnAddress, type TurnAddress } from "../protocol/ids.ts";
 import { type InputItem, inputItem } from "../protocol/items.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, HomeClient, unwrap } from "../store/client.ts";
+import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { withItemIds } from "../turn/history.ts";
 import type { AppEnv } from "./app-env.ts";
 import { readJson } from "./body.ts";
@@ -89,7 +90,9 @@ async function readOptionalJson(context: Context<AppEnv>): Promise<unknown> {
 /** Items to keep, as a JSON array: references resolved, an id on each. */
 async function toItems(homes: HomeClient, given: InputItem[], address: TurnAddress): Promise<string> {
   const { input } = await homes.past(given, null);
-  return JSON.stringify(withItemIds(input, address, true));
+  const items = JSON.stringify(withItemIds(input, address, true));
+  if (items.length > MAX_CALL_LENGTH) throw invalidRequest("items", "The items are too large to be stored.");
+  return items;
 }
 
 function locate(context: Context<AppEnv>) {

@@ -21,6 +21,7 @@ import { type Conversation, ConversationStore } from "./conversation-store.ts";
 import { EventLogStore } from "./event-log.ts";
 import { streamEvents } from "./event-reader.ts";
 import { type IdempotencyClaim, IdempotencyStore } from "./idempotency-store.ts";
+import { MAX_CALL_LENGTH, MAX_HISTORY_LENGTH } from "./limits.ts";
 import { RunHost } from "./run-host.ts";
 import { type RunSpec, RunStore } from "./run-store.ts";
 import { Tables } from "./tables.ts";
@@ -84,9 +85,6 @@ export class TurnLease extends RpcTarget {
     this.#lease.release();
   }
 }
-
-/** Largest history given to one turn, in UTF-16 units: an RPC message may have 32 MiB, at up to two bytes a unit. */
-const MAX_HISTORY_LENGTH = 12 * 1024 * 1024;
 
 /** The sweep runs no oftener than this. */
 const MIN_SWEEP_INTERVAL_MS = 3_600_000;
@@ -154,12 +152,15 @@ export class Home extends DurableObject<Variables> {
       history = found;
     }
     if (isTooLong(history)) return { found: false, missing: "room" };
+    let length = history.items.length + history.messages.length;
     const found: Record<string, string> = {};
     for (const { id, turn, optional } of references) {
       // What was taken out of the conversation is gone for whoever asks for it by itself.
       const item = this.#conversations.hasDeleted(id) ? undefined : this.#turns.item(id, turn, this.#oldest());
       if (item === undefined && optional) continue;
       if (item === undefined) return { found: false, missing: "item", id };
+      length += item.length;
+      if (length > MAX_CALL_LENGTH) return { found: false, missing: "room" };
       found[id] = item;
     }
     return { found: true, history, references: found };

@@ -60,6 +60,7 @@ async function play(
     signal: new AbortController().signal,
     clock: () => 0,
     maxRetries: 0,
+    room: Number.POSITIVE_INFINITY,
   };
   const turn = new Turn(options, sink);
   await turn.run(turn.start(), async (result, terminate) => {
