@@ -10,14 +10,24 @@ export interface Variables {
   VLLM_CONNECT_TIMEOUT_MS?: string;
   VLLM_FIRST_BYTE_TIMEOUT_MS?: string;
   VLLM_IDLE_TIMEOUT_MS?: string;
+  VLLM_SILENCE_MS?: string;
   VLLM_MAX_RETRIES?: string;
+  VLLM_RECOVERY_TIME_MS?: string;
+  VLLM_FOREGROUND_RECOVERY_TIME_MS?: string;
   MODEL_ALIASES?: string;
   MODEL_ENGINES?: string;
+  VLLM_FORMAT_WITH_TOOLS?: string;
+  VLLM_EXTRA_FIELDS?: string;
+  THINKING_BUDGETS?: string;
   HARMONY_START_DATE?: string;
+  HARMONY_SYSTEM_INSTRUCTIONS?: string;
+  HARMONY_TOOL_HEADER?: string;
   TOOL_SERVERS?: string;
   TOOL_SERVER_API_KEY?: string;
   TOOL_SERVER_MCP_LABELS?: string;
   MCP_SERVERS?: string;
+  MEDIA_URLS?: string;
+  VLLM_EXTRAS?: string;
   DNS_OVER_HTTPS_URL?: string;
   TOOL_CALL_TIMEOUT_MS?: string;
   TOOL_TIME_MS?: string;
@@ -47,8 +57,34 @@ export interface ApiKey {
 /** How a model is spoken to: over vLLM's chat completions, or in Harmony over its completions (gpt-oss). */
 export type EngineName = "chat" | "harmony";
 
+/**
+ * Whether vLLM's grammar lets a model choose between a call and the final text's format: never, where a tool is strict
+ * (0.32, with a tool parser that has structural tags), or always (`--tool-strict-level function` or higher).
+ */
+export type FormatWithTools = "never" | "strict" | "always";
+
 /** Built-in tools that may stand on a server of the operator's. */
 export type BuiltinName = "browser" | "python" | "container";
+
+/** vLLM's fields that clients may send only where the operator lets them; sampling is open to all. */
+export const VLLM_EXTRAS = [
+  "priority",
+  "kv_transfer_params",
+  "chat_template_kwargs",
+  "mm_processor_kwargs",
+  "vllm_xargs",
+] as const;
+export type VllmExtra = (typeof VLLM_EXTRAS)[number];
+
+/** How prompts for gpt-oss are written. */
+export interface HarmonyConfig {
+  /** The date in the system message, `YYYY-MM-DD`; undefined is the turn's own. */
+  startDate: string | undefined;
+  /** Whether instructions stand in the system message, behind the model's identity, rather than in the developer's. */
+  systemInstructions: boolean;
+  /** Where the header of a tool's answer has its recipient: behind the channel, or before it. */
+  toolHeader: "channel-first" | "recipient-first";
+}
 
 /** What this server may do for a model. */
 export interface ToolConfig {
@@ -80,14 +116,26 @@ export interface Config {
   connectTimeoutMs: number;
   firstByteTimeoutMs: number;
   idleTimeoutMs: number;
-  /** How often a generation whose connection died is taken up again. */
+  /** Silence after which the model server is asked whether it is still there. */
+  silenceMs: number;
+  /** How often a generation that broke off is taken up again; 0 lets it fail. */
   maxRetries: number;
+  /** How long a background run waits for a model server that is gone; and a foreground turn, while its client does. */
+  recoveryTimeMs: number;
+  foregroundRecoveryTimeMs: number;
   modelAliases: Record<string, string>;
   /** The engine of models whose name and root do not tell it, by the name that vLLM knows. */
   modelEngines: Record<string, EngineName>;
-  /** The date in Harmony's system message, `YYYY-MM-DD`; undefined is the turn's own. */
-  harmonyStartDate: string | undefined;
+  formatWithTools: FormatWithTools;
+  /** Fields of vLLM's that requests may have beside those that this server knows. */
+  vllmExtraFields: readonly string[];
+  /** Tokens that a model may think, by its name at vLLM and the request's `reasoning.effort`. */
+  thinkingBudgets: Readonly<Record<string, Readonly<Record<string, number>>>>;
+  harmony: HarmonyConfig;
   tools: ToolConfig;
+  /** Images and videos that vLLM may be sent to, beside public ones. */
+  isMediaListed: (url: URL) => boolean;
+  vllmExtras: ReadonlySet<VllmExtra>;
   apiKeys: ApiKey[];
   allowAnonymous: boolean;
   /** 0 keeps responses for ever. */
@@ -160,8 +208,8 @@ function headerSecret() {
     .regex(/^[\x21-\x7e]+$/, "expected visible ASCII characters without spaces: it is sent in a header");
 }
 
-/** A JSON object of strings; `example` is shown to who has written something else. */
-function jsonMap<Value extends z.ZodType<string, string>>(value: Value, example: string) {
+/** A JSON object; `example` is shown to who has written something else. */
+function jsonMap<Value extends z.ZodType>(value: Value, example: string) {
   return z
     .string()
     .transform((text, context) => {
@@ -175,6 +223,26 @@ function jsonMap<Value extends z.ZodType<string, string>>(value: Value, example:
     .pipe(z.record(z.string().min(1), value))
     .default({});
 }
+
+/** What this server says itself: a field of the client's own must not say otherwise. */
+const OWN_FIELDS = new Set([
+  ...["continue_final_message", "add_generation_prompt", "echo", "logprobs", "max_completion_tokens", "max_tokens"],
+  ...["messages", "model", "n", "prompt", "prompt_embeds", "request_id", "response_format", "return_token_ids"],
+  ...["return_tokens_as_token_ids", "stream", "stream_options", "suffix", "tool_choice", "tools", "use_beam_search"],
+]);
+
+/** Names of fields, separated by commas or white space. */
+const extraFields = z
+  .string()
+  .transform(listed)
+  .refine((names) => names.every((name) => /^[a-z_]{1,64}$/.test(name)), "expected names such as min_tokens")
+  .refine(
+    (names) => names.every((name) => !OWN_FIELDS.has(name)),
+    `expected none of the fields that this server sets: ${[...OWN_FIELDS].join(", ")}`,
+  )
+  .default([]);
+
+const efforts = z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"]);
 
 /**
  * `tenant:sha256hex`, separated by commas or white space. Several keys may name one tenant (rotation), no key two.
@@ -206,6 +274,23 @@ const apiKeys = z
 /** What commas or white space separate. */
 function listed(text: string): string[] {
   return text.split(/[\s,]+/).filter((entry) => entry !== "");
+}
+
+/** URL prefixes, as a predicate. */
+const urlPrefixes = z
+  .string()
+  .transform((text, context) => {
+    try {
+      return allowList(text);
+    } catch {
+      context.addIssue({ code: "custom", message: "expected URLs separated by commas" });
+      return z.NEVER;
+    }
+  })
+  .optional();
+
+function extrasExpected(): string {
+  return `expected 'all', 'none', or some of ${VLLM_EXTRAS.join(", ")}`;
 }
 
 const BUILTINS: readonly BuiltinName[] = ["browser", "python", "container"];
@@ -255,26 +340,30 @@ const variables = z.object({
   VLLM_CONNECT_TIMEOUT_MS: integer(30_000, 1),
   VLLM_FIRST_BYTE_TIMEOUT_MS: integer(300_000, 1),
   VLLM_IDLE_TIMEOUT_MS: integer(60_000, 1),
+  VLLM_SILENCE_MS: integer(5_000, 1),
   VLLM_MAX_RETRIES: integer(10, 0),
+  VLLM_RECOVERY_TIME_MS: integer(900_000, 0),
+  VLLM_FOREGROUND_RECOVERY_TIME_MS: integer(300_000, 0),
   MODEL_ALIASES: jsonMap(z.string().min(1), '{"alias":"model"}'),
   MODEL_ENGINES: jsonMap(z.enum(["chat", "harmony"]), '{"model":"harmony"}'),
+  VLLM_FORMAT_WITH_TOOLS: z.enum(["never", "strict", "always"]).default("never"),
+  VLLM_EXTRA_FIELDS: extraFields,
+  THINKING_BUDGETS: jsonMap(z.partialRecord(efforts, z.int().min(0)), '{"model":{"low":1024}}'),
   HARMONY_START_DATE: z.iso.date().optional(),
+  HARMONY_SYSTEM_INSTRUCTIONS: z.enum(["true", "false"]).default("false"),
+  HARMONY_TOOL_HEADER: z.enum(["channel-first", "recipient-first"]).default("channel-first"),
   TOOL_SERVERS: jsonMap(httpUrl(), '{"python":"https://tools.example.com/python/mcp"}').refine(
     (servers) => Object.keys(servers).every((name) => BUILTINS.includes(name as BuiltinName)),
     "expected the names browser, python and container",
   ),
   TOOL_SERVER_API_KEY: headerSecret().optional(),
   TOOL_SERVER_MCP_LABELS: builtinLabels,
-  MCP_SERVERS: z
+  MCP_SERVERS: urlPrefixes,
+  MEDIA_URLS: urlPrefixes,
+  VLLM_EXTRAS: z
     .string()
-    .transform((text, context) => {
-      try {
-        return allowList(text);
-      } catch {
-        context.addIssue({ code: "custom", message: "expected URLs separated by commas" });
-        return z.NEVER;
-      }
-    })
+    .transform(listed)
+    .pipe(z.union([z.tuple([z.enum(["all", "none"])]), z.array(z.enum(VLLM_EXTRAS))], extrasExpected()))
     .optional(),
   DNS_OVER_HTTPS_URL: httpUrl().optional(),
   TOOL_CALL_TIMEOUT_MS: integer(60_000, 1),
@@ -312,6 +401,15 @@ function toTools(vars: Values): ToolConfig {
     searxngUrl: vars.SEARXNG_URL,
     braveApiKey: vars.BRAVE_API_KEY,
   };
+}
+
+/**
+ * The extras that clients may send. Unless the operator says so: none where tenants share a vLLM, all where there are no
+ * keys, and so nobody but this machine's own user.
+ */
+function toVllmExtras({ VLLM_EXTRAS: given, API_KEYS: keys }: Values): ReadonlySet<VllmExtra> {
+  const names: readonly string[] = given ?? [keys.length === 0 ? "all" : "none"];
+  return new Set(VLLM_EXTRAS.filter((name) => names[0] === "all" || names.includes(name)));
 }
 
 function toWebhook({ WEBHOOK_URL: url, WEBHOOK_SECRET: secret }: Values): Config["webhook"] {
@@ -405,11 +503,23 @@ function readConfig(env: Variables): Config | ConfigError {
     connectTimeoutMs: vars.VLLM_CONNECT_TIMEOUT_MS,
     firstByteTimeoutMs: vars.VLLM_FIRST_BYTE_TIMEOUT_MS,
     idleTimeoutMs: vars.VLLM_IDLE_TIMEOUT_MS,
+    silenceMs: vars.VLLM_SILENCE_MS,
     maxRetries: vars.VLLM_MAX_RETRIES,
+    recoveryTimeMs: vars.VLLM_RECOVERY_TIME_MS,
+    foregroundRecoveryTimeMs: vars.VLLM_FOREGROUND_RECOVERY_TIME_MS,
     modelAliases: vars.MODEL_ALIASES,
     modelEngines: vars.MODEL_ENGINES,
-    harmonyStartDate: vars.HARMONY_START_DATE,
+    formatWithTools: vars.VLLM_FORMAT_WITH_TOOLS,
+    vllmExtraFields: vars.VLLM_EXTRA_FIELDS,
+    thinkingBudgets: vars.THINKING_BUDGETS,
+    harmony: {
+      startDate: vars.HARMONY_START_DATE,
+      systemInstructions: vars.HARMONY_SYSTEM_INSTRUCTIONS === "true",
+      toolHeader: vars.HARMONY_TOOL_HEADER,
+    },
     tools: toTools(vars),
+    isMediaListed: (url) => vars.MEDIA_URLS?.(url) ?? false,
+    vllmExtras: toVllmExtras(vars),
     apiKeys: vars.API_KEYS,
     allowAnonymous: vars.ALLOW_ANONYMOUS === "true",
     retentionMs: vars.RETENTION_DAYS * DAY_MS,

@@ -12,6 +12,7 @@ import {
   responseNotFound,
   tooManyInProgress,
 } from "../protocol/errors.ts";
+import { withExtraFields } from "../protocol/extra-fields.ts";
 import { newTurnAddress, parseResponseId, responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem, Item } from "../protocol/items.ts";
 import { canonicalJson } from "../protocol/json.ts";
@@ -26,11 +27,14 @@ import { readHistory, type StoredResponse } from "../store/turn-store.ts";
 import { isApproval, toolsetOf } from "../tools/create-toolset.ts";
 import { accessOf, type McpAccess } from "../tools/mcp/access.ts";
 import { toInputItems, withItemIds } from "../turn/history.ts";
+import { checkPromptMedia } from "../turn/media.ts";
 import { responseBody } from "../turn/response-builder.ts";
 import { type Settle, Turn, type TurnOptions } from "../turn/turn.ts";
 import type { AppEnv } from "./app-env.ts";
 import { tenantCacheSalt } from "./auth.ts";
 import { readJson } from "./body.ts";
+import { checkGivenMedia } from "./media-policy.ts";
+import { checkVllmExtras } from "./vllm-extras.ts";
 
 /**
  * `POST /v1/responses`, in its two hosts: a foreground turn runs here, beside its client, and stops with it; a
@@ -55,10 +59,13 @@ interface Call {
 
 export async function createResponse(context: Context<AppEnv>): Promise<Response> {
   const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
-  const request = parse(createRequest, body);
+  const config = context.get("config");
+  const request = withExtraFields(parse(createRequest, body), body, config.vllmExtraFields);
+  checkVllmExtras(request, config.vllmExtras);
   const conversationId = conversationOf(request);
   const conversation = conversationId === undefined ? undefined : conversationAddress(conversationId);
   const given = toInputItems(request.input);
+  await checkGivenMedia(given, "input", config, context.req.raw.signal);
   const previous = request.previous_response_id;
   const parent = previous == null ? undefined : parseResponseId(previous);
   if (previous != null && !parent) throw previousResponseNotFound(previous);
@@ -148,6 +155,7 @@ async function prepareTurn(call: Call, place: Place | undefined) {
     resolveModel(request.model, config, upstream, abort.signal),
     homes.past(call.given, request.previous_response_id),
   ]);
+  checkPromptMedia({ ...(place ?? past), input: past.input }, request, config.isMediaListed);
   const engine = createEngine(model.engine, config, upstream);
   const cacheSalt = tenantCacheSalt(context.get("tenant"), request.cache_salt);
   const accepted = engine.accept(request);
@@ -182,6 +190,8 @@ async function prepareTurn(call: Call, place: Place | undefined) {
     clock: Date.now,
     maxRetries: config.maxRetries,
     room,
+    recoveryTimeMs: config.foregroundRecoveryTimeMs,
+    isServerGone: (signal) => upstream.isGone(signal),
     waitUntil: (promise) => context.executionCtx.waitUntil(promise),
   };
   const sink = request.stream ? new SseStream(config.heartbeatMs, () => abort.abort(clientLeft())) : undefined;

@@ -25,6 +25,8 @@ export type ModelDelta =
   | { kind: "refusal"; text: string }
   /** `index` tells parallel calls of one round apart; `name` and `callId` come with the first delta of an index. */
   | { kind: "tool_call"; index: number; callId?: string; name?: string; arguments: string }
+  /** The call ended before its arguments were whole. */
+  | { kind: "call_cut"; index: number }
   /** The item that was being generated is complete; without this word it ends where another kind begins. */
   | { kind: "item_done" }
   /**
@@ -126,6 +128,8 @@ export interface Continuation {
   prompt: Prompt;
   /** Text that was generated but could not stand at the end of the prompt: the model will say it again. */
   repeated: string;
+  /** How many of the last items the model is to say anew, in other words perhaps: they end as they are. */
+  anew?: number;
   /**
    * Tokens generated so far, where the engine knows exactly; the usage that it reports in the end then counts them as
    * output too. Else they are to be measured, and the usage counts them as input.

@@ -1,7 +1,10 @@
 import { ApiError } from "../protocol/errors.ts";
 
-/** A line longer than this is no token stream. In characters. */
-const MAX_LINE_LENGTH = 32 * 1024 * 1024;
+/** A line longer than this is no token stream: the ids of a million-token prompt are 8 million. In characters. */
+const MAX_LINE_LENGTH = 16 * 1024 * 1024;
+
+/** Pieces that are joined to one: a line that comes byte by byte must not cost a string per byte. */
+const JOINED_PIECES = 1024;
 
 /**
  * Cuts an SSE byte stream into the payloads of its `data:` lines, whatever the read boundaries: inside a UTF-8
@@ -12,6 +15,8 @@ export class SseDecoder {
   readonly #decoder = new TextDecoder();
   /** The unfinished last line, in the pieces it came in: joined once, however many reads it takes. */
   #pieces: string[] = [];
+  /** Its last pieces, fewer than `JOINED_PIECES`. */
+  #latest: string[] = [];
   #length = 0;
 
   /** The payloads completed by `bytes`. Throws ApiError 502 when a line grows beyond all reason. */
@@ -19,9 +24,9 @@ export class SseDecoder {
     return this.#cut(this.#decoder.decode(bytes, { stream: true }));
   }
 
-  /** The payload of a last line that no newline ended. */
+  /** The payload of a last line that no newline ended, unless it broke off in the middle. */
   end(): string[] {
-    return this.#cut(`${this.#decoder.decode()}\n`);
+    return this.#cut(`${this.#decoder.decode()}\n`).filter((payload) => payload === "[DONE]" || isJson(payload));
   }
 
   #cut(text: string): string[] {
@@ -32,8 +37,9 @@ export class SseDecoder {
       if (newline === -1) break;
       let line = text.slice(start, newline);
       if (this.#length > 0) {
-        line = this.#pieces.join("") + line;
+        line = this.#pieces.join("") + this.#latest.join("") + line;
         this.#pieces = [];
+        this.#latest = [];
         this.#length = 0;
       }
       start = newline + 1;
@@ -43,11 +49,26 @@ export class SseDecoder {
       if (to > from) payloads.push(line.slice(from, to));
     }
     if (start < text.length) {
-      this.#pieces.push(text.slice(start));
-      this.#length += text.length - start;
+      this.#keep(text.slice(start));
       if (this.#length > MAX_LINE_LENGTH) throw malformedStream();
     }
     return payloads;
+  }
+
+  #keep(piece: string): void {
+    this.#length += piece.length;
+    if (this.#latest.push(piece) < JOINED_PIECES) return;
+    this.#pieces.push(this.#latest.join(""));
+    this.#latest = [];
+  }
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
   }
 }
 

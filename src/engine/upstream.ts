@@ -1,5 +1,21 @@
 import type { Config } from "../config.ts";
+import { type ReadBounds, ReadFault, readBoundedText } from "../protocol/bounded-read.ts";
 import { ApiError, contextLengthExceeded, invalidRequest } from "../protocol/errors.ts";
+import { clientMessage, clientParam } from "./fault-names.ts";
+import { sawDown, sawUp, statusOf } from "./server-status.ts";
+
+/** An error is told in a few words: more than this of one is nothing to read, or to pass on. */
+const MAX_ERROR_BYTES = 64 * 1024;
+
+/** Of an answer that comes whole; the tokens of a million-token prompt are 8 MB. */
+const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
+
+/** How long the server may take to say how it is, and what is wrong with a request, in milliseconds. */
+const HEALTH_TIMEOUT_MS = 2_000;
+const ERROR_TIMEOUT_MS = 5_000;
+
+/** What `/health` is answered with where no engine lives behind it: by vLLM itself, or by a proxy before it. */
+const GONE_STATUSES = new Set([502, 503, 504]);
 
 /**
  * The seam to vLLM: a URL, or a binding named VLLM (a service binding, or a Workers VPC service for a private GPU).
@@ -19,99 +35,242 @@ export class Upstream {
     return this.#config.vllmBaseUrl;
   }
 
+  /** Since when the server is down, as far as this isolate has seen. Unix milliseconds. */
+  get downSince(): number | undefined {
+    return statusOf(this.baseUrl).downSince;
+  }
+
   /**
    * Sends a request and waits for its headers, at most `VLLM_CONNECT_TIMEOUT_MS`. `path` is below `/v1`, or from the
    * server's root when it begins with `//`. Throws ApiError 502/504 when vLLM cannot be reached, and that of its own
    * error answer otherwise; aborting `signal` closes the request and throws the signal's reason.
    */
   async request(path: string, signal: AbortSignal, body?: string): Promise<Response> {
-    const { vllmBaseUrl, vllmFetch, vllmApiKey, connectTimeoutMs } = this.#config;
-    const url = path.startsWith("//") ? vllmBaseUrl.replace(/\/v1$/, "") + path.slice(1) : vllmBaseUrl + path;
-    const headers: Record<string, string> = { accept: "text/event-stream, application/json" };
-    if (body !== undefined) headers["content-type"] = "application/json";
-    if (vllmApiKey) headers.authorization = `Bearer ${vllmApiKey}`;
-
+    const { connectTimeoutMs, silenceMs } = this.#config;
     const abort = new AbortController();
     const onAbort = () => abort.abort(signal.reason);
     if (signal.aborted) onAbort();
     signal.addEventListener("abort", onAbort, { once: true });
     const timer = setTimeout(() => abort.abort(), connectTimeoutMs);
-    const method = body === undefined ? "GET" : "POST";
+    const since = Date.now();
+    let isGone = false;
+    const ask = async () => {
+      isGone = await this.#hasBeenGone(since, abort.signal).catch(() => false);
+      if (isGone) abort.abort();
+    };
+    const watchdog = setInterval(ask, silenceMs);
     let response: Response;
     try {
-      response = await vllmFetch(url, { method, headers, body, signal: abort.signal });
+      response = await this.#send(path, abort.signal, body);
     } catch {
       if (signal.aborted) throw signal.reason;
-      if (abort.signal.aborted) throw timedOut("did not answer", connectTimeoutMs);
+      if (abort.signal.aborted && !isGone) throw timedOut("did not answer", connectTimeoutMs);
+      sawDown(this.baseUrl);
       throw unreachable();
     } finally {
       clearTimeout(timer);
+      clearInterval(watchdog);
     }
-    if (!response.ok) throw await toUpstreamError(response);
     this.#requests.set(response, abort);
+    if (!response.ok) throw await this.#errorOf(response, signal);
+    sawUp(this.baseUrl);
     return response;
   }
 
-  /** The JSON answer of a request. Throws as `request` does, and ApiError 502 when the answer is not JSON. */
-  async json(path: string, signal: AbortSignal, body?: string): Promise<unknown> {
-    const response = await this.request(path, signal, body);
+  #send(path: string, signal: AbortSignal, body?: string): Promise<Response> {
+    const { vllmBaseUrl, vllmFetch, vllmApiKey } = this.#config;
+    const url = path.startsWith("//") ? vllmBaseUrl.replace(/\/v1$/, "") + path.slice(1) : vllmBaseUrl + path;
+    const headers: Record<string, string> = { accept: "text/event-stream, application/json" };
+    if (body !== undefined) headers["content-type"] = "application/json";
+    if (vllmApiKey) headers.authorization = `Bearer ${vllmApiKey}`;
+    return vllmFetch(url, { method: body === undefined ? "GET" : "POST", headers, body, signal });
+  }
+
+  /** The fault that a response tells of. Of a body that is too long, or takes too long, nothing is kept. */
+  async #errorOf(response: Response, signal: AbortSignal): Promise<ApiError> {
+    let fault: UpstreamFault | undefined;
+    const bounds = { maxBytes: MAX_ERROR_BYTES, timeoutMs: ERROR_TIMEOUT_MS, signal };
     try {
-      return await response.json();
+      fault = readFault(JSON.parse(await readBoundedText(response, bounds)));
     } catch {
+      this.#close(response);
       if (signal.aborted) throw signal.reason;
+    }
+    const error = toFaultError(response.status, fault, response.headers.get("retry-after"));
+    if (error.code === ENGINE_DEAD) sawDown(this.baseUrl);
+    return error;
+  }
+
+  /** The JSON answer of a request. Throws as `request` and `text` do, and ApiError 502 when the answer is not JSON. */
+  async json(path: string, signal: AbortSignal, body?: string): Promise<unknown> {
+    const text = await this.text(await this.request(path, signal, body), signal, this.#config.connectTimeoutMs);
+    try {
+      return JSON.parse(text);
+    } catch {
       throw malformedAnswer();
     }
   }
 
   /**
-   * The reads of a streamed body, each bounded: the first by `VLLM_FIRST_BYTE_TIMEOUT_MS`, the later ones by
-   * `VLLM_IDLE_TIMEOUT_MS`. Ends cleanly at the end of the body; throws ApiError 502/504 when the connection breaks
-   * or falls silent, and the signal's reason when it is aborted. Leaving the iteration closes the upstream request.
+   * A body that comes whole, read within `VLLM_FIRST_BYTE_TIMEOUT_MS`, or `timeoutMs`. Throws ApiError 502 when it is
+   * longer than any answer or breaks off, 504 when it takes too long, and the signal's reason when that is aborted.
+   */
+  async text(response: Response, signal: AbortSignal, timeoutMs = this.#config.firstByteTimeoutMs): Promise<string> {
+    const bounds: ReadBounds = { maxBytes: MAX_ANSWER_BYTES, timeoutMs, signal };
+    try {
+      return await readBoundedText(response, bounds);
+    } catch (error) {
+      this.#close(response);
+      if (signal.aborted || !(error instanceof ReadFault)) throw error;
+      if (error.kind === "timeout") throw timedOut("did not complete its answer", timeoutMs);
+      throw error.kind === "lost" ? connectionLost() : malformedAnswer();
+    }
+  }
+
+  #close(response: Response): void {
+    this.#requests.get(response)?.abort();
+  }
+
+  /**
+   * Whether the server says itself, or its silence at the door does, that no engine is there: `/health` refuses the
+   * connection or answers 502, 503 or 504. A server that does not answer in time may only be busy.
+   * Throws the signal's reason when it is aborted.
+   */
+  async isGone(signal: AbortSignal): Promise<boolean> {
+    const status = statusOf(this.baseUrl);
+    status.askedAt = Date.now();
+    const abort = new AbortController();
+    const onAbort = () => abort.abort();
+    if (signal.aborted) onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    const timer = setTimeout(onAbort, HEALTH_TIMEOUT_MS);
+    let gone: boolean;
+    try {
+      const response = await this.#send("//health", abort.signal);
+      gone = GONE_STATUSES.has(response.status);
+    } catch {
+      if (signal.aborted) throw signal.reason;
+      gone = !abort.signal.aborted;
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", onAbort);
+      // Its body is of no interest.
+      abort.abort();
+    }
+    status.health = { gone, at: Date.now() };
+    if (gone) sawDown(this.baseUrl);
+    return gone;
+  }
+
+  /**
+   * The same of a server as it was `since` a stream has fallen silent: one that was away meanwhile has forgotten the
+   * stream, though it may be back. Many may fall silent at once, and one of them asks for all.
+   */
+  async #hasBeenGone(since: number, signal: AbortSignal): Promise<boolean> {
+    const { health, askedAt, downAt } = statusOf(this.baseUrl);
+    const { silenceMs } = this.#config;
+    const now = Date.now();
+    if (downAt !== undefined && downAt >= since) return true;
+    if (health && health.at >= since && now - health.at < silenceMs) return false;
+    if (askedAt !== undefined && now - askedAt < Math.min(silenceMs, HEALTH_TIMEOUT_MS)) return false;
+    return this.isGone(signal);
+  }
+
+  /**
+   * The reads of a streamed body. The server may be silent for `VLLM_FIRST_BYTE_TIMEOUT_MS` before its first word and
+   * for `VLLM_IDLE_TIMEOUT_MS` between two; after `VLLM_SILENCE_MS` it is asked whether it is still there. Only time in
+   * which a read is waited for counts: a slow reader is no silence. Neither is a comment a word: a server keeps sending
+   * these when its engine is gone (`--sse-keep-alive-interval`).
+   *
+   * Ends cleanly at the end of the body; throws ApiError 502/504 when the connection breaks or falls silent, and the
+   * signal's reason when it is aborted. Leaving the iteration closes the upstream request.
    */
   async *reads(response: Response, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     if (!response.body) return;
-    const { firstByteTimeoutMs, idleTimeoutMs } = this.#config;
+    const { firstByteTimeoutMs, idleTimeoutMs, silenceMs } = this.#config;
     const reader = response.body.getReader();
+    const over = new AbortController();
     const close = () => {
       reader.cancel().catch(() => {});
-      this.#requests.get(response)?.abort();
+      this.#close(response);
     };
     let limit = firstByteTimeoutMs;
-    let last = Date.now();
-    let silent = false;
+    /** When the wait for the server's next word began; undefined while the reader is busy with the last one. */
+    let waitingSince: number | undefined;
+    let fault: ApiError | undefined;
     let ended = false;
+    const giveUp = (error: ApiError) => {
+      fault ??= error;
+      close();
+    };
+    const ask = async (since: number) => {
+      const gone = await this.#hasBeenGone(since, over.signal).catch(() => false);
+      if (gone && waitingSince === since) giveUp(connectionLost());
+    };
     // One timer per stream that looks now and then, rather than one per read.
     const watchdog = setInterval(
       () => {
-        if (Date.now() - last < limit) return;
-        silent = true;
-        close();
+        if (waitingSince === undefined) return;
+        const silentFor = Date.now() - waitingSince;
+        if (silentFor >= limit) giveUp(timedOut("went silent", limit));
+        else if (silentFor >= silenceMs) void ask(waitingSince);
       },
-      Math.max(10, Math.min(firstByteTimeoutMs, idleTimeoutMs, 4000) / 4),
+      Math.max(10, Math.min(firstByteTimeoutMs, idleTimeoutMs, silenceMs, 4000) / 4),
     );
     signal.addEventListener("abort", close, { once: true });
+    const comments = new CommentFilter();
     try {
       for (;;) {
+        waitingSince ??= Date.now();
         const { done, value } = await reader.read();
         if (signal.aborted) throw signal.reason;
-        if (silent) throw timedOut("went silent", limit);
+        if (fault) throw fault;
         ended = done;
         if (done) return;
+        if (comments.isOnlyComments(value)) continue;
         limit = idleTimeoutMs;
-        last = Date.now();
+        waitingSince = undefined;
         yield value;
       }
     } catch (error) {
       if (signal.aborted) throw signal.reason;
-      if (silent) throw timedOut("went silent", limit);
+      if (fault) throw fault;
       throw error instanceof ApiError ? error : connectionLost();
     } finally {
       clearInterval(watchdog);
+      over.abort();
       signal.removeEventListener("abort", close);
       if (!ended) close();
     }
   }
 }
+
+/** Tells reads of a stream that hold nothing but whole SSE comments and blank lines. */
+class CommentFilter {
+  /** The last read ended with a line. */
+  #atLineStart = true;
+
+  isOnlyComments(bytes: Uint8Array): boolean {
+    const startsLine = this.#atLineStart;
+    this.#atLineStart = bytes.at(-1) === LINE_FEED;
+    if (!startsLine || !this.#atLineStart || bytes[0] !== COLON) return false;
+    for (let at = 0; at < bytes.length; at = bytes.indexOf(LINE_FEED, at) + 1) {
+      const first = bytes[at];
+      if (first !== COLON && first !== LINE_FEED && first !== CARRIAGE_RETURN) return false;
+    }
+    return true;
+  }
+}
+
+const LINE_FEED = 10;
+const CARRIAGE_RETURN = 13;
+const COLON = 58;
+
+/** The code of an engine that has died while its server still answers. */
+const ENGINE_DEAD = "upstream_engine_dead";
+
+/** vLLM's words for it (`EngineDeadError`), since 0.6; its other failures leave the engine alive. */
+const ENGINE_DEAD_WORDS = /EngineCore encountered an issue|engine core .*died|engine loop .*(not running|has died)/i;
 
 function unreachable(): ApiError {
   return new ApiError({
@@ -155,20 +314,33 @@ export interface UpstreamFault {
   status?: number;
 }
 
+/** vLLM's longest words quote the field at fault; the rest of such a message tells nothing. In characters. */
+const MAX_FAULT_MESSAGE = 4_000;
+
 /** Reads a fault out of a body or a stream payload, or gives undefined when there is none. */
 export function readFault(body: unknown): UpstreamFault | undefined {
   if (typeof body !== "object" || body === null) return undefined;
   const fault = "error" in body ? body.error : "object" in body && body.object === "error" ? body : undefined;
-  if (typeof fault === "string") return { message: fault };
+  if (typeof fault === "string") return { message: fault.slice(0, MAX_FAULT_MESSAGE) };
   if (typeof fault !== "object" || fault === null) return undefined;
   const { message, type, param, code } = fault as Record<string, unknown>;
   return {
-    message: typeof message === "string" ? message : "unknown error",
+    message: typeof message === "string" ? message.slice(0, MAX_FAULT_MESSAGE) : "unknown error",
     type: typeof type === "string" ? type : undefined,
     param: typeof param === "string" ? param : null,
     status: typeof code === "number" ? code : undefined,
   };
 }
+
+/** `max_output_tokens` alone is too large: these words also speak of the window, which the prompt need not fill. */
+const OUTPUT_LIMIT =
+  /max_(completion_)?tokens=\d+ cannot be greater than max_model_len|'max_tokens'.* is too large: \d+\. This model's maximum context length is (\d+) tokens(?: and your request has (\d+) input tokens)?/i;
+
+/** The prompt leaves nothing of the window: vLLM ≥ 0.20 then makes the limit itself, and refuses it. */
+const FULL_WINDOW = /^max_(completion_)?tokens must be at least 1, got/i;
+
+/** vLLM before 0.12 adds the two up: the prompt is at fault only where it fills the window by itself. */
+const BOTH = /maximum context length is (\d+) tokens.*\((\d+) in the (?:messages|prompt), (\d+) in the completion\)/i;
 
 const CONTEXT_LENGTH = /maximum context length|max_model_len|longer than the maximum model length|context length of/i;
 
@@ -179,11 +351,11 @@ const CONTEXT_LENGTH = /maximum context length|max_model_len|longer than the max
 export function toFaultError(status: number, fault: UpstreamFault | undefined, retryAfter?: string | null): ApiError {
   const message = fault?.message ?? `The model server answered with status ${status}.`;
   const headers: Record<string, string> = retryAfter ? { "retry-after": retryAfter } : {};
-  if (status === 404 && /model/i.test(message)) return invalidRequest("model", message, "model_not_found");
-  if ((status === 400 || status === 413) && CONTEXT_LENGTH.test(message)) return contextLengthExceeded(message);
-  if (status === 400 || status === 413 || status === 422) {
-    return invalidRequest(fault?.param ?? null, message, "invalid_request");
+  if (status >= 500 && ENGINE_DEAD_WORDS.test(message)) {
+    return new ApiError({ status: 502, message: "The model server's engine has died.", code: ENGINE_DEAD });
   }
+  if (status === 404 && /model/i.test(message)) return invalidRequest("model", message, "model_not_found");
+  if (status === 400 || status === 413 || status === 422) return toRefusal(message, fault?.param);
   if (status === 429) {
     return new ApiError({
       status,
@@ -207,12 +379,16 @@ export function toFaultError(status: number, fault: UpstreamFault | undefined, r
   return new ApiError({ status: 502, message: why, code: "upstream_error" });
 }
 
-async function toUpstreamError(response: Response): Promise<ApiError> {
-  let fault: UpstreamFault | undefined;
-  try {
-    fault = readFault(await response.json());
-  } catch {
-    fault = undefined;
+/** The 400 of what vLLM refuses, in the words of this API. */
+function toRefusal(message: string, param: string | null | undefined): ApiError {
+  const said = clientMessage(message);
+  const limit = OUTPUT_LIMIT.exec(message);
+  const [, window, prompt] = BOTH.exec(message) ?? [undefined, limit?.[2], limit?.[3]];
+  const fits = window !== undefined ? Number(prompt ?? 0) < Number(window) : limit !== null;
+  if (fits) return invalidRequest("max_output_tokens", said, "above_max_value");
+  if (FULL_WINDOW.test(message)) {
+    return contextLengthExceeded("The prompt fills the model's context window: no token is left for an answer.");
   }
-  return toFaultError(response.status, fault, response.headers.get("retry-after"));
+  if (CONTEXT_LENGTH.test(message)) return contextLengthExceeded(said);
+  return invalidRequest(clientParam(param), said, "invalid_request");
 }

@@ -1,3 +1,4 @@
+import { parseItemId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { MAX_PAGE_LENGTH } from "./limits.ts";
 import type { Tables } from "./tables.ts";
@@ -81,7 +82,9 @@ export class ConversationStore {
     const items: Item[] = [];
     let length = 0;
     let found = request.after === undefined;
+    const first = request.after === undefined ? undefined : parseItemId(request.after)?.turn;
     for (const turn of this.#turns.conversationTurns(request.order)) {
+      if (!found && turn !== first) continue;
       const turnItems = this.#turnItems(turn);
       if (request.order === "desc") turnItems.reverse();
       if (!found) {
@@ -106,12 +109,10 @@ export class ConversationStore {
 
   /** An item, or undefined when the conversation has none of that id. */
   item(id: string): Item | undefined {
-    if (this.#deleted().has(id)) return undefined;
-    for (const turn of this.#turns.conversationTurns("desc")) {
-      const item = this.#turnItems(turn).find((candidate) => candidate.id === id);
-      if (item) return item;
-    }
-    return undefined;
+    // An id of the conversation's names the turn that the item is in.
+    const turn = parseItemId(id)?.turn;
+    if (turn === undefined || this.#deleted().has(id) || !this.#turns.isInConversation(turn)) return undefined;
+    return this.#turnItems(turn).find((candidate) => candidate.id === id);
   }
 
   /** Whether an item was taken out. */

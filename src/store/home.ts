@@ -21,7 +21,7 @@ import { type Conversation, ConversationStore } from "./conversation-store.ts";
 import { EventLogStore } from "./event-log.ts";
 import { streamEvents } from "./event-reader.ts";
 import { type IdempotencyClaim, IdempotencyStore } from "./idempotency-store.ts";
-import { MAX_CALL_LENGTH, MAX_HISTORY_LENGTH } from "./limits.ts";
+import { MAX_HISTORY_LENGTH } from "./limits.ts";
 import { RunHost } from "./run-host.ts";
 import { type RunSpec, RunStore } from "./run-store.ts";
 import { Tables } from "./tables.ts";
@@ -85,6 +85,9 @@ export class TurnLease extends RpcTarget {
     this.#lease.release();
   }
 }
+
+/** Most that is read to find the items that one turn refers to: each turn that has one of them is parsed as a whole. */
+const MAX_READ_LENGTH = 4 * MAX_HISTORY_LENGTH;
 
 /** The sweep runs no oftener than this. */
 const MIN_SWEEP_INTERVAL_MS = 3_600_000;
@@ -152,18 +155,24 @@ export class Home extends DurableObject<Variables> {
       history = found;
     }
     if (isTooLong(history)) return { found: false, missing: "room" };
-    let length = history.items.length + history.messages.length;
     const found: Record<string, string> = {};
-    for (const { id, turn, optional } of references) {
-      // What was taken out of the conversation is gone for whoever asks for it by itself.
-      const item = this.#conversations.hasDeleted(id) ? undefined : this.#turns.item(id, turn, this.#oldest());
-      if (item === undefined && optional) continue;
-      if (item === undefined) return { found: false, missing: "item", id };
-      length += item.length;
-      if (length > MAX_CALL_LENGTH) return { found: false, missing: "room" };
-      found[id] = item;
+    const turns = new Map<string, Set<string>>();
+    for (const { id, turn } of references) turns.set(turn, (turns.get(turn) ?? new Set()).add(id));
+    let length = history.items.length + history.messages.length;
+    let read = 0;
+    for (const [turn, ids] of turns) {
+      const items = this.#turns.itemsById(ids, turn, this.#oldest());
+      read += items.read;
+      for (const [id, item] of items.found) {
+        // What was taken out of the conversation is gone for whoever asks for it by itself.
+        if (this.#conversations.hasDeleted(id)) continue;
+        found[id] = item;
+        length += item.length;
+      }
+      if (length > MAX_HISTORY_LENGTH || read > MAX_READ_LENGTH) return { found: false, missing: "room" };
     }
-    return { found: true, history, references: found };
+    const missing = references.find(({ id, optional }) => !optional && !Object.hasOwn(found, id));
+    return missing ? { found: false, missing: "item", id: missing.id } : { found: true, history, references: found };
   }
 
   /** Keeps a foreground turn for good: one row where it fits, in one transaction. Again is harmless. */

@@ -10,6 +10,7 @@ import type { ResponseObject } from "../protocol/response.ts";
 import { toolsetOf } from "../tools/create-toolset.ts";
 import { accessOf, type McpAccess } from "../tools/mcp/access.ts";
 import { type LoggedTurn, readLoggedTurn } from "../turn/logged-turn.ts";
+import { checkPromptMedia } from "../turn/media.ts";
 import { type Settle, Turn, type TurnOptions, type TurnResult } from "../turn/turn.ts";
 import type { Lease } from "./conversation-lock.ts";
 import { type EventLogStore, EventLogWriter } from "./event-log.ts";
@@ -193,7 +194,9 @@ export class RunHost {
 
   #readPast(spec: RunSpec): Past {
     const { history, base } = this.#home.history(spec);
-    return { ...readHistory(history), base, input: spec.input };
+    const past = { ...readHistory(history), base, input: spec.input };
+    checkPromptMedia(past, spec.request, loadConfig(this.#home.env).isMediaListed);
+    return past;
   }
 
   /** The turn of an orphan, with the 400 that it ends with when what it was made of is not there any more. */
@@ -216,8 +219,9 @@ export class RunHost {
     let base: number | null = null;
     const makeTurn = (past: Past): Turn => {
       base = past.base;
+      const upstream = new Upstream(config);
       const options: TurnOptions = {
-        engine: createEngine(spec.model.engine, config, new Upstream(config)),
+        engine: createEngine(spec.model.engine, config, upstream),
         request: spec.request,
         address: spec,
         model: spec.model,
@@ -231,6 +235,8 @@ export class RunHost {
         clock: Date.now,
         maxRetries: config.maxRetries,
         room,
+        recoveryTimeMs: spec.request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
+        isServerGone: (signal) => upstream.isGone(signal),
         waitUntil: (promise) => this.#home.waitUntil(promise),
         logged,
       };

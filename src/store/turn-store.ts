@@ -156,15 +156,29 @@ export class TurnStore {
     return rows.length === 0 ? undefined : rows.map((row) => row.body ?? "").join("");
   }
 
-  /** The JSON text of an item, or undefined. */
-  item(id: string, turn: string, oldest: number): string | undefined {
+  /**
+   * Those of a turn's items that have one of the ids, as JSON texts by id; each side is read once at most. `read` is how
+   * much text that took, in UTF-16 units.
+   */
+  itemsById(ids: ReadonlySet<string>, turn: string, oldest: number): { found: Map<string, string>; read: number } {
+    const found = new Map<string, string>();
+    let read = 0;
     for (const side of ["output", "input"] as const) {
-      const body = this.items(turn, side, oldest);
-      if (body === undefined) return undefined;
-      const item = (JSON.parse(body) as Item[]).find((candidate) => candidate.id === id);
-      if (item) return JSON.stringify(item);
+      const body = found.size < ids.size ? this.items(turn, side, oldest) : undefined;
+      if (body === undefined) break;
+      read += body.length;
+      for (const item of JSON.parse(body) as Item[]) {
+        if (item.id !== undefined && ids.has(item.id) && !found.has(item.id)) found.set(item.id, JSON.stringify(item));
+      }
     }
-    return undefined;
+    return { found, read };
+  }
+
+  /** Whether a turn is part of the conversation. */
+  isInConversation(turn: string): boolean {
+    if (!this.#tables.has("turns")) return false;
+    const place = this.#sql.exec("SELECT 1 FROM turns WHERE turn = ? AND part = 0 AND position IS NOT NULL", turn);
+    return place.toArray().length > 0;
   }
 
   /** The chain that ends with `previous`. Undefined when its response, or a link before it, is missing. */

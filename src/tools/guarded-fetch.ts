@@ -1,3 +1,4 @@
+import { readBoundedText } from "../protocol/bounded-read.ts";
 import { isPublicUrl } from "../protocol/public-url.ts";
 import { ToolFault } from "./tool-fault.ts";
 
@@ -36,6 +37,10 @@ export interface GuardOptions {
 
 const MAX_REDIRECTS = 5;
 
+/** Of one answer about a name. */
+const MAX_DNS_BYTES = 64 * 1024;
+const DNS_TIMEOUT_MS = 10_000;
+
 /** What is sent on to another origin: nothing that names the sender or was meant for the first one alone. */
 const CROSS_ORIGIN_HEADERS = new Set(["accept", "accept-language", "content-type", "user-agent"]);
 
@@ -58,7 +63,8 @@ export function dohResolver(endpoint: string, fetcher: GuardOptions["fetch"] = f
       signal,
     });
     if (!response.ok) throw new Error("no answer");
-    const answer = (await response.json()) as { Answer?: { type: number; data: string }[] };
+    const text = await readBoundedText(response, { maxBytes: MAX_DNS_BYTES, timeoutMs: DNS_TIMEOUT_MS, signal });
+    const answer = JSON.parse(text) as { Answer?: { type: number; data: string }[] };
     const wanted = type === "A" ? 1 : 28;
     return (answer.Answer ?? []).filter((record) => record.type === wanted).map((record) => record.data);
   }
@@ -156,8 +162,28 @@ async function follow(
   }
 }
 
+/**
+ * Whether a URL may be called, for who is to be sent there by us. False also for a name that cannot be looked up in time
+ * or does not exist.
+ */
+export async function mayCall(
+  text: string,
+  options: Omit<GuardOptions, "timeoutMs" | "maxBytes">,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    return (await admitted(text, options, signal)) !== undefined;
+  } catch {
+    return false;
+  }
+}
+
 /** The URL when it may be called. */
-async function admitted(text: string, options: GuardOptions, signal: AbortSignal): Promise<URL | undefined> {
+async function admitted(
+  text: string,
+  options: Omit<GuardOptions, "timeoutMs" | "maxBytes">,
+  signal: AbortSignal,
+): Promise<URL | undefined> {
   if (!URL.canParse(text)) return undefined;
   const url = new URL(text);
   const { allow, allowPublic = allow === undefined, limit } = options;

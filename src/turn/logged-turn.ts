@@ -26,6 +26,13 @@ export interface LoggedTurn {
   /** Those of the rounds that have ended. */
   earlierDeltas: number;
   earlierReasoning: number;
+  /** Those before each item, by its `output_index`. */
+  begunAt: SpentDeltas[];
+  /** Items that the model has said anew, by their ids; and what the round in progress has lost so. */
+  superseded: string[];
+  lost: SpentDeltas;
+  /** Since when the model server was away, where nothing has come from it since. Unix milliseconds. */
+  outageSince: number | undefined;
   /** What the round in progress has sampled so far. */
   sampled: Sampled | undefined;
   /** Rounds that have ended; and of all of them together: items, raw messages, and usage. */
@@ -42,6 +49,12 @@ export interface LoggedTurn {
   askedAgain: number;
   /** Items that begin to list a server's tools and are not done: their `output_index`. */
   openLists: number[];
+}
+
+/** Delta events: about as many as tokens; and those of them that were reasoning. */
+export interface SpentDeltas {
+  all: number;
+  reasoning: number;
 }
 
 /** A generation has ended with calls for this server to answer: all that its round has left. */
@@ -80,6 +93,12 @@ export type TurnRecord =
   | { answered: CallAnswer }
   /** The turn has failed; the events that say so have neither status nor headers. */
   | { failure: ErrorFields }
+  /** The model server is away, since then. Unix milliseconds. */
+  | { outage: number }
+  /** The model is to say these items anew: they are not what it goes on after. */
+  | { superseded: string[] }
+  /** What the round has said in vain by now. */
+  | { lost: SpentDeltas }
   /** All calls are answered, and the next round begins, with these messages to its prompt. */
   | { round: { loose: RawMessage[] } };
 
@@ -124,6 +143,10 @@ export function readLoggedTurn(lines: Iterable<string>): LoggedTurn {
     reasoningDeltas: 0,
     earlierDeltas: 0,
     earlierReasoning: 0,
+    begunAt: [],
+    superseded: [],
+    lost: { all: 0, reasoning: 0 },
+    outageSince: undefined,
     sampled: undefined,
     rounds: 0,
     roundItems: 0,
@@ -143,12 +166,14 @@ export function readLoggedTurn(lines: Iterable<string>): LoggedTurn {
     }
     const event = JSON.parse(line) as ResponseStreamEvent;
     if (event.sequence_number !== turn.sequence) throw new SyntaxError("An event is missing.");
+    if (event.type.endsWith(".delta")) turn.outageSince = undefined;
     turn.sequence = event.sequence_number + 1;
     switch (event.type) {
       case "response.in_progress":
         turn.started = true;
         break;
       case "response.output_item.added":
+        turn.begunAt[event.output_index] = { all: turn.deltas, reasoning: turn.reasoningDeltas };
         turn.output.push(event.item as OutputItem);
         if (event.item.type === "mcp_list_tools") turn.openLists.push(event.output_index);
         break;
@@ -216,7 +241,12 @@ export function readLoggedTurn(lines: Iterable<string>): LoggedTurn {
 }
 
 function applyRecord(turn: LoggedTurn, record: TurnRecord): void {
-  if ("sampled" in record) turn.sampled = addSampled(turn.sampled, record.sampled);
+  if ("sampled" in record) {
+    turn.sampled = addSampled(turn.sampled, record.sampled);
+    turn.outageSince = undefined;
+  } else if ("outage" in record) turn.outageSince = record.outage;
+  else if ("superseded" in record) turn.superseded.push(...record.superseded);
+  else if ("lost" in record) turn.lost = record.lost;
   else if ("held" in record) turn.held = record.held;
   else if ("listed" in record) turn.replays.push(record.listed);
   else if ("called" in record) turn.called.push(record.called);
@@ -238,6 +268,7 @@ function applyRecord(turn: LoggedTurn, record: TurnRecord): void {
     turn.rounds += 1;
     turn.earlierDeltas = turn.deltas;
     turn.earlierReasoning = turn.reasoningDeltas;
+    turn.lost = { all: 0, reasoning: 0 };
     if (turn.answering && turn.answering.again.length > 0) turn.askedAgain += 1;
     turn.roundItems = turn.answering?.items ?? turn.output.length;
     turn.answering = undefined;

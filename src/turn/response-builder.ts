@@ -2,7 +2,7 @@ import type { FinishReason, ModelDelta, Phase, RawMessage, Replay, TokenLogprob 
 import type { ApiError } from "../protocol/errors.ts";
 import { newCallId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
-import { jsonLength } from "../protocol/json.ts";
+import { jsonLength, parseArguments } from "../protocol/json.ts";
 import type { OutputItem, ResponseObject, ServerCall, Usage } from "../protocol/response.ts";
 import { CitationFilter, type CitationLookup, type CitedText } from "../tools/browser/citations.ts";
 import type { McpTool } from "../tools/mcp/client.ts";
@@ -14,6 +14,7 @@ import {
   keepAnswer,
   type LoggedTurn,
   type OpenPartState,
+  type SpentDeltas,
 } from "./logged-turn.ts";
 import { isServerCall, ServerCalls, type ShownDetails } from "./server-calls.ts";
 
@@ -70,6 +71,12 @@ const FRAME_LENGTH = 512;
 
 /** What is kept free for what a turn says when it ends. */
 const SPARE_LENGTH = 64 * 1024;
+
+/** The model server is away: since when, and until when it is waited for. Unix milliseconds. */
+export interface Outage {
+  since: number;
+  until: number;
+}
 
 /** How a turn ended. */
 export type Outcome =
@@ -129,6 +136,12 @@ export class ResponseBuilder {
   /** Those of the rounds before this one. */
   #earlierDeltas = 0;
   #earlierReasoning = 0;
+  /** Those before each item, by its `output_index`. */
+  #begunAt: SpentDeltas[] = [];
+  /** Items that the model says anew, by their ids. */
+  readonly #superseded = new Set<string>();
+  /** What signs of life tell of, while it lasts. */
+  outage: Outage | undefined;
   #part: OpenPart | undefined;
   #calls = new Map<number, OpenCall>();
   readonly #serverCalls: ServerCalls;
@@ -169,10 +182,13 @@ export class ResponseBuilder {
     this.#reasoningDeltas = logged.reasoningDeltas;
     this.#earlierDeltas = logged.earlierDeltas;
     this.#earlierReasoning = logged.earlierReasoning;
+    this.#begunAt = logged.begunAt;
+    for (const id of logged.superseded) this.#superseded.add(id);
     this.#response.output = logged.output;
     for (const [outputIndex, item] of logged.output.entries()) {
+      if (this.#superseded.has(item.id)) continue;
       if (isServerCall(item)) this.#goOnWithServerCall(item, outputIndex, logged);
-      if (item.type !== "function_call" || item.status === "completed") continue;
+      if (item.type !== "function_call" || item.status !== "in_progress") continue;
       // Its index at the engine is not known any more: that of the next arguments that belong to no other call.
       this.#resumedCall = newOpenCall(item, outputIndex);
       this.#calls.set(-1 - outputIndex, this.#resumedCall);
@@ -186,7 +202,7 @@ export class ResponseBuilder {
     this.#roundItems = logged.roundItems;
     this.#roundReplays = logged.replays.length;
     this.#anchored = logged.answering?.items ?? logged.roundItems;
-    const round = logged.output.slice(logged.roundItems);
+    const round = this.#goneOnAfter(logged.output.slice(logged.roundItems));
     this.#roundCalls = round.filter((item) => item.type === "function_call" || isServerCall(item)).length;
     if (!logged.openPart) return;
     const item = logged.output[logged.openPart.outputIndex];
@@ -232,7 +248,7 @@ export class ResponseBuilder {
   }
 
   /** Those of them in this round, and of these the ones that were reasoning. */
-  get roundDeltas(): { all: number; reasoning: number } {
+  get roundDeltas(): SpentDeltas {
     return { all: this.#deltas - this.#earlierDeltas, reasoning: this.#reasoningDeltas - this.#earlierReasoning };
   }
 
@@ -248,7 +264,54 @@ export class ResponseBuilder {
       const content = partContent({ ...part, text: part.text + this.held });
       return { ...part.item, content: [...(part.item.content ?? []), content] } as OutputItem;
     });
-    return items.slice(this.#roundItems).filter((item) => item.type !== "mcp_list_tools");
+    return this.#goneOnAfter(items.slice(this.#roundItems)).filter((item) => item.type !== "mcp_list_tools");
+  }
+
+  /** Items without those that the model has said anew. */
+  #goneOnAfter(items: readonly OutputItem[]): OutputItem[] {
+    return items.filter((item) => !this.#superseded.has(item.id));
+  }
+
+  /**
+   * Ends this round's items from the one of this id on, because the model is to say anew what broke off: those that are
+   * open are incomplete. Gives what they have cost.
+   */
+  breakOff(id: string): SpentDeltas {
+    const { output } = this.#response;
+    const from = output.findIndex((item) => item.id === id);
+    const broken = output.slice(from).filter((item) => item.type !== "mcp_list_tools");
+    const superseded = broken.map((item) => item.id);
+    this.#writer.record({ superseded });
+    for (const item of superseded) this.#superseded.add(item);
+    this.#closePart("incomplete", false);
+    this.#serverCalls.close(false);
+    this.#forgetCalls(broken);
+    const begun = this.#begunAt[from] ?? { all: this.#earlierDeltas, reasoning: this.#earlierReasoning };
+    return { all: this.#deltas - begun.all, reasoning: this.#reasoningDeltas - begun.reasoning };
+  }
+
+  /** Takes back all that this round has put out, where nobody has seen it. Gives what that has cost. */
+  withdrawRound(): SpentDeltas {
+    const { output } = this.#response;
+    const isKept = (item: OutputItem, index: number) => index < this.#roundItems || item.type === "mcp_list_tools";
+    const withdrawn = output.filter((item, index) => !isKept(item, index));
+    const [first] = withdrawn;
+    const begun = this.#begunAt[first ? output.indexOf(first) : -1];
+    this.#response.output = output.filter(isKept);
+    this.#part = undefined;
+    this.#calls.clear();
+    this.#serverCalls.withdraw();
+    this.#forgetCalls(withdrawn);
+    const { all, reasoning } = begun ?? { all: this.#deltas, reasoning: this.#reasoningDeltas };
+    return { all: this.#deltas - all, reasoning: this.#reasoningDeltas - reasoning };
+  }
+
+  /** The model counts its calls from the beginning again, and those that broke off were none. */
+  #forgetCalls(items: readonly OutputItem[]): void {
+    this.#serverCallsBegun -= items.filter(isServerCall).length;
+    this.#roundCalls = 0;
+    this.#resumedCall = undefined;
+    this.#droppedCalls.clear();
   }
 
   /** What was said and is not shown yet, because it may become a citation. */
@@ -263,7 +326,7 @@ export class ResponseBuilder {
 
   /** The items of the rounds before this one. */
   get earlierOutput(): Item[] {
-    return this.#response.output.slice(0, this.#roundItems) as Item[];
+    return this.#goneOnAfter(this.#response.output.slice(0, this.#roundItems)) as Item[];
   }
 
   /** Raw messages so far: those that stand for items, and those that came after the last of these. */
@@ -321,10 +384,13 @@ export class ResponseBuilder {
 
   /**
    * Repeats `response.in_progress`: a sign of life for clients whose idle timeout counts only events
-   * (Codex gives up after 300 s of comments).
+   * (Codex gives up after 300 s of comments). During an outage it tells of that, in Unix seconds.
    */
   repeatInProgress(): void {
-    this.#writer.lifecycle("response.in_progress", JSON.stringify({ ...this.#response, output: [] }));
+    const { outage } = this;
+    const recovery = outage && { down_since: seconds(outage.since), gives_up_at: seconds(outage.until) };
+    const snapshot = JSON.stringify({ ...this.#response, output: [], ...(recovery && { recovery }) });
+    this.#writer.lifecycle("response.in_progress", snapshot);
   }
 
   apply(delta: ModelDelta): void {
@@ -342,6 +408,11 @@ export class ResponseBuilder {
       case "tool_call":
         this.#appendCall(delta);
         return;
+      case "call_cut": {
+        const call = this.#calls.get(delta.index);
+        if (call) this.#closeCall(delta.index, call, "incomplete", false);
+        return;
+      }
       case "item_done":
         this.#closePart("completed", false);
         for (const [index, call] of this.#calls) this.#closeCall(index, call, "completed", false);
@@ -400,7 +471,10 @@ export class ResponseBuilder {
   /** Whether this round has left something that only the client can answer: its own calls, and those to approve. */
   get waitsForClient(): boolean {
     const round = this.#response.output.slice(this.#roundItems);
-    return round.some(({ type }) => type === "function_call" || type === "mcp_approval_request");
+    // A call that was cut is not one.
+    return round.some(
+      (item) => (item.type === "function_call" && item.status !== "incomplete") || item.type === "mcp_approval_request",
+    );
   }
 
   /** Calls that this round has made beyond what the turn may. */
@@ -473,7 +547,7 @@ export class ResponseBuilder {
    */
   nextRound(answers: readonly RawMessage[]): { items: OutputItem[]; replays: readonly Replay[]; loose: RawMessage[] } {
     const { output, output_messages } = this.#response;
-    const items = output.slice(this.#roundItems);
+    const items = this.#goneOnAfter(output.slice(this.#roundItems));
     this.#loose = [...this.#loose, ...answers];
     output_messages?.push(...answers);
     this.#roundItems = output.length;
@@ -628,8 +702,18 @@ export class ResponseBuilder {
       type === "message"
         ? { id, type, status: "in_progress", role: "assistant", content: [], ...(phase && { phase }) }
         : { id, type, status: "in_progress", summary: [], content: [] };
-    this.#writer.addItem(item);
+    this.#addItem(item);
     return item;
+  }
+
+  #addItem(item: OutputItem): number {
+    this.#noteBeginning();
+    return this.#writer.addItem(item);
+  }
+
+  /** An item is about to begin. */
+  #noteBeginning(): void {
+    this.#begunAt[this.#response.output.length] = { all: this.#deltas, reasoning: this.#reasoningDeltas };
   }
 
   /** Ends the open part, and its item unless `keepItem`. `silent`: the item is settled, no event says so. */
@@ -684,6 +768,7 @@ export class ResponseBuilder {
     this.#length += FRAME_LENGTH;
     this.#closePart("completed", false);
     this.#closeCompleteCalls();
+    this.#noteBeginning();
     this.#serverCalls.begin(index, neutralName(name, tool), tool);
     return true;
   }
@@ -695,6 +780,7 @@ export class ResponseBuilder {
     // Nothing of it was to be seen yet.
     this.#serverCallsBegun += 1;
     this.#roundCalls += 1;
+    this.#noteBeginning();
     this.#serverCalls.begin(index, neutralName(name, tool), tool, text);
   }
 
@@ -728,8 +814,7 @@ export class ResponseBuilder {
       name,
       arguments: "",
     };
-    this.#writer.addItem(item);
-    const call = newOpenCall(item, this.#response.output.length - 1);
+    const call = newOpenCall(item, this.#addItem(item));
     this.#calls.set(delta.index, call);
     return call;
   }
@@ -744,7 +829,7 @@ export class ResponseBuilder {
 
   #closeCompleteCalls(): void {
     for (const [index, call] of this.#calls) {
-      if (isJson(call.item.arguments)) this.#closeCall(index, call, "completed", false);
+      if (isWhole(call.item.arguments)) this.#closeCall(index, call, "completed", false);
     }
     this.#serverCalls.completeReady(isJson);
   }
@@ -802,6 +887,11 @@ function toResponseError(error: ApiError): { code: string; message: string } {
   return { code: known ? error.code : error.status < 500 ? "invalid_prompt" : "server_error", message: error.message };
 }
 
+/** Whether the arguments of a function are there, and complete. */
+function isWhole(text: string): boolean {
+  return text.trim() !== "" && parseArguments(text) !== undefined;
+}
+
 function isJson(text: string): boolean {
   try {
     JSON.parse(text);
@@ -814,6 +904,11 @@ function isJson(text: string): boolean {
 /** A call's name whatever engine made it: a built-in tool's is its full one. */
 function neutralName(name: string, tool: ServerTool): string {
   return tool.kind === "mcp" ? name : fullToolName(tool);
+}
+
+/** Whole seconds of a time in milliseconds. */
+function seconds(ms: number): number {
+  return Math.floor(ms / 1000);
 }
 
 /** What an item is to the engine whose message has become one. */

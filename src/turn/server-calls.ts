@@ -254,6 +254,12 @@ export class ServerCalls {
     }
   }
 
+  /** Forgets what is open or unanswered: its items are taken back. */
+  withdraw(): void {
+    this.#open.clear();
+    this.#pending = [];
+  }
+
   #withSources({ action, sources }: ToolOutcome) {
     if (action?.type !== "search" || !this.#shown.sources || !sources) return action ?? { type: "search", query: "" };
     return { ...action, sources: sources.map(({ url }) => ({ type: "url" as const, url })) };

@@ -20,8 +20,9 @@ import type { PendingCall, ToolOutcome } from "../tools/server-tool.ts";
 import type { Toolset } from "../tools/toolset.ts";
 import type { EventSink } from "./event-writer.ts";
 import { checkCallPairs, promptItems } from "./history.ts";
-import { addSampled, type LoggedTurn } from "./logged-turn.ts";
-import { type ClosedResponse, type Outcome, ResponseBuilder } from "./response-builder.ts";
+import { addSampled, type LoggedTurn, type SpentDeltas } from "./logged-turn.ts";
+import { isTransient, pause, Recovery } from "./recovery.ts";
+import { type ClosedResponse, type Outage, type Outcome, ResponseBuilder } from "./response-builder.ts";
 import { truncateToFit } from "./truncation.ts";
 
 /**
@@ -49,8 +50,12 @@ export interface TurnOptions {
   signal: AbortSignal;
   /** Now, in Unix milliseconds. */
   clock: () => number;
-  /** How often a generation whose upstream died is taken up again, in all. */
+  /** How often a generation that broke off is taken up again in each round; 0 lets it fail. */
   maxRetries: number;
+  /** How long an outage of the model server is waited for, in milliseconds. */
+  recoveryTimeMs: number;
+  /** Asks the model server whether it is gone. */
+  isServerGone: (signal: AbortSignal) => Promise<boolean>;
   /** Keeps the host alive for what is still to be done when the turn has ended. */
   waitUntil?: (promise: Promise<unknown>) => void;
   /** The tools that this server runs, where the request names any. */
@@ -67,14 +72,14 @@ const SIGN_OF_LIFE_MS = 120_000;
 /** How often a turn asks its model again that has called what nobody offered. */
 const MAX_ASKED_AGAIN = 3;
 
-/** Calls of one round that run side by side. */
+/** Calls of one round, and servers asked for their tools, side by side. */
 const MAX_CONCURRENT_CALLS = 8;
 
-/** How often in a row a broken generation is taken up again before any new delta. */
-const MAX_FRUITLESS_RETRIES = 4;
-
-/** The first wait before a retry; it doubles. */
-const RETRY_BASE_MS = 100;
+/**
+ * How long a foreground turn that has not begun tries to reach its model server, in milliseconds: where the server has
+ * only closed a connection that was kept open, it is had again at once, and a client that is told soon can go elsewhere.
+ */
+const START_TIME_MS = 50;
 
 /** A sink that can be written to in batches and pushes back. */
 export interface BatchSink extends EventSink {
@@ -111,6 +116,8 @@ export class Turn {
   #askAgain: RawMessage[] = [];
   /** How often something was sampled: also what shows nothing is a beginning to go on from. */
   #samples = 0;
+  /** What this round has said in vain, because it was begun anew. In deltas: about as many as tokens. */
+  #lost: SpentDeltas;
   #askedAgain = 0;
   #rounds = 0;
   /** What the log knows to be said and not shown yet. */
@@ -140,6 +147,7 @@ export class Turn {
     this.#sampled = logged?.sampled;
     this.#rounds = logged?.rounds ?? 0;
     this.#askedAgain = logged?.askedAgain ?? 0;
+    this.#lost = logged?.lost ?? NOTHING_LOST;
   }
 
   get id(): string {
@@ -154,13 +162,38 @@ export class Turn {
     const { tools } = this.#options;
     if (tools?.mustPrepare) return undefined;
     if (tools) this.#offer(tools);
-    return this.#begin();
+    return this.#beginSoon();
+  }
+
+  /** Begins the first round. A background run waits for its model server elsewhere, with events that say so. */
+  async #beginSoon(): Promise<Generation> {
+    const { request, maxRetries, recoveryTimeMs, clock, signal } = this.#options;
+    if (request.background) return this.#begin();
+    const recovery = new Recovery({ maxRetries, timeMs: Math.min(recoveryTimeMs, START_TIME_MS), clock });
+    for (;;) {
+      try {
+        return await this.#begin();
+      } catch (error) {
+        const fault = toApiError(error);
+        const isAway = fault.code === "upstream_unreachable";
+        const wait = isAway ? recovery.next(fault, { taken: false, spoke: false }) : undefined;
+        if (wait === undefined) throw error;
+        await pause(wait, signal);
+        signal.throwIfAborted();
+      }
+    }
   }
 
   async #begin(): Promise<Generation> {
     const { engine, request, signal } = this.#options;
     const ends = request.enable_response_messages ? AbortSignal.any([signal, this.#unusable.signal]) : signal;
-    return engine.generate(await this.#fittingPrompt(), ends);
+    const prompt = await this.#fittingPrompt();
+    const { all: lost } = this.#lost;
+    if (lost === 0) return engine.generate(prompt, ends);
+    const spentTokens = (prompt.spentTokens ?? 0) + lost;
+    const { max_output_tokens: limit } = request;
+    if (limit == null || spentTokens < limit) return engine.generate({ ...prompt, spentTokens }, ends);
+    return spent(Math.max(0, limit - spentTokens), await this.#brokenOff(prompt));
   }
 
   /** The prompt of this round, with `truncation: "auto"` shortened to fit. */
@@ -300,7 +333,7 @@ export class Turn {
   /** How the turn gets to its first generation: it is under way, or goes on after a crash. */
   #firstStep(started: Promise<Generation | undefined>): () => Promise<Generation> {
     if (this.#hasSpoken) return () => this.#takeUp(connectionOfProcessLost());
-    return () => started.then((generation) => generation ?? this.#begin());
+    return () => started.then((generation) => generation ?? this.#beginSoon());
   }
 
   /** Whether something was put out or sampled before a crash. */
@@ -321,16 +354,18 @@ export class Turn {
   async #prepareTools(tools: Toolset): Promise<void> {
     const { signal } = this.#options;
     const builder = this.#builder;
-    await Promise.all(
-      tools.unlisted.map(async (server) => {
+    const servers = [...tools.unlisted];
+    const list = async () => {
+      for (let server = servers.shift(); server && !signal.aborted; server = servers.shift()) {
         const index = builder.beginList(server.server_label);
         this.#sink?.flush();
         const listed = await tools.list(server, signal);
         if (signal.aborted) return;
         builder.endList(index, listed, listOrigin(server));
         this.#sink?.flush();
-      }),
-    );
+      }
+    };
+    await Promise.all(Array.from({ length: MAX_CONCURRENT_CALLS }, list));
     signal.throwIfAborted();
     if (!this.#hasCalled && tools.approved.length > 0) {
       for (const { tool, name, arguments: text, request } of tools.approved) {
@@ -432,6 +467,7 @@ export class Turn {
     };
     this.#fitting = undefined;
     this.#sampled = undefined;
+    this.#lost = NOTHING_LOST;
     this.#askAgain = [];
     this.#rounds += 1;
   }
@@ -442,30 +478,54 @@ export class Turn {
     return limit == null ? Number.POSITIVE_INFINITY : limit - (this.#prompt.spentTokens ?? 0);
   }
 
-  /** One generation, taken up again as often as its upstream dies. */
+  /** One generation, taken up again when its upstream dies, or waited for while it is away. */
   async #round(started: Promise<Generation>): Promise<Outcome> {
-    const { signal } = this.#options;
+    const { signal, request, maxRetries, recoveryTimeMs: timeMs, clock, logged } = this.#options;
     const builder = this.#builder;
+    const since = this.#rounds === (logged?.rounds ?? 0) ? logged?.outageSince : undefined;
+    const recovery = new Recovery({ maxRetries, timeMs, clock, since });
     let generation = started;
-    let fruitless = 0;
-    for (let retries = 0; ; retries += 1) {
+    let begun = this.#progress > 0 || request.background === true;
+    for (;;) {
       const before = this.#progress;
+      let taken = false;
       try {
-        await this.#consume(await generation);
+        const deltas = await generation;
+        taken = true;
+        begun = true;
+        builder.outage = undefined;
+        await this.#consume(deltas);
         return signal.aborted ? { status: "cancelled" } : toOutcome(builder);
       } catch (error) {
-        if (signal.aborted) return { status: "cancelled" };
         const fault = toApiError(error);
-        fruitless = this.#progress > before ? 0 : fruitless + 1;
-        const begun = this.#progress > 0 || this.#options.request.background === true;
-        if (!isTransient(fault) || !begun || fruitless > MAX_FRUITLESS_RETRIES || retries >= this.#options.maxRetries) {
-          return { status: "failed", error: fault };
-        }
-        await wait(RETRY_BASE_MS * 2 ** fruitless, signal);
+        const spoke = this.#progress > before;
+        const passes = begun && maxRetries > 0 && !signal.aborted && (await this.#passes(fault));
+        if (signal.aborted) return { status: "cancelled" };
+        const waitMs = passes ? recovery.next(fault, { taken, spoke }) : undefined;
+        if (waitMs === undefined) return { status: "failed", error: fault };
+        this.#tellOutage(recovery.outage);
+        await pause(waitMs, signal);
         if (signal.aborted) return { status: "cancelled" };
         generation = this.#takeUp(fault);
       }
     }
+  }
+
+  async #passes(fault: ApiError): Promise<boolean> {
+    const { isServerGone, signal } = this.#options;
+    return isTransient(fault, () => isServerGone(signal).catch(() => false));
+  }
+
+  /** Says that the model server is waited for, once it is seen to be away; the log learns since when. */
+  #tellOutage(outage: Outage | undefined): void {
+    const builder = this.#builder;
+    const sink = this.#sink;
+    const isNew = outage !== undefined && builder.outage === undefined;
+    builder.outage = outage;
+    if (!isNew) return;
+    sink?.record?.({ outage: outage.since });
+    builder.repeatInProgress();
+    sink?.flush();
   }
 
   get #progress(): number {
@@ -477,6 +537,7 @@ export class Turn {
       for (const delta of deltas) {
         if (delta.kind === "sampled") this.#keepSampled(delta.sampled);
         else if (delta.kind === "ask_again") this.#askAgain.push(...delta.messages);
+        else if (delta.kind === "usage") this.#builder.apply({ ...delta, usage: withLost(delta.usage, this.#lost) });
         else this.#builder.apply(delta);
       }
       this.#keepHeld();
@@ -510,25 +571,44 @@ export class Turn {
     if (partial.length === 0 && !this.#sampled) return this.#begin();
     const prompt = await this.#fittingPrompt();
     const continuation = engine.continuation(prompt, partial as Item[], this.#sampled);
+    const { anew = 0 } = continuation ?? {};
+    if (!this.#sink && (!continuation || anew > 0)) {
+      // Nobody has seen anything of it.
+      this.#lose(this.#builder.withdrawRound());
+      return this.#begin();
+    }
     if (!continuation) throw cannotContinue(fault);
+    const [first] = partial.slice(partial.length - anew);
+    if (anew > 0 && first) this.#lose(this.#builder.breakOff(first.id));
+    if (anew === partial.length) return this.#begin();
     const { sampledTokens } = continuation;
+    const kept = minus(this.#builder.roundDeltas, this.#lost);
     const size = sampledTokens === undefined ? await this.#spent(continuation) : undefined;
-    const spentTokens = (prompt.spentTokens ?? 0) + (sampledTokens ?? size?.spent ?? this.#builder.roundDeltas.all);
-    const before = size && { prompt: size.prompt, reasoning: this.#builder.roundDeltas.reasoning };
+    const alreadySpent = (prompt.spentTokens ?? 0) + this.#lost.all;
+    const spentTokens = alreadySpent + (sampledTokens ?? size?.spent ?? kept.all);
+    const isText = continuation.prompt !== prompt && !continuation.prompt.sampled;
+    const before = size && { prompt: size.prompt, reasoning: kept.reasoning, isText };
     const { max_output_tokens: limit } = request;
     // An engine that is told what was sampled ends it itself.
     if (limit != null && spentTokens >= limit && !continuation.prompt.sampled) {
-      return spent(limit - (prompt.spentTokens ?? 0), before ?? (await this.#brokenOff(prompt)));
+      return spent(Math.max(0, limit - alreadySpent), before ?? (await this.#brokenOff(prompt)));
     }
     const generation = await engine.generate({ ...continuation.prompt, spentTokens }, signal);
     return continued(generation, continuation.repeated, before);
+  }
+
+  /** What was said is said anew: it counts as output all the same. */
+  #lose(deltas: SpentDeltas): void {
+    this.#lost = plus(this.#lost, deltas);
+    this.#sink?.record?.({ lost: this.#lost });
   }
 
   async #brokenOff(prompt: Prompt): Promise<BrokenOff | undefined> {
     const { engine, signal } = this.#options;
     try {
       const { tokens } = await engine.measure(prompt, signal);
-      return { prompt: tokens, reasoning: this.#builder.roundDeltas.reasoning };
+      const { reasoning } = minus(this.#builder.roundDeltas, this.#lost);
+      return { prompt: tokens, reasoning, isText: true };
     } catch {
       return undefined;
     }
@@ -543,7 +623,9 @@ export class Turn {
         engine.measure(continuation.prompt, signal),
       ]);
       return { prompt: prompt.tokens, spent: Math.max(0, whole.tokens - prompt.tokens) };
-    } catch {
+    } catch (error) {
+      // A server that is away could not generate, either; one that does not count can.
+      if (error instanceof ApiError && (await this.#passes(error))) throw error;
       return undefined;
     }
   }
@@ -604,6 +686,32 @@ function interrupted(): ToolOutcome {
 interface BrokenOff {
   prompt: number;
   reasoning: number;
+  /** What broke off, and is gone on with, is text. */
+  isText: boolean;
+}
+
+const NOTHING_LOST: SpentDeltas = { all: 0, reasoning: 0 };
+
+function plus(a: SpentDeltas, b: SpentDeltas): SpentDeltas {
+  return { all: a.all + b.all, reasoning: a.reasoning + b.reasoning };
+}
+
+function minus(a: SpentDeltas, b: SpentDeltas): SpentDeltas {
+  return { all: Math.max(0, a.all - b.all), reasoning: Math.max(0, a.reasoning - b.reasoning) };
+}
+
+/** The usage of a round, with what it has said in vain. */
+function withLost(usage: Usage, lost: SpentDeltas): Usage {
+  if (lost.all === 0) return usage;
+  return {
+    ...usage,
+    output_tokens: usage.output_tokens + lost.all,
+    output_tokens_details: {
+      ...usage.output_tokens_details,
+      reasoning_tokens: usage.output_tokens_details.reasoning_tokens + lost.reasoning,
+    },
+    total_tokens: usage.total_tokens + lost.all,
+  };
 }
 
 /** The deltas of a continuation without what the reader has already, and with the usage of the whole. */
@@ -613,9 +721,15 @@ async function* continued(
   before: BrokenOff | undefined,
 ): AsyncGenerator<ModelDelta[]> {
   let skip = repeated;
+  let rest = before;
   for await (const deltas of generation) {
     yield deltas.map((delta) => {
-      if (delta.kind === "usage" && before) return { ...delta, usage: wholeUsage(delta.usage, before) };
+      if (delta.kind === "usage" && rest) {
+        const usage = wholeUsage(delta.usage, rest);
+        // What the model is asked again is counted by itself.
+        rest = undefined;
+        return { ...delta, usage };
+      }
       if (delta.kind !== "text" || skip === "") return delta;
       const common = commonPrefix(skip, delta.text);
       // What is said anew ends the repetition, whatever is left of it.
@@ -627,6 +741,7 @@ async function* continued(
 
 /** The logprobs without those of the tokens that make up the first characters. */
 function withoutFirst(logprobs: TokenLogprob[] | undefined, characters: number): TokenLogprob[] | undefined {
+  if (characters === 0) return logprobs;
   let rest = characters;
   return logprobs?.filter(({ token }) => {
     rest -= token.length;
@@ -655,15 +770,21 @@ function commonPrefix(a: string, b: string): number {
   return length;
 }
 
-/** To vLLM the text generated before counts as prompt; to the client it is output. */
-function wholeUsage(usage: Usage, { prompt, reasoning }: BrokenOff): Usage {
+/**
+ * To vLLM the text generated before counts as prompt; to the client it is output. After text no reasoning comes, though
+ * vLLM, which sees no `</think>`, counts all of a continued text as such.
+ */
+function wholeUsage(usage: Usage, { prompt, reasoning, isText }: BrokenOff): Usage {
   const cached = Math.min(usage.input_tokens_details.cached_tokens, prompt);
+  const written = Math.min(usage.input_tokens_details.cache_write_tokens, prompt - cached);
   return {
     ...usage,
     input_tokens: prompt,
-    input_tokens_details: { ...usage.input_tokens_details, cached_tokens: cached },
+    input_tokens_details: { ...usage.input_tokens_details, cached_tokens: cached, cache_write_tokens: written },
     output_tokens: usage.total_tokens - prompt,
-    output_tokens_details: { reasoning_tokens: usage.output_tokens_details.reasoning_tokens + reasoning },
+    output_tokens_details: {
+      reasoning_tokens: reasoning + (isText ? 0 : usage.output_tokens_details.reasoning_tokens),
+    },
   };
 }
 
@@ -693,31 +814,10 @@ function toOutcome(builder: ResponseBuilder): Outcome {
   }
 }
 
-/** Faults of the way to the model server, and its being overloaded or restarting: worth another try. */
-const TRANSIENT = new Set(["upstream_connection_lost", "upstream_unreachable", "server_is_overloaded"]);
-
-function isTransient(fault: ApiError): boolean {
-  return TRANSIENT.has(fault.code);
-}
-
-function wait(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener(
-      "abort",
-      () => {
-        clearTimeout(timer);
-        resolve();
-      },
-      { once: true },
-    );
-  });
-}
-
 function cannotContinue(fault: ApiError): ApiError {
   return new ApiError({
     status: 502,
-    message: `${fault.message} The model cannot be put back to where it was (in its reasoning, in a function call or in structured output).`,
+    message: `${fault.message} The model cannot be put back to where it was (in a function call, in structured output or in a refusal).`,
     code: "cannot_continue",
   });
 }

@@ -147,13 +147,23 @@ function* statusExplained(response: Response): Iterable<string> {
 /** Calls that the server runs, side by side: they are cut off together, and a limit may be reached after them. */
 const SERVER_CALLS: ReadonlySet<string> = new Set(["mcp_call", "web_search_call", "code_interpreter_call"]);
 
+const BEGUN_ANEW: ReadonlySet<string> = new Set(["reasoning", "function_call"]);
+
+/**
+ * What a model begins anew in an item of its own: thoughts and server calls in whose middle its server has died, and a
+ * strict function call that it has broken off itself (docs/deviations.md).
+ */
+function isBegunAnew(response: Response, index: number): boolean {
+  const type = response.output[index]?.type ?? "";
+  return index < response.output.length - 1 && (BEGUN_ANEW.has(type) || SERVER_CALLS.has(type));
+}
+
 /** Check 23, Open Responses: an incomplete item ends an incomplete (or cancelled, or failed) response, and ends it always. */
 function* onlyLastItemIncomplete(response: Response): Iterable<string> {
   const status = statusOf(response);
   for (const [index, item] of response.output.entries()) {
-    if (itemStatus(item) !== "incomplete") continue;
-    if (index < response.output.length - 1 && !SERVER_CALLS.has(item.type))
-      yield `output[${index}] is incomplete, but not the last item`;
+    if (itemStatus(item) !== "incomplete" || isBegunAnew(response, index)) continue;
+    if (index < response.output.length - 1) yield `output[${index}] is incomplete, but not the last item`;
     if (!["incomplete", "cancelled", "failed"].includes(status)) yield `output[${index}] is incomplete while ${status}`;
   }
   const last = response.output.at(-1);

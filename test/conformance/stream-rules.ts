@@ -12,6 +12,8 @@ const CHANGING_KEYS: ReadonlySet<string> = new Set([
   "input_messages",
   "output",
   "output_messages",
+  // Of this server's: an outage that the response waits for.
+  "recovery",
   "service_tier",
   "status",
   "usage",

@@ -189,7 +189,7 @@ describe.each(["json", "stream"] as const)("create, answered as %s", (way) => {
   });
 
   it("is incomplete when the reasoning alone reaches max_output_tokens", async () => {
-    const response = await create({ model: "simulator-reasoning", input: "Hello!", max_output_tokens: 3 });
+    const response = await create({ model: "simulator-reasoning", input: "Hello!", max_output_tokens: 4 });
     expect(response.incomplete_details).toEqual({ reason: "max_output_tokens" });
     expect(response.output).toMatchObject([
       { type: "reasoning", status: "incomplete", content: [{ text: "The user said" }] },
@@ -198,7 +198,8 @@ describe.each(["json", "stream"] as const)("create, answered as %s", (way) => {
 
   it("keeps the reasoning complete when the limit falls into the message after it", async () => {
     const whole = await create({ model: "simulator-reasoning", input: "Hello!" });
-    const limit = (whole.usage?.output_tokens_details.reasoning_tokens ?? 0) + 1;
+    // The marks around the thoughts are tokens, too.
+    const limit = (whole.usage?.output_tokens_details.reasoning_tokens ?? 0) + 3;
     const response = await create({ model: "simulator-reasoning", input: "Hello!", max_output_tokens: limit });
     expect(response.output).toMatchObject([
       { type: "reasoning", status: "completed" },
@@ -211,7 +212,7 @@ describe.each(["json", "stream"] as const)("create, answered as %s", (way) => {
       model: "simulator",
       input: "Call get_weather.",
       tools: [weatherTool],
-      max_output_tokens: 3,
+      max_output_tokens: 13,
     });
     expect(response.status).toBe("incomplete");
     expect(response.output).toMatchObject([{ type: "function_call", name: "get_weather", status: "incomplete" }]);
@@ -220,7 +221,7 @@ describe.each(["json", "stream"] as const)("create, answered as %s", (way) => {
 
   it("is incomplete, with only the last of two calls so, when the second is truncated", async () => {
     const tools = [weatherTool, { ...weatherTool, name: "get_time" }];
-    const response = await create({ model: "simulator", input: "Use the tools.", tools, max_output_tokens: 8 });
+    const response = await create({ model: "simulator", input: "Use the tools.", tools, max_output_tokens: 30 });
     expect(response.output).toMatchObject([
       { name: "get_weather", status: "completed", arguments: '{"city":"city"}' },
       { name: "get_time", status: "incomplete" },
@@ -698,6 +699,8 @@ describe("a deployment", () => {
       "simulator-reasoning",
       "simulator-gpt-oss",
       "simulator-harmony",
+      "tiny-qwen3",
+      "tiny-gpt-oss",
       "gpt-5",
     ]);
     expect(await configured.openai.models.retrieve("gpt-5")).toMatchObject({ id: "gpt-5", object: "model" });

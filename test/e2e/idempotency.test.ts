@@ -22,7 +22,7 @@ beforeAll(async () => {
   // What the helpers ask with.
   gateway.openai = openai;
   stranger = gateway.client({ apiKey: "bob-key" });
-}, 30_000);
+});
 afterAll(() => gateway.close());
 
 /** Long enough to be joined, left, and come back to. */

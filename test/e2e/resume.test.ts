@@ -25,7 +25,7 @@ beforeAll(async () => {
   // Keys "test" and "test2"; heartbeats as good as never, so that streams can be compared byte by byte.
   const API_KEYS = `alice:${keys.alice} bob:${keys.bob}`;
   gateway = withKey(await startRealGateway({ API_KEYS, HEARTBEAT_MS: "600000" }));
-}, 60_000);
+});
 afterAll(() => gateway.close());
 
 /** Everything that is asked without a key of its own is asked by Alice. */
@@ -245,7 +245,7 @@ describe("heartbeats", () => {
   let quiet: RealGateway;
   beforeAll(async () => {
     quiet = await startRealGateway({ HEARTBEAT_MS: "50" });
-  }, 60_000);
+  });
   afterAll(() => quiet.close());
 
   it("fill the silence of every reader, between events", async () => {

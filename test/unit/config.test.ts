@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import { describe, expect, it } from "vitest";
 import { authenticate, tenantCacheSalt } from "../../src/api/auth.ts";
-import { ConfigError, loadConfig, misspeltVariables, type Variables } from "../../src/config.ts";
+import { ConfigError, loadConfig, misspeltVariables, type Variables, VLLM_EXTRAS } from "../../src/config.ts";
 
 const HASH = "a".repeat(64);
 
@@ -51,6 +51,20 @@ describe("the configuration", () => {
       vllmApiKey: undefined,
       heartbeatMs: 5_000,
     });
+  });
+
+  it.each<[what: string, vars: Partial<Variables>, open: string[]]>([
+    ["none, with keys", { API_KEYS: `a:${HASH}` }, []],
+    ["all, without", {}, [...VLLM_EXTRAS]],
+    ["all, where the operator says so", { API_KEYS: `a:${HASH}`, VLLM_EXTRAS: "all" }, [...VLLM_EXTRAS]],
+    ["none, where the operator says so", { VLLM_EXTRAS: "none" }, []],
+    ["those that are named", { VLLM_EXTRAS: "priority, vllm_xargs" }, ["priority", "vllm_xargs"]],
+  ])("of vLLM's extras clients may send %s", (_, vars, open) => {
+    expect([...configure(vars).vllmExtras]).toEqual(open);
+  });
+
+  it.each(["top_k", "all,priority", "none priority", "Priority"])("'%s' is no list of extras", (VLLM_EXTRAS) => {
+    expect(failure(() => configure({ VLLM_EXTRAS })).message).toMatch(/^VLLM_EXTRAS: expected 'all'/);
   });
 
   it("a slash at the end of the URL is none", () => {

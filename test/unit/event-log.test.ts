@@ -77,6 +77,8 @@ describe("the rows of a run", () => {
         clock: Date.now,
         maxRetries: 0,
         room: Number.POSITIVE_INFINITY,
+        recoveryTimeMs: 0,
+        isServerGone: async () => false,
       },
       writer,
     );

@@ -2,11 +2,13 @@ import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "c
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { itemId, newTurnAddress, responseId } from "../../src/protocol/ids.ts";
+import { itemId, newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 import type { InputItem, Item } from "../../src/protocol/items.ts";
 import { HomeClient } from "../../src/store/client.ts";
+import { ConversationStore } from "../../src/store/conversation-store.ts";
 import type { Home, TurnToSettle } from "../../src/store/home.ts";
-import { toPieces } from "../../src/store/tables.ts";
+import { Tables, toPieces } from "../../src/store/tables.ts";
+import { TurnStore } from "../../src/store/turn-store.ts";
 
 const DAY_MS = 86_400_000;
 
@@ -545,6 +547,40 @@ describe("the calls that the Worker makes to homes", () => {
     expect(calls.sort()).toEqual([`snapshot tenant:${mine.home}`, `snapshot tenant:${other.home}`].sort());
   });
 
+  it("are none when they would be too many", async () => {
+    const { calls, client } = noting();
+    const references = Array.from({ length: 257 }, (): InputItem => {
+      return { type: "item_reference", id: itemId("message", newTurnAddress(), "output", 0) };
+    });
+    await expect(client.past(references, null)).rejects.toMatchObject({
+      param: "input[256].id",
+      code: "array_above_max_length",
+    });
+    expect(calls).toEqual([]);
+  });
+
+  it("end with the first few homes of which one has not what is referred to", async () => {
+    const { calls, client } = noting();
+    const references = Array.from({ length: 200 }, (): InputItem => {
+      return { type: "item_reference", id: itemId("message", newTurnAddress(), "output", 0) };
+    });
+    await expect(client.past(references, null)).rejects.toMatchObject({ param: "input[0].id", code: "item_not_found" });
+    expect(calls.length).toBeLessThanOrEqual(16);
+  });
+
+  it("are one for a thousand references to one turn, which is refused where they mean too much in all", async () => {
+    const { calls, client } = noting();
+    const address = newTurnAddress();
+    const [short, long] = [0, 1].map((index) => itemId("message", address, "output", index)) as [string, string];
+    const output = JSON.stringify([message(short, "short"), message(long, "x".repeat(20_000))]);
+    await settle(env.HOME.getByName(`tenant:${address.home}`), { ...turnOf(address.turn), input: "[]", output });
+    const times = (id: string) => Array.from({ length: 1000 }, (): InputItem => ({ type: "item_reference", id }));
+    const { input } = await client.past(times(short), null);
+    expect(input).toHaveLength(1000);
+    await expect(client.past(times(long), null)).rejects.toMatchObject({ code: "context_length_exceeded" });
+    expect(calls).toHaveLength(2);
+  });
+
   it("are one to settle, and a second only when the platform says that it may help", async () => {
     const { calls, client } = noting();
     const { home } = newTurnAddress();
@@ -602,5 +638,65 @@ describe("toPieces", () => {
   it("cuts text that is not well-formed all the same", () => {
     const lone = "\ud83e".repeat(450_000);
     expect(toPieces(lone).join("") === lone).toBe(true);
+  });
+});
+
+describe("looking for items", () => {
+  /** Stores over an object's storage, and the statements that read turns' bodies. */
+  async function reading(work: (turns: TurnStore, conversations: ConversationStore) => void): Promise<string[]> {
+    const bodies: string[] = [];
+    await runInDurableObject(env.HOME.getByName(newTurnAddress().home), (_home: Home, { storage }) => {
+      const sql = new Proxy(storage.sql, {
+        get(target, key) {
+          if (key !== "exec") return Reflect.get(target, key);
+          return (query: string, ...bindings: unknown[]) => {
+            if (/AS body/.test(query)) bodies.push(query);
+            return target.exec(query, ...bindings);
+          };
+        },
+      });
+      const tables = new Tables(sql);
+      const turns = new TurnStore(sql, tables);
+      work(turns, new ConversationStore(sql, tables, turns));
+    });
+    return bodies;
+  }
+  const addresses = Array.from({ length: 50 }, () => newTurnAddress("h".repeat(22)));
+  const idOf = (turn: number, index: number) => itemId("message", addresses[turn] as TurnAddress, "output", index);
+  const fill = (turns: TurnStore) => {
+    for (const [position, { turn }] of addresses.entries()) {
+      const output = JSON.stringify([0, 1].map((index) => message(idOf(position, index), "x")));
+      const { lease: _, ...settled } = turnOf(turn);
+      turns.insert({ ...settled, input: "[]", output, base: null, position: position + 1 });
+    }
+  };
+
+  it("reads a turn once for all of its items", async () => {
+    const reads = await reading((turns) => {
+      fill(turns);
+      const { turn } = addresses[7] as TurnAddress;
+      const { found } = turns.itemsById(new Set([idOf(7, 0), idOf(7, 1)]), turn, -1);
+      expect([...found.keys()]).toEqual([idOf(7, 0), idOf(7, 1)]);
+    });
+    expect(reads).toHaveLength(1);
+  });
+
+  it("reads the turn of a conversation's item, and no other", async () => {
+    const reads = await reading((turns, conversations) => {
+      fill(turns);
+      expect(conversations.item(idOf(3, 1))?.id).toBe(idOf(3, 1));
+      expect(conversations.item(itemId("message", newTurnAddress(), "output", 0))).toBeUndefined();
+    });
+    expect(reads).toHaveLength(2);
+  });
+
+  it("begins a page at the turn of the item that it comes after", async () => {
+    const reads = await reading((turns, conversations) => {
+      fill(turns);
+      const page = conversations.page({ order: "asc", limit: 2, after: idOf(40, 1) });
+      expect(page?.firstId).toBe(idOf(41, 0));
+    });
+    // Two sides of the turns 40, 41 and 42.
+    expect(reads).toHaveLength(6);
   });
 });

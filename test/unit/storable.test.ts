@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, it } from "vitest";
 import type { Engine, ModelDelta } from "../../src/engine/engine.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
-import { newTurnAddress } from "../../src/protocol/ids.ts";
+import { itemId, newTurnAddress } from "../../src/protocol/ids.ts";
 import { jsonLength } from "../../src/protocol/json.ts";
 import { MAX_CALL_LENGTH, MAX_PAGE_LENGTH, outputRoom } from "../../src/store/limits.ts";
 import { Turn, type TurnResult } from "../../src/turn/turn.ts";
@@ -50,6 +50,8 @@ async function play(engine: Engine, request: CreateRequest = {}): Promise<TurnRe
     signal: new AbortController().signal,
     clock: () => 0,
     maxRetries: 0,
+    recoveryTimeMs: 0,
+    isServerGone: async () => false,
     room: ROOM,
   });
   return turn.run(turn.start(), async (_, terminate) => terminate());
@@ -147,7 +149,11 @@ describe("what a home gives in one call", () => {
   it("is a shorter page where items are large, with all of them on the pages after it", async () => {
     const stub = env.HOME.getByName(`tenant:${home}`);
     const sizes = [3_000_000, 3_000_000, 10, 10, 5_000_000, 10];
-    const items = sizes.map((size, index) => text(`msg_${index}`, size));
+    // Which turn each of them is added with.
+    const turns = ["0", "0", "1", "1", "1", "2"].map((turn) => turn.repeat(10));
+    const items = sizes.map((size, index) =>
+      text(itemId("message", { home, turn: turns[index] ?? "" }, "input", index), size),
+    );
     await stub.createConversation(conversation, "0".repeat(10), {}, JSON.stringify(items.slice(0, 2)));
     await stub.addConversationItems(conversation, "1".repeat(10), JSON.stringify(items.slice(2, 5)), "t", 0);
     await stub.addConversationItems(conversation, "2".repeat(10), JSON.stringify(items.slice(5)), "t", 0);

@@ -61,6 +61,8 @@ async function play(
     clock: () => 0,
     maxRetries: 0,
     room: Number.POSITIVE_INFINITY,
+    recoveryTimeMs: 0,
+    isServerGone: async () => false,
   };
   const turn = new Turn(options, sink);
   await turn.run(turn.start(), async (result, terminate) => {

@@ -1,15 +1,33 @@
+import type { Config } from "../../config.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest, toApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
 import type { Continuation, Engine, ModelDelta, Prompt, PromptSize, RawMessage } from "../engine.ts";
+import { offeredTools } from "../offered-tools.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";
-import { readChunk, readCompletion } from "./chunks.ts";
-import { toChatRequest, toTokenizeRequest } from "./request.ts";
+import { ChunkReader } from "./chunks.ts";
+import { Draft } from "./draft.ts";
+import { finalFormat } from "./final-format.ts";
+import type { ChatMessage } from "./messages.ts";
+import {
+  type Asking,
+  callableTools,
+  isContinued,
+  isJoined,
+  mayCall,
+  toChatRequest,
+  toTokenizeRequest,
+} from "./request.ts";
+
+/** How often in one round a model is asked again that has called what cannot be called. */
+const MAX_ASKED_AGAIN = 3;
 
 /** What chat templates say that want every system message at the beginning, or know no such role later. */
 const SYSTEM_PLACEMENT =
   /system message must be|only.{0,40}system message|unexpected (message )?role|roles? must alternate/i;
+
+export type ChatConfig = Pick<Config, "formatWithTools" | "thinkingBudgets">;
 
 /**
  * Any model that vLLM serves with a chat template, over `/v1/chat/completions`. Always streamed, also for JSON
@@ -17,9 +35,11 @@ const SYSTEM_PLACEMENT =
  */
 export class ChatEngine implements Engine {
   readonly #upstream: Upstream;
+  readonly #config: ChatConfig;
 
-  constructor(upstream: Upstream) {
+  constructor(upstream: Upstream, config: ChatConfig = { formatWithTools: "never", thinkingBudgets: {} }) {
     this.#upstream = upstream;
+    this.#config = config;
   }
 
   accept(request: CreateRequest): CreateRequest {
@@ -32,43 +52,109 @@ export class ChatEngine implements Engine {
   }
 
   async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    const answer = await this.#answer(prompt, signal);
+    const answer = await this.#begin(prompt, signal);
     return prompt.request.enable_response_messages ? this.#withRawMessage(answer, prompt.model, signal) : answer;
   }
 
-  async #answer(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    const response = await this.#request(prompt, signal);
+  /** The answer to a prompt; where it may have calls, one in which they and the final text are right. */
+  async #begin(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    if (!mayCall(prompt)) return this.#answer(prompt, { bindsFormat: true }, signal);
+    const format = finalFormat(prompt.request);
+    const bindsFormat = !format || isJoined(prompt, this.#config.formatWithTools);
+    const first = await this.#answer(prompt, { bindsFormat }, signal);
+    return this.#judged(prompt, first, bindsFormat, signal);
+  }
+
+  /**
+   * An answer that may have calls. One that is wrong is asked for again, with what was right of it shown: calls that
+   * cannot be made never are, and text without its format is not, either.
+   */
+  async *#judged(
+    prompt: Prompt,
+    first: AsyncIterable<ModelDelta[]>,
+    bindsFormat: boolean,
+    signal: AbortSignal,
+  ): AsyncGenerator<ModelDelta[]> {
+    const { max_output_tokens: limit } = prompt.request;
+    const options = {
+      offered: new Set(callableTools(prompt).map(({ name }) => name)),
+      ...clientFunctions(prompt),
+      format: bindsFormat ? undefined : finalFormat(prompt.request),
+    };
+    const corrections: ChatMessage[] = [];
+    let spentTokens = prompt.spentTokens ?? 0;
+    let nextIndex = 0;
+    let answer = first;
+    for (let asked = 0; ; asked += 1) {
+      const draft = new Draft(options, nextIndex);
+      for await (const deltas of answer) {
+        const given = draft.read(deltas);
+        if (given.length > 0) yield given;
+      }
+      const last: ModelDelta[] = [];
+      const verdict = draft.end(last, asked >= MAX_ASKED_AGAIN);
+      if (last.length > 0) yield last;
+      if (verdict.next === "accept") return;
+      spentTokens += draft.tokens;
+      nextIndex = draft.nextIndex;
+      if (limit != null && spentTokens >= limit) {
+        yield [{ kind: "finish", reason: "length" }];
+        return;
+      }
+      if (verdict.next === "again") corrections.push(...verdict.messages);
+      const finalText = verdict.next === "format";
+      const asking = { bindsFormat: bindsFormat || finalText, corrections, finalText };
+      answer = await this.#answer({ ...prompt, spentTokens }, asking, signal);
+      if (!finalText) continue;
+      yield* answer;
+      return;
+    }
+  }
+
+  async #answer(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    const response = await this.#request(prompt, asking, signal);
+    const reader = new ChunkReader({
+      stops: prompt.request.stop != null,
+      continues: isContinued(prompt) && !asking.corrections?.length,
+    });
     const type = response.headers.get("content-type") ?? "";
-    if (type.includes("application/json")) return this.#wholeAnswer(response, signal);
-    if (type.includes("text/event-stream")) return this.#streamedAnswer(response, signal);
+    if (type.includes("application/json")) return this.#wholeAnswer(response, reader, signal);
+    if (type.includes("text/event-stream")) return this.#streamedAnswer(response, reader, signal);
     await response.body?.cancel();
     throw malformedAnswer();
   }
 
   /**
    * Chat templates can be left open only in the text of the last assistant message (`continue_final_message`): not in
-   * its reasoning, and not in a call. White space at the end of that text is what templates trim, so it is held back.
-   * What a grammar forces cannot be continued: vLLM's grammars begin with the first token that it generates.
+   * its reasoning, and not in a call. Thoughts after that text, and calls that this server would have run, are said
+   * anew; a client might act on half a call, so one of its own that it has seen is the end. White space at the end of
+   * the text is what templates trim, so it is held back. What a grammar forces cannot be continued: vLLM's grammars
+   * begin with the first token that it generates.
    */
   continuation(prompt: Prompt, partial: readonly Item[]): Continuation | undefined {
+    const [only] = partial;
+    // Nothing but white space: the model begins again.
+    if (only && partial.length === 1 && isBlank(only)) return { prompt, repeated: assistantTextOf(only) };
+    const kept = partial.findLastIndex((item) => !canBeSaidAnew(item)) + 1;
+    const anew = partial.length - kept;
+    const said = partial.slice(0, kept).filter((item) => !isCutCall(item));
+    const last = said.at(-1);
+    if (!last) return { prompt, repeated: "", anew };
     const { structured_outputs, text: format } = prompt.request;
     if (structured_outputs != null || (format?.format?.type ?? "text") !== "text") return undefined;
-    const last = partial.at(-1);
-    if (last?.type !== "message" || last.role !== "assistant") return undefined;
-    if (partial.some((item) => item.type !== "message" && item.type !== "reasoning")) return undefined;
+    if (last.type !== "message" || last.role !== "assistant") return undefined;
+    if (said.some((item) => item.type !== "message" && item.type !== "reasoning")) return undefined;
     if (last.content.some((part) => part.type !== "output_text")) return undefined;
-    const text = last.content.map((part) => (part.type === "output_text" ? part.text : "")).join("");
-    const kept = text.trimEnd();
-    // Nothing but white space: the model begins again.
-    if (kept === "") return partial.length === 1 ? { prompt, repeated: text } : undefined;
+    const text = assistantTextOf(last);
+    const trimmed = text.trimEnd();
     const open: Item = {
       type: "message",
       role: "assistant",
       status: "in_progress",
-      content: [{ type: "output_text", text: kept, annotations: [], logprobs: [] }],
+      content: [{ type: "output_text", text: trimmed, annotations: [], logprobs: [] }],
     };
-    const items = [...prompt.items, ...partial.slice(0, -1), open];
-    return { prompt: { ...prompt, items }, repeated: text.slice(kept.length) };
+    const items = [...prompt.items, ...said.slice(0, -1), open];
+    return { prompt: { ...prompt, items }, repeated: text.slice(trimmed.length), anew };
   }
 
   async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
@@ -132,21 +218,33 @@ export class ChatEngine implements Engine {
   }
 
   /** Sends the prompt; once more with all system messages at the beginning when the template insists. */
-  async #request(prompt: Prompt, signal: AbortSignal): Promise<Response> {
+  async #request(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<Response> {
+    const thinkingBudget = this.#thinkingBudget(prompt);
+    const send = (laterSystemMessages: Asking["laterSystemMessages"]) => {
+      const body = toChatRequest(prompt, { ...asking, laterSystemMessages, thinkingBudget });
+      return this.#upstream.request("/chat/completions", signal, body);
+    };
     try {
-      return await this.#upstream.request("/chat/completions", signal, toChatRequest(prompt, "in_place"));
+      return await send("in_place");
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 400 || !SYSTEM_PLACEMENT.test(error.message)) throw error;
-      return this.#upstream.request("/chat/completions", signal, toChatRequest(prompt, "at_beginning"));
+      return send("at_beginning");
     }
   }
 
-  async *#streamedAnswer(response: Response, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
+  /** Tokens that the model may think with the request's effort (`THINKING_BUDGETS`). */
+  #thinkingBudget({ model, request }: Prompt): number | undefined {
+    const { thinkingBudgets } = this.#config;
+    const effort = request.reasoning?.effort;
+    return effort != null && Object.hasOwn(thinkingBudgets, model) ? thinkingBudgets[model]?.[effort] : undefined;
+  }
+
+  async *#streamedAnswer(response: Response, reader: ChunkReader, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
     const decoder = new SseDecoder();
     let finished = false;
     try {
       for await (const bytes of this.#upstream.reads(response, signal)) {
-        const { deltas, fault } = readPayloads(decoder.push(bytes));
+        const { deltas, fault } = readPayloads(reader, decoder.push(bytes));
         finished ||= deltas.some((delta) => delta.kind === "finish");
         if (deltas.length > 0) yield deltas;
         if (fault) throw fault;
@@ -156,7 +254,7 @@ export class ChatEngine implements Engine {
       if (finished && !signal.aborted) return;
       throw error;
     }
-    const { deltas, fault } = readPayloads(decoder.end());
+    const { deltas, fault } = readPayloads(reader, decoder.end());
     if (deltas.length > 0) yield deltas;
     if (fault) throw fault;
     // Some versions end without `[DONE]`; without a finish reason the answer is not whole.
@@ -164,27 +262,67 @@ export class ChatEngine implements Engine {
   }
 
   /** An answer that came whole: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
-  async *#wholeAnswer(response: Response, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
-    const chunks: Uint8Array[] = [];
-    for await (const bytes of this.#upstream.reads(response, signal)) chunks.push(bytes);
+  async *#wholeAnswer(response: Response, reader: ChunkReader, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
+    const text = await this.#upstream.text(response, signal);
     let body: unknown;
     try {
-      body = JSON.parse(await new Blob(chunks).text());
+      body = JSON.parse(text);
     } catch {
       throw malformedAnswer();
     }
     const deltas: ModelDelta[] = [];
-    readCompletion(body, deltas);
+    reader.readCompletion(body, deltas);
     if (!deltas.some((delta) => delta.kind === "finish")) throw malformedAnswer();
     yield deltas;
   }
 }
 
+/** Thoughts, white space, and calls that this server has not run yet: nothing is lost when a model thinks again. */
+function canBeSaidAnew(item: Item): boolean {
+  switch (item.type) {
+    case "reasoning":
+    case "mcp_call":
+    case "web_search_call":
+    case "code_interpreter_call":
+      return true;
+    default:
+      return isCutCall(item) || isBlank(item);
+  }
+}
+
+/** Whether an item is a call that was cut and so not made: the model was told, or is to be asked again. */
+function isCutCall(item: Item): boolean {
+  return item.type === "function_call" && item.status === "incomplete";
+}
+
+/** Whether an item is an assistant's message that says nothing but white space. */
+function isBlank(item: Item): boolean {
+  if (item.type !== "message" || item.role !== "assistant") return false;
+  return item.content.every((part) => part.type === "output_text") && assistantTextOf(item).trim() === "";
+}
+
+function assistantTextOf(item: Item): string {
+  if (item.type !== "message" || item.role !== "assistant") return "";
+  return item.content.map((part) => (part.type === "output_text" ? part.text : "")).join("");
+}
+
+/** How a prompt is asked, but for what is tried out. */
+type Asked = Omit<Asking, "laterSystemMessages" | "thinkingBudget">;
+
+/** The functions that the client answers, and those of them that are strict. */
+function clientFunctions(prompt: Prompt): { clients: Set<string>; strict: Set<string> } {
+  const functions = offeredTools({ request: prompt.request });
+  return {
+    clients: new Set(functions.map(({ name }) => name)),
+    strict: new Set(functions.filter(({ strict }) => strict === true).map(({ name }) => name)),
+  };
+}
+
 /** The deltas of some payloads, up to the one at fault: what came before it counts, also when both come in one read. */
-function readPayloads(payloads: readonly string[]): { deltas: ModelDelta[]; fault?: ApiError } {
+function readPayloads(reader: ChunkReader, payloads: readonly string[]): { deltas: ModelDelta[]; fault?: ApiError } {
   const deltas: ModelDelta[] = [];
   try {
-    for (const payload of payloads) if (payload !== "[DONE]") readChunk(payload, deltas);
+    for (const payload of payloads) if (payload !== "[DONE]") reader.read(payload, deltas);
   } catch (fault) {
     return { deltas, fault: toApiError(fault) };
   }

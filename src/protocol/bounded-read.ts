@@ -1,0 +1,70 @@
+/** Reading what others send, to its end and no further: the one way in which whole bodies are read. */
+
+export interface ReadBounds {
+  /** Of the decoded body. */
+  maxBytes: number;
+  /** For all of the body, from now. */
+  timeoutMs: number;
+  /** Aborting it ends the reading with its reason. */
+  signal: AbortSignal;
+}
+
+/** Why a body was not read to its end: it is too large, took too long, or its connection was lost. */
+export class ReadFault extends Error {
+  override readonly name = "ReadFault";
+  readonly kind: "too_large" | "timeout" | "lost";
+
+  constructor(kind: ReadFault["kind"]) {
+    super(`The body could not be read: ${kind}.`);
+    this.kind = kind;
+  }
+}
+
+/**
+ * The body of a response, whole. Keeps no more than `maxBytes` of it, whatever is sent. Throws ReadFault, and the
+ * signal's reason when it is aborted; what is left of the body is then cancelled.
+ */
+export async function readBounded(
+  { body, headers }: Response,
+  { maxBytes, timeoutMs, signal }: ReadBounds,
+): Promise<Uint8Array<ArrayBuffer>> {
+  if (!body) return new Uint8Array();
+  const reader = body.getReader();
+  const { promise: ended, reject } = Promise.withResolvers<never>();
+  ended.catch(() => {});
+  const onAbort = () => reject(signal.reason);
+  const timer = setTimeout(() => reject(new ReadFault("timeout")), timeoutMs);
+  if (signal.aborted) onAbort();
+  signal.addEventListener("abort", onAbort, { once: true });
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  try {
+    if (Number(headers.get("content-length") ?? 0) > maxBytes) throw new ReadFault("too_large");
+    for (;;) {
+      const { done, value } = await Promise.race([reader.read(), ended]);
+      if (done) break;
+      length += value.byteLength;
+      if (length > maxBytes) throw new ReadFault("too_large");
+      chunks.push(value);
+    }
+  } catch (error) {
+    reader.cancel().catch(() => {});
+    if (signal.aborted) throw signal.reason;
+    throw error instanceof ReadFault ? error : new ReadFault("lost");
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", onAbort);
+  }
+  const bytes = new Uint8Array(length);
+  let at = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, at);
+    at += chunk.byteLength;
+  }
+  return bytes;
+}
+
+/** The same, as text: UTF-8. */
+export async function readBoundedText(response: Response, bounds: ReadBounds): Promise<string> {
+  return new TextDecoder().decode(await readBounded(response, bounds));
+}

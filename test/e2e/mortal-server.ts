@@ -1,0 +1,138 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { isObject } from "../../src/simulator/json.ts";
+import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
+
+/**
+ * A model server that dies as vLLM 0.32 does: `kill` (SIGKILL: its connections break), `terminate` (SIGTERM: its port
+ * closes, and open streams fall silent for ever) and `engine` (its EngineCore dies: open streams end with an error, then
+ * the port closes). What it says is the simulator's.
+ */
+export type Death = "kill" | "terminate" | "engine";
+
+export interface MortalServer {
+  simulator: SimulatorServer;
+  /** With `/v1`. */
+  url: string;
+  /** The server dies so after so many chunks of the next answer under this model name. */
+  dieAfter(model: string, chunks: number, death: Death): void;
+  /** Dies now. */
+  die(death: Death): Promise<void>;
+  /** Whether it is dead. */
+  readonly dead: boolean;
+  /** Listens again on its port. */
+  restart(): Promise<void>;
+  /** Connections that are open to it, of its present life or an earlier one. */
+  readonly open: number;
+  close(): Promise<void>;
+}
+
+/** One life of the server, and the streams that are open in it. */
+interface Life {
+  over: Death | undefined;
+  streams: Set<ServerResponse>;
+}
+
+const ENGINE_DEAD =
+  'data: {"error": {"message": "EngineCore encountered an issue. See stack trace (above) for the root cause.", "type": "InternalServerError", "param": null, "code": 500}}\n\ndata: [DONE]\n\n';
+
+export async function startMortalServer(): Promise<MortalServer> {
+  const simulator = await serveSimulator();
+  const plans = new Map<string, { chunks: number; death: Death }>();
+  let life: Life = { over: undefined, streams: new Set() };
+  let server: Server | undefined;
+  let port = 0;
+  let open = 0;
+
+  async function answer(own: Life, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+    if (own.over) return void outgoing.destroy();
+    const left = new AbortController();
+    outgoing.on("close", () => left.abort());
+    const chunks: Buffer[] = [];
+    for await (const chunk of incoming) chunks.push(chunk as Buffer);
+    const body = Buffer.concat(chunks);
+    const headers = Object.fromEntries(Object.entries(incoming.headers).map(([name, value]) => [name, String(value)]));
+    const { method = "GET" } = incoming;
+    const request = { method, headers, signal: left.signal, ...(method === "POST" && { body }) };
+    const response = await simulator.simulator.fetch(new Request(`http://vllm${incoming.url}`, request));
+    outgoing.writeHead(response.status, Object.fromEntries(response.headers));
+    outgoing.flushHeaders();
+    const sent = body.length > 0 ? (JSON.parse(body.toString()) as unknown) : undefined;
+    const model = isObject(sent as never) ? String((sent as { model?: unknown }).model) : "";
+    const isGeneration = incoming.url?.endsWith("/completions") === true;
+    const plan = isGeneration ? plans.get(model) : undefined;
+    if (plan) plans.delete(model);
+    own.streams.add(outgoing);
+    let written = 0;
+    for await (const chunk of response.body ?? []) {
+      if (plan && written === plan.chunks) await die(plan.death);
+      // Of a life that is over, no word comes any more.
+      if (own.over) return;
+      outgoing.write(chunk);
+      written += 1;
+    }
+    own.streams.delete(outgoing);
+    outgoing.end();
+  }
+
+  function listen(): Promise<void> {
+    const own: Life = { over: undefined, streams: new Set() };
+    life = own;
+    const listening = createServer((incoming, outgoing) => {
+      answer(own, incoming, outgoing).catch(() => outgoing.destroy());
+    });
+    server = listening;
+    listening.on("connection", (socket) => {
+      open += 1;
+      socket.on("close", () => {
+        open -= 1;
+      });
+    });
+    return new Promise((resolve) => {
+      listening.listen(port, "127.0.0.1", () => {
+        port = (listening.address() as AddressInfo).port;
+        resolve();
+      });
+    });
+  }
+
+  async function die(death: Death): Promise<void> {
+    if (life.over) return;
+    life.over = death;
+    server?.close();
+    server?.closeIdleConnections();
+    if (death === "engine") for (const stream of life.streams) stream.end(ENGINE_DEAD);
+    // What was written before must still arrive.
+    if (death !== "terminate") setTimeout(closeAll, 10, server);
+  }
+
+  function closeAll(dying: Server | undefined): void {
+    dying?.closeAllConnections();
+  }
+
+  await listen();
+  const lives: (Server | undefined)[] = [server];
+  return {
+    simulator,
+    url: `http://127.0.0.1:${port}/v1`,
+    dieAfter: (model, chunks, death) => void plans.set(model, { chunks, death }),
+    die,
+    get dead() {
+      return life.over !== undefined;
+    },
+    async restart() {
+      await listen();
+      lives.push(server);
+    },
+    get open() {
+      return open;
+    },
+    async close() {
+      for (const each of lives) {
+        each?.close();
+        each?.closeAllConnections();
+      }
+      await simulator.close();
+    },
+  };
+}

@@ -1,0 +1,227 @@
+import type { Response, ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { startWorkerd } from "../workerd/process.ts";
+import { framesOf, generationsOf, isWhole, replay } from "./event-streams.ts";
+import { expectError, readStream } from "./expectations.ts";
+import { type Death, type MortalServer, startMortalServer } from "./mortal-server.ts";
+import { eventually, gatewayAt, type RealGateway } from "./support.ts";
+
+/** A model server that dies and comes back. The faults are those of vLLM 0.32: see mortal-server.ts. */
+
+const SETTINGS = { ALLOW_ANONYMOUS: "true", HEARTBEAT_MS: "100", VLLM_SILENCE_MS: "100" };
+
+async function startBehind(server: MortalServer, variables: Record<string, string> = {}): Promise<RealGateway> {
+  const worker = await startWorkerd({ ...SETTINGS, VLLM_BASE_URL: server.url, ...variables });
+  return gatewayAt(worker.url, server.simulator, () => worker.close());
+}
+
+let server: MortalServer;
+let gateway: RealGateway;
+beforeAll(async () => {
+  server = await startMortalServer();
+  gateway = await startBehind(server);
+}, 60_000);
+beforeEach(async () => {
+  if (server.dead) await server.restart();
+});
+afterAll(async () => {
+  await gateway.close();
+  await server.close();
+});
+
+type Way = "json" | "stream" | "background";
+const WAYS: Way[] = ["json", "stream", "background"];
+const DEATHS: Death[] = ["kill", "terminate", "engine"];
+const PATIENCE_MS = 15_000;
+
+let names = 0;
+const own = (model: string) => `${model}?max_model_len=${100_000 + names++}`;
+
+/** What became of a request, whichever way it is answered; and its events, where it has any. */
+async function create(way: Way, body: ResponseCreateParamsNonStreaming, through = gateway) {
+  const { responses } = through.openai;
+  if (way === "json") return { response: await responses.create(body), events: "" };
+  if (way === "stream") {
+    const events = await (await through.post({ ...body, stream: true })).text();
+    expect(isWhole(events)).toBe(true);
+    return { response: lastResponse(events), events };
+  }
+  const { id } = await responses.create({ ...body, background: true });
+  const response = await eventually(async () => {
+    const found = await responses.retrieve(id);
+    return found.status === "queued" || found.status === "in_progress" ? undefined : found;
+  }, PATIENCE_MS);
+  return { response, events: await replay(through, id) };
+}
+
+function lastResponse(events: string): Response {
+  const frame = framesOf(events).at(-2) ?? "";
+  return (JSON.parse(frame.slice(frame.indexOf("data: ") + 6)) as { response: Response }).response;
+}
+
+/** What must not depend on whether the model server died on the way. */
+function essence({ output, status, error }: Response) {
+  return { status, error, output: output.map((item) => ({ ...item, id: "" })) };
+}
+
+async function upstreamHealth(through = gateway) {
+  const answer = await through.fetch(`${through.url}/health/upstream`);
+  return { status: answer.status, body: (await answer.json()) as { down_since: string | null; recovery: object } };
+}
+
+/** Waits until the server is dead and given up, with no connection left to it, and starts it again. */
+async function restartWhenMissed(): Promise<void> {
+  await eventually(() => server.dead && server.open === 0, PATIENCE_MS);
+  await eventually(async () => (await upstreamHealth()).body.down_since, PATIENCE_MS);
+  await server.restart();
+}
+
+const INPUT = "one two three four five six seven eight";
+
+describe.each(DEATHS)("a model server that dies in the middle of its text (%s) and comes back", (death) => {
+  it.each(WAYS)("has said nothing twice and lost nothing, as %s", async (way) => {
+    const whole = await create(way, { model: "simulator", input: INPUT });
+    const model = own("simulator");
+    server.dieAfter(model, 5, death);
+    const [{ response }] = await Promise.all([create(way, { model, input: INPUT }), restartWhenMissed()]);
+    expect(essence(response)).toEqual(essence(whole.response));
+    expect(response.usage?.output_tokens).toBe(whole.response.usage?.output_tokens);
+    expect(generationsOf(gateway, model)).toHaveLength(2);
+  });
+});
+
+describe.each(DEATHS)("a model server that dies before its first word (%s) and comes back", (death) => {
+  it.each(WAYS)("is asked again, as %s", async (way) => {
+    const model = own("simulator");
+    server.dieAfter(model, 0, death);
+    const [{ response }] = await Promise.all([create(way, { model, input: INPUT }), restartWhenMissed()]);
+    expect(response.status).toBe("completed");
+    expect(generationsOf(gateway, model)).toHaveLength(2);
+  });
+});
+
+describe("a model server that dies in its reasoning", () => {
+  it("begins its thoughts anew in another item, where the first ones were shown", async () => {
+    const model = own("simulator-reasoning");
+    server.dieAfter(model, 4, "terminate");
+    const body = { model, input: INPUT, stream: true };
+    const [{ response, events }] = await Promise.all([create("stream", body as never), restartWhenMissed()]);
+    expect(response.output).toMatchObject([
+      { type: "reasoning", status: "incomplete", content: [{ text: expect.stringMatching(/^The user/) }] },
+      { type: "reasoning", status: "completed", content: [{ text: expect.stringMatching(/^The user.*default\.$/s) }] },
+      { type: "message", status: "completed", content: [{ text: `You said: ${INPUT}` }] },
+    ]);
+    expect(events).toContain("response.output_item.done");
+  });
+});
+
+describe("an outage", () => {
+  it("is told in the events of a background run, once, with the time at which it gives up", async () => {
+    const model = own("simulator");
+    server.dieAfter(model, 3, "kill");
+    const { id } = await gateway.openai.responses.create({ model, input: INPUT, background: true });
+    await eventually(async () => {
+      const { body } = await upstreamHealth();
+      return server.dead && body.down_since;
+    }, PATIENCE_MS);
+    const stream = await gateway.fetch(`${gateway.url}/v1/responses/${id}?stream=true`);
+    let text = "";
+    for await (const chunk of stream.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+      text += chunk;
+      if (text.includes('"recovery"') && server.dead) await server.restart();
+    }
+    const told = [...text.matchAll(/"recovery":(\{[^}]*\})/g)].map(([, json]) => JSON.parse(json ?? "") as object);
+    expect(told).toEqual([{ down_since: expect.any(Number), gives_up_at: expect.any(Number) }]);
+    const { down_since: since, gives_up_at: until } = told[0] as { down_since: number; gives_up_at: number };
+    expect(until - since).toBe(900);
+    expect(lastResponse(text).status).toBe("completed");
+  });
+
+  it("shows in /health/upstream, with how long it is waited for", async () => {
+    await server.die("kill");
+    try {
+      const { status, body } = await upstreamHealth();
+      expect(status).toBe(503);
+      expect(body).toMatchObject({
+        status: "unreachable",
+        recovery: { background_ms: 900_000, foreground_ms: 300_000 },
+      });
+      expect(Number.isNaN(Date.parse(body.down_since ?? ""))).toBe(false);
+    } finally {
+      await server.restart();
+    }
+    expect(await upstreamHealth()).toMatchObject({ status: 200, body: { status: "ok", down_since: null } });
+  });
+});
+
+describe("a model server that stays away", () => {
+  let hasty: RealGateway;
+  let mortal: MortalServer;
+  beforeAll(async () => {
+    mortal = await startMortalServer();
+    hasty = await startBehind(mortal, {
+      VLLM_RECOVERY_TIME_MS: "600",
+      VLLM_FOREGROUND_RECOVERY_TIME_MS: "300",
+    });
+  }, 60_000);
+  afterAll(async () => {
+    await hasty.close();
+    await mortal.close();
+  });
+
+  it("is waited for as long as VLLM_RECOVERY_TIME_MS says, by a background run", async () => {
+    const model = own("simulator");
+    mortal.dieAfter(model, 3, "engine");
+    const { response } = await create("background", { model, input: INPUT }, hasty);
+    expect(response).toMatchObject({
+      status: "failed",
+      error: { code: "server_error", message: "The model server could not be reached." },
+      output: [{ type: "message", status: "incomplete", content: [{ text: "You said" }] }],
+    });
+    await mortal.restart();
+  });
+
+  it("is a 502 in the foreground, as JSON; and an event, as a stream", async () => {
+    for (const stream of [false, true]) {
+      const model = own("simulator");
+      mortal.dieAfter(model, 3, "kill");
+      const answer = await hasty.post({ model, input: INPUT, stream });
+      if (stream) expect((await readStream(answer)).types.slice(-2)).toEqual(["error", "response.failed"]);
+      else await expectError(answer, { status: 502, code: "upstream_unreachable" });
+      await mortal.restart();
+    }
+  });
+
+  it("is a 502 at once for a turn that has not begun", async () => {
+    await mortal.die("kill");
+    const response = await hasty.post({ model: own("simulator"), input: INPUT });
+    await expectError(response, { status: 502, code: "upstream_unreachable" });
+    await mortal.restart();
+  });
+});
+
+describe("a failure of the server's own that is not its death", () => {
+  it.each(WAYS)("is not tried again while its health is good, as %s", async (way) => {
+    const model = `${own("simulator")}&fault=error:3`;
+    const failed = create(way, { model, input: INPUT });
+    if (way === "json") await expect(failed).rejects.toMatchObject({ status: 502, code: "upstream_error" });
+    else expect((await failed).response).toMatchObject({ status: "failed" });
+    expect(generationsOf(gateway, model)).toHaveLength(1);
+  });
+});
+
+describe("silence", () => {
+  let quick: RealGateway;
+  beforeAll(async () => {
+    quick = await startBehind(server, { VLLM_IDLE_TIMEOUT_MS: "300", VLLM_FIRST_BYTE_TIMEOUT_MS: "300" });
+  }, 60_000);
+  afterAll(() => quick.close());
+
+  it.each(WAYS)("of a server whose health is good is waited for, and the idle timeout taken up, as %s", async (way) => {
+    const model = `${own("simulator")}&fault=stall:4&fault_times=1`;
+    const { response } = await create(way, { model, input: INPUT }, quick);
+    expect(response).toMatchObject({ status: "completed" });
+    const generations = generationsOf(quick, model);
+    expect(generations.map(({ state }) => state)).toEqual(["aborted", "completed"]);
+  });
+});

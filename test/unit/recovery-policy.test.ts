@@ -1,0 +1,97 @@
+import { describe, expect, it } from "vitest";
+import { ApiError } from "../../src/protocol/errors.ts";
+import { readLoggedTurn, recordLine } from "../../src/turn/logged-turn.ts";
+import { isTransient, Recovery } from "../../src/turn/recovery.ts";
+
+const away = new ApiError({ status: 502, message: "Away.", code: "upstream_unreachable" });
+const refused = { taken: false, spoke: false };
+
+/** Tries until it is given up; gives the waits, in milliseconds. */
+function waits(
+  options: { timeMs: number; since?: number; maxRetries?: number },
+  fault = away,
+  how = refused,
+): number[] {
+  let now = 1_000_000;
+  const recovery = new Recovery({ maxRetries: 10, clock: () => now, ...options });
+  const all: number[] = [];
+  for (;;) {
+    const wait = recovery.next(fault, how);
+    if (wait === undefined) return all;
+    all.push(wait);
+    now += wait;
+  }
+}
+
+describe("a model server that is away", () => {
+  it("is waited for as long as an outage may last, to the millisecond, with a last try at its end", () => {
+    const total = waits({ timeMs: 900_000 }).reduce((sum, wait) => sum + wait, 0);
+    expect(total).toBeCloseTo(900_000, 3);
+  });
+
+  it("is tried soon at first, and then every few seconds, never all at the same time", () => {
+    const all = waits({ timeMs: 900_000 });
+    expect(all[0]).toBeLessThanOrEqual(100);
+    expect(Math.max(...all)).toBeLessThanOrEqual(5_000);
+    expect(Math.min(...all.slice(8, -1))).toBeGreaterThanOrEqual(2_500);
+    expect(new Set(all.slice(8, -1)).size).toBeGreaterThan(50);
+  });
+
+  it("has been away since before a crash of this server: only the rest of the time is left", () => {
+    const total = waits({ timeMs: 900_000, since: 1_000_000 - 800_000 }).reduce((sum, wait) => sum + wait, 0);
+    expect(total).toBeCloseTo(100_000, 3);
+    expect(waits({ timeMs: 900_000, since: 1_000_000 - 900_000 })).toEqual([]);
+  });
+
+  it("that says when to come again is not asked before", () => {
+    const headers = { "retry-after": "7" };
+    const busy = new ApiError({ status: 503, message: "Busy.", code: "server_is_overloaded", headers });
+    expect(waits({ timeMs: 20_000 }, busy)).toEqual([7_000, 7_000, 6_000]);
+  });
+
+  it("is not waited for with VLLM_MAX_RETRIES=0", () => {
+    expect(waits({ timeMs: 900_000, maxRetries: 0 })).toEqual([]);
+  });
+});
+
+it("a prompt that the server takes and dies of is sent five times in a row, and no more", () => {
+  expect(waits({ timeMs: 900_000 }, away, { taken: true, spoke: false })).toHaveLength(4);
+});
+
+it("generations that break off after some words are taken up as often as VLLM_MAX_RETRIES says", () => {
+  expect(waits({ timeMs: 900_000 }, away, { taken: true, spoke: true })).toHaveLength(10);
+});
+
+it("a word ends an outage: the next one has all its time again", () => {
+  let now = 0;
+  const recovery = new Recovery({ maxRetries: 10, timeMs: 1_000, clock: () => now });
+  recovery.next(away, refused);
+  now = 900;
+  recovery.next(away, refused);
+  expect(recovery.outage).toEqual({ since: 0, until: 1_000 });
+  now = 5_000;
+  expect(recovery.next(away, { taken: true, spoke: true })).toBeGreaterThan(0);
+  expect(recovery.outage).toBeUndefined();
+});
+
+it("a failure that may be the server's end is one only if its health says so", async () => {
+  const failure = new ApiError({ status: 502, message: "It failed.", code: "upstream_error" });
+  const mistake = new ApiError({ status: 400, message: "Wrong.", code: "invalid_request" });
+  expect(await isTransient(failure, async () => true)).toBe(true);
+  expect(await isTransient(failure, async () => false)).toBe(false);
+  expect(await isTransient(mistake, async () => true)).toBe(false);
+});
+
+describe("a log", () => {
+  const delta = JSON.stringify({ type: "response.output_text.delta", sequence_number: 3, delta: "a", logprobs: [] });
+
+  it("knows since when the model server has been away", () => {
+    expect(readLoggedTurn([delta, recordLine({ outage: 77 })]).outageSince).toBe(77);
+  });
+
+  it("knows that it has come back", () => {
+    expect(readLoggedTurn([recordLine({ outage: 77 }), delta]).outageSince).toBeUndefined();
+    const sampled = recordLine({ sampled: { ids: [1] } });
+    expect(readLoggedTurn([recordLine({ outage: 77 }), sampled]).outageSince).toBeUndefined();
+  });
+});
