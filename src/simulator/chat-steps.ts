@@ -51,7 +51,6 @@ function limits(speech: Speech, request: ChatRequest, maxTokens: number): Limits
     stopIds: new Set(request.stopTokenIds),
     stop: request.stop,
     includeStop: request.includeStop,
-    holdsBack: true,
   };
 }
 

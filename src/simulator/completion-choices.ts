@@ -39,7 +39,6 @@ function complete(
     stopIds: new Set(request.stopTokenIds),
     stop: request.stop,
     includeStop: request.includeStop,
-    holdsBack: true,
   };
   const { steps, ending } = generateAll(answer(text, request, settings, vocabulary), limits);
   return {

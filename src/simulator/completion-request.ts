@@ -9,13 +9,14 @@ import {
   parseSampling,
   type Sampling,
 } from "./sampling.ts";
+import type { Settings } from "./settings.ts";
 
 const DEFAULT_MAX_TOKENS = 16;
 
 /** A checked text completion request: one prompt per choice, as text or token ids. */
 export type CompletionRequest = Sampling & {
   prompts: (string | number[])[];
-  /** `undefined` is up to the context length, which is what an explicit null means. */
+  /** `undefined` is up to the context length. */
   maxTokens: number | undefined;
   echo: boolean;
   logprobs: number | undefined;
@@ -25,8 +26,8 @@ export type CompletionRequest = Sampling & {
   structuralTag: Json | undefined;
 };
 
-/** Checks the body of POST /v1/completions. Throws vLLM's 400s. */
-export function parseCompletionRequest(body: JsonObject): CompletionRequest {
+/** Checks the body of POST /v1/completions. Throws vLLM's 400s. An explicit null for `max_tokens` was no limit up to 0.23. */
+export function parseCompletionRequest(body: JsonObject, { version }: Settings): CompletionRequest {
   if ((body.suffix ?? "") !== "") {
     throw new VllmError(400, "suffix is only supported for models with FIM completion rendering", "suffix");
   }
@@ -34,10 +35,11 @@ export function parseCompletionRequest(body: JsonObject): CompletionRequest {
   if (logprobs !== undefined && logprobs < -1) throw badField("`logprobs` must be a positive value.", "logprobs");
   checkLogprobs(logprobs);
   const structuralTag = onlyStructuralTag(body);
+  const unlimited = version === "0.19" && body.max_tokens === null;
   return {
     ...parseSampling(body),
     prompts: parsePrompts(body.prompt),
-    maxTokens: body.max_tokens === undefined ? DEFAULT_MAX_TOKENS : maxTokensField(body, ["max_tokens"]).maxTokens,
+    maxTokens: maxTokensField(body, ["max_tokens"]).maxTokens ?? (unlimited ? undefined : DEFAULT_MAX_TOKENS),
     echo: booleanField(body, "echo") ?? false,
     logprobs,
     skipSpecialTokens: booleanField(body, "skip_special_tokens") ?? true,

@@ -16,8 +16,6 @@ export type Limits = {
   stopIds: ReadonlySet<number>;
   stop: readonly string[];
   includeStop: boolean;
-  /** Whether text waits that a stop string may begin in. */
-  holdsBack: boolean;
 };
 
 /**
@@ -27,7 +25,7 @@ export type Limits = {
 export function* runEngine(tokens: Iterable<Token>, limits: Limits): Generator<Step, Ending> {
   const { stop, includeStop, maxTokens } = limits;
   const longest = Math.max(0, ...stop.map((text) => text.length));
-  const kept = includeStop || !limits.holdsBack ? 0 : Math.max(0, longest - 1);
+  const kept = includeStop ? 0 : Math.max(0, longest - 1);
   let held = "";
   /** The end of all text so far: what a stop string may have begun in. */
   let recent = "";

@@ -217,7 +217,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
 
   async function complete(call: Call, body: JsonObject, model: string): Promise<Response> {
     const { settings } = call;
-    const request = withSettings(parseCompletionRequest(body), settings);
+    const request = withSettings(parseCompletionRequest(body, settings), settings);
     const longest = contextLength(settings, model);
     const base = engineOf(model);
     const choices = speaksHarmony(base)

@@ -25,7 +25,6 @@ export function generateHarmony(
     stopIds: new Set<number>([...(request.ignoreEos ? [] : OTHER_ENDS), ...request.stopTokenIds]),
     stop: request.stop,
     includeStop: request.includeStop,
-    holdsBack: false,
   });
   return {
     ...ending,

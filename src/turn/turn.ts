@@ -580,7 +580,7 @@ export class Turn {
     if (!continuation) throw cannotContinue(fault);
     const [first] = partial.slice(partial.length - anew);
     if (anew > 0 && first) this.#lose(this.#builder.breakOff(first.id));
-    if (anew === partial.length) return this.#begin();
+    if (anew > 0 && anew === partial.length) return this.#begin();
     const { sampledTokens } = continuation;
     const kept = minus(this.#builder.roundDeltas, this.#lost);
     const size = sampledTokens === undefined ? await this.#spent(continuation) : undefined;

@@ -72,7 +72,7 @@ async function startFaultyServer(): Promise<FaultyServer> {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
     model(settings, faults = []) {
       models += 1;
-      const name = `simulator-gpt-oss?max_model_len=${100_000 + models}${settings === "" ? "" : `&${settings}`}`;
+      const name = `simulator-gpt-oss?max_model_len=${1_000_000 + models}${settings === "" ? "" : `&${settings}`}`;
       plans.set(name, [...faults]);
       return name;
     },

@@ -280,7 +280,6 @@ describe("the bytes of a stream", () => {
     expect(arrivals[0]).toBeGreaterThan(35);
     // Seven tokens: the last comes 60 ms after the first.
     expect(arrivals.at(-1)).toBeGreaterThan(95);
-    expect(arrivals.length).toBeGreaterThan(5);
   });
 
   test("headers_delay holds the headers back", async () => {

@@ -425,7 +425,14 @@ describe("a prompt with the beginning of the answer", () => {
 
 describe("wire settings", () => {
   const whole = async (settings: string, body: object = {}) => {
-    const request = { model: MODEL, prompt: HI, max_tokens: null, skip_special_tokens: false, stream: true, ...body };
+    const request = {
+      model: MODEL,
+      prompt: HI,
+      max_tokens: 100_000,
+      skip_special_tokens: false,
+      stream: true,
+      ...body,
+    };
     const simulator = createSimulator();
     const response = await simulator.fetch(post("/v1/completions", request, { "x-simulator": settings }));
     let sent = "";

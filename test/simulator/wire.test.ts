@@ -205,16 +205,27 @@ describe("text completions", () => {
     expect(all.at(-1)).toMatchObject({ choices: [], usage: { prompt_tokens: 2, completion_tokens: 6 } });
   });
 
-  test("max_tokens: null is up to the context length", async () => {
+  test("max_tokens: null is 16 tokens, in an old vLLM up to the context length", async () => {
     const body = await complete({ prompt: "a ".repeat(30), max_tokens: null });
-    expect(first(body)).toMatchObject({ finish_reason: "stop", text: ` You said: ${"a ".repeat(30)}` });
-    const short = await complete({ model: "simulator?max_model_len=40", prompt: "a ".repeat(20), max_tokens: null });
-    expect(first(short)).toMatchObject({ finish_reason: "length" });
-    expect(object(short.usage).total_tokens).toBe(40);
+    expect(first(body)).toMatchObject({ finish_reason: "length" });
+    expect(object(body.usage).completion_tokens).toBe(16);
+    const old = await complete({ model: "simulator?version=0.19", prompt: "a ".repeat(30), max_tokens: null });
+    expect(first(old)).toMatchObject({ finish_reason: "stop", text: ` You said: ${"a ".repeat(30)}` });
+  });
+
+  test("max_tokens is cut down to what the window has room for, in an old vLLM refused", async () => {
+    const ask = (version: string) =>
+      complete({ model: `simulator?max_model_len=40&version=${version}`, prompt: "a ".repeat(20), max_tokens: 40 });
+    const cut = await ask("0.32");
+    expect(first(cut)).toMatchObject({ finish_reason: "length" });
+    expect(object(cut.usage).total_tokens).toBe(40);
+    expect(object((await ask("0.19")).error).message).toMatch(
+      /^This model's maximum context length is 40 tokens\. However, you requested 61/,
+    );
   });
 
   test("per_delta=odd gives 1 to 6 tokens, always the same", async () => {
-    const body = { model: "simulator?per_delta=odd&words=40", prompt: "a", max_tokens: null, stream: true };
+    const body = { model: "simulator?per_delta=odd&words=40", prompt: "a", max_tokens: 100, stream: true };
     const sizes = async () => {
       const response = await createSimulator().fetch(post("/v1/completions", { ...body, return_token_ids: true }));
       return chunks(events(await response.text())).map((chunk) => list(first(chunk).token_ids).length);

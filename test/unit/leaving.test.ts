@@ -33,7 +33,7 @@ interface Call {
 function call(path: string, body: object, { headers = {}, vars = {} }: { headers?: object; vars?: object } = {}): Call {
   const client = new AbortController();
   const context = createExecutionContext();
-  const request = new Request(`http://edge${path}`, {
+  const request = new Request(`http://localhost${path}`, {
     method: "POST",
     headers: { "content-type": "application/json", ...headers },
     body: JSON.stringify(body),

@@ -130,6 +130,8 @@ async function run(installation: Installation, engine: Engine, model: string, po
         VLLM_CPU_KVCACHE_SPACE: "1",
         VLLM_CPU_OMP_THREADS_BIND: "nobind",
         OMP_NUM_THREADS: "1",
+        // A step that takes this many seconds kills the engine: 300 by default, which a busy machine can reach.
+        VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS: "3600",
       },
     },
   );
