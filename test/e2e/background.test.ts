@@ -328,7 +328,8 @@ describe("the input items of a background response", () => {
       { role: "assistant", content: "two" },
       { role: "user", content: "three" },
     ] as const;
-    const { id } = await beginTalking(own("simulator?tps=100&words=40"), { input: [...input] });
+    const model = own("simulator?words=40&fault=stall:5");
+    const { id } = await beginTalking(model, { input: [...input] });
     const pages = async () => {
       const all = await Array.fromAsync(gateway.openai.responses.inputItems.list(id, { order: "asc", limit: 2 }));
       const newest = await gateway.openai.responses.inputItems.list(id, { limit: 1 });
@@ -339,6 +340,7 @@ describe("the input items of a background response", () => {
     expect(early.all).toHaveLength(3);
     expect(early.newest).toEqual(early.all.slice(2));
     expect(early.more).toBe(true);
+    generationsOf(gateway, model)[0]?.release();
     await settled(id);
     expect(await pages()).toEqual(early);
   });

@@ -158,7 +158,8 @@ function essence({ response, types, said }: Answer) {
     // Cached tokens may differ: the prompt was sent before.
     usage: usage && { ...usage, input_tokens_details: {}, cached_tokens_per_turn: [] },
     end: { status, incomplete_details, error },
-    types,
+    // Said again while the model server is away.
+    types: types.filter((type, index) => type !== "response.in_progress" || types.indexOf(type) === index),
     said,
   };
 }

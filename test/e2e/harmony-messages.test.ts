@@ -395,7 +395,7 @@ describe("a chat model", () => {
     const response = (await create({ model: "simulator", input: "Hello!" })) as unknown as Record<string, object[]>;
     const raw = { type: "raw_message_tokens", tokens: expect.arrayContaining([expect.any(Number)]) };
     expect(response.input_messages).toEqual([{ ...raw, message: expect.stringContaining("Hello!") }]);
-    expect(response.output_messages).toEqual([{ ...raw, message: "You said: Hello!" }]);
+    expect(response.output_messages).toEqual([{ ...raw, message: "You said: Hello!<|im_end|>" }]);
     expect(lastPrompt(gateway)).toMatchObject({ return_token_ids: true });
     const id = String((response as { id?: unknown }).id);
     expect(await gateway.openai.responses.retrieve(id)).toMatchObject({ output_messages: response.output_messages });
@@ -407,7 +407,10 @@ describe("a chat model", () => {
       const events = await Array.fromAsync(
         await gateway.openai.responses.create({ ...body, ...{ enable_response_messages: true } }),
       );
-      const [input_messages, output_messages] = [[{ type: "raw_message_tokens" }], [{ message: "You said: Hello!" }]];
+      const [input_messages, output_messages] = [
+        [{ type: "raw_message_tokens" }],
+        [{ message: "You said: Hello!<|im_end|>" }],
+      ];
       expect(events.flatMap((event) => ("response" in event ? [event.response] : []))).toMatchObject([
         { input_messages, output_messages: [] },
         { input_messages, output_messages: [] },
