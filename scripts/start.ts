@@ -1,14 +1,21 @@
 /**
- * `npm start`: the Worker under `wrangler dev`, in front of a vLLM (VLLM_BASE_URL) or of the built-in simulator.
- * Variables of the environment that the Worker knows are handed to it; PORT chooses the port. TOOL_SERVER=1 starts the
- * development tool server beside it.
+ * `npm start`: the Worker on `workerd`, in front of a vLLM (VLLM_BASE_URL) or of the built-in simulator. Variables of the
+ * environment that the Worker knows are handed to it; PORT chooses the port, STATE_DIRECTORY where responses are kept.
+ * TOOL_SERVER=1 starts the development tool server beside it. Everything listens on loopback addresses, and ends with
+ * this process, or with npm.
  */
-import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { type ChildProcess, spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { ConfigError, loadConfig, misspeltVariables } from "../src/config.ts";
 import { serveSimulator } from "../src/simulator/serve.ts";
+import { killWithUs } from "../src/tool-server/orphan-guard.ts";
+import type { ToolServer } from "../src/tool-server/server.ts";
+import { bundle, workerd, workerdConfig } from "./workerd.ts";
 
 const VARIABLES = [
   "VLLM_API_KEY",
@@ -21,11 +28,18 @@ const VARIABLES = [
   "VLLM_FOREGROUND_RECOVERY_TIME_MS",
   "MODEL_ALIASES",
   "MODEL_ENGINES",
+  "VLLM_FORMAT_WITH_TOOLS",
+  "VLLM_EXTRA_FIELDS",
+  "THINKING_BUDGETS",
   "HARMONY_START_DATE",
+  "HARMONY_SYSTEM_INSTRUCTIONS",
+  "HARMONY_TOOL_HEADER",
   "TOOL_SERVERS",
   "TOOL_SERVER_API_KEY",
   "TOOL_SERVER_MCP_LABELS",
   "MCP_SERVERS",
+  "MEDIA_URLS",
+  "VLLM_EXTRAS",
   "DNS_OVER_HTTPS_URL",
   "TOOL_CALL_TIMEOUT_MS",
   "TOOL_TIME_MS",
@@ -40,16 +54,37 @@ const VARIABLES = [
   "WEBHOOK_SECRET",
   "ALLOW_PRIVATE_WEBHOOKS",
   "MAX_REQUEST_BYTES",
+  "MAX_BACKGROUND_RUNS_PER_TENANT",
+  "MAX_OPEN_CONVERSATIONS_PER_TENANT",
   "HEARTBEAT_MS",
 ];
 
 /** Long enough for a first start on a slow machine. */
 const READY_TIMEOUT_MS = 60_000;
 
+/** How often this process looks whether npm is still there. */
+const PARENT_CHECK_MS = 250;
+
 const root = fileURLToPath(new URL("..", import.meta.url));
-const port = process.env.PORT ?? "8787";
+/** Where the objects are kept: where `wrangler dev` keeps them, too. */
+const storage = process.env.STATE_DIRECTORY || join(root, ".wrangler/state/v3/do");
+const directory = mkdtempSync(join(tmpdir(), "responses-edge-"));
+process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
+
+let toolServer: ToolServer | undefined;
+/** How to kill what runs; each gives its end. */
+const running = new Set<() => Promise<unknown>>();
+let stopping = false;
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => void stop(0));
+// npm does not stop what it runs when it is killed itself. (`exec` in package.json makes npm our parent.)
+const parent = process.ppid;
+if (process.env.npm_lifecycle_event) {
+  setInterval(() => process.ppid !== parent && void stop(0), PARENT_CHECK_MS).unref();
+}
+
+const port = process.env.PORT || "8787";
 const simulated = !process.env.VLLM_BASE_URL;
-const vllmBaseUrl = process.env.VLLM_BASE_URL ?? `${(await serveSimulator()).url}/v1`;
+const vllmBaseUrl = process.env.VLLM_BASE_URL || `${(await serveSimulator()).url}/v1`;
 const open = !process.env.API_KEYS;
 
 const given: Record<string, string> = { VLLM_BASE_URL: vllmBaseUrl, ALLOW_ANONYMOUS: String(open) };
@@ -58,65 +93,85 @@ for (const name of VARIABLES) {
   if (value) given[name] = value;
 }
 
-const toolServer = process.env.TOOL_SERVER && !given.TOOL_SERVERS ? await startTools() : undefined;
-if (toolServer) {
+for (const [name, meant] of misspeltVariables(Object.keys(process.env))) {
+  console.error(`Warning: nothing reads the variable ${name}. Is ${meant} meant?`);
+}
+checkConfiguration(given);
+
+if (process.env.TOOL_SERVER && !given.TOOL_SERVERS) {
+  given.TOOL_SERVER_API_KEY ??= randomBytes(32).toString("base64url");
+  toolServer = await startTools(given.TOOL_SERVER_API_KEY);
   const { pythonUrl: python, containerUrl: container } = toolServer;
   given.TOOL_SERVERS = JSON.stringify({ python, container });
 }
 
-// A file rather than arguments: anybody on the machine can read a command line.
-const directory = mkdtempSync(join(tmpdir(), "responses-edge-"));
-const envFile = join(directory, "vars");
-const lines = Object.entries(given).map(([name, value]) => `${name}=${quoted(value)}\n`);
-writeFileSync(envFile, lines.join(""), { mode: 0o600 });
-process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
+const bundling = bundle(directory, { stdio: ["ignore", "ignore", "inherit"], detached: true });
+if ((await endOf(bundling, true)) !== 0) await stop(1);
 
-const wrangler = spawn(
-  join(root, "node_modules/.bin/wrangler"),
-  [
-    "dev",
-    "--port",
-    port,
-    "--inspector-port",
-    "0",
-    "--env-file",
-    envFile,
-    "--log-level",
-    "error",
-    "--show-interactive-dev-session=false",
-  ],
-  {
-    cwd: root,
-    stdio: ["ignore", "inherit", "inherit"],
-    env: {
-      ...process.env,
-      WRANGLER_SEND_METRICS: "false",
-      WRANGLER_SEND_ERROR_REPORTS: "false",
-      WRANGLER_HIDE_BANNER: "true",
-    },
-  },
-);
-wrangler.on("exit", async (code) => {
-  await toolServer?.close();
-  process.exit(code ?? 0);
+mkdirSync(storage, { recursive: true });
+const configFile = join(directory, "workerd.capnp");
+writeFileSync(configFile, workerdConfig({ port: Number(port), directory, storage, variables: Object.keys(given) }));
+const worker = spawn(workerd, ["serve", configFile], {
+  stdio: ["ignore", "inherit", "inherit"],
+  env: { ...process.env, ...given },
 });
-for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => wrangler.kill(signal));
+void endOf(worker, false).then((code) => {
+  if (!stopping) console.error(`The Worker's process has ended (${code ?? "killed"}).`);
+  void stop(1);
+});
 
 const url = `http://localhost:${port}`;
-await untilReady(`${url}/health`);
+await untilReady(`http://127.0.0.1:${port}/health`);
 console.log(banner());
 
-/** A value as it stands in an env file, where only these quotes leave what is in them as it is. */
-function quoted(value: string): string {
-  const quote = ["'", "`", '"'].find((mark) => !value.includes(mark)) ?? "'";
-  return quote + value + quote;
+/** Every mistake at once, and no start: the Worker would refuse each request with them. */
+function checkConfiguration(variables: Record<string, string>): void {
+  try {
+    loadConfig(variables);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    console.error(`The configuration is not usable:\n${error.mistakes.map((mistake) => `  ${mistake}`).join("\n")}`);
+    process.exit(1);
+  }
+}
+
+/** Ends all that was started, and this process. */
+async function stop(code: number): Promise<never> {
+  if (!stopping) {
+    stopping = true;
+    await Promise.all([toolServer?.close(), ...[...running].map((kill) => kill())]);
+    process.exit(code);
+  }
+  return new Promise(() => {});
+}
+
+/**
+ * A child's exit code, or null when it was killed. It is killed when this process ends, however that comes about; a
+ * `group` with all its children.
+ */
+async function endOf(child: ChildProcess, group: boolean): Promise<number | null> {
+  const exited = once(child, "exit");
+  const forget = killWithUs({ pid: child.pid, group });
+  const kill = () => {
+    try {
+      if (child.pid !== undefined) process.kill(group ? -child.pid : child.pid, "SIGKILL");
+    } catch {
+      // It has ended already, and is about to say so.
+    }
+    return exited;
+  };
+  running.add(kill);
+  const [code] = await exited;
+  running.delete(kill);
+  forget();
+  return code;
 }
 
 /** Its own port is any that is free: PORT is the Worker's. */
-async function startTools() {
+async function startTools(apiKey: string): Promise<ToolServer> {
   const { optionsFromEnvironment } = await import("../src/tool-server/settings.ts");
   const { startToolServer } = await import("../src/tool-server/server.ts");
-  return startToolServer({ ...optionsFromEnvironment({ ...process.env, PORT: undefined }), port: 0 });
+  return startToolServer({ ...optionsFromEnvironment({ ...process.env, PORT: undefined }), port: 0, apiKey });
 }
 
 async function untilReady(healthUrl: string): Promise<void> {
@@ -129,7 +184,7 @@ async function untilReady(healthUrl: string): Promise<void> {
     }
     if (Date.now() > deadline) {
       console.error(`No answer from ${healthUrl} within ${READY_TIMEOUT_MS / 1000} s.`);
-      process.exit(1);
+      await stop(1);
     }
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
@@ -141,7 +196,7 @@ function banner(): string {
            To use a real vLLM: VLLM_BASE_URL=http://gpu:8000/v1 npm start`
     : `Backend: vLLM at ${vllmBaseUrl}`;
   const keys = open
-    ? "Keys:    none. This is open local development: any key is accepted, and none is needed."
+    ? "Keys:    none. This is open local development: any program of this machine is served, and no web page."
     : "Keys:    those of API_KEYS.";
   const here = toolServer?.pythonVersion ? `Python ${toolServer.pythonVersion}` : "no Python found";
   const tools = toolServer

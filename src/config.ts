@@ -1,9 +1,10 @@
+import { Buffer } from "node:buffer";
 import { z } from "zod";
 import { allowList, isPublicUrl } from "./protocol/public-url.ts";
 
 /** Variables and secrets of the deployment, all text, and the binding to a private vLLM. README lists them. */
 export interface Variables {
-  VLLM?: Fetcher;
+  VLLM?: { fetch(url: string, init: RequestInit): Promise<Response> };
   VLLM_BASE_URL?: string;
   VLLM_API_KEY?: string;
   VLLM_CONNECT_TIMEOUT_MS?: string;
@@ -15,11 +16,18 @@ export interface Variables {
   VLLM_FOREGROUND_RECOVERY_TIME_MS?: string;
   MODEL_ALIASES?: string;
   MODEL_ENGINES?: string;
+  VLLM_FORMAT_WITH_TOOLS?: string;
+  VLLM_EXTRA_FIELDS?: string;
+  THINKING_BUDGETS?: string;
   HARMONY_START_DATE?: string;
+  HARMONY_SYSTEM_INSTRUCTIONS?: string;
+  HARMONY_TOOL_HEADER?: string;
   TOOL_SERVERS?: string;
   TOOL_SERVER_API_KEY?: string;
   TOOL_SERVER_MCP_LABELS?: string;
   MCP_SERVERS?: string;
+  MEDIA_URLS?: string;
+  VLLM_EXTRAS?: string;
   DNS_OVER_HTTPS_URL?: string;
   TOOL_CALL_TIMEOUT_MS?: string;
   TOOL_TIME_MS?: string;
@@ -35,6 +43,8 @@ export interface Variables {
   WEBHOOK_SECRET?: string;
   ALLOW_PRIVATE_WEBHOOKS?: string;
   MAX_REQUEST_BYTES?: string;
+  MAX_BACKGROUND_RUNS_PER_TENANT?: string;
+  MAX_OPEN_CONVERSATIONS_PER_TENANT?: string;
   HEARTBEAT_MS?: string;
 }
 
@@ -47,8 +57,34 @@ export interface ApiKey {
 /** How a model is spoken to: over vLLM's chat completions, or in Harmony over its completions (gpt-oss). */
 export type EngineName = "chat" | "harmony";
 
+/**
+ * Whether vLLM's grammar lets a model choose between a call and the final text's format: never, where a tool is strict
+ * (0.32, with a tool parser that has structural tags), or always (`--tool-strict-level function` or higher).
+ */
+export type FormatWithTools = "never" | "strict" | "always";
+
 /** Built-in tools that may stand on a server of the operator's. */
 export type BuiltinName = "browser" | "python" | "container";
+
+/** vLLM's fields that clients may send only where the operator lets them; sampling is open to all. */
+export const VLLM_EXTRAS = [
+  "priority",
+  "kv_transfer_params",
+  "chat_template_kwargs",
+  "mm_processor_kwargs",
+  "vllm_xargs",
+] as const;
+export type VllmExtra = (typeof VLLM_EXTRAS)[number];
+
+/** How prompts for gpt-oss are written. */
+export interface HarmonyConfig {
+  /** The date in the system message, `YYYY-MM-DD`; undefined is the turn's own. */
+  startDate: string | undefined;
+  /** Whether instructions stand in the system message, behind the model's identity, rather than in the developer's. */
+  systemInstructions: boolean;
+  /** Where the header of a tool's answer has its recipient: behind the channel, or before it. */
+  toolHeader: "channel-first" | "recipient-first";
+}
 
 /** What this server may do for a model. */
 export interface ToolConfig {
@@ -90,9 +126,16 @@ export interface Config {
   modelAliases: Record<string, string>;
   /** The engine of models whose name and root do not tell it, by the name that vLLM knows. */
   modelEngines: Record<string, EngineName>;
-  /** The date in Harmony's system message, `YYYY-MM-DD`; undefined is the turn's own. */
-  harmonyStartDate: string | undefined;
+  formatWithTools: FormatWithTools;
+  /** Fields of vLLM's that requests may have beside those that this server knows. */
+  vllmExtraFields: readonly string[];
+  /** Tokens that a model may think, by its name at vLLM and the request's `reasoning.effort`. */
+  thinkingBudgets: Readonly<Record<string, Readonly<Record<string, number>>>>;
+  harmony: HarmonyConfig;
   tools: ToolConfig;
+  /** Images and videos that vLLM may be sent to, beside public ones. */
+  isMediaListed: (url: URL) => boolean;
+  vllmExtras: ReadonlySet<VllmExtra>;
   apiKeys: ApiKey[];
   allowAnonymous: boolean;
   /** 0 keeps responses for ever. */
@@ -101,27 +144,72 @@ export interface Config {
   conversationLockWaitMs: number;
   webhook: { url: string; secret: Uint8Array } | undefined;
   maxRequestBytes: number;
+  /** Of one tenant in one process: runs in homes, and turns that hold a conversation or wait for one. */
+  maxBackgroundRunsPerTenant: number;
+  maxOpenConversationsPerTenant: number;
   heartbeatMs: number;
 }
 
-/** The deployment's configuration is unusable; the message says which variable to set and never its value. */
+/** The deployment's configuration is unusable: one mistake for each variable at fault, which never tells its value. */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
+  /** `NAME: what is expected of it`. */
+  readonly mistakes: readonly string[];
+
+  constructor(mistakes: readonly string[]) {
+    super(mistakes.join("; "));
+    this.mistakes = mistakes;
+  }
 }
 
 const DAY_MS = 86_400_000;
 
-function integer(fallback: number, minimum: number) {
+/** Standard Webhooks' least. */
+const MIN_WEBHOOK_SECRET_BYTES = 24;
+
+/** The longest timer: a later one rings at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** A hundred years: what is added to the time of day stays a date. */
+const MAX_RETENTION_DAYS = 36_500;
+
+/** No request of this size fits into a Worker's memory; a larger number is a slip of the pen. */
+const MAX_MAX_REQUEST_BYTES = 1024 ** 3;
+
+function integer(fallback: number, minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
   return z
     .string()
     .regex(/^\d+$/, "expected a whole number")
     .transform(Number)
     .refine((value) => value >= minimum, `expected at least ${minimum}`)
+    .refine((value) => value <= maximum, `expected at most ${maximum}`)
     .default(fallback);
 }
 
-/** A JSON object of strings; `example` is shown to who has written something else. */
-function jsonMap<Value extends z.ZodType<string, string>>(value: Value, example: string) {
+/** A URL to call. A user name in it cannot be sent, and a fragment never is. */
+function httpUrl() {
+  return z
+    .url({ protocol: /^https?$/, error: "expected a URL that begins with http:// or https://" })
+    .refine((url) => !hasCredentials(url), "expected a URL without user name and password")
+    .refine((url) => !url.includes("#"), "expected a URL without a fragment ('#')");
+}
+
+function hasCredentials(url: string): boolean {
+  if (!URL.canParse(url)) return false;
+  const { username, password } = new URL(url);
+  return username !== "" || password !== "";
+}
+
+/** A secret that stands in a header. The line break that a shell adds at its end is no part of it. */
+function headerSecret() {
+  return z
+    .string()
+    .trim()
+    .regex(/^[\x21-\x7e]+$/, "expected visible ASCII characters without spaces: it is sent in a header");
+}
+
+/** A JSON object; `example` is shown to who has written something else. */
+function jsonMap<Value extends z.ZodType>(value: Value, example: string) {
   return z
     .string()
     .transform((text, context) => {
@@ -136,75 +224,74 @@ function jsonMap<Value extends z.ZodType<string, string>>(value: Value, example:
     .default({});
 }
 
-/** `tenant:sha256hex`, separated by commas or white space. Several keys may name one tenant (rotation). */
-const apiKeys = z
+/** What this server says itself: a field of the client's own must not say otherwise. */
+const OWN_FIELDS = new Set([
+  ...["continue_final_message", "add_generation_prompt", "echo", "logprobs", "max_completion_tokens", "max_tokens"],
+  ...["messages", "model", "n", "prompt", "prompt_embeds", "request_id", "response_format", "return_token_ids"],
+  ...["return_tokens_as_token_ids", "stream", "stream_options", "suffix", "tool_choice", "tools", "use_beam_search"],
+]);
+
+/** Names of fields, separated by commas or white space. */
+const extraFields = z
   .string()
-  .transform((text, context) =>
-    text
-      .split(/[\s,]+/)
-      .filter((entry) => entry !== "")
-      .map((entry): ApiKey => {
-        const match = /^([A-Za-z0-9_-]{1,64}):([0-9a-fA-F]{64})$/.exec(entry);
-        if (!match) {
-          context.addIssue({ code: "custom", message: "expected entries of the form tenant:sha256-in-hex" });
-          return z.NEVER;
-        }
-        return { tenant: match[1] as string, sha256: Uint8Array.fromHex(match[2] as string) };
-      }),
+  .transform(listed)
+  .refine((names) => names.every((name) => /^[a-z_]{1,64}$/.test(name)), "expected names such as min_tokens")
+  .refine(
+    (names) => names.every((name) => !OWN_FIELDS.has(name)),
+    `expected none of the fields that this server sets: ${[...OWN_FIELDS].join(", ")}`,
   )
   .default([]);
 
-const variables = z.object({
-  VLLM_BASE_URL: z.url({ protocol: /^https?$/ }).optional(),
-  VLLM_API_KEY: z.string().optional(),
-  VLLM_CONNECT_TIMEOUT_MS: integer(30_000, 1),
-  VLLM_FIRST_BYTE_TIMEOUT_MS: integer(300_000, 1),
-  VLLM_IDLE_TIMEOUT_MS: integer(60_000, 1),
-  VLLM_SILENCE_MS: integer(5_000, 1),
-  VLLM_MAX_RETRIES: integer(10, 0),
-  VLLM_RECOVERY_TIME_MS: integer(900_000, 0),
-  VLLM_FOREGROUND_RECOVERY_TIME_MS: integer(300_000, 0),
-  MODEL_ALIASES: jsonMap(z.string().min(1), '{"alias":"model"}'),
-  MODEL_ENGINES: jsonMap(z.enum(["chat", "harmony"]), '{"model":"harmony"}'),
-  HARMONY_START_DATE: z.iso.date().optional(),
-  TOOL_SERVERS: jsonMap(z.url({ protocol: /^https?$/ }), '{"python":"https://tools.example.com/python/mcp"}').refine(
-    (servers) => Object.keys(servers).every((name) => BUILTINS.includes(name as BuiltinName)),
-    "expected the names browser, python and container",
-  ),
-  TOOL_SERVER_API_KEY: z.string().optional(),
-  TOOL_SERVER_MCP_LABELS: z.string().default(""),
-  MCP_SERVERS: z
-    .string()
-    .transform((text, context) => {
-      try {
-        return allowList(text);
-      } catch {
-        context.addIssue({ code: "custom", message: "expected URLs separated by commas" });
+const efforts = z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"]);
+
+/**
+ * `tenant:sha256hex`, separated by commas or white space. Several keys may name one tenant (rotation), no key two.
+ * A text without any entry is a mistake: whoever sets it does not mean to serve everybody.
+ */
+const apiKeys = z
+  .string()
+  .transform((text, context): ApiKey[] => {
+    const tenants = new Map<string, string>();
+    const entries = listed(text);
+    if (entries.length === 0) context.addIssue({ code: "custom", message: "expected at least one entry" });
+    for (const entry of entries) {
+      const [, tenant, hash] = /^([A-Za-z0-9_-]{1,64}):([0-9a-fA-F]{64})$/.exec(entry) ?? [];
+      if (tenant === undefined || hash === undefined) {
+        context.addIssue({ code: "custom", message: "expected entries of the form tenant:sha256-in-hex" });
         return z.NEVER;
       }
-    })
-    .optional(),
-  DNS_OVER_HTTPS_URL: z.url({ protocol: /^https?$/ }).optional(),
-  TOOL_CALL_TIMEOUT_MS: integer(60_000, 1),
-  TOOL_TIME_MS: integer(600_000, 1),
-  TOOL_OUTPUT_BYTES: integer(100_000, 1_000),
-  MAX_TOOL_ROUNDS: integer(32, 1),
-  SEARXNG_URL: z.url({ protocol: /^https?$/ }).optional(),
-  BRAVE_API_KEY: z.string().optional(),
-  API_KEYS: apiKeys,
-  ALLOW_ANONYMOUS: z.enum(["true", "false"]).default("false"),
-  RETENTION_DAYS: integer(30, 0),
-  CONVERSATION_LOCK_WAIT_MS: integer(10_000, 0),
-  WEBHOOK_URL: z.url({ protocol: /^https?$/ }).optional(),
-  WEBHOOK_SECRET: z
-    .string()
-    .regex(/^whsec_[A-Za-z0-9+/]{32,}={0,2}$/, "expected whsec_ and at least 24 bytes of base64")
-    .transform((text) => Uint8Array.fromBase64(text.slice("whsec_".length)))
-    .optional(),
-  ALLOW_PRIVATE_WEBHOOKS: z.enum(["true", "false"]).default("false"),
-  MAX_REQUEST_BYTES: integer(12 * 1024 * 1024, 1024),
-  HEARTBEAT_MS: integer(5_000, 10),
-});
+      const known = tenants.get(hash.toLowerCase());
+      if (known !== undefined && known !== tenant) {
+        context.addIssue({ code: "custom", message: "expected no key twice: one of them names two tenants" });
+        return z.NEVER;
+      }
+      tenants.set(hash.toLowerCase(), tenant);
+    }
+    return [...tenants].map(([hash, tenant]) => ({ tenant, sha256: new Uint8Array(Buffer.from(hash, "hex")) }));
+  })
+  .default([]);
+
+/** What commas or white space separate. */
+function listed(text: string): string[] {
+  return text.split(/[\s,]+/).filter((entry) => entry !== "");
+}
+
+/** URL prefixes, as a predicate. */
+const urlPrefixes = z
+  .string()
+  .transform((text, context) => {
+    try {
+      return allowList(text);
+    } catch {
+      context.addIssue({ code: "custom", message: "expected URLs separated by commas" });
+      return z.NEVER;
+    }
+  })
+  .optional();
+
+function extrasExpected(): string {
+  return `expected 'all', 'none', or some of ${VLLM_EXTRAS.join(", ")}`;
+}
 
 const BUILTINS: readonly BuiltinName[] = ["browser", "python", "container"];
 
@@ -218,19 +305,94 @@ const BUILTIN_LABELS: Record<string, BuiltinName> = {
   container: "container",
 };
 
-function toTools(vars: z.output<typeof variables>): ToolConfig {
-  const labels = vars.TOOL_SERVER_MCP_LABELS.split(/[\s,]+/).filter((label) => label !== "");
-  const builtinLabels = labels.map((label) => {
-    const builtin = Object.hasOwn(BUILTIN_LABELS, label) ? BUILTIN_LABELS[label] : undefined;
-    if (builtin) return [label, builtin] as const;
-    throw new ConfigError(`TOOL_SERVER_MCP_LABELS: expected labels such as code_interpreter, web_search or container`);
-  });
-  const listed = vars.MCP_SERVERS;
+const builtinLabels = z
+  .string()
+  .transform((text, context) => {
+    const labels = listed(text).map((label) => [label, BUILTIN_LABELS[label]] as const);
+    const known = labels.filter((entry): entry is [string, BuiltinName] => Object.hasOwn(BUILTIN_LABELS, entry[0]));
+    if (known.length === labels.length) return new Map(known);
+    const message = "expected labels such as code_interpreter, web_search or container";
+    context.addIssue({ code: "custom", message });
+    return z.NEVER;
+  })
+  .default(new Map());
+
+/** Base64 in whole groups of four characters, the last one with or without its padding. */
+const WEBHOOK_SECRET = /^whsec_((?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?)$/;
+
+const webhookSecret = z
+  .string()
+  .trim()
+  .transform((text, context) => {
+    const secret = Buffer.from(WEBHOOK_SECRET.exec(text)?.[1] ?? "", "base64");
+    if (secret.length >= MIN_WEBHOOK_SECRET_BYTES) return new Uint8Array(secret);
+    const message = `expected whsec_ and at least ${MIN_WEBHOOK_SECRET_BYTES} bytes of base64`;
+    context.addIssue({ code: "custom", message });
+    return z.NEVER;
+  })
+  .optional();
+
+const variables = z.object({
+  VLLM_BASE_URL: httpUrl()
+    .refine((url) => !url.includes("?"), "expected a URL without a query: paths are put behind it")
+    .optional(),
+  VLLM_API_KEY: headerSecret().optional(),
+  VLLM_CONNECT_TIMEOUT_MS: integer(30_000, 1),
+  VLLM_FIRST_BYTE_TIMEOUT_MS: integer(300_000, 1),
+  VLLM_IDLE_TIMEOUT_MS: integer(60_000, 1),
+  VLLM_SILENCE_MS: integer(5_000, 1),
+  VLLM_MAX_RETRIES: integer(10, 0),
+  VLLM_RECOVERY_TIME_MS: integer(900_000, 0),
+  VLLM_FOREGROUND_RECOVERY_TIME_MS: integer(300_000, 0),
+  MODEL_ALIASES: jsonMap(z.string().min(1), '{"alias":"model"}'),
+  MODEL_ENGINES: jsonMap(z.enum(["chat", "harmony"]), '{"model":"harmony"}'),
+  VLLM_FORMAT_WITH_TOOLS: z.enum(["never", "strict", "always"]).default("never"),
+  VLLM_EXTRA_FIELDS: extraFields,
+  THINKING_BUDGETS: jsonMap(z.partialRecord(efforts, z.int().min(0)), '{"model":{"low":1024}}'),
+  HARMONY_START_DATE: z.iso.date().optional(),
+  HARMONY_SYSTEM_INSTRUCTIONS: z.enum(["true", "false"]).default("false"),
+  HARMONY_TOOL_HEADER: z.enum(["channel-first", "recipient-first"]).default("channel-first"),
+  TOOL_SERVERS: jsonMap(httpUrl(), '{"python":"https://tools.example.com/python/mcp"}').refine(
+    (servers) => Object.keys(servers).every((name) => BUILTINS.includes(name as BuiltinName)),
+    "expected the names browser, python and container",
+  ),
+  TOOL_SERVER_API_KEY: headerSecret().optional(),
+  TOOL_SERVER_MCP_LABELS: builtinLabels,
+  MCP_SERVERS: urlPrefixes,
+  MEDIA_URLS: urlPrefixes,
+  VLLM_EXTRAS: z
+    .string()
+    .transform(listed)
+    .pipe(z.union([z.tuple([z.enum(["all", "none"])]), z.array(z.enum(VLLM_EXTRAS))], extrasExpected()))
+    .optional(),
+  DNS_OVER_HTTPS_URL: httpUrl().optional(),
+  TOOL_CALL_TIMEOUT_MS: integer(60_000, 1),
+  TOOL_TIME_MS: integer(600_000, 1),
+  TOOL_OUTPUT_BYTES: integer(100_000, 1_000),
+  MAX_TOOL_ROUNDS: integer(32, 1),
+  SEARXNG_URL: httpUrl().optional(),
+  BRAVE_API_KEY: headerSecret().optional(),
+  API_KEYS: apiKeys,
+  ALLOW_ANONYMOUS: z.enum(["true", "false"]).default("false"),
+  RETENTION_DAYS: integer(30, 0, MAX_RETENTION_DAYS),
+  CONVERSATION_LOCK_WAIT_MS: integer(10_000, 0),
+  WEBHOOK_URL: httpUrl().optional(),
+  WEBHOOK_SECRET: webhookSecret,
+  ALLOW_PRIVATE_WEBHOOKS: z.enum(["true", "false"]).default("false"),
+  MAX_REQUEST_BYTES: integer(12 * 1024 * 1024, 1024, MAX_MAX_REQUEST_BYTES),
+  MAX_BACKGROUND_RUNS_PER_TENANT: integer(500, 1),
+  MAX_OPEN_CONVERSATIONS_PER_TENANT: integer(500, 1),
+  HEARTBEAT_MS: integer(5_000, 10),
+});
+
+type Values = z.output<typeof variables>;
+
+function toTools(vars: Values): ToolConfig {
   return {
     servers: vars.TOOL_SERVERS,
     apiKey: vars.TOOL_SERVER_API_KEY,
-    builtinLabels: new Map(builtinLabels),
-    isListed: (url) => listed?.(url) ?? false,
+    builtinLabels: vars.TOOL_SERVER_MCP_LABELS,
+    isListed: (url) => vars.MCP_SERVERS?.(url) ?? false,
     dohUrl: vars.DNS_OVER_HTTPS_URL,
     callTimeoutMs: vars.TOOL_CALL_TIMEOUT_MS,
     turnTimeMs: vars.TOOL_TIME_MS,
@@ -241,36 +403,100 @@ function toTools(vars: z.output<typeof variables>): ToolConfig {
   };
 }
 
-/** The webhook endpoint; strictly public unless the operator says otherwise (local development, tests). */
-function toWebhook(vars: z.output<typeof variables>): Config["webhook"] {
-  const { WEBHOOK_URL: url, WEBHOOK_SECRET: secret } = vars;
-  if (url === undefined) return undefined;
-  if (secret === undefined) throw new ConfigError("WEBHOOK_SECRET: needed to sign the webhooks to WEBHOOK_URL");
-  if (vars.ALLOW_PRIVATE_WEBHOOKS !== "true" && !isPublicUrl(url)) {
-    throw new ConfigError("WEBHOOK_URL: expected an https URL of a public address");
-  }
-  return { url, secret };
+/**
+ * The extras that clients may send. Unless the operator says so: none where tenants share a vLLM, all where there are no
+ * keys, and so nobody but this machine's own user.
+ */
+function toVllmExtras({ VLLM_EXTRAS: given, API_KEYS: keys }: Values): ReadonlySet<VllmExtra> {
+  const names: readonly string[] = given ?? [keys.length === 0 ? "all" : "none"];
+  return new Set(VLLM_EXTRAS.filter((name) => names[0] === "all" || names.includes(name)));
 }
 
-const cache = new WeakMap<Variables, Config>();
+function toWebhook({ WEBHOOK_URL: url, WEBHOOK_SECRET: secret }: Values): Config["webhook"] {
+  return url === undefined || secret === undefined ? undefined : { url, secret };
+}
 
-/** The configuration of an environment, validated once per isolate. Throws ConfigError. */
+/** Reads each variable by itself, so that no mistake hides another. Gives the values of those that are right. */
+function readVariables(env: Variables): { vars: Values; mistakes: Map<string, string> } {
+  const vars: Record<string, unknown> = {};
+  const mistakes = new Map<string, string>();
+  for (const [name, schema] of Object.entries(variables.shape)) {
+    const given: unknown = env[name as keyof Variables];
+    // An empty variable is an unset one.
+    const result = schema.safeParse(given === "" ? undefined : given);
+    if (!result.success) mistakes.set(name, result.error.issues[0]?.message ?? "not understood");
+    else if (name.endsWith("_MS") && Number(result.data) > MAX_TIMER_MS)
+      mistakes.set(name, `expected at most ${MAX_TIMER_MS}`);
+    else vars[name] = result.data;
+  }
+  return { vars: vars as Values, mistakes };
+}
+
+/** What variables demand of each other. */
+function checkTogether(env: Variables, vars: Values, mistakes: Map<string, string>): void {
+  const add = (name: keyof Variables, mistake: string) => {
+    if (!mistakes.has(name)) mistakes.set(name, mistake);
+  };
+  if (!vars.VLLM_BASE_URL && !env.VLLM) {
+    add("VLLM_BASE_URL", "set it to the vLLM server's URL, such as http://gpu:8000/v1");
+  }
+  if (vars.WEBHOOK_URL === undefined) return;
+  if (vars.WEBHOOK_SECRET === undefined) add("WEBHOOK_SECRET", "needed to sign the webhooks to WEBHOOK_URL");
+  // Strictly public unless the operator says otherwise (local development, tests).
+  if (vars.ALLOW_PRIVATE_WEBHOOKS === "false" && !isPublicUrl(vars.WEBHOOK_URL)) {
+    add("WEBHOOK_URL", "expected an https URL of a public address");
+  }
+}
+
+/** Names that nobody reads and that differ little from one that is read: `[given, meant]`. */
+export function misspeltVariables(names: Iterable<string>): [given: string, meant: string][] {
+  const known = Object.keys(variables.shape);
+  return [...names].flatMap((given): [string, string][] => {
+    if (given.length < MIN_MISSPELT_LENGTH || given === "VLLM" || known.includes(given)) return [];
+    const meant = known.find((name) => isNear(given.toUpperCase().replaceAll("-", "_"), name));
+    return meant === undefined ? [] : [[given, meant]];
+  });
+}
+
+/** Shorter names resemble each other by chance. */
+const MIN_MISSPELT_LENGTH = 6;
+
+/** Whether one text becomes the other by at most two letters put in, left out or changed. */
+function isNear(a: string, b: string, edits = 2): boolean {
+  if (a === b) return true;
+  if (edits === 0 || Math.abs(a.length - b.length) > edits) return false;
+  let same = 0;
+  while (a[same] !== undefined && a[same] === b[same]) same += 1;
+  const [restA, restB] = [a.slice(same), b.slice(same)];
+  return (
+    isNear(restA.slice(1), restB, edits - 1) ||
+    isNear(restA, restB.slice(1), edits - 1) ||
+    isNear(restA.slice(1), restB.slice(1), edits - 1)
+  );
+}
+
+const cache = new WeakMap<Variables, Config | ConfigError>();
+
+/** The configuration of an environment, checked as a whole once per isolate. Throws ConfigError. */
 export function loadConfig(env: Variables): Config {
-  const cached = cache.get(env);
-  if (cached) return cached;
-  // An empty variable is an unset one.
-  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ""));
-  const result = variables.safeParse(given);
-  if (!result.success) {
-    const issue = result.error.issues[0];
-    throw new ConfigError(`${String(issue?.path[0])}: ${issue?.message}`);
+  let known = cache.get(env);
+  if (!known) {
+    known = readConfig(env);
+    cache.set(env, known);
+    for (const [given, meant] of misspeltVariables(Object.keys(env))) {
+      console.warn(JSON.stringify({ level: "warn", unknown_variable: given, meant }));
+    }
   }
-  const vars = result.data;
+  if (known instanceof ConfigError) throw known;
+  return known;
+}
+
+function readConfig(env: Variables): Config | ConfigError {
+  const { vars, mistakes } = readVariables(env);
+  checkTogether(env, vars, mistakes);
+  if (mistakes.size > 0) return new ConfigError([...mistakes].map(([name, mistake]) => `${name}: ${mistake}`));
   const binding = env.VLLM;
-  if (!vars.VLLM_BASE_URL && !binding) {
-    throw new ConfigError("VLLM_BASE_URL: set it to the vLLM server's URL, such as http://gpu:8000/v1");
-  }
-  const config: Config = {
+  return {
     vllmBaseUrl: (vars.VLLM_BASE_URL ?? "http://vllm/v1").replace(/\/+$/, ""),
     vllmFetch: (url, init) => (binding ? binding.fetch(url, init) : fetch(url, init)),
     vllmApiKey: vars.VLLM_API_KEY,
@@ -283,16 +509,25 @@ export function loadConfig(env: Variables): Config {
     foregroundRecoveryTimeMs: vars.VLLM_FOREGROUND_RECOVERY_TIME_MS,
     modelAliases: vars.MODEL_ALIASES,
     modelEngines: vars.MODEL_ENGINES,
-    harmonyStartDate: vars.HARMONY_START_DATE,
+    formatWithTools: vars.VLLM_FORMAT_WITH_TOOLS,
+    vllmExtraFields: vars.VLLM_EXTRA_FIELDS,
+    thinkingBudgets: vars.THINKING_BUDGETS,
+    harmony: {
+      startDate: vars.HARMONY_START_DATE,
+      systemInstructions: vars.HARMONY_SYSTEM_INSTRUCTIONS === "true",
+      toolHeader: vars.HARMONY_TOOL_HEADER,
+    },
     tools: toTools(vars),
+    isMediaListed: (url) => vars.MEDIA_URLS?.(url) ?? false,
+    vllmExtras: toVllmExtras(vars),
     apiKeys: vars.API_KEYS,
     allowAnonymous: vars.ALLOW_ANONYMOUS === "true",
     retentionMs: vars.RETENTION_DAYS * DAY_MS,
     conversationLockWaitMs: vars.CONVERSATION_LOCK_WAIT_MS,
     webhook: toWebhook(vars),
     maxRequestBytes: vars.MAX_REQUEST_BYTES,
+    maxBackgroundRunsPerTenant: vars.MAX_BACKGROUND_RUNS_PER_TENANT,
+    maxOpenConversationsPerTenant: vars.MAX_OPEN_CONVERSATIONS_PER_TENANT,
     heartbeatMs: vars.HEARTBEAT_MS,
   };
-  cache.set(env, config);
-  return config;
 }

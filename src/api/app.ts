@@ -7,6 +7,7 @@ import { Upstream } from "../engine/upstream.ts";
 import { ApiError, internalError } from "../protocol/errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { authentication } from "./auth.ts";
+import { browserGuard, jsonBodies } from "./browser-guard.ts";
 import { conversations } from "./conversations.ts";
 import { health } from "./health.ts";
 import { models } from "./models.ts";
@@ -24,6 +25,7 @@ const configuration = createMiddleware<AppEnv>(async (context, next) => {
 const app = new Hono<AppEnv>();
 
 app.use(requestId());
+app.use(browserGuard);
 app.get("/", (context) =>
   context.json({
     name: "responses-edge",
@@ -31,7 +33,7 @@ app.get("/", (context) =>
   }),
 );
 // The Worker is healthy also while its configuration is not.
-app.use("/v1/*", configuration, authentication);
+app.use("/v1/*", configuration, authentication, jsonBodies);
 app.use("/health/upstream", configuration);
 app.route("/v1/responses", responses);
 app.route("/v1/conversations", conversations);

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { type Context, Hono } from "hono";
 import { z } from "zod";
+import { list } from "../protocol/collections.ts";
 import { metadata } from "../protocol/create-request.ts";
 import { ApiError, conversationNotFound } from "../protocol/errors.ts";
 import { conversationId, newTurnAddress, type TurnAddress } from "../protocol/ids.ts";
@@ -8,24 +9,26 @@ import { type InputItem, inputItem } from "../protocol/items.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, HomeClient, unwrap } from "../store/client.ts";
 import { withItemIds } from "../turn/history.ts";
+import { checkMedia } from "../turn/media.ts";
 import type { AppEnv } from "./app-env.ts";
 import { readJson } from "./body.ts";
 import { JSON_HEADERS } from "./create-response.ts";
+import { checkGivenMedia } from "./media-policy.ts";
 import { checkIncludeQuery, listBody, readPageQuery } from "./queries.ts";
 
 /** `/v1/conversations`: the conversation object and its items. Limits are OpenAI's. */
 
-const items = z.array(inputItem).max(20);
-const createBody = z.object({ items: items.nullish(), metadata: metadata.nullish() });
+const MAX_ITEMS = 20;
+const createBody = z.object({ items: list(inputItem, { max: MAX_ITEMS }).nullish(), metadata: metadata.nullish() });
 const updateBody = z.object({ metadata });
-const addItemsBody = z.object({ items: items.min(1) });
+const addItemsBody = z.object({ items: list(inputItem, { min: 1, max: MAX_ITEMS }) });
 
 export const conversations = new Hono<AppEnv>()
   .post("/", async (context) => {
     const body = parse(createBody, (await readOptionalJson(context)) ?? {});
     const homes = new HomeClient(context.env, context.get("tenant"));
     const address = newTurnAddress();
-    const first = await toItems(homes, body.items ?? [], address);
+    const first = await toItems(context, homes, body.items ?? [], address);
     const stub = homes.stub(address.home);
     return context.json(
       await stub.createConversation(conversationId(address), address.turn, body.metadata ?? {}, first),
@@ -48,7 +51,7 @@ export const conversations = new Hono<AppEnv>()
   .get("/:id/items", async (context) => {
     const query = readPageQuery(context);
     const { id, stub } = locate(context);
-    return context.body(listBody(found(id, await stub.conversationItems(id, query))), 200, JSON_HEADERS);
+    return context.body(listBody(unwrap(found(id, await stub.conversationItems(id, query)))), 200, JSON_HEADERS);
   })
   .post("/:id/items", async (context) => {
     checkIncludeQuery(context);
@@ -56,7 +59,7 @@ export const conversations = new Hono<AppEnv>()
     const body = parse(addItemsBody, await readJson(context.req.raw, maxRequestBytes));
     const { id, address, homes, stub } = locate(context);
     const place = newTurnAddress(address.home);
-    const added = await toItems(homes, body.items, place);
+    const added = await toItems(context, homes, body.items, place);
     const page = await stub.addConversationItems(id, place.turn, added, randomUUID(), conversationLockWaitMs);
     return context.body(listBody(unwrap(found(id, page))), 200, JSON_HEADERS);
   })
@@ -87,8 +90,16 @@ async function readOptionalJson(context: Context<AppEnv>): Promise<unknown> {
 }
 
 /** Items to keep, as a JSON array: references resolved, an id on each. */
-async function toItems(homes: HomeClient, given: InputItem[], address: TurnAddress): Promise<string> {
+async function toItems(
+  context: Context<AppEnv>,
+  homes: HomeClient,
+  given: InputItem[],
+  address: TurnAddress,
+): Promise<string> {
+  const config = context.get("config");
+  await checkGivenMedia(given, "items", config, context.req.raw.signal);
   const { input } = await homes.past(given, null);
+  checkMedia(input, config.isMediaListed, ({ index }) => `items[${index}]`);
   return JSON.stringify(withItemIds(input, address, true));
 }
 

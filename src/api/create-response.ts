@@ -4,9 +4,18 @@ import { createEngine } from "../engine/create-engine.ts";
 import type { Replay } from "../engine/engine.ts";
 import { resolveModel } from "../engine/models.ts";
 import { type CreateRequest, conversationOf, createRequest } from "../protocol/create-request.ts";
-import { ApiError, internalError, invalidRequest, previousResponseNotFound } from "../protocol/errors.ts";
-import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
+import {
+  ApiError,
+  internalError,
+  invalidRequest,
+  previousResponseNotFound,
+  responseNotFound,
+  tooManyInProgress,
+} from "../protocol/errors.ts";
+import { withExtraFields } from "../protocol/extra-fields.ts";
+import { newTurnAddress, parseResponseId, responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem, Item } from "../protocol/items.ts";
+import { canonicalJson } from "../protocol/json.ts";
 import type { ResponseObject } from "../protocol/response.ts";
 import { SSE_HEADERS, SseStream } from "../protocol/sse-stream.ts";
 import { echoTool, type Tool } from "../protocol/tools.ts";
@@ -17,11 +26,14 @@ import { readHistory, type StoredResponse } from "../store/turn-store.ts";
 import { isApproval, toolsetOf } from "../tools/create-toolset.ts";
 import { accessOf, type McpAccess } from "../tools/mcp/access.ts";
 import { toInputItems, withItemIds } from "../turn/history.ts";
+import { checkPromptMedia } from "../turn/media.ts";
 import { responseBody } from "../turn/response-builder.ts";
 import { type Settle, Turn, type TurnOptions } from "../turn/turn.ts";
 import type { AppEnv } from "./app-env.ts";
 import { tenantCacheSalt } from "./auth.ts";
 import { readJson } from "./body.ts";
+import { checkGivenMedia } from "./media-policy.ts";
+import { checkVllmExtras } from "./vllm-extras.ts";
 
 /**
  * `POST /v1/responses`, in its two hosts: a foreground turn runs here, beside its client, and stops with it; a
@@ -46,10 +58,13 @@ interface Call {
 
 export async function createResponse(context: Context<AppEnv>): Promise<Response> {
   const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
-  const request = parse(createRequest, body);
+  const config = context.get("config");
+  const request = withExtraFields(parse(createRequest, body), body, config.vllmExtraFields);
+  checkVllmExtras(request, config.vllmExtras);
   const conversationId = conversationOf(request);
   const conversation = conversationId === undefined ? undefined : conversationAddress(conversationId);
   const given = toInputItems(request.input);
+  await checkGivenMedia(given, "input", config, context.req.raw.signal);
   const previous = request.previous_response_id;
   const parent = previous == null ? undefined : parseResponseId(previous);
   if (previous != null && !parent) throw previousResponseNotFound(previous);
@@ -139,6 +154,7 @@ async function prepareTurn(call: Call, place: Place | undefined) {
     resolveModel(request.model, config, upstream, abort.signal),
     homes.past(call.given, request.previous_response_id),
   ]);
+  checkPromptMedia({ ...(place ?? past), input: past.input }, request, config.isMediaListed);
   const engine = createEngine(model.engine, config, upstream);
   const cacheSalt = tenantCacheSalt(context.get("tenant"), request.cache_salt);
   const accepted = engine.accept(request);
@@ -260,13 +276,15 @@ function isReachable(tools: Tool[] | undefined, label: string, access: Record<st
 async function answerRun({ context, request, homes, address }: Call, accepted: StoredResponse): Promise<Response> {
   if (request.stream) return followRun(context, homes, address, -1, obfuscates(request));
   if (request.background) return context.body(responseBody(accepted), 200, JSON_HEADERS);
-  const finished = (await homes.stub(address.home).finished(address.turn)) ?? accepted;
-  const { error } = JSON.parse(finished.head) as { error: ResponseObject["error"] };
-  if (error) throw failureOf(error);
-  return context.body(responseBody(finished), 200, JSON_HEADERS);
+  const finished = await homes.stub(address.home).finished(address.turn);
+  // Deleted by somebody while this request waited for it.
+  if (!finished) throw responseNotFound(responseId(address));
+  const { error } = JSON.parse(finished.response.head) as { error: ResponseObject["error"] };
+  if (error) throw finished.failure ? new ApiError(finished.failure) : failureOf(error);
+  return context.body(responseBody(finished.response), 200, JSON_HEADERS);
 }
 
-/** A stored failure as the HTTP error that a foreground request gets. */
+/** A failure of which only the response is kept, as the HTTP error that a foreground request gets. */
 function failureOf({ code, message }: NonNullable<ResponseObject["error"]>): ApiError {
   const status = code === "rate_limit_exceeded" ? 429 : code === "server_error" ? 502 : 400;
   return new ApiError({ status, message, code });
@@ -284,7 +302,7 @@ async function joinOrHost(call: Call, key: string, body: unknown): Promise<Respo
     );
   }
   const stub = call.homes.keyStub(key);
-  const fingerprint = createHash("sha256").update(JSON.stringify(body)).digest("hex");
+  const fingerprint = createHash("sha256").update(canonicalJson(body)).digest("hex");
   const claim = await stub.claim(fingerprint, call.address.home, call.address.turn);
   if (claim.kind === "conflict") {
     throw new ApiError({
@@ -294,21 +312,29 @@ async function joinOrHost(call: Call, key: string, body: unknown): Promise<Respo
       code: "idempotency_key_reused",
     });
   }
-  if (claim.kind === "known") {
-    const joined = { ...call, address: { home: claim.home, turn: claim.turn } };
-    const known = await call.homes.stub(claim.home).retrieve(claim.turn);
-    return answerRun(joined, known ?? (await startRun(joined)));
+  const address = claim.kind === "known" ? { home: claim.home, turn: claim.turn } : call.address;
+  const keyed = { ...call, address };
+  if (claim.kind === "known" && claim.begun) {
+    const known = await call.homes.stub(address.home).retrieve(address.turn);
+    // Deleted or expired: the key stands for that response, and brings no other to life.
+    if (!known) throw responseNotFound(responseId(address));
+    return answerRun(keyed, known);
   }
+  // Not begun as far as is known: whoever comes second finds the run that the first has begun.
   let accepted: StoredResponse;
   try {
-    accepted = await startRun(call);
+    accepted = await startRun(keyed);
   } catch (error) {
-    // Wrong in itself: the client may mend it and try again. Whatever else happened, the run may have begun, or
-    // another request with this key may be about to begin it.
-    if (error instanceof ApiError && (error.status === 400 || error.status === 404)) await stub.unclaim(fingerprint);
+    // Refused before anything was begun: the client may mend it and try again. One that waited in vain for its
+    // conversation keeps its place under the key; and whatever else happened, the run may have begun.
+    if (error instanceof ApiError && error.status !== 409) await stub.unclaim(fingerprint, address.turn);
     throw error;
   }
-  return answerRun(call, accepted);
+  // Beside the answer. Where it fails, the key only forgets a deletion.
+  const noted = stub.begun(fingerprint, address.home, address.turn).catch(() => {});
+  const answer = await answerRun(keyed, accepted);
+  await noted;
+  return answer;
 }
 
 /**
@@ -326,6 +352,7 @@ export async function followRun(
   const events = await homes
     .stub(address.home)
     .fetch(`http://home/events?${query}`, { signal: context.req.raw.signal });
+  if (events.status === 429) throw tooManyInProgress("This response has as many readers as it may have.");
   if (events.status === 409) {
     throw invalidRequest("stream", "Only responses created with 'background: true' can be streamed again.");
   }

@@ -1,7 +1,7 @@
 import { type Context, Hono } from "hono";
 import { ApiError, invalidRequest, responseNotFound } from "../protocol/errors.ts";
 import { MAX_ID_LENGTH, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
-import { HomeClient } from "../store/client.ts";
+import { HomeClient, unwrap } from "../store/client.ts";
 import { responseBody } from "../turn/response-builder.ts";
 import type { AppEnv } from "./app-env.ts";
 import { createResponse, followRun, JSON_HEADERS } from "./create-response.ts";
@@ -49,7 +49,7 @@ export const responses = new Hono<AppEnv>()
     const { id, address, homes } = locate(context);
     const page = await homes.stub(address.home).inputItems(address.turn, query);
     if (!page) throw responseNotFound(id);
-    return context.body(listBody(page), 200, JSON_HEADERS);
+    return context.body(listBody(unwrap(page)), 200, JSON_HEADERS);
   });
 
 /** Where the response of the path lives. Throws the 404 for an id that this server cannot have made. */

@@ -25,6 +25,8 @@ export type ModelDelta =
   | { kind: "refusal"; text: string }
   /** `index` tells parallel calls of one round apart; `name` and `callId` come with the first delta of an index. */
   | { kind: "tool_call"; index: number; callId?: string; name?: string; arguments: string }
+  /** The call ended before its arguments were whole. */
+  | { kind: "call_cut"; index: number }
   /** The item that was being generated is complete; without this word it ends where another kind begins. */
   | { kind: "item_done" }
   /**

@@ -86,14 +86,30 @@ const GPT_OSS = /gpt-?oss/i;
 
 /**
  * How a model is spoken to: as configured; else Harmony for gpt-oss, by its name or by the root in its model card; else
- * chat.
+ * chat. A LoRA adapter, whose card names neither, is what its `parent` is.
  */
 async function engineOf(model: string, config: Config, upstream: Upstream, signal: AbortSignal): Promise<EngineName> {
-  const configured = Object.hasOwn(config.modelEngines, model) ? config.modelEngines[model] : undefined;
-  if (configured) return configured;
+  const configured = (id: string) => (Object.hasOwn(config.modelEngines, id) ? config.modelEngines[id] : undefined);
+  const own = configured(model);
+  if (own) return own;
   if (GPT_OSS.test(model)) return "harmony";
-  const root = (await cardOf(model, upstream, signal))?.root;
-  return typeof root === "string" && GPT_OSS.test(root) ? "harmony" : "chat";
+  for (const { id, root } of lineage(model, await cardsWith(model, upstream, signal))) {
+    const engine = configured(id);
+    if (engine) return engine;
+    if (GPT_OSS.test(id) || (typeof root === "string" && GPT_OSS.test(root))) return "harmony";
+  }
+  return "chat";
+}
+
+/** A model's card and those of what it was made from: an adapter's base. A parent without a card is its name alone. */
+function lineage(model: string, cards: readonly ModelCard[]): Pick<ModelCard, "id" | "root" | "max_model_len">[] {
+  const found = new Map<string, Pick<ModelCard, "id" | "root" | "max_model_len">>();
+  for (let id: unknown = model; typeof id === "string" && !found.has(id); ) {
+    const card = cards.find((each) => each.id === id);
+    found.set(id, card ?? { id });
+    id = card?.parent;
+  }
+  return [...found.values()];
 }
 
 /** How long looking for a card may delay a turn that can do without, in milliseconds. */
@@ -103,30 +119,38 @@ const CARD_WAIT_MS = 2_000;
 const failedAt = new Map<string, number>();
 
 /**
- * The card of a model, or undefined when it has none or it cannot be had soon: the turn itself will show what is wrong.
+ * Cards among which a model's should be, none where they cannot be had soon: the turn itself will show what is wrong.
  * What a model is made of does not change while it is served, so an old card is as good as a new one.
  */
-async function cardOf(model: string, upstream: Upstream, signal: AbortSignal): Promise<ModelCard | undefined> {
-  const find = (cards: readonly ModelCard[] | undefined) => cards?.find((card) => card.id === model);
-  const known = find(cache.get(upstream.baseUrl)?.cards);
-  if (known) return known;
-  if (isFresh(cache.get(upstream.baseUrl))) return undefined;
-  if (Date.now() - (failedAt.get(upstream.baseUrl) ?? Number.NEGATIVE_INFINITY) < CACHE_MS) return undefined;
+async function cardsWith(model: string, upstream: Upstream, signal: AbortSignal): Promise<readonly ModelCard[]> {
+  const known = cache.get(upstream.baseUrl)?.cards;
+  return known?.some((card) => card.id === model) ? known : cardsSoon(upstream, signal);
+}
+
+/** The cards of at most `CACHE_MS` ago; older ones, or none, where the model server does not list them soon. */
+async function cardsSoon(upstream: Upstream, signal: AbortSignal): Promise<readonly ModelCard[]> {
+  const cached = cache.get(upstream.baseUrl);
+  const old = cached?.cards ?? [];
+  if (isFresh(cached)) return old;
+  if (Date.now() - (failedAt.get(upstream.baseUrl) ?? Number.NEGATIVE_INFINITY) < CACHE_MS) return old;
   try {
-    return find(await listUpstreamModels(upstream, AbortSignal.any([signal, AbortSignal.timeout(CARD_WAIT_MS)])));
+    return await listUpstreamModels(upstream, AbortSignal.any([signal, AbortSignal.timeout(CARD_WAIT_MS)]));
   } catch {
     if (signal.aborted) throw signal.reason;
     failedAt.set(upstream.baseUrl, Date.now());
-    return undefined;
+    return old;
   }
 }
 
-/** A model's context window in tokens, or undefined where its card does not tell. Throws as the upstream does. */
+/**
+ * A model's context window in tokens, an adapter's being its base's. Undefined where no card tells, or none can be had
+ * soon. Rejects only with the reason of an aborted `signal`.
+ */
 export async function contextWindow(
   model: string,
   upstream: Upstream,
   signal: AbortSignal,
 ): Promise<number | undefined> {
-  const cards = await listUpstreamModels(upstream, signal);
-  return cards.find((card) => card.id === model)?.max_model_len ?? undefined;
+  const windows = lineage(model, await cardsSoon(upstream, signal)).map((card) => card.max_model_len);
+  return windows.find((window) => typeof window === "number" && window > 0) ?? undefined;
 }

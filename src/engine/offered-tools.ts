@@ -1,4 +1,4 @@
-import { chosenTools, type FunctionTool, isChosen } from "../protocol/tools.ts";
+import { choiceKey, chosenTools, type FunctionTool, toolKey } from "../protocol/tools.ts";
 import type { Prompt } from "./engine.ts";
 
 /**
@@ -6,7 +6,7 @@ import type { Prompt } from "./engine.ts";
  * `allowed_tools` or a choice of a hosted tool, so that the choice holds whatever the model would like; and those of
  * MCP servers, which have been chosen before.
  */
-export function offeredTools({ request, serverTools }: Pick<Prompt, "request" | "serverTools">): FunctionTool[] {
+export function offeredTools({ request, serverTools }: Pick<Prompt, "request"> & Partial<Prompt>): FunctionTool[] {
   return [...clientTools(request), ...(serverTools?.functions ?? [])];
 }
 
@@ -15,5 +15,7 @@ function clientTools({ tools, tool_choice: choice }: Prompt["request"]): Functio
   const functions = (tools ?? []).filter((tool) => tool.type === "function");
   // A named function stands beside the others: the model may see them, but not call them.
   const chosen = typeof choice === "object" && choice?.type === "function" ? undefined : chosenTools(choice);
-  return chosen ? functions.filter((tool) => chosen.some((each) => isChosen(tool, each))) : functions;
+  if (!chosen) return functions;
+  const keys = new Set(chosen.map(choiceKey));
+  return functions.filter((tool) => keys.has(toolKey(tool)));
 }

@@ -54,12 +54,25 @@ export function mcpFunctionName(label: string, tool: string): string {
   return `${label}__${tool}`.replaceAll(/[^A-Za-z0-9_-]/g, "_").slice(0, 64);
 }
 
+type ApprovalRequest = Extract<Item, { type: "mcp_approval_request" }>;
+
+/** The calls that clients were asked to approve, by id; of several with one id the first. */
+export function approvalRequests(items: readonly Item[]): ReadonlyMap<string, ApprovalRequest> {
+  const requests = new Map<string, ApprovalRequest>();
+  for (const item of items) {
+    if (item.type !== "mcp_approval_request" || item.id === undefined || requests.has(item.id)) continue;
+    requests.set(item.id, item);
+  }
+  return requests;
+}
+
 /** An approval that was asked for and refused, or not given, as an exchange: the model is told, and goes on without. */
-export function refusedApproval(items: readonly Item[], response: Extract<Item, { type: "mcp_approval_response" }>) {
-  const request = items.find(
-    (item) => item.type === "mcp_approval_request" && item.id === response.approval_request_id,
-  );
-  if (request?.type !== "mcp_approval_request") return undefined;
+export function refusedApproval(
+  requests: ReadonlyMap<string, ApprovalRequest>,
+  response: Extract<Item, { type: "mcp_approval_response" }>,
+): ToolExchange | undefined {
+  const request = requests.get(response.approval_request_id);
+  if (!request) return undefined;
   const reason = response.reason ? ` Reason: ${response.reason}` : "";
   return {
     name: mcpFunctionName(request.server_label, request.name),

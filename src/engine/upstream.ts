@@ -1,6 +1,7 @@
 import type { Config } from "../config.ts";
 import { type ReadBounds, ReadFault, readBoundedText } from "../protocol/bounded-read.ts";
 import { ApiError, contextLengthExceeded, invalidRequest } from "../protocol/errors.ts";
+import { clientMessage, clientParam } from "./fault-names.ts";
 import { sawDown, sawUp, statusOf } from "./server-status.ts";
 
 /** An error is told in a few words: more than this of one is nothing to read, or to pass on. */
@@ -331,6 +332,16 @@ export function readFault(body: unknown): UpstreamFault | undefined {
   };
 }
 
+/** `max_output_tokens` alone is too large: these words also speak of the window, which the prompt need not fill. */
+const OUTPUT_LIMIT =
+  /max_(completion_)?tokens=\d+ cannot be greater than max_model_len|'max_tokens'.* is too large: \d+\. This model's maximum context length is (\d+) tokens(?: and your request has (\d+) input tokens)?/i;
+
+/** The prompt leaves nothing of the window: vLLM ≥ 0.20 then makes the limit itself, and refuses it. */
+const FULL_WINDOW = /^max_(completion_)?tokens must be at least 1, got/i;
+
+/** vLLM before 0.12 adds the two up: the prompt is at fault only where it fills the window by itself. */
+const BOTH = /maximum context length is (\d+) tokens.*\((\d+) in the (?:messages|prompt), (\d+) in the completion\)/i;
+
 const CONTEXT_LENGTH = /maximum context length|max_model_len|longer than the maximum model length|context length of/i;
 
 /**
@@ -344,10 +355,7 @@ export function toFaultError(status: number, fault: UpstreamFault | undefined, r
     return new ApiError({ status: 502, message: "The model server's engine has died.", code: ENGINE_DEAD });
   }
   if (status === 404 && /model/i.test(message)) return invalidRequest("model", message, "model_not_found");
-  if ((status === 400 || status === 413) && CONTEXT_LENGTH.test(message)) return contextLengthExceeded(message);
-  if (status === 400 || status === 413 || status === 422) {
-    return invalidRequest(fault?.param ?? null, message, "invalid_request");
-  }
+  if (status === 400 || status === 413 || status === 422) return toRefusal(message, fault?.param);
   if (status === 429) {
     return new ApiError({
       status,
@@ -369,4 +377,18 @@ export function toFaultError(status: number, fault: UpstreamFault | undefined, r
       ? "The model server refused this server's credentials (VLLM_API_KEY)."
       : `The model server failed with status ${status}.`;
   return new ApiError({ status: 502, message: why, code: "upstream_error" });
+}
+
+/** The 400 of what vLLM refuses, in the words of this API. */
+function toRefusal(message: string, param: string | null | undefined): ApiError {
+  const said = clientMessage(message);
+  const limit = OUTPUT_LIMIT.exec(message);
+  const [, window, prompt] = BOTH.exec(message) ?? [undefined, limit?.[2], limit?.[3]];
+  const fits = window !== undefined ? Number(prompt ?? 0) < Number(window) : limit !== null;
+  if (fits) return invalidRequest("max_output_tokens", said, "above_max_value");
+  if (FULL_WINDOW.test(message)) {
+    return contextLengthExceeded("The prompt fills the model's context window: no token is left for an answer.");
+  }
+  if (CONTEXT_LENGTH.test(message)) return contextLengthExceeded(said);
+  return invalidRequest(clientParam(param), said, "invalid_request");
 }

@@ -8,7 +8,12 @@ export interface VllmUsage {
   prompt_tokens?: number;
   completion_tokens?: number;
   total_tokens?: number;
-  prompt_tokens_details?: { cached_tokens?: number | null; cache_write_tokens?: number | null } | null;
+  prompt_tokens_details?: {
+    cached_tokens?: number | null;
+    cache_write_tokens?: number | null;
+    /** What vLLM ≥ 0.32 calls them. */
+    created_cache_tokens?: number | null;
+  } | null;
   completion_tokens_details?: { reasoning_tokens?: number | null } | null;
 }
 
@@ -20,7 +25,9 @@ export function toUsage(usage: VllmUsage): Usage {
     input_tokens: input,
     input_tokens_details: {
       cached_tokens: count(usage.prompt_tokens_details?.cached_tokens),
-      cache_write_tokens: count(usage.prompt_tokens_details?.cache_write_tokens),
+      cache_write_tokens: count(
+        usage.prompt_tokens_details?.created_cache_tokens ?? usage.prompt_tokens_details?.cache_write_tokens,
+      ),
     },
     output_tokens: output,
     output_tokens_details: { reasoning_tokens: count(usage.completion_tokens_details?.reasoning_tokens) },

@@ -1,7 +1,8 @@
 import { z } from "zod";
+import { list, map } from "./collections.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { inputItem } from "./items.ts";
-import { chosenTools, isChosen, toolChoice, toolKey, tools } from "./tools.ts";
+import { choiceKey, chosenTools, toolChoice, toolKey, tools } from "./tools.ts";
 
 /**
  * The body of `POST /v1/responses`: OpenAI's fields (openai 7.55), plus vLLM's extras under vLLM's names.
@@ -15,7 +16,7 @@ function notServed(field: string, ...neutral: unknown[]) {
   return z
     .unknown()
     .superRefine((value, context) => {
-      if (value == null || neutral.some((accepted) => JSON.stringify(accepted) === JSON.stringify(value))) return;
+      if (value == null || neutral.some((accepted) => isSame(accepted, value))) return;
       context.addIssue({
         code: "custom",
         message: `'${field}' is not supported by this server.`,
@@ -25,12 +26,12 @@ function notServed(field: string, ...neutral: unknown[]) {
     .optional();
 }
 
-export const metadata = z
-  .record(z.string().max(64), z.string().max(512))
-  .refine((value) => Object.keys(value).length <= 16, {
-    message: "Expected at most 16 keys.",
-    params: { code: "object_above_max_properties" },
-  });
+/** Whether a value is the neutral one: a word, or an empty list. */
+function isSame(neutral: unknown, value: unknown): boolean {
+  return neutral === value || (Array.isArray(neutral) && Array.isArray(value) && neutral.length + value.length === 0);
+}
+
+export const metadata = map(z.string().max(64), z.string().max(512), { max: 16 });
 
 const jsonSchemaFormat = z
   .object({
@@ -38,7 +39,7 @@ const jsonSchemaFormat = z
     name: z
       .string()
       .min(1)
-      .max(64)
+      .max(64, { abort: true })
       .regex(/^[a-zA-Z0-9_-]+$/),
     schema: z.record(z.string(), z.unknown()),
     description: z.string().nullish(),
@@ -72,7 +73,7 @@ const reasoning = z.object({
 });
 
 /** Values of `include`, here and in the queries that take it. */
-export const includeValues = z.array(
+export const includeValues = list(
   z.enum([
     "file_search_call.results",
     "web_search_call.results",
@@ -83,15 +84,22 @@ export const includeValues = z.array(
     "reasoning.encrypted_content",
     "message.output_text.logprobs",
   ]),
+  { max: 64 },
 );
 
 const conversationId = z.string().min(1).max(MAX_ID_LENGTH);
 const conversation = z.union([conversationId, z.object({ id: conversationId })]);
 
+/** Items of one request. OpenAI documents no number; a window of a million tokens does not hold as many. */
+const MAX_ITEMS = 50_000;
+
+/** MCP servers of one request. Each is asked for its tools, over a session of its own, before the model is. */
+const MAX_MCP_SERVERS = 32;
+
 /** Fields of OpenAI's API. */
 const openaiFields = {
   model: z.string().min(1).max(512).nullish(),
-  input: z.union([z.string().max(10_485_760), z.array(inputItem)]).nullish(),
+  input: z.union([z.string().max(10_485_760), list(inputItem, { max: MAX_ITEMS })]).nullish(),
   instructions: z.string().max(10_485_760).nullish(),
   previous_response_id: z.string().min(1).max(MAX_ID_LENGTH).nullish(),
   conversation: conversation.nullish(),
@@ -130,6 +138,7 @@ const openaiFields = {
 const finite = z.number();
 const int64 = z.int();
 const jsonObject = z.record(z.string(), z.unknown());
+const tokenIds = list(int64.min(0), { max: 1024 });
 
 /**
  * vLLM's own request fields, passed through to its chat completions route under the same name.
@@ -142,12 +151,31 @@ export const vllmFields = {
   presence_penalty: finite.min(-2).max(2).nullish(),
   frequency_penalty: finite.min(-2).max(2).nullish(),
   seed: int64.nullish(),
-  stop: z.union([z.string().min(1), z.array(z.string().min(1)).max(16)]).nullish(),
-  stop_token_ids: z.array(int64.min(0)).max(1024).nullish(),
+  stop: z.union([z.string().min(1), list(z.string().min(1), { max: 16 })]).nullish(),
+  stop_token_ids: tokenIds.nullish(),
   ignore_eos: z.boolean().nullish(),
   include_stop_str_in_output: z.boolean().nullish(),
   skip_special_tokens: z.boolean().nullish(),
-  logit_bias: z.record(z.string(), finite).nullish(),
+  logit_bias: map(z.string(), finite).nullish(),
+  min_tokens: int64.min(0).nullish(),
+  length_penalty: finite.nullish(),
+  spaces_between_special_tokens: z.boolean().nullish(),
+  allowed_token_ids: tokenIds.nullish(),
+  bad_words: list(z.string().min(1).max(1024), { max: 1024 }).nullish(),
+  logprob_token_ids: tokenIds.nullish(),
+  repetition_detection: z
+    .object({
+      max_pattern_size: int64.min(0).nullish(),
+      min_pattern_size: int64.min(0).nullish(),
+      min_count: int64.min(0).nullish(),
+    })
+    .nullish(),
+  truncate_prompt_tokens: int64.min(-1).nullish(),
+  truncation_side: z.enum(["left", "right"]).nullish(),
+  watermarking: z.boolean().nullish(),
+  stream_interval: int64.min(1).nullish(),
+  /** Tokens that the model may think; -1 is without limit. */
+  thinking_token_budget: int64.min(-1).nullish(),
   priority: int64.nullish(),
   cache_salt: z.string().min(1).max(1024).nullish(),
   structured_outputs: jsonObject.nullish(),
@@ -161,7 +189,7 @@ export const vllmFields = {
 /** vLLM's fields for clients that keep raw messages themselves. The engine knows their form, and checks them. */
 const messageFields = {
   enable_response_messages: z.boolean().nullish(),
-  previous_input_messages: z.array(jsonObject).max(100_000).nullish(),
+  previous_input_messages: list(jsonObject, { max: 100_000 }).nullish(),
 };
 
 const allFields = z.object({ ...openaiFields, ...vllmFields, ...messageFields });
@@ -193,11 +221,18 @@ export const createRequest = allFields.superRefine((body, context) => {
   }
   const given = body.tools ?? [];
   const keys = new Set<string>();
+  let servers = 0;
   for (const [index, tool] of given.entries()) {
     const key = toolKey(tool);
+    if (tool.type === "mcp") servers += 1;
+    if (servers > MAX_MCP_SERVERS) {
+      issue(["tools", index], `Expected at most ${MAX_MCP_SERVERS} MCP servers.`, "array_above_max_length");
+      return;
+    }
     if (keys.has(key)) {
       const field = tool.type === "function" ? "name" : tool.type === "mcp" ? "server_label" : "type";
       issue(["tools", index, field], `The tool ${field} '${key.slice(key.indexOf(":") + 1)}' is used twice.`);
+      return;
     }
     keys.add(key);
   }
@@ -207,7 +242,7 @@ export const createRequest = allFields.superRefine((body, context) => {
     issue(["tool_choice"], "Tool choice 'required' must be specified with 'tools' parameter.");
     return;
   }
-  const missing = chosenTools(choice)?.find((chosen) => !given.some((tool) => isChosen(tool, chosen)));
+  const missing = chosenTools(choice)?.find((chosen) => !keys.has(choiceKey(chosen)));
   if (missing) {
     const name =
       missing.type === "function" ? missing.name : missing.type === "mcp" ? missing.server_label : missing.type;
@@ -227,4 +262,7 @@ export function conversationOf(request: CreateRequest): string | undefined {
 }
 
 /** A validated create body. Past this type nothing is checked again. */
-export type CreateRequest = z.output<typeof createRequest>;
+export type CreateRequest = z.output<typeof createRequest> & {
+  /** Fields that only vLLM knows, as the client sent them (`VLLM_EXTRA_FIELDS`). */
+  vllm_fields?: Record<string, unknown>;
+};

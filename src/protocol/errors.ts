@@ -87,6 +87,17 @@ export function conversationLocked(): ApiError {
   });
 }
 
+/** The 429 of a tenant, a conversation or a response that has as much in progress as it may (OpenAI's code and type). */
+export function tooManyInProgress(message: string): ApiError {
+  return new ApiError({
+    status: 429,
+    type: "rate_limit_error",
+    message,
+    code: "rate_limit_exceeded",
+    headers: { "retry-after": "5" },
+  });
+}
+
 /** The 400 of a prompt that exceeds the model's context window. */
 export function contextLengthExceeded(message: string): ApiError {
   return invalidRequest("input", message, "context_length_exceeded");

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { list } from "./collections.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
 
 /**
@@ -51,6 +52,9 @@ const inputImage = z
 const TEXT_FILE =
   /^data:(text\/[\w.+-]+|application\/(json|xml|yaml|x-yaml|javascript|x-ndjson))(;charset=[\w-]+)?;base64,/i;
 
+/** Only so much of a data URL is looked at for its type: a pattern keeps a state for every character that it tries. */
+const MAX_MEDIA_TYPE_LENGTH = 256;
+
 function isBase64(text: string): boolean {
   try {
     atob(text);
@@ -78,7 +82,7 @@ const inputFile = z
         message: "Missing required parameter: 'file_data'.",
         params: { code: "missing_required_parameter" },
       });
-    } else if (!TEXT_FILE.test(part.file_data)) {
+    } else if (!TEXT_FILE.test(part.file_data.slice(0, MAX_MEDIA_TYPE_LENGTH))) {
       notServed(context, ["file_data"], "A file that is not text (data:text/…;base64,… or application/json)");
     } else if (!isBase64(part.file_data.slice(part.file_data.indexOf(",") + 1))) {
       context.addIssue({ code: "custom", path: ["file_data"], message: "Invalid base64 in 'file_data'." });
@@ -124,7 +128,7 @@ function inputMessage<Role extends "user" | "system" | "developer", Part extends
     .object({
       type: z.literal("message"),
       role: z.literal(role),
-      content: z.union([text, z.array(part)]),
+      content: z.union([text, list(part)]),
       id: itemId,
       status: itemStatus,
     })
@@ -142,7 +146,7 @@ const assistantMessage = z
   .object({
     type: z.literal("message"),
     role: z.literal("assistant"),
-    content: z.union([text, z.array(z.discriminatedUnion("type", [outputText, refusal, inputText]))]),
+    content: z.union([text, list(z.discriminatedUnion("type", [outputText, refusal, inputText]))]),
     id: itemId,
     status: itemStatus,
     phase: z.enum(["commentary", "final_answer"]).nullish(),
@@ -188,7 +192,7 @@ const functionCallOutput = z
   .object({
     type: z.literal("function_call_output"),
     call_id: callId,
-    output: z.union([text, z.array(inputPart)]),
+    output: z.union([text, list(inputPart)]),
     id: itemId,
     status: itemStatus,
   })
@@ -208,8 +212,8 @@ const reasoning = z
   .object({
     type: z.literal("reasoning"),
     id: itemId,
-    summary: z.array(z.object({ type: z.literal("summary_text"), text })).nullish(),
-    content: z.array(z.object({ type: z.literal("reasoning_text"), text })).nullish(),
+    summary: list(z.object({ type: z.literal("summary_text"), text })).nullish(),
+    content: list(z.object({ type: z.literal("reasoning_text"), text })).nullish(),
     encrypted_content: z.string().nullish(),
     status: itemStatus,
   })
@@ -253,16 +257,15 @@ const mcpListTools = z
     type: z.literal("mcp_list_tools"),
     id: itemId,
     server_label: z.string().min(1).max(64),
-    tools: z
-      .array(
-        z.object({
-          name: z.string().min(1).max(256),
-          description: z.string().nullish(),
-          input_schema: z.record(z.string(), z.unknown()),
-          annotations: z.record(z.string(), z.unknown()).nullish(),
-        }),
-      )
-      .max(5_000),
+    tools: list(
+      z.object({
+        name: z.string().min(1).max(256),
+        description: z.string().nullish(),
+        input_schema: z.record(z.string(), z.unknown()),
+        annotations: z.record(z.string(), z.unknown()).nullish(),
+      }),
+      { max: 5_000 },
+    ),
     error: z.unknown().optional(),
   })
   .transform(({ id, error, tools, ...item }) => ({
@@ -316,7 +319,7 @@ const codeInterpreterCall = z
     id: itemId,
     code: text.nullish(),
     container_id: z.string().max(256).nullish(),
-    outputs: z.array(z.looseObject({ type: z.enum(["logs", "image"]) })).nullish(),
+    outputs: list(z.looseObject({ type: z.enum(["logs", "image"]) })).nullish(),
     status: z.enum(["in_progress", "completed", "incomplete", "interpreting", "failed"]).nullish(),
   })
   .transform(({ id, code, container_id: container, outputs, status, type }) => ({

@@ -14,3 +14,21 @@ export function parseArguments(json: string): JsonObject | undefined {
     return undefined;
   }
 }
+
+/**
+ * A body as JSON text that is the same for the same request: without regard to the order of keys, and to fields that
+ * are null, which the API takes for absent. Only the body's own fields: within a schema null means something.
+ */
+export function canonicalJson(body: unknown): string {
+  const isObject = typeof body === "object" && body !== null && !Array.isArray(body);
+  const given = isObject ? Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null)) : body;
+  return JSON.stringify(withSortedKeys(given));
+}
+
+/** No deeper than bodies may be (`readJson`). */
+function withSortedKeys(value: unknown): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map(withSortedKeys);
+  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return Object.fromEntries(entries.map(([key, inner]) => [key, withSortedKeys(inner)]));
+}

@@ -62,6 +62,46 @@ function ipv4(a: number, b: number, c: number, d: number): number {
   return a * 2 ** 24 + b * 2 ** 16 + c * 2 ** 8 + d;
 }
 
+/**
+ * A host in the one spelling that all policies compare: lower case, punycode, IPv4 in dotted decimals, without the dot of
+ * the root (`tools.example.com.` is `tools.example.com`). Undefined for what is no host.
+ */
+export function canonicalHost(host: string): string | undefined {
+  // What would end the host, or stand before it, in a URL.
+  if (/[\s/\\?#@]/.test(host) || !URL.canParse(`https://${host}/`)) return undefined;
+  const { hostname, port } = new URL(`https://${host}/`);
+  const canonical = withoutRoot(hostname);
+  return port === "" && !canonical.split(".").includes("") ? canonical : undefined;
+}
+
+function withoutRoot(hostname: string): string {
+  return hostname.replace(/\.+$/, "");
+}
+
+/** The origin of an http(s) URL, its host in the spelling of {@link canonicalHost}. */
+export function canonicalOrigin(url: URL): string {
+  const { protocol, port } = url;
+  return `${protocol}//${withoutRoot(url.hostname)}${port === "" ? "" : `:${port}`}`;
+}
+
+/**
+ * Whether all servers read a URL's path alike. They differ in when they decode it, how often, and what they take for a
+ * directory: `/mcp/..;/admin`, `/mcp/%252e%252e/admin` and `/mcp%2f..%2fadmin` are `/admin` for some.
+ */
+export function isUnambiguousPath(pathname: string): boolean {
+  // Separators, dots, percent signs, semicolons and control characters, encoded.
+  if (/%(2[ef5]|5c|3b|[01][\da-f]|7f)/i.test(pathname)) return false;
+  let decoded: string;
+  try {
+    // Full-width dots and slashes are plain ones for servers that normalise.
+    decoded = decodeURIComponent(pathname).normalize("NFKC");
+  } catch {
+    return false;
+  }
+  if (decoded.includes("\\") || decoded.split("/").length !== pathname.split("/").length) return false;
+  return decoded.split("/").every((segment) => !/^\.{1,2}(;|$)/.test(segment));
+}
+
 /** True for an https URL (or http where `allowHttp`) to a public address, without credentials in it. */
 export function isPublicUrl(text: string, { allowHttp = false } = {}): boolean {
   if (!URL.canParse(text)) return false;
@@ -69,7 +109,7 @@ export function isPublicUrl(text: string, { allowHttp = false } = {}): boolean {
   if (url.protocol !== "https:" && !(allowHttp && url.protocol === "http:")) return false;
   if (hasCredentials(url)) return false;
   // The URL parser has brought every spelling of an IPv4 address (octal, hex, one number) to dotted decimals.
-  const host = url.hostname.replace(/\.+$/, "");
+  const host = withoutRoot(url.hostname);
   if (host.startsWith("[")) return isPublicIpv6(host.slice(1, -1));
   const octets = /^(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(host);
   if (octets) return isPublicIpv4(ipv4(Number(octets[1]), Number(octets[2]), Number(octets[3]), Number(octets[4])));
@@ -108,7 +148,8 @@ function expandIpv6(text: string): number[] {
 /**
  * An operator's allow-list as a predicate. `text` holds URL prefixes, separated by commas or white space:
  * `https://tools.example.com/, http://127.0.0.1:9000/mcp`; a bare `host` or `host:port` means https. A URL is allowed
- * when its origin is the same and its path goes on from the prefix's at a `/`. Private addresses are allowed if listed.
+ * when its origin is the same and its path goes on from the prefix's at a `/`, for every server that reads it
+ * ({@link isUnambiguousPath}). Private addresses are allowed if listed.
  * Throws TypeError, without the text, for an entry that is no such prefix.
  */
 export function allowList(text: string): (url: URL) => boolean {
@@ -120,17 +161,18 @@ export function allowList(text: string): (url: URL) => boolean {
       const url = URL.canParse(prefix) ? new URL(prefix) : undefined;
       const isPrefix = url && /^https?:$/.test(url.protocol) && !hasCredentials(url) && !url.search && !url.hash;
       if (!isPrefix) throw new TypeError("expected URLs such as https://tools.example.com/mcp, without query");
-      return { origin: url.origin, path: url.pathname.replace(/\/+$/, "") };
+      return { origin: canonicalOrigin(url), path: url.pathname.replace(/\/+$/, "") };
     });
-  return (url) =>
-    !hasCredentials(url) &&
-    entries.some(({ origin, path }) => {
-      if (url.origin !== origin) return false;
+  return (url) => {
+    if (hasCredentials(url)) return false;
+    const asked = canonicalOrigin(url);
+    return entries.some(({ origin, path }) => {
+      if (asked !== origin) return false;
       if (path === "") return true;
-      // An escaped slash leaves the prefix again once a server has decoded it: /mcp/..%2fadmin.
-      if (/%2f|%5c/i.test(url.pathname)) return false;
-      return url.pathname === path || url.pathname.startsWith(`${path}/`);
+      const { pathname } = url;
+      return (pathname === path || pathname.startsWith(`${path}/`)) && isUnambiguousPath(pathname);
     });
+  };
 }
 
 function hasCredentials(url: URL): boolean {

@@ -1,13 +1,24 @@
 import { z } from "zod";
+import { list, map } from "./collections.ts";
+import { canonicalHost } from "./public-url.ts";
+import { shortened } from "./validation.ts";
 
 /** Tools and tool choice of a request: client-side functions, and the hosted tools that this server runs. */
 
 const FUNCTION_NAME = /^[a-zA-Z0-9_-]+$/;
+const MAX_NAME_LENGTH = 128;
+const MAX_LABEL_LENGTH = 64;
+
+/** Tools of a request, and those that a choice names. */
+const MAX_TOOLS = 1024;
+
+/** The name of an MCP server's tool. */
+const mcpToolName = z.string().min(1).max(256);
 
 const functionTool = z
   .object({
     type: z.literal("function"),
-    name: z.string().regex(FUNCTION_NAME).max(128),
+    name: z.string().max(MAX_NAME_LENGTH, { abort: true }).regex(FUNCTION_NAME),
     description: z.string().nullish(),
     parameters: z.record(z.string(), z.unknown()).nullish(),
     strict: z.boolean().nullish(),
@@ -23,7 +34,7 @@ const functionTool = z
 
 /** Some of a server's tools: by name, or those that only read. */
 const toolFilter = z.object({
-  tool_names: z.array(z.string().min(1).max(256)).max(1024).optional(),
+  tool_names: list(mcpToolName, { max: MAX_TOOLS }).optional(),
   read_only: z.boolean().optional(),
 });
 
@@ -33,14 +44,14 @@ const approvalFilter = z.object({ always: toolFilter.optional(), never: toolFilt
 const mcpTool = z
   .object({
     type: z.literal("mcp"),
-    server_label: z.string().regex(FUNCTION_NAME).max(64),
+    server_label: z.string().max(MAX_LABEL_LENGTH, { abort: true }).regex(FUNCTION_NAME),
     server_url: z.string().min(1).max(4096).nullish(),
     connector_id: z.string().nullish(),
     tunnel_id: z.string().nullish(),
     server_description: z.string().max(10_000).nullish(),
     authorization: z.string().max(16_384).nullish(),
-    headers: z.record(z.string().max(256), z.string().max(16_384)).nullish(),
-    allowed_tools: z.union([z.array(z.string().min(1).max(256)).max(1024), toolFilter]).nullish(),
+    headers: map(z.string().max(256), z.string().max(16_384), { max: 100 }).nullish(),
+    allowed_tools: z.union([list(mcpToolName, { max: MAX_TOOLS }), toolFilter]).nullish(),
     require_approval: z.union([z.enum(["always", "never"]), approvalFilter]).nullish(),
   })
   .transform((tool, context) => {
@@ -65,16 +76,27 @@ const mcpTool = z
     };
   });
 
-/** Hosts, whose subdomains are meant, too. */
-const domains = z
-  .array(
-    z
-      .string()
-      .max(256)
-      .regex(/^[^\s/:]+$/, "Expected a domain, without a scheme or a path."),
-  )
-  .max(100)
-  .nullish();
+/**
+ * The host of a domain in a filter, as {@link canonicalHost} writes it, and whether `*.` stands before it. No host where
+ * there is none, or where a `*` stands elsewhere.
+ */
+export function parseDomain(pattern: string): { host: string | undefined; isWildcard: boolean } {
+  const isWildcard = pattern.startsWith("*.");
+  const name = isWildcard ? pattern.slice(2) : pattern;
+  return { host: /[*:]/.test(name) ? undefined : canonicalHost(name), isWildcard };
+}
+
+/** Hosts, whose subdomains are meant, too; `*.example.com` means these only. */
+const domains = list(
+  z
+    .string()
+    .max(256, { abort: true })
+    .refine(
+      (domain) => parseDomain(domain).host !== undefined,
+      "Expected a domain such as 'example.com' or '*.example.com', without a scheme, a port or a path.",
+    ),
+  { max: 100 },
+).nullish();
 
 const webSearchTool = z.object({
   type: z.enum(["web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"]),
@@ -85,7 +107,7 @@ const webSearchTool = z.object({
 });
 
 const automaticContainer = z
-  .object({ type: z.literal("auto"), file_ids: z.array(z.string()).nullish(), memory_limit: z.string().nullish() })
+  .object({ type: z.literal("auto"), file_ids: list(z.string()).nullish(), memory_limit: z.string().nullish() })
   .transform(({ type, file_ids: files }, context) => {
     if (files?.length) {
       context.addIssue({
@@ -123,13 +145,13 @@ function refuseUnservedTool(value: unknown, context: z.RefinementCtx): unknown {
   context.addIssue({
     code: "custom",
     path: ["type"],
-    message: `The tool type '${type}' is not supported by this server. Supported values are: ${SERVED.map((name) => `'${name}'`).join(", ")}.`,
+    message: `The tool type '${shortened(type)}' is not supported by this server. Supported values are: ${SERVED.map((name) => `'${name}'`).join(", ")}.`,
     params: { code: "unsupported_parameter" },
   });
   return z.NEVER;
 }
 
-export const tools = z.array(z.preprocess(refuseUnservedTool, tool)).max(1024);
+export const tools = list(z.preprocess(refuseUnservedTool, tool), { max: MAX_TOOLS });
 
 /** What tells a tool from the others of a request. */
 export function toolKey(tool: Tool): string {
@@ -158,9 +180,13 @@ export function echoTool(given: Tool): Tool {
   return { ...shown, server_url: origin + pathname };
 }
 
-const namedFunction = z.object({ type: z.literal("function"), name: z.string().min(1) });
+const namedFunction = z.object({ type: z.literal("function"), name: z.string().min(1).max(MAX_NAME_LENGTH) });
 const mcpChoice = z
-  .object({ type: z.literal("mcp"), server_label: z.string().min(1), name: z.string().min(1).nullish() })
+  .object({
+    type: z.literal("mcp"),
+    server_label: z.string().min(1).max(MAX_LABEL_LENGTH),
+    name: mcpToolName.nullish(),
+  })
   .transform(({ name, ...choice }) => (name == null ? choice : { ...choice, name }));
 const hostedChoice = z.object({
   type: z.enum([
@@ -177,7 +203,7 @@ const oneTool = z.discriminatedUnion("type", [namedFunction, mcpChoice, hostedCh
 const allowedTools = z.object({
   type: z.literal("allowed_tools"),
   mode: z.enum(["auto", "required"]),
-  tools: z.array(oneTool).min(1),
+  tools: list(oneTool, { min: 1, max: MAX_TOOLS }),
 });
 
 /** The choices that name a tool which this server does not have. */
@@ -231,18 +257,18 @@ export function chosenTools(choice: ToolChoice | null | undefined): readonly Cho
   return choice.type === "allowed_tools" ? choice.tools : [choice];
 }
 
-/** Whether a choice (of one tool) means a tool, or, for an MCP server, some tool of it. */
-export function isChosen(tool: Tool, chosen: ChosenTool): boolean {
+/** What tells the tool of a choice from others: the `toolKey` of the tool that it means, or, for an MCP server, some of. */
+export function choiceKey(chosen: ChosenTool): string {
   switch (chosen.type) {
     case "function":
-      return tool.type === "function" && tool.name === chosen.name;
+      return `function:${chosen.name}`;
     case "mcp":
-      return tool.type === "mcp" && tool.server_label === chosen.server_label;
+      return `mcp:${chosen.server_label}`;
     case "code_interpreter":
     case "container":
-      return tool.type === chosen.type;
+      return chosen.type;
     default:
-      return tool.type.startsWith("web_search");
+      return "web_search";
   }
 }
 

@@ -9,7 +9,8 @@ type Path = readonly PropertyKey[];
 /** What the client sent (values, and keys of its own such as those of `metadata`) is quoted only up to this length. */
 const MAX_QUOTED = 64;
 
-function shortened(text: string): string {
+/** A client's text as an error quotes it. */
+export function shortened(text: string): string {
   return text.length > MAX_QUOTED ? `${text.slice(0, MAX_QUOTED)}…` : text;
 }
 

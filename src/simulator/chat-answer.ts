@@ -1,15 +1,26 @@
 import type { ChatMessage, ChatRequest, Tool } from "./chat-request.ts";
-import { deterministicWords, type Said, say } from "./generation.ts";
+import { deterministicWords, type Said, type Speech, say, speech } from "./generation.ts";
 import { type Json, parseJson } from "./json.ts";
 import { fillSchema } from "./schema-filler.ts";
 import type { Settings } from "./settings.ts";
-import { splitTokens } from "./tokenizer.ts";
-
-/** What the model would say if nothing limited it, and how vLLM would name the end. */
-export type Answer = { said: Said[]; finish: "stop" | "tool_calls" };
+import { splitTokens, type Vocabulary } from "./tokenizer.ts";
 
 /** Decides what the simulated model answers. README.md has the rules. `messages` is the body's own list, for `mode=transcript`. */
-export function answerChat(request: ChatRequest, model: string, settings: Settings, messages: Json): Answer {
+export function answerChat(
+  request: ChatRequest,
+  model: string,
+  settings: Settings,
+  messages: Json,
+  vocabulary: Vocabulary,
+): Speech {
+  return speech(saidIn(request, model, settings, messages), vocabulary, {
+    continued: request.continueFinalMessage,
+    thinks: reasons(request, model, settings),
+    ignoreEos: request.ignoreEos,
+  });
+}
+
+function saidIn(request: ChatRequest, model: string, settings: Settings, messages: Json): Said[] {
   if (!request.continueFinalMessage) return freshAnswer(request, request.messages, model, settings, messages);
   const last = request.messages.at(-1);
   const before = request.messages.slice(0, -1);
@@ -29,14 +40,14 @@ function freshAnswer(
   model: string,
   settings: Settings,
   raw: Json,
-): Answer {
+): Said[] {
   const turn = lastTurn(messages);
   const said: Said[] = [];
   if (reasons(request, model, settings)) {
     const start = turn.results.length > 0 ? "The tools have answered." : `The user said: ${turn.text}.`;
     said.push(say("reasoning", `${start} I should answer with effort ${request.effort ?? "default"}.`));
   }
-  if (settings.refusal) return { said: [...said, say("refusal", "I cannot help with that.")], finish: "stop" };
+  if (settings.refusal) return [...said, say("refusal", "I cannot help with that.")];
   const calls = toolsToCall(request, turn, settings.rounds);
   if (calls.length > 0) {
     const parts = partsInBackticks(
@@ -49,9 +60,9 @@ function freshAnswer(
       const tokens = splitTokens(given ?? JSON.stringify(fillSchema(tool.parameters)));
       said.push({ kind: "tool_call", name: tool.name, tokens });
     }
-    return { said, finish: request.toolChoice.kind === "named" ? "stop" : "tool_calls" };
+    return said;
   }
-  return { said: [...said, content(request, turn, settings, raw)], finish: "stop" };
+  return [...said, content(request, turn, settings, raw)];
 }
 
 /** The last user message and what came after it. */
@@ -83,6 +94,8 @@ function toolsToCall(request: ChatRequest, turn: Turn, rounds: number): Tool[] {
     case "none":
       return [];
     case "auto":
+      // The schema of an answer governs all of it, unless vLLM has a grammar for calls, which takes its place.
+      if (request.format.kind !== "text" && !tools.some((tool) => tool.strict)) return [];
       // Tool results without a recorded call (a trimmed history) count as a round too.
       calls = Math.max(turn.rounds, Math.min(1, turn.results.length)) >= rounds ? [] : named;
       break;
@@ -155,12 +168,12 @@ function plainText(turn: Turn): string {
 }
 
 /** The rest of an answer whose beginning is already in the final message. */
-function continueAnswer(whole: Answer, last: ChatMessage): Answer {
+function continueAnswer(whole: Said[], last: ChatMessage): Said[] {
   if (last.text !== "") {
-    const rest = whole.said.filter((entry) => entry.kind !== "reasoning");
-    return { ...whole, said: continueKind(rest, "content", last.text) };
+    const rest = whole.filter((entry) => entry.kind !== "reasoning");
+    return continueKind(rest, "content", last.text);
   }
-  return last.reasoning === "" ? whole : { ...whole, said: continueKind(whole.said, "reasoning", last.reasoning) };
+  return last.reasoning === "" ? whole : continueKind(whole, "reasoning", last.reasoning);
 }
 
 function continueKind(said: readonly Said[], kind: "content" | "reasoning", already: string): Said[] {

@@ -1,11 +1,14 @@
+import type { CallDelta, MessageDelta } from "./chat-parser.ts";
 import type { ChatRequest } from "./chat-request.ts";
-import { doneFrame, type Frame, slices } from "./frames.ts";
-import { countTokens, type Generation, type Said } from "./generation.ts";
+import { type ChatStep, chatSteps, wholeAnswer } from "./chat-steps.ts";
+import type { Ending } from "./engine.ts";
+import { doneFrame, type Frame, groups } from "./frames.ts";
+import type { Speech } from "./generation.ts";
 import type { JsonObject } from "./json.ts";
 import { logprobEntry } from "./logprobs.ts";
 import type { Settings } from "./settings.ts";
-import { hex, splitTokens, type Vocabulary } from "./tokenizer.ts";
-import { type PromptUsage, usageBody } from "./usage.ts";
+import { hex } from "./tokenizer.ts";
+import { fingerprint, type PromptUsage, usageBody } from "./usage.ts";
 
 /** All that the shapes of one answer depend on. */
 export type ChatResult = {
@@ -14,111 +17,117 @@ export type ChatResult = {
   model: string;
   request: ChatRequest;
   settings: Settings;
-  prompt: PromptUsage & { tokens: readonly string[] };
-  generation: Generation;
-  vocabulary: Vocabulary;
+  /** `ids`: of the whole prompt, made when asked for. */
+  prompt: PromptUsage & { ids(): readonly number[] };
+  maxTokens: number;
+  speech: Speech;
 };
 
 /** The chunks of a streamed chat completion, `[DONE]` included, made one by one as they are asked for. */
 export function* chatFrames(result: ChatResult): Generator<Frame> {
-  const { request, settings, generation, vocabulary } = result;
-  const { id, created, model } = result;
+  const { request, settings, speech, id, created, model } = result;
   const head = `${JSON.stringify({ id, object: "chat.completion.chunk", created, model }).slice(0, -1)},"choices":[`;
   const sent = { completionTokens: 0, reasoningTokens: 0 };
-  const finishFields = `"finish_reason":"${generation.finish}","stop_reason":${JSON.stringify(generation.stopReason)}`;
   const usage = () =>
-    request.continuousUsage ? `,"usage":${JSON.stringify(usageBody(result.prompt, sent, settings))}` : "";
+    request.continuousUsage ? `,"usage":${JSON.stringify(usageBody(undefined, result.prompt, sent, settings))}` : "";
+  const withUsage = request.includeUsage && settings.usage;
+  // What reasoning is hidden from is told no tokens either.
+  const withIds = request.returnTokenIds && request.includeReasoning;
+  const top = request.includeReasoning ? request.logprobs : undefined;
 
-  const promptIds = request.returnTokenIds ? idList(result.prompt.tokens, vocabulary) : "null";
+  const promptIds = request.returnTokenIds ? JSON.stringify(result.prompt.ids()) : "null";
   yield {
-    data: `${head}{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":${promptIds}${usage()}}`,
+    data: `${head}{"index":0,"delta":{"role":"${request.role}","content":""},"logprobs":null,"finish_reason":null}]${usage()},"prompt_token_ids":${promptIds},"prompt_text":null}`,
     tokens: 0,
     role: "start",
   };
 
   // A repeated text makes the very same chunk unless something in it counts: then its frame is kept.
-  const reusable = settings.words !== undefined && !request.returnTokenIds && !request.continuousUsage;
-  const known = reusable && request.logprobs === undefined ? new Map<string, Frame>() : undefined;
-  const length = generation.finish === "length";
-  const deltas = chatDeltas(result);
-  let next = deltas.next();
-  while (next.done !== true) {
-    const { kind, tokens, text } = next.value;
-    let delta = next.value;
-    next = deltas.next();
-    const last = length && next.done === true;
-    if (!last && known !== undefined && kind === "content") {
-      const before = known.get(text);
-      if (before !== undefined) {
-        yield before;
-        continue;
-      }
+  const reusable = settings.words !== undefined && !withIds && !request.continuousUsage && top === undefined;
+  const known = reusable ? new Map<string, Frame>() : undefined;
+  const toolCallIds = toolCallId(result);
+  let called = false;
+  let unsent = 0;
+  const hides = !request.includeReasoning;
+  for (const steps of groups(chatSteps(speech, request, result.maxTokens), settings.perDelta)) {
+    const delta = steps.length === 1 ? (steps[0]?.delta ?? {}) : merged(steps);
+    const ending = steps.at(-1)?.ending;
+    sent.completionTokens += steps.length;
+    for (const step of steps) if (step.thought) sent.reasoningTokens++;
+    if (hides) delete delta.reasoning;
+    const { content } = delta;
+    const plain = known !== undefined && ending === undefined && content !== undefined && onlyContent(delta);
+    const before = plain ? known?.get(content) : undefined;
+    if (before !== undefined) {
+      yield before;
+      continue;
     }
-    sent.completionTokens += tokens.length;
-    if (kind === "reasoning") sent.reasoningTokens += tokens.length;
-    if (kind === "reasoning" && !request.includeReasoning) {
-      // vLLM generates, and counts, what it hides.
-      delta = { ...delta, json: undefined };
-      if (!last) continue;
-    }
+    called ||= delta.calls !== undefined;
+    const empty = isEmpty(delta);
+    unsent += steps.length;
+    // Without ids and logprobs a token that adds nothing has no chunk of its own.
+    if (empty && ending === undefined && top === undefined && !withIds) continue;
     const entries =
-      request.logprobs === undefined || delta.json === undefined
-        ? "null"
-        : JSON.stringify({ content: tokens.map((token) => logprobEntry(token, request.logprobs ?? 0)) });
-    const ids = request.returnTokenIds ? idList(tokens, vocabulary) : "null";
+      top === undefined ? "null" : JSON.stringify({ content: steps.map(({ name }) => logprobEntry(name, top)) });
+    const ids = withIds ? JSON.stringify(steps.map((step) => step.id)) : "null";
+    const finish = ending === undefined ? `"finish_reason":null` : finishFields(ending, called, request);
+    const print = ending !== undefined && !withUsage ? `,"system_fingerprint":"${fingerprint(settings)}"` : "";
     const frame: Frame = {
-      data: `${head}{"index":0,"delta":${delta.json ?? "{}"},"logprobs":${entries},${last ? finishFields : '"finish_reason":null'},"token_ids":${ids}}]${usage()}}`,
-      tokens: tokens.length,
-      role: last ? "last delta" : "delta",
+      data: `${head}{"index":0,"delta":${deltaJson(delta, { hides, refuses: speech.refuses }, settings, toolCallIds)},"logprobs":${entries},${finish},"token_ids":${ids}}]${print}${usage()}}`,
+      tokens: unsent,
+      role: ending === undefined ? "delta" : empty ? "finish" : "last delta",
     };
-    if (!last && kind === "content") known?.set(text, frame);
+    unsent = 0;
+    if (plain) known?.set(content, frame);
     yield frame;
-    if (last) return yield* ending(result, head);
   }
-
-  const empty = generation.said.at(-1)?.kind === "content" ? '{"content":""}' : "{}";
-  const ids = request.returnTokenIds ? "[]" : "null";
-  yield {
-    data: `${head}{"index":0,"delta":${empty},"logprobs":null,${finishFields},"token_ids":${ids}}]${usage()}}`,
-    tokens: 0,
-    role: "finish",
-  };
-  yield* ending(result, head);
+  if (withUsage) {
+    const body = JSON.stringify(usageBody("chat stream", result.prompt, sent, settings));
+    yield {
+      data: `${head}],"usage":${body},"system_fingerprint":"${fingerprint(settings)}"}`,
+      tokens: 0,
+      role: "after",
+    };
+  }
+  if (settings.done) yield doneFrame();
 }
 
-/** The body of a chat completion that is not streamed. */
-export function chatBody(result: ChatResult): JsonObject {
-  const { request, settings, generation, vocabulary } = result;
-  const calls = generation.said.filter((entry) => entry.kind === "tool_call");
-  const content = textOf(generation, "content");
+/** The body of a chat completion that is not streamed, and how many tokens it took. */
+export function chatBody(result: ChatResult): { body: JsonObject; tokens: number } {
+  const { request, settings, speech } = result;
+  const { message: parsed, steps, ending, reasoningTokens } = wholeAnswer(speech, request, result.maxTokens);
+  const idOf = toolCallId(result);
+  const calls = request.parallelToolCalls ? parsed.calls : parsed.calls.slice(0, 1);
   const message: JsonObject = {
-    role: "assistant",
+    role: request.role,
     // vLLM: "" beside a forced call, null beside one of the model's own.
-    content: content ?? (calls.length > 0 && request.toolChoice.kind !== "auto" ? "" : null),
-    refusal: textOf(generation, "refusal"),
+    content: parsed.content ?? (calls.length > 0 && request.toolChoice.kind !== "auto" ? "" : null),
+    refusal: null,
     annotations: null,
     audio: null,
     function_call: null,
-    tool_calls: calls.map((call, index) => ({
-      id: toolCallId(result, index),
-      type: "function",
-      function: { name: call.name, arguments: call.tokens.join("") },
-    })),
   };
-  const reasoning = request.includeReasoning ? textOf(generation, "reasoning") : null;
+  if (speech.refuses) {
+    message.refusal = message.content;
+    message.content = null;
+  }
+  if (calls.length > 0) {
+    message.tool_calls = calls.map((call, index) => ({ id: idOf(index), type: "function", function: { ...call } }));
+  }
+  const reasoning = request.includeReasoning ? parsed.reasoning : null;
   if (settings.reasoningField !== "reasoning_content") message.reasoning = reasoning;
   if (settings.reasoningField !== "reasoning") message.reasoning_content = reasoning;
-  const tokens = generation.said.flatMap((entry) => generatedTokens(entry));
   const choice: JsonObject = {
     index: 0,
     message,
     logprobs:
       request.logprobs === undefined
         ? null
-        : { content: tokens.map((token) => logprobEntry(token, request.logprobs ?? 0)) },
-    finish_reason: generation.finish,
-    stop_reason: generation.stopReason,
-    token_ids: request.returnTokenIds ? tokens.map((token) => vocabulary.id(token)) : null,
+        : { content: steps.map(({ name }) => logprobEntry(name, request.logprobs ?? 0)) },
+    finish_reason: finishReason(ending, calls.length > 0, request),
+    stop_reason: ending.stopReason,
+    token_ids: request.returnTokenIds ? steps.map((step) => step.id) : null,
+    routed_experts: null,
   };
   const body: JsonObject = {
     id: result.id,
@@ -127,73 +136,83 @@ export function chatBody(result: ChatResult): JsonObject {
     model: result.model,
     choices: [choice],
     service_tier: null,
-    system_fingerprint: null,
+    system_fingerprint: fingerprint(settings),
   };
-  if (settings.usage) body.usage = usageBody(result.prompt, generation, settings);
+  const generated = { completionTokens: steps.length, reasoningTokens };
+  if (settings.usage) body.usage = usageBody("chat", result.prompt, generated, settings);
   body.prompt_logprobs = null;
-  body.prompt_token_ids = request.returnTokenIds ? result.prompt.tokens.map((token) => vocabulary.id(token)) : null;
+  body.prompt_token_ids = request.returnTokenIds ? [...result.prompt.ids()] : null;
+  body.prompt_text = null;
   body.kv_transfer_params = null;
-  return body;
+  body.ec_transfer_params = null;
+  body.metrics = null;
+  return { body, tokens: steps.length };
 }
 
-type Delta = { kind: Said["kind"]; text: string; tokens: readonly string[]; json: string | undefined };
-
-function* chatDeltas(result: ChatResult): Generator<Delta> {
-  const { settings, generation } = result;
-  let call = 0;
-  for (const entry of generation.said) {
-    const { kind } = entry;
-    if (kind === "tool_call") {
-      const opening = { index: call, id: toolCallId(result, call), type: "function", function: { name: entry.name } };
-      yield { kind, text: "", tokens: splitTokens(entry.name), json: JSON.stringify({ tool_calls: [opening] }) };
+/** One delta of several tokens: everything that they add. */
+function merged(steps: readonly ChatStep[]): MessageDelta {
+  const all: MessageDelta = {};
+  for (const { delta } of steps) {
+    if (delta.content !== undefined) all.content = (all.content ?? "") + delta.content;
+    if (delta.reasoning !== undefined) all.reasoning = (all.reasoning ?? "") + delta.reasoning;
+    for (const call of delta.calls ?? []) {
+      all.calls ??= [];
+      const last = all.calls.at(-1);
+      if (last !== undefined && "arguments" in last && "arguments" in call && last.index === call.index) {
+        all.calls[all.calls.length - 1] = { index: last.index, arguments: last.arguments + call.arguments };
+      } else all.calls.push(call);
     }
-    for (const tokens of slices(entry.tokens, settings.perDelta)) {
-      const text = tokens.length === 1 ? (tokens[0] ?? "") : tokens.join("");
-      yield { kind, text, tokens, json: deltaJson(kind, text, call, settings) };
-    }
-    if (kind === "tool_call") call++;
   }
+  return all;
 }
 
-function deltaJson(kind: Said["kind"], text: string, call: number, settings: Settings): string {
-  const quoted = JSON.stringify(text);
-  switch (kind) {
-    case "content":
-      return `{"content":${quoted}}`;
-    case "refusal":
-      return `{"refusal":${quoted}}`;
-    case "reasoning":
-      if (settings.reasoningField === "both") return `{"reasoning":${quoted},"reasoning_content":${quoted}}`;
-      return `{"${settings.reasoningField}":${quoted}}`;
-    case "tool_call":
-      return `{"tool_calls":[{"index":${call},"function":{"arguments":${quoted}}}]}`;
+function onlyContent(delta: MessageDelta): boolean {
+  return delta.reasoning === undefined && delta.calls === undefined;
+}
+
+function isEmpty(delta: MessageDelta): boolean {
+  return delta.content === undefined && onlyContent(delta);
+}
+
+function deltaJson(
+  { content, reasoning, calls }: MessageDelta,
+  { hides, refuses }: { hides: boolean; refuses: boolean },
+  settings: Settings,
+  toolCallIds: (index: number) => string,
+): string {
+  const fields: string[] = [];
+  // What hides the thoughts says so in every delta that has something else.
+  const hidden = hides && (content !== undefined || calls !== undefined);
+  if (content !== undefined) fields.push(`"${refuses ? "refusal" : "content"}":${JSON.stringify(content)}`);
+  else if (calls !== undefined) fields.push('"content":null');
+  if (reasoning !== undefined || hidden) {
+    const quoted = JSON.stringify(reasoning ?? null);
+    if (settings.reasoningField !== "reasoning_content") fields.push(`"reasoning":${quoted}`);
+    if (settings.reasoningField !== "reasoning") fields.push(`"reasoning_content":${quoted}`);
   }
-}
-
-function* ending(result: ChatResult, head: string): Generator<Frame> {
-  const { request, settings, generation } = result;
-  if (request.includeUsage && settings.usage) {
-    const usage = JSON.stringify(usageBody(result.prompt, generation, settings));
-    yield { data: `${head}],"usage":${usage}}`, tokens: 0, role: "after" };
+  if (calls !== undefined) {
+    fields.push(`"tool_calls":[${calls.map((call) => callJson(call, toolCallIds)).join(",")}]`);
   }
-  if (settings.done) yield doneFrame();
+  return `{${fields.join(",")}}`;
 }
 
-function toolCallId(result: ChatResult, index: number): string {
-  return `chatcmpl-tool-${hex(`${result.id}/${index}`, 32)}`;
+function callJson(call: CallDelta, toolCallIds: (index: number) => string): string {
+  const { index } = call;
+  return "name" in call
+    ? JSON.stringify({ id: toolCallIds(index), type: "function", index, function: { name: call.name } })
+    : JSON.stringify({ index, function: { arguments: call.arguments } });
 }
 
-function generatedTokens(entry: Said): readonly string[] {
-  return entry.kind === "tool_call" && countTokens(entry) > entry.tokens.length
-    ? [...splitTokens(entry.name), ...entry.tokens]
-    : entry.tokens;
+function finishFields(ending: Ending, called: boolean, request: ChatRequest): string {
+  const reason = finishReason(ending, called, request);
+  return `"finish_reason":"${reason}","stop_reason":${JSON.stringify(ending.stopReason)}`;
 }
 
-function textOf(generation: Generation, kind: "content" | "reasoning" | "refusal"): string | null {
-  const entries = generation.said.filter((entry) => entry.kind === kind);
-  return entries.length === 0 ? null : entries.map((entry) => entry.tokens.join("")).join("");
+/** A named tool's call ends with "stop", as in vLLM. */
+function finishReason({ finish }: Ending, called: boolean, { toolChoice }: ChatRequest): string {
+  return called && finish === "stop" && toolChoice.kind !== "named" ? "tool_calls" : finish;
 }
 
-function idList(tokens: readonly string[], vocabulary: Vocabulary): string {
-  return JSON.stringify(tokens.map((token) => vocabulary.id(token)));
+function toolCallId(result: ChatResult): (index: number) => string {
+  return (index) => `chatcmpl-tool-${hex(`${result.id}/${index}`, 16)}`;
 }

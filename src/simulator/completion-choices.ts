@@ -1,9 +1,11 @@
 import { answerCompletion } from "./completion-answer.ts";
-import { type CompletionRequest, tokenLimit } from "./completion-request.ts";
+import type { CompletionRequest } from "./completion-request.ts";
 import type { CompletionChoice } from "./completion-wire.ts";
-import { badRequest } from "./errors.ts";
-import { generate } from "./generation.ts";
+import { generateAll, type Token } from "./engine.ts";
+import { badField } from "./errors.ts";
+import { END, endlessWords } from "./generation.ts";
 import type { Settings } from "./settings.ts";
+import { tokenLimit } from "./token-limit.ts";
 import { splitTokens, type Vocabulary } from "./tokenizer.ts";
 
 /** What a model of the simulator's own vocabulary generates for each prompt. */
@@ -14,7 +16,7 @@ export function completionChoices(
   vocabulary: Vocabulary,
 ): CompletionChoice[] {
   if (request.structuralTag !== undefined) {
-    throw badRequest("The simulator does not support structured_outputs.structural_tag", "structured_outputs");
+    throw badField("The simulator does not support structured_outputs.structural_tag", "structured_outputs");
   }
   return request.prompts.map((prompt) => {
     const tokens = typeof prompt === "string" ? splitTokens(prompt) : prompt.map((id) => vocabulary.token(id));
@@ -30,22 +32,37 @@ function complete(
   vocabulary: Vocabulary,
 ): CompletionChoice {
   const text = prompt.join("");
-  const maxTokens = tokenLimit(prompt.length, request.maxTokens, contextLength);
-  const generation = generate([answerCompletion(text, request, settings)], "stop", { ...request, maxTokens });
-  const all = generation.said.flatMap((entry) => entry.tokens);
-  const stops = new Set(request.stopTokenIds);
-  const at = stops.size === 0 ? -1 : all.findIndex((token) => stops.has(vocabulary.id(token)));
-  const names = at < 0 ? all : all.slice(0, at + 1);
-  const ids = (tokens: readonly string[]) =>
-    request.returnTokenIds ? tokens.map((token) => vocabulary.id(token)) : undefined;
-  const length = at < 0 && generation.finish === "length";
-  return {
-    prompt: { text, cacheKey: prompt, ids: ids(prompt) },
-    texts: at < 0 ? names : names.with(at, ""),
-    names,
-    ids: ids(names),
-    finish: length ? "length" : "stop",
-    stopReason: at < 0 ? generation.stopReason : vocabulary.id(names[at] ?? ""),
-    endsInLast: length || at >= 0,
+  const maxTokens = tokenLimit(prompt.length, { ...request, maxTokensName: "max_tokens" }, contextLength, settings);
+  const limits = {
+    maxTokens,
+    eos: request.ignoreEos ? undefined : vocabulary.id(END),
+    stopIds: new Set(request.stopTokenIds),
+    stop: request.stop,
+    includeStop: request.includeStop,
   };
+  const { steps, ending } = generateAll(answer(text, request, settings, vocabulary), limits);
+  return {
+    prompt: {
+      text,
+      cacheKey: prompt,
+      ids: request.returnTokenIds ? prompt.map((token) => vocabulary.id(token)) : undefined,
+    },
+    texts: steps.map((step) => step.text),
+    names: steps.map((step) => step.name),
+    ids: request.returnTokenIds ? steps.map((step) => step.id) : undefined,
+    ...ending,
+  };
+}
+
+function* answer(
+  prompt: string,
+  request: CompletionRequest,
+  settings: Settings,
+  vocabulary: Vocabulary,
+): Generator<Token> {
+  for (const name of answerCompletion(prompt, request, settings).tokens) {
+    yield { id: vocabulary.id(name), text: name, name };
+  }
+  if (request.ignoreEos) yield* endlessWords(vocabulary);
+  else yield { id: vocabulary.id(END), text: "", name: END };
 }

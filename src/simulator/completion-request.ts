@@ -1,14 +1,22 @@
-import { badRequest } from "./errors.ts";
+import { badField, badRequest, type Finding, invalidBody, VllmError } from "./errors.ts";
 import { booleanField, integerField, objectField } from "./fields.ts";
 import type { Json, JsonObject } from "./json.ts";
-import { type AnswerFormat, maxTokensField, parseFormat, parseSampling, type Sampling } from "./sampling.ts";
+import {
+  type AnswerFormat,
+  checkLogprobs,
+  maxTokensField,
+  parseFormat,
+  parseSampling,
+  type Sampling,
+} from "./sampling.ts";
+import type { Settings } from "./settings.ts";
 
 const DEFAULT_MAX_TOKENS = 16;
 
 /** A checked text completion request: one prompt per choice, as text or token ids. */
 export type CompletionRequest = Sampling & {
   prompts: (string | number[])[];
-  /** `undefined` is up to the context length, which is what an explicit null means. */
+  /** `undefined` is up to the context length. */
   maxTokens: number | undefined;
   echo: boolean;
   logprobs: number | undefined;
@@ -18,33 +26,26 @@ export type CompletionRequest = Sampling & {
   structuralTag: Json | undefined;
 };
 
-/** Checks the body of POST /v1/completions. Throws vLLM's 400s. */
-export function parseCompletionRequest(body: JsonObject): CompletionRequest {
-  if ((body.suffix ?? "") !== "") throw badRequest("suffix is not currently supported");
+/** Checks the body of POST /v1/completions. Throws vLLM's 400s. An explicit null for `max_tokens` was no limit up to 0.23. */
+export function parseCompletionRequest(body: JsonObject, { version }: Settings): CompletionRequest {
+  if ((body.suffix ?? "") !== "") {
+    throw new VllmError(400, "suffix is only supported for models with FIM completion rendering", "suffix");
+  }
   const logprobs = integerField(body, "logprobs");
-  if (logprobs !== undefined && logprobs < 0) throw badRequest("`logprobs` must be a positive value.", "logprobs");
+  if (logprobs !== undefined && logprobs < -1) throw badField("`logprobs` must be a positive value.", "logprobs");
+  checkLogprobs(logprobs);
   const structuralTag = onlyStructuralTag(body);
+  const unlimited = version === "0.19" && body.max_tokens === null;
   return {
     ...parseSampling(body),
     prompts: parsePrompts(body.prompt),
-    maxTokens: body.max_tokens === undefined ? DEFAULT_MAX_TOKENS : maxTokensField(body, "max_tokens"),
+    maxTokens: maxTokensField(body, ["max_tokens"]).maxTokens ?? (unlimited ? undefined : DEFAULT_MAX_TOKENS),
     echo: booleanField(body, "echo") ?? false,
     logprobs,
     skipSpecialTokens: booleanField(body, "skip_special_tokens") ?? true,
     format: structuralTag === undefined ? parseFormat(body) : { kind: "text" },
     structuralTag,
   };
-}
-
-/** How many tokens may follow a prompt. Throws vLLM's 400 if prompt and completion do not fit into the context. */
-export function tokenLimit(promptTokens: number, maxTokens: number | undefined, contextLength: number): number {
-  const total = promptTokens + (maxTokens ?? 1);
-  if (total > contextLength) {
-    throw badRequest(
-      `This model's maximum context length is ${contextLength} tokens. However, you requested ${total} tokens (${promptTokens} in the messages, ${maxTokens ?? 1} in the completion). Please reduce the length of the messages or completion.`,
-    );
-  }
-  return maxTokens ?? contextLength - promptTokens;
 }
 
 function onlyStructuralTag(body: JsonObject): Json | undefined {
@@ -55,19 +56,38 @@ function onlyStructuralTag(body: JsonObject): Json | undefined {
 
 function parsePrompts(prompt: Json | undefined): (string | number[])[] {
   if (typeof prompt === "string" && prompt !== "") return [prompt];
-  if (!Array.isArray(prompt) || prompt.length === 0) {
-    throw badRequest("Either prompt or prompt_embeds must be provided and non-empty.", "prompt");
+  if (Array.isArray(prompt) && prompt.length === 0) throw badRequest("You must pass at least one prompt");
+  if (!Array.isArray(prompt)) {
+    throw badField("Either prompt or prompt_embeds must be provided and non-empty.", "prompt");
   }
   if (prompt.every((entry) => typeof entry === "number")) return [tokenIds(prompt)];
   return prompt.map((entry) => {
     if (typeof entry === "string") return entry;
     if (Array.isArray(entry) && entry.every((id) => typeof id === "number")) return tokenIds(entry);
-    throw badRequest("prompt: Input should be a string, a list of token ids, or a list of either", "prompt");
+    throw invalidBody({
+      type: "string_type",
+      loc: "body.prompt",
+      msg: "Input should be a valid string",
+      input: prompt,
+    });
   });
 }
 
 function tokenIds(ids: number[]): number[] {
-  const wrong = ids.find((id) => !Number.isInteger(id) || id < 0);
-  if (wrong !== undefined) throw badRequest(`Token id ${wrong} is out of vocabulary`, "prompt");
+  const at = ids.findIndex((id) => !Number.isInteger(id) || id < 0);
+  if (at >= 0) throw badTokenId(ids, at);
   return ids;
+}
+
+/** pydantic has tried the prompt as text, as a list of texts, and as lists of token ids. */
+function badTokenId(ids: number[], at: number): Error {
+  const loc = `body.prompt.${at}`;
+  const input = ids[at];
+  const text: Finding = { type: "string_type", loc, msg: "Input should be a valid string", input };
+  return invalidBody(
+    { type: "greater_than_equal", loc, msg: "Input should be greater than or equal to 0", input, ctx: { ge: 0 } },
+    { type: "list_type", loc, msg: "Input should be a valid list", input },
+    { ...text, loc: "body.prompt", input: ids },
+    text,
+  );
 }

@@ -1,9 +1,9 @@
 import type { CompletionRequest } from "./completion-request.ts";
-import { doneFrame, type Frame, slices } from "./frames.ts";
+import { doneFrame, type Frame, groups } from "./frames.ts";
 import type { JsonObject } from "./json.ts";
 import { logprob } from "./logprobs.ts";
 import type { Settings } from "./settings.ts";
-import { type PromptUsage, usageBody } from "./usage.ts";
+import { fingerprint, type PromptUsage, usageBody } from "./usage.ts";
 
 /** What was generated for one prompt. Token ids are there if the request asks for them. */
 export type CompletionChoice = {
@@ -16,8 +16,8 @@ export type CompletionChoice = {
   ids: readonly number[] | undefined;
   finish: "stop" | "length";
   stopReason: string | number | null;
-  /** Whether the last token's event says why it ended. Otherwise what ended it is no token of these, and gets its own. */
-  endsInLast: boolean;
+  /** How long each token takes, of a scripted model. */
+  delayMs?: number;
 };
 
 /** All that the shapes of one answer depend on. */
@@ -36,12 +36,13 @@ export function* completionFrames(result: CompletionResult): Generator<Frame> {
   const { request, settings } = result;
   const head = { id: result.id, object: "text_completion", created: result.created, model: result.model };
   let sent = 0;
-  const data = (choices: JsonObject[]) =>
-    JSON.stringify({
-      ...head,
-      choices,
-      usage: request.continuousUsage ? usageBody(result.prompt, counted(sent), settings) : null,
-    });
+  const withUsage = request.includeUsage && settings.usage;
+  const data = (choice: JsonObject) => {
+    const chunk: JsonObject = { ...head, choices: [choice] };
+    if (choice.finish_reason !== null && !withUsage) chunk.system_fingerprint = fingerprint(settings);
+    if (request.continuousUsage) chunk.usage = usageBody("completion chunk", result.prompt, counted(sent), settings);
+    return JSON.stringify(chunk);
+  };
   const lastIndex = result.choices.length - 1;
   for (const [index, choice] of result.choices.entries()) {
     let position = 0;
@@ -60,21 +61,20 @@ export function* completionFrames(result: CompletionResult): Generator<Frame> {
         token_ids: choice.ids?.slice(position, next) ?? null,
       };
       position = next;
-      offset += text.length;
+      if (request.logprobs !== undefined) offset += characters(text);
       sent += texts.length;
-      return data([shaped]);
+      return data(shaped);
     };
-    for (const texts of slices(choice.texts, settings.perDelta)) {
-      const ended = choice.endsInLast && position + texts.length === choice.texts.length;
+    for (const texts of groups(choice.texts, settings.perDelta)) {
+      const ended = position + texts.length === choice.texts.length;
       const role = ended && index === lastIndex ? "last delta" : "delta";
       yield { data: shape(texts, ended), tokens: texts.length, role };
     }
-    if (choice.endsInLast && choice.texts.length > 0) continue;
-    yield { data: shape([], true), tokens: 0, role: index === lastIndex ? "finish" : "delta" };
   }
-  if (request.includeUsage && settings.usage) {
-    const usage = usageBody(result.prompt, counted(generatedTokens(result)), settings);
-    yield { data: JSON.stringify({ ...head, choices: [], usage }), tokens: 0, role: "after" };
+  if (withUsage) {
+    const usage = usageBody("completion stream", result.prompt, counted(generatedTokens(result)), settings);
+    const last = { ...head, choices: [], usage, system_fingerprint: fingerprint(settings) };
+    yield { data: JSON.stringify(last), tokens: 0, role: "after" };
   }
   if (settings.done) yield doneFrame();
 }
@@ -96,12 +96,15 @@ export function completionBody(result: CompletionResult): JsonObject {
       token_ids: choice.ids === undefined ? null : [...choice.ids],
       prompt_logprobs: null,
       prompt_token_ids: choice.prompt.ids === undefined ? null : [...choice.prompt.ids],
+      routed_experts: null,
     })),
     service_tier: null,
-    system_fingerprint: null,
+    system_fingerprint: fingerprint(settings),
   };
-  if (settings.usage) body.usage = usageBody(result.prompt, counted(generatedTokens(result)), settings);
+  if (settings.usage) body.usage = usageBody("completion", result.prompt, counted(generatedTokens(result)), settings);
   body.kv_transfer_params = null;
+  body.ec_transfer_params = null;
+  body.metrics = null;
   return body;
 }
 
@@ -114,12 +117,19 @@ function counted(completionTokens: number): { completionTokens: number; reasonin
   return { completionTokens, reasoningTokens: 0 };
 }
 
+/** Python counts code points. */
+function characters(text: string): number {
+  let count = 0;
+  for (const _ of text) count++;
+  return count;
+}
+
 function logprobsBody(tokens: readonly string[], offset: number, top: number | undefined): JsonObject | null {
   if (top === undefined) return null;
   let at = offset;
   const offsets = tokens.map((token) => {
     const own = at;
-    at += token.length;
+    at += characters(token);
     return own;
   });
   return {

@@ -1,3 +1,4 @@
+import { pythonJson } from "./chatml-template.ts";
 import type { JsonObject } from "./json.ts";
 
 const TYPES: Record<number, string> = {
@@ -14,18 +15,45 @@ const TYPES: Record<number, string> = {
 export class VllmError extends Error {
   readonly status: number;
   readonly param: string | null;
+  readonly type: string;
 
-  constructor(status: number, message: string, param: string | null = null) {
+  constructor(status: number, message: string, param: string | null = null, type = typeOf(status)) {
     super(message);
     this.name = "VllmError";
     this.status = status;
     this.param = param;
+    this.type = type;
   }
 }
 
-/** A 400, vLLM's `BadRequestError`. */
-export function badRequest(message: string, param: string | null = null): VllmError {
-  return new VllmError(400, message, param);
+/** A 400, vLLM's `BadRequestError`, that names no field. */
+export function badRequest(message: string): VllmError {
+  return new VllmError(400, message);
+}
+
+/** vLLM's 400 for a field's value: its message says which field, and what value (written as Python does). */
+export function badField(message: string, field: string, value?: string): VllmError {
+  const given = value === undefined ? "" : `, value=${value}`;
+  return new VllmError(400, `${message} (parameter=${field}${given})`, field);
+}
+
+/** One of pydantic's findings: where, and what is wrong. */
+export type Finding = { type: string; loc: string; msg: string; input?: unknown; ctx?: JsonObject };
+
+/** The 400 for a body that pydantic refuses. */
+export function invalidBody(...findings: Finding[]): VllmError {
+  const count = `${findings.length} validation error${findings.length === 1 ? "" : "s"}:`;
+  const lines = findings.map((finding) => `\n  ${finding.type === "" ? finding.msg : pythonFinding(finding)}`);
+  const param = findings[0]?.loc ?? null;
+  return new VllmError(400, count + lines.join(""), param === "" ? null : param, "Bad Request");
+}
+
+/** The grammar that a request asks for cannot be built. A stream has begun by then. */
+export class GrammarError extends VllmError {}
+
+/** What vLLM says of its EngineCore, which has died or failed. */
+export function engineError(): VllmError {
+  return new VllmError(500, "EngineCore encountered an issue. See stack trace (above) for the root cause.");
 }
 
 /** What the fetch handler throws, or errors its body with, where a server would destroy the socket. */
@@ -38,7 +66,48 @@ export class ConnectionLost extends Error {
 
 /** vLLM's error body; `flat` is the shape from before 0.10 (vllm#22099). */
 export function errorBody(error: VllmError, flat: boolean): JsonObject {
-  const type = TYPES[error.status] ?? (error.status < 500 ? "BadRequestError" : "InternalServerError");
-  const info = { message: error.message, type, param: error.param, code: error.status };
+  const { message, type, param, status: code } = error;
+  const info = { message, type, param, code };
   return flat ? { object: "error", ...info } : { error: info };
+}
+
+/** The same as the data of an event in a stream, which vLLM writes with spaces. */
+export function errorEvent(error: VllmError, flat: boolean): string {
+  return pythonJson(errorBody(error, flat));
+}
+
+function typeOf(status: number): string {
+  return TYPES[status] ?? (status < 500 ? "BadRequestError" : "InternalServerError");
+}
+
+function pythonFinding({ type, loc, msg, input, ctx }: Finding): string {
+  const fields = [`'type': ${pythonText(type)}`, `'loc': ${pythonText(loc)}`, `'msg': ${pythonText(msg)}`];
+  fields.push(`'input': ${pythonText(shortInput(input))}`);
+  if (ctx !== undefined) {
+    const entries = Object.entries(ctx).map(
+      ([key, value]) => `'${key}': ${typeof value === "string" ? pythonText(value) : String(value)}`,
+    );
+    fields.push(`'ctx': {${entries.join(", ")}}`);
+  }
+  return `{${fields.join(", ")}}`;
+}
+
+/** vLLM shows no prompt: of a list or an object only how much is in it. */
+function shortInput(input: unknown): string {
+  if (Array.isArray(input)) return `<list of ${input.length} items>`;
+  if (typeof input === "object" && input !== null) return `<dict of ${Object.keys(input).length} items>`;
+  if (input === null || input === undefined) return "None";
+  if (typeof input === "boolean") return input ? "True" : "False";
+  return String(input);
+}
+
+/** Text as Python's `repr` writes it. */
+function pythonText(text: string): string {
+  const escaped = text.replaceAll("\\", "\\\\").replaceAll("\n", "\\n");
+  return text.includes("'") && !text.includes('"') ? `"${escaped}"` : `'${escaped.replaceAll("'", "\\'")}'`;
+}
+
+/** A number as Python's `float` writes it. */
+export function pythonFloat(value: number): string {
+  return Number.isInteger(value) ? `${value}.0` : String(value);
 }

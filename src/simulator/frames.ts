@@ -1,4 +1,4 @@
-import { errorBody, VllmError } from "./errors.ts";
+import { engineError, errorEvent, VllmError } from "./errors.ts";
 import type { Fault, Settings } from "./settings.ts";
 import { hash } from "./tokenizer.ts";
 
@@ -22,13 +22,23 @@ export function doneFrame(): Frame {
 }
 
 /** The deltas of some tokens: `size` tokens each, or (`odd`) 1 to 6, as their position has it. */
-export function* slices(tokens: readonly string[], size: Settings["perDelta"]): Generator<readonly string[]> {
+export function* groups<Token>(tokens: Iterable<Token>, size: Settings["perDelta"]): Generator<readonly Token[]> {
+  let group: Token[] = [];
   let at = 0;
-  while (at < tokens.length) {
-    const end = at + (size === "odd" ? 1 + (hash(String(at)) % ODD_SIZES) : size);
-    yield tokens.slice(at, end);
-    at = end;
+  let wanted = groupSize(at, size);
+  for (const token of tokens) {
+    group.push(token);
+    at++;
+    if (group.length < wanted) continue;
+    yield group;
+    group = [];
+    wanted = groupSize(at, size);
   }
+  if (group.length > 0) yield group;
+}
+
+function groupSize(at: number, size: Settings["perDelta"]): number {
+  return size === "odd" ? 1 + (hash(String(at)) % ODD_SIZES) : size;
 }
 
 /** Lets a fault happen once its number of deltas has passed, or at the latest before the answer ends. */
@@ -41,12 +51,16 @@ export function* withFault(frames: Iterable<Frame>, fault: Fault | undefined, se
       fired = true;
       switch (pending.kind) {
         case "stall":
+          yield { kind: "stall" };
+          break;
         case "cut":
         case "end":
           yield { kind: pending.kind };
           return;
+        case "engine":
         case "error": {
-          const data = JSON.stringify(errorBody(new VllmError(500, "Simulated fault."), settings.flat));
+          const error = pending.kind === "engine" ? engineError() : new VllmError(500, "Simulated fault.");
+          const data = errorEvent(error, settings.flat);
           yield { kind: "frame", frame: { data, tokens: 0, role: "after" } };
           if (settings.done) yield { kind: "frame", frame: doneFrame() };
           return;

@@ -1,23 +1,32 @@
-import { splitTokens } from "./tokenizer.ts";
+import type { Token } from "./engine.ts";
+import { splitTokens, type Vocabulary } from "./tokenizer.ts";
 
-/** One stretch of what the model says, in tokens. A call's name is one delta of its own. */
+/** One stretch of what the model says, in tokens. */
 export type Said =
   | { kind: "reasoning" | "content" | "refusal"; tokens: readonly string[] }
   | { kind: "tool_call"; name: string; tokens: readonly string[] };
 
-/** What was generated in the end, and why it ended. */
-export type Generation = {
-  said: Said[];
-  finish: "stop" | "length" | "tool_calls";
-  stopReason: string | number | null;
-  completionTokens: number;
-  reasoningTokens: number;
+/** What the model of a chat says, and how vLLM's parsers read it. */
+export type Speech = {
+  /** All of it; there may be no end to it. */
+  tokens: Iterable<Token>;
+  /** The model's own end. */
+  eos: number;
+  /** Whether the stream begins in the model's thoughts, as the prompt has it. */
+  thinking: boolean;
+  /** The same for an answer in one piece, and for the count of reasoning tokens: neither looks at the prompt. */
+  thinkingByRequest: boolean;
+  /** The model refuses: its content is a refusal. */
+  refuses: boolean;
 };
 
 const WORDS =
   " the quick brown fox jumps over a lazy dog while seven small wizards mix strong potions and quietly watch bright stars drift above old silver towers".match(
     / \w+/g,
   ) ?? [" word"];
+
+/** What ends an answer in the simulator's own vocabulary. */
+export const END = "<|im_end|>";
 
 /** Text as something said. */
 export function say(kind: "reasoning" | "content" | "refusal", text: string): Said {
@@ -31,76 +40,52 @@ export function deterministicWords(count: number): string[] {
   return words;
 }
 
-/** How many tokens one stretch took. */
-export function countTokens(said: Said): number {
-  return said.tokens.length + (said.kind === "tool_call" ? splitTokens(said.name).length : 0);
-}
-
-/** Applies stop strings, the token limit and `ignore_eos` to what the model would say, as the engine does. */
-export function generate(
+/** What is said as tokens, with the marks of thoughts and calls that a real model writes, and its end. */
+export function speech(
   said: readonly Said[],
-  finish: "stop" | "tool_calls",
-  limits: { stop: readonly string[]; includeStop: boolean; maxTokens: number; ignoreEos: boolean },
-): Generation {
-  const stopped = limits.stop.length > 0 ? applyStop(said, limits.stop, limits.includeStop) : undefined;
-  let kept = [...(stopped?.said ?? said)];
-  let ending: Generation["finish"] = stopped === undefined ? finish : "stop";
-  const wanted = total(kept);
-  if (wanted > limits.maxTokens) {
-    kept = cutAt(kept, limits.maxTokens);
-    ending = "length";
-  } else if (limits.ignoreEos && stopped === undefined) {
-    kept.push({ kind: "content", tokens: deterministicWords(limits.maxTokens - wanted).map(withSpace) });
-    ending = "length";
-  }
+  vocabulary: Vocabulary,
+  options: { continued: boolean; thinks: boolean; ignoreEos: boolean },
+): Speech {
+  const reasons = said[0]?.kind === "reasoning";
   return {
-    said: kept,
-    finish: ending,
-    stopReason: ending === "stop" ? (stopped?.reason ?? null) : null,
-    completionTokens: total(kept),
-    reasoningTokens: total(kept.filter((entry) => entry.kind === "reasoning")),
+    tokens: tokensOf(said, vocabulary, options),
+    eos: vocabulary.id(END),
+    thinking: reasons,
+    thinkingByRequest: reasons || (options.continued && options.thinks),
+    refuses: said.some(({ kind }) => kind === "refusal"),
   };
 }
 
-function withSpace(token: string): string {
-  return token.startsWith(" ") ? token : ` ${token}`;
-}
-
-function total(said: readonly Said[]): number {
-  return said.reduce((sum, entry) => sum + countTokens(entry), 0);
-}
-
-function cutAt(said: readonly Said[], limit: number): Said[] {
-  const kept: Said[] = [];
-  let left = limit;
-  for (const entry of said) {
-    const name = countTokens(entry) - entry.tokens.length;
-    if (left <= 0 || name > left) break;
-    const tokens = entry.tokens.slice(0, left - name);
-    kept.push({ ...entry, tokens });
-    left -= name + tokens.length;
-  }
-  return kept;
-}
-
-function applyStop(
+function* tokensOf(
   said: readonly Said[],
-  stop: readonly string[],
-  include: boolean,
-): { said: Said[]; reason: string } | undefined {
+  vocabulary: Vocabulary,
+  { continued, ignoreEos }: { continued: boolean; ignoreEos: boolean },
+): Generator<Token> {
+  const token = (name: string): Token => ({ id: vocabulary.id(name), text: name, name });
   for (const [index, entry] of said.entries()) {
-    if (entry.kind === "tool_call") continue;
-    const text = entry.tokens.join("");
-    let first: { at: number; stop: string } | undefined;
-    for (const candidate of stop) {
-      const at = text.indexOf(candidate);
-      if (at >= 0 && (first === undefined || at + candidate.length < first.at + first.stop.length)) {
-        first = { at, stop: candidate };
-      }
+    if (entry.kind === "reasoning" && !(continued && index === 0)) yield token("<think>");
+    if (entry.kind === "tool_call") {
+      yield token("<tool_call>");
+      for (const name of splitTokens(`{"name": ${JSON.stringify(entry.name)}, "arguments": `)) yield token(name);
     }
-    if (first === undefined) continue;
-    const cut = text.slice(0, first.at + (include ? first.stop.length : 0));
-    return { said: [...said.slice(0, index), say(entry.kind, cut)], reason: first.stop };
+    for (const name of entry.tokens) yield token(name);
+    if (entry.kind === "tool_call") {
+      yield token("}");
+      yield token("</tool_call>");
+    }
+    if (entry.kind === "reasoning") yield token("</think>");
   }
-  return undefined;
+  if (!ignoreEos) {
+    yield { ...token(END), text: "" };
+    return;
+  }
+  yield* endlessWords(vocabulary);
+}
+
+/** What a model says that may not end. */
+export function* endlessWords(vocabulary: Vocabulary): Generator<Token> {
+  for (let index = 0; ; index++) {
+    const name = WORDS[index % WORDS.length] ?? " word";
+    yield { id: vocabulary.id(name), text: name, name };
+  }
 }

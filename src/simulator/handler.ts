@@ -1,22 +1,35 @@
 import { answerChat } from "./chat-answer.ts";
-import { parseChatRequest, parseMessages, parseTools } from "./chat-request.ts";
+import { parseChatRequest, parseMessages, parseTools, type Tool } from "./chat-request.ts";
 import { renderPrompt } from "./chat-template.ts";
 import { chatBody, chatFrames } from "./chat-wire.ts";
+import { renderChatml } from "./chatml-template.ts";
 import { completionChoices } from "./completion-choices.ts";
 import { parseCompletionRequest } from "./completion-request.ts";
 import { completionBody, completionFrames, generatedTokens } from "./completion-wire.ts";
-import { badRequest, ConnectionLost, errorBody, VllmError } from "./errors.ts";
-import { booleanField, listField, stringField } from "./fields.ts";
-import { type Frame, withFault } from "./frames.ts";
-import { generate } from "./generation.ts";
+import {
+  badRequest,
+  ConnectionLost,
+  engineError,
+  errorBody,
+  errorEvent,
+  GrammarError,
+  invalidBody,
+  VllmError,
+} from "./errors.ts";
+import { booleanField, listField, missing, stringField } from "./fields.ts";
+import { doneFrame, type Frame, withFault } from "./frames.ts";
+import { checkGrammar, isRefused } from "./grammar.ts";
 import { harmonyChoices } from "./harmony-choices.ts";
 import { harmonyTokenizer } from "./harmony-tokenizer.ts";
 import { isObject, type Json, type JsonObject, parseJson } from "./json.ts";
-import { DEFAULT_MODELS, rootOf, speaksHarmony } from "./models.ts";
+import { DEFAULT_MODELS, isScripted, ownContextLength, rootOf, speaksHarmony } from "./models.ts";
 import { PrefixCache } from "./prefix-cache.ts";
+import type { AnswerFormat } from "./sampling.ts";
+import { chatmlPrompt, chatmlTokenizer, scriptedSpeech } from "./scripted-chat.ts";
 import { type Fault, parseSettings, type Settings, splitModel } from "./settings.ts";
 import { streamBody } from "./stream-body.ts";
-import { sleep, untilAborted } from "./time.ts";
+import { sleep, stall } from "./time.ts";
+import { tokenLimit } from "./token-limit.ts";
 import { hex, splitTokens, Vocabulary } from "./tokenizer.ts";
 
 const KEPT_REQUESTS = 1000;
@@ -28,6 +41,8 @@ export type SimulatorOptions = {
   apiKey?: string;
   /** The served model names; default DEFAULT_MODELS. */
   models?: string[];
+  /** Served LoRA adapters: the name of each, and of its base model. */
+  adapters?: Record<string, string>;
   /** Settings for every request, as a query string; a model's and a header's override them. */
   settings?: string;
   /** Default 131072; the setting `max_model_len` overrides it. */
@@ -47,6 +62,8 @@ export type SimulatedRequest = {
   /** Milliseconds since the epoch. */
   startedAt: number;
   endedAt?: number;
+  /** Lets a request that stalls (`fault=stall:N`, `stall_headers`) go on, and one that would does not stall. */
+  release(): void;
 };
 
 /** A vLLM as seen on the wire. */
@@ -61,7 +78,9 @@ export type Simulator = {
 
 /** Creates a simulator. Nothing it answers depends on time or chance but `created`. */
 export function createSimulator(options: SimulatorOptions = {}): Simulator {
-  const models = options.models ?? DEFAULT_MODELS;
+  const adapters = options.adapters ?? {};
+  const bases = options.models ?? DEFAULT_MODELS;
+  const models = [...bases, ...Object.keys(adapters)];
   const started = unixSeconds();
   const vocabulary = new Vocabulary();
   const cache = new PrefixCache();
@@ -70,6 +89,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
   let answered = 0;
 
   async function fetch(request: Request): Promise<Response> {
+    const { promise: released, resolve: release } = Promise.withResolvers<void>();
     const record: SimulatedRequest = {
       path: new URL(request.url).pathname,
       headers: Object.fromEntries(request.headers),
@@ -77,12 +97,13 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       state: "open",
       deltasSent: 0,
       startedAt: Date.now(),
+      release,
     };
     if (options.record !== false) {
       requests.push(record);
       if (requests.length > KEPT_REQUESTS) requests.shift();
     }
-    const call: Call = { request, record, settings: parseSettings(), fault: undefined, streaming: false };
+    const call: Call = { request, record, settings: parseSettings(), fault: undefined, streaming: false, released };
     try {
       const response = await route(call);
       if (!call.streaming) end(record, "completed");
@@ -117,14 +138,18 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     if (failed !== undefined) return failed;
     if (call.settings.headersDelay > 0) await sleep(call.settings.headersDelay, request.signal);
     if (name !== "" && !models.includes(model.base)) {
-      throw new VllmError(404, `The model \`${name}\` does not exist.`, "model");
+      const aliases = models.join(", ");
+      throw new VllmError(404, `The model \`${name}\` does not exist. Valid aliases: ${aliases}.`, "model");
     }
-    return handle.answer(call, body, name === "" ? (models[0] ?? "simulator") : name);
+    return handle.answer(call, body, name === "" ? (bases[0] ?? "simulator") : name);
   }
 
   const routes: Record<string, Route> = {
     "/health": { method: "GET", answer: () => new Response(null, { status: 200 }) },
-    "/version": { method: "GET", answer: () => json({ version: "0.29.0+simulator" }) },
+    "/version": {
+      method: "GET",
+      answer: () => json({ version: `${parseSettings(options.settings ?? "").version}.0` }),
+    },
     "/v1/models": {
       method: "GET",
       answer: ({ settings }) => json({ object: "list", data: models.map((id) => modelCard(id, settings)) }),
@@ -135,47 +160,71 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     "/detokenize": { method: "POST", answer: detokenize },
   };
 
-  function chat(call: Call, body: JsonObject, model: string): Response | Promise<Response> {
+  async function chat(call: Call, body: JsonObject, model: string): Promise<Response> {
     const { settings } = call;
     const request = withSettings(parseChatRequest(body), settings);
+    const base = engineOf(model);
+    if (isScripted(base) && request.messages.some(({ media }) => media)) {
+      throw badRequest(`${base} is not a multimodal model`);
+    }
     const ending = request.continueFinalMessage
       ? "open message"
       : request.addGenerationPrompt
         ? "generation prompt"
         : "closed message";
-    const text = renderPrompt(request.messages, body.tools, ending);
-    const tokens = splitTokens(text);
-    const longest = contextLength(settings);
-    if (tokens.length >= longest) throw tooLong(tokens.length, longest);
-    if (request.maxTokens !== undefined && tokens.length + request.maxTokens > longest) {
-      throw badRequest(
-        `'max_tokens' or 'max_completion_tokens' is too large: ${request.maxTokens}. This model's maximum context length is ${longest} tokens and your request has ${tokens.length} input tokens (${request.maxTokens} > ${longest} - ${tokens.length}).`,
-        "max_tokens",
-      );
-    }
-    const answer = answerChat(request, splitModel(model).base, settings, body.messages ?? null);
-    const maxTokens = request.maxTokens ?? longest - tokens.length;
+    const scripted = isScripted(engineOf(model));
+    const prompt = scripted
+      ? await chatmlPrompt(request, body.tools, ending)
+      : echoPrompt(renderPrompt(request.messages, body.tools, ending));
+    const { text, tokens } = prompt;
+    const longest = contextLength(settings, model);
+    const maxTokens = tokenLimit(tokens.length, request, longest, settings);
+    const refused = refusedGrammar(call, request);
+    if (refused !== undefined) return refused;
+    const speaks = scripted
+      ? await scriptedSpeech(request, text)
+      : {
+          speech: answerChat(request, engineOf(model), settings, body.messages ?? null, vocabulary),
+          delayMs: 0,
+        };
+    if (speaks.delayMs > 0) call.settings = slowedDown(settings, speaks.delayMs);
+    const { cached, created } = cache.lookUp(request.cacheSalt, tokens);
     const result = {
       id: `chatcmpl-${requestId(call, request.requestId, text)}`,
       created: unixSeconds(),
       model,
       request,
       settings,
-      prompt: { promptTokens: tokens.length, cachedTokens: cache.lookUp(request.cacheSalt, tokens), tokens },
-      generation: generate(answer.said, answer.finish, { ...request, maxTokens }),
-      vocabulary,
+      prompt: {
+        promptTokens: tokens.length,
+        cachedTokens: cached,
+        createdCacheTokens: created,
+        ids: prompt.ids,
+      },
+      maxTokens,
+      speech: speaks.speech,
     };
     if (request.stream && call.fault?.kind !== "json") return stream(call, chatFrames(result));
-    return whole(call, chatBody(result), result.generation.completionTokens);
+    const answer = chatBody(result);
+    return whole(call, answer.body, answer.tokens);
+  }
+
+  /** A prompt in the simulator's own vocabulary, which costs little. */
+  function echoPrompt(text: string): ChatPrompt {
+    const tokens = splitTokens(text);
+    return { text, tokens, ids: () => tokens.map((token) => vocabulary.id(token)) };
   }
 
   async function complete(call: Call, body: JsonObject, model: string): Promise<Response> {
     const { settings } = call;
-    const request = withSettings(parseCompletionRequest(body), settings);
-    const longest = contextLength(settings);
-    const choices = speaksHarmony(splitModel(model).base)
-      ? harmonyChoices(request, settings, longest, await harmonyTokenizer())
+    const request = withSettings(parseCompletionRequest(body, settings), settings);
+    const longest = contextLength(settings, model);
+    const base = engineOf(model);
+    const choices = speaksHarmony(base)
+      ? harmonyChoices(request, settings, longest, await harmonyTokenizer(), isScripted(base))
       : completionChoices(request, settings, longest, vocabulary);
+    const delayMs = choices[0]?.delayMs ?? 0;
+    if (delayMs > 0) call.settings = slowedDown(settings, delayMs);
     const prompts = choices.map((choice) => choice.prompt);
     const result = {
       id: `cmpl-${requestId(call, request.requestId, prompts[0]?.text ?? "")}`,
@@ -185,10 +234,13 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       settings,
       prompt: {
         promptTokens: prompts.reduce((sum, prompt) => sum + prompt.cacheKey.length, 0),
-        cachedTokens: prompts.reduce((sum, prompt) => sum + cache.lookUp(request.cacheSalt, prompt.cacheKey), 0),
+        cachedTokens: prompts.reduce((sum, prompt) => sum + cache.lookUp(request.cacheSalt, prompt.cacheKey).cached, 0),
+        createdCacheTokens: 0,
       },
       choices,
     };
+    const refused = refusedGrammar(call, request);
+    if (refused !== undefined) return refused;
     if (request.stream && call.fault?.kind !== "json") return stream(call, completionFrames(result));
     return whole(call, completionBody(result), generatedTokens(result));
   }
@@ -196,7 +248,10 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
   async function tokenize(call: Call, body: JsonObject, model: string): Promise<Response> {
     const chatMessages = body.messages !== undefined;
     const prompt = chatMessages ? undefined : stringField(body, "prompt");
-    if (!chatMessages && prompt === undefined) throw badRequest("prompt: Field required", "prompt");
+    if (!chatMessages && prompt === undefined) {
+      const wanted = { type: "missing", msg: "Field required", input: body };
+      throw invalidBody({ ...wanted, loc: "body.prompt" }, { ...wanted, loc: "body.messages" });
+    }
     let text = prompt ?? "";
     if (chatMessages) {
       parseTools(body);
@@ -206,13 +261,15 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
         : body.add_generation_prompt === false
           ? "closed message"
           : "generation prompt";
-      text = renderPrompt(parseMessages(body), body.tools, ending);
+      text = isScripted(engineOf(model))
+        ? renderChatml(parseMessages(body), body.tools, ending, true)
+        : renderPrompt(parseMessages(body), body.tools, ending);
     }
     const tokenizer = await tokenizerOf(model);
     const tokens = tokenizer.encode(text);
     return json({
       count: tokens.length,
-      max_model_len: contextLength(call.settings),
+      max_model_len: contextLength(call.settings, model),
       tokens,
       token_strs: body.return_token_strs === true ? tokens.map((id) => tokenizer.token(id)) : null,
     });
@@ -220,35 +277,46 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
 
   async function detokenize(_: Call, body: JsonObject, model: string): Promise<Response> {
     const tokens = listField(body, "tokens");
-    if (tokens === undefined) throw badRequest("tokens: Field required", "tokens");
+    if (tokens === undefined) throw missing("body.tokens", body);
     const tokenizer = await tokenizerOf(model);
     return json({ prompt: tokenizer.decode(tokens.filter((id) => typeof id === "number")) });
   }
 
   async function tokenizerOf(model: string): Promise<Pick<Vocabulary, "encode" | "decode" | "token">> {
-    return speaksHarmony(splitModel(model).base) ? harmonyTokenizer() : vocabulary;
+    const base = engineOf(model);
+    if (speaksHarmony(base)) return harmonyTokenizer();
+    return isScripted(base) ? chatmlTokenizer() : vocabulary;
   }
 
+  /** A LoRA adapter's card has its path, its base model, and no context length. */
   function modelCard(id: string, settings: Settings): JsonObject {
+    const parent = Object.hasOwn(adapters, id) ? (adapters[id] ?? null) : null;
     return {
       id,
       object: "model",
       created: started,
       owned_by: "vllm",
-      root: rootOf(id),
-      parent: null,
-      max_model_len: contextLength(settings),
-      permission: [],
+      root: parent === null ? rootOf(id) : `/adapters/${id}`,
+      parent,
+      max_model_len: parent === null ? contextLength(settings, id) : null,
+      permission: [permission(id, started)],
     };
   }
 
-  function contextLength(settings: Settings): number {
-    return settings.maxModelLen ?? options.maxModelLen ?? DEFAULT_MAX_MODEL_LEN;
+  /** The model that answers: of an adapter its base. */
+  function engineOf(model: string): string {
+    const { base } = splitModel(model);
+    return Object.hasOwn(adapters, base) ? (adapters[base] ?? base) : base;
+  }
+
+  function contextLength(settings: Settings, model: string): number {
+    const own = options.maxModelLen ?? ownContextLength(engineOf(model));
+    return settings.maxModelLen ?? own ?? DEFAULT_MAX_MODEL_LEN;
   }
 
   function requestId(call: Call, own: string | undefined, prompt: string): string {
     answered++;
-    return call.request.headers.get("x-request-id") ?? own ?? hex(`${answered} ${prompt.slice(-200)}`, 32);
+    return call.request.headers.get("x-request-id") ?? own ?? hex(`${answered} ${prompt.slice(-200)}`, 16);
   }
 
   /** The request's fault, unless it has happened `fault_times` times already with these very settings. */
@@ -268,6 +336,9 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
   return { fetch, requests, clear };
 }
 
+/** A rendered prompt: its tokens as the prefix cache compares them, and their ids. */
+type ChatPrompt = { text: string; tokens: readonly (string | number)[]; ids(): readonly number[] };
+
 type Call = {
   request: Request;
   record: SimulatedRequest;
@@ -275,6 +346,8 @@ type Call = {
   fault: Fault | undefined;
   /** Set once a body is under way that will say itself when it has ended. */
   streaming: boolean;
+  /** Resolves when a stall is to end. */
+  released: Promise<void>;
 };
 
 type Route = {
@@ -282,22 +355,76 @@ type Route = {
   answer(call: Call, body: JsonObject, model: string): Response | Promise<Response>;
 };
 
+/** The grammar is compiled where the engine is: a stream has its 200 by then. Throws what a request for one piece is answered with. */
+function refusedGrammar(
+  call: Call,
+  request: { stream: boolean; format: AnswerFormat; tools?: Tool[] },
+): Response | undefined {
+  try {
+    if (request.format.kind === "json_schema") checkGrammar(request.format.schema);
+    if (request.tools?.some((tool) => tool.strict && isRefused(tool.parameters)) === true) {
+      throw new GrammarError(400, "Invalid grammar specification: 'triggers'");
+    }
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof GrammarError) || !request.stream) throw error;
+    const data = errorEvent(error, call.settings.flat);
+    return stream(call, [{ data, tokens: 0, role: "after" }, doneFrame()]);
+  }
+}
+
+/** Each token takes `ms`, the first one too. */
+function slowedDown(settings: Settings, ms: number): Settings {
+  return { ...settings, ttft: settings.ttft + ms, tps: 1000 / ms };
+}
+
+function permission(model: string, created: number): JsonObject {
+  return {
+    id: `modelperm-${hex(model, 16)}`,
+    object: "model_permission",
+    created,
+    allow_create_engine: false,
+    allow_sampling: true,
+    allow_logprobs: true,
+    allow_search_indices: false,
+    allow_view: true,
+    allow_fine_tuning: false,
+    organization: "*",
+    group: null,
+    is_blocking: false,
+  };
+}
+
 function withSettings<Request extends { returnTokenIds: boolean }>(request: Request, settings: Settings): Request {
   return settings.tokenIds ? request : { ...request, returnTokenIds: false };
 }
 
 async function readBody(call: Call): Promise<JsonObject> {
   const type = call.request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
-  if (type !== "application/json") throw badRequest("Unsupported Media Type: Only 'application/json' is allowed");
+  if (type !== "application/json") {
+    const msg = "Unsupported Media Type: Only 'application/json' is allowed";
+    throw invalidBody({ type: "", loc: "", msg });
+  }
   let body: Json;
   try {
     body = parseJson(await call.request.text());
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    throw badRequest(`JSON decode error: ${error.message}`);
+    const at = /position (\d+)/.exec(error.message)?.[1] ?? "0";
+    const why = at === "1" ? "Expecting property name enclosed in double quotes" : "Expecting value";
+    throw invalidBody({
+      type: "json_invalid",
+      loc: `body.${at}`,
+      msg: "JSON decode error",
+      input: {},
+      ctx: { error: why },
+    });
   }
   call.record.body = body;
-  if (!isObject(body)) throw badRequest("Input should be a valid dictionary");
+  if (!isObject(body)) {
+    const msg = "Input should be a valid dictionary or object to extract fields from";
+    throw invalidBody({ type: "model_attributes_type", loc: "body", msg, input: body });
+  }
   return body;
 }
 
@@ -307,7 +434,8 @@ async function failEarly(call: Call): Promise<Response | undefined> {
     case "refuse":
       throw new ConnectionLost("refuse");
     case "stall_headers":
-      return untilAborted(call.request.signal);
+      await stall(call.request.signal, call.released);
+      return undefined;
     case "http":
       throw new VllmError(call.fault.status, "Simulated fault.");
     case "html":
@@ -326,6 +454,7 @@ function stream(call: Call, frames: Iterable<Frame>): Response {
     delta: () => void record.deltasSent++,
     completed: () => end(record, "completed"),
     aborted: () => end(record, "aborted"),
+    released: call.released,
   });
   return new Response(body, { headers: { "content-type": "text/event-stream; charset=utf-8" } });
 }
@@ -337,7 +466,10 @@ async function whole(call: Call, body: JsonObject, tokens: number): Promise<Resp
   if (time > 0) await sleep(time, request.signal);
   switch (fault?.kind) {
     case "stall":
-      return untilAborted(request.signal);
+      await stall(request.signal, call.released);
+      return json(body);
+    case "engine":
+      throw engineError();
     case "error":
       throw new VllmError(500, "Simulated fault.");
     case "garbage":
@@ -385,12 +517,6 @@ function end(record: SimulatedRequest, state: "completed" | "aborted"): void {
 
 function authorized(request: Request, apiKey: string): boolean {
   return request.method === "OPTIONS" || request.headers.get("authorization") === `Bearer ${apiKey}`;
-}
-
-function tooLong(tokens: number, longest: number): VllmError {
-  return badRequest(
-    `This model's maximum context length is ${longest} tokens. However, you requested ${tokens} tokens in the messages, Please reduce the length of the messages.`,
-  );
 }
 
 function unixSeconds(): number {

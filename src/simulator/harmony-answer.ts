@@ -10,6 +10,8 @@ import { fillSchema } from "./schema-filler.ts";
 import type { Settings } from "./settings.ts";
 import { boundText, type StructuralTag } from "./structural-tag.ts";
 
+const STRAYED_WORDS = 20_000;
+
 /** What an answer depends on, besides the messages. */
 export type Asked = { format: CompletionRequest["format"]; tag: StructuralTag | undefined; settings: Settings };
 
@@ -28,7 +30,17 @@ export function answerHarmony(messages: readonly HarmonyMessage[], asked: Asked)
     return [...reasoning, ...preamble, ...call, CALL];
   }
   const begin = preferred(tag?.finals ?? [], "<|channel|>final<|message|>");
-  return [...reasoning, ...readLiterals(begin), finalText(messages, turn, asked), RETURN];
+  const text = finalText(messages, turn, asked);
+  const opening = [...reasoning, ...readLiterals(begin)];
+  return settings.stray && tag !== undefined && !tag.excludes && text.includes('"')
+    ? [...opening, ...strayed(text)]
+    : [...opening, text, RETURN];
+}
+
+/** To a JSON grammar a special token is a text like others, in a string: the model says one, and then finds no end. */
+function strayed(json: string): Segment[] {
+  const string = json.lastIndexOf('"', json.length - 3) + 1;
+  return [json.slice(0, string), END, START, "assistant", deterministicWords(STRAYED_WORDS).join("")];
 }
 
 /** The script that the settings have for this round, if they have one. */

@@ -1,40 +1,73 @@
 import { answerCompletion } from "./completion-answer.ts";
-import { type CompletionRequest, tokenLimit } from "./completion-request.ts";
+import type { CompletionRequest } from "./completion-request.ts";
 import type { CompletionChoice } from "./completion-wire.ts";
-import { badRequest } from "./errors.ts";
+import { badField } from "./errors.ts";
 import { scriptOf } from "./harmony-answer.ts";
 import { continueHarmony } from "./harmony-continuation.ts";
 import { generateHarmony } from "./harmony-generation.ts";
 import { type HarmonyTokenizer, RETURN, START } from "./harmony-tokenizer.ts";
+import { harmonyScript, type Script } from "./script-language.ts";
 import type { Settings } from "./settings.ts";
-import { parseStructuralTag, type StructuralTag } from "./structural-tag.ts";
+import { boundText, parseStructuralTag, type StructuralTag } from "./structural-tag.ts";
+import { tokenLimit } from "./token-limit.ts";
 
-/** What a gpt-oss generates for each prompt. */
+/** What a gpt-oss generates for each prompt; a `scripted` one says what its last user text scripts. */
 export function harmonyChoices(
   request: CompletionRequest,
   settings: Settings,
   contextLength: number,
   tokenizer: HarmonyTokenizer,
+  scripted: boolean,
 ): CompletionChoice[] {
   const tag = structuralTag(request, settings);
   return request.prompts.map((prompt) => {
     const ids = typeof prompt === "string" ? tokenizer.encode(prompt) : prompt;
     const text = tokenizer.decode(ids);
-    const maxTokens = tokenLimit(ids.length, request.maxTokens, contextLength);
-    const wanted = ids.includes(START)
-      ? continueHarmony(ids, { format: request.format, tag, settings }, tokenizer)
-      : tokenizer.encodeSegments(scriptOf([], settings) ?? [plainAnswer(text, request, settings), RETURN]);
+    const maxTokens = tokenLimit(ids.length, { ...request, maxTokensName: "max_tokens" }, contextLength, settings);
+    const script = scripted ? scriptOfUser(text, request, tag) : undefined;
+    const wanted =
+      script !== undefined
+        ? tokenizer.encode(script.text)
+        : ids.includes(START)
+          ? continueHarmony(ids, { format: request.format, tag, settings }, tokenizer)
+          : tokenizer.encodeSegments(scriptOf([], settings) ?? [plainAnswer(text, request, settings), RETURN]);
     const generated = generateHarmony(wanted, request, maxTokens, settings, tokenizer);
     return {
       prompt: { text, cacheKey: ids, ids: request.returnTokenIds ? ids : undefined },
       texts: generated.texts,
-      names: request.logprobs === undefined ? generated.texts : generated.ids.map((id) => tokenizer.token(id)),
+      names: generated.names,
       ids: request.returnTokenIds ? generated.ids : undefined,
       finish: generated.finish,
       stopReason: generated.stopReason,
-      endsInLast: true,
+      delayMs: script?.delayMs ?? 0,
     };
   });
+}
+
+/** What `tiny-gpt-oss` says; `undefined` if a grammar binds it to something that it does not say. */
+function scriptOfUser(
+  prompt: string,
+  { format }: CompletionRequest,
+  tag: StructuralTag | undefined,
+): Script | undefined {
+  const script = harmonyScript(prompt);
+  const final = /<\|channel\|>final(?: <\|constrain\|>json)?<\|message\|>(.*?)(?:<\|return\|>|<\|end\|>|$)/s.exec(
+    script.text,
+  )?.[1];
+  const binds =
+    format.kind !== "text" || (tag !== undefined && (tag.finals.length === 0 || boundText(tag.finals) !== undefined));
+  if (binds && final !== undefined && !isJson(final)) return undefined;
+  const ended = /<\|(?:return|call|endoftext)\|>$/.test(script.text);
+  return { ...script, text: ended ? script.text : `${script.text}<|return|>` };
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** What follows a prompt that is not Harmony. */
@@ -44,6 +77,6 @@ function plainAnswer(prompt: string, request: CompletionRequest, settings: Setti
 
 function structuralTag(request: CompletionRequest, settings: Settings): StructuralTag | undefined {
   if (request.structuralTag === undefined) return undefined;
-  if (!settings.structuralTags) throw badRequest("structural_tag is not supported", "structured_outputs");
+  if (!settings.structuralTags) throw badField("structural_tag is not supported", "structured_outputs");
   return parseStructuralTag(request.structuralTag);
 }

@@ -108,7 +108,7 @@ export class HarmonyTokenizer {
   #piece(id: number): string | readonly number[] {
     const rank = this.#ranks[id];
     if (rank !== undefined) return rank;
-    if (!isSpecial(id) || id > LAST_SPECIAL) throw badRequest(`Token id ${id} is out of vocabulary`, "prompt");
+    if (!isSpecial(id) || id > LAST_SPECIAL) throw badRequest(`Token id ${id} is out of vocabulary`);
     return NAMES.get(id) ?? `<|reserved_${id}|>`;
   }
 }

@@ -1,11 +1,20 @@
 /** What a served name stands for, as a model card's `root` has it, where that is not the name itself. */
 const ROOTS: Record<string, string> = {
+  "tiny-qwen3": "models/tiny-qwen3",
+  "tiny-gpt-oss": "models/tiny-gpt-oss",
   "simulator-gpt-oss": "openai/gpt-oss-20b",
   "simulator-harmony": "openai/gpt-oss-120b",
 };
 
 /** The models that are served unless others are given. */
-export const DEFAULT_MODELS = ["simulator", "simulator-reasoning", ...Object.keys(ROOTS)];
+export const DEFAULT_MODELS = [
+  "simulator",
+  "simulator-reasoning",
+  "simulator-gpt-oss",
+  "simulator-harmony",
+  "tiny-qwen3",
+  "tiny-gpt-oss",
+];
 
 /** The `root` of a served model. */
 export function rootOf(model: string): string {
@@ -15,4 +24,14 @@ export function rootOf(model: string): string {
 /** Whether a served model is a gpt-oss, which speaks Harmony on /v1/completions. */
 export function speaksHarmony(model: string): boolean {
   return /gpt-oss/i.test(`${model} ${rootOf(model)}`);
+}
+
+/** Whether a served model understands the script language: it behaves as the tiny models that a real vLLM is tested with. */
+export function isScripted(model: string): boolean {
+  return model.startsWith("tiny-");
+}
+
+/** The context length that such a model is served with; `undefined` for others. */
+export function ownContextLength(model: string): number | undefined {
+  return { "tiny-qwen3": 4096, "tiny-gpt-oss": 8192 }[model];
 }

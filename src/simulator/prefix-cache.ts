@@ -5,8 +5,8 @@ const SALTS = 1000;
 export class PrefixCache {
   #last = new Map<string, readonly (string | number)[]>();
 
-  /** How many tokens of `prompt` were cached: whole blocks of 16, and never the whole prompt. Remembers the prompt. */
-  lookUp(salt: string, prompt: readonly (string | number)[]): number {
+  /** How many tokens of `prompt` were cached, and how many are now: whole blocks of 16, and never the whole prompt. Remembers the prompt. */
+  lookUp(salt: string, prompt: readonly (string | number)[]): { cached: number; created: number } {
     const before = this.#last.get(salt) ?? [];
     this.#last.delete(salt);
     this.#last.set(salt, prompt);
@@ -19,7 +19,8 @@ export class PrefixCache {
     const most = Math.min(before.length, prompt.length - 1);
     let common = 0;
     while (common < most && before[common] === prompt[common]) common++;
-    return common - (common % BLOCK);
+    const cached = common - (common % BLOCK);
+    return { cached, created: Math.max(0, prompt.length - (prompt.length % BLOCK) - cached) };
   }
 
   /** Forgets everything. */

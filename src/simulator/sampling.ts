@@ -1,8 +1,9 @@
-import { badRequest } from "./errors.ts";
-import { booleanField, integerField, listField, numberField, objectField, stringField } from "./fields.ts";
+import { badField, badRequest, type Finding, invalidBody, pythonFloat } from "./errors.ts";
+import { booleanField, integerField, integersField, missing, numberField, objectField, stringField } from "./fields.ts";
 import { isObject, type Json, type JsonObject } from "./json.ts";
 
 const MAX_STOP_STRINGS = 4;
+const MAX_LOGPROBS = 20;
 
 /** What chat and text completions have in common. */
 export type Sampling = {
@@ -29,19 +30,18 @@ export type AnswerFormat =
 export function parseSampling(body: JsonObject): Sampling {
   const stream = booleanField(body, "stream") ?? false;
   const options = objectField(body, "stream_options");
-  if (options !== undefined && !stream) {
-    throw badRequest("Stream options can only be defined when `stream=True`.", "stream_options");
+  if (options !== undefined && Object.keys(options).length > 0 && !stream) {
+    throw badField("Stream options can only be defined when `stream=True`.", "stream_options");
   }
   checkRanges(body);
   const cacheSalt = stringField(body, "cache_salt");
-  if (cacheSalt === "")
-    throw badRequest("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt");
+  if (cacheSalt === "") throw badField("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt");
   return {
     stream,
-    includeUsage: options?.include_usage === true || options?.continuous_usage_stats === true,
-    continuousUsage: options?.continuous_usage_stats === true,
+    includeUsage: options?.include_usage === true,
+    continuousUsage: options?.include_usage === true && options.continuous_usage_stats === true,
     stop: parseStop(body.stop),
-    stopTokenIds: (listField(body, "stop_token_ids") ?? []).filter((id) => typeof id === "number"),
+    stopTokenIds: integersField(body, "stop_token_ids"),
     includeStop: booleanField(body, "include_stop_str_in_output") ?? false,
     ignoreEos: booleanField(body, "ignore_eos") ?? false,
     cacheSalt: cacheSalt ?? "",
@@ -50,11 +50,30 @@ export function parseSampling(body: JsonObject): Sampling {
   };
 }
 
-/** `max_tokens` and its like. Throws a 400 below 1. */
-export function maxTokensField(body: JsonObject, name: string): number | undefined {
+/** The first of some fields that limit the tokens, and its name. Throws a 400 below 1. */
+export function maxTokensField(
+  body: JsonObject,
+  names: readonly string[],
+): { maxTokens: number | undefined; maxTokensName: string } {
+  const name = names.find((entry) => (body[entry] ?? undefined) !== undefined) ?? "max_tokens";
   const value = integerField(body, name);
-  if (value !== undefined && value < 1) throw badRequest(`max_tokens must be at least 1, got ${value}.`, name);
-  return value;
+  if (value !== undefined && value < 1) throw tooFewTokens(value);
+  return { maxTokens: value, maxTokensName: name };
+}
+
+/** What vLLM says whichever field it was, and if the prompt leaves no room for one token. */
+export function tooFewTokens(value: number): Error {
+  return badField(`max_tokens must be at least 1, got ${value}.`, "max_tokens", String(value));
+}
+
+/** Throws vLLM's 400 for more alternatives to a token than it gives. */
+export function checkLogprobs(top: number | undefined): void {
+  if (top === undefined || top <= MAX_LOGPROBS) return;
+  throw badField(
+    `Requested sample logprobs of ${top}, which is greater than max allowed: ${MAX_LOGPROBS}`,
+    "logprobs",
+    String(top),
+  );
 }
 
 /** Reads `response_format` and `structured_outputs`. Throws a 400 for what the simulator cannot generate. */
@@ -64,27 +83,30 @@ export function parseFormat(body: JsonObject): AnswerFormat {
   const format = objectField(body, "response_format");
   switch (format?.type) {
     case undefined:
-      if (format !== undefined) throw badRequest("response_format: `type` is required", "response_format");
+      if (format !== undefined) throw missing("body.response_format.type", format);
       return { kind: "text" };
     case "text":
       return { kind: "text" };
     case "json_object":
       return { kind: "json_object" };
     case "json_schema": {
-      const schema = isObject(format?.json_schema) ? format.json_schema.schema : undefined;
-      if (!isObject(schema)) {
-        throw badRequest(
-          "response_format: `json_schema` with a `schema` is required for type json_schema",
+      if (!isObject(format?.json_schema)) {
+        throw badField(
+          "When response_format type is 'json_schema', the 'json_schema' field must be provided.",
           "response_format",
         );
       }
-      return { kind: "json_schema", schema };
+      const { schema } = format.json_schema;
+      return isObject(schema) ? { kind: "json_schema", schema } : { kind: "json_object" };
     }
     default:
-      throw badRequest(
-        `response_format: the simulator does not support type ${JSON.stringify(format?.type)}`,
-        "response_format",
-      );
+      throw invalidBody({
+        type: "literal_error",
+        loc: "body.response_format.type",
+        msg: "Input should be 'text', 'json_object' or 'json_schema'",
+        input: format?.type,
+        ctx: { expected: "'text', 'json_object' or 'json_schema'" },
+      });
   }
 }
 
@@ -92,9 +114,7 @@ function parseStructured(structured: JsonObject): AnswerFormat {
   const kinds = ["json", "regex", "choice", "grammar", "json_object", "structural_tag"];
   const given = kinds.filter((kind) => (structured[kind] ?? false) !== false);
   if (given.length > 1) {
-    throw badRequest(
-      `You can only use one kind of structured outputs constraint but multiple are specified: ${given.join(", ")}`,
-    );
+    throw badRequest("You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice').");
   }
   switch (given[0]) {
     case "json": {
@@ -109,9 +129,16 @@ function parseStructured(structured: JsonObject): AnswerFormat {
       return { kind: "choice", choice };
     }
     case undefined:
-      throw badRequest("You must use one kind of structured outputs constraint but none are specified");
+      if (structured.json_object === false) {
+        throw badRequest(
+          "structured_outputs.json_object must be True if set; omit structured_outputs to disable structured outputs",
+        );
+      }
+      throw badRequest(
+        "You must use one kind of structured outputs constraint but none are specified: {'json': None, 'regex': None, 'choice': None, 'grammar': None, 'json_object': None, 'disable_any_whitespace': False, 'disable_additional_properties': False, 'whitespace_pattern': None, 'structural_tag': None, '_backend': None, '_backend_was_auto': False}",
+      );
     default:
-      throw badRequest(`The simulator does not support structured_outputs.${given[0]}`, "structured_outputs");
+      throw badField(`The simulator does not support structured_outputs.${given[0]}`, "structured_outputs");
   }
 }
 
@@ -119,35 +146,59 @@ function parseSchema(text: string): Json {
   try {
     return JSON.parse(text) as Json;
   } catch {
-    throw badRequest("structured_outputs: `json` is not valid JSON", "structured_outputs");
+    throw badField("structured_outputs: `json` is not valid JSON", "structured_outputs");
   }
 }
 
 function parseStop(stop: Json | undefined): string[] {
   if (stop === undefined || stop === null) return [];
+  if (typeof stop !== "string" && !Array.isArray(stop))
+    throw badStop(stop, "list_type", "Input should be a valid list");
   const list = Array.isArray(stop) ? stop : [stop];
   const strings = list.filter((entry) => typeof entry === "string");
-  if (strings.length < list.length) throw badRequest("stop: Input should be a valid string or list of strings", "stop");
-  if (strings.includes("")) throw badRequest("stop cannot contain an empty string.", "stop");
+  if (strings.length < list.length) throw badStop(stop, "string_type", "Input should be a valid string");
   if (strings.length > MAX_STOP_STRINGS) {
-    throw badRequest(`stop must contain at most ${MAX_STOP_STRINGS} strings, got ${strings.length}.`, "stop");
+    const msg = `List should have at most ${MAX_STOP_STRINGS} items after validation, not ${strings.length}`;
+    const ctx = { field_type: "List", max_length: MAX_STOP_STRINGS, actual_length: strings.length };
+    throw badStop(stop, "too_long", msg, ctx);
   }
+  if (strings.includes("")) throw badRequest("stop cannot contain an empty string.");
   return strings;
+}
+
+/** pydantic has tried it as a string and as a list. */
+function badStop(input: Json, type: string, msg: string, ctx?: JsonObject): Error {
+  const loc = "body.stop";
+  const second: Finding = { type, loc, msg, input };
+  if (ctx !== undefined) second.ctx = ctx;
+  return invalidBody({ type: "string_type", loc, msg: "Input should be a valid string", input }, second);
 }
 
 function checkRanges(body: JsonObject): void {
   const temperature = numberField(body, "temperature");
-  if (temperature !== undefined && temperature < 0) {
-    throw badRequest(`temperature must be non-negative, got ${temperature}.`, "temperature");
+  if (temperature !== undefined && (temperature < 0 || temperature > 2)) {
+    const range = temperature < 0 ? "non-negative" : "in [0, 2]";
+    const given = pythonFloat(temperature);
+    throw badField(`temperature must be ${range}, got ${given}.`, "temperature", given);
   }
   const topP = numberField(body, "top_p");
-  if (topP !== undefined && (topP <= 0 || topP > 1)) throw badRequest(`top_p must be in (0, 1], got ${topP}.`, "top_p");
+  if (topP !== undefined && (topP <= 0 || topP > 1)) {
+    throw badField(`top_p must be in (0, 1], got ${pythonFloat(topP)}.`, "top_p", pythonFloat(topP));
+  }
   const topK = integerField(body, "top_k");
-  if (topK !== undefined && topK < -1)
-    throw badRequest(`top_k must be 0 (disable), or at least 1, got ${topK}.`, "top_k");
+  if (topK !== undefined && topK < -1) throw badRequest(`top_k must be 0 (disable), or at least 1, got ${topK}.`);
   for (const name of ["presence_penalty", "frequency_penalty"]) {
     const penalty = numberField(body, name);
     if (penalty !== undefined && Math.abs(penalty) > 2)
-      throw badRequest(`${name} must be in [-2, 2], got ${penalty}.`, name);
+      throw badRequest(`${name} must be in [-2, 2], got ${pythonFloat(penalty)}.`);
   }
+  const minP = numberField(body, "min_p");
+  if (minP !== undefined && (minP < 0 || minP > 1)) {
+    throw badRequest(`min_p must be in [0, 1], got ${pythonFloat(minP)}.`);
+  }
+  const repetition = numberField(body, "repetition_penalty");
+  if (repetition !== undefined && repetition <= 0) {
+    throw badRequest(`repetition_penalty must be greater than zero, got ${pythonFloat(repetition)}.`);
+  }
+  integerField(body, "seed");
 }

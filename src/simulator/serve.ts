@@ -1,6 +1,7 @@
 import { once } from "node:events";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { errorBody, VllmError } from "./errors.ts";
 import { createSimulator, type Simulator, type SimulatorOptions } from "./handler.ts";
 
 /** A simulator behind a port. */
@@ -8,9 +9,24 @@ export type SimulatorServer = {
   /** `http://HOST:PORT`, without a slash at its end. */
   url: string;
   simulator: Simulator;
+  /**
+   * SIGTERM, as a vLLM without `--shutdown-timeout` takes it: it stops listening, and what is under way falls silent.
+   * Resolves when nobody is listened to any more.
+   */
+  terminate(): Promise<void>;
+  /** The EngineCore dies: what is under way ends with vLLM's own error, and the server stops listening. */
+  crashEngine(): Promise<void>;
   /** Stops listening and destroys every open connection. */
   close(): Promise<void>;
 };
+
+/** What became of a server, and who has to know: the answers that are under way. */
+type Life = { death?: "terminated" | "engine crashed"; mourners: Set<() => void> };
+
+const ENGINE_ERROR = errorBody(
+  new VllmError(500, "EngineCore encountered an issue. See stack trace (above) for the root cause."),
+  false,
+);
 
 /**
  * Serves a simulator over HTTP with node:http: each chunk of a body becomes one HTTP chunk, sent at once; a client that leaves aborts its
@@ -21,8 +37,11 @@ export async function serveSimulator(
 ): Promise<SimulatorServer> {
   const { port = 0, host = "127.0.0.1", ...rest } = options;
   const simulator = createSimulator(rest);
+  const life: Life = { mourners: new Set() };
   const server = createServer({ keepAliveTimeout: 75_000, requestTimeout: 0 }, (request, response) => {
-    void answer(simulator, request, response);
+    // A connection that was open before may outlive the port.
+    if (life.death === undefined) void answer(simulator, request, response, life);
+    else request.socket.destroy();
   });
   server.listen(port, host);
   await once(server, "listening");
@@ -30,8 +49,15 @@ export async function serveSimulator(
   return {
     url: `http://${host.includes(":") ? `[${host}]` : host}:${address.port}`,
     simulator,
+    async terminate() {
+      await die(server, life, "terminated");
+    },
+    async crashEngine() {
+      await die(server, life, "engine crashed");
+    },
     async close() {
-      const closed = once(server, "close");
+      // It may have stopped listening before.
+      const closed = server.listening ? once(server, "close") : undefined;
       server.close();
       server.closeAllConnections();
       await closed;
@@ -39,22 +65,53 @@ export async function serveSimulator(
   };
 }
 
-async function answer(simulator: Simulator, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+/** Refuses new connections without waiting for those that are open, and ends what they are waiting for. */
+async function die(server: Server, life: Life, death: NonNullable<Life["death"]>): Promise<void> {
+  life.death ??= death;
+  server.close();
+  server.closeIdleConnections();
+  for (const mourn of life.mourners) mourn();
+  // Node closes the port before its next tick.
+  await new Promise((resolve) => setImmediate(resolve));
+}
+
+async function answer(
+  simulator: Simulator,
+  incoming: IncomingMessage,
+  outgoing: ServerResponse,
+  life: Life,
+): Promise<void> {
   const left = new AbortController();
+  const mourn = () => left.abort(new DOMException("The server died", "AbortError"));
+  life.mourners.add(mourn);
   outgoing.on("close", () => {
+    life.mourners.delete(mourn);
     if (!outgoing.writableFinished) left.abort(new DOMException("The client left", "AbortError"));
   });
   try {
     const response = await simulator.fetch(await toRequest(incoming, left.signal));
     outgoing.writeHead(response.status, Object.fromEntries(response.headers));
     outgoing.flushHeaders();
-    if (response.body !== null) await send(response.body, outgoing);
-    outgoing.end();
+    if (response.body !== null) await send(response.body, outgoing, left.signal);
+    if (life.death === undefined) outgoing.end();
+    else lastWords(outgoing, life.death);
   } catch {
+    if (life.death !== undefined) {
+      lastWords(outgoing, life.death);
+      return;
+    }
     // The client left, or a fault wants the connection gone: what was sent before must still arrive.
     if (outgoing.headersSent) await flushed(outgoing);
     outgoing.destroy();
   }
+}
+
+/** What a dying server still says to who waits for an answer: its error, or nothing at all, without an end. */
+function lastWords(outgoing: ServerResponse, death: NonNullable<Life["death"]>): void {
+  if (death === "terminated") return;
+  const error = JSON.stringify(ENGINE_ERROR);
+  if (outgoing.headersSent) outgoing.end(`data: ${error}\n\ndata: [DONE]\n\n`);
+  else outgoing.writeHead(500, { "content-type": "application/json" }).end(error);
 }
 
 async function toRequest(incoming: IncomingMessage, signal: AbortSignal): Promise<Request> {
@@ -69,12 +126,13 @@ async function toRequest(incoming: IncomingMessage, signal: AbortSignal): Promis
   return new Request(new URL(incoming.url ?? "/", "http://simulator"), { method, headers, body, signal });
 }
 
-async function send(body: ReadableStream<Uint8Array>, outgoing: ServerResponse): Promise<void> {
+/** Sends a body as it comes, until it ends or `left` is aborted. */
+async function send(body: ReadableStream<Uint8Array>, outgoing: ServerResponse, left: AbortSignal): Promise<void> {
   const reader = body.getReader();
-  // A request's signal alone is not enough: Node forgets to abort it once the request itself is garbage.
+  // The request's signal alone is not enough: Node forgets to abort it once the request itself is garbage.
   const leave = () => void reader.cancel().catch(() => {});
-  if (outgoing.destroyed) leave();
-  else outgoing.once("close", leave);
+  if (left.aborted) leave();
+  else left.addEventListener("abort", leave, { once: true });
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;

@@ -4,7 +4,7 @@ import { badRequest } from "./errors.ts";
 export type Fault =
   | { kind: "refuse" | "stall_headers" | "html" | "json" }
   | { kind: "http"; status: number }
-  | { kind: "stall" | "cut" | "end" | "error" | "garbage"; after: number };
+  | { kind: "stall" | "cut" | "end" | "error" | "engine" | "garbage"; after: number };
 
 /** How one request is to be answered. README.md has the table. */
 export type Settings = {
@@ -34,6 +34,8 @@ export type Settings = {
   stops: boolean;
   harmony: string | undefined;
   script: "user" | undefined;
+  version: "0.19" | "0.32";
+  stray: boolean;
 };
 
 const DEFAULTS: Settings = {
@@ -63,6 +65,8 @@ const DEFAULTS: Settings = {
   stops: true,
   harmony: undefined,
   script: undefined,
+  version: "0.32",
+  stray: false,
 };
 
 const READERS: Record<string, (value: string, name: string) => Partial<Settings>> = {
@@ -91,6 +95,8 @@ const READERS: Record<string, (value: string, name: string) => Partial<Settings>
   structural_tags: (v, n) => ({ structuralTags: flag(v, n) }),
   stops: (v, n) => ({ stops: flag(v, n) }),
   harmony: (v) => ({ harmony: v }),
+  version: (v, n) => ({ version: oneOf(v, n, ["0.19", "0.32"]) }),
+  stray: (v, n) => ({ stray: flag(v, n) }),
   script: (v, n) => ({ script: oneOf(v, n, ["user"]) }),
 };
 
@@ -137,6 +143,7 @@ function fault(value: string, name: string): Fault {
     case "cut":
     case "end":
     case "error":
+    case "engine":
     case "garbage":
       if (after !== undefined) return { kind, after };
   }

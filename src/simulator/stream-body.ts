@@ -2,10 +2,10 @@ import { ConnectionLost } from "./errors.ts";
 import { type Frame, isDelta, type Step } from "./frames.ts";
 import type { Settings } from "./settings.ts";
 import { Cutter, joinFrames } from "./sse-bytes.ts";
-import { sleep, untilAborted } from "./time.ts";
+import { sleep, stall } from "./time.ts";
 
-/** Told what becomes of a stream. */
-export type StreamObserver = { delta(): void; completed(): void; aborted(): void };
+/** Told what becomes of a stream. `released` resolves when one that stalls is to go on. */
+export type StreamObserver = { delta(): void; completed(): void; aborted(): void; readonly released: Promise<void> };
 
 type Ending = "stall" | "cut" | "end" | undefined;
 
@@ -75,7 +75,9 @@ export function streamBody(
       case undefined:
         return pieces.length > 0 ? undefined : "again";
       case "stall":
-        return untilAborted(gone.signal);
+        // What comes after a stall is sent once it is released.
+        upcoming = undefined;
+        return stall(gone.signal, observer.released).then(() => (pieces.length > 0 ? undefined : pull()));
       case "end":
         settle("completed");
         controller?.close();

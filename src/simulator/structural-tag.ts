@@ -1,4 +1,5 @@
-import { badRequest } from "./errors.ts";
+import { badField } from "./errors.ts";
+import { isRefused } from "./grammar.ts";
 import { isObject, type Json, parseJson } from "./json.ts";
 import { fillSchema } from "./schema-filler.ts";
 
@@ -6,14 +7,22 @@ import { fillSchema } from "./schema-filler.ts";
 export type Tag = { begin: string; content: Json | undefined };
 
 /** What a structural tag for Harmony admits after free reasoning: calls of functions and of other tools, and final answers. */
-export type StructuralTag = { functions: Map<string, Tag[]>; others: Tag[]; finals: Tag[] };
+export type StructuralTag = { functions: Map<string, Tag[]>; others: Tag[]; finals: Tag[]; excludes: boolean };
+
+/** A tag keeps special tokens out of its texts only if it says so. */
+const EXCLUDES = /"exclude(?:s|_tokens)":\[[^\]]/;
 
 /** Reads `structured_outputs.structural_tag`. Throws a 400 for what is none. */
 export function parseStructuralTag(given: Json): StructuralTag {
   const tag = typeof given === "string" ? parse(given) : given;
   const format = isObject(tag) && tag.type === "structural_tag" ? (tag.format ?? tag.structures) : undefined;
   if (format === undefined) throw invalid();
-  const found: StructuralTag = { functions: new Map(), others: [], finals: [] };
+  const found: StructuralTag = {
+    functions: new Map(),
+    others: [],
+    finals: [],
+    excludes: EXCLUDES.test(JSON.stringify(tag)),
+  };
   for (const entry of tags(format)) {
     const name = /(?:^|\s)to=functions\.([^\s<]+)/.exec(entry.begin)?.[1];
     if (name !== undefined) found.functions.set(name, [...(found.functions.get(name) ?? []), entry]);
@@ -47,9 +56,31 @@ function* tags(format: Json | undefined): Generator<Tag> {
   if (Array.isArray(format)) {
     for (const entry of format) yield* tags(entry);
   } else if (isObject(format)) {
-    if (typeof format.begin === "string") yield { begin: format.begin, content: format.content };
+    if (isRefused(format.type === "json_schema" ? (format.json_schema ?? {}) : {})) throw invalid();
+    if (typeof format.begin === "string") yield* spelledOut(format.begin, format.content);
     for (const [key, value] of Object.entries(format)) if (key !== "json_schema") yield* tags(value);
   }
+}
+
+/** A tag once for each beginning that it admits: constants at the front of what follows it belong to that. */
+function spelledOut(begin: string, content: Json | undefined): Tag[] {
+  if (!isObject(content) || content.type !== "sequence" || !Array.isArray(content.elements))
+    return [{ begin, content }];
+  let begins = [begin];
+  for (const element of content.elements) {
+    const texts = constants(element);
+    if (texts === undefined) return begins.map((each) => ({ begin: each, content: element }));
+    begins = begins.flatMap((each) => texts.map((text) => each + text));
+  }
+  return begins.map((each) => ({ begin: each, content: undefined }));
+}
+
+function constants(format: Json): string[] | undefined {
+  if (!isObject(format)) return undefined;
+  if (format.type === "const_string" && typeof format.value === "string") return [format.value];
+  if (format.type !== "or" || !Array.isArray(format.elements)) return undefined;
+  const texts = format.elements.map(constants);
+  return texts.every((each) => each !== undefined) ? texts.flat() : undefined;
 }
 
 function parse(text: string): Json {
@@ -61,5 +92,5 @@ function parse(text: string): Json {
 }
 
 function invalid(): Error {
-  return badRequest("Invalid structural tag", "structured_outputs");
+  return badField("Invalid structured_outputs structural_tag specification.", "structured_outputs");
 }

@@ -14,9 +14,9 @@ export function sleep(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Never resolves; rejects with the signal's reason when it aborts. */
-export function untilAborted(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) => {
+/** Resolves when `released` does, perhaps never; rejects with the signal's reason when it aborts. */
+export function stall(signal: AbortSignal, released: Promise<void>): Promise<void> {
+  return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(signal.reason);
     // workerd cancels a request as hung when nothing, not even a timer, could ever go on with it.
     const alive = setInterval(() => {}, 10_000);
@@ -25,5 +25,10 @@ export function untilAborted(signal: AbortSignal): Promise<never> {
       reject(signal.reason);
     }
     signal.addEventListener("abort", onAbort, { once: true });
+    released.then(() => {
+      clearInterval(alive);
+      signal.removeEventListener("abort", onAbort);
+      resolve();
+    });
   });
 }

@@ -1,14 +1,22 @@
-import type { Generation } from "./generation.ts";
 import type { JsonObject } from "./json.ts";
 import type { Settings } from "./settings.ts";
 
-/** What the prompt cost. */
-export type PromptUsage = { promptTokens: number; cachedTokens: number };
+/** What the prompt cost. `created`: the tokens that the prefix cache took in. */
+export type PromptUsage = { promptTokens: number; cachedTokens: number; createdCacheTokens: number };
 
-/** vLLM's `usage`; `completionTokens` and `reasoningTokens` so far for `continuous_usage_stats`. */
+/** What `system_fingerprint` says: the version, and a hash of how the server was started. */
+export function fingerprint({ version }: Settings): string {
+  return `vllm-${version}.0-5133a70e`;
+}
+
+/**
+ * vLLM's `usage`, whose details depend on where it stands: in a body, in the last chunk of a stream, or (`undefined`, for
+ * `continuous_usage_stats`) in any chunk, with the tokens so far.
+ */
 export function usageBody(
+  place: "chat" | "chat stream" | "completion" | "completion stream" | "completion chunk" | undefined,
   prompt: PromptUsage,
-  generated: Pick<Generation, "completionTokens" | "reasoningTokens">,
+  generated: { completionTokens: number; reasoningTokens: number },
   settings: Settings,
 ): JsonObject {
   const usage: JsonObject = {
@@ -16,8 +24,16 @@ export function usageBody(
     total_tokens: prompt.promptTokens + generated.completionTokens,
     completion_tokens: generated.completionTokens,
   };
-  if (settings.cached) usage.prompt_tokens_details = { cached_tokens: prompt.cachedTokens };
-  if (generated.reasoningTokens > 0) {
+  const { cachedTokens: cached_tokens, createdCacheTokens: created } = prompt;
+  const whole = place === "chat" || place === "completion";
+  if (settings.cached && place !== undefined && place !== "completion chunk") {
+    const details: JsonObject = { cached_tokens };
+    if (place !== "completion stream") details.created_cache_tokens = place === "completion" ? null : created;
+    if (whole) details.multimodal_tokens = null;
+    usage.prompt_tokens_details = details;
+  } else if (whole) usage.prompt_tokens_details = null;
+  if (place === "completion") usage.completion_tokens_details = null;
+  else if (place !== "completion stream" && place !== "completion chunk") {
     usage.completion_tokens_details = { reasoning_tokens: generated.reasoningTokens };
   }
   return usage;

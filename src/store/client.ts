@@ -9,9 +9,15 @@ import {
   previousResponseNotFound,
 } from "../protocol/errors.ts";
 import { parseConversationId, parseItemId, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
-import type { InputItem, Item, ItemReference } from "../protocol/items.ts";
-import type { Home, ItemKey, Result, TurnToSettle } from "./home.ts";
-import { readHistory } from "./turn-store.ts";
+import type { InputItem, Item } from "../protocol/items.ts";
+import type { Home, ItemKey, Result, Snapshot, TurnToSettle } from "./home.ts";
+import { MAX_HISTORY_LENGTH, readHistory } from "./turn-store.ts";
+
+/** Homes that one request may refer to. Each is an object to be woken; turns that continue each other share one. */
+const MAX_HOMES = 256;
+
+/** Homes that are asked at a time. */
+const CONCURRENT_HOMES = 16;
 
 /** The stored past of a new turn: earlier items with the raw messages behind them, and the input, references resolved. */
 export interface Past {
@@ -55,13 +61,13 @@ export class HomeClient {
   /**
    * Reads what a turn continues: the chain before `previousResponseId`, the items that `input` refers to, and the results
    * of MCP calls that are given back without (OpenAI's agents SDK leaves them out), as far as they are kept. One call
-   * per home concerned, in parallel; none when there is none of these.
-   * Throws the 400s of unknown ids: those of other tenants, deleted and never stored ones look alike.
+   * per home concerned, some in parallel; none when there is none of these.
+   * Throws the 400s of unknown ids: those of other tenants, deleted and never stored ones look alike; and of references
+   * that lead into too many homes, or together mean more than a history may have.
    */
   async past(input: readonly InputItem[], previousResponseId: string | null | undefined): Promise<Past> {
-    const references = input.filter((item): item is ItemReference => item.type === "item_reference");
-    const withoutResult = input.filter(lacksResult);
-    if (previousResponseId == null && references.length + withoutResult.length === 0) {
+    const needed = [...input.entries()].filter(([, item]) => item.type === "item_reference" || lacksResult(item));
+    if (previousResponseId == null && needed.length === 0) {
       return { history: [], replays: [], input: input as Item[] };
     }
 
@@ -69,19 +75,18 @@ export class HomeClient {
     if (previousResponseId != null && !previous) throw previousResponseNotFound(previousResponseId);
     const wanted = new Map<string, { previous: string | null; keys: ItemKey[] }>();
     if (previous) wanted.set(previous.home, { previous: previous.turn, keys: [] });
-    for (const { id = "", type } of [...references, ...withoutResult]) {
+    for (const [index, { id = "", type }] of needed) {
       const address = parseItemId(id);
       if (!address) throw itemNotFound(input, id);
       const entry = wanted.get(address.home) ?? { previous: null, keys: [] };
       entry.keys.push({ id, turn: address.turn, ...(type === "mcp_call" && { optional: true }) });
       wanted.set(address.home, entry);
+      if (wanted.size > MAX_HOMES) throw tooManyHomes(index);
     }
 
-    const snapshots = await Promise.all(
-      [...wanted].map(([home, { previous, keys }]) => this.stub(home).snapshot(previous, keys)),
-    );
+    const snapshots = await this.#snapshots([...wanted]);
     let past: Pick<Past, "history" | "replays"> = { history: [], replays: [] };
-    const resolved = new Map<string, Item>();
+    const resolved = new Map<string, { item: Item; length: number }>();
     for (const [index, snapshot] of snapshots.entries()) {
       if (!snapshot.found) {
         if (snapshot.missing === "item") throw itemNotFound(input, snapshot.id);
@@ -90,17 +95,37 @@ export class HomeClient {
       }
       // The first home asked is that of `previous`, if there is one; the others give an empty history.
       if (index === 0) past = readHistory(snapshot.history);
-      for (const [id, json] of Object.entries(snapshot.references)) resolved.set(id, JSON.parse(json) as Item);
+      for (const [id, json] of Object.entries(snapshot.references)) {
+        resolved.set(id, { item: JSON.parse(json) as Item, length: json.length });
+      }
     }
+    // What is referred to several times is there several times.
+    const length = needed.reduce((sum, [, { id = "" }]) => sum + (resolved.get(id)?.length ?? 0), 0);
+    if (length > MAX_HISTORY_LENGTH) throw contextLengthExceeded("The items that 'input' refers to are too long.");
     return {
       ...past,
       input: input.map((item) => {
-        if (item.type === "item_reference") return resolved.get(item.id) as Item;
+        if (item.type === "item_reference") return resolved.get(item.id)?.item as Item;
         if (item.type !== "mcp_call" || !lacksResult(item)) return item;
-        const kept = resolved.get(item.id ?? "");
+        const kept = resolved.get(item.id ?? "")?.item;
         return kept?.type === "mcp_call" ? { ...item, output: kept.output, error: kept.error } : item;
       }),
     };
+  }
+
+  /** Asks each home, in order, a few at a time. */
+  async #snapshots(wanted: readonly [home: string, { previous: string | null; keys: ItemKey[] }][]) {
+    const snapshots: Snapshot[] = [];
+    for (let start = 0; start < wanted.length; start += CONCURRENT_HOMES) {
+      const asked = wanted.slice(start, start + CONCURRENT_HOMES);
+      const answers = await Promise.all(
+        asked.map(([home, { previous, keys }]) => this.stub(home).snapshot(previous, keys)),
+      );
+      snapshots.push(...answers);
+      // What is missing ends the request: the others need not be asked.
+      if (answers.some(({ found }) => !found)) break;
+    }
+    return snapshots;
   }
 }
 
@@ -141,6 +166,14 @@ function lacksResult(item: InputItem): boolean {
 function itemNotFound(input: readonly InputItem[], id: string) {
   const index = input.findIndex((item) => item.type === "item_reference" && item.id === id);
   return invalidRequest(`input[${index}].id`, `Item with id '${id}' not found.`, "item_not_found");
+}
+
+function tooManyHomes(index: number) {
+  return invalidRequest(
+    `input[${index}].id`,
+    `The items that 'input' refers to were made in more than ${MAX_HOMES} different conversations.`,
+    "array_above_max_length",
+  );
 }
 
 function isRetryable(error: unknown): boolean {

@@ -1,3 +1,6 @@
+import { type ApiError, tooManyInProgress } from "../protocol/errors.ts";
+import type { ObjectLoad } from "./tenant-load.ts";
+
 /**
  * Who may take a turn in the conversation: one at a time, first come, first served.
  *
@@ -13,12 +16,19 @@ export interface Lease {
 
 interface Waiter {
   ticket: string;
+  giveBack: () => void;
   grant: (lease: Lease | undefined) => void;
 }
 
 export class ConversationLock {
   readonly #waiting: Waiter[] = [];
+  readonly #load: ObjectLoad;
   #holder: Lease | undefined;
+
+  /** `load` counts holders and waiters. */
+  constructor(load: ObjectLoad) {
+    this.#load = load;
+  }
 
   get isHeld(): boolean {
     return this.#holder !== undefined;
@@ -26,18 +36,20 @@ export class ConversationLock {
 
   /**
    * Waits for the lock, at most `waitMs` (0: not at all). Gives undefined when the time is up, or `leave(ticket)` was
-   * called meanwhile.
+   * called meanwhile. Throws the 429 of a tenant that has `limit` holders and waiters already.
    */
-  async acquire(ticket: string, waitMs: number): Promise<Lease | undefined> {
-    if (!this.#holder) return this.#grant();
-    if (waitMs === 0) return undefined;
+  async acquire(ticket: string, waitMs: number, limit = Number.POSITIVE_INFINITY): Promise<Lease | undefined> {
+    if (this.#holder && waitMs === 0) return undefined;
+    const giveBack = this.#load.take(limit);
+    if (!giveBack) throw noRoom();
+    if (!this.#holder) return this.#grant(giveBack);
     return new Promise((resolve) => {
       const timer = Number.isFinite(waitMs) ? setTimeout(() => this.leave(ticket), waitMs) : undefined;
       const grant = (lease: Lease | undefined) => {
         clearTimeout(timer);
         resolve(lease);
       };
-      this.#waiting.push({ ticket, grant });
+      this.#waiting.push({ ticket, giveBack, grant });
     });
   }
 
@@ -46,10 +58,11 @@ export class ConversationLock {
     const index = this.#waiting.findIndex((waiter) => waiter.ticket === ticket);
     if (index === -1) return;
     const [waiter] = this.#waiting.splice(index, 1);
+    waiter?.giveBack();
     waiter?.grant(undefined);
   }
 
-  #grant(): Lease {
+  #grant(giveBack: () => void): Lease {
     let released = false;
     const lease: Lease = {
       get released() {
@@ -59,11 +72,16 @@ export class ConversationLock {
         if (released) return;
         released = true;
         this.#holder = undefined;
+        giveBack();
         const next = this.#waiting.shift();
-        next?.grant(this.#grant());
+        next?.grant(this.#grant(next.giveBack));
       },
     };
     this.#holder = lease;
     return lease;
   }
+}
+
+function noRoom(): ApiError {
+  return tooManyInProgress("Too many turns of your conversations are in progress or waiting. Please retry later.");
 }

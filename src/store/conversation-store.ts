@@ -1,3 +1,4 @@
+import { parseItemId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import type { Tables } from "./tables.ts";
 import { concatArrays, type History, type ItemPage, type PageRequest, pageOf, type TurnStore } from "./turn-store.ts";
@@ -74,12 +75,14 @@ export class ConversationStore {
     return { items: JSON.stringify(left), messages: history.messages };
   }
 
-  /** A page of items. Only the turns that the page touches are read. */
-  page(request: PageRequest): ItemPage {
+  /** A page of items, or undefined when none has the id `after`. Only the turns that the page touches are read. */
+  page(request: PageRequest): ItemPage | undefined {
     const deleted = this.#deleted();
     const items: Item[] = [];
     let found = request.after === undefined;
+    const first = request.after === undefined ? undefined : parseItemId(request.after)?.turn;
     for (const turn of this.#turns.conversationTurns(request.order)) {
+      if (!found && turn !== first) continue;
       const turnItems = this.#turnItems(turn);
       if (request.order === "desc") turnItems.reverse();
       if (!found) {
@@ -89,20 +92,25 @@ export class ConversationStore {
         found = true;
         turnItems.splice(0, at + 1);
       }
-      items.push(...turnItems.filter((item) => item.id === undefined || !deleted.has(item.id)));
+      for (const item of turnItems) if (item.id === undefined || !deleted.has(item.id)) items.push(item);
       if (items.length > request.limit) break;
     }
+    if (!found) return undefined;
     return pageOf(items, { limit: request.limit, order: request.order });
   }
 
   /** An item, or undefined when the conversation has none of that id. */
   item(id: string): Item | undefined {
-    if (this.#deleted().has(id)) return undefined;
-    for (const turn of this.#turns.conversationTurns("desc")) {
-      const item = this.#turnItems(turn).find((candidate) => candidate.id === id);
-      if (item) return item;
-    }
-    return undefined;
+    // An id of the conversation's names the turn that the item is in.
+    const turn = parseItemId(id)?.turn;
+    if (turn === undefined || this.#deleted().has(id) || !this.#turns.isInConversation(turn)) return undefined;
+    return this.#turnItems(turn).find((candidate) => candidate.id === id);
+  }
+
+  /** Whether an item was taken out. */
+  hasDeleted(id: string): boolean {
+    if (!this.#tables.has("deleted_items")) return false;
+    return this.#sql.exec("SELECT 1 FROM deleted_items WHERE id = ?", id).toArray().length > 0;
   }
 
   deleteItem(id: string): void {

@@ -1,3 +1,5 @@
+import type { ErrorFields } from "../protocol/errors.ts";
+import { isJsonObject } from "../protocol/json.ts";
 import { isRecord, recordLine, type TurnRecord } from "../turn/logged-turn.ts";
 import type { BatchSink } from "../turn/turn.ts";
 import { type Tables, toPieces } from "./tables.ts";
@@ -28,6 +30,7 @@ export interface EventBlock {
 }
 
 type BlockRow = { seq_from: number; seq_to: number; body: string };
+type PartRow = BlockRow & { part: number };
 
 /** Reads and writes the logs of a home's runs. */
 export class EventLogStore {
@@ -104,22 +107,48 @@ export class EventLogStore {
 
   /** All lines of a log, events and records, in order. */
   *all(turn: string): Generator<string> {
+    for (const block of this.#blocks(turn)) yield* linesOf(block);
+  }
+
+  /** The rows of each block, and of the records before it. */
+  *#blocks(turn: string): Generator<PartRow[]> {
     if (!this.#tables.has("events")) return;
-    const rows = this.#sql.exec<BlockRow & { part: number }>(
+    const rows = this.#sql.exec<PartRow>(
       "SELECT seq_from, part, seq_to, body FROM events WHERE turn = ? ORDER BY seq_from, part",
       turn,
     );
-    let block: BlockRow[] = [];
+    let block: PartRow[] = [];
     for (const row of rows) {
       const [first] = block;
       // A block's rows are pieces of one text; so are those of records before it.
       if (first && (first.seq_from !== row.seq_from || first.seq_to !== row.seq_to)) {
-        yield* linesOf(block);
+        yield block;
         block = [];
       }
       block.push(row);
     }
-    if (block.length > 0) yield* linesOf(block);
+    if (block.length > 0) yield block;
+  }
+
+  /** Removes a log's end, from the first block on that cannot be read or does not follow the one before it. */
+  cutUnreadable(turn: string): void {
+    let next = 0;
+    for (const block of this.#blocks(turn)) {
+      const [first] = block;
+      if (!first) return;
+      const count = countEvents(linesOf(block), next);
+      if (first.seq_from === next && first.seq_to - first.seq_from + 1 === count) {
+        next += count;
+        continue;
+      }
+      this.#sql.exec(
+        "DELETE FROM events WHERE turn = ?1 AND (seq_from > ?2 OR (seq_from = ?2 AND part >= ?3))",
+        turn,
+        first.seq_from,
+        first.part,
+      );
+      return;
+    }
   }
 
   /** The rows of the block that has the event after `after`. */
@@ -137,6 +166,25 @@ export class EventLogStore {
       .toArray();
   }
 
+  /** Why the run that has ended failed, with status and headers; undefined where it did not, or was logged before these were kept. */
+  failure(turn: string): ErrorFields | undefined {
+    if (!this.#tables.has("events")) return undefined;
+    const last = this.#sql
+      .exec<BlockRow>(
+        `SELECT seq_from, seq_to, body FROM events
+         WHERE turn = ?1 AND part >= 0 AND seq_from = (SELECT MAX(seq_from) FROM events WHERE turn = ?1 AND part >= 0)
+         ORDER BY part`,
+        turn,
+      )
+      .toArray();
+    for (const line of linesOf(last)) {
+      if (!isRecord(line)) continue;
+      const [record] = JSON.parse(line) as [TurnRecord];
+      if ("failure" in record) return record.failure;
+    }
+    return undefined;
+  }
+
   has(turn: string): boolean {
     return this.#block(turn, -1).length > 0;
   }
@@ -151,6 +199,22 @@ export class EventLogStore {
     const runs = this.#tables.has("runs") ? "UNION SELECT turn FROM runs" : "";
     this.#sql.exec(`DELETE FROM events WHERE turn NOT IN (SELECT turn FROM turns ${runs})`);
   }
+}
+
+/** How many of the lines are events, counted up from `first`; undefined where a line is neither event nor record. */
+function countEvents(lines: readonly string[], first: number): number | undefined {
+  let next = first;
+  try {
+    for (const line of lines) {
+      const value = JSON.parse(line) as unknown;
+      if (Array.isArray(value)) continue;
+      if (!isJsonObject(value) || value.sequence_number !== next) return undefined;
+      next += 1;
+    }
+  } catch {
+    return undefined;
+  }
+  return next - first;
 }
 
 function linesOf(rows: readonly BlockRow[]): string[] {
@@ -183,6 +247,11 @@ export class EventLogWriter implements BatchSink {
     this.#store = store;
     this.#turn = turn;
     this.#next = next;
+  }
+
+  /** No event has come yet. */
+  get isNew(): boolean {
+    return this.#next === 0 && this.#pendingEvents === 0;
   }
 
   event(type: string, json: string): void {

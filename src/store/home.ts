@@ -7,6 +7,7 @@ import {
   conversationLocked,
   conversationNotFound,
   type ErrorFields,
+  invalidRequest,
   previousResponseNotFound,
   responseNotFound,
 } from "../protocol/errors.ts";
@@ -23,10 +24,12 @@ import { type IdempotencyClaim, IdempotencyStore } from "./idempotency-store.ts"
 import { RunHost } from "./run-host.ts";
 import { type RunSpec, RunStore } from "./run-store.ts";
 import { Tables } from "./tables.ts";
+import { tenantConversations, tenantRuns } from "./tenant-load.ts";
 import {
   concatArrays,
   type History,
   type ItemPage,
+  MAX_HISTORY_LENGTH,
   type PageRequest,
   pageOf,
   type SettledTurn,
@@ -83,11 +86,14 @@ export class TurnLease extends RpcTarget {
   }
 }
 
-/** Largest history given to one turn, in UTF-16 units: an RPC message may have 32 MiB, at up to two bytes a unit. */
-const MAX_HISTORY_LENGTH = 12 * 1024 * 1024;
+/** Most that is read to find the items that one turn refers to: each turn that has one of them is parsed as a whole. */
+const MAX_READ_LENGTH = 4 * MAX_HISTORY_LENGTH;
 
 /** The sweep runs no oftener than this. */
 const MIN_SWEEP_INTERVAL_MS = 3_600_000;
+
+/** Who may read the events of one run at the same time. */
+const MAX_READERS = 100;
 
 /** How soon the alarm looks after live runs: an orphan is found within this time after its process came back. */
 const WATCHDOG_MS = 30_000;
@@ -101,9 +107,12 @@ export class Home extends DurableObject<Variables> {
   readonly #conversations: ConversationStore;
   readonly #idempotency: IdempotencyStore;
   readonly #webhooks: WebhookStore;
-  readonly #lock = new ConversationLock();
+  readonly #lock: ConversationLock;
   readonly #leases = new Map<string, { lease: Lease; base: number }>();
+  /** When the alarm rings; null: not at all; undefined: not asked yet. */
   #alarmAt: number | null | undefined;
+  /** Readers of each run's events. */
+  readonly #readers = new Map<string, number>();
   #sweptAt = 0;
 
   constructor(state: DurableObjectState, env: Variables) {
@@ -116,11 +125,16 @@ export class Home extends DurableObject<Variables> {
     this.#conversations = new ConversationStore(sql, this.#tables, this.#turns);
     this.#idempotency = new IdempotencyStore(sql, this.#tables);
     this.#webhooks = new WebhookStore(sql, this.#tables);
+    const [tenant = "", address = ""] = state.id.name?.split(":") ?? [];
+    const name = state.id.toString();
+    this.#lock = new ConversationLock(tenantConversations.of(tenant, name, this));
     this.#host = new RunHost({
       env,
       waitUntil: (promise) => state.waitUntil(promise),
       runs: this.#runs,
       log: this.#log,
+      load: tenantRuns.of(tenant, name, this),
+      address,
       history: (spec) => this.#historyOf(spec),
       transaction: (body) => this.#transaction(body),
       settle: (spec, base, result, body) => this.#settleRun(spec, base, result, body),
@@ -142,13 +156,23 @@ export class Home extends DurableObject<Variables> {
     }
     if (isTooLong(history)) return { found: false, missing: "room" };
     const found: Record<string, string> = {};
-    for (const { id, turn, optional } of references) {
-      const item = this.#turns.item(id, turn, this.#oldest());
-      if (item === undefined && optional) continue;
-      if (item === undefined) return { found: false, missing: "item", id };
-      found[id] = item;
+    const turns = new Map<string, Set<string>>();
+    for (const { id, turn } of references) turns.set(turn, (turns.get(turn) ?? new Set()).add(id));
+    let length = history.items.length + history.messages.length;
+    let read = 0;
+    for (const [turn, ids] of turns) {
+      const items = this.#turns.itemsById(ids, turn, this.#oldest());
+      read += items.read;
+      for (const [id, item] of items.found) {
+        // What was taken out of the conversation is gone for whoever asks for it by itself.
+        if (this.#conversations.hasDeleted(id)) continue;
+        found[id] = item;
+        length += item.length;
+      }
+      if (length > MAX_HISTORY_LENGTH || read > MAX_READ_LENGTH) return { found: false, missing: "room" };
     }
-    return { found: true, history, references: found };
+    const missing = references.find(({ id, optional }) => !optional && !Object.hasOwn(found, id));
+    return missing ? { found: false, missing: "item", id: missing.id } : { found: true, history, references: found };
   }
 
   /** Keeps a foreground turn for good: one row where it fits, in one transaction. Again is harmless. */
@@ -165,6 +189,8 @@ export class Home extends DurableObject<Variables> {
       this.#turns.insert({ ...settled, base: held?.base ?? null, position });
     });
     held?.lease.release();
+    // An object that was empty until now may have given its alarm back in between.
+    await this.#setRetentionAlarm(turn.createdAt);
     return { ok: true, value: null };
   }
 
@@ -174,13 +200,17 @@ export class Home extends DurableObject<Variables> {
     return this.#turns.response(turn, this.#oldest()) ?? this.#runningResponse(turn);
   }
 
-  /** A page of a turn's own input, or null when there is no such turn; `after` unknown starts at the beginning. */
-  inputItems(turn: string, page: PageRequest): ItemPage | null {
+  /** A page of a turn's own input, or null when there is no such turn. */
+  inputItems(turn: string, page: PageRequest): Result<ItemPage> | null {
     if (this.retrieve(turn) === null) return null;
     const stored = this.#turns.items(turn, "input", this.#oldest());
     const items = stored === undefined ? this.#host.live(turn)?.spec.input : (JSON.parse(stored) as Item[]);
     if (!items) return null;
-    return pageOf(page.order === "desc" ? items.toReversed() : items, page);
+    const ordered = page.order === "desc" ? items.toReversed() : items;
+    if (page.after !== undefined && !items.some((item) => item.id === page.after)) {
+      return refused(unknownCursor(page.after));
+    }
+    return { ok: true, value: pageOf(ordered, page) };
   }
 
   /** Removes a response's content; one that is running is stopped first. False when there was none. */
@@ -217,8 +247,9 @@ export class Home extends DurableObject<Variables> {
     if (conversation !== undefined && !this.#conversations.get(conversation)) {
       return refused(conversationNotFound(conversation));
     }
-    const lease = spec.inConversation ? await this.#lock.acquire(ticket, waitMs) : undefined;
+    let lease: Lease | undefined;
     try {
+      if (spec.inConversation) lease = await this.#acquire(ticket, waitMs);
       await this.#setAlarm(Date.now() + WATCHDOG_MS);
       // From here to the start nothing waits: of two requests with one turn, one starts it and the other finds it.
       const meanwhile = this.retrieve(spec.turn);
@@ -230,22 +261,26 @@ export class Home extends DurableObject<Variables> {
       // Deleted while this turn waited.
       if (conversation !== undefined && !this.#conversations.get(conversation))
         throw conversationNotFound(conversation);
-      this.#host.checkRoom();
       this.#host.start(spec, lease, access);
     } catch (error) {
       lease?.release();
+      // What is refused leaves nothing.
+      await this.#releaseIfEmpty();
       if (error instanceof ApiError) return refused(error);
       throw error;
     }
+    // An object that was empty until now may have given its alarm back in between.
+    await this.#setAlarm(Date.now() + WATCHDOG_MS);
     const status = spec.request.background ? "queued" : "in_progress";
     return { ok: true, value: runningBody(spec, status) };
   }
 
-  /** Waits until a run is settled and gives its response; null when there is none. */
-  async finished(turn: string): Promise<StoredResponse | null> {
+  /** Waits until a run is settled and gives its response, with the failure as it was; null when there is none. */
+  async finished(turn: string): Promise<{ response: StoredResponse; failure: ErrorFields | null } | null> {
     this.#takeUpOrphans();
     await this.#host.live(turn)?.ended;
-    return this.retrieve(turn);
+    const response = this.retrieve(turn);
+    return response && { response, failure: this.#log.failure(turn) ?? null };
   }
 
   /** Stops a run; gives the response as it then stands, also when it had ended before. Null when there is none. */
@@ -258,7 +293,7 @@ export class Home extends DurableObject<Variables> {
   /**
    * `GET /events?turn=…&after=N&obfuscation=0|1`: the log of a run as SSE, from the event after N, followed while the
    * run lives. A `fetch` rather than an RPC, because its body goes to the client as it is, and a client that leaves is
-   * noticed here. 404 when there is no such log.
+   * noticed here. 404 when there is no such response, 409 when it has no log, 429 when it has readers enough.
    */
   override async fetch(request: Request): Promise<Response> {
     const { searchParams } = new URL(request.url);
@@ -266,6 +301,9 @@ export class Home extends DurableObject<Variables> {
     if (this.retrieve(turn) === null) return new Response(null, { status: 404 });
     const live = this.#host.live(turn);
     if (!live && !this.#log.has(turn)) return new Response(null, { status: 409 });
+    const readers = this.#readers.get(turn) ?? 0;
+    if (readers >= MAX_READERS) return new Response(null, { status: 429, headers: { "retry-after": "5" } });
+    this.#readers.set(turn, readers + 1);
     const run = {
       turn,
       log: this.#log,
@@ -276,8 +314,14 @@ export class Home extends DurableObject<Variables> {
       after: Number(searchParams.get("after") ?? -1),
       obfuscation: searchParams.get("obfuscation") !== "0",
       heartbeatMs: loadConfig(this.env).heartbeatMs,
-      waitUntil: (promise) => this.ctx.waitUntil(promise),
+      waitUntil: (promise) => this.ctx.waitUntil(promise.finally(() => this.#readerLeft(turn))),
     });
+  }
+
+  #readerLeft(turn: string): void {
+    const left = (this.#readers.get(turn) ?? 1) - 1;
+    if (left > 0) this.#readers.set(turn, left);
+    else this.#readers.delete(turn);
   }
 
   // Conversations
@@ -309,8 +353,10 @@ export class Home extends DurableObject<Variables> {
     return true;
   }
 
-  conversationItems(id: string, page: PageRequest): ItemPage | null {
-    return this.#conversations.get(id) ? this.#conversations.page(page) : null;
+  conversationItems(id: string, page: PageRequest): Result<ItemPage> | null {
+    if (!this.#conversations.get(id)) return null;
+    const found = this.#conversations.page(page);
+    return found ? { ok: true, value: found } : refused(unknownCursor(page.after ?? ""));
   }
 
   /** Adds items; null when there is no such conversation. Waits for its turn, as every change of it does. */
@@ -355,7 +401,13 @@ export class Home extends DurableObject<Variables> {
   ): Promise<Result<{ lease: TurnLease; history: History }>> {
     this.#takeUpOrphans();
     if (!this.#conversations.get(id)) return refused(conversationNotFound(id));
-    const lease = await this.#lock.acquire(ticket, waitMs);
+    let lease: Lease | undefined;
+    try {
+      lease = await this.#acquire(ticket, waitMs);
+    } catch (error) {
+      if (error instanceof ApiError) return refused(error);
+      throw error;
+    }
     if (!lease) return refused(conversationLocked());
     if (!this.#conversations.get(id)) {
       lease.release();
@@ -387,9 +439,16 @@ export class Home extends DurableObject<Variables> {
     return claim;
   }
 
-  /** Gives a key back whose request was refused before anything was generated. */
-  unclaim(fingerprint: string): void {
-    this.#idempotency.unclaim(fingerprint);
+  /** The key's turn has begun, and never begins again: not even after it was deleted. */
+  async begun(fingerprint: string, home: string, turn: string): Promise<void> {
+    this.#transaction(() => this.#idempotency.begin(fingerprint, home, turn, Date.now()));
+    await this.#setAlarm(Date.now() + IdempotencyStore.LIFETIME_MS);
+  }
+
+  /** Gives a key back whose request was refused before anything was begun. */
+  async unclaim(fingerprint: string, turn: string): Promise<void> {
+    this.#idempotency.unclaim(fingerprint, turn);
+    await this.#releaseIfEmpty();
   }
 
   // The alarm
@@ -444,9 +503,12 @@ export class Home extends DurableObject<Variables> {
       this.#idempotency.isBusy() ||
       this.#webhooks.nextDue() !== null;
     if (busy || !this.#turns.isEmpty()) return;
-    await this.ctx.storage.deleteAll();
+    const deleted = this.ctx.storage.deleteAll();
+    // At once: whoever comes while this waits finds an object without tables.
     this.#tables.forget();
+    this.#turns.forget();
     this.#alarmAt = null;
+    await deleted;
   }
 
   /** A transaction that leaves nothing behind when it fails, in memory neither. */
@@ -462,7 +524,11 @@ export class Home extends DurableObject<Variables> {
 
   /** Makes sure that the alarm rings at `at` or before. */
   async #setAlarm(at: number): Promise<void> {
-    this.#alarmAt ??= await this.ctx.storage.getAlarm();
+    if (this.#alarmAt === undefined) {
+      const known = await this.ctx.storage.getAlarm();
+      // Not what it was before somebody else has set it or given it back.
+      if (this.#alarmAt === undefined) this.#alarmAt = known;
+    }
     if (this.#alarmAt !== null && this.#alarmAt <= at) return;
     this.#alarmAt = at;
     await this.ctx.storage.setAlarm(at);
@@ -557,19 +623,33 @@ export class Home extends DurableObject<Variables> {
   async #inConversation<T>(id: string, ticket: string, waitMs: number, work: () => T): Promise<Result<T> | null> {
     this.#takeUpOrphans();
     if (!this.#conversations.get(id)) return null;
-    const lease = await this.#lock.acquire(ticket, waitMs);
-    if (!lease) return refused(conversationLocked());
+    let lease: Lease | undefined;
     try {
+      lease = await this.#acquire(ticket, waitMs);
+      if (!lease) return refused(conversationLocked());
       // Deleted while this change waited.
       return this.#conversations.get(id) ? { ok: true, value: work() } : null;
+    } catch (error) {
+      if (error instanceof ApiError) return refused(error);
+      throw error;
     } finally {
-      lease.release();
+      lease?.release();
     }
+  }
+
+  /** Waits for the conversation. Undefined when the time is up. Throws the 429 of a tenant that holds enough. */
+  #acquire(ticket: string, waitMs: number): Promise<Lease | undefined> {
+    return this.#lock.acquire(ticket, waitMs, loadConfig(this.env).maxOpenConversationsPerTenant);
   }
 }
 
 function isTooLong({ items, messages }: History): boolean {
   return items.length + messages.length > MAX_HISTORY_LENGTH;
+}
+
+/** The 400 of a page that is to begin after an item which the list does not have. */
+function unknownCursor(after: string): ApiError {
+  return invalidRequest("after", `Invalid 'after': no item with id '${after}' found.`, "item_not_found");
 }
 
 function refused(error: ApiError): { ok: false; error: ErrorFields } {

@@ -5,8 +5,8 @@ import type { Tables } from "./tables.ts";
 export type IdempotencyClaim =
   /** The key is this request's now. */
   | { kind: "claimed" }
-  /** The same request was made before: its turn. */
-  | { kind: "known"; home: string; turn: string }
+  /** The same request was made before: its turn, and whether that has begun. */
+  | { kind: "known"; home: string; turn: string; begun: boolean }
   /** The key belongs to another request. */
   | { kind: "conflict" };
 
@@ -26,24 +26,41 @@ export class IdempotencyStore {
     const known = this.#current(now);
     if (known) {
       if (known.fingerprint !== fingerprint) return { kind: "conflict" };
-      return { kind: "known", home: known.home, turn: known.turn };
+      return { kind: "known", home: known.home, turn: known.turn, begun: known.begun === 1 };
     }
+    this.#insert(fingerprint, home, turn, now, false);
+    return { kind: "claimed" };
+  }
+
+  #insert(fingerprint: string, home: string, turn: string, now: number, begun: boolean): void {
     this.#tables.make("idempotency");
     this.#sql.exec("DELETE FROM idempotency");
     this.#sql.exec(
-      "INSERT INTO idempotency (fingerprint, home, turn, created_at) VALUES (?, ?, ?, ?)",
+      "INSERT INTO idempotency (fingerprint, home, turn, created_at, begun) VALUES (?, ?, ?, ?, ?)",
       fingerprint,
       home,
       turn,
       now,
+      begun ? 1 : 0,
     );
-    return { kind: "claimed" };
   }
 
-  unclaim(fingerprint: string): void {
-    if (this.#tables.has("idempotency")) {
-      this.#sql.exec("DELETE FROM idempotency WHERE fingerprint = ?", fingerprint);
+  /**
+   * The key's turn has begun: if it is not there any more one day, it was deleted and does not begin again. A key that
+   * was given back meanwhile, by another of the same requests that was refused, stands for the turn again.
+   */
+  begin(fingerprint: string, home: string, turn: string, now: number): void {
+    const known = this.#current(now);
+    if (!known) this.#insert(fingerprint, home, turn, now, true);
+    else if (known.turn === turn && known.begun === 0) {
+      this.#sql.exec("UPDATE idempotency SET begun = 1 WHERE turn = ?", turn);
     }
+  }
+
+  /** Gives a key back whose turn has not begun. */
+  unclaim(fingerprint: string, turn: string): void {
+    if (!this.#tables.has("idempotency")) return;
+    this.#sql.exec("DELETE FROM idempotency WHERE fingerprint = ? AND turn = ? AND begun = 0", fingerprint, turn);
   }
 
   /** Forgets an old key; returns when the present one will be old. */
@@ -61,7 +78,7 @@ export class IdempotencyStore {
   #current(now: number) {
     if (!this.#tables.has("idempotency")) return undefined;
     const [row] = this.#sql
-      .exec<{ fingerprint: string; home: string; turn: string; created_at: number }>(
+      .exec<{ fingerprint: string; home: string; turn: string; created_at: number; begun: number }>(
         "SELECT * FROM idempotency WHERE created_at > ?",
         now - IdempotencyStore.LIFETIME_MS,
       )

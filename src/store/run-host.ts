@@ -2,15 +2,20 @@ import { loadConfig, type Variables } from "../config.ts";
 import { createEngine } from "../engine/create-engine.ts";
 import type { Replay } from "../engine/engine.ts";
 import { Upstream } from "../engine/upstream.ts";
-import { ApiError } from "../protocol/errors.ts";
+import type { CreateRequest } from "../protocol/create-request.ts";
+import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
+import { parseResponseId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
+import type { ResponseObject } from "../protocol/response.ts";
 import { toolsetOf } from "../tools/create-toolset.ts";
 import { accessOf, type McpAccess } from "../tools/mcp/access.ts";
 import { type LoggedTurn, readLoggedTurn } from "../turn/logged-turn.ts";
+import { checkPromptMedia } from "../turn/media.ts";
 import { type Settle, Turn, type TurnOptions, type TurnResult } from "../turn/turn.ts";
 import type { Lease } from "./conversation-lock.ts";
 import { type EventLogStore, EventLogWriter } from "./event-log.ts";
-import type { RunSpec, RunStore } from "./run-store.ts";
+import type { NotedRun, RunSpec, RunStore } from "./run-store.ts";
+import type { ObjectLoad } from "./tenant-load.ts";
 import { type History, readHistory } from "./turn-store.ts";
 
 /**
@@ -25,6 +30,10 @@ export interface RunHome {
   waitUntil(promise: Promise<unknown>): void;
   runs: RunStore;
   log: EventLogStore;
+  /** Counts the runs of this home among those of its tenant. */
+  load: ObjectLoad;
+  /** The key of this home, which ids carry. */
+  address: string;
   /** The earlier items that a run continues. Throws the 400 when they are gone. */
   history(spec: RunSpec): { history: History; base: number | null };
   /** Runs `body` in a transaction: all that it writes, or nothing. */
@@ -80,51 +89,66 @@ export class RunHost {
     return this.#live.get(turn);
   }
 
-  /** Throws the 429 of an object that has all the runs it can carry. */
-  checkRoom(): void {
-    if (this.#live.size < MAX_LIVE_RUNS) return;
-    throw new ApiError({
-      status: 429,
-      type: "rate_limit_error",
-      message: `This conversation already has ${MAX_LIVE_RUNS} background responses in progress.`,
-      code: "rate_limit_exceeded",
-      headers: { "retry-after": "5" },
-    });
+  /** Room for one more run, and what gives it back. Throws the 429s of an object or a tenant that has all it may have. */
+  #takeRoom(): () => void {
+    if (this.#live.size >= MAX_LIVE_RUNS) {
+      throw tooManyInProgress(`This conversation already has ${MAX_LIVE_RUNS} background responses in progress.`);
+    }
+    const { maxBackgroundRunsPerTenant: limit } = loadConfig(this.#home.env);
+    const giveBack = this.#home.load.take(limit);
+    if (!giveBack) throw tooManyInProgress(`You already have ${limit} background responses in progress.`);
+    return giveBack;
   }
 
   /**
    * Begins a run: notes it, so that no crash can lose it, and lets it go. Throws the 400s of an input that does not
-   * fit its past. `lease` is the conversation's, for a turn in one; `access` is to the MCP servers of the request, and
+   * fit its past, and the 429s where there is no room. `lease` is the conversation's, for a turn in one; `access` is to the MCP servers of the request, and
    * kept only as long as this process lives.
    */
   start(spec: RunSpec, lease: Lease | undefined, access: Readonly<Record<string, McpAccess>>): void {
-    const run = this.#makeRun(spec, undefined, access);
-    const turn = run.makeTurn(this.#readPast(spec));
-    this.#home.transaction(() => {
-      this.#home.runs.insert(spec);
-      if (spec.request.background) turn.queue();
-    });
-    this.#launch(run, lease, () => turn.run(turn.start(), run.settle));
+    const giveBack = this.#takeRoom();
+    try {
+      const run = this.#makeRun(spec, undefined, access);
+      const turn = run.makeTurn(this.#readPast(spec));
+      this.#home.transaction(() => {
+        this.#home.runs.insert(spec);
+        if (spec.request.background) turn.queue();
+      });
+      this.#launch(run, lease, giveBack, () => turn.run(turn.start(), run.settle));
+    } catch (error) {
+      giveBack();
+      throw error;
+    }
+  }
+
+  /** Room for a run that was accepted before its process died: it counts, and is never refused. */
+  #takeRoomForOrphan(): () => void {
+    return this.#home.load.take(Number.POSITIVE_INFINITY) ?? (() => {});
   }
 
   /** Takes up every run that is noted and does not live. `acquire` gives the conversation's lock, waiting as needed. */
   takeUpOrphans(acquire: () => Promise<Lease | undefined>): void {
-    for (const turn of this.#home.runs.turns()) if (!this.#live.has(turn)) this.#takeUp(turn, acquire);
+    for (const turn of this.#home.runs.turns()) {
+      if (this.#live.has(turn)) continue;
+      const noted = this.#home.runs.takeUp(turn);
+      if (noted) this.#takeUp(noted, acquire);
+    }
   }
 
-  #takeUp(key: string, acquire: () => Promise<Lease | undefined>): void {
-    const found = this.#home.runs.takeUp(key);
-    if (!found) return;
-    const { spec, attempts } = found;
-    const access = Object.entries(accessOf(spec.request)).filter(([label]) => !spec.withheld?.includes(label));
-    const run = this.#makeRun(spec, readLoggedTurn(this.#home.log.all(key)), Object.fromEntries(access));
-    this.#launch(run, undefined, async () => {
+  #takeUp(noted: NotedRun, acquire: () => Promise<Lease | undefined>): void {
+    const { spec, attempts } = noted;
+    const run = spec && this.#orphanOf(spec);
+    if (!run) {
+      this.#endUnreadable(noted);
+      return;
+    }
+    this.#launch(run, undefined, this.#takeRoomForOrphan(), async () => {
       // The past is read under the lock: another turn may hold it, and add to the conversation, until then.
-      const lease = spec.inConversation ? await acquire() : undefined;
+      const lease = run.spec.inConversation ? await acquire() : undefined;
       try {
+        if (attempts > MAX_ATTEMPTS) return await fail(run, gaveUp());
         const { turn, gone } = this.#turnOf(run);
         if (gone) return await turn.abandon({ status: "failed", error: gone }, run.settle);
-        if (attempts > MAX_ATTEMPTS) return await turn.abandon({ status: "failed", error: gaveUp() }, run.settle);
         return await turn.resume(run.settle);
       } finally {
         lease?.release();
@@ -132,9 +156,46 @@ export class RunHost {
     });
   }
 
+  /** An orphan with what its log tells; undefined where its rows cannot be read. */
+  #orphanOf(spec: RunSpec): PreparedRun | undefined {
+    try {
+      const access = Object.entries(accessOf(spec.request)).filter(([label]) => !spec.withheld?.includes(label));
+      return this.#makeRun(spec, readLoggedTurn(this.#home.log.all(spec.turn)), Object.fromEntries(access));
+    } catch (error) {
+      if (isUnreadable(error)) return undefined;
+      throw error;
+    }
+  }
+
+  /**
+   * Ends a run of which not all rows can be read, so that its readers and its home have done with it: as failed, with
+   * the log as far as it can be read.
+   */
+  #endUnreadable(noted: NotedRun): void {
+    const { log } = this.#home;
+    this.#home.transaction(() => log.cutUnreadable(noted.turn));
+    const run = this.#remainderOf(noted);
+    this.#launch(run, undefined, this.#takeRoomForOrphan(), () => fail(run, unreadable()));
+  }
+
+  #remainderOf(noted: NotedRun): PreparedRun {
+    const { log } = this.#home;
+    try {
+      const spec = noted.spec ?? specOfLog(this.#home.address, noted, log.next(noted.turn, -1)?.events[0]);
+      return this.#makeRun(spec, readLoggedTurn(log.all(noted.turn)), {});
+    } catch (error) {
+      if (!isUnreadable(error)) throw error;
+      // Each line can be read, and yet they are no log.
+      log.delete(noted.turn);
+      return this.#makeRun(noted.spec ?? specOfLog(this.#home.address, noted, undefined), undefined, {});
+    }
+  }
+
   #readPast(spec: RunSpec): Past {
     const { history, base } = this.#home.history(spec);
-    return { ...readHistory(history), base, input: spec.input };
+    const past = { ...readHistory(history), base, input: spec.input };
+    checkPromptMedia(past, spec.request, loadConfig(this.#home.env).isMediaListed);
+    return past;
   }
 
   /** The turn of an orphan, with the 400 that it ends with when what it was made of is not there any more. */
@@ -142,9 +203,9 @@ export class RunHost {
     try {
       return { turn: makeTurn(this.#readPast(spec)) };
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      const nothing = { history: [], replays: [], base: null, input: [], gone: error };
-      return { turn: makeTurn(nothing), gone: error };
+      if (!(error instanceof ApiError) && !isUnreadable(error)) throw error;
+      const gone = error instanceof ApiError ? error : unreadable();
+      return { turn: makeTurn(pastOf(gone)), gone };
     }
   }
 
@@ -209,7 +270,8 @@ export class RunHost {
     });
   }
 
-  #launch(run: PreparedRun, lease: Lease | undefined, work: () => Promise<TurnResult>): void {
+  /** `giveBack` gives the run's room back when it has ended. */
+  #launch(run: PreparedRun, lease: Lease | undefined, giveBack: () => void, work: () => Promise<TurnResult>): void {
     const { spec, abort, log } = run;
     const ended = work()
       .then(
@@ -224,6 +286,7 @@ export class RunHost {
         this.#live.delete(spec.turn);
         log.stop();
         lease?.release();
+        giveBack();
       });
     this.#live.set(spec.turn, { spec, abort, log, ended });
     this.#home.waitUntil(ended);
@@ -237,6 +300,48 @@ export class RunHost {
     await run.ended;
     return true;
   }
+}
+
+/** Ends a run as failed that never got to generate. */
+function fail({ makeTurn, settle, log }: PreparedRun, error: ApiError): Promise<TurnResult> {
+  const turn = makeTurn(pastOf(error));
+  // A log that nothing is left of begins as every log does.
+  if (log.isNew) turn.queue();
+  return turn.abandon({ status: "failed", error }, settle);
+}
+
+function pastOf(gone: ApiError): Past {
+  return { history: [], replays: [], base: null, input: [], gone };
+}
+
+/** A run whose own rows cannot be read, as far as the first event of its log (`response.created`) tells what it was. */
+function specOfLog(home: string, { turn, createdAt }: NotedRun, first: string | undefined): RunSpec {
+  const { response } = (first === undefined ? {} : JSON.parse(first)) as { response?: ResponseObject };
+  const { model = "unknown", previous_response_id: previous, ...echo } = response ?? { background: true };
+  return {
+    home,
+    turn,
+    parent: previous == null ? null : (parseResponseId(previous)?.turn ?? null),
+    createdAt,
+    request: { ...echo, model, previous_response_id: previous } as CreateRequest,
+    input: [],
+    model: { name: model, upstream: model, engine: "chat" },
+    cacheSalt: "",
+    inConversation: false,
+  };
+}
+
+/** What is thrown by reading a row that holds something else than was written. */
+function isUnreadable(error: unknown): boolean {
+  return error instanceof SyntaxError || error instanceof TypeError || error instanceof RangeError;
+}
+
+function unreadable(): ApiError {
+  return new ApiError({
+    status: 500,
+    message: "The server was restarted in the middle of the response, and what was stored of it cannot be read.",
+    code: "storage_error",
+  });
 }
 
 function errorName(error: unknown): string {

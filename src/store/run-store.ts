@@ -1,6 +1,7 @@
 import type { Model } from "../engine/models.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
+import { isJsonObject } from "../protocol/json.ts";
 import { type Tables, toPieces } from "./tables.ts";
 
 /** Background runs that are not settled yet: all that is needed to take one up again. */
@@ -21,6 +22,25 @@ export interface RunSpec {
   /** Labels of MCP servers that cannot be reached again after a restart: their credentials are not kept. */
   withheld?: string[];
   inConversation: boolean;
+}
+
+/** A run as its rows tell it; `spec` is undefined where they cannot be read. */
+export interface NotedRun {
+  turn: string;
+  spec: RunSpec | undefined;
+  /** Unix milliseconds. */
+  createdAt: number;
+  attempts: number;
+}
+
+function readSpec(json: string): RunSpec | undefined {
+  try {
+    const spec = JSON.parse(json) as Partial<RunSpec> | null;
+    const isWhole = isJsonObject(spec?.request) && isJsonObject(spec.model) && Array.isArray(spec.input);
+    return isWhole ? (spec as RunSpec) : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 export class RunStore {
@@ -55,14 +75,18 @@ export class RunStore {
   }
 
   /** Reads a run and counts one more attempt at taking it up. Undefined when it is settled. */
-  takeUp(turn: string): { spec: RunSpec; attempts: number } | undefined {
+  takeUp(turn: string): NotedRun | undefined {
     const rows = this.#sql
-      .exec<{ attempts: number; body: string }>("SELECT attempts, body FROM runs WHERE turn = ? ORDER BY part", turn)
+      .exec<{ created_at: number; attempts: number; body: string }>(
+        "SELECT created_at, attempts, body FROM runs WHERE turn = ? ORDER BY part",
+        turn,
+      )
       .toArray();
     const [first] = rows;
     if (!first) return undefined;
     this.#sql.exec("UPDATE runs SET attempts = attempts + 1 WHERE turn = ? AND part = 0", turn);
-    return { spec: JSON.parse(rows.map((row) => row.body).join("")) as RunSpec, attempts: first.attempts + 1 };
+    const spec = readSpec(rows.map((row) => row.body).join(""));
+    return { turn, spec, createdAt: first.created_at, attempts: first.attempts + 1 };
   }
 
   delete(turn: string): void {

@@ -35,10 +35,10 @@ const CREATE = {
     id TEXT NOT NULL PRIMARY KEY, created_at INTEGER NOT NULL, metadata TEXT NOT NULL) WITHOUT ROWID`,
   /** Items taken out of the conversation. */
   deleted_items: "CREATE TABLE IF NOT EXISTS deleted_items (id TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID",
-  /** Idempotency keys seen in the last day, in the object that the key names. */
+  /** Idempotency keys seen in the last day, in the object that the key names; `begun`: their turn is or was there. */
   idempotency: `CREATE TABLE IF NOT EXISTS idempotency (
     fingerprint TEXT NOT NULL PRIMARY KEY, home TEXT NOT NULL, turn TEXT NOT NULL,
-    created_at INTEGER NOT NULL) WITHOUT ROWID`,
+    created_at INTEGER NOT NULL, begun INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID`,
   /** Webhooks that wait to be delivered. */
   webhooks: `CREATE TABLE IF NOT EXISTS webhooks (
     turn TEXT NOT NULL PRIMARY KEY, response TEXT NOT NULL, type TEXT NOT NULL, created_at INTEGER NOT NULL,
@@ -46,6 +46,12 @@ const CREATE = {
 } as const;
 
 export type TableName = keyof typeof CREATE;
+
+/** Columns that tables of earlier versions lack. */
+const ADDED: { table: TableName; column: string; type: string }[] = [
+  { table: "turns", column: "messages", type: "TEXT" },
+  { table: "idempotency", column: "begun", type: "INTEGER NOT NULL DEFAULT 0" },
+];
 
 /** Which tables are there, asked once, and their making. */
 export class Tables {
@@ -66,8 +72,12 @@ export class Tables {
     const tables = this.#sql
       .exec<{ name: string; sql: string }>("SELECT name, sql FROM sqlite_schema WHERE type = 'table'")
       .toArray();
-    const turns = tables.find((table) => table.name === "turns");
-    if (turns && !/\bmessages TEXT\b/.test(turns.sql)) this.#sql.exec("ALTER TABLE turns ADD COLUMN messages TEXT");
+    for (const { table, column, type } of ADDED) {
+      const made = tables.find(({ name }) => name === table);
+      if (made && !made.sql.includes(`${column} ${type}`)) {
+        this.#sql.exec(`ALTER TABLE ${table} ADD COLUMN ${column} ${type}`);
+      }
+    }
     return new Set(tables.map((table) => table.name));
   }
 

@@ -65,6 +65,9 @@ export interface History {
   messages: string;
 }
 
+/** Largest history given to one turn, in UTF-16 units: an RPC message may have 32 MiB, at up to two bytes a unit. */
+export const MAX_HISTORY_LENGTH = 12 * 1024 * 1024;
+
 /** A turn and all that came before it. */
 export interface Chain {
   turn: string;
@@ -155,15 +158,29 @@ export class TurnStore {
     return rows.length === 0 ? undefined : rows.map((row) => row.body ?? "").join("");
   }
 
-  /** The JSON text of an item, or undefined. */
-  item(id: string, turn: string, oldest: number): string | undefined {
+  /**
+   * Those of a turn's items that have one of the ids, as JSON texts by id; each side is read once at most. `read` is how
+   * much text that took, in UTF-16 units.
+   */
+  itemsById(ids: ReadonlySet<string>, turn: string, oldest: number): { found: Map<string, string>; read: number } {
+    const found = new Map<string, string>();
+    let read = 0;
     for (const side of ["output", "input"] as const) {
-      const body = this.items(turn, side, oldest);
-      if (body === undefined) return undefined;
-      const item = (JSON.parse(body) as Item[]).find((candidate) => candidate.id === id);
-      if (item) return JSON.stringify(item);
+      const body = found.size < ids.size ? this.items(turn, side, oldest) : undefined;
+      if (body === undefined) break;
+      read += body.length;
+      for (const item of JSON.parse(body) as Item[]) {
+        if (item.id !== undefined && ids.has(item.id) && !found.has(item.id)) found.set(item.id, JSON.stringify(item));
+      }
     }
-    return undefined;
+    return { found, read };
+  }
+
+  /** Whether a turn is part of the conversation. */
+  isInConversation(turn: string): boolean {
+    if (!this.#tables.has("turns")) return false;
+    const place = this.#sql.exec("SELECT 1 FROM turns WHERE turn = ? AND part = 0 AND position IS NOT NULL", turn);
+    return place.toArray().length > 0;
   }
 
   /** The chain that ends with `previous`. Undefined when its response, or a link before it, is missing. */
@@ -341,7 +358,7 @@ export function concatArrays(arrays: readonly string[]): string {
   return `[${joinArrays(arrays)}]`;
 }
 
-/** A page of items that are given in the order asked for; `after` unknown begins at the beginning. */
+/** A page of items that are given in the order asked for; `after` is the id of one of them. */
 export function pageOf(items: readonly Item[], { limit, after }: PageRequest): ItemPage {
   const start = after === undefined ? 0 : items.findIndex((item) => item.id === after) + 1;
   const data = items.slice(start, start + limit);

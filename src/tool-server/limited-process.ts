@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { setPriority } from "node:os";
 import type { Readable, Writable } from "node:stream";
 import { MARKER, markedProcesses, tasksOnMachine } from "./marked-processes.ts";
+import { killWithUs } from "./orphan-guard.ts";
 import type { Settings } from "./settings.ts";
 
 /** How a program came to its end. */
@@ -59,7 +60,9 @@ export class LimitedProcess {
     this.#child.stdin?.on("error", () => {});
     this.answers?.on("error", () => {});
     lowerPriority(this.#child.pid);
+    const forget = killWithUs({ pid: this.#child.pid, group: true });
     this.ended = this.#untilEnded();
+    void this.ended.then(forget);
   }
 
   get running(): boolean {

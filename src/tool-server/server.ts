@@ -1,3 +1,4 @@
+import { createHash, timingSafeEqual } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -9,7 +10,7 @@ import { createPythonTool } from "./python-tool.ts";
 import { settingsSchema, type ToolServerOptions } from "./settings.ts";
 import { serveTool } from "./tool-endpoint.ts";
 
-/** Not an option: whoever reaches it can run anything. */
+/** Not an option: whoever reaches it and has its key can run anything. */
 const HOST = "127.0.0.1";
 
 /** A tool server behind a port. */
@@ -24,10 +25,10 @@ export type ToolServer = {
 };
 
 /**
- * Starts a server of the tools `python` and `exec` (container) over MCP, reachable from this machine only. **What it is sent runs on this
+ * Starts a server of the tools `python` and `exec` (container) over MCP, reachable from this machine only, with its key. **What it is sent runs on this
  * machine, with limits but without a sandbox.** Throws a ZodError for an impossible option, and what `listen` throws.
  */
-export async function startToolServer(options: ToolServerOptions = {}): Promise<ToolServer> {
+export async function startToolServer(options: ToolServerOptions): Promise<ToolServer> {
   const settings = settingsSchema.parse(options);
   const python = await findPython(settings.python);
   const host = new ProgramHost(settings);
@@ -38,8 +39,14 @@ export async function startToolServer(options: ToolServerOptions = {}): Promise<
   // A page in a browser of this machine reaches the port too, under a name of its own (DNS rebinding).
   const guards = [localhostHostValidation(), localhostOriginValidation()];
 
+  const isCaller = keyCheck(settings.apiKey);
+
   function onRequest(request: IncomingMessage, response: ServerResponse): void {
     if (!guards.every((allows) => allows(request, response))) return;
+    if (!isCaller(request)) {
+      response.writeHead(401, { "www-authenticate": "Bearer" }).end();
+      return;
+    }
     const handler = handlers.get((request.url ?? "/").split("?")[0] ?? "/");
     if (handler) void handler(request, response);
     else response.writeHead(404).end();
@@ -68,4 +75,11 @@ export async function startToolServer(options: ToolServerOptions = {}): Promise<
       await host.close();
     },
   };
+}
+
+/** Whether a request has the key; the time that it takes does not tell how much of it is right. */
+function keyCheck(apiKey: string): (request: IncomingMessage) => boolean {
+  const digest = (text: string) => createHash("sha256").update(text).digest();
+  const expected = digest(`Bearer ${apiKey}`);
+  return ({ headers }) => timingSafeEqual(digest(headers.authorization ?? ""), expected);
 }

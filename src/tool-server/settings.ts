@@ -4,6 +4,8 @@ import { z } from "zod";
 export const settingsSchema = z.strictObject({
   /** 0 takes a free one. */
   port: z.int().min(0).max(65_535).default(0),
+  /** What callers send as `Authorization: Bearer`. Everybody on this machine reaches the port. */
+  apiKey: z.string().min(1),
   /** The interpreter: a command or a path. */
   python: z.string().min(1).default("python3"),
   /** Wall-clock time of one call. */
@@ -31,6 +33,7 @@ export type ToolServerOptions = z.input<typeof settingsSchema>;
 
 const VARIABLES: Record<keyof Settings, string> = {
   port: "PORT",
+  apiKey: "TOOL_SERVER_API_KEY",
   python: "TOOL_PYTHON",
   timeoutMs: "TOOL_TIMEOUT_MS",
   cpuSeconds: "TOOL_CPU_SECONDS",
@@ -42,12 +45,14 @@ const VARIABLES: Record<keyof Settings, string> = {
   idleMs: "TOOL_IDLE_MS",
 };
 
+const TEXTS = new Set(["apiKey", "python"]);
+
 /** The options that the environment sets, unchecked: `startToolServer` checks them. */
-export function optionsFromEnvironment(environment: Record<string, string | undefined>): ToolServerOptions {
+export function optionsFromEnvironment(environment: Record<string, string | undefined>): Partial<ToolServerOptions> {
   const options: Record<string, string | number> = {};
   for (const [name, variable] of Object.entries(VARIABLES)) {
     const value = environment[variable];
-    if (value) options[name] = name === "python" ? value : Number(value);
+    if (value) options[name] = TEXTS.has(name) ? value : Number(value);
   }
   return options;
 }

@@ -1,11 +1,29 @@
 import type { ToolConfig } from "../config.ts";
+import { canonicalHost } from "../protocol/public-url.ts";
 import { dohResolver, type GuardOptions } from "./guarded-fetch.ts";
 
-/** What a request may have called: public https addresses, looked up where that is set up, and what is listed. */
-export function guardOf({ isListed, dohUrl }: ToolConfig): Pick<GuardOptions, "allow" | "allowPublic" | "resolve"> {
+/**
+ * What a request may have called: public https addresses, looked up where that is set up, and what is listed. Never the
+ * operator's tool servers, not by a redirect either.
+ */
+export function guardOf(
+  config: ToolConfig,
+): Required<Pick<GuardOptions, "allow" | "allowPublic" | "limit">> & Pick<GuardOptions, "resolve"> {
+  const { isListed, dohUrl } = config;
   return {
     allow: isListed,
     allowPublic: true,
+    limit: (url) => !isToolServer(url, config),
     ...(dohUrl !== undefined && { resolve: dohResolver(dohUrl) }),
   };
+}
+
+/** Whether a URL is on a tool server of the operator's, where each session is somebody's by a header that callers set. */
+export function isToolServer(url: URL, { servers }: ToolConfig): boolean {
+  return Object.values(servers).some((server) => placeOf(new URL(server)) === placeOf(url));
+}
+
+/** The default ports of http and https count as one: a server often answers on both. */
+function placeOf({ hostname, port }: URL): string {
+  return `${canonicalHost(hostname)}:${port}`;
 }

@@ -162,8 +162,28 @@ async function follow(
   }
 }
 
+/**
+ * Whether a URL may be called, for who is to be sent there by us. False also for a name that cannot be looked up in time
+ * or does not exist.
+ */
+export async function mayCall(
+  text: string,
+  options: Omit<GuardOptions, "timeoutMs" | "maxBytes">,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    return (await admitted(text, options, signal)) !== undefined;
+  } catch {
+    return false;
+  }
+}
+
 /** The URL when it may be called. */
-async function admitted(text: string, options: GuardOptions, signal: AbortSignal): Promise<URL | undefined> {
+async function admitted(
+  text: string,
+  options: Omit<GuardOptions, "timeoutMs" | "maxBytes">,
+  signal: AbortSignal,
+): Promise<URL | undefined> {
   if (!URL.canParse(text)) return undefined;
   const url = new URL(text);
   const { allow, allowPublic = allow === undefined, limit } = options;

@@ -1,16 +1,17 @@
 import type { BuiltinName, ToolConfig } from "../config.ts";
 import type { Replay, ServerTools, ToolDescription, ToolNamespace } from "../engine/engine.ts";
-import { mcpFunctionName } from "../engine/tool-exchange.ts";
+import { approvalRequests, mcpFunctionName } from "../engine/tool-exchange.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import type { Item } from "../protocol/items.ts";
 import { isPublicUrl } from "../protocol/public-url.ts";
 import {
+  choiceKey,
   chosenTools,
   type FunctionTool,
-  isChosen,
   type McpTool as McpServerTool,
   type Tool,
+  toolKey,
   type WebSearchTool,
 } from "../protocol/tools.ts";
 import type { Browser } from "./browser/browser.ts";
@@ -25,6 +26,7 @@ import {
   PYTHON_FUNCTIONS,
   PYTHON_NAMESPACE,
 } from "./definitions.ts";
+import { isToolServer } from "./guard.ts";
 import type { McpAccess } from "./mcp/access.ts";
 import type { McpTool } from "./mcp/client.ts";
 import { isAllowed, isUsable, mayBeCalled, needsApproval } from "./mcp/policy.ts";
@@ -70,6 +72,12 @@ const FUNCTIONS: Record<BuiltinName, readonly ToolDescription[]> = {
   container: CONTAINER_FUNCTIONS,
 };
 
+/** Calls that one request may approve: all of them are made before the model is asked. */
+const MAX_APPROVED_CALLS = 128;
+
+/** What is left of a name that gets a number: 64 characters hold it with one of three digits. */
+const MAX_STEM_LENGTH = 60;
+
 /**
  * The tools of one turn that this server runs: which there are, what the model gets to see of them, which of them it
  * means by a name.
@@ -82,6 +90,10 @@ export class Toolset {
   readonly #clients: ReadonlySet<string>;
   /** Tools of MCP servers by the name that the model sees. */
   readonly #functions = new Map<string, { definition: FunctionTool; tool: Extract<ServerTool, { kind: "mcp" }> }>();
+  /** What the choice of tools leaves of MCP servers, as `label` (a label has no colon) and `label:tool`; undefined is all. */
+  readonly #chosen: ReadonlySet<string> | undefined;
+  /** The next number to try for names that are not free, by what stands before it. */
+  readonly #numbered = new Map<string, number>();
   readonly #listed = new Set<string>();
   readonly approved: ApprovedCall[] = [];
   readonly #browser: Browser | undefined;
@@ -92,6 +104,7 @@ export class Toolset {
     this.#mcp = mcp;
     this.#builtins = builtins;
     this.#clients = new Set(options.request.tools?.flatMap((tool) => (tool.type === "function" ? [tool.name] : [])));
+    this.#chosen = chosenMcpTools(options.request.tool_choice);
     if (builtins.has("browser") && !options.config.servers.browser) this.#browser = this.#newBrowser();
     this.#runner = new ToolRunner(options.config, { ...options, container: this.container }, this.#browser);
     for (const server of mcp) {
@@ -113,13 +126,14 @@ export class Toolset {
     const { request, config } = options;
     const builtins = new Set<BuiltinName>();
     const mcp: McpServerTool[] = [];
-    const chosen = request.tool_choice === "none" ? [] : chosenTools(request.tool_choice);
+    const choice = request.tool_choice === "none" ? [] : chosenTools(request.tool_choice);
+    const chosen = choice && new Set(choice.map(choiceKey));
     for (const [index, tool] of (request.tools ?? []).entries()) {
       const builtin = tool.type === "mcp" ? config.builtinLabels.get(tool.server_label) : builtinOf(tool.type);
       if (builtin) checkBuiltin(builtin, config, index);
       // Approvals of the turn before are run whatever the model may do now.
       if (tool.type === "mcp" && !builtin) mcp.push(checkServer(tool, options, index));
-      else if (builtin && (!chosen || chosen.some((each) => isChosen(tool, each)))) builtins.add(builtin);
+      else if (builtin && (!chosen || chosen.has(toolKey(tool)))) builtins.add(builtin);
     }
     const toolset = mcp.length + builtins.size > 0 ? new Toolset(options, mcp, builtins) : undefined;
     takeApprovals(options, toolset);
@@ -196,15 +210,10 @@ export class Toolset {
 
   /** Whether this turn's choice of tools leaves one to the model. Built-in ones that it does not are not there at all. */
   offers(name: string): boolean {
-    const { tool_choice: choice } = this.#options.request;
     const tool = this.#functions.get(name)?.tool;
     if (!tool) return true;
-    const chosen = chosenTools(choice);
-    if (!chosen) return choice !== "none";
-    return chosen.some(
-      (each) =>
-        each.type === "mcp" && each.server_label === tool.label && (!("name" in each) || each.name === tool.name),
-    );
+    if (!this.#chosen) return this.#options.request.tool_choice !== "none";
+    return this.#chosen.has(tool.label) || this.#chosen.has(`${tool.label}:${tool.name}`);
   }
 
   /** The tool that a model means, by a function's name or by a built-in tool's full one. */
@@ -257,10 +266,16 @@ export class Toolset {
   }
 
   #freeName(wanted: string): string {
-    for (let count = 1; ; count += 1) {
-      const name = count === 1 ? wanted : `${wanted.slice(0, 60)}_${count}`;
-      if (!this.#functions.has(name) && !this.#clients.has(name)) return name;
-    }
+    if (this.#isFree(wanted)) return wanted;
+    const stem = wanted.slice(0, MAX_STEM_LENGTH);
+    let count = this.#numbered.get(stem) ?? 2;
+    while (!this.#isFree(`${stem}_${count}`)) count += 1;
+    this.#numbered.set(stem, count + 1);
+    return `${stem}_${count}`;
+  }
+
+  #isFree(name: string): boolean {
+    return !this.#functions.has(name) && !this.#clients.has(name);
   }
 
   /** Runs a call. Rejects with the signal's reason when it is aborted, and with nothing else. */
@@ -292,13 +307,17 @@ export class Toolset {
  */
 function takeApprovals({ items, input }: ToolsetOptions, toolset: Toolset | undefined): void {
   const approvals = items.filter((item) => item.type === "mcp_approval_response");
+  if (approvals.length === 0) return;
   const answered = new Set(items.map((item) => (item.type === "mcp_call" ? item.approval_request_id : null)));
   const decided = new Map<string, boolean>();
+  const requests = approvalRequests(items);
+  const places = new Map<Item, number>();
+  for (const [index, item] of input.entries()) if (!places.has(item)) places.set(item, index);
   for (const approval of approvals) {
-    const asked = items.find((item) => item.id === approval.approval_request_id);
+    const asked = requests.get(approval.approval_request_id);
     // Of an earlier turn: its request, or its server, may be gone by now.
-    const isNew = input.includes(approval);
-    const path = `input[${input.indexOf(approval)}].approval_request_id`;
+    const isNew = places.has(approval);
+    const path = `input[${places.get(approval)}].approval_request_id`;
     if (isNew) {
       if ((decided.get(approval.approval_request_id) ?? approval.approve) !== approval.approve) {
         throw invalidRequest(
@@ -308,12 +327,15 @@ function takeApprovals({ items, input }: ToolsetOptions, toolset: Toolset | unde
       }
       decided.set(approval.approval_request_id, approval.approve);
     }
-    if (asked?.type !== "mcp_approval_request") {
+    if (!asked) {
       if (!isNew) continue;
       throw invalidRequest(path, `No approval request found with id '${approval.approval_request_id}'.`);
     }
     if (!approval.approve || answered.has(approval.approval_request_id)) continue;
     answered.add(approval.approval_request_id);
+    if (isNew && toolset && toolset.approved.length >= MAX_APPROVED_CALLS) {
+      throw invalidRequest(path, `Expected at most ${MAX_APPROVED_CALLS} approved calls.`, "array_above_max_length");
+    }
     if (!toolset?.approve(asked, approval.approval_request_id) && isNew) {
       throw invalidRequest(
         path,
@@ -321,6 +343,16 @@ function takeApprovals({ items, input }: ToolsetOptions, toolset: Toolset | unde
       );
     }
   }
+}
+
+function chosenMcpTools(choice: CreateRequest["tool_choice"]): ReadonlySet<string> | undefined {
+  const chosen = chosenTools(choice);
+  if (!chosen) return undefined;
+  const names = chosen.flatMap((each) => {
+    if (each.type !== "mcp") return [];
+    return "name" in each ? [`${each.server_label}:${each.name}`] : [each.server_label];
+  });
+  return new Set(names);
 }
 
 function builtinOf(type: string): BuiltinName | undefined {
@@ -355,8 +387,7 @@ function checkServer(tool: McpServerTool, { config, access }: ToolsetOptions, in
       "invalid_url",
     );
   }
-  // There each session is somebody's, by a header that a request could send.
-  if (Object.values(config.servers).some((server) => new URL(server).origin === new URL(called).origin)) {
+  if (isToolServer(new URL(called), config)) {
     throw invalidRequest(
       `tools[${index}].server_url`,
       "This is the operator's tool server: ask for the built-in tool instead.",

@@ -1,5 +1,6 @@
 import type { ResponseStreamEvent } from "openai/resources/responses/responses";
 import type { RawMessage, Replay, Sampled, TokenLogprob, ToolExchange } from "../engine/engine.ts";
+import type { ErrorFields } from "../protocol/errors.ts";
 import type { OutputItem, Usage } from "../protocol/response.ts";
 import type { UrlCitation } from "../tools/browser/citations.ts";
 import type { PendingCall } from "../tools/server-tool.ts";
@@ -90,6 +91,8 @@ export type TurnRecord =
   /** A call is about to be run: it is never run again, because nobody knows how far it came. */
   | { dispatched: string }
   | { answered: CallAnswer }
+  /** The turn has failed; the events that say so have neither status nor headers. */
+  | { failure: ErrorFields }
   /** The model server is away, since then. Unix milliseconds. */
   | { outage: number }
   /** The model is to say these items anew: they are not what it goes on after. */
@@ -125,7 +128,10 @@ export function recordLine(record: TurnRecord): string {
   return JSON.stringify([record]);
 }
 
-/** Reads the lines of a log, in order: events and records, as JSON texts. */
+/**
+ * Reads the lines of a log, in order: events and records, as JSON texts. Throws SyntaxError or TypeError where they are
+ * none, or do not follow each other.
+ */
 export function readLoggedTurn(lines: Iterable<string>): LoggedTurn {
   const turn: LoggedTurn = {
     sequence: 0,
@@ -159,6 +165,7 @@ export function readLoggedTurn(lines: Iterable<string>): LoggedTurn {
       continue;
     }
     const event = JSON.parse(line) as ResponseStreamEvent;
+    if (event.sequence_number !== turn.sequence) throw new SyntaxError("An event is missing.");
     if (event.type.endsWith(".delta")) turn.outageSince = undefined;
     turn.sequence = event.sequence_number + 1;
     switch (event.type) {
@@ -256,7 +263,7 @@ function applyRecord(turn: LoggedTurn, record: TurnRecord): void {
     const { item } = record.answered;
     keepAnswer(turn.replays, record.answered);
     if (turn.answering) turn.answering.calls = turn.answering.calls.filter((call) => call.item !== item);
-  } else {
+  } else if ("round" in record) {
     turn.loose = record.round.loose;
     turn.rounds += 1;
     turn.earlierDeltas = turn.deltas;

@@ -2,6 +2,7 @@ import type { FinishReason, ModelDelta, Phase, RawMessage, Replay, TokenLogprob 
 import type { ApiError } from "../protocol/errors.ts";
 import { newCallId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
+import { parseArguments } from "../protocol/json.ts";
 import type { OutputItem, ResponseObject, ServerCall, Usage } from "../protocol/response.ts";
 import { CitationFilter, type CitationLookup, type CitedText } from "../tools/browser/citations.ts";
 import type { McpTool } from "../tools/mcp/client.ts";
@@ -173,7 +174,7 @@ export class ResponseBuilder {
     for (const [outputIndex, item] of logged.output.entries()) {
       if (this.#superseded.has(item.id)) continue;
       if (isServerCall(item)) this.#goOnWithServerCall(item, outputIndex, logged);
-      if (item.type !== "function_call" || item.status === "completed") continue;
+      if (item.type !== "function_call" || item.status !== "in_progress") continue;
       // Its index at the engine is not known any more: that of the next arguments that belong to no other call.
       this.#resumedCall = newOpenCall(item, outputIndex);
       this.#calls.set(-1 - outputIndex, this.#resumedCall);
@@ -373,6 +374,11 @@ export class ResponseBuilder {
       case "tool_call":
         this.#appendCall(delta);
         return;
+      case "call_cut": {
+        const call = this.#calls.get(delta.index);
+        if (call) this.#closeCall(delta.index, call, "incomplete", false);
+        return;
+      }
       case "item_done":
         this.#closePart("completed", false);
         for (const [index, call] of this.#calls) this.#closeCall(index, call, "completed", false);
@@ -431,7 +437,10 @@ export class ResponseBuilder {
   /** Whether this round has left something that only the client can answer: its own calls, and those to approve. */
   get waitsForClient(): boolean {
     const round = this.#response.output.slice(this.#roundItems);
-    return round.some(({ type }) => type === "function_call" || type === "mcp_approval_request");
+    // A call that was cut is not one.
+    return round.some(
+      (item) => (item.type === "function_call" && item.status !== "incomplete") || item.type === "mcp_approval_request",
+    );
   }
 
   /** Calls that this round has made beyond what the turn may. */
@@ -579,6 +588,7 @@ export class ResponseBuilder {
   terminate(outcome: Outcome, closed: ClosedResponse): void {
     if (outcome.status === "failed") {
       const { message, type, param, code } = outcome.error;
+      this.#writer.record({ failure: outcome.error.toFields() });
       this.#writer.emit("error", { error: { type, code, message, param }, code, message, param });
     }
     const name = outcome.status === "cancelled" ? "incomplete" : outcome.status;
@@ -766,7 +776,7 @@ export class ResponseBuilder {
 
   #closeCompleteCalls(): void {
     for (const [index, call] of this.#calls) {
-      if (isJson(call.item.arguments)) this.#closeCall(index, call, "completed", false);
+      if (isWhole(call.item.arguments)) this.#closeCall(index, call, "completed", false);
     }
     this.#serverCalls.completeReady(isJson);
   }
@@ -822,6 +832,11 @@ function partContent(part: OpenPart) {
 function toResponseError(error: ApiError): { code: string; message: string } {
   const known = error.code === "rate_limit_exceeded" || error.code === "context_length_exceeded";
   return { code: known ? error.code : error.status < 500 ? "invalid_prompt" : "server_error", message: error.message };
+}
+
+/** Whether the arguments of a function are there, and complete. */
+function isWhole(text: string): boolean {
+  return text.trim() !== "" && parseArguments(text) !== undefined;
 }
 
 function isJson(text: string): boolean {

@@ -70,7 +70,7 @@ const SIGN_OF_LIFE_MS = 120_000;
 /** How often a turn asks its model again that has called what nobody offered. */
 const MAX_ASKED_AGAIN = 3;
 
-/** Calls of one round that run side by side. */
+/** Calls of one round, and servers asked for their tools, side by side. */
 const MAX_CONCURRENT_CALLS = 8;
 
 /**
@@ -350,16 +350,18 @@ export class Turn {
   async #prepareTools(tools: Toolset): Promise<void> {
     const { signal } = this.#options;
     const builder = this.#builder;
-    await Promise.all(
-      tools.unlisted.map(async (server) => {
+    const servers = [...tools.unlisted];
+    const list = async () => {
+      for (let server = servers.shift(); server && !signal.aborted; server = servers.shift()) {
         const index = builder.beginList(server.server_label);
         this.#sink?.flush();
         const listed = await tools.list(server, signal);
         if (signal.aborted) return;
         builder.endList(index, listed, listOrigin(server));
         this.#sink?.flush();
-      }),
-    );
+      }
+    };
+    await Promise.all(Array.from({ length: MAX_CONCURRENT_CALLS }, list));
     signal.throwIfAborted();
     if (!this.#hasCalled && tools.approved.length > 0) {
       for (const { tool, name, arguments: text, request } of tools.approved) {
@@ -709,9 +711,15 @@ async function* continued(
   before: BrokenOff | undefined,
 ): AsyncGenerator<ModelDelta[]> {
   let skip = repeated;
+  let rest = before;
   for await (const deltas of generation) {
     yield deltas.map((delta) => {
-      if (delta.kind === "usage" && before) return { ...delta, usage: wholeUsage(delta.usage, before) };
+      if (delta.kind === "usage" && rest) {
+        const usage = wholeUsage(delta.usage, rest);
+        // What the model is asked again is counted by itself.
+        rest = undefined;
+        return { ...delta, usage };
+      }
       if (delta.kind !== "text" || skip === "") return delta;
       const common = commonPrefix(skip, delta.text);
       // What is said anew ends the repetition, whatever is left of it.
@@ -723,6 +731,7 @@ async function* continued(
 
 /** The logprobs without those of the tokens that make up the first characters. */
 function withoutFirst(logprobs: TokenLogprob[] | undefined, characters: number): TokenLogprob[] | undefined {
+  if (characters === 0) return logprobs;
   let rest = characters;
   return logprobs?.filter(({ token }) => {
     rest -= token.length;
@@ -757,10 +766,11 @@ function commonPrefix(a: string, b: string): number {
  */
 function wholeUsage(usage: Usage, { prompt, reasoning, isText }: BrokenOff): Usage {
   const cached = Math.min(usage.input_tokens_details.cached_tokens, prompt);
+  const written = Math.min(usage.input_tokens_details.cache_write_tokens, prompt - cached);
   return {
     ...usage,
     input_tokens: prompt,
-    input_tokens_details: { ...usage.input_tokens_details, cached_tokens: cached },
+    input_tokens_details: { ...usage.input_tokens_details, cached_tokens: cached, cache_write_tokens: written },
     output_tokens: usage.total_tokens - prompt,
     output_tokens_details: {
       reasoning_tokens: reasoning + (isText ? 0 : usage.output_tokens_details.reasoning_tokens),

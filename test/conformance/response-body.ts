@@ -147,10 +147,15 @@ function* statusExplained(response: Response): Iterable<string> {
 /** Calls that the server runs, side by side: they are cut off together, and a limit may be reached after them. */
 const SERVER_CALLS: ReadonlySet<string> = new Set(["mcp_call", "web_search_call", "code_interpreter_call"]);
 
-/** What a model begins anew in an item of its own when its server has died in the middle: thoughts, and server calls. */
+const BEGUN_ANEW: ReadonlySet<string> = new Set(["reasoning", "function_call"]);
+
+/**
+ * What a model begins anew in an item of its own: thoughts and server calls in whose middle its server has died, and a
+ * strict function call that it has broken off itself (docs/deviations.md).
+ */
 function isBegunAnew(response: Response, index: number): boolean {
   const type = response.output[index]?.type ?? "";
-  return index < response.output.length - 1 && (type === "reasoning" || SERVER_CALLS.has(type));
+  return index < response.output.length - 1 && (BEGUN_ANEW.has(type) || SERVER_CALLS.has(type));
 }
 
 /** Check 23, Open Responses: an incomplete item ends an incomplete (or cancelled, or failed) response, and ends it always. */

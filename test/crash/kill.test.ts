@@ -12,7 +12,7 @@ let worker: WorkerdProcess;
 beforeAll(async () => {
   vllm = await serveSimulator();
   worker = await startWorkerd({ VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true" });
-}, 60_000);
+});
 afterAll(async () => {
   await worker.close();
   await vllm.close();
@@ -52,7 +52,7 @@ describe("kill -9", () => {
       reading.push(...begun.map((reader) => create(reader, MODEL)));
       readers.push(...begun);
       // Once most of them have begun; the last ones may be anywhere in their creation.
-      await eventually(() => begun.filter(({ id }) => id !== "").length >= begun.length - 2, 10_000);
+      await eventually(() => begun.filter(({ id }) => id !== "").length >= begun.length - 2);
       await pause(random() * 1_000);
       await worker.kill();
       await Promise.all(reading);
@@ -79,7 +79,7 @@ describe("kill -9", () => {
     // Some were cut off, or this shows nothing.
     const continued = vllm.simulator.requests.filter(({ body }) => JSON.stringify(body)?.includes("continue_final"));
     expect(continued.length).toBeGreaterThan(STREAMS / 4);
-  }, 60_000);
+  });
 });
 
 describe("kill -9 while nobody reads", () => {
@@ -113,16 +113,14 @@ describe("kill -9 while nobody reads", () => {
     const model = "simulator?tps=80&words=120";
     const ids = await killUnread(model, random() * 700);
     await worker.restart();
-    const since = performance.now();
     const done = async (id: string) => {
       const response = (await (await fetch(`${worker.url}/v1/responses/${id}`)).json()) as { status: string };
       expect(["in_progress", "completed"]).toContain(response.status);
       return response.status === "completed";
     };
-    await eventually(async () => (await Promise.all(ids.map(done))).every(Boolean), 20_000);
-    expect(performance.now() - since).toBeLessThan(20_000);
+    await eventually(async () => (await Promise.all(ids.map(done))).every(Boolean));
     await expectEach(ids, model);
-  }, 60_000);
+  });
 
   it("leaves runs that the alarm takes up within 60 seconds, and nobody has to ask", async () => {
     const random = randomFrom(newSeed("alarm"));
@@ -131,16 +129,14 @@ describe("kill -9 while nobody reads", () => {
     const before = asked(model).length;
     worker.passTime(60_000);
     await worker.restart();
-    const since = performance.now();
     // All of them are taken up and brought to their end, as the model server sees it.
     await eventually(() => {
       const again = asked(model).slice(before);
       return again.length >= RUNS && again.every(({ state }) => state === "completed");
-    }, 20_000);
-    console.log(`taken up and ended by their alarms after ${Math.round(performance.now() - since)} ms`);
+    });
     expect(asked(model)).toHaveLength(before + RUNS);
     await expectEach(ids, model);
-  }, 60_000);
+  });
 
   it("keeps the response of a run that had ended, and its events", async () => {
     const reader = newReader();
@@ -151,5 +147,5 @@ describe("kill -9 while nobody reads", () => {
     await resume(replay);
     expect(replay.text).toBe(reader.text);
     outputOf(replay);
-  }, 30_000);
+  });
 });

@@ -32,7 +32,7 @@ beforeAll(async () => {
     write: { properties: { text: { type: "string" } }, readOnly: false, run: () => "written" },
   });
   gateway = await startRealGateway({ MCP_SERVERS: server.url });
-}, 60_000);
+});
 afterAll(async () => {
   await gateway?.close();
   await server?.close();
@@ -186,6 +186,25 @@ describe.each(MODELS.flatMap((model) => [false, true].map((stream) => [model, st
     });
   },
 );
+
+describe.each([false, true])("an agent with an output type, stream: %s", (stream) => {
+  const report = z.object({ city: z.string(), sunny: z.boolean() });
+
+  it.each(MODELS)(
+    "calls its functions, and the server's tools, and ends in what the type asks for: %s",
+    async (model) => {
+      const by = agent(model);
+      const typed: Assistant = by.clone({ outputType: report }) as unknown as Assistant;
+      const result = await run(typed, "Call get_weather and docs__add.", stream);
+      expect(weather.calls).toEqual(["city"]);
+      expect(server.calls.map(({ name }) => name)).toEqual(["add"]);
+      expect(report.parse(result.finalOutput)).toEqual({ city: "city", sunny: expect.any(Boolean) });
+      // Nothing that was said on the way is taken for the answer.
+      const messages = result.newItems.filter(({ type }) => type === "message_output_item");
+      expect(messages).toHaveLength(1);
+    },
+  );
+});
 
 it("hands over from one model to another", async () => {
   const writer = agent(GPT_OSS);

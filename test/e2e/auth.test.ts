@@ -248,6 +248,10 @@ describe("a misconfigured deployment", () => {
   it.each([
     ["API_KEYS", `a:${sha256("x")} b:${secret}`],
     ["VLLM_IDLE_TIMEOUT_MS", secret],
+    // No key at all is no invitation, though the deployment would serve without the variable.
+    ["API_KEYS", " , "],
+    // Of base64's letters, but one too many.
+    ["WEBHOOK_SECRET", `whsec_somebodys${"a".repeat(24)}`],
   ])("by %s=%s is a 500 that names the variable and not its value", async (name, value) => {
     const gateway = await startGateway({ [name]: value });
     try {
@@ -267,6 +271,19 @@ describe("a misconfigured deployment", () => {
         expect(text).not.toMatch(/somebodys|[0-9a-f]{63}/);
       }
       expect((await gateway.fetch(`${gateway.url}/health`)).status).toBe(200);
+    } finally {
+      await gateway.close();
+    }
+  });
+
+  it("names every variable at fault at once, and is healthy without saying more", async () => {
+    const gateway = await startGateway({ HEARTBEAT_MS: secret, TOOL_SERVER_MCP_LABELS: secret, WEBHOOK_URL: secret });
+    try {
+      const { error } = (await (await call(gateway, "POST", "/v1/responses")).json()) as { error: { message: string } };
+      for (const name of ["HEARTBEAT_MS", "TOOL_SERVER_MCP_LABELS", "WEBHOOK_URL"])
+        expect(error.message).toContain(name);
+      expect(error.message).not.toContain(secret);
+      expect(await (await gateway.fetch(`${gateway.url}/health`)).json()).toEqual({ status: "ok" });
     } finally {
       await gateway.close();
     }

@@ -257,7 +257,7 @@ describe("an input", () => {
     ],
     [
       "with an image in a system message",
-      input({ role: "system", content: [{ type: "input_image", image_url: "https://a.example/b.png" }] }),
+      input({ role: "system", content: [{ type: "input_image", image_url: "https://a.example.com/b.png" }] }),
       "input[0].content[0].type",
       "invalid_value",
     ],
@@ -279,7 +279,7 @@ describe("an input", () => {
     ],
     [
       "with an image whose detail is unknown",
-      input(user({ type: "input_image", image_url: "https://a.example/b.png", detail: "huge" })),
+      input(user({ type: "input_image", image_url: "https://a.example.com/b.png", detail: "huge" })),
       "input[0].content[0].detail",
       "invalid_value",
     ],
@@ -531,7 +531,7 @@ describe("what this server does not serve is named", () => {
     ],
     part({ type: "input_image", file_id: "file_1" }, "file_id"),
     part({ type: "input_file", file_id: "file_1" }, "file_id"),
-    part({ type: "input_file", file_url: "https://a.example/b.txt" }, "file_url"),
+    part({ type: "input_file", file_url: "https://a.example.com/b.txt" }, "file_url"),
     part({ type: "input_file", file_data: "data:application/pdf;base64,AA==", filename: "a.pdf" }, "file_data"),
     ...["custom_tool_call_output", "compaction", "computer_call", "local_shell_call"].map(
       (type): Row => [
@@ -581,7 +581,7 @@ describe("null", () => {
         role: "user",
         id: null,
         status: null,
-        content: [{ type: "input_image", image_url: "https://a.example/b.png", detail: null, file_id: null }],
+        content: [{ type: "input_image", image_url: "https://a.example.com/b.png", detail: null, file_id: null }],
       },
       {
         role: "assistant",

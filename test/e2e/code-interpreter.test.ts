@@ -8,7 +8,7 @@ import type {
 } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startToolServer, type ToolServer } from "../../src/tool-server/server.ts";
-import { COMPLETE, eventually as inTime, toolProcesses } from "../tool-server/support.ts";
+import { COMPLETE, eventually as inTime, KEY, toolProcesses } from "../tool-server/support.ts";
 import { DATE, GPT_OSS, lastTurns, saying, tolerating } from "./harmony-support.ts";
 import { type Gateway, lastPrompt, type RealGateway, startGateway, startRealGateway } from "./support.ts";
 import { ask, chatMessages, itemsOfType, MODELS, onlyItem, textOf } from "./tool-support.ts";
@@ -27,11 +27,12 @@ const CONTAINER_IS_UNKNOWN = /value of tag "type" must be in oneOf "container"$/
 let server: ToolServer;
 let gateway: Gateway;
 beforeAll(async () => {
-  server = await startToolServer({ timeoutMs: 1_500, maxOutputBytes: 50_000 });
+  server = await startToolServer({ apiKey: KEY, timeoutMs: 1_500, maxOutputBytes: 50_000 });
   gateway = await startGateway({
     HARMONY_START_DATE: DATE,
     API_KEYS: `a:${sha256("key-a")},b:${sha256("key-b")}`,
     TOOL_SERVERS: JSON.stringify({ python: server.pythonUrl, container: server.containerUrl }),
+    TOOL_SERVER_API_KEY: KEY,
     TOOL_SERVER_MCP_LABELS: "code_interpreter,web_search_preview,container",
   });
 });
@@ -274,7 +275,7 @@ withPython("the next turn's prompt", () => {
       "user<|message|>Use python: `print(2**10)`<|end|>",
       expect.stringMatching(/^assistant<\|channel\|>analysis<\|message\|>The user said/),
       "assistant<|channel|>analysis to=python code<|message|>print(2**10)<|call|>",
-      "python to=assistant<|channel|>analysis<|message|>1024\n<|end|>",
+      "python<|channel|>analysis to=assistant<|message|>1024\n<|end|>",
     ]);
     await create({ model: GPT_OSS, previous_response_id: first.id, input: "Thanks." });
     expect(await lastTurns(gateway)).toEqual([
@@ -392,7 +393,7 @@ describe("a deployment without tool servers", () => {
 describe("a tool server that is down", () => {
   let cut: RealGateway;
   beforeAll(async () => {
-    const gone = await startToolServer();
+    const gone = await startToolServer({ apiKey: KEY });
     await gone.close();
     cut = await startRealGateway({
       HARMONY_START_DATE: DATE,

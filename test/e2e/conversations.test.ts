@@ -538,3 +538,46 @@ describe.concurrent("a turn in a conversation", () => {
     expect(await itemsOf(gateway, id)).toEqual(before);
   });
 });
+
+describe("an item that was taken out of its conversation", () => {
+  it("cannot be referred to any more, in an input or in another conversation; its neighbours can", async () => {
+    const { id } = await openai.conversations.create({ items: [user("Forget this."), user("Keep this.")] });
+    const [forget, keep] = await itemsOf(gateway, id);
+    await openai.conversations.items.delete(forget?.id ?? "", { conversation_id: id });
+    const reference = (of: typeof keep) => ({ type: "item_reference" as const, id: of?.id ?? "" });
+    const gone = { status: 400, code: "item_not_found", param: "input[0].id" };
+    const asked = [
+      openai.responses.create({ input: [reference(forget)] }),
+      openai.responses.create({ input: [reference(forget)], background: true }),
+      openai.conversations.create({ items: [reference(forget)] }),
+    ];
+    for (const refused of asked) await expect(Promise.resolve(refused)).rejects.toMatchObject(gone);
+    const { output_text } = await openai.responses.create({ input: [reference(keep)] });
+    expect(output_text).toBe("You said: Keep this.");
+  });
+});
+
+describe("a page that is to begin after an item which is not there", () => {
+  it("is a 400 that names 'after', of a conversation as of a response's input", async () => {
+    const { id } = await openai.conversations.create({ items: [user("One"), user("Two")] });
+    const response = await openai.responses.create({ input: "Three" });
+    const refused = { status: 400, param: "after", code: "item_not_found" };
+    for (const after of ["msg_1", response.output[0]?.id ?? ""]) {
+      for (const order of ["asc", "desc"] as const) {
+        const lists = [
+          openai.conversations.items.list(id, { after, order }),
+          openai.responses.inputItems.list(response.id, { after, order }),
+        ];
+        for (const list of lists) await expect(Promise.resolve(list)).rejects.toMatchObject(refused);
+      }
+    }
+  });
+
+  it("begins after an item that was there when the page before it was read", async () => {
+    const { id } = await openai.conversations.create({ items: [user("One"), user("Two"), user("Three")] });
+    const [, two] = await itemsOf(gateway, id);
+    await openai.conversations.items.delete(two?.id ?? "", { conversation_id: id });
+    const rest = await openai.conversations.items.list(id, { after: two?.id, order: "asc" });
+    expect(rest.data).toMatchObject([{ content: [{ text: "Three" }] }]);
+  });
+});

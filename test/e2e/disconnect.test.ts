@@ -13,9 +13,6 @@ import { type DevGateway, startWranglerDev } from "./wrangler-dev.ts";
  */
 const HEARTBEAT_MS = 100;
 
-/** Two heartbeats, and a busy machine. */
-const SOON_MS = 1_500;
-
 let gateway: DevGateway;
 beforeAll(async () => {
   gateway = await startWranglerDev({ HEARTBEAT_MS: String(HEARTBEAT_MS) });
@@ -60,11 +57,9 @@ async function leave(
 
 /** vLLM's connection is closed, and its generation with it. */
 async function expectReleased(model: string): Promise<void> {
-  const left = Date.now();
   // A request that was sent just before may reach vLLM just after.
-  await eventually(() => (requestOf(model)?.state ?? "open") !== "open", SOON_MS);
+  await eventually(() => (requestOf(model)?.state ?? "open") !== "open");
   expect(requestOf(model)?.state).toBe("aborted");
-  expect(Date.now() - left).toBeLessThan(SOON_MS);
 }
 
 /** The stored response, once it is there. */
@@ -74,10 +69,9 @@ function settled(id: string) {
 
 describe.concurrent("a client that leaves a stream", () => {
   it("in the middle of the tokens: vLLM stops, and the response is cancelled with what there was", async () => {
-    const model = "simulator?words=2000&tps=100";
+    const model = "simulator?words=100000&tps=100";
     const { id, seen } = await leave({ model }, (text) => text.split("output_text.delta").length > 20);
     await expectReleased(model);
-    expect(requestOf(model)?.deltasSent).toBeLessThan(1_000);
 
     const response = await settled(id);
     expect(response).toMatchObject({
@@ -93,7 +87,7 @@ describe.concurrent("a client that leaves a stream", () => {
   });
 
   it("in the middle of its reasoning: the reasoning is kept", async () => {
-    const model = "simulator-reasoning?tps=10";
+    const model = "simulator-reasoning?fault=stall:5";
     const { id } = await leave({ model }, (text) => text.split("reasoning_text.delta").length > 4);
     await expectReleased(model);
     expect(await settled(id)).toMatchObject({
@@ -103,7 +97,7 @@ describe.concurrent("a client that leaves a stream", () => {
   });
 
   it("in the middle of a call: the call is incomplete", async () => {
-    const model = "simulator?tps=10&rounds=1";
+    const model = "simulator?rounds=1&fault=stall:3";
     const parameters = {
       type: "object",
       properties: Object.fromEntries(["a", "b", "c", "d", "e"].map((name) => [name, { type: "string" }])),
@@ -119,14 +113,14 @@ describe.concurrent("a client that leaves a stream", () => {
   });
 
   it("before the first token, while the model is quiet: a heartbeat finds out", async () => {
-    const model = "simulator?ttft=20000";
+    const model = "simulator?fault=stall:0";
     const { id } = await leave({ model }, (text) => text.includes(": heartbeat"));
     await expectReleased(model);
     expect(await settled(id)).toMatchObject({ status: "cancelled", output: [] });
   });
 
   it("before vLLM has answered with headers", async () => {
-    const model = "simulator?headers_delay=20000";
+    const model = "simulator?fault=stall_headers";
     const { id } = await leave({ model }, (text) => text.includes("response.in_progress"));
     await expectReleased(model);
     expect(await settled(id)).toMatchObject({ status: "cancelled", output: [] });
@@ -147,7 +141,7 @@ describe.concurrent("a client that leaves a stream", () => {
   });
 
   it("with store: false, nothing is kept", async () => {
-    const model = "simulator?words=2001&tps=100";
+    const model = "simulator?words=100001&tps=100";
     const { id } = await leave({ model, store: false }, (text) => text.includes("output_text.delta"));
     await expectReleased(model);
     await expectError(await gateway.fetch(`${gateway.url}/v1/responses/${id}`), { status: 404 });
@@ -155,7 +149,7 @@ describe.concurrent("a client that leaves a stream", () => {
 
   it("that continued another response: the branch is cancelled, its parent unharmed", async () => {
     const parent = await gateway.openai.responses.create({ model: "simulator", input: "First" });
-    const model = "simulator?words=2002&tps=100";
+    const model = "simulator?words=100002&tps=100";
     const request = { model, previous_response_id: parent.id };
     const { id } = await leave(request, (text) => text.includes("output_text.delta"));
     await expectReleased(model);
@@ -176,7 +170,7 @@ describe.concurrent("a client that leaves a stream", () => {
   });
 
   it("through the openai client: stream.abort() is enough", async () => {
-    const model = "simulator?words=2003&tps=100";
+    const model = "simulator?words=100003&tps=100";
     const stream = await gateway.openai.responses.create({ model, input: "Hello!", stream: true });
     let id = "";
     for await (const event of stream) {
@@ -189,15 +183,19 @@ describe.concurrent("a client that leaves a stream", () => {
 });
 
 it("a client that leaves a JSON request is not noticed locally: the answer is made and kept", async () => {
-  const model = "simulator?words=30&tps=60";
+  const model = "simulator?words=30&fault=stall:3";
   const before = await gateway.storedObjects();
+  const leaving = new AbortController();
   const left = gateway.fetch(`${gateway.url}/v1/responses`, {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ model, input: "Hello!" }),
-    signal: AbortSignal.timeout(150),
+    signal: leaving.signal,
   });
+  await eventually(() => requestOf(model)?.deltasSent === 3);
+  leaving.abort();
   await expect(left).rejects.toThrow();
+  requestOf(model)?.release();
   await eventually(() => requestOf(model)?.state === "completed");
   await eventually(async () => (await gateway.storedObjects()) === before + 1);
 });

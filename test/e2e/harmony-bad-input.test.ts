@@ -59,7 +59,7 @@ describe("refused before vLLM hears of it:", () => {
     ["audio", { input: [user([audio])] }, "input[0].content[0]", text],
     [
       "video",
-      { input: [user([{ type: "input_video", video_url: "https://a.example/v" }])] },
+      { input: [user([{ type: "input_video", video_url: "https://a.example.com/v" }])] },
       "input[0].content[0]",
       text,
     ],
@@ -162,7 +162,7 @@ describe("the name of a function", () => {
     await gateway.openai.responses.create({ model: GPT_OSS, previous_response_id: asked.id, input, tools });
     expect((await lastTurns(gateway)).slice(-2)).toEqual([
       expect.stringContaining(" to=functions.get_weather <|constrain|>json<|message|>{}<|call|>"),
-      "functions.get_weather to=assistant<|channel|>commentary<|message|>sunny<|end|>",
+      "functions.get_weather<|channel|>commentary to=assistant<|message|>sunny<|end|>",
     ]);
   });
 
@@ -189,7 +189,7 @@ describe("the name of a function", () => {
     expect(response.status).toBe(200);
     expect((await lastTurns(gateway)).slice(1)).toEqual([
       `assistant<|channel|>commentary to=functions.${shown} <|constrain|>json<|message|>{}<|call|>`,
-      `functions.${shown} to=assistant<|channel|>commentary<|message|>done<|end|>`,
+      `functions.${shown}<|channel|>commentary to=assistant<|message|>done<|end|>`,
     ]);
     const headers = specialsIn(await lastPromptIds(gateway));
     await gateway.post({ model: GPT_OSS, input: [user("Hello!"), functionCall("ab"), functionOutput("done")] });

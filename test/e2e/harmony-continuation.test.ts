@@ -100,7 +100,7 @@ beforeAll(async () => {
   once = gatewayAt(other.url, vllm.simulator, () => other.close());
   const tokenizer = await harmonyTokenizer();
   encode = (text) => tokenizer.encode(text);
-}, 60_000);
+});
 afterAll(async () => {
   await once.close();
   await gateway.close();

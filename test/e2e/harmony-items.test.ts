@@ -389,7 +389,7 @@ describe("a loop of two tools and a next turn", () => {
       "user<|message|>Call get_time.<|end|>",
       "assistant<|channel|>analysis<|message|>The user said: Call get_time.. I should answer with effort medium.<|end|>",
       "assistant<|channel|>commentary to=functions.get_time <|constrain|>json<|message|>{}<|call|>",
-      "functions.get_time to=assistant<|channel|>commentary<|message|>noon<|end|>",
+      "functions.get_time<|channel|>commentary to=assistant<|message|>noon<|end|>",
     ]);
   });
 });
@@ -452,7 +452,7 @@ it("a call that parallel_tool_calls: false has left out is not in the next promp
   expect(await lastTurns(gateway)).toEqual([
     "user<|message|>Hello!<|end|>",
     `assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>${args}<|call|>`,
-    "functions.get_weather to=assistant<|channel|>commentary<|message|>sunny<|end|>",
+    "functions.get_weather<|channel|>commentary to=assistant<|message|>sunny<|end|>",
   ]);
 });
 

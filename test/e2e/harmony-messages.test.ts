@@ -267,7 +267,7 @@ describe("previous_input_messages", () => {
       "user<|message|>One.<|end|>",
       "assistant<|channel|>analysis<|message|>Hm.<|end|>",
       "assistant<|channel|>commentary to=functions.get_time <|constrain|>json<|message|>{}<|call|>",
-      "functions.get_time to=assistant<|channel|>commentary<|message|>noon<|end|>",
+      "functions.get_time<|channel|>commentary to=assistant<|message|>noon<|end|>",
     ]);
     await create({
       previous_input_messages: [user("One."), thought("Hm."), call("get_time", "{}"), result("get_time", "noon")],
@@ -294,7 +294,7 @@ describe("previous_input_messages", () => {
       "assistant<|channel|>analysis<|message|>Hm.<|end|>",
       "assistant<|channel|>commentary<|message|>A moment.<|end|>",
       "assistant<|channel|>commentary to=functions.get_time <|constrain|>json<|message|>{}<|call|>",
-      "functions.get_time to=assistant<|channel|>commentary<|message|>noon<|end|>",
+      "functions.get_time<|channel|>commentary to=assistant<|message|>noon<|end|>",
     ]);
     await create({ previous_input_messages: [...previous, { role: "assistant", content: "Noon." }], input: "Two." });
     expect((await lastTurns(gateway)).slice(-2)).toEqual([

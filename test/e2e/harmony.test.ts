@@ -114,7 +114,6 @@ describe("a prompt", () => {
       skip_special_tokens: false,
       return_token_ids: true,
       add_special_tokens: false,
-      max_tokens: null,
       stop_token_ids: [200002, 200012],
     });
   });
@@ -216,7 +215,7 @@ describe("a prompt", () => {
   });
 
   it("is not cut for max_output_tokens, and goes with the sampling that was asked for", async () => {
-    const extras = { seed: 7, top_k: 5, min_p: 0.1, repetition_penalty: 1.1, logit_bias: { "5": 1 }, stop: ["\n\n"] };
+    const extras = { seed: 7, top_k: 5, min_p: 0.1, repetition_penalty: 1.1, logit_bias: { "5": 1 } };
     await create({ input: "Hello!", temperature: 0.5, top_p: 0.9, max_output_tokens: 100, ...extras });
     expect(lastCompletion(gateway)).toMatchObject({ ...extras, temperature: 0.5, top_p: 0.9, max_tokens: 100 });
   });
@@ -230,7 +229,8 @@ describe("a prompt", () => {
     const text = { format: { type: "json_object" as const } };
     const from = completions(gateway).length;
     await expect(create({ input: long, text })).rejects.toMatchObject({ status: 400, code: "context_length_exceeded" });
-    expect(completions(gateway)).toHaveLength(from + 1);
+    // Where it has to be counted here, not even that.
+    expect(completions(gateway).length - from).toBeLessThanOrEqual(1);
     const room = { truncation: "auto" as const, max_output_tokens: 200 };
     const response = await create({ input: long, instructions: "Be brief.", ...room });
     expect(response.status).toBe("completed");
@@ -455,10 +455,206 @@ describe("markers that a model writes as text", () => {
   });
 });
 
-it("a stop string ends the answer, and is not in it", async () => {
-  const model = saying("<|channel|>final<|message|>One two three.<|return|>");
-  const response = await create({ model, input: "Hello!", ...{ stop: [" two"] } });
-  expect(response).toMatchObject({ status: "completed", output_text: "One" });
+it("without max_output_tokens may have what is left of the window, as a number: null is 16 since vLLM 0.24", async () => {
+  for (const model of [GPT_OSS, "simulator-harmony"]) {
+    const response = await create({ model, input: "Hello!" });
+    const { max_tokens: limit } = lastCompletion(gateway);
+    const window = 131_072;
+    expect([window, window - (response.usage?.input_tokens ?? 0)]).toContain(limit);
+  }
+});
+
+it("max_output_tokens beyond the window is a 400 that names it", async () => {
+  await expect(create({ input: "Hello!", max_output_tokens: 131_073 })).rejects.toMatchObject({
+    status: 400,
+    param: "max_output_tokens",
+  });
+});
+
+describe("a stop string", () => {
+  const thoughts = "<|channel|>analysis<|message|>One two.<|end|><|start|>assistant";
+  const model = saying(`${thoughts}<|channel|>final<|message|>One two three.<|return|>`);
+
+  it.each(["per_delta=1", "per_delta=odd", "per_delta=64", "token_ids=0", "fault=json"])(
+    "ends the answer, is not in it, and means nothing in thoughts: %s",
+    async (setting) => {
+      const asked = { model: `${model}&${setting}`, input: "Hello!", ...{ stop: [" two"] } };
+      const response = await create(asked);
+      expect(response).toMatchObject({
+        status: "completed",
+        output: [
+          { type: "reasoning", content: [{ text: "One two." }] },
+          { type: "message", status: "completed" },
+        ],
+        output_text: "One",
+      });
+      expect(response.usage?.output_tokens).toBeGreaterThan(10);
+      const streamed = await gateway.openai.responses.stream(asked).finalResponse();
+      expect(streamed.output_text).toBe("One");
+      await create({ previous_response_id: response.id, input: "More." });
+      expect(await lastTurns(gateway)).toContain("assistant<|channel|>final<|message|>One<|end|>");
+      expect(completions(gateway).every(({ body }) => !("stop" in body))).toBe(true);
+    },
+  );
+
+  it("is in the answer with include_stop_str_in_output", async () => {
+    const response = await create({ model, input: "Hello!", ...{ stop: "two", include_stop_str_in_output: true } });
+    expect(response.output_text).toBe("One two");
+  });
+});
+
+describe("logprobs", () => {
+  const answer =
+    "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>One 🦜 two.<|return|>";
+  const include = ["message.output_text.logprobs" as const];
+
+  it.each(["per_delta=1", "per_delta=odd", "per_delta=64", "fault=json"])(
+    "are those of the answer's tokens, in body and stream: %s",
+    async (setting) => {
+      const asked = { model: `${saying(answer)}&${setting}`, input: "Hello!", include, top_logprobs: 2 };
+      const response = await create(asked);
+      const part = response.output.flatMap((item) => (item.type === "message" ? item.content : []))[0];
+      if (part?.type !== "output_text") throw new Error("There is no text.");
+      const entries = part.logprobs ?? [];
+      const tokens = (await harmonyTokenizer()).encode("One 🦜 two.");
+      expect(entries).toHaveLength(tokens.length);
+      expect(Buffer.from(entries.flatMap(({ bytes }) => bytes)).toString()).toBe("One 🦜 two.");
+      for (const { logprob, top_logprobs: top } of entries) {
+        expect(logprob).toBeLessThanOrEqual(0);
+        expect(top).toHaveLength(2);
+        expect(top[0]?.logprob).toBeGreaterThanOrEqual(top[1]?.logprob ?? 0);
+      }
+      let text = "";
+      const bytes: number[] = [];
+      for await (const event of await gateway.openai.responses.create({ ...asked, stream: true })) {
+        if (event.type !== "response.output_text.delta") continue;
+        text += event.delta;
+        for (const entry of event.logprobs)
+          bytes.push(...new TextEncoder().encode(entry.token.startsWith("\\x") ? "" : entry.token));
+      }
+      expect(text).toBe("One 🦜 two.");
+      expect(bytes.length).toBeGreaterThan(0);
+    },
+  );
+
+  it("are without alternatives where top_logprobs asks for none, and end with a stop string", async () => {
+    const response = await create({ model: saying(answer), input: "Hello!", include, ...{ stop: [" two"] } });
+    const part = response.output.flatMap((item) => (item.type === "message" ? item.content : []))[0];
+    expect(part).toMatchObject({ text: "One 🦜" });
+    if (part?.type !== "output_text") throw new Error("There is no text.");
+    expect(part.logprobs?.every(({ top_logprobs: top }) => top.length === 0)).toBe(true);
+    expect(Buffer.from(part.logprobs?.flatMap(({ bytes }) => bytes) ?? []).toString()).toBe("One 🦜");
+  });
+});
+
+it.each(["final", "commentary"])("white space on the %s channel before a call is no message", async (channel) => {
+  const blank = `<|channel|>${channel}<|message|> \n<|end|><|start|>assistant`;
+  const call = "<|channel|>commentary to=functions.get_time <|constrain|>json<|message|>{}<|call|>";
+  for (const setting of ["per_delta=1", "per_delta=64"]) {
+    const response = await create({ model: `${saying(blank + call)}&${setting}`, input: "Time?", tools });
+    expect(response.output).toMatchObject([{ type: "function_call" }]);
+  }
+});
+
+describe("a special token within what a grammar binds", () => {
+  const format = { type: "json_object" as const };
+  const said = (text: string) =>
+    saying(`<|channel|>final<|message|>${text}<|start|>x<|channel|>y<|message|>z<|return|>`);
+
+  it("ends an answer that is whole", async () => {
+    const response = await create({ model: said('{"a":"b"}'), input: "Hello!", text: { format } });
+    expect(response).toMatchObject({ status: "completed", output_text: '{"a":"b"}' });
+  });
+
+  it("ends one that is not as an incomplete one", async () => {
+    const response = await create({ model: said('{"a":"b'), input: "Hello!", text: { format } });
+    expect(response).toMatchObject({
+      status: "incomplete",
+      output: [{ type: "message", status: "incomplete", content: [{ text: '{"a":"b' }] }],
+    });
+  });
+
+  it("ends an answer in words beside strict tools, and a call", async () => {
+    const strict = { ...getTime, parameters: { type: "object", properties: {} }, strict: true };
+    const words = await create({ model: said("Hello."), input: "Hello!", tools: [strict] });
+    expect(words).toMatchObject({ status: "completed", output_text: "Hello." });
+    const call = (args: string) =>
+      saying(
+        `<|channel|>commentary to=functions.get_time <|constrain|>json<|message|>${args}<|start|>x<|message|>z<|call|>`,
+      );
+    const whole = await create({ model: call('{"a":1}'), input: "Time?", tools: [strict] });
+    expect(onlyCall(whole)).toMatchObject({ status: "completed", arguments: '{"a":1}' });
+    const broken = await create({ model: call('{"a'), input: "Time?", tools: [strict] });
+    expect(broken.status).toBe("incomplete");
+    expect(onlyCall(broken)).toMatchObject({ status: "incomplete", arguments: '{"a' });
+  });
+
+  it("is excluded by it, but where the schema would lose the length of a string", async () => {
+    const tagOf = async (schema: Record<string, unknown>) => {
+      await create({ input: "Hello!", text: { format: { type: "json_schema", name: "n", schema } } });
+      const { structural_tag: tag } = lastCompletion(gateway).structured_outputs as { structural_tag: string };
+      return JSON.stringify(JSON.parse(tag)).split("<|channel|>final<|message|>")[1];
+    };
+    expect(await tagOf({ type: "object", properties: { a: { type: "string" } } })).toContain('"excludes"');
+    expect(await tagOf({ type: "object", properties: { a: { type: "string", maxLength: 5 } } })).not.toContain(
+      "excludes",
+    );
+  });
+});
+
+describe("a schema that cannot be followed is a 400 that names it", () => {
+  const schema = { $ref: "#/$defs/a", $defs: { a: { $ref: "#" } } };
+
+  it("in text.format", async () => {
+    const text = { format: { type: "json_schema" as const, name: "n", schema } };
+    await expect(create({ input: "Hello!", text })).rejects.toMatchObject({ status: 400, param: "text.format.schema" });
+  });
+
+  it("in a strict tool", async () => {
+    const tool = { type: "function" as const, name: "f", parameters: schema, strict: true };
+    const refused = create({ input: "Hello!", tools: [getTime, tool] });
+    await expect(refused).rejects.toMatchObject({ status: 400, param: "tools[1].parameters" });
+  });
+});
+
+describe("prompts as other models of the kind want them", () => {
+  let other: Gateway;
+  beforeAll(async () => {
+    other = await startGateway({
+      HARMONY_START_DATE: DATE,
+      HARMONY_SYSTEM_INSTRUCTIONS: "true",
+      HARMONY_TOOL_HEADER: "recipient-first",
+    });
+  });
+  afterAll(() => other.close());
+
+  it("have the instructions in the system message with HARMONY_SYSTEM_INSTRUCTIONS", async () => {
+    await other.openai.responses.create({
+      model: GPT_OSS,
+      instructions: "Be brief.",
+      input: [
+        { role: "developer", content: "Be kind." },
+        { role: "user", content: "Hello!" },
+      ],
+    });
+    const [system, next] = await lastMessages(other);
+    expect(system).toContain("trained by OpenAI.\nBe brief.\n\nBe kind.\nKnowledge cutoff: 2024-06\n");
+    expect(next).toBe("user<|message|>Hello!<|end|>");
+  });
+
+  it("have the recipient of a tool's answer before its channel with HARMONY_TOOL_HEADER: recipient-first", async () => {
+    const response = await other.openai.responses.create({ model: GPT_OSS, input: "Call get_time.", tools });
+    const call = onlyCall(response);
+    await other.openai.responses.create({
+      model: GPT_OSS,
+      previous_response_id: response.id,
+      input: [outputOf(call, "noon")],
+      tools,
+    });
+    expect((await lastTurns(other)).at(-1)).toBe(
+      "functions.get_time to=assistant<|channel|>commentary<|message|>noon<|end|>",
+    );
+  });
 });
 
 describe("malformed output", () => {
@@ -514,7 +710,7 @@ describe("malformed output", () => {
     expect(await lastTurns(gateway)).toEqual([
       "user<|message|>Hello!<|end|>",
       'assistant<|channel|>commentary to=repo_browser.open json<|message|>{"path":"x"}<|call|>',
-      "repo_browser.open to=assistant<|channel|>commentary<|message|>Error: there is no tool of this name. The tools are: functions.get_weather, functions.get_time.<|end|>",
+      "repo_browser.open<|channel|>commentary to=assistant<|message|>Error: there is no tool of this name. The tools are: functions.get_weather, functions.get_time.<|end|>",
     ]);
     const streamed = await gateway.openai.responses.stream({ model, input: "Hello!", tools }).finalResponse();
     expect(streamed.output).toMatchObject(response.output.map(({ type }) => ({ type })));
@@ -622,8 +818,28 @@ describe("a turn of somebody else that the model makes up", () => {
       expect(response.output).toMatchObject([{ type: "message", content: [{ text: "Yes." }] }]);
       expect(response.usage?.output_tokens).toBeGreaterThan(5);
       expect(response.usage?.output_tokens).toBeLessThan(40);
-      await eventually(() => completions(real).at(-1)?.state === "aborted", 10_000);
+      await eventually(() => completions(real).at(-1)?.state === "aborted");
     }
+  });
+});
+
+describe("what comes after the answer", () => {
+  // On plain workerd: the test harness would hide that the upstream request is closed.
+  let real: RealGateway;
+  beforeAll(async () => {
+    real = await startRealGateway();
+  });
+  afterAll(() => real.close());
+
+  const rest = "word ".repeat(60);
+  it.each<[string, string, Partial<ResponseCreateParamsNonStreaming> & { stop?: string[] }]>([
+    ["behind a stop string", `One two ${rest}`, { stop: [" two"] }],
+    ["behind a special token in JSON", `{"a":"<|start|>${rest}`, { text: { format: { type: "json_object" } } }],
+  ])("%s is not waited for", async (_, text, asked) => {
+    const model = `${saying(`<|channel|>final<|message|>${text}<|return|>`)}&tps=30`;
+    const response = await real.openai.responses.create({ model, input: "Hello!", ...asked });
+    expect(response.usage?.output_tokens).toBeLessThan(40);
+    await eventually(() => completions(real).at(-1)?.state === "aborted", 10_000);
   });
 });
 
@@ -704,9 +920,13 @@ describe("structured output", () => {
       old.openai.responses.create({ ...body, model: `${GPT_OSS}?structural_tags=0` });
 
     it("is done without, and not asked for again", async () => {
+      // By now it is known how the server takes `max_tokens`.
+      await createThere({ input: "Hello!" });
+      const before = completions(old).length;
       const response = await createThere({ input: "Who?", text: { format: jsonSchema } });
       expect(JSON.parse(response.output_text)).toEqual({ name: "name" });
-      expect(completions(old).map(({ body }) => "structured_outputs" in body)).toEqual([true, false]);
+      const tried = completions(old).slice(before);
+      expect(tried.map(({ body }) => "structured_outputs" in body)).toEqual([true, false]);
       for (const [, body, check] of WANTED.filter(([, { tool_choice: choice }]) => choice === undefined)) {
         const from = completions(old).length;
         check(await createThere({ ...body, input: "Call get_weather in JSON." }));

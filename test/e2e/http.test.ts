@@ -356,7 +356,14 @@ describe("/health", () => {
       expect(await (await get("/health/upstream")).json()).toEqual({
         status: "ok",
         latency_ms: expect.any(Number),
-        models: ["simulator", "simulator-reasoning", "simulator-gpt-oss", "simulator-harmony"],
+        models: [
+          "simulator",
+          "simulator-reasoning",
+          "simulator-gpt-oss",
+          "simulator-harmony",
+          "tiny-qwen3",
+          "tiny-gpt-oss",
+        ],
       });
       expect(gateway.vllm.simulator.requests.map((request) => request.path)).toEqual(Array(count).fill("/v1/models"));
     }
@@ -372,6 +379,8 @@ describe("/v1/models", () => {
       { id: "simulator-reasoning" },
       { id: "simulator-gpt-oss", root: "openai/gpt-oss-20b" },
       { id: "simulator-harmony", root: "openai/gpt-oss-120b" },
+      { id: "tiny-qwen3" },
+      { id: "tiny-gpt-oss" },
       { id: "gpt-5", object: "model", parent: "simulator" },
       { id: "org/model", object: "model", parent: "simulator-reasoning" },
     ]);

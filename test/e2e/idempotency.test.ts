@@ -22,7 +22,7 @@ beforeAll(async () => {
   // What the helpers ask with.
   gateway.openai = openai;
   stranger = gateway.client({ apiKey: "bob-key" });
-}, 30_000);
+});
 afterAll(() => gateway.close());
 
 /** Long enough to be joined, left, and come back to. */
@@ -241,6 +241,44 @@ describe.concurrent("a key", () => {
     await expect(Promise.resolve(create(key, { input: "Other", conversation }))).rejects.toMatchObject(REUSED);
     await openai.responses.cancel(holder.id);
     expect(await create(key, body)).toEqual(await create(key, body));
+    expect(promptsFor(gateway, body.input)).toHaveLength(1);
+  });
+
+  it("stands for a response that was deleted, and brings none to life", async () => {
+    const [key, body] = [randomUUID(), { input: unique("Gone") }];
+    const { id } = await create(key, body);
+    await openai.responses.delete(id);
+    for (const stream of [false, true]) {
+      const again = Promise.resolve(openai.responses.create({ ...body, ...(stream && { stream }) }, headersOf(key)));
+      await expect(again).rejects.toMatchObject(stream ? REUSED : { status: 404, code: "response_not_found" });
+    }
+    await expect(Promise.resolve(openai.responses.retrieve(id))).rejects.toMatchObject({ status: 404 });
+    expect(promptsFor(gateway, body.input)).toHaveLength(1);
+  });
+
+  it("takes a body for the same whatever the order of its keys, and with null for what is absent", async () => {
+    const key = randomUUID();
+    const input = unique("Ordered");
+    const tool = {
+      type: "function",
+      name: "f",
+      strict: false,
+      parameters: { type: "object", properties: {} },
+    } as const;
+    const first = await create(key, { input, metadata: { a: "1", b: "2" }, tools: [tool], temperature: 1 });
+    const turned = { temperature: 1, tools: [Object.fromEntries(Object.entries(tool).reverse())], user: null };
+    const again = { ...turned, metadata: { b: "2", a: "1" }, input } as unknown as ResponseCreateParamsNonStreaming;
+    expect(await create(key, again)).toEqual(first);
+    expect(promptsFor(gateway, input)).toHaveLength(1);
+    const other = { input, metadata: { a: "2", b: "1" }, tools: [tool], temperature: 1 };
+    await expect(Promise.resolve(create(key, other))).rejects.toMatchObject(REUSED);
+  });
+
+  it("keeps a failure with its status", async () => {
+    const [key, body] = [randomUUID(), { model: "simulator?fault=http:503", input: unique("Busy") }];
+    const busy = { status: 503, code: "server_is_overloaded", type: "server_error" };
+    await expect(Promise.resolve(create(key, body))).rejects.toMatchObject(busy);
+    await expect(Promise.resolve(create(key, body))).rejects.toMatchObject(busy);
     expect(promptsFor(gateway, body.input)).toHaveLength(1);
   });
 

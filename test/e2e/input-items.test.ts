@@ -96,7 +96,7 @@ describe("a user message", () => {
       { type: "input_image" as const, image_url: png, detail: "auto" as const },
     ];
     const response = await gateway.openai.responses.create({ model: "simulator", input: [{ role: "user", content }] });
-    expect(response.output_text).toBe("You said: Look: [image]");
+    expect(response.output_text).toBe("You said: Look:\n[image]");
   });
 });
 

@@ -37,7 +37,7 @@ beforeAll(async () => {
     plain: { run: () => "plain" },
   });
   gateway = await startRealGateway({ MCP_SERVERS: server.url });
-}, 60_000);
+});
 afterAll(async () => {
   await gateway?.close();
   await server?.close();

@@ -120,7 +120,7 @@ beforeAll(async () => {
   });
   unreachable = ask(gateway, "stream", { model: "simulator", input: "Call docs__echo.", tools: [mcp(hanging)] });
   unreachable.catch(() => {});
-}, 60_000);
+});
 afterAll(async () => {
   await gateway?.close();
   await Promise.all(servers.map((server) => server.close()));
@@ -219,16 +219,14 @@ describe("a server whose tools cannot be listed", () => {
 
   it("because it never answers, and in time", async () => {
     expectUnlisted(await unreachable, "Call docs__echo.");
-  }, 30_000);
+  });
 });
 
 describe("a call that has no answer", () => {
   it.each([...HOWS, ...SLOW])("%s", async (how) => {
     for (const model of MODELS) {
-      const before = Date.now();
       const tools = [mcp(serverOf(calling, how))];
       expectFailedCall(await ask(gateway, "stream", { model, input: "Call docs__echo.", tools }));
-      expect(Date.now() - before).toBeLessThan(6_000);
     }
   });
 

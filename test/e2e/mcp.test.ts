@@ -46,7 +46,7 @@ beforeAll(async () => {
     fail: { run: () => ({ content: [{ type: "text", text: "The disk is full." }], isError: true }) },
   });
   gateway = await startGateway({ MCP_SERVERS: server.url });
-}, 60_000);
+});
 afterAll(async () => {
   await gateway?.close();
   await server?.close();

@@ -10,7 +10,7 @@ import { type Gateway, startGateway } from "./support.ts";
 
 let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startGateway({ VLLM_CONNECT_TIMEOUT_MS: "5000", VLLM_MAX_RETRIES: "0" });
+  gateway = await startGateway({ VLLM_MAX_RETRIES: "0" });
 });
 afterAll(() => gateway.close());
 
@@ -37,7 +37,7 @@ describe("any mutation of a valid request gives 2xx or 4xx", () => {
         message(
           "user",
           { type: "input_text", text: "Look:" },
-          { type: "input_image", image_url: "https://a.example/b.png", detail: "low" },
+          { type: "input_image", image_url: "https://a.example.com/b.png", detail: "low" },
           { type: "input_file", filename: "a.txt", file_data: "data:text/plain;base64,SGVsbG8=" },
           { type: "input_audio", input_audio: { data: "AAAA", format: "wav" } },
         ),

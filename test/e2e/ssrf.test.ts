@@ -269,6 +269,51 @@ describe("an MCP server's URL", () => {
   });
 });
 
+describe("a tool server of the operator's", () => {
+  it.each(["https://tools.acme.dev/mcp", "https://tools.acme.dev./mcp", "https://TOOLS.acme.dev.:443/"])(
+    "is not named by a request as %s",
+    async (server_url) => {
+      const operators = await startRealGateway({
+        TOOL_SERVERS: JSON.stringify({ python: "https://tools.acme.dev/mcp" }),
+      });
+      try {
+        const tools = [{ type: "mcp", server_label: "docs", server_url, require_approval: "never" }];
+        const answer = await operators.post({ model: "simulator", input: "Hello!", tools });
+        await expectError(answer, {
+          status: 400,
+          param: "tools[0].server_url",
+          code: "invalid_url",
+          message: /operator's tool server/,
+        });
+      } finally {
+        await operators.close();
+      }
+    },
+  );
+});
+
+describe("a filter of a web search", () => {
+  it.each([
+    "https://example.com",
+    "example.com/path",
+    "example.com:443",
+    "user@example.com",
+    "*",
+    "a.*.com",
+    "exam*le.com",
+    "*.",
+    ".example.com",
+    "a..b",
+    "",
+  ])("has domains, and '%s' is none", async (domain) => {
+    for (const field of ["allowed_domains", "blocked_domains"]) {
+      const tools = [{ type: "web_search", filters: { [field]: ["example.org", domain] } }];
+      const answer = await gateway.post({ model: "simulator", input: "Hello!", tools });
+      await expectError(answer, { status: 400, param: `tools[0].filters.${field}[1]`, code: "invalid_value" });
+    }
+  });
+});
+
 describe("what a page says in Harmony's own tokens", () => {
   async function promptIds(prepare: () => Promise<unknown>): Promise<number[]> {
     await prepare();

@@ -82,8 +82,8 @@ export function gatewayAt(url: string, vllm: SimulatorServer, stop: () => Promis
   };
 }
 
-/** Polls until `condition` gives a truthy value; throws after two seconds, or `timeoutMs`. */
-export async function eventually<T>(condition: () => T | Promise<T>, timeoutMs = 2_000): Promise<NonNullable<T>> {
+/** Polls until `condition` gives a truthy value. Throws after half a minute: that is no fact, but the end of a test that hangs. */
+export async function eventually<T>(condition: () => T | Promise<T>, timeoutMs = 30_000): Promise<NonNullable<T>> {
   const deadline = Date.now() + timeoutMs;
   for (;;) {
     const value = await condition();

@@ -93,7 +93,7 @@ beforeAll(async () => {
     MAX_TOOL_ROUNDS: String(MAX_ROUNDS),
     HEARTBEAT_MS: "100",
   });
-}, 60_000);
+});
 afterAll(async () => {
   await gateway?.close();
   await Promise.all([server, pairs, many].map((each) => each?.close()));
@@ -543,7 +543,7 @@ describe("a tool in the middle of its work", () => {
       tools: [mcp(server)],
       background: true,
     });
-    const call = await eventually(() => server.calls.find(({ name }) => name === "hang"), 5_000);
+    const call = await eventually(() => server.calls.find(({ name }) => name === "hang"));
     await gateway.openai.responses.cancel(id);
     await eventually(() => call.signal.aborted);
     const response = await ended(gateway, id);
@@ -676,7 +676,7 @@ describe("what the next turn's prompt says", () => {
     expect(messages.slice(2, -1)).toEqual([
       "user<|message|>Call docs__add.<|end|>",
       'assistant<|channel|>commentary to=functions.docs__add <|constrain|>json<|message|>{"a":1,"b":2}<|call|>',
-      "functions.docs__add to=assistant<|channel|>commentary<|message|>3<|end|>",
+      "functions.docs__add<|channel|>commentary to=assistant<|message|>3<|end|>",
       "assistant<|channel|>final<|message|>The tool docs__add returned: 3<|end|>",
       "user<|message|>Thanks.<|end|>",
     ]);
@@ -692,7 +692,7 @@ describe("what the next turn's prompt says", () => {
     expect(harmony).toContain(
       'assistant<|channel|>commentary to=functions.docs__add <|constrain|>json<|message|>{"a":1,"b":2}<|call|>',
     );
-    expect(harmony).toContain("functions.docs__add to=assistant<|channel|>commentary<|message|>3<|end|>");
+    expect(harmony).toContain("functions.docs__add<|channel|>commentary to=assistant<|message|>3<|end|>");
     await say("simulator", "Thanks.");
     const chat = shortly(generations(gateway).at(-1)).filter((message) => !message.startsWith("assistant: The"));
     expect(chat).toEqual([

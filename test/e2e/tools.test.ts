@@ -155,7 +155,7 @@ describe("a function call", () => {
       ],
     };
     const answered = await create({ previous_response_id: asked.id, input: [output] });
-    expect(answered.output_text).toBe("The tool get_weather returned: A map: [image]");
+    expect(answered.output_text).toBe("The tool get_weather returned: A map:\n[image]");
     expect((lastPrompt(gateway).messages as unknown[]).at(-1)).toEqual({
       role: "tool",
       tool_call_id: call_id,
@@ -192,7 +192,7 @@ describe("a function call", () => {
   });
 
   it("that was truncated is not given to the model in the next turn", async () => {
-    const cut = await create({ input: "Call get_weather.", max_output_tokens: 3 });
+    const cut = await create({ input: "Call get_weather.", max_output_tokens: 13 });
     expect(onlyCall(cut).status).toBe("incomplete");
     const next = await create({ previous_response_id: cut.id, input: "Never mind." });
     expect(next.status).toBe("completed");

@@ -13,7 +13,7 @@ export async function ended({ openai }: Served, id: string): Promise<Response> {
   return eventually(async () => {
     const response = await openai.responses.retrieve(id);
     return response.status === "queued" || response.status === "in_progress" ? undefined : response;
-  }, 10_000);
+  });
 }
 
 /** All items of a conversation, oldest first. */
@@ -32,12 +32,14 @@ function textOf({ content }: Message): string {
 }
 
 /** The prompts that reached "vLLM", oldest first, with what became of them. */
-export function prompts({ vllm }: Served): { texts: string[]; state: string; startedAt: number; endedAt: number }[] {
+export function prompts({ vllm }: Served) {
   return vllm.simulator.requests
     .filter(({ path }) => path === "/v1/chat/completions")
-    .map(({ body, state, startedAt, endedAt }) => ({
+    .map(({ body, state, startedAt, endedAt, release }) => ({
       texts: messagesOf(body).map(({ content }) => String(content)),
       state,
+      /** Lets a model that stalls go on. */
+      release,
       startedAt,
       endedAt: endedAt ?? Number.POSITIVE_INFINITY,
     }));
@@ -52,9 +54,10 @@ function messagesOf(body: unknown): JsonObject[] {
   return isObject(body) && Array.isArray(body.messages) ? body.messages.filter(isObject) : [];
 }
 
-/** Waits until the prompt that ends with this text has reached "vLLM". */
-export async function reached(gateway: Served, text: string): Promise<void> {
-  await eventually(() => promptsFor(gateway, text).length > 0, 5_000);
+/** Waits until the prompt that ends with this text has reached "vLLM". Gives what lets its model go on, if it stalls. */
+export async function reached(gateway: Served, text: string): Promise<() => void> {
+  const prompt = await eventually(() => promptsFor(gateway, text)[0]);
+  return prompt.release;
 }
 
 export function pause(ms: number): Promise<void> {

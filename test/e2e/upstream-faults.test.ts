@@ -199,7 +199,7 @@ describe("vLLM fails in the middle of its answer", () => {
         type: "function" as const,
         name: "get_weather",
         parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
-        strict: false,
+        strict: true,
       },
     ];
     const request = { tools, tool_choice: "required", input: "Weather?", stream: true };

@@ -54,17 +54,31 @@ function page(path: string): { status?: number; location?: string; type?: string
           ],
         }),
       };
+    case "/scripts":
+      return { type: "application/json", body: JSON.stringify({ results: SCRIPTS }) };
     default:
       return { status: 404, body: "Not here." };
   }
 }
+
+/** Results on hosts in several spellings. */
+const SCRIPTS = ["example.org", "a.example.org", "www.example.org.", "bücher.example.net"].map((host) => ({
+  url: `https://${host}/`,
+  title: host,
+  content: "",
+}));
 
 let gateway: RealGateway;
 beforeAll(async () => {
   web = createServer((request, response) => {
     const { host = "", ...headers } = request.headers;
     visits.push({ path: request.url ?? "", host, headers });
-    const { status = 200, location, type = "text/html", body = "" } = page((request.url ?? "").split("?")[0] ?? "");
+    const {
+      status = 200,
+      location,
+      type = "text/html",
+      body = "",
+    } = page(request.url?.startsWith("/search?q=scripts&") ? "/scripts" : ((request.url ?? "").split("?")[0] ?? ""));
     response.writeHead(status, { "content-type": type, ...(location !== undefined && { location }) }).end(body);
   });
   await new Promise<void>((resolve) => web.listen(0, "127.0.0.1", resolve));
@@ -262,6 +276,25 @@ describe.each(MODELS)("the pages of %s", (model) => {
     expect(actionsOf(free.response)).toEqual([
       { type: "open_page", url: `${url.replace("127.0.0.1", "localhost")}/cups` },
     ]);
+  });
+
+  it("are those of domains as people write them: patterns, other spellings, other scripts", async () => {
+    const found = async (filters: object) => {
+      const tools = [{ type: "web_search", filters }] as unknown as Tool[];
+      const { response } = await browse(`Use ${named(model, "browser.search")}: \`scripts\``, {
+        tools,
+        include: [SOURCES],
+      });
+      const [action] = actionsOf(response) as { sources?: { url: string }[] }[];
+      return action?.sources?.map(({ url: each }) => new URL(each).hostname);
+    };
+    const all = ["example.org", "a.example.org", "www.example.org.", "xn--bcher-kva.example.net"];
+    expect(await found({})).toEqual(all);
+    expect(await found({ allowed_domains: ["*.example.org"] })).toEqual(["a.example.org", "www.example.org."]);
+    expect(await found({ allowed_domains: ["EXAMPLE.org."] })).toEqual(all.slice(0, 3));
+    expect(await found({ allowed_domains: ["bücher.example.net"] })).toEqual(all.slice(3));
+    expect(await found({ blocked_domains: ["www.example.org", "*.Example.net"] })).toEqual(all.slice(0, 2));
+    expect(await found({ blocked_domains: ["bücher.example.net", "example.org"] })).toEqual([]);
   });
 
   it("are offered under the other names of the tool, too", async () => {

@@ -74,7 +74,7 @@ afterAll(async () => {
 async function webhookOf(body: ResponseCreateParamsNonStreaming): Promise<Delivery> {
   const { id } = await openai.responses.create({ ...body, background: true });
   await ended(gateway, id);
-  return eventually(() => endpoint.of(id)[0], 5_000);
+  return eventually(() => endpoint.of(id)[0]);
 }
 
 describe.concurrent("the webhook of a background run", () => {
@@ -105,7 +105,7 @@ describe.concurrent("the webhook of a background run", () => {
     await reached(gateway, input);
     await openai.responses.cancel(id);
     await openai.responses.cancel(id);
-    const { headers, body } = await eventually(() => endpoint.of(id)[0], 5_000);
+    const { headers, body } = await eventually(() => endpoint.of(id)[0]);
     expect(await openai.webhooks.unwrap(body, headers, SECRET)).toMatchObject({
       type: "response.cancelled",
       data: { id },
@@ -116,7 +116,7 @@ describe.concurrent("the webhook of a background run", () => {
     const stream = await openai.responses.create({ input: "Hello!", background: true, stream: true });
     let id = "";
     for await (const event of stream) if (event.type === "response.completed") id = event.response.id;
-    await eventually(() => endpoint.of(id)[0], 5_000);
+    await eventually(() => endpoint.of(id)[0]);
     expect((await openai.responses.retrieve(id)).status).toBe("completed");
   });
 
@@ -154,7 +154,7 @@ describe.concurrent("the webhook of a background run", () => {
   it("does not follow the endpoint to another address", async () => {
     const { id } = await openai.responses.create({ model: "simulator?ttft=300", input: "Hello!", background: true });
     endpoint.redirect.add(id);
-    await eventually(() => endpoint.of(id)[0], 5_000);
+    await eventually(() => endpoint.of(id)[0]);
     await pause(300);
     expect(endpoint.of(id).map(({ path }) => path)).toEqual(["/hook"]);
   });

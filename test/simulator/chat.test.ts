@@ -12,14 +12,14 @@ describe("a chat answer", () => {
       { type: "input_audio", input_audio: {} },
     ];
     expect(message(await chat({ messages: [{ role: "user", content: parts }] })).content).toBe(
-      "You said: look [image] [audio]",
+      "You said: look\n[image]\n[audio]",
     );
     expect(message(await chat({ messages: [{ role: "system", content: "x" }] })).content).toBe("Hello.");
   });
 
   test("has vLLM's non-stream shape", async () => {
     expect(await chat({ messages: user("hi") })).toEqual({
-      id: expect.stringMatching(/^chatcmpl-[0-9a-f]{32}$/),
+      id: expect.stringMatching(/^chatcmpl-[0-9a-f]{16}$/),
       object: "chat.completion",
       created: expect.any(Number),
       model: "simulator",
@@ -33,21 +33,30 @@ describe("a chat answer", () => {
             annotations: null,
             audio: null,
             function_call: null,
-            tool_calls: [],
             reasoning: null,
           },
           logprobs: null,
           finish_reason: "stop",
           stop_reason: null,
           token_ids: null,
+          routed_experts: null,
         },
       ],
       service_tier: null,
-      system_fingerprint: null,
-      usage: { prompt_tokens: 12, total_tokens: 16, completion_tokens: 4, prompt_tokens_details: { cached_tokens: 0 } },
+      system_fingerprint: expect.stringMatching(/^vllm-0\.32\.0-[0-9a-f]{8}$/),
+      usage: {
+        prompt_tokens: 12,
+        total_tokens: 17,
+        completion_tokens: 5,
+        prompt_tokens_details: { cached_tokens: 0, created_cache_tokens: 0, multimodal_tokens: null },
+        completion_tokens_details: { reasoning_tokens: 0 },
+      },
       prompt_logprobs: null,
       prompt_token_ids: null,
+      prompt_text: null,
       kv_transfer_params: null,
+      ec_transfer_params: null,
+      metrics: null,
     });
   });
 
@@ -60,6 +69,7 @@ describe("a chat answer", () => {
       ...head,
       choices: [{ index: 0, delta: { role: "assistant", content: "" }, logprobs: null, finish_reason: null }],
       prompt_token_ids: null,
+      prompt_text: null,
     });
     expect(second).toEqual({
       ...head,
@@ -67,22 +77,29 @@ describe("a chat answer", () => {
     });
     expect(rest.at(-2)).toEqual({
       ...head,
-      choices: [
-        { index: 0, delta: { content: "" }, logprobs: null, finish_reason: "stop", stop_reason: null, token_ids: null },
-      ],
+      choices: [{ index: 0, delta: {}, logprobs: null, finish_reason: "stop", stop_reason: null, token_ids: null }],
     });
     expect(rest.at(-1)).toEqual({
       ...head,
       choices: [],
-      usage: { prompt_tokens: 12, total_tokens: 16, completion_tokens: 4, prompt_tokens_details: { cached_tokens: 0 } },
+      usage: {
+        prompt_tokens: 12,
+        total_tokens: 17,
+        completion_tokens: 5,
+        prompt_tokens_details: { cached_tokens: 0, created_cache_tokens: 0 },
+        completion_tokens_details: { reasoning_tokens: 0 },
+      },
+      system_fingerprint: expect.stringMatching(/^vllm-0\.32\.0-/),
     });
     expect(joined(data, "content")).toBe("You said: hi");
   });
 
   test("has no usage chunk unless asked, and usage in every chunk if asked for that", async () => {
     expect(chunks(await chatEvents({ messages: user("hi") })).some((chunk) => chunk.usage !== undefined)).toBe(false);
-    const all = chunks(await chatEvents({ messages: user("hi"), stream_options: { continuous_usage_stats: true } }));
-    expect(all.map((chunk) => object(chunk.usage).completion_tokens)).toEqual([0, 1, 2, 3, 4, 4, 4]);
+    const all = chunks(
+      await chatEvents({ messages: user("hi"), stream_options: { include_usage: true, continuous_usage_stats: true } }),
+    );
+    expect(all.map((chunk) => object(chunk.usage).completion_tokens)).toEqual([0, 1, 2, 3, 4, 5, 5]);
   });
 
   test("is the same for the same request, and its id follows X-Request-Id", async () => {
@@ -106,7 +123,7 @@ describe("a chat answer", () => {
     expect(joined(data, "refusal")).toBe("I cannot help with that.");
   });
 
-  test("words=N has N tokens, in as many deltas", async () => {
+  test("words=N has N tokens and an end, in as many deltas", async () => {
     const data = await chatEvents({
       model: "simulator?words=1000",
       messages: user("hi"),
@@ -114,7 +131,7 @@ describe("a chat answer", () => {
     });
     expect(deltas(data)).toHaveLength(1002);
     expect(joined(data, "content").split(" ")).toHaveLength(1000);
-    expect(object(chunks(data).at(-1)?.usage).completion_tokens).toBe(1000);
+    expect(object(chunks(data).at(-1)?.usage).completion_tokens).toBe(1001);
   });
 });
 
@@ -154,16 +171,17 @@ describe("reasoning", () => {
     const body = { model: "simulator-reasoning", messages: user("hi"), include_reasoning: false };
     const answer = await chat(body);
     expect(message(answer)).toMatchObject({ reasoning: null, content: "You said: hi" });
-    expect(object(answer.usage).completion_tokens).toBe(17);
+    expect(object(answer.usage).completion_tokens).toBe(20);
     const data = await chatEvents({ ...body, stream_options: { include_usage: true } });
     expect(joined(data, "reasoning")).toBe("");
-    expect(object(chunks(data).at(-1)?.usage).completion_tokens).toBe(17);
+    expect(object(chunks(data).at(-1)?.usage).completion_tokens).toBe(20);
   });
 });
 
 describe("tools", () => {
   const tools = [tool("get_weather"), tool("get_time", { zone: { enum: ["UTC", "CET"] } })];
-  const names = (body: JsonObject) => list(message(body).tool_calls).map((call) => object(object(call).function).name);
+  const names = (body: JsonObject) =>
+    list(message(body).tool_calls ?? []).map((call) => object(object(call).function).name);
 
   test("auto calls the tools that the text names, all for the word tools, else none", async () => {
     expect(names(await chat({ messages: user("use get_weather"), tools }))).toEqual(["get_weather"]);
@@ -193,13 +211,13 @@ describe("tools", () => {
     expect(openings).toEqual([
       {
         index: 0,
-        id: expect.stringMatching(/^chatcmpl-tool-[0-9a-f]{32}$/),
+        id: expect.stringMatching(/^chatcmpl-tool-[0-9a-f]{16}$/),
         type: "function",
         function: { name: "get_weather" },
       },
       {
         index: 1,
-        id: expect.stringMatching(/^chatcmpl-tool-[0-9a-f]{32}$/),
+        id: expect.stringMatching(/^chatcmpl-tool-[0-9a-f]{16}$/),
         type: "function",
         function: { name: "get_time" },
       },
@@ -240,11 +258,20 @@ describe("limits", () => {
   });
 
   test("max_tokens cuts reasoning, and arguments in their midst", async () => {
-    const cut = await chat({ model: "simulator-reasoning", messages: user("hi"), max_tokens: 3 });
+    const cut = await chat({ model: "simulator-reasoning", messages: user("hi"), max_tokens: 4 });
     expect(message(cut)).toMatchObject({ reasoning: "The user said", content: null });
-    const called = await chat({ messages: user("tools"), tools: [tool("get_weather")], max_tokens: 4 });
-    expect(finish(called)).toBe("length");
-    expect(object(object(list(message(called).tool_calls)[0]).function).arguments).toBe('{"city":"');
+    const body = { messages: user("tools"), tools: [tool("get_weather")], max_tokens: 13 };
+    const data = await chatEvents(body);
+    const calls = deltas(data).flatMap((delta) =>
+      list(delta.tool_calls ?? []).map((call) => object(object(call).function)),
+    );
+    expect(calls.map((call) => call.arguments ?? "").join("")).toBe('{"city');
+    // In one piece there is no call then: vLLM leaves the text as it is.
+    const called = await chat(body);
+    expect([finish(called), message(called).content]).toEqual([
+      "length",
+      '<tool_call>{"name": "get_weather", "arguments": {"city',
+    ]);
   });
 
   test("a stop string cuts the content and is the stop_reason", async () => {
@@ -282,6 +309,15 @@ describe("formats and continuation", () => {
     expect(await content({ response_format: { type: "json_object" } })).toBe('{"answer":"You said: hi"}');
   });
 
+  test("a schema beside tools of one's own choice governs the whole answer, unless one of them is strict", async () => {
+    const response_format = { type: "json_schema", json_schema: { name: "x", schema } };
+    const strict = { type: "function", function: { name: "f", strict: true, parameters: schema } };
+    const ask = async (tools: JsonObject[]) =>
+      message(await chat({ messages: user("call f"), tools, response_format }));
+    expect(await ask([tool("f")])).toMatchObject({ content: '{"city":"city","n":3}' });
+    expect(list((await ask([strict])).tool_calls)).toHaveLength(1);
+  });
+
   test("continue_final_message gives the rest of the same answer, of reasoning too", async () => {
     const ask = async (last: JsonObject, model = "simulator-reasoning") =>
       message(
@@ -292,8 +328,10 @@ describe("formats and continuation", () => {
           add_generation_prompt: false,
         }),
       );
-    expect(await ask({ content: "You sa" })).toMatchObject({ reasoning: null, content: "id: hi" });
-    expect(await ask({ content: "I say" })).toMatchObject({ content: " (continued)" });
+    expect(await ask({ content: "You sa" }, "simulator")).toMatchObject({ reasoning: null, content: "id: hi" });
+    expect(await ask({ content: "I say" }, "simulator")).toMatchObject({ content: " (continued)" });
+    // vLLM's reasoning parser does not look at the prompt then, and sees no end of thoughts.
+    expect(await ask({ content: "You sa" })).toMatchObject({ reasoning: "id: hi", content: null });
     expect(await ask({ content: null, reasoning: "The user said" })).toMatchObject({
       reasoning: ": hi. I should answer with effort default.",
       content: "You said: hi",
@@ -320,7 +358,7 @@ describe("logprobs, token ids, prefix cache", () => {
     const all = chunks(data);
     expect(list(all[0]?.prompt_token_ids)).toHaveLength(12);
     const ids = all.flatMap((chunk) => list(chunk.choices).flatMap((choice) => list(object(choice).token_ids ?? [])));
-    expect(ids).toHaveLength(4);
+    expect(ids).toHaveLength(5);
   });
 
   test("cached_tokens is the common prefix with the last prompt of that salt, in whole blocks", async () => {

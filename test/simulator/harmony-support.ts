@@ -67,4 +67,4 @@ export async function streamed(body: JsonObject): Promise<JsonObject[]> {
   return chunks(events(await response.text())).map((chunk) => object(list(chunk.choices)[0]));
 }
 
-const DEFAULTS = { model: MODEL, max_tokens: null, skip_special_tokens: false, return_token_ids: true };
+const DEFAULTS = { model: MODEL, max_tokens: 100_000, skip_special_tokens: false, return_token_ids: true };

@@ -298,13 +298,38 @@ deep: {
       );
     });
 
+    test("leave room for a special token in a string, and then there is no end, unless they exclude it", async () => {
+      const said = async (tag: object) =>
+        object(
+          list(
+            (
+              await complete({
+                model: `${MODEL}?stray=1`,
+                prompt: HI,
+                max_tokens: 60,
+                structured_outputs: { structural_tag: JSON.stringify(tag) },
+              })
+            ).choices,
+          )[0],
+        );
+      const bound = structural(final);
+      expect(await said(bound)).toMatchObject({
+        text: expect.stringContaining('{"c":"<|end|><|start|>assistant'),
+        finish_reason: "length",
+      });
+      expect(await said({ ...bound, excludes: ["<|end|>"] })).toMatchObject({ finish_reason: "stop" });
+    });
+
     test("are a 400 if they are none, or the server is old", async () => {
       const wrong = async (model: string, tag: unknown) =>
         object((await complete({ model, prompt: HI, structured_outputs: { structural_tag: tag as string } })).error);
-      expect(await wrong(MODEL, "{")).toMatchObject({ code: 400, message: "Invalid structural tag" });
+      expect(await wrong(MODEL, "{")).toMatchObject({
+        code: 400,
+        message: "Invalid structured_outputs structural_tag specification. (parameter=structured_outputs)",
+      });
       expect(await wrong(`${MODEL}?structural_tags=0`, structural(final))).toMatchObject({
         code: 400,
-        message: "structural_tag is not supported",
+        message: "structural_tag is not supported (parameter=structured_outputs)",
       });
       expect(await wrong("simulator", structural(final))).toMatchObject({ code: 400 });
     });
@@ -400,7 +425,14 @@ describe("a prompt with the beginning of the answer", () => {
 
 describe("wire settings", () => {
   const whole = async (settings: string, body: object = {}) => {
-    const request = { model: MODEL, prompt: HI, max_tokens: null, skip_special_tokens: false, stream: true, ...body };
+    const request = {
+      model: MODEL,
+      prompt: HI,
+      max_tokens: 100_000,
+      skip_special_tokens: false,
+      stream: true,
+      ...body,
+    };
     const simulator = createSimulator();
     const response = await simulator.fetch(post("/v1/completions", request, { "x-simulator": settings }));
     let sent = "";

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startToolServer, type ToolServer } from "../../src/tool-server/server.ts";
-import { COMPLETE, connect, eventually, type ToolClient, toolProcesses } from "./support.ts";
+import { COMPLETE, connect, eventually, KEY, type ToolClient, toolProcesses } from "./support.ts";
 
 let server: ToolServer;
 let tool: ToolClient;
 
 beforeAll(async () => {
-  server = await startToolServer({ timeoutMs: 5_000, maxOutputBytes: 1000 });
+  server = await startToolServer({ apiKey: KEY, timeoutMs: 5_000, maxOutputBytes: 1000 });
   tool = await connect(server.containerUrl, { session: "container" });
 });
 afterAll(async () => {

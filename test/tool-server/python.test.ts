@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startToolServer, type ToolServer } from "../../src/tool-server/server.ts";
-import { type Answer, COMPLETE, connect, eventually, toolProcesses } from "./support.ts";
+import { type Answer, COMPLETE, connect, eventually, KEY, toolProcesses } from "./support.ts";
 
 const NO_OUTPUT = "[WARN] No output available. Use print() to output anything to stdout to receive the output";
 
@@ -8,7 +8,7 @@ let server: ToolServer;
 let sessions = 0;
 
 beforeAll(async () => {
-  server = await startToolServer({ timeoutMs: 15_000, memoryMb: 512, maxProcesses: 16, maxFileMb: 2 });
+  server = await startToolServer({ apiKey: KEY, timeoutMs: 15_000, memoryMb: 512, maxProcesses: 16, maxFileMb: 2 });
 });
 afterAll(() => server.close());
 
@@ -147,7 +147,7 @@ print('still here')`;
   });
 
   test("run for ever: it is ended, with what it printed until then, and told what is lost", async () => {
-    const slow = await startToolServer({ timeoutMs: 1500 });
+    const slow = await startToolServer({ apiKey: KEY, timeoutMs: 1500 });
     const { client, call } = await connect(slow.pythonUrl, { session: "endless" });
     await call("python", { code: "open('kept', 'w').write('yes'); x = 1" });
     const endless = await call("python", { code: "print('begun', end='')\nwhile True: pass" });
@@ -164,7 +164,7 @@ print('still here')`;
   });
 
   test("use more CPU time than allowed, over all its calls", async () => {
-    const short = await startToolServer({ cpuSeconds: 1 });
+    const short = await startToolServer({ apiKey: KEY, cpuSeconds: 1 });
     const { client, call } = await connect(short.pythonUrl, { session: "burning" });
     const burn = "import time\nstart = time.process_time()\nwhile time.process_time() < start + 0.7: pass";
     expect((await call("python", { code: burn })).failed).toBe(false);

@@ -1,12 +1,13 @@
 import { request } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startToolServer, type ToolServer } from "../../src/tool-server/server.ts";
-import { COMPLETE, connect, eventually, toolDirectories, toolProcesses } from "./support.ts";
+import { optionsFromEnvironment, type ToolServerOptions } from "../../src/tool-server/settings.ts";
+import { COMPLETE, connect, eventually, KEY, toolDirectories, toolProcesses } from "./support.ts";
 
 let server: ToolServer;
 
 beforeAll(async () => {
-  server = await startToolServer({ timeoutMs: 10_000 });
+  server = await startToolServer({ apiKey: KEY, timeoutMs: 10_000 });
 });
 afterAll(() => server.close());
 
@@ -92,7 +93,7 @@ describe.skipIf(!COMPLETE)("a session", () => {
 });
 
 test.skipIf(!COMPLETE)("a session ends when it is idle, but not while it is busy", async () => {
-  const short = await startToolServer({ idleMs: 300 });
+  const short = await startToolServer({ apiKey: KEY, idleMs: 300 });
   const { client, call } = await connect(short.pythonUrl, { session: "idle" });
   const before = toolProcesses();
   expect((await call("python", { code: "import time; time.sleep(0.8); x = 1; 'done'" })).text).toBe("'done'\n");
@@ -103,7 +104,7 @@ test.skipIf(!COMPLETE)("a session ends when it is idle, but not while it is busy
 });
 
 test.skipIf(!COMPLETE)("the session that was idle longest makes room for a new one, a busy one does not", async () => {
-  const small = await startToolServer({ maxSessions: 2 });
+  const small = await startToolServer({ apiKey: KEY, maxSessions: 2 });
   async function call(session: string, code: string): Promise<string> {
     const { client, call } = await connect(small.pythonUrl, { session });
     const { text } = await call("python", { code });
@@ -127,7 +128,7 @@ test.skipIf(!COMPLETE)("the session that was idle longest makes room for a new o
 test.skipIf(!COMPLETE)("closing the server leaves no process and no file", async () => {
   const directories = toolDirectories();
   const processes = toolProcesses();
-  const short = await startToolServer();
+  const short = await startToolServer({ apiKey: KEY });
   const python = await connect(short.pythonUrl, { session: "s" });
   const container = await connect(short.containerUrl, { session: "s" });
   await python.call("python", { code: "open('file', 'w').write('x')" });
@@ -141,7 +142,7 @@ test.skipIf(!COMPLETE)("closing the server leaves no process and no file", async
 });
 
 test("without Python, its tool says so, and the container works", async () => {
-  const bare = await startToolServer({ python: "no-such-python" });
+  const bare = await startToolServer({ apiKey: KEY, python: "no-such-python" });
   expect(bare.pythonVersion).toBeNull();
   const python = await connect(bare.pythonUrl, { session: "s" });
   expect(await python.call("python", { code: "1" })).toEqual({
@@ -154,11 +155,14 @@ test("without Python, its tool says so, and the container works", async () => {
 });
 
 test("an impossible option is refused", async () => {
-  await expect(startToolServer({ timeoutMs: 0 })).rejects.toThrow(/timeoutMs/);
+  await expect(startToolServer({ apiKey: KEY, timeoutMs: 0 })).rejects.toThrow(/timeoutMs/);
 });
 
 describe("over HTTP", () => {
-  function status(path: string, headers: Record<string, string>): Promise<number | undefined> {
+  const authorization = `Bearer ${KEY}`;
+
+  function status(path: string, given: Record<string, string>): Promise<number | undefined> {
+    const headers = { authorization, ...given };
     return new Promise((resolve, reject) => {
       const asked = request({ port: server.port, host: "127.0.0.1", path, method: "POST", headers }, (response) => {
         response.resume();
@@ -184,6 +188,24 @@ describe("over HTTP", () => {
     expect(await status("/python/mcp", { origin: "http://127.0.0.1:8787" })).not.toBe(403);
     expect(await status("/", {})).toBe(404);
     expect(await status("//", {})).toBe(404);
+  });
+
+  test.each([
+    ["no key", ""],
+    ["another key", "Bearer another-key"],
+    ["a key's beginning", authorization.slice(0, -1)],
+    ["a key and more", `${authorization}x`],
+    ["a key of another scheme", `Basic ${KEY}`],
+    ["no scheme", KEY],
+  ])("%s is refused, and nothing is run", async (_, authorization) => {
+    expect(await status("/python/mcp", { authorization })).toBe(401);
+    expect(await status("/container/mcp", { authorization })).toBe(401);
+    expect(await status("/", { authorization })).toBe(401);
+  });
+
+  test("a server without a key does not start", async () => {
+    await expect(startToolServer({ apiKey: "" })).rejects.toThrow(/apiKey/);
+    await expect(startToolServer(optionsFromEnvironment({}) as ToolServerOptions)).rejects.toThrow(/apiKey/);
   });
 
   test("each endpoint has its tool, and cleanup_session", async () => {

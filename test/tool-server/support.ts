@@ -9,6 +9,9 @@ import { markedProcesses } from "../../src/tool-server/marked-processes.ts";
 /** Without Python, or without /proc (macOS), not everything can be seen to work. */
 export const COMPLETE = existsSync("/proc/self/environ") && (await findPython("python3")) !== null;
 
+/** What the servers of these tests demand. */
+export const KEY = "key-of-the-tool-server";
+
 export type Answer = { text: string; failed: boolean };
 
 export type ToolClient = {
@@ -26,7 +29,7 @@ export type ClientOptions = {
 
 /** An MCP client, connected. */
 export async function connect(url: string, { session, mode = "legacy" }: ClientOptions = {}): Promise<ToolClient> {
-  const headers: Record<string, string> = session ? { "x-session-id": session } : {};
+  const headers = { authorization: `Bearer ${KEY}`, ...(session && { "x-session-id": session }) };
   const transport = new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } });
   const client = new Client({ name: "test", version: "1" }, { versionNegotiation: { mode } });
   await client.connect(transport);

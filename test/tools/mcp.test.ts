@@ -28,15 +28,18 @@ type Settings = Partial<Omit<McpSessionOptions, "timeouts">> & {
 function settings(url: string, given: Settings = {}): McpSessionOptions {
   const allow = allowList(new URL(url).origin);
   return {
-    fetch: (target, init) => guardedFetch(target, init, { allow, timeoutMs: 10_000, maxBytes: 8_000_000 }),
+    fetch: (target, init) => guardedFetch(target, init, { allow, timeoutMs: 60_000, maxBytes: 8_000_000 }),
     maxBytes: 4_000_000,
     maxOutputBytes: 100_000,
     maxTools: 5_000,
     signal: new AbortController().signal,
     ...given,
-    timeouts: { connectMs: 5_000, listMs: 5_000, callMs: 5_000, ...given.timeouts },
+    timeouts: { connectMs: 60_000, listMs: 60_000, callMs: 60_000, ...given.timeouts },
   };
 }
+
+/** Longer than any test: who waits for it never ends. In milliseconds. */
+const FOR_EVER = 3_600_000;
 
 async function connect(server: McpTestServer, given: Settings = {}, more: Partial<McpServer> = {}) {
   const session = await McpSession.connect({ label: "sample", url: server.url, ...more }, settings(server.url, given));
@@ -44,15 +47,14 @@ async function connect(server: McpTestServer, given: Settings = {}, more: Partia
   return session;
 }
 
-/** What a promise was rejected with, and how long it took. */
-async function fault(promise: Promise<unknown>): Promise<{ fault: ToolFault; ms: number }> {
-  const started = performance.now();
+/** What a promise was rejected with. */
+async function fault(promise: Promise<unknown>): Promise<{ fault: ToolFault }> {
   const error = await promise.then(
     () => undefined,
     (reason: unknown) => reason,
   );
   if (!(error instanceof ToolFault)) throw new Error(`expected a ToolFault, got ${String(error)}`);
-  return { fault: error, ms: performance.now() - started };
+  return { fault: error };
 }
 
 describe.each(["sessions", "stateless", "modern", "sse"] as const)("a server of the kind '%s'", (mode) => {
@@ -119,30 +121,27 @@ describe.each(["sessions", "stateless", "modern", "sse"] as const)("a server of 
 
   it("ends a slow call in its time, and goes on to answer others", async () => {
     const session = await connect(await start({ mode }));
-    const { fault: thrown, ms } = await fault(session.callTool("slow", { ms: 3_000 }, { timeoutMs: 200 }));
+    const { fault: thrown } = await fault(session.callTool("slow", { ms: FOR_EVER }, { timeoutMs: 200 }));
     expect(thrown.kind).toBe("timeout");
-    expect(ms).toBeLessThan(1_500);
     expect(await session.callTool("echo", { text: "still there" })).toMatchObject({ output: "still there" });
   });
 
   it("is left at once when the caller gives up", async () => {
     const session = await connect(await start({ mode }));
     const abort = new AbortController();
-    const started = performance.now();
-    const call = session.callTool("slow", { ms: 3_000 }, { signal: abort.signal });
+    const call = session.callTool("slow", { ms: FOR_EVER }, { signal: abort.signal });
     setTimeout(() => abort.abort(new Error("nobody waits")), 50);
     await expect(call).rejects.toThrow("nobody waits");
-    expect(performance.now() - started).toBeLessThan(1_000);
   });
 
   it("is left by a call that ran out of time, and by everything once the session is closed", async () => {
     const server = await start({ mode });
     const session = await connect(server);
     const slow = () => server.requests.filter(({ message }) => message?.params?.name === "slow");
-    await fault(session.callTool("slow", { ms: 5_000 }, { timeoutMs: 50 }));
+    await fault(session.callTool("slow", { ms: FOR_EVER }, { timeoutMs: 50 }));
     // The old transport has one stream for all.
     if (mode !== "sse") await expect.poll(() => slow()[0]?.signal.aborted).toBe(true);
-    const call = fault(session.callTool("slow", { ms: 5_000 }));
+    const call = fault(session.callTool("slow", { ms: FOR_EVER }));
     await expect.poll(() => slow().length).toBe(2);
     await session.close();
     expect((await call).fault.kind).toBe("unreachable");
@@ -313,30 +312,31 @@ describe("a server that misbehaves", () => {
     [404, "http"],
     [429, "http"],
   ];
-  const timeouts = { connectMs: 1_000, listMs: 1_000, callMs: 1_000 };
+  /** Little time only for what is to run out of it. */
+  const timeoutsFor = (kind: string) => {
+    const ms = kind === "timeout" ? 1_000 : 60_000;
+    return { connectMs: ms, listMs: ms, callMs: ms };
+  };
 
-  it.each(cases)("with %j on connecting is a fault '%s' in time", async (how, kind) => {
+  it.each(cases)("with %j on connecting is a fault '%s'", async (how, kind) => {
     const server = await start({ misbehave: { on: "initialize", how } });
-    const { fault: thrown, ms } = await fault(connect(server, { timeouts, maxBytes: 500_000 }));
+    const { fault: thrown } = await fault(connect(server, { timeouts: timeoutsFor(kind), maxBytes: 500_000 }));
     expect(thrown.kind).toBe(kind);
-    expect(ms).toBeLessThan(3_500);
     expect(thrown.message).not.toMatch(/secret of the server|nonsense|It works/);
   });
 
-  it.each(cases)("with %j on listing is a fault '%s' in time", async (how, kind) => {
+  it.each(cases)("with %j on listing is a fault '%s'", async (how, kind) => {
     const server = await start({ misbehave: { on: "tools/list", how } });
-    const session = await connect(server, { timeouts, maxBytes: 500_000 });
-    const { fault: thrown, ms } = await fault(session.listTools());
+    const session = await connect(server, { timeouts: timeoutsFor(kind), maxBytes: 500_000 });
+    const { fault: thrown } = await fault(session.listTools());
     expect(thrown.kind).toBe(kind);
-    expect(ms).toBeLessThan(3_500);
   });
 
-  it.each(cases)("with %j on a call is a fault '%s' in time", async (how, kind) => {
+  it.each(cases)("with %j on a call is a fault '%s'", async (how, kind) => {
     const server = await start({ misbehave: { on: "tools/call", how } });
-    const session = await connect(server, { timeouts, maxBytes: 500_000 });
-    const { fault: thrown, ms } = await fault(session.callTool("echo", { text: "hi" }));
+    const session = await connect(server, { timeouts: timeoutsFor(kind), maxBytes: 500_000 });
+    const { fault: thrown } = await fault(session.callTool("echo", { text: "hi" }));
     expect(thrown.kind).toBe(kind);
-    expect(ms).toBeLessThan(3_500);
     expect(thrown.message).not.toMatch(/secret of the server|nonsense|It works/);
     expect(server.requests.length).toBeLessThan(150);
   });
@@ -351,7 +351,7 @@ describe("a server that misbehaves", () => {
   it("and ends the old transport's stream ends what waits for it", async () => {
     const server = await start({ mode: "sse" });
     const session = await connect(server);
-    const call = fault(session.callTool("slow", { ms: 5_000 }));
+    const call = fault(session.callTool("slow", { ms: FOR_EVER }));
     setTimeout(() => server.close(), 50);
     expect((await call).fault.kind).toBe("unreachable");
   });
@@ -406,7 +406,7 @@ describe("a session", () => {
     const server = await start();
     const abort = new AbortController();
     const session = await connect(server, { signal: abort.signal });
-    const calls = [session.callTool("slow", { ms: 3_000 }), session.callTool("slow", { ms: 3_000 })];
+    const calls = [session.callTool("slow", { ms: FOR_EVER }), session.callTool("slow", { ms: FOR_EVER })];
     setTimeout(() => abort.abort(new Error("the turn is over")), 50);
     for (const call of calls) await expect(call).rejects.toThrow("the turn is over");
     await expect(session.listTools()).rejects.toThrow("the turn is over");

@@ -1,6 +1,7 @@
+import { Buffer } from "node:buffer";
 import { describe, expect, it } from "vitest";
 import { authenticate, tenantCacheSalt } from "../../src/api/auth.ts";
-import { ConfigError, loadConfig, type Variables } from "../../src/config.ts";
+import { ConfigError, loadConfig, misspeltVariables, type Variables, VLLM_EXTRAS } from "../../src/config.ts";
 
 const HASH = "a".repeat(64);
 
@@ -52,6 +53,20 @@ describe("the configuration", () => {
     });
   });
 
+  it.each<[what: string, vars: Partial<Variables>, open: string[]]>([
+    ["none, with keys", { API_KEYS: `a:${HASH}` }, []],
+    ["all, without", {}, [...VLLM_EXTRAS]],
+    ["all, where the operator says so", { API_KEYS: `a:${HASH}`, VLLM_EXTRAS: "all" }, [...VLLM_EXTRAS]],
+    ["none, where the operator says so", { VLLM_EXTRAS: "none" }, []],
+    ["those that are named", { VLLM_EXTRAS: "priority, vllm_xargs" }, ["priority", "vllm_xargs"]],
+  ])("of vLLM's extras clients may send %s", (_, vars, open) => {
+    expect([...configure(vars).vllmExtras]).toEqual(open);
+  });
+
+  it.each(["top_k", "all,priority", "none priority", "Priority"])("'%s' is no list of extras", (VLLM_EXTRAS) => {
+    expect(failure(() => configure({ VLLM_EXTRAS })).message).toMatch(/^VLLM_EXTRAS: expected 'all'/);
+  });
+
   it("a slash at the end of the URL is none", () => {
     expect(configure({ VLLM_BASE_URL: "https://gpu.example/v1//" }).vllmBaseUrl).toBe("https://gpu.example/v1");
   });
@@ -86,11 +101,80 @@ describe("the configuration", () => {
     ["SEARXNG_URL", "s3cret"],
     ["HARMONY_START_DATE", "tomorrow"],
     ["MODEL_ENGINES", '{"m":"s3cret"}'],
+    ["API_KEYS", " \n, "],
+    ["API_KEYS", `a:${HASH},b:${HASH.toUpperCase()}`],
+    ["VLLM_BASE_URL", "http://s3cret:s3cret@vllm/v1"],
+    ["VLLM_BASE_URL", "http://vllm/v1?key=s3cret"],
+    ["VLLM_BASE_URL", "http://vllm/v1#s3cret"],
+    ["SEARXNG_URL", "https://s3cret@search.example.com/"],
+    ["TOOL_SERVERS", '{"python":"https://a:s3cret@tools.example.com/mcp"}'],
+    ["VLLM_API_KEY", "s3cret s3cret"],
+    ["BRAVE_API_KEY", "s3cret\u00e9"],
+    ["WEBHOOK_SECRET", "whsec_s3cret"],
+    ["WEBHOOK_SECRET", `whsec_${"a".repeat(33)}`],
+    ["WEBHOOK_SECRET", `whsec_${"a".repeat(31)}=a`],
+    ["WEBHOOK_SECRET", "a".repeat(40)],
+    ["HEARTBEAT_MS", "2147483648"],
+    ["CONVERSATION_LOCK_WAIT_MS", "99999999999999999999"],
+    ["VLLM_MAX_RETRIES", "9007199254740993"],
+    ["RETENTION_DAYS", "36501"],
+    ["MAX_REQUEST_BYTES", "9007199254740991"],
+    ["MAX_BACKGROUND_RUNS_PER_TENANT", "0"],
   ])("%s=%s is refused: the message names the variable and not its value", (name, value) => {
     const error = failure(() => configure({ [name]: value }));
     expect(error).toBeInstanceOf(ConfigError);
     expect(error.message).toMatch(new RegExp(`^${name}: `));
     expect(error.message).not.toMatch(/s3cret|aaaa/);
+  });
+
+  it("is checked as a whole: every mistake is told, also those between variables, each once", () => {
+    const error = failure(() =>
+      loadConfig({
+        API_KEYS: "s3cret",
+        HEARTBEAT_MS: "1",
+        TOOL_SERVER_MCP_LABELS: "s3cret",
+        WEBHOOK_URL: "http://s3cret/hook",
+        MODEL_ALIASES: '{"a":5,"b":6}',
+      } as Variables),
+    );
+    expect((error as ConfigError).mistakes.map((mistake) => mistake.slice(0, mistake.indexOf(":")))).toEqual([
+      "MODEL_ALIASES",
+      "TOOL_SERVER_MCP_LABELS",
+      "API_KEYS",
+      "HEARTBEAT_MS",
+      "VLLM_BASE_URL",
+      "WEBHOOK_SECRET",
+      "WEBHOOK_URL",
+    ]);
+    expect(error.message).not.toContain("s3cret");
+  });
+
+  it("is checked once: what is wrong stays wrong until the deployment changes", () => {
+    const env = { VLLM_BASE_URL: "ftp://vllm" } as Variables;
+    const first = failure(() => loadConfig(env));
+    expect(failure(() => loadConfig(env))).toBe(first);
+  });
+
+  it.each(["a".repeat(32), `${"a".repeat(43)}=`, `${"A1+/".repeat(10)}\n`])(
+    "signs with a secret of base64: %j",
+    (text) => {
+      const webhook = { WEBHOOK_URL: "https://hooks.example.com/x", WEBHOOK_SECRET: `whsec_${text}` };
+      const { secret } = configure(webhook).webhook ?? {};
+      expect(secret).toEqual(new Uint8Array(Buffer.from(text.trim(), "base64")));
+    },
+  );
+
+  it("leaves out the line break at the end of a key", () => {
+    expect(configure({ VLLM_API_KEY: "s3cret\n" }).vllmApiKey).toBe("s3cret");
+  });
+
+  it.each([
+    ["VLLM_BASEURL", "VLLM_BASE_URL"],
+    ["API_KEY", "API_KEYS"],
+    ["retention_days", "RETENTION_DAYS"],
+    ["WEBHOOK_SECERT", "WEBHOOK_SECRET"],
+  ])("a variable named %s is taken for a misspelt %s", (given, meant) => {
+    expect(misspeltVariables([given, "HOME", "VLLM", "VLLM_BASE_URL", "PATH", "CI", "USER"])).toEqual([[given, meant]]);
   });
 });
 
@@ -140,9 +224,13 @@ describe("API keys", () => {
     expect(authenticate("Bearer test", config)).toBe("b");
   });
 
-  it("of white space only are no keys: every call is refused", () => {
-    const config = configure({ API_KEYS: " \n, " });
-    expect(failure(() => authenticate("Bearer test", config)).message).toContain("API_KEYS");
+  it("without any entry open nothing, whatever ALLOW_ANONYMOUS says", () => {
+    const error = failure(() => configure({ API_KEYS: " , ", ALLOW_ANONYMOUS: "true" }));
+    expect(error.message).toBe("API_KEYS: expected at least one entry");
+  });
+
+  it("may stand there twice for one tenant", () => {
+    expect(configure({ API_KEYS: `a:${HASH},a:${HASH}` }).apiKeys).toHaveLength(1);
   });
 
   it("win over ALLOW_ANONYMOUS", () => {

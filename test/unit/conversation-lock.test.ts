@@ -1,14 +1,19 @@
 import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { ConversationLock, type Lease } from "../../src/store/conversation-lock.ts";
+import { TenantLoad } from "../../src/store/tenant-load.ts";
 
 afterEach(() => {
   vi.useRealTimers();
 });
 
+function newLock(load = new TenantLoad().of("tenant", "home", {})): ConversationLock {
+  return new ConversationLock(load);
+}
+
 /** A lock that somebody holds. */
 async function heldLock(): Promise<{ lock: ConversationLock; holder: Lease }> {
-  const lock = new ConversationLock();
+  const lock = newLock();
   const holder = await lock.acquire("holder", 0);
   if (!holder) throw new Error("A free lock was refused.");
   return { lock, holder };
@@ -94,7 +99,7 @@ describe("the conversation lock", () => {
     );
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
-        const lock = new ConversationLock();
+        const lock = newLock();
         /** What should be: who holds it, and who waits. */
         let holder: string | undefined;
         let queue: string[] = [];
@@ -124,5 +129,66 @@ describe("the conversation lock", () => {
         }
       }),
     );
+  });
+});
+
+describe("a tenant's turns that hold a conversation or wait for one", () => {
+  it("are bounded over all its conversations, and no other tenant's", async () => {
+    const process = new TenantLoad();
+    const [a, b, other] = [
+      newLock(process.of("ann", "a", {})),
+      newLock(process.of("ann", "b", {})),
+      newLock(process.of("bob", "a", {})),
+    ];
+    const holder = await a.acquire("holder", 0, 3);
+    const waiting = a.acquire("waiter", 1_000, 3);
+    const second = await b.acquire("second", 0, 3);
+    await expect(b.acquire("late", 1_000, 3)).rejects.toMatchObject({ status: 429, code: "rate_limit_exceeded" });
+    expect(await other.acquire("bob", 0, 3)).toBeDefined();
+    // Handed over, and left: each gives its place back once.
+    holder?.release();
+    holder?.release();
+    const lease = await waiting;
+    const late = b.acquire("late", 1_000, 3);
+    await expect(b.acquire("later", 1_000, 3)).rejects.toMatchObject({ status: 429 });
+    b.leave("late");
+    expect(await late).toBeUndefined();
+    lease?.release();
+    second?.release();
+    for (const ticket of ["x", "y", "z"]) void b.acquire(ticket, 1_000, 3);
+    await expect(b.acquire("late", 1_000, 3)).rejects.toMatchObject({ status: 429 });
+  });
+
+  it("give their places back when their time is up", async () => {
+    vi.useFakeTimers();
+    const lock = newLock();
+    await lock.acquire("holder", 0, 2);
+    const waiting = lock.acquire("waiter", 1_000, 2);
+    await expect(lock.acquire("late", 1_000, 2)).rejects.toMatchObject({ status: 429 });
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(await waiting).toBeUndefined();
+    const late = lock.acquire("late", 1_000, 2);
+    lock.leave("late");
+    expect(await late).toBeUndefined();
+  });
+
+  it("are not what an earlier life of their object held", async () => {
+    const process = new TenantLoad();
+    const dead = newLock(process.of("ann", "a", {}));
+    const orphan = await dead.acquire("orphan", 0, 1);
+    const alive = newLock(process.of("ann", "a", {}));
+    const holder = await alive.acquire("holder", 0, 1);
+    expect(holder).toBeDefined();
+    // What the dead one still gives back is nobody else's.
+    orphan?.release();
+    await expect(alive.acquire("late", 1_000, 1)).rejects.toMatchObject({ status: 429 });
+  });
+
+  it("count, and are not refused, where they were accepted before", async () => {
+    const process = new TenantLoad();
+    const [a, b] = [newLock(process.of("ann", "a", {})), newLock(process.of("ann", "b", {}))];
+    await a.acquire("holder", 0, 1);
+    expect(await b.acquire("orphan", Number.POSITIVE_INFINITY)).toBeDefined();
+    await expect(a.acquire("late", 1_000, 2)).rejects.toMatchObject({ status: 429 });
   });
 });

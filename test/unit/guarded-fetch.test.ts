@@ -1,5 +1,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
+import type { ToolConfig } from "../../src/config.ts";
 import { allowList } from "../../src/protocol/public-url.ts";
+import { guardOf, isToolServer } from "../../src/tools/guard.ts";
 import { dohResolver, type GuardOptions, guardedFetch } from "../../src/tools/guarded-fetch.ts";
 import { ToolFault } from "../../src/tools/tool-fault.ts";
 
@@ -166,6 +168,36 @@ describe("without an allow-list", () => {
   });
 });
 
+describe("the operator's tool server", () => {
+  const config = { servers: { python: "https://tools.acme.dev/python/mcp", browser: "http://10.0.0.1:9000/mcp" } };
+
+  it.each([
+    "https://tools.acme.dev/python/mcp",
+    "https://tools.acme.dev./python/mcp",
+    "https://TOOLS.acme.dev.:443/elsewhere",
+    "http://tools.acme.dev/python/mcp",
+    "https://ｔools。acme.dev/",
+    "http://167772161:9000/",
+  ])("is %s", (url) => {
+    expect(isToolServer(new URL(url), config as ToolConfig)).toBe(true);
+  });
+
+  it.each(["https://tools.acme.dev:8443/", "https://acme.dev/", "https://a.tools.acme.dev/", "http://10.0.0.1/"])(
+    "is not %s",
+    (url) => {
+      expect(isToolServer(new URL(url), config as ToolConfig)).toBe(false);
+    },
+  );
+
+  it("is not called by a redirect either, even where it is listed", async () => {
+    const listed = allowList("https://mcp.acme.dev https://tools.acme.dev");
+    const net = network({ "https://mcp.acme.dev/": redirect(307, "https://tools.acme.dev./python/mcp") });
+    const guard = guardOf({ ...config, isListed: listed } as ToolConfig);
+    await expect(call(net, "https://mcp.acme.dev/", {}, guard)).rejects.toMatchObject({ kind: "refused_address" });
+    expect(net.sent.map(({ url }) => url)).toEqual(["https://mcp.acme.dev/"]);
+  });
+});
+
 describe("an allow-list", () => {
   const allow = allowList("https://tools.acme.dev/mcp/, http://127.0.0.1:9000 api.acme.dev");
 
@@ -174,6 +206,9 @@ describe("an allow-list", () => {
     "https://tools.acme.dev/mcp/",
     "https://tools.acme.dev/mcp/a/b?q=1",
     "https://TOOLS.acme.dev:443/mcp",
+    "https://tools.acme.dev./mcp",
+    "https://tools.acme.dev/mcp/a;b=c/v1..2/...",
+    "https://tools.acme.dev/mcp/caf%C3%A9/a%20b",
     "https://tools.acme.dev/other/../mcp",
     "http://127.0.0.1:9000/",
     "http://127.0.0.1:9000/any%2Fthing",
@@ -192,9 +227,24 @@ describe("an allow-list", () => {
     "https://tools.acme.dev/mcp/..%2fadmin",
     "https://tools.acme.dev/mcp/..%5Cadmin",
     "https://tools.acme.dev/mcp\\..\\..\\admin",
+    "https://tools.acme.dev/mcp/..;/admin",
+    "https://tools.acme.dev/mcp/..;a=b/admin",
+    "https://tools.acme.dev/mcp/.;/..;/admin",
+    "https://tools.acme.dev/mcp/..;",
+    "https://tools.acme.dev/mcp/..%3b/admin",
+    "https://tools.acme.dev/mcp/%2e%2e;/admin",
+    "https://tools.acme.dev/mcp/%252e%252e/admin",
+    "https://tools.acme.dev/mcp/%25252e%25252e/admin",
+    "https://tools.acme.dev/mcp/..%252fadmin",
+    "https://tools.acme.dev/mcp/..%255cadmin",
+    "https://tools.acme.dev/mcp/%c0%ae%c0%ae/admin",
+    "https://tools.acme.dev/mcp/%ef%bc%8e%ef%bc%8e/admin",
+    "https://tools.acme.dev/mcp/..%ef%bc%8fadmin",
+    "https://tools.acme.dev/mcp/．．/admin",
+    "https://tools.acme.dev/mcp/.%09./admin",
+    "https://tools.acme.dev/mcp/..%00/admin",
     "https://tools.acme.dev:8443/mcp",
     "http://tools.acme.dev/mcp",
-    "https://tools.acme.dev./mcp",
     "https://tools.acme.dev.evil.dev/mcp",
     "https://evil.dev/https://tools.acme.dev/mcp",
     "https://tools.acme.dev@evil.dev/mcp",

@@ -137,14 +137,15 @@ describe("HarmonyParser", () => {
       expect(messagesOf(malformed)).toEqual([message({ channel: "commentary", recipient: "functions.f" }, "{}")]);
     });
 
-    it("counts the tokens of reasoning with their markers", () => {
+    it("counts the tokens of reasoning without headers and markers", () => {
       const output =
         "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant<|channel|>final<|message|>4<|return|>";
-      expect(deltasOf(output).parser.reasoningTokens).toBe(5);
+      expect(deltasOf(output).parser.reasoningTokens).toBe(1);
       const parser = new HarmonyParser({ functions: FUNCTIONS, builtins: new Set() });
       parser.push(segmentsOf(output), 30, []);
-      expect(parser.reasoningTokens).toBeGreaterThan(5);
-      expect(parser.reasoningTokens).toBeLessThan(25);
+      // 22 of them are text, of which "Think." is a good quarter.
+      expect(parser.reasoningTokens).toBeGreaterThan(3);
+      expect(parser.reasoningTokens).toBeLessThan(8);
     });
   });
 

@@ -168,14 +168,14 @@ class Run {
         if (!found) throw new Error(`Completion ${number} of ${this.name} was not asked for.`);
         return found;
       },
-      { timeout: 4_000, interval: 10 },
+      { timeout: 30_000, interval: 10 },
     );
   }
 
   /** Waits until what the completion of this number has said is in the log, as far as it shows anything. */
   async logged(number: number): Promise<void> {
     const completion = await this.completion(number);
-    await vi.waitFor(() => expect(completion.read).toBe(true), { timeout: 4_000, interval: 5 });
+    await vi.waitFor(() => expect(completion.read).toBe(true), { timeout: 30_000, interval: 5 });
     await new Promise((resolve) => setTimeout(resolve, 30));
     // A reader who comes gets what is pending, and stays until the crash.
     readers.push(await this.home.fetch(`http://home/events?turn=${this.address.turn}`));
@@ -194,7 +194,7 @@ class Run {
         if (response.status === "queued" || response.status === "in_progress") throw new Error("Still running.");
         return response;
       },
-      { timeout: 4_000, interval: 20 },
+      { timeout: 30_000, interval: 20 },
     );
   }
 
@@ -413,7 +413,7 @@ describe("a run whose process dies", () => {
         }
       }),
     );
-  }, 30_000);
+  });
 
   it("between a call that nobody offered and the next round asks again, without saying more of the last one", async () => {
     const answers = [ANALYSIS + CALL_NOBODY, FINAL];
@@ -488,7 +488,7 @@ describe("long thoughts that nobody is to see", () => {
     const run = await Run.begin(request);
     (await run.completion(1)).say(ids.slice(0, 500));
     // As long as it takes without an event.
-    await vi.waitFor(async () => expect(await run.loggedIds()).toHaveLength(500), { timeout: 6_000, interval: 100 });
+    await vi.waitFor(async () => expect(await run.loggedIds()).toHaveLength(500), { timeout: 30_000, interval: 100 });
     await crash();
     await run.retrieve();
     const second = await run.completion(2);
@@ -508,7 +508,7 @@ describe("long thoughts that nobody is to see", () => {
     expect(response.usage).toEqual(whole.response.usage);
     expect(await run.kept()).toEqual(whole.kept);
     await expectWhole(run);
-  }, 15_000);
+  });
 });
 
 describe("a turn that allows one call only", () => {
@@ -554,7 +554,7 @@ describe("eviction", () => {
       first.sayTogether(ids.slice(from, Math.min(from + 1_000, ids.length - 50)));
     }
     // So much is logged without a reader, whose request would have to end before the object is evicted.
-    await vi.waitFor(async () => expect((await run.loggedIds()).length).toBeGreaterThan(1_000), { timeout: 10_000 });
+    await vi.waitFor(async () => expect((await run.loggedIds()).length).toBeGreaterThan(1_000), { timeout: 30_000 });
     const evicted = evictDurableObject(run.home);
     // An object that is being evicted is stopped as soon as it writes.
     first.finish(ids.slice(-50));
@@ -568,7 +568,7 @@ describe("eviction", () => {
     expect(response.output).toMatchObject([{}, { type: "function_call", arguments: `{"x": "${long}"}` }]);
     expect(response.usage?.output_tokens).toBe(ids.length);
     await expectWhole(run);
-  }, 30_000);
+  });
 });
 
 describe("a storage that cannot settle a turn", () => {

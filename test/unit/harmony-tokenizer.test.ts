@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { renderConversation } from "../../src/engine/harmony/render.ts";
-import { loadTokenizer, type Tokenizer, toTokenIds } from "../../src/engine/harmony/tokenizer.ts";
+import { loadTokenizer, type Tokenizer, toTokenIds, toTokenIdsByAndBy } from "../../src/engine/harmony/tokenizer.ts";
 import { END, FIRST_SPECIAL_ID, MESSAGE, START } from "../../src/engine/harmony/vocabulary.ts";
 
 let tokenizer: Tokenizer;
@@ -43,6 +43,44 @@ describe("the tokenizer", () => {
     const ids = tokenizer.encode(text);
     expect(tokenizer.decode(ids)).toBe(text);
     expect(Date.now() - started).toBeLessThan(10_000);
+  });
+
+  it("gives way to others between parts of a long text, and makes the same ids of it", async () => {
+    const segments = [
+      START,
+      "漢字 and words. ".repeat(20_000),
+      MESSAGE,
+      ...Array.from({ length: 10_000 }, () => "a word "),
+      END,
+    ];
+    let turns = 0;
+    let isDone = false;
+    const takeTurns = () => {
+      turns += 1;
+      if (!isDone) setTimeout(takeTurns, 0);
+    };
+    takeTurns();
+    const ids = await toTokenIdsByAndBy(segments, tokenizer);
+    isDone = true;
+    expect(ids).toEqual(toTokenIds(segments, tokenizer));
+    // A part has 16,384 characters at most.
+    expect(turns).toBeGreaterThan(300_000 / 16_384 / 2);
+  });
+
+  it("leaves a text beyond the limit alone", async () => {
+    let parts = 0;
+    const counting: Tokenizer = {
+      ...tokenizer,
+      slices: function* (text) {
+        for (const slice of tokenizer.slices(text)) {
+          parts += 1;
+          yield slice;
+        }
+      },
+    };
+    const text = "I have no words. ".repeat(100_000);
+    expect((await toTokenIdsByAndBy([START, text, END], counting, 10_000)).length).toBeGreaterThan(10_000);
+    expect(parts).toBeLessThan(6);
   });
 
   it("cuts a run that is longer than what it looks at in one go, but no character", () => {

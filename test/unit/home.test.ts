@@ -2,11 +2,13 @@ import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "c
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { itemId, newTurnAddress, responseId } from "../../src/protocol/ids.ts";
+import { itemId, newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 import type { InputItem, Item } from "../../src/protocol/items.ts";
 import { HomeClient } from "../../src/store/client.ts";
+import { ConversationStore } from "../../src/store/conversation-store.ts";
 import type { Home, TurnToSettle } from "../../src/store/home.ts";
-import { toPieces } from "../../src/store/tables.ts";
+import { Tables, toPieces } from "../../src/store/tables.ts";
+import { TurnStore } from "../../src/store/turn-store.ts";
 
 const DAY_MS = 86_400_000;
 
@@ -174,6 +176,111 @@ describe("an object that nothing was stored in", () => {
       history: { items: "[]", messages: "[]" },
       references: {},
     });
+  });
+});
+
+describe("what is refused", () => {
+  it("leaves nothing in an object that was empty: neither tables nor alarm", async () => {
+    const address = newTurnAddress();
+    const stub = env.HOME.getByName(`tenant:${address.home}`);
+    const output = { type: "function_call_output", id: "fco_1", call_id: "call_1", output: "Sunny" };
+    const spec = { ...address, parent: null, createdAt: Date.now(), input: [output], inConversation: false };
+    const run = {
+      ...spec,
+      request: { background: true, model: "m" },
+      model: { name: "m", upstream: "m", engine: "chat" },
+      cacheSalt: "salt",
+    };
+    expect(await stub.startRun(JSON.stringify(run), "ticket", 0)).toMatchObject({ ok: false, error: { status: 400 } });
+    const missing = {
+      ...run,
+      parent: "0".repeat(10),
+      input: [],
+      request: { ...run.request, previous_response_id: "r" },
+    };
+    expect(await stub.startRun(JSON.stringify(missing), "ticket", 0)).toMatchObject({ ok: false });
+    expect(await storageOf(stub)).toEqual(empty);
+  });
+
+  it("leaves nothing under its idempotency key", async () => {
+    const stub = newHome();
+    expect(await stub.claim("print", "home", "turn")).toEqual({ kind: "claimed" });
+    await stub.unclaim("print", "turn");
+    expect(await storageOf(stub)).toEqual(empty);
+  });
+});
+
+describe("an idempotency key", () => {
+  it("whose turn has begun stays its turn's, whoever of the same requests was refused, and when", async () => {
+    const stub = newHome();
+    await stub.claim("print", "home", "turn");
+    expect(await stub.claim("print", "home", "other")).toEqual({
+      kind: "known",
+      home: "home",
+      turn: "turn",
+      begun: false,
+    });
+    await stub.unclaim("print", "turn");
+    await stub.begun("print", "home", "turn");
+    await stub.unclaim("print", "turn");
+    expect(await stub.claim("print", "home", "other")).toEqual({
+      kind: "known",
+      home: "home",
+      turn: "turn",
+      begun: true,
+    });
+    expect((await storageOf(stub)).alarm).not.toBeNull();
+  });
+
+  it("of a table that did not know yet whether turns had begun is read as one that has not", async () => {
+    const stub = newHome();
+    await runInDurableObject(stub, (_, { storage }) => {
+      storage.sql.exec(
+        `CREATE TABLE idempotency (fingerprint TEXT NOT NULL PRIMARY KEY, home TEXT NOT NULL, turn TEXT NOT NULL,
+         created_at INTEGER NOT NULL) WITHOUT ROWID`,
+      );
+      storage.sql.exec("INSERT INTO idempotency VALUES ('print', 'home', 'turn', ?)", Date.now());
+    });
+    await evictDurableObject(stub);
+    expect(await stub.claim("print", "home", "other")).toMatchObject({ kind: "known", turn: "turn", begun: false });
+    await stub.begun("print", "home", "turn");
+    expect(await stub.claim("print", "home", "other")).toMatchObject({ begun: true });
+  });
+});
+
+describe("deleting a response that is its home's last", () => {
+  it.each([2, 5])("by %i at once is done by one of them, and leaves nothing", async (count) => {
+    const stub = newHome();
+    await settle(stub, turnOf("a"));
+    // Within the object, where nothing comes between them.
+    const deleted = await runInDurableObject(stub, (home: Home) =>
+      Promise.all(Array.from({ length: count }, () => home.delete("a"))),
+    );
+    expect(deleted.filter(Boolean)).toHaveLength(1);
+    expect(await storageOf(stub)).toEqual(empty);
+  });
+
+  it("beside whatever else is asked of it fails nobody", async () => {
+    const stub = newHome();
+    await settle(stub, turnOf("a"));
+    const refused = await runInDurableObject(stub, async (home: Home) => {
+      const asked = [
+        () => home.delete("a"),
+        () => home.retrieve("a"),
+        () => home.delete("a"),
+        () => home.snapshot("a", []),
+        () => home.inputItems("a", { limit: 1, order: "asc" }),
+        () => home.finished("a"),
+        () => home.settle(turnOf("b")),
+        () => home.delete("a"),
+      ];
+      const outcomes = await Promise.allSettled(asked.map(async (ask) => ask()));
+      return outcomes.filter(({ status }) => status === "rejected");
+    });
+    expect(refused).toEqual([]);
+    // What was stored meanwhile is there, and so is its alarm.
+    expect(await turnsIn(stub)).toEqual(["b"]);
+    expect((await storageOf(stub)).alarm).not.toBeNull();
   });
 });
 
@@ -388,7 +495,8 @@ describe("a turn larger than a row may be", () => {
     const whole = `[${large.input.slice(1, -1)},${large.output.slice(1, -1)}]`;
     expect(snapshot.found && snapshot.history.items === whole).toBe(true);
     expect(snapshot.found && snapshot.history.messages === large.messages).toBe(true);
-    expect((await stub.inputItems("a", { limit: 20, order: "asc" }))?.data === large.input).toBe(true);
+    const page = await stub.inputItems("a", { limit: 20, order: "asc" });
+    expect(page?.ok && page.value.data === large.input).toBe(true);
   });
 });
 
@@ -437,6 +545,40 @@ describe("the calls that the Worker makes to homes", () => {
     expect(history).toHaveLength(2);
     expect(input.map(({ id }) => id)).toEqual(references.map(({ id }) => id));
     expect(calls.sort()).toEqual([`snapshot tenant:${mine.home}`, `snapshot tenant:${other.home}`].sort());
+  });
+
+  it("are none when they would be too many", async () => {
+    const { calls, client } = noting();
+    const references = Array.from({ length: 257 }, (): InputItem => {
+      return { type: "item_reference", id: itemId("message", newTurnAddress(), "output", 0) };
+    });
+    await expect(client.past(references, null)).rejects.toMatchObject({
+      param: "input[256].id",
+      code: "array_above_max_length",
+    });
+    expect(calls).toEqual([]);
+  });
+
+  it("end with the first few homes of which one has not what is referred to", async () => {
+    const { calls, client } = noting();
+    const references = Array.from({ length: 200 }, (): InputItem => {
+      return { type: "item_reference", id: itemId("message", newTurnAddress(), "output", 0) };
+    });
+    await expect(client.past(references, null)).rejects.toMatchObject({ param: "input[0].id", code: "item_not_found" });
+    expect(calls.length).toBeLessThanOrEqual(16);
+  });
+
+  it("are one for a thousand references to one turn, which is refused where they mean too much in all", async () => {
+    const { calls, client } = noting();
+    const address = newTurnAddress();
+    const [short, long] = [0, 1].map((index) => itemId("message", address, "output", index)) as [string, string];
+    const output = JSON.stringify([message(short, "short"), message(long, "x".repeat(20_000))]);
+    await settle(env.HOME.getByName(`tenant:${address.home}`), { ...turnOf(address.turn), input: "[]", output });
+    const times = (id: string) => Array.from({ length: 1000 }, (): InputItem => ({ type: "item_reference", id }));
+    const { input } = await client.past(times(short), null);
+    expect(input).toHaveLength(1000);
+    await expect(client.past(times(long), null)).rejects.toMatchObject({ code: "context_length_exceeded" });
+    expect(calls).toHaveLength(2);
   });
 
   it("are one to settle, and a second only when the platform says that it may help", async () => {
@@ -496,5 +638,65 @@ describe("toPieces", () => {
   it("cuts text that is not well-formed all the same", () => {
     const lone = "\ud83e".repeat(450_000);
     expect(toPieces(lone).join("") === lone).toBe(true);
+  });
+});
+
+describe("looking for items", () => {
+  /** Stores over an object's storage, and the statements that read turns' bodies. */
+  async function reading(work: (turns: TurnStore, conversations: ConversationStore) => void): Promise<string[]> {
+    const bodies: string[] = [];
+    await runInDurableObject(env.HOME.getByName(newTurnAddress().home), (_home: Home, { storage }) => {
+      const sql = new Proxy(storage.sql, {
+        get(target, key) {
+          if (key !== "exec") return Reflect.get(target, key);
+          return (query: string, ...bindings: unknown[]) => {
+            if (/AS body/.test(query)) bodies.push(query);
+            return target.exec(query, ...bindings);
+          };
+        },
+      });
+      const tables = new Tables(sql);
+      const turns = new TurnStore(sql, tables);
+      work(turns, new ConversationStore(sql, tables, turns));
+    });
+    return bodies;
+  }
+  const addresses = Array.from({ length: 50 }, () => newTurnAddress("h".repeat(22)));
+  const idOf = (turn: number, index: number) => itemId("message", addresses[turn] as TurnAddress, "output", index);
+  const fill = (turns: TurnStore) => {
+    for (const [position, { turn }] of addresses.entries()) {
+      const output = JSON.stringify([0, 1].map((index) => message(idOf(position, index), "x")));
+      const { lease: _, ...settled } = turnOf(turn);
+      turns.insert({ ...settled, input: "[]", output, base: null, position: position + 1 });
+    }
+  };
+
+  it("reads a turn once for all of its items", async () => {
+    const reads = await reading((turns) => {
+      fill(turns);
+      const { turn } = addresses[7] as TurnAddress;
+      const { found } = turns.itemsById(new Set([idOf(7, 0), idOf(7, 1)]), turn, -1);
+      expect([...found.keys()]).toEqual([idOf(7, 0), idOf(7, 1)]);
+    });
+    expect(reads).toHaveLength(1);
+  });
+
+  it("reads the turn of a conversation's item, and no other", async () => {
+    const reads = await reading((turns, conversations) => {
+      fill(turns);
+      expect(conversations.item(idOf(3, 1))?.id).toBe(idOf(3, 1));
+      expect(conversations.item(itemId("message", newTurnAddress(), "output", 0))).toBeUndefined();
+    });
+    expect(reads).toHaveLength(2);
+  });
+
+  it("begins a page at the turn of the item that it comes after", async () => {
+    const reads = await reading((turns, conversations) => {
+      fill(turns);
+      const page = conversations.page({ order: "asc", limit: 2, after: idOf(40, 1) });
+      expect(page?.firstId).toBe(idOf(41, 0));
+    });
+    // Two sides of the turns 40, 41 and 42.
+    expect(reads).toHaveLength(6);
   });
 });

@@ -33,7 +33,7 @@ interface Call {
 function call(path: string, body: object, { headers = {}, vars = {} }: { headers?: object; vars?: object } = {}): Call {
   const client = new AbortController();
   const context = createExecutionContext();
-  const request = new Request(`http://edge${path}`, {
+  const request = new Request(`http://localhost${path}`, {
     method: "POST",
     headers: { "content-type": "application/json", ...headers },
     body: JSON.stringify(body),
@@ -65,7 +65,7 @@ function homeOf(conversation: string) {
 
 async function textsIn(conversation: string): Promise<string[]> {
   const page = await homeOf(conversation).conversationItems(conversation, { limit: 100, order: "asc" });
-  const items = JSON.parse(page?.data ?? "[]") as { content: { text: string }[] }[];
+  const items = JSON.parse(page?.ok ? page.value.data : "[]") as { content: { text: string }[] }[];
   return items.map(({ content }) => content.map(({ text }) => text).join(""));
 }
 
@@ -74,7 +74,7 @@ const asked = (text: string) => simulator.requests.filter(({ body }) => JSON.str
 
 async function until(condition: () => boolean): Promise<void> {
   for (let attempt = 0; !condition(); attempt += 1) {
-    if (attempt > 500) throw new Error("It did not come true in time.");
+    if (attempt > 6_000) throw new Error("It did not come true in time.");
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }
@@ -118,13 +118,12 @@ describe("a client that leaves", () => {
     const conversation = await newConversation();
     const entered = await homeOf(conversation).enterConversation(conversation, "holder", 0);
     if (!entered.ok) throw new Error("A free conversation was refused.");
-    const leaver = create({ input: "I leave.", conversation });
+    // Who stays in the queue outlives the test.
+    const vars = { CONVERSATION_LOCK_WAIT_MS: "3600000" };
+    const leaver = create({ input: "I leave.", conversation }, { vars });
     await pause(50);
-    const began = Date.now();
     leaver.leave();
     await leaver.over();
-    // Not the ten seconds that it would have waited.
-    expect(Date.now() - began).toBeLessThan(2_000);
     await entered.value.lease.release();
   });
 

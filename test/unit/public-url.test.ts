@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { isPublicUrl } from "../../src/protocol/public-url.ts";
+import { canonicalHost, isPublicUrl } from "../../src/protocol/public-url.ts";
 
 /** Hosts as they stand in a URL, by where they lead. */
 const PUBLIC = [
@@ -189,6 +189,28 @@ describe("a URL that a server may call", () => {
     "is a URL: %o is none",
     (text) => {
       expect(isPublicUrl(text)).toBe(false);
+    },
+  );
+});
+
+describe("a host", () => {
+  it.each([
+    ["Example.COM", "example.com"],
+    ["example.com.", "example.com"],
+    ["bücher.example", "xn--bcher-kva.example"],
+    ["BÜCHER.example", "xn--bcher-kva.example"],
+    ["xn--bcher-kva.example", "xn--bcher-kva.example"],
+    ["ｅxample。com", "example.com"],
+    ["127.1", "127.0.0.1"],
+    ["[::1]", "[::1]"],
+  ])("%s is compared as %s", (host, canonical) => {
+    expect(canonicalHost(host)).toBe(canonical);
+  });
+
+  it.each(["", ".", "a..b", ".example.com", "a b", "a/b", "a\\b", "user@a", "a?b", "a#b", "a:99", "256.1.1.1"])(
+    "'%s' is none",
+    (host) => {
+      expect(canonicalHost(host)).toBeUndefined();
     },
   );
 });

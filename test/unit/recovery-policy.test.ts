@@ -83,7 +83,7 @@ it("a failure that may be the server's end is one only if its health says so", a
 });
 
 describe("a log", () => {
-  const delta = JSON.stringify({ type: "response.output_text.delta", sequence_number: 3, delta: "a", logprobs: [] });
+  const delta = JSON.stringify({ type: "response.output_text.delta", sequence_number: 0, delta: "a", logprobs: [] });
 
   it("knows since when the model server has been away", () => {
     expect(readLoggedTurn([delta, recordLine({ outage: 77 })]).outageSince).toBe(77);

@@ -115,7 +115,7 @@ function generation(number: number): Promise<Generation> {
       if (!found) throw new Error(`Generation ${number} was not asked for.`);
       return found;
     },
-    { timeout: 4_000, interval: 5 },
+    { timeout: 30_000, interval: 5 },
   );
 }
 
@@ -167,7 +167,7 @@ class Run {
         if (response.status === "queued" || response.status === "in_progress") throw new Error("Still running.");
         return response;
       },
-      { timeout: 4_000, interval: 10 },
+      { timeout: 30_000, interval: 10 },
     );
   }
 
@@ -189,7 +189,7 @@ class Run {
   /** Waits until the text of the log ends so, which a reader makes soon. */
   async logged(ending: string): Promise<void> {
     const reader = await this.follow();
-    await vi.waitFor(() => expect(reader.text.endsWith(ending)).toBe(true), { timeout: 4_000, interval: 5 });
+    await vi.waitFor(() => expect(reader.text.endsWith(ending)).toBe(true), { timeout: 30_000, interval: 5 });
     reader.leave();
   }
 
@@ -411,6 +411,17 @@ describe("a run whose process dies in the middle of its text", () => {
     expect(await runDurableObjectAlarm(run.home)).toBe(false);
   });
 
+  it("can be deleted by several at once, of whom one has done it", async () => {
+    const run = await Run.begin();
+    (await generation(1)).say("one");
+    const deleted = await runInDurableObject(run.home, (home: Home) =>
+      Promise.all(Array.from({ length: 3 }, () => home.delete(run.address.turn))),
+    );
+    expect(deleted.filter(Boolean)).toHaveLength(1);
+    expect(await run.sql("SELECT name FROM sqlite_schema WHERE name NOT LIKE '\\_cf\\_%' ESCAPE '\\'")).toEqual([]);
+    expect(await runDurableObjectAlarm(run.home)).toBe(false);
+  });
+
   it("keeps to max_output_tokens", async () => {
     const run = await Run.begin({ max_output_tokens: 5 });
     (await generation(1)).say("one", " two", " three");
@@ -446,6 +457,68 @@ describe("a run whose process dies before anything of it is logged", () => {
   );
 });
 
+const f = { type: "function" as const, name: "f", description: null, parameters: null, strict: null };
+
+describe("a run whose process dies before its model has got it right", () => {
+  it("in a call that nobody has seen begins it anew", async () => {
+    const run = await Run.begin({ tools: [f] });
+    (await generation(1)).call("f", '{"ci').call(undefined, 'ty":');
+    await crash();
+    expect((await run.retrieve()).status).toBe("in_progress");
+    (await generation(2)).call("f", '{"city":"Rome"}').finish();
+    const response = await run.ended();
+    expect(response.output).toMatchObject([{ name: "f", arguments: '{"city":"Rome"}', status: "completed" }]);
+    expectWhole(await run.replay(), response);
+  });
+
+  it("while it is asked again after a call that was cut goes on without it", async () => {
+    const run = await Run.begin({ tools: [{ ...f, strict: true }] });
+    (await generation(1)).call("f", '{"city":').finish();
+    const reader = await run.follow();
+    await vi.waitFor(() => expect(reader.events.at(-1)?.type).toBe("response.output_item.done"));
+    await generation(2);
+    await crash();
+    expect((await run.retrieve()).status).toBe("in_progress");
+    const third = await generation(3);
+    // The model has forgotten it, and so has the prompt.
+    expect(third.prompt.messages).toHaveLength(1);
+    third.call("f", '{"city":"Rome"}').finish();
+    const response = await run.ended();
+    expect(response.status).toBe("completed");
+    expect(response.output).toMatchObject([
+      { name: "f", arguments: '{"city":', status: "incomplete" },
+      { name: "f", arguments: '{"city":"Rome"}', status: "completed" },
+    ]);
+    expectWhole(await run.replay(), response);
+  });
+
+  it("while it is asked again after a call of no tool begins anew", async () => {
+    const run = await Run.begin({ tools: [f] });
+    (await generation(1)).call("nope", "{}").finish();
+    expect((await generation(2)).prompt.messages.map(({ role }) => role)).toEqual(["user", "assistant", "tool"]);
+    await crash();
+    expect((await run.retrieve()).status).toBe("in_progress");
+    (await generation(3)).say("Done.").finish();
+    const response = await run.ended();
+    expect(response.output).toMatchObject([{ type: "message", content: [{ text: "Done." }] }]);
+    expectWhole(await run.replay(), response);
+  });
+
+  it("in a final text without its format shows nothing of it", async () => {
+    const schema = { type: "object", properties: { t: { type: "string" } }, required: ["t"] };
+    const format = { type: "json_schema" as const, name: "answer", schema, strict: true };
+    const run = await Run.begin({ tools: [f], text: { format } });
+    (await generation(1)).say("It", " is");
+    await crash();
+    expect((await run.retrieve()).status).toBe("in_progress");
+    (await generation(2)).say("It", " is", " noon.").finish();
+    (await generation(3)).say('{"t":', '"noon"}').finish();
+    const response = await run.ended();
+    expect(response.output).toMatchObject([{ content: [{ text: '{"t":"noon"}' }] }]);
+    expectWhole(await run.replay(), response);
+  });
+});
+
 describe("a run whose process dies where no model can be put back", () => {
   it("in its reasoning begins it anew in another item, and forgets nothing that was read", async () => {
     const run = await Run.begin();
@@ -477,10 +550,8 @@ describe("a run whose process dies where no model can be put back", () => {
     expectWhole(await run.replay(), response);
   });
 
-  it("in a function call fails, says why, and keeps it", async () => {
-    const run = await Run.begin({
-      tools: [{ type: "function", name: "f", description: null, parameters: null, strict: null }],
-    });
+  it("in a strict function call fails, says why, and keeps it", async () => {
+    const run = await Run.begin({ tools: [{ ...f, strict: true }] });
     (await generation(1)).call("f", '{"ci').call(undefined, 'ty":');
     const reader = await run.follow();
     await vi.waitFor(() => expect(reader.events.at(-1)).toMatchObject({ delta: 'ty":' }));
@@ -579,6 +650,24 @@ describe("an upstream that dies", () => {
   });
 });
 
+describe("a run that others wait for", () => {
+  it("fails for them as it failed: with the status, and with the time after which to try again", async () => {
+    const body = JSON.stringify({ error: { message: "Too busy.", type: "ServiceUnavailable", code: 503 } });
+    vi.mocked(fetch).mockImplementation(
+      async () =>
+        new Response(body, { status: 503, headers: { "retry-after": "7", "content-type": "application/json" } }),
+    );
+    const run = await Run.begin({ background: false });
+    const failure = { status: 503, code: "server_is_overloaded", headers: { "retry-after": "7" } };
+    expect(await run.home.finished(run.address.turn)).toMatchObject({ failure });
+    await crash();
+    expect(await run.home.finished(run.address.turn)).toMatchObject({ failure });
+    const events = await run.replay();
+    expect(events.at(-1)?.type).toBe("response.failed");
+    expect(JSON.stringify(events)).not.toContain("retry-after");
+  });
+});
+
 describe("the watchdog", () => {
   it("looks within 60 seconds as long as a run lives, and disturbs it not", async () => {
     const run = await Run.begin();
@@ -658,6 +747,93 @@ describe("eviction", () => {
     (await generation(2)).say(" two").finish();
     const response = await run.ended();
     expect(response).toMatchObject({ status: "completed", output: [{ content: [{ text: "one two" }] }] });
+    expectWhole(await run.replay(), response);
+  });
+});
+
+describe("a run whose process died, and of which a row cannot be read", () => {
+  /** What is done to the rows. */
+  const damages: [string, string][] = [
+    ["its note is no JSON", "UPDATE runs SET body = substr(body, 2)"],
+    ["its note is something else", "UPDATE runs SET body = '[]'"],
+    ["its note has lost its request", `UPDATE runs SET body = '{"input":[],"model":{}}'`],
+    ["the last block of its log is no JSON", "UPDATE events SET body = substr(body, 3) WHERE seq_from > 3"],
+    ["the first block of its log is no JSON", "UPDATE events SET body = 'x' WHERE seq_from = 0"],
+    ["its log is JSON, and no events", "UPDATE events SET body = '5' WHERE seq_from = 0"],
+    ["a block of its log is gone", "DELETE FROM events WHERE seq_from = 0"],
+    ["nothing of it can be read", "UPDATE runs SET body = 'x'; UPDATE events SET body = 'x'"],
+  ];
+
+  it.each(damages)("ends as failed for whoever asks: %s", async (_, damage) => {
+    const run = await Run.begin({ instructions: "Aloud." });
+    (await generation(1)).say("one", " two");
+    await run.logged(" two");
+    await run.sql(damage);
+    await crash();
+    const reader = await run.follow();
+    await reader.end;
+    expect(reader.done).toBe(true);
+    const response = await run.ended();
+    expect(response).toMatchObject({ status: "failed", background: true, error: { code: "server_error" } });
+    expectWhole(reader.events, response);
+    expect(reader.events.map(({ type }) => type as string).slice(-2)).toEqual(["error", "response.failed"]);
+    // Who comes back with more than what is left is not left hanging.
+    const later = await run.follow(1_000);
+    await later.end;
+    expect(later.done).toBe(true);
+    expect(await run.home.cancel(run.address.turn)).not.toBeNull();
+    expect(await run.sql("SELECT turn FROM runs")).toEqual([]);
+    expect(await run.home.delete(run.address.turn)).toBe(true);
+    expect(generations).toHaveLength(1);
+  });
+
+  it("is what its log says that it was, where its note cannot be read", async () => {
+    const run = await Run.begin({ instructions: "Aloud.", metadata: { who: "Ann" } });
+    (await generation(1)).say("one", " two");
+    await run.logged(" two");
+    await run.sql("UPDATE runs SET body = 'x'");
+    await crash();
+    await run.retrieve();
+    const said = { type: "message", status: "incomplete", content: [{ text: "one two" }] };
+    const kept = { model: "m", instructions: "Aloud.", metadata: { who: "Ann" }, output: [said] };
+    expect(await run.ended()).toMatchObject(kept);
+  });
+
+  it("harms no other response of its home", async () => {
+    const earlier = await Run.begin();
+    (await generation(1)).say("Hello.").finish();
+    await earlier.ended();
+    const { home } = earlier.address;
+    const [broken, whole] = [
+      await Run.begin({}, "broken", newTurnAddress(home)),
+      await Run.begin({}, "whole", newTurnAddress(home)),
+    ];
+    (await generation(2)).say("one");
+    (await generation(3)).say("uno");
+    await whole.logged("uno");
+    await whole.sql(`UPDATE runs SET body = 'x' WHERE turn = '${broken.address.turn}'`);
+    await crash();
+    expect((await earlier.retrieve()).output).toMatchObject([{ content: [{ text: "Hello." }] }]);
+    (await generation(4)).say(" due").finish();
+    expect((await whole.ended()).output).toMatchObject([{ content: [{ text: "uno due" }] }]);
+    expect((await broken.ended()).status).toBe("failed");
+    const after = await Run.begin({}, "after", newTurnAddress(home), earlier.address.turn);
+    (await generation(5)).say("Still here.").finish();
+    expect((await after.ended()).status).toBe("completed");
+  });
+
+  it("ends as failed also where it is a row of the turn that it continues", async () => {
+    const earlier = await Run.begin();
+    (await generation(1)).say("Hello.").finish();
+    await earlier.ended();
+    const run = await Run.begin({}, "Go on.", newTurnAddress(earlier.address.home), earlier.address.turn);
+    (await generation(2)).say("one");
+    await run.logged("one");
+    await run.sql(`UPDATE turns SET output = '[{]' WHERE turn = '${earlier.address.turn}'`);
+    await crash();
+    await runDurableObjectAlarm(run.home);
+    const response = await run.ended();
+    expect(response.status).toBe("failed");
     expectWhole(await run.replay(), response);
   });
 });
@@ -763,6 +939,36 @@ describe("a reader", () => {
     const { last, reads } = await seen;
     expect(last).toBe((await run.replay()).length - 1);
     expect(reads).toBeGreaterThan(2);
+  });
+});
+
+describe("a response with all the readers that it may have", () => {
+  it("refuses one more until one has left; another response of the home does not", async () => {
+    const run = await Run.begin();
+    const other = await Run.begin({}, "Other.", newTurnAddress(run.address.home));
+    const first = await generation(1);
+    const readers = await Promise.all(Array.from({ length: 100 }, () => run.follow()));
+    const events = ({ home, address }: Run) => home.fetch(`http://home/events?turn=${address.turn}`);
+    const refused = await events(run);
+    expect(refused.status).toBe(429);
+    expect(refused.headers.get("retry-after")).toMatch(/^\d+$/);
+    new Reader(await events(other)).leave();
+    readers[0]?.leave();
+    // A reader that has left is noticed at the next write.
+    first.say("one", " two");
+    const again = await vi.waitFor(
+      async () => {
+        const answer = await events(run);
+        if (answer.status !== 200) throw new Error("Still full.");
+        return new Reader(answer);
+      },
+      { timeout: 10_000, interval: 20 },
+    );
+    first.finish();
+    await again.end;
+    expect(again.done).toBe(true);
+    await Promise.all(readers.slice(1).map((reader) => reader.end));
+    expect(readers.slice(1).every(({ done }) => done)).toBe(true);
   });
 });
 

@@ -424,7 +424,7 @@ async function eventually<T>(condition: () => T | Promise<T>, message: string): 
       if (!found) throw new Error(message);
       return found;
     },
-    { timeout: 4_000, interval: 10 },
+    { timeout: 30_000, interval: 10 },
   );
 }
 
@@ -711,7 +711,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
         expect(lists.filter((name) => name === run.name)).toHaveLength(1);
       }),
     );
-  }, 20_000);
+  });
 
   it("in a call beside one of the client's leaves it to the client", async () => {
     const f = { type: "function" as const, name: "f", description: null, parameters: null, strict: null };

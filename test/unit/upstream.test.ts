@@ -92,10 +92,52 @@ describe("a fault of vLLM as an error of this API", () => {
   it.each<[message: string, what: string]>([
     ["This model's maximum context length is 10 tokens. However, you requested 20 tokens", "vLLM's chat completions"],
     ["The decoder prompt (length 20) is longer than the maximum model length of 10.", "vLLM's engine"],
-    ["'max_tokens' is too large: 20. This model's maximum context length is 10 tokens", "vLLM's max_tokens"],
+    [
+      "This model's maximum context length is 10 tokens. However, you requested 20 tokens (15 in the messages, 5 in the completion). Please reduce the length of the messages or completion.",
+      "vLLM before 0.12, where the prompt is too long",
+    ],
+    [
+      "'max_tokens' or 'max_completion_tokens' is too large: 5. This model's maximum context length is 10 tokens and your request has 12 input tokens (5 > 10 - 12).",
+      "vLLM 0.9, where the prompt is too long",
+    ],
   ])("%s: context_length_exceeded", (message) => {
     const error = toFaultError(400, { message });
-    expect(error).toMatchObject({ status: 400, param: "input", code: "context_length_exceeded", message });
+    expect(error).toMatchObject({ status: 400, param: "input", code: "context_length_exceeded" });
+  });
+
+  it("a prompt of exactly the window is one that exceeds it", () => {
+    const message = "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)";
+    const error = toFaultError(400, { message, param: "max_tokens" });
+    expect(error).toMatchObject({ status: 400, param: "input", code: "context_length_exceeded" });
+    expect(error.message).toMatch(/context window/);
+  });
+
+  it.each([
+    "max_completion_tokens=5000 cannot be greater than max_model_len=4096. Please request fewer output tokens. (parameter=max_completion_tokens, value=5000)",
+    "max_tokens=9000 cannot be greater than max_model_len=8192. Please request fewer output tokens. (parameter=max_tokens, value=9000)",
+    "'max_tokens' or 'max_completion_tokens' is too large: 20. This model's maximum context length is 10 tokens and your request has 3 input tokens (20 > 10 - 3).",
+    "This model's maximum context length is 10 tokens. However, you requested 20 tokens (3 in the messages, 17 in the completion). Please reduce the length of the messages or completion.",
+  ])("%s: max_output_tokens is at fault", (message) => {
+    const error = toFaultError(400, { message, param: "max_completion_tokens" });
+    expect(error).toMatchObject({ status: 400, param: "max_output_tokens", code: "above_max_value" });
+    expect(error.message).not.toMatch(/max_completion_tokens|max_tokens\b|parameter=/);
+  });
+
+  it.each([
+    ["max_completion_tokens", "max_output_tokens"],
+    ["messages", "input"],
+    ["messages[3].content", "input"],
+    ["prompt", "input"],
+    ["input_tokens", "input"],
+    ["response_format", "text.format"],
+    ["logprobs", "top_logprobs"],
+    ["body.reasoning_effort", "reasoning.effort"],
+    ["body.stop", "stop"],
+    ["body.tools.2.function.name", "tools[2].function.name"],
+    ["top_p", "top_p"],
+    [null, null],
+  ])("vLLM's param %s is the client's %s", (theirs, ours) => {
+    expect(toFaultError(400, { message: "Wrong.", param: theirs })).toMatchObject({ status: 400, param: ours });
   });
 
   it("a 400 keeps vLLM's words and its param", () => {

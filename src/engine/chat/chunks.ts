@@ -2,6 +2,7 @@ import type { ModelDelta, TokenLogprob } from "../engine.ts";
 import { malformedStream } from "../sse-decoder.ts";
 import { readFault, toFaultError } from "../upstream.ts";
 import { toFinishReason, toUsage, type VllmUsage } from "../vllm-words.ts";
+import { LogprobAligner } from "./logprobs.ts";
 
 /**
  * Chunks of vLLM's chat completions, and its whole completions, as model deltas.
@@ -33,6 +34,7 @@ interface ChatLogprob {
 }
 
 interface ChatChoice {
+  index?: number;
   delta?: ChatMessageDelta | null;
   message?: ChatMessageDelta | null;
   logprobs?: { content?: ChatLogprob[] | null } | null;
@@ -52,64 +54,110 @@ interface ChatChunk {
 /** vLLM writes this for a logprob of minus infinity, which JSON cannot carry. */
 const LOGPROB_FLOOR = -9999;
 
-/** Adds the deltas of one `data:` payload to `deltas`. Throws ApiError for an error in the stream and for non-JSON. */
-export function readChunk(payload: string, deltas: ModelDelta[]): void {
-  let chunk: unknown;
-  try {
-    chunk = JSON.parse(payload);
-  } catch {
-    throw malformedStream();
-  }
-  readCompletion(chunk, deltas);
+export interface ChunkReaderOptions {
+  /** Stop strings were asked for: text may come later than its tokens. */
+  stops?: boolean;
+  /** The prompt ends in an open message: the answer is the rest of its text. */
+  continues?: boolean;
 }
 
-/** Adds the deltas of a chunk, or of a completion that came whole, to `deltas`. Throws ApiError as `readChunk`. */
-export function readCompletion(body: unknown, deltas: ModelDelta[]): void {
-  const chunk = object<ChatChunk>(body);
-  if (chunk.error != null || chunk.object === "error") {
-    const fault = readFault(chunk);
-    throw toFaultError(fault?.status ?? 500, fault);
-  }
-  const first = list(chunk.choices)[0];
-  const choice = first && object<ChatChoice>(first);
-  if (choice) {
-    const delta = choice.delta ?? choice.message;
-    if (delta != null) readDelta(object<ChatMessageDelta>(delta), choice, deltas);
-    if (choice.token_ids != null) deltas.push({ kind: "sampled", sampled: { ids: [...list(choice.token_ids)] } });
-    const reason = text(choice.finish_reason);
-    if (reason !== "") deltas.push({ kind: "finish", reason: toFinishReason(reason) });
-  } else if (!chunk.choices && !chunk.usage) {
-    throw malformedStream();
-  }
-  // With `continuous_usage_stats` every chunk has usage; only the one without choices counts them all. A completion
-  // that came whole has both in one.
-  if (chunk.usage && (!choice || choice.message)) deltas.push({ kind: "usage", usage: toUsage(chunk.usage) });
-  if (chunk.kv_transfer_params != null) deltas.push({ kind: "kv_transfer_params", value: chunk.kv_transfer_params });
-}
+/** Reads one answer of vLLM's, chunk by chunk or whole. */
+export class ChunkReader {
+  readonly #logprobs: LogprobAligner;
+  readonly #continues: boolean;
+  #reasoned = false;
+  /** Text has come as such. */
+  #hasText = false;
 
-function readDelta(delta: ChatMessageDelta, choice: ChatChoice, deltas: ModelDelta[]): void {
-  const reasoning = text(delta.reasoning ?? delta.reasoning_content);
-  if (reasoning !== "") deltas.push({ kind: "reasoning", text: reasoning });
-  const content = text(delta.content);
-  if (content !== "") {
-    const logprobs = list(choice.logprobs?.content);
-    deltas.push(
-      logprobs.length > 0
-        ? { kind: "text", text: content, logprobs: logprobs.map(toTokenLogprob) }
-        : { kind: "text", text: content },
-    );
+  constructor({ stops = false, continues = false }: ChunkReaderOptions = {}) {
+    this.#logprobs = new LogprobAligner(stops);
+    this.#continues = continues;
   }
-  const refusal = text(delta.refusal);
-  if (refusal !== "") deltas.push({ kind: "refusal", text: refusal });
-  for (const [position, entry] of list(delta.tool_calls).entries()) {
-    const call = object<ChatToolCall>(entry);
-    deltas.push({
-      kind: "tool_call",
-      index: typeof call.index === "number" ? call.index : position,
-      callId: text(call.id) || undefined,
-      name: text(call.function?.name) || undefined,
-      arguments: text(call.function?.arguments),
-    });
+
+  /** Adds the deltas of one `data:` payload to `deltas`. Throws ApiError for an error in the stream and for non-JSON. */
+  read(payload: string, deltas: ModelDelta[]): void {
+    let chunk: unknown;
+    try {
+      chunk = JSON.parse(payload);
+    } catch {
+      throw malformedStream();
+    }
+    this.readCompletion(chunk, deltas);
+  }
+
+  /** Adds the deltas of a chunk, or of a completion that came whole, to `deltas`. Throws ApiError as `read`. */
+  readCompletion(body: unknown, deltas: ModelDelta[]): void {
+    const chunk = object<ChatChunk>(body);
+    if (chunk.error != null || chunk.object === "error") {
+      const fault = readFault(chunk);
+      throw toFaultError(fault?.status ?? 500, fault);
+    }
+    const choices = list(chunk.choices);
+    // One answer is asked for; what else a server sends is not it.
+    const choice = choices.map((each) => object<ChatChoice>(each)).find(({ index }) => (index ?? 0) === 0);
+    if (choice) {
+      const entries = list(choice.logprobs?.content);
+      if (entries.length > 0) this.#logprobs.push(entries.map(toTokenLogprob));
+      const delta = choice.delta ?? choice.message;
+      if (delta != null) this.#readDelta(this.#withoutLostText(object<ChatMessageDelta>(delta)), deltas);
+      if (choice.token_ids != null) deltas.push({ kind: "sampled", sampled: { ids: [...list(choice.token_ids)] } });
+      const reason = text(choice.finish_reason);
+      if (reason !== "") deltas.push({ kind: "finish", reason: toFinishReason(reason) });
+    } else if (!chunk.choices && !chunk.usage) {
+      throw malformedStream();
+    }
+    // With `continuous_usage_stats` every chunk has usage; only the one without choices counts them all. A completion
+    // that came whole has both in one.
+    if (chunk.usage && (choices.length === 0 || choice?.message)) {
+      deltas.push({ kind: "usage", usage: this.#usage(chunk.usage) });
+    }
+    if (chunk.kv_transfer_params != null) deltas.push({ kind: "kv_transfer_params", value: chunk.kv_transfer_params });
+  }
+
+  /**
+   * vLLM's reasoning parsers take what follows an open message for reasoning, unless the prompt has reasoning that ends:
+   * in a whole answer always, in a stream where no earlier message has thoughts.
+   */
+  #withoutLostText(delta: ChatMessageDelta): ChatMessageDelta {
+    const content = text(delta.content);
+    this.#hasText ||= content !== "";
+    const reasoning = text(delta.reasoning ?? delta.reasoning_content);
+    if (!this.#continues || reasoning === "" || this.#hasText) return delta;
+    return { ...delta, reasoning: null, reasoning_content: null, content: reasoning };
+  }
+
+  /** The same in vLLM's counts. */
+  #usage(given: VllmUsage) {
+    const usage = toUsage(given);
+    return this.#continues && !this.#reasoned ? { ...usage, output_tokens_details: { reasoning_tokens: 0 } } : usage;
+  }
+
+  #readDelta(delta: ChatMessageDelta, deltas: ModelDelta[]): void {
+    const reasoning = text(delta.reasoning ?? delta.reasoning_content);
+    const content = text(delta.content);
+    const calls = list(delta.tool_calls);
+    if (reasoning !== "") {
+      this.#reasoned = true;
+      deltas.push({ kind: "reasoning", text: reasoning });
+      this.#logprobs.take(reasoning, content === "" && calls.length === 0);
+    }
+    if (content !== "") {
+      const logprobs = this.#logprobs.take(content, calls.length === 0);
+      deltas.push(logprobs.length > 0 ? { kind: "text", text: content, logprobs } : { kind: "text", text: content });
+    }
+    const refusal = text(delta.refusal);
+    if (refusal !== "") deltas.push({ kind: "refusal", text: refusal });
+    if (calls.length > 0) this.#logprobs.skip();
+    for (const [position, entry] of calls.entries()) {
+      const call = object<ChatToolCall>(entry);
+      deltas.push({
+        kind: "tool_call",
+        index: typeof call.index === "number" ? call.index : position,
+        callId: text(call.id) || undefined,
+        name: text(call.function?.name) || undefined,
+        arguments: text(call.function?.arguments),
+      });
+    }
   }
 }
 

@@ -1,15 +1,33 @@
+import type { Config } from "../../config.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest, toApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
 import type { Continuation, Engine, ModelDelta, Prompt, PromptSize, RawMessage } from "../engine.ts";
+import { offeredTools } from "../offered-tools.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";
-import { readChunk, readCompletion } from "./chunks.ts";
-import { toChatRequest, toTokenizeRequest } from "./request.ts";
+import { ChunkReader } from "./chunks.ts";
+import { Draft } from "./draft.ts";
+import { finalFormat } from "./final-format.ts";
+import type { ChatMessage } from "./messages.ts";
+import {
+  type Asking,
+  callableTools,
+  isContinued,
+  isJoined,
+  mayCall,
+  toChatRequest,
+  toTokenizeRequest,
+} from "./request.ts";
+
+/** How often in one round a model is asked again that has called what cannot be called. */
+const MAX_ASKED_AGAIN = 3;
 
 /** What chat templates say that want every system message at the beginning, or know no such role later. */
 const SYSTEM_PLACEMENT =
   /system message must be|only.{0,40}system message|unexpected (message )?role|roles? must alternate/i;
+
+export type ChatConfig = Pick<Config, "formatWithTools" | "thinkingBudgets">;
 
 /**
  * Any model that vLLM serves with a chat template, over `/v1/chat/completions`. Always streamed, also for JSON
@@ -17,9 +35,11 @@ const SYSTEM_PLACEMENT =
  */
 export class ChatEngine implements Engine {
   readonly #upstream: Upstream;
+  readonly #config: ChatConfig;
 
-  constructor(upstream: Upstream) {
+  constructor(upstream: Upstream, config: ChatConfig = { formatWithTools: "never", thinkingBudgets: {} }) {
     this.#upstream = upstream;
+    this.#config = config;
   }
 
   accept(request: CreateRequest): CreateRequest {
@@ -32,15 +52,74 @@ export class ChatEngine implements Engine {
   }
 
   async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    const answer = await this.#answer(prompt, signal);
+    const answer = await this.#begin(prompt, signal);
     return prompt.request.enable_response_messages ? this.#withRawMessage(answer, prompt.model, signal) : answer;
   }
 
-  async #answer(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    const response = await this.#request(prompt, signal);
+  /** The answer to a prompt; where it may have calls, one in which they and the final text are right. */
+  async #begin(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    if (!mayCall(prompt)) return this.#answer(prompt, { bindsFormat: true }, signal);
+    const format = finalFormat(prompt.request);
+    const bindsFormat = !format || isJoined(prompt, this.#config.formatWithTools);
+    const first = await this.#answer(prompt, { bindsFormat }, signal);
+    return this.#judged(prompt, first, bindsFormat, signal);
+  }
+
+  /**
+   * An answer that may have calls. One that is wrong is asked for again, with what was right of it shown: calls that
+   * cannot be made never are, and text without its format is not, either.
+   */
+  async *#judged(
+    prompt: Prompt,
+    first: AsyncIterable<ModelDelta[]>,
+    bindsFormat: boolean,
+    signal: AbortSignal,
+  ): AsyncGenerator<ModelDelta[]> {
+    const { max_output_tokens: limit } = prompt.request;
+    const options = {
+      offered: new Set(callableTools(prompt).map(({ name }) => name)),
+      ...clientFunctions(prompt),
+      format: bindsFormat ? undefined : finalFormat(prompt.request),
+    };
+    const corrections: ChatMessage[] = [];
+    let spentTokens = prompt.spentTokens ?? 0;
+    let nextIndex = 0;
+    let answer = first;
+    for (let asked = 0; ; asked += 1) {
+      const draft = new Draft(options, nextIndex);
+      for await (const deltas of answer) {
+        const given = draft.read(deltas);
+        if (given.length > 0) yield given;
+      }
+      const last: ModelDelta[] = [];
+      const verdict = draft.end(last, asked >= MAX_ASKED_AGAIN);
+      if (last.length > 0) yield last;
+      if (verdict.next === "accept") return;
+      spentTokens += draft.tokens;
+      nextIndex = draft.nextIndex;
+      if (limit != null && spentTokens >= limit) {
+        yield [{ kind: "finish", reason: "length" }];
+        return;
+      }
+      if (verdict.next === "again") corrections.push(...verdict.messages);
+      const finalText = verdict.next === "format";
+      const asking = { bindsFormat: bindsFormat || finalText, corrections, finalText };
+      answer = await this.#answer({ ...prompt, spentTokens }, asking, signal);
+      if (!finalText) continue;
+      yield* answer;
+      return;
+    }
+  }
+
+  async #answer(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    const response = await this.#request(prompt, asking, signal);
+    const reader = new ChunkReader({
+      stops: prompt.request.stop != null,
+      continues: isContinued(prompt) && !asking.corrections?.length,
+    });
     const type = response.headers.get("content-type") ?? "";
-    if (type.includes("application/json")) return this.#wholeAnswer(response, signal);
-    if (type.includes("text/event-stream")) return this.#streamedAnswer(response, signal);
+    if (type.includes("application/json")) return this.#wholeAnswer(response, reader, signal);
+    if (type.includes("text/event-stream")) return this.#streamedAnswer(response, reader, signal);
     await response.body?.cancel();
     throw malformedAnswer();
   }
@@ -56,8 +135,9 @@ export class ChatEngine implements Engine {
     const [only] = partial;
     // Nothing but white space: the model begins again.
     if (only && partial.length === 1 && isBlank(only)) return { prompt, repeated: assistantTextOf(only) };
-    const said = partial.slice(0, partial.findLastIndex((item) => !canBeSaidAnew(item)) + 1);
-    const anew = partial.length - said.length;
+    const kept = partial.findLastIndex((item) => !canBeSaidAnew(item)) + 1;
+    const anew = partial.length - kept;
+    const said = partial.slice(0, kept).filter((item) => !isCutCall(item));
     const last = said.at(-1);
     if (!last) return { prompt, repeated: "", anew };
     const { structured_outputs, text: format } = prompt.request;
@@ -66,15 +146,15 @@ export class ChatEngine implements Engine {
     if (said.some((item) => item.type !== "message" && item.type !== "reasoning")) return undefined;
     if (last.content.some((part) => part.type !== "output_text")) return undefined;
     const text = assistantTextOf(last);
-    const kept = text.trimEnd();
+    const trimmed = text.trimEnd();
     const open: Item = {
       type: "message",
       role: "assistant",
       status: "in_progress",
-      content: [{ type: "output_text", text: kept, annotations: [], logprobs: [] }],
+      content: [{ type: "output_text", text: trimmed, annotations: [], logprobs: [] }],
     };
     const items = [...prompt.items, ...said.slice(0, -1), open];
-    return { prompt: { ...prompt, items }, repeated: text.slice(kept.length), anew };
+    return { prompt: { ...prompt, items }, repeated: text.slice(trimmed.length), anew };
   }
 
   async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
@@ -138,21 +218,33 @@ export class ChatEngine implements Engine {
   }
 
   /** Sends the prompt; once more with all system messages at the beginning when the template insists. */
-  async #request(prompt: Prompt, signal: AbortSignal): Promise<Response> {
+  async #request(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<Response> {
+    const thinkingBudget = this.#thinkingBudget(prompt);
+    const send = (laterSystemMessages: Asking["laterSystemMessages"]) => {
+      const body = toChatRequest(prompt, { ...asking, laterSystemMessages, thinkingBudget });
+      return this.#upstream.request("/chat/completions", signal, body);
+    };
     try {
-      return await this.#upstream.request("/chat/completions", signal, toChatRequest(prompt, "in_place"));
+      return await send("in_place");
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 400 || !SYSTEM_PLACEMENT.test(error.message)) throw error;
-      return this.#upstream.request("/chat/completions", signal, toChatRequest(prompt, "at_beginning"));
+      return send("at_beginning");
     }
   }
 
-  async *#streamedAnswer(response: Response, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
+  /** Tokens that the model may think with the request's effort (`THINKING_BUDGETS`). */
+  #thinkingBudget({ model, request }: Prompt): number | undefined {
+    const { thinkingBudgets } = this.#config;
+    const effort = request.reasoning?.effort;
+    return effort != null && Object.hasOwn(thinkingBudgets, model) ? thinkingBudgets[model]?.[effort] : undefined;
+  }
+
+  async *#streamedAnswer(response: Response, reader: ChunkReader, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
     const decoder = new SseDecoder();
     let finished = false;
     try {
       for await (const bytes of this.#upstream.reads(response, signal)) {
-        const { deltas, fault } = readPayloads(decoder.push(bytes));
+        const { deltas, fault } = readPayloads(reader, decoder.push(bytes));
         finished ||= deltas.some((delta) => delta.kind === "finish");
         if (deltas.length > 0) yield deltas;
         if (fault) throw fault;
@@ -162,7 +254,7 @@ export class ChatEngine implements Engine {
       if (finished && !signal.aborted) return;
       throw error;
     }
-    const { deltas, fault } = readPayloads(decoder.end());
+    const { deltas, fault } = readPayloads(reader, decoder.end());
     if (deltas.length > 0) yield deltas;
     if (fault) throw fault;
     // Some versions end without `[DONE]`; without a finish reason the answer is not whole.
@@ -170,7 +262,7 @@ export class ChatEngine implements Engine {
   }
 
   /** An answer that came whole: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
-  async *#wholeAnswer(response: Response, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
+  async *#wholeAnswer(response: Response, reader: ChunkReader, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
     const text = await this.#upstream.text(response, signal);
     let body: unknown;
     try {
@@ -179,7 +271,7 @@ export class ChatEngine implements Engine {
       throw malformedAnswer();
     }
     const deltas: ModelDelta[] = [];
-    readCompletion(body, deltas);
+    reader.readCompletion(body, deltas);
     if (!deltas.some((delta) => delta.kind === "finish")) throw malformedAnswer();
     yield deltas;
   }
@@ -194,8 +286,13 @@ function canBeSaidAnew(item: Item): boolean {
     case "code_interpreter_call":
       return true;
     default:
-      return isBlank(item);
+      return isCutCall(item) || isBlank(item);
   }
+}
+
+/** Whether an item is a call that was cut and so not made: the model was told, or is to be asked again. */
+function isCutCall(item: Item): boolean {
+  return item.type === "function_call" && item.status === "incomplete";
 }
 
 /** Whether an item is an assistant's message that says nothing but white space. */
@@ -209,11 +306,23 @@ function assistantTextOf(item: Item): string {
   return item.content.map((part) => (part.type === "output_text" ? part.text : "")).join("");
 }
 
+/** How a prompt is asked, but for what is tried out. */
+type Asked = Omit<Asking, "laterSystemMessages" | "thinkingBudget">;
+
+/** The functions that the client answers, and those of them that are strict. */
+function clientFunctions(prompt: Prompt): { clients: Set<string>; strict: Set<string> } {
+  const functions = offeredTools({ request: prompt.request });
+  return {
+    clients: new Set(functions.map(({ name }) => name)),
+    strict: new Set(functions.filter(({ strict }) => strict === true).map(({ name }) => name)),
+  };
+}
+
 /** The deltas of some payloads, up to the one at fault: what came before it counts, also when both come in one read. */
-function readPayloads(payloads: readonly string[]): { deltas: ModelDelta[]; fault?: ApiError } {
+function readPayloads(reader: ChunkReader, payloads: readonly string[]): { deltas: ModelDelta[]; fault?: ApiError } {
   const deltas: ModelDelta[] = [];
   try {
-    for (const payload of payloads) if (payload !== "[DONE]") readChunk(payload, deltas);
+    for (const payload of payloads) if (payload !== "[DONE]") reader.read(payload, deltas);
   } catch (fault) {
     return { deltas, fault: toApiError(fault) };
   }

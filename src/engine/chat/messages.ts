@@ -2,7 +2,7 @@ import type { InputPart, Item, MessageItem } from "../../protocol/items.ts";
 import type { Replay, ToolExchange } from "../engine.ts";
 import { fileText } from "../file-text.ts";
 import { unwrapScript } from "../script.ts";
-import { exchangeOf, refusedApproval } from "../tool-exchange.ts";
+import { approvalRequests, exchangeOf, refusedApproval } from "../tool-exchange.ts";
 
 /** Items as vLLM's chat completions messages. */
 
@@ -56,6 +56,9 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
   let assistant: AssistantMessage | undefined;
   const replays = new Map(options.replays.map((replay) => [replay.item, replay]));
   const clientCalls = new Set(items.map((item) => (item.type === "function_call" ? item.call_id : undefined)));
+  const asked = approvalRequests(items);
+  /** The assistant's message with calls that the client answers, later: until then it goes on. */
+  let unanswered: AssistantMessage | undefined;
   /** Answers to calls of the assistant's message that is being made: they come after it. */
   let answers: ChatMessage[] = [];
   let step: string | undefined;
@@ -76,17 +79,19 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
   };
 
   const exchangeAt = (item: Item): ToolExchange | undefined => {
-    if (item.type === "mcp_approval_response" && !item.approve) return refusedApproval(items, item);
+    if (item.type === "mcp_approval_response" && !item.approve) return refusedApproval(asked, item);
     return exchangeOf(item, item.id === undefined ? undefined : replays.get(item.id));
   };
 
-  /** The client answers its calls later: until then its message goes on. */
-  const waitsForClient = (): boolean => assistant?.tool_calls?.some(({ id }) => clientCalls.has(id)) ?? false;
+  const waitsForClient = (): boolean => assistant !== undefined && assistant === unanswered;
 
-  /** The step of the next call that this server has answered, if only calls stand before it. */
+  /** The step of the next call that this server has answered, if only the client's calls stand before it. */
+  let next = 0;
   const nextStep = (from: number): string | undefined => {
-    const next = items.slice(from).find((item) => item.type !== "function_call");
-    return next && exchangeAt(next)?.step;
+    next = Math.max(next, from);
+    while (items[next]?.type === "function_call") next += 1;
+    const item = items[next];
+    return item && exchangeAt(item)?.step;
   };
 
   for (const [index, item] of items.entries()) {
@@ -150,6 +155,7 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
           type: "function",
           function: { name: item.name, arguments: asJson(item.arguments) },
         });
+        unanswered = message;
         break;
       }
       case "function_call_output":
@@ -222,7 +228,7 @@ function toContentPart(part: InputPart): ContentPart {
 }
 
 /** vLLM parses the arguments of earlier calls; what is not JSON is given as a JSON string rather than refused. */
-function asJson(text: string): string {
+export function asJson(text: string): string {
   try {
     JSON.parse(text);
     return text;

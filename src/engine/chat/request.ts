@@ -1,9 +1,10 @@
+import type { FormatWithTools } from "../../config.ts";
 import { type CreateRequest, vllmFields } from "../../protocol/create-request.ts";
-import { mustCall } from "../../protocol/tools.ts";
+import { type FunctionTool, mustCall } from "../../protocol/tools.ts";
 import type { Prompt } from "../engine.ts";
 import { offeredTools } from "../offered-tools.ts";
 import { isStreamed } from "../vllm-words.ts";
-import { isUnfinished, type MessageOptions, toChatMessages } from "./messages.ts";
+import { type ChatMessage, isUnfinished, type MessageOptions, toChatMessages } from "./messages.ts";
 
 /** A prompt as the body of vLLM's `/v1/chat/completions` (and, in part, of `/tokenize`). */
 
@@ -34,9 +35,33 @@ function templateKwargs(request: CreateRequest): Record<string, unknown> | undef
   return { reasoning_effort: effort, enable_thinking: effort !== "none", ...request.chat_template_kwargs };
 }
 
+/** How a prompt is put to vLLM. */
+export interface Asking {
+  laterSystemMessages: MessageOptions["laterSystemMessages"];
+  /** What the model is told after the prompt's messages. */
+  corrections?: readonly ChatMessage[];
+  /** Tokens that the model may think, where the request does not say. */
+  thinkingBudget?: number;
+  /** The grammar of the final text's format binds: no tool can be called, unless vLLM joins it with theirs. */
+  bindsFormat: boolean;
+  /** No more calls: the final text. */
+  finalText?: boolean;
+}
+
+/** The tools that a model may call, whoever answers them. */
+export function callableTools(prompt: Prompt): FunctionTool[] {
+  return [...offeredTools(prompt), ...(prompt.serverTools?.builtinFunctions ?? [])];
+}
+
+/** Whether vLLM's grammar lets the model choose between calls and the final text in its format. */
+export function isJoined(prompt: Prompt, formatWithTools: FormatWithTools): boolean {
+  if (formatWithTools !== "strict") return formatWithTools === "always";
+  return callableTools(prompt).some(({ strict }) => strict === true);
+}
+
 /** The tools offered. Undefined rather than empty: vLLM refuses `tools: []`. */
 function chatTools(prompt: Prompt) {
-  const offered = [...offeredTools(prompt), ...(prompt.serverTools?.builtinFunctions ?? [])];
+  const offered = callableTools(prompt);
   if (offered.length === 0) return undefined;
   return offered.map(({ name, description, parameters, strict }) => ({
     type: "function",
@@ -65,34 +90,48 @@ function responseFormat(request: CreateRequest) {
   return { type, json_schema: schema };
 }
 
+/** Whether the model is to go on with an open message. */
+export function isContinued(prompt: Prompt): boolean {
+  return isUnfinished(prompt.items.at(-1));
+}
+
 /** What decides the prompt's tokens: shared by generating and measuring. */
-function promptFields(prompt: Prompt, laterSystemMessages: MessageOptions["laterSystemMessages"]) {
+function promptFields(
+  prompt: Prompt,
+  { laterSystemMessages, corrections = [] }: Pick<Asking, "laterSystemMessages" | "corrections">,
+) {
   // vLLM's prefill: an assistant message that was left open at the end, by the client or by an upstream that died.
-  const continued = isUnfinished(prompt.items.at(-1));
+  const continued = isContinued(prompt) && corrections.length === 0;
   return {
     model: prompt.model,
-    messages: toChatMessages(prompt.items, messageOptions(prompt, laterSystemMessages)),
+    messages: [...toChatMessages(prompt.items, messageOptions(prompt, laterSystemMessages)), ...corrections],
     tools: chatTools(prompt),
     chat_template_kwargs: templateKwargs(prompt.request),
     ...(continued && { continue_final_message: true, add_generation_prompt: false }),
   };
 }
 
+/** Whether the model may call a tool in this round. */
+export function mayCall(prompt: Prompt): boolean {
+  return prompt.request.tool_choice !== "none" && callableTools(prompt).length > 0;
+}
+
 /** The body of `/v1/chat/completions`. */
-export function toChatRequest(prompt: Prompt, laterSystemMessages: MessageOptions["laterSystemMessages"]): string {
+export function toChatRequest(prompt: Prompt, asking: Asking): string {
   const { request } = prompt;
-  const body: Record<string, unknown> = {};
+  const body: Record<string, unknown> = { ...request.vllm_fields };
   for (const field of PASSED_THROUGH) if (request[field] != null) body[field] = request[field];
-  const fields = promptFields(prompt, laterSystemMessages);
+  const fields = promptFields(prompt, asking);
   const effort = request.reasoning?.effort;
   const logprobs = request.include?.includes("message.output_text.logprobs");
   const streamed = isStreamed(request);
   Object.assign(body, fields, {
     stream: streamed,
     stream_options: streamed ? { include_usage: true } : undefined,
-    tool_choice: fields.tools && chatToolChoice(request.tool_choice),
+    tool_choice: fields.tools && (asking.finalText ? "none" : chatToolChoice(request.tool_choice)),
     parallel_tool_calls: fields.tools ? (request.parallel_tool_calls ?? undefined) : undefined,
-    response_format: responseFormat(request),
+    response_format: asking.bindsFormat ? responseFormat(request) : undefined,
+    structured_outputs: asking.bindsFormat ? (request.structured_outputs ?? undefined) : undefined,
     reasoning_effort: effort != null && PORTABLE_EFFORTS.has(effort) ? effort : undefined,
     max_completion_tokens:
       request.max_output_tokens == null ? undefined : request.max_output_tokens - (prompt.spentTokens ?? 0),
@@ -101,6 +140,7 @@ export function toChatRequest(prompt: Prompt, laterSystemMessages: MessageOption
     logprobs: logprobs || undefined,
     top_logprobs: logprobs ? (request.top_logprobs ?? 0) : undefined,
     cache_salt: prompt.cacheSalt,
+    thinking_token_budget: request.thinking_token_budget ?? asking.thinkingBudget,
     // Sends the whole prompt's ids back, too: only for who asks for them.
     return_token_ids: request.enable_response_messages || undefined,
   });
@@ -109,5 +149,5 @@ export function toChatRequest(prompt: Prompt, laterSystemMessages: MessageOption
 
 /** The body of `/tokenize`, for the same prompt. */
 export function toTokenizeRequest(prompt: Prompt, laterSystemMessages: MessageOptions["laterSystemMessages"]): string {
-  return JSON.stringify(promptFields(prompt, laterSystemMessages));
+  return JSON.stringify(promptFields(prompt, { laterSystemMessages }));
 }

@@ -3,10 +3,17 @@ import { malformedStream } from "../sse-decoder.ts";
 import { readFault, toFaultError } from "../upstream.ts";
 import { toFinishReason, type VllmUsage } from "../vllm-words.ts";
 
+/** Logprobs as vLLM's completions have them: an entry per token. Tokens are named `token_id:N`, or by their text. */
+export interface WireLogprobs {
+  token_logprobs?: (number | null)[] | null;
+  top_logprobs?: (Record<string, number> | null)[] | null;
+}
+
 /** One event of vLLM's completions stream, or a whole completion. Absent is what it does not say. */
 export interface CompletionChunk {
   text: string;
   ids: number[] | undefined;
+  logprobs: WireLogprobs | undefined;
   /** Tokens of the prompt; said once, with the first event. */
   promptTokens: number | undefined;
   finish: FinishReason | undefined;
@@ -17,6 +24,7 @@ export interface CompletionChunk {
 interface WireChoice {
   text?: string | null;
   token_ids?: number[] | null;
+  logprobs?: WireLogprobs | null;
   prompt_token_ids?: number[] | null;
   finish_reason?: string | null;
 }
@@ -53,6 +61,7 @@ export function readCompletionChunk(payload: string): CompletionChunk {
   return {
     text,
     ids,
+    logprobs: choice?.logprobs ?? undefined,
     promptTokens: Array.isArray(choice?.prompt_token_ids) ? choice.prompt_token_ids.length : undefined,
     finish: typeof reason === "string" && reason !== "" ? toFinishReason(reason) : undefined,
     usage: usage ?? undefined,

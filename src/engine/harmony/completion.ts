@@ -1,13 +1,16 @@
-import type { ModelDelta, Prompt, RawMessage, Sampled, ServerTools } from "../engine.ts";
+import type { ModelDelta, Prompt, RawMessage, Sampled, ServerTools, TokenLogprob } from "../engine.ts";
 import { offeredTools } from "../offered-tools.ts";
 import { toUsage, type VllmUsage } from "../vllm-words.ts";
 import { type CompletionChunk, readCompletionChunk } from "./chunks.ts";
 import type { FunctionNames } from "./function-names.ts";
+import { toTokenLogprobs } from "./logprobs.ts";
 import type { HarmonyMessage } from "./message.ts";
 import { type HarmonyDelta, HarmonyParser } from "./parser.ts";
 import { PieceReader } from "./pieces.ts";
 import { toRawMessage } from "./raw-messages.ts";
 import type { Segment } from "./segments.ts";
+import { StopStrings } from "./stop-strings.ts";
+import { boundTo } from "./structural-tag.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 import { STOP_TOKEN_IDS } from "./vocabulary.ts";
 
@@ -31,6 +34,8 @@ export class Completion {
   #usage: VllmUsage | undefined;
   #finish: "stop" | "length" | "abort" | undefined;
   #answer: RawMessage | undefined;
+  /** There where the logprobs of tokens are wanted. */
+  #tokenizer: Tokenizer | undefined;
 
   /** `opening` is the header of a message that the prompt has left open, without `<|start|>assistant`. */
   constructor(prompt: Prompt, functions: FunctionNames, opening: readonly Segment[]) {
@@ -38,12 +43,15 @@ export class Completion {
     const offered = new Set(offeredTools(prompt).map((tool) => tool.name));
     const written = [...functions.written].filter(([, name]) => offered.has(name));
     const format = request.text?.format?.type ?? "text";
+    const stop = typeof request.stop === "string" ? [request.stop] : (request.stop ?? []);
     this.#functions = functions;
     this.#prompt = prompt;
     this.#parser = new HarmonyParser({
       functions: new Map(written),
       builtins: new Set(builtinNames(serverTools)),
       expectsJson: format !== "text",
+      stop: stop.length > 0 ? new StopStrings(stop, request.include_stop_str_in_output === true) : undefined,
+      bound: boundTo(prompt),
     });
     this.#parser.push(opening, 0, []);
   }
@@ -77,8 +85,19 @@ export class Completion {
     const { request, spentTokens = 0 } = this.#prompt;
     const last = "ids" in sampled ? sampled.ids.at(-1) : undefined;
     const isStop = last !== undefined && [...STOP_TOKEN_IDS, ...(request.stop_token_ids ?? [])].includes(last);
-    if (this.#parser.stopped || isStop) this.#finish = "stop";
+    if (this.#parser.stopped || isStop) this.#finish = this.#parser.isCutShort ? "length" : "stop";
     else if (request.max_output_tokens != null && spentTokens >= request.max_output_tokens) this.#finish = "length";
+  }
+
+  /** Where logprobs are wanted, every token is read by itself. */
+  showLogprobs(tokenizer: Tokenizer): void {
+    this.#tokenizer = tokenizer;
+    this.#reader.useTokenizer(tokenizer);
+  }
+
+  /** Nothing of the window is left to go on in. */
+  endAtWindow(): void {
+    this.#finish = "length";
   }
 
   /**
@@ -90,6 +109,11 @@ export class Completion {
     this.#promptTokens ||= chunk.promptTokens ?? 0;
     if (chunk.usage) this.#usage = chunk.usage;
     if (chunk.kvTransferParams !== undefined) out.push({ kind: "kv_transfer_params", value: chunk.kvTransferParams });
+    if (this.#tokenizer && chunk.ids && chunk.logprobs) {
+      this.#takeEach(chunk.ids, toTokenLogprobs(chunk.ids, chunk.logprobs, this.#prompt.request, this.#tokenizer));
+      this.#settle(chunk, out);
+      return true;
+    }
     const pieces = this.#reader.read(chunk);
     if (pieces) this.#take(chunk, pieces, out);
     else this.#unread = chunk;
@@ -103,18 +127,31 @@ export class Completion {
     if (chunk) this.#take(chunk, this.#reader.read(chunk) ?? [], out);
   }
 
-  #take({ text, ids, finish }: CompletionChunk, pieces: Segment[], out: ModelDelta[]): void {
-    const tokens = ids?.length ?? (text === "" ? 0 : 1);
-    this.#tokens += tokens;
+  #take(chunk: CompletionChunk, pieces: Segment[], out: ModelDelta[]): void {
+    this.#parser.push(pieces, tokensOf(chunk), this.#deltas);
+    this.#settle(chunk, out);
+  }
+
+  #takeEach(ids: readonly number[], logprobs: readonly TokenLogprob[]): void {
+    for (const [index, id] of ids.entries()) {
+      const pieces = this.#reader.read({ text: "", ids: [id] }) ?? [];
+      this.#parser.push(pieces, 1, this.#deltas, logprobs[index]);
+    }
+  }
+
+  /** What an event says besides what the parser reads. */
+  #settle(chunk: CompletionChunk, out: ModelDelta[]): void {
+    const { text, ids, finish } = chunk;
+    this.#tokens += tokensOf(chunk);
     if (ids && ids.length > 0) {
       if (this.#unlogged && "ids" in this.#unlogged) for (const id of ids) this.#unlogged.ids.push(id);
       else this.#unlogged = { ids };
     } else if (!ids && text !== "" && !(this.#unlogged && "ids" in this.#unlogged)) {
       this.#unlogged = { text: (this.#unlogged && "text" in this.#unlogged ? this.#unlogged.text : "") + text };
     }
-    this.#parser.push(pieces, tokens, this.#deltas);
-    if (this.#parser.stopped) this.#finish ??= "stop";
     if (finish) this.#finish = finish === "length" || finish === "abort" ? finish : "stop";
+    // Why the parser has stopped comes before what the server says of tokens that nobody reads.
+    if (this.#parser.stopped) this.#finish = this.#parser.isCutShort ? "length" : "stop";
     this.#give(out);
   }
 
@@ -182,6 +219,11 @@ export class Completion {
       },
     };
   }
+}
+
+/** How many tokens an event brings: of one without ids, one. */
+function tokensOf({ text, ids }: CompletionChunk): number {
+  return ids?.length ?? (text === "" ? 0 : 1);
 }
 
 /** The call that some deltas have left open, if they have. */

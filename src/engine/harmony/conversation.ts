@@ -1,9 +1,10 @@
+import type { HarmonyConfig } from "../../config.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 import type { InputPart, Item, MessageItem } from "../../protocol/items.ts";
 import type { Prompt, Replay, ToolExchange } from "../engine.ts";
 import { fileText } from "../file-text.ts";
 import { offeredTools } from "../offered-tools.ts";
-import { exchangeOf, mcpFunctionName, refusedApproval } from "../tool-exchange.ts";
+import { approvalRequests, exchangeOf, mcpFunctionName, refusedApproval } from "../tool-exchange.ts";
 import { dropAnalysis } from "./analysis.ts";
 import { FunctionNames, identifierOf } from "./function-names.ts";
 import { standardHeader } from "./header.ts";
@@ -20,10 +21,10 @@ export interface Conversation {
 }
 
 /**
- * The messages of a prompt. `startDate` (`YYYY-MM-DD`) pins the date in the system message, which is the turn's else.
+ * The messages of a prompt, written as `config` says.
  * Throws the 400 of content that is not text, and of a reasoning effort that Harmony does not know.
  */
-export function toConversation(prompt: Prompt, startDate: string | undefined): Conversation {
+export function toConversation(prompt: Prompt, config: HarmonyConfig): Conversation {
   const { request, items } = prompt;
   const tools = offeredTools(prompt);
   const functions = new FunctionNames([...tools.map((tool) => tool.name), ...calledFunctions(items)]);
@@ -34,9 +35,9 @@ export function toConversation(prompt: Prompt, startDate: string | undefined): C
     ...items.slice(0, items.length - rest.length).map((item) => instructionText(item as MessageItem)),
   ];
   const history = dropThoughts([...toMessages(rest, prompt, functions)], prompt);
-  const developer = developerContent(prompt, instructions, functions);
+  const developer = developerContent(prompt, config.systemInstructions ? [] : instructions, functions);
   const messages: HarmonyMessage[] = [
-    { role: "system", content: [systemContent(prompt, startDate)] },
+    { role: "system", content: [systemContent(prompt, config, instructions)] },
     ...(developer ? [{ role: "developer" as const, content: [developer] }] : []),
     ...history,
   ];
@@ -45,18 +46,29 @@ export function toConversation(prompt: Prompt, startDate: string | undefined): C
   return { messages, functions, open: open && !prompt.trailing?.length };
 }
 
+const IDENTITY = "You are ChatGPT, a large language model trained by OpenAI.";
+
 /** vLLM's defaults: the identity that gpt-oss was trained with, all three channels. */
-function systemContent({ request, createdAt, serverTools }: Prompt, startDate: string | undefined): SystemContent {
+function systemContent(
+  { request, createdAt, serverTools }: Prompt,
+  { startDate, systemInstructions }: HarmonyConfig,
+  instructions: readonly string[],
+): SystemContent {
   const namespaces = { ...serverTools?.namespaces };
   return {
     type: "system_content",
-    model_identity: "You are ChatGPT, a large language model trained by OpenAI.",
+    // Where vLLM puts them with VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS.
+    model_identity: systemInstructions ? withInstructions(instructions) : IDENTITY,
     reasoning_effort: harmonyEffort(request.reasoning?.effort),
     conversation_start_date: startDate ?? new Date(createdAt).toISOString().slice(0, 10),
     knowledge_cutoff: "2024-06",
     channel_config: { valid_channels: ["analysis", "commentary", "final"], channel_required: true },
     ...(Object.keys(namespaces).length > 0 && { tools: namespaces }),
   };
+}
+
+function withInstructions(instructions: readonly string[]): string {
+  return instructions.length > 0 ? `${IDENTITY}\n${instructions.join("\n\n")}` : IDENTITY;
 }
 
 /** Harmony's three efforts; OpenAI's finer ones are the nearest of them. Throws the 400 of `none`, in vLLM's words. */
@@ -139,6 +151,7 @@ function* toMessages(items: readonly Item[], prompt: Prompt, functions: Function
   const before = new Map<string, Replay>();
   for (const replay of prompt.replays) (replay.before ? before : instead).set(replay.item, replay);
   const calls = new Map<string, { name: string; channel: Channel }>();
+  const asked = approvalRequests(items);
   for (const item of items) {
     const lead = item.id === undefined ? undefined : before.get(item.id);
     if (lead) yield* lead.messages.map(fromRawMessage);
@@ -150,7 +163,7 @@ function* toMessages(items: readonly Item[], prompt: Prompt, functions: Function
     }
     if (messages.length > 0) continue;
     const exchange =
-      item.type === "mcp_approval_response" && !item.approve ? refusedApproval(items, item) : exchangeOf(item, replay);
+      item.type === "mcp_approval_response" && !item.approve ? refusedApproval(asked, item) : exchangeOf(item, replay);
     if (exchange) yield* exchangeMessages(exchange, undefined);
     else yield* toMessage(item, calls, functions);
   }
@@ -249,12 +262,15 @@ function dropThoughts(messages: HarmonyMessage[], { request }: Prompt): HarmonyM
 }
 
 /**
- * A call with the header that the model itself would have written. openai/harmony puts the recipient before the channel;
- * the model after it, and a prompt that repeats what was sampled finds it in vLLM's prefix cache.
+ * A call with the header that the model itself would have written: the recipient after the channel. A prompt that repeats
+ * what was sampled finds it in vLLM's prefix cache. openai/harmony, which had it before the
+ * channel, has come to write calls and tools' answers so, too (0.0.11); for the answers `toolHeader` decides.
  */
-export function withCallHeader(message: HarmonyMessage): HarmonyMessage {
-  if (message.role !== "assistant" || message.recipient === undefined || message.header !== undefined) return message;
-  return { ...message, header: standardHeader(message) };
+export function withHeader(message: HarmonyMessage, toolHeader: HarmonyConfig["toolHeader"]): HarmonyMessage {
+  const { role, recipient, header } = message;
+  if (recipient === undefined || header !== undefined) return message;
+  const isAsSampled = role === "assistant" || (role === "tool" && toolHeader === "channel-first");
+  return isAsSampled ? { ...message, header: standardHeader(message) } : message;
 }
 
 function text(content: string): HarmonyMessage["content"] {

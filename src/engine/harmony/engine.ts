@@ -1,5 +1,6 @@
+import type { HarmonyConfig } from "../../config.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
-import { ApiError, invalidRequest } from "../../protocol/errors.ts";
+import { ApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
 import type {
   Continuation,
@@ -15,19 +16,18 @@ import { contextWindow } from "../models.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";
 import { Completion } from "./completion.ts";
-import { exchangeMessages, harmonyEffort, notText, toConversation, withCallHeader } from "./conversation.ts";
+import { exchangeMessages, harmonyEffort, notText, toConversation, withHeader } from "./conversation.ts";
 import type { FunctionNames } from "./function-names.ts";
+import { wantsLogprobs } from "./logprobs.ts";
+import { GPT_OSS_WINDOW, windowFull, withOutputLimit } from "./output-limit.ts";
 import { cutAtLiterals } from "./pieces.ts";
 import { fromRawMessage, parsePreviousMessages, toRawMessage } from "./raw-messages.ts";
 import { renderConversation } from "./render.ts";
 import { toCompletionRequest } from "./request.ts";
 import { hasSpecialLiteral, type Segment, toText } from "./segments.ts";
-import { structuredOutputs } from "./structural-tag.ts";
-import { loadTokenizer, toTokenIds } from "./tokenizer.ts";
+import { refusedSchema, refuseEndlessSchemas, structuredOutputs } from "./structural-tag.ts";
+import { loadTokenizer, toTokenIdsByAndBy } from "./tokenizer.ts";
 import { CALL, CHANNEL, END, MESSAGE } from "./vocabulary.ts";
-
-/** gpt-oss's context window, for a server that does not tell. */
-const CONTEXT_WINDOW = 131_072;
 
 /** What a server says that does not know structural tags, rather than one that refuses a schema in them. */
 const UNKNOWN_STRUCTURE =
@@ -54,19 +54,15 @@ interface Rendered {
  */
 export class HarmonyEngine implements Engine {
   readonly #upstream: Upstream;
-  readonly #startDate: string | undefined;
+  readonly #config: HarmonyConfig;
 
-  /** `startDate` (`YYYY-MM-DD`) pins the date in the system message. */
-  constructor(upstream: Upstream, startDate: string | undefined) {
+  constructor(upstream: Upstream, config: HarmonyConfig) {
     this.#upstream = upstream;
-    this.#startDate = startDate;
+    this.#config = config;
   }
 
   accept(request: CreateRequest): CreateRequest {
     harmonyEffort(request.reasoning?.effort);
-    if (request.include?.includes("message.output_text.logprobs")) {
-      throw invalidRequest("include", "logprobs are not supported with gpt-oss models", "unsupported_parameter");
-    }
     refuseOtherThanText(request);
     if (request.previous_input_messages == null) return request;
     const messages = parsePreviousMessages(request.previous_input_messages).map(toRawMessage);
@@ -79,7 +75,16 @@ export class HarmonyEngine implements Engine {
     const { sampled } = prompt;
     if (sampled) await completion.goOnAfter(sampled, loadTokenizer);
     if (completion.finished) return endOf(completion, await toPromptIds(rendered.segments, sampled));
-    const response = await this.#request(prompt, await toPromptText(rendered.segments, sampled), rendered, signal);
+    if (wantsLogprobs(prompt.request)) completion.showLogprobs(await loadTokenizer());
+    let response: Response;
+    try {
+      response = await this.#request(prompt, rendered, signal);
+    } catch (error) {
+      // What was sampled before has filled the window: the answer is as long as it can be.
+      if (!sampled || !(error instanceof ApiError) || error.code !== "context_length_exceeded") throw error;
+      completion.endAtWindow();
+      return endOf(completion, await toPromptIds(rendered.segments, sampled));
+    }
     const type = response.headers.get("content-type") ?? "";
     if (type.includes("application/json")) return this.#wholeAnswer(response, completion, signal);
     if (type.includes("text/event-stream")) return this.#streamedAnswer(response, completion, signal);
@@ -95,11 +100,9 @@ export class HarmonyEngine implements Engine {
   }
 
   async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
-    const [ids, window] = await Promise.all([
-      toPromptIds(this.#render(prompt).segments, prompt.sampled),
-      contextWindow(prompt.model, this.#upstream, signal).catch(() => undefined),
-    ]);
-    return { tokens: ids.length, contextWindow: window ?? CONTEXT_WINDOW };
+    const window = (await contextWindow(prompt.model, this.#upstream, signal)) ?? GPT_OSS_WINDOW;
+    const ids = await toPromptIds(this.#render(prompt).segments, prompt.sampled, window);
+    return { tokens: ids.length, contextWindow: window };
   }
 
   answerMessages(exchange: ToolExchange, made: RawMessage | undefined): RawMessage[] {
@@ -107,12 +110,12 @@ export class HarmonyEngine implements Engine {
   }
 
   inputMessages(prompt: Prompt): RawMessage[] {
-    return toConversation(prompt, this.#startDate).messages.map(toRawMessage);
+    return toConversation(prompt, this.#config).messages.map(toRawMessage);
   }
 
   #render(prompt: Prompt): Rendered {
-    const { messages, functions, open } = toConversation(prompt, this.#startDate);
-    const segments = renderConversation(messages.map(withCallHeader));
+    const { messages, functions, open } = toConversation(prompt, this.#config);
+    const segments = renderConversation(messages.map((message) => withHeader(message, this.#config.toolHeader)));
     if (!open) return { segments, functions, opening: [] };
     // Without the beginning of another message, and without the end of the last one.
     const end = segments.findLastIndex((segment) => segment === END || segment === CALL);
@@ -121,20 +124,28 @@ export class HarmonyEngine implements Engine {
   }
 
   /** Sends the prompt; without its grammar to a server that knows no such thing. */
-  async #request(
-    prompt: Prompt,
-    text: string | number[],
-    { functions, opening }: Rendered,
-    signal: AbortSignal,
-  ): Promise<Response> {
+  async #request(prompt: Prompt, { segments, functions, opening }: Rendered, signal: AbortSignal): Promise<Response> {
+    const { request, sampled, model, spentTokens = 0 } = prompt;
+    const window = await contextWindow(model, this.#upstream, signal);
+    const limited = {
+      server: this.#upstream.baseUrl,
+      model,
+      window,
+      wanted: request.max_output_tokens == null ? undefined : request.max_output_tokens - spentTokens,
+      body: await toPromptText(segments, sampled, window),
+      count: (limit: number) => toPromptIds(segments, sampled, limit),
+    };
     const send = (structured: Record<string, unknown> | undefined) =>
-      this.#upstream.request("/completions", signal, toCompletionRequest(prompt, text, structured));
+      withOutputLimit(limited, (body, maxTokens) =>
+        this.#upstream.request("/completions", signal, toCompletionRequest(prompt, body, maxTokens, structured)),
+      );
     // A grammar begins with the first token that is generated, so it cannot be had in the middle.
     const structured = prompt.sampled || opening.length > 0 ? undefined : structuredOutputs(prompt, functions);
     const isClients = prompt.request.structured_outputs?.structural_tag !== undefined;
     const { baseUrl } = this.#upstream;
     const lacksIt = Date.now() - (withoutStructure.get(baseUrl) ?? Number.NEGATIVE_INFINITY) < REMEMBER_MS;
     if (!structured || isClients) return send(structured);
+    refuseEndlessSchemas(prompt);
     if (lacksIt) return send(undefined);
     try {
       const response = await send(structured);
@@ -142,7 +153,7 @@ export class HarmonyEngine implements Engine {
       return response;
     } catch (error) {
       const isUnknown = error instanceof ApiError && error.status === 400 && UNKNOWN_STRUCTURE.test(error.message);
-      if (!isUnknown || withStructure.has(baseUrl)) throw error;
+      if (!isUnknown || withStructure.has(baseUrl)) throw refusedSchema(error, prompt);
       withoutStructure.set(baseUrl, Date.now());
       return send(undefined);
     }
@@ -208,16 +219,31 @@ async function readAll(completion: Completion, payloads: readonly string[], delt
 }
 
 /** A prompt for the server: as text, or as token ids where text might be taken for structure or must be exact. */
-async function toPromptText(segments: Segment[], sampled: Sampled | undefined): Promise<string | number[]> {
-  if (hasSpecialLiteral(segments) || (sampled && "ids" in sampled)) return toPromptIds(segments, sampled);
+/** Throws the 400 of a prompt that is tokenised here and has more tokens than the window. */
+async function toPromptText(
+  segments: Segment[],
+  sampled: Sampled | undefined,
+  window: number | undefined,
+): Promise<string | number[]> {
+  if (hasSpecialLiteral(segments) || (sampled && "ids" in sampled)) {
+    const limit = window ?? Number.POSITIVE_INFINITY;
+    const ids = await toPromptIds(segments, sampled, limit);
+    if (ids.length > limit) throw windowFull(limit);
+    return ids;
+  }
   return toText(segments) + (sampled ? sampled.text : "");
 }
 
-async function toPromptIds(segments: Segment[], sampled: Sampled | undefined): Promise<number[]> {
+/** A prompt as token ids; only the beginning of one that has more than `limit`. */
+async function toPromptIds(
+  segments: Segment[],
+  sampled: Sampled | undefined,
+  limit = Number.POSITIVE_INFINITY,
+): Promise<number[]> {
   const tokenizer = await loadTokenizer();
-  const ids = toTokenIds(segments, tokenizer);
-  if (!sampled) return ids;
-  const more = "ids" in sampled ? sampled.ids : toTokenIds(cutAtLiterals(sampled.text), tokenizer);
+  const ids = await toTokenIdsByAndBy(segments, tokenizer, limit);
+  if (!sampled || ids.length > limit) return ids;
+  const more = "ids" in sampled ? sampled.ids : await toTokenIdsByAndBy(cutAtLiterals(sampled.text), tokenizer);
   for (const id of more) ids.push(id);
   return ids;
 }

@@ -4,6 +4,8 @@
  */
 export class FunctionNames {
   readonly #byName = new Map<string, string>();
+  /** How often a name has been wanted that was taken: the next one is numbered from there. */
+  readonly #taken = new Map<string, number>();
   /** The caller's name, by every name that the model may write. */
   readonly written = new Map<string, string>();
 
@@ -26,10 +28,13 @@ export class FunctionNames {
     this.written.set(shown, name);
   }
 
+  /** The first of `wanted`, `wanted_2`, `wanted_3`, … that is free. */
   #free(wanted: string): string {
-    for (let count = 1; ; count += 1) {
+    for (let count = (this.#taken.get(wanted) ?? 0) + 1; ; count += 1) {
       const candidate = count === 1 ? wanted : `${wanted}_${count}`;
-      if (!this.written.has(candidate)) return candidate;
+      if (this.written.has(candidate)) continue;
+      this.#taken.set(wanted, count);
+      return candidate;
     }
   }
 }

@@ -1,9 +1,10 @@
 import { ApiError } from "../../protocol/errors.ts";
-import type { ModelDelta } from "../engine.ts";
+import type { ModelDelta, TokenLogprob } from "../engine.ts";
 import { type Header, parseHeader, standardHeader } from "./header.ts";
 import type { Channel, HarmonyMessage } from "./message.ts";
 import { fullName, isOfferedTool, type OfferedTools, type Recipient, resolveRecipient } from "./recipients.ts";
 import { type Segment, toText } from "./segments.ts";
+import type { StopStrings } from "./stop-strings.ts";
 import { CALL, CHANNEL, CONSTRAIN, END, ENDOFTEXT, MESSAGE, RETURN, START } from "./vocabulary.ts";
 
 /** What the parser makes of tokens: deltas, and calls of tools that no client runs. Such a call has shown nothing. */
@@ -12,6 +13,13 @@ export type HarmonyDelta = ModelDelta | { kind: "unserved_call"; message: Harmon
 export interface HarmonyParserOptions extends OfferedTools {
   /** A JSON format was requested, so JSON outside of any message is the answer. */
   expectsJson?: boolean;
+  /** Strings that end the answer, and with it the output. */
+  stop?: StopStrings | undefined;
+  /**
+   * A grammar binds the output, functions' arguments to JSON, and the answer to that or something else. It does not know
+   * where a message ends for a reader, so what comes after that is not read.
+   */
+  bound?: { answer: "json" | "other" } | undefined;
 }
 
 /** Why there are no more tokens: the model stopped, or was cut off. */
@@ -43,6 +51,8 @@ interface OpenMessage {
   /** The header as it was written, where that can be said again. */
   header?: string;
   content: string;
+  /** Some of the content is no white space. Until then nothing of a message is shown: it may be all there is. */
+  hasWords: boolean;
 }
 
 /**
@@ -50,7 +60,8 @@ interface OpenMessage {
  * it fail; what is not plainly an answer or a call is reasoning, so that no hidden text is ever shown as output. The
  * deviations are from the bug reports against vLLM, llama.cpp, Ollama, SGLang, dynamo and openai/harmony.
  *
- * Everything is emitted with the push that brings it, the text of one push in one delta.
+ * Everything is emitted with the push that brings it, the text of one push in one delta; but for white space at the
+ * beginning of a message, and for what may become a stop string.
  */
 export class HarmonyParser {
   readonly #options: HarmonyParserOptions;
@@ -58,9 +69,13 @@ export class HarmonyParser {
   /** The header so far, up to its last special token, and the text since. */
   #header: Segment[] = ["assistant"];
   #headerText = "";
-  #message: OpenMessage = { show: "undecided", channel: "analysis", content: "" };
+  #message: OpenMessage = { show: "undecided", channel: "analysis", content: "", hasWords: false };
   /** Content that no delta has given yet. */
   #fresh = "";
+  /** How much of its end may be the beginning of a stop string. */
+  #held = 0;
+  /** Tokens of the message that no delta has given yet, each with the length of the content before it. */
+  #logprobs: { entry: TokenLogprob; start: number }[] = [];
   /** Text since the last message: junk, or the beginning of a header without `<|start|>`, or an answer without any. */
   #stray = "";
   #messages = 0;
@@ -69,18 +84,21 @@ export class HarmonyParser {
   #seenSpecial = false;
   /** The output began with `analysis` and its text, without anything between them. */
   #beganGlued = false;
-  #messageTokens = 0;
+  /** Of the header since its last special token, and of the content. */
+  #headerTokens = 0;
+  #contentTokens = 0;
   #closedReasoningTokens = 0;
   #stopped = false;
+  #isCutShort = false;
   #dropped = 0;
 
   constructor(options: HarmonyParserOptions) {
     this.#options = options;
   }
 
-  /** Tokens of messages that became reasoning, with their markers. */
+  /** Tokens of the text of messages that became reasoning: neither their headers nor any marker. */
   get reasoningTokens(): number {
-    const open = this.#state === "content" && this.#message.show === "reasoning" ? this.#messageTokens : 0;
+    const open = this.#state === "content" && this.#message.show === "reasoning" ? this.#contentTokens : 0;
     return Math.round(this.#closedReasoningTokens + open);
   }
 
@@ -89,28 +107,48 @@ export class HarmonyParser {
     return this.#stopped;
   }
 
+  /** What was to be JSON has ended before it was. */
+  get isCutShort(): boolean {
+    return this.#isCutShort;
+  }
+
   /** Special tokens that had no meaning where they stood. */
   get dropped(): number {
     return this.#dropped;
   }
 
-  /** Reads pieces that were sampled as `tokens` tokens, and adds what they make to `out`. */
-  push(pieces: readonly Segment[], tokens: number, out: HarmonyDelta[]): void {
+  /**
+   * Reads pieces that were sampled as `tokens` tokens, and adds what they make to `out`. `logprob` is that of a token
+   * which comes alone: it goes with the first of its text that is shown as the answer.
+   */
+  push(pieces: readonly Segment[], tokens: number, out: HarmonyDelta[], logprob?: TokenLogprob): void {
     const perCharacter = pieces.length > 1 ? tokensPerCharacter(pieces, tokens) : 0;
+    if (logprob && this.#mayShow() && typeof pieces[0] !== "number") {
+      this.#logprobs.push({ entry: logprob, start: this.#message.content.length });
+    }
     // Tokens that end within a character: their text comes with the next.
-    if (pieces.length === 0) this.#messageTokens += tokens;
+    if (pieces.length === 0) this.#countText(tokens);
     for (const piece of pieces) {
       if (this.#state === "over") break;
       if (typeof piece === "number") {
-        this.#messageTokens += 1;
         this.#seenSpecial = true;
         this.#readSpecial(piece, out);
       } else {
-        this.#messageTokens += pieces.length > 1 ? piece.length * perCharacter : tokens;
+        this.#countText(pieces.length > 1 ? piece.length * perCharacter : tokens);
         this.#readText(piece, out);
       }
     }
     this.#flush(out);
+  }
+
+  /** What is being read may be shown as the answer. */
+  #mayShow(): boolean {
+    return this.#state === "content" && (this.#message.show === "final" || this.#message.show === "undecided");
+  }
+
+  #countText(tokens: number): void {
+    if (this.#state === "content") this.#contentTokens += tokens;
+    else this.#headerTokens += tokens;
   }
 
   /**
@@ -133,6 +171,8 @@ export class HarmonyParser {
     if (this.#state === "content") {
       this.#message.content += text;
       this.#fresh += text;
+      this.#message.hasWords ||= /\S/.test(text);
+      if (this.#message.show === "final") this.#lookForStop(text, out);
     } else if (this.#state === "header") {
       const room = LONGEST_HEADER_TEXT - this.#headerText.length;
       this.#headerText += text.slice(0, room);
@@ -144,7 +184,44 @@ export class HarmonyParser {
     }
   }
 
+  /** Ends answer and output where a stop string is complete. */
+  #lookForStop(text: string, out: HarmonyDelta[]): void {
+    const { stop } = this.#options;
+    if (!stop) return;
+    const found = stop.push(text);
+    this.#held = stop.held;
+    if (found === undefined) return;
+    // Counted from the end: what came before in this message has been looked at already.
+    const dropped = text.length - found;
+    const { content } = this.#message;
+    this.#message.content = content.slice(0, content.length - dropped);
+    this.#fresh = this.#fresh.slice(0, Math.max(0, this.#fresh.length - dropped));
+    this.#close(RETURN, out);
+    this.#answered = true;
+    this.#stop();
+  }
+
+  /** The same for an answer that is known to be one only at its end. */
+  #cutAtStop(message: OpenMessage): void {
+    const found = this.#options.stop?.push(message.content);
+    if (found !== undefined) message.content = message.content.slice(0, found);
+  }
+
+  /** A special token within what a grammar binds. It was either the end, or sampled as text of a string. */
+  #endBound(out: HarmonyDelta[]): void {
+    const { show, recipient, content } = this.#message;
+    const isOfJson = show === "call" ? recipient?.startsWith("functions.") : this.#options.bound?.answer === "json";
+    const isWhole = !isOfJson || isJson(content);
+    this.#isCutShort = !isWhole;
+    this.#close(isWhole ? RETURN : undefined, out);
+    this.#stop();
+  }
+
   #readSpecial(id: number, out: HarmonyDelta[]): void {
+    if (BREAKS_BODY.has(id) && this.#isBound()) {
+      this.#endBound(out);
+      return;
+    }
     switch (id) {
       case END:
       case CALL:
@@ -181,6 +258,11 @@ export class HarmonyParser {
     }
   }
 
+  #isBound(): boolean {
+    const { show } = this.#message;
+    return this.#options.bound !== undefined && this.#state === "content" && (show === "final" || show === "call");
+  }
+
   /** Whether what the open message says is being read as output. */
   #isVisible(): boolean {
     return itemOf(this.#message) === "message";
@@ -196,6 +278,7 @@ export class HarmonyParser {
     this.#state = "header";
     this.#header = header;
     this.#headerText = "";
+    this.#headerTokens = 0;
     this.#stray = "";
   }
 
@@ -203,6 +286,7 @@ export class HarmonyParser {
     if (this.#headerText !== "") this.#header.push(this.#headerText);
     this.#header.push(id);
     this.#headerText = "";
+    this.#headerTokens = 0;
   }
 
   /**
@@ -229,11 +313,17 @@ export class HarmonyParser {
     const show = isCall ? showOfCall(recipient) : showOfMessage(header, recipient, delimited);
     const channel = isCall ? (header.channel ?? "commentary") : channelOf(show);
     const to = isCall ? fullName(header.recipient ?? "", recipient) : undefined;
-    this.#message = { show, recipient: to, channel, contentType: header.content_type, content: rest };
+    const hasWords = rest !== "";
+    this.#message = { show, recipient: to, channel, contentType: header.content_type, content: rest, hasWords };
     if (header.clean && delimited && header.recipient === to) this.#message.header = toText(segments);
     this.#fresh = rest;
+    this.#contentTokens = rest === "" ? 0 : (this.#headerTokens * rest.length) / this.#headerText.length;
+    this.#held = 0;
+    this.#logprobs = [];
     this.#state = "content";
     this.#beganGlued = !this.#seenSpecial && GLUED_CHANNEL.test(this.#headerText);
+    this.#options.stop?.reset();
+    if (show === "final" && rest !== "") this.#lookForStop(rest, out);
     if (show === "call" && (recipient.kind === "function" || recipient.kind === "builtin")) {
       out.push({ kind: "tool_call", index: this.#calls, name: recipient.name, arguments: "" });
     }
@@ -255,9 +345,14 @@ export class HarmonyParser {
       // `<|end|>` says that more follows, so this was not the answer. One that is cut off may be either.
       open.show = by === RETURN ? "final" : "reasoning";
       open.channel = channelOf(open.show);
+      if (open.show === "final") this.#cutAtStop(open);
       this.#fresh = open.content;
     }
+    // White space before a call, or before another message, is none. As the last of all it may be the answer.
+    if (open.show === "final" && (by === RETURN || by === undefined)) open.hasWords ||= open.content !== "";
+    this.#held = 0;
     this.#flush(out);
+    this.#fresh = "";
     const message = toMessage(open);
     const shows = itemOf(open);
     if (shows !== undefined && by !== undefined) out.push({ kind: "item_done" });
@@ -267,8 +362,8 @@ export class HarmonyParser {
     this.#messages += 1;
     if (open.show === "call") this.#calls += 1;
     if (open.show === "final" && shows !== undefined) this.#answered = true;
-    if (open.show === "reasoning") this.#closedReasoningTokens += this.#messageTokens;
-    this.#messageTokens = 0;
+    if (open.show === "reasoning") this.#closedReasoningTokens += this.#contentTokens;
+    this.#contentTokens = 0;
     this.#state = "between";
   }
 
@@ -277,8 +372,12 @@ export class HarmonyParser {
     const content = this.#stray.trim();
     this.#stray = "";
     if (!this.#mayAnswer() || !(content.startsWith("{") || content.startsWith("["))) return;
-    this.#message = { show: "final", channel: "final", content };
-    this.#fresh = content;
+    this.#message = { show: "final", channel: "final", content, hasWords: true };
+    this.#options.stop?.reset();
+    this.#cutAtStop(this.#message);
+    this.#fresh = this.#message.content;
+    this.#held = 0;
+    this.#logprobs = [];
     this.#close(complete ? RETURN : undefined, out);
   }
 
@@ -288,15 +387,16 @@ export class HarmonyParser {
   }
 
   #flush(out: HarmonyDelta[]): void {
-    const text = this.#fresh;
-    if (text === "") return;
-    this.#fresh = "";
-    switch (this.#message.show) {
+    const { show, hasWords } = this.#message;
+    if (this.#fresh.length <= this.#held || (isSaid(show) && !hasWords)) return;
+    const text = this.#held === 0 ? this.#fresh : this.#fresh.slice(0, -this.#held);
+    this.#fresh = this.#held === 0 ? "" : this.#fresh.slice(-this.#held);
+    switch (show) {
       case "reasoning":
         out.push({ kind: "reasoning", text });
         break;
       case "final":
-        out.push({ kind: "text", text, phase: "final_answer" });
+        out.push({ kind: "text", text, phase: "final_answer", ...this.#takeLogprobs() });
         break;
       case "commentary":
         out.push({ kind: "text", text, phase: "commentary" });
@@ -305,6 +405,15 @@ export class HarmonyParser {
         out.push({ kind: "tool_call", index: this.#calls, arguments: text });
         break;
     }
+  }
+
+  /** Those of the tokens that begin in what has been shown of the content. */
+  #takeLogprobs(): { logprobs?: TokenLogprob[] } {
+    if (this.#logprobs.length === 0) return {};
+    const shown = this.#message.content.length - this.#fresh.length;
+    const next = this.#logprobs.findIndex(({ start }) => start >= shown);
+    const taken = this.#logprobs.splice(0, next === -1 ? this.#logprobs.length : next);
+    return taken.length > 0 ? { logprobs: taken.map(({ entry }) => entry) } : {};
   }
 
   /**
@@ -323,6 +432,9 @@ export class HarmonyParser {
     });
   }
 }
+
+/** What ends a message, or begins another, without ending the output. */
+const BREAKS_BODY = new Set<number>([END, START, CHANNEL, MESSAGE]);
 
 const GLUED_CHANNEL = /^analysis\S/;
 
@@ -343,10 +455,24 @@ function channelOf(show: Show): Channel {
   return show === "final" || show === "commentary" ? show : "analysis";
 }
 
+/** What becomes a message to the reader. */
+function isSaid(show: Show): boolean {
+  return show === "final" || show === "commentary";
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** The type of item that a message has become. A call is one even without arguments. */
-function itemOf({ show, content }: OpenMessage): "reasoning" | "message" | "call" | undefined {
+function itemOf({ show, content, hasWords }: OpenMessage): "reasoning" | "message" | "call" | undefined {
   if (show === "call") return "call";
-  if (show === "nothing" || content === "") return undefined;
+  if (show === "nothing" || content === "" || (isSaid(show) && !hasWords)) return undefined;
   return show === "reasoning" ? "reasoning" : "message";
 }
 

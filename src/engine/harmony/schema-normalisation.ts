@@ -54,7 +54,7 @@ function target(pointer: string, scope: Scope): unknown {
 }
 
 /** The value that a local reference such as `#/$defs/Address` (RFC 6901) names, or `undefined`. */
-function resolve(root: unknown, pointer: string): unknown {
+export function resolve(root: unknown, pointer: string): unknown {
   const [start, ...keys] = pointer.split("/");
   if (start !== "#") return undefined;
   let value = root;

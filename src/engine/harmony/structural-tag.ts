@@ -1,8 +1,11 @@
 import type { CreateRequest } from "../../protocol/create-request.ts";
+import { ApiError, invalidRequest } from "../../protocol/errors.ts";
+import { isJsonObject } from "../../protocol/json.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import type { Prompt, ToolNamespace } from "../engine.ts";
 import { offeredTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
+import { resolve } from "./schema-normalisation.ts";
 
 /**
  * A grammar over headers and bodies, in xgrammar's structural tags, for requests that want more than free text: vLLM
@@ -10,9 +13,9 @@ import type { FunctionNames } from "./function-names.ts";
  */
 
 type Format =
-  | { type: "any_text" }
+  | { type: "any_text"; excludes: string[] }
   | { type: "const_string"; value: string }
-  | { type: "json_schema"; json_schema: unknown }
+  | { type: "json_schema"; json_schema: unknown; excludes?: string[] }
   | { type: "regex"; pattern: string }
   | { type: "grammar"; grammar: string }
   | { type: "sequence" | "or"; elements: Format[] }
@@ -20,6 +23,37 @@ type Format =
 
 /** A body ends with `<|end|>`, or where the model stops: xgrammar allows no stop token under constraints. */
 const BODY_END = ["<|end|>", ""];
+
+/**
+ * What no text may have in it, being how a message ends or another begins. To a grammar a special token is the text of its
+ * literal, which any string may have: the model would go on in a string that has ended for every reader. `excludes` came
+ * with xgrammar 0.2; older ones do not read it. Tokens that stop the generation are never open to a grammar.
+ */
+const EXCLUDED = ["<|end|>", "<|start|>", "<|channel|>", "<|message|>"];
+
+/** Functions up to which their arguments exclude these, too: each schema then takes the model server a second or two, once. */
+const FEW = 8;
+
+/**
+ * Functions beyond which only strict ones are bound to their schemas, the others to any JSON object: the model server
+ * compiles each schema, which takes a good twentieth of a second.
+ */
+const MANY = 128;
+
+const ANY_TEXT: Format = { type: "any_text", excludes: EXCLUDED };
+
+/** What the grammar of `structuredOutputs` binds the answer to; undefined where there is none, or the client's own. */
+export function boundTo(prompt: Pick<Prompt, "request" | "serverTools">): { answer: "json" | "other" } | undefined {
+  if (!isBound(prompt) || prompt.request.structured_outputs?.structural_tag !== undefined) return undefined;
+  return { answer: answerFormat(prompt.request)?.type === "json_schema" ? "json" : "other" };
+}
+
+function isBound({ request, serverTools }: Pick<Prompt, "request" | "serverTools">): boolean {
+  if (request.structured_outputs?.structural_tag !== undefined || answerFormat(request)) return true;
+  const tools = offeredTools({ request, ...(serverTools && { serverTools }) });
+  const count = tools.length + Object.keys(serverTools?.namespaces ?? {}).length;
+  return (count > 0 && mustCall(request.tool_choice)) || tools.some((tool) => tool.strict);
+}
 
 /**
  * The value of `structured_outputs` for vLLM, or undefined where the output is free: a function must be called
@@ -32,23 +66,22 @@ export function structuredOutputs(
   const { request } = prompt;
   const own = request.structured_outputs;
   if (own?.structural_tag !== undefined) return own;
+  if (!isBound(prompt)) return undefined;
   const answer = answerFormat(request);
-  const tools = offeredTools(prompt);
   const namespaces = Object.values(prompt.serverTools?.namespaces ?? {});
   const choice = request.tool_choice;
+  const tools = offeredTools(prompt);
   const isForced = tools.length + namespaces.length > 0 && mustCall(choice);
-  if (!isForced && !answer && !tools.some((tool) => tool.strict)) return undefined;
   const named = typeof choice === "object" && choice?.type === "function" ? choice.name : undefined;
   const called = tools.filter((tool) => named === undefined || tool.name === named);
-  const calls = called.flatMap(({ name, parameters }) => {
-    const schema: Format = { type: "json_schema", json_schema: parameters ?? { type: "object" } };
-    return callHeaders(functions.shown(name)).map((begin) => tag(begin, schema));
+  const calls = called.flatMap(({ name, parameters, strict }) => {
+    const schema = strict || called.length <= MANY ? parameters : undefined;
+    return functionCalls(functions.shown(name), jsonOf(schema ?? { type: "object" }, called.length <= FEW));
   });
   const builtins = named === undefined ? namespaces.flatMap(builtinCalls) : [];
-  const answers = isForced ? [] : finalHeaders().map((begin) => tag(begin, answer ?? { type: "any_text" }));
+  const answers = isForced ? [] : finalHeaders().map((begin) => tag(begin, answer ?? ANY_TEXT));
   const ends: Format = { type: "or", elements: [...calls, ...builtins, ...answers] };
-  const structure: Format = { type: "or", elements: preludes(!answer).map((prelude) => sequence([...prelude, ends])) };
-  return { structural_tag: JSON.stringify({ type: "structural_tag", format: structure }) };
+  return { structural_tag: JSON.stringify({ type: "structural_tag", format: withPreludes(ends, !answer) }) };
 }
 
 /** Calls of built-in tools, which the model makes in its thoughts: their bodies are left to it. */
@@ -57,7 +90,7 @@ function builtinCalls({ name, tools }: ToolNamespace): Format[] {
   return recipients.flatMap((recipient) =>
     ["analysis", "commentary"].flatMap((channel) =>
       [" code", " <|constrain|>json", ""].map((type) =>
-        tag(`<|channel|>${channel} to=${recipient}${type}<|message|>`, { type: "any_text" }),
+        tag(`<|channel|>${channel} to=${recipient}${type}<|message|>`, ANY_TEXT),
       ),
     ),
   );
@@ -66,11 +99,11 @@ function builtinCalls({ name, tools }: ToolNamespace): Format[] {
 /** What the answer must be, from `text.format` or vLLM's `structured_outputs`; undefined for free text. */
 function answerFormat({ text, structured_outputs: own }: CreateRequest): Format | undefined {
   const format = text?.format;
-  if (format?.type === "json_object") return { type: "json_schema", json_schema: { type: "object" } };
-  if (format?.type === "json_schema") return { type: "json_schema", json_schema: format.schema };
+  if (format?.type === "json_object") return jsonOf({ type: "object" });
+  if (format?.type === "json_schema") return jsonOf(format.schema);
   if (own == null) return undefined;
-  if (own.json != null) return { type: "json_schema", json_schema: parsed(own.json) };
-  if (own.json_object === true) return { type: "json_schema", json_schema: { type: "object" } };
+  if (own.json != null) return jsonOf(parsed(own.json));
+  if (own.json_object === true) return jsonOf({ type: "object" });
   if (typeof own.regex === "string") return { type: "regex", pattern: own.regex };
   if (typeof own.grammar === "string") return { type: "grammar", grammar: own.grammar };
   if (Array.isArray(own.choice)) {
@@ -89,18 +122,33 @@ function parsed(schema: unknown): unknown {
   }
 }
 
+/**
+ * JSON of a schema. xgrammar gives up the lengths of strings where it excludes anything, and whole literals of an `enum`:
+ * then the schema is worth more.
+ */
+function jsonOf(schema: unknown, excludes = true): Format {
+  const text = JSON.stringify(schema);
+  const isWorthMore = /"(?:min|max)Length"/.test(text) || text.includes("<|");
+  return { type: "json_schema", json_schema: schema, ...(excludes && !isWorthMore && { excludes: EXCLUDED }) };
+}
+
 /** What may come first: thoughts, and a preamble (none before an answer in a format). */
-function preludes(withPreamble: boolean): Format[][] {
+function withPreludes(ends: Format, withPreamble: boolean): Format {
   const thoughts = message("<|channel|>analysis<|message|>");
   const preamble = message("<|channel|>commentary<|message|>");
-  const choices = [[], [thoughts]];
-  return withPreamble ? [...choices, [preamble], [thoughts, preamble]] : choices;
+  const nothing = constant("");
+  const preambles: Format[] = withPreamble ? [{ type: "or", elements: [nothing, preamble] }] : [];
+  return sequence([{ type: "or", elements: [nothing, thoughts] }, ...preambles, ends]);
 }
 
 /** A message of free text, and the beginning of the next. */
 function message(begin: string): Format {
-  const text: Format = { type: "tag", begin, content: { type: "any_text" }, end: "<|end|>" };
-  return sequence([text, { type: "const_string", value: "<|start|>assistant" }]);
+  const text: Format = { type: "tag", begin, content: ANY_TEXT, end: "<|end|>" };
+  return sequence([text, constant("<|start|>assistant")]);
+}
+
+function constant(value: string): Format {
+  return { type: "const_string", value };
 }
 
 function sequence(elements: Format[]): Format {
@@ -111,17 +159,72 @@ function tag(begin: string, content: Format): Format {
   return { type: "tag", begin, content, end: BODY_END };
 }
 
-/** The headers with which gpt-oss calls a function: the recipient in the channel's section, or in the role's. */
-function callHeaders(name: string): string[] {
+/**
+ * Calls of a function with all headers that gpt-oss writes: the recipient in the channel's section, or in the role's. The
+ * schema is there twice rather than once per header, since a request may have a thousand functions.
+ */
+function functionCalls(name: string, body: Format): Format[] {
   const recipient = ` to=functions.${name}`;
-  return ["json", "<|constrain|>json"].flatMap((type) => [
-    `<|channel|>commentary${recipient} ${type}<|message|>`,
-    `<|channel|>analysis${recipient} ${type}<|message|>`,
-    `${recipient}<|channel|>commentary ${type}<|message|>`,
-    `${recipient}<|channel|>analysis ${type}<|message|>`,
-  ]);
+  const channels = ["commentary", "analysis"];
+  const type = oneOf([" json<|message|>", " <|constrain|>json<|message|>"]);
+  return [
+    tag("<|channel|>", sequence([oneOf(channels.map((channel) => channel + recipient)), type, body])),
+    tag(`${recipient}<|channel|>`, sequence([oneOf(channels), type, body])),
+  ];
+}
+
+function oneOf(values: readonly string[]): Format {
+  return { type: "or", elements: values.map(constant) };
 }
 
 function finalHeaders(): string[] {
   return ["<|channel|>final<|message|>", "<|channel|>final <|constrain|>json<|message|>"];
+}
+
+/** A refusal of a grammar, which this server has made, names what the client sent: the schema that was not understood. */
+export function refusedSchema(error: unknown, prompt: Pick<Prompt, "request" | "serverTools">): unknown {
+  if (!(error instanceof ApiError) || error.status !== 400) return error;
+  const isOfGrammar = error.param === "structured_outputs" || /structur|grammar|schema|xgrammar/i.test(error.message);
+  if (!isOfGrammar) return error;
+  return invalidRequest(
+    schemaField(prompt),
+    `The model server cannot follow this schema: ${error.message}`,
+    "invalid_request",
+  );
+}
+
+/** The field whose schema is bound, as narrowly as can be told. */
+function schemaField({ request }: Pick<Prompt, "request">): string {
+  const isFormat = request.text?.format?.type === "json_schema";
+  if (request.structured_outputs != null && !isFormat) return "structured_outputs";
+  const tools = (request.tools ?? []).flatMap((tool, index) =>
+    tool.type === "function" && tool.parameters != null ? [`tools[${index}].parameters`] : [],
+  );
+  if (isFormat) return "text.format.schema";
+  return tools.length === 1 && tools[0] !== undefined ? tools[0] : "tools";
+}
+
+/**
+ * Throws the 400 of a schema that refers to nothing but itself: xgrammar would follow it for ever, and vLLM fails with 500
+ * in the middle of its answer.
+ */
+export function refuseEndlessSchemas({ request }: Pick<Prompt, "request">): void {
+  const refuse = (field: string) => invalidRequest(field, `Invalid schema for '${field}': its $ref leads to itself.`);
+  if (request.text?.format?.type === "json_schema" && isEndless(request.text.format.schema)) {
+    throw refuse("text.format.schema");
+  }
+  for (const [index, tool] of (request.tools ?? []).entries()) {
+    if (tool.type === "function" && isEndless(tool.parameters)) throw refuse(`tools[${index}].parameters`);
+  }
+}
+
+/** Whether a schema is a `$ref` to a `$ref` and so on that comes back to one of them. */
+function isEndless(root: unknown): boolean {
+  const seen = new Set<unknown>();
+  for (let schema: unknown = root; isJsonObject(schema) && typeof schema.$ref === "string"; ) {
+    if (seen.has(schema)) return true;
+    seen.add(schema);
+    schema = resolve(root, schema.$ref);
+  }
+  return false;
 }

@@ -6,6 +6,8 @@ import { specialTokenName } from "./vocabulary.ts";
 export interface Tokenizer {
   /** The ids of text that is text whatever it says: a special token's literal gives ordinary ids. */
   encode(text: string): number[];
+  /** The same in parts, each of which is the work of milliseconds. */
+  slices(text: string): Iterable<number[]>;
   /** The text of ids, special ones as their literals; bytes that are no UTF-8 become U+FFFD. */
   decode(ids: readonly number[]): string;
   /** The bytes of one id: a token may begin or end within a character. */
@@ -48,9 +50,46 @@ export function toTokenIds(segments: readonly Segment[], tokenizer: Tokenizer): 
   const ids: number[] = [];
   for (const segment of segments) {
     if (typeof segment === "number") ids.push(segment);
-    else for (const id of tokenizer.encode(segment)) ids.push(id);
+    else for (const slice of tokenizer.slices(segment)) append(ids, slice);
   }
   return ids;
+}
+
+/**
+ * The same, giving way to other requests in between: megabytes take seconds. A prompt of more than `limit` tokens is not
+ * tokenised to its end; more than `limit` ids come back.
+ */
+export async function toTokenIdsByAndBy(
+  segments: readonly Segment[],
+  tokenizer: Tokenizer,
+  limit = Number.POSITIVE_INFINITY,
+): Promise<number[]> {
+  const ids: number[] = [];
+  let characters = 0;
+  for (const segment of segments) {
+    if (typeof segment === "number") ids.push(segment);
+    else {
+      for (const slice of tokenizer.slices(segment)) {
+        append(ids, slice);
+        characters += Math.min(segment.length, SLICE);
+        if (ids.length > limit) return ids;
+        if (characters < SLICE) continue;
+        characters = 0;
+        await giveWay();
+      }
+    }
+    if (ids.length > limit) return ids;
+  }
+  return ids;
+}
+
+function append(ids: number[], more: readonly number[]): void {
+  for (const id of more) ids.push(id);
+}
+
+/** Lets whatever else the isolate has to do go first; a resolved promise would not. */
+function giveWay(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 0));
 }
 
 /** Bytes, one to a character: hashed, sliced and compared faster than an array of them. */
@@ -73,7 +112,8 @@ export function createTokenizer(vocabulary: ArrayBuffer): Tokenizer {
   const decoder = new TextDecoder("utf-8", { fatal: false, ignoreBOM: true });
   const byteString = (id: number) => tokens[id] ?? utf8(specialTokenName(id));
   return {
-    encode: (text) => encode(text.toWellFormed(), ranks),
+    encode: (text) => [...encode(text.toWellFormed(), ranks)].flat(),
+    slices: (text) => encode(text.toWellFormed(), ranks),
     decode: (ids) => decoder.decode(toBytes(ids.map(byteString).join(""))),
     bytes: (id) => toBytes(byteString(id)),
   };
@@ -99,18 +139,18 @@ function toBytes(bytes: ByteString): Uint8Array {
 }
 
 /**
- * How much text the pattern sees at once: V8's regular expressions overflow their stack on a run of some ten million
- * characters, and merging needs memory per byte. A longer piece is cut, into other tokens than tiktoken's for the same text.
+ * How much text the pattern sees at once, in characters: merging takes a microsecond or more per byte, and memory. A
+ * longer piece is cut, into other tokens than tiktoken's for the same text; no word of any language is as long.
  */
-const WINDOW = 1 << 18;
+const SLICE = 1 << 14;
 
-function encode(text: string, ranks: ReadonlyMap<ByteString, number>): number[] {
-  const ids: number[] = [];
+function* encode(text: string, ranks: ReadonlyMap<ByteString, number>): Generator<number[]> {
   let start = 0;
   while (start < text.length) {
-    const end = windowEnd(text, start);
+    const ids: number[] = [];
+    const end = sliceEnd(text, start);
     const pieces = text.slice(start, end).match(PIECE) ?? [];
-    // What follows the window may change its last two pieces (`don` and `'`, `  \n` and `  `), and no earlier one.
+    // What follows the slice may change its last two pieces (`don` and `'`, `  \n` and `  `), and no earlier one.
     const settled = end === text.length ? pieces : pieces.slice(0, Math.max(1, pieces.length - 2));
     for (const piece of settled) {
       const bytes = utf8(piece);
@@ -120,12 +160,12 @@ function encode(text: string, ranks: ReadonlyMap<ByteString, number>): number[] 
       else mergeLong(bytes, ranks, ids);
       start += piece.length;
     }
+    yield ids;
   }
-  return ids;
 }
 
-function windowEnd(text: string, start: number): number {
-  const end = start + WINDOW;
+function sliceEnd(text: string, start: number): number {
+  const end = start + SLICE;
   if (end >= text.length) return text.length;
   const splitsPair = (text.charCodeAt(end) & 0xfc00) === 0xdc00;
   return splitsPair ? end - 1 : end;
@@ -208,7 +248,7 @@ function mergeLong(bytes: ByteString, ranks: ReadonlyMap<ByteString, number>, id
 const LONGEST_TOKEN = 128;
 
 /** More than a piece has bytes. */
-const POSITIONS = 4 * WINDOW;
+const POSITIONS = 4 * SLICE;
 
 function push(heap: number[], key: number): void {
   let at = heap.length;

@@ -142,7 +142,7 @@ export class Browser {
    */
   async call(name: string, json: string, signal?: AbortSignal): Promise<BrowserResult> {
     // gpt-oss's browser takes an empty message for a call without arguments.
-    const given = parseArguments(json);
+    const given = parseArguments(json) ?? null;
     switch (name) {
       case "search":
         return this.search(given, signal);

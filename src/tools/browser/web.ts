@@ -1,5 +1,6 @@
 import type { ToolConfig } from "../../config.ts";
-import type { WebSearchTool } from "../../protocol/tools.ts";
+import { canonicalHost } from "../../protocol/public-url.ts";
+import { parseDomain, type WebSearchTool } from "../../protocol/tools.ts";
 import { guardOf } from "../guard.ts";
 import { type GuardOptions, guardedFetch } from "../guarded-fetch.ts";
 import { ToolFault } from "../tool-fault.ts";
@@ -31,23 +32,25 @@ export function newBrowser(
   filters: WebSearchTool["filters"],
   config: ToolConfig,
 ): Browser {
+  const isWanted = wantedBy(filters);
+  const common = guardOf(config);
   const guard: GuardOptions = {
-    ...guardOf(config),
+    ...common,
     allowHttp: true,
-    limit: (url) => isWanted(url.href, filters),
+    limit: (url) => common.limit(url) && isWanted(url.href),
     timeoutMs: PAGE_TIMEOUT_MS,
     maxBytes: MAX_PAGE_BYTES,
   };
   const provider = searchProvider(config);
   return new Browser(state, {
     fetch: (url, signal) => {
-      if (URL.canParse(url) && !isWanted(url, filters)) {
+      if (URL.canParse(url) && !isWanted(url)) {
         throw new ToolFault("refused_address", "This request allows only pages of certain domains.");
       }
       const init = { headers: PAGE_HEADERS, signal: signal ?? null };
       return guardedFetch(url, init, guard);
     },
-    ...(provider && { search: onlyWanted(provider, filters) }),
+    ...(provider && { search: onlyWanted(provider, isWanted) }),
     limits: { maxBytes: MAX_PAGE_BYTES },
   });
 }
@@ -62,23 +65,41 @@ function searchAt(origin: string): SearchFetch {
   return (url, init) => guardedFetch(url, init, { allow, timeoutMs: PAGE_TIMEOUT_MS, maxBytes: MAX_ANSWER_BYTES });
 }
 
-function isWithin(url: string, domains: readonly string[]): boolean {
-  if (!URL.canParse(url)) return false;
-  const { hostname } = new URL(url);
-  return domains.some((domain) => {
-    const suffix = domain.toLowerCase();
-    return hostname === suffix || hostname.endsWith(`.${suffix}`);
+/** Whether a host is a domain or below it; `*.` before a domain means below it only. */
+function isWithin(host: string, domains: readonly Domain[]): boolean {
+  return domains.some(({ name, only }) => (host === name && only !== "below") || host.endsWith(`.${name}`));
+}
+
+interface Domain {
+  /** As {@link canonicalHost} writes it. */
+  name: string;
+  only: "below" | undefined;
+}
+
+/** The domains of a filter, which `domains` in `protocol/tools.ts` has checked. */
+function toDomains(given: readonly string[] | null | undefined): Domain[] | undefined {
+  return given?.flatMap((pattern) => {
+    const { host, isWildcard } = parseDomain(pattern);
+    return host === undefined ? [] : [{ name: host, only: isWildcard ? ("below" as const) : undefined }];
   });
 }
 
-function isWanted(url: string, filters: WebSearchTool["filters"]): boolean {
-  const { allowed_domains: allowed, blocked_domains: blocked } = filters ?? {};
-  return (allowed == null || isWithin(url, allowed)) && !(blocked != null && isWithin(url, blocked));
+type IsWanted = (url: string) => boolean;
+
+/** Whether a request's filters let a page be visited, or be found. */
+function wantedBy(filters: WebSearchTool["filters"]): IsWanted {
+  const allowed = toDomains(filters?.allowed_domains);
+  const blocked = toDomains(filters?.blocked_domains);
+  if (!allowed && !blocked) return () => true;
+  return (url) => {
+    const host = URL.canParse(url) ? canonicalHost(new URL(url).hostname) : undefined;
+    if (host === undefined) return false;
+    return (!allowed || isWithin(host, allowed)) && !(blocked && isWithin(host, blocked));
+  };
 }
 
-function onlyWanted(provider: SearchProvider, filters: WebSearchTool["filters"]): SearchProvider {
+function onlyWanted(provider: SearchProvider, isWanted: IsWanted): SearchProvider {
   return {
-    search: async (query, options) =>
-      (await provider.search(query, options)).filter(({ url }) => isWanted(url, filters)),
+    search: async (query, options) => (await provider.search(query, options)).filter(({ url }) => isWanted(url)),
   };
 }

@@ -12,6 +12,7 @@ const RESERVED = new Set([
   "content-length",
   "content-type",
   "expect",
+  "forwarded",
   "host",
   "http2-settings",
   "keep-alive",
@@ -22,12 +23,17 @@ const RESERVED = new Set([
   "te",
   "trailer",
   "transfer-encoding",
+  "true-client-ip",
   "upgrade",
   "via",
 ]);
 
-/** `mcp-session-id` and its kin; what Cloudflare and browsers say about a request, which nobody else may. */
-const RESERVED_PREFIX = /^(mcp-|cf-|sec-|x-forwarded-|x-real-ip$)/;
+/**
+ * `mcp-session-id` and its kin; what Cloudflare, proxies and browsers say about a request, which nobody else may; what
+ * makes a server take the request for another than its URL and method say, past the prefixes of MCP_SERVERS.
+ */
+const RESERVED_PREFIX =
+  /^(mcp-|cf-|sec-|x-forwarded-|x-original-|x-rewrite-url$|x-(http-)?method(-override)?$|x-real-ip$|x-client-ip$)/;
 
 /**
  * The headers to send to an MCP server: those of the request's tool without the ones a caller may not set, and its

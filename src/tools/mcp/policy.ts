@@ -8,14 +8,23 @@ function namesOf(allowed: McpServerTool["allowed_tools"]): string[] | undefined 
   return Array.isArray(allowed) ? allowed : allowed?.tool_names;
 }
 
+const nameSets = new WeakMap<readonly string[], ReadonlySet<string>>();
+
+/** Whether a list has a name. A request may list as many as a server has tools: each list is made a set once. */
+function includes(names: readonly string[], name: string): boolean {
+  const set = nameSets.get(names) ?? new Set(names);
+  nameSets.set(names, set);
+  return set.has(name);
+}
+
 export function isAllowed(allowed: McpServerTool["allowed_tools"], tool: McpTool): boolean {
   if (allowed === undefined) return true;
-  return Array.isArray(allowed) ? allowed.includes(tool.name) : isMatched(allowed, tool);
+  return Array.isArray(allowed) ? includes(allowed, tool.name) : isMatched(allowed, tool);
 }
 
 /** A filter without any condition matches all; one with several, what meets each. */
 function isMatched(filter: ToolFilter, tool: McpTool): boolean {
-  if (filter.tool_names && !filter.tool_names.includes(tool.name)) return false;
+  if (filter.tool_names && !includes(filter.tool_names, tool.name)) return false;
   return filter.read_only === undefined || (tool.annotations?.readOnlyHint === true) === filter.read_only;
 }
 
@@ -28,7 +37,8 @@ export function needsApproval(approval: McpServerTool["require_approval"], tool:
 
 /** Whether a tool may be called by its name alone; whether it only reads is known when tools are listed. */
 export function mayBeCalled({ allowed_tools: allowed }: McpServerTool, name: string): boolean {
-  return namesOf(allowed)?.includes(name) ?? true;
+  const names = namesOf(allowed);
+  return names === undefined || includes(names, name);
 }
 
 /** What a list of a server's tools depends on: a list of another origin may lack some. */
@@ -44,5 +54,6 @@ export function isUsable(listed: readonly McpTool[], origin: string | undefined,
   const isSameServer = origin === undefined || JSON.parse(origin)[0] === JSON.parse(now)[0];
   const names = namesOf(server.allowed_tools);
   if (!names) return origin === undefined;
-  return isSameServer && names.every((name) => listed.some((tool) => tool.name === name));
+  const has = new Set(listed.map((tool) => tool.name));
+  return isSameServer && names.every((name) => has.has(name));
 }

@@ -1,0 +1,106 @@
+import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { networkInterfaces } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/** The Worker as it is deployed, on plain `workerd`: what `npm start` runs. */
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+
+// Two versions of workerd are installed; the one that wrangler brings runs what wrangler bundles.
+const requireOfWrangler = createRequire(createRequire(import.meta.url).resolve("wrangler/package.json"));
+
+export const workerd = requireOfWrangler("workerd").default as string;
+
+/** Begins to bundle the Worker as `wrangler deploy` does, into a directory: `index.js`, and the data that it imports. */
+export function bundle(directory: string, options: SpawnOptions): ChildProcess {
+  const wrangler = join(root, "node_modules/wrangler/bin/wrangler.js");
+  return spawn(process.execPath, [wrangler, "deploy", "--dry-run", "--outdir", directory], {
+    ...options,
+    cwd: root,
+    env: {
+      ...process.env,
+      WRANGLER_SEND_METRICS: "false",
+      WRANGLER_SEND_ERROR_REPORTS: "false",
+      WRANGLER_HIDE_BANNER: "true",
+      WRANGLER_LOG: "error",
+    },
+  });
+}
+
+export interface WorkerdOptions {
+  port: number;
+  /** Where the bundle is. */
+  directory: string;
+  /** Where the objects are kept. */
+  storage: string;
+  /** Names of the Worker's variables. workerd reads their values from its environment, which no other user can read. */
+  variables: string[];
+}
+
+/**
+ * workerd's configuration (`workerd.capnp`): one socket per loopback address and nothing else that listens, no
+ * inspector, no explorer, no traces. What `wrangler dev` puts before the Worker lets a request name another host than
+ * its `Host` (`MF-Original-URL`), which would make the check of it void.
+ */
+export function workerdConfig({ port, directory, storage, variables }: WorkerdOptions): string {
+  const wrangler = readFileSync(join(root, "wrangler.toml"), "utf8");
+  const data = readdirSync(directory).filter((name) => name.endsWith(".tiktoken"));
+  const modules = [
+    '(name = "index.js", esModule = embed "index.js")',
+    ...data.map((name) => `(name = "${name}", data = embed "${name}")`),
+  ];
+  const sockets = loopbackAddresses().map(
+    (address, index) => `(name = "http${index}", address = "${address}:${port}", http = (), service = "main")`,
+  );
+  const bindings = [
+    '(name = "HOME", durableObjectNamespace = "Home")',
+    ...variables.map((name) => `(name = "${name}", fromEnvironment = "${name}")`),
+  ];
+  return `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "main", worker = .worker),
+    (name = "internet", network = (
+      allow = ["public", "private"],
+      tlsOptions = (trustBrowserCas = true, trustedCertificates = [${extraCertificates().join(", ")}]),
+    )),
+    (name = "disk", disk = (path = ${JSON.stringify(storage)}, writable = true)),
+  ],
+  sockets = [${sockets.join(", ")}],
+);
+const worker :Workerd.Worker = (
+  modules = [${modules.join(", ")}],
+  compatibilityDate = ${setting(wrangler, "compatibility_date")},
+  compatibilityFlags = ${setting(wrangler, "compatibility_flags")},
+  globalOutbound = "internet",
+  durableObjectNamespaces = [(className = "Home", uniqueKey = "responses-edge-Home", enableSql = true)],
+  durableObjectStorage = (localDisk = "disk"),
+  bindings = [${bindings.join(", ")}],
+);
+`;
+}
+
+/** A setting of wrangler.toml on a line of its own. Its strings and lists are written as Cap'n Proto's are. */
+function setting(wrangler: string, name: string): string {
+  const value = new RegExp(`^${name} = (.+)$`, "m").exec(wrangler)?.[1];
+  if (value === undefined) throw new Error(`wrangler.toml has no ${name}.`);
+  return value;
+}
+
+/** `localhost` is either of them, and some clients try only one. */
+function loopbackAddresses(): string[] {
+  const addresses = Object.values(networkInterfaces()).flat();
+  return ["127.0.0.1", ...(addresses.some((each) => each?.address === "::1") ? ["[::1]"] : [])];
+}
+
+/** Those of NODE_EXTRA_CA_CERTS, for a model server behind a private authority. */
+function extraCertificates(): string[] {
+  const file = process.env.NODE_EXTRA_CA_CERTS;
+  const pem = file ? readFileSync(file, "utf8") : "";
+  return (pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? []).map((each) =>
+    JSON.stringify(`${each}\n`),
+  );
+}

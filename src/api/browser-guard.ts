@@ -1,0 +1,91 @@
+import type { Context } from "hono";
+import { createMiddleware } from "hono/factory";
+import { loadConfig } from "../config.ts";
+import { ApiError } from "../protocol/errors.ts";
+import type { AppEnv } from "./app-env.ts";
+import { requireJsonType } from "./body.ts";
+
+/**
+ * Protection from pages in a browser of the same machine, where no key protects (local development): any site may send
+ * requests to localhost, and one whose name is made to resolve to 127.0.0.1 (DNS rebinding) may read the answers.
+ */
+
+/** The names under which a machine reaches itself, as the URL parser writes them. */
+const LOCAL_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
+
+/**
+ * What `Sec-Fetch-Site` (Fetch Metadata Request Headers §2.4) may say of who asks. `same-site` is a page of this machine
+ * on another port: its host was checked, and sites do not tell ports apart.
+ */
+const LOCAL_SITES = new Set(["same-origin", "same-site", "none"]);
+
+const METHODS_WITH_BODY = new Set(["POST", "PUT", "PATCH"]);
+
+/**
+ * Refuses what a page of another host may have sent, on every path, where there are no keys: 403
+ * `browser_request_refused`. Where there are keys, which pages may know one is the operator's business.
+ */
+export const browserGuard = createMiddleware<AppEnv>(async (context, next) => {
+  const header = servesWithoutKeys(context) ? strangeHeader(context.req.raw) : undefined;
+  if (header !== undefined) throw refused(header);
+  await next();
+});
+
+/**
+ * Refuses bodies that do not say that they are JSON, on every endpoint: 415. A browser sends other types to any site
+ * without asking it first. An empty body needs no type (the SDKs cancel without one), except from a browser where
+ * there are no keys.
+ */
+export const jsonBodies = createMiddleware<AppEnv>(async (context, next) => {
+  const { raw } = context.req;
+  if (METHODS_WITH_BODY.has(raw.method)) {
+    const hasBody = !isEmpty(raw) || raw.headers.has("content-type");
+    if (hasBody || (isFromBrowser(raw) && servesWithoutKeys(context))) requireJsonType(raw);
+  }
+  await next();
+});
+
+/** Whether anybody who reaches this server is served. One that is misconfigured serves nobody. */
+function servesWithoutKeys(context: Context<AppEnv>): boolean {
+  try {
+    const { apiKeys, allowAnonymous } = loadConfig(context.env);
+    return apiKeys.length === 0 && allowAnonymous;
+  } catch {
+    return false;
+  }
+}
+
+/** The header by which a request shows that it is not from this machine. */
+function strangeHeader({ headers, url }: Request): "Host" | "Origin" | "Sec-Fetch-Site" | undefined {
+  const host = headers.get("host");
+  if (!isLocal(url) || (host !== null && !isLocal(`http://${host}`))) return "Host";
+  const origin = headers.get("origin");
+  if (origin !== null && !isLocal(origin)) return "Origin";
+  const site = headers.get("sec-fetch-site");
+  return site !== null && !LOCAL_SITES.has(site) ? "Sec-Fetch-Site" : undefined;
+}
+
+function isLocal(url: string): boolean {
+  if (!URL.canParse(url)) return false;
+  const { protocol, hostname } = new URL(url);
+  return /^https?:$/.test(protocol) && LOCAL_HOSTS.has(hostname);
+}
+
+/** Node's `fetch` sends `Sec-Fetch-Mode`, and neither of these. */
+function isFromBrowser({ headers }: Request): boolean {
+  return headers.has("origin") || headers.has("sec-fetch-site");
+}
+
+function isEmpty({ body, headers }: Request): boolean {
+  return body === null || headers.get("content-length") === "0";
+}
+
+function refused(header: string): ApiError {
+  return new ApiError({
+    status: 403,
+    message:
+      `This server has no API keys and serves this machine only: the header '${header}' names another. ` +
+      "To serve others, set API_KEYS (see README, 'API keys').",
+    code: "browser_request_refused",
+  });
+}

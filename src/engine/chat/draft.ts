@@ -1,0 +1,217 @@
+import { ApiError } from "../../protocol/errors.ts";
+import { parseArguments } from "../../protocol/json.ts";
+import type { FinishReason, ModelDelta } from "../engine.ts";
+import type { FinalFormat } from "./final-format.ts";
+import { asJson, type ChatMessage } from "./messages.ts";
+
+/**
+ * One answer of a model that may call tools, before it is taken for one. What nothing binds may be wrong: a call of a
+ * tool that was not offered, a call without a name, arguments that are cut in the middle, a final text without its
+ * format. The model is then told, and asked again.
+ */
+
+export interface DraftOptions {
+  /** Names of the tools that the model may call. */
+  offered: ReadonlySet<string>;
+  /** Those of them that the client answers; of what is wrong with others' arguments the model is told by the tool. */
+  clients: ReadonlySet<string>;
+  /** Those of the client's whose arguments vLLM binds, and which are therefore shown as they are written (`strict`). */
+  strict: ReadonlySet<string>;
+  /** What the final text must be; it is held back until it is known to be so. */
+  format: FinalFormat | undefined;
+}
+
+/** What is to be done after a draft. */
+export type Verdict =
+  /** It is the answer. */
+  | { next: "accept" }
+  /** The model is to be asked again after these messages, which tell it what was wrong. */
+  | { next: "again"; messages: ChatMessage[] }
+  /** The model has written its final text freely: it is to be asked for it under the format's grammar. */
+  | { next: "format" };
+
+interface DraftCall {
+  callId: string | undefined;
+  name: string | undefined;
+  arguments: string[];
+  /** Its deltas, as long as it is not known to be right. */
+  held: ModelDelta[];
+}
+
+export class Draft {
+  readonly #options: DraftOptions;
+  readonly #calls = new Map<number, DraftCall>();
+  #newest: DraftCall | undefined;
+  #text: string[] = [];
+  #held: ModelDelta[] = [];
+  #refused = false;
+  #finish: FinishReason | undefined;
+  #tokens = 0;
+  readonly #firstIndex: number;
+
+  /** `firstIndex`: those below are calls of drafts before this one. */
+  constructor(options: DraftOptions, firstIndex: number) {
+    this.#options = options;
+    this.#firstIndex = firstIndex;
+  }
+
+  /** The first index that is no call's. */
+  get nextIndex(): number {
+    return Math.max(this.#firstIndex, ...[...this.#calls.keys()].map((index) => index + 1));
+  }
+
+  /** Tokens that the draft has cost, by the word of the model server. */
+  get tokens(): number {
+    return this.#tokens;
+  }
+
+  /** Takes the deltas of one read. Gives those that are right whatever comes. */
+  read(deltas: readonly ModelDelta[]): ModelDelta[] {
+    const given: ModelDelta[] = [];
+    for (const delta of deltas) {
+      switch (delta.kind) {
+        case "text":
+          this.#text.push(delta.text);
+          (this.#options.format ? this.#held : given).push(delta);
+          break;
+        case "refusal":
+          this.#refused = true;
+          given.push(delta);
+          break;
+        case "tool_call":
+          this.#readCall(delta, given);
+          break;
+        case "finish":
+          this.#finish = delta.reason;
+          break;
+        case "usage":
+          this.#tokens += delta.usage.output_tokens;
+          given.push(delta);
+          break;
+        default:
+          given.push(delta);
+      }
+    }
+    return given;
+  }
+
+  #readCall(delta: Extract<ModelDelta, { kind: "tool_call" }>, given: ModelDelta[]): void {
+    const index = this.#firstIndex + delta.index;
+    let call = this.#calls.get(index);
+    if (!call) {
+      // The one before it has ended.
+      if (this.#newest) this.#release(this.#newest, given);
+      call = { callId: delta.callId, name: undefined, arguments: [], held: [] };
+      this.#calls.set(index, call);
+      this.#newest = call;
+    }
+    call.arguments.push(delta.arguments);
+    const isNamed = call.name !== undefined;
+    call.name ??= delta.name;
+    if (call.name === undefined || !this.#isOffered(call)) return;
+    // With what came of it before its name.
+    const text = isNamed ? delta.arguments : call.arguments.join("");
+    const own: ModelDelta = { ...delta, index, callId: call.callId ?? delta.callId, arguments: text };
+    if (this.#mayBeCut(call)) call.held.push(own);
+    else given.push(own);
+  }
+
+  /** Gives a call that has turned out to be right. */
+  #release(call: DraftCall, given: ModelDelta[]): void {
+    if (call.held.length === 0 || this.#isCut(call)) return;
+    for (const delta of call.held) given.push(delta);
+    call.held = [];
+  }
+
+  /** Whether nothing binds the arguments, and nobody here reads them. */
+  #mayBeCut({ name = "" }: DraftCall): boolean {
+    return this.#options.clients.has(name) && !this.#options.strict.has(name);
+  }
+
+  #isOffered({ name }: DraftCall): boolean {
+    return name !== undefined && this.#options.offered.has(name);
+  }
+
+  /**
+   * Ends the draft: adds what is still to be said of it to `deltas`. `isLast`: the model is not asked again.
+   * Throws the ApiError of a model that does not get it right.
+   */
+  end(deltas: ModelDelta[], isLast: boolean): Verdict {
+    const finish: ModelDelta = { kind: "finish", reason: this.#finish ?? "stop" };
+    if (finish.reason !== "stop" && finish.reason !== "tool_calls") {
+      // Cut off: the beginning of a document is shown, as it would be under the grammar.
+      if (this.#calls.size === 0 && /^\s*[[{]/.test(this.#said)) deltas.push(...this.#held);
+      for (const { held } of this.#calls.values()) for (const delta of held) deltas.push(delta);
+      deltas.push(finish);
+      return { next: "accept" };
+    }
+    for (const call of this.#calls.values()) this.#release(call, deltas);
+    const wrong = [...this.#calls].filter(([, call]) => !this.#isOffered(call) || this.#isCut(call));
+    for (const [index, call] of wrong) {
+      if (this.#isOffered(call) && !this.#mayBeCut(call)) deltas.push({ kind: "call_cut", index });
+    }
+    if (wrong.length < this.#calls.size) {
+      deltas.push(finish);
+      return { next: "accept" };
+    }
+    if (wrong.length > 0) {
+      if (isLast) throw wrongCalls();
+      deltas.push({ kind: "item_done" });
+      return { next: "again", messages: this.#corrections(wrong.map(([, call]) => call)) };
+    }
+    const { format } = this.#options;
+    if (!format || this.#refused || format.accepts(this.#said)) {
+      deltas.push(...this.#held, finish);
+      return { next: "accept" };
+    }
+    deltas.push({ kind: "item_done" });
+    return { next: "format" };
+  }
+
+  get #said(): string {
+    return this.#text.join("");
+  }
+
+  /** Whether the arguments of a client's function are no JSON object. Without any, it is called with none. */
+  #isCut({ name, arguments: pieces }: DraftCall): boolean {
+    return name !== undefined && this.#options.clients.has(name) && parseArguments(pieces.join("")) === undefined;
+  }
+
+  #corrections(calls: readonly DraftCall[]): ChatMessage[] {
+    const names = [...this.#options.offered];
+    const instead = names.length > 0 ? `The tools are: ${names.join(", ")}.` : "There are no tools.";
+    const id = (index: number) => `call_again_${index}`;
+    return [
+      {
+        role: "assistant",
+        content: this.#options.format ? "" : this.#said,
+        tool_calls: calls.map(({ name = "", arguments: pieces }, index) => ({
+          id: id(index),
+          type: "function",
+          // A name of the model's own making must not become more than a name.
+          function: {
+            name: /^[\w.:-]{1,64}$/.test(name) ? name : "unknown",
+            arguments: asJson(pieces.join("") || "{}"),
+          },
+        })),
+      },
+      ...calls.map(
+        (call, index): ChatMessage => ({
+          role: "tool",
+          tool_call_id: id(index),
+          content: this.#isOffered(call)
+            ? "Error: the arguments are not a valid JSON object. Call the tool again with complete arguments."
+            : `Error: there is no tool of this name. ${instead}`,
+        }),
+      ),
+    ];
+  }
+}
+
+function wrongCalls(): ApiError {
+  return new ApiError({
+    status: 502,
+    message: "The model made no call that can be made: of tools that were not offered, or with broken arguments.",
+    code: "upstream_malformed_response",
+  });
+}

@@ -1,0 +1,199 @@
+/**
+ * Whether a value surely conforms to a JSON schema. "No" also means "not known": a keyword that is not known here (a
+ * pattern of the client's would run on this server), or more work than a check is worth. Then the model is asked again
+ * under vLLM's grammar.
+ */
+
+type Schema = Record<string, unknown>;
+
+/** Schemas, values and characters looked at, at most: nested alternatives multiply. */
+const MAX_STEPS = 200_000;
+const MAX_DEPTH = 200;
+
+/** Keywords that say nothing that can be wrong. */
+const ANNOTATIONS = new Set([
+  "$comment",
+  "$defs",
+  "$id",
+  "$schema",
+  "default",
+  "definitions",
+  "deprecated",
+  "description",
+  "examples",
+  "readOnly",
+  "title",
+  "writeOnly",
+]);
+
+/** Whether JSON text conforms to a schema. */
+export function conforms(text: string, schema: unknown): boolean {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return false;
+  }
+  try {
+    return new Check(schema).holds(value, schema, 0);
+  } catch (error) {
+    if (error instanceof TooMuchWork) return false;
+    throw error;
+  }
+}
+
+class TooMuchWork extends Error {}
+
+class Check {
+  readonly #root: unknown;
+  #steps = 0;
+
+  constructor(root: unknown) {
+    this.#root = root;
+  }
+
+  #work(steps: number): void {
+    this.#steps += steps;
+    if (this.#steps > MAX_STEPS) throw new TooMuchWork();
+  }
+
+  holds(value: unknown, schema: unknown, depth: number): boolean {
+    this.#work(1);
+    if (depth > MAX_DEPTH) return false;
+    if (schema === true) return true;
+    if (typeof schema !== "object" || schema === null) return false;
+    return Object.entries(schema).every(
+      ([keyword, rule]) => ANNOTATIONS.has(keyword) || this.#keeps(value, keyword, rule, schema as Schema, depth + 1),
+    );
+  }
+
+  #keeps(value: unknown, keyword: string, rule: unknown, schema: Schema, depth: number): boolean {
+    switch (keyword) {
+      case "type":
+        return (Array.isArray(rule) ? rule : [rule]).some((type) => isOfType(value, type));
+      case "enum":
+        return Array.isArray(rule) && rule.some((each) => this.#isSame(value, each));
+      case "const":
+        return this.#isSame(value, rule);
+      case "$ref": {
+        const target = this.#resolve(rule);
+        return target !== undefined && this.holds(value, target, depth);
+      }
+      case "allOf":
+        return Array.isArray(rule) && rule.every((each) => this.holds(value, each, depth));
+      case "anyOf":
+        return Array.isArray(rule) && rule.some((each) => this.holds(value, each, depth));
+      case "properties":
+      case "required":
+      case "additionalProperties":
+      case "minProperties":
+      case "maxProperties":
+        return !isObject(value) || this.#keepsObjectRule(value, keyword, rule, schema, depth);
+      case "items":
+        return !Array.isArray(value) || value.every((each) => this.holds(each, rule, depth));
+      case "minItems":
+      case "maxItems":
+        return !Array.isArray(value) || isWithin(value.length, keyword, rule);
+      case "minLength":
+      case "maxLength":
+        return typeof value !== "string" || isWithin(this.#codePoints(value), keyword, rule);
+      case "minimum":
+      case "maximum":
+        return typeof value !== "number" || isWithin(value, keyword, rule);
+      case "exclusiveMinimum":
+        return typeof value !== "number" || (typeof rule === "number" && value > rule);
+      case "exclusiveMaximum":
+        return typeof value !== "number" || (typeof rule === "number" && value < rule);
+      default:
+        return false;
+    }
+  }
+
+  #keepsObjectRule(
+    value: Record<string, unknown>,
+    keyword: string,
+    rule: unknown,
+    schema: Schema,
+    depth: number,
+  ): boolean {
+    const entries = Object.entries(value);
+    this.#work(entries.length);
+    switch (keyword) {
+      case "properties":
+        return (
+          isObject(rule) &&
+          entries.every(([key, each]) => !Object.hasOwn(rule, key) || this.holds(each, rule[key], depth))
+        );
+      case "required":
+        if (!Array.isArray(rule)) return false;
+        this.#work(rule.length);
+        return rule.every((key) => typeof key === "string" && Object.hasOwn(value, key));
+      case "additionalProperties": {
+        const known = isObject(schema.properties) ? schema.properties : {};
+        return entries.every(([key, each]) => Object.hasOwn(known, key) || this.holds(each, rule, depth));
+      }
+      default:
+        return isWithin(entries.length, keyword, rule);
+    }
+  }
+
+  #isSame(a: unknown, b: unknown): boolean {
+    this.#work(1);
+    if (a === b) return true;
+    if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
+    const keys = Object.keys(a);
+    this.#work(keys.length);
+    if (Array.isArray(a) !== Array.isArray(b) || keys.length !== Object.keys(b).length) return false;
+    return keys.every((key) => Object.hasOwn(b, key) && this.#isSame((a as Schema)[key], (b as Schema)[key]));
+  }
+
+  /** Characters as JSON Schema counts them. */
+  #codePoints(text: string): number {
+    this.#work(text.length);
+    let count = 0;
+    for (const _ of text) count += 1;
+    return count;
+  }
+
+  /** What a reference within the schema (`#/$defs/name`) stands for. */
+  #resolve(reference: unknown): unknown {
+    if (typeof reference !== "string" || !reference.startsWith("#")) return undefined;
+    this.#work(reference.length);
+    let target = this.#root;
+    for (const part of reference.slice(1).split("/").slice(1)) {
+      const key = part.replaceAll("~1", "/").replaceAll("~0", "~");
+      if (typeof target !== "object" || target === null || !Object.hasOwn(target, key)) return undefined;
+      target = (target as Schema)[key];
+    }
+    return target;
+  }
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isOfType(value: unknown, type: unknown): boolean {
+  switch (type) {
+    case "object":
+      return isObject(value);
+    case "array":
+      return Array.isArray(value);
+    case "null":
+      return value === null;
+    case "integer":
+      return Number.isInteger(value);
+    case "string":
+    case "number":
+    case "boolean":
+      return typeof value === type;
+    default:
+      return false;
+  }
+}
+
+/** Keywords of the form `minLength`, `maximum`: whether a count or number keeps to one. */
+function isWithin(value: number, keyword: string, limit: unknown): boolean {
+  if (typeof limit !== "number") return false;
+  return keyword.startsWith("min") ? value >= limit : value <= limit;
+}

@@ -1,0 +1,52 @@
+import type { CreateRequest } from "../../protocol/create-request.ts";
+import type { TokenLogprob } from "../engine.ts";
+import type { WireLogprobs } from "./chunks.ts";
+import type { Tokenizer } from "./tokenizer.ts";
+
+/** Logprobs of vLLM's completions as OpenAI's `output_text.logprobs` has them. */
+
+export function wantsLogprobs({ include }: CreateRequest): boolean {
+  return include?.includes("message.output_text.logprobs") === true;
+}
+
+/** vLLM's value for a token of no probability, which JSON cannot say otherwise. */
+const IMPOSSIBLE = -9999;
+
+/** An entry per token of an event, with as many alternatives as `top_logprobs` asks for, likeliest first. */
+export function toTokenLogprobs(
+  ids: readonly number[],
+  { token_logprobs: own, top_logprobs: top }: WireLogprobs,
+  { top_logprobs: count }: CreateRequest,
+  tokenizer: Tokenizer,
+): TokenLogprob[] {
+  return ids.map((id, index) => ({
+    ...toEntry(tokenizer.bytes(id), own?.[index]),
+    top_logprobs: Object.entries(top?.[index] ?? {})
+      .sort(([, a], [, b]) => b - a)
+      // vLLM adds the sampled token where it is none of the likeliest.
+      .slice(0, count ?? 0)
+      .map(([name, logprob]) => toEntry(bytesOf(name, tokenizer), logprob)),
+  }));
+}
+
+function bytesOf(name: string, tokenizer: Tokenizer): Uint8Array {
+  const [, id] = /^token_id:(\d+)$/.exec(name) ?? [];
+  return id === undefined ? new TextEncoder().encode(name) : tokenizer.bytes(Number(id));
+}
+
+function toEntry(bytes: Uint8Array, logprob: number | null | undefined): Omit<TokenLogprob, "top_logprobs"> {
+  return { token: textOf(bytes), logprob: logprob ?? IMPOSSIBLE, bytes: [...bytes] };
+}
+
+const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** A token's text; one that begins or ends within a character has its bytes written out, as OpenAI shows them. */
+function textOf(bytes: Uint8Array): string {
+  try {
+    return decoder.decode(bytes);
+  } catch {
+    return Array.from(bytes, (byte) =>
+      byte < 0x80 ? String.fromCharCode(byte) : `\\x${byte.toString(16).padStart(2, "0")}`,
+    ).join("");
+  }
+}

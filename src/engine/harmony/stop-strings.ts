@@ -1,0 +1,59 @@
+/**
+ * Finds the first of some strings in a text that comes in parts. Work per character does not depend on their length
+ * (Knuth, Morris and Pratt), and what is found not on how the text was cut.
+ */
+export class StopStrings {
+  readonly #strings: readonly { text: string; fallback: Int32Array }[];
+  readonly #included: boolean;
+  /** How much of each string the text ends with. */
+  readonly #matched: number[];
+
+  /** `included`: a string that is found belongs to the text before it (vLLM's `include_stop_str_in_output`). */
+  constructor(strings: readonly string[], included: boolean) {
+    this.#strings = strings.map((text) => ({ text, fallback: fallbacks(text) }));
+    this.#included = included;
+    this.#matched = strings.map(() => 0);
+  }
+
+  /** How many characters at the end of the text may be the beginning of a string. */
+  get held(): number {
+    return Math.max(...this.#matched);
+  }
+
+  /**
+   * Where in `part` the text ends for a reader, as soon as one of the strings is complete: before it, which may be
+   * before the part begins (less than 0), or behind it. Of several that end with the same character the longest counts.
+   */
+  push(part: string): number | undefined {
+    for (let at = 0; at < part.length; at++) {
+      const unit = part.charCodeAt(at);
+      let longest = 0;
+      for (const [index, { text, fallback }] of this.#strings.entries()) {
+        let length = this.#matched[index] ?? 0;
+        while (length > 0 && text.charCodeAt(length) !== unit) length = fallback[length - 1] ?? 0;
+        if (text.charCodeAt(length) === unit) length += 1;
+        this.#matched[index] = length;
+        if (length === text.length) longest = Math.max(longest, length);
+      }
+      if (longest > 0) return this.#included ? at + 1 : at + 1 - longest;
+    }
+    return undefined;
+  }
+
+  /** Forgets the text: another begins. */
+  reset(): void {
+    this.#matched.fill(0);
+  }
+}
+
+/** For each length of a string's beginning, the longest shorter one that it ends with. */
+function fallbacks(text: string): Int32Array {
+  const lengths = new Int32Array(text.length);
+  let length = 0;
+  for (let at = 1; at < text.length; at++) {
+    while (length > 0 && text.charCodeAt(at) !== text.charCodeAt(length)) length = lengths[length - 1] ?? 0;
+    if (text.charCodeAt(at) === text.charCodeAt(length)) length += 1;
+    lengths[at] = length;
+  }
+  return lengths;
+}

@@ -1,0 +1,85 @@
+import { z } from "zod";
+
+/**
+ * Arrays and maps of a request, of which the first element at fault ends the reading. Zod's own read on and keep an
+ * issue per element: a body of 12 MB then makes gigabytes of them, and only one is ever shown. The length is looked at
+ * before any element.
+ */
+
+/** An array of `min` to `max` elements. Raises the issues of `z.array`, for one element at most. */
+export function list<Element extends z.ZodType>(
+  element: Element,
+  { min = 0, max = Number.POSITIVE_INFINITY }: { min?: number; max?: number } = {},
+) {
+  return z.transform((value: unknown, context): z.output<Element>[] => {
+    if (!Array.isArray(value)) {
+      context.addIssue({ code: "invalid_type", expected: "array", input: value });
+      return z.NEVER;
+    }
+    if (value.length > max) {
+      context.addIssue({ code: "too_big", origin: "array", maximum: max, inclusive: true, input: value });
+      return z.NEVER;
+    }
+    if (value.length < min) {
+      context.addIssue({ code: "too_small", origin: "array", minimum: min, inclusive: true, input: value });
+      return z.NEVER;
+    }
+    const elements: z.output<Element>[] = [];
+    for (let index = 0; index < value.length; index += 1) {
+      const read = element.safeParse(value[index]);
+      if (!read.success) {
+        raise(context, read.error.issues, index);
+        return z.NEVER;
+      }
+      elements.push(read.data);
+    }
+    return elements;
+  });
+}
+
+/** An object whose keys and values are of one kind each. Raises the issues of `z.record`, for one key at most. */
+export function map<Value extends z.ZodType>(
+  key: z.ZodType<string>,
+  value: Value,
+  { max = Number.POSITIVE_INFINITY }: { max?: number } = {},
+) {
+  return z.transform((given: unknown, context): Record<string, z.output<Value>> => {
+    if (typeof given !== "object" || given === null || Array.isArray(given)) {
+      context.addIssue({ code: "invalid_type", expected: "record", input: given });
+      return z.NEVER;
+    }
+    const names = Object.keys(given);
+    if (names.length > max) {
+      context.addIssue({
+        code: "custom",
+        message: `Expected at most ${max} keys.`,
+        params: { code: "object_above_max_properties" },
+        input: given,
+      });
+      return z.NEVER;
+    }
+    const entries: Record<string, z.output<Value>> = {};
+    for (const name of names) {
+      // Assigning it would set the prototype.
+      if (name === "__proto__") continue;
+      const readKey = key.safeParse(name);
+      if (!readKey.success) {
+        const { issues } = readKey.error;
+        context.addIssue({ code: "invalid_key", origin: "record", issues, path: [name], input: name });
+        return z.NEVER;
+      }
+      const read = value.safeParse((given as Record<string, unknown>)[name]);
+      if (!read.success) {
+        raise(context, read.error.issues, name);
+        return z.NEVER;
+      }
+      entries[name] = read.data;
+    }
+    return entries;
+  });
+}
+
+/** The issues of an element or value, as those of what it is in. */
+function raise(context: z.RefinementCtx, issues: readonly z.core.$ZodIssue[], key: PropertyKey): void {
+  for (const issue of issues) context.addIssue({ ...issue, path: [key, ...issue.path] } as z.core.$ZodRawIssue);
+}

@@ -1,0 +1,214 @@
+import { pythonJson } from "./chatml-template.ts";
+import { isObject, type Json, parseJson } from "./json.ts";
+
+/** A piece of a tool call: its name first, then its arguments. */
+export type CallDelta = { index: number; name: string } | { index: number; arguments: string };
+
+/** What some generated text adds to the message. A field that is not there adds nothing. */
+export type MessageDelta = { reasoning?: string; content?: string; calls?: CallDelta[] };
+
+/** A whole message. */
+export type ParsedMessage = {
+  reasoning: string | null;
+  content: string | null;
+  calls: { name: string; arguments: string }[];
+};
+
+/** What the parsers are to do with a text. */
+export type ParserOptions = {
+  /** Whether the text begins within the model's thoughts, which needs no `<think>`. */
+  thinking: boolean;
+  /** Whether calls are read out of the text; otherwise their syntax is content. */
+  tools: boolean;
+};
+
+const THINK = "<think>";
+const THINK_END = "</think>";
+const CALL = "<tool_call>";
+const CALL_END = "</tool_call>";
+const LONGEST_MARK = CALL_END.length;
+
+/** vLLM's `qwen3` reasoning parser and `hermes` tool parser on a stream. */
+export class ChatParser {
+  #state: "thinking" | "content" | "calls";
+  #tools: boolean;
+  #held = "";
+  #call: CallReader | undefined;
+  #calls = 0;
+
+  constructor({ thinking, tools }: ParserOptions) {
+    this.#state = thinking ? "thinking" : "content";
+    this.#tools = tools;
+  }
+
+  /** Whether what comes next is a thought. */
+  get thinking(): boolean {
+    return this.#state === "thinking";
+  }
+
+  /** Takes the next text. At the end, `finished`, nothing is held back any more. */
+  add(text: string, finished: boolean): MessageDelta {
+    const delta: MessageDelta = {};
+    let rest = this.#held + text;
+    this.#held = "";
+    if (this.#state === "thinking") rest = this.#think(rest, finished, delta);
+    if (this.#state === "content") rest = this.#speak(rest, finished, delta);
+    if (this.#state === "calls") this.#readCalls(rest, delta);
+    return delta;
+  }
+
+  #think(text: string, finished: boolean, delta: MessageDelta): string {
+    const { at, length } = endOfThoughts(text);
+    const held = at >= 0 || finished ? 0 : overlap(text, [THINK, THINK_END, CALL]);
+    const thought = text.slice(0, at >= 0 ? at : text.length - held).replaceAll(THINK, "");
+    if (thought !== "") delta.reasoning = thought;
+    if (at < 0) {
+      this.#held = text.slice(text.length - held);
+      return "";
+    }
+    this.#state = "content";
+    return text.slice(at + length);
+  }
+
+  #speak(text: string, finished: boolean, delta: MessageDelta): string {
+    const call = this.#tools ? text.indexOf(CALL) : -1;
+    const held = call >= 0 || finished || !this.#tools ? 0 : overlap(text, [CALL]);
+    const said = text.slice(0, call >= 0 ? call : text.length - held);
+    if (said !== "") delta.content = said;
+    if (call < 0) {
+      this.#held = text.slice(text.length - held);
+      return "";
+    }
+    this.#state = "calls";
+    return text.slice(call);
+  }
+
+  /** What is outside of calls now is dropped, as hermes does. */
+  #readCalls(text: string, delta: MessageDelta): void {
+    for (let rest = text; ; ) {
+      const mark = this.#call === undefined ? CALL : CALL_END;
+      const at = rest.indexOf(mark);
+      const here = rest.slice(0, at >= 0 ? at : rest.length - overlap(rest, [mark]));
+      const pieces = this.#call?.add(here, this.#calls) ?? [];
+      if (pieces.length > 0) delta.calls = [...(delta.calls ?? []), ...pieces];
+      if (at < 0) {
+        this.#held = rest.slice(here.length);
+        return;
+      }
+      rest = rest.slice(at + mark.length);
+      if (this.#call?.named === true) this.#calls++;
+      this.#call = this.#call === undefined ? new CallReader() : undefined;
+    }
+  }
+}
+
+/** Reads `{"name": …, "arguments": …}` as it comes: the name once it is whole, then the arguments up to their last bracket. */
+class CallReader {
+  named = false;
+  #head: string | undefined = "";
+  #space = "";
+  #depth = 0;
+  #inString = false;
+  #escaped = false;
+  #over = false;
+
+  add(text: string, index: number): CallDelta[] {
+    const pieces: CallDelta[] = [];
+    let given = text;
+    if (this.#head !== undefined) {
+      this.#head += text;
+      const name = this.named ? undefined : /"name"\s*:\s*"([^"]+)"/.exec(this.#head)?.[1];
+      if (name !== undefined) {
+        this.named = true;
+        pieces.push({ index, name });
+      }
+      const from = this.named ? /"arguments"\s*:\s*/.exec(this.#head) : null;
+      if (from === null) return pieces;
+      given = this.#head.slice(from.index + from[0].length);
+      this.#head = undefined;
+    }
+    const begun = this.#depth > 0 || this.#inString || this.#over;
+    const piece = this.#space + given.slice(0, this.#end(given));
+    const said = begun ? piece : piece.trimStart();
+    const trimmed = said.trimEnd();
+    this.#space = said.slice(trimmed.length);
+    if (trimmed !== "") pieces.push({ index, arguments: trimmed });
+    return pieces;
+  }
+
+  /** Where the arguments end in this text, or its length. */
+  #end(text: string): number {
+    for (let at = 0; at < text.length; at++) {
+      if (this.#over) return at;
+      const character = text[at];
+      if (this.#escaped) this.#escaped = false;
+      else if (this.#inString) {
+        if (character === "\\") this.#escaped = true;
+        else if (character === '"') this.#inString = false;
+      } else if (character === '"') this.#inString = true;
+      else if (character === "{" || character === "[") this.#depth++;
+      else if (character === "}" || character === "]") {
+        // The bracket of the whole call, where the arguments are no object.
+        if (this.#depth === 0) {
+          this.#over = true;
+          return at;
+        }
+        this.#depth--;
+        this.#over = this.#depth === 0;
+      }
+    }
+    return text.length;
+  }
+}
+
+/** vLLM's parsers on a whole text. Unlike the stream they do not know the prompt: without an end of thoughts, all is a thought. */
+export function parseMessage(text: string, { thinking, tools }: ParserOptions): ParsedMessage {
+  let reasoning: string | null = null;
+  let content: string | null = text;
+  if (thinking) {
+    const { at, length } = endOfThoughts(text);
+    reasoning = (at < 0 ? text : text.slice(0, at)).replaceAll(THINK, "") || null;
+    content = at < 0 ? null : text.slice(at + length);
+  }
+  if (!tools || content === null || !content.includes(CALL)) return { reasoning, content: content || null, calls: [] };
+  const calls = [...content.matchAll(/<tool_call>(.*?)<\/tool_call>|<tool_call>(.*)/gs)].map((match) =>
+    readCall(match[1] ?? match[2] ?? ""),
+  );
+  // One call that is none, and all of it is content.
+  if (calls.includes(undefined)) return { reasoning, content, calls: [] };
+  const said = content.slice(0, content.indexOf(CALL));
+  return { reasoning, content: said.trim() === "" ? null : said, calls: calls.filter((call) => call !== undefined) };
+}
+
+function readCall(text: string): { name: string; arguments: string } | undefined {
+  const call = tryJson(text);
+  if (!isObject(call) || typeof call.name !== "string" || call.arguments === undefined) return undefined;
+  return { name: call.name, arguments: pythonJson(call.arguments) };
+}
+
+/** A call ends the thoughts, too, and is read on. */
+function endOfThoughts(text: string): { at: number; length: number } {
+  const end = text.indexOf(THINK_END);
+  const call = text.indexOf(CALL);
+  return end >= 0 && (call < 0 || end < call) ? { at: end, length: THINK_END.length } : { at: call, length: 0 };
+}
+
+function tryJson(text: string): Json | undefined {
+  try {
+    return parseJson(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** How many characters at the end of the text may begin one of the marks. */
+function overlap(text: string, marks: readonly string[]): number {
+  let most = 0;
+  if (!text.includes("<", text.length - LONGEST_MARK)) return most;
+  for (const mark of marks) {
+    for (let length = Math.min(mark.length - 1, text.length); length > most; length--) {
+      if (text.endsWith(mark.slice(0, length))) most = length;
+    }
+  }
+  return most;
+}

@@ -1,0 +1,77 @@
+/** A token that the model would say: its id, what it adds to the text, and what `logprobs` call it. An `inert` one ends nothing. */
+export type Token = { id: number; text: string; name: string; inert?: boolean };
+
+/** A token that was generated, and the text that came out with it: later than the token itself while a stop string may begin in it. */
+export type Step = { id: number; name: string; text: string };
+
+/** Why a generation ended. */
+export type Ending = { finish: "stop" | "length"; stopReason: string | number | null };
+
+/** What ends a generation. */
+export type Limits = {
+  maxTokens: number;
+  /** The model's own end: no `stop_reason`. */
+  eos: number | undefined;
+  /** Tokens that end it too; the `stop_reason`. */
+  stopIds: ReadonlySet<number>;
+  stop: readonly string[];
+  includeStop: boolean;
+};
+
+/**
+ * Lets the model say `tokens` until a stop token, a stop string or the limit ends it, as vLLM's engine and detokenizer do:
+ * the end token's text is left out, and as many characters are held back as the longest stop string has, less one.
+ */
+export function* runEngine(tokens: Iterable<Token>, limits: Limits): Generator<Step, Ending> {
+  const { stop, includeStop, maxTokens } = limits;
+  const longest = Math.max(0, ...stop.map((text) => text.length));
+  const kept = includeStop ? 0 : Math.max(0, longest - 1);
+  let held = "";
+  /** The end of all text so far: what a stop string may have begun in. */
+  let recent = "";
+  let count = 0;
+  for (const { id, text, name, inert } of tokens) {
+    count++;
+    if (inert !== true && (id === limits.eos || limits.stopIds.has(id))) {
+      yield { id, name, text: held + (includeStop ? text : "") };
+      return { finish: "stop", stopReason: id === limits.eos ? null : id };
+    }
+    held += text;
+    if (longest > 0 && text !== "") {
+      recent = (longest > 1 ? recent.slice(1 - longest) : "") + text;
+      const found = firstStop(recent, stop, text.length);
+      if (found !== undefined) {
+        // What came after it in its token goes with it.
+        const surplus = recent.length - found.at - (includeStop ? found.text.length : 0);
+        yield { id, name, text: held.slice(0, Math.max(0, held.length - surplus)) };
+        return { finish: "stop", stopReason: found.text };
+      }
+    }
+    const last = count >= maxTokens;
+    const released = last ? held : held.slice(0, Math.max(0, held.length - kept));
+    held = held.slice(released.length);
+    yield { id, name, text: released };
+    if (last) break;
+  }
+  return { finish: "length", stopReason: null };
+}
+
+/** The same in one piece. */
+export function generateAll(tokens: Iterable<Token>, limits: Limits): { steps: Step[]; ending: Ending } {
+  const steps: Step[] = [];
+  const engine = runEngine(tokens, limits);
+  let next = engine.next();
+  for (; next.done !== true; next = engine.next()) steps.push(next.value);
+  return { steps, ending: next.value };
+}
+
+/** Of the stop strings that the new characters complete, the one that ends first. */
+function firstStop(text: string, stop: readonly string[], added: number): { at: number; text: string } | undefined {
+  let best: { at: number; text: string } | undefined;
+  for (const candidate of stop) {
+    const at = text.indexOf(candidate, Math.max(0, text.length - added - candidate.length + 1));
+    if (at < 0) continue;
+    if (best === undefined || at + candidate.length < best.at + best.text.length) best = { at, text: candidate };
+  }
+  return best;
+}

@@ -1,0 +1,85 @@
+/** What a scripted model says after a prompt, and how long each of its tokens takes. */
+export type Script = { text: string; delayMs: number };
+
+const SCRIPT = /SCRIPT\[\[(.*?)\]\]/s;
+const THOUGHTS_END = "</think>";
+
+/** What `tiny-qwen3` says after a ChatML prompt. README.md has the language. */
+export function chatmlScript(prompt: string): Script {
+  const users = [...prompt.matchAll(/<\|im_start\|>user\n(.*?)<\|im_end\|>/gs)].map((match) => match[1] ?? "");
+  const user = users.findLast((text) => !text.startsWith("<tool_response>")) ?? prompt;
+  const tail = after(prompt, "<|im_start|>assistant\n");
+  const results = users.at(-1)?.startsWith("<tool_response>") ? (users.at(-1) ?? "") : "";
+  const output = [...results.matchAll(/<tool_response>\n(.*?)\n<\/tool_response>/gs)].at(-1)?.[1]?.trim();
+  const said = scripted(user, output);
+  if (said.script !== undefined) return { text: restOfChatml(said.script, tail), delayMs: said.delayMs };
+  let text = `<think>\nThe user said something.\n</think>\n\n${said.answer}<|im_end|>`;
+  if (tail.startsWith("<think>\n\n</think>\n\n")) text = `<think>\n\n</think>\n\n${said.answer}<|im_end|>`;
+  else if (user.includes("NOTHINK")) text = `${said.answer}<|im_end|>`;
+  return { text: restOfChatml(text, tail), delayMs: said.delayMs };
+}
+
+/** What `tiny-gpt-oss` says after a Harmony prompt. */
+export function harmonyScript(prompt: string): Script {
+  const last = Math.max(0, prompt.lastIndexOf("<|start|>user<|message|>"));
+  const turn = prompt.slice(last);
+  const user =
+    turn.slice(turn.startsWith("<|start|>") ? "<|start|>user<|message|>".length : 0).split("<|end|>")[0] ?? "";
+  const closed = [
+    ...prompt.matchAll(
+      /<\|start\|>(?:user|functions\.[^<]*|python[^<]*|browser[^<]*|container[^<]*)(?:<\|channel\|>[^<]*)?<\|message\|>.*?<\|end\|>/gs,
+    ),
+  ].at(-1);
+  const rest = closed === undefined ? "" : prompt.slice(closed.index + closed[0].length);
+  const tail = rest.startsWith("<|start|>assistant") ? rest.slice("<|start|>assistant".length) : "";
+  // Both orders of a tool message's header.
+  const result = [
+    ...turn.matchAll(
+      /<\|start\|>(?:functions\.|python|browser|container)[^<]*?(?: to=assistant)?(?:<\|channel\|>\w+(?: to=assistant)?)?<\|message\|>(.*?)<\|end\|>/gs,
+    ),
+  ].at(-1);
+  const said = scripted(user, result?.[1]);
+  const text =
+    said.script ??
+    `<|channel|>analysis<|message|>The user said something.<|end|><|start|>assistant<|channel|>final<|message|>${said.answer}<|return|>`;
+  if (text.startsWith(tail)) return { text: text.slice(tail.length), delayMs: said.delayMs };
+  return { text: " (continued)<|return|>", delayMs: said.delayMs };
+}
+
+/** The script in a user text, or the plain answer to it. Only an answer to the user is scripted, none to a tool. */
+function scripted(
+  user: string,
+  output: string | undefined,
+): { script: string | undefined; answer: string; delayMs: number } {
+  const script = output === undefined ? SCRIPT.exec(user)?.[1] : undefined;
+  const words = /WORDS=(\d+)/.exec(user)?.[1];
+  const count = Math.min(Number(words ?? 0), 1_000_000);
+  let answer = `You said: ${user}`;
+  if (output !== undefined) answer = `The tool returned: ${output}`;
+  else if (words !== undefined) answer = Array.from({ length: count }, (_, index) => `w${index}`).join(" ");
+  return {
+    script: script?.replaceAll("‹", "<").replaceAll("›", ">"),
+    answer,
+    delayMs: Number(/DELAY=(\d+)/.exec(user)?.[1] ?? 0),
+  };
+}
+
+/** What is left to say if the prompt ends with the beginning of it. */
+/** What comes after thoughts and the lines around them. */
+function answerIn(text: string): string {
+  const end = text.lastIndexOf(THOUGHTS_END);
+  return text.slice(end < 0 ? 0 : end + THOUGHTS_END.length).replace(/^\n+/, "");
+}
+
+function restOfChatml(text: string, tail: string): string {
+  if (text.startsWith(tail)) return text.slice(tail.length);
+  // Templates add lines around thoughts, and grammars forbid them: what counts is the answer.
+  const said = answerIn(tail);
+  const content = answerIn(text);
+  return content.startsWith(said) ? content.slice(said.length) : " (continued)<|im_end|>";
+}
+
+function after(text: string, mark: string): string {
+  const at = text.lastIndexOf(mark);
+  return at < 0 ? "" : text.slice(at + mark.length);
+}

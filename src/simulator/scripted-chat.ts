@@ -1,0 +1,121 @@
+import type { ChatRequest } from "./chat-request.ts";
+import { renderChatml } from "./chatml-template.ts";
+import { ChatmlTokenizer, IM_END, IM_START, THINK, THINK_END, TOOL_CALL } from "./chatml-tokenizer.ts";
+import type { Token } from "./engine.ts";
+import type { Speech } from "./generation.ts";
+import { harmonyTokenizer } from "./harmony-tokenizer.ts";
+import type { Json } from "./json.ts";
+import { fillSchema } from "./schema-filler.ts";
+import { chatmlScript } from "./script-language.ts";
+
+let loading: Promise<ChatmlTokenizer> | undefined;
+
+/** The tokenizer of `tiny-qwen3`, loaded when first asked for. */
+export function chatmlTokenizer(): Promise<ChatmlTokenizer> {
+  loading ??= harmonyTokenizer().then((base) => new ChatmlTokenizer(base));
+  return loading;
+}
+
+/** The prompt that `tiny-qwen3` sees. */
+export async function chatmlPrompt(
+  request: ChatRequest,
+  tools: Json | undefined,
+  ending: "generation prompt" | "open message" | "closed message",
+): Promise<{ text: string; tokens: readonly number[]; ids(): readonly number[] }> {
+  const tokenizer = await chatmlTokenizer();
+  const text = renderChatml(request.messages, tools, ending, request.enableThinking !== false);
+  const tokens = tokenizer.encode(text);
+  return { text, tokens, ids: () => tokens };
+}
+
+/** What `tiny-qwen3` says after a prompt: what the last user text scripts, else an echo. A grammar wins over both. */
+export async function scriptedSpeech(
+  request: ChatRequest,
+  prompt: string,
+): Promise<{ speech: Speech; delayMs: number }> {
+  const tokenizer = await chatmlTokenizer();
+  const { text, delayMs } = chatmlScript(prompt);
+  const thinks = request.enableThinking !== false;
+  const thinking = thinks && !thoughtsEnded(tokenizer.encode(prompt));
+  const ids = tokenizer.encode(bound(text, request, thinking));
+  return {
+    speech: {
+      tokens: tokensOf(ids, tokenizer),
+      eos: IM_END,
+      thinking,
+      thinkingByRequest: thinks,
+      refuses: false,
+    },
+    delayMs,
+  };
+}
+
+/** Whether the message that the prompt ends in has its thoughts behind it. */
+function thoughtsEnded(ids: readonly number[]): boolean {
+  const last = ids.findLast((id) => [IM_START, IM_END, THINK, THINK_END, TOOL_CALL].includes(id));
+  return last === THINK_END || last === TOOL_CALL;
+}
+
+/** The text as a grammar lets it be: what follows the thoughts is JSON, or a call. */
+function bound(text: string, request: ChatRequest, thinking: boolean): string {
+  const end = text.indexOf("</think>");
+  if (thinking && end < 0) return text;
+  const from = thinking ? end + "</think>".length : 0;
+  const content = text.slice(from).replace("<|im_end|>", "").trim();
+  const said = grammatical(content, request);
+  return said === undefined ? text : `${text.slice(0, from)}${said}<|im_end|>`;
+}
+
+/** What a grammar makes of the content; `undefined` if it leaves it as it is. */
+function grammatical(content: string, request: ChatRequest): string | undefined {
+  const { toolChoice, tools, format } = request;
+  if (toolChoice.kind === "required" || toolChoice.kind === "named") {
+    if (content.startsWith("<tool_call>")) return undefined;
+    const tool = toolChoice.kind === "named" ? tools.find(({ name }) => name === toolChoice.name) : tools[0];
+    const call = { name: tool?.name ?? "", arguments: fillSchema(tool?.parameters ?? {}) };
+    return `<tool_call>\n${JSON.stringify(call)}\n</tool_call>`;
+  }
+  const strict = toolChoice.kind === "auto" ? tools.find((tool) => tool.strict) : undefined;
+  if (strict !== undefined && content.includes("<tool_call>")) {
+    const name = /"name": "([^"]+)"/.exec(content)?.[1];
+    if (tools.some((tool) => tool.name === name)) return undefined;
+    return `<tool_call>${JSON.stringify({ name: strict.name, arguments: fillSchema(strict.parameters) })}</tool_call>`;
+  }
+  switch (format.kind) {
+    case "text":
+      return undefined;
+    case "choice":
+      return format.choice;
+    case "json_object":
+      return isJson(content) ? content : "{}";
+    case "json_schema":
+      return isJson(content) ? content : JSON.stringify(fillSchema(format.schema));
+  }
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** What each token adds to the text: it waits while the text ends in U+FFFD, and is nameless as long. */
+function* tokensOf(ids: readonly number[], tokenizer: ChatmlTokenizer): Generator<Token> {
+  let held: number[] = [];
+  for (const id of ids) {
+    if (tokenizer.isSpecial(id)) {
+      yield { id, text: "", name: tokenizer.token(id) };
+      continue;
+    }
+    held.push(id);
+    const text = tokenizer.decode(held);
+    const whole = !text.endsWith("\ufffd");
+    yield { id, text: whole ? text : "", name: whole ? text : "" };
+    if (whole) held = [];
+  }
+  // A script that nothing ends: the model ends it.
+  if (ids.at(-1) !== IM_END) yield { id: IM_END, text: "", name: "<|im_end|>" };
+}

@@ -1,0 +1,50 @@
+import { type ChildProcess, spawn } from "node:child_process";
+
+/**
+ * Kills what this process has started once this process is gone, however it went: SIGKILL lets nobody clean up. A shell
+ * beside it reads from a pipe that only this process holds, so that its end is the pipe's.
+ */
+
+/** One line for each target: `watch ID` or `forget ID`. */
+const SCRIPT = `
+watched=" "
+while read -r action target; do
+  case $action in
+    watch) watched="$watched$target " ;;
+    forget) watched="\${watched%% $target *} \${watched#* $target }" ;;
+  esac
+done
+for target in $watched; do kill -s KILL -- "$target"; done 2>/dev/null
+`;
+
+let guard: ChildProcess | undefined;
+
+/** Whose process group goes too: the children of what was started `detached`. */
+export interface Watched {
+  pid: number | undefined;
+  group: boolean;
+}
+
+/** Has a child of this process killed with it; gives what to call when the child has ended. */
+export function killWithUs({ pid, group }: Watched): () => void {
+  if (pid === undefined) return () => {};
+  const target = group ? -pid : pid;
+  tell(`watch ${target}`);
+  return () => tell(`forget ${target}`);
+}
+
+function tell(line: string): void {
+  guard ??= start();
+  guard.stdin?.write(`${line}\n`);
+}
+
+function start(): ChildProcess {
+  // In a group of its own: Ctrl-C is for the terminal's.
+  const child = spawn("/bin/sh", ["-c", SCRIPT], { stdio: ["pipe", "ignore", "ignore"], detached: true });
+  // Without a guard, what is stopped in order is stopped still.
+  child.on("error", () => {});
+  child.stdin?.on("error", () => {});
+  child.unref();
+  (child.stdin as unknown as { unref?: () => void } | null)?.unref?.();
+  return child;
+}

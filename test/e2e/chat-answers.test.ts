@@ -1,0 +1,381 @@
+import type { Response, ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { errorOf, readStream } from "./expectations.ts";
+import { type Asked, call, chunk, fault, MODEL, type ScriptedGateway, startScripted, stream } from "./scripted-vllm.ts";
+
+/** What vLLM 0.32 was recorded to say, as this API's answers: logprobs, calls, formats, usage, faults. */
+
+let gateway: ScriptedGateway;
+beforeAll(async () => {
+  gateway = await startScripted({
+    VLLM_EXTRA_FIELDS: "documents, media_io_kwargs",
+    THINKING_BUDGETS: `{"${MODEL}":{"low":64,"high":4096}}`,
+  });
+}, 60_000);
+afterAll(() => gateway.close());
+
+const parameters = {
+  type: "object",
+  properties: { zone: { type: "string" } },
+  required: ["zone"],
+  additionalProperties: false,
+};
+const getTime = { type: "function" as const, name: "get_time", parameters, strict: false };
+const schema = { type: "object", properties: { t: { enum: ["x"] } }, required: ["t"], additionalProperties: false };
+const text = { format: { type: "json_schema" as const, name: "answer", schema, strict: true } };
+const include = ["message.output_text.logprobs" as const];
+
+function create(fields: Partial<ResponseCreateParamsNonStreaming> = {}): Promise<Response> {
+  return gateway.openai.responses.create({ model: MODEL, input: "What time is it?", ...fields, stream: false });
+}
+
+/** A stream's events and its last response. */
+async function streamed(fields: object = {}) {
+  const answer = await gateway.post({ model: MODEL, input: "What time is it?", stream: true, ...fields });
+  const read = await readStream(answer);
+  return { ...read, response: read.events.at(-1)?.response as unknown as Response };
+}
+
+const typesOf = ({ output }: Response) => output.map((item) => item.type);
+const messagesOf = (body: Asked | undefined) => body?.messages as Asked[];
+
+function entry(token: string, logprob: number, bytes = [...new TextEncoder().encode(token)]) {
+  return { token, logprob, bytes, top_logprobs: [] };
+}
+
+function logprobsOf({ output }: Response) {
+  const [part] = output.flatMap((item) => (item.type === "message" ? item.content : []));
+  if (part?.type !== "output_text") throw new Error("There is no text.");
+  return { text: part.text, tokens: (part.logprobs ?? []).map(({ token, logprob }) => [token, logprob]) };
+}
+
+describe("logprobs", () => {
+  const merged = [
+    chunk({}, null, [entry("<think>", -1)]),
+    chunk({ content: "\n\nHi 🦄", reasoning: "\nHi" }, "stop", [
+      ...[entry("\n", -2), entry("Hi", -3), entry("</think>", -4), entry("\n\n", -5), entry("Hi", -6), entry(" ", -7)],
+      ...[entry("", -8, []), entry("", -9, []), entry("🦄", -10), entry("<|im_end|>", -11)],
+    ]),
+  ];
+  const wanted = {
+    text: "\n\nHi 🦄",
+    tokens: [
+      ["\n\n", -5],
+      ["Hi", -6],
+      [" ", -7],
+      ["", -8],
+      ["", -9],
+      ["🦄", -10],
+    ],
+  };
+
+  it("are the text's own where thoughts, text and the end come in one chunk", async () => {
+    gateway.replies({ events: merged });
+    expect(logprobsOf(await create({ include }))).toEqual(wanted);
+    const { events, response } = await streamed({ include });
+    expect(logprobsOf(response)).toEqual(wanted);
+    const deltas = events.filter(({ type }) => type === "response.output_text.delta") as unknown as {
+      logprobs: { token: string; logprob: number }[];
+    }[];
+    expect(deltas.flatMap(({ logprobs }) => logprobs.map(({ token, logprob }) => [token, logprob]))).toEqual(
+      wanted.tokens,
+    );
+  });
+
+  it("are the text's own where a stop string holds it back", async () => {
+    const tokens = ["You", " said", ":", " alpha"].map((token, index) => chunk({}, null, [entry(token, -index)]));
+    const late = [
+      chunk({ content: "Yo" }, null, [entry(" beta", -4)]),
+      chunk({ content: "u said" }, null, [entry(" gamma", -5)]),
+      chunk({ content: ": alpha be" }, "stop", [entry("<|im_end|>", -6)]),
+    ];
+    gateway.replies({ events: [...tokens, ...late] });
+    const response = await create({ include, stop: ["ta gamma"] } as object);
+    expect(logprobsOf(response).tokens.map(([token]) => token)).toEqual(["You", " said", ":", " alpha", " beta"]);
+  });
+});
+
+describe("a choice", () => {
+  it("is the one with index 0, wherever it stands", async () => {
+    const other = { index: 1, delta: { content: "no" }, finish_reason: null };
+    const first = { index: 0, delta: { content: "yes" }, finish_reason: null };
+    gateway.replies(stream([{ choices: [other, first] }, { choices: [other] }], "stop"));
+    expect((await create()).output_text).toBe("yes");
+  });
+});
+
+describe("a call that cannot be made", () => {
+  const right = () => stream(call(0, "get_time", '{"zone":', '"CET"}'), "tool_calls");
+
+  it.each([
+    ["of a tool that was not offered", call(0, "nope", '{"a":1}'), "nope"],
+    ["without a name", call(0, undefined, '{"a":1}'), "unknown"],
+  ])("%s is not shown, and the model is asked again", async (_, deltas, name) => {
+    gateway.replies(stream(deltas, "tool_calls"), right());
+    const response = await create({ tools: [getTime] });
+    expect(response.output).toMatchObject([
+      { type: "function_call", name: "get_time", arguments: '{"zone":"CET"}', status: "completed" },
+    ]);
+    expect(response.usage).toMatchObject({ input_tokens: 20, output_tokens: 10 });
+    const [assistant, tool] = messagesOf(gateway.asked[1]).slice(-2);
+    expect(assistant).toMatchObject({ role: "assistant", tool_calls: [{ function: { name, arguments: '{"a":1}' } }] });
+    expect(tool).toMatchObject({ role: "tool", content: expect.stringMatching(/no tool of this name.*get_time/) });
+    gateway.replies(stream(deltas, "tool_calls"), right());
+    const { types, response: last } = await streamed({ tools: [getTime] });
+    expect(types.filter((type) => type === "response.output_item.added")).toHaveLength(1);
+    expect(typesOf(last)).toEqual(["function_call"]);
+  });
+
+  it.each(['{"zone":', '"str"'])("with the arguments %s is not shown, either", async (broken) => {
+    gateway.replies(stream(call(0, "get_time", broken), "tool_calls"), right());
+    const { response, types } = await streamed({ tools: [getTime] });
+    expect(response.output).toMatchObject([{ arguments: '{"zone":"CET"}', status: "completed" }]);
+    expect(types.filter((type) => type === "response.function_call_arguments.delta")).toHaveLength(2);
+    const [, tool] = messagesOf(gateway.asked[1]).slice(-2);
+    expect(tool).toMatchObject({
+      role: "tool",
+      content: expect.stringMatching(/arguments are not a valid JSON object/),
+    });
+  });
+
+  it("ends incomplete where it is of a strict function, which is shown as it is written", async () => {
+    gateway.replies(stream(call(0, "get_time", '{"zone":'), "tool_calls"), right());
+    const { response, types } = await streamed({ tools: [{ ...getTime, strict: true }] });
+    expect(types.indexOf("response.function_call_arguments.delta")).toBeLessThan(
+      types.lastIndexOf("response.output_item.added"),
+    );
+    expect(response.output).toMatchObject([
+      { type: "function_call", arguments: '{"zone":', status: "incomplete" },
+      { type: "function_call", arguments: '{"zone":"CET"}', status: "completed" },
+    ]);
+    // Nobody has to answer the one that was not made.
+    const [, made] = response.output;
+    if (made?.type !== "function_call") throw new Error("There is no call.");
+    gateway.replies(stream([{ content: "Noon." }], "stop"));
+    const output = { type: "function_call_output" as const, call_id: made.call_id, output: "12:00" };
+    const next = await create({ previous_response_id: response.id, input: [output], tools: [getTime] });
+    expect(next.output_text).toBe("Noon.");
+    expect(messagesOf(gateway.asked[0])[1]?.tool_calls).toHaveLength(1);
+  });
+
+  it("fails the response when the model makes no other", async () => {
+    gateway.replies(stream(call(0, "nope", "{}"), "tool_calls"));
+    const answer = await gateway.post({ model: MODEL, input: "Hi", tools: [getTime] });
+    expect(answer.status).toBe(502);
+    expect((await errorOf(answer)).code).toBe("upstream_malformed_response");
+    expect(gateway.asked).toHaveLength(4);
+  });
+
+  it("is left out beside one that can", async () => {
+    gateway.replies(stream([...call(0, "nope", "{}"), ...call(1, "get_time", '{"zone":"CET"}')], "tool_calls"));
+    expect((await create({ tools: [getTime] })).output).toMatchObject([{ name: "get_time", status: "completed" }]);
+    expect(gateway.asked).toHaveLength(1);
+  });
+
+  it("is cut where the limit cuts it", async () => {
+    gateway.replies(stream(call(0, "get_time", '{"zone":'), "length"));
+    const response = await create({ tools: [getTime], max_output_tokens: 20 });
+    expect(response).toMatchObject({ status: "incomplete", incomplete_details: { reason: "max_output_tokens" } });
+    expect(response.output).toMatchObject([{ type: "function_call", status: "incomplete" }]);
+    expect(gateway.asked).toHaveLength(1);
+  });
+
+  it("costs of the limit what it has cost", async () => {
+    gateway.replies(stream(call(0, "nope", "{}"), "tool_calls"), right());
+    await create({ tools: [getTime], max_output_tokens: 20 });
+    expect(gateway.asked.map((body) => body.max_completion_tokens)).toEqual([20, 15]);
+    gateway.replies(stream(call(0, "nope", "{}"), "tool_calls"), right());
+    expect((await create({ tools: [getTime], max_output_tokens: 5 })).status).toBe("incomplete");
+    expect(gateway.asked).toHaveLength(1);
+  });
+});
+
+describe("a format beside tools that may be called", () => {
+  it("leaves the model free to call", async () => {
+    gateway.replies(stream(call(0, "get_time", '{"zone":"CET"}'), "tool_calls"));
+    const response = await create({ tools: [getTime], text });
+    expect(typesOf(response)).toEqual(["function_call"]);
+    expect(gateway.asked).toHaveLength(1);
+    expect(gateway.asked[0]).not.toHaveProperty("response_format");
+    expect(gateway.asked[0]?.tools).toHaveLength(1);
+  });
+
+  it("takes a final text that keeps to it", async () => {
+    gateway.replies(stream([{ content: '{"t":' }, { content: ' "x"}' }], "stop"));
+    const { response, types } = await streamed({ tools: [getTime], text });
+    expect(response.output).toMatchObject([{ type: "message", content: [{ text: '{"t": "x"}' }] }]);
+    expect(types.filter((type) => type === "response.output_text.delta")).toHaveLength(2);
+    expect(gateway.asked).toHaveLength(1);
+  });
+
+  it.each([
+    ["prose", "It is noon."],
+    ["JSON of another form", '{"t":"y"}'],
+    ["a document in a fence", '```json\n{"t":"x"}\n```'],
+  ])("asks once more for a final text that is %s, which nobody gets to see", async (_, draft) => {
+    gateway.replies(
+      stream([{ reasoning: "Hm." }, { content: draft }], "stop"),
+      stream([{ content: '{"t":"x"}' }], "stop"),
+    );
+    const { response, text: shown } = await streamed({ tools: [getTime], text });
+    expect(shown).toBe('{"t":"x"}');
+    expect(typesOf(response)).toEqual(["reasoning", "message"]);
+    const [free, bound] = gateway.asked;
+    expect(free).not.toHaveProperty("response_format");
+    expect(bound).toMatchObject({ tool_choice: "none", response_format: { type: "json_schema" }, tools: free?.tools });
+    expect(response.usage).toMatchObject({ input_tokens: 20, output_tokens: 10 });
+  });
+
+  it("does not show what the model says before it calls", async () => {
+    gateway.replies(stream([{ content: "Let me see." }, ...call(0, "get_time", '{"zone":"CET"}')], "tool_calls"));
+    expect(typesOf(await create({ tools: [getTime], text }))).toEqual(["function_call"]);
+  });
+
+  it.each<[string, object, string]>([
+    ["json_object", { text: { format: { type: "json_object" } } }, '{"any":1}'],
+    ["a choice", { structured_outputs: { choice: ["yes", "no"] } }, "yes"],
+    ["a schema of structured_outputs", { structured_outputs: { json: schema } }, '{"t":"x"}'],
+  ])("holds for %s, too", async (_, fields, right) => {
+    gateway.replies(stream([{ content: "Well." }], "stop"), stream([{ content: right }], "stop"));
+    expect((await create({ tools: [getTime], ...fields })).output_text).toBe(right);
+    const [free, bound] = gateway.asked;
+    expect(free).not.toHaveProperty("structured_outputs");
+    expect(free).not.toHaveProperty("response_format");
+    expect(bound).toSatisfy((body: Asked) => "structured_outputs" in body || "response_format" in body);
+    gateway.replies(stream([{ content: right }], "stop"));
+    expect((await create({ tools: [getTime], ...fields })).output_text).toBe(right);
+    expect(gateway.asked).toHaveLength(1);
+  });
+
+  it("binds from the beginning where no tool may be called", async () => {
+    gateway.replies(stream([{ content: '{"t":"x"}' }], "stop"));
+    await create({ text });
+    await create({ text, tools: [getTime], tool_choice: "none" });
+    for (const body of gateway.asked) expect(body).toHaveProperty("response_format");
+  });
+
+  it("goes to vLLM with the tools where the operator says that it joins them", async () => {
+    const joining = await startScripted({ VLLM_FORMAT_WITH_TOOLS: "strict" });
+    try {
+      joining.replies(stream([{ content: '{"t":"x"}' }], "stop"));
+      const body = { model: MODEL, input: "Hi", text };
+      await joining.openai.responses.create({ ...body, tools: [{ ...getTime, strict: true }] });
+      await joining.openai.responses.create({ ...body, tools: [getTime] });
+      expect(joining.asked.map((asked) => "response_format" in asked)).toEqual([true, false]);
+    } finally {
+      await joining.close();
+    }
+  });
+});
+
+describe("the rest of an open message", () => {
+  it.each([
+    ["reasoning, as vLLM streams it where the prompt has no thoughts", [{ reasoning: " def" }, { reasoning: " ghi" }]],
+    ["text", [{ content: " def" }, { content: " ghi" }]],
+  ])("is its text where it comes as %s", async (_, deltas) => {
+    gateway.replies(stream(deltas, "stop"));
+    const open = { type: "message", role: "assistant", status: "in_progress", id: "msg_1", content: "abc" };
+    const { response } = await streamed({ input: [{ role: "user", content: "Go on." }, open] });
+    expect(response.output).toMatchObject([{ type: "message", content: [{ text: " def ghi" }] }]);
+  });
+});
+
+describe("usage", () => {
+  it("counts no thoughts in the rest of an open message, and what was written into the cache", async () => {
+    const usage = {
+      prompt_tokens: 25,
+      completion_tokens: 3,
+      prompt_tokens_details: { cached_tokens: 4, created_cache_tokens: 16 },
+      completion_tokens_details: { reasoning_tokens: 2 },
+    };
+    gateway.replies(stream([{ content: " def" }], "stop", usage));
+    const open = { type: "message", role: "assistant", status: "in_progress", id: "msg_1", content: "abc" };
+    const response = await create({ input: [{ role: "user", content: "Go on." }, open] as never });
+    expect(response.usage).toMatchObject({
+      input_tokens_details: { cached_tokens: 4, cache_write_tokens: 16 },
+      output_tokens_details: { reasoning_tokens: 0 },
+    });
+    gateway.replies(stream([{ reasoning: "Hm" }, { content: "Hi" }], "stop", usage));
+    expect((await create()).usage?.output_tokens_details).toEqual({ reasoning_tokens: 2 });
+  });
+});
+
+describe("a fault", () => {
+  const strict = { ...getTime, strict: true };
+  const bad = { type: "objekt" };
+  const format = { format: { type: "json_schema", name: "answer", schema: bad } };
+  const grammar = fault(400, "Grammar error: Invalid type: objekt");
+
+  it.each<[string, object, string]>([
+    ["text.format", { text: format }, "text.format.schema"],
+    ["a strict function", { tools: [getTime, { ...strict, name: "f", parameters: bad }] }, "tools[1].parameters"],
+    ["structured_outputs", { structured_outputs: { regex: "[(" } }, "structured_outputs.regex"],
+    ["both", { text, tools: [{ ...strict, parameters: bad }], tool_choice: "required" }, "tools[0].parameters"],
+  ])("in the schema of %s is a 400 that names it, streamed or not", async (_, fields, param) => {
+    for (const stream of [true, false]) {
+      for (const reply of [{ status: 400, body: grammar }, { events: [grammar] }]) {
+        gateway.replies(reply);
+        const answer = await gateway.post({ model: MODEL, input: "Hi", stream, ...fields });
+        expect(answer.status).toBe(400);
+        expect(await errorOf(answer)).toMatchObject({ param, message: "Grammar error: Invalid type: objekt" });
+      }
+    }
+  });
+
+  it("of vLLM's own at a schema is a 400 where it serves the prompt without", async () => {
+    const broken = fault(500, "Internal server error");
+    const free = stream([{ content: "x" }], "length");
+    for (const reply of [
+      { status: 500, body: broken },
+      { events: [chunk({ role: "assistant", content: "" }), broken] },
+    ]) {
+      gateway.replies((body: Asked) => ("response_format" in body ? reply : free));
+      const answer = await gateway.post({ model: MODEL, input: "Hi", stream: true, text: format });
+      expect(answer.status).toBe(400);
+      expect((await errorOf(answer)).param).toBe("text.format.schema");
+      expect(gateway.asked[1]).toMatchObject({ max_completion_tokens: 1 });
+      gateway.replies(reply);
+      expect((await gateway.post({ model: MODEL, input: "Hi", stream: true, text: format })).status).toBe(502);
+    }
+  });
+
+  it("in a picture names it", async () => {
+    gateway.replies({ status: 400, body: fault(400, "tiny-qwen3 is not a multimodal model") });
+    const content = [
+      { type: "input_text", text: "See:" },
+      { type: "input_image", image_url: "https://example.com/a.png" },
+    ];
+    const answer = await gateway.post({ model: MODEL, input: [{ role: "user", content }] });
+    expect(await errorOf(answer)).toMatchObject({ param: "input[0].content[1]" });
+  });
+});
+
+describe("vLLM's own fields", () => {
+  it("reach it, also those that the operator has listed", async () => {
+    const fields = {
+      ...{ min_tokens: 1, bad_words: ["no"], allowed_token_ids: [1], thinking_token_budget: 7, stream_interval: 2 },
+      ...{ repetition_detection: { max_pattern_size: 3, min_count: 3 }, documents: [{ title: "a", text: "b" }] },
+    };
+    gateway.replies(stream([{ content: "x" }], "stop"));
+    await create({ ...fields, guided_json: {} } as object);
+    expect(gateway.asked[0]).toMatchObject(fields);
+    expect(gateway.asked[0]).not.toHaveProperty("guided_json");
+  });
+
+  it("have a bound where nobody here knows them", async () => {
+    let deep: unknown = 1;
+    for (let depth = 0; depth < 40; depth += 1) deep = [deep];
+    for (const documents of [deep, "x".repeat(70_000), Array(70_000).fill(0)]) {
+      const answer = await gateway.post({ model: MODEL, input: "Hi", documents });
+      expect({ status: answer.status, ...(await errorOf(answer)) }).toMatchObject({ status: 400, param: "documents" });
+    }
+  });
+
+  it("have the budget of the effort, unless the request has one", async () => {
+    gateway.replies(stream([{ content: "x" }], "stop"));
+    await create({ reasoning: { effort: "low" } });
+    await create({ reasoning: { effort: "low" }, thinking_token_budget: 9 } as object);
+    await create({ reasoning: { effort: "medium" } });
+    expect(gateway.asked.map((body) => body.thinking_token_budget)).toEqual([64, 9, undefined]);
+  });
+});

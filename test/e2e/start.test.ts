@@ -1,0 +1,279 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
+import { createServer, type IncomingMessage } from "node:http";
+import { type AddressInfo, createServer as createTcpServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { freePort, root } from "../workerd/tools.ts";
+import { eventually } from "./support.ts";
+
+/** `npm start`, as a developer starts and stops it. What it starts is found by a directory in its environment. */
+
+const STARTED_MS = 60_000;
+const ENDED_MS = 15_000;
+
+interface Started {
+  npm: ChildProcess;
+  url: string;
+  port: number;
+  /** Everything that it has printed. */
+  output(): string;
+  /** The ids of all its processes, by what they run. */
+  processes(): Map<number, string>;
+  state: string;
+}
+
+const started: Started[] = [];
+
+function start(port: number, variables: Record<string, string> = {}): Started {
+  const directory = mkdtempSync(join(tmpdir(), "npm-start-test-"));
+  const state = join(directory, "state");
+  mkdirSync(state);
+  const npm = spawn("npm", ["start"], {
+    cwd: root,
+    // Ctrl-C goes to a terminal's process group, which is not that of the tests.
+    detached: true,
+    stdio: ["ignore", "pipe", "pipe"],
+    env: {
+      ...process.env,
+      VLLM_BASE_URL: "",
+      API_KEYS: "",
+      ...variables,
+      PORT: String(port),
+      TMPDIR: directory,
+      STATE_DIRECTORY: state,
+    },
+  });
+  let output = "";
+  for (const stream of [npm.stdout, npm.stderr]) stream?.on("data", (text) => (output += String(text)));
+  const one: Started = {
+    npm,
+    url: `http://127.0.0.1:${port}`,
+    port,
+    output: () => output,
+    processes: () => processesOf(directory),
+    state,
+  };
+  started.push(one);
+  return one;
+}
+
+/** Starts one, and waits until it has said so. */
+async function ready(variables: Record<string, string> = {}): Promise<Started> {
+  const one = start(await freePort(), variables);
+  await eventually(() => one.output().includes("listens on") || one.npm.exitCode !== null, STARTED_MS);
+  expect(one.output()).toContain("listens on");
+  return one;
+}
+
+function processesOf(directory: string): Map<number, string> {
+  const found = new Map<number, string>();
+  for (const name of readdirSync("/proc")) {
+    if (!/^\d+$/.test(name)) continue;
+    try {
+      // Empty for what has ended and is not waited for.
+      if (!readFileSync(`/proc/${name}/environ`, "latin1").includes(directory)) continue;
+      found.set(Number(name), readFileSync(`/proc/${name}/cmdline`, "latin1").replaceAll("\0", " "));
+    } catch {
+      // It ended meanwhile, or is another user's.
+    }
+  }
+  return found;
+}
+
+function idOf(one: Started, what: RegExp): number {
+  const [found] = [...one.processes()].find(([, command]) => what.test(command)) ?? [];
+  if (found === undefined) throw new Error(`Nothing like ${what} runs: ${[...one.processes().values()].join("; ")}`);
+  return found;
+}
+
+/** The addresses on which a process listens, as `ADDRESS:PORT`. */
+function listening(pid: number): string[] {
+  const sockets = new Set(
+    readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
+      try {
+        return /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/${pid}/fd/${fd}`))?.[1] ?? [];
+      } catch {
+        return [];
+      }
+    }),
+  );
+  const tables = ["/proc/net/tcp", "/proc/net/tcp6"].filter((path) => existsSync(path));
+  return tables.flatMap((path) =>
+    readFileSync(path, "latin1")
+      .split("\n")
+      .slice(1)
+      .map((line) => line.trim().split(/\s+/))
+      // 0A is LISTEN.
+      .filter(([, , , state, , , , , , inode]) => state === "0A" && sockets.has(inode ?? ""))
+      .map(([, local = ""]) => {
+        const [address = "", port = ""] = local.split(":");
+        return `${address}:${Number.parseInt(port, 16)}`;
+      }),
+  );
+}
+
+/** As the kernel writes 127.0.0.1 and ::1, on a little-endian machine. */
+const LOOPBACK = /^(0100007F|00000000000000000000000001000000):\d+$/;
+
+async function expectGone(one: Started): Promise<void> {
+  await eventually(() => one.processes().size === 0, ENDED_MS).catch(() => {});
+  expect([...one.processes().values()]).toEqual([]);
+  // The port is free again.
+  const again = createTcpServer().listen(one.port, "127.0.0.1");
+  await once(again, "listening");
+  again.close();
+}
+
+afterEach(() => {
+  for (const { processes, state } of started.splice(0)) {
+    for (const pid of processes().keys()) process.kill(pid, "SIGKILL");
+    rmSync(join(state, ".."), { recursive: true, force: true });
+  }
+});
+
+/** Processes are found in /proc, which macOS does not have. */
+describe.runIf(existsSync("/proc/self/environ"))("npm start", { timeout: 2 * STARTED_MS }, () => {
+  it.each<[how: string, stop: (one: Started) => void]>([
+    ["Ctrl-C", ({ npm }) => process.kill(-(npm.pid as number), "SIGINT")],
+    ["SIGTERM to npm", ({ npm }) => npm.kill("SIGTERM")],
+    ["SIGKILL to npm", ({ npm }) => npm.kill("SIGKILL")],
+    ["SIGKILL to what npm runs", (one) => process.kill(idOf(one, /scripts\/start\.ts/), "SIGKILL")],
+  ])("leaves no process behind after %s, not even a running tool", async (_, stop) => {
+    const one = await ready({ TOOL_SERVER: "1" });
+    const tool = `Use container_exec: \`{"cmd":["sleep","1000"]}\``;
+    const answer = fetch(`${one.url}/v1/responses`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ model: "simulator", input: tool, tools: [{ type: "container" }] }),
+    }).catch(() => {});
+    await eventually(() => [...one.processes().values()].some((command) => command.startsWith("sleep 1000")), ENDED_MS);
+    stop(one);
+    await expectGone(one);
+    await answer;
+  });
+
+  it("leaves none behind after SIGKILL to npm while it still bundles", async () => {
+    const one = start(await freePort());
+    await eventually(() => [...one.processes().values()].some((command) => command.includes("esbuild")), STARTED_MS);
+    one.npm.kill("SIGKILL");
+    await expectGone(one);
+  });
+
+  it("ends when the Worker's process does, with an error", async () => {
+    const one = await ready();
+    process.kill(idOf(one, /workerd serve/), "SIGKILL");
+    await eventually(() => one.npm.exitCode !== null, ENDED_MS);
+    expect(one.npm.exitCode).toBe(1);
+    expect(one.output()).toContain("The Worker's process has ended");
+    await expectGone(one);
+  });
+
+  describe("while it runs", () => {
+    let one: Started;
+    let mcp: ReturnType<typeof createServer>;
+    const asked: IncomingMessage[] = [];
+    beforeAll(async () => {
+      mcp = createServer((request, response) => {
+        asked.push(request);
+        response.writeHead(500).end();
+      }).listen(0, "127.0.0.1");
+      await once(mcp, "listening");
+      const { port } = mcp.address() as AddressInfo;
+      one = await ready({ TOOL_SERVER: "1", MCP_SERVERS: `http://127.0.0.1:${port}` });
+      // It is stopped after all of these tests.
+      started.splice(0);
+    }, 2 * STARTED_MS);
+    afterAll(async () => {
+      mcp.close();
+      one.npm.kill("SIGTERM");
+      await expectGone(one);
+      rmSync(join(one.state, ".."), { recursive: true, force: true });
+    });
+
+    it("everything listens on loopback addresses, and the Worker on its port alone", () => {
+      const ports = [...one.processes().keys()].flatMap(listening);
+      expect(ports.length).toBeGreaterThanOrEqual(3);
+      for (const port of ports) expect(port).toMatch(LOOPBACK);
+      const worker = listening(idOf(one, /workerd serve/)).map((address) => address.replace(/^.*:/, ""));
+      expect(new Set(worker)).toEqual(new Set([String(one.port)]));
+    });
+
+    it("no command line tells a secret", () => {
+      for (const command of one.processes().values()) expect(command).not.toMatch(/API_KEY|TOOL_SERVERS/);
+    });
+
+    it.each([
+      "/cdn-cgi/local/explorer",
+      "/cdn-cgi/local/explorer/api",
+      "/cdn-cgi/local/explorer/api/local/workers",
+      "/cdn-cgi/local/scheduled",
+      "/cdn-cgi/local/email",
+      "/cdn-cgi/local/platform-proxy",
+      "/cdn-cgi/mf/scheduled",
+      "/cdn-cgi/handler/scheduled",
+      "/json",
+      "/json/list",
+    ])("there is no %s", async (path) => {
+      const answer = await fetch(one.url + path);
+      expect(answer.status).toBe(404);
+      expect(await answer.json()).toMatchObject({ error: { code: "unknown_url" } });
+    });
+
+    it("no header gives a request another host than its own", async () => {
+      const { promise, resolve } = Promise.withResolvers<number | undefined>();
+      const { request } = await import("node:http");
+      const headers = { host: "rebound.example.com", "MF-Original-URL": `${one.url}/v1/models` };
+      request({ port: one.port, host: "127.0.0.1", path: "/v1/models", headers }, (response) => {
+        response.resume();
+        resolve(response.statusCode);
+      }).end();
+      expect(await promise).toBe(403);
+    });
+
+    it("the tool server wants the key that it has given the Worker", async () => {
+      const here = idOf(one, /scripts\/start\.ts/);
+      const statuses = await Promise.all(
+        listening(here).map(async (address) => {
+          const url = `http://127.0.0.1:${address.replace(/^.*:/, "")}/python/mcp`;
+          return (await fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body: "{}" }))
+            .status;
+        }),
+      );
+      // The other is the simulator.
+      expect(statuses.sort()).toEqual([401, 404]);
+      const answer = await fetch(`${one.url}/v1/responses`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({
+          model: "simulator",
+          input: 'Use container_exec: `{"cmd":["echo","it runs"]}`',
+          tools: [{ type: "container" }],
+        }),
+      });
+      expect(await answer.text()).toContain("it runs");
+    });
+
+    it("keeps the query of an MCP server's URL nowhere", async () => {
+      const { port } = mcp.address() as AddressInfo;
+      const secret = "sekret-in-the-query";
+      const server_url = `http://127.0.0.1:${port}/mcp?key=${secret}`;
+      const tools = [{ type: "mcp", server_label: "docs", server_url, require_approval: "never" }];
+      const answer = await fetch(`${one.url}/v1/responses`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ model: "simulator", input: "Hello!", tools }),
+      });
+      expect(answer.status).toBe(200);
+      expect(asked.some(({ url }) => url?.includes(secret))).toBe(true);
+      const kept = readdirSync(one.state, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+      expect(kept.length).toBeGreaterThan(0);
+      for (const { parentPath, name } of kept) {
+        expect(readFileSync(join(parentPath, name), "latin1")).not.toContain(secret);
+      }
+      expect(one.output()).not.toContain(secret);
+    });
+  });
+});

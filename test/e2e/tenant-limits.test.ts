@@ -1,0 +1,112 @@
+import { createHash } from "node:crypto";
+import OpenAI from "openai";
+import type { Response } from "openai/resources/responses/responses";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { eventually, type RealGateway, startRealGateway } from "./support.ts";
+import { ended, reached, unique } from "./turns.ts";
+
+const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+
+let gateway: RealGateway;
+let ann: OpenAI;
+let bob: OpenAI;
+beforeAll(async () => {
+  gateway = await startRealGateway({
+    API_KEYS: `ann:${sha256("ann-key")},bob:${sha256("bob-key")}`,
+    MAX_BACKGROUND_RUNS_PER_TENANT: "2",
+    MAX_OPEN_CONVERSATIONS_PER_TENANT: "2",
+  });
+  ann = gateway.client({ apiKey: "ann-key" });
+  bob = gateway.client({ apiKey: "bob-key" });
+  // What the helpers ask with.
+  gateway.openai = ann;
+}, 30_000);
+afterAll(() => gateway.close());
+
+const ENDLESS = "simulator?tps=20&words=100000";
+
+const TOO_MANY = { status: 429, code: "rate_limit_exceeded", type: "rate_limit_error" };
+
+async function expectTooMany(request: PromiseLike<unknown>): Promise<void> {
+  const error = await Promise.resolve(request).catch((error: unknown) => error);
+  expect(error).toBeInstanceOf(OpenAI.RateLimitError);
+  expect(error).toMatchObject(TOO_MANY);
+  expect((error as InstanceType<typeof OpenAI.RateLimitError>).headers?.get("retry-after")).toMatch(/^\d+$/);
+}
+
+const running: Response[] = [];
+afterEach(async () => {
+  for (const { id } of running.splice(0)) await ann.responses.cancel(id).catch(() => {});
+});
+
+async function run(client: OpenAI, more: object = {}): Promise<Response> {
+  const response = await client.responses.create({ model: ENDLESS, input: unique("Run"), background: true, ...more });
+  if (client === ann) running.push(response);
+  return response;
+}
+
+describe("a tenant with all the background responses that it may have", () => {
+  it("is refused one more, which leaves nothing; another tenant is not", async () => {
+    await run(ann);
+    await run(ann);
+    await expectTooMany(run(ann));
+    await expectTooMany(ann.responses.create({ model: ENDLESS, input: "Streamed", background: true, stream: true }));
+    await expectTooMany(ann.responses.create({ input: "Keyed" }, { headers: { "idempotency-key": unique("key") } }));
+    const theirs = await run(bob);
+    expect((await bob.responses.cancel(theirs.id)).status).toBe("cancelled");
+    // Foreground turns are their clients' own.
+    expect((await ann.responses.create({ input: "Hello!" })).status).toBe("completed");
+  });
+
+  it.each<[string, (response: Response) => Promise<unknown>]>([
+    ["cancelled", ({ id }) => ann.responses.cancel(id)],
+    ["deleted", ({ id }) => ann.responses.delete(id)],
+  ])("has room again when one was %s", async (_, end) => {
+    const first = await run(ann);
+    await run(ann);
+    await expectTooMany(run(ann));
+    await end(first);
+    expect((await run(ann)).status).toBe("queued");
+    await expectTooMany(run(ann));
+  });
+
+  it.each(["simulator?words=3", "simulator?fault=http:400"])(
+    "has room again when one has ended (%s)",
+    async (model) => {
+      await run(ann);
+      for (let turn = 0; turn < 4; turn += 1) await ended(gateway, (await run(ann, { model })).id);
+      expect((await run(ann)).status).toBe("queued");
+    },
+  );
+
+  it("may use the key of what was refused again", async () => {
+    const [first] = [await run(ann), await run(ann)];
+    const headers = { "idempotency-key": unique("key") };
+    await expectTooMany(ann.responses.create({ input: "Keyed" }, { headers }));
+    await ann.responses.cancel(first.id);
+    expect((await ann.responses.create({ input: "Keyed" }, { headers })).status).toBe("completed");
+  });
+});
+
+describe("a tenant with all the conversations open that it may have", () => {
+  it("is refused one more turn in one until a client has left or a turn has ended; another tenant is not", async () => {
+    const conversations = await Promise.all([1, 2, 3].map(() => ann.conversations.create()));
+    const [one, two, three] = conversations.map(({ id }) => id);
+    const input = unique("Leaves");
+    const leaving = await ann.responses.create({ model: ENDLESS, input, conversation: one, stream: true });
+    const background = await run(ann, { conversation: two });
+    await reached(gateway, input);
+    await expectTooMany(ann.responses.create({ input: "Hello!", conversation: three }));
+    await expectTooMany(ann.responses.create({ input: "Waits", conversation: one }));
+    await expectTooMany(
+      ann.conversations.items.create(three ?? "", { items: [{ type: "message", role: "user", content: "Hello!" }] }),
+    );
+    const { id: theirs } = await bob.conversations.create();
+    expect((await bob.responses.create({ input: "Hello!", conversation: theirs })).status).toBe("completed");
+    leaving.controller.abort();
+    const answer = () => ann.responses.create({ input: "Hello!", conversation: three }).catch(() => undefined);
+    expect((await eventually(answer, 10_000)).status).toBe("completed");
+    await ann.responses.cancel(background.id);
+    expect((await ann.responses.create({ input: "Hello!", conversation: two })).status).toBe("completed");
+  });
+});

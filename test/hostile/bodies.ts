@@ -1,0 +1,428 @@
+import { gzipSync } from "node:zlib";
+import fc from "fast-check";
+import { itemId, newTurnAddress } from "../../src/protocol/ids.ts";
+
+/** Bodies that are made to cost more than they are worth. */
+
+export const MIB = 1024 * 1024;
+
+/** As many units as fit into so many characters, with commas between them. */
+export function filled(unit: string, characters: number): string {
+  const count = Math.max(1, Math.floor(characters / (unit.length + 1)));
+  return `${unit},`.repeat(count).slice(0, -1);
+}
+
+/** So many units, by their index, with commas between them. */
+export function counting(count: number, unit: (index: number) => unknown): string {
+  return Array.from({ length: count }, (_, index) => JSON.stringify(unit(index))).join(",");
+}
+
+/** A request of the simulator, with more fields as JSON text. */
+export function request(...fields: string[]): string {
+  return `{${['"model":"simulator"', '"store":false', ...fields].join(",")}}`;
+}
+
+/** The same of a model whose context window holds anything. */
+function longRequest(...fields: string[]): string {
+  return request(...fields).replace('"simulator"', '"simulator?max_model_len=100000000"');
+}
+
+/** One hostile body and what it has to meet. */
+export interface Row {
+  name: string;
+  /** The JSON text, or bytes that are sent as they are. */
+  body: () => string | Uint8Array;
+  path?: string;
+  /** Null where the request is served. */
+  refused: { status: number; param: string | null; code: string } | null;
+  /** Most reads that validating takes, where it comes to that: constant unless said otherwise. */
+  reads?: number;
+}
+
+const REFUSED_READS = 400;
+
+const tooLarge = { status: 413, param: null, code: "request_too_large" };
+const bad = (param: string | null, code: string) => ({ status: 400, param, code });
+const call = (index: number) => ({ type: "function_call", call_id: `c${index}`, name: "f", arguments: "{}" });
+const asked = (index: number) => ({
+  type: "mcp_approval_request",
+  id: `mcpr_${index}`,
+  server_label: "docs",
+  name: "look",
+  arguments: "{}",
+});
+const answered = (index: number, approve: boolean) => ({
+  type: "mcp_approval_response",
+  approval_request_id: `mcpr_${index}`,
+  approve,
+});
+const mcp = (index: number) => ({ type: "mcp", server_label: `s${index}`, server_url: "https://example.com/mcp" });
+const allowed = (tools: string) => `"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[${tools}]}`;
+const functionTool = (fields: object) => JSON.stringify({ type: "function", name: "f", ...fields });
+
+/** The table. Sizes are those that hurt; what is refused at its beginning is refused at the same cost at any size. */
+export const ROWS: Row[] = [
+  // Before anything is made of the body
+  { name: "12 MB of zeros", body: () => request(`"input":[${filled("0", 12_000_000)}]`), refused: tooLarge },
+  { name: "12 MB of {}", body: () => request(`"input":[${filled("{}", 12_000_000)}]`), refused: tooLarge },
+  { name: '{"a":{}}, a million times', body: () => `[${filled('{"a":{}}', 9 * MIB)}]`, refused: tooLarge },
+  { name: "600,000 keys", body: () => `{${filled('"k":0', 3.6 * MIB)}}`, refused: tooLarge },
+  { name: "12 MB of [", body: () => "[".repeat(12_000_000), refused: bad(null, "invalid_json") },
+  { name: '12 MB of {"a":', body: () => '{"a":'.repeat(2_400_000), refused: bad(null, "invalid_json") },
+  { name: "a bomb: 64 MB in 64 kB of gzip", body: () => gzipSync(Buffer.alloc(64 * MIB, "[")), refused: tooLarge },
+  {
+    name: "bytes that are no gzip",
+    body: () => new Uint8Array(64 * 1024).fill(7),
+    refused: bad(null, "invalid_content_encoding"),
+  },
+
+  // Arrays
+  {
+    name: "400,000 zeros as items",
+    body: () => request(`"input":[${filled("0", 800_000)}]`),
+    refused: bad("input", "array_above_max_length"),
+  },
+  {
+    name: "50,000 zeros as items",
+    body: () => request(`"input":[${filled("0", 100_000)}]`),
+    refused: bad("input[0]", "invalid_type"),
+  },
+  {
+    name: "50,000 empty items",
+    body: () => request(`"input":[${filled("{}", 150_000)}]`),
+    refused: bad("input[0].type", "missing_required_parameter"),
+  },
+  {
+    name: "items whose ids are too long",
+    body: () =>
+      request(`"input":[${filled(JSON.stringify({ role: "user", content: "x", id: "i".repeat(65) }), 4 * MIB)}]`),
+    refused: bad("input[0].id", "string_above_max_length"),
+  },
+  {
+    name: "a bad item after 10,000 good ones",
+    body: () => request(`"input":[${`${'{"role":"user","content":"x"},'.repeat(10_000)}0`}]`),
+    refused: bad("input[10000]", "invalid_type"),
+    reads: 300_000,
+  },
+  {
+    name: "400,000 parts that are none",
+    body: () => request(`"input":[{"role":"user","content":[${filled("0", 800_000)}]}]`),
+    refused: bad("input[0].content[0]", "invalid_type"),
+  },
+  {
+    name: "include with 130,000 values",
+    body: () => request('"input":"x"', `"include":[${filled('"x"', 520_000)}]`),
+    refused: bad("include", "array_above_max_length"),
+  },
+  {
+    name: "100,000 stop strings",
+    body: () => request('"input":"x"', `"stop":[${filled('""', 300_000)}]`),
+    refused: bad("stop", "array_above_max_length"),
+  },
+  {
+    name: "100,000 messages that are no objects",
+    body: () => request('"input":"x"', `"previous_input_messages":[${filled("0", 199_998)}]`),
+    refused: bad("previous_input_messages[0]", "invalid_type"),
+  },
+  {
+    name: "400,000 compactions",
+    body: () => request('"input":"x"', `"context_management":[${filled("0", 800_000)}]`),
+    refused: bad("context_management", "unsupported_parameter"),
+  },
+  {
+    name: "a conversation of 400,000 zeros",
+    path: "/v1/conversations",
+    body: () => `{"items":[${filled("0", 800_000)}]}`,
+    refused: bad("items", "array_above_max_length"),
+  },
+
+  // Maps
+  {
+    name: "metadata with 50,000 keys",
+    body: () => request('"input":"x"', `"metadata":{${Array.from({ length: 50_000 }, (_, i) => `"k${i}":0`)}}`),
+    refused: bad("metadata", "object_above_max_properties"),
+    reads: 50_400,
+  },
+  {
+    name: "a logit_bias of 50,000 texts",
+    body: () => request('"input":"x"', `"logit_bias":{${Array.from({ length: 50_000 }, (_, i) => `"k${i}":""`)}}`),
+    refused: bad("logit_bias.k0", "invalid_type"),
+    reads: 50_400,
+  },
+  {
+    name: "an MCP server with 50,000 headers",
+    body: () =>
+      request(
+        '"input":"x"',
+        `"tools":[{"type":"mcp","server_label":"s","headers":{${Array.from({ length: 50_000 }, (_, i) => `"k${i}":0`)}}}]`,
+      ),
+    refused: bad("tools[0].headers", "object_above_max_properties"),
+    reads: 50_400,
+  },
+  {
+    name: "the same key 400,000 times",
+    body: () => request(filled('"input":0', 4 * MIB)),
+    refused: bad("input", "invalid_type"),
+  },
+  {
+    name: "100,000 prototypes",
+    body: () => request(filled('"__proto__":{"input":"x"}', 2.5 * MIB)),
+    refused: bad("input", "missing_required_parameter"),
+  },
+
+  // Texts and numbers
+  {
+    name: "12 MB of unicode escapes",
+    body: () => request('"input":"x"', `"user":"${"\\u0041".repeat(2_000_000)}"`),
+    refused: bad("user", "string_above_max_length"),
+  },
+  {
+    name: "a number of 12 million digits",
+    body: () => request('"input":"x"', `"seed":${"9".repeat(12_000_000)}`),
+    refused: bad("seed", "invalid_type"),
+  },
+  {
+    name: "a media type of 10 MB",
+    body: () =>
+      request(
+        `"input":[{"role":"user","content":[{"type":"input_file","file_data":"data:text/${"a".repeat(10 * MIB)}"}]}]`,
+      ),
+    refused: bad("input[0].content[0].file_data", "unsupported_parameter"),
+  },
+  {
+    name: "a function's name of 11 MB",
+    body: () => request('"input":"x"', `"tools":[${functionTool({ name: "a".repeat(11 * MIB) })}]`),
+    refused: bad("tools[0].name", "string_above_max_length"),
+  },
+  {
+    name: "a tool's type of 11 MB",
+    body: () => request('"input":"x"', `"tools":[{"type":"${"a".repeat(11 * MIB)}"}]`),
+    refused: bad("tools[0].type", "unsupported_parameter"),
+  },
+  {
+    name: "a chosen name of 11 MB",
+    body: () =>
+      request(
+        '"input":"x"',
+        `"tools":[${functionTool({})}]`,
+        `"tool_choice":{"type":"function","name":"${"a".repeat(11 * MIB)}"}`,
+      ),
+    refused: bad("tool_choice.name", "string_above_max_length"),
+  },
+
+  // Tools
+  {
+    name: "1,025 tools",
+    body: () => request('"input":"x"', `"tools":[${filled("{}", 3 * 1025)}]`),
+    refused: bad("tools", "array_above_max_length"),
+  },
+  {
+    name: "1,024 tools without a type",
+    body: () => request('"input":"x"', `"tools":[${filled("{}", 3 * 1024)}]`),
+    refused: bad("tools[0].type", "missing_required_parameter"),
+  },
+  {
+    name: "1,024 tools of one name",
+    body: () => request('"input":"x"', `"tools":[${counting(1024, () => ({ type: "function", name: "f" }))}]`),
+    refused: bad("tools[1].name", "invalid_value"),
+    reads: 30_000,
+  },
+  {
+    name: "100,000 chosen tools",
+    body: () => request('"input":"x"', `"tools":[${functionTool({})}]`, allowed(filled(functionTool({}), 3 * MIB))),
+    refused: bad("tool_choice.tools", "array_above_max_length"),
+  },
+  {
+    name: "100,000 domains",
+    body: () =>
+      request(
+        '"input":"x"',
+        `"tools":[{"type":"web_search","filters":{"allowed_domains":[${filled('"a"', 400_000)}]}}]`,
+      ),
+    refused: bad("tools[0].filters.allowed_domains", "array_above_max_length"),
+  },
+  {
+    name: "600 MCP servers",
+    body: () => request('"input":"x"', `"tools":[${counting(600, mcp)}]`),
+    refused: bad("tools[32]", "array_above_max_length"),
+    reads: 30_000,
+  },
+
+  // What costs more than validating
+  {
+    name: "1,500 references to as many homes",
+    body: () =>
+      request(
+        `"input":[${counting(1500, () => ({ type: "item_reference", id: itemId("message", newTurnAddress(), "output", 0) }))}]`,
+      ),
+    refused: bad("input[256].id", "array_above_max_length"),
+    reads: 50_000,
+  },
+  {
+    name: "30,000 approvals that nobody asked for",
+    body: () => request(`"input":[${counting(30_000, (index) => answered(index, true))}]`),
+    refused: bad("input[0].approval_request_id", "invalid_value"),
+    reads: 1_000_000,
+  },
+  {
+    name: "129 approved calls",
+    body: () =>
+      request(
+        `"tools":[${JSON.stringify({ ...mcp(0), server_label: "docs" })}]`,
+        `"input":[${counting(129, asked)},${counting(129, (index) => answered(index, true))}]`,
+      ),
+    refused: bad("input[257].approval_request_id", "array_above_max_length"),
+    reads: 10_000,
+  },
+  {
+    name: "20,000 refused approvals",
+    body: () =>
+      longRequest(
+        `"input":[${counting(20_000, asked)},${counting(20_000, (index) => answered(index, false))},{"role":"user","content":"Hi."}]`,
+      ),
+    refused: null,
+  },
+  {
+    name: "20,000 calls and their outputs",
+    body: () =>
+      longRequest(
+        `"input":[${counting(20_000, call)},${counting(20_000, (index) => ({ type: "function_call_output", call_id: `c${index}`, output: "" }))},{"role":"user","content":"Hi."}]`,
+      ),
+    refused: null,
+  },
+  {
+    name: "1,024 tools, all chosen",
+    body: () =>
+      request(
+        '"input":"x"',
+        `"tools":[${counting(1024, (index) => ({ type: "function", name: `f${index}` }))}]`,
+        allowed(counting(1024, (index) => ({ type: "function", name: `f${index}` }))),
+      ),
+    refused: null,
+  },
+  {
+    name: "template arguments with 50,000 keys",
+    body: () =>
+      request(
+        '"input":"x"',
+        `"chat_template_kwargs":{${Array.from({ length: 50_000 }, (_, i) => `"${i.toString(36)}":0`)}}`,
+      ),
+    refused: null,
+  },
+];
+
+/** Reads that validating the row's body may take. */
+export function mostReads(row: Row, values: number): number {
+  return row.refused ? (row.reads ?? REFUSED_READS) : 400 + 40 * values;
+}
+
+// The generated ones
+
+/** JSON values (and what is none) of which a body is made, over and over. */
+const UNITS = [
+  "0",
+  "-1e400",
+  "null",
+  "true",
+  '""',
+  '"x"',
+  '"\\ud800\\u0000"',
+  "[]",
+  "{}",
+  "[[[[]]]]",
+  '{"a":{"a":{}}}',
+  '{"__proto__":{"type":"message"}}',
+  '{"type":null}',
+  '{"type":"message","role":"user","content":"x"}',
+  '{"role":"user","content":[{"type":"input_text","text":"x"}]}',
+  '{"role":"user","content":[{"type":"input_image","image_url":"x"}]}',
+  '{"role":"system","content":"x"}',
+  '{"role":"assistant","content":"x","status":"in_progress"}',
+  '{"role":"nobody","content":[]}',
+  '{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"x"}]}',
+  '{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}',
+  '{"type":"function_call_output","call_id":"c","output":"x"}',
+  '{"type":"item_reference","id":"msg_1"}',
+  `{"type":"item_reference","id":"msg_${"a".repeat(32)}o0"}`,
+  JSON.stringify(asked(0)),
+  JSON.stringify(answered(0, false)),
+  '{"type":"mcp_list_tools","server_label":"docs","tools":[{"name":"x","input_schema":{}}]}',
+  `{"type":"mcp_call","id":"mcp_${"a".repeat(32)}o0","server_label":"docs","name":"x","arguments":"{}"}`,
+  '{"type":"code_interpreter_call","code":"x","outputs":[{"type":"logs","logs":"x"}]}',
+  '{"type":"function","name":"f","parameters":{"type":"object","properties":{}}}',
+  '{"type":"web_search"}',
+  JSON.stringify(mcp(0)),
+];
+
+/** What many units are: an array, an object, a text, or one thing in another. */
+const SHAPES: Record<string, (unit: string, characters: number) => string> = {
+  array: (unit, characters) => `[${filled(unit, characters)}]`,
+  object: (unit, characters) => {
+    const count = Math.max(1, Math.floor(characters / (unit.length + 8)));
+    return `{${Array.from({ length: count }, (_, index) => `"${index.toString(36)}":${unit}`)}}`;
+  },
+  text: (unit, characters) => JSON.stringify(unit.repeat(Math.max(1, Math.floor(characters / unit.length)))),
+  nested: (unit, characters) => {
+    const depth = Math.max(1, Math.floor(characters / 7));
+    return '{"a":'.repeat(depth) + unit + "}".repeat(depth);
+  },
+  broken: (unit, characters) => `[${filled(unit, characters)}`,
+};
+
+/** Where it stands. */
+const PLACES: Record<string, (value: string) => string> = {
+  input: (value) => request(`"input":${value}`),
+  content: (value) => request(`"input":[{"role":"user","content":${value}}]`),
+  "assistant's content": (value) => request(`"input":[{"role":"assistant","content":${value}}]`),
+  output: (value) =>
+    request(`"input":[${JSON.stringify(call(0))},{"type":"function_call_output","call_id":"c0","output":${value}}]`),
+  reasoning: (value) => request(`"input":[{"type":"reasoning","summary":${value}}]`),
+  instructions: (value) => request('"input":"x"', `"instructions":${value}`),
+  include: (value) => request('"input":"x"', `"include":${value}`),
+  metadata: (value) => request('"input":"x"', `"metadata":${value}`),
+  tools: (value) => request('"input":"x"', `"tools":${value}`),
+  parameters: (value) => request('"input":"x"', `"tools":[{"type":"function","name":"f","parameters":${value}}]`),
+  allowed_tools: (value) =>
+    request('"input":"x"', `"tools":[{"type":"mcp","server_label":"s","allowed_tools":${value}}]`),
+  tool_choice: (value) => request('"input":"x"', `"tool_choice":${value}`),
+  "chosen tools": (value) =>
+    request(
+      '"input":"x"',
+      `"tools":[${functionTool({})}]`,
+      `"tool_choice":{"type":"allowed_tools","mode":"auto","tools":${value}}`,
+    ),
+  schema: (value) => request('"input":"x"', `"text":{"format":{"type":"json_schema","name":"s","schema":${value}}}`),
+  stop: (value) => request('"input":"x"', `"stop":${value}`),
+  logit_bias: (value) => request('"input":"x"', `"logit_bias":${value}`),
+  chat_template_kwargs: (value) => request('"input":"x"', `"chat_template_kwargs":${value}`),
+  previous_input_messages: (value) => request('"input":"x"', `"previous_input_messages":${value}`),
+  conversation: (value) => request('"input":"x"', `"conversation":${value}`),
+  model: (value) => `{"model":${value},"input":"x","store":false}`,
+  seed: (value) => request('"input":"x"', `"seed":${value}`),
+  "an unknown field": (value) => request('"input":"x"', `"unknown":${value}`),
+  "the whole": (value) => value,
+};
+
+export interface Generated {
+  place: string;
+  shape: string;
+  unit: string;
+  characters: number;
+}
+
+/** Bodies from 1 kB to 12 MB: most of them small, because what is not linear shows there, too. */
+export const generated: fc.Arbitrary<Generated> = fc.record({
+  place: fc.constantFrom(...Object.keys(PLACES)),
+  shape: fc.constantFrom(...Object.keys(SHAPES)),
+  unit: fc.constantFrom(...UNITS),
+  characters: fc.oneof(
+    { weight: 950, arbitrary: fc.integer({ min: 1_000, max: 8_000 }) },
+    { weight: 44, arbitrary: fc.integer({ min: 8_000, max: 200_000 }) },
+    { weight: 6, arbitrary: fc.integer({ min: 200_000, max: 12_000_000 }) },
+  ),
+});
+
+export function textOf({ place, shape, unit, characters }: Generated): string {
+  const value = SHAPES[shape]?.(unit, characters) ?? "";
+  return PLACES[place]?.(value) ?? "";
+}

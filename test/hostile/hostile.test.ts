@@ -1,0 +1,161 @@
+import { createHash } from "node:crypto";
+import { gzipSync } from "node:zlib";
+import fc from "fast-check";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { readJson } from "../../src/api/body.ts";
+import { createRequest } from "../../src/protocol/create-request.ts";
+import { ApiError } from "../../src/protocol/errors.ts";
+import { type RealGateway, startRealGateway } from "../e2e/support.ts";
+import { newSeed } from "../random.ts";
+import { type Generated, generated, MIB, mostReads, ROWS, textOf } from "./bodies.ts";
+import { counted, valuesOf } from "./counting.ts";
+import { beginHeldStream, type HeldStream } from "./held-stream.ts";
+
+/**
+ * One request must not harm another. Whatever a body is, it is refused or served within a bound on work: what is read
+ * of it, what is made of it, whom it makes the server call. No time is measured.
+ */
+
+/** The limit on a body by default. */
+const MAX_BYTES = 12 * MIB;
+
+/** Issues of one refusal: at most one for each field of the body and of what is in it. */
+const MAX_ISSUES = 64;
+
+/** Calls of the model server for one request: the list of models, the prompt, and once more for some templates. */
+const MAX_CALLS = 3;
+
+/** An error, as JSON. What a client has sent is quoted in its beginning only. */
+const MAX_ERROR_LENGTH = 1_000;
+
+/** What is made of a body before it is validated, and what validating it then costs. */
+async function validated(body: string | Uint8Array) {
+  const request = new Request("http://gateway/", {
+    method: "POST",
+    headers: { "content-type": "application/json", ...(typeof body !== "string" && { "content-encoding": "gzip" }) },
+    body: body as BodyInit,
+  });
+  const json = vi.spyOn(JSON, "parse");
+  try {
+    const value = await readJson(request, MAX_BYTES);
+    const { value: watched, reads } = counted(value);
+    const result = createRequest.safeParse(watched);
+    return { isParsed: true, values: valuesOf(value), reads: reads(), issues: result.error?.issues.length ?? 0 };
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    // The stream of the other tenant goes on meanwhile, and is parsed, too.
+    const isParsed = json.mock.calls.some(([text]) => text.length > 100_000);
+    return { isParsed, values: 0, reads: 0, issues: 0, status: error.status };
+  } finally {
+    json.mockRestore();
+  }
+}
+
+const KEYS = { attacker: "key-of-the-attacker", other: "key-of-the-other" };
+const API_KEYS = Object.entries(KEYS)
+  .map(([tenant, key]) => `${tenant}:${createHash("sha256").update(key).digest("hex")}`)
+  .join(",");
+
+let gateway: RealGateway;
+let stream: HeldStream;
+let calls = 0;
+let said = "";
+
+beforeAll(async () => {
+  gateway = await startRealGateway({ API_KEYS, ALLOW_ANONYMOUS: "false", VLLM_MAX_RETRIES: "0" });
+  stream = await beginHeldStream(gateway, KEYS.other);
+  const { simulator } = gateway.vllm;
+  const answer = simulator.fetch.bind(simulator);
+  simulator.fetch = (request) => {
+    calls += 1;
+    return answer(request);
+  };
+}, 60_000);
+afterAll(() => gateway.close(), 30_000);
+
+/** The other tenant's stream goes on: its model says a word, and its client gets it. */
+async function streamGoesOn(): Promise<void> {
+  const word = `${said === "" ? "" : " "}${said.length}`;
+  said += word;
+  await stream.say(word);
+}
+
+async function post(body: string | Uint8Array, path = "/v1/responses") {
+  const response = await gateway.fetch(gateway.url + path, {
+    method: "POST",
+    headers: {
+      authorization: `Bearer ${KEYS.attacker}`,
+      "content-type": "application/json",
+      "content-encoding": "gzip",
+    },
+    body: typeof body === "string" ? gzipSync(body, { level: 1 }) : (body as BodyInit),
+  });
+  const text = await response.text();
+  const { error } = JSON.parse(text) as { error: { param: string | null; code: string } | null };
+  return { status: response.status, text, param: error?.param, code: error?.code };
+}
+
+describe("a hostile body", () => {
+  it.each(ROWS)("$name", { timeout: 60_000 }, async (row) => {
+    const body = row.body();
+    calls = 0;
+    const answer = post(body, row.path);
+    await streamGoesOn();
+    const { status, text, param, code } = await answer;
+    if (row.refused) {
+      expect({ status, param, code }).toEqual(row.refused);
+      expect(text.length).toBeLessThan(MAX_ERROR_LENGTH);
+    } else expect(status).toBe(200);
+    // A model's name is looked up before what depends on its engine.
+    expect(calls).toBeLessThanOrEqual(row.refused ? 1 : MAX_CALLS);
+
+    if (row.path) return;
+    const work = await validated(body);
+    expect(work.issues).toBeLessThanOrEqual(MAX_ISSUES);
+    expect(work.reads).toBeLessThanOrEqual(mostReads(row, work.values));
+    if (row.refused?.status === 413) expect(work.isParsed).toBe(false);
+  });
+});
+
+/** Bodies that are on their way at a time. */
+const LANES = 4;
+
+it("1,000 generated bodies are each refused or served, within a bound on work", { timeout: 300_000 }, async () => {
+  const bodies = fc.sample(generated, { numRuns: 1000, seed: newSeed("hostile bodies") });
+  const left = bodies.entries();
+  calls = 0;
+  const lane = async () => {
+    for (const [index, body] of left) {
+      await expectBounded(body);
+      if (index % 20 === 0) await streamGoesOnAlone();
+    }
+  };
+  await Promise.all(Array.from({ length: LANES }, lane));
+  expect(calls).toBeLessThanOrEqual(bodies.length * MAX_CALLS);
+});
+
+let word = Promise.resolve();
+
+/** One word after the other, from several lanes. */
+function streamGoesOnAlone(): Promise<void> {
+  word = word.then(streamGoesOn);
+  return word;
+}
+
+async function expectBounded(body: Generated): Promise<void> {
+  const sent = textOf(body);
+  const { status, text, code } = await post(sent);
+  const described = JSON.stringify(body);
+  expect([200, 400, 404, 413], described).toContain(status);
+  if (status !== 200) expect(text.length, described).toBeLessThan(MAX_ERROR_LENGTH);
+  // What the request shows of itself, and the model's echo of it.
+  else expect(text.length, described).toBeLessThan(10_000 + 8 * sent.length);
+  if (code === "context_length_exceeded" || sent.length > 20_000) return;
+  const work = await validated(sent);
+  expect(work.issues, described).toBeLessThanOrEqual(MAX_ISSUES);
+  expect(work.reads, described).toBeLessThanOrEqual(1_000 + 40 * work.values);
+}
+
+it("the other tenant's stream has got every word, and completes", async () => {
+  expect(await stream.end()).toEqual({ text: said, last: "response.completed" });
+});

@@ -1,0 +1,57 @@
+import { expect, it } from "vitest";
+import { loadConfig, type Variables } from "../../src/config.ts";
+import { contextWindow, resolveModel } from "../../src/engine/models.ts";
+import { Upstream } from "../../src/engine/upstream.ts";
+
+let servers = 0;
+
+/** A model server with these cards, and how many times it was asked for them. */
+function serving(cards: object[], variables: Partial<Variables> = {}) {
+  const config = loadConfig({ VLLM_BASE_URL: `http://vllm-${servers++}/v1`, ALLOW_ANONYMOUS: "true", ...variables });
+  let asked = 0;
+  config.vllmFetch = async () => {
+    asked += 1;
+    return Response.json({ object: "list", data: cards });
+  };
+  const upstream = new Upstream(config);
+  const { signal } = new AbortController();
+  return {
+    engineOf: async (name: string) => (await resolveModel(name, config, upstream, signal)).engine,
+    windowOf: (name: string) => contextWindow(name, upstream, signal),
+    asked: () => asked,
+  };
+}
+
+// As vLLM 0.32 shows them: an adapter's root is its path, its window is not said.
+const base = { id: "house-model", root: "/models/openai/gpt-oss-20b", parent: null, max_model_len: 8192 };
+const adapter = { id: "tuned", root: "/adapters/tuned", parent: "house-model", max_model_len: null };
+
+it("an adapter of gpt-oss is spoken to in Harmony, and has its base's window", async () => {
+  const { engineOf, windowOf, asked } = serving([base, adapter, { ...adapter, id: "twice", parent: "tuned" }]);
+  for (const name of ["house-model", "tuned", "twice"]) {
+    expect(await engineOf(name)).toBe("harmony");
+    expect(await windowOf(name)).toBe(8192);
+  }
+  expect(asked()).toBe(1);
+});
+
+it("an adapter's base counts by its name alone where it has no card", async () => {
+  expect(await serving([{ ...adapter, parent: "gpt-oss-20b" }]).engineOf("tuned")).toBe("harmony");
+});
+
+it("an adapter of another model is not, and one is as MODEL_ENGINES says of its base", async () => {
+  const cards = [{ ...base, root: "/models/qwen3" }, adapter];
+  expect(await serving(cards).engineOf("tuned")).toBe("chat");
+  const configured = { MODEL_ENGINES: '{"house-model":"harmony"}' };
+  expect(await serving(cards, configured).engineOf("tuned")).toBe("harmony");
+});
+
+it("cards that name each other end nowhere", async () => {
+  const cards = [
+    { ...adapter, id: "a", parent: "b" },
+    { ...adapter, id: "b", parent: "a" },
+  ];
+  const { engineOf, windowOf } = serving(cards);
+  expect(await engineOf("a")).toBe("chat");
+  expect(await windowOf("a")).toBeUndefined();
+});

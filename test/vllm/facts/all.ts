@@ -1,0 +1,45 @@
+import { afterAll, beforeAll, describe } from "vitest";
+import { answers } from "./answers.ts";
+import { background } from "./background.ts";
+import { deaths } from "./deaths.ts";
+import { formats } from "./formats.ts";
+import { functions } from "./functions.ts";
+import { rawMessages } from "./raw-messages.ts";
+import { type Gateway, type Run, type Subject, startGateway, subjectOf } from "./subject.ts";
+import { tokens } from "./tokens.ts";
+import { contextWindow } from "./window.ts";
+
+/**
+ * The facts about a gateway in front of a model server, registered as tests. They are written once and hold for a real
+ * vLLM (`npm run test:vllm`) as for the simulator (`npm test`).
+ */
+export function facts(run: Run): void {
+  let current: Subject | undefined;
+  let gateway: Gateway | undefined;
+  beforeAll(async () => {
+    const server = await run.serve(run.engine);
+    gateway = await startGateway(server.url, run.variables);
+    current = subjectOf(server, gateway);
+    if (run.restartMs > 60_000) console.log(`${run.engine}: ${server.version}`);
+  }, run.restartMs + 60_000);
+  afterAll(async () => {
+    try {
+      await gateway?.close();
+    } finally {
+      await current?.server.close();
+    }
+  });
+  const subject = () => {
+    if (!current) throw new Error("The server has not been started.");
+    return current;
+  };
+
+  describe("answers", () => answers(subject));
+  describe("functions", () => functions(subject));
+  describe("formats", () => formats(subject));
+  describe("tokens", () => tokens(subject));
+  describe("the window", () => contextWindow(subject));
+  if (run.engine === "harmony") describe("raw messages", () => rawMessages(subject));
+  describe("runs", () => background(subject, run));
+  if (run.owned) describe("deaths", () => deaths(subject, run));
+}

@@ -1,0 +1,186 @@
+import type { ResponseCreateParamsStreaming, ResponseStreamEvent } from "openai/resources/responses/responses";
+import { describe, expect, it } from "vitest";
+import { eventually } from "../../e2e/support.ts";
+import type { Life, ModelServer } from "../model-server.ts";
+import { counting, type Speech, saying, words } from "../speech.ts";
+import { startTcpBalancer } from "../tcp-balancer.ts";
+import {
+  answerOf,
+  finalOf,
+  type Gateway,
+  messageTextOf,
+  type Run,
+  type Subject,
+  startGateway,
+  textOf,
+  thoughtOf,
+} from "./subject.ts";
+
+const WORDS = 80;
+const JSON_TEXT = JSON.stringify({ words: words(WORDS) });
+const FORMAT = {
+  type: "json_schema" as const,
+  name: "words",
+  strict: true,
+  schema: {
+    type: "object",
+    properties: { words: { type: "string" } },
+    required: ["words"],
+    additionalProperties: false,
+  },
+};
+
+/** A stream that is being read. */
+interface Reading {
+  state: State;
+  events: ResponseStreamEvent[];
+  /** Rejects when the stream breaks, or ends with an error. */
+  end: Promise<void>;
+}
+
+/** What an answer is doing when its server dies. */
+type State = "in the foreground" | "in the background" | "reasoning" | "reasoning before JSON" | "in its JSON";
+
+/** Servers that die in the middle of their answers. Each fact leaves the server running; they come last. */
+export function deaths(subject: () => Subject, run: Run): void {
+  const { restartMs } = run;
+  /** A server's way back, and the rest of the answers. */
+  const FACT_MS = 2 * restartMs + 60_000;
+
+  function lifeOf({ life }: ModelServer): Life {
+    if (!life) throw new Error("This server is not ours.");
+    return life;
+  }
+
+  function begin(state: State, gateway: Gateway, body: Omit<ResponseCreateParamsStreaming, "stream">): Reading {
+    const events: ResponseStreamEvent[] = [];
+    const end = (async () => {
+      for await (const event of await gateway.openai.responses.create({ ...body, stream: true })) events.push(event);
+    })();
+    // Looked at when the fact asks for it.
+    end.catch(() => {});
+    return { state, events, end };
+  }
+
+  /** Answers in every state that a server can die in, each in the middle of it; slower ones where a machine stood still. */
+  async function beginAll(gateway: Gateway, tokenMs = run.tokenMs): Promise<Reading[]> {
+    const { server, engine } = subject();
+    const { model } = server;
+    const counted = counting(WORDS, tokenMs);
+    const thought = words(WORDS);
+    const text = { format: FORMAT };
+    const background = true;
+    const say = (speech: Speech) => ({ model, background, input: saying(engine, speech, tokenMs) });
+    const readings = [
+      begin("in the foreground", gateway, { model, input: counted }),
+      begin("in the background", gateway, { model, input: counted, background }),
+      begin("reasoning", gateway, say({ thought, text: "Done." })),
+      begin("reasoning before JSON", gateway, { ...say({ thought, text: '{"words": "w0"}', bound: true }), text }),
+      begin("in its JSON", gateway, { ...say({ text: JSON_TEXT, bound: true }), text }),
+    ];
+    const spoken = ({ events }: Reading) => events.filter(({ type }) => type.endsWith("text.delta")).length;
+    // The reasoning of those that answer already is a few tokens.
+    await eventually(() => readings.every((reading) => spoken(reading) >= 16), 120_000);
+    const isOver = ({ events }: Reading) => events.some(({ type }) => type === "response.completed");
+    return readings.some(isOver) ? beginAll(gateway, tokenMs * 2) : readings;
+  }
+
+  async function ended(gateway: Gateway, readings: readonly Reading[]): Promise<void> {
+    for (const { state, events, end } of readings) {
+      if (state === "in its JSON" && subject().engine === "chat") {
+        await expectHonest(gateway, events, end);
+        continue;
+      }
+      await end;
+      const response = finalOf(events);
+      const { status, error } = response;
+      expect({ state, status, error }).toEqual({ state, status: "completed", error: null });
+      if (state === "reasoning") {
+        expect(answerOf(response)).toBe("Done.");
+        expect(thoughtOf(response)).toContain(words(WORDS));
+      } else if (state === "reasoning before JSON") {
+        expect(JSON.parse(messageTextOf(response))).toEqual({ words: "w0" });
+      } else if (state === "in its JSON") {
+        expect(JSON.parse(messageTextOf(response))).toEqual({ words: words(WORDS) });
+      } else {
+        // No word lost, none said twice: to the reader, and in what is kept.
+        expect(textOf(events).replace(/^\n+/, "")).toBe(words(WORDS));
+        expect(answerOf(response)).toBe(words(WORDS));
+      }
+    }
+  }
+
+  /**
+   * A chat server cannot go on inside JSON: its grammar would begin anew. What was shown cannot be taken back, so the
+   * response may fail; what it may not do is end well with anything but all of it.
+   */
+  async function expectHonest(gateway: Gateway, events: ResponseStreamEvent[], end: Promise<void>): Promise<void> {
+    // The client throws what a stream tells as an error.
+    await end.catch(() => {});
+    const id = events[0] && "response" in events[0] ? events[0].response.id : "";
+    const response = await eventually(async () => {
+      const now = await gateway.openai.responses.retrieve(id);
+      return now.status === "in_progress" ? undefined : now;
+    }, 10_000);
+    expect(["completed", "failed"]).toContain(response.status);
+    if (response.status === "completed") expect(JSON.parse(messageTextOf(response))).toEqual({ words: words(WORDS) });
+    else expect(response.error).not.toBeNull();
+  }
+
+  async function expectServed(): Promise<void> {
+    expect(answerOf(await subject().ask("Back?"))).toBe("You said: Back?");
+  }
+
+  describe("the engine is killed while it generates, and the server started again", () => {
+    it("every answer goes on where it was, and one begun meanwhile begins", { timeout: FACT_MS }, async () => {
+      const { gateway, server } = subject();
+      const readings = await beginAll(gateway);
+      await lifeOf(server).crashEngine();
+      const late = begin("in the background", gateway, {
+        model: server.model,
+        input: counting(WORDS),
+        background: true,
+      });
+      await eventually(() => late.events.some(({ type }) => type === "response.created"), 10_000);
+      await lifeOf(server).start();
+      await ended(gateway, [...readings, late]);
+      await expectServed();
+    });
+  });
+
+  describe("the server is terminated while it generates, and started again", () => {
+    it("its silence is noticed, and every answer goes on", { timeout: FACT_MS }, async () => {
+      const { gateway, server } = subject();
+      const readings = await beginAll(gateway);
+      await lifeOf(server).terminate();
+      const health = await fetch(`${gateway.url}/health/upstream`);
+      await health.body?.cancel();
+      expect(health.status).toBe(503);
+      await lifeOf(server).start();
+      await ended(gateway, readings);
+      await expectServed();
+    });
+  });
+
+  describe("two replicas behind a TCP balancer", () => {
+    it("one is killed: what it was generating goes on on the other", { timeout: FACT_MS }, async () => {
+      const { server, engine } = subject();
+      const other = await run.serve(engine);
+      const balancer = await startTcpBalancer([server.url, other.url]);
+      const gateway = await startGateway(balancer.url, run.variables);
+      try {
+        const readings = await beginAll(gateway);
+        const busy = async ({ generations }: ModelServer) => ((await generations?.()) ?? 0) > 0;
+        const [first, second] = (await busy(server)) ? [server, other] : [other, server];
+        expect(await busy(first)).toBe(true);
+        await lifeOf(first).kill();
+        await ended(gateway, readings);
+        expect(await busy(second)).toBe(false);
+      } finally {
+        await gateway.close();
+        await balancer.close();
+        await other.close();
+      }
+    });
+  });
+}

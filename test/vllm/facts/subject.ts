@@ -1,0 +1,156 @@
+import OpenAI from "openai";
+import type {
+  Response as ApiResponse,
+  ResponseCreateParamsNonStreaming,
+  ResponseFunctionToolCall,
+  ResponseStreamEvent,
+} from "openai/resources/responses/responses";
+import { expect } from "vitest";
+import { type ConformantFetch, conformantFetch } from "../../conformance/client.ts";
+import { startWorkerd } from "../../workerd/process.ts";
+import type { Engine, ModelServer } from "../model-server.ts";
+import { type Speech, saying } from "../speech.ts";
+
+/** What the facts are about: a gateway on plain workerd in front of a model server, and a client of it. */
+export interface Subject {
+  engine: Engine;
+  server: ModelServer;
+  gateway: Gateway;
+  /** A response of the model's, with the fields that a test adds. */
+  ask(input: string | Speech, fields?: Fields): Promise<ApiResponse>;
+  /** The events of one that is streamed. */
+  stream(input: string | Speech, fields?: Fields): Promise<ResponseStreamEvent[]>;
+}
+
+export type Fields = Omit<Partial<ResponseCreateParamsNonStreaming>, "stream"> & Record<string, unknown>;
+
+export interface Gateway {
+  url: string;
+  fetch: ConformantFetch;
+  openai: OpenAI;
+  /** Throws what the conformance checks have found, and stops it. */
+  close(): Promise<void>;
+}
+
+/** How a group of facts is run. */
+export interface Run {
+  engine: Engine;
+  /** Starts a model server that is ours, or finds one that is not. */
+  serve(engine: Engine): Promise<ModelServer>;
+  /** Whether it is ours: may be killed, and is used by nobody else. */
+  owned: boolean;
+  /** How long a model server may take to come back, in milliseconds. */
+  restartMs: number;
+  /** How long the model waits before each token where a fact needs its middle, in milliseconds. */
+  tokenMs: number;
+  /** Variables of the gateway, beside those that all facts need. */
+  variables?: Record<string, string>;
+}
+
+/** A model server's way back, as long as it may take on a busy machine. */
+const RECOVERY_MS = "3600000";
+
+/** Starts a gateway in front of a model server, or of a balancer, by URL. */
+export async function startGateway(url: string, variables: Record<string, string> = {}): Promise<Gateway> {
+  const worker = await startWorkerd({
+    VLLM_BASE_URL: `${url}/v1`,
+    ALLOW_ANONYMOUS: "true",
+    // A client's departure is noticed when it is written to.
+    HEARTBEAT_MS: "200",
+    VLLM_RECOVERY_TIME_MS: RECOVERY_MS,
+    VLLM_FOREGROUND_RECOVERY_TIME_MS: RECOVERY_MS,
+    ...variables,
+  });
+  const fetch = conformantFetch();
+  return {
+    url: worker.url,
+    fetch,
+    // A client that waits as long as the gateway does.
+    openai: new OpenAI({
+      apiKey: "any",
+      baseURL: `${worker.url}/v1`,
+      maxRetries: 0,
+      fetch,
+      timeout: Number(RECOVERY_MS),
+    }),
+    async close() {
+      try {
+        await fetch.settled();
+      } finally {
+        await worker.close();
+      }
+    },
+  };
+}
+
+export function subjectOf(server: ModelServer, gateway: Gateway): Subject {
+  const { engine, model } = server;
+  const bodyOf = (input: string | Speech, fields: Fields = {}) => {
+    const said = typeof input === "string" ? input : saying(engine, input);
+    return { model, input: said, ...fields } as ResponseCreateParamsNonStreaming;
+  };
+  return {
+    engine,
+    server,
+    gateway,
+    ask: (input, fields) => gateway.openai.responses.create(bodyOf(input, fields)),
+    stream: async (input, fields) =>
+      Array.fromAsync(await gateway.openai.responses.create({ ...bodyOf(input, fields), stream: true })),
+  };
+}
+
+/** The response of the last event, which must be one that ends a stream. */
+export function finalOf(events: readonly ResponseStreamEvent[]): ApiResponse {
+  const last = events.at(-1);
+  if (last && /^response\.(completed|incomplete|failed)$/.test(last.type) && "response" in last) return last.response;
+  throw new Error(`The stream ends with ${JSON.stringify(last)}`);
+}
+
+/** All text deltas of an answer. */
+export function textOf(events: readonly ResponseStreamEvent[]): string {
+  return events.map((event) => (event.type === "response.output_text.delta" ? event.delta : "")).join("");
+}
+
+/** The model's thoughts. */
+export function thoughtOf({ output }: Pick<ApiResponse, "output">): string {
+  const parts = output.flatMap((item) => (item.type === "reasoning" ? (item.content ?? []) : []));
+  return parts.map(({ text }) => text).join("");
+}
+
+/** The text of the messages; `output_text` is the client's own, and not in what a stream ends with. */
+export function messageTextOf({ output }: Pick<ApiResponse, "output">): string {
+  const parts = output.flatMap((item) => (item.type === "message" ? item.content : []));
+  return parts.map((part) => (part.type === "output_text" ? part.text : "")).join("");
+}
+
+/** The same without the blank lines that a chat model puts between thoughts and answer. */
+export function answerOf(response: Pick<ApiResponse, "output">): string {
+  return messageTextOf(response).replace(/^\n+/, "");
+}
+
+export function callsOf({ output }: Pick<ApiResponse, "output">): ResponseFunctionToolCall[] {
+  return output.filter((item) => item.type === "function_call");
+}
+
+export function typesOf({ output }: Pick<ApiResponse, "output">): string[] {
+  return output.map(({ type }) => type);
+}
+
+/** The error that a request is refused with. */
+export async function refusalOf(asked: Promise<unknown>) {
+  const outcome = await asked.then(
+    (value) => ({ value }),
+    (error: unknown) => ({ error }),
+  );
+  if (!("error" in outcome) || !(outcome.error instanceof OpenAI.APIError)) {
+    throw new Error(`Not refused: ${JSON.stringify(outcome)}`);
+  }
+  const { status, code, param, message } = outcome.error;
+  return { status, code, param, message };
+}
+
+/** Fails unless a response has ended well, showing what else there is. */
+export function expectCompleted(response: ApiResponse): void {
+  const { status, error, incomplete_details } = response;
+  expect({ status, error, incomplete_details }).toEqual({ status: "completed", error: null, incomplete_details: null });
+}

@@ -1,0 +1,74 @@
+import { describe, expect, it } from "vitest";
+import { answerOf, expectCompleted, finalOf, messageTextOf, type Subject, textOf, thoughtOf } from "./subject.ts";
+
+/** What is said about single tokens: logprobs, and strings that end an answer. */
+export function tokens(subject: () => Subject): void {
+  describe("logprobs", () => {
+    const include = ["message.output_text.logprobs" as const];
+    const text = "A unicorn 🦄, a family 👩‍👩‍👧‍👦, 漢字.";
+
+    it("are those of the text's own tokens, byte by byte", async () => {
+      const response = await subject().ask({ thought: "Not these.", text }, { include, top_logprobs: 2 });
+      const parts = response.output.flatMap((item) => (item.type === "message" ? item.content : []));
+      const logprobs = parts.flatMap((part) => (part.type === "output_text" ? (part.logprobs ?? []) : []));
+      const bytes = logprobs.flatMap((logprob) => logprob.bytes);
+      expect(Buffer.from(bytes).toString()).toBe(messageTextOf(response));
+      for (const { logprob, top_logprobs } of logprobs) {
+        expect(logprob).toBeLessThanOrEqual(0);
+        expect(top_logprobs.length).toBeGreaterThan(0);
+        expect(top_logprobs.length).toBeLessThanOrEqual(2);
+      }
+    });
+
+    it("come with the deltas that they belong to", async () => {
+      const events = await subject().stream({ thought: "Not these.", text }, { include });
+      let said = "";
+      let bytes: number[] = [];
+      for (const event of events) {
+        if (event.type !== "response.output_text.delta") continue;
+        said += event.delta;
+        bytes = bytes.concat(...event.logprobs.map((logprob) => (logprob as { bytes?: number[] }).bytes ?? []));
+      }
+      expect(Buffer.from(bytes).toString()).toBe(said);
+      expect(said.replace(/^\n+/, "")).toBe(text);
+    });
+  });
+
+  describe("stop", () => {
+    it("ends the answer before the string, and leaves none of it", async () => {
+      const { ask, stream } = subject();
+      // It begins and ends in the middle of tokens.
+      const speech = { text: "alpha beta gamma delta epsilon" };
+      const response = await ask(speech, { stop: "ta gam" });
+      expectCompleted(response);
+      expect(answerOf(response)).toBe("alpha be");
+      const events = await stream(speech, { stop: ["zzz", "ta gam"] });
+      expect(textOf(events).replace(/^\n+/, "")).toBe("alpha be");
+      expect(answerOf(finalOf(events))).toBe("alpha be");
+    });
+
+    it("that never comes changes nothing", async () => {
+      const response = await subject().ask({ text: "alpha beta gamma" }, { stop: ["gamma delta"] });
+      expect(answerOf(response)).toBe("alpha beta gamma");
+    });
+
+    it("leaves the logprobs of what is said", async () => {
+      const include = ["message.output_text.logprobs" as const];
+      const response = await subject().ask({ text: "alpha beta gamma delta" }, { stop: " gamma", include });
+      const parts = response.output.flatMap((item) => (item.type === "message" ? item.content : []));
+      const logprobs = parts.flatMap((part) => (part.type === "output_text" ? (part.logprobs ?? []) : []));
+      expect(answerOf(response)).toBe("alpha beta");
+      expect(Buffer.from(logprobs.flatMap(({ bytes }) => bytes)).toString()).toBe(messageTextOf(response));
+    });
+
+    it("does not end a gpt-oss in its analysis", async () => {
+      const { ask, engine } = subject();
+      // A chat server's stop strings are its own matter: it finds them in the thoughts, too.
+      if (engine !== "harmony") return;
+      const response = await ask({ thought: "First STOP here.", text: "The answer." }, { stop: "STOP" });
+      expectCompleted(response);
+      expect(thoughtOf(response)).toBe("First STOP here.");
+      expect(answerOf(response)).toBe("The answer.");
+    });
+  });
+}

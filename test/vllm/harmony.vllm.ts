@@ -1,0 +1,3 @@
+import { factsAboutVllm } from "./real-server.ts";
+
+factsAboutVllm("harmony");

@@ -1,0 +1,36 @@
+import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
+import { type Engine, MODELS, type ModelServer, WINDOWS } from "./model-server.ts";
+
+/** The simulator as a model server: the same ways to die, and back in no time. */
+export async function startSimulator(engine: Engine): Promise<ModelServer> {
+  let running: SimulatorServer | undefined = await serveSimulator({ models: [MODELS[engine]] });
+  const { url } = running;
+  const port = Number(new URL(url).port);
+
+  const close = async () => {
+    const last = running;
+    running = undefined;
+    await last?.close();
+  };
+  return {
+    engine,
+    version: "the simulator",
+    url,
+    model: MODELS[engine],
+    window: WINDOWS[engine],
+    generations: async () => {
+      const requests = running?.simulator.requests ?? [];
+      return requests.filter(({ path, state }) => path.endsWith("completions") && state === "open").length;
+    },
+    life: {
+      crashEngine: async () => running?.crashEngine(),
+      terminate: async () => running?.terminate(),
+      kill: close,
+      async start() {
+        await close();
+        running = await serveSimulator({ models: [MODELS[engine]], port });
+      },
+    },
+    close,
+  };
+}

@@ -1,0 +1,51 @@
+import type { Engine } from "./model-server.ts";
+
+/** What a model is to say, in terms of both engines. */
+export interface Speech {
+  /** Its reasoning; `hm` unless given. */
+  thought?: string;
+  text?: string;
+  /** Calls of functions, arguments as text. A gpt-oss says one per completion, so the others are ignored. */
+  calls?: { name: string; arguments: string }[];
+  /**
+   * A grammar binds what follows the reasoning, and knows no gap between the two. Needed for forced calls; the logits
+   * processor skips gaps, but an older one did not.
+   */
+  bound?: boolean;
+}
+
+/** The user's text that makes a model say this, token by token, waiting `delay` milliseconds before each. */
+export function saying(engine: Engine, speech: Speech, delay = 0): string {
+  const script = engine === "chat" ? chatml(speech) : harmony(speech);
+  return `${delay > 0 ? `DELAY=${delay} ` : ""}SCRIPT[[${script.replaceAll("<", "‹").replaceAll(">", "›")}]]`;
+}
+
+function chatml({ thought = "hm", text, calls = [], bound }: Speech): string {
+  const gap = bound ? "" : "\n\n";
+  const parts = calls.map(
+    (call) => `<tool_call>\n{"name": "${call.name}", "arguments": ${call.arguments}}\n</tool_call>`,
+  );
+  if (text !== undefined) parts.unshift(text);
+  return `<think>\n${thought}\n</think>${gap}${parts.join("\n")}<|im_end|>`;
+}
+
+function harmony({ thought = "hm", text, calls = [] }: Speech): string {
+  const [call] = calls;
+  const messages = [`<|channel|>analysis<|message|>${thought}`];
+  if (call === undefined) messages.push(`<|channel|>final<|message|>${text ?? ""}`);
+  else {
+    if (text !== undefined) messages.push(`<|channel|>commentary<|message|>${text}`);
+    messages.push(`<|channel|>commentary to=functions.${call.name} <|constrain|>json<|message|>${call.arguments}`);
+  }
+  return `${messages.join("<|end|><|start|>assistant")}${call === undefined ? "<|return|>" : "<|call|>"}`;
+}
+
+/** The user's text that is answered with `words(count)`. */
+export function counting(count: number, delay = 0): string {
+  return `${delay > 0 ? `DELAY=${delay} ` : ""}WORDS=${count}`;
+}
+
+/** `w0 w1 w2 …`: a text that shows what is missing and what is there twice. */
+export function words(count: number): string {
+  return Array.from({ length: count }, (_, index) => `w${index}`).join(" ");
+}
