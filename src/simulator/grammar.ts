@@ -62,7 +62,7 @@ function fits(value: Json, schema: Json | undefined, root: Json): boolean {
   const properties = isObject(schema.properties) ? schema.properties : {};
   if (Array.isArray(schema.required) && !schema.required.every((name) => Object.hasOwn(value, String(name))))
     return false;
-  return Object.entries(value).every(([name, member]) =>
+  return Object.entries(value).every(([name, member = null]) =>
     fits(member, Object.hasOwn(properties, name) ? properties[name] : schema.additionalProperties, root),
   );
 }
