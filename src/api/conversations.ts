@@ -3,11 +3,12 @@ import { type Context, Hono } from "hono";
 import { z } from "zod";
 import { list } from "../protocol/collections.ts";
 import { metadata } from "../protocol/create-request.ts";
-import { ApiError, conversationNotFound } from "../protocol/errors.ts";
+import { ApiError, conversationNotFound, invalidRequest } from "../protocol/errors.ts";
 import { conversationId, newTurnAddress, type TurnAddress } from "../protocol/ids.ts";
 import { type InputItem, inputItem } from "../protocol/items.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, HomeClient, unwrap } from "../store/client.ts";
+import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { withItemIds } from "../turn/history.ts";
 import { checkMedia } from "../turn/media.ts";
 import type { AppEnv } from "./app-env.ts";
@@ -100,7 +101,9 @@ async function toItems(
   await checkGivenMedia(given, "items", config, context.req.raw.signal);
   const { input } = await homes.past(given, null);
   checkMedia(input, config.isMediaListed, ({ index }) => `items[${index}]`);
-  return JSON.stringify(withItemIds(input, address, true));
+  const items = JSON.stringify(withItemIds(input, address, true));
+  if (items.length > MAX_CALL_LENGTH) throw invalidRequest("items", "The items are too large to be stored.");
+  return items;
 }
 
 function locate(context: Context<AppEnv>) {

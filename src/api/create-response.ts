@@ -21,6 +21,7 @@ import { SSE_HEADERS, SseStream } from "../protocol/sse-stream.ts";
 import { echoTool, type Tool } from "../protocol/tools.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, HomeClient, homeOf, unwrap } from "../store/client.ts";
+import { MAX_CALL_LENGTH, outputRoom, roomBeside } from "../store/limits.ts";
 import type { RunSpec } from "../store/run-store.ts";
 import { readHistory, type StoredResponse } from "../store/turn-store.ts";
 import { isApproval, toolsetOf } from "../tools/create-toolset.ts";
@@ -162,6 +163,8 @@ async function prepareTurn(call: Call, place: Place | undefined) {
   // names the request by the id under which it is kept.
   const needsIds = request.previous_input_messages != null || past.input.some(isApproval);
   const input = needsIds ? withItemIds(past.input, address, place !== undefined) : past.input;
+  const isKept = request.store !== false || place !== undefined;
+  const room = isKept ? outputRoom(accepted, withItemIds(input, address, place !== undefined)) : MAX_CALL_LENGTH;
   const tools = toolsetOf(accepted, accessOf(accepted), {
     address,
     config,
@@ -186,6 +189,7 @@ async function prepareTurn(call: Call, place: Place | undefined) {
     signal: abort.signal,
     clock: Date.now,
     maxRetries: config.maxRetries,
+    room,
     recoveryTimeMs: config.foregroundRecoveryTimeMs,
     isServerGone: (signal) => upstream.isGone(signal),
     waitUntil: (promise) => context.executionCtx.waitUntil(promise),
@@ -255,12 +259,13 @@ async function startRun(call: Call): Promise<StoredResponse> {
     withheld: Object.keys(access).filter((label) => !isReachable(tools, label, access)),
     inConversation: call.conversation !== undefined,
   };
+  const specJson = JSON.stringify(spec);
+  roomBeside(specJson.length + JSON.stringify(access).length);
   const ticket = randomUUID();
   const accepted = await inQueue(
     call,
     ticket,
-    async () =>
-      await homes.stub(address.home).startRun(JSON.stringify(spec), ticket, config.conversationLockWaitMs, access),
+    async () => await homes.stub(address.home).startRun(specJson, ticket, config.conversationLockWaitMs, access),
   );
   return unwrap(accepted);
 }

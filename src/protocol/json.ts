@@ -32,3 +32,15 @@ function withSortedKeys(value: unknown): unknown {
   const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
   return Object.fromEntries(entries.map(([key, inner]) => [key, withSortedKeys(inner)]));
 }
+
+/** How long a text is as JSON, at most: what must be escaped counts as what it becomes. */
+export function jsonLength(text: string): number {
+  let length = text.length;
+  for (let index = 0; index < text.length; index += 1) {
+    const code = text.charCodeAt(index);
+    if (code === 0x22 || code === 0x5c) length += 1;
+    // Control characters, and halves of surrogate pairs, which may stand alone.
+    else if (code < 0x20 || (code >= 0xd800 && code <= 0xdfff)) length += 5;
+  }
+  return length;
+}

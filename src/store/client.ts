@@ -11,7 +11,8 @@ import {
 import { parseConversationId, parseItemId, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem, Item } from "../protocol/items.ts";
 import type { Home, ItemKey, Result, Snapshot, TurnToSettle } from "./home.ts";
-import { MAX_HISTORY_LENGTH, readHistory } from "./turn-store.ts";
+import { MAX_HISTORY_LENGTH } from "./limits.ts";
+import { readHistory } from "./turn-store.ts";
 
 /** Homes that one request may refer to. Each is an object to be woken; turns that continue each other share one. */
 const MAX_HOMES = 256;

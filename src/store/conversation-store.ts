@@ -1,5 +1,6 @@
 import { parseItemId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
+import { MAX_PAGE_LENGTH } from "./limits.ts";
 import type { Tables } from "./tables.ts";
 import { concatArrays, type History, type ItemPage, type PageRequest, pageOf, type TurnStore } from "./turn-store.ts";
 
@@ -79,6 +80,7 @@ export class ConversationStore {
   page(request: PageRequest): ItemPage | undefined {
     const deleted = this.#deleted();
     const items: Item[] = [];
+    let length = 0;
     let found = request.after === undefined;
     const first = request.after === undefined ? undefined : parseItemId(request.after)?.turn;
     for (const turn of this.#turns.conversationTurns(request.order)) {
@@ -92,8 +94,14 @@ export class ConversationStore {
         found = true;
         turnItems.splice(0, at + 1);
       }
-      for (const item of turnItems) if (item.id === undefined || !deleted.has(item.id)) items.push(item);
-      if (items.length > request.limit) break;
+      for (const item of turnItems) {
+        if (item.id !== undefined && deleted.has(item.id)) continue;
+        length += JSON.stringify(item).length;
+        items.push(item);
+        // One more than the page has: it tells that there is more.
+        if (items.length > request.limit || (length > MAX_PAGE_LENGTH && items.length > 1)) break;
+      }
+      if (items.length > request.limit || (length > MAX_PAGE_LENGTH && items.length > 1)) break;
     }
     if (!found) return undefined;
     return pageOf(items, { limit: request.limit, order: request.order });

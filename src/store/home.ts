@@ -21,6 +21,7 @@ import { type Conversation, ConversationStore } from "./conversation-store.ts";
 import { EventLogStore } from "./event-log.ts";
 import { streamEvents } from "./event-reader.ts";
 import { type IdempotencyClaim, IdempotencyStore } from "./idempotency-store.ts";
+import { MAX_HISTORY_LENGTH } from "./limits.ts";
 import { RunHost } from "./run-host.ts";
 import { type RunSpec, RunStore } from "./run-store.ts";
 import { Tables } from "./tables.ts";
@@ -29,7 +30,6 @@ import {
   concatArrays,
   type History,
   type ItemPage,
-  MAX_HISTORY_LENGTH,
   type PageRequest,
   pageOf,
   type SettledTurn,

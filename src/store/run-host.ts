@@ -14,6 +14,7 @@ import { checkPromptMedia } from "../turn/media.ts";
 import { type Settle, Turn, type TurnOptions, type TurnResult } from "../turn/turn.ts";
 import type { Lease } from "./conversation-lock.ts";
 import { type EventLogStore, EventLogWriter } from "./event-log.ts";
+import { MAX_CALL_LENGTH } from "./limits.ts";
 import type { NotedRun, RunSpec, RunStore } from "./run-store.ts";
 import type { ObjectLoad } from "./tenant-load.ts";
 import { type History, readHistory } from "./turn-store.ts";
@@ -213,6 +214,8 @@ export class RunHost {
     const config = loadConfig(this.#home.env);
     const abort = new AbortController();
     const log = new EventLogWriter(this.#home.log, spec.turn, logged?.sequence ?? 0);
+    // The spec has the request and the input, which are kept beside what the turn puts out.
+    const room = Math.max(0, MAX_CALL_LENGTH - JSON.stringify(spec).length);
     let base: number | null = null;
     const makeTurn = (past: Past): Turn => {
       base = past.base;
@@ -231,6 +234,7 @@ export class RunHost {
         signal: abort.signal,
         clock: Date.now,
         maxRetries: config.maxRetries,
+        room,
         recoveryTimeMs: spec.request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
         isServerGone: (signal) => upstream.isGone(signal),
         waitUntil: (promise) => this.#home.waitUntil(promise),

@@ -1,5 +1,6 @@
 import type { Replay } from "../engine/engine.ts";
 import type { Item } from "../protocol/items.ts";
+import { MAX_PAGE_LENGTH } from "./limits.ts";
 import { mayContinue, type Tables, toPieces } from "./tables.ts";
 
 /** The settled turns of a home: immutable rows, and the histories that they make up. */
@@ -64,9 +65,6 @@ export interface History {
   items: string;
   messages: string;
 }
-
-/** Largest history given to one turn, in UTF-16 units: an RPC message may have 32 MiB, at up to two bytes a unit. */
-export const MAX_HISTORY_LENGTH = 12 * 1024 * 1024;
 
 /** A turn and all that came before it. */
 export interface Chain {
@@ -358,14 +356,22 @@ export function concatArrays(arrays: readonly string[]): string {
   return `[${joinArrays(arrays)}]`;
 }
 
-/** A page of items that are given in the order asked for; `after` is the id of one of them. */
+/** A page of items, shorter than asked for where they are large, that are given in the order asked for; `after` is the id of one of them. */
 export function pageOf(items: readonly Item[], { limit, after }: PageRequest): ItemPage {
   const start = after === undefined ? 0 : items.findIndex((item) => item.id === after) + 1;
-  const data = items.slice(start, start + limit);
+  const data: string[] = [];
+  let length = 0;
+  for (const item of items.slice(start, start + limit)) {
+    const json = JSON.stringify(item);
+    length += json.length;
+    if (data.length > 0 && length > MAX_PAGE_LENGTH) break;
+    data.push(json);
+  }
+  const end = start + data.length;
   return {
-    data: JSON.stringify(data),
-    firstId: data.at(0)?.id ?? null,
-    lastId: data.at(-1)?.id ?? null,
-    hasMore: items.length > start + limit,
+    data: `[${data.join(",")}]`,
+    firstId: data.length === 0 ? null : (items[start]?.id ?? null),
+    lastId: data.length === 0 ? null : (items[end - 1]?.id ?? null),
+    hasMore: items.length > end,
   };
 }

@@ -42,6 +42,8 @@ export class Recovery {
   #fruitless = 0;
   #tries = 0;
   #since: number | undefined;
+  /** The last try, and not the first one, found nobody. */
+  #isAway = false;
 
   constructor(options: RecoveryOptions) {
     this.#options = options;
@@ -50,7 +52,7 @@ export class Recovery {
 
   /** The outage that lasts: when it began, and when it is waited for no longer. Unix milliseconds. */
   get outage(): { since: number; until: number } | undefined {
-    return this.#since === undefined || this.#tries < 2
+    return this.#since === undefined || !this.#isAway
       ? undefined
       : { since: this.#since, until: this.#since + this.#options.timeMs };
   }
@@ -69,6 +71,7 @@ export class Recovery {
     if (taken) this.#brokenOff += 1;
     this.#since ??= clock();
     this.#tries += 1;
+    this.#isAway = !taken && this.#tries > 1;
     const left = this.#since + timeMs - clock();
     if (maxRetries === 0 || this.#brokenOff > maxRetries || this.#fruitless > MAX_FRUITLESS || left <= 0) {
       return undefined;

@@ -2,7 +2,7 @@ import type { FinishReason, ModelDelta, Phase, RawMessage, Replay, TokenLogprob 
 import type { ApiError } from "../protocol/errors.ts";
 import { newCallId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
-import { parseArguments } from "../protocol/json.ts";
+import { jsonLength, parseArguments } from "../protocol/json.ts";
 import type { OutputItem, ResponseObject, ServerCall, Usage } from "../protocol/response.ts";
 import { CitationFilter, type CitationLookup, type CitedText } from "../tools/browser/citations.ts";
 import type { McpTool } from "../tools/mcp/client.ts";
@@ -60,7 +60,17 @@ export interface BuilderOptions {
   clock: () => number;
   /** A turn that was cut off goes on here. */
   logged?: LoggedTurn;
+  /** What all that the turn puts out may take as JSON, in UTF-16 units: more could not be kept. */
+  room: number;
+  /** The output is given as raw messages, too (`enable_response_messages`). */
+  showsMessages: boolean;
 }
+
+/** What an item, a part or a raw message has beside its text. */
+const FRAME_LENGTH = 512;
+
+/** What is kept free for what a turn says when it ends. */
+const SPARE_LENGTH = 64 * 1024;
 
 /** The model server is away: since when, and until when it is waited for. Unix milliseconds. */
 export interface Outage {
@@ -144,6 +154,10 @@ export class ResponseBuilder {
   /** A call that was open when the turn was cut off: the next arguments may belong to it. */
   #resumedCall: OpenCall | undefined;
   #finish: FinishReason | undefined;
+  /** Of what is put out so far, as JSON and at most. */
+  #length = 0;
+  /** Texts are kept twice where the model's own messages are kept beside the items. */
+  keepsSampled = false;
   #replays: Replay[] = [];
   /** Raw messages since the last item's: they lead to the next item. */
   #loose: RawMessage[] = [];
@@ -179,6 +193,9 @@ export class ResponseBuilder {
       this.#resumedCall = newOpenCall(item, outputIndex);
       this.#calls.set(-1 - outputIndex, this.#resumedCall);
     }
+    this.keepsSampled = logged.sampled !== undefined || logged.replays.length > 0;
+    this.#length = JSON.stringify([logged.output, logged.replays, logged.openPart?.logprobs]).length;
+    this.#takeText(logged.openPart?.text ?? "");
     this.#response.usage = logged.usage;
     this.#replays = logged.replays;
     this.#loose = [...logged.loose];
@@ -199,6 +216,20 @@ export class ResponseBuilder {
     if (item.status === "completed" || item.status === "failed" || item.status === "incomplete") return;
     const pending = (logged.answering?.calls ?? logged.called).find((call) => call.item === item.id);
     this.#serverCalls.restore(item, outputIndex, pending, toolOf(item));
+  }
+
+  /** Nothing more can be kept of what the model says. */
+  get isFull(): boolean {
+    return this.#length + SPARE_LENGTH > this.#options.room;
+  }
+
+  /** Whether there is room for this, too. */
+  hasRoomFor(value: unknown): boolean {
+    return this.#length + SPARE_LENGTH + JSON.stringify(value).length <= this.#options.room;
+  }
+
+  #takeText(text: string): void {
+    this.#length += jsonLength(text) * (1 + Number(this.keepsSampled) + Number(this.#options.showsMessages));
   }
 
   /** Events so far; the next one's sequence number. */
@@ -309,6 +340,8 @@ export class ResponseBuilder {
 
   /** The raw messages that the prompt is made of, for `input_messages`. */
   set inputMessages(messages: RawMessage[]) {
+    const before = this.#response.input_messages;
+    this.#length += JSON.stringify(messages).length - (before ? JSON.stringify(before).length : 0);
     this.#response.input_messages = messages;
     const replays = this.#replays.filter((replay) => !replay.before);
     this.#response.output_messages = this.#isLaterRound
@@ -367,6 +400,7 @@ export class ResponseBuilder {
         return;
       case "reasoning":
         if (this.#options.includeReasoning) this.#appendText("reasoning_text", delta.text);
+        else if (this.keepsSampled) this.#takeText(delta.text);
         return;
       case "refusal":
         this.#appendText("refusal", delta.text);
@@ -464,6 +498,7 @@ export class ResponseBuilder {
 
   finishCall(call: PendingCall, outcome: ToolOutcome, answer: CallAnswer): void {
     this.#serverCalls.finish(call, outcome);
+    this.#length += FRAME_LENGTH + 3 * JSON.stringify(answer).length;
     keepAnswer(this.#replays, answer);
     this.#response.output_messages?.push(...answer.messages);
   }
@@ -471,6 +506,8 @@ export class ResponseBuilder {
   /** A call that the client has approved. Throws nothing; it counts like any other. */
   addApprovedCall(tool: Extract<ServerTool, { kind: "mcp" }>, name: string, text: string, request: string): void {
     this.#serverCallsBegun += 1;
+    this.#length += FRAME_LENGTH;
+    this.#takeText(text);
     this.#serverCalls.addApproved(tool, name, text, request);
   }
 
@@ -491,13 +528,15 @@ export class ResponseBuilder {
   endList(index: number, listed: { tools: McpTool[] } | { error: string }, origin: string): void {
     const item = this.#response.output[index];
     if (item?.type !== "mcp_list_tools") return;
-    if ("tools" in listed) item.tools = listed.tools;
-    else item.error = listed.error;
+    const shown = this.hasRoomFor(listed) ? listed : { error: "The tools are too many to be kept with the response." };
+    if ("tools" in shown) item.tools = shown.tools;
+    else item.error = shown.error;
+    this.#length += FRAME_LENGTH + JSON.stringify(shown).length + origin.length;
     const replay = { item: item.id, messages: [], origin };
     this.#replays.push(replay);
     this.#roundReplays += 1;
     this.#writer.record({ listed: replay });
-    const outcome = "tools" in listed ? "completed" : "failed";
+    const outcome = "tools" in shown ? "completed" : "failed";
     this.#writer.emit(`response.mcp_list_tools.${outcome}`, { item_id: item.id, output_index: index });
     this.#writer.emit("response.output_item.done", { output_index: index, item });
   }
@@ -529,6 +568,7 @@ export class ResponseBuilder {
   #keepMessage({ index, shows, message }: Extract<ModelDelta, { kind: "message" }>): void {
     if (index < this.#roundMessages) return;
     this.#roundMessages = index + 1;
+    this.#length += 2 * FRAME_LENGTH;
     const { output } = this.#response;
     // A list of tools is no word of the model's.
     while (output[this.#anchored]?.type === "mcp_list_tools") this.#anchored += 1;
@@ -568,8 +608,11 @@ export class ResponseBuilder {
     response.incomplete_details = outcome.status === "incomplete" ? { reason: outcome.reason } : null;
     response.error = outcome.status === "failed" ? toResponseError(outcome.error) : null;
     const { output, ...head } = response;
+    const texts = { head: JSON.stringify(head), output: JSON.stringify(output) };
     const messages = this.#replays.length === 0 ? null : JSON.stringify(this.#replays);
-    return { head: JSON.stringify(head), output: JSON.stringify(output), messages };
+    // Items are what counts: without the messages behind them they are rendered anew.
+    const fits = texts.output.length + (messages?.length ?? 0) <= this.#options.room;
+    return { ...texts, messages: fits ? messages : null };
   }
 
   /** A list that was cut off is none: a later turn is to make it anew. */
@@ -607,7 +650,11 @@ export class ResponseBuilder {
 
   #appendShown(part: OpenPart, text: string, logprobs?: TokenLogprob[]): void {
     part.text += text;
-    if (logprobs) part.logprobs.push(...logprobs);
+    this.#takeText(text);
+    if (logprobs) {
+      part.logprobs.push(...logprobs);
+      this.#length += JSON.stringify(logprobs).length;
+    }
     if (!this.#writer.isRead) return;
     const extra = part.kind === "output_text" ? `,"logprobs":${logprobs ? JSON.stringify(logprobs) : "[]"}` : "";
     this.#writer.delta(PART_EVENTS[part.kind].delta, part.deltaHead, text, extra);
@@ -617,6 +664,7 @@ export class ResponseBuilder {
   #appendCited(part: OpenPart, { text, annotations }: CitedText, logprobs?: TokenLogprob[]): void {
     if (text !== "" || logprobs?.length) this.#appendShown(part, text, logprobs);
     for (const annotation of annotations) {
+      this.#length += JSON.stringify(annotation).length;
       const annotation_index = part.annotations.push(annotation) - 1;
       this.#writer.emit("response.output_text.annotation.added", { ...addressOf(part), annotation_index, annotation });
     }
@@ -634,6 +682,7 @@ export class ResponseBuilder {
     const contentIndex = item.content?.length ?? 0;
     const part = newOpenPart({ kind, outputIndex, contentIndex, text: "", logprobs: [], annotations: [] }, item);
     this.#addFilter(part);
+    this.#length += FRAME_LENGTH;
     this.#part = part;
     this.#writer.emit("response.content_part.added", { ...addressOf(part), part: partContent(part) });
     return part;
@@ -692,6 +741,7 @@ export class ResponseBuilder {
     if (this.#droppedCalls.has(delta.index)) return;
     if (this.#serverCalls.has(delta.index) || this.#openServerCall(delta)) {
       this.#deltas += 1;
+      this.#takeText(delta.arguments);
       this.#serverCalls.append(delta.index, delta.arguments);
       return;
     }
@@ -699,6 +749,7 @@ export class ResponseBuilder {
     if (!call || delta.arguments === "") return;
     this.#deltas += 1;
     call.item.arguments += delta.arguments;
+    this.#takeText(delta.arguments);
     this.#writer.delta(ARGUMENTS_DELTA, call.deltaHead, delta.arguments);
   }
 
@@ -714,6 +765,7 @@ export class ResponseBuilder {
     }
     this.#serverCallsBegun += 1;
     this.#roundCalls += 1;
+    this.#length += FRAME_LENGTH;
     this.#closePart("completed", false);
     this.#closeCompleteCalls();
     this.#noteBeginning();
@@ -752,6 +804,7 @@ export class ResponseBuilder {
     this.#roundCalls += 1;
     this.#closePart("completed", false);
     this.#closeCompleteCalls();
+    this.#length += FRAME_LENGTH;
     const id = this.#writer.newItemId("function_call");
     const item: FunctionCall = {
       id,

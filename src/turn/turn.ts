@@ -10,7 +10,7 @@ import type {
   ToolExchange,
 } from "../engine/engine.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
-import { ApiError, toApiError } from "../protocol/errors.ts";
+import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { initialResponse, type Usage } from "../protocol/response.ts";
@@ -62,6 +62,8 @@ export interface TurnOptions {
   tools?: Toolset | undefined;
   /** The run goes on where this log ends. */
   logged?: LoggedTurn;
+  /** What all that the turn puts out may take as JSON, in UTF-16 units; what reaches it is `incomplete`. */
+  room: number;
 }
 
 /** Codex's idle timeout is 300 s and counts events only: after two of these without one, `in_progress` is repeated. */
@@ -212,8 +214,8 @@ export class Turn {
       try {
         // Whoever would have to ask the model server gives up at once.
         const messages = engine.inputMessages(this.#prompt, AbortSignal.abort());
-        if (Array.isArray(messages)) this.#builder.inputMessages = messages;
-        else messages.catch(() => {});
+        if (!Array.isArray(messages)) messages.catch(() => {});
+        else if (this.#builder.hasRoomFor(messages)) this.#builder.inputMessages = messages;
       } catch {
         // What is wrong with the prompt ends the run, which has not begun.
       }
@@ -246,10 +248,11 @@ export class Turn {
   async #showPrompt(): Promise<ApiError | undefined> {
     const { engine, signal } = this.#options;
     try {
-      this.#builder.inputMessages = await engine.inputMessages(
-        this.#withoutOutput(await this.#fittingPrompt()),
-        signal,
-      );
+      const messages = await engine.inputMessages(this.#withoutOutput(await this.#fittingPrompt()), signal);
+      if (!this.#builder.hasRoomFor(messages)) {
+        return contextLengthExceeded("The prompt is too large to be given as messages with the response.");
+      }
+      this.#builder.inputMessages = messages;
       return undefined;
     } catch (error) {
       return toApiError(error);
@@ -315,7 +318,8 @@ export class Turn {
           const outcome = await this.#round(begin());
           if (outcome.status !== "completed" || !(await this.#answerRound(tools))) return outcome;
         }
-        if (this.#tokensLeft() <= 0) return { status: "incomplete", reason: "max_output_tokens" };
+        if (this.#tokensLeft() <= 0 || this.#builder.isFull)
+          return { status: "incomplete", reason: "max_output_tokens" };
         begin = () => this.#begin();
       }
     } catch (error) {
@@ -539,6 +543,10 @@ export class Turn {
       this.#keepHeld();
       const full = this.#sink?.flush();
       if (full) await full;
+      if (this.#builder.isFull) {
+        this.#builder.apply({ kind: "finish", reason: "length" });
+        return;
+      }
     }
   }
 
@@ -551,6 +559,7 @@ export class Turn {
 
   #keepSampled(sampled: Sampled): void {
     this.#sampled = addSampled(this.#sampled, sampled);
+    this.#builder.keepsSampled = true;
     this.#samples += 1;
     this.#sink?.record?.({ sampled });
   }
@@ -569,9 +578,10 @@ export class Turn {
       return this.#begin();
     }
     if (!continuation) throw cannotContinue(fault);
-    const [first] = partial.slice(partial.length - anew);
-    if (anew > 0 && first) this.#lose(this.#builder.breakOff(first.id));
-    if (anew > 0 && anew === partial.length) return this.#begin();
+    const first = anew > 0 ? partial[partial.length - anew] : undefined;
+    if (first) this.#lose(this.#builder.breakOff(first.id));
+    // Nothing is left to go on after.
+    if (first && first === partial[0]) return this.#begin();
     const { sampledTokens } = continuation;
     const kept = minus(this.#builder.roundDeltas, this.#lost);
     const size = sampledTokens === undefined ? await this.#spent(continuation) : undefined;
@@ -648,6 +658,8 @@ function newBuilder(options: TurnOptions, usedCallIds: Set<string>, sink: BatchS
     usedCallIds,
     clock,
     logged,
+    room: options.room,
+    showsMessages: request.enable_response_messages === true,
   });
 }
 

@@ -5,7 +5,7 @@ import { eventually, lastPrompt, type RealGateway, startRealGateway } from "./su
 
 let gateway: RealGateway;
 beforeAll(async () => {
-  gateway = await startRealGateway();
+  gateway = await startRealGateway({ VLLM_RECOVERY_TIME_MS: "3000" });
 });
 afterAll(() => gateway.close());
 

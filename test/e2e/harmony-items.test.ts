@@ -5,7 +5,7 @@ import type {
   ResponseStreamEvent,
 } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { END } from "../../src/simulator/harmony-tokenizer.ts";
+import { END, MESSAGE } from "../../src/simulator/harmony-tokenizer.ts";
 import {
   callsOf,
   completions,
@@ -17,6 +17,7 @@ import {
   lastCompletion,
   lastCompletionPrompt,
   lastTurns,
+  messagesOf,
   onlyCall,
   outputOf,
   resent,
@@ -67,10 +68,13 @@ const call = (name: string, args: string, status = "completed") => ({
   status,
 });
 
-/** Tokens of the first message that was sampled, to its `<|end|>`. */
-function firstMessage(sampled: readonly number[]): number {
-  return sampled.indexOf(END) + 1;
+/** Tokens of the text of the first message that was sampled. */
+function firstText(sampled: readonly number[]): number {
+  return sampled.indexOf(END) - sampled.indexOf(MESSAGE) - 1;
 }
+
+/** `<|channel|>`, a channel's name, `<|message|>`, and `<|end|>`: the tokens around a text. */
+const AROUND_TEXT = 4;
 
 /** A response without what the client's stream helper adds to it. */
 function asSent(response: Response): Response {
@@ -151,11 +155,11 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     const response = await create({ input: "Hello!" });
     const body = lastCompletion(gateway);
     const sampled = await sampledIds(body);
-    expect(firstMessage(sampled)).toBeGreaterThan(10);
+    expect(firstText(sampled)).toBeGreaterThan(10);
     expect(response.usage).toMatchObject({
       input_tokens: (await idsOf(body)).length,
       output_tokens: sampled.length,
-      output_tokens_details: { reasoning_tokens: firstMessage(sampled) },
+      output_tokens_details: { reasoning_tokens: firstText(sampled) },
       total_tokens: (await idsOf(body)).length + sampled.length,
     });
   });
@@ -164,7 +168,7 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     const response = await create({ input: "Say a preamble, then call get_weather.", tools });
     const sampled = await sampledIds(lastCompletion(gateway));
     expect(response.usage?.output_tokens).toBe(sampled.length);
-    expect(response.usage?.output_tokens_details.reasoning_tokens).toBe(firstMessage(sampled));
+    expect(response.usage?.output_tokens_details.reasoning_tokens).toBe(firstText(sampled));
     const withoutThoughts = await create({
       model: saying(callTo("get_weather", '{"city":"Rome"}')),
       input: "Hello!",
@@ -177,14 +181,14 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     const response = await create({ input: "Hello!", max_output_tokens: 6 });
     expect(response).toMatchObject({ status: "incomplete", incomplete_details: { reason: "max_output_tokens" } });
     expect(response.output).toEqual([reasoning("The user said", "incomplete")]);
-    expect(response.usage).toMatchObject({ output_tokens: 6, output_tokens_details: { reasoning_tokens: 6 } });
+    expect(response.usage).toMatchObject({ output_tokens: 6, output_tokens_details: { reasoning_tokens: 3 } });
   });
 
   it("is incomplete when max_output_tokens falls into the answer, and the analysis before it is complete", async () => {
     const [start, assistant, channel, final, head, word] = [1, 1, 1, 1, 1, 1];
     const whole = await create({ input: "Hello!" });
     const thoughts = whole.usage?.output_tokens_details.reasoning_tokens ?? 0;
-    const limit = thoughts + start + assistant + channel + final + head + word;
+    const limit = thoughts + AROUND_TEXT + start + assistant + channel + final + head + word;
     const response = await create({ input: "Hello!", max_output_tokens: limit });
     expect(response.incomplete_details).toEqual({ reason: "max_output_tokens" });
     expect(response.output).toEqual([
@@ -206,7 +210,7 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
 
   it("is incomplete when max_output_tokens falls between two messages", async () => {
     const whole = await create({ input: "Hello!" });
-    const limit = (whole.usage?.output_tokens_details.reasoning_tokens ?? 0) + 2;
+    const limit = (whole.usage?.output_tokens_details.reasoning_tokens ?? 0) + AROUND_TEXT + 2;
     // The checker expects that an item was cut off; here all that came is whole.
     const response = await tolerating(gateway, /onlyLastItemIncomplete/, () =>
       create({ input: "Hello!", max_output_tokens: limit }),
@@ -220,7 +224,7 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     const response = await create({ input: "Hello!", ...extras });
     expect(response.output).toEqual([message("final_answer", "You said: Hello!")]);
     const sampled = await sampledIds(lastCompletion(gateway));
-    expect(response.usage?.output_tokens_details.reasoning_tokens).toBe(firstMessage(sampled));
+    expect(response.usage?.output_tokens_details.reasoning_tokens).toBe(firstText(sampled));
   });
 
   it("offers no tools with tool_choice none", async () => {
@@ -373,9 +377,12 @@ describe("a loop of two tools and a next turn", () => {
   it("shows the model its thoughts within the loop, and none of them after its answer", async () => {
     const from = completions(gateway).length;
     await byResponse();
-    const counts = completions(gateway)
-      .slice(from)
-      .map(({ body: { prompt } }) => String(prompt).split("<|channel|>analysis").length - 1);
+    const prompts = await Promise.all(
+      completions(gateway)
+        .slice(from)
+        .map(({ body }) => messagesOf(body)),
+    );
+    const counts = prompts.map((messages) => messages.filter((each) => each.includes("<|channel|>analysis")).length);
     expect(counts).toEqual([0, 1, 2, 0]);
   });
 

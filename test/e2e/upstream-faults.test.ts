@@ -300,6 +300,7 @@ describe("the connection to vLLM", () => {
         VLLM_CONNECT_TIMEOUT_MS: String(connect),
         VLLM_FIRST_BYTE_TIMEOUT_MS: String(firstByte),
         VLLM_IDLE_TIMEOUT_MS: String(idle),
+        VLLM_MAX_RETRIES: "0",
       }),
       startGateway({ VLLM_BASE_URL: `http://127.0.0.1:${await freePort()}/v1` }),
     ]);

@@ -130,6 +130,15 @@ it("gpt-oss's own window is taken of a server that names none", async () => {
   expect(asked).toEqual([GPT_OSS_WINDOW]);
 });
 
+it.each(Object.keys(servers))(
+  "a window larger than gpt-oss's own is used of a server %s that names it",
+  async (version) => {
+    const { ask } = start(version, 200_000, undefined);
+    await ask(18).catch(() => undefined);
+    expect(await ask(150_000)).toBeGreaterThanOrEqual(50_000);
+  },
+);
+
 it("other refusals are what they are, after one request", async () => {
   const refusal = invalidRequest("temperature", "temperature must be non-negative");
   let requests = 0;

@@ -68,12 +68,13 @@ export async function withOutputLimit<T>(
     const most = isKnown ? window : GPT_OSS_WINDOW;
     if (isKnown && wanted !== undefined && wanted > window) throw aboveWindow(wanted, window);
     const asked = wanted ?? most;
-    const mustCount: boolean = didNotFit || (clamps === false && !surelyFits(prompt.body, asked, most));
+    // Against a window that is only assumed nothing is counted: the server's refusal names its own.
+    const mustCount: boolean = isKnown && (didNotFit || (clamps === false && !surelyFits(prompt.body, asked, most)));
     const { body, limit } = mustCount ? await counted(prompt, most) : { body: prompt.body, limit: asked };
     try {
       const answer = await post(body, limit);
       // Any prompt has a token, so only a server that clamps takes this one.
-      if (limit >= most) remember(clamping, server, true);
+      if (isKnown && limit >= most) remember(clamping, server, true);
       else if (didNotFit) remember(clamping, server, false);
       return answer;
     } catch (error) {
@@ -85,7 +86,7 @@ export async function withOutputLimit<T>(
       if (isNews) remember(windows, model, inWords);
       // Other words than these are about the prompt alone, once a server is known to clamp.
       const mayNotFit = DO_NOT_FIT.test(error.message) || (clamps !== true && inWords > 0);
-      const shouldCount: boolean = above === undefined && !mustCount && mayNotFit;
+      const shouldCount: boolean = above === undefined && !mustCount && mayNotFit && (isKnown || isNews);
       if (attempt === MAX_ATTEMPTS || !(isNews || shouldCount)) throw error;
       didNotFit = shouldCount;
     }

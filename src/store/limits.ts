@@ -1,0 +1,36 @@
+import type { CreateRequest } from "../protocol/create-request.ts";
+import { contextLengthExceeded } from "../protocol/errors.ts";
+import type { Item } from "../protocol/items.ts";
+
+/**
+ * What may cross between the Worker and a home in one call, and what must be refused so that it does. Cloudflare's limit
+ * is 32 MiB; the local runtime has none. All lengths are UTF-16 units of JSON text: a unit takes one byte or two.
+ */
+
+/** Of all texts of a call together; the rest of the 32 MiB is for what frames them. */
+export const MAX_CALL_LENGTH = 15 * 1024 * 1024;
+
+/** Of the history given to one turn. */
+export const MAX_HISTORY_LENGTH = 12 * 1024 * 1024;
+
+/** Of a page of items: it ends early, and says that there is more. */
+export const MAX_PAGE_LENGTH = 4 * 1024 * 1024;
+
+/** What a request must leave to its answer. */
+const MIN_OUTPUT_LENGTH = 1024 * 1024;
+
+/**
+ * What a turn may put out so that all of it, with its request, can be kept and given again in one call.
+ * Throws the 400 of a request that leaves too little.
+ */
+export function outputRoom(request: CreateRequest, input: readonly Item[]): number {
+  const { input: _given, ...rest } = request;
+  return roomBeside(JSON.stringify(input).length + JSON.stringify(rest).length);
+}
+
+/** The same for a request of which the length is known. */
+export function roomBeside(length: number): number {
+  const room = MAX_CALL_LENGTH - length;
+  if (room >= MIN_OUTPUT_LENGTH) return room;
+  throw contextLengthExceeded("The request is too large to be stored with its response.");
+}
