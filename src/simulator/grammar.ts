@@ -1,5 +1,5 @@
 import { GrammarError } from "./errors.ts";
-import { isObject, type Json } from "./json.ts";
+import { isObject, type Json, parseJson } from "./json.ts";
 
 const TYPES = ["null", "boolean", "object", "array", "number", "integer", "string"];
 const FORMATS = [
@@ -33,6 +33,55 @@ export function isRefused(schema: Json): boolean {
   return findMistake(schema, schema) !== undefined;
 }
 
+/** Whether a grammar made from the schema admits the text: JSON of the schema's shape, as far as the checks below know it. */
+export function admits(schema: Json, text: string): boolean {
+  let value: Json;
+  try {
+    value = parseJson(text);
+  } catch {
+    return false;
+  }
+  return fits(value, schema, schema);
+}
+
+/** Types, constants, choices, members and references; other keywords admit everything. */
+function fits(value: Json, schema: Json | undefined, root: Json): boolean {
+  if (!isObject(schema)) return schema !== false;
+  if (typeof schema.$ref === "string" && schema.$ref.startsWith("#/"))
+    return fits(value, resolve(root, schema.$ref), root);
+  const { type } = schema;
+  const types: Json[] = type === undefined ? TYPES : Array.isArray(type) ? type : [type];
+  if (!types.some((type) => isOfType(value, type))) return false;
+  const same = (choice: Json) => JSON.stringify(choice) === JSON.stringify(value);
+  if (schema.const !== undefined && !same(schema.const)) return false;
+  if (Array.isArray(schema.enum) && !schema.enum.some(same)) return false;
+  const choices = schema.anyOf ?? schema.oneOf;
+  if (Array.isArray(choices) && !choices.some((choice) => fits(value, choice, root))) return false;
+  if (Array.isArray(value)) return value.every((element) => fits(element, schema.items, root));
+  if (!isObject(value)) return true;
+  const properties = isObject(schema.properties) ? schema.properties : {};
+  if (Array.isArray(schema.required) && !schema.required.every((name) => Object.hasOwn(value, String(name))))
+    return false;
+  return Object.entries(value).every(([name, member = null]) =>
+    fits(member, Object.hasOwn(properties, name) ? properties[name] : schema.additionalProperties, root),
+  );
+}
+
+function isOfType(value: Json, type: Json): boolean {
+  switch (type) {
+    case "null":
+      return value === null;
+    case "array":
+      return Array.isArray(value);
+    case "object":
+      return isObject(value);
+    case "integer":
+      return Number.isInteger(value);
+    default:
+      return typeof value === type;
+  }
+}
+
 function findMistake(schema: Json | undefined, root: Json): string | undefined {
   if (!isObject(schema)) return undefined;
   const unimplemented = UNIMPLEMENTED.filter((key) => Object.hasOwn(schema, key) && schema[key] !== false);
@@ -40,7 +89,7 @@ function findMistake(schema: Json | undefined, root: Json): string | undefined {
   const types = Array.isArray(schema.type) ? schema.type : [schema.type ?? "string"];
   const wrong = types.find((type) => typeof type !== "string" || !TYPES.includes(type));
   if (wrong !== undefined) return `Invalid type: ${wrong}`;
-  if (typeof schema.$ref === "string" && schema.$ref.startsWith("#/") && !resolves(root, schema.$ref)) {
+  if (typeof schema.$ref === "string" && schema.$ref.startsWith("#/") && resolve(root, schema.$ref) === undefined) {
     return `Pointer '${schema.$ref.slice(1)}' does not exist`;
   }
   if (typeof schema.format === "string" && !FORMATS.includes(schema.format)) return `Unknown format: ${schema.format}`;
@@ -59,12 +108,12 @@ function findMistake(schema: Json | undefined, root: Json): string | undefined {
   return undefined;
 }
 
-function resolves(root: Json, ref: string): boolean {
+function resolve(root: Json, ref: string): Json | undefined {
   let found: Json | undefined = root;
   for (const step of ref.slice("#/".length).split("/")) {
     found = isObject(found) ? found[step.replaceAll("~1", "/").replaceAll("~0", "~")] : undefined;
   }
-  return found !== undefined;
+  return found;
 }
 
 function isPattern(pattern: string): boolean {

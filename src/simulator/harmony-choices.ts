@@ -2,13 +2,15 @@ import { answerCompletion } from "./completion-answer.ts";
 import type { CompletionRequest } from "./completion-request.ts";
 import type { CompletionChoice } from "./completion-wire.ts";
 import { badField } from "./errors.ts";
+import { admits } from "./grammar.ts";
 import { scriptOf } from "./harmony-answer.ts";
 import { continueHarmony } from "./harmony-continuation.ts";
 import { generateHarmony } from "./harmony-generation.ts";
 import { type HarmonyTokenizer, RETURN, START } from "./harmony-tokenizer.ts";
+import { isObject, type Json } from "./json.ts";
 import { harmonyScript, type Script } from "./script-language.ts";
 import type { Settings } from "./settings.ts";
-import { boundText, parseStructuralTag, type StructuralTag } from "./structural-tag.ts";
+import { parseStructuralTag, type StructuralTag, type Tag } from "./structural-tag.ts";
 import { tokenLimit } from "./token-limit.ts";
 
 /** What a gpt-oss generates for each prompt; a `scripted` one says what its last user text scripts. */
@@ -54,19 +56,39 @@ function scriptOfUser(
   const final = /<\|channel\|>final(?: <\|constrain\|>json)?<\|message\|>(.*?)(?:<\|return\|>|<\|end\|>|$)/s.exec(
     script.text,
   )?.[1];
-  const binds =
-    format.kind !== "text" || (tag !== undefined && (tag.finals.length === 0 || boundText(tag.finals) !== undefined));
-  if (binds && final !== undefined && !isJson(final)) return undefined;
+  if (final !== undefined && !saysFinal(final, format, tag)) return undefined;
+  const [, called, given = ""] =
+    /to=functions\.([^\s<]+)[^<]*(?:<\|[a-z]+\|>[^<]*)*?<\|message\|>(.*?)(?:<\||$)/s.exec(script.text) ?? [];
+  if (called !== undefined && tag !== undefined && !isCallAdmitted(tag.functions.get(called), given)) return undefined;
   const ended = /<\|(?:return|call|endoftext)\|>$/.test(script.text);
   return { ...script, text: ended ? script.text : `${script.text}<|return|>` };
 }
 
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
+/** Whether the final message may be this one. */
+function saysFinal(text: string, format: CompletionRequest["format"], tag: StructuralTag | undefined): boolean {
+  if (format.kind === "json_schema" && !admits(format.schema, text)) return false;
+  if (format.kind !== "text" && !admits({}, text)) return false;
+  if (tag === undefined) return true;
+  if (tag.finals.length === 0) return false;
+  return tag.finals.some(({ content }) => isAdmitted(content, text));
+}
+
+function isCallAdmitted(tags: readonly Tag[] | undefined, given: string): boolean {
+  return tags?.some(({ content }) => isAdmitted(content, given)) ?? false;
+}
+
+/** Whether what a tag asks for after its beginning may be this; what it does not bind may be anything. */
+function isAdmitted(content: Json | undefined, text: string): boolean {
+  if (!isObject(content)) return true;
+  switch (content.type) {
+    case "json_schema":
+      return admits(content.json_schema ?? {}, text);
+    case "const_string":
+      return content.value === text;
+    case "or":
+      return Array.isArray(content.elements) && content.elements.some((element) => isAdmitted(element, text));
+    default:
+      return true;
   }
 }
 

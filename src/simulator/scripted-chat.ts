@@ -3,6 +3,7 @@ import { renderChatml } from "./chatml-template.ts";
 import { ChatmlTokenizer, IM_END, IM_START, THINK, THINK_END, TOOL_CALL } from "./chatml-tokenizer.ts";
 import type { Token } from "./engine.ts";
 import type { Speech } from "./generation.ts";
+import { admits } from "./grammar.ts";
 import { harmonyTokenizer } from "./harmony-tokenizer.ts";
 import type { Json } from "./json.ts";
 import { fillSchema } from "./schema-filler.ts";
@@ -70,16 +71,12 @@ function bound(text: string, request: ChatRequest, thinking: boolean): string {
 function grammatical(content: string, request: ChatRequest): string | undefined {
   const { toolChoice, tools, format } = request;
   if (toolChoice.kind === "required" || toolChoice.kind === "named") {
-    if (content.startsWith("<tool_call>")) return undefined;
-    const tool = toolChoice.kind === "named" ? tools.find(({ name }) => name === toolChoice.name) : tools[0];
-    const call = { name: tool?.name ?? "", arguments: fillSchema(tool?.parameters ?? {}) };
-    return `<tool_call>\n${JSON.stringify(call)}\n</tool_call>`;
+    const allowed = toolChoice.kind === "named" ? tools.filter(({ name }) => name === toolChoice.name) : tools;
+    return callsAllowed(content, allowed) ? undefined : callOf(allowed[0] ?? tools[0]);
   }
   const strict = toolChoice.kind === "auto" ? tools.find((tool) => tool.strict) : undefined;
   if (strict !== undefined && content.includes("<tool_call>")) {
-    const name = /"name": "([^"]+)"/.exec(content)?.[1];
-    if (tools.some((tool) => tool.name === name)) return undefined;
-    return `<tool_call>${JSON.stringify({ name: strict.name, arguments: fillSchema(strict.parameters) })}</tool_call>`;
+    return callsAllowed(content.slice(content.indexOf("<tool_call>")), tools) ? undefined : callOf(strict);
   }
   switch (format.kind) {
     case "text":
@@ -87,19 +84,28 @@ function grammatical(content: string, request: ChatRequest): string | undefined 
     case "choice":
       return format.choice;
     case "json_object":
-      return isJson(content) ? content : "{}";
+      return admits({ type: "object" }, content) ? content : "{}";
     case "json_schema":
-      return isJson(content) ? content : JSON.stringify(fillSchema(format.schema));
+      return admits(format.schema, content) ? content : JSON.stringify(fillSchema(format.schema));
   }
 }
 
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
+type Tool = ChatRequest["tools"][number];
+
+/** A call of a tool, with arguments that its schema admits. */
+function callOf(tool: Tool | undefined): string {
+  const call = { name: tool?.name ?? "", arguments: fillSchema(tool?.parameters ?? {}) };
+  return `<tool_call>\n${JSON.stringify(call)}\n</tool_call>`;
+}
+
+/** Whether the text is calls of these tools; the schema of a strict one binds the arguments, other arguments are JSON. */
+function callsAllowed(text: string, tools: readonly Tool[]): boolean {
+  const calls = [...text.matchAll(/<tool_call>\s*\{"name": "([^"]+)", "arguments": (.*?)\}\s*<\/tool_call>/gs)];
+  if (!text.startsWith("<tool_call>") || calls.length !== text.split("<tool_call>").length - 1) return false;
+  return calls.every(([, name, given = ""]) => {
+    const tool = tools.find((each) => each.name === name);
+    return tool !== undefined && admits(tool.strict ? (tool.parameters ?? {}) : {}, given);
+  });
 }
 
 /** What each token adds to the text: it waits while the text ends in U+FFFD, and is nameless as long. */

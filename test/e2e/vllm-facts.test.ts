@@ -4,14 +4,8 @@ import { startSimulator } from "../vllm/simulated-server.ts";
 
 /** Not true yet: each leaves this list with the change that makes it true, and the list leaves with the last. */
 const NOT_YET = new Set([
-  "chat > functions > a strict function's arguments keep to its schema, whatever the model would like",
-  "chat > formats > json_schema: a model that would say something else is bound",
-  "harmony > functions > functions with strict: true > a call of a function that was not offered is none of the client's",
-  "harmony > functions > functions with strict: true > a completed call has arguments that can be parsed",
   "harmony > functions > functions with strict: false > a call of a function that was not offered is none of the client's",
   "harmony > functions > functions with strict: false > a completed call has arguments that can be parsed",
-  "harmony > functions > a strict function's arguments keep to its schema, whatever the model would like",
-  "harmony > formats > json_schema: a model that would say something else is bound",
 ]);
 beforeEach(({ task, skip }) => skip(NOT_YET.has(task.fullTestName)));
 
