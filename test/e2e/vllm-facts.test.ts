@@ -2,7 +2,7 @@ import { beforeEach, describe } from "vitest";
 import { facts } from "../vllm/facts/all.ts";
 import { startSimulator } from "../vllm/simulated-server.ts";
 
-/** Not true yet: each leaves this list with the change that makes it true, and the list leaves with the last. */
+/** Not true yet, of a real vLLM neither: each leaves this list, and docs/vllm.md, with the change that makes it true. */
 const NOT_YET = new Set([
   "harmony > functions > functions with strict: false > a call of a function that was not offered is none of the client's",
   "harmony > functions > functions with strict: false > a completed call has arguments that can be parsed",
