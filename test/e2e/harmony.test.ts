@@ -21,7 +21,6 @@ import {
   sampledIds,
   saying,
   specialsIn,
-  tolerating,
   tools,
 } from "./harmony-support.ts";
 import { eventually, type Gateway, lastPrompt, type RealGateway, startGateway, startRealGateway } from "./support.ts";
@@ -737,9 +736,10 @@ describe("malformed output", () => {
     expect((await lastTurns(gateway)).at(-1)).toMatch(/The tools are: functions\.get_time\.<\|end\|>$/);
   });
 
-  it("a function that nobody declared is the client's to refuse, if it has functions at all", async () => {
+  it("a function that nobody declared is none of the client's: the model is told, and asked again", async () => {
     const model = saying("<|channel|>commentary to=functions.nope json<|message|>{}<|call|>");
-    expect(onlyCall(await create({ model, input: "Hello!", tools })).name).toBe("nope");
+    expect(callsOf(await create({ model, input: "Hello!", tools }))).toEqual([]);
+    expect((await lastTurns(gateway)).at(-1)).toContain("The tools are: functions.get_weather");
     expect(callsOf(await create({ model, input: "Hello!" }))).toEqual([]);
     expect((await lastTurns(gateway)).at(-1)).toContain("There are no tools.");
   });
@@ -766,19 +766,33 @@ describe("malformed output", () => {
     }
   });
 
-  it("arguments that are no JSON are the client's to see as they are", async () => {
+  it("arguments that are no JSON are no call that was made: it ends incomplete, and the model is asked again", async () => {
     const model = saying('<|channel|>commentary to=functions.get_weather json<|message|>{"city": oops<|call|>');
-    await tolerating(gateway, /arguments are not JSON/, async () => {
-      const response = await create({ model, input: "Hello!", tools });
-      expect(onlyCall(response)).toMatchObject({ arguments: '{"city": oops', status: "completed" });
-      const streamed = await gateway.openai.responses.stream({ model, input: "Hello!", tools }).finalResponse();
-      expect(onlyCall(streamed).arguments).toBe('{"city": oops');
-      const input = [outputOf(onlyCall(response), "No JSON.")];
-      await create({ model: GPT_OSS, previous_response_id: response.id, input, tools });
-    });
-    expect((await lastTurns(gateway))[1]).toBe(
+    const body = { model, input: "Hello!", tools };
+    const answers = [await create(body), await gateway.openai.responses.stream(body).finalResponse()];
+    for (const response of answers) {
+      const output_text = "The tool get_weather returned: Error: the arguments are not a JSON object.";
+      expect(response).toMatchObject({ status: "completed", output_text });
+      expect(onlyCall(response)).toMatchObject({ arguments: '{"city": oops', status: "incomplete" });
+    }
+    expect((await lastTurns(gateway)).slice(-2)).toEqual([
       'assistant<|channel|>commentary to=functions.get_weather json<|message|>{"city": oops<|call|>',
-    );
+      expect.stringMatching(
+        /^functions\.get_weather<\|channel\|>commentary to=assistant<\|message\|>Error: the arguments/,
+      ),
+    ]);
+    // It may not be answered, and is not in the way of what comes next.
+    const next = await create({ model: GPT_OSS, previous_response_id: answers[0]?.id, input: "More.", tools });
+    expect(next.output_text).toBe("You said: More.");
+  });
+
+  it("such calls without end fail after the third time of asking again", async () => {
+    const call = "<|channel|>commentary to=functions.get_weather<|message|>{<|call|>";
+    const model = saying(...Array.from({ length: 4 }, () => call));
+    await expect(create({ model, input: "Hello!", tools })).rejects.toMatchObject({
+      status: 502,
+      code: "upstream_malformed_response",
+    });
   });
 
   it("no arguments at all are an empty object", async () => {

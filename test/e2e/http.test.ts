@@ -364,6 +364,8 @@ describe("/health", () => {
           "tiny-qwen3",
           "tiny-gpt-oss",
         ],
+        down_since: null,
+        recovery: { background_ms: 900_000, foreground_ms: 300_000 },
       });
       expect(gateway.vllm.simulator.requests.map((request) => request.path)).toEqual(Array(count).fill("/v1/models"));
     }

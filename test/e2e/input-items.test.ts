@@ -1,10 +1,10 @@
 import type { ResponseInputItem } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Gateway, lastPrompt, startGateway } from "./support.ts";
+import { lastPrompt, type RealGateway, startRealGateway } from "./support.ts";
 
-let gateway: Gateway;
+let gateway: RealGateway;
 beforeAll(async () => {
-  gateway = await startGateway();
+  gateway = await startRealGateway();
 });
 afterAll(() => gateway.close());
 

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Gateway, startGateway } from "./support.ts";
+import { type RealGateway, startRealGateway } from "./support.ts";
 
-let gateway: Gateway;
+let gateway: RealGateway;
 beforeAll(async () => {
-  gateway = await startGateway();
+  gateway = await startRealGateway();
 });
 afterAll(() => gateway.close());
 

@@ -62,7 +62,7 @@ let calls = 0;
 let said = "";
 
 beforeAll(async () => {
-  gateway = await startRealGateway({ API_KEYS, ALLOW_ANONYMOUS: "false", VLLM_MAX_RETRIES: "0" });
+  gateway = await startRealGateway({ API_KEYS, VLLM_EXTRAS: "all", ALLOW_ANONYMOUS: "false", VLLM_MAX_RETRIES: "0" });
   stream = await beginHeldStream(gateway, KEYS.other);
   const { simulator } = gateway.vllm;
   const answer = simulator.fetch.bind(simulator);

@@ -438,7 +438,7 @@ describe("HarmonyParser", () => {
       ]);
       expect(seen("<|channel|>analysis to=python code<|message|>1<|call|>")).toEqual(["tool python on analysis: 1"]);
       const undeclared = "<|channel|>commentary to=functions.x<|message|>{}<|call|>";
-      expect(seen(undeclared)).toEqual(["call x: {}"]);
+      expect(seen(undeclared)).toEqual(["tool functions.x on commentary: {}"]);
       expect(seen(undeclared, { functions: noFunctions })).toEqual(["tool functions.x on commentary: {}"]);
       expect(deltasOf(undeclared, { functions: noFunctions }).deltas.map((delta) => delta.kind)).toEqual([
         "message",

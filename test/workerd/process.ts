@@ -3,7 +3,7 @@ import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } fr
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { bundleInto, freePort, modulesOf, untilReady, workerd } from "./tools.ts";
+import { BUNDLE_VARIABLE, bundleInto, freePort, modulesOf, untilReady, workerd } from "./tools.ts";
 
 /**
  * The Worker on plain `workerd`, bundled as it is deployed, with its storage on disk: a process that can be killed and
@@ -58,10 +58,12 @@ export async function startWorkerd(variables: Record<string, string>): Promise<W
   };
 }
 
-/** Where the Worker's bundle is, once this process has made it. */
+/** Where the Worker's bundle is: the test run's (bundle-once.ts), else one of this process. */
 let bundled: string | undefined;
 
 function bundle(): string {
+  const given = process.env[BUNDLE_VARIABLE];
+  if (given) return given;
   const directory = mkdtempSync(join(tmpdir(), "responses-edge-bundle-"));
   bundleInto(directory);
   process.on("exit", () => rmSync(directory, { recursive: true, force: true }));

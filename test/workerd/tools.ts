@@ -17,6 +17,9 @@ const requireOfWrangler = createRequire(createRequire(import.meta.url).resolve("
 export const workerd = requireOfWrangler("workerd").default as string;
 export const workerdVersion = requireOfWrangler("workerd").version as string;
 
+/** The environment's variable that names a folder with the Worker's bundle. */
+export const BUNDLE_VARIABLE = "RESPONSES_EDGE_TEST_BUNDLE";
+
 /** Bundles the Worker as `wrangler deploy` does, into a directory: `index.js`, and the data that it imports. */
 export function bundleInto(directory: string): void {
   const wrangler = join(root, "node_modules/wrangler/bin/wrangler.js");

@@ -71,6 +71,8 @@ export class Draft {
     for (const delta of deltas) {
       switch (delta.kind) {
         case "text":
+          // A call that text comes after has ended.
+          if (this.#newest && delta.text.trim() !== "") this.#release(this.#newest, given);
           this.#text.push(delta.text);
           (this.#options.format ? this.#held : given).push(delta);
           break;

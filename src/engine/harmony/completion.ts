@@ -1,3 +1,4 @@
+import { parseArguments } from "../../protocol/json.ts";
 import type { ModelDelta, Prompt, RawMessage, Sampled, ServerTools, TokenLogprob } from "../engine.ts";
 import { offeredTools } from "../offered-tools.ts";
 import { toUsage, type VllmUsage } from "../vllm-words.ts";
@@ -34,6 +35,10 @@ export class Completion {
   #usage: VllmUsage | undefined;
   #finish: "stop" | "length" | "abort" | undefined;
   #answer: RawMessage | undefined;
+  /** The functions that the client answers, by its own names. */
+  readonly #clients: ReadonlySet<string>;
+  /** Counts the calls: the index of the last one. */
+  #call = 0;
   /** There where the logprobs of tokens are wanted. */
   #tokenizer: Tokenizer | undefined;
 
@@ -46,6 +51,7 @@ export class Completion {
     const stop = typeof request.stop === "string" ? [request.stop] : (request.stop ?? []);
     this.#functions = functions;
     this.#prompt = prompt;
+    this.#clients = new Set(offeredTools({ request }).map((tool) => tool.name));
     this.#parser = new HarmonyParser({
       functions: new Map(written),
       builtins: new Set(builtinNames(serverTools)),
@@ -172,36 +178,51 @@ export class Completion {
     this.#promptTokens ||= promptTokens;
     this.#parser.push(this.#reader.flush(), 0, this.#deltas);
     this.#parser.end(finish, this.#deltas);
-    this.#give(out);
+    this.#give(out, true);
     if (finish === "stop" && this.#answer) out.push({ kind: "ask_again", messages: [this.#answer] });
     out.push({ kind: "finish", reason: finish }, { kind: "usage", usage: this.#total() });
   }
 
-  #give(out: ModelDelta[]): void {
-    for (const delta of this.#deltas) {
-      if (delta.kind === "unserved_call") this.#answer = toRawMessage(this.#refusal(delta.message));
-      else if (delta.kind === "message") {
+  /** `isEnd`: a message that is not said to be done was cut off. */
+  #give(out: ModelDelta[], isEnd = false): void {
+    for (const [index, delta] of this.#deltas.entries()) {
+      const isDone = !isEnd || this.#deltas[index - 1]?.kind === "item_done";
+      if (delta.kind === "unserved_call") {
+        this.#answer = toRawMessage(refusal(delta.message, `there is no tool of this name. ${this.#offered()}`));
+      } else if (delta.kind === "message") {
+        const message = delta.message as HarmonyMessage;
+        const isBroken = isDone && delta.shows === "call" && this.#isBroken(message);
         // Only the last call of a completion is answered: after it comes the model's turn again.
-        this.#answer = undefined;
-        out.push({ ...delta, message: toRawMessage(delta.message as HarmonyMessage) });
-      } else out.push(delta);
+        this.#answer = isBroken ? toRawMessage(refusal(message, "the arguments are not a JSON object.")) : undefined;
+        // No item stands for a broken call in later prompts: it leads to what comes next.
+        const { shows, ...rest } = delta;
+        out.push({ ...rest, ...(shows && !isBroken && { shows }), message: toRawMessage(message) });
+      } else if (delta.kind === "item_done" && this.#isBrokenCall(this.#deltas[index + 1])) {
+        out.push({ kind: "call_cut", index: this.#call });
+      } else {
+        if (delta.kind === "tool_call") this.#call = delta.index;
+        out.push(delta);
+      }
     }
     this.#deltas.length = 0;
   }
 
-  /** What the model is told that has called a tool which nobody offered. */
-  #refusal({ recipient = "", channel = "commentary" }: HarmonyMessage): HarmonyMessage {
-    // Not all that have a name here: some were only called in earlier turns.
+  #isBrokenCall(delta: HarmonyDelta | undefined): boolean {
+    return delta?.kind === "message" && delta.shows === "call" && this.#isBroken(delta.message as HarmonyMessage);
+  }
+
+  /** Whether a message calls a function of the client's with arguments that it could not read. */
+  #isBroken({ recipient = "", content }: HarmonyMessage): boolean {
+    const name = this.#functions.written.get(recipient.replace(/^functions\./, ""));
+    if (name === undefined || !this.#clients.has(name)) return false;
+    const [first] = content;
+    return first?.type === "text" && parseArguments(first.text) === undefined;
+  }
+
+  /** The tools that the model may call. Not all that have a name here: some were only called in earlier turns. */
+  #offered(): string {
     const offered = offeredTools(this.#prompt).map(({ name }) => `functions.${this.#functions.shown(name)}`);
-    const instead = offered.length > 0 ? `The tools are: ${offered.join(", ")}.` : "There are no tools.";
-    return {
-      role: "tool",
-      // A name of the model's own making must not become more than a name.
-      name: /^[A-Za-z0-9_.:-]{1,128}$/.test(recipient) ? recipient : "tool",
-      recipient: "assistant",
-      channel,
-      content: [{ type: "text", text: `Error: there is no tool of this name. ${instead}` }],
-    };
+    return offered.length > 0 ? `The tools are: ${offered.join(", ")}.` : "There are no tools.";
   }
 
   /** vLLM's counts; our own where it gave none, because it was left. What was sampled before counts as output. */
@@ -241,4 +262,16 @@ function builtinNames(serverTools: ServerTools | undefined): string[] {
   return Object.values(serverTools?.namespaces ?? {}).flatMap(({ name, tools }) =>
     tools.length === 0 ? [name] : tools.map((tool) => `${name}.${tool.name}`),
   );
+}
+
+/** What the model is told that has made a call which cannot be answered. */
+function refusal({ recipient = "", channel = "commentary" }: HarmonyMessage, why: string): HarmonyMessage {
+  return {
+    role: "tool",
+    // A name of the model's own making must not become more than a name.
+    name: /^[A-Za-z0-9_.:-]{1,128}$/.test(recipient) ? recipient : "tool",
+    recipient: "assistant",
+    channel,
+    content: [{ type: "text", text: `Error: ${why}` }],
+  };
 }

@@ -36,8 +36,6 @@ export function resolveRecipient(written: string, tools: OfferedTools): Recipien
   if (name !== undefined) return { kind: "function", name };
   const builtin = builtinName(bare, tools);
   if (builtin !== undefined) return { kind: "builtin", name: builtin };
-  // A function that nobody declared is the caller's to refuse, but only a caller with functions can answer a call.
-  if (tools.functions.size > 0 && bare !== "") return { kind: "function", name: bare };
   return { kind: "unserved", name: recipient };
 }
 

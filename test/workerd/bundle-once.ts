@@ -1,0 +1,15 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { TestProject } from "vitest/node";
+import { BUNDLE_VARIABLE, bundleInto } from "./tools.ts";
+
+/** Bundles the Worker once for all test files of a run, which each have a process of their own. Gives what removes it. */
+export default function setup(project: TestProject): () => void {
+  const directory = mkdtempSync(join(tmpdir(), "responses-edge-bundle-"));
+  const bundle = () => bundleInto(directory);
+  bundle();
+  project.onTestsRerun(bundle);
+  process.env[BUNDLE_VARIABLE] = directory;
+  return () => rmSync(directory, { recursive: true, force: true });
+}
