@@ -1,4 +1,4 @@
-import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
+import { type ChildProcess, execFileSync, type SpawnOptions, spawn } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { networkInterfaces } from "node:os";
@@ -7,27 +7,50 @@ import { fileURLToPath } from "node:url";
 
 /** The Worker as it is deployed, on plain `workerd`: what `npm start` runs. */
 
-const root = fileURLToPath(new URL("..", import.meta.url));
+export const root = fileURLToPath(new URL("..", import.meta.url));
 
 // Two versions of workerd are installed; the one that wrangler brings runs what wrangler bundles.
 const requireOfWrangler = createRequire(createRequire(import.meta.url).resolve("wrangler/package.json"));
 
+/** The path of the binary. */
 export const workerd = requireOfWrangler("workerd").default as string;
+export const workerdVersion = requireOfWrangler("workerd").version as string;
 
 /** Begins to bundle the Worker as `wrangler deploy` does, into a directory: `index.js`, and the data that it imports. */
 export function bundle(directory: string, options: SpawnOptions): ChildProcess {
-  const wrangler = join(root, "node_modules/wrangler/bin/wrangler.js");
-  return spawn(process.execPath, [wrangler, "deploy", "--dry-run", "--outdir", directory], {
-    ...options,
-    cwd: root,
-    env: {
-      ...process.env,
-      WRANGLER_SEND_METRICS: "false",
-      WRANGLER_SEND_ERROR_REPORTS: "false",
-      WRANGLER_HIDE_BANNER: "true",
-      WRANGLER_LOG: "error",
-    },
+  return spawn(process.execPath, bundlingArguments(directory), { ...options, ...BUNDLING });
+}
+
+/** The same, and waits until it is done. */
+export function bundleInto(directory: string): void {
+  execFileSync(process.execPath, bundlingArguments(directory), {
+    ...BUNDLING,
+    stdio: ["ignore", "ignore", "inherit"],
   });
+}
+
+function bundlingArguments(directory: string): string[] {
+  return [join(root, "node_modules/wrangler/bin/wrangler.js"), "deploy", "--dry-run", "--outdir", directory];
+}
+
+const BUNDLING = {
+  cwd: root,
+  env: {
+    ...process.env,
+    WRANGLER_SEND_METRICS: "false",
+    WRANGLER_SEND_ERROR_REPORTS: "false",
+    WRANGLER_HIDE_BANNER: "true",
+    WRANGLER_LOG: "error",
+  },
+};
+
+/** A bundle's modules as workerd's configuration lists them, the entry first; `embed` is relative to that file. */
+export function modulesOf(directory: string): string {
+  const data = readdirSync(directory).filter((name) => name.endsWith(".tiktoken"));
+  return [
+    '(name = "index.js", esModule = embed "index.js")',
+    ...data.map((name) => `(name = "${name}", data = embed "${name}")`),
+  ].join(", ");
 }
 
 export interface WorkerdOptions {
@@ -47,11 +70,6 @@ export interface WorkerdOptions {
  */
 export function workerdConfig({ port, directory, storage, variables }: WorkerdOptions): string {
   const wrangler = readFileSync(join(root, "wrangler.toml"), "utf8");
-  const data = readdirSync(directory).filter((name) => name.endsWith(".tiktoken"));
-  const modules = [
-    '(name = "index.js", esModule = embed "index.js")',
-    ...data.map((name) => `(name = "${name}", data = embed "${name}")`),
-  ];
   const sockets = loopbackAddresses().map(
     (address, index) => `(name = "http${index}", address = "${address}:${port}", http = (), service = "main")`,
   );
@@ -72,7 +90,7 @@ const config :Workerd.Config = (
   sockets = [${sockets.join(", ")}],
 );
 const worker :Workerd.Worker = (
-  modules = [${modules.join(", ")}],
+  modules = [${modulesOf(directory)}],
   compatibilityDate = ${setting(wrangler, "compatibility_date")},
   compatibilityFlags = ${setting(wrangler, "compatibility_flags")},
   globalOutbound = "internet",

@@ -1,4 +1,5 @@
 import { ApiError } from "../protocol/errors.ts";
+import { isJson } from "../protocol/json.ts";
 
 /** A line longer than this is no token stream: the ids of a million-token prompt are 8 million. In characters. */
 const MAX_LINE_LENGTH = 16 * 1024 * 1024;
@@ -60,15 +61,6 @@ export class SseDecoder {
     if (this.#latest.push(piece) < JOINED_PIECES) return;
     this.#pieces.push(this.#latest.join(""));
     this.#latest = [];
-  }
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
   }
 }
 

@@ -4,6 +4,16 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/** Whether a text is JSON, of whatever type. */
+export function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** The arguments of a call as a model has written them; a blank text is none. Undefined for what is no JSON object. */
 export function parseArguments(json: string): JsonObject | undefined {
   if (json.trim() === "") return {};
@@ -20,8 +30,9 @@ export function parseArguments(json: string): JsonObject | undefined {
  * are null, which the API takes for absent. Only the body's own fields: within a schema null means something.
  */
 export function canonicalJson(body: unknown): string {
-  const isObject = typeof body === "object" && body !== null && !Array.isArray(body);
-  const given = isObject ? Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null)) : body;
+  const given = isJsonObject(body)
+    ? Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null))
+    : body;
   return JSON.stringify(withSortedKeys(given));
 }
 

@@ -2,7 +2,7 @@ import type { FinishReason, ModelDelta, Phase, RawMessage, Replay, TokenLogprob 
 import type { ApiError } from "../protocol/errors.ts";
 import { newCallId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
-import { jsonLength, parseArguments } from "../protocol/json.ts";
+import { isJson, jsonLength, parseArguments } from "../protocol/json.ts";
 import type { OutputItem, ResponseObject, ServerCall, Usage } from "../protocol/response.ts";
 import { CitationFilter, type CitationLookup, type CitedText } from "../tools/browser/citations.ts";
 import type { McpTool } from "../tools/mcp/client.ts";
@@ -896,15 +896,6 @@ function toResponseError(error: ApiError): { code: string; message: string } {
 /** Whether the arguments of a function are there, and complete. */
 function isWhole(text: string): boolean {
   return text.trim() !== "" && parseArguments(text) !== undefined;
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** A call's name whatever engine made it: a built-in tool's is its full one. */

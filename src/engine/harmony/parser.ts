@@ -1,4 +1,5 @@
 import { ApiError } from "../../protocol/errors.ts";
+import { isJson } from "../../protocol/json.ts";
 import type { ModelDelta, TokenLogprob } from "../engine.ts";
 import { type Header, parseHeader, standardHeader } from "./header.ts";
 import type { Channel, HarmonyMessage } from "./message.ts";
@@ -458,15 +459,6 @@ function channelOf(show: Show): Channel {
 /** What becomes a message to the reader. */
 function isSaid(show: Show): boolean {
   return show === "final" || show === "commentary";
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** The type of item that a message has become. A call is one even without arguments. */
