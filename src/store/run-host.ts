@@ -57,6 +57,8 @@ interface PreparedRun {
   spec: RunSpec;
   abort: AbortController;
   log: EventLogWriter;
+  /** Events that its log had before. */
+  logged: number;
   makeTurn: (past: Past) => Turn;
   settle: Settle;
 }
@@ -68,7 +70,7 @@ interface LiveRun {
   ended: Promise<void>;
 }
 
-/** A run that has killed its process this often is not taken up any more. */
+/** A run that has killed its process this often in a row, before it said anything more, is not taken up any more. */
 const MAX_ATTEMPTS = 10;
 
 /** Runs that may live in one object at the same time: its 128 MB are shared by all of them. */
@@ -143,6 +145,7 @@ export class RunHost {
       this.#endUnreadable(noted);
       return;
     }
+    void this.#forgiveProgress(run);
     this.#launch(run, undefined, this.#takeRoomForOrphan(), async () => {
       // The past is read under the lock: another turn may hold it, and add to the conversation, until then.
       const lease = run.spec.inConversation ? await acquire() : undefined;
@@ -155,6 +158,16 @@ export class RunHost {
         lease?.release();
       }
     });
+  }
+
+  /** Forgets how often a run's process has died once the run goes on: then it is not the run that kills it. */
+  async #forgiveProgress({ spec: { turn }, log, logged }: PreparedRun): Promise<void> {
+    await log.changed();
+    try {
+      if (this.#home.log.next(turn, logged - 1)) this.#home.runs.forgive(turn);
+    } catch {
+      // A home that cannot be written to: the deaths go on being counted.
+    }
   }
 
   /** An orphan with what its log tells; undefined where its rows cannot be read. */
@@ -253,7 +266,7 @@ export class RunHost {
         throw error;
       }
     };
-    return { spec, abort, log, makeTurn, settle };
+    return { spec, abort, log, logged: logged?.sequence ?? 0, makeTurn, settle };
   }
 
   #toolsOf(

@@ -89,6 +89,11 @@ export class RunStore {
     return { turn, spec, createdAt: first.created_at, attempts: first.attempts + 1 };
   }
 
+  /** Counts the attempts at taking a run up anew. */
+  forgive(turn: string): void {
+    if (this.#tables.has("runs")) this.#sql.exec("UPDATE runs SET attempts = 0 WHERE turn = ? AND part = 0", turn);
+  }
+
   delete(turn: string): void {
     if (this.#tables.has("runs")) this.#sql.exec("DELETE FROM runs WHERE turn = ?", turn);
   }

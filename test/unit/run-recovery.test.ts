@@ -586,6 +586,26 @@ describe("a run whose process dies where no model can be put back", () => {
     expect(generations).toHaveLength(11);
   });
 
+  it("more often than that is whole in the end when it goes on each time", async () => {
+    const run = await Run.begin();
+    (await generation(1)).say("0");
+    await run.logged("0");
+    for (let death = 1; death <= 12; death += 1) {
+      await crash();
+      expect((await run.retrieve()).status).toBe("in_progress");
+      (await generation(death + 1)).say(` ${death}`);
+      // The text of a continuation comes after what was said.
+      await run.logged(` ${death}`);
+    }
+    (await generation(13)).finish();
+    const response = await run.ended();
+    expect(response).toMatchObject({
+      status: "completed",
+      output: [{ content: [{ text: "0 1 2 3 4 5 6 7 8 9 10 11 12" }] }],
+    });
+    expectWhole(await run.replay(), response);
+  });
+
   it("and whose past was deleted meanwhile fails, and hinders nobody", async () => {
     const parent = await Run.begin();
     (await generation(1)).say("Hello.").finish();
