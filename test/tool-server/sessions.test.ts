@@ -1,4 +1,8 @@
+import { execFileSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
 import { request } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startToolServer, type ToolServer } from "../../src/tool-server/server.ts";
 import { optionsFromEnvironment, type ToolServerOptions } from "../../src/tool-server/settings.ts";
@@ -117,9 +121,13 @@ test.skipIf(!COMPLETE)("the session that was idle longest makes room for a new o
   await call("c", "x = 'c'");
   expect(await call("a", "x")).toBe("'a'\n");
   const before = toolProcesses();
-  const busy = ["a", "c"].map((session) => call(session, "import subprocess; subprocess.run(['sleep', '1']); x"));
+  // Both wait at the pipe until somebody writes to it.
+  const pipe = join(tmpdir(), "pipe");
+  execFileSync("mkfifo", [pipe]);
+  const busy = ["a", "c"].map((session) => call(session, `import subprocess; subprocess.run(['cat', '${pipe}']); x`));
   expect(await eventually(() => toolProcesses() === before + 2)).toBe(true);
   expect(await call("b", "x")).toBe("[ERROR] All 2 sessions are busy. Try again later.");
+  writeFileSync(pipe, "");
   expect(await Promise.all(busy)).toEqual(["'a'\n", "'c'\n"]);
   expect(await call("b", "x")).toContain("NameError");
   await small.close();

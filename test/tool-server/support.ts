@@ -66,9 +66,9 @@ export function toolDirectories(): string[] {
   return readdirSync(tmpdir());
 }
 
-/** Waits until a fact holds, for some seconds at most. */
+/** Waits until a fact holds, for half a minute at most. */
 export async function eventually(holds: () => boolean): Promise<boolean> {
-  for (let attempt = 0; attempt < 150; attempt += 1) {
+  for (let attempt = 0; attempt < 1_500; attempt += 1) {
     if (holds()) return true;
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
