@@ -11,10 +11,10 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { serveSimulator } from "../dev/simulator/serve.ts";
+import { killWithUs } from "../dev/tool-server/orphan-guard.ts";
+import type { ToolServer } from "../dev/tool-server/server.ts";
 import { ConfigError, loadConfig, misspeltVariables } from "../src/config.ts";
-import { serveSimulator } from "../src/simulator/serve.ts";
-import { killWithUs } from "../src/tool-server/orphan-guard.ts";
-import type { ToolServer } from "../src/tool-server/server.ts";
 import { bundle, workerd, workerdConfig } from "./workerd.ts";
 
 const VARIABLES = [
@@ -169,8 +169,8 @@ async function endOf(child: ChildProcess, group: boolean): Promise<number | null
 
 /** Its own port is any that is free: PORT is the Worker's. */
 async function startTools(apiKey: string): Promise<ToolServer> {
-  const { optionsFromEnvironment } = await import("../src/tool-server/settings.ts");
-  const { startToolServer } = await import("../src/tool-server/server.ts");
+  const { optionsFromEnvironment } = await import("../dev/tool-server/settings.ts");
+  const { startToolServer } = await import("../dev/tool-server/server.ts");
   return startToolServer({ ...optionsFromEnvironment({ ...process.env, PORT: undefined }), port: 0, apiKey });
 }
 

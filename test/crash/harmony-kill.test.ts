@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { isObject } from "../../src/simulator/json.ts";
-import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
+import { isObject } from "../../dev/simulator/json.ts";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { eventually } from "../e2e/support.ts";
 import { newSeed, randomFrom } from "../random.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";

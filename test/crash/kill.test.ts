@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { eventually } from "../e2e/support.ts";
 import { newSeed, randomFrom } from "../random.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";

@@ -43,7 +43,7 @@ const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve,
 const modelPort = await freePort();
 let model: ChildProcess | undefined;
 async function startModel(): Promise<void> {
-  model = spawn(process.execPath, [join(root, "src/simulator/main.ts")], {
+  model = spawn(process.execPath, [join(root, "dev/simulator/main.ts")], {
     stdio: ["ignore", "ignore", "inherit"],
     env: { ...process.env, PORT: String(modelPort) },
   });

@@ -7,7 +7,7 @@ import type {
   Tool,
 } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { startToolServer, type ToolServer } from "../../src/tool-server/server.ts";
+import { startToolServer, type ToolServer } from "../../dev/tool-server/server.ts";
 import { COMPLETE, eventually as inTime, KEY, toolProcesses } from "../tool-server/support.ts";
 import { DATE, GPT_OSS, lastTurns, saying, tolerating } from "./harmony-support.ts";
 import { lastPrompt, type RealGateway, startRealGateway } from "./support.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { SimulatedRequest } from "../../src/simulator/handler.ts";
+import type { SimulatedRequest } from "../../dev/simulator/handler.ts";
 import { expectError } from "./expectations.ts";
 import { eventually } from "./support.ts";
 import { type DevGateway, startWranglerDev } from "./wrangler-dev.ts";

@@ -1,4 +1,4 @@
-import { isObject } from "../../src/simulator/json.ts";
+import { isObject } from "../../dev/simulator/json.ts";
 import type { RealGateway } from "./support.ts";
 
 /** Event streams as the bytes that they are: what a reader has of a run, and what it should have. */

@@ -5,7 +5,7 @@ import type {
   ResponseStreamEvent,
 } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { END, MESSAGE } from "../../src/simulator/harmony-tokenizer.ts";
+import { END, MESSAGE } from "../../dev/simulator/harmony-tokenizer.ts";
 import {
   callsOf,
   completions,

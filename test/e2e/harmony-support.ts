@@ -5,9 +5,9 @@ import type {
   ResponseInputItem,
   ResponseOutputItem,
 } from "openai/resources/responses/responses";
-import { createSimulator } from "../../src/simulator/handler.ts";
-import { END, harmonyTokenizer, isSpecial, RETURN } from "../../src/simulator/harmony-tokenizer.ts";
-import { isObject, type JsonObject } from "../../src/simulator/json.ts";
+import { createSimulator } from "../../dev/simulator/handler.ts";
+import { END, harmonyTokenizer, isSpecial, RETURN } from "../../dev/simulator/harmony-tokenizer.ts";
+import { isObject, type JsonObject } from "../../dev/simulator/json.ts";
 import { ConformanceError, violationsIn } from "../conformance/violations.ts";
 import type { RealGateway } from "./support.ts";
 

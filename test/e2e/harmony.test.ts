@@ -1,6 +1,6 @@
 import type { Response, ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { CHANNEL, harmonyTokenizer, START } from "../../src/simulator/harmony-tokenizer.ts";
+import { CHANNEL, harmonyTokenizer, START } from "../../dev/simulator/harmony-tokenizer.ts";
 import {
   asHistory,
   callsOf,

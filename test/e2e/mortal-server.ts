@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { isObject } from "../../src/simulator/json.ts";
-import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
+import { isObject } from "../../dev/simulator/json.ts";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 
 /**
  * A model server that dies as vLLM 0.32 does: `kill` (SIGKILL: its connections break), `terminate` (SIGTERM: its port

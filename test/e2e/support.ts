@@ -1,8 +1,8 @@
 import { fileURLToPath } from "node:url";
 import OpenAI from "openai";
 import { createTestHarness, type TestHarness } from "wrangler";
-import { isObject, type JsonObject } from "../../src/simulator/json.ts";
-import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
+import { isObject, type JsonObject } from "../../dev/simulator/json.ts";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { type ConformantFetch, conformantFetch } from "../conformance/client.ts";
 import { startWorkerd } from "../workerd/process.ts";
 

@@ -1,6 +1,6 @@
 import type { FunctionTool, Response, ResponseInputItem } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { isObject } from "../../src/simulator/json.ts";
+import { isObject } from "../../dev/simulator/json.ts";
 import { GPT_OSS, idsOf, messagesOf, onlyCall, outputOf, sampledIds, saying } from "./harmony-support.ts";
 import { eventually, type RealGateway, startRealGateway } from "./support.ts";
 import {

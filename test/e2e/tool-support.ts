@@ -10,7 +10,7 @@ import type {
   ResponseStreamEvent,
   Tool as ResponseTool,
 } from "openai/resources/responses/responses";
-import { isObject, type JsonObject } from "../../src/simulator/json.ts";
+import { isObject, type JsonObject } from "../../dev/simulator/json.ts";
 import { GPT_OSS } from "./harmony-support.ts";
 import type { RealGateway } from "./support.ts";
 import { ended } from "./turns.ts";

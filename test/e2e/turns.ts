@@ -1,7 +1,7 @@
 import type { Message } from "openai/resources/conversations/conversations";
 import type { ConversationItem } from "openai/resources/conversations/items";
 import type { Response } from "openai/resources/responses/responses";
-import { isObject, type JsonObject } from "../../src/simulator/json.ts";
+import { isObject, type JsonObject } from "../../dev/simulator/json.ts";
 import { eventually, type Gateway } from "./support.ts";
 
 /** What tests of conversations and of background runs ask again and again. */

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { serveSimulator } from "../../src/simulator/serve.ts";
+import { serveSimulator } from "../../dev/simulator/serve.ts";
 import { freePort, root } from "../workerd/tools.ts";
 import { eventually, gatewayAt, type RealGateway } from "./support.ts";
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { eventually } from "../e2e/support.ts";
 
 /** A server that dies while it answers, as vLLM 0.32 does. */

@@ -1,6 +1,6 @@
 import { connect } from "node:net";
 import { describe, expect, test } from "vitest";
-import { createSimulator } from "../../src/simulator/handler.ts";
+import { createSimulator } from "../../dev/simulator/handler.ts";
 import {
   CHAT,
   chat,

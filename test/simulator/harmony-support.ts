@@ -1,6 +1,6 @@
-import { createSimulator, type Simulator } from "../../src/simulator/handler.ts";
-import { harmonyTokenizer, readLiterals, type Segment } from "../../src/simulator/harmony-tokenizer.ts";
-import type { JsonObject } from "../../src/simulator/json.ts";
+import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
+import { harmonyTokenizer, readLiterals, type Segment } from "../../dev/simulator/harmony-tokenizer.ts";
+import type { JsonObject } from "../../dev/simulator/json.ts";
 import { chunks, events, list, object, post } from "./support.ts";
 
 export const MODEL = "simulator-gpt-oss";

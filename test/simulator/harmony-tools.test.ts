@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import type { HarmonyMessage } from "../../src/simulator/harmony-prompt.ts";
-import { builtinsOf, functionsOf, responseSchemaOf } from "../../src/simulator/harmony-tools.ts";
-import { fillSchema } from "../../src/simulator/schema-filler.ts";
+import type { HarmonyMessage } from "../../dev/simulator/harmony-prompt.ts";
+import { builtinsOf, functionsOf, responseSchemaOf } from "../../dev/simulator/harmony-tools.ts";
+import { fillSchema } from "../../dev/simulator/schema-filler.ts";
 
 function message(role: string, content: string): HarmonyMessage {
   const none = { name: undefined, recipient: undefined, channel: undefined, contentType: undefined };

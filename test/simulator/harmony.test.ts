@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { createSimulator } from "../../src/simulator/handler.ts";
-import { harmonyTokenizer } from "../../src/simulator/harmony-tokenizer.ts";
+import { createSimulator } from "../../dev/simulator/handler.ts";
+import { harmonyTokenizer } from "../../dev/simulator/harmony-tokenizer.ts";
 import {
   call,
   choice,

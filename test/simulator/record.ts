@@ -3,7 +3,7 @@
  * `node test/simulator/record.ts http://127.0.0.1:8100 http://127.0.0.1:8200`, the servers of `tiny-qwen3` and `tiny-gpt-oss`.
  */
 import { writeFile } from "node:fs/promises";
-import { isObject } from "../../src/simulator/json.ts";
+import { isObject } from "../../dev/simulator/json.ts";
 import { CASES, type RecordedCase } from "./recorded-cases.ts";
 import { type Recording, recordingOf } from "./recording.ts";
 

@@ -1,4 +1,4 @@
-import type { JsonObject } from "../../src/simulator/json.ts";
+import type { JsonObject } from "../../dev/simulator/json.ts";
 
 /** A request whose answer by a real vLLM is recorded. */
 export type RecordedCase = { name: string; path: string; body: JsonObject };

@@ -1,4 +1,4 @@
-import { isObject, type Json, type JsonObject, parseJson } from "../../src/simulator/json.ts";
+import { isObject, type Json, type JsonObject, parseJson } from "../../dev/simulator/json.ts";
 
 /** An answer without what is different each time: a body, or the events of a stream. */
 export type Recording = { name: string; status: number; answer: Json };

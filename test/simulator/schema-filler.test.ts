@@ -1,7 +1,7 @@
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { expect, test } from "vitest";
-import type { JsonObject } from "../../src/simulator/json.ts";
-import { fillSchema } from "../../src/simulator/schema-filler.ts";
+import type { JsonObject } from "../../dev/simulator/json.ts";
+import { fillSchema } from "../../dev/simulator/schema-filler.ts";
 
 const node: JsonObject = {
   type: "object",

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { createSimulator } from "../../src/simulator/handler.ts";
-import type { JsonObject } from "../../src/simulator/json.ts";
+import { createSimulator } from "../../dev/simulator/handler.ts";
+import type { JsonObject } from "../../dev/simulator/json.ts";
 import { CHAT, chat, chatEvents, deltas, finish, joined, list, message, object, post, tool, user } from "./support.ts";
 
 const qwen = (text: string, more: JsonObject = {}): JsonObject => ({

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { describe, expect, test } from "vitest";
-import { createSimulator } from "../../src/simulator/handler.ts";
+import { createSimulator } from "../../dev/simulator/handler.ts";
 import { CASES } from "./recorded-cases.ts";
 import { type Recording, recordingOf } from "./recording.ts";
 import { post } from "./support.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll } from "vitest";
-import { createSimulator, type Simulator, type SimulatorOptions } from "../../src/simulator/handler.ts";
-import { isObject, type Json, type JsonObject, parseJson } from "../../src/simulator/json.ts";
-import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
+import { createSimulator, type Simulator, type SimulatorOptions } from "../../dev/simulator/handler.ts";
+import { isObject, type Json, type JsonObject, parseJson } from "../../dev/simulator/json.ts";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 
 export const CHAT = "/v1/chat/completions";
 

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createSimulator } from "../../src/simulator/handler.ts";
-import { splitTokens, Vocabulary } from "../../src/simulator/tokenizer.ts";
+import { createSimulator } from "../../dev/simulator/handler.ts";
+import { splitTokens, Vocabulary } from "../../dev/simulator/tokenizer.ts";
 import { object, post } from "./support.ts";
 
 describe("tokens", () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { createSimulator } from "../../src/simulator/handler.ts";
-import type { JsonObject } from "../../src/simulator/json.ts";
+import { createSimulator } from "../../dev/simulator/handler.ts";
+import type { JsonObject } from "../../dev/simulator/json.ts";
 import { CHAT, chunks, events, list, object, post, tool, user } from "./support.ts";
 
 async function error(path: string, body: unknown, options = {}): Promise<JsonObject> {

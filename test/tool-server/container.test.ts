@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { startToolServer, type ToolServer } from "../../src/tool-server/server.ts";
+import { startToolServer, type ToolServer } from "../../dev/tool-server/server.ts";
 import { COMPLETE, connect, eventually, KEY, type ToolClient, toolProcesses } from "./support.ts";
 
 let server: ToolServer;

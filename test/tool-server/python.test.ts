@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { startToolServer, type ToolServer } from "../../src/tool-server/server.ts";
+import { startToolServer, type ToolServer } from "../../dev/tool-server/server.ts";
 import { type Answer, COMPLETE, connect, eventually, KEY, toolProcesses } from "./support.ts";
 
 const NO_OUTPUT = "[WARN] No output available. Use print() to output anything to stdout to receive the output";

@@ -4,8 +4,8 @@ import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { startToolServer, type ToolServer } from "../../src/tool-server/server.ts";
-import { optionsFromEnvironment, type ToolServerOptions } from "../../src/tool-server/settings.ts";
+import { startToolServer, type ToolServer } from "../../dev/tool-server/server.ts";
+import { optionsFromEnvironment, type ToolServerOptions } from "../../dev/tool-server/settings.ts";
 import { COMPLETE, connect, eventually, KEY, toolDirectories, toolProcesses } from "./support.ts";
 
 let server: ToolServer;

@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { afterAll } from "vitest";
-import { findPython } from "../../src/tool-server/interpreter.ts";
-import { markedProcesses } from "../../src/tool-server/marked-processes.ts";
+import { findPython } from "../../dev/tool-server/interpreter.ts";
+import { markedProcesses } from "../../dev/tool-server/marked-processes.ts";
 
 /** Without Python, or without /proc (macOS), not everything can be seen to work. */
 export const COMPLETE = existsSync("/proc/self/environ") && (await findPython("python3")) !== null;

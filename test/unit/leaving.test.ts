@@ -1,10 +1,10 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, it } from "vitest";
+import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
 import app from "../../src/api/app.ts";
 import type { Env } from "../../src/env.ts";
 import { parseConversationId } from "../../src/protocol/ids.ts";
-import { createSimulator, type Simulator } from "../../src/simulator/handler.ts";
 
 /**
  * Clients that leave while nothing is written to them, as Cloudflare tells of it (`enable_request_signal`): by the

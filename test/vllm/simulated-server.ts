@@ -1,4 +1,4 @@
-import { type SimulatorServer, serveSimulator } from "../../src/simulator/serve.ts";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { type Engine, MODELS, type ModelServer, WINDOWS } from "./model-server.ts";
 
 /** The simulator as a model server: the same ways to die, and back in no time. */

@@ -11,7 +11,7 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { workerdVersion } from "../workerd/tools.ts";
+import { workerdVersion } from "../../test/workerd/tools.ts";
 import {
   countRuns,
   type DurableScale,

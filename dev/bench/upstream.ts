@@ -8,10 +8,10 @@
  * itself answers, which can continue what was cut off), `GET /prompt-bytes`, and `GET /log` (when each answer was asked
  * for and ended; kept from the first time that it is asked for, begun anew by `GET /log?reset`).
  *
- *     node test/bench/upstream.ts PORT [MODEL...]      the models are those that `/v1/models` lists
+ *     node dev/bench/upstream.ts PORT [MODEL...]      the models are those that `/v1/models` lists
  */
 import { createServer, type Socket } from "node:net";
-import { createSimulator } from "../../src/simulator/handler.ts";
+import { createSimulator } from "../simulator/handler.ts";
 
 interface Recording {
   head: Buffer;

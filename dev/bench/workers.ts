@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
-import { bundleInto, freePort, modulesOf, untilReady, workerd } from "../workerd/tools.ts";
+import { bundleInto, freePort, modulesOf, untilReady, workerd } from "../../test/workerd/tools.ts";
 import { GATEWAY_CORE, start, stop } from "./processes.ts";
 
 /** Workers on plain `workerd`: bundled as they are deployed, configured as wrangler would, without wrangler. */
