@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import type { Context } from "hono";
+import type { Replay } from "../contract/engine.ts";
 import { createEngine } from "../engine/create-engine.ts";
-import type { Replay } from "../engine/engine.ts";
 import { resolveModel } from "../engine/models.ts";
 import { type CreateRequest, conversationOf, createRequest } from "../protocol/create-request.ts";
 import {

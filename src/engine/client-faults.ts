@@ -1,6 +1,3 @@
-import type { CreateRequest } from "../protocol/create-request.ts";
-import { ApiError, invalidRequest } from "../protocol/errors.ts";
-import type { Item } from "../protocol/items.ts";
 import type {
   Continuation,
   Engine,
@@ -10,7 +7,10 @@ import type {
   RawMessage,
   Sampled,
   ToolExchange,
-} from "./engine.ts";
+} from "../contract/engine.ts";
+import type { CreateRequest } from "../protocol/create-request.ts";
+import { ApiError, invalidRequest } from "../protocol/errors.ts";
+import type { Item } from "../protocol/items.ts";
 import { grammarError, grammarFields, mediaParam, refusesGrammar } from "./fault-names.ts";
 
 /**

@@ -1,7 +1,7 @@
 import type { Config, EngineName } from "../config.ts";
+import type { Engine } from "../contract/engine.ts";
 import { ChatEngine } from "./chat/engine.ts";
 import { ClientFaults } from "./client-faults.ts";
-import type { Engine } from "./engine.ts";
 import { HarmonyEngine } from "./harmony/engine.ts";
 import type { Upstream } from "./upstream.ts";
 

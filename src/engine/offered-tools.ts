@@ -1,5 +1,5 @@
+import type { Prompt } from "../contract/engine.ts";
 import { choiceKey, chosenTools, type FunctionTool, toolKey } from "../protocol/tools.ts";
-import type { Prompt } from "./engine.ts";
 
 /**
  * The functions that a model gets to see: the client's, none under `tool_choice: "none"` and only the chosen ones under

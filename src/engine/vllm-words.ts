@@ -1,6 +1,6 @@
+import type { FinishReason } from "../contract/engine.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Usage } from "../protocol/response.ts";
-import type { FinishReason } from "./engine.ts";
 
 /** What both of vLLM's completion routes say in the same words. Read leniently: its versions differ. */
 

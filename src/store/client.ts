@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Replay } from "../engine/engine.ts";
+import type { Replay } from "../contract/engine.ts";
 import type { Env } from "../env.ts";
 import {
   ApiError,

@@ -1,6 +1,6 @@
 import { loadConfig, type Variables } from "../config.ts";
+import type { Replay } from "../contract/engine.ts";
 import { createEngine } from "../engine/create-engine.ts";
-import type { Replay } from "../engine/engine.ts";
 import { Upstream } from "../engine/upstream.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, tooManyInProgress } from "../protocol/errors.ts";

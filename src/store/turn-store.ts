@@ -1,4 +1,4 @@
-import type { Replay } from "../engine/engine.ts";
+import type { Replay } from "../contract/engine.ts";
 import type { Item } from "../protocol/items.ts";
 import { MAX_PAGE_LENGTH } from "./limits.ts";
 import { mayContinue, type Tables, toPieces } from "./tables.ts";

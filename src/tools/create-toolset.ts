@@ -1,6 +1,6 @@
 import { createHmac } from "node:crypto";
 import type { Config } from "../config.ts";
-import type { Replay } from "../engine/engine.ts";
+import type { Replay } from "../contract/engine.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";

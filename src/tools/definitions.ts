@@ -1,4 +1,4 @@
-import type { ToolDescription, ToolNamespace } from "../engine/engine.ts";
+import type { ToolDescription, ToolNamespace } from "../contract/engine.ts";
 
 /**
  * The tools that gpt-oss was trained with, as their namespaces in Harmony's system message, and as functions for models

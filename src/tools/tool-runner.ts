@@ -1,5 +1,6 @@
 import type { BuiltinName, ToolConfig } from "../config.ts";
-import { unwrapScript } from "../engine/script.ts";
+import { unwrapScript } from "../contract/script.ts";
+import { fullToolName, type PendingCall, type ToolOutcome } from "../contract/server-tool.ts";
 import { type JsonObject, parseArguments } from "../protocol/json.ts";
 import type { Browser } from "./browser/browser.ts";
 import { type BrowserState, bounded } from "./browser/state.ts";
@@ -8,7 +9,6 @@ import { type GuardOptions, guardedFetch, unlessAborted } from "./guarded-fetch.
 import type { McpAccess } from "./mcp/access.ts";
 import { type McpServer, McpSession, type McpTool, toMcpError } from "./mcp/client.ts";
 import { truncate } from "./mcp/output.ts";
-import { fullToolName, type PendingCall, type ToolOutcome } from "./server-tool.ts";
 import { ToolFault } from "./tool-fault.ts";
 
 /** Where a turn's tools are. */

@@ -1,6 +1,7 @@
 import type { BuiltinName, ToolConfig } from "../config.ts";
-import type { Replay, ServerTools, ToolDescription, ToolNamespace } from "../engine/engine.ts";
-import { approvalRequests, mcpFunctionName } from "../engine/tool-exchange.ts";
+import type { Replay, ServerTools, ToolDescription, ToolNamespace } from "../contract/engine.ts";
+import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
+import { approvalRequests, mcpFunctionName } from "../contract/tool-exchange.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import type { Item } from "../protocol/items.ts";
@@ -30,7 +31,6 @@ import { isToolServer } from "./guard.ts";
 import type { McpAccess } from "./mcp/access.ts";
 import type { McpTool } from "./mcp/client.ts";
 import { isAllowed, isUsable, mayBeCalled, needsApproval } from "./mcp/policy.ts";
-import type { PendingCall, ServerTool, ToolOutcome } from "./server-tool.ts";
 import { ToolRunner } from "./tool-runner.ts";
 
 export interface ToolsetOptions {

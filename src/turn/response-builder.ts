@@ -1,4 +1,5 @@
-import type { FinishReason, ModelDelta, Phase, RawMessage, Replay, TokenLogprob } from "../engine/engine.ts";
+import type { FinishReason, ModelDelta, Phase, RawMessage, Replay, TokenLogprob } from "../contract/engine.ts";
+import { fullToolName, type PendingCall, type ServerTool, type ToolOutcome } from "../contract/server-tool.ts";
 import type { ApiError } from "../protocol/errors.ts";
 import { newCallId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
@@ -6,7 +7,6 @@ import { isJson, jsonLength, parseArguments } from "../protocol/json.ts";
 import type { OutputItem, ResponseObject, ServerCall, Usage } from "../protocol/response.ts";
 import { CitationFilter, type CitationLookup, type CitedText } from "../tools/browser/citations.ts";
 import type { McpTool } from "../tools/mcp/client.ts";
-import { fullToolName, type PendingCall, type ServerTool, type ToolOutcome } from "../tools/server-tool.ts";
 import { deltaHead, type EventSink, EventWriter } from "./event-writer.ts";
 import {
   type AnsweringRecord,

@@ -1,7 +1,7 @@
-import { unwrapScript } from "../engine/script.ts";
+import { unwrapScript } from "../contract/script.ts";
+import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
 import { parseArguments } from "../protocol/json.ts";
 import type { OutputItem, ResponseObject, ServerCall } from "../protocol/response.ts";
-import type { PendingCall, ServerTool, ToolOutcome } from "../tools/server-tool.ts";
 import { deltaHead, type EventWriter } from "./event-writer.ts";
 
 /**

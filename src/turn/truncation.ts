@@ -1,4 +1,4 @@
-import type { Engine, Prompt, PromptSize } from "../engine/engine.ts";
+import type { Engine, Prompt, PromptSize } from "../contract/engine.ts";
 import { ApiError, contextLengthExceeded } from "../protocol/errors.ts";
 import type { Item } from "../protocol/items.ts";
 

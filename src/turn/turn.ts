@@ -8,7 +8,8 @@ import type {
   Sampled,
   TokenLogprob,
   ToolExchange,
-} from "../engine/engine.ts";
+} from "../contract/engine.ts";
+import type { PendingCall, ToolOutcome } from "../contract/server-tool.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
@@ -16,7 +17,6 @@ import type { Item } from "../protocol/items.ts";
 import { initialResponse, type Usage } from "../protocol/response.ts";
 import { mustCall } from "../protocol/tools.ts";
 import { listOrigin } from "../tools/mcp/policy.ts";
-import type { PendingCall, ToolOutcome } from "../tools/server-tool.ts";
 import type { Toolset } from "../tools/toolset.ts";
 import type { EventSink } from "./event-writer.ts";
 import { checkCallPairs, promptItems } from "./history.ts";

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import type { ToolDescription, ToolNamespace } from "../../src/engine/engine.ts";
+import type { ToolDescription, ToolNamespace } from "../../src/contract/engine.ts";
 import type { Content, DeveloperContent, HarmonyMessage, SystemContent } from "../../src/engine/harmony/message.ts";
 import { CHANNELS } from "../../src/engine/harmony/message.ts";
 import { SPECIAL_TOKENS } from "../../src/engine/harmony/vocabulary.ts";

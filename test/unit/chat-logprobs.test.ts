@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import type { ModelDelta } from "../../src/contract/engine.ts";
 import { ChunkReader } from "../../src/engine/chat/chunks.ts";
-import type { ModelDelta } from "../../src/engine/engine.ts";
 
 /** Logprobs of a chat model belong to the tokens of the shown text: vLLM sends them for all that it samples. */
 

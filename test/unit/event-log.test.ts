@@ -2,11 +2,11 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Engine, ModelDelta } from "../../src/engine/engine.ts";
+import type { Engine, ModelDelta } from "../../src/contract/engine.ts";
+import type { PendingCall } from "../../src/contract/server-tool.ts";
 import { newTurnAddress } from "../../src/protocol/ids.ts";
 import { EventLogStore, EventLogWriter } from "../../src/store/event-log.ts";
 import { Tables } from "../../src/store/tables.ts";
-import type { PendingCall } from "../../src/tools/server-tool.ts";
 import { readLoggedTurn, recordLine } from "../../src/turn/logged-turn.ts";
 import { Turn } from "../../src/turn/turn.ts";
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { unwrapScript } from "../../src/contract/script.ts";
 import { parseHeader, parseHeaderText, standardHeader } from "../../src/engine/harmony/header.ts";
 import type { HarmonyMessage } from "../../src/engine/harmony/message.ts";
 import { type EndReason, type HarmonyDelta, HarmonyParser } from "../../src/engine/harmony/parser.ts";
@@ -15,7 +16,6 @@ import {
   SPECIAL_TOKENS,
   START,
 } from "../../src/engine/harmony/vocabulary.ts";
-import { unwrapScript } from "../../src/engine/script.ts";
 
 const FUNCTIONS = new Map([
   ["f", "f"],

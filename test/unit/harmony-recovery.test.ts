@@ -2,7 +2,7 @@ import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runI
 import { env } from "cloudflare:workers";
 import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
 import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Replay } from "../../src/engine/engine.ts";
+import type { Replay } from "../../src/contract/engine.ts";
 import { cutAtLiterals } from "../../src/engine/harmony/pieces.ts";
 import { loadTokenizer, type Tokenizer, toTokenIds } from "../../src/engine/harmony/tokenizer.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";

@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, it } from "vitest";
-import type { Engine, ModelDelta } from "../../src/engine/engine.ts";
+import type { Engine, ModelDelta } from "../../src/contract/engine.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { itemId, newTurnAddress } from "../../src/protocol/ids.ts";
 import { jsonLength } from "../../src/protocol/json.ts";

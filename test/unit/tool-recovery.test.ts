@@ -4,7 +4,7 @@ import { type CallToolResult, createMcpHandler, Server, type Tool } from "@model
 import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
 import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import type { EngineName, Variables } from "../../src/config.ts";
-import type { Replay } from "../../src/engine/engine.ts";
+import type { Replay } from "../../src/contract/engine.ts";
 import { cutAtLiterals } from "../../src/engine/harmony/pieces.ts";
 import { loadTokenizer, type Tokenizer, toTokenIds } from "../../src/engine/harmony/tokenizer.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
+import type { Engine, Prompt, PromptSize } from "../../src/contract/engine.ts";
 import { toChatMessages } from "../../src/engine/chat/messages.ts";
-import type { Engine, Prompt, PromptSize } from "../../src/engine/engine.ts";
 import { offeredTools } from "../../src/engine/offered-tools.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import type { Item } from "../../src/protocol/items.ts";

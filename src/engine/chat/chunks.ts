@@ -1,4 +1,4 @@
-import type { ModelDelta, TokenLogprob } from "../engine.ts";
+import type { ModelDelta, TokenLogprob } from "../../contract/engine.ts";
 import { malformedStream } from "../sse-decoder.ts";
 import { readFault, toFaultError } from "../upstream.ts";
 import { toFinishReason, toUsage, type VllmUsage } from "../vllm-words.ts";

@@ -1,6 +1,6 @@
+import type { FinishReason, ModelDelta } from "../../contract/engine.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import { parseArguments } from "../../protocol/json.ts";
-import type { FinishReason, ModelDelta } from "../engine.ts";
 import type { FinalFormat } from "./final-format.ts";
 import { asJson, type ChatMessage } from "./messages.ts";
 

@@ -1,8 +1,8 @@
 import type { Config } from "../../config.ts";
+import type { Continuation, Engine, ModelDelta, Prompt, PromptSize, RawMessage } from "../../contract/engine.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest, toApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
-import type { Continuation, Engine, ModelDelta, Prompt, PromptSize, RawMessage } from "../engine.ts";
 import { offeredTools } from "../offered-tools.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";

@@ -1,8 +1,8 @@
+import type { Replay, ToolExchange } from "../../contract/engine.ts";
+import { unwrapScript } from "../../contract/script.ts";
+import { approvalRequests, exchangeOf, refusedApproval } from "../../contract/tool-exchange.ts";
 import type { InputPart, Item, MessageItem } from "../../protocol/items.ts";
-import type { Replay, ToolExchange } from "../engine.ts";
 import { fileText } from "../file-text.ts";
-import { unwrapScript } from "../script.ts";
-import { approvalRequests, exchangeOf, refusedApproval } from "../tool-exchange.ts";
 
 /** Items as vLLM's chat completions messages. */
 

@@ -1,7 +1,7 @@
 import type { FormatWithTools } from "../../config.ts";
+import type { Prompt } from "../../contract/engine.ts";
 import { type CreateRequest, vllmFields } from "../../protocol/create-request.ts";
 import { type FunctionTool, mustCall } from "../../protocol/tools.ts";
-import type { Prompt } from "../engine.ts";
 import { offeredTools } from "../offered-tools.ts";
 import { isStreamed } from "../vllm-words.ts";
 import { type ChatMessage, isUnfinished, type MessageOptions, toChatMessages } from "./messages.ts";

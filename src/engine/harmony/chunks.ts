@@ -1,4 +1,4 @@
-import type { FinishReason } from "../engine.ts";
+import type { FinishReason } from "../../contract/engine.ts";
 import { malformedStream } from "../sse-decoder.ts";
 import { readFault, toFaultError } from "../upstream.ts";
 import { toFinishReason, type VllmUsage } from "../vllm-words.ts";

@@ -1,5 +1,5 @@
+import type { ModelDelta, Prompt, RawMessage, Sampled, ServerTools, TokenLogprob } from "../../contract/engine.ts";
 import { parseArguments } from "../../protocol/json.ts";
-import type { ModelDelta, Prompt, RawMessage, Sampled, ServerTools, TokenLogprob } from "../engine.ts";
 import { offeredTools } from "../offered-tools.ts";
 import { toUsage, type VllmUsage } from "../vllm-words.ts";
 import { type CompletionChunk, readCompletionChunk } from "./chunks.ts";

@@ -1,10 +1,10 @@
 import type { HarmonyConfig } from "../../config.ts";
+import type { Prompt, Replay, ToolExchange } from "../../contract/engine.ts";
+import { approvalRequests, exchangeOf, mcpFunctionName, refusedApproval } from "../../contract/tool-exchange.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 import type { InputPart, Item, MessageItem } from "../../protocol/items.ts";
-import type { Prompt, Replay, ToolExchange } from "../engine.ts";
 import { fileText } from "../file-text.ts";
 import { offeredTools } from "../offered-tools.ts";
-import { approvalRequests, exchangeOf, mcpFunctionName, refusedApproval } from "../tool-exchange.ts";
 import { dropAnalysis } from "./analysis.ts";
 import { FunctionNames, identifierOf } from "./function-names.ts";
 import { standardHeader } from "./header.ts";

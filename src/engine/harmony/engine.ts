@@ -1,7 +1,4 @@
 import type { HarmonyConfig } from "../../config.ts";
-import type { CreateRequest } from "../../protocol/create-request.ts";
-import { ApiError } from "../../protocol/errors.ts";
-import type { Item } from "../../protocol/items.ts";
 import type {
   Continuation,
   Engine,
@@ -11,7 +8,10 @@ import type {
   RawMessage,
   Sampled,
   ToolExchange,
-} from "../engine.ts";
+} from "../../contract/engine.ts";
+import type { CreateRequest } from "../../protocol/create-request.ts";
+import { ApiError } from "../../protocol/errors.ts";
+import type { Item } from "../../protocol/items.ts";
 import { contextWindow } from "../models.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";

@@ -1,5 +1,5 @@
+import type { TokenLogprob } from "../../contract/engine.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
-import type { TokenLogprob } from "../engine.ts";
 import type { WireLogprobs } from "./chunks.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 

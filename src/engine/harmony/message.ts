@@ -3,7 +3,7 @@
  * vLLM's `input_messages`, `output_messages` and `previous_input_messages` hold.
  */
 
-import type { ToolNamespace } from "../engine.ts";
+import type { ToolNamespace } from "../../contract/engine.ts";
 
 export const ROLES = ["system", "developer", "user", "assistant", "tool"] as const;
 export type Role = (typeof ROLES)[number];

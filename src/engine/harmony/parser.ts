@@ -1,6 +1,6 @@
+import type { ModelDelta, TokenLogprob } from "../../contract/engine.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import { isJson } from "../../protocol/json.ts";
-import type { ModelDelta, TokenLogprob } from "../engine.ts";
 import { type Header, parseHeader, standardHeader } from "./header.ts";
 import type { Channel, HarmonyMessage } from "./message.ts";
 import { fullName, isOfferedTool, type OfferedTools, type Recipient, resolveRecipient } from "./recipients.ts";

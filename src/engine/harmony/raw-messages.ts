@@ -1,7 +1,7 @@
 import { z } from "zod";
+import type { RawMessage } from "../../contract/engine.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 import { parse } from "../../protocol/validation.ts";
-import type { RawMessage } from "../engine.ts";
 import { parseHeaderText, standardHeader } from "./header.ts";
 import type { Content, HarmonyMessage } from "./message.ts";
 import { headerFault } from "./validation.ts";

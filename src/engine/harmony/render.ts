@@ -1,4 +1,4 @@
-import type { ToolNamespace } from "../engine.ts";
+import type { ToolNamespace } from "../../contract/engine.ts";
 import type { Content, DeveloperContent, HarmonyMessage, Role, SystemContent } from "./message.ts";
 import { normaliseSchema } from "./schema-normalisation.ts";
 import type { Segment } from "./segments.ts";

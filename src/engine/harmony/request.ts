@@ -1,5 +1,5 @@
+import type { Prompt } from "../../contract/engine.ts";
 import { vllmFields } from "../../protocol/create-request.ts";
-import type { Prompt } from "../engine.ts";
 import { isStreamed } from "../vllm-words.ts";
 import { wantsLogprobs } from "./logprobs.ts";
 import { STOP_TOKEN_IDS } from "./vocabulary.ts";

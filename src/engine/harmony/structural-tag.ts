@@ -1,8 +1,8 @@
+import type { Prompt, ToolNamespace } from "../../contract/engine.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest } from "../../protocol/errors.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import { mustCall } from "../../protocol/tools.ts";
-import type { Prompt, ToolNamespace } from "../engine.ts";
 import { offeredTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
 import { resolve } from "./schema-normalisation.ts";

@@ -1,5 +1,5 @@
+import type { ToolNamespace } from "../../contract/engine.ts";
 import { isJsonObject } from "../../protocol/json.ts";
-import type { ToolNamespace } from "../engine.ts";
 
 /**
  * The `# Tools` section, byte for byte as openai/harmony writes it (`template_tools_section` and

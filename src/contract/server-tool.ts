@@ -1,5 +1,5 @@
 import type { McpToolCallError } from "openai/resources/responses/responses";
-import type { BrowserAction } from "./browser/browser.ts";
+import type { BrowserAction } from "../tools/browser/browser.ts";
 
 /** A tool that this server runs, whatever name a model calls it by. JSON: a durable run keeps it. */
 export type ServerTool =
