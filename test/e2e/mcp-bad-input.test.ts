@@ -6,7 +6,7 @@ import { INJECTION, type Misbehaviour } from "../tools/mcp-handler.ts";
 import { type McpTestServer, startMcpServer } from "../tools/mcp-server.ts";
 import { expectError } from "./expectations.ts";
 import { GPT_OSS, getWeather, idsOf, messagesOf, onlyCall, specialsIn } from "./harmony-support.ts";
-import { type RealGateway, startRealGateway } from "./support.ts";
+import { type Gateway, startGateway } from "./support.ts";
 import {
   type Answer,
   ask,
@@ -50,7 +50,7 @@ const SLOW: Misbehaviour[] = ["hang", "drip", "wrong-id", "endless-comments"];
 const servers: { close(): Promise<void> }[] = [];
 const listing = new Map<Misbehaviour, McpTestServer>();
 const calling = new Map<Misbehaviour, McpTestServer>();
-let gateway: RealGateway;
+let gateway: Gateway;
 let good: McpTestServer;
 let odd: ToolServer;
 let many: McpTestServer;
@@ -113,7 +113,7 @@ beforeAll(async () => {
   down = { url: closed.url };
   await closed.close();
   const all = [good, many, hanging, odd, down, ...listing.values(), ...calling.values(), ...redirecting];
-  gateway = await startRealGateway({
+  gateway = await startGateway({
     MCP_SERVERS: all.map(({ url }) => url).join(","),
     TOOL_CALL_TIMEOUT_MS: String(CALL_TIMEOUT_MS),
     HEARTBEAT_MS: "200",
@@ -345,7 +345,7 @@ describe("definitions of tools", () => {
   it.each(MODELS)("come once by each name, and give way to a function of the client's (%s)", async (model) => {
     const tool = { name: "echo", inputSchema: { type: "object", properties: { text: { const: "hi" } } } };
     const twice = await started(startMcpServer({ mode: "stateless", tools: [tool, tool] }));
-    const own = await startRealGateway({ MCP_SERVERS: twice.url });
+    const own = await startGateway({ MCP_SERVERS: twice.url });
     try {
       const first = await own.openai.responses.create({ model, input: "Call docs__echo.", tools: [mcp(twice)] });
       expect(onlyItem(first, "mcp_call")).toMatchObject({ name: "echo", output: "hi" });

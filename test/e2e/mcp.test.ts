@@ -275,19 +275,19 @@ describe("credentials", () => {
   }
 
   /** Everything in the storage of all objects. */
-  async function stored(): Promise<string> {
-    const worker = gateway.harness.getWorker();
+  function stored(): string {
+    const { storage } = gateway;
     let text = "";
-    for (const { id } of (await worker.listDurableObjectIds("HOME")).map((each) => ({ id: String(each) }))) {
-      const storage = await worker.getDurableObjectStorage("HOME", { id });
-      const tables = await storage.exec(
+    for (const id of storage.ids()) {
+      const tables = storage.exec(
+        id,
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_%' ESCAPE '\\'",
       );
       for (const { name } of tables) {
-        const rows = await storage.exec(`SELECT * FROM "${name}"`);
+        const rows = storage.exec(id, `SELECT * FROM "${name}"`);
         for (const row of rows) {
           for (const value of Object.values(row)) {
-            text += value instanceof ArrayBuffer ? new TextDecoder().decode(value) : String(value);
+            text += value instanceof Uint8Array ? new TextDecoder().decode(value) : String(value);
           }
         }
       }
@@ -322,13 +322,13 @@ describe("credentials", () => {
   });
 
   it("are kept in no storage, also of a run that lives there, and in no log", async () => {
-    const before = await stored();
+    const before = stored();
     expect(before).toContain("mcp_list_tools");
     const begun = await gateway.openai.responses.create(
       { model: "simulator?ttft=500", input: "Call docs__add.", tools: [withCredentials()], background: true },
       { headers: { "Idempotency-Key": "key-1" } },
     );
-    const during = await stored();
+    const during = stored();
     expect(during).toContain(begun.id.slice(-8));
     expectDiscreet(during);
     const conversation = (await gateway.openai.conversations.create({})).id;
@@ -338,8 +338,8 @@ describe("credentials", () => {
       tools: [withCredentials()],
       conversation,
     });
-    expectDiscreet(await stored());
-    expectDiscreet(JSON.stringify(gateway.harness.getLogs()));
+    expectDiscreet(stored());
+    expectDiscreet(gateway.logs());
   });
 
   it("an error of the server's does not tell them either", async () => {

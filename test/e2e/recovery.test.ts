@@ -4,19 +4,19 @@ import { startWorkerd } from "../workerd/process.ts";
 import { framesOf, generationsOf, isWhole, replay } from "./event-streams.ts";
 import { expectError, readStream } from "./expectations.ts";
 import { type Death, type MortalServer, startMortalServer } from "./mortal-server.ts";
-import { eventually, gatewayAt, type RealGateway } from "./support.ts";
+import { eventually, type Gateway, gatewayAt } from "./support.ts";
 
 /** A model server that dies and comes back. The faults are those of vLLM 0.32: see mortal-server.ts. */
 
 const SETTINGS = { ALLOW_ANONYMOUS: "true", HEARTBEAT_MS: "100", VLLM_SILENCE_MS: "100" };
 
-async function startBehind(server: MortalServer, variables: Record<string, string> = {}): Promise<RealGateway> {
+async function startBehind(server: MortalServer, variables: Record<string, string> = {}): Promise<Gateway> {
   const worker = await startWorkerd({ ...SETTINGS, VLLM_BASE_URL: server.url, ...variables });
-  return gatewayAt(worker.url, server.simulator, () => worker.close());
+  return gatewayAt(worker, server.simulator);
 }
 
 let server: MortalServer;
-let gateway: RealGateway;
+let gateway: Gateway;
 beforeAll(async () => {
   server = await startMortalServer();
   gateway = await startBehind(server);
@@ -155,7 +155,7 @@ describe("an outage", () => {
 });
 
 describe("a model server that stays away", () => {
-  let hasty: RealGateway;
+  let hasty: Gateway;
   let mortal: MortalServer;
   beforeAll(async () => {
     mortal = await startMortalServer();
@@ -211,7 +211,7 @@ describe("a failure of the server's own that is not its death", () => {
 });
 
 describe("silence", () => {
-  let quick: RealGateway;
+  let quick: Gateway;
   beforeAll(async () => {
     quick = await startBehind(server, { VLLM_IDLE_TIMEOUT_MS: "300", VLLM_FIRST_BYTE_TIMEOUT_MS: "300" });
   }, 60_000);

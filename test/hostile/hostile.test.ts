@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { readJson } from "../../src/api/body.ts";
 import { createRequest } from "../../src/protocol/create-request.ts";
 import { ApiError } from "../../src/protocol/errors.ts";
-import { type RealGateway, startRealGateway } from "../e2e/support.ts";
+import { type Gateway, startGateway } from "../e2e/support.ts";
 import { newSeed } from "../random.ts";
 import { type Generated, generated, MIB, mostReads, ROWS, textOf } from "./bodies.ts";
 import { counted, valuesOf } from "./counting.ts";
@@ -56,13 +56,13 @@ const API_KEYS = Object.entries(KEYS)
   .map(([tenant, key]) => `${tenant}:${createHash("sha256").update(key).digest("hex")}`)
   .join(",");
 
-let gateway: RealGateway;
+let gateway: Gateway;
 let stream: HeldStream;
 let calls = 0;
 let said = "";
 
 beforeAll(async () => {
-  gateway = await startRealGateway({ API_KEYS, VLLM_EXTRAS: "all", ALLOW_ANONYMOUS: "false", VLLM_MAX_RETRIES: "0" });
+  gateway = await startGateway({ API_KEYS, VLLM_EXTRAS: "all", ALLOW_ANONYMOUS: "false", VLLM_MAX_RETRIES: "0" });
   stream = await beginHeldStream(gateway, KEYS.other);
   const { simulator } = gateway.vllm;
   const answer = simulator.fetch.bind(simulator);
