@@ -158,8 +158,10 @@ function essence({ response, types, said }: Answer) {
     // Cached tokens may differ: the prompt was sent before.
     usage: usage && { ...usage, input_tokens_details: {}, cached_tokens_per_turn: [] },
     end: { status, incomplete_details, error },
-    // Said again while the model server is away.
-    types: types.filter((type, index) => type !== "response.in_progress" || types.indexOf(type) === index),
+    // `in_progress` is said again while the model server is away, also between two deltas of one run.
+    types: types
+      .filter((type, index) => type !== "response.in_progress" || types.indexOf(type) === index)
+      .filter((type, index, all) => !type.endsWith(".delta") || type !== all[index - 1]),
     said,
   };
 }

@@ -1,7 +1,7 @@
 import type { Response } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { GPT_OSS, messagesOf } from "./harmony-support.ts";
-import { type Gateway, startGateway } from "./support.ts";
+import { eventually, type Gateway, startGateway } from "./support.ts";
 import {
   ask,
   EVERY_WAY,
@@ -331,6 +331,7 @@ describe("credentials", () => {
     const during = stored();
     expect(during).toContain(begun.id.slice(-8));
     expectDiscreet(during);
+    await eventually(async () => (await gateway.openai.responses.retrieve(begun.id)).status === "completed");
     const conversation = (await gateway.openai.conversations.create({})).id;
     await gateway.openai.responses.create({
       model: GPT_OSS,

@@ -70,8 +70,8 @@ export function gatewayAt(worker: WorkerdProcess, vllm: SimulatorServer): Gatewa
   };
 }
 
-/** Polls until `condition` gives a truthy value. Throws after half a minute: that is no fact, but the end of a test that hangs. */
-export async function eventually<T>(condition: () => T | Promise<T>, timeoutMs = 30_000): Promise<NonNullable<T>> {
+/** Polls until `condition` gives a truthy value. Throws after two minutes: that is no fact, but the end of a test that hangs. */
+export async function eventually<T>(condition: () => T | Promise<T>, timeoutMs = 120_000): Promise<NonNullable<T>> {
   const deadline = Date.now() + timeoutMs;
   for (;;) {
     const value = await condition();

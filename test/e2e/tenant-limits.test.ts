@@ -20,7 +20,7 @@ beforeAll(async () => {
   bob = gateway.client({ apiKey: "bob-key" });
   // What the helpers ask with.
   gateway.openai = ann;
-}, 30_000);
+});
 afterAll(() => gateway.close());
 
 const ENDLESS = "simulator?tps=20&words=100000";
