@@ -3,7 +3,7 @@ import { z } from "zod";
 import { includeValues } from "../protocol/create-request.ts";
 import { MAX_ID_LENGTH } from "../protocol/ids.ts";
 import { parse } from "../protocol/validation.ts";
-import type { ItemPage } from "../store/turn-store.ts";
+import type { ItemPage } from "../store/item-page.ts";
 import type { AppEnv } from "./app-env.ts";
 
 /** Queries and lists that several endpoints share. */

@@ -30,14 +30,9 @@ export const responses = new Hono<AppEnv>()
   })
   .post("/:id/cancel", async (context) => {
     const { id, address, homes } = locate(context);
-    const stub = homes.stub(address.home);
-    const found = await stub.retrieve(address.turn);
-    if (!found) throw responseNotFound(id);
-    const { background } = JSON.parse(found.head) as { background: boolean };
-    if (!background) throw invalidRequest("response_id", "Cannot cancel a synchronous response.");
-    const cancelled = await stub.cancel(address.turn);
+    const cancelled = await homes.stub(address.home).cancel(address.turn);
     if (!cancelled) throw responseNotFound(id);
-    return context.body(responseBody(cancelled), 200, JSON_HEADERS);
+    return context.body(responseBody(unwrap(cancelled)), 200, JSON_HEADERS);
   })
   .delete("/:id", async (context) => {
     const { id, address, homes } = locate(context);
