@@ -1,4 +1,4 @@
-import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { describe, expect, it, vi } from "vitest";
@@ -7,8 +7,9 @@ import type { InputItem, Item } from "../../src/protocol/items.ts";
 import { HomeClient } from "../../src/store/client.ts";
 import type { Home } from "../../src/store/home.ts";
 import { ItemStore } from "../../src/store/item-store.ts";
+import { toPieces } from "../../src/store/row-pieces.ts";
 import type { TurnToSettle } from "../../src/store/settlement.ts";
-import { Tables, toPieces } from "../../src/store/tables.ts";
+import { Tables } from "../../src/store/tables.ts";
 import { TurnStore } from "../../src/store/turn-store.ts";
 
 const DAY_MS = 86_400_000;
@@ -446,9 +447,13 @@ describe("the lease of a conversation", () => {
     await vi.waitFor(async () => expect(await enter("next")).toMatchObject(entered));
   });
 
-  it("that this life of the object has not given settles nothing", async () => {
-    const { stub } = await newConversation();
-    expect(await stub.settle(leased("turn of an earlier life"))).toMatchObject(locked);
+  it("of an earlier life of the object settles nothing", async () => {
+    const { id, address, enter } = await newConversation();
+    expect(await enter("turn")).toMatchObject(entered);
+    await abortAllDurableObjects();
+    const stub = env.HOME.getByName(`tenant:${address.home}`);
+    expect(await stub.settle(leased("turn"))).toMatchObject(locked);
+    expect(await stub.enterConversation(id, "next", 0)).toMatchObject(entered);
   });
 });
 
