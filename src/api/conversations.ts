@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { type Context, Hono } from "hono";
 import { z } from "zod";
+import { checkRequestMedia } from "../assembly/media-policy.ts";
 import { list } from "../protocol/collections.ts";
 import { metadata } from "../protocol/create-request.ts";
 import { ApiError, conversationNotFound, invalidRequest } from "../protocol/errors.ts";
@@ -14,7 +15,6 @@ import { checkMedia } from "../turn/media.ts";
 import type { AppEnv } from "./app-env.ts";
 import { readJson } from "./body.ts";
 import { JSON_HEADERS } from "./create-response.ts";
-import { checkGivenMedia } from "./media-policy.ts";
 import { checkIncludeQuery, listBody, readPageQuery } from "./queries.ts";
 
 /** `/v1/conversations`: the conversation object and its items. Limits are OpenAI's. */
@@ -98,7 +98,7 @@ async function toItems(
   address: TurnAddress,
 ): Promise<string> {
   const config = context.get("config");
-  await checkGivenMedia(given, "items", config, context.req.raw.signal);
+  await checkRequestMedia(given, "items", config, context.req.raw.signal);
   const { input } = await homes.past(given, null);
   checkMedia(input, config.isMediaListed, ({ index }) => `items[${index}]`);
   const items = JSON.stringify(withItemIds(input, address, true));

@@ -1,8 +1,10 @@
 import { createHash, randomUUID } from "node:crypto";
 import type { Context } from "hono";
+import { assembleTurn } from "../assembly/assemble-turn.ts";
+import { checkRequestMedia } from "../assembly/media-policy.ts";
+import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
 import type { Replay } from "../contract/engine.ts";
-import { createEngine } from "../engine/create-engine.ts";
-import { resolveModel } from "../engine/models.ts";
+import { accessOf, type McpAccess } from "../contract/mcp-access.ts";
 import { type CreateRequest, conversationOf, createRequest } from "../protocol/create-request.ts";
 import {
   ApiError,
@@ -24,16 +26,12 @@ import { conversationAddress, HomeClient, homeOf, unwrap } from "../store/client
 import { MAX_CALL_LENGTH, outputRoom, roomBeside } from "../store/limits.ts";
 import type { RunSpec } from "../store/run-store.ts";
 import { readHistory, type StoredResponse } from "../store/turn-store.ts";
-import { isApproval, toolsetOf } from "../tools/create-toolset.ts";
-import { accessOf, type McpAccess } from "../tools/mcp/access.ts";
-import { toInputItems, withItemIds } from "../turn/history.ts";
-import { checkPromptMedia } from "../turn/media.ts";
+import { needsItemIds, toInputItems, withItemIds } from "../turn/history.ts";
 import { responseBody } from "../turn/response-builder.ts";
-import { type Settle, Turn, type TurnOptions } from "../turn/turn.ts";
+import type { Settle, Turn } from "../turn/turn.ts";
 import type { AppEnv } from "./app-env.ts";
 import { tenantCacheSalt } from "./auth.ts";
 import { readJson } from "./body.ts";
-import { checkGivenMedia } from "./media-policy.ts";
 import { checkVllmExtras } from "./vllm-extras.ts";
 
 /**
@@ -65,7 +63,7 @@ export async function createResponse(context: Context<AppEnv>): Promise<Response
   const conversationId = conversationOf(request);
   const conversation = conversationId === undefined ? undefined : conversationAddress(conversationId);
   const given = toInputItems(request.input);
-  await checkGivenMedia(given, "input", config, context.req.raw.signal);
+  await checkRequestMedia(given, "input", config, context.req.raw.signal);
   const previous = request.previous_response_id;
   const parent = previous == null ? undefined : parseResponseId(previous);
   if (previous != null && !parent) throw previousResponseNotFound(previous);
@@ -150,50 +148,18 @@ async function inQueue<T>(
 async function prepareTurn(call: Call, place: Place | undefined) {
   const { context, request, homes, address, abort, createdAt } = call;
   const config = context.get("config");
-  const upstream = context.get("upstream");
+  const tenant = context.get("tenant");
   const [model, past] = await Promise.all([
-    resolveModel(request.model, config, upstream, abort.signal),
+    resolveModel(request.model, config, abort.signal),
     homes.past(call.given, request.previous_response_id),
   ]);
-  checkPromptMedia({ ...(place ?? past), input: past.input }, request, config.isMediaListed);
-  const engine = createEngine(model.engine, config, upstream);
-  const cacheSalt = tenantCacheSalt(context.get("tenant"), request.cache_salt);
-  const accepted = engine.accept(request);
-  // Messages that the client kept itself are kept with the first item of the input, by its id; and an approved call
-  // names the request by the id under which it is kept.
-  const needsIds = request.previous_input_messages != null || past.input.some(isApproval);
+  const cacheSalt = tenantCacheSalt(tenant, request.cache_salt);
+  const accepted = acceptRequest(request, model, config);
+  const needsIds = needsItemIds(request, past.input);
   const input = needsIds ? withItemIds(past.input, address, place !== undefined) : past.input;
   const isKept = request.store !== false || place !== undefined;
   const room = isKept ? outputRoom(accepted, withItemIds(input, address, place !== undefined)) : MAX_CALL_LENGTH;
-  const tools = toolsetOf(accepted, accessOf(accepted), {
-    address,
-    config,
-    tenant: context.get("tenant"),
-    history: (place ?? past).history,
-    input,
-    replays: (place ?? past).replays,
-    output: [],
-  });
   const { history, replays } = place ?? past;
-  const options: TurnOptions = {
-    engine,
-    request: accepted,
-    address,
-    model,
-    history,
-    replays,
-    input,
-    tools,
-    cacheSalt,
-    createdAt,
-    signal: abort.signal,
-    clock: Date.now,
-    maxRetries: config.maxRetries,
-    room,
-    recoveryTimeMs: config.foregroundRecoveryTimeMs,
-    isServerGone: (signal) => upstream.isGone(signal),
-    waitUntil: (promise) => context.executionCtx.waitUntil(promise),
-  };
   const sink = request.stream ? new SseStream(config.heartbeatMs, () => abort.abort(clientLeft())) : undefined;
   const settle: Settle = async ({ outcome, closed }, terminate) => {
     const { status } = outcome;
@@ -215,7 +181,19 @@ async function prepareTurn(call: Call, place: Place | undefined) {
     }
     terminate();
   };
-  return { turn: new Turn(options, sink), settle, sink };
+  const turn = assembleTurn(
+    { ...address, request: accepted, model, tenant, cacheSalt, createdAt },
+    { history, replays, input },
+    {
+      config,
+      access: accessOf(accepted),
+      room,
+      signal: abort.signal,
+      waitUntil: (promise) => context.executionCtx.waitUntil(promise),
+      sink,
+    },
+  );
+  return { turn, settle, sink };
 }
 
 async function answerTurn({ context }: Call, running: ReturnType<Turn["run"]>): Promise<Response> {
@@ -239,10 +217,10 @@ async function startRun(call: Call): Promise<StoredResponse> {
   const { context, request, homes, abort, address } = call;
   const config = context.get("config");
   const [model, { input }] = await Promise.all([
-    resolveModel(request.model, config, context.get("upstream"), abort.signal),
+    resolveModel(request.model, config, abort.signal),
     homes.past(call.given, null),
   ]);
-  const { input: _given, ...rest } = createEngine(model.engine, config, context.get("upstream")).accept(request);
+  const { input: _given, ...rest } = acceptRequest(request, model, config);
   const access = accessOf(rest);
   const tools = rest.tools?.map(echoTool);
   const spec: RunSpec = {

@@ -1,5 +1,6 @@
 import { DurableObject, RpcTarget } from "cloudflare:workers";
 import { loadConfig, type Variables } from "../config.ts";
+import type { McpAccess } from "../contract/mcp-access.ts";
 import { conversationOf } from "../protocol/create-request.ts";
 import {
   ApiError,
@@ -14,7 +15,6 @@ import {
 import { responseId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { initialResponse } from "../protocol/response.ts";
-import type { McpAccess } from "../tools/mcp/access.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import { ConversationLock, type Lease } from "./conversation-lock.ts";
 import { type Conversation, ConversationStore } from "./conversation-store.ts";
