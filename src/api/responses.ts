@@ -1,7 +1,8 @@
 import { invalidRequest, responseNotFound } from "../protocol/errors.ts";
 import { MAX_ID_LENGTH, parseResponseId, responseId, type TurnAddress } from "../protocol/ids.ts";
 import { unwrap } from "../store/client.ts";
-import type { ItemPage, PageRequest, StoredResponse } from "../store/turn-store.ts";
+import type { ItemPage, PageRequest } from "../store/item-page.ts";
+import type { StoredResponse } from "../store/turn-store.ts";
 import type { Caller } from "./caller.ts";
 
 /** Responses that are there already. All throw the 404 of one that is unknown, deleted or another tenant's. */
@@ -27,11 +28,7 @@ export async function retrieveResponse({ homes }: Caller, address: TurnAddress):
 
 /** Stops a background run; gives the response as it then stands. Throws the 400 of a synchronous response. */
 export async function cancelResponse({ homes }: Caller, address: TurnAddress): Promise<StoredResponse> {
-  const stub = homes.stub(address.home);
-  const { head } = found(address, await stub.retrieve(address.turn));
-  const { background } = JSON.parse(head) as { background: boolean };
-  if (!background) throw invalidRequest("response_id", "Cannot cancel a synchronous response.");
-  return found(address, await stub.cancel(address.turn));
+  return unwrap(found(address, await homes.stub(address.home).cancel(address.turn)));
 }
 
 /** Deletes a response, for good; one that is running is stopped first. */

@@ -1,6 +1,6 @@
 import type { Context } from "hono";
 import { SSE_HEADERS } from "../protocol/sse-stream.ts";
-import type { ItemPage } from "../store/turn-store.ts";
+import type { ItemPage } from "../store/item-page.ts";
 
 /** Answers whose bodies are text or bytes already. */
 

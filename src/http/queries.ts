@@ -21,9 +21,11 @@ export const retrieveQuery = z.object({
 });
 
 /** Of a list of items. */
-export const pageQuery = z.object({
-  include: includeValues,
-  limit: wholeNumber.pipe(z.int().min(1).max(100)).default(20),
-  order: z.enum(["asc", "desc"]).default("desc"),
-  after: z.string().min(1).max(MAX_ID_LENGTH).optional(),
-});
+export const pageQuery = z
+  .object({
+    include: includeValues,
+    limit: wholeNumber.pipe(z.int().min(1).max(100)).default(20),
+    order: z.enum(["asc", "desc"]).default("desc"),
+    after: z.string().min(1).max(MAX_ID_LENGTH).optional(),
+  })
+  .transform(({ limit, order, after }) => ({ limit, order, after }));

@@ -10,9 +10,12 @@ import {
 } from "../protocol/errors.ts";
 import { parseConversationId, parseItemId, responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem, Item } from "../protocol/items.ts";
-import type { Home, ItemKey, Result, Snapshot, TurnToSettle } from "./home.ts";
+import { readHistory } from "./history.ts";
+import type { ItemKey, Snapshot } from "./history-reader.ts";
+import type { Home } from "./home.ts";
 import { MAX_HISTORY_LENGTH } from "./limits.ts";
-import { readHistory } from "./turn-store.ts";
+import type { Result } from "./result.ts";
+import type { TurnToSettle } from "./settlement.ts";
 
 /** Homes that one request may refer to. Each is an object to be woken; turns that continue each other share one. */
 const MAX_HOMES = 256;

@@ -193,7 +193,7 @@ export class EventLogStore {
     if (this.#tables.has("events")) this.#sql.exec("DELETE FROM events WHERE turn = ?", turn);
   }
 
-  /** Removes the logs of turns that are gone. */
+  /** Removes the logs of turns that are not kept any more, and are no runs either. */
   sweep(): void {
     if (!this.#tables.has("events")) return;
     const runs = this.#tables.has("runs") ? "UNION SELECT turn FROM runs" : "";
@@ -261,7 +261,7 @@ export class EventLogWriter implements BatchSink {
     if (!type.endsWith(".delta")) this.#urgent = true;
   }
 
-  /** Keeps a record at its place between the events; it is written with the next event, if one comes soon. */
+  /** Keeps a record between the events that come before and after it. It is written with the next event, if one comes soon. */
   record(record: TurnRecord): void {
     const line = recordLine(record);
     this.#pending.push(line);
@@ -343,7 +343,7 @@ export class EventLogWriter implements BatchSink {
     for (const resolve of waiting) resolve();
   }
 
-  /** The run has ended or is given up: nothing more is written, and who waits for more is woken. */
+  /** The run has ended, or its writing has failed: nothing more is written, and who waits for more is woken. */
   stop(): void {
     this.#stopped = true;
     clearTimeout(this.#timer);

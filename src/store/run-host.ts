@@ -10,10 +10,10 @@ import { type LoggedTurn, readLoggedTurn } from "../turn/logged-turn.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import type { Lease } from "./conversation-lock.ts";
 import { type EventLogStore, EventLogWriter } from "./event-log.ts";
+import { type History, readHistory } from "./history.ts";
 import { MAX_CALL_LENGTH } from "./limits.ts";
 import type { NotedRun, RunSpec, RunStore } from "./run-store.ts";
 import type { ObjectLoad } from "./tenant-load.ts";
-import { type History, readHistory } from "./turn-store.ts";
 
 /**
  * Runs that outlive every client: they live in the home, their events go to its log, and their creator is only the
@@ -33,6 +33,8 @@ export interface RunHome {
   address: string;
   /** The earlier items that a run continues. Throws the 400 when they have been deleted. */
   history(spec: RunSpec): { history: History; base: number | null };
+  /** Waits for the conversation's lock, as long as it takes. */
+  acquireConversation(): Promise<Lease | undefined>;
   /** Runs `body` in a transaction: all that it writes, or nothing. */
   transaction<T>(body: () => T): T;
   /** Runs `body` and settles the turn in one transaction. */
@@ -98,40 +100,39 @@ export class RunHost {
 
   /**
    * Begins a run: notes it, so that no crash can lose it, and lets it go. Throws the 400s of an input that does not
-   * fit its past, and the 429s where there is no room. `lease` is the conversation's, for a turn in one; `access` is to the MCP servers of the request, and
-   * kept only as long as this process lives.
+   * fit its history, and the 429s where there is no room. `scope` holds the conversation's lease, for a turn in one: the
+   * run takes it over and frees it when it ends, and a run that is refused leaves it to the caller. `access` is to the
+   * MCP servers of the request, and kept only as long as this process lives.
    */
-  start(spec: RunSpec, lease: Lease | undefined, access: Readonly<Record<string, McpAccess>>): void {
-    const giveBack = this.#takeRoom();
-    try {
-      const run = this.#makeRun(spec, undefined, access);
-      const turn = run.makeTurn(this.#readPast(spec));
-      this.#home.transaction(() => {
-        this.#home.runs.insert(spec);
-        if (spec.request.background) turn.queue();
-      });
-      this.#launch(run, lease, giveBack, () => turn.run(turn.start(), run.settle));
-    } catch (error) {
-      giveBack();
-      throw error;
-    }
+  start(spec: RunSpec, scope: DisposableStack, access: Readonly<Record<string, McpAccess>>): void {
+    scope.defer(this.#takeRoom());
+    const run = this.#makeRun(spec, undefined, access);
+    const turn = run.makeTurn(this.#readPast(spec));
+    this.#home.transaction(() => {
+      this.#home.runs.insert(spec);
+      if (spec.request.background) turn.queue();
+    });
+    this.#launch(run, scope, () => turn.run(turn.start(), run.settle));
   }
 
   /** Room for a run that was accepted before its process died: it counts, and is never refused. */
-  #takeRoomForOrphan(): () => void {
-    return this.#home.load.take(Number.POSITIVE_INFINITY) ?? (() => {});
+  #takeRoomForOrphan(): DisposableStack {
+    const scope = new DisposableStack();
+    const giveBack = this.#home.load.take(Number.POSITIVE_INFINITY);
+    if (giveBack) scope.defer(giveBack);
+    return scope;
   }
 
-  /** Takes up every run that is noted and does not live. `acquire` gives the conversation's lock, waiting as needed. */
-  takeUpOrphans(acquire: () => Promise<Lease | undefined>): void {
+  /** Takes up every run that is noted and does not live. */
+  takeUpOrphans(): void {
     for (const turn of this.#home.runs.turns()) {
       if (this.#live.has(turn)) continue;
       const noted = this.#home.runs.takeUp(turn);
-      if (noted) this.#takeUp(noted, acquire);
+      if (noted) this.#takeUp(noted);
     }
   }
 
-  #takeUp(noted: NotedRun, acquire: () => Promise<Lease | undefined>): void {
+  #takeUp(noted: NotedRun): void {
     const { spec, attempts } = noted;
     const run = spec && this.#orphanOf(spec);
     if (!run) {
@@ -139,17 +140,14 @@ export class RunHost {
       return;
     }
     void this.#forgiveProgress(run);
-    this.#launch(run, undefined, this.#takeRoomForOrphan(), async () => {
-      // The past is read under the lock: another turn may hold it, and add to the conversation, until then.
-      const lease = run.spec.inConversation ? await acquire() : undefined;
-      try {
-        if (attempts > MAX_ATTEMPTS) return await fail(run, gaveUp());
-        const { turn, fault } = this.#turnOf(run);
-        if (fault) return await turn.abandon({ status: "failed", error: fault }, run.settle);
-        return await turn.resume(run.settle);
-      } finally {
-        lease?.release();
-      }
+    using scope = this.#takeRoomForOrphan();
+    this.#launch(run, scope, async () => {
+      // The history is read under the lock: another turn may hold it, and add to the conversation, until then.
+      using _lease = run.spec.inConversation ? await this.#home.acquireConversation() : undefined;
+      if (attempts > MAX_ATTEMPTS) return await fail(run, gaveUp());
+      const { turn, fault } = this.#turnOf(run);
+      if (fault) return await turn.abandon({ status: "failed", error: fault }, run.settle);
+      return await turn.resume(run.settle);
     });
   }
 
@@ -182,7 +180,8 @@ export class RunHost {
     const { log } = this.#home;
     this.#home.transaction(() => log.cutUnreadable(noted.turn));
     const run = this.#remainderOf(noted);
-    this.#launch(run, undefined, this.#takeRoomForOrphan(), () => fail(run, unreadable()));
+    using scope = this.#takeRoomForOrphan();
+    this.#launch(run, scope, () => fail(run, unreadable()));
   }
 
   #remainderOf(noted: NotedRun): PreparedRun {
@@ -242,26 +241,26 @@ export class RunHost {
     return { spec, abort, log, logged: logged?.sequence ?? 0, makeTurn, settle };
   }
 
-  /** `giveBack` gives the run's room back when it has ended. */
-  #launch(run: PreparedRun, lease: Lease | undefined, giveBack: () => void, work: () => Promise<TurnResult>): void {
+  /** Lets a run go. What `scope` holds is the run's from now on, and is freed when it has ended. */
+  #launch(run: PreparedRun, scope: DisposableStack, work: () => Promise<TurnResult>): void {
     const { spec, abort, log } = run;
-    const ended = work()
-      .then(
-        () => {},
-        // Nobody foresaw it: the run stays noted, and the alarm takes it up again.
-        (error: unknown) => {
-          abort.abort(error);
-          console.error(JSON.stringify({ level: "error", run: spec.turn, error: errorName(error) }));
-        },
-      )
-      .finally(() => {
-        this.#live.delete(spec.turn);
-        log.stop();
-        lease?.release();
-        giveBack();
-      });
+    const ended = this.#runToEnd(run, work(), scope.move());
     this.#live.set(spec.turn, { spec, abort, log, ended });
     this.#home.waitUntil(ended);
+  }
+
+  async #runToEnd({ spec, abort, log }: PreparedRun, result: Promise<TurnResult>, scope: Disposable): Promise<void> {
+    using _freedAtTheEnd = scope;
+    try {
+      await result;
+    } catch (error) {
+      // Nobody foresaw it: the run stays noted, and the alarm takes it up again.
+      abort.abort(error);
+      console.error(JSON.stringify({ level: "error", run: spec.turn, error: errorName(error) }));
+    } finally {
+      this.#live.delete(spec.turn);
+      log.stop();
+    }
   }
 
   /** Stops a live run and waits until it is settled. False when it does not live. */

@@ -1,5 +1,6 @@
 /**
- * The tables of a home (docs/storage.md), and the split of texts over rows.
+ * The tables of a home as they are made today (docs/storage.md), and the split of texts over rows. `migrations.ts` brings
+ * tables of earlier versions up to these.
  *
  * All are `WITHOUT ROWID` with the key that they are read by, so that a row costs one row written. Each is made by the
  * first write that needs it; reading never makes one.
@@ -13,8 +14,8 @@ const PIECE_LENGTH = 150_000;
 
 const CREATE = {
   /**
-   * Settled turns. `position`: place in the conversation; `base`: the last position the turn saw; `messages`: the raw
-   * messages behind the items, if there are any; `response` is null when only the items are kept.
+   * Settled turns. `position`: the turn's number in its conversation. `base`: the last position that the turn saw.
+   * `messages`: the raw messages behind the items, if there are any. `response` is null when only the items are kept.
    */
   turns: `CREATE TABLE IF NOT EXISTS turns (
     turn TEXT NOT NULL, part INTEGER NOT NULL, parent TEXT, created_at INTEGER NOT NULL,
@@ -47,12 +48,6 @@ const CREATE = {
 
 export type TableName = keyof typeof CREATE;
 
-/** Columns that tables of earlier versions lack. */
-const ADDED: { table: TableName; column: string; type: string }[] = [
-  { table: "turns", column: "messages", type: "TEXT" },
-  { table: "idempotency", column: "begun", type: "INTEGER NOT NULL DEFAULT 0" },
-];
-
 /** Which tables are there, asked once, and their making. */
 export class Tables {
   readonly #sql: SqlStorage;
@@ -67,18 +62,9 @@ export class Tables {
     return this.#present.has(table);
   }
 
-  /** The tables that are there; one made by an earlier version gets the columns that have been added since. */
   #look(): Set<string> {
-    const tables = this.#sql
-      .exec<{ name: string; sql: string }>("SELECT name, sql FROM sqlite_schema WHERE type = 'table'")
-      .toArray();
-    for (const { table, column, type } of ADDED) {
-      const made = tables.find(({ name }) => name === table);
-      if (made && !made.sql.includes(`${column} ${type}`)) {
-        this.#sql.exec(`ALTER TABLE ${table} ADD COLUMN ${column} ${type}`);
-      }
-    }
-    return new Set(tables.map((table) => table.name));
+    const tables = this.#sql.exec<{ name: string }>("SELECT name FROM sqlite_schema WHERE type = 'table'").toArray();
+    return new Set(tables.map(({ name }) => name));
   }
 
   /** Makes a table if it is not there. */

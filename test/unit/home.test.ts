@@ -5,8 +5,9 @@ import { describe, expect, it } from "vitest";
 import { itemId, newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 import type { InputItem, Item } from "../../src/protocol/items.ts";
 import { HomeClient } from "../../src/store/client.ts";
-import { ConversationStore } from "../../src/store/conversation-store.ts";
-import type { Home, TurnToSettle } from "../../src/store/home.ts";
+import type { Home } from "../../src/store/home.ts";
+import { ItemStore } from "../../src/store/item-store.ts";
+import type { TurnToSettle } from "../../src/store/settlement.ts";
 import { Tables, toPieces } from "../../src/store/tables.ts";
 import { TurnStore } from "../../src/store/turn-store.ts";
 
@@ -643,7 +644,7 @@ describe("toPieces", () => {
 
 describe("looking for items", () => {
   /** Stores over an object's storage, and the statements that read turns' bodies. */
-  async function reading(work: (turns: TurnStore, conversations: ConversationStore) => void): Promise<string[]> {
+  async function reading(work: (turns: TurnStore, items: ItemStore) => void): Promise<string[]> {
     const bodies: string[] = [];
     await runInDurableObject(env.HOME.getByName(newTurnAddress().home), (_home: Home, { storage }) => {
       const sql = new Proxy(storage.sql, {
@@ -656,8 +657,8 @@ describe("looking for items", () => {
         },
       });
       const tables = new Tables(sql);
-      const turns = new TurnStore(sql, tables);
-      work(turns, new ConversationStore(sql, tables, turns));
+      const turns = new TurnStore(sql, tables, () => -1);
+      work(turns, new ItemStore(sql, tables, turns));
     });
     return bodies;
   }
@@ -672,28 +673,28 @@ describe("looking for items", () => {
   };
 
   it("reads a turn once for all of its items", async () => {
-    const reads = await reading((turns) => {
+    const reads = await reading((turns, items) => {
       fill(turns);
       const { turn } = addresses[7] as TurnAddress;
-      const { found } = turns.itemsById(new Set([idOf(7, 0), idOf(7, 1)]), turn, -1);
+      const { found } = items.ofTurn(turn, new Set([idOf(7, 0), idOf(7, 1)]));
       expect([...found.keys()]).toEqual([idOf(7, 0), idOf(7, 1)]);
     });
     expect(reads).toHaveLength(1);
   });
 
-  it("reads the turn of a conversation's item, and no other", async () => {
-    const reads = await reading((turns, conversations) => {
+  it("reads the side of the turn that the id of a conversation's item names, and nothing else", async () => {
+    const reads = await reading((turns, items) => {
       fill(turns);
-      expect(conversations.item(idOf(3, 1))?.id).toBe(idOf(3, 1));
-      expect(conversations.item(itemId("message", newTurnAddress(), "output", 0))).toBeUndefined();
+      expect(items.ofConversation(idOf(3, 1))?.id).toBe(idOf(3, 1));
+      expect(items.ofConversation(itemId("message", newTurnAddress(), "output", 0))).toBeUndefined();
     });
-    expect(reads).toHaveLength(2);
+    expect(reads).toHaveLength(1);
   });
 
   it("begins a page at the turn of the item that it comes after", async () => {
-    const reads = await reading((turns, conversations) => {
+    const reads = await reading((turns, items) => {
       fill(turns);
-      const page = conversations.page({ order: "asc", limit: 2, after: idOf(40, 1) });
+      const page = items.page({ order: "asc", limit: 2, after: idOf(40, 1) });
       expect(page?.firstId).toBe(idOf(41, 0));
     });
     // Two sides of the turns 40, 41 and 42.
