@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Replay } from "../contract/engine.ts";
+import type { Past, PastSource } from "../assembly/past.ts";
 import type { Env } from "../env.ts";
 import {
   ApiError,
@@ -8,7 +8,7 @@ import {
   invalidRequest,
   previousResponseNotFound,
 } from "../protocol/errors.ts";
-import { parseConversationId, parseItemId, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
+import { parseConversationId, parseItemId, responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem, Item } from "../protocol/items.ts";
 import { readHistory } from "./history.ts";
 import type { ItemKey, Snapshot } from "./history-reader.ts";
@@ -23,15 +23,8 @@ const MAX_HOMES = 256;
 /** Homes that are asked at a time. */
 const CONCURRENT_HOMES = 16;
 
-/** The stored past of a new turn: earlier items with the raw messages behind them, and the input, references resolved. */
-export interface Past {
-  history: Item[];
-  replays: Replay[];
-  input: Item[];
-}
-
 /** A tenant's homes, as the Worker sees them. An object's name is tenant + home: no other tenant's can be reached. */
-export class HomeClient {
+export class HomeClient implements PastSource {
   readonly #namespace: Env["HOME"];
   readonly #tenant: string;
 
@@ -63,20 +56,16 @@ export class HomeClient {
   }
 
   /**
-   * Reads what a turn continues: the chain before `previousResponseId`, the items that `input` refers to, and the results
-   * of MCP calls that are given back without (OpenAI's agents SDK leaves them out), as far as they are kept. One call
-   * per home concerned, some in parallel; none when there is none of these.
+   * Reads what a turn continues: the turn at `previous` with all before it, the items that `input` refers to, and the
+   * results of MCP calls that come without (OpenAI's agents SDK leaves them out), as far as they are kept. One call per
+   * home concerned, some in parallel; none when there is none of these.
    * Throws the 400s of unknown ids: those of other tenants, deleted and never stored ones look alike; and of references
    * that lead into too many homes, or together mean more than a history may have.
    */
-  async past(input: readonly InputItem[], previousResponseId: string | null | undefined): Promise<Past> {
+  async past(input: readonly InputItem[], previous: TurnAddress | null): Promise<Past> {
     const needed = [...input.entries()].filter(([, item]) => item.type === "item_reference" || lacksResult(item));
-    if (previousResponseId == null && needed.length === 0) {
-      return { history: [], replays: [], input: input as Item[] };
-    }
+    if (!previous && needed.length === 0) return { history: [], replays: [], input: input as Item[] };
 
-    const previous = previousResponseId == null ? undefined : parseResponseId(previousResponseId);
-    if (previousResponseId != null && !previous) throw previousResponseNotFound(previousResponseId);
     const wanted = new Map<string, { previous: string | null; keys: ItemKey[] }>();
     if (previous) wanted.set(previous.home, { previous: previous.turn, keys: [] });
     for (const [index, { id = "", type }] of needed) {
@@ -94,7 +83,7 @@ export class HomeClient {
     for (const [index, snapshot] of snapshots.entries()) {
       if (!snapshot.found) {
         if (snapshot.missing === "item") throw itemNotFound(input, snapshot.id);
-        if (snapshot.missing === "previous") throw previousResponseNotFound(previousResponseId ?? "");
+        if (snapshot.missing === "previous") throw previousResponseNotFound(previous ? responseId(previous) : "");
         throw contextLengthExceeded("The conversation is too long to be continued.");
       }
       // The first home asked is that of `previous`, if there is one; the others give an empty history.
@@ -145,11 +134,11 @@ export function unwrap<T>(result: Result<T>): T {
  */
 export function homeOf(
   input: readonly InputItem[],
-  previousResponseId: string | null | undefined,
+  previous: TurnAddress | null,
   conversation: TurnAddress | undefined,
 ): string | undefined {
   if (conversation) return conversation.home;
-  if (previousResponseId != null) return parseResponseId(previousResponseId)?.home;
+  if (previous) return previous.home;
   const newest = input.findLast((item) => item.type === "item_reference");
   return newest?.id === undefined ? undefined : parseItemId(newest.id)?.home;
 }

@@ -1,7 +1,7 @@
 import { DurableObject } from "cloudflare:workers";
 import { loadConfig, type Variables } from "../config.ts";
+import type { McpAccess } from "../contract/mcp-access.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
-import type { McpAccess } from "../tools/mcp/access.ts";
 import { ConversationLock } from "./conversation-lock.ts";
 import type { Conversation } from "./conversation-store.ts";
 import { ConversationTurns, type TurnLease } from "./conversation-turns.ts";

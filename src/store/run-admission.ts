@@ -1,7 +1,7 @@
+import type { McpAccess } from "../contract/mcp-access.ts";
 import { conversationOf } from "../protocol/create-request.ts";
 import { conversationLocked, conversationNotFound, responseNotFound } from "../protocol/errors.ts";
 import { responseId } from "../protocol/ids.ts";
-import type { McpAccess } from "../tools/mcp/access.ts";
 import type { ConversationTurns } from "./conversation-turns.ts";
 import type { HomeRows } from "./home-rows.ts";
 import type { Housekeeping } from "./housekeeping.ts";

@@ -1,17 +1,13 @@
+import { assembleTurn } from "../assembly/assemble-turn.ts";
+import type { Past } from "../assembly/past.ts";
 import { loadConfig, type Variables } from "../config.ts";
-import type { Replay } from "../contract/engine.ts";
-import { createEngine } from "../engine/create-engine.ts";
-import { Upstream } from "../engine/upstream.ts";
+import { accessOf, type McpAccess } from "../contract/mcp-access.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
 import { parseResponseId } from "../protocol/ids.ts";
-import type { Item } from "../protocol/items.ts";
 import type { ResponseObject } from "../protocol/response.ts";
-import { toolsetOf } from "../tools/create-toolset.ts";
-import { accessOf, type McpAccess } from "../tools/mcp/access.ts";
 import { type LoggedTurn, readLoggedTurn } from "../turn/logged-turn.ts";
-import { checkPromptMedia } from "../turn/media.ts";
-import { type Settle, Turn, type TurnOptions, type TurnResult } from "../turn/turn.ts";
+import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import type { Lease } from "./conversation-lock.ts";
 import { type EventLogStore, EventLogWriter } from "./event-log.ts";
 import { type History, readHistory } from "./history.ts";
@@ -35,7 +31,7 @@ export interface RunHome {
   load: ObjectLoad;
   /** The key of this home, which ids carry. */
   address: string;
-  /** The history that a run continues. Throws the 400 when it is not there any more. */
+  /** The earlier items that a run continues. Throws the 400 when they have been deleted. */
   history(spec: RunSpec): { history: History; base: number | null };
   /** Waits for the conversation's lock, as long as it takes. */
   acquireConversation(): Promise<Lease | undefined>;
@@ -45,14 +41,10 @@ export interface RunHome {
   settle(spec: RunSpec, base: number | null, result: TurnResult, body: () => void): void;
 }
 
-/** What a run's prompt is made of, and the last position of the conversation that it saw. */
-interface Past {
-  history: Item[];
-  replays: Replay[];
+/** The past of a run. */
+interface RunPast extends Past {
+  /** The last position of its conversation that it has seen. */
   base: number | null;
-  input: Item[];
-  /** Why nothing of it is there any more, or why it does not fit: all that the run can do is end. */
-  gone?: ApiError;
 }
 
 interface PreparedRun {
@@ -61,7 +53,8 @@ interface PreparedRun {
   log: EventLogWriter;
   /** Events that its log had before. */
   logged: number;
-  makeTurn: (past: Past) => Turn;
+  /** The run's turn; without a past one that can only end. Throws as `assembleTurn` does. */
+  makeTurn: (past: RunPast | undefined) => Turn;
   settle: Settle;
 }
 
@@ -152,8 +145,8 @@ export class RunHost {
       // The history is read under the lock: another turn may hold it, and add to the conversation, until then.
       using _lease = run.spec.inConversation ? await this.#home.acquireConversation() : undefined;
       if (attempts > MAX_ATTEMPTS) return await fail(run, gaveUp());
-      const { turn, gone } = this.#turnOf(run);
-      if (gone) return await turn.abandon({ status: "failed", error: gone }, run.settle);
+      const { turn, fault } = this.#turnOf(run);
+      if (fault) return await turn.abandon({ status: "failed", error: fault }, run.settle);
       return await turn.resume(run.settle);
     });
   }
@@ -204,21 +197,21 @@ export class RunHost {
     }
   }
 
-  #readPast(spec: RunSpec): Past {
+  #readPast(spec: RunSpec): RunPast {
     const { history, base } = this.#home.history(spec);
-    const past = { ...readHistory(history), base, input: spec.input };
-    checkPromptMedia(past, spec.request, loadConfig(this.#home.env).isMediaListed);
-    return past;
+    return { ...readHistory(history), input: spec.input, base };
   }
 
-  /** The turn of an orphan, with the 400 that it ends with when what it was made of is not there any more. */
-  #turnOf({ spec, makeTurn }: PreparedRun): { turn: Turn; gone?: ApiError } {
+  /**
+   * The turn of an orphan: a run whose process died. It cannot be made when what the run continues was deleted or
+   * cannot be read. The turn then has no past, and `fault` is the error that it ends with.
+   */
+  #turnOf({ spec, makeTurn }: PreparedRun): { turn: Turn; fault?: ApiError } {
     try {
       return { turn: makeTurn(this.#readPast(spec)) };
     } catch (error) {
       if (!(error instanceof ApiError) && !isUnreadable(error)) throw error;
-      const gone = error instanceof ApiError ? error : unreadable();
-      return { turn: makeTurn(pastOf(gone)), gone };
+      return { turn: makeTurn(undefined), fault: error instanceof ApiError ? error : unreadable() };
     }
   }
 
@@ -229,30 +222,10 @@ export class RunHost {
     // The spec has the request and the input, which are kept beside what the turn puts out.
     const room = Math.max(0, MAX_CALL_LENGTH - JSON.stringify(spec).length);
     let base: number | null = null;
-    const makeTurn = (past: Past): Turn => {
-      base = past.base;
-      const upstream = new Upstream(config);
-      const options: TurnOptions = {
-        engine: createEngine(spec.model.engine, config, upstream),
-        request: spec.request,
-        address: spec,
-        model: spec.model,
-        history: past.history,
-        replays: past.replays,
-        input: past.input,
-        tools: past.gone ? undefined : this.#toolsOf(spec, past, logged, access),
-        cacheSalt: spec.cacheSalt,
-        createdAt: spec.createdAt,
-        signal: abort.signal,
-        clock: Date.now,
-        maxRetries: config.maxRetries,
-        room,
-        recoveryTimeMs: spec.request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
-        isServerGone: (signal) => upstream.isGone(signal),
-        waitUntil: (promise) => this.#home.waitUntil(promise),
-        logged,
-      };
-      return new Turn(options, log);
+    const makeTurn = (past: RunPast | undefined): Turn => {
+      base = past?.base ?? null;
+      const waitUntil = (promise: Promise<unknown>) => this.#home.waitUntil(promise);
+      return assembleTurn(spec, past, { config, access, room, signal: abort.signal, waitUntil, sink: log, logged });
     };
     const settle: Settle = async (result, terminate) => {
       terminate();
@@ -266,24 +239,6 @@ export class RunHost {
       }
     };
     return { spec, abort, log, logged: logged?.sequence ?? 0, makeTurn, settle };
-  }
-
-  #toolsOf(
-    spec: RunSpec,
-    past: Past,
-    logged: LoggedTurn | undefined,
-    access: Readonly<Record<string, McpAccess>>,
-  ): TurnOptions["tools"] {
-    return toolsetOf(spec.request, access, {
-      address: spec,
-      config: loadConfig(this.#home.env),
-      tenant: spec.tenant ?? "",
-      history: past.history,
-      input: past.input,
-      // What tools remember of this turn, too.
-      replays: [...past.replays, ...(logged?.replays ?? [])],
-      output: logged?.output.filter((_, index) => !logged.openLists.includes(index)) ?? [],
-    });
   }
 
   /** Lets a run go. What `scope` holds is the run's from now on, and is freed when it has ended. */
@@ -320,14 +275,10 @@ export class RunHost {
 
 /** Ends a run as failed that never got to generate. */
 function fail({ makeTurn, settle, log }: PreparedRun, error: ApiError): Promise<TurnResult> {
-  const turn = makeTurn(pastOf(error));
+  const turn = makeTurn(undefined);
   // A log that nothing is left of begins as every log does.
   if (log.isNew) turn.queue();
   return turn.abandon({ status: "failed", error }, settle);
-}
-
-function pastOf(gone: ApiError): Past {
-  return { history: [], replays: [], base: null, input: [], gone };
 }
 
 /** A run whose own rows cannot be read, as far as the first event of its log (`response.created`) tells what it was. */

@@ -1,4 +1,4 @@
-import type { Model } from "../engine/models.ts";
+import type { Model } from "../contract/model.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
 import { isJsonObject } from "../protocol/json.ts";

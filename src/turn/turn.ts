@@ -19,8 +19,9 @@ import { mustCall } from "../protocol/tools.ts";
 import { listOrigin } from "../tools/mcp/policy.ts";
 import type { Toolset } from "../tools/toolset.ts";
 import type { EventSink } from "./event-writer.ts";
-import { checkCallPairs, promptItems } from "./history.ts";
+import { checkCallPairs } from "./history.ts";
 import { addSampled, type LoggedTurn, type SpentDeltas } from "./logged-turn.ts";
+import { makePrompt } from "./prompt.ts";
 import { isTransient, pause, Recovery } from "./recovery.ts";
 import { type ClosedResponse, type Outage, type Outcome, ResponseBuilder } from "./response-builder.ts";
 import { truncateToFit } from "./truncation.ts";
@@ -127,23 +128,13 @@ export class Turn {
   constructor(options: TurnOptions, sink?: BatchSink) {
     this.#options = options;
     this.#sink = sink;
-    const items = promptItems(options.history, options.input);
-    const { model, request, cacheSalt, createdAt, logged } = options;
-    const builder = newBuilder(options, checkCallPairs(items), sink);
+    const { request, logged } = options;
+    const first = makePrompt(options);
+    const builder = newBuilder(options, checkCallPairs(first.items), sink);
     this.#builder = builder;
     const previous = request.previous_input_messages;
     if (previous != null) builder.lead(previous, options.input[0]?.id);
-    this.#prompt = {
-      model: model.upstream,
-      items: [...items, ...builder.earlierOutput],
-      replays: [...options.replays, ...builder.replays],
-      trailing: [...builder.looseMessages],
-      request: logged && logged.rounds > 0 ? afterFirstRound(request) : request,
-      serverTools: undefined,
-      cacheSalt,
-      createdAt,
-      spentTokens: builder.usage?.output_tokens ?? 0,
-    };
+    this.#prompt = logged ? afterCrash(first, options, builder) : first;
     this.#sampled = logged?.sampled;
     this.#rounds = logged?.rounds ?? 0;
     this.#askedAgain = logged?.askedAgain ?? 0;
@@ -662,6 +653,18 @@ function newBuilder(options: TurnOptions, usedCallIds: Set<string>, sink: BatchS
     room: options.room,
     showsMessages: request.enable_response_messages === true,
   });
+}
+
+/** The prompt with what the rounds of before a crash have put out. */
+function afterCrash(first: Prompt, { request, replays, logged }: TurnOptions, builder: ResponseBuilder): Prompt {
+  return {
+    ...first,
+    items: [...first.items, ...builder.earlierOutput],
+    replays: [...replays, ...builder.replays],
+    trailing: [...builder.looseMessages],
+    request: logged && logged.rounds > 0 ? afterFirstRound(request) : request,
+    spentTokens: builder.usage?.output_tokens ?? 0,
+  };
 }
 
 /** What holds for the first round only: a choice that forces a call, and the remote prefill of its prompt. */

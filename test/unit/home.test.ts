@@ -629,7 +629,7 @@ describe("the calls that the Worker makes to homes", () => {
       await settle(env.HOME.getByName(`tenant:${address.home}`), turn);
       references.push(...ids.map((id): InputItem => ({ type: "item_reference", id })));
     }
-    const { history, input } = await client.past(references, responseId(mine));
+    const { history, input } = await client.past(references, mine);
     expect(history).toHaveLength(2);
     expect(input.map(({ id }) => id)).toEqual(references.map(({ id }) => id));
     expect(calls.sort()).toEqual([`snapshot tenant:${mine.home}`, `snapshot tenant:${other.home}`].sort());
