@@ -8,10 +8,10 @@ import type { CreateRequest } from "../protocol/create-request.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import { toolsetOf } from "../tools/create-toolset.ts";
 import type { Toolset } from "../tools/toolset.ts";
+import { makePrompt } from "../turn/first-prompt.ts";
 import { checkCallPairs } from "../turn/history.ts";
 import type { LoggedTurn } from "../turn/logged-turn.ts";
 import { checkPromptMedia } from "../turn/media.ts";
-import { makePrompt } from "../turn/prompt.ts";
 import { type BatchSink, Turn } from "../turn/turn.ts";
 import type { Past } from "./past.ts";
 
@@ -28,7 +28,7 @@ export interface TurnSpec extends TurnAddress {
   createdAt: number;
 }
 
-/** What a turn is given by its host. */
+/** What a host provides for a turn. */
 export interface TurnHost {
   config: Config;
   /** How to reach the MCP servers of the request, by label. */
