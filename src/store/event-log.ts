@@ -2,7 +2,8 @@ import type { ErrorFields } from "../protocol/errors.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import { isRecord, recordLine, type TurnRecord } from "../turn/logged-turn.ts";
 import type { BatchSink } from "../turn/turn.ts";
-import { type Tables, toPieces } from "./tables.ts";
+import { toPieces } from "./row-pieces.ts";
+import type { Tables } from "./tables.ts";
 
 /**
  * The durable log of a background run's events, and the way they reach readers: only from the log, only what is in it.

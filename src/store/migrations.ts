@@ -5,12 +5,7 @@ import type { TableName } from "./tables.ts";
  *
  * The version of an object is told by its columns. Durable Objects refuse `PRAGMA user_version` (SQLITE_AUTH), and a
  * table for the version would cost every new object three rows more. So every version must bring a column that tells it.
- *
- * | Version | Brought |
- * |---|---|
- * | 1 | the tables |
- * | 2 | `turns.messages`: the raw messages behind the items |
- * | 3 | `idempotency.begun`: whether the key's turn has begun |
+ * docs/storage.md lists the versions.
  */
 
 interface Migration {
@@ -35,10 +30,9 @@ export const SCHEMA_VERSION = 3;
  * no table, and writes nothing where nothing is to be done.
  */
 export function migrate(storage: Pick<DurableObjectStorage, "sql" | "transactionSync">): void {
-  const missing = missingIn(storage.sql);
-  if (missing.length === 0) return;
+  if (schemaVersion(storage.sql) === SCHEMA_VERSION) return;
   storage.transactionSync(() => {
-    for (const { table, column, type } of missing) {
+    for (const { table, column, type } of missingIn(storage.sql)) {
       storage.sql.exec(`ALTER TABLE ${table} ADD COLUMN ${column} ${type}`);
     }
   });

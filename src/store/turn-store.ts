@@ -1,5 +1,6 @@
 import { concatArrays, EMPTY_HISTORY, type History, joinArrays, joinElements } from "./history.ts";
-import { mayContinue, type Tables, toPieces } from "./tables.ts";
+import { mayContinue, toPieces } from "./row-pieces.ts";
+import type { Tables } from "./tables.ts";
 
 /**
  * The settled turns of a home: immutable rows, and the histories that they make up.

@@ -1,14 +1,15 @@
-import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
-import { itemId, newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
+import { describe, expect, it, vi } from "vitest";
+import { conversationId, itemId, newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 import type { InputItem, Item } from "../../src/protocol/items.ts";
 import { HomeClient } from "../../src/store/client.ts";
 import type { Home } from "../../src/store/home.ts";
 import { ItemStore } from "../../src/store/item-store.ts";
+import { toPieces } from "../../src/store/row-pieces.ts";
 import type { TurnToSettle } from "../../src/store/settlement.ts";
-import { Tables, toPieces } from "../../src/store/tables.ts";
+import { Tables } from "../../src/store/tables.ts";
 import { TurnStore } from "../../src/store/turn-store.ts";
 
 const DAY_MS = 86_400_000;
@@ -367,6 +368,92 @@ describe("deleting", () => {
       expect(await historyIds(stub, "c")).toHaveLength(4);
       expect((await storageOf(stub)).alarm).not.toBeNull();
     }
+  });
+});
+
+describe("the lease of a conversation", () => {
+  async function newConversation(text = "Hello!") {
+    const address = newTurnAddress();
+    const stub = env.HOME.getByName(`tenant:${address.home}`);
+    const id = conversationId(address);
+    const items = JSON.stringify([message(itemId("message", address, "input", 0), text)]);
+    await stub.createConversation(id, address.turn, {}, items);
+    const enter = (ticket: string) => stub.enterConversation(id, ticket, 0);
+    return { stub, id, address, enter };
+  }
+
+  /** A turn that is settled under the lease of a ticket. */
+  function leased(token: string): TurnToSettle {
+    return { ...turnOf(newTurnAddress().turn), lease: { token, joins: true } };
+  }
+
+  const entered = { ok: true, value: { history: expect.anything() } };
+  const locked = { ok: false, error: { code: "conversation_locked" } };
+
+  it("is given back when the conversation is too long to be entered", async () => {
+    const { enter } = await newConversation("x".repeat(13 * 1024 * 1024));
+    for (const ticket of ["first", "second"]) {
+      expect(await enter(ticket)).toMatchObject({ ok: false, error: { code: "context_length_exceeded" } });
+    }
+  });
+
+  it("is given back when the storage fails who enters", async () => {
+    const { stub, id, enter } = await newConversation();
+    await runInDurableObject(stub, async (home: Home, { storage: { sql } }) => {
+      sql.exec("ALTER TABLE turns RENAME TO hidden");
+      await expect(home.enterConversation(id, "first", 0)).rejects.toThrow();
+      sql.exec("ALTER TABLE hidden RENAME TO turns");
+    });
+    expect(await enter("second")).toMatchObject(entered);
+  });
+
+  it("is given back by a run that is refused", async () => {
+    const { stub, id, address, enter } = await newConversation();
+    const output = { type: "function_call_output", id: "fco_1", call_id: "call_1", output: "Sunny" };
+    const run = {
+      ...newTurnAddress(address.home),
+      parent: null,
+      createdAt: Date.now(),
+      input: [output],
+      inConversation: true,
+      request: { background: true, model: "m", conversation: id },
+      model: { name: "m", upstream: "m", engine: "chat" },
+      cacheSalt: "salt",
+    };
+    expect(await stub.startRun(JSON.stringify(run), "run", 0)).toMatchObject({ ok: false, error: { status: 400 } });
+    expect(await enter("next")).toMatchObject(entered);
+  });
+
+  it("ends with the turn that is settled under it", async () => {
+    const { stub, enter } = await newConversation();
+    expect(await enter("turn")).toMatchObject(entered);
+    expect(await enter("hasty")).toMatchObject(locked);
+    expect(await stub.settle(leased("turn"))).toEqual({ ok: true, value: null });
+    expect(await enter("next")).toMatchObject(entered);
+    expect(await stub.settle(leased("turn"))).toMatchObject(locked);
+  });
+
+  it("stays with the Worker when settling fails, until the Worker disposes of it", async () => {
+    const { stub, enter } = await newConversation();
+    const turn = await enter("turn");
+    if (!turn.ok) throw new Error("A free conversation was refused.");
+    await runInDurableObject(stub, async (home: Home, { storage: { sql } }) => {
+      sql.exec("CREATE TRIGGER broken BEFORE INSERT ON turns BEGIN SELECT RAISE(ABORT, 'Broken.'); END");
+      await expect(home.settle(leased("turn"))).rejects.toThrow("Broken.");
+      sql.exec("DROP TRIGGER broken");
+    });
+    expect(await enter("hasty")).toMatchObject(locked);
+    turn.value.lease[Symbol.dispose]();
+    await vi.waitFor(async () => expect(await enter("next")).toMatchObject(entered));
+  });
+
+  it("of an earlier life of the object settles nothing", async () => {
+    const { id, address, enter } = await newConversation();
+    expect(await enter("turn")).toMatchObject(entered);
+    await abortAllDurableObjects();
+    const stub = env.HOME.getByName(`tenant:${address.home}`);
+    expect(await stub.settle(leased("turn"))).toMatchObject(locked);
+    expect(await stub.enterConversation(id, "next", 0)).toMatchObject(entered);
   });
 });
 
