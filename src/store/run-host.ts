@@ -6,7 +6,8 @@ import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
 import { parseResponseId } from "../protocol/ids.ts";
 import type { ResponseObject } from "../protocol/response.ts";
-import { type LoggedTurn, readLoggedTurn } from "../turn/logged-turn.ts";
+import { readLoggedTurn } from "../turn/logged-turn.ts";
+import type { TurnState } from "../turn/state.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import type { Lease } from "./conversation-lock.ts";
 import { type EventLogStore, EventLogWriter } from "./event-log.ts";
@@ -215,7 +216,7 @@ export class RunHost {
     }
   }
 
-  #makeRun(spec: RunSpec, logged: LoggedTurn | undefined, access: Readonly<Record<string, McpAccess>>): PreparedRun {
+  #makeRun(spec: RunSpec, logged: TurnState | undefined, access: Readonly<Record<string, McpAccess>>): PreparedRun {
     const config = loadConfig(this.#home.env);
     const abort = new AbortController();
     const log = new EventLogWriter(this.#home.log, spec.turn, logged?.sequence ?? 0);
