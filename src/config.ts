@@ -74,7 +74,7 @@ export interface Config {
   silenceMs: number;
   /** How often a generation that broke off is taken up again; 0 lets it fail. */
   maxRetries: number;
-  /** How long a background run waits for a model server that is gone; and a foreground turn, while its client does. */
+  /** How long a background run waits for a model server that is away; and a foreground turn, while its client does. */
   recoveryTimeMs: number;
   foregroundRecoveryTimeMs: number;
   modelAliases: Record<string, string>;

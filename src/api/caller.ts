@@ -12,6 +12,6 @@ export interface Caller {
   past: PastSource;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
-  /** Keeps the process alive for what is still to be done when the answer has been given. */
+  /** Keeps the process alive for what is still to be done after the answer. */
   waitUntil: (promise: Promise<unknown>) => void;
 }

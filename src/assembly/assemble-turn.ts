@@ -8,11 +8,12 @@ import type { CreateRequest } from "../protocol/create-request.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import { toolsetOf } from "../tools/create-toolset.ts";
 import type { Toolset } from "../tools/toolset.ts";
+import type { BatchSink } from "../turn/event-writer.ts";
+import { makePrompt } from "../turn/first-prompt.ts";
 import { checkCallPairs } from "../turn/history.ts";
-import type { LoggedTurn } from "../turn/logged-turn.ts";
 import { checkPromptMedia } from "../turn/media.ts";
-import { makePrompt } from "../turn/prompt.ts";
-import { type BatchSink, Turn } from "../turn/turn.ts";
+import type { TurnState } from "../turn/state.ts";
+import { Turn } from "../turn/turn.ts";
 import type { Past } from "./past.ts";
 
 /** How a turn is put together, for both of its hosts: the Worker (foreground) and the home (runs). */
@@ -28,7 +29,7 @@ export interface TurnSpec extends TurnAddress {
   createdAt: number;
 }
 
-/** What a turn is given by its host. */
+/** What a host provides for a turn. */
 export interface TurnHost {
   config: Config;
   /** How to reach the MCP servers of the request, by label. */
@@ -41,8 +42,8 @@ export interface TurnHost {
   waitUntil: (promise: Promise<unknown>) => void;
   /** Takes the events, where anybody wants them. */
   sink?: BatchSink | undefined;
-  /** What the log of a run tells whose process died: the turn goes on where it ends. */
-  logged?: LoggedTurn | undefined;
+  /** The state of the turn at the end of its log, for a run whose process died: it goes on from there. */
+  logged?: TurnState | undefined;
 }
 
 /**

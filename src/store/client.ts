@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
 import type { Past, PastSource } from "../assembly/past.ts";
-import type { Env } from "../env.ts";
 import {
   ApiError,
   contextLengthExceeded,
@@ -25,11 +24,11 @@ const CONCURRENT_HOMES = 16;
 
 /** A tenant's homes, as the Worker sees them. An object's name is tenant + home: no other tenant's can be reached. */
 export class HomeClient implements PastSource {
-  readonly #namespace: Env["HOME"];
+  readonly #namespace: DurableObjectNamespace<Home>;
   readonly #tenant: string;
 
-  constructor(env: Env, tenant: string) {
-    this.#namespace = env.HOME;
+  constructor({ HOME: namespace }: { HOME: DurableObjectNamespace<Home> }, tenant: string) {
+    this.#namespace = namespace;
     this.#tenant = tenant;
   }
 
@@ -150,7 +149,7 @@ export function conversationAddress(id: string): TurnAddress {
   return address;
 }
 
-/** A call of an MCP tool that this server has run, given back without what it returned. */
+/** A call of an MCP tool that this server has run, that comes back without what it returned. */
 function lacksResult(item: InputItem): boolean {
   if (item.type !== "mcp_call" || item.output !== null || item.error !== null) return false;
   return item.id !== undefined && parseItemId(item.id) !== undefined;

@@ -2,7 +2,7 @@ import { assembleTurn } from "../assembly/assemble-turn.ts";
 import type { Past } from "../assembly/past.ts";
 import { loadConfig, type Variables } from "../config.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
-import type { LoggedTurn } from "../turn/logged-turn.ts";
+import type { TurnState } from "../turn/state.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import type { Lease } from "./conversation-lock.ts";
 import { type EventLogStore, EventLogWriter } from "./event-log.ts";
@@ -55,7 +55,7 @@ export interface PreparedRun {
 export function prepareRun(
   home: RunHome,
   spec: RunSpec,
-  logged: LoggedTurn | undefined,
+  logged: TurnState | undefined,
   access: Readonly<Record<string, McpAccess>>,
 ): PreparedRun {
   const config = loadConfig(home.env);

@@ -1,54 +1,75 @@
-import type { Prompt, RawMessage, Replay, ServerTools } from "../contract/engine.ts";
+import type { Engine, Prompt, RawMessage, Replay } from "../contract/engine.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
-import { promptItems } from "./history.ts";
+import { mustCall } from "../protocol/tools.ts";
+import { truncateToFit } from "./truncation.ts";
 
-/** What the first prompt of a turn is made of. */
-export interface PromptSource {
-  /** As its engine has accepted it. */
-  request: CreateRequest;
-  /** The model's name at vLLM. */
-  model: { upstream: string };
-  /** Items of earlier turns, oldest first, and the raw messages behind them. */
-  history: readonly Item[];
+/** What a turn has put out, as it stands in the prompt of its next round. */
+export interface PromptOutput {
+  /** Items of all rounds before. */
+  items: readonly Item[];
+  /** Raw messages behind them. */
   replays: readonly Replay[];
-  /** This turn's input, references resolved. */
-  input: readonly Item[];
-  cacheSalt: string;
-  /** Unix milliseconds. */
-  createdAt: number;
+  /** Raw messages after all items. */
+  trailing: readonly RawMessage[];
+  /** Output tokens of all rounds before. */
+  spentTokens: number;
 }
 
-/**
- * The prompt of a turn's first round: what a create sends, to be counted (`engine.measure`) or shortened
- * (`truncateToFit`) without a turn. Calls and outputs of its items may still be without each other
- * (`checkCallPairs`).
- */
-export function makePrompt(source: PromptSource, serverTools?: ServerTools): Prompt {
-  const { request, model, history, replays, input, cacheSalt, createdAt } = source;
-  const { before, trailing } = previousMessages(request, input);
-  return {
-    model: model.upstream,
-    items: promptItems(history, input),
-    replays: before ? [...replays, before] : replays,
-    trailing,
-    request,
-    serverTools,
-    cacheSalt,
-    createdAt,
-    spentTokens: 0,
-  };
+/** The prompt of the round in progress. */
+export class RoundPrompt {
+  readonly #engine: Engine;
+  readonly #signal: AbortSignal;
+  #prompt: Prompt;
+  /** The prompt, being shortened to fit; undefined where it has changed since. */
+  #fitting: Promise<Prompt> | undefined;
+
+  constructor(prompt: Prompt, engine: Engine, signal: AbortSignal) {
+    this.#prompt = prompt;
+    this.#engine = engine;
+    this.#signal = signal;
+  }
+
+  get current(): Prompt {
+    return this.#prompt;
+  }
+
+  /**
+   * The prompt, with `truncation: "auto"` shortened to fit. Throws ApiError as `truncateToFit` does, and the signal's
+   * reason when it is aborted.
+   */
+  async fitting(): Promise<Prompt> {
+    if (this.#prompt.request.truncation !== "auto") return this.#prompt;
+    this.#fitting ??= truncateToFit(this.#engine, this.#prompt, this.#signal);
+    const fitting = this.#fitting;
+    const fitted = await fitting;
+    if (this.#fitting === fitting) this.#prompt = fitted;
+    return fitted;
+  }
+
+  /** The round may call these tools of this server. */
+  offer(serverTools: Prompt["serverTools"]): void {
+    this.#change({ serverTools });
+  }
+
+  /** The next round's: what the last one has put out follows. `replays` are those of history and output together. */
+  next({ items, replays, trailing, spentTokens }: PromptOutput): void {
+    const request = afterFirstRound(this.#prompt.request);
+    this.#change({ items: [...this.#prompt.items, ...items], replays, trailing, spentTokens, request });
+  }
+
+  #change(changed: Partial<Prompt>): void {
+    this.#prompt = { ...this.#prompt, ...changed };
+    this.#fitting = undefined;
+  }
 }
 
-/**
- * Where the client's `previous_input_messages` stand in the prompt: before the first item of its input, by that item's
- * id; after all items where the input is empty.
- */
-function previousMessages(
-  { previous_input_messages: messages }: CreateRequest,
-  input: readonly Item[],
-): { before?: Replay; trailing: RawMessage[] } {
-  if (messages == null) return { trailing: [] };
-  const item = input[0]?.id;
-  return item === undefined ? { trailing: messages } : { before: { item, messages, before: true }, trailing: [] };
+/** What holds for the first round only: a choice that forces a call, and the remote prefill of its prompt. */
+export function afterFirstRound({ kv_transfer_params: _, ...request }: CreateRequest): CreateRequest {
+  const { tool_choice: choice } = request;
+  if (!mustCall(choice) || choice == null || (typeof choice === "object" && choice.type === "function")) return request;
+  if (typeof choice === "object" && choice.type === "allowed_tools") {
+    return { ...request, tool_choice: { ...choice, mode: "auto" } };
+  }
+  return { ...request, tool_choice: "auto" };
 }
