@@ -7,7 +7,7 @@ import { isJson } from "../protocol/json.ts";
 import type { OutputItem, ResponseObject, ServerCall } from "../protocol/response.ts";
 import type { CitationLookup } from "../tools/browser/citations.ts";
 import { ClientCalls } from "./client-calls.ts";
-import { type EventSink, EventWriter } from "./event-writer.ts";
+import { type EventSink, EventWriter } from "./output-events.ts";
 import { OutputSize } from "./output-size.ts";
 import { RawMessages } from "./raw-messages.ts";
 import type { CallAnswer, TurnRecord } from "./records.ts";

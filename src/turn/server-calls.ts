@@ -2,7 +2,7 @@ import { unwrapScript } from "../contract/script.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
 import { parseArguments } from "../protocol/json.ts";
 import type { OutputItem, ResponseObject, ServerCall } from "../protocol/response.ts";
-import { deltaHead, type EventWriter } from "./event-writer.ts";
+import { deltaHead, type EventWriter } from "./output-events.ts";
 
 /**
  * Items and events of calls that this server answers itself, in OpenAI's order: added → in progress → what the model
