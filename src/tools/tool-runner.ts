@@ -1,4 +1,5 @@
 import type { BuiltinName, ToolConfig } from "../config.ts";
+import type { McpAccess } from "../contract/mcp-access.ts";
 import { unwrapScript } from "../contract/script.ts";
 import { fullToolName, type PendingCall, type ToolOutcome } from "../contract/server-tool.ts";
 import { type JsonObject, parseArguments } from "../protocol/json.ts";
@@ -6,7 +7,6 @@ import type { Browser } from "./browser/browser.ts";
 import { type BrowserState, bounded } from "./browser/state.ts";
 import { guardOf } from "./guard.ts";
 import { type GuardOptions, guardedFetch, unlessAborted } from "./guarded-fetch.ts";
-import type { McpAccess } from "./mcp/access.ts";
 import { type McpServer, McpSession, type McpTool, toMcpError } from "./mcp/client.ts";
 import { truncate } from "./mcp/output.ts";
 import { ToolFault } from "./tool-fault.ts";

@@ -1,5 +1,6 @@
 import type { BuiltinName, ToolConfig } from "../config.ts";
 import type { Replay, ServerTools, ToolDescription, ToolNamespace } from "../contract/engine.ts";
+import type { McpAccess } from "../contract/mcp-access.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
 import { approvalRequests, mcpFunctionName } from "../contract/tool-exchange.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
@@ -28,7 +29,6 @@ import {
   PYTHON_NAMESPACE,
 } from "./definitions.ts";
 import { isToolServer } from "./guard.ts";
-import type { McpAccess } from "./mcp/access.ts";
 import type { McpTool } from "./mcp/client.ts";
 import { isAllowed, isUsable, mayBeCalled, needsApproval } from "./mcp/policy.ts";
 import { ToolRunner } from "./tool-runner.ts";

@@ -2,7 +2,7 @@ import { unwrapScript } from "../contract/script.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
 import { parseArguments } from "../protocol/json.ts";
 import type { OutputItem, ResponseObject, ServerCall } from "../protocol/response.ts";
-import { deltaHead, type EventWriter } from "./event-writer.ts";
+import { deltaHead, type EventWriter } from "./output-events.ts";
 
 /**
  * Items and events of calls that this server answers itself, in OpenAI's order: added → in progress → what the model
@@ -146,9 +146,9 @@ export class ServerCalls {
     if (!item) return;
     const at = { item_id: item.id, output_index: outputIndex };
     if (item.type === "mcp_call") {
-      this.#writer.emit("response.mcp_call_arguments.done", { ...at, arguments: item.arguments });
+      this.#writer.emit({ type: "response.mcp_call_arguments.done", ...at, arguments: item.arguments });
     } else if (item.type === "code_interpreter_call") {
-      this.#writer.emit("response.code_interpreter_call_code.done", { ...at, code: item.code ?? "" });
+      this.#writer.emit({ type: "response.code_interpreter_call_code.done", ...at, code: item.code ?? "" });
     }
     const called: PendingCall = { item: item.id, tool, name, arguments: call.text };
     this.#writer.record({ called });
@@ -164,7 +164,7 @@ export class ServerCalls {
       arguments: text === "" ? "{}" : text,
     };
     const outputIndex = this.#writer.addItem(item);
-    this.#writer.emit("response.output_item.done", { output_index: outputIndex, item });
+    this.#writer.emit({ type: "response.output_item.done", output_index: outputIndex, item });
   }
 
   /** A call that has been approved: its item comes whole, with the request that it answers. */
@@ -196,10 +196,10 @@ export class ServerCalls {
     const at = { item_id: id, output_index: outputIndex };
     if (item.type === "web_search_call") {
       item.status = "searching";
-      this.#writer.emit("response.web_search_call.searching", at);
+      this.#writer.emit({ type: "response.web_search_call.searching", ...at });
     } else if (item.type === "code_interpreter_call") {
       item.status = "interpreting";
-      this.#writer.emit("response.code_interpreter_call.interpreting", at);
+      this.#writer.emit({ type: "response.code_interpreter_call.interpreting", ...at });
     }
   }
 
@@ -215,21 +215,22 @@ export class ServerCalls {
       case "mcp_call":
         item.output = failed ? null : output;
         item.error = outcome.error ?? null;
-        this.#writer.emit(`response.mcp_call.${failed ? "failed" : "completed"}`, {
+        this.#writer.emit({
+          type: `response.mcp_call.${failed ? "failed" : "completed"}`,
           item_id: id,
           output_index: outputIndex,
         });
         break;
       case "web_search_call":
         if (outcome.action) item.action = this.#withSources(outcome);
-        this.#writer.emit("response.web_search_call.completed", { item_id: id, output_index: outputIndex });
+        this.#writer.emit({ type: "response.web_search_call.completed", item_id: id, output_index: outputIndex });
         break;
       case "code_interpreter_call":
         if (this.#shown.outputs) item.outputs = [{ type: "logs", logs: output }];
-        this.#writer.emit("response.code_interpreter_call.completed", { item_id: id, output_index: outputIndex });
+        this.#writer.emit({ type: "response.code_interpreter_call.completed", item_id: id, output_index: outputIndex });
         break;
     }
-    this.#writer.emit("response.output_item.done", { output_index: outputIndex, item });
+    this.#writer.emit({ type: "response.output_item.done", output_index: outputIndex, item });
   }
 
   /** Ends what is still open or unanswered as incomplete. `silent`: no event says so. */
@@ -245,12 +246,12 @@ export class ServerCalls {
       if (silent) continue;
       const at = { item_id: item.id, output_index: outputIndex };
       if (wasOpen && item.type === "mcp_call") {
-        this.#writer.emit("response.mcp_call_arguments.done", { ...at, arguments: item.arguments });
+        this.#writer.emit({ type: "response.mcp_call_arguments.done", ...at, arguments: item.arguments });
       }
       if (wasOpen && item.type === "code_interpreter_call") {
-        this.#writer.emit("response.code_interpreter_call_code.done", { ...at, code: item.code ?? "" });
+        this.#writer.emit({ type: "response.code_interpreter_call_code.done", ...at, code: item.code ?? "" });
       }
-      this.#writer.emit("response.output_item.done", { output_index: outputIndex, item });
+      this.#writer.emit({ type: "response.output_item.done", output_index: outputIndex, item });
     }
   }
 
@@ -284,7 +285,7 @@ export class ServerCalls {
     call.outputIndex = this.#writer.addItem(item);
     call.deltaHead = headOf(item, call.outputIndex);
     const at = { item_id: item.id, output_index: call.outputIndex };
-    this.#writer.emit(`response.${item.type}.in_progress`, at);
+    this.#writer.emit({ type: `response.${item.type}.in_progress`, ...at });
   }
 
   #find(id: string): { item: ServerCall; outputIndex: number } | undefined {
