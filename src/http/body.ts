@@ -84,10 +84,11 @@ async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array
   let length = 0;
   for await (const chunk of request.body) {
     length += chunk.byteLength;
-    if (length <= maxBytes) chunks.push(chunk);
+    // Of a body that has announced itself nothing is kept: it is too large.
+    if (announced === null && length <= maxBytes) chunks.push(chunk);
     else if (length > maxBytes + MAX_DISCARDED_BYTES) break;
   }
-  if (length > maxBytes) throw tooLarge(maxBytes);
+  if (announced !== null || length > maxBytes) throw tooLarge(maxBytes);
   const [first] = chunks;
   if (chunks.length === 1 && first) return first;
   const bytes = new Uint8Array(length);
