@@ -25,6 +25,7 @@ import { MAX_CALL_LENGTH, outputRoom, roomBeside } from "../store/limits.ts";
 import type { RunSpec } from "../store/run-store.ts";
 import { readHistory, type StoredResponse } from "../store/turn-store.ts";
 import { isApproval, toolsetOf } from "../tools/create-toolset.ts";
+import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
 import { accessOf, type McpAccess } from "../tools/mcp/access.ts";
 import { toInputItems, withItemIds } from "../turn/history.ts";
 import { checkPromptMedia } from "../turn/media.ts";
@@ -156,7 +157,7 @@ async function prepareTurn(call: Call, place: Place | undefined) {
     homes.past(call.given, request.previous_response_id),
   ]);
   checkPromptMedia({ ...(place ?? past), input: past.input }, request, config.isMediaListed);
-  const engine = createEngine(model.engine, config, upstream);
+  const engine = createEngine(model.engine, config, upstream, HOSTED_TOOLS);
   const cacheSalt = tenantCacheSalt(context.get("tenant"), request.cache_salt);
   const accepted = engine.accept(request);
   // Messages that the client kept itself are kept with the first item of the input, by its id; and an approved call
@@ -183,6 +184,7 @@ async function prepareTurn(call: Call, place: Place | undefined) {
     history,
     replays,
     input,
+    hostedTools: HOSTED_TOOLS,
     tools,
     cacheSalt,
     createdAt,
@@ -242,7 +244,9 @@ async function startRun(call: Call): Promise<StoredResponse> {
     resolveModel(request.model, config, context.get("upstream"), abort.signal),
     homes.past(call.given, null),
   ]);
-  const { input: _given, ...rest } = createEngine(model.engine, config, context.get("upstream")).accept(request);
+  const { input: _given, ...rest } = createEngine(model.engine, config, context.get("upstream"), HOSTED_TOOLS).accept(
+    request,
+  );
   const access = accessOf(rest);
   const tools = rest.tools?.map(echoTool);
   const spec: RunSpec = {

@@ -41,7 +41,7 @@ const toolFilter = z.object({
 /** `null` is the default, which is OpenAI's: every call needs approval. */
 const approvalFilter = z.object({ always: toolFilter.optional(), never: toolFilter.optional() });
 
-const mcpTool = z
+const mcpServerTool = z
   .object({
     type: z.literal("mcp"),
     server_label: z.string().max(MAX_LABEL_LENGTH, { abort: true }).regex(FUNCTION_NAME),
@@ -128,11 +128,17 @@ const codeInterpreterTool = z.object({
 /** vLLM's: a shell, on the operator's tool server. */
 const containerTool = z.object({ type: z.literal("container") });
 
-const tool = z.discriminatedUnion("type", [functionTool, mcpTool, webSearchTool, codeInterpreterTool, containerTool]);
+const tool = z.discriminatedUnion("type", [
+  functionTool,
+  mcpServerTool,
+  webSearchTool,
+  codeInterpreterTool,
+  containerTool,
+]);
 
 export type Tool = z.output<typeof tool>;
 export type FunctionTool = Extract<Tool, { type: "function" }>;
-export type McpTool = Extract<Tool, { type: "mcp" }>;
+export type McpServerTool = Extract<Tool, { type: "mcp" }>;
 export type WebSearchTool = z.output<typeof webSearchTool>;
 export type ToolFilter = z.output<typeof toolFilter>;
 

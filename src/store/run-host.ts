@@ -8,6 +8,7 @@ import { parseResponseId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import type { ResponseObject } from "../protocol/response.ts";
 import { toolsetOf } from "../tools/create-toolset.ts";
+import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
 import { accessOf, type McpAccess } from "../tools/mcp/access.ts";
 import { type LoggedTurn, readLoggedTurn } from "../turn/logged-turn.ts";
 import { checkPromptMedia } from "../turn/media.ts";
@@ -234,13 +235,14 @@ export class RunHost {
       base = past.base;
       const upstream = new Upstream(config);
       const options: TurnOptions = {
-        engine: createEngine(spec.model.engine, config, upstream),
+        engine: createEngine(spec.model.engine, config, upstream, HOSTED_TOOLS),
         request: spec.request,
         address: spec,
         model: spec.model,
         history: past.history,
         replays: past.replays,
         input: past.input,
+        hostedTools: HOSTED_TOOLS,
         tools: past.gone ? undefined : this.#toolsOf(spec, past, logged, access),
         cacheSalt: spec.cacheSalt,
         createdAt: spec.createdAt,

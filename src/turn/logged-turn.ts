@@ -1,9 +1,9 @@
 import type { ResponseStreamEvent } from "openai/resources/responses/responses";
+import type { UrlCitation } from "../contract/citations.ts";
 import type { RawMessage, Replay, Sampled, TokenLogprob, ToolExchange } from "../contract/engine.ts";
 import type { PendingCall } from "../contract/server-tool.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
 import type { OutputItem, Usage } from "../protocol/response.ts";
-import type { UrlCitation } from "../tools/browser/citations.ts";
 
 /**
  * What a log of events says of a turn that was cut off: enough to go on where the log ends, so that a reader of the

@@ -1,12 +1,19 @@
+import type { CitationFilter, CitedText } from "../contract/citations.ts";
 import type { FinishReason, ModelDelta, Phase, RawMessage, Replay, TokenLogprob } from "../contract/engine.ts";
-import { fullToolName, type PendingCall, type ServerTool, type ToolOutcome } from "../contract/server-tool.ts";
+import type { HostedTools } from "../contract/hosted-tool.ts";
+import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
+import type { ApprovedCall, ListedTools } from "../contract/turn-tools.ts";
 import type { ApiError } from "../protocol/errors.ts";
 import { newCallId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { isJson, jsonLength, parseArguments } from "../protocol/json.ts";
-import type { OutputItem, ResponseObject, ServerCall, Usage } from "../protocol/response.ts";
-import { CitationFilter, type CitationLookup, type CitedText } from "../tools/browser/citations.ts";
-import type { McpTool } from "../tools/mcp/client.ts";
+import {
+  isServerCall,
+  type OutputItem,
+  type ResponseObject,
+  type ServerCall,
+  type Usage,
+} from "../protocol/response.ts";
 import { deltaHead, type EventSink, EventWriter } from "./event-writer.ts";
 import {
   type AnsweringRecord,
@@ -16,7 +23,7 @@ import {
   type OpenPartState,
   type SpentDeltas,
 } from "./logged-turn.ts";
-import { isServerCall, ServerCalls, type ShownDetails } from "./server-calls.ts";
+import { type CallDetails, ServerCalls } from "./server-calls.ts";
 
 /**
  * The one place that makes items and events: ids, `output_index`, `content_index`, `sequence_number`, statuses.
@@ -48,12 +55,11 @@ export interface BuilderOptions {
   offers: (name: string) => boolean;
   /** Calls of such tools in the whole turn (`max_tool_calls`); further ones are ignored. */
   maxServerCalls: number;
-  /** What is shown of their items (`include`). */
-  shown: ShownDetails;
-  /** `container_id` of code that is run. */
-  container: string;
-  /** Pages that the model may cite. */
-  citations: CitationLookup | undefined;
+  hostedTools: HostedTools;
+  /** What their items are made with. */
+  callDetails: CallDetails;
+  /** Makes a filter for a content part; undefined where there is nothing to cite. */
+  citations: (() => CitationFilter) | undefined;
   /** Call ids already in the prompt: a model's own call id that repeats one of them is replaced. */
   usedCallIds: Set<string>;
   /** Now, in Unix milliseconds. */
@@ -173,7 +179,7 @@ export class ResponseBuilder {
     this.#response = response;
     this.#options = options;
     this.#writer = new EventWriter(response, { ...options, sequence: options.logged?.sequence ?? 0 });
-    this.#serverCalls = new ServerCalls(this.#writer, response, options.shown, options.container);
+    this.#serverCalls = new ServerCalls(this.#writer, response, options.hostedTools, options.callDetails);
     if (options.logged) this.#goOnFrom(options.logged);
   }
 
@@ -215,7 +221,7 @@ export class ResponseBuilder {
     this.#serverCallsBegun += 1;
     if (item.status === "completed" || item.status === "failed" || item.status === "incomplete") return;
     const pending = (logged.answering?.calls ?? logged.called).find((call) => call.item === item.id);
-    this.#serverCalls.restore(item, outputIndex, pending, toolOf(item));
+    this.#serverCalls.restore(item, outputIndex, pending);
   }
 
   /** Nothing more can be kept of what the model says. */
@@ -510,11 +516,11 @@ export class ResponseBuilder {
   }
 
   /** A call that the client has approved. Throws nothing; it counts like any other. */
-  addApprovedCall(tool: Extract<ServerTool, { kind: "mcp" }>, name: string, text: string, request: string): void {
+  addApprovedCall(call: ApprovedCall): void {
     this.#serverCallsBegun += 1;
     this.#length += FRAME_LENGTH;
-    this.#takeText(text);
-    this.#serverCalls.addApproved(tool, name, text, request);
+    this.#takeText(call.arguments);
+    this.#serverCalls.addApproved(call);
   }
 
   /** Begins to list the tools of an MCP server; before a crash it may have begun already. Gives the item's index. */
@@ -531,7 +537,7 @@ export class ResponseBuilder {
   }
 
   /** The tools are listed, or cannot be. `origin` is what the list depends on, for turns that might use it again. */
-  endList(index: number, listed: { tools: McpTool[] } | { error: string }, origin: string): void {
+  endList(index: number, listed: ListedTools, origin: string): void {
     const item = this.#response.output[index];
     if (item?.type !== "mcp_list_tools") return;
     const shown = this.hasRoomFor(listed) ? listed : { error: "The tools are too many to be kept with the response." };
@@ -697,7 +703,7 @@ export class ResponseBuilder {
   #addFilter(part: OpenPart, held = ""): void {
     const { citations } = this.#options;
     if (!citations || part.kind !== "output_text") return;
-    part.filter = new CitationFilter(citations);
+    part.filter = citations();
     // What is there already, after a crash, only counts.
     part.filter.push(part.text + held);
   }
@@ -775,19 +781,18 @@ export class ResponseBuilder {
     this.#closePart("completed", false);
     this.#closeCompleteCalls();
     this.#noteBeginning();
-    this.#serverCalls.begin(index, neutralName(name, tool), tool);
+    this.#serverCalls.begin(index, name, tool);
     return true;
   }
 
   #resumeServerCall({ index, name, arguments: text }: Extract<ModelDelta, { kind: "resumed_call" }>): void {
     const tool = this.#options.serverTool(name);
-    if (!tool || this.#droppedCalls.has(index) || this.#serverCalls.resume(index, neutralName(name, tool), tool))
-      return;
+    if (!tool || this.#droppedCalls.has(index) || this.#serverCalls.resume(index, name, tool)) return;
     // Nothing of it was to be seen yet.
     this.#serverCallsBegun += 1;
     this.#roundCalls += 1;
     this.#noteBeginning();
-    this.#serverCalls.begin(index, neutralName(name, tool), tool, text);
+    this.#serverCalls.begin(index, name, tool, text);
   }
 
   /** The call that was open when the turn was cut off, for arguments without a name of their own. */
@@ -898,11 +903,6 @@ function isWhole(text: string): boolean {
   return text.trim() !== "" && parseArguments(text) !== undefined;
 }
 
-/** A call's name whatever engine made it: a built-in tool's is its full one. */
-function neutralName(name: string, tool: ServerTool): string {
-  return tool.kind === "mcp" ? name : fullToolName(tool);
-}
-
 /** Whole seconds of a time in milliseconds. */
 function seconds(ms: number): number {
   return Math.floor(ms / 1000);
@@ -912,14 +912,6 @@ function seconds(ms: number): number {
 function kindOf({ type }: OutputItem): "reasoning" | "message" | "call" | undefined {
   if (type === "reasoning" || type === "message") return type;
   return type === "mcp_list_tools" ? undefined : "call";
-}
-
-/** The tool of a call that was cut off while the model wrote it; only these are shown before they are complete. */
-function toolOf(item: ServerCall): ServerTool | undefined {
-  if (item.type === "code_interpreter_call") return { kind: "python" };
-  if (item.type !== "mcp_call") return undefined;
-  if (item.server_label === "container" && item.name === "exec") return { kind: "container" };
-  return { kind: "mcp", label: item.server_label, name: item.name, approval: false };
 }
 
 /** The usage of a turn with one more round. */

@@ -9,15 +9,15 @@ import type {
   TokenLogprob,
   ToolExchange,
 } from "../contract/engine.ts";
+import type { HostedTools } from "../contract/hosted-tool.ts";
 import type { PendingCall, ToolOutcome } from "../contract/server-tool.ts";
+import type { TurnTools } from "../contract/turn-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { initialResponse, type Usage } from "../protocol/response.ts";
 import { mustCall } from "../protocol/tools.ts";
-import { listOrigin } from "../tools/mcp/policy.ts";
-import type { Toolset } from "../tools/toolset.ts";
 import type { EventSink } from "./event-writer.ts";
 import { checkCallPairs, promptItems } from "./history.ts";
 import { addSampled, type LoggedTurn, type SpentDeltas } from "./logged-turn.ts";
@@ -58,8 +58,9 @@ export interface TurnOptions {
   isServerGone: (signal: AbortSignal) => Promise<boolean>;
   /** Keeps the host alive for what is still to be done when the turn has ended. */
   waitUntil?: (promise: Promise<unknown>) => void;
-  /** The tools that this server runs, where the request names any. */
-  tools?: Toolset | undefined;
+  hostedTools: HostedTools;
+  /** Those of them that the request names, if it names any. */
+  tools?: TurnTools | undefined;
   /** The run goes on where this log ends. */
   logged?: LoggedTurn;
   /** What all that the turn puts out may take as JSON, in UTF-16 units; what reaches it is `incomplete`. */
@@ -351,7 +352,7 @@ export class Turn {
   // Tools
 
   /** What must be known before the model can be asked: the tools of MCP servers, and results of approved calls. */
-  async #prepareTools(tools: Toolset): Promise<void> {
+  async #prepareTools(tools: TurnTools): Promise<void> {
     const { signal } = this.#options;
     const builder = this.#builder;
     const servers = [...tools.unlisted];
@@ -361,23 +362,21 @@ export class Turn {
         this.#sink?.flush();
         const listed = await tools.list(server, signal);
         if (signal.aborted) return;
-        builder.endList(index, listed, listOrigin(server));
+        builder.endList(index, listed, server.origin);
         this.#sink?.flush();
       }
     };
     await Promise.all(Array.from({ length: MAX_CONCURRENT_CALLS }, list));
     signal.throwIfAborted();
     if (!this.#hasCalled && tools.approved.length > 0) {
-      for (const { tool, name, arguments: text, request } of tools.approved) {
-        builder.addApprovedCall(tool, name, text, request);
-      }
+      for (const call of tools.approved) builder.addApprovedCall(call);
       this.#sink?.record?.({ answering: builder.answeringRecord([]) });
       await this.#answerCalls(tools, { dispatched: [], again: [] });
     } else this.#offer(tools);
   }
 
   /** Puts the tools into the prompt, unless the turn has had all the calls that it may make. */
-  #offer(tools: Toolset): void {
+  #offer(tools: TurnTools): void {
     const mayCall = this.#builder.serverCallsLeft > 0 && tools.mayCall(this.#rounds);
     this.#builder.offersServerTools = mayCall;
     this.#prompt = { ...this.#prompt, serverTools: mayCall ? tools.serverTools : undefined };
@@ -385,7 +384,7 @@ export class Turn {
   }
 
   /** Answers what a round has left, and makes the next one's prompt. False when the turn is at its end. */
-  async #answerRound(tools: Toolset | undefined): Promise<boolean> {
+  async #answerRound(tools: TurnTools | undefined): Promise<boolean> {
     const builder = this.#builder;
     const calls = builder.endGeneration();
     const again = this.#askedAgain < MAX_ASKED_AGAIN ? this.#askAgain : [];
@@ -403,7 +402,7 @@ export class Turn {
    * Rejects with the signal's reason when it is aborted; a tool's own failure is an answer.
    */
   async #answerCalls(
-    tools: Toolset | undefined,
+    tools: TurnTools | undefined,
     { dispatched, again }: { dispatched: readonly string[]; again: readonly RawMessage[] },
   ): Promise<boolean> {
     await this.#runCalls(tools, dispatched);
@@ -414,7 +413,7 @@ export class Turn {
     return true;
   }
 
-  async #runCalls(tools: Toolset | undefined, dispatched: readonly string[]): Promise<void> {
+  async #runCalls(tools: TurnTools | undefined, dispatched: readonly string[]): Promise<void> {
     const { signal, address } = this.#options;
     const step = `${address.turn}.${this.#rounds}`;
     const waiting = [...this.#builder.pendingCalls];
@@ -439,7 +438,7 @@ export class Turn {
     await Promise.all(Array.from({ length: MAX_CONCURRENT_CALLS }, work));
   }
 
-  async #runCall(tools: Toolset | undefined, call: PendingCall): Promise<ToolOutcome> {
+  async #runCall(tools: TurnTools | undefined, call: PendingCall): Promise<ToolOutcome> {
     this.#sink?.record?.({ dispatched: call.item });
     this.#builder.startCall(call);
     this.#commit();
@@ -650,11 +649,8 @@ function newBuilder(options: TurnOptions, usedCallIds: Set<string>, sink: BatchS
     serverTool: (name) => tools?.resolve(name),
     offers: (name) => tools?.offers(name) ?? false,
     maxServerCalls: request.max_tool_calls ?? Number.POSITIVE_INFINITY,
-    shown: {
-      sources: request.include?.includes("web_search_call.action.sources") ?? false,
-      outputs: request.include?.includes("code_interpreter_call.outputs") ?? false,
-    },
-    container: tools?.container ?? "",
+    hostedTools: options.hostedTools,
+    callDetails: { include: request.include ?? [], container: tools?.container ?? "" },
     citations: tools?.citations,
     usedCallIds,
     clock,

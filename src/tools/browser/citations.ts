@@ -1,23 +1,10 @@
+import type { CitationFilter, CitedText, UrlCitation } from "../../contract/citations.ts";
 import { domainOf } from "./marks.ts";
 
 /**
  * Citations in what the model says: `【3†L10-L12】` becomes ` ([domain](url)) ` with an annotation over it, as in
  * openai/gpt-oss (`simple_browser_tool.py`, `normalize_citations`), but while the text streams.
  */
-
-export interface UrlCitation {
-  type: "url_citation";
-  /** Of the replacement in the whole text, in Unicode code points: OpenAI counts as Python does, not in UTF-16 units. */
-  start_index: number;
-  end_index: number;
-  title: string;
-  url: string;
-}
-
-export interface CitedText {
-  text: string;
-  annotations: readonly UrlCitation[];
-}
 
 /** A page by its cursor; `lines` is what the model named in it, such as `L10-L12`. */
 export type CitationLookup = (cursor: number, lines: string) => { url: string; title: string } | undefined;
@@ -35,8 +22,7 @@ const BEGINNING = /【[0-9]*(?:†[^†】]*(?:†[^†】]*)?)?$/y;
 
 const NONE: readonly UrlCitation[] = [];
 
-/** Replaces citations in one content part. How the text is cut into pieces makes no difference to what comes out. */
-export class CitationFilter {
+export class BrowserCitationFilter implements CitationFilter {
   readonly #lookup: CitationLookup;
   #held = "";
   /** Code points before `#uncounted`, which is what has been given since the last citation: counted when one comes. */
@@ -47,12 +33,10 @@ export class CitationFilter {
     this.#lookup = lookup;
   }
 
-  /** What was said and cannot be shown yet. */
   get held(): string {
     return this.#held;
   }
 
-  /** Takes the next piece; gives what can be shown by now, and the citations in it. */
   push(text: string): CitedText {
     if (this.#held === "" && !text.includes("【")) {
       this.#uncounted += text;
@@ -61,7 +45,6 @@ export class CitationFilter {
     return this.#take(this.#held + text, false);
   }
 
-  /** Gives what was held back: nothing more comes. */
   end(): CitedText {
     return this.#take(this.#held, true);
   }

@@ -1,7 +1,8 @@
 import type { Client, RequestOptions, Tool, Transport } from "@modelcontextprotocol/client";
-import type { McpToolCallError } from "openai/resources/responses/responses";
+import type { ListedTool } from "../../contract/turn-tools.ts";
 import { limitBody, unlessAborted } from "../guarded-fetch.ts";
 import { ToolFault } from "../tool-fault.ts";
+import { CONNECTION_CLOSED } from "./faults.ts";
 import { mcpHeaders } from "./headers.ts";
 import { outputText } from "./output.ts";
 
@@ -33,14 +34,6 @@ export interface McpSessionOptions {
   signal: AbortSignal;
 }
 
-/** A tool as `mcp_list_tools` shows it. */
-export interface McpTool {
-  name: string;
-  description?: string;
-  input_schema: Record<string, unknown>;
-  annotations?: Record<string, unknown>;
-}
-
 export interface McpToolResult {
   output: string;
   /** The tool says that it failed; `output` tells why. */
@@ -70,10 +63,6 @@ const CLOSE_TIMEOUT_MS = 2_000;
 
 /** Says to the session's own fetch which operation a request belongs to; never sent. */
 const OPERATION_HEADER = "x-mcp-operation";
-
-/** JSON-RPC codes of faults that have none of their own, as the MCP packages number them. */
-const CONNECTION_CLOSED = -32000;
-const REQUEST_TIMEOUT = -32001;
 
 /** The server speaks only the protocol of 2026-07-28, which knows no `initialize`. */
 const UNSUPPORTED_PROTOCOL_VERSION = -32022;
@@ -145,7 +134,7 @@ export class McpSession {
    * All tools of the server, in its order. A tool whose name the specification does not allow is left out: no model
    * could call it. Throws ToolFault: `too_large` for more tools than `maxTools` or larger ones than a prompt can hold.
    */
-  async listTools({ signal }: { signal?: AbortSignal } = {}): Promise<McpTool[]> {
+  async listTools({ signal }: { signal?: AbortSignal } = {}): Promise<ListedTool[]> {
     return this.#run(this.#options.timeouts.listMs, signal, (request) => this.#listTools(request));
   }
 
@@ -291,7 +280,7 @@ export class McpSession {
     }
   }
 
-  async #listTools(request: RequestOptions): Promise<McpTool[]> {
+  async #listTools(request: RequestOptions): Promise<ListedTool[]> {
     const client = this.#connected();
     if (!client.getServerCapabilities()?.tools) return [];
     const { maxTools, maxBytes } = this.#options;
@@ -321,7 +310,7 @@ export class McpSession {
       cursor = result.nextCursor;
       if (cursor === undefined) {
         this.#tools = tools;
-        return [...tools.values()].map(toMcpTool);
+        return [...tools.values()].map(toListedTool);
       }
     }
     throw new ToolFault("protocol", `${this.#name} lists its tools on more than ${MAX_PAGES} pages.`);
@@ -447,28 +436,11 @@ function isOldTransport(status: number | undefined): boolean {
   return status !== undefined && status >= 400 && status < 500 && ![401, 403, 407, 429].includes(status);
 }
 
-function toMcpTool(tool: Tool): McpTool {
+function toListedTool(tool: Tool): ListedTool {
   return {
     name: tool.name,
     ...(tool.description !== undefined && { description: tool.description }),
     input_schema: tool.inputSchema,
     ...(tool.annotations !== undefined && { annotations: tool.annotations }),
   };
-}
-
-/** A fault as `mcp_call.error` shows it. */
-export function toMcpError(fault: ToolFault): McpToolCallError {
-  switch (fault.kind) {
-    case "http":
-      return { type: "http_error", code: fault.status ?? 502, message: fault.message };
-    case "tool":
-      return { type: "mcp_tool_execution_error", content: [{ type: "text", text: fault.message }] };
-    case "timeout":
-      return { type: "mcp_protocol_error", code: REQUEST_TIMEOUT, message: fault.message };
-    case "refused_address":
-    case "too_large":
-    case "unreachable":
-    case "protocol":
-      return { type: "mcp_protocol_error", code: fault.code ?? CONNECTION_CLOSED, message: fault.message };
-  }
 }
