@@ -13,12 +13,12 @@ import OpenAI from "openai";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { GPT_OSS } from "./harmony-support.ts";
-import { type RealGateway, startRealGateway } from "./support.ts";
+import { type Gateway, startGateway } from "./support.ts";
 import { MODELS, startTools, type ToolServer } from "./tool-support.ts";
 
 /** `@openai/agents` as its users have it: an agent with functions of its own and an MCP server that is run here. */
 
-let gateway: RealGateway;
+let gateway: Gateway;
 let server: ToolServer;
 const weather = { calls: [] as string[] };
 
@@ -31,7 +31,7 @@ beforeAll(async () => {
     },
     write: { properties: { text: { type: "string" } }, readOnly: false, run: () => "written" },
   });
-  gateway = await startRealGateway({ MCP_SERVERS: server.url });
+  gateway = await startGateway({ MCP_SERVERS: server.url });
 });
 afterAll(async () => {
   await gateway?.close();

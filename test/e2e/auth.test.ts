@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import type OpenAI from "openai";
 import { AuthenticationError, BadRequestError, NotFoundError } from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { homeKey, objectId } from "../workerd/storage.ts";
 import { errorOf, expectError, rejection } from "./expectations.ts";
 import { type Gateway, startGateway } from "./support.ts";
 
@@ -180,14 +181,11 @@ describe("a deployment with keys", () => {
     });
 
     it("makes no tables by asking", async () => {
-      const home = theirs.slice("resp_".length, "resp_".length + 22);
-      const worker = gateway.harness.getWorker();
-      const tables = async (tenant: string) => {
-        const storage = await worker.getDurableObjectStorage("HOME", { name: `${tenant}:${home}` });
-        return storage.exec("SELECT name FROM sqlite_schema WHERE name = 'turns'");
-      };
-      expect(await tables("a")).toEqual([{ name: "turns" }]);
-      expect(await tables("b")).toEqual([]);
+      const home = homeKey(theirs);
+      const tables = (tenant: string) =>
+        gateway.storage.exec(objectId(`${tenant}:${home}`), "SELECT name FROM sqlite_schema WHERE name = 'turns'");
+      expect(tables("a")).toEqual([{ name: "turns" }]);
+      expect(tables("b")).toEqual([]);
     });
 
     it("has changed nothing: the response survives, and can be continued", async () => {

@@ -1,11 +1,11 @@
 import type { Response, ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { framesOf, generationsOf, idIn, isWhole, replay, resume, typesOf } from "./event-streams.ts";
-import { eventually, lastPrompt, type RealGateway, startRealGateway } from "./support.ts";
+import { eventually, type Gateway, lastPrompt, startGateway } from "./support.ts";
 
-let gateway: RealGateway;
+let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startRealGateway({ VLLM_RECOVERY_TIME_MS: "3000" });
+  gateway = await startGateway({ VLLM_RECOVERY_TIME_MS: "3000" });
 });
 afterAll(() => gateway.close());
 

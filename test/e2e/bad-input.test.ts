@@ -14,7 +14,7 @@ beforeEach(() => {
 });
 
 /** The objects that have any storage at all. */
-const stored = () => gateway.harness.getWorker().listDurableObjectIds("HOME");
+const stored = () => gateway.storage.ids();
 
 /** A body that is not accepted: what is wrong with it, which field the answer blames, and with which code. */
 type Row = [
@@ -645,12 +645,8 @@ describe("a reference to something that is not there", () => {
   it("reading an unknown id makes no tables", async () => {
     await gateway.post({ model: "simulator", input: "Hello!", previous_response_id: ours });
     await gateway.fetch(`${gateway.url}/v1/responses/${ours}`, { method: "DELETE" });
-    const storage = await gateway.harness
-      .getWorker()
-      .getDurableObjectStorage("HOME", { name: `local:${"a".repeat(22)}` });
-    expect(
-      await storage.exec("SELECT name FROM sqlite_schema WHERE name NOT LIKE '\\_\\_miniflare%' ESCAPE '\\'"),
-    ).toEqual([]);
+    const tables = "SELECT name FROM sqlite_schema WHERE name NOT LIKE '\\_cf%' ESCAPE '\\'";
+    expect(gateway.storage.execAt(ours, tables)).toEqual([]);
   });
 });
 

@@ -1,18 +1,18 @@
 import { createHash } from "node:crypto";
 import { request as httpRequest } from "node:http";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { type RealGateway, startRealGateway } from "./support.ts";
+import { type Gateway, startGateway } from "./support.ts";
 
 /** Pages in a browser of this machine: where no key protects, none of another host is served. */
 
 const KEY = "key-of-tenant-a";
 const UNKNOWN = `resp_${"a".repeat(32)}`;
 
-let open: RealGateway;
-let keyed: RealGateway;
+let open: Gateway;
+let keyed: Gateway;
 beforeAll(async () => {
   const sha256 = createHash("sha256").update(KEY).digest("hex");
-  [open, keyed] = await Promise.all([startRealGateway(), startRealGateway({ API_KEYS: `a:${sha256}` })]);
+  [open, keyed] = await Promise.all([startGateway(), startGateway({ API_KEYS: `a:${sha256}` })]);
 });
 afterAll(async () => {
   await open.close();
@@ -29,7 +29,7 @@ interface Answer {
 
 /** Sends a request as a browser may, which fetch does not: any `Host`, `Origin` and `Sec-Fetch-Site`. */
 function send(
-  gateway: RealGateway,
+  gateway: Gateway,
   method: string,
   path: string,
   headers: Record<string, string> = {},

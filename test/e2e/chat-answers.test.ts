@@ -11,7 +11,7 @@ beforeAll(async () => {
     VLLM_EXTRA_FIELDS: "documents, media_io_kwargs",
     THINKING_BUDGETS: `{"${MODEL}":{"low":64,"high":4096}}`,
   });
-}, 60_000);
+});
 afterAll(() => gateway.close());
 
 const parameters = {

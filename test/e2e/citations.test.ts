@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import type { Response, ResponseOutputText, Tool } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DATE, GPT_OSS, lastTurns, saying } from "./harmony-support.ts";
-import { lastPrompt, type RealGateway, startRealGateway } from "./support.ts";
+import { type Gateway, lastPrompt, startGateway } from "./support.ts";
 import { type Answer, ask, chatMessages, generations, itemsOfType, MODELS, type Way } from "./tool-support.ts";
 
 /** What the model cites of the pages that it has seen becomes a link with an annotation. */
@@ -11,7 +11,7 @@ import { type Answer, ask, chatMessages, generations, itemsOfType, MODELS, type 
 const search: Tool = { type: "web_search" };
 
 let web: Server;
-let gateway: RealGateway;
+let gateway: Gateway;
 /** The page that is cited, and what a citation of it becomes. */
 let page: string;
 let link: string;
@@ -29,7 +29,7 @@ beforeAll(async () => {
   const origin = `http://127.0.0.1:${(web.address() as AddressInfo).port}`;
   page = `${origin}/tea`;
   link = ` ([${new URL(page).host}](${page})) `;
-  gateway = await startRealGateway({ HARMONY_START_DATE: DATE, MCP_SERVERS: origin, SEARXNG_URL: origin });
+  gateway = await startGateway({ HARMONY_START_DATE: DATE, MCP_SERVERS: origin, SEARXNG_URL: origin });
 });
 afterAll(async () => {
   await gateway.close();

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startToolServer, type ToolServer } from "../../dev/tool-server/server.ts";
 import { COMPLETE, eventually as inTime, KEY, toolProcesses } from "../tool-server/support.ts";
 import { DATE, GPT_OSS, lastTurns, saying, tolerating } from "./harmony-support.ts";
-import { lastPrompt, type RealGateway, startRealGateway } from "./support.ts";
+import { type Gateway, lastPrompt, startGateway } from "./support.ts";
 import { ask, chatMessages, itemsOfType, MODELS, onlyItem, textOf } from "./tool-support.ts";
 
 /** The tools python and container, run by the tool server for development. */
@@ -25,10 +25,10 @@ const container = { type: "container" } as unknown as Tool;
 const CONTAINER_IS_UNKNOWN = /value of tag "type" must be in oneOf "container"$/;
 
 let server: ToolServer;
-let gateway: RealGateway;
+let gateway: Gateway;
 beforeAll(async () => {
   server = await startToolServer({ apiKey: KEY, timeoutMs: 1_500, maxOutputBytes: 50_000 });
-  gateway = await startRealGateway({
+  gateway = await startGateway({
     HARMONY_START_DATE: DATE,
     API_KEYS: `a:${sha256("key-a")},b:${sha256("key-b")}`,
     TOOL_SERVERS: JSON.stringify({ python: server.pythonUrl, container: server.containerUrl }),
@@ -360,9 +360,9 @@ describe.each(MODELS)("container for %s", (model) => {
 });
 
 describe("a deployment without tool servers", () => {
-  let bare: RealGateway;
+  let bare: Gateway;
   beforeAll(async () => {
-    bare = await startRealGateway();
+    bare = await startGateway();
   });
   afterAll(() => bare.close());
 
@@ -391,11 +391,11 @@ describe("a deployment without tool servers", () => {
 });
 
 describe("a tool server that is down", () => {
-  let cut: RealGateway;
+  let cut: Gateway;
   beforeAll(async () => {
     const gone = await startToolServer({ apiKey: KEY });
     await gone.close();
-    cut = await startRealGateway({
+    cut = await startGateway({
       HARMONY_START_DATE: DATE,
       TOOL_SERVERS: JSON.stringify({ python: gone.pythonUrl, container: gone.containerUrl }),
       TOOL_SERVER_MCP_LABELS: "container",

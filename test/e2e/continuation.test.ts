@@ -7,11 +7,11 @@ import type {
 } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { generationsOf, isWhole, replay, typesOf } from "./event-streams.ts";
-import { eventually, type RealGateway, startRealGateway } from "./support.ts";
+import { eventually, type Gateway, startGateway } from "./support.ts";
 
-let gateway: RealGateway;
+let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startRealGateway();
+  gateway = await startGateway();
 });
 afterAll(() => gateway.close());
 
@@ -397,7 +397,7 @@ describe.concurrent("a model server that dies when it has said all", () => {
 
   it("has not failed", async () => {
     const server = await cuttingServer();
-    const cutting = await startRealGateway({ VLLM_BASE_URL: `${server.url}/v1` });
+    const cutting = await startGateway({ VLLM_BASE_URL: `${server.url}/v1` });
     try {
       for (const way of WAYS) {
         const response = await create(way, { model: "cutting", input: "Hello!" }, cutting);

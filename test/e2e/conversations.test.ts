@@ -3,16 +3,16 @@ import OpenAI from "openai";
 import type { Conversation } from "openai/resources/conversations/conversations";
 import type { Response, ResponseInputItem } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type RealGateway, startRealGateway } from "./support.ts";
+import { type Gateway, startGateway } from "./support.ts";
 import { ended, itemsOf, promptsFor, reached, textsOf } from "./turns.ts";
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
-let gateway: RealGateway;
+let gateway: Gateway;
 let openai: OpenAI;
 let stranger: OpenAI;
 beforeAll(async () => {
-  gateway = await startRealGateway({ API_KEYS: `ann:${sha256("ann-key")},bob:${sha256("bob-key")}` });
+  gateway = await startGateway({ API_KEYS: `ann:${sha256("ann-key")},bob:${sha256("bob-key")}` });
   openai = gateway.client({ apiKey: "ann-key" });
   // What the helpers ask with.
   gateway.openai = openai;

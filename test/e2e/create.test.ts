@@ -727,12 +727,12 @@ describe("a deployment", () => {
   });
 
   it("keeps nothing anywhere of a response that should not be stored", async () => {
-    const worker = configured.harness.getWorker();
-    const before = await worker.listDurableObjectIds("HOME");
+    const { storage } = configured;
+    const before = storage.ids();
     await configured.openai.responses.create({ input: "Hello!", store: false });
-    expect(await worker.listDurableObjectIds("HOME")).toEqual(before);
+    expect(storage.ids()).toEqual(before);
     await configured.openai.responses.create({ input: "Hello!" });
-    await eventually(async () => (await worker.listDurableObjectIds("HOME")).length === before.length + 1);
+    await eventually(() => storage.ids().length === before.length + 1);
   });
 });
 

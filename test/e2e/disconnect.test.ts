@@ -1,11 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { SimulatedRequest } from "../../dev/simulator/handler.ts";
 import { expectError } from "./expectations.ts";
-import { eventually } from "./support.ts";
-import { type DevGateway, startWranglerDev } from "./wrangler-dev.ts";
+import { eventually, type Gateway, startGateway } from "./support.ts";
 
 /**
- * What happens when a client leaves. Under a real `wrangler dev`: the test harness does not pass an abort on to vLLM.
+ * What happens when a client leaves.
  *
  * Local workerd notices a departed client only when it writes to it, so a stream's heartbeats bound how long vLLM works
  * for nobody. A JSON request writes nothing before its answer: locally it runs to its end, and the response is kept as
@@ -13,9 +12,9 @@ import { type DevGateway, startWranglerDev } from "./wrangler-dev.ts";
  */
 const HEARTBEAT_MS = 100;
 
-let gateway: DevGateway;
+let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startWranglerDev({ HEARTBEAT_MS: String(HEARTBEAT_MS) });
+  gateway = await startGateway({ HEARTBEAT_MS: String(HEARTBEAT_MS) });
 });
 afterAll(() => gateway.close());
 
@@ -184,7 +183,7 @@ describe.concurrent("a client that leaves a stream", () => {
 
 it("a client that leaves a JSON request is not noticed locally: the answer is made and kept", async () => {
   const model = "simulator?words=30&fault=stall:3";
-  const before = await gateway.storedObjects();
+  const before = gateway.storage.ids().length;
   const leaving = new AbortController();
   const left = gateway.fetch(`${gateway.url}/v1/responses`, {
     method: "POST",
@@ -197,7 +196,7 @@ it("a client that leaves a JSON request is not noticed locally: the answer is ma
   await expect(left).rejects.toThrow();
   requestOf(model)?.release();
   await eventually(() => requestOf(model)?.state === "completed");
-  await eventually(async () => (await gateway.storedObjects()) === before + 1);
+  await eventually(() => gateway.storage.ids().length === before + 1);
 });
 
 it("a client that stays through silence gets the whole answer", async () => {

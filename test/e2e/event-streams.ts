@@ -1,5 +1,5 @@
 import { isObject } from "../../dev/simulator/json.ts";
-import type { RealGateway } from "./support.ts";
+import type { Gateway } from "./support.ts";
 
 /** Event streams as the bytes that they are: what a reader has of a run, and what it should have. */
 
@@ -33,12 +33,12 @@ export function typesOf(stream: string): string[] {
 export const eventCount = (stream: string) => framesOf(stream).filter((frame) => frame !== DONE).length;
 
 /** `GET /v1/responses/{id}?stream=true&…`, without waiting for its end. */
-export function resume(gateway: RealGateway, id: string, query = "", init?: RequestInit): Promise<Response> {
+export function resume(gateway: Gateway, id: string, query = "", init?: RequestInit): Promise<Response> {
   return gateway.fetch(`${gateway.url}/v1/responses/${id}?stream=true${query}`, init);
 }
 
 /** The bytes of a resumed stream, to its end. */
-export async function replay(gateway: RealGateway, id: string, query = ""): Promise<string> {
+export async function replay(gateway: Gateway, id: string, query = ""): Promise<string> {
   const answer = await resume(gateway, id, query);
   if (answer.status !== 200) throw new Error(`Status ${answer.status}: ${await answer.text()}`);
   return answer.text();
@@ -52,7 +52,7 @@ export function idIn(stream: string): string {
 }
 
 /** The prompts that reached "vLLM" under this model name, as it saw them. */
-export function generationsOf(gateway: RealGateway, model: string) {
+export function generationsOf(gateway: Gateway, model: string) {
   return gateway.vllm.simulator.requests.filter(
     ({ path, body }) => path === "/v1/chat/completions" && isObject(body) && body.model === model,
   );

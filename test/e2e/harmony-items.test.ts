@@ -26,14 +26,14 @@ import {
   tolerating,
   tools,
 } from "./harmony-support.ts";
-import { type RealGateway, startRealGateway } from "./support.ts";
+import { type Gateway, startGateway } from "./support.ts";
 import { ended } from "./turns.ts";
 
 /** What a gpt-oss model says, as items and events. */
 
-let gateway: RealGateway;
+let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startRealGateway({ HARMONY_START_DATE: DATE });
+  gateway = await startGateway({ HARMONY_START_DATE: DATE });
 });
 afterAll(() => gateway.close());
 

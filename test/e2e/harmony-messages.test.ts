@@ -16,14 +16,14 @@ import {
   tolerating,
   tools,
 } from "./harmony-support.ts";
-import { lastPrompt, type RealGateway, startRealGateway } from "./support.ts";
+import { type Gateway, lastPrompt, startGateway } from "./support.ts";
 import { ended } from "./turns.ts";
 
 /** Raw messages: `enable_response_messages`, and `previous_input_messages` for clients that keep everything themselves. */
 
-let gateway: RealGateway;
+let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startRealGateway({ HARMONY_START_DATE: DATE });
+  gateway = await startGateway({ HARMONY_START_DATE: DATE });
 });
 afterAll(() => gateway.close());
 

@@ -9,7 +9,7 @@ import { createSimulator } from "../../dev/simulator/handler.ts";
 import { END, harmonyTokenizer, isSpecial, RETURN } from "../../dev/simulator/harmony-tokenizer.ts";
 import { isObject, type JsonObject } from "../../dev/simulator/json.ts";
 import { ConformanceError, violationsIn } from "../conformance/violations.ts";
-import type { RealGateway } from "./support.ts";
+import type { Gateway } from "./support.ts";
 
 /** What tests of gpt-oss ask again and again: which prompt reached vLLM, as text and as token ids. */
 
@@ -25,14 +25,14 @@ export function saying(...scripts: string[]): string {
 }
 
 /** The requests for a completion that reached "vLLM", oldest first. */
-export function completions({ vllm }: Pick<RealGateway, "vllm">) {
+export function completions({ vllm }: Pick<Gateway, "vllm">) {
   return vllm.simulator.requests.flatMap(({ path, body, ...rest }) =>
     path === "/v1/completions" && isObject(body) ? [{ ...rest, body }] : [],
   );
 }
 
 /** The body of the last of them. */
-export function lastCompletion(gateway: Pick<RealGateway, "vllm">): JsonObject {
+export function lastCompletion(gateway: Pick<Gateway, "vllm">): JsonObject {
   const last = completions(gateway).at(-1);
   if (!last) throw new Error("No prompt reached vLLM.");
   return last.body;
@@ -49,12 +49,12 @@ export async function decode(ids: readonly number[]): Promise<string> {
 }
 
 /** The token ids of the last prompt. */
-export async function lastPromptIds(gateway: Pick<RealGateway, "vllm">): Promise<number[]> {
+export async function lastPromptIds(gateway: Pick<Gateway, "vllm">): Promise<number[]> {
   return idsOf(lastCompletion(gateway));
 }
 
 /** The last prompt as text, special tokens and what only looks like them alike. */
-export async function lastCompletionPrompt(gateway: Pick<RealGateway, "vllm">): Promise<string> {
+export async function lastCompletionPrompt(gateway: Pick<Gateway, "vllm">): Promise<string> {
   return decode(await lastPromptIds(gateway));
 }
 
@@ -66,12 +66,12 @@ export async function messagesOf(body: JsonObject): Promise<string[]> {
 }
 
 /** The messages of the last prompt. */
-export async function lastMessages(gateway: Pick<RealGateway, "vllm">): Promise<string[]> {
+export async function lastMessages(gateway: Pick<Gateway, "vllm">): Promise<string[]> {
   return messagesOf(lastCompletion(gateway));
 }
 
 /** The messages of the last prompt after those of system and developer that begin it. */
-export async function lastTurns(gateway: Pick<RealGateway, "vllm">): Promise<string[]> {
+export async function lastTurns(gateway: Pick<Gateway, "vllm">): Promise<string[]> {
   const messages = await lastMessages(gateway);
   const first = messages.findIndex((message) => !/^(system|developer)<\|message\|>/.test(message));
   return messages.slice(first, -1);
@@ -137,7 +137,7 @@ export function resent(items: readonly ResponseOutputItem[]): ResponseInputItem[
 
 /** Does what is known to break a rule of the conformance checker, and lets it find no more than that. */
 export async function tolerating<T>(
-  { fetch }: Pick<RealGateway, "fetch">,
+  { fetch }: Pick<Gateway, "fetch">,
   known: RegExp,
   action: () => Promise<T>,
 ): Promise<T> {

@@ -23,7 +23,7 @@ import {
   specialsIn,
   tools,
 } from "./harmony-support.ts";
-import { eventually, type Gateway, lastPrompt, type RealGateway, startGateway, startRealGateway } from "./support.ts";
+import { eventually, type Gateway, lastPrompt, startGateway } from "./support.ts";
 
 /** Which models are spoken to in Harmony, what reaches them, and what is made of answers that are not as they should be. */
 
@@ -810,13 +810,6 @@ describe("malformed output", () => {
 });
 
 describe("a turn of somebody else that the model makes up", () => {
-  // On plain workerd: the test harness would hide that the upstream request is closed.
-  let real: RealGateway;
-  beforeAll(async () => {
-    real = await startRealGateway();
-  });
-  afterAll(() => real.close());
-
   it.each([
     ["the user's next question", "user<|message|>"],
     ["a system message", "system<|message|>"],
@@ -824,36 +817,29 @@ describe("a turn of somebody else that the model makes up", () => {
   ])("as %s ends the response, and the upstream request", async (_, header) => {
     const model = `${saying(`<|channel|>final<|message|>Yes.<|end|><|start|>${header}${"word ".repeat(60)}`)}&tps=30`;
     for (const ask of [
-      () => real.openai.responses.create({ model, input: "Hello!", tools }),
-      () => real.openai.responses.stream({ model, input: "Hello!", tools }).finalResponse(),
+      () => gateway.openai.responses.create({ model, input: "Hello!", tools }),
+      () => gateway.openai.responses.stream({ model, input: "Hello!", tools }).finalResponse(),
     ]) {
       const response = await ask();
       expect(response.status).toBe("completed");
       expect(response.output).toMatchObject([{ type: "message", content: [{ text: "Yes." }] }]);
       expect(response.usage?.output_tokens).toBeGreaterThan(5);
       expect(response.usage?.output_tokens).toBeLessThan(40);
-      await eventually(() => completions(real).at(-1)?.state === "aborted");
+      await eventually(() => completions(gateway).at(-1)?.state === "aborted");
     }
   });
 });
 
 describe("what comes after the answer", () => {
-  // On plain workerd: the test harness would hide that the upstream request is closed.
-  let real: RealGateway;
-  beforeAll(async () => {
-    real = await startRealGateway();
-  });
-  afterAll(() => real.close());
-
   const rest = "word ".repeat(60);
   it.each<[string, string, Partial<ResponseCreateParamsNonStreaming> & { stop?: string[] }]>([
     ["behind a stop string", `One two ${rest}`, { stop: [" two"] }],
     ["behind a special token in JSON", `{"a":"<|start|>${rest}`, { text: { format: { type: "json_object" } } }],
   ])("%s is not waited for", async (_, text, asked) => {
     const model = `${saying(`<|channel|>final<|message|>${text}<|return|>`)}&tps=30`;
-    const response = await real.openai.responses.create({ model, input: "Hello!", ...asked });
+    const response = await gateway.openai.responses.create({ model, input: "Hello!", ...asked });
     expect(response.usage?.output_tokens).toBeLessThan(40);
-    await eventually(() => completions(real).at(-1)?.state === "aborted", 10_000);
+    await eventually(() => completions(gateway).at(-1)?.state === "aborted", 10_000);
   });
 });
 

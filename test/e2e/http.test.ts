@@ -16,7 +16,7 @@ beforeAll(async () => {
 afterAll(() => gateway.close());
 
 /** The objects that have any storage at all. */
-const stored = () => gateway.harness.getWorker().listDurableObjectIds("HOME");
+const stored = () => gateway.storage.ids();
 let storedBefore: string[];
 beforeEach(async () => {
   gateway.vllm.simulator.requests.length = 0;

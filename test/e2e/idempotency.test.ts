@@ -3,18 +3,18 @@ import OpenAI from "openai";
 import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseEventStream } from "../conformance/event-stream.ts";
-import { eventually, type RealGateway, startRealGateway } from "./support.ts";
+import { eventually, type Gateway, startGateway } from "./support.ts";
 import { ended, itemsOf, pause, promptsFor, reached, unique } from "./turns.ts";
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
 const LOCK_WAIT_MS = 1_000;
 
-let gateway: RealGateway;
+let gateway: Gateway;
 let openai: OpenAI;
 let stranger: OpenAI;
 beforeAll(async () => {
-  gateway = await startRealGateway({
+  gateway = await startGateway({
     API_KEYS: `ann:${sha256("ann-key")},bob:${sha256("bob-key")}`,
     CONVERSATION_LOCK_WAIT_MS: String(LOCK_WAIT_MS),
   });

@@ -1,7 +1,7 @@
 import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { newSeed, randomFrom } from "../random.ts";
-import { eventually, type RealGateway, startRealGateway } from "./support.ts";
+import { eventually, type Gateway, startGateway } from "./support.ts";
 import { ended, pause, promptsFor, textsOf } from "./turns.ts";
 
 /**
@@ -11,9 +11,9 @@ import { ended, pause, promptsFor, textsOf } from "./turns.ts";
 
 const TURNS = 50;
 
-let gateway: RealGateway;
+let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startRealGateway({ CONVERSATION_LOCK_WAIT_MS: "60000" });
+  gateway = await startGateway({ CONVERSATION_LOCK_WAIT_MS: "60000" });
 });
 afterAll(() => gateway.close());
 

@@ -1,6 +1,6 @@
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { eventually, type RealGateway, startRealGateway } from "./support.ts";
+import { eventually, type Gateway, startGateway } from "./support.ts";
 import { ended, itemsOf, pause, prompts, promptsFor, reached, textsOf, unique } from "./turns.ts";
 
 /** Turns of one conversation wait for each other. */
@@ -8,14 +8,14 @@ import { ended, itemsOf, pause, prompts, promptsFor, reached, textsOf, unique } 
 const SHORT_WAIT_MS = 3_000;
 
 /** Waits as long as by default; clients that leave are noticed as when deployed. */
-let patient: RealGateway;
-let hasty: RealGateway;
-let impatient: RealGateway;
+let patient: Gateway;
+let hasty: Gateway;
+let impatient: Gateway;
 beforeAll(async () => {
   [patient, hasty, impatient] = await Promise.all([
-    startRealGateway(),
-    startRealGateway({ CONVERSATION_LOCK_WAIT_MS: String(SHORT_WAIT_MS) }),
-    startRealGateway({ CONVERSATION_LOCK_WAIT_MS: "0" }),
+    startGateway(),
+    startGateway({ CONVERSATION_LOCK_WAIT_MS: String(SHORT_WAIT_MS) }),
+    startGateway({ CONVERSATION_LOCK_WAIT_MS: "0" }),
   ]);
 });
 afterAll(() => Promise.all([patient.close(), hasty.close(), impatient.close()]));
@@ -32,12 +32,12 @@ const LOCKED = {
 const STALLED = "simulator?fault=stall:0";
 const ENDLESS = "simulator?tps=20&words=10000";
 
-async function newConversation({ openai }: Pick<RealGateway, "openai">): Promise<string> {
+async function newConversation({ openai }: Pick<Gateway, "openai">): Promise<string> {
   return (await openai.conversations.create()).id;
 }
 
 /** Begins an answer that never ends, and gives what ends it: its client leaves. */
-async function beginEndlessStream(gateway: RealGateway, conversation: string): Promise<() => void> {
+async function beginEndlessStream(gateway: Gateway, conversation: string): Promise<() => void> {
   const input = unique("Endless stream");
   const stream = await gateway.openai.responses.create({ model: ENDLESS, input, conversation, stream: true });
   const read = (async () => {
@@ -49,7 +49,7 @@ async function beginEndlessStream(gateway: RealGateway, conversation: string): P
 }
 
 /** A background turn that never ends, and what ends it. */
-async function hold({ openai, vllm }: Pick<RealGateway, "openai" | "vllm">, conversation: string) {
+async function hold({ openai, vllm }: Pick<Gateway, "openai" | "vllm">, conversation: string) {
   const input = unique("Endless");
   const { id } = await openai.responses.create({ model: ENDLESS, input, conversation, background: true });
   await reached({ openai, vllm }, input);

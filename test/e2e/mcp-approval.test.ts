@@ -2,7 +2,7 @@ import type { FunctionTool, Response, ResponseInputItem } from "openai/resources
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { expectError } from "./expectations.ts";
 import { GPT_OSS, messagesOf, onlyCall, outputOf } from "./harmony-support.ts";
-import { type RealGateway, startRealGateway } from "./support.ts";
+import { type Gateway, startGateway } from "./support.ts";
 import {
   ask,
   EVERY_WAY,
@@ -23,7 +23,7 @@ import { itemsOf } from "./turns.ts";
 
 /** Calls of MCP tools that wait until the client approves them. */
 
-let gateway: RealGateway;
+let gateway: Gateway;
 let server: ToolServer;
 
 beforeAll(async () => {
@@ -36,7 +36,7 @@ beforeAll(async () => {
     write: { properties: { text: { type: "string" } }, readOnly: false, run: () => "written" },
     plain: { run: () => "plain" },
   });
-  gateway = await startRealGateway({ MCP_SERVERS: server.url });
+  gateway = await startGateway({ MCP_SERVERS: server.url });
 });
 afterAll(async () => {
   await gateway?.close();

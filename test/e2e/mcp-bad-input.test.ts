@@ -6,7 +6,7 @@ import { INJECTION, type Misbehaviour } from "../tools/mcp-handler.ts";
 import { type McpTestServer, startMcpServer } from "../tools/mcp-server.ts";
 import { expectError } from "./expectations.ts";
 import { GPT_OSS, getWeather, idsOf, messagesOf, onlyCall, specialsIn } from "./harmony-support.ts";
-import { type RealGateway, startRealGateway } from "./support.ts";
+import { type Gateway, startGateway } from "./support.ts";
 import {
   type Answer,
   ask,
@@ -29,8 +29,6 @@ import {
 /** What the test servers say where nobody should repeat it. */
 const SECRET = "a secret of the server";
 
-const CALL_TIMEOUT_MS = 400;
-
 /** What the server does instead of answering; an answer that never comes takes its time, and is tested by itself. */
 const HOWS: Misbehaviour[] = [
   "nonsense",
@@ -50,7 +48,9 @@ const SLOW: Misbehaviour[] = ["hang", "drip", "wrong-id", "endless-comments"];
 const servers: { close(): Promise<void> }[] = [];
 const listing = new Map<Misbehaviour, McpTestServer>();
 const calling = new Map<Misbehaviour, McpTestServer>();
-let gateway: RealGateway;
+let gateway: Gateway;
+/** One that does not wait, for a server that would let it wait for ever. */
+let hasty: Gateway;
 let good: McpTestServer;
 let odd: ToolServer;
 let many: McpTestServer;
@@ -113,16 +113,16 @@ beforeAll(async () => {
   down = { url: closed.url };
   await closed.close();
   const all = [good, many, hanging, odd, down, ...listing.values(), ...calling.values(), ...redirecting];
-  gateway = await startRealGateway({
-    MCP_SERVERS: all.map(({ url }) => url).join(","),
-    TOOL_CALL_TIMEOUT_MS: String(CALL_TIMEOUT_MS),
-    HEARTBEAT_MS: "200",
-  });
-  unreachable = ask(gateway, "stream", { model: "simulator", input: "Call docs__echo.", tools: [mcp(hanging)] });
+  const variables = { MCP_SERVERS: all.map(({ url }) => url).join(","), HEARTBEAT_MS: "200" };
+  [gateway, hasty] = await Promise.all([
+    startGateway(variables),
+    startGateway({ ...variables, TOOL_CALL_TIMEOUT_MS: "400" }),
+  ]);
+  unreachable = ask(hasty, "stream", { model: "simulator", input: "Call docs__echo.", tools: [mcp(hanging)] });
   unreachable.catch(() => {});
 });
 afterAll(async () => {
-  await gateway?.close();
+  await Promise.all([gateway?.close(), hasty?.close()]);
   await Promise.all(servers.map((server) => server.close()));
   inside?.server.close();
 });
@@ -226,7 +226,9 @@ describe("a call that has no answer", () => {
   it.each([...HOWS, ...SLOW])("%s", async (how) => {
     for (const model of MODELS) {
       const tools = [mcp(serverOf(calling, how))];
-      expectFailedCall(await ask(gateway, "stream", { model, input: "Call docs__echo.", tools }));
+      expectFailedCall(
+        await ask(SLOW.includes(how) ? hasty : gateway, "stream", { model, input: "Call docs__echo.", tools }),
+      );
     }
   });
 
@@ -345,7 +347,7 @@ describe("definitions of tools", () => {
   it.each(MODELS)("come once by each name, and give way to a function of the client's (%s)", async (model) => {
     const tool = { name: "echo", inputSchema: { type: "object", properties: { text: { const: "hi" } } } };
     const twice = await started(startMcpServer({ mode: "stateless", tools: [tool, tool] }));
-    const own = await startRealGateway({ MCP_SERVERS: twice.url });
+    const own = await startGateway({ MCP_SERVERS: twice.url });
     try {
       const first = await own.openai.responses.create({ model, input: "Call docs__echo.", tools: [mcp(twice)] });
       expect(onlyItem(first, "mcp_call")).toMatchObject({ name: "echo", output: "hi" });

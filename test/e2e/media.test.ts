@@ -3,18 +3,18 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { expectError } from "./expectations.ts";
-import { type Gateway, lastPrompt, type RealGateway, startGateway, startRealGateway } from "./support.ts";
+import { type Gateway, lastPrompt, startGateway } from "./support.ts";
 
 /** Images and videos, which vLLM fetches by itself: it is sent to no private address. And what of vLLM is the operator's. */
 
 const LISTED = "http://media.internal:9000/public";
 
-let gateway: RealGateway;
+let gateway: Gateway;
 /** DNS over HTTPS. */
 let names: Server;
-let careful: RealGateway;
-let keyed: RealGateway;
-let opened: RealGateway;
+let careful: Gateway;
+let keyed: Gateway;
+let opened: Gateway;
 const KEY = "key-of-tenant-a";
 beforeAll(async () => {
   names = createServer((request, response) => {
@@ -26,10 +26,10 @@ beforeAll(async () => {
   await new Promise<void>((resolve) => names.listen(0, "127.0.0.1", resolve));
   const { port } = names.address() as AddressInfo;
   const API_KEYS = `a:${createHash("sha256").update(KEY).digest("hex")}`;
-  gateway = await startRealGateway({ MEDIA_URLS: LISTED });
-  careful = await startRealGateway({ DNS_OVER_HTTPS_URL: `http://127.0.0.1:${port}/dns-query` });
-  keyed = await startRealGateway({ API_KEYS });
-  opened = await startRealGateway({ API_KEYS, VLLM_EXTRAS: "priority, chat_template_kwargs" });
+  gateway = await startGateway({ MEDIA_URLS: LISTED });
+  careful = await startGateway({ DNS_OVER_HTTPS_URL: `http://127.0.0.1:${port}/dns-query` });
+  keyed = await startGateway({ API_KEYS });
+  opened = await startGateway({ API_KEYS, VLLM_EXTRAS: "priority, chat_template_kwargs" });
 });
 afterAll(async () => {
   for (const each of [gateway, careful, keyed, opened]) await each.close();
@@ -69,7 +69,7 @@ const video = (video_url: string) => ({ type: "input_video", video_url });
 const user = (...content: object[]) => ({ type: "message", role: "user", content });
 const text = { type: "input_text", text: "What is this?" };
 
-function generations(of: RealGateway): number {
+function generations(of: Gateway): number {
   return of.vllm.simulator.requests.filter(({ path }) => path === "/v1/chat/completions").length;
 }
 
@@ -147,10 +147,10 @@ describe("an image that was kept when more was allowed", () => {
   afterAll(() => before.close());
 
   /** Puts another URL in what a home has kept. */
-  async function replace(home: string): Promise<void> {
-    const storage = await before.harness.getWorker().getDurableObjectStorage("HOME", { name: `local:${home}` });
-    await storage.exec("UPDATE turns SET input = replace(input, 'https://acme.dev/', 'http://10.0.0.1/')");
-    expect(await storage.exec("SELECT 1 AS found FROM turns WHERE input LIKE '%http://10.0.0.1/%'")).not.toEqual([]);
+  function replaceUrl(id: string): void {
+    const { storage } = before;
+    storage.execAt(id, "UPDATE turns SET input = replace(input, 'https://acme.dev/', 'http://10.0.0.1/')");
+    expect(storage.execAt(id, "SELECT 1 AS found FROM turns WHERE input LIKE '%http://10.0.0.1/%'")).not.toEqual([]);
   }
 
   const input = [user(image("https://acme.dev/cat.png"))] as never;
@@ -159,7 +159,7 @@ describe("an image that was kept when more was allowed", () => {
     const { id } = await before.openai.responses.create({ model: "simulator", input });
     // A home remembers the chain of its newest response.
     await before.openai.responses.create({ model: "simulator", input: "And?", previous_response_id: id });
-    await replace(id.slice("resp_".length, "resp_".length + 22));
+    replaceUrl(id);
     const asked = generations(before);
     const later = { model: "simulator", input: "And now?", ...fields };
     await expectError(await before.post({ ...later, previous_response_id: id }), {
@@ -179,7 +179,7 @@ describe("an image that was kept when more was allowed", () => {
 
   it("is not fetched for a conversation's next turn", async () => {
     const { id } = await before.openai.conversations.create({ items: input });
-    await replace(id.slice("conv_".length, "conv_".length + 22));
+    replaceUrl(id);
     const answer = await before.post({ model: "simulator", input: "And now?", conversation: id });
     await expectError(answer, { status: 400, param: "conversation", code: "invalid_url" });
   });
@@ -195,7 +195,7 @@ const EXTRAS = {
 
 describe("vLLM's fields beyond sampling", () => {
   const headers = { authorization: `Bearer ${KEY}` };
-  const ask = (of: RealGateway, fields: object) => of.post({ model: "simulator", input: "Hello!", ...fields }, headers);
+  const ask = (of: Gateway, fields: object) => of.post({ model: "simulator", input: "Hello!", ...fields }, headers);
 
   it.each(Object.entries(EXTRAS))("'%s' is closed to tenants unless the operator opens it", async (field, value) => {
     const before = generations(keyed);

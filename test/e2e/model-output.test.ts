@@ -2,7 +2,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Response, ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type RealGateway, startRealGateway } from "./support.ts";
+import { type Gateway, startGateway } from "./support.ts";
 
 /** What models (and the vLLMs before them) do that the simulator does not: a server that answers as it is told. */
 
@@ -34,11 +34,11 @@ const server = createServer(async (request, response) => {
   response.end("data: [DONE]\n\n");
 });
 
-let gateway: RealGateway;
+let gateway: Gateway;
 beforeAll(async () => {
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
-  gateway = await startRealGateway({ VLLM_BASE_URL: `http://127.0.0.1:${port}/v1` });
+  gateway = await startGateway({ VLLM_BASE_URL: `http://127.0.0.1:${port}/v1` });
 });
 afterAll(async () => {
   await gateway.close();

@@ -4,13 +4,13 @@ import { checkEventStream, parseEventStream } from "../conformance/event-stream.
 import { errorBodyViolations } from "../conformance/other-bodies.ts";
 import { responseViolations } from "../conformance/response-body.ts";
 import { readStream, type Streamed } from "./expectations.ts";
-import { type RealGateway, startRealGateway } from "./support.ts";
+import { type Gateway, startGateway } from "./support.ts";
 
 /** Laws that hold for any input. A failure prints the seed and the smallest counterexample. */
 
-let gateway: RealGateway;
+let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startRealGateway({ VLLM_MAX_RETRIES: "0" });
+  gateway = await startGateway({ VLLM_MAX_RETRIES: "0" });
 });
 afterAll(() => gateway.close());
 

@@ -4,23 +4,23 @@ import { startWorkerd } from "../workerd/process.ts";
 import { framesOf, generationsOf, isWhole, replay } from "./event-streams.ts";
 import { expectError, readStream } from "./expectations.ts";
 import { type Death, type MortalServer, startMortalServer } from "./mortal-server.ts";
-import { eventually, gatewayAt, type RealGateway } from "./support.ts";
+import { eventually, type Gateway, gatewayAt } from "./support.ts";
 
 /** A model server that dies and comes back. The faults are those of vLLM 0.32: see mortal-server.ts. */
 
 const SETTINGS = { ALLOW_ANONYMOUS: "true", HEARTBEAT_MS: "100", VLLM_SILENCE_MS: "100" };
 
-async function startBehind(server: MortalServer, variables: Record<string, string> = {}): Promise<RealGateway> {
+async function startBehind(server: MortalServer, variables: Record<string, string> = {}): Promise<Gateway> {
   const worker = await startWorkerd({ ...SETTINGS, VLLM_BASE_URL: server.url, ...variables });
-  return gatewayAt(worker.url, server.simulator, () => worker.close());
+  return gatewayAt(worker, server.simulator);
 }
 
 let server: MortalServer;
-let gateway: RealGateway;
+let gateway: Gateway;
 beforeAll(async () => {
   server = await startMortalServer();
   gateway = await startBehind(server);
-}, 60_000);
+});
 beforeEach(async () => {
   if (server.dead) await server.restart();
 });
@@ -32,7 +32,6 @@ afterAll(async () => {
 type Way = "json" | "stream" | "background";
 const WAYS: Way[] = ["json", "stream", "background"];
 const DEATHS: Death[] = ["kill", "terminate", "engine"];
-const PATIENCE_MS = 15_000;
 
 let names = 0;
 const own = (model: string) => `${model}?max_model_len=${100_000 + names++}`;
@@ -50,7 +49,7 @@ async function create(way: Way, body: ResponseCreateParamsNonStreaming, through 
   const response = await eventually(async () => {
     const found = await responses.retrieve(id);
     return found.status === "queued" || found.status === "in_progress" ? undefined : found;
-  }, PATIENCE_MS);
+  });
   return { response, events: await replay(through, id) };
 }
 
@@ -71,8 +70,8 @@ async function upstreamHealth(through = gateway) {
 
 /** Waits until the server is dead and given up, with no connection left to it, and starts it again. */
 async function restartWhenMissed(): Promise<void> {
-  await eventually(() => server.dead && server.open === 0, PATIENCE_MS);
-  await eventually(async () => (await upstreamHealth()).body.down_since, PATIENCE_MS);
+  await eventually(() => server.dead && server.open === 0);
+  await eventually(async () => (await upstreamHealth()).body.down_since);
   await server.restart();
 }
 
@@ -123,7 +122,7 @@ describe("an outage", () => {
     await eventually(async () => {
       const { body } = await upstreamHealth();
       return server.dead && body.down_since;
-    }, PATIENCE_MS);
+    });
     const stream = await gateway.fetch(`${gateway.url}/v1/responses/${id}?stream=true`);
     let text = "";
     for await (const chunk of stream.body?.pipeThrough(new TextDecoderStream()) ?? []) {
@@ -155,7 +154,7 @@ describe("an outage", () => {
 });
 
 describe("a model server that stays away", () => {
-  let hasty: RealGateway;
+  let hasty: Gateway;
   let mortal: MortalServer;
   beforeAll(async () => {
     mortal = await startMortalServer();
@@ -163,7 +162,7 @@ describe("a model server that stays away", () => {
       VLLM_RECOVERY_TIME_MS: "600",
       VLLM_FOREGROUND_RECOVERY_TIME_MS: "300",
     });
-  }, 60_000);
+  });
   afterAll(async () => {
     await hasty.close();
     await mortal.close();
@@ -211,10 +210,10 @@ describe("a failure of the server's own that is not its death", () => {
 });
 
 describe("silence", () => {
-  let quick: RealGateway;
+  let quick: Gateway;
   beforeAll(async () => {
     quick = await startBehind(server, { VLLM_IDLE_TIMEOUT_MS: "300", VLLM_FIRST_BYTE_TIMEOUT_MS: "300" });
-  }, 60_000);
+  });
   afterAll(() => quick.close());
 
   it.each(WAYS)("of a server whose health is good is waited for, and the idle timeout taken up, as %s", async (way) => {

@@ -13,32 +13,32 @@ import {
   typesOf,
   withoutHeartbeats,
 } from "./event-streams.ts";
-import { eventually, type RealGateway, startRealGateway } from "./support.ts";
+import { eventually, type Gateway, startGateway } from "./support.ts";
 
 const keys = {
   alice: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
   bob: "60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752",
 };
 
-let gateway: RealGateway;
+let gateway: Gateway;
 beforeAll(async () => {
   // Keys "test" and "test2"; heartbeats as good as never, so that streams can be compared byte by byte.
   const API_KEYS = `alice:${keys.alice} bob:${keys.bob}`;
-  gateway = withKey(await startRealGateway({ API_KEYS, HEARTBEAT_MS: "600000" }));
+  gateway = withKey(await startGateway({ API_KEYS, HEARTBEAT_MS: "600000" }));
 });
 afterAll(() => gateway.close());
 
 /** Everything that is asked without a key of its own is asked by Alice. */
-function withKey(real: RealGateway): RealGateway {
+function withKey(real: Gateway): Gateway {
   const authorized = (init?: RequestInit) => {
     const headers = new Headers(init?.headers);
     if (!headers.has("authorization")) headers.set("authorization", "Bearer test");
     return { ...init, headers };
   };
-  const fetch = Object.assign(
-    (...[input, init]: Parameters<RealGateway["fetch"]>) => real.fetch(input, authorized(init)),
-    { violations: real.fetch.violations, settled: real.fetch.settled },
-  );
+  const fetch = Object.assign((...[input, init]: Parameters<Gateway["fetch"]>) => real.fetch(input, authorized(init)), {
+    violations: real.fetch.violations,
+    settled: real.fetch.settled,
+  });
   return {
     ...real,
     fetch,
@@ -242,9 +242,9 @@ describe("the stream of a response that runs", () => {
 });
 
 describe("heartbeats", () => {
-  let quiet: RealGateway;
+  let quiet: Gateway;
   beforeAll(async () => {
-    quiet = await startRealGateway({ HEARTBEAT_MS: "50" });
+    quiet = await startGateway({ HEARTBEAT_MS: "50" });
   });
   afterAll(() => quiet.close());
 

@@ -4,7 +4,7 @@ import type { Tool } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { expectError } from "./expectations.ts";
 import { DATE, decode, GPT_OSS, lastPromptIds, specialsIn } from "./harmony-support.ts";
-import { lastPrompt, type RealGateway, startRealGateway } from "./support.ts";
+import { type Gateway, lastPrompt, startGateway } from "./support.ts";
 import { ask, chatMessages, itemsOfType, MODELS, onlyItem, textOf } from "./tool-support.ts";
 
 /** Addresses that a client or a model names: none of a private network is called, whatever its spelling. */
@@ -29,7 +29,7 @@ let reached = 0;
 /** What the operator has allowed: pages, some of which lead elsewhere. */
 let web: Server;
 let url: string;
-let gateway: RealGateway;
+let gateway: Gateway;
 beforeAll(async () => {
   canary = await serve((_, response) => {
     response.writeHead(200, { "content-type": "text/html" }).end("<p>The secret of the canary.</p>");
@@ -71,7 +71,7 @@ beforeAll(async () => {
     }
   });
   url = `http://127.0.0.1:${portOf(web)}`;
-  gateway = await startRealGateway({ HARMONY_START_DATE: DATE, MCP_SERVERS: url, SEARXNG_URL: url });
+  gateway = await startGateway({ HARMONY_START_DATE: DATE, MCP_SERVERS: url, SEARXNG_URL: url });
 });
 afterAll(async () => {
   await gateway.close();
@@ -273,7 +273,7 @@ describe("a tool server of the operator's", () => {
   it.each(["https://tools.acme.dev/mcp", "https://tools.acme.dev./mcp", "https://TOOLS.acme.dev.:443/"])(
     "is not named by a request as %s",
     async (server_url) => {
-      const operators = await startRealGateway({
+      const operators = await startGateway({
         TOOL_SERVERS: JSON.stringify({ python: "https://tools.acme.dev/mcp" }),
       });
       try {
@@ -365,7 +365,7 @@ it("where names are looked up, one that stands for a private address is not call
     const Answer = searchParams.get("type") === "A" ? [{ type: 1, data: "127.0.0.1" }] : [];
     response.writeHead(200, { "content-type": "application/dns-json" }).end(JSON.stringify({ Status: 0, Answer }));
   });
-  const careful = await startRealGateway({ DNS_OVER_HTTPS_URL: `http://127.0.0.1:${portOf(names)}/dns-query` });
+  const careful = await startGateway({ DNS_OVER_HTTPS_URL: `http://127.0.0.1:${portOf(names)}/dns-query` });
   try {
     const { response } = await ask(careful, "json", {
       model: GPT_OSS,

@@ -11,9 +11,6 @@ import { eventually } from "./support.ts";
 
 /** `npm start`, as a developer starts and stops it. What it starts is found by a directory in its environment. */
 
-const STARTED_MS = 60_000;
-const ENDED_MS = 15_000;
-
 interface Started {
   npm: ChildProcess;
   url: string;
@@ -63,7 +60,7 @@ function start(port: number, variables: Record<string, string> = {}): Started {
 /** Starts one, and waits until it has said so. */
 async function ready(variables: Record<string, string> = {}): Promise<Started> {
   const one = start(await freePort(), variables);
-  await eventually(() => one.output().includes("listens on") || one.npm.exitCode !== null, STARTED_MS);
+  await eventually(() => one.output().includes("listens on") || one.npm.exitCode !== null);
   expect(one.output()).toContain("listens on");
   return one;
 }
@@ -119,7 +116,7 @@ function listening(pid: number): string[] {
 const LOOPBACK = /^(0100007F|00000000000000000000000001000000):\d+$/;
 
 async function expectGone(one: Started): Promise<void> {
-  await eventually(() => one.processes().size === 0, ENDED_MS).catch(() => {});
+  await eventually(() => one.processes().size === 0).catch(() => {});
   expect([...one.processes().values()]).toEqual([]);
   // The port is free again.
   const again = createTcpServer().listen(one.port, "127.0.0.1");
@@ -135,7 +132,7 @@ afterEach(() => {
 });
 
 /** Processes are found in /proc, which macOS does not have. */
-describe.runIf(existsSync("/proc/self/environ"))("npm start", { timeout: 2 * STARTED_MS }, () => {
+describe.runIf(existsSync("/proc/self/environ"))("npm start", () => {
   it.each<[how: string, stop: (one: Started) => void]>([
     ["Ctrl-C", ({ npm }) => process.kill(-(npm.pid as number), "SIGINT")],
     ["SIGTERM to npm", ({ npm }) => npm.kill("SIGTERM")],
@@ -149,7 +146,7 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", { timeout: 2 * STA
       headers: { "content-type": "application/json" },
       body: JSON.stringify({ model: "simulator", input: tool, tools: [{ type: "container" }] }),
     }).catch(() => {});
-    await eventually(() => [...one.processes().values()].some((command) => command.startsWith("sleep 1000")), ENDED_MS);
+    await eventually(() => [...one.processes().values()].some((command) => command.startsWith("sleep 1000")));
     stop(one);
     await expectGone(one);
     await answer;
@@ -157,7 +154,7 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", { timeout: 2 * STA
 
   it("leaves none behind after SIGKILL to npm while it still bundles", async () => {
     const one = start(await freePort());
-    await eventually(() => [...one.processes().values()].some((command) => command.includes("esbuild")), STARTED_MS);
+    await eventually(() => [...one.processes().values()].some((command) => command.includes("esbuild")));
     one.npm.kill("SIGKILL");
     await expectGone(one);
   });
@@ -165,7 +162,7 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", { timeout: 2 * STA
   it("ends when the Worker's process does, with an error", async () => {
     const one = await ready();
     process.kill(idOf(one, /workerd serve/), "SIGKILL");
-    await eventually(() => one.npm.exitCode !== null, ENDED_MS);
+    await eventually(() => one.npm.exitCode !== null);
     expect(one.npm.exitCode).toBe(1);
     expect(one.output()).toContain("The Worker's process has ended");
     await expectGone(one);
@@ -185,7 +182,7 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", { timeout: 2 * STA
       one = await ready({ TOOL_SERVER: "1", MCP_SERVERS: `http://127.0.0.1:${port}` });
       // It is stopped after all of these tests.
       started.splice(0);
-    }, 2 * STARTED_MS);
+    });
     afterAll(async () => {
       mcp.close();
       one.npm.kill("SIGTERM");

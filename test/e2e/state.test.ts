@@ -273,13 +273,11 @@ describe("delete", () => {
   it("of all turns leaves a home that is empty, and gives its storage back", async () => {
     const first = await say("one");
     const second = await say("two", first);
-    const storage = await gateway.harness
-      .getWorker()
-      .getDurableObjectStorage("HOME", { name: `local:${home(first.id)}` });
-    expect(await storage.exec("SELECT COUNT(*) AS turns FROM turns")).toEqual([{ turns: 2 }]);
+    expect(gateway.storage.execAt(first.id, "SELECT COUNT(*) AS turns FROM turns")).toEqual([{ turns: 2 }]);
     await gateway.openai.responses.delete(first.id);
     await gateway.openai.responses.delete(second.id);
-    expect(await storage.exec("SELECT name FROM sqlite_schema WHERE name = 'turns'")).toEqual([]);
+    const tables = "SELECT name FROM sqlite_schema WHERE name = 'turns'";
+    expect(gateway.storage.execAt(first.id, tables)).toEqual([]);
   });
 });
 
@@ -477,12 +475,10 @@ describe("a turn larger than a row may be", () => {
       { role: "user", content: "And?" },
     ]);
 
-    const storage = await gateway.harness
-      .getWorker()
-      .getDurableObjectStorage("HOME", { name: `local:${home(created.id)}` });
-    const sizes = (await storage.exec(
+    const sizes = gateway.storage.execAt(
+      created.id,
       "SELECT SUM(octet_length(input) + octet_length(output) + octet_length(response)) AS bytes FROM turns GROUP BY turn, part",
-    )) as { bytes: number }[];
+    ) as { bytes: number }[];
     expect(sizes.length).toBeGreaterThan(4);
     for (const { bytes } of sizes) expect(bytes).toBeLessThan(2_000_000);
     await gateway.openai.responses.delete(created.id);
@@ -495,10 +491,8 @@ describe("retention", () => {
     const old = await say("one");
     const young = await say("two", old);
     const turn = old.id.slice(-10);
-    const storage = await gateway.harness
-      .getWorker()
-      .getDurableObjectStorage("HOME", { name: `local:${home(old.id)}` });
-    await storage.exec("UPDATE turns SET created_at = created_at - ? WHERE turn = ?", 31 * 86_400_000, turn);
+    const age = "UPDATE turns SET created_at = created_at - ? WHERE turn = ?";
+    gateway.storage.execAt(old.id, age, 31 * 86_400_000, turn);
     await expect(gateway.openai.responses.retrieve(old.id)).rejects.toMatchObject({ status: 404 });
     await expect(listed(old.id)).rejects.toMatchObject({ status: 404 });
     await expect(say("another two", old)).rejects.toMatchObject({ code: "previous_response_not_found" });
@@ -510,8 +504,7 @@ describe("retention", () => {
     const forever = await startGateway({ RETENTION_DAYS: "0" });
     try {
       const { id } = await forever.openai.responses.create({ model, input: "one" });
-      const storage = await forever.harness.getWorker().getDurableObjectStorage("HOME", { name: `local:${home(id)}` });
-      await storage.exec("UPDATE turns SET created_at = 0");
+      forever.storage.execAt(id, "UPDATE turns SET created_at = 0");
       expect((await forever.openai.responses.retrieve(id)).output_text).toBe("You said: one");
     } finally {
       await forever.close();

@@ -1,13 +1,12 @@
-import { fileURLToPath } from "node:url";
 import OpenAI from "openai";
-import { createTestHarness, type TestHarness } from "wrangler";
 import { isObject, type JsonObject } from "../../dev/simulator/json.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { type ConformantFetch, conformantFetch } from "../conformance/client.ts";
-import { startWorkerd } from "../workerd/process.ts";
+import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+import type { ObjectStorage } from "../workerd/storage.ts";
 
 /** A running Worker in front of a simulated vLLM, reached over real HTTP by a real client. */
-export interface RealGateway {
+export interface Gateway {
   /** `http://127.0.0.1:PORT`. */
   url: string;
   /** Every answer that comes through it is checked against the API's own types and ordering rules. */
@@ -15,6 +14,10 @@ export interface RealGateway {
   openai: OpenAI;
   /** What reached "vLLM". */
   vllm: SimulatorServer;
+  /** What its objects have stored. */
+  storage: ObjectStorage;
+  /** All that the Worker has printed. */
+  logs(): string;
   /** Another client: another key, another option. */
   client(options: Partial<ConstructorParameters<typeof OpenAI>[0]>): OpenAI;
   /** Sends a body as it is. */
@@ -23,46 +26,31 @@ export interface RealGateway {
   close(): Promise<void>;
 }
 
-/** One inside wrangler's test harness, which gives access to its storage and logs. */
-export interface Gateway extends RealGateway {
-  harness: TestHarness;
-}
-
 type Variables = Record<string, string>;
 
-const configPath = fileURLToPath(new URL("../../wrangler.toml", import.meta.url));
-
-/** Starts one; `vars` are the Worker's variables beside the simulator's URL. Retries of the client are off. */
+/** Starts one on plain `workerd`; `vars` are the Worker's variables beside the simulator's URL. Retries of the client are off. */
 export async function startGateway(vars: Variables = {}): Promise<Gateway> {
   const vllm = await serveSimulator();
-  const harness = createTestHarness({ workers: [{ configPath, vars: variables(vllm, vars) }] });
-  const url = (await harness.listen()).url.origin;
-  return { ...gatewayAt(url, vllm, () => harness.close()), harness };
-}
-
-/**
- * The same on plain `workerd` in a process of its own, for what the test harness cannot show: the harness stands
- * between the Worker and its clients and hides from the one that the other has left.
- */
-export async function startRealGateway(vars: Variables = {}): Promise<RealGateway> {
-  const vllm = await serveSimulator();
   const worker = await startWorkerd(variables(vllm, vars));
-  return gatewayAt(worker.url, vllm, () => worker.close());
+  return gatewayAt(worker, vllm);
 }
 
 function variables(vllm: SimulatorServer, vars: Variables): Variables {
   return { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", ...vars };
 }
 
-/** The client's side of a gateway that listens at `url`; `stop` ends the gateway. */
-export function gatewayAt(url: string, vllm: SimulatorServer, stop: () => Promise<void>): RealGateway {
+/** A gateway whose Worker and model server run already; closing it ends both. */
+export function gatewayAt(worker: WorkerdProcess, vllm: SimulatorServer): Gateway {
+  const { url, storage, logs } = worker;
   const fetch = conformantFetch();
-  const client: RealGateway["client"] = (options) =>
+  const client: Gateway["client"] = (options) =>
     new OpenAI({ apiKey: "any", baseURL: `${url}/v1`, maxRetries: 0, fetch, ...options });
   return {
     url,
     fetch,
     vllm,
+    storage,
+    logs,
     client,
     openai: client({}),
     post: (body, headers = {}) =>
@@ -75,15 +63,15 @@ export function gatewayAt(url: string, vllm: SimulatorServer, stop: () => Promis
       try {
         await fetch.settled();
       } finally {
-        await stop();
+        await worker.close();
         await vllm.close();
       }
     },
   };
 }
 
-/** Polls until `condition` gives a truthy value. Throws after half a minute: that is no fact, but the end of a test that hangs. */
-export async function eventually<T>(condition: () => T | Promise<T>, timeoutMs = 30_000): Promise<NonNullable<T>> {
+/** Polls until `condition` gives a truthy value. Throws after two minutes: that is no fact, but the end of a test that hangs. */
+export async function eventually<T>(condition: () => T | Promise<T>, timeoutMs = 120_000): Promise<NonNullable<T>> {
   const deadline = Date.now() + timeoutMs;
   for (;;) {
     const value = await condition();
@@ -94,7 +82,7 @@ export async function eventually<T>(condition: () => T | Promise<T>, timeoutMs =
 }
 
 /** The body of the last request for an answer that reached "vLLM". */
-export function lastPrompt(gateway: RealGateway): JsonObject {
+export function lastPrompt(gateway: Gateway): JsonObject {
   const asked = gateway.vllm.simulator.requests.findLast(({ path }) => path === "/v1/chat/completions");
   if (!isObject(asked?.body)) throw new Error("No prompt reached vLLM.");
   return asked.body;

@@ -2,16 +2,16 @@ import { createHash } from "node:crypto";
 import OpenAI from "openai";
 import type { Response } from "openai/resources/responses/responses";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { eventually, type RealGateway, startRealGateway } from "./support.ts";
+import { eventually, type Gateway, startGateway } from "./support.ts";
 import { ended, reached, unique } from "./turns.ts";
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
-let gateway: RealGateway;
+let gateway: Gateway;
 let ann: OpenAI;
 let bob: OpenAI;
 beforeAll(async () => {
-  gateway = await startRealGateway({
+  gateway = await startGateway({
     API_KEYS: `ann:${sha256("ann-key")},bob:${sha256("bob-key")}`,
     MAX_BACKGROUND_RUNS_PER_TENANT: "2",
     MAX_OPEN_CONVERSATIONS_PER_TENANT: "2",
@@ -20,7 +20,7 @@ beforeAll(async () => {
   bob = gateway.client({ apiKey: "bob-key" });
   // What the helpers ask with.
   gateway.openai = ann;
-}, 30_000);
+});
 afterAll(() => gateway.close());
 
 const ENDLESS = "simulator?tps=20&words=100000";

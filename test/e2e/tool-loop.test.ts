@@ -2,7 +2,7 @@ import type { FunctionTool, Response, ResponseInputItem } from "openai/resources
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { isObject } from "../../dev/simulator/json.ts";
 import { GPT_OSS, idsOf, messagesOf, onlyCall, outputOf, sampledIds, saying } from "./harmony-support.ts";
-import { eventually, type RealGateway, startRealGateway } from "./support.ts";
+import { eventually, type Gateway, startGateway } from "./support.ts";
 import {
   ask,
   EVERY_WAY,
@@ -30,7 +30,7 @@ const OUTPUT_BYTES = 1_000;
 const MAX_ROUNDS = 4;
 const CALL_TIMEOUT_MS = 3_000;
 
-let gateway: RealGateway;
+let gateway: Gateway;
 let server: ToolServer;
 /** Tools that wait for each other. */
 let pairs: ToolServer;
@@ -86,7 +86,7 @@ beforeAll(async () => {
       ]),
     ),
   );
-  gateway = await startRealGateway({
+  gateway = await startGateway({
     MCP_SERVERS: [server, pairs, many].map(({ url }) => url).join(","),
     TOOL_OUTPUT_BYTES: String(OUTPUT_BYTES),
     TOOL_CALL_TIMEOUT_MS: String(CALL_TIMEOUT_MS),
@@ -256,7 +256,7 @@ describe.each(EVERY_WAY)("%s, %s", (model, way) => {
 });
 
 it.each(MODELS)("%s: the time of a turn's tools is bounded, and then the model is asked without", async (model) => {
-  const hurried = await startRealGateway({ MCP_SERVERS: server.url, TOOL_TIME_MS: "4000" });
+  const hurried = await startGateway({ MCP_SERVERS: server.url, TOOL_TIME_MS: "4000" });
   try {
     const response = await hurried.openai.responses.create({
       model: `${model}?rounds=9`,

@@ -12,7 +12,7 @@ import type {
 } from "openai/resources/responses/responses";
 import { isObject, type JsonObject } from "../../dev/simulator/json.ts";
 import { GPT_OSS } from "./harmony-support.ts";
-import type { RealGateway } from "./support.ts";
+import type { Gateway } from "./support.ts";
 import { ended } from "./turns.ts";
 
 /** What tests of the tools that this server runs ask again and again. */
@@ -137,7 +137,7 @@ export interface Answer {
 
 /** Asks in one of the three ways; the response is the one at the end. */
 export async function ask(
-  gateway: RealGateway,
+  gateway: Gateway,
   way: Way,
   body: ResponseCreateParamsNonStreaming,
   openai = gateway.openai,
@@ -206,7 +206,7 @@ export interface ChatMessage {
 }
 
 /** The bodies of the requests for an answer that reached "vLLM", oldest first. */
-export function generations({ vllm }: Pick<RealGateway, "vllm">): JsonObject[] {
+export function generations({ vllm }: Pick<Gateway, "vllm">): JsonObject[] {
   return vllm.simulator.requests.flatMap(({ path, body }) =>
     /^\/v1\/(chat\/)?completions$/.test(path) && isObject(body) ? [body] : [],
   );

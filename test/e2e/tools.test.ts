@@ -6,11 +6,11 @@ import type {
   ResponseInputItem,
 } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { lastPrompt, type RealGateway, startRealGateway } from "./support.ts";
+import { type Gateway, lastPrompt, startGateway } from "./support.ts";
 
-let gateway: RealGateway;
+let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startRealGateway();
+  gateway = await startGateway();
 });
 afterAll(() => gateway.close());
 

@@ -3,7 +3,6 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { freePort } from "../workerd/tools.ts";
 import { errorOf, expectError, readStream, rejection, type Streamed } from "./expectations.ts";
 import { eventually, type Gateway, startGateway } from "./support.ts";
-import { type DevGateway, startWranglerDev } from "./wrangler-dev.ts";
 
 const VLLM_API_KEY = "vllm-key-of-the-operator";
 const PROMPT = "The zebra is at the door.";
@@ -29,7 +28,7 @@ beforeAll(async () => {
 afterAll(() => Promise.all([gateway.close(), hasty.close()]));
 
 const gatewayFor = (settings: string) => (settings.includes("stall") ? hasty : gateway);
-const stored = (settings = "") => gatewayFor(settings).harness.getWorker().listDurableObjectIds("HOME");
+const stored = (settings = "") => gatewayFor(settings).storage.ids();
 const ask = (settings: string, fields: object = {}) =>
   gatewayFor(settings).post({ model: `simulator?${settings}`, input: PROMPT, ...fields });
 
@@ -287,16 +286,16 @@ describe("vLLM answers in an unusual way", () => {
 });
 
 it("logs nothing of prompts and keys", () => {
-  expectDiscreet(JSON.stringify(gateway.harness.getLogs()));
+  expectDiscreet(gateway.logs());
 });
 
 describe("the connection to vLLM", () => {
   const [heartbeat, connect, firstByte, idle] = [150, 4_000, 3_000, 2_500];
-  let dev: DevGateway;
+  let dev: Gateway;
   let unreachable: Gateway;
   beforeAll(async () => {
     [dev, unreachable] = await Promise.all([
-      startWranglerDev({
+      startGateway({
         VLLM_API_KEY,
         HEARTBEAT_MS: String(heartbeat),
         VLLM_CONNECT_TIMEOUT_MS: String(connect),

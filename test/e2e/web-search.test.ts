@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import type { Response, ResponseStreamEvent, Tool } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { DATE, GPT_OSS, lastMessages, lastTurns } from "./harmony-support.ts";
-import { eventually, lastPrompt, type RealGateway, startRealGateway } from "./support.ts";
+import { eventually, type Gateway, lastPrompt, startGateway } from "./support.ts";
 import {
   ask,
   chatMessages,
@@ -68,7 +68,7 @@ const SCRIPTS = ["example.org", "a.example.org", "www.example.org.", "bücher.ex
   content: "",
 }));
 
-let gateway: RealGateway;
+let gateway: Gateway;
 beforeAll(async () => {
   web = createServer((request, response) => {
     const { host = "", ...headers } = request.headers;
@@ -83,7 +83,7 @@ beforeAll(async () => {
   });
   await new Promise<void>((resolve) => web.listen(0, "127.0.0.1", resolve));
   url = `http://127.0.0.1:${(web.address() as AddressInfo).port}`;
-  gateway = await startRealGateway({
+  gateway = await startGateway({
     HARMONY_START_DATE: DATE,
     MCP_SERVERS: `${url}, ${url.replace("127.0.0.1", "localhost")}`,
     SEARXNG_URL: url,
@@ -312,9 +312,9 @@ describe.each(MODELS)("the pages of %s", (model) => {
 });
 
 describe("without a search provider", () => {
-  let bare: RealGateway;
+  let bare: Gateway;
   beforeAll(async () => {
-    bare = await startRealGateway({ HARMONY_START_DATE: DATE, MCP_SERVERS: url });
+    bare = await startGateway({ HARMONY_START_DATE: DATE, MCP_SERVERS: url });
   });
   afterAll(() => bare.close());
 
@@ -337,7 +337,7 @@ describe("without a search provider", () => {
 
 describe("an operator's browser", () => {
   let operators: ToolServer;
-  let remote: RealGateway;
+  let remote: Gateway;
   beforeAll(async () => {
     const properties = { query: { type: "string" } };
     operators = await startTools({
@@ -351,7 +351,7 @@ describe("an operator's browser", () => {
       find: { run: ({ pattern }) => `[2] Matches of ${pattern}` },
       cleanup_session: { run: () => "bye" },
     });
-    remote = await startRealGateway({
+    remote = await startGateway({
       HARMONY_START_DATE: DATE,
       TOOL_SERVERS: JSON.stringify({ browser: operators.url }),
     });

@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import OpenAI from "openai";
 import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { eventually, type RealGateway, startRealGateway } from "./support.ts";
+import { eventually, type Gateway, startGateway } from "./support.ts";
 import { ended, pause, reached } from "./turns.ts";
 
 const SECRET = `whsec_${randomBytes(32).toString("base64")}`;
@@ -54,11 +54,11 @@ class Endpoint {
 }
 
 const endpoint = new Endpoint();
-let gateway: RealGateway;
+let gateway: Gateway;
 let openai: OpenAI;
 beforeAll(async () => {
   await endpoint.start();
-  gateway = await startRealGateway({
+  gateway = await startGateway({
     WEBHOOK_URL: endpoint.url,
     WEBHOOK_SECRET: SECRET,
     ALLOW_PRIVATE_WEBHOOKS: "true",
@@ -161,7 +161,7 @@ describe.concurrent("the webhook of a background run", () => {
 });
 
 it("goes to no private address unless the operator says so", async () => {
-  const deployment = await startRealGateway({ WEBHOOK_URL: endpoint.url, WEBHOOK_SECRET: SECRET });
+  const deployment = await startGateway({ WEBHOOK_URL: endpoint.url, WEBHOOK_SECRET: SECRET });
   try {
     expect((await deployment.fetch(`${deployment.url}/health`)).status).toBe(200);
     const refused = await deployment.openai.responses.create({ input: "Hello!" }).catch((error: unknown) => error);

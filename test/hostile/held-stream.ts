@@ -1,4 +1,4 @@
-import type { RealGateway } from "../e2e/support.ts";
+import type { Gateway } from "../e2e/support.ts";
 import { eventually } from "../e2e/support.ts";
 
 /** A stream of another tenant's, whose model says a word whenever the test wants it to. */
@@ -12,7 +12,7 @@ export interface HeldStream {
 const PROMPT = "Say what you are told, when you are told.";
 
 /** Begins one with a key of its tenant. */
-export async function beginHeldStream(gateway: RealGateway, apiKey: string): Promise<HeldStream> {
+export async function beginHeldStream(gateway: Gateway, apiKey: string): Promise<HeldStream> {
   const { simulator } = gateway.vllm;
   const answer = simulator.fetch.bind(simulator);
   let model: ReadableStreamDefaultController<Uint8Array> | undefined;

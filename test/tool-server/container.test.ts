@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startToolServer, type ToolServer } from "../../dev/tool-server/server.ts";
-import { COMPLETE, connect, eventually, KEY, type ToolClient, toolProcesses } from "./support.ts";
+import { COMPLETE, connect, eventually, KEY, type ToolClient, toolProcesses, useOwnDirectory } from "./support.ts";
+
+useOwnDirectory();
 
 let server: ToolServer;
 let tool: ToolClient;

@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startToolServer, type ToolServer } from "../../dev/tool-server/server.ts";
-import { type Answer, COMPLETE, connect, eventually, KEY, toolProcesses } from "./support.ts";
+import { type Answer, COMPLETE, connect, eventually, KEY, toolProcesses, useOwnDirectory } from "./support.ts";
 
 const NO_OUTPUT = "[WARN] No output available. Use print() to output anything to stdout to receive the output";
+
+useOwnDirectory();
 
 let server: ToolServer;
 let sessions = 0;

@@ -6,7 +6,9 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startToolServer, type ToolServer } from "../../dev/tool-server/server.ts";
 import { optionsFromEnvironment, type ToolServerOptions } from "../../dev/tool-server/settings.ts";
-import { COMPLETE, connect, eventually, KEY, toolDirectories, toolProcesses } from "./support.ts";
+import { COMPLETE, connect, eventually, KEY, toolDirectories, toolProcesses, useOwnDirectory } from "./support.ts";
+
+useOwnDirectory();
 
 let server: ToolServer;
 

@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
-import { afterAll } from "vitest";
+import { afterAll, beforeAll } from "vitest";
 import { findPython } from "../../dev/tool-server/interpreter.ts";
 import { markedProcesses } from "../../dev/tool-server/marked-processes.ts";
 
@@ -44,9 +44,18 @@ export async function connect(url: string, { session, mode = "legacy" }: ClientO
   };
 }
 
-// Of this test file only: others run at the same time.
-process.env.TMPDIR = mkdtempSync(join(tmpdir(), "tool-server-test-"));
-afterAll(() => rmSync(tmpdir(), { recursive: true }));
+/** Gives a test file a directory for temporary files of its own, before its first hook: other files run beside it. */
+export function useOwnDirectory(): void {
+  const before = process.env.TMPDIR;
+  beforeAll(() => {
+    process.env.TMPDIR = mkdtempSync(join(tmpdir(), "tool-server-test-"));
+  });
+  afterAll(() => {
+    rmSync(tmpdir(), { recursive: true });
+    if (before === undefined) delete process.env.TMPDIR;
+    else process.env.TMPDIR = before;
+  });
+}
 
 /** How many processes of tools run. */
 export function toolProcesses(): number {

@@ -3,6 +3,7 @@ import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } fr
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { ObjectStorage, UNIQUE_KEY } from "./storage.ts";
 import { BUNDLE_VARIABLE, bundleInto, freePort, modulesOf, untilReady, workerd } from "./tools.ts";
 
 /**
@@ -11,6 +12,10 @@ import { BUNDLE_VARIABLE, bundleInto, freePort, modulesOf, untilReady, workerd }
  */
 export interface WorkerdProcess {
   url: string;
+  /** What its objects have stored. */
+  storage: ObjectStorage;
+  /** All that it has printed: the Worker's console, and workerd's own words. */
+  logs(): string;
   /** SIGKILL: nothing gets a chance to finish. */
   kill(): Promise<void>;
   /** Starts it again. */
@@ -31,6 +36,7 @@ export async function startWorkerd(variables: Record<string, string>): Promise<W
   writeFileSync(configFile, workerdConfig(port, directory, variables));
   const url = `http://127.0.0.1:${port}`;
   let child: ChildProcess | undefined;
+  let logs = "";
   const kill = async () => {
     const running = child;
     child = undefined;
@@ -41,18 +47,29 @@ export async function startWorkerd(variables: Record<string, string>): Promise<W
   };
   const restart = async () => {
     await kill();
-    child = spawn(workerd, ["serve", configFile], { stdio: ["ignore", "ignore", "inherit"] });
-    await untilReady(child, `${url}/health`);
+    const running = spawn(workerd, ["serve", configFile], { stdio: ["ignore", "pipe", "pipe"] });
+    child = running;
+    for (const output of [running.stdout, running.stderr]) output.on("data", (text) => (logs += String(text)));
+    try {
+      await untilReady(running, `${url}/health`);
+    } catch (error) {
+      throw new Error(`workerd did not start:\n${logs}`, { cause: error });
+    }
   };
-  process.on("exit", () => child?.kill("SIGKILL"));
+  const killAtExit = () => child?.kill("SIGKILL");
+  process.once("exit", killAtExit);
   await restart();
+  const namespace = join(directory, "storage", UNIQUE_KEY);
   return {
     url,
+    storage: new ObjectStorage(namespace),
+    logs: () => logs,
     kill,
     restart,
-    passTime: (ms) => passTime(join(directory, "storage/home"), ms),
+    passTime: (ms) => passTime(namespace, ms),
     async close() {
       await kill();
+      process.off("exit", killAtExit);
       rmSync(directory, { recursive: true, force: true });
     },
   };
@@ -106,7 +123,7 @@ const worker :Workerd.Worker = (
   compatibilityDate = "2026-11-09",
   compatibilityFlags = ["enable_request_signal", "global_fetch_strictly_public"],
   globalOutbound = "internet",
-  durableObjectNamespaces = [(className = "Home", uniqueKey = "home", enableSql = true)],
+  durableObjectNamespaces = [(className = "Home", uniqueKey = "${UNIQUE_KEY}", enableSql = true)],
   durableObjectStorage = (localDisk = "disk"),
   bindings = [
     ${bindings.join(",\n    ")},

@@ -1,0 +1,58 @@
+import { createHash, createHmac } from "node:crypto";
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync, type SQLInputValue, type SQLOutputValue } from "node:sqlite";
+
+/** The `uniqueKey` of the namespace in workerd's configuration: ids are derived from it. */
+export const UNIQUE_KEY = "home";
+
+/** What a gateway's objects have stored. SQLite lets others at its files while workerd has them open. */
+export class ObjectStorage {
+  readonly #directory: string;
+
+  /** `directory` is the namespace's in workerd's disk service. */
+  constructor(directory: string) {
+    this.#directory = directory;
+  }
+
+  /** The ids of all objects that have stored anything. */
+  ids(): string[] {
+    if (!existsSync(this.#directory)) return [];
+    const files = readdirSync(this.#directory).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
+    return files.map((name) => name.slice(0, 64)).sort();
+  }
+
+  /** The rows of a query in the object of an id; none where it has stored nothing. */
+  exec(id: string, sql: string, ...values: SQLInputValue[]): Record<string, SQLOutputValue>[] {
+    const file = join(this.#directory, `${id}.sqlite`);
+    if (!existsSync(file)) return [];
+    const database = new DatabaseSync(file, { timeout: 10_000 });
+    try {
+      return database
+        .prepare(sql)
+        .all(...values)
+        .map((row) => ({ ...row }));
+    } finally {
+      database.close();
+    }
+  }
+
+  /** The same in the home of a response, a conversation or an item of this id. */
+  execAt(itsId: string, sql: string, ...values: SQLInputValue[]): Record<string, SQLOutputValue>[] {
+    return this.exec(objectId(`local:${homeKey(itsId)}`), sql, ...values);
+  }
+}
+
+/** The home key in an id: 22 characters behind the prefix. */
+export function homeKey(id: string): string {
+  const start = id.indexOf("_") + 1;
+  return id.slice(start, start + 22);
+}
+
+/** The id that workerd derives from an object's name (`idFromName`). */
+export function objectId(name: string): string {
+  const key = createHash("sha256").update(UNIQUE_KEY).digest();
+  const mac = (data: string | Buffer) => createHmac("sha256", key).update(data).digest().subarray(0, 16);
+  const base = mac(name);
+  return Buffer.concat([base, mac(base)]).toString("hex");
+}
