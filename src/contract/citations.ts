@@ -16,9 +16,9 @@ export interface CitedText {
 /** Replaces citations in one content part. How the text is cut into pieces makes no difference to what comes out. */
 export interface CitationFilter {
   /** What was said and cannot be shown yet. */
-  readonly held: string;
+  readonly pending: string;
   /** Takes the next piece; gives what can be shown by now, and the citations in it. */
   push(text: string): CitedText;
-  /** Gives what was held back: nothing more comes. */
+  /** Gives what was pending: nothing more comes. */
   end(): CitedText;
 }

@@ -322,7 +322,7 @@ export class ResponseBuilder {
 
   /** What was said and is not shown yet, because it may become a citation. */
   get held(): string {
-    return this.#part?.filter?.held ?? "";
+    return this.#part?.filter?.pending ?? "";
   }
 
   /** Tokens put out so far, by the word of the model server. */

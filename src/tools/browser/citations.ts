@@ -24,8 +24,8 @@ const NONE: readonly UrlCitation[] = [];
 
 export class BrowserCitationFilter implements CitationFilter {
   readonly #lookup: CitationLookup;
-  #held = "";
-  /** Code points before `#uncounted`, which is what has been given since the last citation: counted when one comes. */
+  #pending = "";
+  /** Code points before `#uncounted`, which is what has come out since the last citation: counted when one comes. */
   #counted = 0;
   #uncounted = "";
 
@@ -33,20 +33,20 @@ export class BrowserCitationFilter implements CitationFilter {
     this.#lookup = lookup;
   }
 
-  get held(): string {
-    return this.#held;
+  get pending(): string {
+    return this.#pending;
   }
 
   push(text: string): CitedText {
-    if (this.#held === "" && !text.includes("【")) {
+    if (this.#pending === "" && !text.includes("【")) {
       this.#uncounted += text;
       return { text, annotations: NONE };
     }
-    return this.#take(this.#held + text, false);
+    return this.#take(this.#pending + text, false);
   }
 
   end(): CitedText {
-    return this.#take(this.#held, true);
+    return this.#take(this.#pending, true);
   }
 
   #take(text: string, isEnd: boolean): CitedText {
@@ -88,11 +88,11 @@ export class BrowserCitationFilter implements CitationFilter {
       show("【");
       at++;
     }
-    this.#held = text.slice(at);
+    this.#pending = text.slice(at);
     return { text: shown, annotations: annotations ?? NONE };
   }
 
-  /** Code points given so far. */
+  /** Code points that have come out so far. */
   #position(): number {
     let points = this.#uncounted.length;
     for (let index = 1; index < this.#uncounted.length; index++) {
