@@ -3,7 +3,7 @@ import type { CitationFilter } from "../contract/citations.ts";
 import type { ServerTools, ToolDescription, ToolNamespace } from "../contract/engine.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
 import type { ApprovedCall, ListedTools, TurnTools, UnlistedServer } from "../contract/turn-tools.ts";
-import { choiceKey, chosenTools, type FunctionTool, type Tool, toolKey } from "../protocol/tools.ts";
+import { chosenTools, type FunctionTool, type Tool, toolKey } from "../protocol/tools.ts";
 import { TOOL_ROOMS } from "./hosted-tools.ts";
 import { toMcpError } from "./mcp/faults.ts";
 import { truncate } from "./mcp/output.ts";
@@ -42,7 +42,7 @@ export class Toolset implements TurnTools {
     const { request, config } = options;
     const rooms = new Set<ToolRoom>();
     const choice = request.tool_choice === "none" ? [] : chosenTools(request.tool_choice);
-    const chosen = choice && new Set(choice.map(choiceKey));
+    const chosen = choice && new Set(choice.map(toolKey));
     for (const [index, tool] of (request.tools ?? []).entries()) {
       const room = roomOf(tool, config);
       room?.check?.(tool, index, options);

@@ -1,7 +1,7 @@
 import type { ResponseFunctionWebSearch } from "openai/resources/responses/responses";
 import type { ServerTool, ToolOutcome } from "../../contract/server-tool.ts";
 import { parseArguments } from "../../protocol/json.ts";
-import type { Tool, WebSearchTool } from "../../protocol/tools.ts";
+import { type Tool, WEB_SEARCH_TYPES, type WebSearchTool } from "../../protocol/tools.ts";
 import { ToolFault } from "../tool-fault.ts";
 import type { ToolInTurn, ToolRoom, ToolTurn } from "../tool-room.ts";
 import { ToolServer } from "../tool-server.ts";
@@ -32,7 +32,7 @@ const MAX_MEMORY_BYTES = 32_000;
 
 export const BROWSER: ToolRoom<BrowserTool, ResponseFunctionWebSearch> = {
   kind: "browser",
-  requestTypes: ["web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"],
+  requestTypes: WEB_SEARCH_TYPES,
   namespace: BROWSER_NAMESPACE,
   functions: BROWSER_FUNCTIONS,
   toolNamed,
