@@ -1,7 +1,7 @@
 import type { ErrorFields } from "../protocol/errors.ts";
 import { isJsonObject } from "../protocol/json.ts";
-import { isRecord, recordLine, type TurnRecord } from "../turn/logged-turn.ts";
-import type { BatchSink } from "../turn/turn.ts";
+import type { BatchSink } from "../turn/event-writer.ts";
+import { isRecord, recordLine, type TurnRecord } from "../turn/records.ts";
 import { type Tables, toPieces } from "./tables.ts";
 
 /**

@@ -10,8 +10,9 @@ import type { ResponseObject } from "../protocol/response.ts";
 import { toolsetOf } from "../tools/create-toolset.ts";
 import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
 import { accessOf, type McpAccess } from "../tools/mcp/access.ts";
-import { type LoggedTurn, readLoggedTurn } from "../turn/logged-turn.ts";
+import { readLoggedTurn } from "../turn/logged-turn.ts";
 import { checkPromptMedia } from "../turn/media.ts";
+import type { TurnState } from "../turn/state.ts";
 import { type Settle, Turn, type TurnOptions, type TurnResult } from "../turn/turn.ts";
 import type { Lease } from "./conversation-lock.ts";
 import { type EventLogStore, EventLogWriter } from "./event-log.ts";
@@ -224,7 +225,7 @@ export class RunHost {
     }
   }
 
-  #makeRun(spec: RunSpec, logged: LoggedTurn | undefined, access: Readonly<Record<string, McpAccess>>): PreparedRun {
+  #makeRun(spec: RunSpec, logged: TurnState | undefined, access: Readonly<Record<string, McpAccess>>): PreparedRun {
     const config = loadConfig(this.#home.env);
     const abort = new AbortController();
     const log = new EventLogWriter(this.#home.log, spec.turn, logged?.sequence ?? 0);
@@ -274,7 +275,7 @@ export class RunHost {
   #toolsOf(
     spec: RunSpec,
     past: Past,
-    logged: LoggedTurn | undefined,
+    logged: TurnState | undefined,
     access: Readonly<Record<string, McpAccess>>,
   ): TurnOptions["tools"] {
     return toolsetOf(spec.request, access, {
