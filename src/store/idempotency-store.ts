@@ -71,8 +71,8 @@ export class IdempotencyStore {
     return current ? current.created_at + IdempotencyStore.LIFETIME_MS : null;
   }
 
-  isBusy(): boolean {
-    return this.#tables.has("idempotency") && this.#sql.exec("SELECT 1 FROM idempotency").toArray().length > 0;
+  isEmpty(): boolean {
+    return !this.#tables.has("idempotency") || this.#sql.exec("SELECT 1 FROM idempotency").toArray().length === 0;
   }
 
   #current(now: number) {

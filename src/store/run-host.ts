@@ -1,25 +1,20 @@
+import { assembleTurn } from "../assembly/assemble-turn.ts";
+import type { Past } from "../assembly/past.ts";
 import { loadConfig, type Variables } from "../config.ts";
-import type { Replay } from "../contract/engine.ts";
-import { createEngine } from "../engine/create-engine.ts";
-import { Upstream } from "../engine/upstream.ts";
+import { accessOf, type McpAccess } from "../contract/mcp-access.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
 import { parseResponseId } from "../protocol/ids.ts";
-import type { Item } from "../protocol/items.ts";
 import type { ResponseObject } from "../protocol/response.ts";
-import { toolsetOf } from "../tools/create-toolset.ts";
-import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
-import { accessOf, type McpAccess } from "../tools/mcp/access.ts";
 import { readLoggedTurn } from "../turn/logged-turn.ts";
-import { checkPromptMedia } from "../turn/media.ts";
 import type { TurnState } from "../turn/state.ts";
-import { type Settle, Turn, type TurnOptions, type TurnResult } from "../turn/turn.ts";
+import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import type { Lease } from "./conversation-lock.ts";
 import { type EventLogStore, EventLogWriter } from "./event-log.ts";
+import { type History, readHistory } from "./history.ts";
 import { MAX_CALL_LENGTH } from "./limits.ts";
 import type { NotedRun, RunSpec, RunStore } from "./run-store.ts";
 import type { ObjectLoad } from "./tenant-load.ts";
-import { type History, readHistory } from "./turn-store.ts";
 
 /**
  * Runs that outlive every client: they live in the home, their events go to its log, and their creator is only the
@@ -37,22 +32,20 @@ export interface RunHome {
   load: ObjectLoad;
   /** The key of this home, which ids carry. */
   address: string;
-  /** The earlier items that a run continues. Throws the 400 when they are gone. */
+  /** The earlier items that a run continues. Throws the 400 when they have been deleted. */
   history(spec: RunSpec): { history: History; base: number | null };
+  /** Waits for the conversation's lock, as long as it takes. */
+  acquireConversation(): Promise<Lease | undefined>;
   /** Runs `body` in a transaction: all that it writes, or nothing. */
   transaction<T>(body: () => T): T;
   /** Runs `body` and settles the turn in one transaction. */
   settle(spec: RunSpec, base: number | null, result: TurnResult, body: () => void): void;
 }
 
-/** What a run's prompt is made of, and the last position of the conversation that it saw. */
-interface Past {
-  history: Item[];
-  replays: Replay[];
+/** The past of a run. */
+interface RunPast extends Past {
+  /** The last position of its conversation that it has seen. */
   base: number | null;
-  input: Item[];
-  /** Why nothing of it is there any more, or why it does not fit: all that the run can do is end. */
-  gone?: ApiError;
 }
 
 interface PreparedRun {
@@ -61,7 +54,8 @@ interface PreparedRun {
   log: EventLogWriter;
   /** Events that its log had before. */
   logged: number;
-  makeTurn: (past: Past) => Turn;
+  /** The run's turn; without a past one that can only end. Throws as `assembleTurn` does. */
+  makeTurn: (past: RunPast | undefined) => Turn;
   settle: Settle;
 }
 
@@ -107,40 +101,39 @@ export class RunHost {
 
   /**
    * Begins a run: notes it, so that no crash can lose it, and lets it go. Throws the 400s of an input that does not
-   * fit its past, and the 429s where there is no room. `lease` is the conversation's, for a turn in one; `access` is to the MCP servers of the request, and
-   * kept only as long as this process lives.
+   * fit its history, and the 429s where there is no room. `scope` holds the conversation's lease, for a turn in one: the
+   * run takes it over and frees it when it ends, and a run that is refused leaves it to the caller. `access` is to the
+   * MCP servers of the request, and kept only as long as this process lives.
    */
-  start(spec: RunSpec, lease: Lease | undefined, access: Readonly<Record<string, McpAccess>>): void {
-    const giveBack = this.#takeRoom();
-    try {
-      const run = this.#makeRun(spec, undefined, access);
-      const turn = run.makeTurn(this.#readPast(spec));
-      this.#home.transaction(() => {
-        this.#home.runs.insert(spec);
-        if (spec.request.background) turn.queue();
-      });
-      this.#launch(run, lease, giveBack, () => turn.run(turn.start(), run.settle));
-    } catch (error) {
-      giveBack();
-      throw error;
-    }
+  start(spec: RunSpec, scope: DisposableStack, access: Readonly<Record<string, McpAccess>>): void {
+    scope.defer(this.#takeRoom());
+    const run = this.#makeRun(spec, undefined, access);
+    const turn = run.makeTurn(this.#readPast(spec));
+    this.#home.transaction(() => {
+      this.#home.runs.insert(spec);
+      if (spec.request.background) turn.queue();
+    });
+    this.#launch(run, scope, () => turn.run(turn.start(), run.settle));
   }
 
   /** Room for a run that was accepted before its process died: it counts, and is never refused. */
-  #takeRoomForOrphan(): () => void {
-    return this.#home.load.take(Number.POSITIVE_INFINITY) ?? (() => {});
+  #takeRoomForOrphan(): DisposableStack {
+    const scope = new DisposableStack();
+    const giveBack = this.#home.load.take(Number.POSITIVE_INFINITY);
+    if (giveBack) scope.defer(giveBack);
+    return scope;
   }
 
-  /** Takes up every run that is noted and does not live. `acquire` gives the conversation's lock, waiting as needed. */
-  takeUpOrphans(acquire: () => Promise<Lease | undefined>): void {
+  /** Takes up every run that is noted and does not live. */
+  takeUpOrphans(): void {
     for (const turn of this.#home.runs.turns()) {
       if (this.#live.has(turn)) continue;
       const noted = this.#home.runs.takeUp(turn);
-      if (noted) this.#takeUp(noted, acquire);
+      if (noted) this.#takeUp(noted);
     }
   }
 
-  #takeUp(noted: NotedRun, acquire: () => Promise<Lease | undefined>): void {
+  #takeUp(noted: NotedRun): void {
     const { spec, attempts } = noted;
     const run = spec && this.#orphanOf(spec);
     if (!run) {
@@ -148,17 +141,14 @@ export class RunHost {
       return;
     }
     void this.#forgiveProgress(run);
-    this.#launch(run, undefined, this.#takeRoomForOrphan(), async () => {
-      // The past is read under the lock: another turn may hold it, and add to the conversation, until then.
-      const lease = run.spec.inConversation ? await acquire() : undefined;
-      try {
-        if (attempts > MAX_ATTEMPTS) return await fail(run, gaveUp());
-        const { turn, gone } = this.#turnOf(run);
-        if (gone) return await turn.abandon({ status: "failed", error: gone }, run.settle);
-        return await turn.resume(run.settle);
-      } finally {
-        lease?.release();
-      }
+    using scope = this.#takeRoomForOrphan();
+    this.#launch(run, scope, async () => {
+      // The history is read under the lock: another turn may hold it, and add to the conversation, until then.
+      using _lease = run.spec.inConversation ? await this.#home.acquireConversation() : undefined;
+      if (attempts > MAX_ATTEMPTS) return await fail(run, gaveUp());
+      const { turn, fault } = this.#turnOf(run);
+      if (fault) return await turn.abandon({ status: "failed", error: fault }, run.settle);
+      return await turn.resume(run.settle);
     });
   }
 
@@ -191,7 +181,8 @@ export class RunHost {
     const { log } = this.#home;
     this.#home.transaction(() => log.cutUnreadable(noted.turn));
     const run = this.#remainderOf(noted);
-    this.#launch(run, undefined, this.#takeRoomForOrphan(), () => fail(run, unreadable()));
+    using scope = this.#takeRoomForOrphan();
+    this.#launch(run, scope, () => fail(run, unreadable()));
   }
 
   #remainderOf(noted: NotedRun): PreparedRun {
@@ -207,21 +198,21 @@ export class RunHost {
     }
   }
 
-  #readPast(spec: RunSpec): Past {
+  #readPast(spec: RunSpec): RunPast {
     const { history, base } = this.#home.history(spec);
-    const past = { ...readHistory(history), base, input: spec.input };
-    checkPromptMedia(past, spec.request, loadConfig(this.#home.env).isMediaListed);
-    return past;
+    return { ...readHistory(history), input: spec.input, base };
   }
 
-  /** The turn of an orphan, with the 400 that it ends with when what it was made of is not there any more. */
-  #turnOf({ spec, makeTurn }: PreparedRun): { turn: Turn; gone?: ApiError } {
+  /**
+   * The turn of an orphan: a run whose process died. It cannot be made when what the run continues was deleted or
+   * cannot be read. The turn then has no past, and `fault` is the error that it ends with.
+   */
+  #turnOf({ spec, makeTurn }: PreparedRun): { turn: Turn; fault?: ApiError } {
     try {
       return { turn: makeTurn(this.#readPast(spec)) };
     } catch (error) {
       if (!(error instanceof ApiError) && !isUnreadable(error)) throw error;
-      const gone = error instanceof ApiError ? error : unreadable();
-      return { turn: makeTurn(pastOf(gone)), gone };
+      return { turn: makeTurn(undefined), fault: error instanceof ApiError ? error : unreadable() };
     }
   }
 
@@ -232,31 +223,10 @@ export class RunHost {
     // The spec has the request and the input, which are kept beside what the turn puts out.
     const room = Math.max(0, MAX_CALL_LENGTH - JSON.stringify(spec).length);
     let base: number | null = null;
-    const makeTurn = (past: Past): Turn => {
-      base = past.base;
-      const upstream = new Upstream(config);
-      const options: TurnOptions = {
-        engine: createEngine(spec.model.engine, config, upstream, HOSTED_TOOLS),
-        request: spec.request,
-        address: spec,
-        model: spec.model,
-        history: past.history,
-        replays: past.replays,
-        input: past.input,
-        hostedTools: HOSTED_TOOLS,
-        tools: past.gone ? undefined : this.#toolsOf(spec, past, logged, access),
-        cacheSalt: spec.cacheSalt,
-        createdAt: spec.createdAt,
-        signal: abort.signal,
-        clock: Date.now,
-        maxRetries: config.maxRetries,
-        room,
-        recoveryTimeMs: spec.request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
-        isServerGone: (signal) => upstream.isGone(signal),
-        waitUntil: (promise) => this.#home.waitUntil(promise),
-        logged,
-      };
-      return new Turn(options, log);
+    const makeTurn = (past: RunPast | undefined): Turn => {
+      base = past?.base ?? null;
+      const waitUntil = (promise: Promise<unknown>) => this.#home.waitUntil(promise);
+      return assembleTurn(spec, past, { config, access, room, signal: abort.signal, waitUntil, sink: log, logged });
     };
     const settle: Settle = async (result, terminate) => {
       terminate();
@@ -272,44 +242,26 @@ export class RunHost {
     return { spec, abort, log, logged: logged?.sequence ?? 0, makeTurn, settle };
   }
 
-  #toolsOf(
-    spec: RunSpec,
-    past: Past,
-    logged: TurnState | undefined,
-    access: Readonly<Record<string, McpAccess>>,
-  ): TurnOptions["tools"] {
-    return toolsetOf(spec.request, access, {
-      address: spec,
-      config: loadConfig(this.#home.env),
-      tenant: spec.tenant ?? "",
-      history: past.history,
-      input: past.input,
-      // What tools remember of this turn, too.
-      replays: [...past.replays, ...(logged?.replays ?? [])],
-      output: logged?.output.filter((_, index) => !logged.openLists.includes(index)) ?? [],
-    });
-  }
-
-  /** `giveBack` gives the run's room back when it has ended. */
-  #launch(run: PreparedRun, lease: Lease | undefined, giveBack: () => void, work: () => Promise<TurnResult>): void {
+  /** Lets a run go. What `scope` holds is the run's from now on, and is freed when it has ended. */
+  #launch(run: PreparedRun, scope: DisposableStack, work: () => Promise<TurnResult>): void {
     const { spec, abort, log } = run;
-    const ended = work()
-      .then(
-        () => {},
-        // Nobody foresaw it: the run stays noted, and the alarm takes it up again.
-        (error: unknown) => {
-          abort.abort(error);
-          console.error(JSON.stringify({ level: "error", run: spec.turn, error: errorName(error) }));
-        },
-      )
-      .finally(() => {
-        this.#live.delete(spec.turn);
-        log.stop();
-        lease?.release();
-        giveBack();
-      });
+    const ended = this.#runToEnd(run, work(), scope.move());
     this.#live.set(spec.turn, { spec, abort, log, ended });
     this.#home.waitUntil(ended);
+  }
+
+  async #runToEnd({ spec, abort, log }: PreparedRun, result: Promise<TurnResult>, scope: Disposable): Promise<void> {
+    using _freedAtTheEnd = scope;
+    try {
+      await result;
+    } catch (error) {
+      // Nobody foresaw it: the run stays noted, and the alarm takes it up again.
+      abort.abort(error);
+      console.error(JSON.stringify({ level: "error", run: spec.turn, error: errorName(error) }));
+    } finally {
+      this.#live.delete(spec.turn);
+      log.stop();
+    }
   }
 
   /** Stops a live run and waits until it is settled. False when it does not live. */
@@ -324,14 +276,10 @@ export class RunHost {
 
 /** Ends a run as failed that never got to generate. */
 function fail({ makeTurn, settle, log }: PreparedRun, error: ApiError): Promise<TurnResult> {
-  const turn = makeTurn(pastOf(error));
+  const turn = makeTurn(undefined);
   // A log that nothing is left of begins as every log does.
   if (log.isNew) turn.queue();
   return turn.abandon({ status: "failed", error }, settle);
-}
-
-function pastOf(gone: ApiError): Past {
-  return { history: [], replays: [], base: null, input: [], gone };
 }
 
 /** A run whose own rows cannot be read, as far as the first event of its log (`response.created`) tells what it was. */

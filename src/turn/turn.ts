@@ -8,8 +8,9 @@ import type { Item } from "../protocol/items.ts";
 import { initialResponse } from "../protocol/response.ts";
 import { answerCalls, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
 import type { BatchSink } from "./event-writer.ts";
+import { makePrompt } from "./first-prompt.ts";
 import { Generations } from "./generation.ts";
-import { checkCallPairs, promptItems } from "./history.ts";
+import { checkCallPairs } from "./history.ts";
 import { end, firstPhase, type Phase } from "./phase.ts";
 import { afterFirstRound, RoundPrompt } from "./prompt.ts";
 import { type ClosedResponse, type Outcome, ResponseBuilder } from "./response-builder.ts";
@@ -88,11 +89,12 @@ export class Turn {
   constructor(options: TurnOptions, sink?: BatchSink) {
     this.#options = options;
     this.#sink = sink;
-    const { engine, signal, tools } = options;
-    const items = promptItems(options.history, options.input);
-    const builder = newBuilder(options, checkCallPairs(items), sink);
+    const { engine, signal, tools, logged } = options;
+    const first = makePrompt(options);
+    const builder = newBuilder(options, checkCallPairs(first.items), sink);
     this.#builder = builder;
-    this.#prompt = new RoundPrompt(newPrompt(options, items, builder), engine, signal);
+    const prompt = logged ? afterCrash(first, options, builder) : first;
+    this.#prompt = new RoundPrompt(prompt, engine, signal);
     this.#generations = new Generations(options, builder, this.#prompt, sink, this.#unusable.signal);
     this.#phase = this.#enter(firstPhase(builder.state, tools?.mustPrepare ?? false));
   }
@@ -311,19 +313,11 @@ export class Turn {
   }
 }
 
-/** The prompt of a turn's first round, or of the one in which it was cut off. No tools of this server's are in it yet. */
-function newPrompt(options: TurnOptions, items: readonly Item[], builder: ResponseBuilder): Prompt {
-  const { model, request, cacheSalt, createdAt } = options;
-  const { items: output, ...rest } = promptOutput(options, builder, builder.earlierOutput);
-  return {
-    model: model.upstream,
-    items: [...items, ...output],
-    ...rest,
-    request: builder.state.rounds > 0 ? afterFirstRound(request) : request,
-    serverTools: undefined,
-    cacheSalt,
-    createdAt,
-  };
+/** The prompt of the round in which the turn was cut off: what the rounds before have put out follows. */
+function afterCrash(first: Prompt, options: TurnOptions, builder: ResponseBuilder): Prompt {
+  const { items, ...rest } = promptOutput(options, builder, builder.earlierOutput);
+  const request = builder.state.rounds > 0 ? afterFirstRound(first.request) : first.request;
+  return { ...first, items: [...first.items, ...items], ...rest, request };
 }
 
 function promptOutput({ replays }: TurnOptions, { messages, state }: ResponseBuilder, items: readonly Item[]) {
