@@ -13,7 +13,7 @@ import type { ItemPage, PageRequest } from "../store/item-page.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { withItemIds } from "../turn/history.ts";
 import { checkMedia } from "../turn/media.ts";
-import type { Caller } from "./caller.ts";
+import type { Caller } from "./transport.ts";
 
 /**
  * Conversations and their items. A `body` is the request's, as parsed JSON; its limits are OpenAI's. All throw the 404

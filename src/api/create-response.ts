@@ -1,8 +1,8 @@
-import type { Caller } from "./caller.ts";
-import { type ClientSink, type Created, checkCreation } from "./creation.ts";
+import { checkCreation } from "./creation.ts";
 import { runForeground } from "./foreground.ts";
 import { createOnce } from "./idempotency.ts";
 import { answerRun, startRun } from "./runs.ts";
+import type { Caller, ClientSink, Created } from "./transport.ts";
 
 export interface CreateOptions<Sink extends ClientSink> {
   idempotencyKey?: string | undefined;

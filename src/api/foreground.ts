@@ -9,8 +9,9 @@ import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
 import { needsItemIds, withItemIds } from "../turn/history.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
-import type { Caller } from "./caller.ts";
-import { type ClientSink, type Created, type Creation, clientLeft, inQueue } from "./creation.ts";
+import { clientLeft, inQueue } from "./client-left.ts";
+import type { Creation } from "./creation.ts";
+import type { Caller, ClientSink, Created } from "./transport.ts";
 
 /** A foreground turn: it runs in this process, beside its client, and stops with it. */
 

@@ -1,5 +1,5 @@
 import { checkModelServer } from "../assembly/model-server.ts";
-import type { Caller } from "./caller.ts";
+import type { Caller } from "./transport.ts";
 
 /** The vLLM behind this server, as `/health/upstream` tells of it. */
 export interface UpstreamHealth {

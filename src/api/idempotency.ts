@@ -3,8 +3,9 @@ import { ApiError, invalidRequest, responseNotFound } from "../protocol/errors.t
 import { responseId } from "../protocol/ids.ts";
 import { canonicalJson } from "../protocol/json.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
-import type { Created, Creation } from "./creation.ts";
+import type { Creation } from "./creation.ts";
 import { answerRun, startRun } from "./runs.ts";
+import type { Created } from "./transport.ts";
 
 const MAX_KEY_LENGTH = 255;
 

@@ -1,6 +1,6 @@
 import { listModels as list } from "../assembly/model-server.ts";
 import { ApiError } from "../protocol/errors.ts";
-import type { Caller } from "./caller.ts";
+import type { Caller } from "./transport.ts";
 
 /** A model as `/v1/models` shows it; what else vLLM says of it is in it, too. */
 export type ModelCard = Awaited<ReturnType<typeof list>>[number];

@@ -3,7 +3,7 @@ import { MAX_ID_LENGTH, parseResponseId, responseId, type TurnAddress } from "..
 import { unwrap } from "../store/client.ts";
 import type { ItemPage, PageRequest } from "../store/item-page.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
-import type { Caller } from "./caller.ts";
+import type { Caller } from "./transport.ts";
 
 /** Responses that are there already. All throw the 404 of one that is unknown, deleted or another tenant's. */
 

@@ -10,8 +10,9 @@ import { roomBeside } from "../store/limits.ts";
 import type { RunSpec } from "../store/run-store.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import { withItemIds } from "../turn/history.ts";
-import type { Caller } from "./caller.ts";
-import { type Created, type Creation, inQueue } from "./creation.ts";
+import { inQueue } from "./client-left.ts";
+import type { Creation } from "./creation.ts";
+import type { Caller, Created } from "./transport.ts";
 
 /**
  * Runs: turns that live in their home and do not stop with their client. A background response is one, and one with an

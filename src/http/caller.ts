@@ -1,5 +1,5 @@
 import type { Context } from "hono";
-import type { Caller } from "../api/caller.ts";
+import type { Caller } from "../api/transport.ts";
 import { HomeClient } from "../store/client.ts";
 import type { AppEnv } from "./app-env.ts";
 

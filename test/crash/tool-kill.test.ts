@@ -32,7 +32,7 @@ afterAll(async () => {
 const SLOW = {
   name: "slow",
   description: "Takes its time.",
-  inputSchema: { type: "object", properties: { ms: { enum: [300] } }, required: ["ms"] },
+  inputSchema: { type: "object", properties: { ms: { enum: [600] } }, required: ["ms"] },
 };
 
 /** A client with a tool server of its own. */
@@ -75,7 +75,9 @@ it(`kill -9 in the middle of the calls of ${ROUNDS * STREAMS} background streams
     reading.push(...begun.map(create));
     readers.push(...begun);
     await eventually(() => begun.every(({ id }) => id !== ""));
-    await new Promise((resolve) => setTimeout(resolve, random() * 1_800));
+    // Every other time while a call is being made; else at any moment.
+    if (round % 2 === 0) await eventually(() => begun.some((reader) => callsOf(reader).length > 0));
+    else await new Promise((resolve) => setTimeout(resolve, random() * 1_800));
     await worker.kill();
     await Promise.all(reading);
     await worker.restart();

@@ -1,7 +1,7 @@
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
-import { describe, expect, it, vi } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { conversationId, itemId, newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 import type { InputItem, Item } from "../../src/protocol/items.ts";
 import { HomeClient } from "../../src/store/client.ts";
@@ -372,13 +372,23 @@ describe("deleting", () => {
 });
 
 describe("the lease of a conversation", () => {
+  /** What the Worker has been given: it holds a lease until it disposes of that. */
+  const results: Disposable[] = [];
+  afterEach(() => {
+    for (const result of results.splice(0)) result[Symbol.dispose]();
+  });
+
   async function newConversation(text = "Hello!") {
     const address = newTurnAddress();
     const stub = env.HOME.getByName(`tenant:${address.home}`);
     const id = conversationId(address);
     const items = JSON.stringify([message(itemId("message", address, "input", 0), text)]);
     await stub.createConversation(id, address.turn, {}, items);
-    const enter = (ticket: string) => stub.enterConversation(id, ticket, 0);
+    const enter = async (ticket: string) => {
+      const result = await stub.enterConversation(id, ticket, 0);
+      results.push(result);
+      return result;
+    };
     return { stub, id, address, enter };
   }
 
@@ -453,7 +463,9 @@ describe("the lease of a conversation", () => {
     await abortAllDurableObjects();
     const stub = env.HOME.getByName(`tenant:${address.home}`);
     expect(await stub.settle(leased("turn"))).toMatchObject(locked);
-    expect(await stub.enterConversation(id, "next", 0)).toMatchObject(entered);
+    const next = await stub.enterConversation(id, "next", 0);
+    results.push(next);
+    expect(next).toMatchObject(entered);
   });
 });
 

@@ -1,9 +1,8 @@
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
-import type { Caller } from "../../src/api/caller.ts";
 import { createResponse } from "../../src/api/create-response.ts";
-import type { ClientSink } from "../../src/api/creation.ts";
+import type { Caller, ClientSink } from "../../src/api/transport.ts";
 import type { Past, PastSource } from "../../src/assembly/past.ts";
 import { loadConfig } from "../../src/config.ts";
 import { previousResponseNotFound } from "../../src/protocol/errors.ts";
