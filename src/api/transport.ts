@@ -2,7 +2,7 @@ import type { PastSource } from "../assembly/past.ts";
 import type { Config } from "../config.ts";
 import type { HomeClient } from "../store/client.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
-import type { BatchSink } from "../turn/event-writer.ts";
+import type { BatchSink } from "../turn/output-events.ts";
 import type { TurnResult } from "../turn/turn.ts";
 
 /**

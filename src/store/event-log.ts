@@ -1,6 +1,6 @@
 import type { ErrorFields } from "../protocol/errors.ts";
 import { isJsonObject } from "../protocol/json.ts";
-import type { BatchSink } from "../turn/event-writer.ts";
+import type { BatchSink } from "../turn/output-events.ts";
 import { isRecord, recordLine, type TurnRecord } from "../turn/records.ts";
 import { toPieces } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";

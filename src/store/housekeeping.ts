@@ -119,7 +119,7 @@ export class Housekeeping {
   async #setAlarm(at: number): Promise<void> {
     if (this.#alarmAt === undefined) {
       const known = await this.#storage.getAlarm();
-      // Not what it was before somebody else has set it or given it back.
+      // Another call may have set or released the alarm while this one waited.
       if (this.#alarmAt === undefined) this.#alarmAt = known;
     }
     if (this.#alarmAt !== null && this.#alarmAt <= at) return;

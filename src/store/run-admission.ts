@@ -70,7 +70,7 @@ export class RunAdmission {
     // Deleted while this turn waited.
     this.#checkConversation(spec);
     this.#runs.start(spec, scope, access);
-    // An object that was empty until now may have given its alarm back in between.
+    // An object that was empty until now may have released its alarm while this call waited.
     await this.#housekeeping.watchRuns();
     return runningBody(spec, spec.request.background ? "queued" : "in_progress");
   }

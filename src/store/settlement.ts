@@ -40,8 +40,8 @@ export class Settlement {
   }
 
   /**
-   * Keeps a foreground turn. Again is harmless. The 409 when the turn does not hold its conversation any more. One that
-   * is kept has given it back.
+   * Keeps a foreground turn, and gives its conversation back. Keeping a turn again is harmless. Gives the 409 when the
+   * turn does not hold its conversation any more.
    */
   async foreground({ lease, ...settled }: TurnToSettle): Promise<Result<null>> {
     // A caller that has lost the answer asks again.
@@ -54,7 +54,7 @@ export class Settlement {
       this.#rows.turns.insert({ ...settled, base: entered?.base ?? null, position });
     });
     entered?.lease.release();
-    // An object that was empty until now may have given its alarm back in between.
+    // An object that was empty until now may have released its alarm while this call waited.
     await this.#housekeeping.retain(settled.createdAt);
     return accepted(null);
   }

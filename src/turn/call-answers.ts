@@ -1,7 +1,7 @@
 import type { Engine, ToolExchange } from "../contract/engine.ts";
 import type { PendingCall, ToolOutcome } from "../contract/server-tool.ts";
 import type { TurnTools } from "../contract/turn-tools.ts";
-import type { BatchSink } from "./event-writer.ts";
+import type { BatchSink } from "./output-events.ts";
 import type { ResponseBuilder } from "./response-builder.ts";
 
 /** Runs the calls of a round that this server answers. */

@@ -2,7 +2,7 @@ import type { ModelDelta } from "../contract/engine.ts";
 import { newCallId } from "../protocol/ids.ts";
 import { isJson, parseArguments } from "../protocol/json.ts";
 import type { OutputItem } from "../protocol/response.ts";
-import { deltaHead, type EventWriter } from "./event-writer.ts";
+import { deltaHead, type EventWriter } from "./output-events.ts";
 import type { OutputSize } from "./output-size.ts";
 import type { TurnState } from "./state.ts";
 

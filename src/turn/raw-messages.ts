@@ -18,7 +18,7 @@ interface RoundMessages {
   /** `output_index` of the first item that has no message. */
   nextItem: number;
   replays: Replay[];
-  /** Messages since the last item's: they lead to the next item. */
+  /** Messages since that of the last item: they stand before the next one. */
   trailing: RawMessage[];
 }
 

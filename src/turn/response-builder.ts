@@ -9,7 +9,7 @@ import type { Item } from "../protocol/items.ts";
 import { isJson } from "../protocol/json.ts";
 import { isServerCall, type OutputItem, type ResponseObject } from "../protocol/response.ts";
 import { ClientCalls } from "./client-calls.ts";
-import { type EventSink, EventWriter } from "./event-writer.ts";
+import { type EventSink, EventWriter } from "./output-events.ts";
 import { OutputSize } from "./output-size.ts";
 import { RawMessages } from "./raw-messages.ts";
 import type { CallAnswer, TurnRecord } from "./records.ts";

@@ -2,7 +2,7 @@ import type { CallItem, HostedTools } from "../contract/hosted-tool.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
 import type { ApprovedCall } from "../contract/turn-tools.ts";
 import { isServerCall, type ResponseObject, type ServerCall } from "../protocol/response.ts";
-import { deltaHead, type EventWriter } from "./event-writer.ts";
+import { deltaHead, type EventWriter } from "./output-events.ts";
 
 /**
  * Calls that this server answers itself, in OpenAI's order: added → in progress → what the model writes → (it is run) →

@@ -11,7 +11,7 @@ import { type DeltaCount, NO_DELTAS } from "./usage.ts";
  *
  * `applyEvent`, `applyDelta` and `applyRecord` are the only ways in which it changes. The turn applies what it says and
  * records as it goes; `readLoggedTurn` applies the lines of its log. So a turn that goes on after a crash is where it was.
- * What a log does not tell (an open delta event's JSON, raw messages of a round that has not ended) is no part of it.
+ * What a log does not tell is no part of it: the raw messages of a generation that has not ended, say.
  */
 export interface TurnState {
   /** Events so far: the next one's sequence number. */

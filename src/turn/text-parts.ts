@@ -1,7 +1,7 @@
 import type { CitationFilter, CitedText } from "../contract/citations.ts";
 import type { Phase, TokenLogprob } from "../contract/engine.ts";
 import type { OutputItem } from "../protocol/response.ts";
-import { deltaHead, type EventWriter } from "./event-writer.ts";
+import { deltaHead, type EventWriter } from "./output-events.ts";
 import type { OutputSize } from "./output-size.ts";
 import { addText, type OpenPart, type TurnState } from "./state.ts";
 

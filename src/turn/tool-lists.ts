@@ -1,5 +1,5 @@
 import type { ListedTools } from "../contract/turn-tools.ts";
-import type { EventWriter } from "./event-writer.ts";
+import type { EventWriter } from "./output-events.ts";
 import type { OutputSize } from "./output-size.ts";
 import type { TurnState } from "./state.ts";
 

@@ -7,10 +7,10 @@ import { responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { initialResponse } from "../protocol/response.ts";
 import { answerCalls, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
-import type { BatchSink } from "./event-writer.ts";
 import { makePrompt } from "./first-prompt.ts";
 import { Generations } from "./generation.ts";
 import { checkCallPairs } from "./history.ts";
+import type { BatchSink } from "./output-events.ts";
 import { end, firstPhase, type Phase } from "./phase.ts";
 import { afterFirstRound, RoundPrompt } from "./prompt.ts";
 import { type ClosedResponse, type Outcome, ResponseBuilder } from "./response-builder.ts";
@@ -119,7 +119,7 @@ export class Turn {
     const { engine, request } = this.#options;
     if (request.enable_response_messages) {
       try {
-        // Whoever would have to ask the model server gives up at once.
+        // Whoever would have to ask the model server gives up at once. The queued response never told of this server's tools.
         const messages = engine.inputMessages(withoutTools(this.#prompt.current), AbortSignal.abort());
         if (!Array.isArray(messages)) messages.catch(() => {});
         else if (this.#builder.hasRoomFor(messages)) this.#builder.inputMessages = messages;
@@ -140,7 +140,7 @@ export class Turn {
     // The phase has the generation itself, and its failure is the round's.
     started.catch(() => {});
     const { request } = this.#options;
-    const fault = request.enable_response_messages ? await this.#showPrompt() : undefined;
+    const fault = request.enable_response_messages ? await this.#setInputMessages() : undefined;
     if (fault) this.#unusable.abort(fault);
     builder.start();
     this.#sink?.flush();
@@ -187,7 +187,7 @@ export class Turn {
         const { kind } = this.#phase;
         this.#phase = this.#enter(await this.#next(this.#phase));
         // What has been found out meanwhile belongs to the prompt.
-        if (kind === "prepare" && request.enable_response_messages) await this.#showPrompt();
+        if (kind === "prepare" && request.enable_response_messages) await this.#setInputMessages();
       }
       return this.#phase.outcome;
     } catch (error) {
@@ -284,8 +284,8 @@ export class Turn {
     this.#prompt.next(promptOutput(this.#options, builder, items));
   }
 
-  /** Puts the prompt into the response, as raw messages. Gives the fault that prevents it. */
-  async #showPrompt(): Promise<ApiError | undefined> {
+  /** Gives the prompt with the response, as raw messages. Returns the fault that prevents it. */
+  async #setInputMessages(): Promise<ApiError | undefined> {
     const { engine, signal } = this.#options;
     try {
       const messages = await engine.inputMessages(this.#withoutOutput(await this.#prompt.fitting()), signal);

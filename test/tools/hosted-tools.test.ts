@@ -6,7 +6,7 @@ import { newTurnAddress } from "../../src/protocol/ids.ts";
 import { type Item, inputItem } from "../../src/protocol/items.ts";
 import { initialResponse, type OutputItem, type ServerCall } from "../../src/protocol/response.ts";
 import { HOSTED_TOOLS, TOOL_ROOMS } from "../../src/tools/hosted-tools.ts";
-import { EventWriter } from "../../src/turn/event-writer.ts";
+import { EventWriter } from "../../src/turn/output-events.ts";
 import { ServerCalls } from "../../src/turn/server-calls.ts";
 import { newTurnState } from "../../src/turn/state.ts";
 import { eventViolations, memberViolations } from "../conformance/schemas.ts";

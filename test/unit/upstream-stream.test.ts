@@ -6,7 +6,7 @@ import { Upstream } from "../../src/engine/upstream.ts";
 import { createRequest } from "../../src/protocol/create-request.ts";
 import { parse } from "../../src/protocol/validation.ts";
 import { HOSTED_TOOLS } from "../../src/tools/hosted-tools.ts";
-import type { BatchSink } from "../../src/turn/event-writer.ts";
+import type { BatchSink } from "../../src/turn/output-events.ts";
 import { Turn, type TurnOptions, type TurnResult } from "../../src/turn/turn.ts";
 
 /** From vLLM's bytes to the API's events: engine, turn and builder, with a vLLM that says what it is told to. */
