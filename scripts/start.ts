@@ -14,50 +14,8 @@ import { fileURLToPath } from "node:url";
 import { serveSimulator } from "../dev/simulator/serve.ts";
 import { killWithUs } from "../dev/tool-server/orphan-guard.ts";
 import type { ToolServer } from "../dev/tool-server/server.ts";
-import { ConfigError, loadConfig, misspeltVariables } from "../src/config.ts";
+import { ConfigError, loadConfig, misspeltVariables, VARIABLE_NAMES, type Variables } from "../src/config.ts";
 import { bundle, workerd, workerdConfig } from "./workerd.ts";
-
-const VARIABLES = [
-  "VLLM_API_KEY",
-  "VLLM_CONNECT_TIMEOUT_MS",
-  "VLLM_FIRST_BYTE_TIMEOUT_MS",
-  "VLLM_IDLE_TIMEOUT_MS",
-  "VLLM_SILENCE_MS",
-  "VLLM_MAX_RETRIES",
-  "VLLM_RECOVERY_TIME_MS",
-  "VLLM_FOREGROUND_RECOVERY_TIME_MS",
-  "MODEL_ALIASES",
-  "MODEL_ENGINES",
-  "VLLM_FORMAT_WITH_TOOLS",
-  "VLLM_EXTRA_FIELDS",
-  "THINKING_BUDGETS",
-  "HARMONY_START_DATE",
-  "HARMONY_SYSTEM_INSTRUCTIONS",
-  "HARMONY_TOOL_HEADER",
-  "TOOL_SERVERS",
-  "TOOL_SERVER_API_KEY",
-  "TOOL_SERVER_MCP_LABELS",
-  "MCP_SERVERS",
-  "MEDIA_URLS",
-  "VLLM_EXTRAS",
-  "DNS_OVER_HTTPS_URL",
-  "TOOL_CALL_TIMEOUT_MS",
-  "TOOL_TIME_MS",
-  "TOOL_OUTPUT_BYTES",
-  "MAX_TOOL_ROUNDS",
-  "SEARXNG_URL",
-  "BRAVE_API_KEY",
-  "API_KEYS",
-  "RETENTION_DAYS",
-  "CONVERSATION_LOCK_WAIT_MS",
-  "WEBHOOK_URL",
-  "WEBHOOK_SECRET",
-  "ALLOW_PRIVATE_WEBHOOKS",
-  "MAX_REQUEST_BYTES",
-  "MAX_BACKGROUND_RUNS_PER_TENANT",
-  "MAX_OPEN_CONVERSATIONS_PER_TENANT",
-  "HEARTBEAT_MS",
-];
 
 /** Long enough for a first start on a slow machine. */
 const READY_TIMEOUT_MS = 60_000;
@@ -87,22 +45,25 @@ const simulated = !process.env.VLLM_BASE_URL;
 const vllmBaseUrl = process.env.VLLM_BASE_URL || `${(await serveSimulator()).url}/v1`;
 const open = !process.env.API_KEYS;
 
-const given: Record<string, string> = { VLLM_BASE_URL: vllmBaseUrl, ALLOW_ANONYMOUS: String(open) };
-for (const name of VARIABLES) {
+/** What the Worker gets: what it knows of this environment, except for what this program says itself. */
+const variables: Omit<Variables, "VLLM"> = {};
+for (const name of VARIABLE_NAMES) {
   const value = process.env[name];
-  if (value) given[name] = value;
+  if (value) variables[name] = value;
 }
+variables.VLLM_BASE_URL = vllmBaseUrl;
+variables.ALLOW_ANONYMOUS = String(open);
 
 for (const [name, meant] of misspeltVariables(Object.keys(process.env))) {
   console.error(`Warning: nothing reads the variable ${name}. Is ${meant} meant?`);
 }
-checkConfiguration(given);
+checkConfiguration(variables);
 
-if (process.env.TOOL_SERVER && !given.TOOL_SERVERS) {
-  given.TOOL_SERVER_API_KEY ??= randomBytes(32).toString("base64url");
-  toolServer = await startTools(given.TOOL_SERVER_API_KEY);
+if (process.env.TOOL_SERVER && !variables.TOOL_SERVERS) {
+  variables.TOOL_SERVER_API_KEY ??= randomBytes(32).toString("base64url");
+  toolServer = await startTools(variables.TOOL_SERVER_API_KEY);
   const { pythonUrl: python, containerUrl: container } = toolServer;
-  given.TOOL_SERVERS = JSON.stringify({ python, container });
+  variables.TOOL_SERVERS = JSON.stringify({ python, container });
 }
 
 const bundling = bundle(directory, { stdio: ["ignore", "ignore", "inherit"], detached: true });
@@ -110,10 +71,10 @@ if ((await endOf(bundling, true)) !== 0) await stop(1);
 
 mkdirSync(storage, { recursive: true });
 const configFile = join(directory, "workerd.capnp");
-writeFileSync(configFile, workerdConfig({ port: Number(port), directory, storage, variables: Object.keys(given) }));
+writeFileSync(configFile, workerdConfig({ port: Number(port), directory, storage, variables: Object.keys(variables) }));
 const worker = spawn(workerd, ["serve", configFile], {
   stdio: ["ignore", "inherit", "inherit"],
-  env: { ...process.env, ...given },
+  env: { ...process.env, ...variables },
 });
 void endOf(worker, false).then((code) => {
   if (!stopping) console.error(`The Worker's process has ended (${code ?? "killed"}).`);
@@ -125,7 +86,7 @@ await untilReady(`http://127.0.0.1:${port}/health`);
 console.log(banner());
 
 /** Every mistake at once, and no start: the Worker would refuse each request with them. */
-function checkConfiguration(variables: Record<string, string>): void {
+function checkConfiguration(variables: Variables): void {
   try {
     loadConfig(variables);
   } catch (error) {
@@ -201,7 +162,7 @@ function banner(): string {
   const here = toolServer?.pythonVersion ? `Python ${toolServer.pythonVersion}` : "no Python found";
   const tools = toolServer
     ? `Tools:   ${here}, container. They run a model's code on this machine, without a sandbox.`
-    : given.TOOL_SERVERS
+    : variables.TOOL_SERVERS
       ? "Tools:   those of TOOL_SERVERS."
       : "Tools:   TOOL_SERVER=1 npm start runs python and container here, for development.";
   const authorization = open ? "" : `-H 'Authorization: Bearer YOUR_KEY' `;

@@ -2,52 +2,6 @@ import { Buffer } from "node:buffer";
 import { z } from "zod";
 import { allowList, isPublicUrl } from "./protocol/public-url.ts";
 
-/** Variables and secrets of the deployment, all text, and the binding to a private vLLM. README lists them. */
-export interface Variables {
-  VLLM?: { fetch(url: string, init: RequestInit): Promise<Response> };
-  VLLM_BASE_URL?: string;
-  VLLM_API_KEY?: string;
-  VLLM_CONNECT_TIMEOUT_MS?: string;
-  VLLM_FIRST_BYTE_TIMEOUT_MS?: string;
-  VLLM_IDLE_TIMEOUT_MS?: string;
-  VLLM_SILENCE_MS?: string;
-  VLLM_MAX_RETRIES?: string;
-  VLLM_RECOVERY_TIME_MS?: string;
-  VLLM_FOREGROUND_RECOVERY_TIME_MS?: string;
-  MODEL_ALIASES?: string;
-  MODEL_ENGINES?: string;
-  VLLM_FORMAT_WITH_TOOLS?: string;
-  VLLM_EXTRA_FIELDS?: string;
-  THINKING_BUDGETS?: string;
-  HARMONY_START_DATE?: string;
-  HARMONY_SYSTEM_INSTRUCTIONS?: string;
-  HARMONY_TOOL_HEADER?: string;
-  TOOL_SERVERS?: string;
-  TOOL_SERVER_API_KEY?: string;
-  TOOL_SERVER_MCP_LABELS?: string;
-  MCP_SERVERS?: string;
-  MEDIA_URLS?: string;
-  VLLM_EXTRAS?: string;
-  DNS_OVER_HTTPS_URL?: string;
-  TOOL_CALL_TIMEOUT_MS?: string;
-  TOOL_TIME_MS?: string;
-  TOOL_OUTPUT_BYTES?: string;
-  MAX_TOOL_ROUNDS?: string;
-  SEARXNG_URL?: string;
-  BRAVE_API_KEY?: string;
-  API_KEYS?: string;
-  ALLOW_ANONYMOUS?: string;
-  RETENTION_DAYS?: string;
-  CONVERSATION_LOCK_WAIT_MS?: string;
-  WEBHOOK_URL?: string;
-  WEBHOOK_SECRET?: string;
-  ALLOW_PRIVATE_WEBHOOKS?: string;
-  MAX_REQUEST_BYTES?: string;
-  MAX_BACKGROUND_RUNS_PER_TENANT?: string;
-  MAX_OPEN_CONVERSATIONS_PER_TENANT?: string;
-  HEARTBEAT_MS?: string;
-}
-
 /** A key that may call this server: the SHA-256 of its text, and the tenant it names. */
 export interface ApiKey {
   tenant: string;
@@ -74,7 +28,7 @@ const BUILTINS = {
 } as const;
 export type BuiltinName = keyof typeof BUILTINS;
 
-/** vLLM's fields that clients may send only where the operator lets them; sampling is open to all. */
+/** vLLM's fields that this server checks, and that clients may send only where the operator opens them. */
 export const VLLM_EXTRAS = [
   "priority",
   "kv_transfer_params",
@@ -128,14 +82,14 @@ export interface Config {
   silenceMs: number;
   /** How often a generation that broke off is taken up again; 0 lets it fail. */
   maxRetries: number;
-  /** How long a background run waits for a model server that is gone; and a foreground turn, while its client does. */
+  /** How long a background run waits for a model server that is away; and a foreground turn, while its client does. */
   recoveryTimeMs: number;
   foregroundRecoveryTimeMs: number;
   modelAliases: Record<string, string>;
   /** The engine of models whose name and root do not tell it, by the name that vLLM knows. */
   modelEngines: Record<string, EngineName>;
   formatWithTools: FormatWithTools;
-  /** Fields of vLLM's that requests may have beside those that this server knows. */
+  /** Fields that this server does not know, and passes on to vLLM unchecked. */
   vllmExtraFields: readonly string[];
   /** Tokens that a model may think, by its name at vLLM and the request's `reasoning.effort`. */
   thinkingBudgets: Readonly<Record<string, Readonly<Record<string, number>>>>;
@@ -143,6 +97,7 @@ export interface Config {
   tools: ToolConfig;
   /** Images and videos that vLLM may be sent to, beside public ones. */
   isMediaListed: (url: URL) => boolean;
+  /** Those of `VLLM_EXTRAS` that are open to clients. */
   vllmExtras: ReadonlySet<VllmExtra>;
   apiKeys: ApiKey[];
   allowAnonymous: boolean;
@@ -332,6 +287,7 @@ const webhookSecret = z
   })
   .optional();
 
+/** The variables and secrets of the deployment. This is their only list; README says what each is for. */
 const variables = z.object({
   VLLM_BASE_URL: httpUrl()
     .refine((url) => !url.includes("?"), "expected a URL without a query: paths are put behind it")
@@ -385,6 +341,15 @@ const variables = z.object({
   HEARTBEAT_MS: integer(5_000, 10),
 });
 
+type VariableName = keyof typeof variables.shape;
+
+export const VARIABLE_NAMES = Object.keys(variables.shape) as readonly VariableName[];
+
+/** What the Worker's environment holds: the variables, all text, and the binding to a private vLLM. */
+export type Variables = { [Name in VariableName]?: string } & {
+  VLLM?: { fetch(url: string, init: RequestInit): Promise<Response> };
+};
+
 type Values = z.output<typeof variables>;
 
 function toTools(vars: Values): ToolConfig {
@@ -407,8 +372,8 @@ function toTools(vars: Values): ToolConfig {
  * The extras that clients may send. Unless the operator says so: none where tenants share a vLLM, all where there are no
  * keys, and so nobody but this machine's own user.
  */
-function toVllmExtras({ VLLM_EXTRAS: given, API_KEYS: keys }: Values): ReadonlySet<VllmExtra> {
-  const names: readonly string[] = given ?? [keys.length === 0 ? "all" : "none"];
+function toVllmExtras({ VLLM_EXTRAS: opened, API_KEYS: keys }: Values): ReadonlySet<VllmExtra> {
+  const names: readonly string[] = opened ?? [keys.length === 0 ? "all" : "none"];
   return new Set(VLLM_EXTRAS.filter((name) => names[0] === "all" || names.includes(name)));
 }
 
@@ -421,9 +386,9 @@ function readVariables(env: Variables): { vars: Values; mistakes: Map<string, st
   const vars: Record<string, unknown> = {};
   const mistakes = new Map<string, string>();
   for (const [name, schema] of Object.entries(variables.shape)) {
-    const given: unknown = env[name as keyof Variables];
+    const value: unknown = env[name as VariableName];
     // An empty variable is an unset one.
-    const result = schema.safeParse(given === "" ? undefined : given);
+    const result = schema.safeParse(value === "" ? undefined : value);
     if (!result.success) mistakes.set(name, result.error.issues[0]?.message ?? "not understood");
     else if (name.endsWith("_MS") && Number(result.data) > MAX_TIMER_MS)
       mistakes.set(name, `expected at most ${MAX_TIMER_MS}`);
@@ -434,7 +399,7 @@ function readVariables(env: Variables): { vars: Values; mistakes: Map<string, st
 
 /** What variables demand of each other. */
 function checkTogether(env: Variables, vars: Values, mistakes: Map<string, string>): void {
-  const add = (name: keyof Variables, mistake: string) => {
+  const add = (name: VariableName, mistake: string) => {
     if (!mistakes.has(name)) mistakes.set(name, mistake);
   };
   if (!vars.VLLM_BASE_URL && !env.VLLM) {
@@ -448,13 +413,13 @@ function checkTogether(env: Variables, vars: Values, mistakes: Map<string, strin
   }
 }
 
-/** Names that nobody reads and that differ little from one that is read: `[given, meant]`. */
-export function misspeltVariables(names: Iterable<string>): [given: string, meant: string][] {
-  const known = Object.keys(variables.shape);
-  return [...names].flatMap((given): [string, string][] => {
-    if (given.length < MIN_MISSPELT_LENGTH || given === "VLLM" || known.includes(given)) return [];
-    const meant = known.find((name) => isNear(given.toUpperCase().replaceAll("-", "_"), name));
-    return meant === undefined ? [] : [[given, meant]];
+/** Names that nobody reads and that differ little from one that is read: `[name, meant]`. */
+export function misspeltVariables(names: Iterable<string>): [name: string, meant: string][] {
+  const known: readonly string[] = VARIABLE_NAMES;
+  return [...names].flatMap((name): [string, string][] => {
+    if (name.length < MIN_MISSPELT_LENGTH || name === "VLLM" || known.includes(name)) return [];
+    const meant = known.find((other) => isNear(name.toUpperCase().replaceAll("-", "_"), other));
+    return meant === undefined ? [] : [[name, meant]];
   });
 }
 
@@ -483,8 +448,8 @@ export function loadConfig(env: Variables): Config {
   if (!known) {
     known = readConfig(env);
     cache.set(env, known);
-    for (const [given, meant] of misspeltVariables(Object.keys(env))) {
-      console.warn(JSON.stringify({ level: "warn", unknown_variable: given, meant }));
+    for (const [name, meant] of misspeltVariables(Object.keys(env))) {
+      console.warn(JSON.stringify({ level: "warn", unknown_variable: name, meant }));
     }
   }
   if (known instanceof ConfigError) throw known;

@@ -1,116 +1,101 @@
 import { randomUUID } from "node:crypto";
-import { type Context, Hono } from "hono";
 import { z } from "zod";
+import { checkRequestMedia } from "../assembly/media-policy.ts";
 import { list } from "../protocol/collections.ts";
 import { metadata } from "../protocol/create-request.ts";
 import { ApiError, conversationNotFound, invalidRequest } from "../protocol/errors.ts";
 import { conversationId, newTurnAddress, type TurnAddress } from "../protocol/ids.ts";
 import { type InputItem, inputItem } from "../protocol/items.ts";
 import { parse } from "../protocol/validation.ts";
-import { conversationAddress, HomeClient, unwrap } from "../store/client.ts";
+import { conversationAddress, unwrap } from "../store/client.ts";
+import type { Conversation } from "../store/conversation-store.ts";
+import type { ItemPage, PageRequest } from "../store/item-page.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { withItemIds } from "../turn/history.ts";
 import { checkMedia } from "../turn/media.ts";
-import type { AppEnv } from "./app-env.ts";
-import { readJson } from "./body.ts";
-import { JSON_HEADERS } from "./create-response.ts";
-import { checkGivenMedia } from "./media-policy.ts";
-import { checkIncludeQuery, listBody, readPageQuery } from "./queries.ts";
+import type { Caller } from "./transport.ts";
 
-/** `/v1/conversations`: the conversation object and its items. Limits are OpenAI's. */
+/**
+ * Conversations and their items. A `body` is the request's, as parsed JSON; its limits are OpenAI's. All throw the 404
+ * of a conversation that is unknown, deleted or another tenant's, and those that change its items the 409 and 429 of one
+ * that is not free.
+ */
 
 const MAX_ITEMS = 20;
 const createBody = z.object({ items: list(inputItem, { max: MAX_ITEMS }).nullish(), metadata: metadata.nullish() });
 const updateBody = z.object({ metadata });
 const addItemsBody = z.object({ items: list(inputItem, { min: 1, max: MAX_ITEMS }) });
 
-export const conversations = new Hono<AppEnv>()
-  .post("/", async (context) => {
-    const body = parse(createBody, (await readOptionalJson(context)) ?? {});
-    const homes = new HomeClient(context.env, context.get("tenant"));
-    const address = newTurnAddress();
-    const first = await toItems(context, homes, body.items ?? [], address);
-    const stub = homes.stub(address.home);
-    return context.json(
-      await stub.createConversation(conversationId(address), address.turn, body.metadata ?? {}, first),
-    );
-  })
-  .get("/:id", async (context) => {
-    const { id, stub } = locate(context);
-    return context.json(found(id, await stub.conversation(id)));
-  })
-  .post("/:id", async (context) => {
-    const body = parse(updateBody, await readJson(context.req.raw, context.get("config").maxRequestBytes));
-    const { id, stub } = locate(context);
-    return context.json(found(id, await stub.updateConversation(id, body.metadata)));
-  })
-  .delete("/:id", async (context) => {
-    const { id, stub } = locate(context);
-    if (!(await stub.deleteConversation(id))) throw conversationNotFound(id);
-    return context.json({ id, object: "conversation.deleted", deleted: true });
-  })
-  .get("/:id/items", async (context) => {
-    const query = readPageQuery(context);
-    const { id, stub } = locate(context);
-    return context.body(listBody(unwrap(found(id, await stub.conversationItems(id, query)))), 200, JSON_HEADERS);
-  })
-  .post("/:id/items", async (context) => {
-    checkIncludeQuery(context);
-    const { maxRequestBytes, conversationLockWaitMs } = context.get("config");
-    const body = parse(addItemsBody, await readJson(context.req.raw, maxRequestBytes));
-    const { id, address, homes, stub } = locate(context);
-    const place = newTurnAddress(address.home);
-    const added = await toItems(context, homes, body.items, place);
-    const page = await stub.addConversationItems(id, place.turn, added, randomUUID(), conversationLockWaitMs);
-    return context.body(listBody(unwrap(found(id, page))), 200, JSON_HEADERS);
-  })
-  .get("/:id/items/:item", async (context) => {
-    checkIncludeQuery(context);
-    const { id, stub } = locate(context);
-    const itemId = context.req.param("item");
-    if (!(await stub.conversation(id))) throw conversationNotFound(id);
-    const item = await stub.conversationItem(id, itemId);
-    if (item === null) throw itemNotFound(id, itemId);
-    return context.body(item, 200, JSON_HEADERS);
-  })
-  .delete("/:id/items/:item", async (context) => {
-    const { id, stub } = locate(context);
-    const itemId = context.req.param("item");
-    const { conversationLockWaitMs } = context.get("config");
-    const result = found(id, await stub.deleteConversationItem(id, itemId, randomUUID(), conversationLockWaitMs));
-    const conversation = unwrap(result);
-    if (!conversation) throw itemNotFound(id, itemId);
-    return context.json(conversation);
-  });
+export async function createConversation(caller: Caller, body: unknown): Promise<Conversation> {
+  const { items, metadata: values } = parse(createBody, body);
+  const address = newTurnAddress();
+  const first = await toStoredItems(caller, items ?? [], address);
+  const stub = caller.homes.stub(address.home);
+  return stub.createConversation(conversationId(address), address.turn, values ?? {}, first);
+}
 
-/** The body of a create, which may be left out altogether. */
-async function readOptionalJson(context: Context<AppEnv>): Promise<unknown> {
-  const { raw } = context.req;
-  if (raw.body === null || raw.headers.get("content-length") === "0") return undefined;
-  return readJson(raw, context.get("config").maxRequestBytes);
+export async function retrieveConversation(caller: Caller, id: string): Promise<Conversation> {
+  return found(id, await stubOf(caller, id).conversation(id));
+}
+
+export async function updateConversation(caller: Caller, id: string, body: unknown): Promise<Conversation> {
+  const { metadata: values } = parse(updateBody, body);
+  return found(id, await stubOf(caller, id).updateConversation(id, values));
+}
+
+export async function deleteConversation(caller: Caller, id: string): Promise<void> {
+  if (!(await stubOf(caller, id).deleteConversation(id))) throw conversationNotFound(id);
+}
+
+export async function listConversationItems(caller: Caller, id: string, page: PageRequest): Promise<ItemPage> {
+  return unwrap(found(id, await stubOf(caller, id).conversationItems(id, page)));
+}
+
+/** Adds items, and gives them as they are kept. */
+export async function addConversationItems(caller: Caller, id: string, body: unknown): Promise<ItemPage> {
+  const { items } = parse(addItemsBody, body);
+  const { home } = conversationAddress(id);
+  // Items that no turn has made are kept as the input of one.
+  const address = newTurnAddress(home);
+  const added = await toStoredItems(caller, items, address);
+  const { homes, config } = caller;
+  const page = await homes
+    .stub(home)
+    .addConversationItems(id, address.turn, added, randomUUID(), config.conversationLockWaitMs);
+  return unwrap(found(id, page));
+}
+
+/** One item, as JSON text. */
+export async function retrieveConversationItem(caller: Caller, id: string, itemId: string): Promise<string> {
+  const stub = stubOf(caller, id);
+  found(id, await stub.conversation(id));
+  const item = await stub.conversationItem(id, itemId);
+  if (item === null) throw itemNotFound(id, itemId);
+  return item;
+}
+
+/** Takes an item out, and gives the conversation. */
+export async function deleteConversationItem(caller: Caller, id: string, itemId: string): Promise<Conversation> {
+  const { conversationLockWaitMs } = caller.config;
+  const result = await stubOf(caller, id).deleteConversationItem(id, itemId, randomUUID(), conversationLockWaitMs);
+  const conversation = unwrap(found(id, result));
+  if (!conversation) throw itemNotFound(id, itemId);
+  return conversation;
 }
 
 /** Items to keep, as a JSON array: references resolved, an id on each. */
-async function toItems(
-  context: Context<AppEnv>,
-  homes: HomeClient,
-  given: InputItem[],
-  address: TurnAddress,
-): Promise<string> {
-  const config = context.get("config");
-  await checkGivenMedia(given, "items", config, context.req.raw.signal);
-  const { input } = await homes.past(given, null);
+async function toStoredItems(caller: Caller, items: InputItem[], address: TurnAddress): Promise<string> {
+  const { config, past, signal } = caller;
+  await checkRequestMedia(items, "items", config, signal);
+  const { input } = await past.past(items, null);
   checkMedia(input, config.isMediaListed, ({ index }) => `items[${index}]`);
-  const items = JSON.stringify(withItemIds(input, address, true));
-  if (items.length > MAX_CALL_LENGTH) throw invalidRequest("items", "The items are too large to be stored.");
-  return items;
+  const stored = JSON.stringify(withItemIds(input, address, true));
+  if (stored.length > MAX_CALL_LENGTH) throw invalidRequest("items", "The items are too large to be stored.");
+  return stored;
 }
 
-function locate(context: Context<AppEnv>) {
-  const id = context.req.param("id") ?? "";
-  const address = conversationAddress(id);
-  const homes = new HomeClient(context.env, context.get("tenant"));
-  return { id, address, homes, stub: homes.stub(address.home) };
+function stubOf({ homes }: Caller, id: string) {
+  return homes.stub(conversationAddress(id).home);
 }
 
 function found<T>(id: string, value: T | null): T {

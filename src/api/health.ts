@@ -1,39 +1,39 @@
-import { Hono } from "hono";
-import { fetchModels } from "../engine/models.ts";
-import { toApiError } from "../protocol/errors.ts";
-import type { AppEnv } from "./app-env.ts";
-import { authentication } from "./auth.ts";
+import { checkModelServer } from "../assembly/model-server.ts";
+import type { Caller } from "./transport.ts";
 
-/**
- * `/health`: this Worker. `/health/upstream`: the vLLM behind it, for callers with a key; since when it is down, as far
- * as this isolate has seen, and how long turns wait for it to come back, in milliseconds.
- */
-export const health = new Hono<AppEnv>()
-  .get("/", (context) => context.json({ status: "ok" }))
-  .get("/upstream", authentication, async (context) => {
-    const begin = Date.now();
-    const { recoveryTimeMs, foregroundRecoveryTimeMs } = context.get("config");
-    const recovery = { background_ms: recoveryTimeMs, foreground_ms: foregroundRecoveryTimeMs };
-    const upstream = context.get("upstream");
-    try {
-      const cards = await fetchModels(upstream, context.req.raw.signal);
-      return context.json({
-        status: "ok",
-        latency_ms: Date.now() - begin,
-        models: cards.map((card) => card.id),
-        down_since: null,
-        recovery,
-      });
-    } catch (error) {
-      const { status, code, message } = toApiError(error);
-      const since = upstream.downSince;
-      const body = {
-        status: "unreachable",
-        latency_ms: Date.now() - begin,
-        error: { code, message },
-        down_since: since === undefined ? null : new Date(since).toISOString(),
-        recovery,
-      };
-      return context.json(body, status === 504 ? 504 : 503);
-    }
-  });
+/** The vLLM behind this server, as `/health/upstream` tells of it. */
+export interface UpstreamHealth {
+  status: "ok" | "unreachable";
+  latency_ms: number;
+  models?: string[];
+  error?: { code: string; message: string };
+  /** ISO 8601. Since when vLLM is down, as far as this isolate has seen. */
+  down_since: string | null;
+  /** How long turns wait for it to come back, in milliseconds. */
+  recovery: { background_ms: number; foreground_ms: number };
+}
+
+/** Asks vLLM how it is. `hasTimedOut`: it did not answer in time. Does not throw. */
+export async function checkUpstream({
+  config,
+  signal,
+}: Pick<Caller, "config" | "signal">): Promise<{ health: UpstreamHealth; hasTimedOut: boolean }> {
+  const recovery = { background_ms: config.recoveryTimeMs, foreground_ms: config.foregroundRecoveryTimeMs };
+  const { latencyMs: latency_ms, ...seen } = await checkModelServer(config, signal);
+  if (!seen.fault) {
+    return {
+      health: { status: "ok", latency_ms, models: seen.models, down_since: null, recovery },
+      hasTimedOut: false,
+    };
+  }
+  const { status, code, message } = seen.fault;
+  const down_since = seen.downSince === undefined ? null : new Date(seen.downSince).toISOString();
+  const health: UpstreamHealth = {
+    status: "unreachable",
+    latency_ms,
+    error: { code, message },
+    down_since,
+    recovery,
+  };
+  return { health, hasTimedOut: status === 504 };
+}

@@ -1,60 +1,14 @@
-import { type Context, Hono } from "hono";
-import { ApiError, invalidRequest, responseNotFound } from "../protocol/errors.ts";
-import { MAX_ID_LENGTH, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
-import { HomeClient, unwrap } from "../store/client.ts";
-import { responseBody } from "../turn/response-builder.ts";
-import type { AppEnv } from "./app-env.ts";
-import { createResponse, followRun, JSON_HEADERS } from "./create-response.ts";
-import { listBody, readPageQuery, readRetrieveQuery } from "./queries.ts";
+import { invalidRequest, responseNotFound } from "../protocol/errors.ts";
+import { MAX_ID_LENGTH, parseResponseId, responseId, type TurnAddress } from "../protocol/ids.ts";
+import { unwrap } from "../store/client.ts";
+import type { ItemPage, PageRequest } from "../store/item-page.ts";
+import type { StoredResponse } from "../store/turn-store.ts";
+import type { Caller } from "./transport.ts";
 
-/** `/v1/responses`: create, retrieve (also as a stream), cancel, delete, input items. */
-export const responses = new Hono<AppEnv>()
-  .post("/", createResponse)
-  .get("/:id", async (context) => {
-    const query = readRetrieveQuery(context);
-    const { id, address, homes } = locate(context);
-    if (query.stream) {
-      const after = query.starting_after ?? -1;
-      try {
-        return await followRun(context, homes, address, after, query.include_obfuscation ?? true);
-      } catch (error) {
-        throw error instanceof ApiError && error.status === 404 ? responseNotFound(id) : error;
-      }
-    }
-    if (query.starting_after !== undefined) {
-      throw invalidRequest("starting_after", "'starting_after' is only valid with 'stream=true'.");
-    }
-    const found = await homes.stub(address.home).retrieve(address.turn);
-    if (!found) throw responseNotFound(id);
-    return context.body(responseBody(found), 200, JSON_HEADERS);
-  })
-  .post("/:id/cancel", async (context) => {
-    const { id, address, homes } = locate(context);
-    const stub = homes.stub(address.home);
-    const found = await stub.retrieve(address.turn);
-    if (!found) throw responseNotFound(id);
-    const { background } = JSON.parse(found.head) as { background: boolean };
-    if (!background) throw invalidRequest("response_id", "Cannot cancel a synchronous response.");
-    const cancelled = await stub.cancel(address.turn);
-    if (!cancelled) throw responseNotFound(id);
-    return context.body(responseBody(cancelled), 200, JSON_HEADERS);
-  })
-  .delete("/:id", async (context) => {
-    const { id, address, homes } = locate(context);
-    if (!(await homes.stub(address.home).delete(address.turn))) throw responseNotFound(id);
-    return context.json({ id, object: "response.deleted", deleted: true });
-  })
-  .get("/:id/input_items", async (context) => {
-    const query = readPageQuery(context);
-    const { id, address, homes } = locate(context);
-    const page = await homes.stub(address.home).inputItems(address.turn, query);
-    if (!page) throw responseNotFound(id);
-    return context.body(listBody(unwrap(page)), 200, JSON_HEADERS);
-  });
+/** Responses that are there already. All throw the 404 of one that is unknown, deleted or another tenant's. */
 
-/** Where the response of the path lives. Throws the 404 for an id that this server cannot have made. */
-function locate(context: Context<AppEnv>): { id: string; address: TurnAddress; homes: HomeClient } {
-  const id = context.req.param("id") ?? "";
+/** Where a response lives. Throws the 404 of an id that this server cannot have made, and the 400 of one too long. */
+export function responseAddress(id: string): TurnAddress {
   if (id.length > MAX_ID_LENGTH) {
     throw invalidRequest(
       "response_id",
@@ -64,5 +18,30 @@ function locate(context: Context<AppEnv>): { id: string; address: TurnAddress; h
   }
   const address = parseResponseId(id);
   if (!address) throw responseNotFound(id);
-  return { id, address, homes: new HomeClient(context.env, context.get("tenant")) };
+  return address;
+}
+
+export async function retrieveResponse({ homes }: Caller, address: TurnAddress): Promise<StoredResponse> {
+  const response = await homes.stub(address.home).retrieve(address.turn);
+  return found(address, response);
+}
+
+/** Stops a background run; gives the response as it then stands. Throws the 400 of a synchronous response. */
+export async function cancelResponse({ homes }: Caller, address: TurnAddress): Promise<StoredResponse> {
+  return unwrap(found(address, await homes.stub(address.home).cancel(address.turn)));
+}
+
+/** Deletes a response, for good; one that is running is stopped first. */
+export async function deleteResponse({ homes }: Caller, address: TurnAddress): Promise<void> {
+  if (!(await homes.stub(address.home).delete(address.turn))) throw responseNotFound(responseId(address));
+}
+
+/** A page of a turn's own input. Throws the 400 of an `after` that the input does not have. */
+export async function listInputItems({ homes }: Caller, address: TurnAddress, page: PageRequest): Promise<ItemPage> {
+  return unwrap(found(address, await homes.stub(address.home).inputItems(address.turn, page)));
+}
+
+function found<T>(address: TurnAddress, value: T | null): T {
+  if (value === null) throw responseNotFound(responseId(address));
+  return value;
 }

@@ -3,7 +3,7 @@ import type { CreateRequest } from "../protocol/create-request.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 
 /**
- * vLLM's fields that reach beyond the request's own sampling: other tenants' place in the queue, other hosts, the
+ * vLLM's fields that reach beyond the request's own sampling: other tenants' turn in the queue, other hosts, the
  * template's and the processors' inner workings. The operator says which of them clients may send (VLLM_EXTRAS).
  */
 export function checkVllmExtras(request: CreateRequest, allowed: ReadonlySet<VllmExtra>): void {

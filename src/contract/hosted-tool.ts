@@ -1,4 +1,4 @@
-import type { ResponseStreamEvent } from "openai/resources/responses/responses";
+import type { DeltaType, ItemEvent, Unnumbered } from "../protocol/events.ts";
 import type { Item } from "../protocol/items.ts";
 import type { OutputItem, ServerCall } from "../protocol/response.ts";
 import type { Replay, ToolDescription, ToolExchange, ToolNamespace } from "./engine.ts";
@@ -65,7 +65,7 @@ export interface BegunCall {
 
 /** The field of an item in which the model's own words stand. */
 export interface WrittenText<Call extends ServerCall = ServerCall> {
-  readonly deltaEvent: CallEventType;
+  readonly deltaEvent: DeltaType;
   of(item: Call): string;
   append(item: Call, text: string): void;
   /** What a call that was not shown from its beginning has said by then, as its first delta. */
@@ -73,14 +73,19 @@ export interface WrittenText<Call extends ServerCall = ServerCall> {
   /** What a call says that has come without a word. */
   readonly whenEmpty?: string;
   /** The event that says that the model writes no more. */
-  done(item: Call): CallEvent;
+  done(item: Call, at: ItemPlace): Unnumbered<ItemEvent>;
 }
 
-/** An event of an item: all of them have its id and its `output_index`. */
-type EventOfItem = Extract<ResponseStreamEvent, { item_id: string; output_index: number }>;
-export type CallEventType = EventOfItem["type"];
-type Without<Event, Keys extends string> = Event extends unknown ? Omit<Event, Keys> : never;
-export type CallEvent = Without<EventOfItem, "item_id" | "output_index" | "sequence_number">;
+/** What every event of an item has. */
+export interface ItemPlace {
+  item_id: string;
+  output_index: number;
+}
+
+/** The type of an event that has nothing more than what every event of an item has. */
+export type CallEventType = Bare<Extract<ItemEvent, ItemPlace>>["type"];
+type Bare<Event> = Event extends unknown ? (Exclude<keyof Event, CommonKey> extends never ? Event : never) : never;
+type CommonKey = keyof ItemPlace | "type" | "sequence_number";
 
 /** The hosted tools that there are. */
 export class HostedTools {

@@ -1,4 +1,5 @@
 import type { Config, EngineName } from "../config.ts";
+import type { Model } from "../contract/model.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { malformedAnswer, type Upstream } from "./upstream.ts";
 
@@ -52,13 +53,6 @@ export async function listModels(config: Config, upstream: Upstream, signal: Abo
     if (card && !byId.has(alias)) aliases.push({ ...card, id: alias, parent: target });
   }
   return [...cards, ...aliases];
-}
-
-/** A model as the client names it and as vLLM does, and how it is spoken to. */
-export interface Model {
-  name: string;
-  upstream: string;
-  engine: EngineName;
 }
 
 /**

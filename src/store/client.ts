@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Replay } from "../contract/engine.ts";
-import type { Env } from "../env.ts";
+import type { Past, PastSource } from "../assembly/past.ts";
 import {
   ApiError,
   contextLengthExceeded,
@@ -8,11 +7,14 @@ import {
   invalidRequest,
   previousResponseNotFound,
 } from "../protocol/errors.ts";
-import { parseConversationId, parseItemId, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
+import { parseConversationId, parseItemId, responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem, Item } from "../protocol/items.ts";
-import type { Home, ItemKey, Result, Snapshot, TurnToSettle } from "./home.ts";
+import { readHistory } from "./history.ts";
+import type { ItemKey, Snapshot } from "./history-reader.ts";
+import type { Home } from "./home.ts";
 import { MAX_HISTORY_LENGTH } from "./limits.ts";
-import { readHistory } from "./turn-store.ts";
+import type { Result } from "./result.ts";
+import type { TurnToSettle } from "./settlement.ts";
 
 /** Homes that one request may refer to. Each is an object to be woken; turns that continue each other share one. */
 const MAX_HOMES = 256;
@@ -20,20 +22,13 @@ const MAX_HOMES = 256;
 /** Homes that are asked at a time. */
 const CONCURRENT_HOMES = 16;
 
-/** The stored past of a new turn: earlier items with the raw messages behind them, and the input, references resolved. */
-export interface Past {
-  history: Item[];
-  replays: Replay[];
-  input: Item[];
-}
-
 /** A tenant's homes, as the Worker sees them. An object's name is tenant + home: no other tenant's can be reached. */
-export class HomeClient {
-  readonly #namespace: Env["HOME"];
+export class HomeClient implements PastSource {
+  readonly #namespace: DurableObjectNamespace<Home>;
   readonly #tenant: string;
 
-  constructor(env: Env, tenant: string) {
-    this.#namespace = env.HOME;
+  constructor({ HOME: namespace }: { HOME: DurableObjectNamespace<Home> }, tenant: string) {
+    this.#namespace = namespace;
     this.#tenant = tenant;
   }
 
@@ -60,20 +55,16 @@ export class HomeClient {
   }
 
   /**
-   * Reads what a turn continues: the chain before `previousResponseId`, the items that `input` refers to, and the results
-   * of MCP calls that are given back without (OpenAI's agents SDK leaves them out), as far as they are kept. One call
-   * per home concerned, some in parallel; none when there is none of these.
+   * Reads what a turn continues: the turn at `previous` with all before it, the items that `input` refers to, and the
+   * results of MCP calls that come without (OpenAI's agents SDK leaves them out), as far as they are kept. One call per
+   * home concerned, some in parallel; none when there is none of these.
    * Throws the 400s of unknown ids: those of other tenants, deleted and never stored ones look alike; and of references
    * that lead into too many homes, or together mean more than a history may have.
    */
-  async past(input: readonly InputItem[], previousResponseId: string | null | undefined): Promise<Past> {
+  async past(input: readonly InputItem[], previous: TurnAddress | null): Promise<Past> {
     const needed = [...input.entries()].filter(([, item]) => item.type === "item_reference" || lacksResult(item));
-    if (previousResponseId == null && needed.length === 0) {
-      return { history: [], replays: [], input: input as Item[] };
-    }
+    if (!previous && needed.length === 0) return { history: [], replays: [], input: input as Item[] };
 
-    const previous = previousResponseId == null ? undefined : parseResponseId(previousResponseId);
-    if (previousResponseId != null && !previous) throw previousResponseNotFound(previousResponseId);
     const wanted = new Map<string, { previous: string | null; keys: ItemKey[] }>();
     if (previous) wanted.set(previous.home, { previous: previous.turn, keys: [] });
     for (const [index, { id = "", type }] of needed) {
@@ -91,7 +82,7 @@ export class HomeClient {
     for (const [index, snapshot] of snapshots.entries()) {
       if (!snapshot.found) {
         if (snapshot.missing === "item") throw itemNotFound(input, snapshot.id);
-        if (snapshot.missing === "previous") throw previousResponseNotFound(previousResponseId ?? "");
+        if (snapshot.missing === "previous") throw previousResponseNotFound(previous ? responseId(previous) : "");
         throw contextLengthExceeded("The conversation is too long to be continued.");
       }
       // The first home asked is that of `previous`, if there is one; the others give an empty history.
@@ -142,11 +133,11 @@ export function unwrap<T>(result: Result<T>): T {
  */
 export function homeOf(
   input: readonly InputItem[],
-  previousResponseId: string | null | undefined,
+  previous: TurnAddress | null,
   conversation: TurnAddress | undefined,
 ): string | undefined {
   if (conversation) return conversation.home;
-  if (previousResponseId != null) return parseResponseId(previousResponseId)?.home;
+  if (previous) return previous.home;
   const newest = input.findLast((item) => item.type === "item_reference");
   return newest?.id === undefined ? undefined : parseItemId(newest.id)?.home;
 }
@@ -158,7 +149,7 @@ export function conversationAddress(id: string): TurnAddress {
   return address;
 }
 
-/** A call of an MCP tool that this server has run, given back without what it returned. */
+/** A call of an MCP tool that this server has run, that comes back without what it returned. */
 function lacksResult(item: InputItem): boolean {
   if (item.type !== "mcp_call" || item.output !== null || item.error !== null) return false;
   return item.id !== undefined && parseItemId(item.id) !== undefined;

@@ -4,12 +4,17 @@ import type { ObjectLoad } from "./tenant-load.ts";
 /**
  * Who may take a turn in the conversation: one at a time, first come, first served.
  *
- * In memory only. What survives the object's death is what the holders do about it: a background run is taken up again
- * and takes the lock first; a foreground turn in a Worker finds that its lease is of another life and may not settle.
+ * The lock is in memory only. When the object dies, a background run is taken up again and waits for the lock first. A
+ * foreground turn in a Worker finds that its lease is of another life of the object, and may not settle.
  */
 
-export interface Lease {
-  /** Gives the lock to the next in line. May be called more than once. */
+/**
+ * The lock, as its holder has it. It frees itself at the end of the scope that holds it, whichever way that ends:
+ * `using lease = await lock.acquire(…)`. Who hands it on, to a run or to a Worker, holds it in a `DisposableStack`, and
+ * hands that on with `move()`.
+ */
+export interface Lease extends Disposable {
+  /** Gives the lock to the next in line, as the end of the scope does. May be called more than once. */
   release(): void;
   readonly released: boolean;
 }
@@ -64,18 +69,20 @@ export class ConversationLock {
 
   #grant(giveBack: () => void): Lease {
     let released = false;
+    const release = () => {
+      if (released) return;
+      released = true;
+      this.#holder = undefined;
+      giveBack();
+      const next = this.#waiting.shift();
+      next?.grant(this.#grant(next.giveBack));
+    };
     const lease: Lease = {
       get released() {
         return released;
       },
-      release: () => {
-        if (released) return;
-        released = true;
-        this.#holder = undefined;
-        giveBack();
-        const next = this.#waiting.shift();
-        next?.grant(this.#grant(next.giveBack));
-      },
+      release,
+      [Symbol.dispose]: release,
     };
     this.#holder = lease;
     return lease;

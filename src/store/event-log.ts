@@ -1,8 +1,9 @@
 import type { ErrorFields } from "../protocol/errors.ts";
 import { isJsonObject } from "../protocol/json.ts";
-import { isRecord, recordLine, type TurnRecord } from "../turn/logged-turn.ts";
-import type { BatchSink } from "../turn/turn.ts";
-import { type Tables, toPieces } from "./tables.ts";
+import type { BatchSink } from "../turn/output-events.ts";
+import { isRecord, recordLine, type TurnRecord } from "../turn/records.ts";
+import { toPieces } from "./row-pieces.ts";
+import type { Tables } from "./tables.ts";
 
 /**
  * The durable log of a background run's events, and the way they reach readers: only from the log, only what is in it.
@@ -193,7 +194,7 @@ export class EventLogStore {
     if (this.#tables.has("events")) this.#sql.exec("DELETE FROM events WHERE turn = ?", turn);
   }
 
-  /** Removes the logs of turns that are gone. */
+  /** Removes the logs of turns that are not kept any more, and are no runs either. */
   sweep(): void {
     if (!this.#tables.has("events")) return;
     const runs = this.#tables.has("runs") ? "UNION SELECT turn FROM runs" : "";
@@ -261,7 +262,7 @@ export class EventLogWriter implements BatchSink {
     if (!type.endsWith(".delta")) this.#urgent = true;
   }
 
-  /** Keeps a record at its place between the events; it is written with the next event, if one comes soon. */
+  /** Keeps a record between the events that come before and after it. It is written with the next event, if one comes soon. */
   record(record: TurnRecord): void {
     const line = recordLine(record);
     this.#pending.push(line);
@@ -343,7 +344,7 @@ export class EventLogWriter implements BatchSink {
     for (const resolve of waiting) resolve();
   }
 
-  /** The run has ended or is given up: nothing more is written, and who waits for more is woken. */
+  /** The run has ended, or its writing has failed: nothing more is written, and who waits for more is woken. */
   stop(): void {
     this.#stopped = true;
     clearTimeout(this.#timer);

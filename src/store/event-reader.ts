@@ -2,9 +2,29 @@ import { SSE_HEADERS, SseStream } from "../protocol/sse-stream.ts";
 import type { EventLogStore, EventLogWriter } from "./event-log.ts";
 
 /**
- * One reader of a run's event log. It reads only from the log, one block at a time and no faster than its client: a
+ * The readers of runs' event logs. A reader reads only from the log, one block at a time and no faster than its client: a
  * slow client falls back to what is stored and costs no memory, and no client sees what is not durable.
  */
+
+/** Who may read the events of one run at the same time. */
+const MAX_READERS = 100;
+
+/** How many readers each run has. */
+export class ReaderCount {
+  readonly #counts = new Map<string, number>();
+
+  /** One reader more, and what tells that it has left; undefined when the run has as many as it may have. */
+  enter(turn: string): (() => void) | undefined {
+    const count = this.#counts.get(turn) ?? 0;
+    if (count >= MAX_READERS) return undefined;
+    this.#counts.set(turn, count + 1);
+    return () => {
+      const left = (this.#counts.get(turn) ?? 1) - 1;
+      if (left > 0) this.#counts.set(turn, left);
+      else this.#counts.delete(turn);
+    };
+  }
+}
 
 export interface ReaderOptions {
   /** The last sequence number that the client has. */
@@ -30,16 +50,16 @@ export interface ReadableRun {
 
 /** A run's events as an SSE answer. */
 export function streamEvents({ turn, log, live, settled }: ReadableRun, options: ReaderOptions): Response {
-  let gone = false;
+  let hasLeft = false;
   let leave = () => {};
   const stream = new SseStream(options.heartbeatMs, () => {
-    gone = true;
+    hasLeft = true;
     leave();
   });
   const detach = live()?.attach();
   const read = async (): Promise<void> => {
     let after = options.after;
-    while (!gone) {
+    while (!hasLeft) {
       const block = log.next(turn, after);
       if (!block) {
         const writer = live();

@@ -46,8 +46,8 @@ export class IdempotencyStore {
   }
 
   /**
-   * The key's turn has begun: if it is not there any more one day, it was deleted and does not begin again. A key that
-   * was given back meanwhile, by another of the same requests that was refused, stands for the turn again.
+   * The key's turn has begun. When it is not there any more later, it was deleted, and does not begin again. Another of
+   * the same requests may have been refused meanwhile, and have unclaimed the key: then the key stands for the turn again.
    */
   begin(fingerprint: string, home: string, turn: string, now: number): void {
     const known = this.#current(now);
@@ -71,8 +71,8 @@ export class IdempotencyStore {
     return current ? current.created_at + IdempotencyStore.LIFETIME_MS : null;
   }
 
-  isBusy(): boolean {
-    return this.#tables.has("idempotency") && this.#sql.exec("SELECT 1 FROM idempotency").toArray().length > 0;
+  isEmpty(): boolean {
+    return !this.#tables.has("idempotency") || this.#sql.exec("SELECT 1 FROM idempotency").toArray().length === 0;
   }
 
   #current(now: number) {

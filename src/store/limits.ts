@@ -10,7 +10,7 @@ import type { Item } from "../protocol/items.ts";
 /** Of all texts of a call together; the rest of the 32 MiB is for what frames them. */
 export const MAX_CALL_LENGTH = 15 * 1024 * 1024;
 
-/** Of the history given to one turn. */
+/** Of the history of one turn. */
 export const MAX_HISTORY_LENGTH = 12 * 1024 * 1024;
 
 /** Of a page of items: it ends early, and says that there is more. */
@@ -24,7 +24,7 @@ const MIN_OUTPUT_LENGTH = 1024 * 1024;
  * Throws the 400 of a request that leaves too little.
  */
 export function outputRoom(request: CreateRequest, input: readonly Item[]): number {
-  const { input: _given, ...rest } = request;
+  const { input: _input, ...rest } = request;
   return roomBeside(JSON.stringify(input).length + JSON.stringify(rest).length);
 }
 

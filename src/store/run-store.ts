@@ -1,8 +1,9 @@
-import type { Model } from "../engine/models.ts";
+import type { Model } from "../contract/model.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
 import { isJsonObject } from "../protocol/json.ts";
-import { type Tables, toPieces } from "./tables.ts";
+import { toPieces } from "./row-pieces.ts";
+import type { Tables } from "./tables.ts";
 
 /** Background runs that are not settled yet: all that is needed to take one up again. */
 

@@ -1,20 +1,15 @@
 /**
- * The tables of a home (docs/storage.md), and the split of texts over rows.
+ * The tables of a home as they are made today (docs/storage.md). `migrations.ts` brings tables of earlier versions up to
+ * these.
  *
  * All are `WITHOUT ROWID` with the key that they are read by, so that a row costs one row written. Each is made by the
  * first write that needs it; reading never makes one.
  */
 
-/**
- * UTF-16 units of each of a row's texts. One unit is at most three bytes of UTF-8, so a row of four texts stays below
- * 4 × 3 × 150,000 = 1.8 MB, under Cloudflare's 2 MB (which the local runtime does not enforce).
- */
-const PIECE_LENGTH = 150_000;
-
 const CREATE = {
   /**
-   * Settled turns. `position`: place in the conversation; `base`: the last position the turn saw; `messages`: the raw
-   * messages behind the items, if there are any; `response` is null when only the items are kept.
+   * Settled turns. `position`: the turn's number in its conversation. `base`: the last position that the turn saw.
+   * `messages`: the raw messages behind the items, if there are any. `response` is null when only the items are kept.
    */
   turns: `CREATE TABLE IF NOT EXISTS turns (
     turn TEXT NOT NULL, part INTEGER NOT NULL, parent TEXT, created_at INTEGER NOT NULL,
@@ -47,12 +42,6 @@ const CREATE = {
 
 export type TableName = keyof typeof CREATE;
 
-/** Columns that tables of earlier versions lack. */
-const ADDED: { table: TableName; column: string; type: string }[] = [
-  { table: "turns", column: "messages", type: "TEXT" },
-  { table: "idempotency", column: "begun", type: "INTEGER NOT NULL DEFAULT 0" },
-];
-
 /** Which tables are there, asked once, and their making. */
 export class Tables {
   readonly #sql: SqlStorage;
@@ -67,18 +56,9 @@ export class Tables {
     return this.#present.has(table);
   }
 
-  /** The tables that are there; one made by an earlier version gets the columns that have been added since. */
   #look(): Set<string> {
-    const tables = this.#sql
-      .exec<{ name: string; sql: string }>("SELECT name, sql FROM sqlite_schema WHERE type = 'table'")
-      .toArray();
-    for (const { table, column, type } of ADDED) {
-      const made = tables.find(({ name }) => name === table);
-      if (made && !made.sql.includes(`${column} ${type}`)) {
-        this.#sql.exec(`ALTER TABLE ${table} ADD COLUMN ${column} ${type}`);
-      }
-    }
-    return new Set(tables.map((table) => table.name));
+    const tables = this.#sql.exec<{ name: string }>("SELECT name FROM sqlite_schema WHERE type = 'table'").toArray();
+    return new Set(tables.map(({ name }) => name));
   }
 
   /** Makes a table if it is not there. */
@@ -92,24 +72,4 @@ export class Tables {
   forget(): void {
     this.#present = undefined;
   }
-}
-
-/** `text` in pieces that fit into a row, never cut within a surrogate pair. The empty text is one empty piece. */
-export function toPieces(text: string): string[] {
-  if (text.length <= PIECE_LENGTH) return [text];
-  const pieces: string[] = [];
-  let start = 0;
-  while (start < text.length) {
-    let end = Math.min(start + PIECE_LENGTH, text.length);
-    const last = text.charCodeAt(end - 1);
-    if (end < text.length && last >= 0xd800 && last <= 0xdbff) end -= 1;
-    pieces.push(text.slice(start, end));
-    start = end;
-  }
-  return pieces;
-}
-
-/** Whether a row's piece is so long that the next part may go on with it. */
-export function mayContinue(piece: string): boolean {
-  return piece.length >= PIECE_LENGTH - 1;
 }

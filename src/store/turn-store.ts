@@ -1,9 +1,14 @@
-import type { Replay } from "../contract/engine.ts";
-import type { Item } from "../protocol/items.ts";
-import { MAX_PAGE_LENGTH } from "./limits.ts";
-import { mayContinue, type Tables, toPieces } from "./tables.ts";
+import { concatArrays, EMPTY_HISTORY, type History, joinArrays, joinElements } from "./history.ts";
+import { mayContinue, toPieces } from "./row-pieces.ts";
+import type { Tables } from "./tables.ts";
 
-/** The settled turns of a home: immutable rows, and the histories that they make up. */
+/**
+ * The settled turns of a home: immutable rows, and the histories that they make up.
+ *
+ * Whether a response is there for those who ask is decided here, and only here. It is not when it was deleted (its rows
+ * are removed, or have no `response`) or has expired (it was created at `oldest` or before). Two things outlive it: a
+ * younger response goes on to have it in its history until it is deleted, and a conversation keeps its items.
+ */
 
 /** A settled turn. `input`, `output`, `messages` and `response` are JSON text; `response` lacks `output`. */
 export interface SettledTurn {
@@ -14,7 +19,7 @@ export interface SettledTurn {
   createdAt: number;
   /** The last position of the conversation that this turn saw; null outside of one. */
   base: number | null;
-  /** Its own place in the conversation; null when it is no part of one. */
+  /** Its own position in the conversation; null when it is no part of one. */
   position: number | null;
   input: string;
   output: string;
@@ -30,25 +35,6 @@ export interface StoredResponse {
   output: string;
 }
 
-/** A page of items; `data` is the JSON text of their array. */
-export interface ItemPage {
-  data: string;
-  firstId: string | null;
-  lastId: string | null;
-  hasMore: boolean;
-}
-
-export interface PageRequest {
-  limit: number;
-  order: "asc" | "desc";
-  after?: string;
-}
-
-/** A history as values. */
-export function readHistory({ items, messages }: History): { history: Item[]; replays: Replay[] } {
-  return { history: JSON.parse(items) as Item[], replays: JSON.parse(messages) as Replay[] };
-}
-
 type PartRow = { turn: string; input: string; output: string; messages: string | null };
 type ChainRow = [
   turn: string,
@@ -60,20 +46,19 @@ type ChainRow = [
   messages: string | null,
 ];
 
-/** A past: items, and the raw messages behind them (`Replay[]`), each as the JSON text of an array. */
-export interface History {
-  items: string;
-  messages: string;
+/** The history of a response: its own items and those of all turns before it. */
+export interface ResponseHistory {
+  /** The position up to which its conversation came before all of that, when it began in one. */
+  base: number | null;
+  history: History;
 }
 
-/** A turn and all that came before it. */
-export interface Chain {
+/** The same as it is kept in memory. `items` and `messages` are elements separated by commas, without brackets. */
+interface Chain {
   turn: string;
   /** When the turn was created, Unix milliseconds. */
   createdAt: number;
-  /** The position up to which its conversation came before it, where it began in one. */
   base: number | null;
-  /** Its items, oldest first, and the raw messages behind them: JSON texts, separated by commas. */
   items: string;
   messages: string;
 }
@@ -84,12 +69,15 @@ const MAX_REMEMBERED_LENGTH = 4 * 1024 * 1024;
 export class TurnStore {
   readonly #sql: SqlStorage;
   readonly #tables: Tables;
+  readonly #oldest: () => number;
   /** The chain that was continued last: the next turn most often goes on with it. */
   #recent: Chain | undefined;
 
-  constructor(sql: SqlStorage, tables: Tables) {
+  /** `oldest` gives a creation time, Unix milliseconds: what was created then or before has expired. */
+  constructor(sql: SqlStorage, tables: Tables, oldest: () => number) {
     this.#sql = sql;
     this.#tables = tables;
+    this.#oldest = oldest;
   }
 
   /** Writes a turn: one row where it fits. To be called within a transaction. */
@@ -119,14 +107,14 @@ export class TurnStore {
     this.#remember(turn);
   }
 
-  /** A response, or null when there is none that is younger than `oldest` (Unix milliseconds). */
-  response(turn: string, oldest: number): StoredResponse | null {
+  /** A response, or null when there is none, or none any more. */
+  response(turn: string): StoredResponse | null {
     if (!this.#tables.has("turns")) return null;
     const rows = this.#sql
       .exec<{ output: string; response: string }>(
         "SELECT output, response FROM turns WHERE turn = ? AND created_at > ? AND response IS NOT NULL ORDER BY part",
         turn,
-        oldest,
+        this.#oldest(),
       )
       .toArray();
     if (rows.length === 0) return null;
@@ -139,12 +127,17 @@ export class TurnStore {
     return this.#sql.exec("SELECT 1 FROM turns WHERE turn = ? AND part = 0", turn).toArray().length > 0;
   }
 
-  /** One side of a turn as JSON text, or undefined when there is no such turn. */
-  items(turn: string, side: "input" | "output", oldest: number): string | undefined {
-    return this.#text(turn, side, oldest);
+  /** One side of a turn as the JSON text of an array, or undefined when there is no such turn, or it has expired. */
+  items(turn: string, side: "input" | "output"): string | undefined {
+    return this.#text(turn, side, this.#oldest());
   }
 
-  #text(turn: string, column: "input" | "output" | "messages", oldest: number): string | undefined {
+  /** The same for a turn of the conversation, which keeps the items of its turns also when these have expired. */
+  conversationItems(turn: string, side: "input" | "output"): string | undefined {
+    return this.#text(turn, side);
+  }
+
+  #text(turn: string, column: "input" | "output" | "messages", oldest = Number.NEGATIVE_INFINITY): string | undefined {
     if (!this.#tables.has("turns")) return undefined;
     const rows = this.#sql
       .exec<{ body: string | null }>(
@@ -156,36 +149,19 @@ export class TurnStore {
     return rows.length === 0 ? undefined : rows.map((row) => row.body ?? "").join("");
   }
 
-  /**
-   * Those of a turn's items that have one of the ids, as JSON texts by id; each side is read once at most. `read` is how
-   * much text that took, in UTF-16 units.
-   */
-  itemsById(ids: ReadonlySet<string>, turn: string, oldest: number): { found: Map<string, string>; read: number } {
-    const found = new Map<string, string>();
-    let read = 0;
-    for (const side of ["output", "input"] as const) {
-      const body = found.size < ids.size ? this.items(turn, side, oldest) : undefined;
-      if (body === undefined) break;
-      read += body.length;
-      for (const item of JSON.parse(body) as Item[]) {
-        if (item.id !== undefined && ids.has(item.id) && !found.has(item.id)) found.set(item.id, JSON.stringify(item));
-      }
-    }
-    return { found, read };
-  }
-
   /** Whether a turn is part of the conversation. */
   isInConversation(turn: string): boolean {
     if (!this.#tables.has("turns")) return false;
-    const place = this.#sql.exec("SELECT 1 FROM turns WHERE turn = ? AND part = 0 AND position IS NOT NULL", turn);
-    return place.toArray().length > 0;
+    const rows = this.#sql.exec("SELECT 1 FROM turns WHERE turn = ? AND part = 0 AND position IS NOT NULL", turn);
+    return rows.toArray().length > 0;
   }
 
-  /** The chain that ends with `previous`. Undefined when its response, or a link before it, is missing. */
-  history(previous: string, oldest: number): Chain | undefined {
+  /** The history of a response. Undefined when the response is not there (any more), or one before it was deleted. */
+  history(previous: string): ResponseHistory | undefined {
     const chain = this.#recent?.turn === previous ? this.#recent : this.#readChain(previous);
     this.#recent = chain && lengthOf(chain) <= MAX_REMEMBERED_LENGTH ? chain : undefined;
-    return chain && chain.createdAt > oldest ? chain : undefined;
+    if (!chain || chain.createdAt <= this.#oldest()) return undefined;
+    return { base: chain.base, history: { items: `[${chain.items}]`, messages: `[${chain.messages}]` } };
   }
 
   #readChain(previous: string): Chain | undefined {
@@ -213,7 +189,7 @@ export class TurnStore {
     const items: string[] = [];
     const messages: string[] = [];
     const whole = (turn: string, column: "input" | "output" | "messages", piece: string) =>
-      mayContinue(piece) ? (this.#text(turn, column, Number.NEGATIVE_INFINITY) ?? "[]") : piece;
+      mayContinue(piece) ? (this.#text(turn, column) ?? "[]") : piece;
     for (const [turn, , , , input, output, raw] of rows.reverse()) {
       items.push(whole(turn, "input", input), whole(turn, "output", output));
       if (raw !== null) messages.push(whole(turn, "messages", raw));
@@ -231,8 +207,8 @@ export class TurnStore {
   #remember({ turn, parent, createdAt, base, input, output, messages: raw, response }: SettledTurn): void {
     const before = this.#recent?.turn === parent ? this.#recent : undefined;
     if (response === null || (parent !== null && !before)) return;
-    const items = joinLists([before?.items ?? "", joinArrays([input, output])]);
-    const messages = joinLists([before?.messages ?? "", raw === null ? "" : joinArrays([raw])]);
+    const items = joinElements([before?.items ?? "", joinArrays([input, output])]);
+    const messages = joinElements([before?.messages ?? "", raw === null ? "" : joinArrays([raw])]);
     const chain = { turn, createdAt, base: before ? before.base : base, items, messages };
     this.#recent = lengthOf(chain) > MAX_REMEMBERED_LENGTH ? undefined : chain;
   }
@@ -242,9 +218,9 @@ export class TurnStore {
     this.#recent = undefined;
   }
 
-  /** What the conversation's turns up to a position have left, oldest first. */
+  /** What the conversation's turns up to a position brought, oldest first, with the items that were taken out of it since. */
   conversationHistory(upTo: number): History {
-    if (!this.#tables.has("turns")) return { items: "[]", messages: "[]" };
+    if (!this.#tables.has("turns")) return EMPTY_HISTORY;
     const rows = this.#sql.exec<PartRow>(
       `SELECT turn, input, output, messages FROM turns
        WHERE position IS NOT NULL AND position <= ? ORDER BY position, part`,
@@ -253,12 +229,18 @@ export class TurnStore {
     return joinParts(rows);
   }
 
-  /** The turns of the conversation, in the order asked for. */
-  conversationTurns(order: "asc" | "desc"): string[] {
+  /** The turns of the conversation in the order asked for: all of them, or those from the turn `first` on. */
+  conversationTurns(order: "asc" | "desc", first?: string): string[] {
     if (!this.#tables.has("turns")) return [];
+    const [sorting, atOrPast] = order === "asc" ? ["ASC", ">="] : ["DESC", "<="];
+    const from =
+      first === undefined
+        ? "position IS NOT NULL"
+        : `position ${atOrPast} (SELECT position FROM turns WHERE turn = ? AND part = 0)`;
     return this.#sql
       .exec<{ turn: string }>(
-        `SELECT turn FROM turns WHERE position IS NOT NULL AND part = 0 ORDER BY position ${order === "asc" ? "ASC" : "DESC"}`,
+        `SELECT turn FROM turns WHERE part = 0 AND ${from} ORDER BY position ${sorting}`,
+        ...(first === undefined ? [] : [first]),
       )
       .toArray()
       .map((row) => row.turn);
@@ -274,8 +256,8 @@ export class TurnStore {
    * Removes a response. What its conversation keeps are the items; outside of one nothing is kept.
    * False when there was none.
    */
-  delete(turn: string, oldest: number): boolean {
-    if (!this.response(turn, oldest)) return false;
+  delete(turn: string): boolean {
+    if (!this.response(turn)) return false;
     this.forget();
     this.#sql.exec("UPDATE turns SET response = NULL WHERE turn = ? AND position IS NOT NULL", turn);
     this.#sql.exec("DELETE FROM turns WHERE turn = ? AND position IS NULL", turn);
@@ -283,12 +265,13 @@ export class TurnStore {
   }
 
   /**
-   * Removes what is older than `oldest`. An expired turn stays as long as a living one continues it, being that one's
-   * history, and as long as its conversation, or a living turn that began in it, does.
+   * Removes what has expired. An expired turn stays as long as a living one continues it, being that one's history, and
+   * as long as its conversation, or a living turn that began in it, does.
    */
-  sweep(oldest: number, conversationLives: boolean): void {
+  sweep(conversationLives: boolean): void {
     if (!this.#tables.has("turns")) return;
     this.forget();
+    const oldest = this.#oldest();
     const conversationNeeded =
       conversationLives ||
       this.#sql.exec("SELECT 1 FROM turns WHERE base IS NOT NULL AND created_at > ? LIMIT 1", oldest).toArray().length >
@@ -306,11 +289,11 @@ export class TurnStore {
     );
   }
 
-  /** When the oldest turn that is still shown was created, or null when there is none. */
-  oldestAfter(oldest: number): number | null {
+  /** When the oldest turn that has not expired was created (Unix milliseconds), or null when there is none. */
+  oldestLiving(): number | null {
     if (!this.#tables.has("turns")) return null;
     return this.#sql
-      .exec<{ next: number | null }>("SELECT MIN(created_at) AS next FROM turns WHERE created_at > ?", oldest)
+      .exec<{ next: number | null }>("SELECT MIN(created_at) AS next FROM turns WHERE created_at > ?", this.#oldest())
       .one().next;
   }
 
@@ -340,38 +323,4 @@ function joinParts(rows: Iterable<PartRow>): History {
 
 function lengthOf(chain: Pick<Chain, "items" | "messages">): number {
   return chain.items.length + chain.messages.length;
-}
-
-function joinLists(lists: readonly string[]): string {
-  return lists.filter((list) => list !== "").join(",");
-}
-
-/** The elements of JSON arrays, separated by commas. */
-function joinArrays(arrays: readonly string[]): string {
-  return joinLists(arrays.map((array) => array.slice(1, -1)));
-}
-
-/** JSON arrays as one. */
-export function concatArrays(arrays: readonly string[]): string {
-  return `[${joinArrays(arrays)}]`;
-}
-
-/** A page of items, shorter than asked for where they are large, that are given in the order asked for; `after` is the id of one of them. */
-export function pageOf(items: readonly Item[], { limit, after }: PageRequest): ItemPage {
-  const start = after === undefined ? 0 : items.findIndex((item) => item.id === after) + 1;
-  const data: string[] = [];
-  let length = 0;
-  for (const item of items.slice(start, start + limit)) {
-    const json = JSON.stringify(item);
-    length += json.length;
-    if (data.length > 0 && length > MAX_PAGE_LENGTH) break;
-    data.push(json);
-  }
-  const end = start + data.length;
-  return {
-    data: `[${data.join(",")}]`,
-    firstId: data.length === 0 ? null : (items[start]?.id ?? null),
-    lastId: data.length === 0 ? null : (items[end - 1]?.id ?? null),
-    hasMore: items.length > end,
-  };
 }

@@ -1,10 +1,10 @@
 import { createHmac } from "node:crypto";
 import type { Config } from "../config.ts";
 import type { Replay } from "../contract/engine.ts";
+import type { McpAccess } from "../contract/mcp-access.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
-import type { McpAccess } from "./mcp/access.ts";
 import { Toolset } from "./toolset.ts";
 
 /** What a turn knows before its tools are made. */

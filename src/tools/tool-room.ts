@@ -2,13 +2,13 @@ import type { ToolConfig } from "../config.ts";
 import type { CitationFilter } from "../contract/citations.ts";
 import type { Replay, ToolDescription, ToolNamespace } from "../contract/engine.ts";
 import type { HostedTool } from "../contract/hosted-tool.ts";
+import type { McpAccess } from "../contract/mcp-access.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
 import type { ApprovedCall, ListedTools, UnlistedServer } from "../contract/turn-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
 import type { ServerCall } from "../protocol/response.ts";
 import type { FunctionTool, Tool as RequestTool } from "../protocol/tools.ts";
-import type { McpAccess } from "./mcp/access.ts";
 import type { ToolTime } from "./tool-time.ts";
 
 /** A hosted tool with what it takes to run it. */

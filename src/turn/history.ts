@@ -69,3 +69,11 @@ export function withItemIds(
     return { ...item, id, ...(approval_request_id !== undefined && { approval_request_id }) };
   });
 }
+
+/**
+ * Whether a turn needs the ids of its input itself: messages that the client has kept stand with the first item of the
+ * input, by its id, and an approved call names the request by the id under which it is kept.
+ */
+export function needsItemIds(request: { previous_input_messages?: unknown }, input: readonly Item[]): boolean {
+  return request.previous_input_messages != null || input.some((item) => item.type === "mcp_approval_response");
+}

@@ -2,7 +2,7 @@ import type { CallItem, HostedTools } from "../contract/hosted-tool.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
 import type { ApprovedCall } from "../contract/turn-tools.ts";
 import { isServerCall, type ResponseObject, type ServerCall } from "../protocol/response.ts";
-import { deltaHead, type EventWriter } from "./event-writer.ts";
+import { deltaHead, type EventWriter } from "./output-events.ts";
 
 /**
  * Calls that this server answers itself, in OpenAI's order: added → in progress → what the model writes → (it is run) →
@@ -137,7 +137,7 @@ export class ServerCalls {
     const request = room.approvalRequest?.(tool, call.text, (type) => this.#writer.newItemId(type));
     if (request) {
       const outputIndex = this.#writer.addItem(request);
-      this.#writer.emit("response.output_item.done", { output_index: outputIndex, item: request });
+      this.#writer.emit({ type: "response.output_item.done", output_index: outputIndex, item: request });
       return;
     }
     if (call.text === "" && call.item && room.written?.whenEmpty !== undefined) {
@@ -163,8 +163,8 @@ export class ServerCalls {
   start({ item: id, tool }: PendingCall): void {
     const found = this.#find(id);
     if (!found) return;
-    const event = this.#hostedTools.of(tool).item.start?.(found.item);
-    if (event) this.#writer.emit(event, { item_id: id, output_index: found.outputIndex });
+    const type = this.#hostedTools.of(tool).item.start?.(found.item);
+    if (type) this.#writer.emit({ type, item_id: id, output_index: found.outputIndex });
   }
 
   /** A call has been run. */
@@ -174,9 +174,9 @@ export class ServerCalls {
     const { item, outputIndex } = found;
     this.#pending = this.#pending.filter((call) => call.item !== id);
     item.status = outcome.failed ? "failed" : "completed";
-    const event = this.#hostedTools.of(tool).item.finish(item, outcome, this.#details.include);
-    this.#writer.emit(event, { item_id: id, output_index: outputIndex });
-    this.#writer.emit("response.output_item.done", { output_index: outputIndex, item });
+    const type = this.#hostedTools.of(tool).item.finish(item, outcome, this.#details.include);
+    this.#writer.emit({ type, item_id: id, output_index: outputIndex });
+    this.#writer.emit({ type: "response.output_item.done", output_index: outputIndex, item });
   }
 
   /** Ends what is still open or unanswered as incomplete. `silent`: no event says so. */
@@ -190,13 +190,13 @@ export class ServerCalls {
       call.item.status = "incomplete";
       if (silent) continue;
       this.#endWriting(call, call.item);
-      this.#writer.emit("response.output_item.done", { output_index: call.outputIndex, item: call.item });
+      this.#writer.emit({ type: "response.output_item.done", output_index: call.outputIndex, item: call.item });
     }
     for (const call of unanswered) {
       if (!call) continue;
       call.item.status = "incomplete";
       if (silent) continue;
-      this.#writer.emit("response.output_item.done", { output_index: call.outputIndex, item: call.item });
+      this.#writer.emit({ type: "response.output_item.done", output_index: call.outputIndex, item: call.item });
     }
   }
 
@@ -213,8 +213,11 @@ export class ServerCalls {
     call.item = item;
     call.outputIndex = this.#writer.addItem(item);
     call.deltaHead = headOf(room, item, call.outputIndex);
-    const at = { item_id: item.id, output_index: call.outputIndex };
-    this.#writer.emit(`response.${item.type}.in_progress`, at);
+    this.#writer.emit({
+      type: `response.${item.type}.in_progress`,
+      item_id: item.id,
+      output_index: call.outputIndex,
+    });
     if (room.written?.whenShown) this.#write(call, item, room.written.whenShown(text));
   }
 
@@ -227,8 +230,7 @@ export class ServerCalls {
 
   #endWriting({ room: { written }, outputIndex }: OpenServerCall, item: ServerCall): void {
     if (!written) return;
-    const { type, ...fields } = written.done(item);
-    this.#writer.emit(type, { item_id: item.id, output_index: outputIndex, ...fields });
+    this.#writer.emit(written.done(item, { item_id: item.id, output_index: outputIndex }));
   }
 
   /** A call's name whatever engine made it: a built-in tool's is its full one. */

@@ -34,8 +34,8 @@ function headersOf(key: string): { headers: Record<string, string> } {
 
 const create = (key: string, body: ResponseCreateParamsNonStreaming) => openai.responses.create(body, headersOf(key));
 
-/** A stream as the bytes that came, heartbeats left out. */
-async function streamText(key: string, body: object, signal?: AbortSignal): Promise<string> {
+/** A stream that has begun. */
+async function openStream(key: string, body: object, signal?: AbortSignal): Promise<Response> {
   const answer = await gateway.fetch(`${gateway.url}/v1/responses`, {
     method: "POST",
     headers: { "content-type": "application/json", authorization: "Bearer ann-key", "idempotency-key": key },
@@ -43,8 +43,14 @@ async function streamText(key: string, body: object, signal?: AbortSignal): Prom
     signal,
   });
   expect(answer.status).toBe(200);
-  return (await answer.text()).replaceAll(/^: .*\n\n/gm, "");
+  return answer;
 }
+
+/** A stream as the bytes that came, heartbeats left out. */
+const textOf = async (answer: Response) => (await answer.text()).replaceAll(/^: .*\n\n/gm, "");
+
+const streamText = async (key: string, body: object, signal?: AbortSignal) =>
+  textOf(await openStream(key, body, signal));
 
 const REUSED = {
   status: 422,
@@ -83,12 +89,13 @@ describe.concurrent("the same request under the same key", () => {
   });
 
   it("is joined while it runs, from the first event on", async () => {
-    const [key, body] = [randomUUID(), { model: "simulator?tps=40&words=100", input: unique("Joined") }];
+    const [key, body] = [randomUUID(), { model: "simulator?words=100&fault=stall:8", input: unique("Joined") }];
     const first = streamText(key, body);
-    await eventually(() => (gateway.vllm.simulator.requests.findLast(isFor(body.input))?.deltasSent ?? 0) > 8);
-    const second = streamText(key, body);
+    const release = await reached(gateway, body.input);
+    const second = await openStream(key, body);
     expect(gateway.vllm.simulator.requests.findLast(isFor(body.input))?.state).toBe("open");
-    expect(await second).toBe(await first);
+    release();
+    expect(await textOf(second)).toBe(await first);
   });
 
   it("goes on when its client leaves, and is there when the client comes back", async () => {

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { readJson } from "../../src/api/body.ts";
+import { readJson } from "../../src/http/body.ts";
 import { createRequest } from "../../src/protocol/create-request.ts";
 import { ApiError } from "../../src/protocol/errors.ts";
 import { type Gateway, startGateway } from "../e2e/support.ts";

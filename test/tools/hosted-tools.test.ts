@@ -6,8 +6,9 @@ import { newTurnAddress } from "../../src/protocol/ids.ts";
 import { type Item, inputItem } from "../../src/protocol/items.ts";
 import { initialResponse, type OutputItem, type ServerCall } from "../../src/protocol/response.ts";
 import { HOSTED_TOOLS, TOOL_ROOMS } from "../../src/tools/hosted-tools.ts";
-import { EventWriter } from "../../src/turn/event-writer.ts";
+import { EventWriter } from "../../src/turn/output-events.ts";
 import { ServerCalls } from "../../src/turn/server-calls.ts";
+import { newTurnState } from "../../src/turn/state.ts";
 import { eventViolations, memberViolations } from "../conformance/schemas.ts";
 
 /** What is true of every hosted tool: a tool that is added is added here, too. */
@@ -120,9 +121,10 @@ const ADDRESS = newTurnAddress();
 function callsOf(output: OutputItem[] = []) {
   const events: Record<string, unknown>[] = [];
   const response = initialResponse({ model: "m" }, { id: "resp_a", model: "m", createdAt: 0 });
-  response.output = output;
+  const state = { ...newTurnState(), output };
+  response.output = state.output;
   const sink = { event: (_type: string, json: string) => void events.push(JSON.parse(json)) };
-  const writer = new EventWriter(response, { address: ADDRESS, sink, obfuscation: false, sequence: 0 });
+  const writer = new EventWriter(state, { address: ADDRESS, sink, obfuscation: false });
   const calls = new ServerCalls(writer, response, HOSTED_TOOLS, { include: INCLUDE, container: "cntr_a" });
   return { calls, response, events };
 }

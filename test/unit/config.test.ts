@@ -1,7 +1,8 @@
 import { Buffer } from "node:buffer";
 import { describe, expect, it } from "vitest";
-import { authenticate, tenantCacheSalt } from "../../src/api/auth.ts";
+import { tenantCacheSalt } from "../../src/api/cache-salt.ts";
 import { ConfigError, loadConfig, misspeltVariables, type Variables, VLLM_EXTRAS } from "../../src/config.ts";
+import { authenticate } from "../../src/http/auth.ts";
 
 const HASH = "a".repeat(64);
 

@@ -91,6 +91,35 @@ describe("the conversation lock", () => {
     expect(await lock.acquire("third", 0)).toBeUndefined();
   });
 
+  it("is given back at the end of the scope that holds it, also when that throws", async () => {
+    const lock = newLock();
+    const hold = async (work: () => void) => {
+      using lease = await lock.acquire("holder", 0);
+      expect(lease?.released).toBe(false);
+      work();
+    };
+    await hold(() => expect(lock.isHeld).toBe(true));
+    expect(lock.isHeld).toBe(false);
+    const fail = hold(() => {
+      throw new Error("Failed.");
+    });
+    await expect(fail).rejects.toThrow("Failed.");
+    expect(lock.isHeld).toBe(false);
+  });
+
+  it("is not given back at the end of a scope that has handed it on", async () => {
+    const lock = newLock();
+    const enter = async () => {
+      using scope = new DisposableStack();
+      scope.use(await lock.acquire("holder", 0));
+      return scope.move();
+    };
+    const holder = await enter();
+    expect(lock.isHeld).toBe(true);
+    holder.dispose();
+    expect(lock.isHeld).toBe(false);
+  });
+
   it("has one holder at most, and no waiter overtakes another, whatever happens", async () => {
     const step = fc.oneof(
       fc.record({ kind: fc.constant("ask" as const), waits: fc.boolean() }),

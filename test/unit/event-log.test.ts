@@ -8,7 +8,8 @@ import { newTurnAddress } from "../../src/protocol/ids.ts";
 import { EventLogStore, EventLogWriter } from "../../src/store/event-log.ts";
 import { Tables } from "../../src/store/tables.ts";
 import { HOSTED_TOOLS } from "../../src/tools/hosted-tools.ts";
-import { readLoggedTurn, recordLine } from "../../src/turn/logged-turn.ts";
+import { readLoggedTurn } from "../../src/turn/logged-turn.ts";
+import { recordLine } from "../../src/turn/records.ts";
 import { Turn } from "../../src/turn/turn.ts";
 
 type Row = { seq_from: number; seq_to: number; part: number; bytes: number };
@@ -103,7 +104,10 @@ describe("the rows of a run", () => {
     const { outcome } = await running;
     expect(outcome.status).toBe("completed");
     expect([...log.all(address.turn)]).toHaveLength(3 + 2 + tokens + 4);
-    expect(readLoggedTurn(log.all(address.turn))).toMatchObject({ sequence: tokens + 9, deltas: tokens });
+    expect(readLoggedTurn(log.all(address.turn))).toMatchObject({
+      sequence: tokens + 9,
+      deltas: { all: tokens },
+    });
   }
 
   it("are at most 60 for 1,000 tokens at 50 a second while somebody reads", async () => {
@@ -545,7 +549,7 @@ describe("records that cannot wait", () => {
       }
       expect(readLoggedTurn(log.all("t"))).toMatchObject({
         sequence: 0,
-        sampled: { ids: [0, 0, 0, 1, 1, 1, 2, 2, 2] },
+        round: { sampled: { ids: [0, 0, 0, 1, 1, 1, 2, 2, 2] } },
       });
     });
   });
@@ -613,7 +617,7 @@ describe("records without an event for long", () => {
         writer.record({ sampled: { ids: [id] } });
         writer.flush();
         await vi.advanceTimersByTimeAsync(20);
-        const { sampled } = readLoggedTurn(log.all("t"));
+        const { sampled } = readLoggedTurn(log.all("t")).round;
         const kept = sampled && "ids" in sampled ? sampled.ids.length : 0;
         expect(id + 1 - kept).toBeLessThanOrEqual(4 * 50);
       }
@@ -638,15 +642,17 @@ describe("records without an event for long", () => {
       writer.record({ sampled: { ids: [2] } });
       writer.flush();
       await vi.advanceTimersByTimeAsync(3_000);
-      expect(readLoggedTurn(log.all("t")).sampled).toEqual({ ids: [1] });
+      expect(readLoggedTurn(log.all("t")).round.sampled).toEqual({ ids: [1] });
       await vi.advanceTimersByTimeAsync(1_000);
-      expect(readLoggedTurn(log.all("t")).sampled).toEqual({ ids: [1, 2] });
+      expect(readLoggedTurn(log.all("t")).round.sampled).toEqual({ ids: [1, 2] });
       writer.stop();
     });
   });
 });
 
 describe("a turn read from its log", () => {
+  /** A record as it is stored: logs of earlier versions have these keys. */
+  const stored = (record: object) => JSON.stringify([record]);
   const answering = (calls: PendingCall[], again: object[] = []) => ({
     answering: {
       items: 1,
@@ -661,48 +667,68 @@ describe("a turn read from its log", () => {
 
   it("has what its last round has sampled, and what those before have left", () => {
     const lines = [
-      recordLine({ sampled: { ids: [1, 2] } }),
+      stored({ sampled: { ids: [1, 2] } }),
       delta(0, "x"),
-      recordLine({ sampled: { ids: [3] } }),
-      recordLine(answering([], [{ role: "tool" }])),
-      recordLine({ round: { loose: [{ role: "tool" }] } }),
-      recordLine({ sampled: { ids: [4] } }),
+      stored({ sampled: { ids: [3] } }),
+      stored(answering([], [{ role: "tool" }])),
+      stored({ round: { loose: [{ role: "tool" }] } }),
+      stored({ sampled: { ids: [4] } }),
       delta(1, "y"),
-      recordLine({ sampled: { ids: [5, 6] } }),
+      stored({ sampled: { ids: [5, 6] } }),
       delta(2, "z"),
     ];
     const left = {
       replays: [{ item: "rs", messages: [{ role: "assistant" }] }],
-      loose: [{ role: "tool" }],
+      trailing: [{ role: "tool" }],
       rounds: 1,
-      roundItems: 1,
       askedAgain: 1,
       answering: undefined,
     };
-    expect(readLoggedTurn(lines)).toMatchObject({ sequence: 3, deltas: 3, ...left, sampled: { ids: [4, 5, 6] } });
-    expect(readLoggedTurn(lines.slice(0, 5))).toMatchObject({ sequence: 1, ...left, sampled: undefined });
-    const texts = ["<|chan", "nel|>"].map((text) => recordLine({ sampled: { text } }));
-    expect(readLoggedTurn(texts)).toMatchObject({ sequence: 0, rounds: 0, sampled: { text: "<|channel|>" } });
+    expect(readLoggedTurn(lines)).toMatchObject({
+      ...left,
+      sequence: 3,
+      deltas: { all: 3 },
+      round: { firstItem: 1, sampled: { ids: [4, 5, 6] } },
+    });
+    expect(readLoggedTurn(lines.slice(0, 5))).toMatchObject({
+      ...left,
+      sequence: 1,
+      round: { firstItem: 1, sampled: undefined },
+    });
+    const texts = ["<|chan", "nel|>"].map((text) => stored({ sampled: { text } }));
+    expect(readLoggedTurn(texts)).toMatchObject({
+      sequence: 0,
+      rounds: 0,
+      round: { sampled: { text: "<|channel|>" } },
+    });
   });
 
   it("knows of each call how far it came", () => {
     const exchange = { name: "python", arguments: "1", output: "2", step: "s" };
     const lines = [
-      recordLine({ called: call("a") }),
-      recordLine({ called: call("b") }),
-      recordLine({ called: call("c") }),
-      recordLine(answering([call("a"), call("b"), call("c")])),
-      recordLine({ dispatched: "a" }),
-      recordLine({ dispatched: "b" }),
-      recordLine({ answered: { item: "a", exchange, messages: [{ role: "tool" }] } }),
-      recordLine({ round: { loose: [] } }),
+      stored({ called: call("a") }),
+      stored({ called: call("b") }),
+      stored({ called: call("c") }),
+      stored(answering([call("a"), call("b"), call("c")])),
+      stored({ dispatched: "a" }),
+      stored({ dispatched: "b" }),
+      stored({ answered: { item: "a", exchange, messages: [{ role: "tool" }] } }),
+      stored({ round: { loose: [] } }),
     ];
-    expect(readLoggedTurn(lines.slice(0, 2))).toMatchObject({ called: [call("a"), call("b")], answering: undefined });
+    expect(readLoggedTurn(lines.slice(0, 2))).toMatchObject({
+      round: { called: [call("a"), call("b")] },
+      answering: undefined,
+    });
     const turn = readLoggedTurn(lines.slice(0, 7));
-    expect(turn).toMatchObject({ called: [], sampled: undefined, rounds: 0 });
+    expect(turn).toMatchObject({ round: { called: [], sampled: undefined }, rounds: 0 });
     expect(turn.answering).toMatchObject({ calls: [call("b"), call("c")], dispatched: ["a", "b"], items: 1 });
     expect(turn.replays.at(-1)).toEqual({ item: "a", messages: [{ role: "tool" }], exchange });
-    expect(readLoggedTurn(lines)).toMatchObject({ called: [], answering: undefined, rounds: 1, askedAgain: 0 });
+    expect(readLoggedTurn(lines)).toMatchObject({
+      round: { called: [] },
+      answering: undefined,
+      rounds: 1,
+      askedAgain: 0,
+    });
   });
 
   const added = (item: object) => ({ type: "response.output_item.added", output_index: 0, item });
@@ -719,6 +745,6 @@ describe("a turn read from its log", () => {
     ];
     const turn = readLoggedTurn(log.map((event, index) => JSON.stringify({ ...event, sequence_number: index })));
     expect(turn.output).toEqual([{ ...item, arguments: '{"city"' }]);
-    expect(turn).toMatchObject({ sequence: 3, deltas: 2, started: false });
+    expect(turn).toMatchObject({ sequence: 3, deltas: { all: 2 }, started: false });
   });
 });

@@ -1,13 +1,15 @@
-import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
-import { itemId, newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { conversationId, itemId, newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 import type { InputItem, Item } from "../../src/protocol/items.ts";
 import { HomeClient } from "../../src/store/client.ts";
-import { ConversationStore } from "../../src/store/conversation-store.ts";
-import type { Home, TurnToSettle } from "../../src/store/home.ts";
-import { Tables, toPieces } from "../../src/store/tables.ts";
+import type { Home } from "../../src/store/home.ts";
+import { ItemStore } from "../../src/store/item-store.ts";
+import { toPieces } from "../../src/store/row-pieces.ts";
+import type { TurnToSettle } from "../../src/store/settlement.ts";
+import { Tables } from "../../src/store/tables.ts";
 import { TurnStore } from "../../src/store/turn-store.ts";
 
 const DAY_MS = 86_400_000;
@@ -369,6 +371,104 @@ describe("deleting", () => {
   });
 });
 
+describe("the lease of a conversation", () => {
+  /** What the Worker has been given: it holds a lease until it disposes of that. */
+  const results: Disposable[] = [];
+  afterEach(() => {
+    for (const result of results.splice(0)) result[Symbol.dispose]();
+  });
+
+  async function newConversation(text = "Hello!") {
+    const address = newTurnAddress();
+    const stub = env.HOME.getByName(`tenant:${address.home}`);
+    const id = conversationId(address);
+    const items = JSON.stringify([message(itemId("message", address, "input", 0), text)]);
+    await stub.createConversation(id, address.turn, {}, items);
+    const enter = async (ticket: string) => {
+      const result = await stub.enterConversation(id, ticket, 0);
+      results.push(result);
+      return result;
+    };
+    return { stub, id, address, enter };
+  }
+
+  /** A turn that is settled under the lease of a ticket. */
+  function leased(token: string): TurnToSettle {
+    return { ...turnOf(newTurnAddress().turn), lease: { token, joins: true } };
+  }
+
+  const entered = { ok: true, value: { history: expect.anything() } };
+  const locked = { ok: false, error: { code: "conversation_locked" } };
+
+  it("is given back when the conversation is too long to be entered", async () => {
+    const { enter } = await newConversation("x".repeat(13 * 1024 * 1024));
+    for (const ticket of ["first", "second"]) {
+      expect(await enter(ticket)).toMatchObject({ ok: false, error: { code: "context_length_exceeded" } });
+    }
+  });
+
+  it("is given back when the storage fails who enters", async () => {
+    const { stub, id, enter } = await newConversation();
+    await runInDurableObject(stub, async (home: Home, { storage: { sql } }) => {
+      sql.exec("ALTER TABLE turns RENAME TO hidden");
+      await expect(home.enterConversation(id, "first", 0)).rejects.toThrow();
+      sql.exec("ALTER TABLE hidden RENAME TO turns");
+    });
+    expect(await enter("second")).toMatchObject(entered);
+  });
+
+  it("is given back by a run that is refused", async () => {
+    const { stub, id, address, enter } = await newConversation();
+    const output = { type: "function_call_output", id: "fco_1", call_id: "call_1", output: "Sunny" };
+    const run = {
+      ...newTurnAddress(address.home),
+      parent: null,
+      createdAt: Date.now(),
+      input: [output],
+      inConversation: true,
+      request: { background: true, model: "m", conversation: id },
+      model: { name: "m", upstream: "m", engine: "chat" },
+      cacheSalt: "salt",
+    };
+    expect(await stub.startRun(JSON.stringify(run), "run", 0)).toMatchObject({ ok: false, error: { status: 400 } });
+    expect(await enter("next")).toMatchObject(entered);
+  });
+
+  it("ends with the turn that is settled under it", async () => {
+    const { stub, enter } = await newConversation();
+    expect(await enter("turn")).toMatchObject(entered);
+    expect(await enter("hasty")).toMatchObject(locked);
+    expect(await stub.settle(leased("turn"))).toEqual({ ok: true, value: null });
+    expect(await enter("next")).toMatchObject(entered);
+    expect(await stub.settle(leased("turn"))).toMatchObject(locked);
+  });
+
+  it("stays with the Worker when settling fails, until the Worker disposes of it", async () => {
+    const { stub, enter } = await newConversation();
+    const turn = await enter("turn");
+    if (!turn.ok) throw new Error("A free conversation was refused.");
+    await runInDurableObject(stub, async (home: Home, { storage: { sql } }) => {
+      sql.exec("CREATE TRIGGER broken BEFORE INSERT ON turns BEGIN SELECT RAISE(ABORT, 'Broken.'); END");
+      await expect(home.settle(leased("turn"))).rejects.toThrow("Broken.");
+      sql.exec("DROP TRIGGER broken");
+    });
+    expect(await enter("hasty")).toMatchObject(locked);
+    turn.value.lease[Symbol.dispose]();
+    await vi.waitFor(async () => expect(await enter("next")).toMatchObject(entered));
+  });
+
+  it("of an earlier life of the object settles nothing", async () => {
+    const { id, address, enter } = await newConversation();
+    expect(await enter("turn")).toMatchObject(entered);
+    await abortAllDurableObjects();
+    const stub = env.HOME.getByName(`tenant:${address.home}`);
+    expect(await stub.settle(leased("turn"))).toMatchObject(locked);
+    const next = await stub.enterConversation(id, "next", 0);
+    results.push(next);
+    expect(next).toMatchObject(entered);
+  });
+});
+
 describe("eviction", () => {
   it("loses nothing", async () => {
     const stub = newHome();
@@ -541,7 +641,7 @@ describe("the calls that the Worker makes to homes", () => {
       await settle(env.HOME.getByName(`tenant:${address.home}`), turn);
       references.push(...ids.map((id): InputItem => ({ type: "item_reference", id })));
     }
-    const { history, input } = await client.past(references, responseId(mine));
+    const { history, input } = await client.past(references, mine);
     expect(history).toHaveLength(2);
     expect(input.map(({ id }) => id)).toEqual(references.map(({ id }) => id));
     expect(calls.sort()).toEqual([`snapshot tenant:${mine.home}`, `snapshot tenant:${other.home}`].sort());
@@ -643,7 +743,7 @@ describe("toPieces", () => {
 
 describe("looking for items", () => {
   /** Stores over an object's storage, and the statements that read turns' bodies. */
-  async function reading(work: (turns: TurnStore, conversations: ConversationStore) => void): Promise<string[]> {
+  async function reading(work: (turns: TurnStore, items: ItemStore) => void): Promise<string[]> {
     const bodies: string[] = [];
     await runInDurableObject(env.HOME.getByName(newTurnAddress().home), (_home: Home, { storage }) => {
       const sql = new Proxy(storage.sql, {
@@ -656,8 +756,8 @@ describe("looking for items", () => {
         },
       });
       const tables = new Tables(sql);
-      const turns = new TurnStore(sql, tables);
-      work(turns, new ConversationStore(sql, tables, turns));
+      const turns = new TurnStore(sql, tables, () => -1);
+      work(turns, new ItemStore(sql, tables, turns));
     });
     return bodies;
   }
@@ -672,28 +772,28 @@ describe("looking for items", () => {
   };
 
   it("reads a turn once for all of its items", async () => {
-    const reads = await reading((turns) => {
+    const reads = await reading((turns, items) => {
       fill(turns);
       const { turn } = addresses[7] as TurnAddress;
-      const { found } = turns.itemsById(new Set([idOf(7, 0), idOf(7, 1)]), turn, -1);
+      const { found } = items.ofTurn(turn, new Set([idOf(7, 0), idOf(7, 1)]));
       expect([...found.keys()]).toEqual([idOf(7, 0), idOf(7, 1)]);
     });
     expect(reads).toHaveLength(1);
   });
 
-  it("reads the turn of a conversation's item, and no other", async () => {
-    const reads = await reading((turns, conversations) => {
+  it("reads the side of the turn that the id of a conversation's item names, and nothing else", async () => {
+    const reads = await reading((turns, items) => {
       fill(turns);
-      expect(conversations.item(idOf(3, 1))?.id).toBe(idOf(3, 1));
-      expect(conversations.item(itemId("message", newTurnAddress(), "output", 0))).toBeUndefined();
+      expect(items.ofConversation(idOf(3, 1))?.id).toBe(idOf(3, 1));
+      expect(items.ofConversation(itemId("message", newTurnAddress(), "output", 0))).toBeUndefined();
     });
-    expect(reads).toHaveLength(2);
+    expect(reads).toHaveLength(1);
   });
 
   it("begins a page at the turn of the item that it comes after", async () => {
-    const reads = await reading((turns, conversations) => {
+    const reads = await reading((turns, items) => {
       fill(turns);
-      const page = conversations.page({ order: "asc", limit: 2, after: idOf(40, 1) });
+      const page = items.page({ order: "asc", limit: 2, after: idOf(40, 1) });
       expect(page?.firstId).toBe(idOf(41, 0));
     });
     // Two sides of the turns 40, 41 and 42.

@@ -2,8 +2,8 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
-import app from "../../src/api/app.ts";
 import type { Env } from "../../src/env.ts";
+import app from "../../src/http/app.ts";
 import { parseConversationId } from "../../src/protocol/ids.ts";
 
 /**

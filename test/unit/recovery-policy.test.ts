@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ApiError } from "../../src/protocol/errors.ts";
-import { readLoggedTurn, recordLine } from "../../src/turn/logged-turn.ts";
+import { readLoggedTurn } from "../../src/turn/logged-turn.ts";
+import { recordLine } from "../../src/turn/records.ts";
 import { isTransient, Recovery } from "../../src/turn/recovery.ts";
 
 const away = new ApiError({ status: 502, message: "Away.", code: "upstream_unreachable" });
@@ -86,12 +87,12 @@ describe("a log", () => {
   const delta = JSON.stringify({ type: "response.output_text.delta", sequence_number: 0, delta: "a", logprobs: [] });
 
   it("knows since when the model server has been away", () => {
-    expect(readLoggedTurn([delta, recordLine({ outage: 77 })]).outageSince).toBe(77);
+    expect(readLoggedTurn([delta, recordLine({ outage: 77 })]).round.outageSince).toBe(77);
   });
 
   it("knows that it has come back", () => {
-    expect(readLoggedTurn([recordLine({ outage: 77 }), delta]).outageSince).toBeUndefined();
+    expect(readLoggedTurn([recordLine({ outage: 77 }), delta]).round.outageSince).toBeUndefined();
     const sampled = recordLine({ sampled: { ids: [1] } });
-    expect(readLoggedTurn([recordLine({ outage: 77 }), sampled]).outageSince).toBeUndefined();
+    expect(readLoggedTurn([recordLine({ outage: 77 }), sampled]).round.outageSince).toBeUndefined();
   });
 });

@@ -393,8 +393,9 @@ describe("a run whose process dies in the middle of its text", () => {
     await run.logged(" two");
     await crash();
     const cancelled = await run.home.cancel(run.address.turn);
-    expect(JSON.parse(cancelled?.head ?? "")).toMatchObject({ status: "cancelled" });
-    expect(JSON.parse(cancelled?.output ?? "")).toMatchObject([
+    if (!cancelled?.ok) throw new Error("The cancellation was refused.");
+    expect(JSON.parse(cancelled.value.head)).toMatchObject({ status: "cancelled" });
+    expect(JSON.parse(cancelled.value.output)).toMatchObject([
       { status: "incomplete", content: [{ text: "one two" }] },
     ]);
     expectWhole(await run.replay(), await run.retrieve());
@@ -801,7 +802,7 @@ describe("a run whose process died, and of which a row cannot be read", () => {
     const later = await run.follow(1_000);
     await later.end;
     expect(later.done).toBe(true);
-    expect(await run.home.cancel(run.address.turn)).not.toBeNull();
+    expect(await run.home.cancel(run.address.turn)).toMatchObject({ ok: true });
     expect(await run.sql("SELECT turn FROM runs")).toEqual([]);
     expect(await run.home.delete(run.address.turn)).toBe(true);
     expect(generations).toHaveLength(1);

@@ -5,6 +5,7 @@ import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resou
 import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import type { EngineName, Variables } from "../../src/config.ts";
 import type { Replay } from "../../src/contract/engine.ts";
+import type { McpAccess } from "../../src/contract/mcp-access.ts";
 import { cutAtLiterals } from "../../src/engine/harmony/pieces.ts";
 import { loadTokenizer, type Tokenizer, toTokenIds } from "../../src/engine/harmony/tokenizer.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
@@ -13,7 +14,6 @@ import type { Item } from "../../src/protocol/items.ts";
 import { echoTool, type McpServerTool } from "../../src/protocol/tools.ts";
 import type { Home } from "../../src/store/home.ts";
 import type { RunSpec } from "../../src/store/run-store.ts";
-import type { McpAccess } from "../../src/tools/mcp/access.ts";
 import { responseBody } from "../../src/turn/response-builder.ts";
 import { parseEventStream } from "../conformance/sse-parser.ts";
 

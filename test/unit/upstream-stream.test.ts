@@ -6,7 +6,8 @@ import { Upstream } from "../../src/engine/upstream.ts";
 import { createRequest } from "../../src/protocol/create-request.ts";
 import { parse } from "../../src/protocol/validation.ts";
 import { HOSTED_TOOLS } from "../../src/tools/hosted-tools.ts";
-import { type BatchSink, Turn, type TurnOptions, type TurnResult } from "../../src/turn/turn.ts";
+import type { BatchSink } from "../../src/turn/output-events.ts";
+import { Turn, type TurnOptions, type TurnResult } from "../../src/turn/turn.ts";
 
 /** From vLLM's bytes to the API's events: engine, turn and builder, with a vLLM that says what it is told to. */
 
@@ -49,8 +50,8 @@ async function play(
   };
   const request = parse(createRequest, { input: "Hi", stream_options: { include_obfuscation: false }, ...fields });
   const options: TurnOptions = {
-    engine: new ChatEngine(upstreamOf(reads, type), HOSTED_TOOLS),
     hostedTools: HOSTED_TOOLS,
+    engine: new ChatEngine(upstreamOf(reads, type), HOSTED_TOOLS),
     request,
     address: { home: "h".repeat(22), turn: "t".repeat(10) },
     model: { name: "m", upstream: "m" },

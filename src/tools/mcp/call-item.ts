@@ -12,7 +12,7 @@ export const MCP_CALL = {
       item.arguments += text;
     },
     whenEmpty: "{}",
-    done: (item) => ({ type: "response.mcp_call_arguments.done", arguments: item.arguments }),
+    done: (item, at) => ({ type: "response.mcp_call_arguments.done", ...at, arguments: item.arguments }),
   },
   finish(item, { failed, output, error }) {
     item.output = failed ? null : output;

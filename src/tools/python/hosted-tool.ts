@@ -55,7 +55,7 @@ const ITEM: CallItem<PythonTool, ResponseCodeInterpreterToolCall> = {
       item.code = (item.code ?? "") + text;
     },
     whenShown: unwrapScript,
-    done: ({ code }) => ({ type: "response.code_interpreter_call_code.done", code: code ?? "" }),
+    done: ({ code }, at) => ({ type: "response.code_interpreter_call_code.done", ...at, code: code ?? "" }),
   },
   start(item) {
     item.status = "interpreting";

@@ -1,4 +1,4 @@
-import type { CreateRequest } from "../../protocol/create-request.ts";
+import type { CreateRequest } from "../protocol/create-request.ts";
 
 /** How to reach an MCP server that a request names: what a response does not show and no storage keeps. */
 export interface McpAccess {

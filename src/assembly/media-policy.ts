@@ -11,18 +11,19 @@ const MAX_HOSTS = 16;
 const LOOKUP_TIMEOUT_MS = 5_000;
 
 /**
- * Checks the images and videos that a request names in its own items. `field` is where they stand. Throws the 400 of one
- * that vLLM may not be sent to, by what is seen of its URL and, where names are looked up, by what its name stands for.
+ * Checks the images and videos that a request names in its own items; `field` is where the items stand. A URL is judged
+ * by itself and, where names are looked up, by the addresses of its host. Throws the 400 of one that vLLM may not be
+ * sent to, and of more hosts than may be looked up.
  */
-export async function checkGivenMedia(
-  given: readonly InputItem[],
+export async function checkRequestMedia(
+  items: readonly InputItem[],
   field: "input" | "items",
   { isMediaListed, tools }: Config,
   signal: AbortSignal,
 ): Promise<void> {
-  checkMedia(given, isMediaListed, ({ index, path }) => `${field}[${index}]${path}`);
+  checkMedia(items, isMediaListed, ({ index, path }) => `${field}[${index}]${path}`);
   if (tools.dohUrl === undefined) return;
-  const byHost = new Map(mediaUrls(given).map((media) => [new URL(media.url).host, media]));
+  const byHost = new Map(mediaUrls(items).map((media) => [new URL(media.url).host, media]));
   if (byHost.size > MAX_HOSTS) {
     throw invalidRequest(field, `Images and videos of at most ${MAX_HOSTS} hosts can be given in one request.`);
   }

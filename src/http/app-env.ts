@@ -1,5 +1,4 @@
 import type { Config } from "../config.ts";
-import type { Upstream } from "../engine/upstream.ts";
 import type { Env } from "../env.ts";
 
 /** What Hono's contexts carry here. */
@@ -7,7 +6,6 @@ export interface AppEnv {
   Bindings: Env;
   Variables: {
     config: Config;
-    upstream: Upstream;
     tenant: string;
     requestId: string;
   };

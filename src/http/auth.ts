@@ -42,24 +42,3 @@ export const authentication = createMiddleware<AppEnv>(async (context, next) => 
   context.set("tenant", authenticate(context.req.header("authorization"), context.get("config")));
   await next();
 });
-
-const salts = new Map<string, string>();
-
-/**
- * What a tenant's prompts are salted with at vLLM, so that nobody can time another tenant's prefix cache. A client's
- * own `cache_salt` parts the tenant's cache further.
- */
-export function tenantCacheSalt(tenant: string, given: string | null | undefined): string {
-  if (given != null) return hashSalt(`${tenant}\n${given}`);
-  // As many entries as there are tenants in the configuration.
-  let salt = salts.get(tenant);
-  if (salt === undefined) {
-    salt = hashSalt(`${tenant}\n`);
-    salts.set(tenant, salt);
-  }
-  return salt;
-}
-
-function hashSalt(text: string): string {
-  return createHash("sha256").update(text).digest("base64url");
-}

@@ -1,0 +1,22 @@
+import { createHash } from "node:crypto";
+
+const salts = new Map<string, string>();
+
+/**
+ * What a tenant's prompts are salted with at vLLM, so that nobody can time another tenant's prefix cache. A client's
+ * own `cache_salt` parts the tenant's cache further.
+ */
+export function tenantCacheSalt(tenant: string, clientSalt: string | null | undefined): string {
+  if (clientSalt != null) return hashSalt(`${tenant}\n${clientSalt}`);
+  // As many entries as there are tenants in the configuration.
+  let salt = salts.get(tenant);
+  if (salt === undefined) {
+    salt = hashSalt(`${tenant}\n`);
+    salts.set(tenant, salt);
+  }
+  return salt;
+}
+
+function hashSalt(text: string): string {
+  return createHash("sha256").update(text).digest("base64url");
+}

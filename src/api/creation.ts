@@ -1,0 +1,66 @@
+import { checkRequestMedia } from "../assembly/media-policy.ts";
+import { type CreateRequest, conversationOf, createRequest } from "../protocol/create-request.ts";
+import { previousResponseNotFound } from "../protocol/errors.ts";
+import { withExtraFields } from "../protocol/extra-fields.ts";
+import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
+import type { InputItem } from "../protocol/items.ts";
+import { parse } from "../protocol/validation.ts";
+import { conversationAddress, homeOf } from "../store/client.ts";
+import { toInputItems } from "../turn/history.ts";
+import { tenantCacheSalt } from "./cache-salt.ts";
+import { abortedByClient } from "./client-left.ts";
+import type { Caller } from "./transport.ts";
+import { checkVllmExtras } from "./vllm-extras.ts";
+
+/** A response that is to be created: what the ways of creating one begin with. */
+
+/** A checked request, with all that is known before anybody is asked. */
+export interface Creation {
+  caller: Caller;
+  request: CreateRequest;
+  /** The request's own input, references not resolved. */
+  input: InputItem[];
+  /** The turn that the new one continues. */
+  previous: TurnAddress | null;
+  conversation: { id: string; address: TurnAddress } | undefined;
+  /** The new turn's own address. */
+  address: TurnAddress;
+  cacheSalt: string;
+  /** Unix milliseconds. */
+  createdAt: number;
+  /** Aborted, with the 499 that says so, when the client leaves. */
+  abort: AbortController;
+}
+
+/**
+ * Checks the body of a create. Throws the 400s of all that can be seen to be wrong without asking a home or the model
+ * server, and the 404 of a conversation's id that this server cannot have made.
+ */
+export async function checkCreation(caller: Caller, body: unknown): Promise<Creation> {
+  const { config, tenant, signal } = caller;
+  const request = withExtraFields(parse(createRequest, body), body, config.vllmExtraFields);
+  checkVllmExtras(request, config.vllmExtras);
+  const id = conversationOf(request);
+  const conversation = id === undefined ? undefined : { id, address: conversationAddress(id) };
+  const input = toInputItems(request.input);
+  await checkRequestMedia(input, "input", config, signal);
+  const previous = previousAddress(request.previous_response_id);
+  return {
+    caller,
+    request,
+    input,
+    previous,
+    conversation,
+    address: newTurnAddress(homeOf(input, previous, conversation?.address)),
+    cacheSalt: tenantCacheSalt(tenant, request.cache_salt),
+    createdAt: Date.now(),
+    abort: abortedByClient(signal),
+  };
+}
+
+function previousAddress(id: string | null | undefined): TurnAddress | null {
+  if (id == null) return null;
+  const address = parseResponseId(id);
+  if (!address) throw previousResponseNotFound(id);
+  return address;
+}

@@ -1,0 +1,146 @@
+import { randomUUID } from "node:crypto";
+import { assembleTurn } from "../assembly/assemble-turn.ts";
+import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
+import type { Replay } from "../contract/engine.ts";
+import { accessOf } from "../contract/mcp-access.ts";
+import type { Item } from "../protocol/items.ts";
+import { unwrap } from "../store/client.ts";
+import { readHistory } from "../store/history.ts";
+import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
+import { needsItemIds, withItemIds } from "../turn/history.ts";
+import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
+import { clientLeft, inQueue } from "./client-left.ts";
+import type { Creation } from "./creation.ts";
+import type { Caller, ClientSink, Created } from "./transport.ts";
+
+/** A foreground turn: it runs in this process, beside its client, and stops with it. */
+
+/** A conversation that the turn has entered: it is the only one there until it releases it. */
+interface EnteredConversation {
+  /** The conversation's items before the turn, and the raw messages behind them. */
+  history: Item[];
+  replays: Replay[];
+  /** Names the lease under which the turn may be settled. */
+  token: string;
+  release(): void;
+}
+
+/**
+ * Runs the turn: to its end, or, with `stream`, until its events go to the sink. `openSink` is called when the
+ * turn is about to be made; its `onLeft` is to be called when nobody reads the events any more.
+ * Throws ApiError for all that refuses the turn before it has begun, and, without a stream, for a turn that fails.
+ */
+export async function runForeground<Sink extends ClientSink>(
+  creation: Creation,
+  openSink: (onLeft: () => void) => Sink,
+): Promise<Created<Sink>> {
+  const { caller, request, conversation, abort } = creation;
+  const entered = conversation && (await enterConversation(creation, conversation.id));
+  let sink: Sink | undefined;
+  let isRunning = false;
+  try {
+    const prepared = await prepare(creation, entered);
+    sink = request.stream ? openSink(() => abort.abort(clientLeft())) : undefined;
+    const turn = prepared.makeTurn(sink);
+    const started = turn.start();
+    // What the model server refuses at once is thrown. When it takes longer than a client should be left without a
+    // word, the stream begins, and a later refusal is an event in it.
+    if (sink) await settledWithin(started, caller.config.heartbeatMs);
+    else await started;
+    const ended = turn.run(started, prepared.settle).finally(() => entered?.release());
+    isRunning = true;
+    return sink ? stream(caller, ended, sink) : await answer(caller, ended);
+  } finally {
+    if (!isRunning) {
+      entered?.release();
+      if (sink) caller.waitUntil(sink.abandon());
+    }
+  }
+}
+
+async function answer({ waitUntil }: Caller, ended: Promise<TurnResult>): Promise<Created<never>> {
+  // Lets the settlement finish when the client leaves.
+  waitUntil(ended);
+  const { outcome, closed } = await ended;
+  if (outcome.status === "failed") throw outcome.error;
+  return { kind: "response", response: closed };
+}
+
+function stream<Sink extends ClientSink>({ waitUntil }: Caller, ended: Promise<TurnResult>, sink: Sink): Created<Sink> {
+  waitUntil(ended.then(({ outcome }) => (outcome.status === "cancelled" ? sink.abandon() : sink.end())));
+  return { kind: "events", sink, ended };
+}
+
+/** Waits for the conversation. Throws the 404 of one that is not there, and the 409 and 429 of one that is not free. */
+async function enterConversation(creation: Creation, id: string): Promise<EnteredConversation> {
+  const { caller, address } = creation;
+  const stub = caller.homes.stub(address.home);
+  const token = randomUUID();
+  const { conversationLockWaitMs } = caller.config;
+  const entered = await inQueue(
+    creation,
+    token,
+    async () => await stub.enterConversation(id, token, conversationLockWaitMs),
+  );
+  const { lease, history } = unwrap(entered);
+  // Disposing of the lease, also by this Worker's death, gives the conversation to the next in line.
+  return { ...readHistory(history), token, release: () => lease[Symbol.dispose]() };
+}
+
+/** Reads the past and checks the request against its model: what makes the turn, and what settles it. */
+async function prepare(
+  { caller, request, input: sent, previous, address, cacheSalt, createdAt, abort }: Creation,
+  entered: EnteredConversation | undefined,
+): Promise<{ makeTurn(sink: ClientSink | undefined): Turn; settle: Settle }> {
+  const { config, tenant, homes, waitUntil } = caller;
+  const inConversation = entered !== undefined;
+  const [model, past] = await Promise.all([
+    resolveModel(request.model, config, abort.signal),
+    caller.past.past(sent, previous),
+  ]);
+  const accepted = acceptRequest(request, model, config);
+  const input = needsItemIds(request, past.input) ? withItemIds(past.input, address, inConversation) : past.input;
+  const isKept = request.store !== false || inConversation;
+  const room = isKept ? outputRoom(accepted, withItemIds(input, address, inConversation)) : MAX_CALL_LENGTH;
+  const { history, replays } = entered ?? past;
+  const makeTurn = (sink: ClientSink | undefined): Turn =>
+    assembleTurn(
+      { ...address, request: accepted, model, tenant, cacheSalt, createdAt },
+      { history, replays, input },
+      { config, access: accessOf(accepted), room, signal: abort.signal, waitUntil, sink },
+    );
+  const settle: Settle = async ({ outcome, closed }, terminate) => {
+    const { status } = outcome;
+    // Without a stream a failure is thrown: nobody learns the id that a record of it would have.
+    const keep = request.store !== false && (status !== "failed" || request.stream === true);
+    const joins = inConversation && (status === "completed" || status === "incomplete");
+    if (keep || joins) {
+      await homes.settle(address.home, {
+        turn: address.turn,
+        parent: previous?.turn ?? null,
+        createdAt,
+        input: JSON.stringify(withItemIds(input, address, inConversation)),
+        output: closed.output,
+        messages: closed.messages,
+        // A turn that is not to be stored leaves its items in its conversation, and no response.
+        response: keep ? closed.head : null,
+        lease: entered ? { token: entered.token, joins } : null,
+      });
+    }
+    terminate();
+  };
+  return { makeTurn, settle };
+}
+
+/** Waits for a promise, at most `ms`; rejects if it rejects in that time. */
+async function settledWithin(promise: Promise<unknown>, ms: number): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const timeout = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, ms);
+  });
+  try {
+    await Promise.race([promise, timeout]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,112 @@
+import { randomUUID } from "node:crypto";
+import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
+import { accessOf, type McpAccess } from "../contract/mcp-access.ts";
+import { ApiError, internalError, invalidRequest, responseNotFound, tooManyInProgress } from "../protocol/errors.ts";
+import { responseId, type TurnAddress } from "../protocol/ids.ts";
+import type { ResponseObject } from "../protocol/response.ts";
+import { echoTool, type Tool } from "../protocol/tools.ts";
+import { unwrap } from "../store/client.ts";
+import { roomBeside } from "../store/limits.ts";
+import type { RunSpec } from "../store/run-store.ts";
+import type { StoredResponse } from "../store/turn-store.ts";
+import { withItemIds } from "../turn/history.ts";
+import { inQueue } from "./client-left.ts";
+import type { Creation } from "./creation.ts";
+import type { Caller, Created } from "./transport.ts";
+
+/**
+ * Runs: turns that live in their home and do not stop with their client. A background response is one, and one with an
+ * `Idempotency-Key`, which another request may join.
+ */
+
+/** Begins a run in its home, and gives its response as it is by then. Throws what refuses it. */
+export async function startRun(creation: Creation): Promise<StoredResponse> {
+  const { caller, request, abort, address, conversation, cacheSalt } = creation;
+  const { config, homes, past, tenant } = caller;
+  const [model, { input }] = await Promise.all([
+    resolveModel(request.model, config, abort.signal),
+    // The home reads the turns before by itself.
+    past.past(creation.input, null),
+  ]);
+  const { input: _sent, ...rest } = acceptRequest(request, model, config);
+  const access = accessOf(rest);
+  const tools = rest.tools?.map(echoTool);
+  const spec: RunSpec = {
+    home: address.home,
+    turn: address.turn,
+    parent: creation.previous?.turn ?? null,
+    createdAt: creation.createdAt,
+    request: { ...rest, ...(tools && { tools }) },
+    input: withItemIds(input, address, conversation !== undefined),
+    model,
+    cacheSalt,
+    tenant,
+    // What the stored tools lack, only this process can have.
+    withheld: Object.keys(access).filter((label) => !isReachable(tools, label, access)),
+    inConversation: conversation !== undefined,
+  };
+  const specJson = JSON.stringify(spec);
+  roomBeside(specJson.length + JSON.stringify(access).length);
+  const ticket = randomUUID();
+  const accepted = await inQueue(
+    creation,
+    ticket,
+    async () => await homes.stub(address.home).startRun(specJson, ticket, config.conversationLockWaitMs, access),
+  );
+  return unwrap(accepted);
+}
+
+/** Whether a server can be reached by what is shown of its tool. */
+function isReachable(tools: Tool[] | undefined, label: string, access: Record<string, McpAccess>): boolean {
+  const shown = tools?.find((tool) => tool.type === "mcp" && tool.server_label === label);
+  const { authorization, headers, server_url: url } = access[label] ?? {};
+  return shown?.type === "mcp" && shown.server_url === url && authorization === undefined && headers === undefined;
+}
+
+/**
+ * A run as its request wants it: as events, as it is (`background`), or when it has ended. Throws the failure of one
+ * that is waited for, and the 404 of one that is deleted meanwhile.
+ */
+export async function answerRun(
+  { caller, request, address }: Creation,
+  accepted: StoredResponse,
+): Promise<Created<never>> {
+  if (request.stream) {
+    const obfuscation = request.stream_options?.include_obfuscation ?? true;
+    return { kind: "run", events: await followResponse(caller, address, { after: -1, obfuscation }) };
+  }
+  if (request.background) return { kind: "response", response: accepted };
+  const finished = await caller.homes.stub(address.home).finished(address.turn);
+  if (!finished) throw responseNotFound(responseId(address));
+  const { error } = JSON.parse(finished.response.head) as { error: ResponseObject["error"] };
+  if (error) throw finished.failure ? new ApiError(finished.failure) : failureOf(error);
+  return { kind: "response", response: finished.response };
+}
+
+/** A failure of which only the response is kept, as the error that a foreground request gets. */
+function failureOf({ code, message }: NonNullable<ResponseObject["error"]>): ApiError {
+  const status = code === "rate_limit_exceeded" ? 429 : code === "server_error" ? 502 : 400;
+  return new ApiError({ status, message, code });
+}
+
+/**
+ * The events of a run, as the bytes of an SSE stream, which its home writes: those after the sequence number `after`
+ * (-1: all), and then those that come, until the run ends or `caller.signal` is aborted. `obfuscation`: whether deltas
+ * keep theirs.
+ * Throws the 404 of a response that is not there, the 400 of one that is no run, and the 429 of one with too many readers.
+ */
+export async function followResponse(
+  { homes, signal }: Caller,
+  address: TurnAddress,
+  { after, obfuscation }: { after: number; obfuscation: boolean },
+): Promise<ReadableStream<Uint8Array>> {
+  const query = new URLSearchParams({ turn: address.turn, after: String(after), obfuscation: obfuscation ? "1" : "0" });
+  const events = await homes.stub(address.home).fetch(`http://home/events?${query}`, { signal });
+  if (events.status === 429) throw tooManyInProgress("This response has as many readers as it may have.");
+  if (events.status === 409) {
+    throw invalidRequest("stream", "Only responses created with 'background: true' can be streamed again.");
+  }
+  if (!events.ok) throw responseNotFound(responseId(address));
+  if (!events.body) throw internalError();
+  return events.body;
+}

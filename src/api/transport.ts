@@ -1,0 +1,42 @@
+import type { PastSource } from "../assembly/past.ts";
+import type { Config } from "../config.ts";
+import type { HomeClient } from "../store/client.ts";
+import type { StoredResponse } from "../store/turn-store.ts";
+import type { BatchSink } from "../turn/output-events.ts";
+import type { TurnResult } from "../turn/turn.ts";
+
+/**
+ * What a transport brings, and what it gets. HTTP is one (`src/http/`). Another one (WebSocket) is a sink, a loop that
+ * calls `createResponse`, and, where it keeps turns itself, a source of the past; `test/unit/transport.test.ts` has one.
+ */
+
+/** Who asks, and what the transport and the platform hand on: all operations of the API take it. */
+export interface Caller {
+  config: Config;
+  tenant: string;
+  /** The tenant's homes. */
+  homes: HomeClient;
+  /** Where earlier turns are read. */
+  past: PastSource;
+  /** Aborted when the client leaves. */
+  signal: AbortSignal;
+  /** Keeps the process alive for what is still to be done after the answer. */
+  waitUntil: (promise: Promise<unknown>) => void;
+}
+
+/** What a creation comes to. */
+export type Created<Sink extends ClientSink> =
+  /** The response: ended, or, for a background run, as it is now. */
+  | { kind: "response"; response: StoredResponse }
+  /** A foreground turn that runs beside its client, and whose events go to `sink`. `ended` never rejects. */
+  | { kind: "events"; sink: Sink; ended: Promise<TurnResult> }
+  /** A run in its home, followed from its first event: SSE, as `followResponse` gives it. */
+  | { kind: "run"; events: ReadableStream<Uint8Array> };
+
+/** Leads the events of a foreground turn to its client. */
+export interface ClientSink extends BatchSink {
+  /** Sends what is left, and that it is all. Never rejects. */
+  end(): Promise<void>;
+  /** Breaks off, so that a client that is still there does not take what it has for all. Never rejects. */
+  abandon(): Promise<void>;
+}

@@ -1,0 +1,120 @@
+import type { Config } from "../config.ts";
+import type { Engine, Prompt } from "../contract/engine.ts";
+import type { McpAccess } from "../contract/mcp-access.ts";
+import type { Model } from "../contract/model.ts";
+import { createEngine } from "../engine/create-engine.ts";
+import { Upstream } from "../engine/upstream.ts";
+import type { CreateRequest } from "../protocol/create-request.ts";
+import type { TurnAddress } from "../protocol/ids.ts";
+import { toolsetOf } from "../tools/create-toolset.ts";
+import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
+import type { Toolset } from "../tools/toolset.ts";
+import { makePrompt } from "../turn/first-prompt.ts";
+import { checkCallPairs } from "../turn/history.ts";
+import { checkPromptMedia } from "../turn/media.ts";
+import type { BatchSink } from "../turn/output-events.ts";
+import type { TurnState } from "../turn/state.ts";
+import { Turn } from "../turn/turn.ts";
+import type { Past } from "./past.ts";
+
+/** How a turn is put together, for both of its hosts: the Worker (foreground) and the home (runs). */
+
+/** A turn as it was asked for: plain data, which a run keeps. Its address names it. */
+export interface TurnSpec extends TurnAddress {
+  /** As `acceptRequest` gives it. */
+  request: CreateRequest;
+  model: Model;
+  tenant?: string;
+  cacheSalt: string;
+  /** Unix milliseconds. */
+  createdAt: number;
+}
+
+/** What a host provides for a turn. */
+export interface TurnHost {
+  config: Config;
+  /** How to reach the MCP servers of the request, by label. */
+  access: Readonly<Record<string, McpAccess>>;
+  /** What all that the turn puts out may take as JSON, in UTF-16 units. */
+  room: number;
+  /** Aborted when nobody wants the answer any more. */
+  signal: AbortSignal;
+  /** Keeps the host alive for what is still to be done when the turn has ended. */
+  waitUntil: (promise: Promise<unknown>) => void;
+  /** Takes the events, where anybody wants them. */
+  sink?: BatchSink | undefined;
+  /** The state of the turn at the end of its log, for a run whose process died: it goes on from there. */
+  logged?: TurnState | undefined;
+}
+
+/**
+ * The turn. Without a past, because it cannot be read, all that the turn can do is end (`abandon`).
+ * Throws the 400s of a past and an input that do not fit each other, the request's tools, or the operator's rules.
+ */
+export function assembleTurn(spec: TurnSpec, past: Past | undefined, host: TurnHost): Turn {
+  const { request, model, cacheSalt, createdAt } = spec;
+  const { config, room, signal, waitUntil, sink, logged } = host;
+  if (past) checkPromptMedia(past, request, config.isMediaListed);
+  const { history, replays, input } = past ?? { history: [], replays: [], input: [] };
+  const upstream = new Upstream(config);
+  return new Turn(
+    {
+      engine: createEngine(model.engine, config, upstream, HOSTED_TOOLS),
+      request,
+      address: spec,
+      model,
+      history,
+      replays,
+      input,
+      hostedTools: HOSTED_TOOLS,
+      tools: past && toolsOf(spec, past, host),
+      cacheSalt,
+      createdAt,
+      signal,
+      clock: Date.now,
+      maxRetries: config.maxRetries,
+      room,
+      recoveryTimeMs: request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
+      isServerGone: (until) => upstream.isGone(until),
+      waitUntil,
+      logged,
+    },
+    sink,
+  );
+}
+
+/**
+ * The prompt that the turn would send first, and the engine that can count it, without a turn. The tools of MCP servers
+ * that have not been listed yet are not in it. Throws the 400s of `assembleTurn`.
+ */
+export function assemblePrompt(
+  spec: TurnSpec,
+  past: Past,
+  host: Pick<TurnHost, "config" | "access">,
+): { engine: Engine; prompt: Prompt } {
+  checkPromptMedia(past, spec.request, host.config.isMediaListed);
+  const tools = toolsOf(spec, past, host);
+  const isOffered = tools !== undefined && !tools.mustPrepare && tools.mayCall(0);
+  const prompt = makePrompt({ ...spec, ...past }, isOffered ? tools.serverTools : undefined);
+  checkCallPairs(prompt.items);
+  const upstream = new Upstream(host.config);
+  return { engine: createEngine(spec.model.engine, host.config, upstream, HOSTED_TOOLS), prompt };
+}
+
+/** The tools that this server runs for the turn, where it has any. */
+function toolsOf(
+  { home, turn, tenant = "", request }: TurnSpec,
+  { history, replays, input }: Past,
+  { config, access, logged }: Pick<TurnHost, "config" | "access" | "logged">,
+): Toolset | undefined {
+  return toolsetOf(request, access, {
+    address: { home, turn },
+    config,
+    tenant,
+    history,
+    input,
+    // What tools remember of this turn, too.
+    replays: logged ? [...replays, ...logged.replays] : replays,
+    output: logged?.output.filter((_, index) => !logged.openLists.includes(index)) ?? [],
+  });
+}

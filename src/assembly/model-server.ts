@@ -1,0 +1,47 @@
+import type { Config } from "../config.ts";
+import type { Model } from "../contract/model.ts";
+import { createEngine } from "../engine/create-engine.ts";
+import { fetchModels, listModels as list, type ModelCard, resolveModel as resolve } from "../engine/models.ts";
+import { Upstream } from "../engine/upstream.ts";
+import type { CreateRequest } from "../protocol/create-request.ts";
+import { type ApiError, toApiError } from "../protocol/errors.ts";
+import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
+
+/** What is asked of the model server, and of the engine that speaks to it, beside turns. */
+
+/** The models that clients may name. Throws ApiError as the upstream does. */
+export function listModels(config: Config, signal: AbortSignal): Promise<ModelCard[]> {
+  return list(config, new Upstream(config), signal);
+}
+
+/**
+ * The model that a request names; vLLM's first one where it names none. An unknown name is vLLM's to refuse.
+ * Throws ApiError 503 where there is no model, and as the upstream does where no name was sent.
+ */
+export function resolveModel(name: string | null | undefined, config: Config, signal: AbortSignal): Promise<Model> {
+  return resolve(name, config, new Upstream(config), signal);
+}
+
+/** A request in the form in which the engine of its model takes it. Throws the 400 of what no such model can do. */
+export function acceptRequest(request: CreateRequest, model: Model, config: Config): CreateRequest {
+  return createEngine(model.engine, config, new Upstream(config), HOSTED_TOOLS).accept(request);
+}
+
+/** How the model server is. `latencyMs`: until it had listed its models, or failed to. */
+export type ModelServerHealth = { latencyMs: number } & (
+  | { models: string[]; fault?: undefined }
+  /** `downSince` in Unix milliseconds, as far as this isolate has seen. */
+  | { fault: ApiError; downSince: number | undefined }
+);
+
+/** Asks the model server for its models, never from the cache. Does not throw. */
+export async function checkModelServer(config: Config, signal: AbortSignal): Promise<ModelServerHealth> {
+  const upstream = new Upstream(config);
+  const begin = Date.now();
+  try {
+    const cards = await fetchModels(upstream, signal);
+    return { latencyMs: Date.now() - begin, models: cards.map((card) => card.id) };
+  } catch (error) {
+    return { latencyMs: Date.now() - begin, fault: toApiError(error), downSince: upstream.downSince };
+  }
+}

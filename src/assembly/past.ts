@@ -1,0 +1,22 @@
+import type { Replay } from "../contract/engine.ts";
+import type { TurnAddress } from "../protocol/ids.ts";
+import type { InputItem, Item } from "../protocol/items.ts";
+
+/** What a turn knows before its model speaks. */
+export interface Past {
+  /** Items of earlier turns, oldest first. */
+  history: Item[];
+  /** The raw messages behind them. */
+  replays: Replay[];
+  /** The turn's own input, references resolved. */
+  input: Item[];
+}
+
+/** Where the past of a turn can be read: the homes of its tenant, or whoever else keeps turns. */
+export interface PastSource {
+  /**
+   * The turn at `previous` with all before it, and `input` with what it refers to. Throws the 400s of what is not
+   * there: another tenant's, deleted and never stored ones look alike.
+   */
+  past(input: readonly InputItem[], previous: TurnAddress | null): Promise<Past>;
+}

@@ -1,0 +1,8 @@
+import type { EngineName } from "../config.ts";
+
+/** A model as the client names it and as vLLM does, and how it is spoken to. */
+export interface Model {
+  name: string;
+  upstream: string;
+  engine: EngineName;
+}

@@ -1,0 +1,21 @@
+import type { Context } from "hono";
+import { SSE_HEADERS } from "../protocol/sse-stream.ts";
+import type { ItemPage } from "../store/item-page.ts";
+
+/** Answers whose bodies are text or bytes already. */
+
+/** An answer of JSON text. */
+export function jsonText(context: Context, json: string): Response {
+  return context.body(json, 200, { "content-type": "application/json" });
+}
+
+/** A list object; the page's items are JSON text already. */
+export function itemList(context: Context, { data, firstId, lastId, hasMore }: ItemPage): Response {
+  const rest = JSON.stringify({ object: "list", first_id: firstId, last_id: lastId, has_more: hasMore });
+  return jsonText(context, `${rest.slice(0, -1)},"data":${data}}`);
+}
+
+/** An answer of server-sent events. */
+export function eventStream(context: Context, events: ReadableStream<Uint8Array>): Response {
+  return context.body(events, 200, SSE_HEADERS);
+}

@@ -1,0 +1,34 @@
+import { Hono } from "hono";
+import { createMiddleware } from "hono/factory";
+import { requestId } from "hono/request-id";
+import { loadConfig } from "../config.ts";
+import type { AppEnv } from "./app-env.ts";
+import { authentication } from "./auth.ts";
+import { browserGuard, jsonBodies } from "./browser-guard.ts";
+import { routesOf } from "./endpoint.ts";
+import { endpoints } from "./endpoints.ts";
+import { renderError, unknownUrl } from "./errors.ts";
+
+/** The HTTP surface: what every request passes, and the routes of the endpoints. */
+
+const configuration = createMiddleware<AppEnv>(async (context, next) => {
+  context.set("config", loadConfig(context.env));
+  await next();
+});
+
+const app = new Hono<AppEnv>();
+
+app.use(requestId());
+app.use(browserGuard);
+app.get("/", (context) => {
+  const paths = new Set(endpoints.map(({ path }) => path).filter((path) => !path.includes(":")));
+  return context.json({ name: "responses-edge", endpoints: [...paths] });
+});
+// The Worker is healthy also while its configuration is not.
+app.use("/v1/*", configuration, authentication, jsonBodies);
+app.use("/health/upstream", configuration);
+app.route("/", routesOf(endpoints));
+app.notFound((context) => renderError(unknownUrl(context), context));
+app.onError(renderError);
+
+export default app;

@@ -1,0 +1,98 @@
+import type { Context } from "hono";
+import {
+  addConversationItems,
+  createConversation,
+  deleteConversation,
+  deleteConversationItem,
+  listConversationItems,
+  retrieveConversation,
+  retrieveConversationItem,
+  updateConversation,
+} from "../api/conversations.ts";
+import { itemList, jsonText } from "./answers.ts";
+import type { AppEnv } from "./app-env.ts";
+import { readJson } from "./body.ts";
+import { callerOf } from "./caller.ts";
+import { endpoint } from "./endpoint.ts";
+import { includeQuery, pageQuery } from "./queries.ts";
+
+export const conversations = [
+  endpoint({
+    method: "POST",
+    path: "/v1/conversations",
+    summary: "create a conversation: `items` (≤ 20), `metadata`",
+    handle: async (context) => {
+      // The body may be left out altogether.
+      const { raw } = context.req;
+      const isEmpty = raw.body === null || raw.headers.get("content-length") === "0";
+      const body = isEmpty ? undefined : await readBody(context);
+      return context.json(await createConversation(callerOf(context), body ?? {}));
+    },
+  }),
+  endpoint({
+    method: "GET",
+    path: "/v1/conversations/:id",
+    summary: "retrieve",
+    handle: async (context) => context.json(await retrieveConversation(callerOf(context), context.req.param("id"))),
+  }),
+  endpoint({
+    method: "POST",
+    path: "/v1/conversations/:id",
+    summary: "change its `metadata`",
+    handle: async (context) => {
+      const body = await readBody(context);
+      return context.json(await updateConversation(callerOf(context), context.req.param("id"), body));
+    },
+  }),
+  endpoint({
+    method: "DELETE",
+    path: "/v1/conversations/:id",
+    summary: "delete; responses in it stay",
+    handle: async (context) => {
+      const id = context.req.param("id");
+      await deleteConversation(callerOf(context), id);
+      return context.json({ id, object: "conversation.deleted", deleted: true });
+    },
+  }),
+  endpoint({
+    method: "GET",
+    path: "/v1/conversations/:id/items",
+    summary: "its items: `limit` 1–100 (20), `order` `desc`\\|`asc`, `after`, `include`",
+    query: pageQuery,
+    handle: async (context, page) =>
+      itemList(context, await listConversationItems(callerOf(context), context.req.param("id"), page)),
+  }),
+  endpoint({
+    method: "POST",
+    path: "/v1/conversations/:id/items",
+    summary: "add `items` (≤ 20)",
+    query: includeQuery,
+    handle: async (context) => {
+      const body = await readBody(context);
+      return itemList(context, await addConversationItems(callerOf(context), context.req.param("id"), body));
+    },
+  }),
+  endpoint({
+    method: "GET",
+    path: "/v1/conversations/:id/items/:item",
+    summary: "one of them",
+    query: includeQuery,
+    handle: async (context) => {
+      const { id, item } = context.req.param();
+      return jsonText(context, await retrieveConversationItem(callerOf(context), id, item));
+    },
+  }),
+  endpoint({
+    method: "DELETE",
+    path: "/v1/conversations/:id/items/:item",
+    summary: "take it out",
+    handle: async (context) => {
+      const { id, item } = context.req.param();
+      return context.json(await deleteConversationItem(callerOf(context), id, item));
+    },
+  }),
+];
+
+function readBody(context: Context<AppEnv>): Promise<unknown> {
+  return readJson(context.req.raw, context.get("config").maxRequestBytes);
+}

@@ -1,0 +1,8 @@
+import { conversations } from "./conversations.ts";
+import type { Endpoint } from "./endpoint.ts";
+import { health } from "./health.ts";
+import { models } from "./models.ts";
+import { responses } from "./responses.ts";
+
+/** Every endpoint, in README's order. */
+export const endpoints: readonly Endpoint[] = [...responses, ...conversations, ...models, ...health];

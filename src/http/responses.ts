@@ -1,0 +1,82 @@
+import { createResponse } from "../api/create-response.ts";
+import { cancelResponse, deleteResponse, listInputItems, responseAddress, retrieveResponse } from "../api/responses.ts";
+import { followResponse } from "../api/runs.ts";
+import { invalidRequest } from "../protocol/errors.ts";
+import { SseStream } from "../protocol/sse-stream.ts";
+import { responseBody } from "../turn/response-builder.ts";
+import { eventStream, itemList, jsonText } from "./answers.ts";
+import { readJson } from "./body.ts";
+import { callerOf } from "./caller.ts";
+import { endpoint } from "./endpoint.ts";
+import { pageQuery, retrieveQuery } from "./queries.ts";
+
+export const responses = [
+  endpoint({
+    method: "POST",
+    path: "/v1/responses",
+    summary: "create; JSON, or SSE with `stream: true`",
+    handle: async (context) => {
+      const { maxRequestBytes, heartbeatMs } = context.get("config");
+      const body = await readJson(context.req.raw, maxRequestBytes);
+      const created = await createResponse(callerOf(context), body, {
+        idempotencyKey: context.req.header("idempotency-key"),
+        openSink: (onLeft) => new SseStream(heartbeatMs, onLeft),
+      });
+      switch (created.kind) {
+        case "response":
+          return jsonText(context, responseBody(created.response));
+        case "events":
+          return eventStream(context, created.sink.readable);
+        case "run":
+          return eventStream(context, created.events);
+      }
+    },
+  }),
+  endpoint({
+    method: "GET",
+    path: "/v1/responses/:id",
+    summary:
+      "retrieve; with `stream=true`, `starting_after`, `include_obfuscation`: replay a background response's events and follow it",
+    query: retrieveQuery,
+    handle: async (context, { stream, starting_after: after, include_obfuscation: obfuscation = true }) => {
+      const address = responseAddress(context.req.param("id"));
+      const caller = callerOf(context);
+      if (stream) {
+        return eventStream(context, await followResponse(caller, address, { after: after ?? -1, obfuscation }));
+      }
+      if (after !== undefined) {
+        throw invalidRequest("starting_after", "'starting_after' is only valid with 'stream=true'.");
+      }
+      return jsonText(context, responseBody(await retrieveResponse(caller, address)));
+    },
+  }),
+  endpoint({
+    method: "DELETE",
+    path: "/v1/responses/:id",
+    summary: "delete, for good",
+    handle: async (context) => {
+      const id = context.req.param("id");
+      await deleteResponse(callerOf(context), responseAddress(id));
+      return context.json({ id, object: "response.deleted", deleted: true });
+    },
+  }),
+  endpoint({
+    method: "POST",
+    path: "/v1/responses/:id/cancel",
+    summary: "stop a background response",
+    handle: async (context) => {
+      const address = responseAddress(context.req.param("id"));
+      return jsonText(context, responseBody(await cancelResponse(callerOf(context), address)));
+    },
+  }),
+  endpoint({
+    method: "GET",
+    path: "/v1/responses/:id/input_items",
+    summary: "its input: `limit` 1–100 (20), `order` `desc`\\|`asc`, `after`, `include`",
+    query: pageQuery,
+    handle: async (context, page) => {
+      const address = responseAddress(context.req.param("id"));
+      return itemList(context, await listInputItems(callerOf(context), address, page));
+    },
+  }),
+];

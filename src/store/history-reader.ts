@@ -1,0 +1,96 @@
+import { previousResponseNotFound } from "../protocol/errors.ts";
+import { concatHistories, EMPTY_HISTORY, type History, historyTooLong, isTooLong } from "./history.ts";
+import type { HomeRows } from "./home-rows.ts";
+import { MAX_HISTORY_LENGTH } from "./limits.ts";
+import type { RunSpec } from "./run-store.ts";
+
+/** What a turn continues, as its home keeps it. */
+
+/** What a new turn needs of what came before it: a history, and the items that it refers to, as JSON texts by id. */
+export type Snapshot =
+  | { found: true; history: History; references: Record<string, string> }
+  | { found: false; missing: "previous" }
+  | { found: false; missing: "item"; id: string }
+  | { found: false; missing: "room" };
+
+/** An item that is referred to. */
+export interface ItemKey {
+  id: string;
+  turn: string;
+  /** One that is missing is left out. */
+  optional?: true;
+}
+
+/** Most that is read to find the items that one turn refers to: each side of a turn that has one is parsed as a whole. */
+const MAX_READ_LENGTH = 4 * MAX_HISTORY_LENGTH;
+
+export class HistoryReader {
+  readonly #rows: HomeRows;
+
+  constructor(rows: HomeRows) {
+    this.#rows = rows;
+  }
+
+  /**
+   * The history of the response `previous`, if there is one, and the items of `references`. A response of which an
+   * ancestor was deleted has no history any more.
+   */
+  snapshot(previous: string | null, references: readonly ItemKey[]): Snapshot {
+    const history = previous === null ? EMPTY_HISTORY : this.#ofResponse(previous);
+    if (history === undefined) return { found: false, missing: "previous" };
+    if (isTooLong(history)) return { found: false, missing: "room" };
+    const found = this.#items(references, MAX_HISTORY_LENGTH - history.items.length - history.messages.length);
+    if (found === undefined) return { found: false, missing: "room" };
+    const missing = references.find(({ id, optional }) => !optional && !Object.hasOwn(found, id));
+    return missing ? { found: false, missing: "item", id: missing.id } : { found: true, history, references: found };
+  }
+
+  /** The history of the conversation up to a position. Throws the 400 when it is too long. */
+  ofConversation(upTo: number): History {
+    return checked(this.#rows.items.history(upTo));
+  }
+
+  /**
+   * The history that a run continues, and the last position of the conversation that it has then seen (null outside of
+   * one). Throws the 400s when the history is not there any more, or too long.
+   */
+  ofRun(spec: RunSpec): { history: History; base: number | null } {
+    if (spec.inConversation) {
+      const base = this.#rows.turns.lastPosition();
+      return { history: this.ofConversation(base), base };
+    }
+    if (spec.parent === null) return { history: EMPTY_HISTORY, base: null };
+    const history = this.#ofResponse(spec.parent);
+    if (history === undefined) throw previousResponseNotFound(spec.request.previous_response_id ?? "");
+    return { history: checked(history), base: null };
+  }
+
+  /** The history of a response; what came before it in its conversation comes first, when it began in one. */
+  #ofResponse(previous: string): History | undefined {
+    const found = this.#rows.turns.history(previous);
+    if (found === undefined || found.base === null) return found?.history;
+    return concatHistories(this.#rows.items.history(found.base), found.history);
+  }
+
+  /** Items as JSON texts by id, without those that are missing. Undefined when they are longer than `room` in all. */
+  #items(references: readonly ItemKey[], room: number): Record<string, string> | undefined {
+    const found: Record<string, string> = {};
+    let length = 0;
+    let read = 0;
+    for (const [turn, keys] of Map.groupBy(references, (key) => key.turn)) {
+      const items = this.#rows.items.ofTurn(turn, new Set(keys.map(({ id }) => id)));
+      read += items.read;
+      for (const [id, item] of items.found) {
+        found[id] = item;
+        length += item.length;
+      }
+      if (length > room || read > MAX_READ_LENGTH) return undefined;
+    }
+    return found;
+  }
+}
+
+function checked(history: History): History {
+  if (isTooLong(history)) throw historyTooLong();
+  return history;
+}

@@ -1,0 +1,91 @@
+import { ConversationStore } from "./conversation-store.ts";
+import { EventLogStore } from "./event-log.ts";
+import { IdempotencyStore } from "./idempotency-store.ts";
+import { ItemStore } from "./item-store.ts";
+import { migrate } from "./migrations.ts";
+import { RunStore } from "./run-store.ts";
+import { Tables } from "./tables.ts";
+import { TurnStore } from "./turn-store.ts";
+import { WebhookStore } from "./webhooks.ts";
+
+/** All that a home keeps in its storage: a store for each kind of row, and what concerns all of them together. */
+export class HomeRows {
+  readonly turns: TurnStore;
+  readonly items: ItemStore;
+  readonly log: EventLogStore;
+  readonly runs: RunStore;
+  readonly conversations: ConversationStore;
+  readonly idempotency: IdempotencyStore;
+  readonly webhooks: WebhookStore;
+  readonly #storage: DurableObjectStorage;
+  readonly #tables: Tables;
+
+  /**
+   * Opens the rows, and brings tables of an earlier version up to today's. `oldest` gives a creation time, Unix
+   * milliseconds: a response that was created then or before has expired.
+   */
+  constructor(storage: DurableObjectStorage, oldest: () => number) {
+    migrate(storage);
+    const { sql } = storage;
+    this.#storage = storage;
+    this.#tables = new Tables(sql);
+    this.turns = new TurnStore(sql, this.#tables, oldest);
+    this.items = new ItemStore(sql, this.#tables, this.turns);
+    this.log = new EventLogStore(sql, this.#tables);
+    this.runs = new RunStore(sql, this.#tables);
+    this.conversations = new ConversationStore(sql, this.#tables);
+    this.idempotency = new IdempotencyStore(sql, this.#tables);
+    this.webhooks = new WebhookStore(sql, this.#tables);
+  }
+
+  /** Runs `body` in a transaction. When it throws, nothing of it stays: not in the tables, and not in memory. */
+  transaction<T>(body: () => T): T {
+    try {
+      return this.#storage.transactionSync(body);
+    } catch (error) {
+      this.#forget();
+      throw error;
+    }
+  }
+
+  /** Whether nothing is kept: a table may be there without rows. */
+  isEmpty(): boolean {
+    return (
+      this.turns.isEmpty() &&
+      this.runs.turns().length === 0 &&
+      !this.conversations.exists() &&
+      this.idempotency.isEmpty() &&
+      this.webhooks.nextDue() === null
+    );
+  }
+
+  /** Removes a response with its event log. False when there was none. */
+  deleteResponse(turn: string): boolean {
+    return this.transaction(() => {
+      if (!this.turns.delete(turn)) return false;
+      this.log.delete(turn);
+      return true;
+    });
+  }
+
+  /** Removes what has expired, with the logs of the turns that were removed. */
+  sweepTurns(): void {
+    this.transaction(() => {
+      this.turns.sweep(this.conversations.exists());
+      if (this.#tables.has("turns")) this.log.sweep();
+    });
+  }
+
+  /** Gives the storage back, with its tables and its alarm. */
+  async deleteAll(): Promise<void> {
+    const deleted = this.#storage.deleteAll();
+    // At once: whoever comes while this waits finds an object without tables.
+    this.#forget();
+    await deleted;
+  }
+
+  #forget(): void {
+    this.#tables.forget();
+    this.turns.forget();
+  }
+}

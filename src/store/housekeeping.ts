@@ -1,0 +1,129 @@
+import type { Config } from "../config.ts";
+import type { HomeRows } from "./home-rows.ts";
+import { IdempotencyStore } from "./idempotency-store.ts";
+
+/**
+ * What a home does by itself: its alarm finds runs whose process died, delivers webhooks and removes what has expired.
+ * A home in which nothing is left gives its storage back.
+ */
+
+/** The sweep runs no oftener than this. */
+const MIN_SWEEP_INTERVAL_MS = 3_600_000;
+
+/** How soon the alarm looks after live runs: an orphan is found within this time after its process came back. */
+const WATCHDOG_MS = 30_000;
+
+/** The runs of the home, as far as housekeeping needs them. */
+export interface HousekeptRuns {
+  readonly liveRuns: number;
+  takeUpOrphans(): void;
+}
+
+/** A creation time, Unix milliseconds: a response that was created then or before has expired. */
+export function oldestOf({ retentionMs }: Config): number {
+  return retentionMs === 0 ? -1 : Date.now() - retentionMs;
+}
+
+export class Housekeeping {
+  readonly #storage: DurableObjectStorage;
+  readonly #rows: HomeRows;
+  readonly #runs: HousekeptRuns;
+  readonly #config: () => Config;
+  /** When the alarm rings; null: not at all; undefined: not asked yet. */
+  #alarmAt: number | null | undefined;
+  #sweptAt = 0;
+
+  constructor(storage: DurableObjectStorage, rows: HomeRows, runs: HousekeptRuns, config: () => Config) {
+    this.#storage = storage;
+    this.#rows = rows;
+    this.#runs = runs;
+    this.#config = config;
+  }
+
+  /** What the alarm does. It generates nothing itself. */
+  async ring(): Promise<void> {
+    this.#alarmAt = null;
+    this.#runs.takeUpOrphans();
+    const now = Date.now();
+    const due: number[] = [];
+    if (this.#runs.liveRuns > 0 || this.#rows.runs.turns().length > 0) due.push(now + WATCHDOG_MS);
+    await this.#rows.webhooks.deliverDue(this.#config());
+    const webhook = this.#rows.webhooks.nextDue();
+    if (webhook !== null) due.push(Math.max(webhook, now));
+    const sweep = this.#sweep(now);
+    if (sweep !== null) due.push(sweep);
+    if (due.length === 0) await this.releaseIfEmpty();
+    else await this.#setAlarm(Math.min(...due));
+  }
+
+  /** The home has a run from now on. */
+  watchRuns(): Promise<void> {
+    return this.#setAlarm(Date.now() + WATCHDOG_MS);
+  }
+
+  /** The home keeps a turn that was created at `createdAt` (Unix milliseconds), until it expires. */
+  async retain(createdAt: number): Promise<void> {
+    const { retentionMs } = this.#config();
+    if (retentionMs > 0) await this.#setAlarm(createdAt + retentionMs);
+  }
+
+  /** The home keeps an idempotency key from now on. */
+  retainKey(): Promise<void> {
+    return this.#setAlarm(Date.now() + IdempotencyStore.LIFETIME_MS);
+  }
+
+  /** Something may be left that nobody needs any more. */
+  sweepSoon(): Promise<void> {
+    return this.#setAlarm(Date.now() + MIN_SWEEP_INTERVAL_MS);
+  }
+
+  /** Delivers the webhooks that are due now, and sees to the next one. */
+  async deliverWebhooks(): Promise<void> {
+    await this.#rows.webhooks.deliverDue(this.#config());
+    const next = this.#rows.webhooks.nextDue();
+    if (next !== null) await this.#setAlarm(next);
+  }
+
+  /** Gives the object's storage back when nothing is left in it. */
+  async releaseIfEmpty(): Promise<void> {
+    if (this.#runs.liveRuns > 0 || !this.#rows.isEmpty()) return;
+    const deleted = this.#rows.deleteAll();
+    this.#alarmAt = null;
+    await deleted;
+  }
+
+  /** Removes what has outlived its time; returns when there will be more to remove. */
+  #sweep(now: number): number | null {
+    const dues: number[] = [];
+    const keys = this.#rows.idempotency.sweep(now);
+    if (keys !== null) dues.push(keys);
+    const turns = this.#sweepTurns(now);
+    if (turns !== null) dues.push(turns);
+    return dues.length === 0 ? null : Math.min(...dues);
+  }
+
+  #sweepTurns(now: number): number | null {
+    const { retentionMs } = this.#config();
+    if (retentionMs === 0) return null;
+    // While runs live the alarm rings often.
+    if (this.#runs.liveRuns === 0 || now - this.#sweptAt >= MIN_SWEEP_INTERVAL_MS) {
+      this.#rows.sweepTurns();
+      this.#sweptAt = now;
+    }
+    const oldest = this.#rows.turns.oldestLiving();
+    if (oldest === null && this.#rows.turns.isEmpty()) return null;
+    return Math.max((oldest ?? now) + retentionMs, now + MIN_SWEEP_INTERVAL_MS);
+  }
+
+  /** Makes sure that the alarm rings at `at` or before. */
+  async #setAlarm(at: number): Promise<void> {
+    if (this.#alarmAt === undefined) {
+      const known = await this.#storage.getAlarm();
+      // Another call may have set or released the alarm while this one waited.
+      if (this.#alarmAt === undefined) this.#alarmAt = known;
+    }
+    if (this.#alarmAt !== null && this.#alarmAt <= at) return;
+    this.#alarmAt = at;
+    await this.#storage.setAlarm(at);
+  }
+}

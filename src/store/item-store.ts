@@ -1,0 +1,125 @@
+import { parseItemId } from "../protocol/ids.ts";
+import type { Item } from "../protocol/items.ts";
+import { concatArrays, type History } from "./history.ts";
+import { type ItemPage, type PageRequest, pageOf } from "./item-page.ts";
+import { MAX_PAGE_LENGTH } from "./limits.ts";
+import type { Tables } from "./tables.ts";
+import type { TurnStore } from "./turn-store.ts";
+
+/**
+ * Items one by one: found by their ids, taken out of the conversation, and in pages. An item's id names its turn and the
+ * side of it, so no other turn is read.
+ *
+ * Whether an item is there for those who ask is decided here, and only here: it is not when it was taken out of the
+ * conversation. Where it is asked for by itself it is not either when its turn has expired (`turn-store.ts`).
+ */
+export class ItemStore {
+  readonly #sql: SqlStorage;
+  readonly #tables: Tables;
+  readonly #turns: TurnStore;
+
+  constructor(sql: SqlStorage, tables: Tables, turns: TurnStore) {
+    this.#sql = sql;
+    this.#tables = tables;
+    this.#turns = turns;
+  }
+
+  /**
+   * Those of a turn's items that have one of the ids, as JSON texts by id; each side is read once at most. `read` is how
+   * much text that took, in UTF-16 units.
+   */
+  ofTurn(turn: string, ids: ReadonlySet<string>): { found: Map<string, string>; read: number } {
+    const found = new Map<string, string>();
+    let read = 0;
+    for (const side of sidesOf(ids)) {
+      const body = this.#turns.items(turn, side);
+      if (body === undefined) break;
+      read += body.length;
+      for (const item of JSON.parse(body) as Item[]) {
+        if (item.id === undefined || !ids.has(item.id) || found.has(item.id) || this.#isDeleted(item.id)) continue;
+        found.set(item.id, JSON.stringify(item));
+      }
+    }
+    return { found, read };
+  }
+
+  /** An item of the conversation, or undefined when it has none of that id. */
+  ofConversation(id: string): Item | undefined {
+    const address = parseItemId(id);
+    if (!address || this.#isDeleted(id) || !this.#turns.isInConversation(address.turn)) return undefined;
+    const items = JSON.parse(this.#turns.conversationItems(address.turn, address.side) ?? "[]") as Item[];
+    return items.find((item) => item.id === id);
+  }
+
+  /** Takes an item out of the conversation. */
+  delete(id: string): void {
+    this.#tables.make("deleted_items");
+    this.#sql.exec("INSERT INTO deleted_items (id) VALUES (?)", id);
+  }
+
+  /** The conversation up to a position, without the items that were taken out. */
+  history(upTo: number): History {
+    const history = this.#turns.conversationHistory(upTo);
+    const deleted = this.#deleted();
+    if (deleted.size === 0) return history;
+    const items = JSON.parse(history.items) as Item[];
+    const left = items.filter((item) => item.id === undefined || !deleted.has(item.id));
+    return { items: JSON.stringify(left), messages: history.messages };
+  }
+
+  /**
+   * A page of the conversation's items, or undefined when none has the id `after`. That one may have been taken out
+   * meanwhile. Only the turns that the page touches are read.
+   */
+  page({ limit, order, after }: PageRequest): ItemPage | undefined {
+    const first = after === undefined ? undefined : parseItemId(after)?.turn;
+    if (after !== undefined && (first === undefined || !this.#turns.isInConversation(first))) return undefined;
+    const deleted = this.#deleted();
+    const items: Item[] = [];
+    let length = 0;
+    for (const turn of this.#turns.conversationTurns(order, first)) {
+      const turnItems = this.#bothSides(turn);
+      if (order === "desc") turnItems.reverse();
+      if (turn === first) {
+        const at = turnItems.findIndex((item) => item.id === after);
+        if (at === -1) return undefined;
+        turnItems.splice(0, at + 1);
+      }
+      for (const item of turnItems) {
+        if (item.id !== undefined && deleted.has(item.id)) continue;
+        length += JSON.stringify(item).length;
+        items.push(item);
+        // One more than the page has: it tells that there is more.
+        if (items.length > limit || (length > MAX_PAGE_LENGTH && items.length > 1)) return pageOf(items, limit);
+      }
+    }
+    return pageOf(items, limit);
+  }
+
+  #bothSides(turn: string): Item[] {
+    const input = this.#turns.conversationItems(turn, "input") ?? "[]";
+    const output = this.#turns.conversationItems(turn, "output") ?? "[]";
+    return JSON.parse(concatArrays([input, output])) as Item[];
+  }
+
+  #isDeleted(id: string): boolean {
+    if (!this.#tables.has("deleted_items")) return false;
+    return this.#sql.exec("SELECT 1 FROM deleted_items WHERE id = ?", id).toArray().length > 0;
+  }
+
+  #deleted(): Set<string> {
+    if (!this.#tables.has("deleted_items")) return new Set();
+    const rows = this.#sql.exec<{ id: string }>("SELECT id FROM deleted_items");
+    return new Set(rows.toArray().map(({ id }) => id));
+  }
+}
+
+/** The sides of a turn that have the items, by their ids. An id that does not tell its side may be on both. */
+function sidesOf(ids: ReadonlySet<string>): Set<"input" | "output"> {
+  const sides = new Set<"input" | "output">();
+  for (const id of ids) {
+    const side = parseItemId(id)?.side;
+    for (const each of side ? [side] : (["output", "input"] as const)) sides.add(each);
+  }
+  return sides;
+}

@@ -1,0 +1,56 @@
+import type { TableName } from "./tables.ts";
+
+/**
+ * The versions of the schema. An object whose tables an earlier version made gets what they lack when it opens.
+ *
+ * The version of an object is told by its columns. Durable Objects refuse `PRAGMA user_version` (SQLITE_AUTH), and a
+ * table for the version would cost every new object three rows more. So every version must bring a column that tells it.
+ * docs/storage.md lists the versions.
+ */
+
+interface Migration {
+  /** The version that an object has after it. */
+  version: number;
+  table: TableName;
+  column: string;
+  type: string;
+}
+
+/** Oldest first. `tables.ts` makes new tables with all of it. */
+const MIGRATIONS: readonly Migration[] = [
+  { version: 2, table: "turns", column: "messages", type: "TEXT" },
+  { version: 3, table: "idempotency", column: "begun", type: "INTEGER NOT NULL DEFAULT 0" },
+];
+
+/** The version of the tables that are made today. */
+export const SCHEMA_VERSION = 3;
+
+/**
+ * Brings an object's tables to today's version, all of them or none. To be called once, before anything is read. Makes
+ * no table, and writes nothing where nothing is to be done.
+ */
+export function migrate(storage: Pick<DurableObjectStorage, "sql" | "transactionSync">): void {
+  if (schemaVersion(storage.sql) === SCHEMA_VERSION) return;
+  storage.transactionSync(() => {
+    for (const { table, column, type } of missingIn(storage.sql)) {
+      storage.sql.exec(`ALTER TABLE ${table} ADD COLUMN ${column} ${type}`);
+    }
+  });
+}
+
+/** The version of an object's tables; today's for an object without tables. */
+export function schemaVersion(sql: SqlStorage): number {
+  const [first] = missingIn(sql);
+  return first ? first.version - 1 : SCHEMA_VERSION;
+}
+
+/** The migrations that an object needs, oldest first. A table that is not there needs none: it is made as it is today. */
+function missingIn(sql: SqlStorage): Migration[] {
+  const rows = sql.exec<{ table: string; column: string }>(
+    `SELECT tables.name AS "table", columns.name AS "column"
+     FROM sqlite_schema AS tables JOIN pragma_table_info(tables.name) AS columns
+     WHERE tables.name IN (${MIGRATIONS.map(({ table }) => `'${table}'`).join()})`,
+  );
+  const columns = Map.groupBy(rows, ({ table }) => table);
+  return MIGRATIONS.filter(({ table, column }) => columns.get(table)?.some((row) => row.column === column) === false);
+}

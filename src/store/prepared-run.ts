@@ -1,0 +1,90 @@
+import { assembleTurn } from "../assembly/assemble-turn.ts";
+import type { Past } from "../assembly/past.ts";
+import { loadConfig, type Variables } from "../config.ts";
+import type { McpAccess } from "../contract/mcp-access.ts";
+import type { TurnState } from "../turn/state.ts";
+import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
+import type { Lease } from "./conversation-lock.ts";
+import { type EventLogStore, EventLogWriter } from "./event-log.ts";
+import { type History, readHistory } from "./history.ts";
+import { MAX_CALL_LENGTH } from "./limits.ts";
+import type { RunSpec, RunStore } from "./run-store.ts";
+import type { ObjectLoad } from "./tenant-load.ts";
+
+/** A run that is ready to go: its turn can be made, and what it puts out goes to its home. */
+
+/** What a run needs from its home. */
+export interface RunHome {
+  env: Variables;
+  /** Keeps an object alive and its errors out of nowhere. */
+  waitUntil(promise: Promise<unknown>): void;
+  runs: RunStore;
+  log: EventLogStore;
+  /** Counts the runs of this home among those of its tenant. */
+  load: ObjectLoad;
+  /** The key of this home, which ids carry. */
+  address: string;
+  /** The earlier items that a run continues. Throws the 400 when they have been deleted. */
+  history(spec: RunSpec): { history: History; base: number | null };
+  /** Waits for the conversation's lock, as long as it takes. */
+  acquireConversation(): Promise<Lease | undefined>;
+  /** Runs `body` in a transaction: all that it writes, or nothing. */
+  transaction<T>(body: () => T): T;
+  /** Runs `body` and settles the turn in one transaction. */
+  settle(spec: RunSpec, base: number | null, result: TurnResult, body: () => void): void;
+}
+
+/** The past of a run. */
+export interface RunPast extends Past {
+  /** The last position of its conversation that it has seen. */
+  base: number | null;
+}
+
+export interface PreparedRun {
+  spec: RunSpec;
+  abort: AbortController;
+  log: EventLogWriter;
+  /** Events that its log had before. */
+  logged: number;
+  /** The run's turn; without a past one that can only end. Throws as `assembleTurn` does. */
+  makeTurn: (past: RunPast | undefined) => Turn;
+  settle: Settle;
+}
+
+/** `logged` is what the run's log tells of it, when it has one. `access` is to the MCP servers of its request. */
+export function prepareRun(
+  home: RunHome,
+  spec: RunSpec,
+  logged: TurnState | undefined,
+  access: Readonly<Record<string, McpAccess>>,
+): PreparedRun {
+  const config = loadConfig(home.env);
+  const abort = new AbortController();
+  const log = new EventLogWriter(home.log, spec.turn, logged?.sequence ?? 0);
+  // The spec has the request and the input, which are kept beside what the turn puts out.
+  const room = Math.max(0, MAX_CALL_LENGTH - JSON.stringify(spec).length);
+  let base: number | null = null;
+  const makeTurn = (past: RunPast | undefined): Turn => {
+    base = past?.base ?? null;
+    const waitUntil = (promise: Promise<unknown>) => home.waitUntil(promise);
+    return assembleTurn(spec, past, { config, access, room, signal: abort.signal, waitUntil, sink: log, logged });
+  };
+  const settle: Settle = async (result, terminate) => {
+    terminate();
+    try {
+      // What is pending, the terminal event and the turn: all or nothing.
+      home.settle(spec, base, result, () => log.write());
+    } catch (error) {
+      // Left as an orphan, for the alarm to find.
+      log.stop();
+      throw error;
+    }
+  };
+  return { spec, abort, log, logged: logged?.sequence ?? 0, makeTurn, settle };
+}
+
+/** The past of a run as it is now. Throws the 400s of a history that was deleted, or is too long. */
+export function readRunPast(home: RunHome, spec: RunSpec): RunPast {
+  const { history, base } = home.history(spec);
+  return { ...readHistory(history), input: spec.input, base };
+}

@@ -1,0 +1,71 @@
+import { type ErrorFields, invalidRequest } from "../protocol/errors.ts";
+import { responseId } from "../protocol/ids.ts";
+import type { Item } from "../protocol/items.ts";
+import { initialResponse } from "../protocol/response.ts";
+import type { HomeRows } from "./home-rows.ts";
+import { type ItemPage, type PageRequest, pageOf, unknownCursor } from "./item-page.ts";
+import { accepted, type Result, refused } from "./result.ts";
+import type { RunHost } from "./run-host.ts";
+import type { RunSpec } from "./run-store.ts";
+import type { StoredResponse } from "./turn-store.ts";
+
+/** Responses as a client sees them, whether they are settled or still run. Reading one takes up the home's orphans. */
+export class ResponseReader {
+  readonly #rows: HomeRows;
+  readonly #runs: RunHost;
+
+  constructor(rows: HomeRows, runs: RunHost) {
+    this.#rows = rows;
+    this.#runs = runs;
+  }
+
+  /** A response; null when there is none (any more). */
+  retrieve(turn: string): StoredResponse | null {
+    this.#runs.takeUpOrphans();
+    const settled = this.#rows.turns.response(turn);
+    if (settled) return settled;
+    const live = this.#runs.live(turn);
+    return live ? runningBody(live.spec, "in_progress") : null;
+  }
+
+  /** A page of a turn's own input; null when there is no such response. The 400 when the input has not the item `after`. */
+  inputItems(turn: string, { limit, order, after }: PageRequest): Result<ItemPage> | null {
+    if (this.retrieve(turn) === null) return null;
+    const stored = this.#rows.turns.items(turn, "input");
+    const items = stored === undefined ? this.#runs.live(turn)?.spec.input : (JSON.parse(stored) as Item[]);
+    if (!items) return null;
+    const ordered = order === "desc" ? items.toReversed() : items;
+    if (after === undefined) return accepted(pageOf(ordered, limit));
+    const at = ordered.findIndex((item) => item.id === after);
+    return at === -1 ? refused(unknownCursor(after)) : accepted(pageOf(ordered.slice(at + 1), limit));
+  }
+
+  /** Waits until a run is settled and gives its response, with the failure as it was; null when there is none. */
+  async finished(turn: string): Promise<{ response: StoredResponse; failure: ErrorFields | null } | null> {
+    this.#runs.takeUpOrphans();
+    await this.#runs.live(turn)?.ended;
+    const response = this.retrieve(turn);
+    return response && { response, failure: this.#rows.log.failure(turn) ?? null };
+  }
+
+  /**
+   * Stops a run; gives the response as it then stands, also when it had ended before. Null when there is none. The 400
+   * when it was not made with `background: true`.
+   */
+  async cancel(turn: string): Promise<Result<StoredResponse> | null> {
+    const found = this.retrieve(turn);
+    if (!found) return null;
+    const { background } = JSON.parse(found.head) as { background: boolean | null };
+    if (!background) return refused(invalidRequest("response_id", "Cannot cancel a synchronous response."));
+    await this.#runs.cancel(turn);
+    const cancelled = this.retrieve(turn);
+    return cancelled && accepted(cancelled);
+  }
+}
+
+/** The response of a run that is not settled: no output yet, because none of it is final. */
+export function runningBody(spec: RunSpec, status: "queued" | "in_progress"): StoredResponse {
+  const identity = { id: responseId(spec), model: spec.model.name, createdAt: Math.floor(spec.createdAt / 1000) };
+  const { output, ...head } = initialResponse(spec.request, identity);
+  return { head: JSON.stringify({ ...head, status }), output: JSON.stringify(output) };
+}

@@ -1,0 +1,18 @@
+import { ApiError, type ErrorFields } from "../protocol/errors.ts";
+
+/** What an RPC gives that may be refused. Cloudflare's RPC does not carry classes of errors, so an error is a value. */
+export type Result<T> = { ok: true; value: T } | { ok: false; error: ErrorFields };
+
+export function accepted<T>(value: T): Result<T> {
+  return { ok: true, value };
+}
+
+export function refused(error: ApiError): Result<never> {
+  return { ok: false, error: error.toFields() };
+}
+
+/** An error of the API as a result. Throws every other error again. */
+export function refusalOf(error: unknown): Result<never> {
+  if (error instanceof ApiError) return refused(error);
+  throw error;
+}

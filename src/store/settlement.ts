@@ -1,0 +1,85 @@
+import type { Config } from "../config.ts";
+import { conversationLocked } from "../protocol/errors.ts";
+import type { TurnResult } from "../turn/turn.ts";
+import type { ConversationTurns } from "./conversation-turns.ts";
+import type { HomeRows } from "./home-rows.ts";
+import type { Housekeeping } from "./housekeeping.ts";
+import { accepted, type Result, refused } from "./result.ts";
+import type { RunSpec } from "./run-store.ts";
+import type { SettledTurn } from "./turn-store.ts";
+
+/** Keeping a turn for good: in one transaction, one row where it fits. */
+
+/** A foreground turn to keep; with the token of its lease when it belongs to the conversation. */
+export interface TurnToSettle extends Omit<SettledTurn, "base" | "position"> {
+  /** `joins`: its items become part of the conversation. */
+  lease: { token: string; joins: boolean } | null;
+}
+
+export class Settlement {
+  readonly #rows: HomeRows;
+  readonly #conversation: ConversationTurns;
+  readonly #housekeeping: Housekeeping;
+  readonly #config: () => Config;
+
+  readonly #waitUntil: (promise: Promise<unknown>) => void;
+
+  /** `waitUntil` keeps the object alive until a promise has settled. */
+  constructor(
+    rows: HomeRows,
+    conversation: ConversationTurns,
+    housekeeping: Housekeeping,
+    config: () => Config,
+    waitUntil: (promise: Promise<unknown>) => void,
+  ) {
+    this.#rows = rows;
+    this.#conversation = conversation;
+    this.#housekeeping = housekeeping;
+    this.#config = config;
+    this.#waitUntil = waitUntil;
+  }
+
+  /**
+   * Keeps a foreground turn, and gives its conversation back. Keeping a turn again is harmless. Gives the 409 when the
+   * turn does not hold its conversation any more.
+   */
+  async foreground({ lease, ...settled }: TurnToSettle): Promise<Result<null>> {
+    // A caller that has lost the answer asks again.
+    if (this.#rows.turns.has(settled.turn)) return accepted(null);
+    await this.#housekeeping.retain(settled.createdAt);
+    const entered = lease ? this.#conversation.entered(lease.token) : null;
+    if (entered === undefined) return refused(conversationLocked());
+    this.#rows.transaction(() => {
+      const position = lease?.joins ? this.#rows.turns.lastPosition() + 1 : null;
+      this.#rows.turns.insert({ ...settled, base: entered?.base ?? null, position });
+    });
+    entered?.lease.release();
+    // An object that was empty until now may have released its alarm while this call waited.
+    await this.#housekeeping.retain(settled.createdAt);
+    return accepted(null);
+  }
+
+  /** Keeps a run's turn, in one transaction with what `body` writes. `base`: the last position that the run saw. */
+  run(spec: RunSpec, base: number | null, { outcome, closed }: TurnResult, body: () => void): void {
+    const joins = spec.inConversation && (outcome.status === "completed" || outcome.status === "incomplete");
+    const hasWebhook = spec.request.background === true && this.#config().webhook !== undefined;
+    this.#rows.transaction(() => {
+      body();
+      this.#rows.turns.insert({
+        turn: spec.turn,
+        parent: spec.parent,
+        createdAt: spec.createdAt,
+        base,
+        position: joins ? this.#rows.turns.lastPosition() + 1 : null,
+        input: JSON.stringify(spec.input),
+        output: closed.output,
+        messages: closed.messages,
+        response: closed.head,
+      });
+      this.#rows.runs.delete(spec.turn);
+      if (hasWebhook) this.#rows.webhooks.add(spec, outcome.status);
+    });
+    if (hasWebhook) this.#waitUntil(this.#housekeeping.deliverWebhooks());
+    this.#waitUntil(this.#housekeeping.retain(spec.createdAt));
+  }
+}

@@ -1,0 +1,54 @@
+import type { Prompt, RawMessage, Replay, ServerTools } from "../contract/engine.ts";
+import type { CreateRequest } from "../protocol/create-request.ts";
+import type { Item } from "../protocol/items.ts";
+import { promptItems } from "./history.ts";
+
+/** What the first prompt of a turn is made of. */
+export interface PromptSource {
+  /** As its engine has accepted it. */
+  request: CreateRequest;
+  /** The model's name at vLLM. */
+  model: { upstream: string };
+  /** Items of earlier turns, oldest first, and the raw messages behind them. */
+  history: readonly Item[];
+  replays: readonly Replay[];
+  /** This turn's input, references resolved. */
+  input: readonly Item[];
+  cacheSalt: string;
+  /** Unix milliseconds. */
+  createdAt: number;
+}
+
+/**
+ * The prompt of a turn's first round: what a create sends, to be counted (`engine.measure`) or shortened
+ * (`truncateToFit`) without a turn. Calls and outputs of its items may still be without each other
+ * (`checkCallPairs`).
+ */
+export function makePrompt(source: PromptSource, serverTools?: ServerTools): Prompt {
+  const { request, model, history, replays, input, cacheSalt, createdAt } = source;
+  const { before, trailing } = previousMessages(request, input);
+  return {
+    model: model.upstream,
+    items: promptItems(history, input),
+    replays: before ? [...replays, before] : replays,
+    trailing,
+    request,
+    serverTools,
+    cacheSalt,
+    createdAt,
+    spentTokens: 0,
+  };
+}
+
+/**
+ * Where the client's `previous_input_messages` stand in the prompt: before the first item of its input, by that item's
+ * id; after all items where the input is empty.
+ */
+function previousMessages(
+  { previous_input_messages: messages }: CreateRequest,
+  input: readonly Item[],
+): { before?: Replay; trailing: RawMessage[] } {
+  if (messages == null) return { trailing: [] };
+  const item = input[0]?.id;
+  return item === undefined ? { trailing: messages } : { before: { item, messages, before: true }, trailing: [] };
+}

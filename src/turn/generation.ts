@@ -1,0 +1,248 @@
+import type { Continuation, Engine, Prompt } from "../contract/engine.ts";
+import type { CreateRequest } from "../protocol/create-request.ts";
+import { ApiError, toApiError } from "../protocol/errors.ts";
+import type { Item } from "../protocol/items.ts";
+import { type BrokenOff, continued, type Generation, outOfTokens } from "./continuation.ts";
+import type { BatchSink } from "./output-events.ts";
+import type { RoundPrompt } from "./prompt.ts";
+import { isTransient, pause, Recovery } from "./recovery.ts";
+import type { Outage, Outcome, ResponseBuilder } from "./response-builder.ts";
+import { type DeltaCount, plus } from "./usage.ts";
+
+/**
+ * The generations of a turn, each of one round. One whose upstream dies is taken up where it stopped, or waited for while
+ * the model server is away.
+ */
+
+export interface GenerationOptions {
+  engine: Engine;
+  request: CreateRequest;
+  /** Aborted when nobody wants the answer any more. */
+  signal: AbortSignal;
+  /** Now, in Unix milliseconds. */
+  clock: () => number;
+  /** How often a generation that broke off is taken up again in each round; 0 lets it fail. */
+  maxRetries: number;
+  /** How long an outage of the model server is waited for, in milliseconds. */
+  recoveryTimeMs: number;
+  /** Asks the model server whether it is gone. */
+  isServerGone: (signal: AbortSignal) => Promise<boolean>;
+}
+
+/**
+ * How long a foreground turn that has not begun tries to reach its model server, in milliseconds: where the server has
+ * only closed a connection that was kept open, it is had again at once, and a client that is told soon can go elsewhere.
+ */
+const START_TIME_MS = 50;
+
+export class Generations {
+  readonly #options: GenerationOptions;
+  readonly #builder: ResponseBuilder;
+  readonly #prompt: RoundPrompt;
+  readonly #sink: BatchSink | undefined;
+  /** Aborted where what has been begun cannot be used. */
+  readonly #unusable: AbortSignal;
+
+  constructor(
+    options: GenerationOptions,
+    builder: ResponseBuilder,
+    prompt: RoundPrompt,
+    sink: BatchSink | undefined,
+    unusable: AbortSignal,
+  ) {
+    this.#options = options;
+    this.#builder = builder;
+    this.#prompt = prompt;
+    this.#sink = sink;
+    this.#unusable = unusable;
+  }
+
+  /**
+   * Asks the model. Resolves when its server has taken the prompt. Throws ApiError as the engine does, and the signal's
+   * reason when it is aborted. A background run waits for its model server elsewhere, with events that say so.
+   */
+  async begin(): Promise<Generation> {
+    const { request, maxRetries, recoveryTimeMs, clock, signal } = this.#options;
+    if (request.background || this.#builder.progress > 0) return this.#ask();
+    const recovery = new Recovery({ maxRetries, timeMs: Math.min(recoveryTimeMs, START_TIME_MS), clock });
+    for (;;) {
+      try {
+        return await this.#ask();
+      } catch (error) {
+        const fault = toApiError(error);
+        const isAway = fault.code === "upstream_unreachable";
+        const wait = isAway ? recovery.next(fault, { taken: false, spoke: false }) : undefined;
+        if (wait === undefined) throw error;
+        await pause(wait, signal);
+        signal.throwIfAborted();
+      }
+    }
+  }
+
+  /** Runs a generation to its end, taken up again as often as it may. Never rejects: a fault is an outcome. */
+  async run(started: Promise<Generation>): Promise<Outcome> {
+    const { signal, request, maxRetries, recoveryTimeMs: timeMs, clock } = this.#options;
+    const builder = this.#builder;
+    const recovery = new Recovery({ maxRetries, timeMs, clock, since: builder.state.round.outageSince });
+    let generation = started;
+    let begun = builder.progress > 0 || request.background === true;
+    for (;;) {
+      const before = builder.progress;
+      let taken = false;
+      try {
+        const deltas = await generation;
+        taken = true;
+        begun = true;
+        builder.outage = undefined;
+        await this.#consume(deltas);
+        return signal.aborted ? { status: "cancelled" } : outcomeOf(builder);
+      } catch (error) {
+        const fault = toApiError(error);
+        const spoke = builder.progress > before;
+        const passes = begun && maxRetries > 0 && !signal.aborted && (await this.#passes(fault));
+        if (signal.aborted) return { status: "cancelled" };
+        const waitMs = passes ? recovery.next(fault, { taken, spoke }) : undefined;
+        if (waitMs === undefined) return { status: "failed", error: fault };
+        this.#tellOutage(recovery.outage);
+        await pause(waitMs, signal);
+        if (signal.aborted) return { status: "cancelled" };
+        generation = this.takeUp(fault);
+      }
+    }
+  }
+
+  /** A generation that goes on where the last one broke off. Throws the fault that broke it where that cannot be. */
+  async takeUp(fault: ApiError): Promise<Generation> {
+    const { engine, request, signal } = this.#options;
+    const builder = this.#builder;
+    const { sampled } = builder.state.round;
+    const partial = builder.partialItems();
+    if (partial.length === 0 && !sampled) return this.#ask();
+    const prompt = await this.#prompt.fitting();
+    const continuation = engine.continuation(prompt, partial as Item[], sampled);
+    const { anew = 0 } = continuation ?? {};
+    if (!this.#sink && (!continuation || anew > 0)) {
+      // Nobody has seen anything of it.
+      this.#lose(builder.withdrawRound());
+      return this.#ask();
+    }
+    if (!continuation) throw cannotContinue(fault);
+    const first = anew > 0 ? partial[partial.length - anew] : undefined;
+    if (first) this.#lose(builder.breakOff(first.id));
+    // Nothing is left to go on after.
+    if (first && first === partial[0]) return this.#ask();
+    const { sampledTokens } = continuation;
+    const size = sampledTokens === undefined ? await this.#measure(continuation) : undefined;
+    const { all, reasoning } = builder.roundDeltas;
+    const spentBefore = (prompt.spentTokens ?? 0) + builder.state.round.lost.all;
+    const spentTokens = spentBefore + (sampledTokens ?? size?.generated ?? all);
+    const isText = continuation.prompt !== prompt && !continuation.prompt.sampled;
+    const before = size && { prompt: size.prompt, reasoning, isText };
+    const { max_output_tokens: limit } = request;
+    // An engine that is told what was sampled ends it itself.
+    if (limit != null && spentTokens >= limit && !continuation.prompt.sampled) {
+      return outOfTokens(Math.max(0, limit - spentBefore), before ?? (await this.#brokenOff(prompt)));
+    }
+    const generation = await engine.generate({ ...continuation.prompt, spentTokens }, signal);
+    return continued(generation, continuation.repeated, before);
+  }
+
+  /** Asks the model once, from the beginning of its round. */
+  async #ask(): Promise<Generation> {
+    const { engine, request, signal } = this.#options;
+    const ends = request.enable_response_messages ? AbortSignal.any([signal, this.#unusable]) : signal;
+    const prompt = await this.#prompt.fitting();
+    const { all: lost } = this.#builder.state.round.lost;
+    if (lost === 0) return engine.generate(prompt, ends);
+    const spentTokens = (prompt.spentTokens ?? 0) + lost;
+    const { max_output_tokens: limit } = request;
+    if (limit == null || spentTokens < limit) return engine.generate({ ...prompt, spentTokens }, ends);
+    return outOfTokens(Math.max(0, limit - spentTokens), await this.#brokenOff(prompt));
+  }
+
+  async #consume(generation: Generation): Promise<void> {
+    const builder = this.#builder;
+    for await (const deltas of generation) {
+      for (const delta of deltas) builder.apply(delta);
+      builder.recordBuffered();
+      const full = this.#sink?.flush();
+      if (full) await full;
+      if (builder.isFull) {
+        builder.apply({ kind: "finish", reason: "length" });
+        return;
+      }
+    }
+  }
+
+  async #passes(fault: ApiError): Promise<boolean> {
+    const { isServerGone, signal } = this.#options;
+    return isTransient(fault, () => isServerGone(signal).catch(() => false));
+  }
+
+  /** Says that the model server is waited for, once it is seen to be away; the log learns since when. */
+  #tellOutage(outage: Outage | undefined): void {
+    const builder = this.#builder;
+    const isNew = outage !== undefined && builder.outage === undefined;
+    builder.outage = outage;
+    if (!isNew) return;
+    builder.record({ outage: outage.since });
+    builder.repeatInProgress();
+    this.#sink?.flush();
+  }
+
+  /** What was said is said anew: it counts as output all the same. */
+  #lose(deltas: DeltaCount): void {
+    this.#builder.record({ lost: plus(this.#builder.state.round.lost, deltas) });
+  }
+
+  async #brokenOff(prompt: Prompt): Promise<BrokenOff | undefined> {
+    const { engine, signal } = this.#options;
+    try {
+      const { tokens } = await engine.measure(prompt, signal);
+      return { prompt: tokens, reasoning: this.#builder.roundDeltas.reasoning, isText: true };
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** Tokens of the prompt proper, and of what was generated after it; undefined where the engine cannot tell. */
+  async #measure(continuation: Continuation): Promise<{ prompt: number; generated: number } | undefined> {
+    const { engine, signal } = this.#options;
+    try {
+      const [prompt, whole] = await Promise.all([
+        engine.measure(this.#prompt.current, signal),
+        engine.measure(continuation.prompt, signal),
+      ]);
+      return { prompt: prompt.tokens, generated: Math.max(0, whole.tokens - prompt.tokens) };
+    } catch (error) {
+      // A server that is away could not generate, either; one that does not count can.
+      if (error instanceof ApiError && (await this.#passes(error))) throw error;
+      return undefined;
+    }
+  }
+}
+
+function outcomeOf({ finishReason }: ResponseBuilder): Outcome {
+  switch (finishReason) {
+    case "length":
+      return { status: "incomplete", reason: "max_output_tokens" };
+    case "content_filter":
+      return { status: "incomplete", reason: "content_filter" };
+    case "abort":
+      return { status: "failed", error: upstreamAborted() };
+    default:
+      return { status: "completed" };
+  }
+}
+
+function cannotContinue(fault: ApiError): ApiError {
+  return new ApiError({
+    status: 502,
+    message: `${fault.message} The model cannot be put back to where it was (in a function call, in structured output or in a refusal).`,
+    code: "cannot_continue",
+  });
+}
+
+function upstreamAborted(): ApiError {
+  return new ApiError({ status: 502, message: "The model server aborted the request.", code: "upstream_aborted" });
+}

@@ -1,0 +1,55 @@
+import { jsonLength } from "../protocol/json.ts";
+import type { TurnState } from "./state.ts";
+
+/** What an item, a part or a raw message has beside its text. */
+const FRAME_LENGTH = 512;
+
+/** What is kept free for what a turn says when it ends. */
+const SPARE_LENGTH = 64 * 1024;
+
+export interface OutputSizeOptions {
+  /** What all that the turn puts out may take as JSON. */
+  room: number;
+  /** Texts are given as raw messages, too (`enable_response_messages`). */
+  withMessages: boolean;
+}
+
+/** How much of its room a turn's output takes, at most and as JSON, in UTF-16 units: more could not be kept. */
+export class OutputSize {
+  readonly #room: number;
+  readonly #withMessages: boolean;
+  /** What the model has sampled is kept beside the items: their texts are kept twice. */
+  keepsSampled: boolean;
+  #length: number;
+
+  constructor({ replays, round, output, openPart }: TurnState, { room, withMessages }: OutputSizeOptions) {
+    this.#room = room;
+    this.#withMessages = withMessages;
+    this.keepsSampled = round.sampled !== undefined || replays.length > 0;
+    this.#length = JSON.stringify([output, replays, openPart?.logprobs]).length;
+    this.addText(openPart?.text ?? "");
+  }
+
+  /** Nothing more can be kept of what the model says. */
+  get isFull(): boolean {
+    return this.#length + SPARE_LENGTH > this.#room;
+  }
+
+  hasRoomFor(value: unknown): boolean {
+    return this.#length + SPARE_LENGTH + JSON.stringify(value).length <= this.#room;
+  }
+
+  addText(text: string): void {
+    this.#length += jsonLength(text) * (1 + Number(this.keepsSampled) + Number(this.#withMessages));
+  }
+
+  /** Adds items, parts or raw messages, without their texts. */
+  addFrames(count: number): void {
+    this.#length += count * FRAME_LENGTH;
+  }
+
+  /** Adds JSON of this length. Below zero takes away. */
+  addJson(length: number): void {
+    this.#length += length;
+  }
+}

@@ -1,0 +1,75 @@
+import type { Engine, Prompt, RawMessage, Replay } from "../contract/engine.ts";
+import type { CreateRequest } from "../protocol/create-request.ts";
+import type { Item } from "../protocol/items.ts";
+import { mustCall } from "../protocol/tools.ts";
+import { truncateToFit } from "./truncation.ts";
+
+/** What a turn has put out, as it stands in the prompt of its next round. */
+export interface PromptOutput {
+  /** Items of all rounds before. */
+  items: readonly Item[];
+  /** Raw messages behind them. */
+  replays: readonly Replay[];
+  /** Raw messages after all items. */
+  trailing: readonly RawMessage[];
+  /** Output tokens of all rounds before. */
+  spentTokens: number;
+}
+
+/** The prompt of the round in progress. */
+export class RoundPrompt {
+  readonly #engine: Engine;
+  readonly #signal: AbortSignal;
+  #prompt: Prompt;
+  /** The prompt, being shortened to fit; undefined where it has changed since. */
+  #fitting: Promise<Prompt> | undefined;
+
+  constructor(prompt: Prompt, engine: Engine, signal: AbortSignal) {
+    this.#prompt = prompt;
+    this.#engine = engine;
+    this.#signal = signal;
+  }
+
+  get current(): Prompt {
+    return this.#prompt;
+  }
+
+  /**
+   * The prompt, with `truncation: "auto"` shortened to fit. Throws ApiError as `truncateToFit` does, and the signal's
+   * reason when it is aborted.
+   */
+  async fitting(): Promise<Prompt> {
+    if (this.#prompt.request.truncation !== "auto") return this.#prompt;
+    this.#fitting ??= truncateToFit(this.#engine, this.#prompt, this.#signal);
+    const fitting = this.#fitting;
+    const fitted = await fitting;
+    if (this.#fitting === fitting) this.#prompt = fitted;
+    return fitted;
+  }
+
+  /** The round may call these tools of this server. */
+  offer(serverTools: Prompt["serverTools"]): void {
+    this.#change({ serverTools });
+  }
+
+  /** The next round's: what the last one has put out follows. `replays` are those of history and output together. */
+  next({ items, replays, trailing, spentTokens }: PromptOutput): void {
+    const request = afterFirstRound(this.#prompt.request);
+    this.#change({ items: [...this.#prompt.items, ...items], replays, trailing, spentTokens, request });
+  }
+
+  #change(changed: Partial<Prompt>): void {
+    this.#prompt = { ...this.#prompt, ...changed };
+    this.#fitting = undefined;
+  }
+}
+
+/** What holds for the first round only: a choice that forces a call, and the remote prefill of its prompt. */
+export function afterFirstRound({ kv_transfer_params: _, ...request }: CreateRequest): CreateRequest {
+  const { tool_choice: choice } = request;
+  if (!mustCall(choice) || choice == null || (typeof choice === "object" && choice.type === "function")) return request;
+  if (typeof choice === "object" && choice.type === "allowed_tools") {
+    return { ...request, tool_choice: { ...choice, mode: "auto" } };
+  }
+  return { ...request, tool_choice: "auto" };
+}

@@ -1,0 +1,304 @@
+import type { UrlCitation } from "../contract/citations.ts";
+import type { RawMessage, Replay, Sampled, TokenLogprob } from "../contract/engine.ts";
+import type { PendingCall } from "../contract/server-tool.ts";
+import type { DeltaEvent, DeltaType, StreamEvent, Unnumbered } from "../protocol/events.ts";
+import type { OutputItem, Usage } from "../protocol/response.ts";
+import type { CallAnswer, TurnRecord } from "./records.ts";
+import { type DeltaCount, NO_DELTAS } from "./usage.ts";
+
+/**
+ * The state of one turn: all that its events and records tell.
+ *
+ * `applyEvent`, `applyDelta` and `applyRecord` are the only ways in which it changes. The turn applies what it says and
+ * records as it goes; `readLoggedTurn` applies the lines of its log. So a turn that goes on after a crash is where it was.
+ * What a log does not tell is no part of it: the raw messages of a generation that has not ended, say.
+ */
+export interface TurnState {
+  /** Events so far: the next one's sequence number. */
+  sequence: number;
+  /** `response.in_progress` has been said. */
+  started: boolean;
+  /** Items so far. One that is open has all that was said of it but its open part. */
+  output: OutputItem[];
+  /** The content part that text flows into. */
+  openPart: OpenPart | undefined;
+  /** The text at the end of the open part that may become a citation: the model has said it, no event has. */
+  buffered: string;
+  /** Delta events so far. */
+  deltas: DeltaCount;
+  /** Delta events before each item, by its `output_index`. */
+  deltasBefore: DeltaCount[];
+  /** Ids of items that the model says anew. */
+  superseded: Set<string>;
+  /** `output_index` of each list of an MCP server's tools that has begun and not ended. */
+  openLists: number[];
+  /** Rounds that have ended. */
+  rounds: number;
+  /** Raw messages behind the items of rounds whose generation has ended, and lists of tools. */
+  replays: Replay[];
+  /** Raw messages after the last of those items. */
+  trailing: RawMessage[];
+  /** Usage of those rounds together. */
+  usage: Usage | null;
+  /** The calls of the last generation are being answered. */
+  answering: Answering | undefined;
+  /** How often the model was asked again because it called what nobody offered. */
+  askedAgain: number;
+  /** The round in progress. */
+  round: RoundState;
+}
+
+/** One generation, and the answers to the calls that it makes. */
+export interface RoundState {
+  /** `output_index` of its first item. */
+  firstItem: number;
+  /** Delta events before it. */
+  deltasBefore: DeltaCount;
+  /** What it has said in vain, because it was begun anew. */
+  lost: DeltaCount;
+  /** What it has sampled so far. */
+  sampled: Sampled | undefined;
+  /** Calls for this server that the model has completed, as long as it goes on generating. */
+  called: PendingCall[];
+  /** Since when the model server was away, where nothing has come from it since. Unix milliseconds. */
+  outageSince: number | undefined;
+}
+
+export interface Answering {
+  /** Calls without an answer. */
+  calls: PendingCall[];
+  /** Ids of items whose calls were about to be run. */
+  dispatched: string[];
+  /** Items of the turn when the generation ended. */
+  items: number;
+  /** Messages with which the model is asked again. */
+  again: RawMessage[];
+}
+
+export interface OpenPart {
+  kind: "output_text" | "refusal" | "reasoning_text";
+  outputIndex: number;
+  contentIndex: number;
+  text: string;
+  logprobs: TokenLogprob[];
+  annotations: UrlCitation[];
+}
+
+export function newTurnState(): TurnState {
+  return {
+    sequence: 0,
+    started: false,
+    output: [],
+    openPart: undefined,
+    buffered: "",
+    deltas: { ...NO_DELTAS },
+    deltasBefore: [],
+    superseded: new Set(),
+    openLists: [],
+    rounds: 0,
+    replays: [],
+    trailing: [],
+    usage: null,
+    answering: undefined,
+    askedAgain: 0,
+    round: newRound(0, NO_DELTAS),
+  };
+}
+
+function newRound(firstItem: number, deltas: DeltaCount): RoundState {
+  return {
+    firstItem,
+    deltasBefore: { ...deltas },
+    lost: NO_DELTAS,
+    sampled: undefined,
+    called: [],
+    outageSince: undefined,
+  };
+}
+
+/** An event as far as the state needs it: of one that carries the whole response only that it was said. */
+export type AppliedEvent = Exclude<Unnumbered<StreamEvent>, { response: unknown }> | { type: LifecycleName };
+
+type LifecycleName = Extract<StreamEvent, { response: unknown }>["type"];
+
+/**
+ * Applies an event: one that the turn says, or one of its log. A delta that the turn says is applied without an event,
+ * by `applyDelta`. Throws SyntaxError where the log has an event that no turn says.
+ */
+export function applyEvent(state: TurnState, event: AppliedEvent): void {
+  switch (event.type) {
+    case "response.in_progress":
+      state.started = true;
+      return;
+    case "response.output_item.added":
+      state.deltasBefore[event.output_index] = { ...state.deltas };
+      state.output.push(event.item);
+      if (event.item.type === "mcp_list_tools") state.openLists.push(event.output_index);
+      return;
+    case "response.output_item.done":
+      state.output[event.output_index] = event.item;
+      if (event.item.type === "mcp_list_tools") {
+        state.openLists = state.openLists.filter((index) => index !== event.output_index);
+      }
+      return;
+    case "response.content_part.added":
+      state.openPart = {
+        kind: event.part.type,
+        outputIndex: event.output_index,
+        contentIndex: event.content_index,
+        text: "",
+        logprobs: [],
+        annotations: [],
+      };
+      return;
+    case "response.output_text.annotation.added":
+      if (event.annotation?.type === "url_citation") state.openPart?.annotations.push(event.annotation);
+      return;
+    case "response.content_part.done": {
+      const item = state.output[event.output_index];
+      if (item?.type === "message" || item?.type === "reasoning") (item.content as unknown[]).push(event.part);
+      state.openPart = undefined;
+      state.buffered = "";
+      return;
+    }
+    case "response.output_text.delta":
+    case "response.refusal.delta":
+    case "response.reasoning_text.delta":
+    case "response.function_call_arguments.delta":
+    case "response.mcp_call_arguments.delta":
+    case "response.code_interpreter_call_code.delta":
+      applyDelta(state, event.type);
+      addLoggedText(state, event);
+      return;
+    case "error":
+    case "response.created":
+    case "response.queued":
+    case "response.completed":
+    case "response.failed":
+    case "response.incomplete":
+    case "response.output_text.done":
+    case "response.refusal.done":
+    case "response.reasoning_text.done":
+    case "response.function_call_arguments.done":
+    case "response.mcp_list_tools.in_progress":
+    case "response.mcp_list_tools.completed":
+    case "response.mcp_list_tools.failed":
+    case "response.mcp_call_arguments.done":
+    case "response.mcp_call.in_progress":
+    case "response.mcp_call.completed":
+    case "response.mcp_call.failed":
+    case "response.web_search_call.in_progress":
+    case "response.web_search_call.searching":
+    case "response.web_search_call.completed":
+    case "response.code_interpreter_call.in_progress":
+    case "response.code_interpreter_call_code.done":
+    case "response.code_interpreter_call.interpreting":
+    case "response.code_interpreter_call.completed":
+      return;
+    default:
+      throw unknownEvent(event);
+  }
+}
+
+/** Counts a delta event. Its text is added where it belongs: to the open part (`addText`), or to the item of a call. */
+export function applyDelta(state: TurnState, type: DeltaType): void {
+  state.deltas.all += 1;
+  if (type === "response.reasoning_text.delta") state.deltas.reasoning += 1;
+  state.round.outageSince = undefined;
+}
+
+export function addText(part: OpenPart, text: string, logprobs: readonly TokenLogprob[] | undefined): void {
+  part.text += text;
+  if (logprobs) part.logprobs.push(...logprobs);
+}
+
+/** Adds the text of a logged delta event to what the rooms of a live turn add it to. */
+function addLoggedText(state: TurnState, event: Unnumbered<DeltaEvent>): void {
+  switch (event.type) {
+    case "response.output_text.delta":
+      if (state.openPart) addText(state.openPart, event.delta, event.logprobs as TokenLogprob[]);
+      return;
+    case "response.refusal.delta":
+    case "response.reasoning_text.delta":
+      if (state.openPart) addText(state.openPart, event.delta, undefined);
+      return;
+    default: {
+      const item = state.output[event.output_index];
+      if (item?.type === "function_call" || item?.type === "mcp_call") item.arguments += event.delta;
+      else if (item?.type === "code_interpreter_call") item.code = (item.code ?? "") + event.delta;
+    }
+  }
+}
+
+/** Applies a record: one that the turn makes, or one of its log. What it is made of may become part of the state. */
+export function applyRecord(state: TurnState, record: TurnRecord): void {
+  const { round } = state;
+  if ("sampled" in record) {
+    round.sampled = addSampled(round.sampled, record.sampled);
+    round.outageSince = undefined;
+  } else if ("buffered" in record) state.buffered = record.buffered;
+  else if ("outage" in record) round.outageSince = record.outage;
+  else if ("superseded" in record) for (const id of record.superseded) state.superseded.add(id);
+  else if ("lost" in record) round.lost = record.lost;
+  else if ("listed" in record) state.replays.push(record.listed);
+  else if ("called" in record) round.called.push(record.called);
+  else if ("answering" in record) {
+    const { items, replays, trailing, usage, calls, again } = record.answering;
+    state.replays.push(...replays);
+    state.trailing = trailing;
+    state.usage = usage;
+    state.answering = { calls, dispatched: [], items, again };
+    round.called = [];
+    round.sampled = undefined;
+  } else if ("dispatched" in record) state.answering?.dispatched.push(record.dispatched);
+  else if ("answered" in record) {
+    const { item } = record.answered;
+    keepAnswer(state.replays, record.answered);
+    if (state.answering) state.answering.calls = state.answering.calls.filter((call) => call.item !== item);
+  } else if ("round" in record) {
+    state.trailing = record.round.trailing;
+    state.rounds += 1;
+    if (state.answering && state.answering.again.length > 0) state.askedAgain += 1;
+    state.round = newRound(state.answering?.items ?? state.output.length, state.deltas);
+    state.answering = undefined;
+  } else {
+    // It tells why the turn has ended.
+    record satisfies { failure: unknown };
+  }
+}
+
+/** Adds to what a round has sampled; the result may be `before`, grown. */
+function addSampled(before: Sampled | undefined, more: Sampled): Sampled {
+  if (!before) return "ids" in more ? { ids: [...more.ids] } : { text: more.text };
+  if ("ids" in before && "ids" in more) for (const id of more.ids) before.ids.push(id);
+  else if ("text" in before && "text" in more) before.text += more.text;
+  return before;
+}
+
+/** Puts the answer to a call with the raw messages that made it, if there are any. */
+function keepAnswer(replays: Replay[], { item, exchange, messages }: CallAnswer): void {
+  // Only what a tool remembers last is ever read.
+  if (exchange.memory !== undefined) for (const each of replays) if (each.exchange) delete each.exchange.memory;
+  const replay = replays.find((each) => each.item === item);
+  if (!replay) replays.push({ item, messages, exchange });
+  else {
+    replay.exchange = exchange;
+    replay.messages = [...replay.messages, ...messages];
+  }
+}
+
+/** The items among these that the model goes on after: those that it does not say anew. */
+export function withoutSuperseded<T extends { id?: string }>(state: TurnState, items: readonly T[]): T[] {
+  if (state.superseded.size === 0) return [...items];
+  return items.filter(({ id }) => id === undefined || !state.superseded.has(id));
+}
+
+/** The round's items, without those that the model says anew. */
+export function roundItems({ superseded, output, round }: TurnState): OutputItem[] {
+  return output.slice(round.firstItem).filter(({ id }) => !superseded.has(id));
+}
+
+/** Compiles as long as every event has its case. */
+function unknownEvent(event: never): SyntaxError {
+  return new SyntaxError(`No turn says ${(event as { type: unknown }).type}.`);
+}

@@ -1,0 +1,106 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
+import { assemblePrompt, assembleTurn, type TurnSpec } from "../../src/assembly/assemble-turn.ts";
+import type { Past } from "../../src/assembly/past.ts";
+import { type Config, loadConfig } from "../../src/config.ts";
+import { createRequest } from "../../src/protocol/create-request.ts";
+import { invalidRequest } from "../../src/protocol/errors.ts";
+import { newTurnAddress } from "../../src/protocol/ids.ts";
+import type { Item } from "../../src/protocol/items.ts";
+import { truncateToFit } from "../../src/turn/truncation.ts";
+
+let simulator: Simulator;
+let config: Config;
+beforeEach(() => {
+  simulator = createSimulator();
+  const fetch = (url: string, init: RequestInit) => simulator.fetch(new Request(url, init));
+  config = loadConfig({ VLLM: { fetch }, ALLOW_ANONYMOUS: "true" });
+});
+
+const { signal } = new AbortController();
+
+function specOf(body: object): TurnSpec {
+  const model = { name: "simulator", upstream: "simulator", engine: "chat" } as const;
+  return {
+    ...newTurnAddress(),
+    request: createRequest.parse({ model: "simulator", input: "Go on.", ...body }),
+    model,
+    tenant: "tenant",
+    cacheSalt: "salt",
+    createdAt: Date.now(),
+  };
+}
+
+function said(role: "user" | "assistant", text: string): Item {
+  return role === "user"
+    ? { type: "message", role, status: "completed", content: [{ type: "input_text", text }] }
+    : {
+        type: "message",
+        role,
+        status: "completed",
+        content: [{ type: "output_text", text, annotations: [], logprobs: [] }],
+      };
+}
+
+const past: Past = {
+  history: [said("user", "Hello."), said("assistant", "You said: Hello.")],
+  replays: [],
+  input: [said("user", "Go on.")],
+};
+
+/** What vLLM was last sent on a route. */
+function lastBody(route: string): Record<string, unknown> {
+  const { body } = simulator.requests.findLast(({ path }) => path.endsWith(route)) ?? {};
+  return body as Record<string, unknown>;
+}
+
+describe("a prompt without a turn", () => {
+  const tools = [{ type: "function", name: "look", parameters: { type: "object", properties: {} }, strict: false }];
+
+  it("is counted as the very prompt that the turn sends", async () => {
+    const spec = specOf({ instructions: "Be brief.", tools });
+    const { engine, prompt } = assemblePrompt(spec, past, { config, access: {} });
+    const { tokens } = await engine.measure(prompt, signal);
+    const host = { config, access: {}, room: 1_000_000, signal, waitUntil: () => {} };
+    const turn = assembleTurn(spec, past, host);
+    const { outcome } = await turn.run(turn.start(), async (_, terminate) => terminate());
+    expect(outcome.status).toBe("completed");
+    const [counted, sent] = [lastBody("/tokenize"), lastBody("/chat/completions")];
+    expect(tokens).toBeGreaterThan(0);
+    expect(counted.messages).toEqual(sent.messages);
+    expect(counted.tools).toEqual(sent.tools);
+  });
+
+  it("is shortened to what fits", async () => {
+    const { engine, prompt } = assemblePrompt(specOf({}), past, { config, access: {} });
+    const whole = await engine.measure(prompt, signal);
+    const narrow: typeof engine = Object.create(engine, {
+      measure: {
+        value: async (...asked: Parameters<typeof engine.measure>) => ({
+          ...(await engine.measure(...asked)),
+          // Too few tokens for all of it, with what the answer needs.
+          contextWindow: whole.tokens + 15,
+        }),
+      },
+    });
+    const fitted = await truncateToFit(narrow, prompt, signal);
+    expect(fitted.items).toEqual(past.input);
+  });
+
+  it("is refused as the turn is, when its calls have no outputs", () => {
+    const call: Item = { type: "function_call", call_id: "call_1", name: "look", arguments: "{}", status: "completed" };
+    const unanswered = { ...past, history: [...past.history, call] };
+    const refusal = expect.objectContaining({ status: 400, param: "input" });
+    expect(() => assemblePrompt(specOf({ tools }), unanswered, { config, access: {} })).toThrow(refusal);
+  });
+});
+
+it("a turn without a past needs neither its tools nor its calls' outputs to end", async () => {
+  const tools = [{ type: "mcp", server_label: "docs", server_url: "https://docs.example.com/mcp" }];
+  const host = { config, access: {}, room: 1_000_000, signal, waitUntil: () => {} };
+  const turn = assembleTurn(specOf({ tools }), undefined, host);
+  const error = invalidRequest("previous_response_id", "It has been deleted.");
+  const { closed } = await turn.abandon({ status: "failed", error }, async (_, terminate) => terminate());
+  expect(JSON.parse(closed.head)).toMatchObject({ status: "failed", error: { message: "It has been deleted." } });
+  expect(simulator.requests).toEqual([]);
+});

@@ -1,0 +1,5 @@
+/** A file's text (Vite). */
+declare module "*?raw" {
+  const text: string;
+  export default text;
+}

@@ -1,0 +1,149 @@
+import { env } from "cloudflare:workers";
+import { beforeEach, describe, expect, it } from "vitest";
+import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
+import { createResponse } from "../../src/api/create-response.ts";
+import type { Caller, ClientSink } from "../../src/api/transport.ts";
+import type { Past, PastSource } from "../../src/assembly/past.ts";
+import { loadConfig } from "../../src/config.ts";
+import { previousResponseNotFound } from "../../src/protocol/errors.ts";
+import { responseId } from "../../src/protocol/ids.ts";
+import type { Item } from "../../src/protocol/items.ts";
+import { HomeClient } from "../../src/store/client.ts";
+
+/** The API by a transport of the test's own, without HTTP: a sink, a loop, and a source of the past. */
+
+let simulator: Simulator;
+beforeEach(() => {
+  simulator = createSimulator();
+});
+
+/** A connection whose turns continue each other, and of which nothing is stored. */
+class Connection implements PastSource {
+  readonly sinks: MessageSink[] = [];
+  readonly #client = new AbortController();
+  readonly #turns = new Map<string, Past>();
+
+  async past(input: readonly Item[], previous: Parameters<PastSource["past"]>[1]): Promise<Past> {
+    if (!previous) return { history: [], replays: [], input: [...input] };
+    const before = this.#turns.get(responseId(previous));
+    if (!before) throw previousResponseNotFound(responseId(previous));
+    return { ...before, input: [...input] };
+  }
+
+  /** Creates a response and waits until its events have ended. Gives the response's id. */
+  async create(input: string, fields: object = {}): Promise<string> {
+    const body = { model: "simulator", input, stream: true, store: false, ...fields };
+    const created = await createResponse(this.#caller(), body, {
+      openSink: (onLeft) => this.sinks[this.sinks.push(new MessageSink(onLeft)) - 1] as MessageSink,
+    });
+    if (created.kind !== "events") throw new Error(`Expected events, not ${created.kind}.`);
+    const { outcome, closed } = await created.ended;
+    await created.sink.over;
+    const { id } = JSON.parse(closed.head) as { id: string };
+    const said: Item = {
+      type: "message",
+      role: "user",
+      status: "completed",
+      content: [{ type: "input_text", text: input }],
+    };
+    if (outcome.status === "completed") {
+      this.#turns.set(id, { history: [said, ...(JSON.parse(closed.output) as Item[])], replays: [], input: [] });
+    }
+    return id;
+  }
+
+  close(): void {
+    this.#client.abort();
+  }
+
+  #caller(): Caller {
+    const fetch = (url: string, init: RequestInit) => simulator.fetch(new Request(url, init));
+    return {
+      config: loadConfig({ VLLM: { fetch }, ALLOW_ANONYMOUS: "true" }),
+      tenant: "tenant",
+      homes: new HomeClient(env, "tenant"),
+      past: this,
+      signal: this.#client.signal,
+      waitUntil: () => {},
+    };
+  }
+}
+
+class MessageSink implements ClientSink {
+  readonly messages: { type: string; delta?: string }[] = [];
+  ending: "ended" | "abandoned" | undefined;
+  readonly over: Promise<void>;
+  readonly #onLeft: () => void;
+  #resolve = () => {};
+
+  constructor(onLeft: () => void) {
+    this.#onLeft = onLeft;
+    this.over = new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
+  }
+
+  /** Where set, the client is found to have left with the first delta. */
+  leaves = false;
+
+  event(type: string, json: string): void {
+    this.messages.push(JSON.parse(json) as { type: string });
+    if (this.leaves && type.endsWith(".delta")) this.#onLeft();
+  }
+
+  flush(): undefined {}
+
+  async end(): Promise<void> {
+    this.ending = "ended";
+    this.#resolve();
+  }
+
+  async abandon(): Promise<void> {
+    this.ending = "abandoned";
+    this.#resolve();
+  }
+}
+
+describe("a transport without HTTP", () => {
+  it("gets every event of a turn, in order, and then its end", async () => {
+    const connection = new Connection();
+    await connection.create("Hello.");
+    const [sink] = connection.sinks;
+    expect(sink?.messages.at(0)?.type).toBe("response.created");
+    expect(sink?.messages.at(-1)?.type).toBe("response.completed");
+    expect(sink?.messages.map(({ delta = "" }) => delta).join("")).toBe("You said: Hello.");
+    expect(sink?.ending).toBe("ended");
+  });
+
+  it("continues turns that only its own source of the past knows", async () => {
+    const connection = new Connection();
+    const first = await connection.create("Hello.");
+    await connection.create("Go on.", { previous_response_id: first });
+    const sent = simulator.requests.findLast(({ path }) => path.endsWith("/chat/completions"));
+    const contents = ["Hello.", "You said: Hello.", "Go on."].map((content) => ({ content }));
+    expect(sent?.body).toMatchObject({ messages: contents });
+    await expect(new Connection().create("Go on.", { previous_response_id: first })).rejects.toMatchObject({
+      status: 400,
+      code: "previous_response_not_found",
+    });
+  });
+
+  it("throws what refuses a turn before it has begun, and leaves no sink open", async () => {
+    const connection = new Connection();
+    await expect(connection.create("Hello.", { temperature: 3 })).rejects.toMatchObject({ param: "temperature" });
+    expect(connection.sinks).toEqual([]);
+    await expect(connection.create("Hello.", { model: "nobody" })).rejects.toMatchObject({ code: "model_not_found" });
+    expect(connection.sinks.map(({ ending }) => ending)).toEqual(["abandoned"]);
+  });
+
+  it("breaks a turn off by saying that its client has left", async () => {
+    const connection = new Connection();
+    const running = connection.create("Hello.", { model: "simulator?tps=50&words=100000" });
+    await expect.poll(() => connection.sinks.length).toBe(1);
+    const [sink] = connection.sinks;
+    if (sink) sink.leaves = true;
+    await running;
+    expect(sink?.ending).toBe("abandoned");
+    await expect.poll(() => simulator.requests.at(-1)?.state).toBe("aborted");
+  });
+});

@@ -1,0 +1,196 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import type { ModelDelta } from "../../src/contract/engine.ts";
+import type { OutputItem } from "../../src/protocol/response.ts";
+import { BrowserCitationFilter } from "../../src/tools/browser/citations.ts";
+import { readLoggedTurn } from "../../src/turn/logged-turn.ts";
+import { isRecord, parseRecord, recordLine, type TurnRecord } from "../../src/turn/records.ts";
+import type { ResponseBuilder } from "../../src/turn/response-builder.ts";
+import { newTurnState, type TurnState } from "../../src/turn/state.ts";
+import { newBuilder } from "./turn-rig.ts";
+
+/** One step of a turn, as its model, its tools and its model server bring it. */
+type Step = { deltas: ModelDelta[] } | { step: "answer" | "outage" | "break off" | "list"; choice: number };
+
+const texts = fc.constantFrom("a", " b", "【1†L1", "-L2】", "【", "no mark】", "", "你好", '"');
+const indices = fc.integer({ min: 0, max: 3 });
+const logprobs = [{ token: "a", logprob: -1, bytes: [97], top_logprobs: [] }];
+
+const deltas: fc.Arbitrary<ModelDelta> = fc.oneof(
+  texts.map((text): ModelDelta => ({ kind: "text", text })),
+  texts.map((text): ModelDelta => ({ kind: "text", text, logprobs })),
+  texts.map((text): ModelDelta => ({ kind: "reasoning", text })),
+  texts.map((text): ModelDelta => ({ kind: "refusal", text })),
+  fc
+    .tuple(
+      indices,
+      fc.constantFrom("f", "wiki__ask", "wiki__edit", "browser_search", "python"),
+      fc.constantFrom("", '{"q', '{"query":"x"}', "print(1)"),
+    )
+    .map(([index, name, json]): ModelDelta => ({ kind: "tool_call", index, name, arguments: json })),
+  fc
+    .tuple(indices, fc.constantFrom("", '":1}', "x"))
+    .map(([index, json]): ModelDelta => ({ kind: "tool_call", index, arguments: json })),
+  indices.map((index): ModelDelta => ({ kind: "call_cut", index })),
+  fc.constant<ModelDelta>({ kind: "item_done" }),
+  fc
+    .tuple(indices, fc.constantFrom("reasoning", "message", "call", undefined))
+    .map(([index, shows]): ModelDelta => ({ kind: "message", index, message: { index }, ...(shows && { shows }) })),
+  indices.map((id): ModelDelta => ({ kind: "sampled", sampled: { ids: [id] } })),
+  fc.constant<ModelDelta>({ kind: "ask_again", messages: [{ role: "tool" }] }),
+  fc.constant<ModelDelta>({
+    kind: "usage",
+    usage: {
+      input_tokens: 3,
+      input_tokens_details: { cached_tokens: 1, cache_write_tokens: 0 },
+      output_tokens: 2,
+      output_tokens_details: { reasoning_tokens: 1 },
+      total_tokens: 5,
+    },
+  }),
+);
+
+const steps: fc.Arbitrary<Step[]> = fc.array(
+  fc.oneof(
+    {
+      weight: 4,
+      arbitrary: fc.array(deltas, { minLength: 1, maxLength: 8 }).map((batch): Step => ({ deltas: batch })),
+    },
+    fc
+      .tuple(fc.constantFrom("answer", "outage", "break off", "list"), indices)
+      .map(([step, choice]): Step => ({ step, choice }) as Step),
+  ),
+  { minLength: 1, maxLength: 12 },
+);
+
+const PAGE = { url: "https://example.com/a", title: "A" };
+const citations = { citations: () => new BrowserCitationFilter(() => PAGE) };
+
+function take(builder: ResponseBuilder, step: Step): void {
+  if ("deltas" in step) {
+    for (const delta of step.deltas) builder.apply(delta);
+    builder.recordBuffered();
+    return;
+  }
+  const { state } = builder;
+  switch (step.step) {
+    case "answer":
+      answer(builder, step.choice);
+      return;
+    case "outage":
+      builder.record({ outage: step.choice });
+      return;
+    case "break off": {
+      const item = builder.partialItems()[step.choice];
+      if (!item || item.type === "function_call") return;
+      builder.record({ lost: builder.breakOff(item.id) });
+      return;
+    }
+    case "list": {
+      // Only before anything is said.
+      if (state.output.some(({ type }) => type !== "mcp_list_tools")) return;
+      const index = builder.lists.begin(`server ${step.choice}`);
+      if (step.choice > 0) builder.lists.end(index, step.choice > 1 ? { tools: [] } : { error: "no" }, "origin");
+    }
+  }
+}
+
+/** Answers all calls of the round but the last `left` ones; then, where none is left, the next round begins. */
+function answer(builder: ResponseBuilder, left: number): void {
+  builder.endGeneration();
+  builder.beginAnswering([...builder.again]);
+  const calls = builder.pendingCalls;
+  for (const call of calls.slice(0, calls.length - left)) {
+    builder.startCall(call);
+    const exchange = { name: call.name, arguments: call.arguments, output: "o", step: "s", memory: { n: left } };
+    builder.finishCall(
+      call,
+      { output: "o", failed: left === 0 },
+      { item: call.item, exchange, messages: [{ role: "tool" }] },
+    );
+  }
+  if (builder.pendingCalls.length === 0) builder.nextRound();
+}
+
+/** The state as JSON, where an item that is not done is as far as events tell of it. */
+function told(state: TurnState, done: ReadonlySet<string>): unknown {
+  const output = state.output.map((item) => (done.has(item.id) ? item : toldItem(item)));
+  return JSON.parse(JSON.stringify({ ...state, superseded: [...state.superseded], output }));
+}
+
+/** Statuses, results and plans of an item are in its last event. */
+function toldItem(item: OutputItem): unknown {
+  const { id, type } = item;
+  const text = "arguments" in item ? item.arguments : "code" in item ? item.code : undefined;
+  return { id, type, text, content: "content" in item ? item.content : undefined };
+}
+
+/** Ids of items that are done by these lines. */
+function doneBy(lines: readonly string[]): Set<string> {
+  const events = lines.filter((line) => !isRecord(line)).map((line) => JSON.parse(line) as Record<string, unknown>);
+  const done = events.filter(({ type }) => type === "response.output_item.done");
+  return new Set(done.map(({ item }) => (item as OutputItem).id));
+}
+
+/** Runs the steps; after each line, the state that the log tells must be that of the builder. */
+function run(all: readonly Step[], from: { state: TurnState; lines: string[] }): string[] {
+  const { lines } = from;
+  const live: unknown[] = [];
+  const { builder, state } = newBuilder(
+    { ...from, onLine: (now) => live.push(told(structuredClone(now), doneBy(lines))) },
+    citations,
+  );
+  const before = lines.length;
+  builder.start();
+  for (const step of all) take(builder, step);
+  for (const [index, expected] of live.entries()) {
+    const cut = lines.slice(0, before + index + 1);
+    expect(told(readLoggedTurn(cut), doneBy(cut))).toEqual(expected);
+  }
+  // And no step has changed anything of which no line tells.
+  expect(told(readLoggedTurn(lines), doneBy(lines))).toEqual(told(state, doneBy(lines)));
+  return lines;
+}
+
+describe("the state of a turn", () => {
+  it("is at every line of its log what the log tells", () => {
+    fc.assert(
+      fc.property(steps, (all) => {
+        run(all, { state: newTurnState(), lines: [] });
+      }),
+      { numRuns: 150 },
+    );
+  });
+
+  it("is so as well where the turn goes on after a crash, at any line", () => {
+    fc.assert(
+      fc.property(steps, steps, fc.nat(), (first, second, at) => {
+        const lines = run(first, { state: newTurnState(), lines: [] });
+        const kept = lines.slice(0, at % (lines.length + 1));
+        run(second, { state: readLoggedTurn(kept), lines: kept });
+      }),
+      { numRuns: 100 },
+    );
+  });
+
+  it("is not read from a log with an event that no turn says, or without one that it had", () => {
+    const event = (type: string, sequence_number: number) => JSON.stringify({ type, sequence_number });
+    expect(() => readLoggedTurn([event("response.audio.delta", 0)])).toThrow(SyntaxError);
+    expect(() => readLoggedTurn([event("response.created", 0), event("response.in_progress", 2)])).toThrow(SyntaxError);
+  });
+});
+
+describe("a record", () => {
+  const answering = { items: 1, replays: [], trailing: [{ a: 1 }], usage: null, calls: [], again: [] };
+
+  it.each<[TurnRecord, string]>([
+    [{ buffered: "【" }, '[{"held":"【"}]'],
+    [{ round: { trailing: [{ a: 1 }] } }, '[{"round":{"loose":[{"a":1}]}}]'],
+    [{ answering }, '[{"answering":{"items":1,"replays":[],"loose":[{"a":1}],"usage":null,"calls":[],"again":[]}}]'],
+    [{ sampled: { ids: [1] } }, '[{"sampled":{"ids":[1]}}]'],
+    [{ lost: { all: 2, reasoning: 1 } }, '[{"lost":{"all":2,"reasoning":1}}]'],
+  ])("%j is stored under the keys of earlier versions", (record, line) => {
+    expect(recordLine(record)).toBe(line);
+    expect(parseRecord(line)).toEqual(record);
+  });
+});
