@@ -1,6 +1,7 @@
 import type { Fleet, HandOver, PacedCpu, Recovery, Resume, RunCost } from "./durable.ts";
-import { number, percent, table, targetTable, type Verdict } from "./report.ts";
+import { targetTable } from "./report.ts";
 import { median } from "./statistics.ts";
+import { number, percent, table, type Verdict } from "./tables.ts";
 
 /** Everything that a run of the durable part has measured. */
 export interface DurableResults {

@@ -6,8 +6,8 @@ import {
   STREAM_TOKENS,
   type StreamCost,
 } from "./harmony.ts";
-import { number, table, type Verdict } from "./report.ts";
 import { median } from "./statistics.ts";
+import { number, table, type Verdict } from "./tables.ts";
 import type { BundledModule } from "./workers.ts";
 
 /** What was measured of gpt-oss. */

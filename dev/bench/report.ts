@@ -10,6 +10,7 @@ import {
   type StoredTurnCost,
 } from "./scenarios.ts";
 import { median } from "./statistics.ts";
+import { number, percent, table, type Verdict } from "./tables.ts";
 import { TARGETS, type TargetName } from "./targets.ts";
 
 /** Everything that a run has measured. */
@@ -27,12 +28,6 @@ export interface Results {
   /** Per round, turn 2 and turn 200. */
   chain: { second: ChainTurn; last: ChainTurn }[];
   harmony: HarmonyResults;
-}
-
-export interface Verdict {
-  target: string;
-  measured: string;
-  met: boolean;
 }
 
 export function report(results: Results): string {
@@ -205,19 +200,6 @@ function ratio(
   return value >= 10 ? value.toFixed(0) : value.toPrecision(2);
 }
 
-export function number(value: number, digits: number): string {
-  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
-}
-
 function signed(value: number): string {
   return `${value < 0 ? "−" : "+"}${number(Math.abs(value), 2)}`;
-}
-
-export function percent(share: number): string {
-  return `${(share * 100).toFixed(1)} %`;
-}
-
-export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]) => `| ${cells.join(" | ")} |`;
-  return [line(head), line(head.map((_, column) => (column === 0 ? "---" : "---:"))), ...rows.map(line)].join("\n");
 }

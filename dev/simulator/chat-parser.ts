@@ -1,5 +1,5 @@
-import { pythonJson } from "./chatml-template.ts";
 import { isObject, type Json, parseJson } from "./json.ts";
+import { pythonJson } from "./python-text.ts";
 
 /** A piece of a tool call: its name first, then its arguments. */
 export type CallDelta = { index: number; name: string } | { index: number; arguments: string };

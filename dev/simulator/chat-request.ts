@@ -1,7 +1,7 @@
-import { pythonJson } from "./chatml-template.ts";
 import { badField, badRequest, type Finding, invalidBody } from "./errors.ts";
 import { booleanField, integerField, listField, missing, objectField, stringField } from "./fields.ts";
 import { isObject, type Json, type JsonObject } from "./json.ts";
+import { pythonJson } from "./python-text.ts";
 import {
   type AnswerFormat,
   checkLogprobs,

@@ -1,5 +1,6 @@
 import type { ChatMessage } from "./chat-request.ts";
 import { isObject, type Json } from "./json.ts";
+import { pythonJson } from "./python-text.ts";
 
 /** The prompt of `tiny-qwen3`: ChatML with tools and thoughts. */
 export function renderChatml(
@@ -51,12 +52,4 @@ function asVllmReads(tool: Json): Json {
     type: "function",
     function: { name, description: description ?? null, parameters: parameters ?? null, ...rest },
   };
-}
-
-/** JSON as Python's `json.dumps` writes it: a space after each comma and colon. */
-export function pythonJson(value: Json | undefined): string {
-  if (Array.isArray(value)) return `[${value.map(pythonJson).join(", ")}]`;
-  if (!isObject(value)) return JSON.stringify(value ?? null);
-  const entries = Object.entries(value).filter((entry) => entry[1] !== undefined);
-  return `{${entries.map(([key, entry]) => `${JSON.stringify(key)}: ${pythonJson(entry)}`).join(", ")}}`;
 }

@@ -1,5 +1,5 @@
-import { pythonJson } from "./chatml-template.ts";
 import type { JsonObject } from "./json.ts";
+import { pythonJson } from "./python-text.ts";
 
 const TYPES: Record<number, string> = {
   400: "BadRequestError",
@@ -105,9 +105,4 @@ function shortInput(input: unknown): string {
 function pythonText(text: string): string {
   const escaped = text.replaceAll("\\", "\\\\").replaceAll("\n", "\\n");
   return text.includes("'") && !text.includes('"') ? `"${escaped}"` : `'${escaped.replaceAll("'", "\\'")}'`;
-}
-
-/** A number as Python's `float` writes it. */
-export function pythonFloat(value: number): string {
-  return Number.isInteger(value) ? `${value}.0` : String(value);
 }

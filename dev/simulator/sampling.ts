@@ -1,6 +1,7 @@
-import { badField, badRequest, type Finding, invalidBody, pythonFloat } from "./errors.ts";
+import { badField, badRequest, type Finding, invalidBody } from "./errors.ts";
 import { booleanField, integerField, integersField, missing, numberField, objectField, stringField } from "./fields.ts";
 import { isObject, type Json, type JsonObject } from "./json.ts";
+import { pythonFloat } from "./python-text.ts";
 
 const MAX_STOP_STRINGS = 4;
 const MAX_LOGPROBS = 20;

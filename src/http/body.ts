@@ -17,7 +17,7 @@ const LONG_BODY_BYTES = 1024 * 1024;
 
 /**
  * How much of a body beyond the limit is still read, and dropped. A connection that is closed with unread data is reset,
- * and its client would see that instead of the 413. (With a content-length the runtime itself takes care of this.)
+ * and its client would see that instead of the 413.
  */
 const MAX_DISCARDED_BYTES = 100 * 1024 * 1024;
 
@@ -76,10 +76,9 @@ export function requireJsonType({ headers }: Request): void {
 
 async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array> {
   const announced = request.headers.get("content-length");
-  if (announced !== null) {
-    if (Number(announced) > maxBytes) throw tooLarge(maxBytes);
-    return new Uint8Array(await request.arrayBuffer());
-  }
+  if (announced !== null && Number(announced) <= maxBytes) return new Uint8Array(await request.arrayBuffer());
+  // Nobody sends all of it before reading the answer.
+  if (Number(announced) > maxBytes + MAX_DISCARDED_BYTES) throw tooLarge(maxBytes);
   if (!request.body) return new Uint8Array();
   const chunks: Uint8Array[] = [];
   let length = 0;
