@@ -17,8 +17,16 @@ export type EngineName = "chat" | "harmony";
  */
 export type FormatWithTools = "never" | "strict" | "always";
 
-/** Built-in tools that may stand on a server of the operator's. */
-export type BuiltinName = "browser" | "python" | "container";
+/**
+ * Built-in tools that may stand on a server of the operator's, and what vLLM calls them in its list of labels
+ * (`VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS`). The names are the `kind`s of the hosted tools.
+ */
+const BUILTINS = {
+  browser: ["web_search_preview", "web_search", "browser"],
+  python: ["code_interpreter", "python"],
+  container: ["container"],
+} as const;
+export type BuiltinName = keyof typeof BUILTINS;
 
 /** vLLM's fields that this server checks, and that clients may send only where the operator opens them. */
 export const VLLM_EXTRAS = [
@@ -248,23 +256,15 @@ function extrasExpected(): string {
   return `expected 'all', 'none', or some of ${VLLM_EXTRAS.join(", ")}`;
 }
 
-const BUILTINS: readonly BuiltinName[] = ["browser", "python", "container"];
-
-/** What vLLM calls the built-in tools in its list of labels. */
-const BUILTIN_LABELS: Record<string, BuiltinName> = {
-  web_search_preview: "browser",
-  web_search: "browser",
-  browser: "browser",
-  code_interpreter: "python",
-  python: "python",
-  container: "container",
-};
+const BUILTIN_LABELS: ReadonlyMap<string, BuiltinName> = new Map(
+  Object.entries(BUILTINS).flatMap(([name, labels]) => labels.map((label) => [label, name as BuiltinName] as const)),
+);
 
 const builtinLabels = z
   .string()
   .transform((text, context) => {
-    const labels = listed(text).map((label) => [label, BUILTIN_LABELS[label]] as const);
-    const known = labels.filter((entry): entry is [string, BuiltinName] => Object.hasOwn(BUILTIN_LABELS, entry[0]));
+    const labels = listed(text).map((label) => [label, BUILTIN_LABELS.get(label)] as const);
+    const known = labels.filter((entry): entry is [string, BuiltinName] => entry[1] !== undefined);
     if (known.length === labels.length) return new Map(known);
     const message = "expected labels such as code_interpreter, web_search or container";
     context.addIssue({ code: "custom", message });
@@ -309,7 +309,7 @@ const variables = z.object({
   HARMONY_SYSTEM_INSTRUCTIONS: z.enum(["true", "false"]).default("false"),
   HARMONY_TOOL_HEADER: z.enum(["channel-first", "recipient-first"]).default("channel-first"),
   TOOL_SERVERS: jsonMap(httpUrl(), '{"python":"https://tools.example.com/python/mcp"}').refine(
-    (servers) => Object.keys(servers).every((name) => BUILTINS.includes(name as BuiltinName)),
+    (servers) => Object.keys(servers).every((name) => Object.hasOwn(BUILTINS, name)),
     "expected the names browser, python and container",
   ),
   TOOL_SERVER_API_KEY: headerSecret().optional(),

@@ -7,6 +7,7 @@ import { Upstream } from "../engine/upstream.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import { toolsetOf } from "../tools/create-toolset.ts";
+import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
 import type { Toolset } from "../tools/toolset.ts";
 import { makePrompt } from "../turn/first-prompt.ts";
 import { checkCallPairs } from "../turn/history.ts";
@@ -58,13 +59,14 @@ export function assembleTurn(spec: TurnSpec, past: Past | undefined, host: TurnH
   const upstream = new Upstream(config);
   return new Turn(
     {
-      engine: createEngine(model.engine, config, upstream),
+      engine: createEngine(model.engine, config, upstream, HOSTED_TOOLS),
       request,
       address: spec,
       model,
       history,
       replays,
       input,
+      hostedTools: HOSTED_TOOLS,
       tools: past && toolsOf(spec, past, host),
       cacheSalt,
       createdAt,
@@ -95,7 +97,8 @@ export function assemblePrompt(
   const isOffered = tools !== undefined && !tools.mustPrepare && tools.mayCall(0);
   const prompt = makePrompt({ ...spec, ...past }, isOffered ? tools.serverTools : undefined);
   checkCallPairs(prompt.items);
-  return { engine: createEngine(spec.model.engine, host.config, new Upstream(host.config)), prompt };
+  const upstream = new Upstream(host.config);
+  return { engine: createEngine(spec.model.engine, host.config, upstream, HOSTED_TOOLS), prompt };
 }
 
 /** The tools that this server runs for the turn, where it has any. */

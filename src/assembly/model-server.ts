@@ -5,6 +5,7 @@ import { fetchModels, listModels as list, type ModelCard, resolveModel as resolv
 import { Upstream } from "../engine/upstream.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { type ApiError, toApiError } from "../protocol/errors.ts";
+import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
 
 /** What is asked of the model server, and of the engine that speaks to it, beside turns. */
 
@@ -23,7 +24,7 @@ export function resolveModel(name: string | null | undefined, config: Config, si
 
 /** A request in the form in which the engine of its model takes it. Throws the 400 of what no such model can do. */
 export function acceptRequest(request: CreateRequest, model: Model, config: Config): CreateRequest {
-  return createEngine(model.engine, config, new Upstream(config)).accept(request);
+  return createEngine(model.engine, config, new Upstream(config), HOSTED_TOOLS).accept(request);
 }
 
 /** How the model server is. `latencyMs`: until it had listed its models, or failed to. */

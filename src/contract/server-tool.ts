@@ -1,12 +1,12 @@
 import type { McpToolCallError } from "openai/resources/responses/responses";
-import type { BrowserAction } from "../tools/browser/browser.ts";
 
-/** A tool that this server runs, whatever name a model calls it by. JSON: a durable run keeps it. */
-export type ServerTool =
-  | { kind: "mcp"; label: string; name: string; approval: boolean }
-  | { kind: "browser"; action: "search" | "open" | "find" }
-  | { kind: "python" }
-  | { kind: "container" };
+/**
+ * The tool of a call that this server answers, whatever name a model calls it by: `kind` is that of its hosted tool, which
+ * alone knows what else is in it. JSON: a durable run keeps it.
+ */
+export interface ServerTool {
+  readonly kind: string;
+}
 
 /** A call that waits to be run, or for its result. JSON, too. */
 export interface PendingCall {
@@ -18,28 +18,13 @@ export interface PendingCall {
   arguments: string;
 }
 
-/** What became of a call. */
+/** What became of a call. A hosted tool may add to it what its own item shows. */
 export interface ToolOutcome {
   /** What the model sees: the result, or why there is none. */
   output: string;
   failed: boolean;
-  /** For `mcp_call`: why it failed. */
+  /** Why it failed, for items that have an `error`. */
   error?: McpToolCallError;
-  /** For `web_search_call`: what was really done, and found. */
-  action?: BrowserAction;
-  sources?: { url: string }[];
   /** What the tool is to be reminded of in later turns; JSON. */
   memory?: unknown;
-}
-
-/** The name of a tool that is built in, in its namespace: as `ToolExchange` has it, and as gpt-oss writes it. */
-export function fullToolName(tool: Exclude<ServerTool, { kind: "mcp" }>): string {
-  switch (tool.kind) {
-    case "browser":
-      return `browser.${tool.action}`;
-    case "python":
-      return "python";
-    case "container":
-      return "container.exec";
-  }
 }

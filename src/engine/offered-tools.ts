@@ -1,5 +1,5 @@
 import type { Prompt } from "../contract/engine.ts";
-import { choiceKey, chosenTools, type FunctionTool, toolKey } from "../protocol/tools.ts";
+import { chosenTools, type FunctionTool, toolKey } from "../protocol/tools.ts";
 
 /**
  * The functions that a model gets to see: the client's, none under `tool_choice: "none"` and only the chosen ones under
@@ -16,6 +16,6 @@ function clientTools({ tools, tool_choice: choice }: Prompt["request"]): Functio
   // A named function stands beside the others: the model may see them, but not call them.
   const chosen = typeof choice === "object" && choice?.type === "function" ? undefined : chosenTools(choice);
   if (!chosen) return functions;
-  const keys = new Set(chosen.map(choiceKey));
+  const keys = new Set(chosen.map(toolKey));
   return functions.filter((tool) => keys.has(toolKey(tool)));
 }

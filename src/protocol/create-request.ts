@@ -2,7 +2,7 @@ import { z } from "zod";
 import { list, map } from "./collections.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { inputItem } from "./items.ts";
-import { choiceKey, chosenTools, toolChoice, toolKey, tools } from "./tools.ts";
+import { chosenTools, toolChoice, toolKey, tools } from "./tools.ts";
 
 /**
  * The body of `POST /v1/responses`: OpenAI's fields (openai 7.55), plus vLLM's extras under vLLM's names.
@@ -242,7 +242,7 @@ export const createRequest = allFields.superRefine((body, context) => {
     issue(["tool_choice"], "Tool choice 'required' must be specified with 'tools' parameter.");
     return;
   }
-  const missing = chosenTools(choice)?.find((chosen) => !keys.has(choiceKey(chosen)));
+  const missing = chosenTools(choice)?.find((chosen) => !keys.has(toolKey(chosen)));
   if (missing) {
     const name =
       missing.type === "function" ? missing.name : missing.type === "mcp" ? missing.server_label : missing.type;

@@ -23,6 +23,19 @@ export type OutputItem =
 /** A call of a tool that this server runs. */
 export type ServerCall = ResponseOutputItem.McpCall | ResponseFunctionWebSearch | ResponseCodeInterpreterToolCall;
 
+const SERVER_CALLS: Record<ServerCall["type"], true> = {
+  mcp_call: true,
+  web_search_call: true,
+  code_interpreter_call: true,
+};
+
+/** Whether an item, of the output or given back by a client, is a call of a tool that a server runs. */
+export function isServerCall<Item extends { type: string }>(
+  item: Item,
+): item is Extract<Item, { type: ServerCall["type"] }> {
+  return Object.hasOwn(SERVER_CALLS, item.type);
+}
+
 /**
  * Token counts of a whole turn. The lists have one entry for each round of a turn with several (vLLM's, which calls
  * them turns, and has them in the details; there the Agents SDK takes nothing but numbers). Tokens of tool outputs are

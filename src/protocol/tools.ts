@@ -41,7 +41,7 @@ const toolFilter = z.object({
 /** `null` is the default, which is OpenAI's: every call needs approval. */
 const approvalFilter = z.object({ always: toolFilter.optional(), never: toolFilter.optional() });
 
-const mcpTool = z
+const mcpServerTool = z
   .object({
     type: z.literal("mcp"),
     server_label: z.string().max(MAX_LABEL_LENGTH, { abort: true }).regex(FUNCTION_NAME),
@@ -98,8 +98,15 @@ const domains = list(
   { max: 100 },
 ).nullish();
 
+export const WEB_SEARCH_TYPES = [
+  "web_search",
+  "web_search_2025_08_26",
+  "web_search_preview",
+  "web_search_preview_2025_03_11",
+] as const;
+
 const webSearchTool = z.object({
-  type: z.enum(["web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"]),
+  type: z.enum(WEB_SEARCH_TYPES),
   filters: z.object({ allowed_domains: domains, blocked_domains: domains }).nullish(),
   // Hints that no search provider here knows: echoed.
   search_context_size: z.enum(["low", "medium", "high"]).optional(),
@@ -128,11 +135,17 @@ const codeInterpreterTool = z.object({
 /** vLLM's: a shell, on the operator's tool server. */
 const containerTool = z.object({ type: z.literal("container") });
 
-const tool = z.discriminatedUnion("type", [functionTool, mcpTool, webSearchTool, codeInterpreterTool, containerTool]);
+const tool = z.discriminatedUnion("type", [
+  functionTool,
+  mcpServerTool,
+  webSearchTool,
+  codeInterpreterTool,
+  containerTool,
+]);
 
 export type Tool = z.output<typeof tool>;
 export type FunctionTool = Extract<Tool, { type: "function" }>;
-export type McpTool = Extract<Tool, { type: "mcp" }>;
+export type McpServerTool = Extract<Tool, { type: "mcp" }>;
 export type WebSearchTool = z.output<typeof webSearchTool>;
 export type ToolFilter = z.output<typeof toolFilter>;
 
@@ -152,21 +165,6 @@ function refuseUnservedTool(value: unknown, context: z.RefinementCtx): unknown {
 }
 
 export const tools = list(z.preprocess(refuseUnservedTool, tool), { max: MAX_TOOLS });
-
-/** What tells a tool from the others of a request. */
-export function toolKey(tool: Tool): string {
-  switch (tool.type) {
-    case "function":
-      return `function:${tool.name}`;
-    case "mcp":
-      return `mcp:${tool.server_label}`;
-    case "code_interpreter":
-    case "container":
-      return tool.type;
-    default:
-      return "web_search";
-  }
-}
 
 /**
  * A tool as a response shows it: without the credentials of an MCP server, which may also be in the query of its URL.
@@ -188,16 +186,7 @@ const mcpChoice = z
     name: mcpToolName.nullish(),
   })
   .transform(({ name, ...choice }) => (name == null ? choice : { ...choice, name }));
-const hostedChoice = z.object({
-  type: z.enum([
-    "code_interpreter",
-    "container",
-    "web_search",
-    "web_search_2025_08_26",
-    "web_search_preview",
-    "web_search_preview_2025_03_11",
-  ]),
-});
+const hostedChoice = z.object({ type: z.enum(["code_interpreter", "container", ...WEB_SEARCH_TYPES]) });
 const oneTool = z.discriminatedUnion("type", [namedFunction, mcpChoice, hostedChoice]);
 
 const allowedTools = z.object({
@@ -257,16 +246,19 @@ export function chosenTools(choice: ToolChoice | null | undefined): readonly Cho
   return choice.type === "allowed_tools" ? choice.tools : [choice];
 }
 
-/** What tells the tool of a choice from others: the `toolKey` of the tool that it means, or, for an MCP server, some of. */
-export function choiceKey(chosen: ChosenTool): string {
-  switch (chosen.type) {
+/**
+ * What tells a tool from the others of a request: the same for the tool itself and for a choice that names it, or, of an
+ * MCP server, some of its tools.
+ */
+export function toolKey(tool: Tool | ChosenTool): string {
+  switch (tool.type) {
     case "function":
-      return `function:${chosen.name}`;
+      return `function:${tool.name}`;
     case "mcp":
-      return `mcp:${chosen.server_label}`;
+      return `mcp:${tool.server_label}`;
     case "code_interpreter":
     case "container":
-      return chosen.type;
+      return tool.type;
     default:
       return "web_search";
   }

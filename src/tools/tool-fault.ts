@@ -29,3 +29,8 @@ export class ToolFault extends Error {
     this.code = code;
   }
 }
+
+/** What went wrong with a tool, whatever was thrown. */
+export function toToolFault(error: unknown): ToolFault {
+  return error instanceof ToolFault ? error : new ToolFault("unreachable", "The tool could not be run.");
+}

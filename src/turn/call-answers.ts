@@ -1,6 +1,6 @@
 import type { Engine, ToolExchange } from "../contract/engine.ts";
 import type { PendingCall, ToolOutcome } from "../contract/server-tool.ts";
-import type { Toolset } from "../tools/toolset.ts";
+import type { TurnTools } from "../contract/turn-tools.ts";
 import type { BatchSink } from "./output-events.ts";
 import type { ResponseBuilder } from "./response-builder.ts";
 
@@ -13,7 +13,7 @@ export interface CallAnswerOptions {
   builder: ResponseBuilder;
   engine: Engine;
   /** Absent where a restart has lost the access to them. */
-  tools: Toolset | undefined;
+  tools: TurnTools | undefined;
   sink: BatchSink | undefined;
   signal: AbortSignal;
   /** Names the round: its calls were made side by side. */

@@ -1,6 +1,7 @@
 import { invalidRequest } from "../protocol/errors.ts";
 import { itemId, parseItemId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem, Item } from "../protocol/items.ts";
+import { isServerCall } from "../protocol/response.ts";
 
 /** What a turn knows before the model speaks: earlier items and this turn's input, checked and given ids. */
 
@@ -20,10 +21,8 @@ export function promptItems(history: readonly Item[], input: readonly Item[]): I
   return items.filter((item) => !isCutOff(item) || (item.type === "function_call" && answered.has(item.call_id)));
 }
 
-const CALLS = new Set(["function_call", "mcp_call", "web_search_call", "code_interpreter_call"]);
-
 function isCutOff(item: Item): boolean {
-  return CALLS.has(item.type) && "status" in item && item.status === "incomplete";
+  return (item.type === "function_call" || isServerCall(item)) && item.status === "incomplete";
 }
 
 /**

@@ -1,17 +1,19 @@
+import type { CitationFilter } from "../contract/citations.ts";
 import type { FinishReason, ModelDelta, Phase, RawMessage, TokenLogprob } from "../contract/engine.ts";
-import { fullToolName, type PendingCall, type ServerTool, type ToolOutcome } from "../contract/server-tool.ts";
+import type { HostedTools } from "../contract/hosted-tool.ts";
+import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
+import type { ApprovedCall } from "../contract/turn-tools.ts";
 import type { ApiError } from "../protocol/errors.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { isJson } from "../protocol/json.ts";
-import type { OutputItem, ResponseObject, ServerCall } from "../protocol/response.ts";
-import type { CitationLookup } from "../tools/browser/citations.ts";
+import { isServerCall, type OutputItem, type ResponseObject } from "../protocol/response.ts";
 import { ClientCalls } from "./client-calls.ts";
 import { type EventSink, EventWriter } from "./output-events.ts";
 import { OutputSize } from "./output-size.ts";
 import { RawMessages } from "./raw-messages.ts";
 import type { CallAnswer, TurnRecord } from "./records.ts";
-import { isServerCall, ServerCalls, type ShownDetails } from "./server-calls.ts";
+import { type CallDetails, ServerCalls } from "./server-calls.ts";
 import { type OpenPart, roundItems, type TurnState, withoutSuperseded } from "./state.ts";
 import { TextParts } from "./text-parts.ts";
 import { ToolLists } from "./tool-lists.ts";
@@ -44,12 +46,11 @@ export interface BuilderOptions {
   offers: (name: string) => boolean;
   /** Calls of such tools in the whole turn (`max_tool_calls`); further ones are ignored. */
   maxServerCalls: number;
-  /** What is shown of their items (`include`). */
-  shown: ShownDetails;
-  /** `container_id` of code that is run. */
-  container: string;
-  /** Pages that the model may cite. */
-  citations: CitationLookup | undefined;
+  hostedTools: HostedTools;
+  /** What their items are made with. */
+  callDetails: CallDetails;
+  /** Makes a filter for a content part; undefined where there is nothing to cite. */
+  citations: (() => CitationFilter) | undefined;
   /** Call ids already in the prompt: a model's own call id that repeats one of them is replaced. */
   usedCallIds: Set<string>;
   /** Now, in Unix milliseconds. */
@@ -146,7 +147,7 @@ export class ResponseBuilder {
     this.#size = new OutputSize(state, options);
     this.#texts = new TextParts(state, this.#writer, this.#size, options.citations);
     this.#clientCalls = new ClientCalls(state, this.#writer, this.#size, options.usedCallIds);
-    this.#serverCalls = new ServerCalls(this.#writer, response, options.shown, options.container);
+    this.#serverCalls = new ServerCalls(this.#writer, response, options.hostedTools, options.callDetails);
     this.#lists = new ToolLists(state, this.#writer, this.#size);
     this.#messages = new RawMessages(state, response, this.#size, options);
     this.#round = newRound(
@@ -164,7 +165,7 @@ export class ResponseBuilder {
       if (!isServerCall(item) || superseded.has(item.id)) continue;
       if (item.status === "completed" || item.status === "failed" || item.status === "incomplete") continue;
       const pending = calls.find((call) => call.item === item.id);
-      this.#serverCalls.restore(item, outputIndex, pending, toolOf(item));
+      this.#serverCalls.restore(item, outputIndex, pending);
     }
   }
 
@@ -375,7 +376,7 @@ export class ResponseBuilder {
     this.#countServerCall();
     this.#size.addFrames(1);
     this.#makeWay();
-    this.#serverCalls.begin(index, neutralName(name, tool), tool);
+    this.#serverCalls.begin(index, name, tool);
     return true;
   }
 
@@ -383,9 +384,9 @@ export class ResponseBuilder {
   #resumeServerCall({ index, name, arguments: text }: Extract<ModelDelta, { kind: "resumed_call" }>): void {
     const tool = this.#options.serverTool(name);
     if (!tool || this.#round.closedIndices.has(index)) return;
-    if (this.#serverCalls.resume(index, neutralName(name, tool), tool)) return;
+    if (this.#serverCalls.resume(index, name, tool)) return;
     this.#countServerCall();
-    this.#serverCalls.begin(index, neutralName(name, tool), tool, text);
+    this.#serverCalls.begin(index, name, tool, text);
   }
 
   #countServerCall(): void {
@@ -557,11 +558,11 @@ export class ResponseBuilder {
   }
 
   /** A call that the client has approved. It counts like any other. */
-  addApprovedCall(tool: Extract<ServerTool, { kind: "mcp" }>, name: string, text: string, request: string): void {
+  addApprovedCall(call: ApprovedCall): void {
     this.#serverCallsBegun += 1;
     this.#size.addFrames(1);
-    this.#size.addText(text);
-    this.#serverCalls.addApproved(tool, name, text, request);
+    this.#size.addText(call.arguments);
+    this.#serverCalls.addApproved(call);
   }
 
   /** Lists of the tools of MCP servers. */
@@ -595,20 +596,7 @@ function toResponseError(error: ApiError): { code: string; message: string } {
   return { code: known ? error.code : error.status < 500 ? "invalid_prompt" : "server_error", message: error.message };
 }
 
-/** A call's name whatever engine made it: a built-in tool's is its full one. */
-function neutralName(name: string, tool: ServerTool): string {
-  return tool.kind === "mcp" ? name : fullToolName(tool);
-}
-
 /** Whole seconds of a time in milliseconds. */
 function seconds(ms: number): number {
   return Math.floor(ms / 1000);
-}
-
-/** The tool of a call that was cut off while the model wrote it; only these are shown before they are complete. */
-function toolOf(item: ServerCall): ServerTool | undefined {
-  if (item.type === "code_interpreter_call") return { kind: "python" };
-  if (item.type !== "mcp_call") return undefined;
-  if (item.server_label === "container" && item.name === "exec") return { kind: "container" };
-  return { kind: "mcp", label: item.server_label, name: item.name, approval: false };
 }

@@ -1,8 +1,8 @@
+import type { UrlCitation } from "../contract/citations.ts";
 import type { RawMessage, Replay, Sampled, TokenLogprob } from "../contract/engine.ts";
 import type { PendingCall } from "../contract/server-tool.ts";
 import type { DeltaEvent, DeltaType, StreamEvent, Unnumbered } from "../protocol/events.ts";
 import type { OutputItem, Usage } from "../protocol/response.ts";
-import type { UrlCitation } from "../tools/browser/citations.ts";
 import type { CallAnswer, TurnRecord } from "./records.ts";
 import { type DeltaCount, NO_DELTAS } from "./usage.ts";
 

@@ -1,6 +1,6 @@
+import type { CitationFilter, CitedText } from "../contract/citations.ts";
 import type { Phase, TokenLogprob } from "../contract/engine.ts";
 import type { OutputItem } from "../protocol/response.ts";
-import { CitationFilter, type CitationLookup, type CitedText } from "../tools/browser/citations.ts";
 import { deltaHead, type EventWriter } from "./output-events.ts";
 import type { OutputSize } from "./output-size.ts";
 import { addText, type OpenPart, type TurnState } from "./state.ts";
@@ -32,11 +32,11 @@ export class TextParts {
   readonly #state: TurnState;
   readonly #writer: EventWriter;
   readonly #size: OutputSize;
-  readonly #citations: CitationLookup | undefined;
+  readonly #citations: (() => CitationFilter) | undefined;
   #open: OpenText | undefined;
 
-  /** `citations` are the pages that the model may cite. A part that is open in the state goes on. */
-  constructor(state: TurnState, writer: EventWriter, size: OutputSize, citations: CitationLookup | undefined) {
+  /** `citations` makes a filter for a part, where there is something to cite. A part that is open in the state goes on. */
+  constructor(state: TurnState, writer: EventWriter, size: OutputSize, citations: (() => CitationFilter) | undefined) {
     this.#state = state;
     this.#writer = writer;
     this.#size = size;
@@ -48,7 +48,7 @@ export class TextParts {
 
   /** What was said and no event has told yet, because it may become a citation. */
   get buffered(): string {
-    return this.#open?.filter?.held ?? "";
+    return this.#open?.filter?.pending ?? "";
   }
 
   /** Whether text of this kind goes on in the open part. */
@@ -152,7 +152,7 @@ export class TextParts {
     const open: OpenText = { item, part, deltaHead: "", filter: undefined };
     open.deltaHead = deltaHead(DELTA_TYPES[part.kind], addressOf(open));
     if (this.#citations && part.kind === "output_text") {
-      open.filter = new CitationFilter(this.#citations);
+      open.filter = this.#citations();
       // Citations are counted from the beginning of the part.
       open.filter.push(part.text + buffered);
     }

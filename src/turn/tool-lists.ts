@@ -1,4 +1,4 @@
-import type { McpTool } from "../tools/mcp/client.ts";
+import type { ListedTools } from "../contract/turn-tools.ts";
 import type { EventWriter } from "./output-events.ts";
 import type { OutputSize } from "./output-size.ts";
 import type { TurnState } from "./state.ts";
@@ -29,7 +29,7 @@ export class ToolLists {
   }
 
   /** The tools are listed, or cannot be. `origin` is what the list depends on, for turns that might use it again. */
-  end(index: number, listed: { tools: McpTool[] } | { error: string }, origin: string): void {
+  end(index: number, listed: ListedTools, origin: string): void {
     const item = this.#state.output[index];
     if (item?.type !== "mcp_list_tools") return;
     const kept = this.#size.hasRoomFor(listed)

@@ -1,11 +1,11 @@
 import type { Engine, Prompt, Replay } from "../contract/engine.ts";
+import type { HostedTools } from "../contract/hosted-tool.ts";
+import type { TurnTools } from "../contract/turn-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { initialResponse } from "../protocol/response.ts";
-import { listOrigin } from "../tools/mcp/policy.ts";
-import type { Toolset } from "../tools/toolset.ts";
 import { answerCalls, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
 import { makePrompt } from "./first-prompt.ts";
 import { Generations } from "./generation.ts";
@@ -49,8 +49,9 @@ export interface TurnOptions {
   isServerGone: (signal: AbortSignal) => Promise<boolean>;
   /** Keeps the host alive for what is still to be done when the turn has ended. */
   waitUntil?: (promise: Promise<unknown>) => void;
-  /** The tools that this server runs, where the request names any. */
-  tools?: Toolset | undefined;
+  hostedTools: HostedTools;
+  /** Those of them that the request names, if it names any. */
+  tools?: TurnTools | undefined;
   /** The state of the turn at the end of its log: it goes on from there. */
   logged?: TurnState | undefined;
   /** What all that the turn puts out may take as JSON, in UTF-16 units; what reaches it is `incomplete`. */
@@ -234,7 +235,7 @@ export class Turn {
         this.#sink?.flush();
         const listed = await tools.list(server, signal);
         if (signal.aborted) return;
-        lists.end(index, listed, listOrigin(server));
+        lists.end(index, listed, server.origin);
         this.#sink?.flush();
       }
     };
@@ -242,9 +243,7 @@ export class Turn {
     signal.throwIfAborted();
     const isBegun = state.rounds > 0 || state.answering !== undefined;
     if (isBegun || tools.approved.length === 0) return undefined;
-    for (const { tool, name, arguments: text, request } of tools.approved) {
-      this.#builder.addApprovedCall(tool, name, text, request);
-    }
+    for (const call of tools.approved) this.#builder.addApprovedCall(call);
     this.#builder.beginAnswering([]);
     return this.#answer();
   }
@@ -351,11 +350,8 @@ function newBuilder(options: TurnOptions, usedCallIds: Set<string>, sink: BatchS
     serverTool: (name) => tools?.resolve(name),
     offers: (name) => tools?.offers(name) ?? false,
     maxServerCalls: request.max_tool_calls ?? Number.POSITIVE_INFINITY,
-    shown: {
-      sources: request.include?.includes("web_search_call.action.sources") ?? false,
-      outputs: request.include?.includes("code_interpreter_call.outputs") ?? false,
-    },
-    container: tools?.container ?? "",
+    hostedTools: options.hostedTools,
+    callDetails: { include: request.include ?? [], container: tools?.container ?? "" },
     citations: tools?.citations,
     usedCallIds,
     clock,

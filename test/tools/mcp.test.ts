@@ -1,7 +1,8 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { allowList } from "../../src/protocol/public-url.ts";
 import { guardedFetch } from "../../src/tools/guarded-fetch.ts";
-import { type McpServer, McpSession, type McpSessionOptions, toMcpError } from "../../src/tools/mcp/client.ts";
+import { type McpServer, McpSession, type McpSessionOptions } from "../../src/tools/mcp/client.ts";
+import { toMcpError } from "../../src/tools/mcp/faults.ts";
 import { ToolFault } from "../../src/tools/tool-fault.ts";
 import { INJECTION, type McpHandlerOptions, type Misbehaviour } from "./mcp-handler.ts";
 import { type McpTestServer, startMcpServer } from "./mcp-server.ts";

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { CitationFilter, type UrlCitation } from "../../src/tools/browser/citations.ts";
+import type { UrlCitation } from "../../src/contract/citations.ts";
+import { BrowserCitationFilter } from "../../src/tools/browser/citations.ts";
 import { charactersTouched } from "./work.ts";
 
 const PAGES = [
@@ -9,7 +10,7 @@ const PAGES = [
 ];
 
 function filtered(...pieces: string[]): { text: string; annotations: UrlCitation[]; pieces: string[] } {
-  const filter = new CitationFilter((cursor) => PAGES[cursor]);
+  const filter = new BrowserCitationFilter((cursor) => PAGES[cursor]);
   const given = [...pieces.map((piece) => filter.push(piece)), filter.end()];
   return {
     text: given.map(({ text }) => text).join(""),
@@ -124,7 +125,7 @@ describe("citations", () => {
   });
 
   it("cost one look where there are none", async () => {
-    const filter = new CitationFilter(() => undefined);
+    const filter = new BrowserCitationFilter(() => undefined);
     const touched = await charactersTouched(() => {
       for (let n = 0; n < 10_000; n++) filter.push(" token");
     });

@@ -1,12 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { BROWSER_FUNCTIONS, BROWSER_NAMESPACE } from "../../src/tools/browser/definition.ts";
 import { WIDTH, wrapLines } from "../../src/tools/browser/wrap.ts";
-import {
-  BROWSER_FUNCTIONS,
-  BROWSER_NAMESPACE,
-  CONTAINER_FUNCTIONS,
-  PYTHON_NAMESPACE,
-} from "../../src/tools/definitions.ts";
+import { CONTAINER } from "../../src/tools/container/hosted-tool.ts";
+import { PYTHON } from "../../src/tools/python/hosted-tool.ts";
 import { charactersTouched } from "./work.ts";
 
 /** What Python's `textwrap.wrap(…, 80, replace_whitespace=False, drop_whitespace=False)` gives. */
@@ -56,14 +53,14 @@ describe("tool definitions", () => {
   /** Digests of what openai/harmony's own `get_tool_namespace_config` gives as JSON. */
   it.each([
     ["browser", BROWSER_NAMESPACE, "c48fd6e8a05546adb264bb4ec265617542140d1af5c69ed34f055e8c34ec76c1"],
-    ["python", PYTHON_NAMESPACE, "a31e8401b861d2a582e19506070595937e95666a40487b777d2ca50daac69312"],
+    ["python", PYTHON.namespace, "a31e8401b861d2a582e19506070595937e95666a40487b777d2ca50daac69312"],
   ])("of %s are openai/harmony's, to the letter", async (_name, namespace, digest) => {
     const bytes = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(JSON.stringify(namespace)));
     expect(new Uint8Array(bytes).toHex()).toBe(digest);
   });
 
   it("have names that functions may have", () => {
-    expect([...BROWSER_FUNCTIONS, ...CONTAINER_FUNCTIONS].map(({ name }) => name)).toEqual([
+    expect([...BROWSER_FUNCTIONS, ...(CONTAINER.functions ?? [])].map(({ name }) => name)).toEqual([
       "browser_search",
       "browser_open",
       "browser_find",

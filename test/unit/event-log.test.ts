@@ -7,6 +7,7 @@ import type { PendingCall } from "../../src/contract/server-tool.ts";
 import { newTurnAddress } from "../../src/protocol/ids.ts";
 import { EventLogStore, EventLogWriter } from "../../src/store/event-log.ts";
 import { Tables } from "../../src/store/tables.ts";
+import { HOSTED_TOOLS } from "../../src/tools/hosted-tools.ts";
 import { readLoggedTurn } from "../../src/turn/logged-turn.ts";
 import { recordLine } from "../../src/turn/records.ts";
 import { Turn } from "../../src/turn/turn.ts";
@@ -65,6 +66,7 @@ describe("the rows of a run", () => {
     const writer = new EventLogWriter(log, address.turn, 0);
     const turn = new Turn(
       {
+        hostedTools: HOSTED_TOOLS,
         engine: talker(tokens, 50),
         request: { background: true, model: "m" },
         address,

@@ -1,5 +1,4 @@
 import { describe, expect, it } from "vitest";
-import { unwrapScript } from "../../src/contract/script.ts";
 import { parseHeader, parseHeaderText, standardHeader } from "../../src/engine/harmony/header.ts";
 import type { HarmonyMessage } from "../../src/engine/harmony/message.ts";
 import { type EndReason, type HarmonyDelta, HarmonyParser } from "../../src/engine/harmony/parser.ts";
@@ -16,6 +15,7 @@ import {
   SPECIAL_TOKENS,
   START,
 } from "../../src/engine/harmony/vocabulary.ts";
+import { unwrapScript } from "../../src/tools/python/script.ts";
 
 const FUNCTIONS = new Map([
   ["f", "f"],

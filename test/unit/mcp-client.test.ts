@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
-import { McpSession, type McpSessionOptions, toMcpError } from "../../src/tools/mcp/client.ts";
+import { McpSession, type McpSessionOptions } from "../../src/tools/mcp/client.ts";
+import { toMcpError } from "../../src/tools/mcp/faults.ts";
 import { ToolFault } from "../../src/tools/tool-fault.ts";
 import { type McpHandler, type McpHandlerOptions, type Misbehaviour, mcpHandler } from "../tools/mcp-handler.ts";
 

@@ -5,6 +5,7 @@ import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { itemId, newTurnAddress } from "../../src/protocol/ids.ts";
 import { jsonLength } from "../../src/protocol/json.ts";
 import { MAX_CALL_LENGTH, MAX_PAGE_LENGTH, outputRoom } from "../../src/store/limits.ts";
+import { HOSTED_TOOLS } from "../../src/tools/hosted-tools.ts";
 import { Turn, type TurnResult } from "../../src/turn/turn.ts";
 
 /** What a turn puts out can be kept: everything that crosses between the Worker and a home is bounded. */
@@ -38,6 +39,7 @@ function endless(batch: (index: number) => ModelDelta[]) {
 
 async function play(engine: Engine, request: CreateRequest = {}): Promise<TurnResult> {
   const turn = new Turn({
+    hostedTools: HOSTED_TOOLS,
     engine,
     request: { model: "m", ...request },
     address: newTurnAddress(),

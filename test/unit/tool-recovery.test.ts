@@ -11,7 +11,7 @@ import { loadTokenizer, type Tokenizer, toTokenIds } from "../../src/engine/harm
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { newTurnAddress, type TurnAddress } from "../../src/protocol/ids.ts";
 import type { Item } from "../../src/protocol/items.ts";
-import { echoTool, type McpTool } from "../../src/protocol/tools.ts";
+import { echoTool, type McpServerTool } from "../../src/protocol/tools.ts";
 import type { Home } from "../../src/store/home.ts";
 import type { RunSpec } from "../../src/store/run-store.ts";
 import { responseBody } from "../../src/turn/response-builder.ts";
@@ -280,7 +280,7 @@ interface Given {
   engine: EngineName;
   request?: Partial<CreateRequest>;
   /** More of the MCP server. */
-  server?: Partial<McpTool>;
+  server?: Partial<McpServerTool>;
   /** Path at the MCP server after the run's name. */
   path?: string;
   /** Items instead of the user's message. */
@@ -324,9 +324,15 @@ class Run {
     };
   }
 
-  server(path = "mcp", more: Partial<McpTool> = {}): McpTool {
+  server(path = "mcp", more: Partial<McpServerTool> = {}): McpServerTool {
     const url = `https://tools.acme.dev/${this.name}/${path}`;
-    return { type: "mcp", server_label: "sample", server_url: url, require_approval: "never", ...more } as McpTool;
+    return {
+      type: "mcp",
+      server_label: "sample",
+      server_url: url,
+      require_approval: "never",
+      ...more,
+    } as McpServerTool;
   }
 
   static async begin(given: Given): Promise<Run> {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { ModelDelta } from "../../src/contract/engine.ts";
 import { contextLengthExceeded } from "../../src/protocol/errors.ts";
+import { BrowserCitationFilter } from "../../src/tools/browser/citations.ts";
 import { readLoggedTurn } from "../../src/turn/logged-turn.ts";
 import { newBuilder, toldBy } from "./turn-rig.ts";
 
@@ -49,7 +50,8 @@ describe("text parts", () => {
   });
 
   it("keep what may become a citation, and count it only when it is said", () => {
-    const rig = newBuilder({}, { citations: () => ({ url: "https://example.com/", title: "E" }) });
+    const page = { url: "https://example.com/", title: "E" };
+    const rig = newBuilder({}, { citations: () => new BrowserCitationFilter(() => page) });
     say(rig, text("so 【1†L1"));
     expect(rig.state).toMatchObject({ buffered: "【1†L1", openPart: { text: "so " }, deltas: { all: 1 } });
     expect(rig.builder.partialItems()).toMatchObject([{ content: [{ text: "so 【1†L1" }] }]);

@@ -2,6 +2,7 @@ import type { ServerTool } from "../../src/contract/server-tool.ts";
 import type { StreamEvent } from "../../src/protocol/events.ts";
 import { responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 import { initialResponse } from "../../src/protocol/response.ts";
+import { HOSTED_TOOLS } from "../../src/tools/hosted-tools.ts";
 import { isRecord, recordLine } from "../../src/turn/records.ts";
 import { type BuilderOptions, ResponseBuilder } from "../../src/turn/response-builder.ts";
 import { newTurnState, type TurnState } from "../../src/turn/state.ts";
@@ -10,7 +11,7 @@ import { newTurnState, type TurnState } from "../../src/turn/state.ts";
 
 export const ADDRESS: TurnAddress = { home: "h".repeat(22), turn: "t".repeat(12) };
 
-const TOOLS: Record<string, ServerTool> = {
+const TOOLS: Record<string, ServerTool & Record<string, unknown>> = {
   wiki__ask: { kind: "mcp", label: "wiki", name: "ask", approval: false },
   wiki__edit: { kind: "mcp", label: "wiki", name: "edit", approval: true },
   browser_search: { kind: "browser", action: "search" },
@@ -44,8 +45,11 @@ export function newBuilder(
     serverTool: (name) => TOOLS[name],
     offers: () => true,
     maxServerCalls: Number.POSITIVE_INFINITY,
-    shown: { sources: true, outputs: true },
-    container: "cntr",
+    hostedTools: HOSTED_TOOLS,
+    callDetails: {
+      include: ["web_search_call.action.sources", "code_interpreter_call.outputs"],
+      container: "cntr",
+    },
     citations: undefined,
     usedCallIds: new Set(),
     clock: () => 2_000,

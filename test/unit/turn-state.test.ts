@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { ModelDelta } from "../../src/contract/engine.ts";
 import type { OutputItem } from "../../src/protocol/response.ts";
+import { BrowserCitationFilter } from "../../src/tools/browser/citations.ts";
 import { readLoggedTurn } from "../../src/turn/logged-turn.ts";
 import { isRecord, parseRecord, recordLine, type TurnRecord } from "../../src/turn/records.ts";
 import type { ResponseBuilder } from "../../src/turn/response-builder.ts";
@@ -62,7 +63,8 @@ const steps: fc.Arbitrary<Step[]> = fc.array(
   { minLength: 1, maxLength: 12 },
 );
 
-const citations = { citations: () => ({ url: "https://example.com/a", title: "A" }) };
+const PAGE = { url: "https://example.com/a", title: "A" };
+const citations = { citations: () => new BrowserCitationFilter(() => PAGE) };
 
 function take(builder: ResponseBuilder, step: Step): void {
   if ("deltas" in step) {

@@ -5,6 +5,7 @@ import { ChatEngine } from "../../src/engine/chat/engine.ts";
 import { Upstream } from "../../src/engine/upstream.ts";
 import { createRequest } from "../../src/protocol/create-request.ts";
 import { parse } from "../../src/protocol/validation.ts";
+import { HOSTED_TOOLS } from "../../src/tools/hosted-tools.ts";
 import type { BatchSink } from "../../src/turn/output-events.ts";
 import { Turn, type TurnOptions, type TurnResult } from "../../src/turn/turn.ts";
 
@@ -49,7 +50,8 @@ async function play(
   };
   const request = parse(createRequest, { input: "Hi", stream_options: { include_obfuscation: false }, ...fields });
   const options: TurnOptions = {
-    engine: new ChatEngine(upstreamOf(reads, type)),
+    hostedTools: HOSTED_TOOLS,
+    engine: new ChatEngine(upstreamOf(reads, type), HOSTED_TOOLS),
     request,
     address: { home: "h".repeat(22), turn: "t".repeat(10) },
     model: { name: "m", upstream: "m" },

@@ -4,7 +4,9 @@ import { toChatMessages } from "../../src/engine/chat/messages.ts";
 import { offeredTools } from "../../src/engine/offered-tools.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import type { Item } from "../../src/protocol/items.ts";
-import { Toolset, type ToolsetOptions } from "../../src/tools/toolset.ts";
+import { HOSTED_TOOLS } from "../../src/tools/hosted-tools.ts";
+import type { ToolsetOptions } from "../../src/tools/tool-room.ts";
+import { Toolset } from "../../src/tools/toolset.ts";
 import { checkCallPairs, promptItems, withItemIds } from "../../src/turn/history.ts";
 import { truncateToFit } from "../../src/turn/truncation.ts";
 import { counted } from "../hostile/counting.ts";
@@ -71,7 +73,13 @@ const KINDS: [name: string, kinds: Kind[]][] = [
   ["approvals before their requests", [answered, asked]],
 ];
 
-const options = { replays: [], instructions: null, reasoningContext: "auto", laterSystemMessages: "in_place" } as const;
+const options = {
+  replays: [],
+  hostedTools: HOSTED_TOOLS,
+  instructions: null,
+  reasoningContext: "auto",
+  laterSystemMessages: "in_place",
+} as const;
 const request = { model: "simulator", input: "x" } as CreateRequest;
 
 /** What a toolset is made of, but for the items. */

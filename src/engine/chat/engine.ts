@@ -1,8 +1,10 @@
 import type { Config } from "../../config.ts";
 import type { Continuation, Engine, ModelDelta, Prompt, PromptSize, RawMessage } from "../../contract/engine.ts";
+import type { HostedTools } from "../../contract/hosted-tool.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest, toApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
+import { isServerCall } from "../../protocol/response.ts";
 import { offeredTools } from "../offered-tools.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";
@@ -35,10 +37,16 @@ export type ChatConfig = Pick<Config, "formatWithTools" | "thinkingBudgets">;
  */
 export class ChatEngine implements Engine {
   readonly #upstream: Upstream;
+  readonly #hostedTools: HostedTools;
   readonly #config: ChatConfig;
 
-  constructor(upstream: Upstream, config: ChatConfig = { formatWithTools: "never", thinkingBudgets: {} }) {
+  constructor(
+    upstream: Upstream,
+    hostedTools: HostedTools,
+    config: ChatConfig = { formatWithTools: "never", thinkingBudgets: {} },
+  ) {
     this.#upstream = upstream;
+    this.#hostedTools = hostedTools;
     this.#config = config;
   }
 
@@ -158,7 +166,11 @@ export class ChatEngine implements Engine {
   }
 
   async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
-    const size = await this.#upstream.json("//tokenize", signal, toTokenizeRequest(prompt, "at_beginning"));
+    const size = await this.#upstream.json(
+      "//tokenize",
+      signal,
+      toTokenizeRequest(prompt, "at_beginning", this.#hostedTools),
+    );
     if (typeof size !== "object" || size === null || !("count" in size) || !("max_model_len" in size)) {
       throw malformedAnswer();
     }
@@ -170,7 +182,11 @@ export class ChatEngine implements Engine {
   }
 
   async inputMessages(prompt: Prompt, signal: AbortSignal): Promise<RawMessage[]> {
-    const tokenized = await this.#rawTokens("//tokenize", signal, toTokenizeRequest(prompt, "at_beginning"));
+    const tokenized = await this.#rawTokens(
+      "//tokenize",
+      signal,
+      toTokenizeRequest(prompt, "at_beginning", this.#hostedTools),
+    );
     if (typeof tokenized !== "object" || tokenized === null || !("tokens" in tokenized)) throw malformedAnswer();
     if (!Array.isArray(tokenized.tokens)) throw malformedAnswer();
     return [await this.#rawMessage(prompt.model, tokenized.tokens as number[], signal)];
@@ -221,7 +237,7 @@ export class ChatEngine implements Engine {
   async #request(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<Response> {
     const thinkingBudget = this.#thinkingBudget(prompt);
     const send = (laterSystemMessages: Asking["laterSystemMessages"]) => {
-      const body = toChatRequest(prompt, { ...asking, laterSystemMessages, thinkingBudget });
+      const body = toChatRequest(prompt, { ...asking, laterSystemMessages, thinkingBudget }, this.#hostedTools);
       return this.#upstream.request("/chat/completions", signal, body);
     };
     try {
@@ -279,15 +295,7 @@ export class ChatEngine implements Engine {
 
 /** Thoughts, white space, and calls that this server has not run yet: nothing is lost when a model thinks again. */
 function canBeSaidAnew(item: Item): boolean {
-  switch (item.type) {
-    case "reasoning":
-    case "mcp_call":
-    case "web_search_call":
-    case "code_interpreter_call":
-      return true;
-    default:
-      return isCutCall(item) || isBlank(item);
-  }
+  return item.type === "reasoning" || isServerCall(item) || isCutCall(item) || isBlank(item);
 }
 
 /** Whether an item is a call that was cut and so not made: the model was told, or is to be asked again. */

@@ -1,6 +1,5 @@
 import type { Replay, ToolExchange } from "../../contract/engine.ts";
-import { unwrapScript } from "../../contract/script.ts";
-import { approvalRequests, exchangeOf, refusedApproval } from "../../contract/tool-exchange.ts";
+import type { HostedTools } from "../../contract/hosted-tool.ts";
 import type { InputPart, Item, MessageItem } from "../../protocol/items.ts";
 import { fileText } from "../file-text.ts";
 
@@ -35,6 +34,7 @@ type AssistantMessage = Extract<ChatMessage, { role: "assistant" }>;
 export interface MessageOptions {
   /** What is known of the calls that this server has answered. */
   replays: readonly Replay[];
+  hostedTools: HostedTools;
   instructions: string | null;
   /** Which turns' reasoning the model gets back (`reasoning.context`); `auto` leaves it to the chat template. */
   reasoningContext: "auto" | "current_turn" | "all_turns";
@@ -56,7 +56,6 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
   let assistant: AssistantMessage | undefined;
   const replays = new Map(options.replays.map((replay) => [replay.item, replay]));
   const clientCalls = new Set(items.map((item) => (item.type === "function_call" ? item.call_id : undefined)));
-  const asked = approvalRequests(items);
   /** The assistant's message with calls that the client answers, later: until then it goes on. */
   let unanswered: AssistantMessage | undefined;
   /** Answers to calls of the assistant's message that is being made: they come after it. */
@@ -78,10 +77,9 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
     return assistant;
   };
 
-  const exchangeAt = (item: Item): ToolExchange | undefined => {
-    if (item.type === "mcp_approval_response" && !item.approve) return refusedApproval(asked, item);
-    return exchangeOf(item, item.id === undefined ? undefined : replays.get(item.id));
-  };
+  const { hostedTools } = options;
+  const exchangeAt = (item: Item): ToolExchange | undefined =>
+    hostedTools.exchangeOf(item, item.id === undefined ? undefined : replays.get(item.id), items);
 
   const waitsForClient = (): boolean => assistant !== undefined && assistant === unanswered;
 
@@ -102,7 +100,7 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
       const id = callIdOf(index, clientCalls);
       const message = currentAssistant();
       message.tool_calls ??= [];
-      message.tool_calls.push({ id, type: "function", function: toFunction(exchange) });
+      message.tool_calls.push({ id, type: "function", function: toFunction(hostedTools.toFunctionCall(exchange)) });
       answers.push({ role: "tool", tool_call_id: id, content: exchange.output });
       continue;
     }
@@ -180,10 +178,8 @@ function callIdOf(index: number, taken: ReadonlySet<string | undefined>): string
   return id;
 }
 
-/** A call as a function of a chat model: built-in tools are `browser_search`, `python`, `container_exec`. */
-function toFunction({ name, arguments: given }: ToolExchange): ToolCall["function"] {
-  if (name === "python") return { name, arguments: JSON.stringify({ code: unwrapScript(given) }) };
-  return { name: name.replace(".", "_"), arguments: asJson(given) };
+function toFunction({ name, arguments: text }: ToolCall["function"]): ToolCall["function"] {
+  return { name, arguments: asJson(text) };
 }
 
 /** An assistant's message that was left open: the text after it belongs to it. */

@@ -1,5 +1,6 @@
 import type { FormatWithTools } from "../../config.ts";
 import type { Prompt } from "../../contract/engine.ts";
+import type { HostedTools } from "../../contract/hosted-tool.ts";
 import { type CreateRequest, vllmFields } from "../../protocol/create-request.ts";
 import { type FunctionTool, mustCall } from "../../protocol/tools.ts";
 import { offeredTools } from "../offered-tools.ts";
@@ -16,9 +17,11 @@ const PORTABLE_EFFORTS = new Set(["low", "medium", "high"]);
 function messageOptions(
   { request, replays }: Prompt,
   laterSystemMessages: MessageOptions["laterSystemMessages"],
+  hostedTools: HostedTools,
 ): MessageOptions {
   return {
     replays,
+    hostedTools,
     instructions: request.instructions ?? null,
     reasoningContext: request.reasoning?.context ?? "auto",
     laterSystemMessages,
@@ -99,12 +102,16 @@ export function isContinued(prompt: Prompt): boolean {
 function promptFields(
   prompt: Prompt,
   { laterSystemMessages, corrections = [] }: Pick<Asking, "laterSystemMessages" | "corrections">,
+  hostedTools: HostedTools,
 ) {
   // vLLM's prefill: an assistant message that was left open at the end, by the client or by an upstream that died.
   const continued = isContinued(prompt) && corrections.length === 0;
   return {
     model: prompt.model,
-    messages: [...toChatMessages(prompt.items, messageOptions(prompt, laterSystemMessages)), ...corrections],
+    messages: [
+      ...toChatMessages(prompt.items, messageOptions(prompt, laterSystemMessages, hostedTools)),
+      ...corrections,
+    ],
     tools: chatTools(prompt),
     chat_template_kwargs: templateKwargs(prompt.request),
     ...(continued && { continue_final_message: true, add_generation_prompt: false }),
@@ -117,11 +124,11 @@ export function mayCall(prompt: Prompt): boolean {
 }
 
 /** The body of `/v1/chat/completions`. */
-export function toChatRequest(prompt: Prompt, asking: Asking): string {
+export function toChatRequest(prompt: Prompt, asking: Asking, hostedTools: HostedTools): string {
   const { request } = prompt;
   const body: Record<string, unknown> = { ...request.vllm_fields };
   for (const field of PASSED_THROUGH) if (request[field] != null) body[field] = request[field];
-  const fields = promptFields(prompt, asking);
+  const fields = promptFields(prompt, asking, hostedTools);
   const effort = request.reasoning?.effort;
   const logprobs = request.include?.includes("message.output_text.logprobs");
   const streamed = isStreamed(request);
@@ -148,6 +155,10 @@ export function toChatRequest(prompt: Prompt, asking: Asking): string {
 }
 
 /** The body of `/tokenize`, for the same prompt. */
-export function toTokenizeRequest(prompt: Prompt, laterSystemMessages: MessageOptions["laterSystemMessages"]): string {
-  return JSON.stringify(promptFields(prompt, { laterSystemMessages }));
+export function toTokenizeRequest(
+  prompt: Prompt,
+  laterSystemMessages: MessageOptions["laterSystemMessages"],
+  hostedTools: HostedTools,
+): string {
+  return JSON.stringify(promptFields(prompt, { laterSystemMessages }, hostedTools));
 }

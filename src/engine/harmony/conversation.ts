@@ -1,8 +1,9 @@
 import type { HarmonyConfig } from "../../config.ts";
 import type { Prompt, Replay, ToolExchange } from "../../contract/engine.ts";
-import { approvalRequests, exchangeOf, mcpFunctionName, refusedApproval } from "../../contract/tool-exchange.ts";
+import type { HostedTools } from "../../contract/hosted-tool.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 import type { InputPart, Item, MessageItem } from "../../protocol/items.ts";
+import { isServerCall } from "../../protocol/response.ts";
 import { fileText } from "../file-text.ts";
 import { offeredTools } from "../offered-tools.ts";
 import { dropAnalysis } from "./analysis.ts";
@@ -21,20 +22,20 @@ export interface Conversation {
 }
 
 /**
- * The messages of a prompt, written as `config` says.
+ * The messages of a prompt, written as `config` says. `hostedTools` are those whose calls may stand in it.
  * Throws the 400 of content that is not text, and of a reasoning effort that Harmony does not know.
  */
-export function toConversation(prompt: Prompt, config: HarmonyConfig): Conversation {
+export function toConversation(prompt: Prompt, config: HarmonyConfig, hostedTools: HostedTools): Conversation {
   const { request, items } = prompt;
   const tools = offeredTools(prompt);
-  const functions = new FunctionNames([...tools.map((tool) => tool.name), ...calledFunctions(items)]);
+  const functions = new FunctionNames([...tools.map((tool) => tool.name), ...calledFunctions(items, hostedTools)]);
   const leading = items.findIndex((item) => !isInstruction(item));
   const rest = leading === -1 ? [] : items.slice(leading);
   const instructions = [
     ...(request.instructions ? [request.instructions] : []),
     ...items.slice(0, items.length - rest.length).map((item) => instructionText(item as MessageItem)),
   ];
-  const history = dropThoughts([...toMessages(rest, prompt, functions)], prompt);
+  const history = dropThoughts([...toMessages(rest, prompt, functions, hostedTools)], prompt);
   const developer = developerContent(prompt, config.systemInstructions ? [] : instructions, functions);
   const messages: HarmonyMessage[] = [
     { role: "system", content: [systemContent(prompt, config, instructions)] },
@@ -137,24 +138,31 @@ function instructionText(item: MessageItem): string {
   return item.role === "assistant" ? "" : item.content.map(partText).join("\n");
 }
 
-function* calledFunctions(items: readonly Item[]): Generator<string> {
+function* calledFunctions(items: readonly Item[], hostedTools: HostedTools): Generator<string> {
   for (const item of items) if (item.type === "function_call") yield item.name;
-  for (const item of items) if (item.type === "mcp_call") yield mcpFunctionName(item.server_label, item.name);
+  for (const item of items) {
+    const name = isServerCall(item) ? hostedTools.exchangeOf(item, undefined, items)?.name : undefined;
+    if (name !== undefined && !hostedTools.isInNamespace(name)) yield name;
+  }
 }
 
 /**
  * Items as messages; raw messages in the place of the items that were made from them. What came without an id (input
  * given back by a client that keeps everything itself) is rendered from the item.
  */
-function* toMessages(items: readonly Item[], prompt: Prompt, functions: FunctionNames): Generator<HarmonyMessage> {
+function* toMessages(
+  items: readonly Item[],
+  prompt: Prompt,
+  functions: FunctionNames,
+  hostedTools: HostedTools,
+): Generator<HarmonyMessage> {
   const instead = new Map<string, Replay>();
   const before = new Map<string, Replay>();
   for (const replay of prompt.replays) (replay.before ? before : instead).set(replay.item, replay);
   const calls = new Map<string, { name: string; channel: Channel }>();
-  const asked = approvalRequests(items);
   for (const item of items) {
-    const lead = item.id === undefined ? undefined : before.get(item.id);
-    if (lead) yield* lead.messages.map(fromRawMessage);
+    const earlier = item.id === undefined ? undefined : before.get(item.id);
+    if (earlier) yield* earlier.messages.map(fromRawMessage);
     const replay = item.id === undefined ? undefined : instead.get(item.id);
     const messages = replay?.messages.map(fromRawMessage) ?? [];
     yield* messages;
@@ -162,9 +170,8 @@ function* toMessages(items: readonly Item[], prompt: Prompt, functions: Function
       calls.set(item.call_id, { name: item.name, channel: messages.at(-1)?.channel ?? "commentary" });
     }
     if (messages.length > 0) continue;
-    const exchange =
-      item.type === "mcp_approval_response" && !item.approve ? refusedApproval(asked, item) : exchangeOf(item, replay);
-    if (exchange) yield* exchangeMessages(exchange, undefined);
+    const exchange = hostedTools.exchangeOf(item, replay, items);
+    if (exchange) yield* exchangeMessages(exchange, undefined, hostedTools);
     else yield* toMessage(item, calls, functions);
   }
   yield* (prompt.trailing ?? []).map(fromRawMessage);
@@ -214,10 +221,11 @@ function* toMessage(
 
 /** A call that this server has answered, unless the model's own message has made it, and its answer on its channel. */
 export function exchangeMessages(
-  { name, arguments: given, output }: ToolExchange,
+  { name, arguments: body, output }: ToolExchange,
   made: HarmonyMessage | undefined,
+  hostedTools: HostedTools,
 ): HarmonyMessage[] {
-  const isBuiltin = name === "python" || name.includes(".");
+  const isBuiltin = hostedTools.isInNamespace(name);
   const isMade = made?.recipient !== undefined;
   const call: HarmonyMessage = isMade
     ? made
@@ -226,7 +234,7 @@ export function exchangeMessages(
         recipient: isBuiltin ? name : `functions.${identifierOf(name)}`,
         channel: isBuiltin ? "analysis" : "commentary",
         content_type: isBuiltin ? "code" : "<|constrain|>json",
-        content: text(given),
+        content: text(body),
       };
   const answer: HarmonyMessage = {
     role: "tool",

@@ -9,6 +9,7 @@ import type {
   Sampled,
   ToolExchange,
 } from "../../contract/engine.ts";
+import type { HostedTools } from "../../contract/hosted-tool.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
@@ -54,10 +55,12 @@ interface Rendered {
  */
 export class HarmonyEngine implements Engine {
   readonly #upstream: Upstream;
+  readonly #hostedTools: HostedTools;
   readonly #config: HarmonyConfig;
 
-  constructor(upstream: Upstream, config: HarmonyConfig) {
+  constructor(upstream: Upstream, hostedTools: HostedTools, config: HarmonyConfig) {
     this.#upstream = upstream;
+    this.#hostedTools = hostedTools;
     this.#config = config;
   }
 
@@ -106,15 +109,15 @@ export class HarmonyEngine implements Engine {
   }
 
   answerMessages(exchange: ToolExchange, made: RawMessage | undefined): RawMessage[] {
-    return exchangeMessages(exchange, made && fromRawMessage(made)).map(toRawMessage);
+    return exchangeMessages(exchange, made && fromRawMessage(made), this.#hostedTools).map(toRawMessage);
   }
 
   inputMessages(prompt: Prompt): RawMessage[] {
-    return toConversation(prompt, this.#config).messages.map(toRawMessage);
+    return toConversation(prompt, this.#config, this.#hostedTools).messages.map(toRawMessage);
   }
 
   #render(prompt: Prompt): Rendered {
-    const { messages, functions, open } = toConversation(prompt, this.#config);
+    const { messages, functions, open } = toConversation(prompt, this.#config, this.#hostedTools);
     const segments = renderConversation(messages.map((message) => withHeader(message, this.#config.toolHeader)));
     if (!open) return { segments, functions, opening: [] };
     // Without the beginning of another message, and without the end of the last one.

@@ -53,6 +53,7 @@ export function fullName(written: string, recipient: Recipient): string {
 
 function builtinName(name: string, { builtins }: OfferedTools): string | undefined {
   if (builtins.has(name)) return name;
-  // Python has no functions: its whole message is the script.
-  return name.startsWith("python.") && builtins.has("python") ? "python" : undefined;
+  // A namespace that is a tool itself has no others: `python.exec` can only mean `python`.
+  const [namespace = ""] = name.split(".", 1);
+  return builtins.has(namespace) ? namespace : undefined;
 }

@@ -1,5 +1,5 @@
-import { z } from "zod";
 import { parseArguments } from "../../protocol/json.ts";
+import { DEFAULT_TOPN, findArguments, type OpenArguments, openArguments, searchArguments } from "./arguments.ts";
 import { display, findResults, searchResults } from "./display.ts";
 import { oneLine, shortened, withoutMarks } from "./marks.ts";
 import { type PageLimits, readPage } from "./page.ts";
@@ -61,38 +61,6 @@ export interface BrowserResult {
   sources?: { url: string; title?: string }[];
 }
 
-/** Models write numbers in several ways; what makes no sense counts as not given, which is -1 in gpt-oss's browser. */
-const count = z
-  .union([z.number(), z.stringFormat("integer", /^-?\d+$/).transform(Number)])
-  .transform(Math.trunc)
-  .catch(-1);
-
-const MAX_QUERY_CHARS = 2000;
-const MAX_PATTERN_CHARS = 500;
-
-const searchArguments = z.object({
-  query: z.string().transform((query) => query.slice(0, MAX_QUERY_CHARS)),
-  topn: count,
-});
-
-const openArguments = z.object({
-  id: z.union([z.number(), z.string()]).catch(-1),
-  cursor: count,
-  loc: count,
-  num_lines: count,
-  view_source: z.boolean().catch(false),
-});
-
-const findArguments = z.object({
-  pattern: z.union([z.string(), z.number().transform(String)]).transform((text) => text.slice(0, MAX_PATTERN_CHARS)),
-  cursor: count,
-});
-
-type OpenArguments = z.infer<typeof openArguments>;
-
-/** As the tool's description says. */
-const DEFAULT_TOPN = 10;
-
 /** What the model did wrong, or what went wrong for it: the message is its answer. */
 class UsageError extends Error {}
 
@@ -142,22 +110,22 @@ export class Browser {
    */
   async call(name: string, json: string, signal?: AbortSignal): Promise<BrowserResult> {
     // gpt-oss's browser takes an empty message for a call without arguments.
-    const given = parseArguments(json) ?? null;
+    const args = parseArguments(json) ?? null;
     switch (name) {
       case "search":
-        return this.search(given, signal);
+        return this.search(args, signal);
       case "open":
-        return this.open(given, signal);
+        return this.open(args, signal);
       case "find":
-        return this.find(given, signal);
+        return this.find(args, signal);
       default:
         return invalid({ type: "open_page", url: null }, `Unknown function: ${shortened(name, 64)}`);
     }
   }
 
   /** Searches the web and shows the results: `{query, topn?, source?}`. There is but one source. */
-  async search(given: unknown, signal?: AbortSignal): Promise<BrowserResult> {
-    const { data } = searchArguments.safeParse(given);
+  async search(args: unknown, signal?: AbortSignal): Promise<BrowserResult> {
+    const { data } = searchArguments.safeParse(args);
     if (!data) return invalid({ type: "search", query: "", queries: [] });
     const { query } = data;
     const topn = Math.min(data.topn > 0 ? data.topn : DEFAULT_TOPN, this.#limits.maxSearchResults);
@@ -171,8 +139,8 @@ export class Browser {
    * Opens a link or a URL, or shows another part of a page: `{id?, cursor?, loc?, num_lines?, view_source?, source?}`.
    * A URL is always fetched anew; a link to a page that was opened before is not.
    */
-  async open(given: unknown = {}, signal?: AbortSignal): Promise<BrowserResult> {
-    const { data } = openArguments.safeParse(given);
+  async open(args: unknown = {}, signal?: AbortSignal): Promise<BrowserResult> {
+    const { data } = openArguments.safeParse(args);
     const action: BrowserAction = { type: "open_page", url: null };
     if (!data) return invalid(action);
     return this.#answer(action, signal, async () => {
@@ -189,8 +157,8 @@ export class Browser {
   }
 
   /** Shows where a page has a text, whatever its case: `{pattern, cursor?}`. */
-  async find(given: unknown, signal?: AbortSignal): Promise<BrowserResult> {
-    const { data } = findArguments.safeParse(given);
+  async find(args: unknown, signal?: AbortSignal): Promise<BrowserResult> {
+    const { data } = findArguments.safeParse(args);
     const action: BrowserAction = { type: "find_in_page", pattern: data?.pattern ?? "", url: "" };
     if (!data) return invalid(action);
     return this.#answer(action, signal, async () => {

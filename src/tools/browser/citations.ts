@@ -1,23 +1,10 @@
+import type { CitationFilter, CitedText, UrlCitation } from "../../contract/citations.ts";
 import { domainOf } from "./marks.ts";
 
 /**
  * Citations in what the model says: `【3†L10-L12】` becomes ` ([domain](url)) ` with an annotation over it, as in
  * openai/gpt-oss (`simple_browser_tool.py`, `normalize_citations`), but while the text streams.
  */
-
-export interface UrlCitation {
-  type: "url_citation";
-  /** Of the replacement in the whole text, in Unicode code points: OpenAI counts as Python does, not in UTF-16 units. */
-  start_index: number;
-  end_index: number;
-  title: string;
-  url: string;
-}
-
-export interface CitedText {
-  text: string;
-  annotations: readonly UrlCitation[];
-}
 
 /** A page by its cursor; `lines` is what the model named in it, such as `L10-L12`. */
 export type CitationLookup = (cursor: number, lines: string) => { url: string; title: string } | undefined;
@@ -35,11 +22,10 @@ const BEGINNING = /【[0-9]*(?:†[^†】]*(?:†[^†】]*)?)?$/y;
 
 const NONE: readonly UrlCitation[] = [];
 
-/** Replaces citations in one content part. How the text is cut into pieces makes no difference to what comes out. */
-export class CitationFilter {
+export class BrowserCitationFilter implements CitationFilter {
   readonly #lookup: CitationLookup;
-  #held = "";
-  /** Code points before `#uncounted`, which is what has been given since the last citation: counted when one comes. */
+  #pending = "";
+  /** Code points before `#uncounted`, which is what has come out since the last citation: counted when one comes. */
   #counted = 0;
   #uncounted = "";
 
@@ -47,23 +33,20 @@ export class CitationFilter {
     this.#lookup = lookup;
   }
 
-  /** What was said and cannot be shown yet. */
-  get held(): string {
-    return this.#held;
+  get pending(): string {
+    return this.#pending;
   }
 
-  /** Takes the next piece; gives what can be shown by now, and the citations in it. */
   push(text: string): CitedText {
-    if (this.#held === "" && !text.includes("【")) {
+    if (this.#pending === "" && !text.includes("【")) {
       this.#uncounted += text;
       return { text, annotations: NONE };
     }
-    return this.#take(this.#held + text, false);
+    return this.#take(this.#pending + text, false);
   }
 
-  /** Gives what was held back: nothing more comes. */
   end(): CitedText {
-    return this.#take(this.#held, true);
+    return this.#take(this.#pending, true);
   }
 
   #take(text: string, isEnd: boolean): CitedText {
@@ -105,11 +88,11 @@ export class CitationFilter {
       show("【");
       at++;
     }
-    this.#held = text.slice(at);
+    this.#pending = text.slice(at);
     return { text: shown, annotations: annotations ?? NONE };
   }
 
-  /** Code points given so far. */
+  /** Code points that have come out so far. */
   #position(): number {
     let points = this.#uncounted.length;
     for (let index = 1; index < this.#uncounted.length; index++) {

@@ -77,8 +77,8 @@ interface Domain {
 }
 
 /** The domains of a filter, which `domains` in `protocol/tools.ts` has checked. */
-function toDomains(given: readonly string[] | null | undefined): Domain[] | undefined {
-  return given?.flatMap((pattern) => {
+function toDomains(patterns: readonly string[] | null | undefined): Domain[] | undefined {
+  return patterns?.flatMap((pattern) => {
     const { host, isWildcard } = parseDomain(pattern);
     return host === undefined ? [] : [{ name: host, only: isWildcard ? ("below" as const) : undefined }];
   });

@@ -1,9 +1,11 @@
 import type { Client, RequestOptions, Tool, Transport } from "@modelcontextprotocol/client";
-import type { McpToolCallError } from "openai/resources/responses/responses";
+import type { ListedTool } from "../../contract/turn-tools.ts";
 import { limitBody, unlessAborted } from "../guarded-fetch.ts";
 import { ToolFault } from "../tool-fault.ts";
+import { CONNECTION_CLOSED } from "./faults.ts";
 import { mcpHeaders } from "./headers.ts";
 import { outputText } from "./output.ts";
+import { readTools, toListedTool } from "./tool-list.ts";
 
 /**
  * MCP servers that a request names, over the official client package. The package speaks the protocol; this module
@@ -33,14 +35,6 @@ export interface McpSessionOptions {
   signal: AbortSignal;
 }
 
-/** A tool as `mcp_list_tools` shows it. */
-export interface McpTool {
-  name: string;
-  description?: string;
-  input_schema: Record<string, unknown>;
-  annotations?: Record<string, unknown>;
-}
-
 export interface McpToolResult {
   output: string;
   /** The tool says that it failed; `output` tells why. */
@@ -49,15 +43,6 @@ export interface McpToolResult {
 }
 
 const CLIENT_INFO = { name: "responses-edge", version: "0.1.0" };
-
-/** Of a tool's input schema as JSON: it goes into every prompt. */
-const MAX_SCHEMA_BYTES = 64 * 1024;
-
-/** What the specification allows in a tool's name (2025-11-25, "Tool Names"), which is also what a prompt can hold. */
-const TOOL_NAME = /^[A-Za-z0-9_./-]{1,128}$/;
-
-/** A list that still goes on after this many pages never ends. */
-const MAX_PAGES = 500;
 
 /** Requests that nobody asked for: cancellations, answers to the server's pings, streams taken up again. */
 const MAX_UNASKED_REQUESTS = 100;
@@ -70,10 +55,6 @@ const CLOSE_TIMEOUT_MS = 2_000;
 
 /** Says to the session's own fetch which operation a request belongs to; never sent. */
 const OPERATION_HEADER = "x-mcp-operation";
-
-/** JSON-RPC codes of faults that have none of their own, as the MCP packages number them. */
-const CONNECTION_CLOSED = -32000;
-const REQUEST_TIMEOUT = -32001;
 
 /** The server speaks only the protocol of 2026-07-28, which knows no `initialize`. */
 const UNSUPPORTED_PROTOCOL_VERSION = -32022;
@@ -145,7 +126,7 @@ export class McpSession {
    * All tools of the server, in its order. A tool whose name the specification does not allow is left out: no model
    * could call it. Throws ToolFault: `too_large` for more tools than `maxTools` or larger ones than a prompt can hold.
    */
-  async listTools({ signal }: { signal?: AbortSignal } = {}): Promise<McpTool[]> {
+  async listTools({ signal }: { signal?: AbortSignal } = {}): Promise<ListedTool[]> {
     return this.#run(this.#options.timeouts.listMs, signal, (request) => this.#listTools(request));
   }
 
@@ -291,40 +272,9 @@ export class McpSession {
     }
   }
 
-  async #listTools(request: RequestOptions): Promise<McpTool[]> {
-    const client = this.#connected();
-    if (!client.getServerCapabilities()?.tools) return [];
-    const { maxTools, maxBytes } = this.#options;
-    const tools = new Map<string, Tool>();
-    let listed = 0;
-    let bytes = 0;
-    let cursor: string | undefined;
-    for (let page = 0; page < MAX_PAGES; page++) {
-      const result = await client.request(
-        { method: "tools/list", params: cursor === undefined ? {} : { cursor } },
-        request,
-      );
-      listed += result.tools.length;
-      if (listed > maxTools) {
-        throw new ToolFault("too_large", `${this.#name} lists more than ${maxTools} tools.`);
-      }
-      for (const tool of result.tools) {
-        if (!TOOL_NAME.test(tool.name) || tools.has(tool.name)) continue;
-        const size = new TextEncoder().encode(JSON.stringify(tool.inputSchema)).byteLength;
-        if (size > MAX_SCHEMA_BYTES) {
-          throw new ToolFault("too_large", `The input schema of tool '${tool.name}' of ${this.#name} is too large.`);
-        }
-        bytes += size + (tool.description?.length ?? 0);
-        if (bytes > maxBytes) throw new ToolFault("too_large", `The tools of ${this.#name} are too large together.`);
-        tools.set(tool.name, tool);
-      }
-      cursor = result.nextCursor;
-      if (cursor === undefined) {
-        this.#tools = tools;
-        return [...tools.values()].map(toMcpTool);
-      }
-    }
-    throw new ToolFault("protocol", `${this.#name} lists its tools on more than ${MAX_PAGES} pages.`);
+  async #listTools(request: RequestOptions): Promise<ListedTool[]> {
+    this.#tools = await readTools(this.#connected(), { ...this.#options, server: this.#name, request });
+    return [...this.#tools.values()].map(toListedTool);
   }
 
   /** Runs an operation within its time. Whatever goes wrong comes out as a ToolFault or as an abort's reason. */
@@ -445,30 +395,4 @@ export class McpSession {
 /** The statuses that send a client to the transport of 2024-11-05; of the others a GET would only get the same. */
 function isOldTransport(status: number | undefined): boolean {
   return status !== undefined && status >= 400 && status < 500 && ![401, 403, 407, 429].includes(status);
-}
-
-function toMcpTool(tool: Tool): McpTool {
-  return {
-    name: tool.name,
-    ...(tool.description !== undefined && { description: tool.description }),
-    input_schema: tool.inputSchema,
-    ...(tool.annotations !== undefined && { annotations: tool.annotations }),
-  };
-}
-
-/** A fault as `mcp_call.error` shows it. */
-export function toMcpError(fault: ToolFault): McpToolCallError {
-  switch (fault.kind) {
-    case "http":
-      return { type: "http_error", code: fault.status ?? 502, message: fault.message };
-    case "tool":
-      return { type: "mcp_tool_execution_error", content: [{ type: "text", text: fault.message }] };
-    case "timeout":
-      return { type: "mcp_protocol_error", code: REQUEST_TIMEOUT, message: fault.message };
-    case "refused_address":
-    case "too_large":
-    case "unreachable":
-    case "protocol":
-      return { type: "mcp_protocol_error", code: fault.code ?? CONNECTION_CLOSED, message: fault.message };
-  }
 }

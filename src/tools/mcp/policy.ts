@@ -1,5 +1,5 @@
-import type { McpTool as McpServerTool, ToolFilter } from "../../protocol/tools.ts";
-import type { McpTool } from "./client.ts";
+import type { ListedTool } from "../../contract/turn-tools.ts";
+import type { McpServerTool, ToolFilter } from "../../protocol/tools.ts";
 
 /** Which tools of an MCP server a request allows, and which calls of them need the client's approval. */
 
@@ -17,19 +17,19 @@ function includes(names: readonly string[], name: string): boolean {
   return set.has(name);
 }
 
-export function isAllowed(allowed: McpServerTool["allowed_tools"], tool: McpTool): boolean {
+export function isAllowed(allowed: McpServerTool["allowed_tools"], tool: ListedTool): boolean {
   if (allowed === undefined) return true;
   return Array.isArray(allowed) ? includes(allowed, tool.name) : isMatched(allowed, tool);
 }
 
 /** A filter without any condition matches all; one with several, what meets each. */
-function isMatched(filter: ToolFilter, tool: McpTool): boolean {
+function isMatched(filter: ToolFilter, tool: ListedTool): boolean {
   if (filter.tool_names && !includes(filter.tool_names, tool.name)) return false;
   return filter.read_only === undefined || (tool.annotations?.readOnlyHint === true) === filter.read_only;
 }
 
 /** `always` is the default, of what a filter does not name too. */
-export function needsApproval(approval: McpServerTool["require_approval"], tool: McpTool): boolean {
+export function needsApproval(approval: McpServerTool["require_approval"], tool: ListedTool): boolean {
   if (typeof approval === "string") return approval === "always";
   if (approval.always && isMatched(approval.always, tool)) return true;
   return !(approval.never && isMatched(approval.never, tool));
@@ -48,7 +48,7 @@ export function listOrigin({ server_url: url, allowed_tools: allowed }: McpServe
 }
 
 /** Whether a list that an earlier turn has made has all that this one allows. One of unknown origin is taken at its word. */
-export function isUsable(listed: readonly McpTool[], origin: string | undefined, server: McpServerTool): boolean {
+export function isUsable(listed: readonly ListedTool[], origin: string | undefined, server: McpServerTool): boolean {
   const now = listOrigin(server);
   if (origin === now) return true;
   const isSameServer = origin === undefined || JSON.parse(origin)[0] === JSON.parse(now)[0];

@@ -1,4 +1,4 @@
-import { parseArguments } from "../protocol/json.ts";
+import { parseArguments } from "../../protocol/json.ts";
 
 const FENCED = /^\s*```[\w+-]*\r?\n([\s\S]*?)\r?\n?```\s*$/;
 

@@ -1,0 +1,154 @@
+import type { DeltaType, ItemEvent, Unnumbered } from "../protocol/events.ts";
+import type { Item } from "../protocol/items.ts";
+import type { OutputItem, ServerCall } from "../protocol/response.ts";
+import type { Replay, ToolDescription, ToolExchange, ToolNamespace } from "./engine.ts";
+import type { ServerTool, ToolOutcome } from "./server-tool.ts";
+
+/**
+ * What engines and the turn must know of a tool that this server runs. Each has one folder in `src/tools/`, whose object
+ * of this type answers for it. It is asked about its own tools and items only.
+ */
+export interface HostedTool<Tool extends ServerTool = ServerTool, Call extends ServerCall = ServerCall> {
+  /** Tells it from the others, also in logs. */
+  readonly kind: Tool["kind"];
+
+  /** As gpt-oss knows it. Absent for a tool whose tools are functions for every model. */
+  readonly namespace?: ToolNamespace;
+  /** As functions, for models of other kinds. */
+  readonly functions?: readonly ToolDescription[];
+  /** The tool that a model means, by its full name (`browser.search`) or by a function's (`browser_search`). */
+  toolNamed?(name: string): Tool | undefined;
+  /** The full name of a tool in the namespace: as `ToolExchange` has it, and as gpt-oss writes it. */
+  fullName?(tool: Tool): string;
+  /** A call as a function's; without this word, it has the exchange's own name and arguments. */
+  toFunctionCall?(exchange: ToolExchange): { name: string; arguments: string };
+
+  /** The item that shows a call. */
+  readonly item: CallItem<Tool, Call>;
+
+  /**
+   * The call that an item shows and how it was answered, as far as the item tells, for one that a client gives back.
+   * Undefined where it tells a model nothing. `items` are those of the prompt; the array never changes.
+   */
+  exchangeOf?(item: Item, items: readonly Item[]): ToolExchange | undefined;
+}
+
+/** The output item of a call, and its events beside those that all items have. */
+export interface CallItem<Tool extends ServerTool = ServerTool, Call extends ServerCall = ServerCall> {
+  readonly type: Call["type"];
+  /** Whether a call can be shown, of which the model has written `text` so far. `isComplete`: it writes no more. */
+  canShow(tool: Tool, text: string, isComplete: boolean): boolean;
+  /** The item as it is added, with nothing yet of what `written` shows. */
+  create(tool: Tool, begun: BegunCall): Call;
+  /** What the model writes, where the item shows it while it is written. */
+  readonly written?: WrittenText<Call>;
+  /** The item that asks the client to approve a call, for one that needs it: it is then not made. */
+  approvalRequest?(tool: Tool, text: string, newId: (type: OutputItem["type"]) => string): OutputItem | undefined;
+  /** The call is about to be run. Gives the event that says so, where OpenAI has one. */
+  start?(item: Call): CallEventType;
+  /** The call has been run; the item's status says how it went. Gives the event that says so. */
+  finish(item: Call, outcome: ToolOutcome, include: readonly string[]): CallEventType;
+  /** The tool of an item that was cut off while the model wrote it. */
+  toolOf?(item: Call): Tool | undefined;
+}
+
+/** What an item is made of. */
+export interface BegunCall {
+  id: string;
+  /** All that the model has written so far. */
+  text: string;
+  /** The container in which the turn's code runs, as `container_id`. */
+  container: string;
+  /** The id of the request by which the client has approved the call. */
+  approvalRequest: string | null;
+}
+
+/** The field of an item in which the model's own words stand. */
+export interface WrittenText<Call extends ServerCall = ServerCall> {
+  readonly deltaEvent: DeltaType;
+  of(item: Call): string;
+  append(item: Call, text: string): void;
+  /** What a call that was not shown from its beginning has said by then, as its first delta. */
+  whenShown?(text: string): string;
+  /** What a call says that has come without a word. */
+  readonly whenEmpty?: string;
+  /** The event that says that the model writes no more. */
+  done(item: Call, at: ItemPlace): Unnumbered<ItemEvent>;
+}
+
+/** What every event of an item has. */
+export interface ItemPlace {
+  item_id: string;
+  output_index: number;
+}
+
+/** The type of an event that has nothing more than what every event of an item has. */
+export type CallEventType = Bare<Extract<ItemEvent, ItemPlace>>["type"];
+type Bare<Event> = Event extends unknown ? (Exclude<keyof Event, CommonKey> extends never ? Event : never) : never;
+type CommonKey = keyof ItemPlace | "type" | "sequence_number";
+
+/** The hosted tools that there are. */
+export class HostedTools {
+  readonly #tools: readonly HostedTool[];
+  readonly #byKind: ReadonlyMap<string, HostedTool>;
+  /** By the names that tools have in their namespaces. */
+  readonly #byFullName: ReadonlyMap<string, HostedTool>;
+
+  /** Of several to which an item could belong, the first one is asked first. */
+  constructor(tools: readonly HostedTool[]) {
+    this.#tools = tools;
+    this.#byKind = new Map(tools.map((tool) => [tool.kind, tool]));
+    this.#byFullName = new Map(
+      tools.flatMap((tool) => (tool.namespace ? fullNames(tool.namespace).map((name) => [name, tool] as const) : [])),
+    );
+  }
+
+  /** The hosted tool to which a tool belongs. Throws TypeError for one of a kind that there is not. */
+  of({ kind }: ServerTool): HostedTool {
+    const tool = this.#byKind.get(kind);
+    if (!tool) throw new TypeError(`There is no hosted tool '${kind}'.`);
+    return tool;
+  }
+
+  /** The tool of an item that was cut off while the model wrote it; only some are shown before they are complete. */
+  toolOf(item: ServerCall): ServerTool | undefined {
+    for (const { item: own } of this.#tools) {
+      const tool = own.type === item.type ? own.toolOf?.(item) : undefined;
+      if (tool) return tool;
+    }
+    return undefined;
+  }
+
+  /** Whether a tool, by the name that its exchange has, is in a namespace of gpt-oss's: else it is a function. */
+  isInNamespace(name: string): boolean {
+    return this.#byFullName.has(name);
+  }
+
+  /** An exchange's call as a function's, for models that know no namespaces. */
+  toFunctionCall(exchange: ToolExchange): { name: string; arguments: string } {
+    return this.#byFullName.get(exchange.name)?.toFunctionCall?.(exchange) ?? exchange;
+  }
+
+  /**
+   * The call that an item shows and how it was answered: as it was kept (`replay` is the item's own), or as far as the
+   * item tells. Undefined where there is nothing to be told to a model. `items` are those of the prompt.
+   */
+  exchangeOf(item: Item, replay: Replay | undefined, items: readonly Item[]): ToolExchange | undefined {
+    if (replay?.exchange) return replay.exchange;
+    for (const tool of this.#tools) {
+      const exchange = tool.exchangeOf?.(item, items);
+      if (exchange) return exchange;
+    }
+    return undefined;
+  }
+}
+
+/** Tools of a namespace by their full names; a namespace without tools is one itself. */
+export function fullNames({ name, tools }: ToolNamespace): string[] {
+  return tools.length === 0 ? [name] : tools.map((tool) => `${name}.${tool.name}`);
+}
+
+/** The step of an exchange that was not kept: such calls are taken to have been made one after another. */
+export function stepOf({ id }: Item): string {
+  return id ?? crypto.randomUUID();
+}

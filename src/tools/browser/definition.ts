@@ -1,0 +1,69 @@
+import type { ToolDescription, ToolNamespace } from "../../contract/engine.ts";
+import { asFunctions } from "../namespace.ts";
+
+/**
+ * What models are told of the browser. The namespace is openai/harmony's to the letter (`ToolNamespaceConfig::browser`,
+ * `src/chat.rs`): gpt-oss was trained with it.
+ */
+
+const BROWSER_USE = `The \`cursor\` appears in brackets before each browsing display: \`[{cursor}]\`.
+Cite information from the tool using the following format:
+\`【{cursor}†L{line_start}(-L{line_end})?】\`, for example: \`【6†L9-L11】\` or \`【8†L3】\`.
+Do not quote more than 10 words directly from the tool output.`;
+
+export const BROWSER_NAMESPACE: ToolNamespace = {
+  name: "browser",
+  description: `Tool for browsing.\n${BROWSER_USE}\nsources=web (default: web)`,
+  tools: [
+    {
+      name: "search",
+      description: "Searches for information related to `query` and displays `topn` results.",
+      parameters: {
+        type: "object",
+        properties: {
+          query: { type: "string" },
+          topn: { type: "number", default: 10 },
+          source: { type: "string" },
+        },
+        required: ["query"],
+      },
+    },
+    {
+      name: "open",
+      description: `Opens the link \`id\` from the page indicated by \`cursor\` starting at line number \`loc\`, showing \`num_lines\` lines.
+Valid link ids are displayed with the formatting: \`【{id}†.*】\`.
+If \`cursor\` is not provided, the most recent page is implied.
+If \`id\` is a string, it is treated as a fully qualified URL associated with \`source\`.
+If \`loc\` is not provided, the viewport will be positioned at the beginning of the document or centered on the most relevant passage, if available.
+Use this function without \`id\` to scroll to a new location of an opened page.`,
+      parameters: {
+        type: "object",
+        properties: {
+          id: { type: ["number", "string"], default: -1 },
+          cursor: { type: "number", default: -1 },
+          loc: { type: "number", default: -1 },
+          num_lines: { type: "number", default: -1 },
+          view_source: { type: "boolean", default: false },
+          source: { type: "string" },
+        },
+      },
+    },
+    {
+      name: "find",
+      description: "Finds exact matches of `pattern` in the current page, or the page given by `cursor`.",
+      parameters: {
+        type: "object",
+        properties: {
+          pattern: { type: "string" },
+          cursor: { type: "number", default: -1 },
+        },
+        required: ["pattern"],
+      },
+    },
+  ],
+};
+
+/** `browser_search`, `browser_open` and `browser_find`. The first two say how to cite: each may be offered alone. */
+export const BROWSER_FUNCTIONS: ToolDescription[] = asFunctions(BROWSER_NAMESPACE).map((tool) =>
+  tool.name === "browser_find" ? tool : { ...tool, description: `${tool.description}\n${BROWSER_USE}` },
+);

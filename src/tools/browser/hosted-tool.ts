@@ -1,0 +1,147 @@
+import type { ResponseFunctionWebSearch } from "openai/resources/responses/responses";
+import type { ServerTool, ToolOutcome } from "../../contract/server-tool.ts";
+import { parseArguments } from "../../protocol/json.ts";
+import { type Tool, WEB_SEARCH_TYPES, type WebSearchTool } from "../../protocol/tools.ts";
+import { ToolFault } from "../tool-fault.ts";
+import type { ToolInTurn, ToolRoom, ToolTurn } from "../tool-room.ts";
+import { ToolServer } from "../tool-server.ts";
+import type { Browser, BrowserAction } from "./browser.ts";
+import { BrowserCitationFilter } from "./citations.ts";
+import { BROWSER_FUNCTIONS, BROWSER_NAMESPACE } from "./definition.ts";
+import { type BrowserState, bounded } from "./state.ts";
+import { hasSearch, newBrowser } from "./web.ts";
+
+/** `web_search`: gpt-oss's browser, built in or on the operator's tool server. */
+
+const ACTIONS = ["search", "open", "find"] as const;
+
+interface BrowserTool extends ServerTool {
+  readonly kind: "browser";
+  readonly action: (typeof ACTIONS)[number];
+}
+
+/** What the built-in browser tells of a call. */
+interface BrowserOutcome extends ToolOutcome {
+  /** What was really done, and found. */
+  action?: BrowserAction;
+  sources?: { url: string }[];
+}
+
+/** Of what the browser remembers from turn to turn. */
+const MAX_MEMORY_BYTES = 32_000;
+
+export const BROWSER: ToolRoom<BrowserTool, ResponseFunctionWebSearch> = {
+  kind: "browser",
+  requestTypes: WEB_SEARCH_TYPES,
+  namespace: BROWSER_NAMESPACE,
+  functions: BROWSER_FUNCTIONS,
+  toolNamed,
+  fullName: ({ action }) => `browser.${action}`,
+  toFunctionCall: ({ name, arguments: json }) => ({ name: name.replace(".", "_"), arguments: json }),
+  item: {
+    type: "web_search_call",
+    // What is searched for stands in the arguments.
+    canShow: (_tool, _text, isComplete) => isComplete,
+    create: ({ action }, { id, text }) => ({
+      id,
+      type: "web_search_call",
+      status: "in_progress",
+      action: plannedAction(action, text),
+    }),
+    start(item) {
+      item.status = "searching";
+      return "response.web_search_call.searching";
+    },
+    finish(item, { action, sources }: BrowserOutcome, include) {
+      const showsSources = action?.type === "search" && include.includes("web_search_call.action.sources");
+      if (showsSources && sources) {
+        item.action = { ...action, sources: sources.map(({ url }) => ({ type: "url" as const, url })) };
+      } else if (action) item.action = action;
+      return "response.web_search_call.completed";
+    },
+  },
+  inTurn: (turn) => (turn.config.servers.browser === undefined ? withBrowser(turn) : withToolServer(turn)),
+};
+
+function toolNamed(name: string): BrowserTool | undefined {
+  const action = ACTIONS.find((each) => name === `browser.${each}` || name === `browser_${each}`);
+  return action && { kind: "browser", action };
+}
+
+/** What a call is about, as far as its arguments tell before it is run. */
+function plannedAction(action: BrowserTool["action"], json: string): ResponseFunctionWebSearch["action"] {
+  const { query, id, pattern } = parseArguments(json) ?? {};
+  switch (action) {
+    case "search":
+      return { type: "search", query: textOf(query), queries: [textOf(query)] };
+    case "open":
+      return { type: "open_page", url: typeof id === "string" ? id : null };
+    case "find":
+      return { type: "find_in_page", pattern: textOf(pattern), url: "" };
+  }
+}
+
+function textOf(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+function withToolServer(turn: ToolTurn): ToolInTurn {
+  const server = new ToolServer("browser", turn);
+  return {
+    offered: { namespace: BROWSER_NAMESPACE, functions: BROWSER_FUNCTIONS },
+    resolve: toolNamed,
+    run: ({ tool, arguments: json }, signal) => server.call((tool as BrowserTool).action, json, signal),
+    close: () => server.close({ cleanUp: true }),
+  };
+}
+
+function withBrowser({ request, config, replays, time }: ToolTurn): ToolInTurn {
+  const remembered = replays.findLast((replay) => replay.exchange?.memory !== undefined)?.exchange?.memory;
+  const filters = request.tools?.find(isWebSearch)?.filters;
+  const browser = newBrowser(remembered as BrowserState | undefined, filters, config);
+  const inOrder = time.inOrder();
+  return {
+    offered: hasSearch(config) ? { namespace: BROWSER_NAMESPACE, functions: BROWSER_FUNCTIONS } : WITHOUT_SEARCH,
+    resolve: toolNamed,
+    run: ({ tool, arguments: json }, signal) =>
+      inOrder(() => browse(browser, (tool as BrowserTool).action, json, signal, time.atMost(config.callTimeoutMs))),
+    citations: () => new BrowserCitationFilter((cursor, lines) => browser.citation(cursor, lines)),
+  };
+}
+
+const WITHOUT_SEARCH: ToolInTurn["offered"] = {
+  namespace: { ...BROWSER_NAMESPACE, tools: BROWSER_NAMESPACE.tools.filter(({ name }) => name !== "search") },
+  functions: BROWSER_FUNCTIONS.filter(({ name }) => name !== "browser_search"),
+};
+
+async function browse(
+  browser: Browser,
+  name: string,
+  json: string,
+  signal: AbortSignal,
+  timeoutMs: number,
+): Promise<BrowserOutcome> {
+  const timeout = AbortSignal.timeout(timeoutMs);
+  try {
+    const { text, isError, action, sources } = await browser.call(name, json, AbortSignal.any([signal, timeout]));
+    const memory = withoutLongTexts(bounded(browser.state, MAX_MEMORY_BYTES));
+    return { output: text, failed: isError, action, ...(sources && { sources }), memory };
+  } catch (error) {
+    if (!signal.aborted && timeout.aborted) throw new ToolFault("timeout", "The browser did not answer in time.");
+    throw error;
+  }
+}
+
+/** A page is fetched again when its text is asked for and not there. */
+function withoutLongTexts(state: BrowserState): BrowserState {
+  const pages = state.pages.map((page) => {
+    if ((page.text?.length ?? 0) <= MAX_MEMORY_BYTES) return page;
+    const { text: _, ...rest } = page;
+    return rest as typeof page;
+  });
+  return { ...state, pages };
+}
+
+function isWebSearch(tool: Tool): tool is WebSearchTool {
+  return tool.type.startsWith("web_search");
+}

@@ -1,0 +1,81 @@
+import type { ResponseOutputItem } from "openai/resources/responses/responses";
+import type { ToolNamespace } from "../../contract/engine.ts";
+import type { ServerTool } from "../../contract/server-tool.ts";
+import { MCP_CALL, newMcpCall } from "../mcp/call-item.ts";
+import { asFunctions } from "../namespace.ts";
+import type { ToolRoom } from "../tool-room.ts";
+import { checkToolServer, ToolServer } from "../tool-server.ts";
+
+/**
+ * vLLM's `container`: a shell on the operator's tool server. OpenAI has no item for it: its calls are shown as those of a
+ * tool `exec` of an MCP server `container`.
+ */
+
+interface ContainerTool extends ServerTool {
+  readonly kind: "container";
+}
+
+const TOOL: ContainerTool = { kind: "container" };
+
+const SHOWN_AS = { server_label: "container", name: "exec" };
+
+/** openai/harmony has no text for it. The arguments are those that vLLM documents for its container tool. */
+const NAMESPACE: ToolNamespace = {
+  name: "container",
+  description: "Utilities for interacting with a container, for example, a Docker container.",
+  tools: [
+    {
+      name: "exec",
+      description: `Runs the command \`cmd\` in the container and returns its output.
+If \`workdir\` is not provided, the container's default working directory is used.
+Calls with the same \`session_name\` share a session. \`timeout\` is in seconds.`,
+      parameters: {
+        type: "object",
+        properties: {
+          cmd: { type: "array", items: { type: "string" } },
+          workdir: { type: "string" },
+          env: { type: "object", additionalProperties: { type: "string" } },
+          session_name: { type: "string" },
+          timeout: { type: "number" },
+          user: { type: "string" },
+        },
+        required: ["cmd"],
+      },
+    },
+  ],
+};
+
+/** `container_exec`. */
+const FUNCTIONS = asFunctions(NAMESPACE);
+
+export const CONTAINER: ToolRoom<ContainerTool, ResponseOutputItem.McpCall> = {
+  kind: "container",
+  requestTypes: ["container"],
+  namespace: NAMESPACE,
+  functions: FUNCTIONS,
+  toolNamed,
+  fullName: () => "container.exec",
+  toFunctionCall: ({ arguments: json }) => ({ name: "container_exec", arguments: json }),
+  item: {
+    ...MCP_CALL,
+    canShow: () => true,
+    create: (_tool, begun) => newMcpCall(SHOWN_AS, begun),
+    toolOf: ({ server_label, name }) =>
+      server_label === SHOWN_AS.server_label && name === SHOWN_AS.name ? TOOL : undefined,
+  },
+  check: checkToolServer("container"),
+  inTurn(turn) {
+    const server = new ToolServer("container", turn);
+    const inOrder = turn.time.inOrder();
+    return {
+      offered: { namespace: NAMESPACE, functions: FUNCTIONS },
+      resolve: toolNamed,
+      run: (call, signal) => inOrder(() => server.call("exec", call.arguments, signal)),
+      close: () => server.close({ cleanUp: true }),
+    };
+  },
+};
+
+function toolNamed(name: string): ContainerTool | undefined {
+  return name === "container.exec" || name === "container_exec" ? TOOL : undefined;
+}

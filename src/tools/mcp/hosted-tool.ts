@@ -1,0 +1,86 @@
+import type { ResponseOutputItem } from "openai/resources/responses/responses";
+import { stepOf } from "../../contract/hosted-tool.ts";
+import { invalidRequest } from "../../protocol/errors.ts";
+import type { Item } from "../../protocol/items.ts";
+import { isPublicUrl } from "../../protocol/public-url.ts";
+import { isToolServer } from "../guard.ts";
+import type { ToolRoom } from "../tool-room.ts";
+import { refusedCall, takeApprovals } from "./approvals.ts";
+import { MCP_CALL, newMcpCall } from "./call-item.ts";
+import { functionName } from "./names.ts";
+import { McpServers, type McpTool } from "./servers.ts";
+
+/** `mcp`: tools of servers that the request names. */
+
+export const MCP: ToolRoom<McpTool, ResponseOutputItem.McpCall> = {
+  kind: "mcp",
+  requestTypes: ["mcp"],
+  isThereUnchosen: true,
+  item: {
+    ...MCP_CALL,
+    canShow: ({ approval }) => !approval,
+    create: ({ label, name }, begun) => newMcpCall({ server_label: label, name }, begun),
+    approvalRequest({ label, name, approval }, text, newId) {
+      if (!approval) return undefined;
+      return {
+        id: newId("mcp_approval_request"),
+        type: "mcp_approval_request",
+        server_label: label,
+        name,
+        arguments: text === "" ? "{}" : text,
+      };
+    },
+    toolOf: ({ server_label: label, name }) => ({ kind: "mcp", label, name, approval: false }),
+  },
+  exchangeOf(item: Item, items: readonly Item[]) {
+    if (item.type === "mcp_approval_response") return refusedCall(item, items);
+    if (item.type !== "mcp_call") return undefined;
+    return {
+      name: functionName(item.server_label, item.name),
+      arguments: item.arguments,
+      output: item.output ?? toolText(item.error) ?? `Error: ${errorText(item.error ?? "no result")}`,
+      step: stepOf(item),
+    };
+  },
+  check(tool, index, { config, access }) {
+    if (tool.type !== "mcp") return;
+    const { server_label: label, server_url: url } = tool;
+    const path = `tools[${index}].server_url`;
+    if (url === undefined) {
+      throw invalidRequest(path, `Missing required parameter: '${path}'.`, "missing_required_parameter");
+    }
+    const called = (Object.hasOwn(access, label) ? access[label]?.server_url : undefined) ?? url;
+    if (!URL.canParse(called) || !(isPublicUrl(new URL(called).href) || config.isListed(new URL(called)))) {
+      throw invalidRequest(
+        path,
+        "Expected an https URL of a public address, or of a server that the operator has listed (MCP_SERVERS).",
+        "invalid_url",
+      );
+    }
+    if (isToolServer(new URL(called), config)) {
+      throw invalidRequest(
+        path,
+        "This is the operator's tool server: ask for the built-in tool instead.",
+        "invalid_url",
+      );
+    }
+  },
+  inTurn: (turn) => new McpServers(turn),
+  takeInput: (options, servers) => takeApprovals(options, servers as McpServers | undefined),
+};
+
+/** What a tool itself said of its failure (`mcp_tool_execution_error`): the model has read it as any other output. */
+function toolText(error: unknown): string | undefined {
+  if (typeof error !== "object" || error === null || !("content" in error)) return undefined;
+  if (!Array.isArray(error.content)) return undefined;
+  const texts = error.content.map((part: unknown) =>
+    typeof part === "object" && part !== null && "text" in part ? String(part.text) : "",
+  );
+  return texts.join("\n");
+}
+
+function errorText(error: unknown): string {
+  if (typeof error === "string") return error;
+  if (typeof error === "object" && error !== null && "message" in error) return String(error.message);
+  return JSON.stringify(error);
+}

@@ -1,0 +1,112 @@
+import type { ResponseCodeInterpreterToolCall } from "openai/resources/responses/responses";
+import type { ToolDescription, ToolNamespace } from "../../contract/engine.ts";
+import { type CallItem, stepOf } from "../../contract/hosted-tool.ts";
+import type { ServerTool } from "../../contract/server-tool.ts";
+import type { Item } from "../../protocol/items.ts";
+import type { ToolRoom, ToolTurn } from "../tool-room.ts";
+import { checkToolServer, ToolServer } from "../tool-server.ts";
+import { unwrapScript } from "./script.ts";
+
+/** `code_interpreter`: Python on the operator's tool server. */
+
+interface PythonTool extends ServerTool {
+  readonly kind: "python";
+}
+
+const TOOL: PythonTool = { kind: "python" };
+
+/**
+ * openai/harmony's to the letter (`ToolNamespaceConfig::python`, `src/chat.rs`): gpt-oss was trained with it. Its message
+ * is the program itself, no JSON; so there is no tool in the namespace.
+ */
+const NAMESPACE: ToolNamespace = {
+  name: "python",
+  description: `Use this tool to execute Python code in your chain of thought. The code will not be shown to the user. This tool should be used for internal reasoning, but not for code that is intended to be visible to the user (e.g. when creating plots, tables, or files).
+
+When you send a message containing Python code to python, it will be executed in a stateful Jupyter notebook environment. python will respond with the output of the execution or time out after 120.0 seconds. The drive at '/mnt/data' can be used to save and persist user files. Internet access for this session is UNKNOWN. Depends on the cluster.`,
+  tools: [],
+};
+
+/** `python`, with the program as `code`: the argument that vLLM gives to its Python tool. */
+const FUNCTIONS: ToolDescription[] = [
+  {
+    name: "python",
+    description: `Executes Python code in a stateful Jupyter notebook environment and returns its output. The code is not shown to the user. Use print() to see values.`,
+    parameters: { type: "object", properties: { code: { type: "string" } }, required: ["code"] },
+  },
+];
+
+const ITEM: CallItem<PythonTool, ResponseCodeInterpreterToolCall> = {
+  type: "code_interpreter_call",
+  // A script is shown as it is written; one in JSON or between fences when it can be taken out of them.
+  canShow: (_tool, text, isComplete) => isComplete || /^\s*[^\s{`]/.test(text),
+  create: (_tool, { id, container }) => ({
+    id,
+    type: "code_interpreter_call",
+    status: "in_progress",
+    code: null,
+    container_id: container,
+    outputs: null,
+  }),
+  written: {
+    deltaEvent: "response.code_interpreter_call_code.delta",
+    of: ({ code }) => code ?? "",
+    append(item, text) {
+      item.code = (item.code ?? "") + text;
+    },
+    whenShown: unwrapScript,
+    done: ({ code }, at) => ({ type: "response.code_interpreter_call_code.done", ...at, code: code ?? "" }),
+  },
+  start(item) {
+    item.status = "interpreting";
+    return "response.code_interpreter_call.interpreting";
+  },
+  finish(item, { output }, include) {
+    if (include.includes("code_interpreter_call.outputs")) item.outputs = [{ type: "logs", logs: output }];
+    return "response.code_interpreter_call.completed";
+  },
+  toolOf: () => TOOL,
+};
+
+export const PYTHON: ToolRoom<PythonTool, ResponseCodeInterpreterToolCall> = {
+  kind: "python",
+  requestTypes: ["code_interpreter"],
+  namespace: NAMESPACE,
+  functions: FUNCTIONS,
+  toolNamed,
+  fullName: () => "python",
+  toFunctionCall: ({ name, arguments: body }) => ({ name, arguments: JSON.stringify({ code: unwrapScript(body) }) }),
+  item: ITEM,
+  exchangeOf(item: Item) {
+    if (item.type !== "code_interpreter_call" || item.code === null) return undefined;
+    const logs = (item.outputs ?? []).map((part) => ("logs" in part ? String(part.logs) : `[${part.type}]`));
+    return { name: "python", arguments: item.code, output: logs.join("\n"), step: stepOf(item) };
+  },
+  check: checkToolServer("python"),
+  inTurn(turn) {
+    const container = containerOf(turn);
+    const server = new ToolServer("python", turn, container);
+    const inOrder = turn.time.inOrder();
+    return {
+      offered: { namespace: NAMESPACE, functions: FUNCTIONS },
+      container,
+      resolve: toolNamed,
+      run: (call, signal) => {
+        const code = unwrapScript(call.arguments);
+        return inOrder(() => server.call("python", JSON.stringify({ code }), signal));
+      },
+      // A container that the client has named lives on, for the next turn.
+      close: () => server.close({ cleanUp: container === turn.ownContainer }),
+    };
+  },
+};
+
+function toolNamed(name: string): PythonTool | undefined {
+  return name === "python" ? TOOL : undefined;
+}
+
+/** The container that the request names, or the turn's own. */
+function containerOf({ request, ownContainer }: ToolTurn): string {
+  const tool = request.tools?.find((each) => each.type === "code_interpreter");
+  return tool?.type === "code_interpreter" && typeof tool.container === "string" ? tool.container : ownContainer;
+}

@@ -1,0 +1,82 @@
+import type { ToolConfig } from "../config.ts";
+import type { CitationFilter } from "../contract/citations.ts";
+import type { Replay, ToolDescription, ToolNamespace } from "../contract/engine.ts";
+import type { HostedTool } from "../contract/hosted-tool.ts";
+import type { McpAccess } from "../contract/mcp-access.ts";
+import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
+import type { ApprovedCall, ListedTools, UnlistedServer } from "../contract/turn-tools.ts";
+import type { CreateRequest } from "../protocol/create-request.ts";
+import type { Item } from "../protocol/items.ts";
+import type { ServerCall } from "../protocol/response.ts";
+import type { FunctionTool, Tool as RequestTool } from "../protocol/tools.ts";
+import type { ToolTime } from "./tool-time.ts";
+
+/** A hosted tool with what it takes to run it. */
+export interface ToolRoom<Tool extends ServerTool = ServerTool, Call extends ServerCall = ServerCall>
+  extends HostedTool<Tool, Call> {
+  /** The types of the request's tools that ask for it. */
+  readonly requestTypes: readonly RequestTool["type"][];
+  /** It is there also where `tool_choice` leaves it out: its approved calls are made whatever the model may do now. */
+  readonly isThereUnchosen?: boolean;
+  /**
+   * Throws the 400 of a tool of the request, `tools[index]`, that cannot be served: not set up, or not to be called.
+   */
+  check?(tool: RequestTool, index: number, options: ToolsetOptions): void;
+  /** The tool in one turn whose request asks for it. */
+  inTurn(turn: ToolTurn): ToolInTurn;
+  /**
+   * Takes what the input says of calls, such as approvals. `inTurn` is absent where the request does not ask for the
+   * tool. Throws the 400 of what cannot be.
+   */
+  takeInput?(options: ToolsetOptions, inTurn: ToolInTurn | undefined): void;
+}
+
+/** What is known of a turn when its tools are made. */
+export interface ToolsetOptions {
+  request: CreateRequest;
+  config: ToolConfig;
+  /** By server label. One that is missing was not kept over a restart. */
+  access: Readonly<Record<string, McpAccess>>;
+  /** History and input, and the raw messages behind them. */
+  items: readonly Item[];
+  /** This turn's own part of them. */
+  input: readonly Item[];
+  replays: readonly Replay[];
+  /** Items that the turn has put out before a crash. */
+  output: readonly { type: string }[];
+  /** Names the tenant and the conversation to the operator's tool servers, without telling who they are. */
+  sessionOf: (container: string) => string;
+  /** `container_id` of a turn that names none. */
+  ownContainer: string;
+}
+
+/** What a tool knows of the turn that it is in. */
+export interface ToolTurn extends ToolsetOptions {
+  /** Functions of the client's: each comes before a tool of ours that has the same name. */
+  clientFunctions: ReadonlySet<string>;
+  time: ToolTime;
+}
+
+/** A hosted tool in one turn. */
+export interface ToolInTurn {
+  /** What the model gets to see of it. With a namespace, the functions are for models that know none. */
+  readonly offered: { namespace?: ToolNamespace; functions: readonly (FunctionTool | ToolDescription)[] };
+  /** The tool that a model means by a name, if it is one of these. */
+  resolve(name: string): ServerTool | undefined;
+  /** Whether the turn's choice of tools leaves one to the model; without this word it leaves all. */
+  offers?(name: string): boolean;
+  /**
+   * Runs a call. Throws ToolFault for one that cannot be run, and whatever else prevents it; once `signal` is aborted,
+   * anything.
+   */
+  run(call: PendingCall, signal: AbortSignal): Promise<ToolOutcome>;
+  /** Ends what it has begun. Never rejects. */
+  close?(): Promise<void>;
+
+  /** As in `TurnTools`. */
+  readonly unlisted?: readonly UnlistedServer[];
+  list?(server: UnlistedServer, signal: AbortSignal): Promise<ListedTools>;
+  readonly approved?: readonly ApprovedCall[];
+  readonly container?: string;
+  readonly citations?: () => CitationFilter;
+}

@@ -1,0 +1,50 @@
+import type { BuiltinName } from "../config.ts";
+import type { ToolOutcome } from "../contract/server-tool.ts";
+import { invalidRequest } from "../protocol/errors.ts";
+import { McpConnection } from "./mcp/connection.ts";
+import { ToolFault } from "./tool-fault.ts";
+import type { ToolRoom, ToolTurn } from "./tool-room.ts";
+
+/**
+ * A tool on an MCP server of the operator's (`TOOL_SERVERS`; gpt-oss's own tool servers are such), in one turn. Its
+ * container there is told by a header, without telling whose it is.
+ */
+export class ToolServer {
+  readonly #connection: McpConnection;
+
+  constructor(builtin: BuiltinName, turn: ToolTurn, container = turn.ownContainer) {
+    const { servers, apiKey: authorization } = turn.config;
+    const url = servers[builtin];
+    this.#connection = new McpConnection(turn, () => {
+      if (!url) throw new ToolFault("unreachable", `There is no tool server for '${builtin}'.`);
+      const { origin } = new URL(url);
+      const headers = { "x-session-id": turn.sessionOf(container) };
+      return {
+        server: { label: builtin, url, headers, ...(authorization !== undefined && { authorization }) },
+        guard: { allow: (target) => target.origin === origin },
+      };
+    });
+  }
+
+  /** Calls the server's tool of this name. Throws ToolFault; that the tool failed is an outcome. */
+  call(name: string, json: string, signal: AbortSignal): Promise<ToolOutcome> {
+    return this.#connection.call(name, json, signal);
+  }
+
+  /** Ends the session, if there is one; `cleanUp` ends its container, too. Never rejects. */
+  close({ cleanUp }: { cleanUp: boolean }): Promise<void> {
+    return this.#connection.close(cleanUp ? "cleanup_session" : undefined);
+  }
+}
+
+/** Throws the 400 of a tool that needs a server of the operator's where there is none. */
+export function checkToolServer(builtin: BuiltinName): NonNullable<ToolRoom["check"]> {
+  return (_tool, index, { config }) => {
+    if (config.servers[builtin]) return;
+    throw invalidRequest(
+      `tools[${index}].type`,
+      `This server has no tool server for '${builtin}' (TOOL_SERVERS).`,
+      "unsupported_parameter",
+    );
+  };
+}

@@ -1,0 +1,279 @@
+import { describe, expect, it } from "vitest";
+import type { ToolExchange } from "../../src/contract/engine.ts";
+import { fullNames } from "../../src/contract/hosted-tool.ts";
+import type { PendingCall, ServerTool, ToolOutcome } from "../../src/contract/server-tool.ts";
+import { newTurnAddress } from "../../src/protocol/ids.ts";
+import { type Item, inputItem } from "../../src/protocol/items.ts";
+import { initialResponse, type OutputItem, type ServerCall } from "../../src/protocol/response.ts";
+import { HOSTED_TOOLS, TOOL_ROOMS } from "../../src/tools/hosted-tools.ts";
+import { EventWriter } from "../../src/turn/output-events.ts";
+import { ServerCalls } from "../../src/turn/server-calls.ts";
+import { newTurnState } from "../../src/turn/state.ts";
+import { eventViolations, memberViolations } from "../conformance/schemas.ts";
+
+/** What is true of every hosted tool: a tool that is added is added here, too. */
+
+interface Sample {
+  /** What a log keeps of its calls: logs of earlier versions have it so. */
+  tool: ServerTool & Record<string, unknown>;
+  /** The name that a chat model writes, and the one that is kept. */
+  written: string;
+  name: string;
+  /** What the model writes, in pieces. */
+  pieces: string[];
+  outcome: ToolOutcome & Record<string, unknown>;
+  /** The events of its item, without those that begin and end every item. */
+  events: string[];
+  item: Record<string, unknown>;
+  /** What its item tells a model when a client gives it back. */
+  exchange: Omit<ToolExchange, "step"> | undefined;
+}
+
+const MCP_EVENTS = [
+  "response.mcp_call.in_progress",
+  "response.mcp_call_arguments.delta",
+  "response.mcp_call_arguments.delta",
+  "response.mcp_call_arguments.done",
+  "response.mcp_call.completed",
+];
+
+const CODE_EVENTS = [
+  "response.code_interpreter_call.in_progress",
+  "response.code_interpreter_call_code.delta",
+  "response.code_interpreter_call_code.delta",
+  "response.code_interpreter_call_code.done",
+  "response.code_interpreter_call.interpreting",
+  "response.code_interpreter_call.completed",
+];
+
+const SEARCH_EVENTS = [
+  "response.web_search_call.in_progress",
+  "response.web_search_call.searching",
+  "response.web_search_call.completed",
+];
+
+const SEARCH = { type: "search", query: "owls", queries: ["owls"] };
+
+const SAMPLES: Record<string, Sample> = {
+  mcp: {
+    tool: { kind: "mcp", label: "docs", name: "look.up", approval: false },
+    written: "docs__look_up",
+    name: "docs__look_up",
+    pieces: ['{"word":', '"owl"}'],
+    outcome: { output: "a bird", failed: false },
+    events: MCP_EVENTS,
+    item: { type: "mcp_call", server_label: "docs", name: "look.up", arguments: '{"word":"owl"}', output: "a bird" },
+    exchange: { name: "docs__look_up", arguments: '{"word":"owl"}', output: "a bird" },
+  },
+  browser: {
+    tool: { kind: "browser", action: "search" },
+    written: "browser_search",
+    name: "browser.search",
+    pieces: ['{"query":', '"owls"}'],
+    outcome: {
+      output: "【0†Owls】",
+      failed: false,
+      action: SEARCH,
+      sources: [{ url: "https://owls.dev/", title: "Owls" }],
+    },
+    events: SEARCH_EVENTS,
+    item: { type: "web_search_call", action: { ...SEARCH, sources: [{ type: "url", url: "https://owls.dev/" }] } },
+    // The results of a search are in no item.
+    exchange: undefined,
+  },
+  python: {
+    tool: { kind: "python" },
+    written: "python",
+    name: "python",
+    pieces: ["print(", "6 * 7)"],
+    outcome: { output: "42", failed: false },
+    events: CODE_EVENTS,
+    item: {
+      type: "code_interpreter_call",
+      code: "print(6 * 7)",
+      container_id: "cntr_a",
+      outputs: [{ type: "logs", logs: "42" }],
+    },
+    exchange: { name: "python", arguments: "print(6 * 7)", output: "42" },
+  },
+  container: {
+    tool: { kind: "container" },
+    written: "container_exec",
+    name: "container.exec",
+    pieces: ['{"cmd":', '["ls"]}'],
+    outcome: { output: "owls.txt", failed: false },
+    events: MCP_EVENTS,
+    item: {
+      type: "mcp_call",
+      server_label: "container",
+      name: "exec",
+      arguments: '{"cmd":["ls"]}',
+      output: "owls.txt",
+    },
+    exchange: { name: "container__exec", arguments: '{"cmd":["ls"]}', output: "owls.txt" },
+  },
+};
+
+const INCLUDE = ["web_search_call.action.sources", "code_interpreter_call.outputs"];
+const ADDRESS = newTurnAddress();
+
+/** The calls of a turn, with its events; `output` are items of before a crash. */
+function callsOf(output: OutputItem[] = []) {
+  const events: Record<string, unknown>[] = [];
+  const response = initialResponse({ model: "m" }, { id: "resp_a", model: "m", createdAt: 0 });
+  const state = { ...newTurnState(), output };
+  response.output = state.output;
+  const sink = { event: (_type: string, json: string) => void events.push(JSON.parse(json)) };
+  const writer = new EventWriter(state, { address: ADDRESS, sink, obfuscation: false });
+  const calls = new ServerCalls(writer, response, HOSTED_TOOLS, { include: INCLUDE, container: "cntr_a" });
+  return { calls, response, events };
+}
+
+/** Has all that is pending answered. */
+function answer(calls: ServerCalls, outcome: ToolOutcome): PendingCall[] {
+  const { pending } = calls;
+  for (const call of pending) {
+    calls.start(call);
+    calls.finish(call, outcome);
+  }
+  return pending;
+}
+
+function play({ written, tool, pieces, outcome }: Sample) {
+  const turn = callsOf();
+  turn.calls.begin(0, written, tool);
+  for (const piece of pieces) turn.calls.append(0, piece);
+  turn.calls.completeAll();
+  return { ...turn, pending: answer(turn.calls, outcome) };
+}
+
+const copy = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T;
+
+it("every hosted tool has its sample", () => {
+  expect(TOOL_ROOMS.map(({ kind }) => kind).sort()).toEqual(Object.keys(SAMPLES).sort());
+});
+
+describe.each(TOOL_ROOMS.map((room) => [room.kind, room] as const))("%s", (kind, room) => {
+  const sample = SAMPLES[kind] as Sample;
+
+  it("is meant by its full names and by its functions, and by no other tool's", () => {
+    const full = room.namespace ? fullNames(room.namespace) : [];
+    const functions = (room.functions ?? []).map(({ name }) => name);
+    for (const name of [...full, ...functions]) {
+      const tools = TOOL_ROOMS.map((each) => each.toolNamed?.(name)).filter((tool) => tool !== undefined);
+      expect(tools.map((tool) => tool.kind)).toEqual([kind]);
+    }
+    for (const name of full) {
+      expect(HOSTED_TOOLS.isInNamespace(name)).toBe(true);
+      const tool = room.toolNamed?.(name);
+      expect(tool && room.fullName?.(tool)).toBe(name);
+      const { name: written } = HOSTED_TOOLS.toFunctionCall({ name, arguments: "{}", output: "", step: "1" });
+      expect(functions).toContain(written);
+    }
+    expect(HOSTED_TOOLS.isInNamespace(sample.name)).toBe(room.namespace !== undefined);
+  });
+
+  it("shows a call in OpenAI's order, with events and an item of OpenAI's types", () => {
+    const { events, response } = play(sample);
+    expect(events.map(({ type }) => type)).toEqual([
+      "response.output_item.added",
+      ...sample.events,
+      "response.output_item.done",
+    ]);
+    for (const event of events) expect(eventViolations(event)).toEqual([]);
+    const [item] = response.output;
+    expect(item).toMatchObject({ ...sample.item, status: "completed" });
+    expect(memberViolations("ResponseOutputItem", copy(item))).toEqual([]);
+  });
+
+  it("keeps a call as logs have kept it from the beginning", () => {
+    const { pending, response } = play(sample);
+    const called = { item: response.output[0]?.id, tool: sample.tool, name: sample.name };
+    expect(copy(pending)).toEqual([{ ...called, arguments: sample.pieces.join("") }]);
+  });
+
+  it("shows a call that failed, and one that was cut off", () => {
+    const failing = callsOf();
+    failing.calls.begin(0, sample.written, sample.tool, sample.pieces.join(""));
+    failing.calls.completeAll();
+    answer(failing.calls, { output: "Error: no", failed: true });
+    expect(failing.response.output[0]).toMatchObject({ status: "failed" });
+    const cut = callsOf();
+    cut.calls.begin(0, sample.written, sample.tool, sample.pieces.join(""));
+    cut.calls.completeAll();
+    cut.calls.close(false);
+    expect(cut.response.output[0]).toMatchObject({ status: "incomplete" });
+    expect(cut.events.at(-1)?.type).toBe("response.output_item.done");
+    for (const event of [...failing.events, ...cut.events]) expect(eventViolations(event)).toEqual([]);
+  });
+
+  it("goes on after a crash: with a call that the model writes, and with one that waits to be run", () => {
+    const whole = play(sample).response.output;
+    const [first = "", second = ""] = sample.pieces;
+
+    const before = callsOf();
+    before.calls.begin(0, sample.written, sample.tool);
+    before.calls.append(0, first);
+    const writing = callsOf(copy(before.response.output));
+    for (const [index, item] of writing.response.output.entries()) {
+      writing.calls.restore(item as ServerCall, index, undefined);
+    }
+    // What cannot be seen before it is complete begins anew, with all that was written of it.
+    if (!writing.calls.resume(7, sample.written, sample.tool)) {
+      writing.calls.begin(7, sample.written, sample.tool, first);
+    }
+    writing.calls.append(7, second);
+    writing.calls.completeAll();
+    answer(writing.calls, sample.outcome);
+    expect(writing.response.output).toEqual(whole);
+
+    before.calls.append(0, second);
+    before.calls.completeAll();
+    const waiting = callsOf(copy(before.response.output));
+    waiting.calls.restore(waiting.response.output[0] as ServerCall, 0, copy(before.calls.pending)[0]);
+    answer(waiting.calls, sample.outcome);
+    expect(waiting.response.output).toEqual(whole);
+  });
+
+  it("is read back as it was kept, and else as far as its item tells", () => {
+    const [output] = play(sample).response.output;
+    const item = inputItem.parse(copy(output)) as Item;
+    const kept = { name: sample.name, arguments: sample.pieces.join(""), output: sample.outcome.output, step: "1.0" };
+    expect(HOSTED_TOOLS.exchangeOf(item, { item: item.id ?? "", messages: [], exchange: kept }, [item])).toBe(kept);
+    const told = sample.exchange && { ...sample.exchange, step: item.id };
+    expect(HOSTED_TOOLS.exchangeOf(item, undefined, [item])).toEqual(told);
+  });
+});
+
+describe("a call that needs approval", () => {
+  const tool = { kind: "mcp", label: "docs", name: "look", approval: true } as ServerTool;
+
+  it("is a request to the client, and no call; approved, it comes whole", () => {
+    const asking = callsOf();
+    asking.calls.begin(0, "docs__look", tool);
+    asking.calls.append(0, "{}");
+    asking.calls.completeAll();
+    expect(asking.calls.pending).toEqual([]);
+    expect(asking.response.output).toMatchObject([{ type: "mcp_approval_request", name: "look", arguments: "{}" }]);
+    const approved = callsOf();
+    const call = { ...tool, approval: false };
+    approved.calls.addApproved({ tool: call, name: "docs__look", arguments: "{}", request: "mcpr_a" });
+    answer(approved.calls, { output: "found", failed: false });
+    expect(approved.response.output).toMatchObject([
+      { type: "mcp_call", approval_request_id: "mcpr_a", arguments: "{}" },
+    ]);
+    for (const event of [...asking.events, ...approved.events]) expect(eventViolations(event)).toEqual([]);
+  });
+
+  it("is told to the model where the client has refused it", () => {
+    const request = { type: "mcp_approval_request", id: "mcpr_a", server_label: "docs", name: "look", arguments: "{}" };
+    const refusal = { type: "mcp_approval_response", approval_request_id: "mcpr_a", approve: false, reason: "No." };
+    const items = [request, refusal].map((item) => inputItem.parse(item) as Item);
+    expect(HOSTED_TOOLS.exchangeOf(items[1] as Item, undefined, items)).toEqual({
+      name: "docs__look",
+      arguments: "{}",
+      output: "The user did not approve this call. Reason: No.",
+      step: "mcpr_a",
+    });
+  });
+});
