@@ -42,7 +42,8 @@ async function leave(
   try {
     for await (const chunk of response.body ?? []) {
       text += decoder.decode(chunk, { stream: true });
-      isReady ||= await ready(text);
+      // A heartbeat may come before the first event.
+      isReady ||= text.includes('"id":"resp_') && (await ready(text));
       if (isReady) controller.abort();
     }
   } catch (error) {
