@@ -4,20 +4,32 @@ import { defineConfig } from "vitest/config";
 // No fact is about time: these limits only end what hangs, also on a machine that has much else to do.
 const limits = { testTimeout: 240_000, hookTimeout: 240_000 };
 
+/** Inside workerd: pure modules and the Durable Object, with its storage. */
+const inWorkerd = () =>
+  cloudflareTest({
+    wrangler: { configPath: "./wrangler.toml" },
+    miniflare: { bindings: { VLLM_BASE_URL: "http://vllm.invalid/v1" } },
+  });
+
 export default defineConfig({
   test: {
     // Most of a test's time is waiting for another process.
     maxWorkers: 4,
     projects: [
       {
-        // Inside workerd: pure modules and the Durable Object, with its storage.
-        plugins: [
-          cloudflareTest({
-            wrangler: { configPath: "./wrangler.toml" },
-            miniflare: { bindings: { VLLM_BASE_URL: "http://vllm.invalid/v1" } },
-          }),
-        ],
-        test: { ...limits, name: "workerd", include: ["test/unit/**/*.test.ts"] },
+        plugins: [inWorkerd()],
+        test: {
+          ...limits,
+          name: "workerd",
+          isolate: false,
+          include: ["test/unit/**/*.test.ts"],
+          exclude: ["test/unit/fake-timers/**"],
+        },
+      },
+      {
+        // The timers are those of a whole isolate, also of what another file has left there.
+        plugins: [inWorkerd()],
+        test: { ...limits, name: "workerd-fake-timers", include: ["test/unit/fake-timers/**/*.test.ts"] },
       },
       {
         // From outside, in Node: a real client against a running Worker, and the tools of the tests themselves.

@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { loadConfig } from "../../src/config.ts";
-import { SseDecoder } from "../../src/engine/sse-decoder.ts";
-import { toFaultError, Upstream } from "../../src/engine/upstream.ts";
-import { readBounded } from "../../src/protocol/bounded-read.ts";
+import { loadConfig } from "../../../src/config.ts";
+import { SseDecoder } from "../../../src/engine/sse-decoder.ts";
+import { toFaultError, Upstream } from "../../../src/engine/upstream.ts";
+import { readBounded } from "../../../src/protocol/bounded-read.ts";
 
 /** What the model server sends, and how long it sends nothing, is bounded; what its reader does is not its fault. */
 

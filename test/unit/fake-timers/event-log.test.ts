@@ -2,15 +2,15 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Engine, ModelDelta } from "../../src/contract/engine.ts";
-import type { PendingCall } from "../../src/contract/server-tool.ts";
-import { newTurnAddress } from "../../src/protocol/ids.ts";
-import { EventLogStore, EventLogWriter } from "../../src/store/event-log.ts";
-import { Tables } from "../../src/store/tables.ts";
-import { HOSTED_TOOLS } from "../../src/tools/hosted-tools.ts";
-import { readLoggedTurn } from "../../src/turn/logged-turn.ts";
-import { recordLine } from "../../src/turn/records.ts";
-import { Turn } from "../../src/turn/turn.ts";
+import type { Engine, ModelDelta } from "../../../src/contract/engine.ts";
+import type { PendingCall } from "../../../src/contract/server-tool.ts";
+import { newTurnAddress } from "../../../src/protocol/ids.ts";
+import { EventLogStore, EventLogWriter } from "../../../src/store/event-log.ts";
+import { Tables } from "../../../src/store/tables.ts";
+import { HOSTED_TOOLS } from "../../../src/tools/hosted-tools.ts";
+import { readLoggedTurn } from "../../../src/turn/logged-turn.ts";
+import { recordLine } from "../../../src/turn/records.ts";
+import { Turn } from "../../../src/turn/turn.ts";
 
 type Row = { seq_from: number; seq_to: number; part: number; bytes: number };
 
