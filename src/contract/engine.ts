@@ -31,9 +31,9 @@ export type ModelDelta =
   | { kind: "item_done" }
   /**
    * A message as the model wrote it, once it is complete or cut off, after its deltas. `index` counts the messages of
-   * a round; `shows` tells what the message has become, if anything.
+   * a round; `itemKind` tells what the message has become, if anything.
    */
-  | { kind: "message"; index: number; shows?: "reasoning" | "message" | "call"; message: RawMessage }
+  | { kind: "message"; index: number; itemKind?: "reasoning" | "message" | "call"; message: RawMessage }
   /** The call in whose middle the generation goes on, with all of it so far: said before the first delta. */
   | { kind: "resumed_call"; index: number; name: string; arguments: string }
   /** The model called what nobody offered: it is to be asked again, after these messages that tell it so. */

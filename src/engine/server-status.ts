@@ -9,7 +9,7 @@ interface Status {
   /** When it was last seen to be down. */
   downAt?: number;
   /** The last answer of its `/health`, and when it came. */
-  health?: { gone: boolean; at: number };
+  health?: { isGone: boolean; at: number };
   /** When somebody last began to ask. */
   askedAt?: number;
 }

@@ -144,22 +144,22 @@ export class Upstream {
     if (signal.aborted) onAbort();
     signal.addEventListener("abort", onAbort, { once: true });
     const timer = setTimeout(onAbort, HEALTH_TIMEOUT_MS);
-    let gone: boolean;
+    let isGone: boolean;
     try {
       const response = await this.#send("//health", abort.signal);
-      gone = GONE_STATUSES.has(response.status);
+      isGone = GONE_STATUSES.has(response.status);
     } catch {
       if (signal.aborted) throw signal.reason;
-      gone = !abort.signal.aborted;
+      isGone = !abort.signal.aborted;
     } finally {
       clearTimeout(timer);
       signal.removeEventListener("abort", onAbort);
       // Its body is of no interest.
       abort.abort();
     }
-    status.health = { gone, at: Date.now() };
-    if (gone) sawDown(this.baseUrl);
-    return gone;
+    status.health = { isGone, at: Date.now() };
+    if (isGone) sawDown(this.baseUrl);
+    return isGone;
   }
 
   /**
@@ -204,8 +204,8 @@ export class Upstream {
       close();
     };
     const ask = async (since: number) => {
-      const gone = await this.#hasBeenGone(since, over.signal).catch(() => false);
-      if (gone && waitingSince === since) giveUp(connectionLost());
+      const isGone = await this.#hasBeenGone(since, over.signal).catch(() => false);
+      if (isGone && waitingSince === since) giveUp(connectionLost());
     };
     // One timer per stream that looks now and then, rather than one per read.
     const watchdog = setInterval(

@@ -43,18 +43,18 @@ export function map<Value extends z.ZodType>(
   value: Value,
   { max = Number.POSITIVE_INFINITY }: { max?: number } = {},
 ) {
-  return z.transform((given: unknown, context): Record<string, z.output<Value>> => {
-    if (typeof given !== "object" || given === null || Array.isArray(given)) {
-      context.addIssue({ code: "invalid_type", expected: "record", input: given });
+  return z.transform((input: unknown, context): Record<string, z.output<Value>> => {
+    if (typeof input !== "object" || input === null || Array.isArray(input)) {
+      context.addIssue({ code: "invalid_type", expected: "record", input });
       return z.NEVER;
     }
-    const names = Object.keys(given);
+    const names = Object.keys(input);
     if (names.length > max) {
       context.addIssue({
         code: "custom",
         message: `Expected at most ${max} keys.`,
         params: { code: "object_above_max_properties" },
-        input: given,
+        input,
       });
       return z.NEVER;
     }
@@ -68,7 +68,7 @@ export function map<Value extends z.ZodType>(
         context.addIssue({ code: "invalid_key", origin: "record", issues, path: [name], input: name });
         return z.NEVER;
       }
-      const read = value.safeParse((given as Record<string, unknown>)[name]);
+      const read = value.safeParse((input as Record<string, unknown>)[name]);
       if (!read.success) {
         raise(context, read.error.issues, name);
         return z.NEVER;

@@ -219,10 +219,10 @@ export const createRequest = allFields.superRefine((body, context) => {
   if (body.structured_outputs != null && body.text?.format != null && body.text.format.type !== "text") {
     issue(["structured_outputs"], "Cannot specify both structured_outputs and text.format");
   }
-  const given = body.tools ?? [];
+  const tools = body.tools ?? [];
   const keys = new Set<string>();
   let servers = 0;
-  for (const [index, tool] of given.entries()) {
+  for (const [index, tool] of tools.entries()) {
     const key = toolKey(tool);
     if (tool.type === "mcp") servers += 1;
     if (servers > MAX_MCP_SERVERS) {
@@ -238,7 +238,7 @@ export const createRequest = allFields.superRefine((body, context) => {
   }
   const choice = body.tool_choice;
   if (choice == null || choice === "auto" || choice === "none") return;
-  if (given.length === 0 && typeof choice === "string") {
+  if (tools.length === 0 && typeof choice === "string") {
     issue(["tool_choice"], "Tool choice 'required' must be specified with 'tools' parameter.");
     return;
   }

@@ -11,10 +11,10 @@ const MAX_DEPTH = 32;
  */
 export function withExtraFields(request: CreateRequest, body: unknown, names: readonly string[]): CreateRequest {
   if (names.length === 0 || typeof body !== "object" || body === null) return request;
-  const given = names
+  const fields = names
     .filter((name) => Object.hasOwn(body, name))
     .map((name) => [name, Reflect.get(body, name)] as const);
-  const kept = given.filter(([, value]) => value !== null);
+  const kept = fields.filter(([, value]) => value !== null);
   if (kept.length === 0) return request;
   let left = MAX_SIZE;
   for (const [name, value] of kept) left = measured(name, value, left);

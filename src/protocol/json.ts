@@ -30,10 +30,10 @@ export function parseArguments(json: string): JsonObject | undefined {
  * are null, which the API takes for absent. Only the body's own fields: within a schema null means something.
  */
 export function canonicalJson(body: unknown): string {
-  const given = isJsonObject(body)
+  const known = isJsonObject(body)
     ? Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null))
     : body;
-  return JSON.stringify(withSortedKeys(given));
+  return JSON.stringify(withSortedKeys(known));
 }
 
 /** No deeper than bodies may be (`readJson`). */

@@ -27,7 +27,7 @@ export class SseStream {
   #pending = "";
   #writing: Promise<void> | undefined;
   #idle = true;
-  #gone = false;
+  #closed = false;
 
   /** `onGone` is called once, when a write finds that nobody reads any more. Heartbeats make that happen in silence. */
   constructor(heartbeatMs: number, onGone: () => void) {
@@ -61,20 +61,20 @@ export class SseStream {
     this.#pending += "data: [DONE]\n\n";
     await this.#writing;
     await this.#drain();
-    if (!this.#gone) await this.#writer.close().catch(() => this.#lose());
+    if (!this.#closed) await this.#writer.close().catch(() => this.#lose());
   }
 
   /** Ends the stream without a last word, so that a client that is still there sees it break off. */
   async abandon(): Promise<void> {
     clearInterval(this.#heartbeat);
-    if (this.#gone) return;
-    this.#gone = true;
+    if (this.#closed) return;
+    this.#closed = true;
     this.#pending = "";
     await this.#writer.abort("The stream was given up.").catch(() => {});
   }
 
   async #drain(): Promise<void> {
-    while (this.#pending !== "" && !this.#gone) {
+    while (this.#pending !== "" && !this.#closed) {
       const bytes = encoder.encode(this.#pending);
       this.#pending = "";
       try {
@@ -87,7 +87,7 @@ export class SseStream {
   }
 
   #beat(): void {
-    if (this.#idle && this.#writing === undefined && !this.#gone) {
+    if (this.#idle && this.#writing === undefined && !this.#closed) {
       this.#pending += HEARTBEAT;
       this.#writing = this.#drain();
     }
@@ -95,8 +95,8 @@ export class SseStream {
   }
 
   #lose(): void {
-    if (this.#gone) return;
-    this.#gone = true;
+    if (this.#closed) return;
+    this.#closed = true;
     this.#pending = "";
     clearInterval(this.#heartbeat);
     this.#onGone();

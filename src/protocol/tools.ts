@@ -169,9 +169,9 @@ export const tools = list(z.preprocess(refuseUnservedTool, tool), { max: MAX_TOO
 /**
  * A tool as a response shows it: without the credentials of an MCP server, which may also be in the query of its URL.
  */
-export function echoTool(given: Tool): Tool {
-  if (given.type !== "mcp") return given;
-  const { authorization: _authorization, headers: _headers, ...shown } = given;
+export function echoTool(tool: Tool): Tool {
+  if (tool.type !== "mcp") return tool;
+  const { authorization: _authorization, headers: _headers, ...shown } = tool;
   const { server_url: url } = shown;
   if (url === undefined || !URL.canParse(url)) return shown;
   const { origin, pathname } = new URL(url);

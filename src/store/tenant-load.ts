@@ -3,7 +3,7 @@
  * process counts its own.
  *
  * An object may die without a word (its storage fails, the platform moves it), and then gives back nothing. Its next
- * life therefore begins with nothing held, and what the dead one holds is forgotten with it.
+ * life therefore begins with nothing isHeld, and what the dead one holds is forgotten with it.
  */
 
 /** What one life of an object holds. */
@@ -38,10 +38,10 @@ export class TenantLoad {
         }
         objects.set(object, holding);
         holding.count += 1;
-        let held = true;
+        let isHeld = true;
         return () => {
-          if (!held) return;
-          held = false;
+          if (!isHeld) return;
+          isHeld = false;
           holding.count -= 1;
           if (holding.count === 0 && this.#tenants.get(tenant)?.get(object) === holding) this.#forget(tenant, object);
         };

@@ -1,6 +1,7 @@
 import type { Engine, ToolExchange } from "../contract/engine.ts";
 import type { PendingCall, ToolOutcome } from "../contract/server-tool.ts";
 import type { TurnTools } from "../contract/turn-tools.ts";
+import { forEachAtOnce } from "./for-each-at-once.ts";
 import type { BatchSink } from "./output-events.ts";
 import type { ResponseBuilder } from "./response-builder.ts";
 
@@ -25,7 +26,6 @@ export interface CallAnswerOptions {
  * how far it came. Rejects with the signal's reason when it is aborted; a tool's own failure is an answer.
  */
 export async function answerCalls({ builder, engine, tools, sink, signal, step }: CallAnswerOptions): Promise<void> {
-  const waiting = [...builder.pendingCalls];
   const dispatchedBefore = new Set(builder.state.answering?.dispatched);
 
   const run = async (call: PendingCall): Promise<ToolOutcome> => {
@@ -35,23 +35,20 @@ export async function answerCalls({ builder, engine, tools, sink, signal, step }
     return tools ? tools.run(call, signal) : interrupted();
   };
 
-  const work = async (): Promise<void> => {
-    for (let call = waiting.shift(); call; call = waiting.shift()) {
-      const outcome = await run(call);
-      signal.throwIfAborted();
-      const exchange: ToolExchange = {
-        name: call.name,
-        arguments: call.arguments,
-        output: outcome.output,
-        step,
-        ...(outcome.memory !== undefined && { memory: outcome.memory }),
-      };
-      const messages = engine.answerMessages(exchange, builder.messagesOf(call).at(-1));
-      builder.finishCall(call, outcome, { item: call.item, exchange, messages });
-      await commit(sink);
-    }
-  };
-  await Promise.all(Array.from({ length: MAX_CONCURRENT_CALLS }, work));
+  await forEachAtOnce([...builder.pendingCalls], MAX_CONCURRENT_CALLS, async (call) => {
+    const outcome = await run(call);
+    signal.throwIfAborted();
+    const exchange: ToolExchange = {
+      name: call.name,
+      arguments: call.arguments,
+      output: outcome.output,
+      step,
+      ...(outcome.memory !== undefined && { memory: outcome.memory }),
+    };
+    const messages = engine.answerMessages(exchange, builder.messagesOf(call).at(-1));
+    builder.finishCall(call, outcome, { item: call.item, exchange, messages });
+    await commit(sink);
+  });
 }
 
 /** What a tool does cannot be undone, nor its answer be had again: both are kept at once, where they are kept. */

@@ -71,7 +71,7 @@ export class RawMessages {
   }
 
   /** Takes a message of the model's. One that the round has had already, before its upstream died, changes nothing. */
-  keep({ index, shows: kind, message }: MessageDelta): void {
+  keep({ index, itemKind: kind, message }: MessageDelta): void {
     const round = this.#round;
     if (index < round.count) return;
     round.count = index + 1;
@@ -123,7 +123,7 @@ function newRoundMessages({ round, trailing }: TurnState): RoundMessages {
 }
 
 /** What an item is to the engine whose message has become one. */
-function kindOf({ type }: OutputItem): MessageDelta["shows"] {
+function kindOf({ type }: OutputItem): MessageDelta["itemKind"] {
   if (type === "reasoning" || type === "message") return type;
   return type === "mcp_list_tools" ? undefined : "call";
 }

@@ -8,6 +8,7 @@ import type { Item } from "../protocol/items.ts";
 import { initialResponse } from "../protocol/response.ts";
 import { answerCalls, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
 import { makePrompt } from "./first-prompt.ts";
+import { forEachAtOnce } from "./for-each-at-once.ts";
 import { Generations } from "./generation.ts";
 import { checkCallPairs } from "./history.ts";
 import type { BatchSink } from "./output-events.ts";
@@ -228,18 +229,15 @@ export class Turn {
     const { signal, tools } = this.#options;
     if (!tools) return undefined;
     const { lists, state } = this.#builder;
-    const servers = [...tools.unlisted];
-    const list = async () => {
-      for (let server = servers.shift(); server && !signal.aborted; server = servers.shift()) {
-        const index = lists.begin(server.server_label);
-        this.#sink?.flush();
-        const listed = await tools.list(server, signal);
-        if (signal.aborted) return;
-        lists.end(index, listed, server.origin);
-        this.#sink?.flush();
-      }
-    };
-    await Promise.all(Array.from({ length: MAX_CONCURRENT_CALLS }, list));
+    await forEachAtOnce([...tools.unlisted], MAX_CONCURRENT_CALLS, async (server) => {
+      signal.throwIfAborted();
+      const index = lists.begin(server.server_label);
+      this.#sink?.flush();
+      const listed = await tools.list(server, signal);
+      signal.throwIfAborted();
+      lists.end(index, listed, server.origin);
+      this.#sink?.flush();
+    });
     signal.throwIfAborted();
     const isBegun = state.rounds > 0 || state.answering !== undefined;
     if (isBegun || tools.approved.length === 0) return undefined;
@@ -290,7 +288,7 @@ export class Turn {
     try {
       const messages = await engine.inputMessages(this.#withoutOutput(await this.#prompt.fitting()), signal);
       if (!this.#builder.hasRoomFor(messages)) {
-        return contextLengthExceeded("The prompt is too large to be given as messages with the response.");
+        return contextLengthExceeded("The prompt is too large to be shown as messages with the response.");
       }
       this.#builder.inputMessages = messages;
       return undefined;

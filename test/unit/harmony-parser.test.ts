@@ -118,12 +118,12 @@ describe("HarmonyParser", () => {
       expect(pushed("c", END, START)).toEqual([
         { kind: "reasoning", text: "c" },
         { kind: "item_done" },
-        { kind: "message", index: 0, shows: "reasoning", message: message({ channel: "analysis" }, "abc") },
+        { kind: "message", index: 0, itemKind: "reasoning", message: message({ channel: "analysis" }, "abc") },
       ]);
       expect(pushed("assistant", CHANNEL, "commentary to=functions.f ", CONSTRAIN, "json")).toEqual([]);
       expect(pushed(MESSAGE)).toEqual([{ kind: "tool_call", index: 0, name: "f", arguments: "" }]);
       expect(pushed("{}")).toEqual([{ kind: "tool_call", index: 0, arguments: "{}" }]);
-      expect(pushed(CALL)).toMatchObject([{ kind: "item_done" }, { kind: "message", index: 1, shows: "call" }]);
+      expect(pushed(CALL)).toMatchObject([{ kind: "item_done" }, { kind: "message", index: 1, itemKind: "call" }]);
     });
 
     it("keeps a regular header only where the fields do not give it", () => {

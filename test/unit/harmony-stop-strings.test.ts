@@ -70,9 +70,9 @@ describe("stop strings", () => {
   it("hold back no more than what may become one of them", () => {
     const found = new StopStrings(["abcd", "zz"], false);
     expect(found.push("xab")).toBeUndefined();
-    expect(found.held).toBe(2);
+    expect(found.buffered).toBe(2);
     expect(found.push("cx")).toBeUndefined();
-    expect(found.held).toBe(0);
+    expect(found.buffered).toBe(0);
   });
 
   it("cost no more where text and string are of one letter", () => {

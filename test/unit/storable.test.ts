@@ -82,7 +82,7 @@ describe("a turn that puts out more than can be kept", () => {
         { kind: "sampled", sampled: { ids: [1] } },
         said("word ".repeat(100)),
         { kind: "item_done" },
-        { kind: "message", index: 0, shows: "message", message: { content: "word ".repeat(100) } },
+        { kind: "message", index: 0, itemKind: "message", message: { content: "word ".repeat(100) } },
       ],
       { enable_response_messages: true },
     ],

@@ -202,11 +202,11 @@ describe("lists of tools", () => {
 });
 
 describe("raw messages", () => {
-  const message = (index: number, shows?: "reasoning" | "message" | "call"): ModelDelta => ({
+  const message = (index: number, itemKind?: "reasoning" | "message" | "call"): ModelDelta => ({
     kind: "message",
     index,
     message: { index },
-    ...(shows && { shows }),
+    ...(itemKind && { itemKind }),
   });
   const messagesOf = ({ builder }: Rig) => builder.messages;
 

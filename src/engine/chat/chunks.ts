@@ -127,8 +127,8 @@ export class ChunkReader {
   }
 
   /** The same in vLLM's counts. */
-  #usage(given: VllmUsage) {
-    const usage = toUsage(given);
+  #usage(reported: VllmUsage) {
+    const usage = toUsage(reported);
     return this.#continues && !this.#reasoned ? { ...usage, output_tokens_details: { reasoning_tokens: 0 } } : usage;
   }
 

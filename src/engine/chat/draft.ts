@@ -35,7 +35,7 @@ interface DraftCall {
   name: string | undefined;
   arguments: string[];
   /** Its deltas, as long as it is not known to be right. */
-  held: ModelDelta[];
+  buffered: ModelDelta[];
 }
 
 export class Draft {
@@ -43,7 +43,7 @@ export class Draft {
   readonly #calls = new Map<number, DraftCall>();
   #newest: DraftCall | undefined;
   #text: string[] = [];
-  #held: ModelDelta[] = [];
+  #buffered: ModelDelta[] = [];
   #refused = false;
   #finish: FinishReason | undefined;
   #tokens = 0;
@@ -67,43 +67,43 @@ export class Draft {
 
   /** Takes the deltas of one read. Gives those that are right whatever comes. */
   read(deltas: readonly ModelDelta[]): ModelDelta[] {
-    const given: ModelDelta[] = [];
+    const out: ModelDelta[] = [];
     for (const delta of deltas) {
       switch (delta.kind) {
         case "text":
           // A call that text comes after has ended.
-          if (this.#newest && delta.text.trim() !== "") this.#release(this.#newest, given);
+          if (this.#newest && delta.text.trim() !== "") this.#release(this.#newest, out);
           this.#text.push(delta.text);
-          (this.#options.format ? this.#held : given).push(delta);
+          (this.#options.format ? this.#buffered : out).push(delta);
           break;
         case "refusal":
           this.#refused = true;
-          given.push(delta);
+          out.push(delta);
           break;
         case "tool_call":
-          this.#readCall(delta, given);
+          this.#readCall(delta, out);
           break;
         case "finish":
           this.#finish = delta.reason;
           break;
         case "usage":
           this.#tokens += delta.usage.output_tokens;
-          given.push(delta);
+          out.push(delta);
           break;
         default:
-          given.push(delta);
+          out.push(delta);
       }
     }
-    return given;
+    return out;
   }
 
-  #readCall(delta: Extract<ModelDelta, { kind: "tool_call" }>, given: ModelDelta[]): void {
+  #readCall(delta: Extract<ModelDelta, { kind: "tool_call" }>, out: ModelDelta[]): void {
     const index = this.#firstIndex + delta.index;
     let call = this.#calls.get(index);
     if (!call) {
       // The one before it has ended.
-      if (this.#newest) this.#release(this.#newest, given);
-      call = { callId: delta.callId, name: undefined, arguments: [], held: [] };
+      if (this.#newest) this.#release(this.#newest, out);
+      call = { callId: delta.callId, name: undefined, arguments: [], buffered: [] };
       this.#calls.set(index, call);
       this.#newest = call;
     }
@@ -114,15 +114,15 @@ export class Draft {
     // With what came of it before its name.
     const text = isNamed ? delta.arguments : call.arguments.join("");
     const own: ModelDelta = { ...delta, index, callId: call.callId ?? delta.callId, arguments: text };
-    if (this.#mayBeCut(call)) call.held.push(own);
-    else given.push(own);
+    if (this.#mayBeCut(call)) call.buffered.push(own);
+    else out.push(own);
   }
 
   /** Gives a call that has turned out to be right. */
-  #release(call: DraftCall, given: ModelDelta[]): void {
-    if (call.held.length === 0 || this.#isCut(call)) return;
-    for (const delta of call.held) given.push(delta);
-    call.held = [];
+  #release(call: DraftCall, out: ModelDelta[]): void {
+    if (call.buffered.length === 0 || this.#isCut(call)) return;
+    for (const delta of call.buffered) out.push(delta);
+    call.buffered = [];
   }
 
   /** Whether nothing binds the arguments, and nobody here reads them. */
@@ -142,8 +142,8 @@ export class Draft {
     const finish: ModelDelta = { kind: "finish", reason: this.#finish ?? "stop" };
     if (finish.reason !== "stop" && finish.reason !== "tool_calls") {
       // Cut off: the beginning of a document is shown, as it would be under the grammar.
-      if (this.#calls.size === 0 && /^\s*[[{]/.test(this.#said)) deltas.push(...this.#held);
-      for (const { held } of this.#calls.values()) for (const delta of held) deltas.push(delta);
+      if (this.#calls.size === 0 && /^\s*[[{]/.test(this.#said)) deltas.push(...this.#buffered);
+      for (const { buffered } of this.#calls.values()) for (const delta of buffered) deltas.push(delta);
       deltas.push(finish);
       return { next: "accept" };
     }
@@ -163,7 +163,7 @@ export class Draft {
     }
     const { format } = this.#options;
     if (!format || this.#refused || format.accepts(this.#said)) {
-      deltas.push(...this.#held, finish);
+      deltas.push(...this.#buffered, finish);
       return { next: "accept" };
     }
     deltas.push({ kind: "item_done" });

@@ -96,8 +96,8 @@ export class ChatEngine implements Engine {
     for (let asked = 0; ; asked += 1) {
       const draft = new Draft(options, nextIndex);
       for await (const deltas of answer) {
-        const given = draft.read(deltas);
-        if (given.length > 0) yield given;
+        const shown = draft.read(deltas);
+        if (shown.length > 0) yield shown;
       }
       const last: ModelDelta[] = [];
       const verdict = draft.end(last, asked >= MAX_ASKED_AGAIN);

@@ -12,15 +12,15 @@ export interface FinalFormat {
 }
 
 /** The format of a request's final text, or undefined for free text and for structural tags, which say where they bind. */
-export function finalFormat({ text, structured_outputs: given }: CreateRequest): FinalFormat | undefined {
+export function finalFormat({ text, structured_outputs: outputs }: CreateRequest): FinalFormat | undefined {
   const format = text?.format;
   if (format?.type === "json_object") return { accepts: isJsonObject };
   if (format?.type === "json_schema") return { accepts: (answer) => conforms(answer, format.schema) };
-  if (given == null || given.structural_tag != null) return undefined;
-  const { choice, json } = given;
+  if (outputs == null || outputs.structural_tag != null) return undefined;
+  const { choice, json } = outputs;
   if (Array.isArray(choice)) return { accepts: (answer) => choice.includes(answer) };
   if (json != null) return { accepts: (answer) => conforms(answer, typeof json === "string" ? parsed(json) : json) };
-  if (given.json_object === true) return { accepts: isJsonObject };
+  if (outputs.json_object === true) return { accepts: isJsonObject };
   // A regular expression or a grammar of the client's is for vLLM to run.
   return { accepts: () => false };
 }

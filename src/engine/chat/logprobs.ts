@@ -145,9 +145,9 @@ export class LogprobAligner {
     let inside: { entry: number; offset: number } | undefined;
     let exact: number | undefined;
     let entry = 0;
-    for (const place of occurrences(text, all)) {
-      while (entry + 1 < starts.length && (starts[entry + 1] ?? 0) <= place) entry += 1;
-      const offset = place - (starts[entry] ?? 0);
+    for (const start of occurrences(text, all)) {
+      while (entry + 1 < starts.length && (starts[entry + 1] ?? 0) <= start) entry += 1;
+      const offset = start - (starts[entry] ?? 0);
       if (offset === 0) exact = entry;
       else if (!inside || fromEnd) inside = { entry, offset };
       if (exact !== undefined && !fromEnd) break;

@@ -191,12 +191,12 @@ export class Completion {
         this.#answer = toRawMessage(refusal(delta.message, `there is no tool of this name. ${this.#offered()}`));
       } else if (delta.kind === "message") {
         const message = delta.message as HarmonyMessage;
-        const isBroken = isDone && delta.shows === "call" && this.#isBroken(message);
+        const isBroken = isDone && delta.itemKind === "call" && this.#isBroken(message);
         // Only the last call of a completion is answered: after it comes the model's turn again.
         this.#answer = isBroken ? toRawMessage(refusal(message, "the arguments are not a JSON object.")) : undefined;
         // No item stands for a broken call in later prompts: it leads to what comes next.
-        const { shows, ...rest } = delta;
-        out.push({ ...rest, ...(shows && !isBroken && { shows }), message: toRawMessage(message) });
+        const { itemKind, ...rest } = delta;
+        out.push({ ...rest, ...(itemKind && !isBroken && { itemKind }), message: toRawMessage(message) });
       } else if (delta.kind === "item_done" && this.#isBrokenCall(this.#deltas[index + 1])) {
         out.push({ kind: "call_cut", index: this.#call });
       } else {
@@ -208,7 +208,7 @@ export class Completion {
   }
 
   #isBrokenCall(delta: HarmonyDelta | undefined): boolean {
-    return delta?.kind === "message" && delta.shows === "call" && this.#isBroken(delta.message as HarmonyMessage);
+    return delta?.kind === "message" && delta.itemKind === "call" && this.#isBroken(delta.message as HarmonyMessage);
   }
 
   /** Whether a message calls a function of the client's with arguments that it could not read. */

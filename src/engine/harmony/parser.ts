@@ -74,7 +74,7 @@ export class HarmonyParser {
   /** Content that no delta has given yet. */
   #fresh = "";
   /** How much of its end may be the beginning of a stop string. */
-  #held = 0;
+  #buffered = 0;
   /** Tokens of the message that no delta has given yet, each with the length of the content before it. */
   #logprobs: { entry: TokenLogprob; start: number }[] = [];
   /** Text since the last message: junk, or the beginning of a header without `<|start|>`, or an answer without any. */
@@ -190,7 +190,7 @@ export class HarmonyParser {
     const { stop } = this.#options;
     if (!stop) return;
     const found = stop.push(text);
-    this.#held = stop.held;
+    this.#buffered = stop.buffered;
     if (found === undefined) return;
     // Counted from the end: what came before in this message has been looked at already.
     const dropped = text.length - found;
@@ -319,7 +319,7 @@ export class HarmonyParser {
     if (header.clean && delimited && header.recipient === to) this.#message.header = toText(segments);
     this.#fresh = rest;
     this.#contentTokens = rest === "" ? 0 : (this.#headerTokens * rest.length) / this.#headerText.length;
-    this.#held = 0;
+    this.#buffered = 0;
     this.#logprobs = [];
     this.#state = "content";
     this.#beganGlued = !this.#seenSpecial && GLUED_CHANNEL.test(this.#headerText);
@@ -351,18 +351,18 @@ export class HarmonyParser {
     }
     // White space before a call, or before another message, is none. As the last of all it may be the answer.
     if (open.show === "final" && (by === RETURN || by === undefined)) open.hasWords ||= open.content !== "";
-    this.#held = 0;
+    this.#buffered = 0;
     this.#flush(out);
     this.#fresh = "";
     const message = toMessage(open);
-    const shows = itemOf(open);
-    if (shows !== undefined && by !== undefined) out.push({ kind: "item_done" });
-    out.push({ kind: "message", index: this.#messages, ...(shows !== undefined && { shows }), message });
+    const itemKind = itemOf(open);
+    if (itemKind !== undefined && by !== undefined) out.push({ kind: "item_done" });
+    out.push({ kind: "message", index: this.#messages, ...(itemKind !== undefined && { itemKind }), message });
     if (open.show === "nothing" && by !== undefined) out.push({ kind: "unserved_call", message });
 
     this.#messages += 1;
     if (open.show === "call") this.#calls += 1;
-    if (open.show === "final" && shows !== undefined) this.#answered = true;
+    if (open.show === "final" && itemKind !== undefined) this.#answered = true;
     if (open.show === "reasoning") this.#closedReasoningTokens += this.#contentTokens;
     this.#contentTokens = 0;
     this.#state = "between";
@@ -377,7 +377,7 @@ export class HarmonyParser {
     this.#options.stop?.reset();
     this.#cutAtStop(this.#message);
     this.#fresh = this.#message.content;
-    this.#held = 0;
+    this.#buffered = 0;
     this.#logprobs = [];
     this.#close(complete ? RETURN : undefined, out);
   }
@@ -389,9 +389,9 @@ export class HarmonyParser {
 
   #flush(out: HarmonyDelta[]): void {
     const { show, hasWords } = this.#message;
-    if (this.#fresh.length <= this.#held || (isSaid(show) && !hasWords)) return;
-    const text = this.#held === 0 ? this.#fresh : this.#fresh.slice(0, -this.#held);
-    this.#fresh = this.#held === 0 ? "" : this.#fresh.slice(-this.#held);
+    if (this.#fresh.length <= this.#buffered || (isSaid(show) && !hasWords)) return;
+    const text = this.#buffered === 0 ? this.#fresh : this.#fresh.slice(0, -this.#buffered);
+    this.#fresh = this.#buffered === 0 ? "" : this.#fresh.slice(-this.#buffered);
     switch (show) {
       case "reasoning":
         out.push({ kind: "reasoning", text });

@@ -70,7 +70,7 @@ function equal(a: readonly number[], b: readonly number[]): boolean {
 class PieceDecoder {
   readonly #tokenizer: TokenBytes;
   readonly #decoder = new TextDecoder("utf-8", { ignoreBOM: true, fatal: false });
-  #held = "";
+  #buffered = "";
   /** As many of the last bytes as a character may have. */
   #end: number[] = [];
 
@@ -96,14 +96,14 @@ class PieceDecoder {
   }
 
   #add(bytes: Uint8Array): string {
-    this.#held += this.#decoder.decode(bytes, { stream: true });
+    this.#buffered += this.#decoder.decode(bytes, { stream: true });
     this.#end = [...this.#end, ...bytes.subarray(-4)].slice(-4);
     return endsWithinCharacter(this.#end) ? "" : this.#take();
   }
 
   #take(): string {
-    const text = this.#held + this.#decoder.decode();
-    this.#held = "";
+    const text = this.#buffered + this.#decoder.decode();
+    this.#buffered = "";
     this.#end = [];
     return text;
   }
@@ -137,7 +137,7 @@ export class PieceReader {
   #given = 0;
   #hasIds = false;
   /** The end of a text without ids that may become a literal. */
-  #held = "";
+  #buffered = "";
   #decoder: PieceDecoder | undefined;
   /** Text of ids that were read before there was a tokenizer, which vLLM has not given. */
   #behind = "";
@@ -174,9 +174,9 @@ export class PieceReader {
 
   /** What was held back, once the stream has ended. */
   flush(): Segment[] {
-    const held = this.#held;
-    this.#held = "";
-    return [...this.#takeBehind(), ...(this.#decoder?.flush() ?? []), ...(held === "" ? [] : [held])];
+    const rest = this.#buffered;
+    this.#buffered = "";
+    return [...this.#takeBehind(), ...(this.#decoder?.flush() ?? []), ...(rest === "" ? [] : [rest])];
   }
 
   #takeBehind(): Segment[] {
@@ -204,10 +204,10 @@ export class PieceReader {
   #readText(text: string): Segment[] {
     // The server does give ids, just not with this chunk: then no literal is a marker.
     if (this.#hasIds) return text === "" ? [] : [text];
-    const all = this.#held + text;
+    const all = this.#buffered + text;
     const open = all.lastIndexOf("<");
     const cut = open !== -1 && mayBecomeLiteral(all.slice(open, open + LONGEST_LITERAL)) ? open : all.length;
-    this.#held = all.slice(cut);
+    this.#buffered = all.slice(cut);
     return cutAtLiterals(all.slice(0, cut));
   }
 }

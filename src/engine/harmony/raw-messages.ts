@@ -55,8 +55,8 @@ const field = z.object({ previous_input_messages: z.array(shape) });
  * own. A header is kept only where it says what the fields say.
  * Throws the 400 that names the field at fault.
  */
-export function parsePreviousMessages(given: readonly object[]): HarmonyMessage[] {
-  const { previous_input_messages: shapes } = parse(field, { previous_input_messages: given });
+export function parsePreviousMessages(messages: readonly object[]): HarmonyMessage[] {
+  const { previous_input_messages: shapes } = parse(field, { previous_input_messages: messages });
   const calls = new Map<string, string>();
   return shapes.flatMap((message, index) => {
     const role = message.author?.role ?? message.role;

@@ -16,7 +16,7 @@ export class StopStrings {
   }
 
   /** How many characters at the end of the text may be the beginning of a string. */
-  get held(): number {
+  get buffered(): number {
     return Math.max(...this.#matched);
   }
 

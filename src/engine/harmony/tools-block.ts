@@ -82,8 +82,8 @@ function objectType(schema: unknown, indent: string, depth: number): string {
   const description = field(schema, "description");
   const about = typeof description === "string" ? `${indent}// ${description}\n` : "";
   const required = new Set(asArray(field(schema, "required")));
-  const given = field(schema, "properties");
-  const properties = Object.entries(isJsonObject(given) ? given : {});
+  const declared = field(schema, "properties");
+  const properties = Object.entries(isJsonObject(declared) ? declared : {});
   const text = properties.map(([key, value]) => property(required.has(key) ? key : `${key}?`, value, indent, depth));
   return `${about}{\n${text.join("")}${indent}}`;
 }
