@@ -132,6 +132,8 @@ export class ClientCalls {
   #close(index: number, call: OpenCall, status: "completed" | "incomplete", isSilent: boolean): void {
     const { item, outputIndex } = call;
     this.#open.delete(index);
+    // What comes after its end belongs to no call.
+    if (call === this.#resumed) this.#resumed = undefined;
     if (status === "completed" && item.arguments === "") {
       item.arguments = "{}";
       if (!isSilent) this.#writer.delta(ARGUMENTS_DELTA, call.deltaHead, "{}");

@@ -10,7 +10,7 @@ let server: ToolServer;
 let sessions = 0;
 
 beforeAll(async () => {
-  server = await startToolServer({ apiKey: KEY, timeoutMs: 15_000, memoryMb: 512, maxProcesses: 16, maxFileMb: 2 });
+  server = await startToolServer({ apiKey: KEY, timeoutMs: 120_000, memoryMb: 512, maxProcesses: 16, maxFileMb: 2 });
 });
 afterAll(() => server.close());
 

@@ -173,6 +173,20 @@ describe("the state of a turn", () => {
     );
   });
 
+  it("is so where a call of before the crash has ended, and arguments without a name follow", () => {
+    const call = { kind: "tool_call", index: 0, name: "f", arguments: "" } as const;
+    const lines = run([{ deltas: [call, { kind: "item_done" }] }], { state: newTurnState(), lines: [] });
+    const isDone = (line: string) => line.includes('"response.output_item.done"');
+    // All of the arguments are in the log, and not that the call is done.
+    const kept = lines.slice(0, lines.findIndex(isDone) - 1);
+    const nameless = { kind: "tool_call", index: 2, arguments: "" } as const;
+    const all = run([{ deltas: [call, nameless, { kind: "call_cut", index: 2 }] }], {
+      state: readLoggedTurn(kept),
+      lines: kept,
+    });
+    expect(all.filter(isDone)).toHaveLength(1);
+  });
+
   it("is not read from a log with an event that no turn says, or without one that it had", () => {
     const event = (type: string, sequence_number: number) => JSON.stringify({ type, sequence_number });
     expect(() => readLoggedTurn([event("response.audio.delta", 0)])).toThrow(SyntaxError);

@@ -56,7 +56,7 @@ export async function startGateway(url: string, variables: Record<string, string
     VLLM_BASE_URL: `${url}/v1`,
     ALLOW_ANONYMOUS: "true",
     // A client's departure is noticed when it is written to.
-    HEARTBEAT_MS: "200",
+    HEARTBEAT_MS: "2000",
     VLLM_RECOVERY_TIME_MS: RECOVERY_MS,
     VLLM_FOREGROUND_RECOVERY_TIME_MS: RECOVERY_MS,
     ...variables,
