@@ -1,179 +1,68 @@
-import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { newTurnAddress, type TurnAddress } from "../../src/protocol/ids.ts";
-import type { Item } from "../../src/protocol/items.ts";
 import type { Home } from "../../src/store/home.ts";
-import type { RunSpec } from "../../src/store/run-store.ts";
-import { responseBody } from "../../src/turn/response-builder.ts";
+import * as rig from "./recovery-rig.ts";
+import { crash, eventually, expectWholeLog, f, pause } from "./recovery-rig.ts";
 
-/** One generation that a home has asked for: it says what the test lets it say. */
-class Generation {
+/** A generation of a chat model. A token is a word. */
+class Generation extends rig.Generation {
   readonly prompt: { messages: { role: string; content: string }[]; continue_final_message?: boolean };
-  /** The home has closed its request. */
-  aborted = false;
-  readonly #chunks: (object | "cut" | "end")[] = [];
-  #said = 0;
 
   constructor(body: string) {
+    super();
     this.prompt = JSON.parse(body) as Generation["prompt"];
   }
 
-  get answer(): Response {
-    // Pulled by the home, in the home: no stream may be fed from one object's life into another's.
-    const body = new ReadableStream<Uint8Array>(
-      {
-        pull: async (controller) => {
-          for (;;) {
-            if (this.aborted) return controller.error(new Error("Aborted."));
-            const chunk = this.#chunks.shift();
-            if (chunk === "end") return controller.close();
-            if (chunk === "cut") return controller.error(new Error("Connection reset."));
-            if (chunk) return controller.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(chunk)}\n\n`));
-            await new Promise((resolve) => setTimeout(resolve, 2));
-          }
-        },
-        cancel: () => {
-          this.aborted = true;
-        },
-      },
-      { highWaterMark: 0 },
-    );
-    return new Response(body, { headers: { "content-type": "text/event-stream" } });
+  protected override get promptTokens(): number {
+    return rig.wordsIn(this.prompt.messages);
   }
 
-  #delta(delta: object, finish_reason: string | null = null): this {
-    this.#chunks.push({ choices: [{ index: 0, delta, finish_reason }] });
+  #delta(delta: object, tokens: number, finish_reason: string | null = null): this {
+    this.send([{ choices: [{ index: 0, delta, finish_reason }] }], tokens);
     return this;
   }
 
   say(...words: string[]): this {
-    for (const content of words) this.#delta({ content });
-    this.#said += words.length;
+    for (const content of words) this.#delta({ content }, 1);
     return this;
   }
 
   think(reasoning: string): this {
-    this.#said += 1;
-    return this.#delta({ reasoning });
+    return this.#delta({ reasoning }, 1);
   }
 
   call(name: string | undefined, part: string): this {
-    return this.#delta({ tool_calls: [{ index: 0, id: name && "call_1", function: { name, arguments: part } }] });
+    return this.#delta({ tool_calls: [{ index: 0, id: name && "call_1", function: { name, arguments: part } }] }, 0);
   }
 
   /** Ends with a finish chunk and the usage; `cut`: and with a connection that breaks. */
   finish(cut = false): void {
-    this.#delta({}, "stop");
-    const prompt = wordsIn(this.prompt.messages);
-    const usage = { prompt_tokens: prompt, completion_tokens: this.#said, total_tokens: prompt + this.#said };
-    this.#chunks.push({ choices: [], usage }, cut ? "cut" : "end");
-  }
-
-  cut(): void {
-    this.#chunks.push("cut");
+    this.#delta({}, 0, "stop").end(cut ? "cut" : "end");
   }
 }
 
-/** A token is a word. */
-function wordsIn(messages: { content?: unknown }[]): number {
-  return messages.flatMap(({ content }) => String(content ?? "").match(/\S+/g) ?? []).length;
-}
-
-let generations: Generation[] = [];
-
-beforeEach(() => {
-  generations = [];
-  vi.spyOn(globalThis, "fetch").mockImplementation(async (url, init) => {
-    const body = String(init?.body);
-    if (String(url).endsWith("/tokenize")) {
-      const { messages } = JSON.parse(body) as Generation["prompt"];
-      return Response.json({ count: wordsIn(messages), max_model_len: 100_000 });
-    }
-    const signal = init?.signal;
-    if (signal?.aborted) throw signal.reason;
-    const generation = new Generation(body);
-    generations.push(generation);
-    signal?.addEventListener("abort", () => {
-      generation.aborted = true;
-    });
-    return generation.answer;
-  });
-});
-afterEach(async () => {
-  await abortAllDurableObjects();
-  vi.restoreAllMocks();
-});
+const { generations } = rig.useModelServer({ newGeneration: (body) => new Generation(body) });
 
 /** The generation of this number, once it is asked for. */
 function generation(number: number): Promise<Generation> {
-  return vi.waitFor(
-    () => {
-      const found = generations[number - 1];
-      if (!found) throw new Error(`Generation ${number} was not asked for.`);
-      return found;
-    },
-    { timeout: 30_000, interval: 5 },
-  );
+  return eventually(() => generations[number - 1], `Generation ${number} was not asked for.`);
 }
 
-/** A background run, and the home that it lives in: another object after every crash. */
-class Run {
-  readonly address: TurnAddress;
-  readonly spec: RunSpec;
-
-  constructor(request: Partial<CreateRequest> = {}, input = "Count.", address = newTurnAddress(), parent?: string) {
-    this.address = address;
-    const content = [{ type: "input_text" as const, text: input }];
-    const message: Item = { id: "msg_1", type: "message", role: "user", status: "completed", content };
-    this.spec = {
-      ...address,
-      parent: parent ?? null,
-      createdAt: Date.now(),
-      request: { background: true, model: "m", ...request },
-      input: [message],
-      model: { name: "m", upstream: "m", engine: "chat" },
-      cacheSalt: "salt",
-      inConversation: false,
-    };
+class Run extends rig.Run {
+  constructor(request: Partial<CreateRequest> = {}, input = "Count.", address?: TurnAddress, parent?: string) {
+    super({ request, input, engine: "chat", address, parent });
   }
 
-  static async begin(...given: ConstructorParameters<typeof Run>): Promise<Run> {
-    const run = new Run(...given);
-    expect(await run.start()).toMatchObject({ ok: true });
-    return run;
-  }
-
-  get home(): DurableObjectStub<Home> {
-    return env.HOME.getByName(`tenant:${this.address.home}`);
-  }
-
-  start() {
-    return this.home.startRun(JSON.stringify(this.spec), "ticket", 0);
-  }
-
-  async retrieve(): Promise<ResponseBody> {
-    const found = await this.home.retrieve(this.address.turn);
-    if (!found) throw new Error("There is no such response.");
-    return JSON.parse(responseBody(found)) as ResponseBody;
-  }
-
-  async ended(): Promise<ResponseBody> {
-    return vi.waitFor(
-      async () => {
-        const response = await this.retrieve();
-        if (response.status === "queued" || response.status === "in_progress") throw new Error("Still running.");
-        return response;
-      },
-      { timeout: 30_000, interval: 10 },
-    );
+  static begin(...options: ConstructorParameters<typeof Run>): Promise<Run> {
+    return new Run(...options).begin();
   }
 
   async follow(after = -1): Promise<Reader> {
-    const query = `turn=${this.address.turn}&after=${after}&obfuscation=1`;
-    const answer = await this.home.fetch(`http://home/events?${query}`);
+    const answer = await this.stream(after, 1);
     expect(answer.status).toBe(200);
     return new Reader(answer);
   }
@@ -189,24 +78,8 @@ class Run {
   /** Waits until the text of the log ends so, which a reader makes soon. */
   async logged(ending: string): Promise<void> {
     const reader = await this.follow();
-    await vi.waitFor(() => expect(reader.text.endsWith(ending)).toBe(true), { timeout: 30_000, interval: 5 });
+    await eventually(() => reader.text.endsWith(ending), `The log does not end with '${ending}'.`);
     reader.leave();
-  }
-
-  /** Does something to the storage. */
-  sql<T extends Record<string, SqlStorageValue>>(statement: string): Promise<T[]> {
-    return runInDurableObject(this.home, (_, { storage }) => storage.sql.exec<T>(statement).toArray());
-  }
-
-  /** From now on no row can be written to a table. */
-  async breakTable(table: string): Promise<void> {
-    await this.sql(
-      `CREATE TRIGGER broken_${table} BEFORE INSERT ON ${table} BEGIN SELECT RAISE(ABORT, 'disk full'); END`,
-    );
-  }
-
-  async mendTable(table: string): Promise<void> {
-    await this.sql(`DROP TRIGGER broken_${table}`);
   }
 }
 
@@ -250,46 +123,17 @@ class Reader {
   }
 
   get text(): string {
-    return textOf(this.events);
+    return this.events.map((event) => (event.type === "response.output_text.delta" ? event.delta : "")).join("");
   }
-}
-
-function textOf(events: ResponseStreamEvent[]): string {
-  return events.map((event) => (event.type === "response.output_text.delta" ? event.delta : "")).join("");
 }
 
 const TERMINAL = ["response.completed", "response.failed", "response.incomplete"];
 
 /** What must be true of every log, whatever has happened to its run. */
 function expectWhole(events: ResponseStreamEvent[], response: ResponseBody): void {
-  expect(events.map((event) => event.sequence_number)).toEqual(events.map((_, index) => index));
-  const types = events.map(({ type }) => type as string);
-  for (const once of ["response.created", "response.queued"]) {
-    expect(types.filter((type) => type === once)).toHaveLength(1);
-  }
-  expect(types.filter((type) => TERMINAL.includes(type))).toHaveLength(1);
-  const last = events.at(-1);
-  if (!last || !("response" in last)) throw new Error("No terminal event.");
-  expect(last.response).toEqual(response);
-  const items = events.filter((event) => event.type === "response.output_item.added");
-  expect(items.map(({ item }) => item.id)).toEqual(response.output.map(({ id }) => id));
-  for (const [outputIndex, item] of response.output.entries()) {
-    const said = events
-      .map((event) =>
-        "delta" in event && "output_index" in event && event.output_index === outputIndex ? event.delta : "",
-      )
-      .join("");
-    if (item.type === "message" || item.type === "reasoning") {
-      const parts = item.content ?? [];
-      expect(parts.map((part) => ("text" in part ? part.text : "")).join("")).toBe(said);
-    }
-    if (item.type === "function_call") expect(item.arguments).toBe(said);
-    expect(item).not.toHaveProperty("status", "in_progress");
-  }
-}
-
-async function crash(): Promise<void> {
-  await abortAllDurableObjects();
+  expectWholeLog(events, response);
+  expect(events.filter(({ type }) => TERMINAL.includes(type))).toHaveLength(1);
+  for (const item of response.output) expect(item).not.toHaveProperty("status", "in_progress");
 }
 
 describe("a run whose process dies in the middle of its text", () => {
@@ -341,7 +185,7 @@ describe("a run whose process dies in the middle of its text", () => {
     await run.logged(" two");
     // Nobody reads: these wait in memory.
     first.say(" three", " four");
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await pause(50);
     expect((await run.sql<{ last: number }>("SELECT MAX(seq_to) AS last FROM events"))[0]?.last).toBe(6);
     await crash();
     await run.retrieve();
@@ -441,7 +285,7 @@ describe("a run whose process dies before anything of it is logged", () => {
       const first = await generation(1);
       if (spoken) {
         first.say("lost");
-        await new Promise((resolve) => setTimeout(resolve, 30));
+        await pause(30);
       }
       await crash();
       await run.retrieve();
@@ -457,8 +301,6 @@ describe("a run whose process dies before anything of it is logged", () => {
     },
   );
 });
-
-const f = { type: "function" as const, name: "f", description: null, parameters: null, strict: null };
 
 describe("a run whose process dies before its model has got it right", () => {
   it("in a call that nobody has seen begins it anew", async () => {
@@ -907,7 +749,7 @@ describe("a storage that cannot be written to", () => {
     const reader = await run.follow();
     await run.breakTable("events");
     first.say(" two");
-    await new Promise((resolve) => setTimeout(resolve, 450));
+    await pause(450);
     first.say(" three");
     await reader.end;
     await vi.waitFor(() => expect(first.aborted).toBe(true));
@@ -954,7 +796,7 @@ describe("a reader", () => {
     });
     for (const word of words) {
       first.say(word);
-      await new Promise((resolve) => setTimeout(resolve, 20));
+      await pause(20);
     }
     first.finish();
     const { last, reads } = await seen;
