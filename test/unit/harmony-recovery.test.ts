@@ -1,212 +1,59 @@
-import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
-import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Replay } from "../../src/contract/engine.ts";
-import { cutAtLiterals } from "../../src/engine/harmony/pieces.ts";
-import { loadTokenizer, type Tokenizer, toTokenIds } from "../../src/engine/harmony/tokenizer.ts";
+import type { ResponseStreamEvent } from "openai/resources/responses/responses";
+import { describe, expect, it, vi } from "vitest";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
-import type { Item } from "../../src/protocol/items.ts";
-import type { Home } from "../../src/store/home.ts";
-import type { RunSpec } from "../../src/store/run-store.ts";
-import { responseBody } from "../../src/turn/response-builder.ts";
+import * as rig from "./recovery-rig.ts";
+import { crash, decode, expectWholeLog, f, idsOf } from "./recovery-rig.ts";
 
 /** Background runs of gpt-oss whose process dies: they go on after the very token at which their log ends. */
 
-let tokenizer: Tokenizer;
-beforeAll(async () => {
-  tokenizer = await loadTokenizer();
-});
+rig.useTokenizer();
 
-/** A text with the literals of special tokens, as token ids. */
-const idsOf = (text: string) => toTokenIds(cutAtLiterals(text), tokenizer);
-
-/** One completion that a home has asked for: it says what the test lets it say, a token at a time. */
-class Completion {
+/** A generation of gpt-oss, which says a token at a time. */
+class Completion extends rig.Generation {
   readonly prompt: number[];
   /** What the home wants at most. */
   readonly maxTokens: number | null;
-  readonly #chunks: (object | "end")[] = [];
-  #said = 0;
-  #pending: number[] = [];
-  #gone = false;
+  readonly #tokens = new rig.TokenChunks();
 
   constructor(body: string) {
+    super();
     const { prompt, max_tokens } = JSON.parse(body) as { prompt: string | number[]; max_tokens: number | null };
     this.prompt = typeof prompt === "string" ? idsOf(prompt) : prompt;
     this.maxTokens = max_tokens;
   }
 
-  get answer(): Response {
-    // Pulled by the home, in the home: no stream may be fed from one object's life into another's.
-    const body = new ReadableStream<Uint8Array>(
-      {
-        pull: async (controller) => {
-          for (;;) {
-            if (this.#gone) return controller.error(new Error("Aborted."));
-            const chunk = this.#chunks.shift();
-            if (chunk === "end") return controller.close();
-            if (chunk) return controller.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(chunk)}\n\n`));
-            await new Promise((resolve) => setTimeout(resolve, 2));
-          }
-        },
-        cancel: () => this.leave(),
-      },
-      { highWaterMark: 0 },
-    );
-    return new Response(body, { headers: { "content-type": "text/event-stream" } });
-  }
-
-  leave(): void {
-    this.#gone = true;
-  }
-
-  /** Everything that it was to say has been read. */
-  get read(): boolean {
-    return this.#chunks.length === 0;
+  protected override get promptTokens(): number {
+    return this.prompt.length;
   }
 
   /** Says some tokens at once. */
   sayTogether(ids: readonly number[]): void {
-    this.#chunks.push({ choices: [{ index: 0, text: tokenizer.decode(ids), token_ids: ids, finish_reason: null }] });
-    this.#said += ids.length;
+    this.send([{ choices: [{ index: 0, text: decode(ids), token_ids: ids, finish_reason: null }] }], ids.length);
   }
 
   /** Says some tokens; the last one may be why it stops. */
   say(ids: readonly number[], finish: "stop" | "length" | null = null): this {
-    for (const [index, id] of ids.entries()) {
-      const last = index === ids.length - 1 ? finish : null;
-      this.#pending.push(id);
-      const decoded = tokenizer.decode(this.#pending);
-      // A token that ends within a character has no text yet; one that stops the generation has none at all.
-      const text = decoded.endsWith("\ufffd") || last === "stop" ? "" : decoded;
-      if (text !== "") this.#pending = [];
-      this.#chunks.push({ choices: [{ index: 0, text, token_ids: [id], finish_reason: last }] });
-    }
-    this.#said += ids.length;
+    this.send(this.#tokens.of(ids, finish), ids.length);
     return this;
   }
 
   /** Says the rest of an answer, and its usage. */
   finish(rest: readonly number[], reason: "stop" | "length" = "stop"): void {
-    this.say(rest, reason);
-    const prompt = this.prompt.length;
-    const usage = { prompt_tokens: prompt, completion_tokens: this.#said, total_tokens: prompt + this.#said };
-    this.#chunks.push({ choices: [], usage }, "end");
+    this.say(rest, reason).end();
   }
 }
 
-/** Those that were asked for, by the last word of the user, which names the run. */
-let completions = new Map<string, Completion[]>();
-
-const readers: Response[] = [];
-
-beforeEach(() => {
-  completions = new Map();
-  names = 100;
-  vi.spyOn(globalThis, "fetch").mockImplementation(async (url, init) => {
-    if (!String(url).endsWith("/completions")) return new Response(null, { status: 404 });
-    const signal = init?.signal;
-    if (signal?.aborted) throw signal.reason;
-    const completion = new Completion(String(init?.body));
-    const name = /#(\w+)<\|end\|>(?!.*#\w+<\|end\|>)/s.exec(tokenizer.decode(completion.prompt))?.[1] ?? "";
-    completions.set(name, [...(completions.get(name) ?? []), completion]);
-    signal?.addEventListener("abort", () => completion.leave());
-    return completion.answer;
-  });
-});
-afterEach(async () => {
-  await abortAllDurableObjects();
-  vi.restoreAllMocks();
+const modelServer = rig.useModelServer({
+  newGeneration: (body) => new Completion(body),
+  promptText: ({ prompt }) => decode(prompt),
 });
 
-/** Of three digits, so that all prompts are equally long. */
-let names = 100;
-
-/** A background run, and the home that it lives in: another object after every crash. */
-class Run {
-  readonly name = `run${names++}`;
-  readonly address: TurnAddress;
-  readonly spec: RunSpec;
-
-  constructor(request: Partial<CreateRequest>, address: TurnAddress, parent: string | null) {
-    this.address = address;
-    const content = [{ type: "input_text" as const, text: `Go on. #${this.name}` }];
-    const message: Item = { id: `msg_${this.name}`, type: "message", role: "user", status: "completed", content };
-    this.spec = {
-      ...address,
-      parent,
-      createdAt: Date.now(),
-      request: { background: true, model: "gpt-oss", ...request },
-      input: [message],
-      model: { name: "gpt-oss", upstream: "gpt-oss", engine: "harmony" },
-      cacheSalt: "salt",
-      inConversation: false,
-    };
-  }
-
-  static async begin(request: Partial<CreateRequest> = {}, address = newTurnAddress(), parent: string | null = null) {
-    const run = new Run(request, address, parent);
-    expect(await run.home.startRun(JSON.stringify(run.spec), "ticket", 0)).toMatchObject({ ok: true });
-    return run;
-  }
-
-  get home(): DurableObjectStub<Home> {
-    return env.HOME.getByName(`tenant:${this.address.home}`);
-  }
-
-  get asked(): Completion[] {
-    return completions.get(this.name) ?? [];
-  }
-
-  /** The completion of this number, once it is asked for. */
-  completion(number: number): Promise<Completion> {
-    return vi.waitFor(
-      () => {
-        const found = this.asked[number - 1];
-        if (!found) throw new Error(`Completion ${number} of ${this.name} was not asked for.`);
-        return found;
-      },
-      { timeout: 30_000, interval: 10 },
-    );
-  }
-
-  /** Waits until what the completion of this number has said is in the log, as far as it shows anything. */
-  async logged(number: number): Promise<void> {
-    const completion = await this.completion(number);
-    await vi.waitFor(() => expect(completion.read).toBe(true), { timeout: 30_000, interval: 5 });
-    await new Promise((resolve) => setTimeout(resolve, 30));
-    // A reader who comes gets what is pending, and stays until the crash.
-    readers.push(await this.home.fetch(`http://home/events?turn=${this.address.turn}`));
-  }
-
-  async retrieve(): Promise<ResponseBody> {
-    const found = await this.home.retrieve(this.address.turn);
-    if (!found) throw new Error("There is no such response.");
-    return JSON.parse(responseBody(found)) as ResponseBody;
-  }
-
-  async ended(): Promise<ResponseBody> {
-    return vi.waitFor(
-      async () => {
-        const response = await this.retrieve();
-        if (response.status === "queued" || response.status === "in_progress") throw new Error("Still running.");
-        return response;
-      },
-      { timeout: 30_000, interval: 20 },
-    );
-  }
-
-  /** The bytes that a reader gets who has the event `after`. */
-  async replay(after = -1): Promise<string> {
-    const query = `turn=${this.address.turn}&after=${after}&obfuscation=0`;
-    return (await this.home.fetch(`http://home/events?${query}`)).text();
-  }
-
-  /** Does something to the storage. */
-  sql<T extends Record<string, SqlStorageValue>>(statement: string): Promise<T[]> {
-    return runInDurableObject(this.home, (_, { storage }) => storage.sql.exec<T>(statement).toArray());
+class Run extends rig.NamedRun<Completion> {
+  static begin(request: Partial<CreateRequest> = {}, address?: TurnAddress, parent?: string): Promise<Run> {
+    return new Run({ server: modelServer, engine: "harmony", request, address, parent }).begin();
   }
 
   /** The token ids that the log's records have since the last round. */
@@ -219,22 +66,6 @@ class Run {
       ids = record.sampled ? [...ids, ...record.sampled.ids] : [];
     }
     return ids;
-  }
-
-  /** What is kept of the turn, without what differs between two runs of the same. */
-  async kept(): Promise<unknown> {
-    const rows = await this.sql<{ output: string; messages: string }>(
-      `SELECT output, messages FROM turns WHERE turn = '${this.address.turn}'`,
-    );
-    const [row] = rows;
-    if (!row || rows.length > 1) throw new Error("One row was expected.");
-    const items = JSON.parse(row.output) as Item[];
-    const places = new Map(items.map(({ id }, index) => [id, index]));
-    const replays = JSON.parse(row.messages) as Replay[];
-    return {
-      items: items.map((item) => ({ ...item, id: "", ...("call_id" in item && { call_id: "" }) })),
-      replays: replays.map((replay) => ({ ...replay, item: places.get(replay.item) })),
-    };
   }
 }
 
@@ -251,32 +82,11 @@ function eventsIn(stream: string): ResponseStreamEvent[] {
 async function expectWhole(run: Run): Promise<void> {
   const response = await run.retrieve();
   const events = eventsIn(await run.replay());
-  expect(events.map((event) => event.sequence_number)).toEqual(events.map((_, index) => index));
-  const types = events.map(({ type }) => type as string);
-  for (const type of ["response.created", "response.queued", "response.in_progress"]) {
-    expect(types.filter((each) => each === type)).toHaveLength(1);
-  }
-  expect(events.at(-1)).toHaveProperty("response", response);
-  const items = events.filter((event) => event.type === "response.output_item.added");
-  expect(items.map(({ item }) => item.id)).toEqual(response.output.map(({ id }) => id));
+  expectWholeLog(events, response);
+  expect(events.filter(({ type }) => type === "response.in_progress")).toHaveLength(1);
   const done = events.filter((event) => event.type === "response.output_item.done");
   expect(done.map(({ item }) => item)).toEqual(response.output);
-  for (const [outputIndex, item] of response.output.entries()) {
-    const said = events
-      .map((event) =>
-        "delta" in event && "output_index" in event && event.output_index === outputIndex ? event.delta : "",
-      )
-      .join("");
-    const parts = item.type === "message" || item.type === "reasoning" ? (item.content ?? []) : [];
-    const text =
-      item.type === "function_call" ? item.arguments : parts.map((part) => ("text" in part ? part.text : ""));
-    expect([text].flat().join("")).toBe(said);
-  }
 }
-
-const crash = () => abortAllDurableObjects();
-
-const f = { type: "function" as const, name: "f", description: null, parameters: null, strict: null };
 
 const ANALYSIS = "<|channel|>analysis<|message|>Let us see 🧿𓂀.<|end|><|start|>assistant";
 const PREAMBLE = "<|channel|>commentary<|message|>One moment, Grüße.<|end|><|start|>assistant";
@@ -289,7 +99,7 @@ async function uninterrupted(request: Partial<CreateRequest>, answers: string[],
   const run = await Run.begin(request);
   const prompts: number[][] = [];
   for (const [index, answer] of answers.entries()) {
-    const completion = await run.completion(index + 1);
+    const completion = await run.generation(index + 1);
     prompts.push(completion.prompt);
     completion.finish(idsOf(answer), reason);
   }
@@ -300,7 +110,7 @@ async function uninterrupted(request: Partial<CreateRequest>, answers: string[],
 
 /** A prompt without the name of its run. */
 function without(run: Run, prompt: readonly number[]): string {
-  return tokenizer.decode(prompt).replaceAll(run.name, "");
+  return decode(prompt).replaceAll(run.name, "");
 }
 
 describe("a run whose process dies", () => {
@@ -316,7 +126,7 @@ describe("a run whose process dies", () => {
       const runs = await Promise.all(ids.map(() => Run.begin(request)));
       await Promise.all(
         runs.map(async (run, said) => {
-          (await run.completion(1)).say(ids.slice(0, said));
+          (await run.generation(1)).say(ids.slice(0, said));
           await run.logged(1);
         }),
       );
@@ -327,7 +137,7 @@ describe("a run whose process dies", () => {
         runs.map(async (run, said) => {
           if (said % 2 === 0) await run.retrieve();
           else await runDurableObjectAlarm(run.home);
-          const [first, second] = [await run.completion(1), await run.completion(2)];
+          const [first, second] = [await run.generation(1), await run.generation(2)];
           const sampled = logged[said] ?? [];
           expect(sampled).toEqual(ids.slice(0, sampled.length));
           expect(second.prompt).toEqual([...first.prompt, ...sampled]);
@@ -352,14 +162,14 @@ describe("a run whose process dies", () => {
     const ids = idsOf(answer);
     const run = await Run.begin({ tools: [f] });
     for (let death = 1; death <= 8; death += 1) {
-      const completion = await run.completion(death);
+      const completion = await run.generation(death);
       const said = completion.prompt.length - (run.asked[0]?.prompt.length ?? 0);
       completion.say(ids.slice(said, said + 6));
       await run.logged(death);
       await crash();
       await run.retrieve();
     }
-    const last = await run.completion(9);
+    const last = await run.generation(9);
     last.finish(ids.slice(last.prompt.length - (run.asked[0]?.prompt.length ?? 0)));
     const response = await run.ended();
     expect(response.usage).toEqual(whole.response.usage);
@@ -379,9 +189,9 @@ describe("a run whose process dies", () => {
     const runs = await Promise.all(third.map(() => Run.begin(request)));
     await Promise.all(
       runs.map(async (run, said) => {
-        (await run.completion(1)).finish(first);
-        (await run.completion(2)).finish(second);
-        (await run.completion(3)).say(third.slice(0, said));
+        (await run.generation(1)).finish(first);
+        (await run.generation(2)).finish(second);
+        (await run.generation(3)).say(third.slice(0, said));
         await run.logged(3);
       }),
     );
@@ -389,7 +199,7 @@ describe("a run whose process dies", () => {
     await Promise.all(
       runs.map(async (run) => {
         await run.retrieve();
-        const [, two, three, again] = await Promise.all([1, 2, 3, 4].map((number) => run.completion(number)));
+        const [, two, three, again] = await Promise.all([1, 2, 3, 4].map((number) => run.generation(number)));
         if (!two || !three || !again) throw new Error("Not asked for.");
         // A round's record is written with an event of the next: until then nobody has seen that it ended.
         const [base, answer] = again.prompt.length < three.prompt.length ? [two.prompt, second] : [three.prompt, third];
@@ -398,7 +208,7 @@ describe("a run whose process dies", () => {
         expect(sampled).toEqual(answer.slice(0, sampled.length));
         again.finish(answer.slice(sampled.length));
         if (answer === second) {
-          const last = await run.completion(5);
+          const last = await run.generation(5);
           expect(last.prompt).toEqual(three.prompt);
           last.finish(third);
         }
@@ -420,12 +230,12 @@ describe("a run whose process dies", () => {
     const whole = await uninterrupted({ tools: [f] }, answers);
     const run = await Run.begin({ tools: [f] });
     // The call is complete; its usage does not come any more.
-    (await run.completion(1)).say(idsOf(answers[0] ?? ""), "stop");
+    (await run.generation(1)).say(idsOf(answers[0] ?? ""), "stop");
     await run.logged(1);
     expect(await run.loggedIds()).toEqual(idsOf(answers[0] ?? ""));
     await crash();
     await run.retrieve();
-    const second = await run.completion(2);
+    const second = await run.generation(2);
     expect(without(run, second.prompt)).toBe(without(whole.run, whole.prompts[1] ?? []));
     second.finish(idsOf(FINAL));
     const response = await run.ended();
@@ -438,7 +248,7 @@ describe("a run whose process dies", () => {
     const answer = ANALYSIS + FINAL;
     const whole = await uninterrupted({}, [answer]);
     const run = await Run.begin();
-    (await run.completion(1)).say(idsOf(answer), "stop");
+    (await run.generation(1)).say(idsOf(answer), "stop");
     await run.logged(1);
     await crash();
     const response = await run.ended();
@@ -451,10 +261,10 @@ describe("a run whose process dies", () => {
   it("at its limit, before it was settled, asks for nothing more, and keeps its messages", async () => {
     const ids = idsOf(ANALYSIS + FINAL).slice(0, -4);
     const request = { max_output_tokens: ids.length, include_reasoning: false };
-    const whole = await uninterrupted(request, [tokenizer.decode(ids)], "length");
+    const whole = await uninterrupted(request, [decode(ids)], "length");
     expect(whole.response).toMatchObject({ status: "incomplete", usage: { output_tokens: ids.length } });
     const run = await Run.begin(request);
-    (await run.completion(1)).say(ids);
+    (await run.generation(1)).say(ids);
     await run.logged(1);
     await crash();
     const response = await run.ended();
@@ -468,11 +278,11 @@ describe("a run whose process dies", () => {
   it("asks for as many tokens as are left of its limit", async () => {
     const ids = idsOf(ANALYSIS + FINAL);
     const run = await Run.begin({ max_output_tokens: 50 });
-    (await run.completion(1)).say(ids.slice(0, 12));
+    (await run.generation(1)).say(ids.slice(0, 12));
     await run.logged(1);
     await crash();
     await run.retrieve();
-    const second = await run.completion(2);
+    const second = await run.generation(2);
     expect(second.maxTokens).toBe(50 - (await run.loggedIds()).length);
     expect(second.maxTokens).toBeLessThan(42);
   });
@@ -486,12 +296,12 @@ describe("long thoughts that nobody is to see", () => {
     const request = { include_reasoning: false };
     const whole = await uninterrupted(request, [thoughts + FINAL]);
     const run = await Run.begin(request);
-    (await run.completion(1)).say(ids.slice(0, 500));
+    (await run.generation(1)).say(ids.slice(0, 500));
     // As long as it takes without an event.
     await vi.waitFor(async () => expect(await run.loggedIds()).toHaveLength(500), { timeout: 30_000, interval: 100 });
     await crash();
     await run.retrieve();
-    const second = await run.completion(2);
+    const second = await run.generation(2);
     const base = run.asked[0]?.prompt ?? [];
     expect(second.prompt).toEqual([...base, ...ids.slice(0, 500)]);
     const begun = 500;
@@ -499,7 +309,7 @@ describe("long thoughts that nobody is to see", () => {
     await run.logged(2);
     await crash();
     await run.retrieve();
-    const third = await run.completion(3);
+    const third = await run.generation(3);
     expect(third.prompt).toEqual([...base, ...ids.slice(0, third.prompt.length - base.length)]);
     expect(third.prompt.length - base.length).toBeGreaterThan(ids.length - 6);
     third.finish(ids.slice(third.prompt.length - base.length));
@@ -523,7 +333,7 @@ describe("a turn that allows one call only", () => {
     const runs = await Promise.all(positions.map(() => Run.begin(request)));
     await Promise.all(
       runs.map(async (run, index) => {
-        (await run.completion(1)).say(ids.slice(0, positions[index]));
+        (await run.generation(1)).say(ids.slice(0, positions[index]));
         await run.logged(1);
       }),
     );
@@ -531,7 +341,7 @@ describe("a turn that allows one call only", () => {
     await Promise.all(
       runs.map(async (run) => {
         await run.retrieve();
-        const second = await run.completion(2);
+        const second = await run.generation(2);
         second.finish(ids.slice(second.prompt.length - (run.asked[0]?.prompt.length ?? 0)));
         const response = await run.ended();
         expect(response.output).toHaveLength(1);
@@ -548,7 +358,7 @@ describe("eviction", () => {
     const answer = `${ANALYSIS}<|channel|>commentary to=functions.f json<|message|>{"x": "${long}"}<|call|>`;
     const ids = idsOf(answer);
     const run = await Run.begin({ tools: [f] });
-    const first = await run.completion(1);
+    const first = await run.generation(1);
     first.say(ids.slice(0, 40));
     for (let from = 40; from < ids.length - 50; from += 1_000) {
       first.sayTogether(ids.slice(from, Math.min(from + 1_000, ids.length - 50)));
@@ -561,7 +371,7 @@ describe("eviction", () => {
     await evicted;
     const logged = await run.loggedIds();
     await runDurableObjectAlarm(run.home);
-    const second = await run.completion(2);
+    const second = await run.generation(2);
     expect(second.prompt).toEqual([...first.prompt, ...ids.slice(0, logged.length)]);
     second.finish(ids.slice(logged.length));
     const response = await run.ended();
@@ -577,19 +387,19 @@ describe("a storage that cannot settle a turn", () => {
     const whole = await uninterrupted({}, [answer]);
     // The first turn makes the tables.
     const earlier = await Run.begin();
-    (await earlier.completion(1)).finish(idsOf(FINAL));
+    (await earlier.generation(1)).finish(idsOf(FINAL));
     await earlier.ended();
     const run = await Run.begin({}, newTurnAddress(earlier.address.home));
-    await run.sql("CREATE TRIGGER broken BEFORE INSERT ON turns BEGIN SELECT RAISE(ABORT, 'disk full'); END");
+    await run.breakTable("turns");
     const reader = run.replay().catch(() => "");
-    (await run.completion(1)).finish(idsOf(answer));
+    (await run.generation(1)).finish(idsOf(answer));
     await reader;
     expect(await run.sql(`SELECT turn FROM turns WHERE turn = '${run.address.turn}'`)).toEqual([]);
-    await run.sql("DROP TRIGGER broken");
+    await run.mendTable("turns");
     await run.retrieve();
     const ids = idsOf(answer);
     const logged = await run.loggedIds();
-    if (logged.length < ids.length) (await run.completion(2)).finish(ids.slice(logged.length));
+    if (logged.length < ids.length) (await run.generation(2)).finish(ids.slice(logged.length));
     const response = await run.ended();
     expect(response.usage).toEqual(whole.response.usage);
     expect(await run.kept()).toEqual(whole.kept);
@@ -638,15 +448,15 @@ describe("a home of before raw messages were kept", () => {
     expect(await home.snapshot(address.turn, [])).toMatchObject({ found: true, history: { messages: "[]" } });
 
     const next = await Run.begin({}, newTurnAddress(address.home), address.turn);
-    const completion = await next.completion(1);
-    expect(tokenizer.decode(completion.prompt)).toContain(
+    const completion = await next.generation(1);
+    expect(decode(completion.prompt)).toContain(
       "<|start|>user<|message|>Who are you?<|end|><|start|>assistant<|channel|>final<|message|>An old friend.<|end|>",
     );
     completion.say(idsOf(ANALYSIS + FINAL).slice(0, 12));
     await next.logged(1);
     await crash();
     await next.retrieve();
-    const again = await next.completion(2);
+    const again = await next.generation(2);
     const sampled = again.prompt.length - completion.prompt.length;
     expect(sampled).toBeGreaterThan(0);
     again.finish(idsOf(ANALYSIS + FINAL).slice(sampled));
@@ -655,10 +465,10 @@ describe("a home of before raw messages were kept", () => {
     expect(await next.kept()).toMatchObject({ replays: [{ item: 0 }, { item: 1 }] });
 
     const third = await Run.begin({}, newTurnAddress(address.home), next.address.turn);
-    const prompt = tokenizer.decode((await third.completion(1)).prompt);
+    const prompt = decode((await third.generation(1)).prompt);
     expect(prompt).toContain("An old friend.");
     expect(prompt).toContain(`<|start|>assistant${FINAL.replace("<|return|>", "<|end|>")}`);
-    (await third.completion(1)).finish(idsOf(FINAL));
+    (await third.generation(1)).finish(idsOf(FINAL));
     expect(await third.ended()).toMatchObject({ status: "completed" });
     // A turn without raw messages can be written, too.
     const sameHome = env.HOME.getByName(`tenant:${address.home}`);
