@@ -1,21 +1,18 @@
-import { abortAllDurableObjects, evictDurableObject, runInDurableObject } from "cloudflare:test";
+import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { type CallToolResult, createMcpHandler, Server, type Tool } from "@modelcontextprotocol/server";
 import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
-import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { EngineName, Variables } from "../../src/config.ts";
 import type { Replay } from "../../src/contract/engine.ts";
 import type { McpAccess } from "../../src/contract/mcp-access.ts";
-import { cutAtLiterals } from "../../src/engine/harmony/pieces.ts";
-import { loadTokenizer, type Tokenizer, toTokenIds } from "../../src/engine/harmony/tokenizer.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
-import { newTurnAddress, type TurnAddress } from "../../src/protocol/ids.ts";
+import { newTurnAddress } from "../../src/protocol/ids.ts";
 import type { Item } from "../../src/protocol/items.ts";
 import { echoTool, type McpServerTool } from "../../src/protocol/tools.ts";
-import type { Home } from "../../src/store/home.ts";
-import type { RunSpec } from "../../src/store/run-store.ts";
-import { responseBody } from "../../src/turn/response-builder.ts";
 import { parseEventStream } from "../conformance/sse-parser.ts";
+import * as rig from "./recovery-rig.ts";
+import { crash, decode, eventually, expectWholeLog, f, idsOf, pause } from "./recovery-rig.ts";
 
 /**
  * Background runs whose process dies in the middle of tools that the server runs: no call is made twice, and the turn
@@ -25,38 +22,31 @@ import { parseEventStream } from "../conformance/sse-parser.ts";
 // Read with the first run.
 (env as unknown as Variables).TOOL_SERVERS = JSON.stringify({ python: "https://python.acme.dev/mcp" });
 
-let tokenizer: Tokenizer;
-beforeAll(async () => {
-  tokenizer = await loadTokenizer();
-});
+rig.useTokenizer();
 
 const ENGINES: EngineName[] = ["chat", "harmony"];
-
-const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 // What models say
 
 /** What a model says in one round. */
 interface Speech {
   thoughts?: string;
-  calls?: readonly (readonly [name: string, given: string])[];
+  calls?: readonly (readonly [name: string, input: string])[];
   text?: string;
 }
 
-type Chunk = object | "end";
-
 /** A speech as the chunks of a server's stream, one a token (of a chat model, a word), without finish and usage. */
 function chunksOf(engine: EngineName, speech: Speech): object[] {
-  return engine === "chat" ? chatChunks(speech) : harmonyChunks(idsOf(speech));
+  return engine === "chat" ? chatChunks(speech) : new rig.TokenChunks().of(speechIds(speech));
 }
 
 function chatChunks({ thoughts = "", calls = [], text = "" }: Speech): object[] {
   const deltas: object[] = [];
   for (const reasoning of thoughts.match(/\s*\S+/g) ?? []) deltas.push({ reasoning });
   for (const content of text.match(/\s*\S+/g) ?? []) deltas.push({ content });
-  for (const [index, [name, given]] of calls.entries()) {
+  for (const [index, [name, input]] of calls.entries()) {
     deltas.push({ tool_calls: [{ index, id: `call_${index}`, function: { name, arguments: "" } }] });
-    for (const part of given.match(/[\s\S]{1,4}/g) ?? []) {
+    for (const part of input.match(/[\s\S]{1,4}/g) ?? []) {
       deltas.push({ tool_calls: [{ index, function: { arguments: part } }] });
     }
   }
@@ -71,129 +61,72 @@ function header(name: string): string {
     : `<|channel|>commentary to=functions.${name} <|constrain|>json<|message|>`;
 }
 
-function idsOf({ thoughts, calls = [], text }: Speech): number[] {
+function speechIds({ thoughts, calls = [], text }: Speech): number[] {
   const messages = [
     ...(thoughts === undefined ? [] : [`<|channel|>analysis<|message|>${thoughts}`]),
-    ...calls.map(([name, given]) => header(name) + given),
+    ...calls.map(([name, input]) => header(name) + input),
     ...(text === undefined ? [] : [`<|channel|>final<|message|>${text}`]),
   ];
   const end = text === undefined ? "<|call|>" : "<|return|>";
-  return toTokenIds(cutAtLiterals(messages.join("<|end|><|start|>assistant") + end), tokenizer);
+  return idsOf(messages.join("<|end|><|start|>assistant") + end);
 }
 
-const STOPS = new Set([200002, 200012]);
-
-function harmonyChunks(ids: readonly number[]): object[] {
-  let pending: number[] = [];
-  return ids.map((id) => {
-    pending.push(id);
-    const decoded = tokenizer.decode(pending);
-    const isStop = STOPS.has(id);
-    // A token that ends within a character has no text yet; one that stops the generation has none at all.
-    const text = isStop || decoded.endsWith("\ufffd") ? "" : decoded;
-    if (text !== "") pending = [];
-    return { choices: [{ index: 0, text, token_ids: [id], finish_reason: isStop ? "stop" : null }] };
-  });
-}
-
-/** One generation that a home has asked for: it says what the test lets it say. */
-class Generation {
-  readonly body: { prompt?: string | number[]; messages?: ChatMessage[]; tool_choice?: unknown };
+/** A generation of a model of either engine. */
+class Generation extends rig.Generation {
+  readonly body: { prompt?: string | number[]; messages?: rig.ChatMessage[]; tool_choice?: unknown };
   readonly #engine: EngineName;
-  readonly #chunks: Chunk[] = [];
-  #said = 0;
-  #gone = false;
+  #hasCall = false;
 
   constructor(engine: EngineName, body: string) {
+    super();
     this.#engine = engine;
     this.body = JSON.parse(body) as Generation["body"];
   }
 
-  get answer(): Response {
-    // Pulled by the home, in the home: no stream may be fed from one object's life into another's.
-    const body = new ReadableStream<Uint8Array>(
-      {
-        pull: async (controller) => {
-          for (;;) {
-            if (this.#gone) return controller.error(new Error("Aborted."));
-            const chunk = this.#chunks.shift();
-            if (chunk === "end") return controller.close();
-            if (chunk) return controller.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(chunk)}\n\n`));
-            await pause(2);
-          }
-        },
-        cancel: () => this.leave(),
-      },
-      { highWaterMark: 0 },
-    );
-    return new Response(body, { headers: { "content-type": "text/event-stream" } });
-  }
-
-  leave(): void {
-    this.#gone = true;
-  }
-
-  /** Everything that it was to say has been read. */
-  get read(): boolean {
-    return this.#chunks.length === 0;
-  }
-
   get ids(): number[] {
     const { prompt = [] } = this.body;
-    return typeof prompt === "string" ? toTokenIds(cutAtLiterals(prompt), tokenizer) : prompt;
+    return typeof prompt === "string" ? idsOf(prompt) : prompt;
   }
 
   /** The prompt as a text. */
   get prompt(): string {
-    return this.#engine === "chat" ? JSON.stringify(this.body.messages) : tokenizer.decode(this.ids);
+    return this.#engine === "chat" ? JSON.stringify(this.body.messages) : decode(this.ids);
   }
 
-  get #promptTokens(): number {
-    return this.#engine === "chat" ? wordsIn(this.body.messages ?? []) : this.ids.length;
+  protected override get promptTokens(): number {
+    return this.#engine === "chat" ? rig.wordsIn(this.body.messages ?? []) : this.ids.length;
   }
 
   say(chunks: readonly object[]): void {
-    this.#chunks.push(...chunks);
-    this.#said += chunks.length;
+    this.send(chunks, chunks.length);
+    this.#hasCall ||= JSON.stringify(chunks).includes("tool_calls");
   }
 
   /** Says the rest, and its usage. */
   finish(rest: readonly object[]): void {
     this.say(rest);
-    const isCall = JSON.stringify(this.#chunks).includes("tool_calls");
     if (this.#engine === "chat") {
-      this.#chunks.push({ choices: [{ index: 0, delta: {}, finish_reason: isCall ? "tool_calls" : "stop" }] });
+      const finish_reason = this.#hasCall ? "tool_calls" : "stop";
+      this.send([{ choices: [{ index: 0, delta: {}, finish_reason }] }], 0);
     }
-    const prompt = this.#promptTokens;
-    const usage = { prompt_tokens: prompt, completion_tokens: this.#said, total_tokens: prompt + this.#said };
-    this.#chunks.push({ choices: [], usage }, "end");
+    this.end();
   }
-}
-
-type ChatMessage = { role: string; content?: string; reasoning?: string; tool_calls?: unknown[] };
-
-/** A token is a word. */
-function wordsIn(messages: readonly ChatMessage[]): number {
-  return messages
-    .flatMap(({ content, reasoning }) => [content, reasoning])
-    .flatMap((text) => String(text ?? "").match(/\S+/g) ?? []).length;
 }
 
 // What tools do
 
-/** A server of tools that has seen a request: of which run's, and which call. */
+/** A call that a tool server has seen. */
 interface SeenCall {
   run: string;
   name: string;
-  given: string;
+  input: string;
 }
 
-let generations = new Map<string, Generation[]>();
 let calls: SeenCall[] = [];
 let lists: string[] = [];
 let credentials: (string | null)[] = [];
-/** What waits as long as its name is here: `list`, or a call's text, by `run:name`. */
-const held = new Set<string>();
+/** Requests that wait as long as they are in here, as `run:list` or `run:input`. */
+const blocked = new Set<string>();
 
 const TOOLS: Tool[] = ["echo", "fail", "python"].map((name) => ({
   name,
@@ -208,240 +141,114 @@ function toolServer(run: string, broken: boolean) {
     const server = new Server({ name: "sample", version: "1.0.0" }, { capabilities: { tools: {} } });
     server.setRequestHandler("tools/list", async () => {
       lists.push(run);
-      await whileHeld(`${run}:list`);
+      await whileBlocked(`${run}:list`);
       if (broken) throw new Error("No tools today.");
       return { tools: TOOLS };
     });
-    server.setRequestHandler("tools/call", async ({ params: { name, arguments: given = {} } }) => {
+    server.setRequestHandler("tools/call", async ({ params: { name, arguments: input = {} } }) => {
       if (name === "cleanup_session") return text("");
-      const said = String(given.text ?? given.code ?? "");
-      calls.push({ run, name, given: said });
-      await whileHeld(`${run}:${said}`);
+      const said = String(input.text ?? input.code ?? "");
+      calls.push({ run, name, input: said });
+      await whileBlocked(`${run}:${said}`);
       return name === "fail" ? { ...text("The disk is full."), isError: true } : text(`${said}!`);
     });
     return server;
   });
 }
 
-async function whileHeld(name: string): Promise<void> {
-  while (held.has(name)) await pause(2);
+async function whileBlocked(name: string): Promise<void> {
+  while (blocked.has(name)) await pause(2);
 }
 
 const PAGE = "<html><head><title>Zurich</title></head><body><p>Zurich lies on a lake.</p></body></html>";
 
+const modelServer = rig.useModelServer({
+  newGeneration: (body, path) => new Generation(path.endsWith("/chat/completions") ? "chat" : "harmony", body),
+  promptText: ({ prompt }) => prompt,
+  otherServer: (url, init) => {
+    const [, path = ""] = url.pathname.split("/");
+    if (url.hostname === "python.acme.dev") return toolServer("python", false).fetch(new Request(url, init));
+    if (url.hostname === "tools.acme.dev") {
+      credentials.push(new Headers(init?.headers).get("authorization"));
+      return toolServer(path, url.pathname.includes("broken")).fetch(new Request(url, init));
+    }
+    return url.hostname === "pages.acme.dev" ? openPage(path, url.href) : undefined;
+  },
+});
+
 beforeEach(() => {
-  generations = new Map();
   calls = [];
   lists = [];
   credentials = [];
-  held.clear();
-  vi.spyOn(globalThis, "fetch").mockImplementation(async (url, init) => {
-    const { hostname, pathname } = new URL(String(url));
-    const [, path = ""] = pathname.split("/");
-    if (hostname === "python.acme.dev") return toolServer("python", false).fetch(new Request(String(url), init));
-    if (hostname === "tools.acme.dev") {
-      credentials.push(new Headers(init?.headers).get("authorization"));
-      return toolServer(path, pathname.includes("broken")).fetch(new Request(String(url), init));
-    }
-    if (hostname === "pages.acme.dev") {
-      calls.push({ run: path, name: "open", given: String(url) });
-      await whileHeld(`${path}:open`);
-      return new Response(PAGE, { headers: { "content-type": "text/html" } });
-    }
-    const body = String(init?.body);
-    if (pathname.endsWith("/tokenize")) {
-      const { messages } = JSON.parse(body) as { messages: ChatMessage[] };
-      return Response.json({ count: wordsIn(messages), max_model_len: 100_000 });
-    }
-    if (!pathname.endsWith("/completions")) return new Response(null, { status: 404 });
-    const signal = init?.signal;
-    if (signal?.aborted) throw signal.reason;
-    const generation = new Generation(pathname.endsWith("/chat/completions") ? "chat" : "harmony", body);
-    const name = /#(\w+)(?!.*#\w)/s.exec(generation.prompt)?.[1] ?? "";
-    generations.set(name, [...(generations.get(name) ?? []), generation]);
-    signal?.addEventListener("abort", () => generation.leave());
-    return generation.answer;
-  });
+  blocked.clear();
 });
-afterEach(async () => {
-  held.clear();
-  await abortAllDurableObjects();
-  vi.restoreAllMocks();
-});
+afterEach(() => blocked.clear());
+
+async function openPage(run: string, url: string): Promise<Response> {
+  calls.push({ run, name: "open", input: url });
+  await whileBlocked(`${run}:open`);
+  return new Response(PAGE, { headers: { "content-type": "text/html" } });
+}
 
 // Runs
 
-/** Of three digits, so that all prompts are equally long. */
-let names = 100;
-
-const readers: Response[] = [];
-
-interface Given {
-  engine: EngineName;
-  request?: Partial<CreateRequest>;
+interface RunOptions extends Omit<rig.NamedRunOptions<Generation>, "server" | "withheld" | "access"> {
   /** More of the MCP server. */
   server?: Partial<McpServerTool>;
   /** Path at the MCP server after the run's name. */
   path?: string;
-  /** Items instead of the user's message. */
-  input?: Item[];
-  address?: TurnAddress;
-  parent?: string;
-  name?: string;
 }
 
-/** A background run, and the home that it lives in: another object after every crash. */
-class Run {
-  readonly name: string;
-  readonly address: TurnAddress;
-  readonly spec: RunSpec;
-  readonly access: Record<string, McpAccess> = {};
-  readonly #before: number;
-
-  constructor({ engine, request = {}, server, path = "mcp", input, address = newTurnAddress(), parent, name }: Given) {
-    this.name = name ?? `run${names++}`;
-    this.#before = generations.get(this.name)?.length ?? 0;
-    this.address = address;
-    const content = [{ type: "input_text" as const, text: `Go on. #${this.name}` }];
-    const message: Item = { id: `msg_${this.name}`, type: "message", role: "user", status: "completed", content };
-    const tool = this.server(path, server);
-    const tools = request.tools ?? [tool];
+/** A run with an MCP server of its own. */
+class Run extends rig.NamedRun<Generation> {
+  constructor({ name = rig.newRunName(), server: more, path, request = {}, ...options }: RunOptions) {
+    const tools = request.tools ?? [mcpServer(name, path, more)];
+    const access: Record<string, McpAccess> = {};
     for (const each of tools) {
       if (each.type !== "mcp" || each.server_url === undefined) continue;
       const { authorization, server_url } = each;
-      this.access[each.server_label] = { server_url, ...(authorization !== undefined && { authorization }) };
+      access[each.server_label] = { server_url, ...(authorization !== undefined && { authorization }) };
     }
-    this.spec = {
-      ...address,
-      parent: parent ?? null,
-      createdAt: Date.now(),
-      request: { background: true, model: "m", ...request, tools: tools.map(echoTool) },
-      input: input ?? [message],
-      model: { name: "m", upstream: "m", engine },
-      cacheSalt: "salt",
-      withheld: tools.flatMap((each) => (each.type === "mcp" && each.authorization ? [each.server_label] : [])),
-      inConversation: false,
-    };
+    const withheld = tools.flatMap((each) => (each.type === "mcp" && each.authorization ? [each.server_label] : []));
+    super({
+      ...options,
+      server: modelServer,
+      name,
+      request: { ...request, tools: tools.map(echoTool) },
+      withheld,
+      access,
+    });
   }
 
-  server(path = "mcp", more: Partial<McpServerTool> = {}): McpServerTool {
-    const url = `https://tools.acme.dev/${this.name}/${path}`;
-    return {
-      type: "mcp",
-      server_label: "sample",
-      server_url: url,
-      require_approval: "never",
-      ...more,
-    } as McpServerTool;
+  static begin(options: RunOptions): Promise<Run> {
+    return new Run(options).begin();
   }
 
-  static async begin(given: Given): Promise<Run> {
-    return new Run(given).start();
-  }
-
-  async start(): Promise<this> {
-    const started = await this.home.startRun(JSON.stringify(this.spec), "ticket", 0, this.access);
-    expect(started).toMatchObject({ ok: true });
-    return this;
-  }
-
-  get home(): DurableObjectStub<Home> {
-    return env.HOME.getByName(`tenant:${this.address.home}`);
-  }
-
-  get asked(): Generation[] {
-    return generations.get(this.name)?.slice(this.#before) ?? [];
+  server(path?: string, more?: Partial<McpServerTool>): McpServerTool {
+    return mcpServer(this.name, path, more);
   }
 
   get calls(): SeenCall[] {
     return calls.filter(({ run }) => run === this.name);
   }
 
-  /** The generation of this number, once it is asked for. */
-  generation(number: number): Promise<Generation> {
-    return eventually(() => this.asked[number - 1], `Generation ${number} of ${this.name} was not asked for.`);
-  }
-
   /** A call, once a tool server has seen it. */
-  called(given: string): Promise<SeenCall> {
-    return eventually(() => this.calls.find((call) => call.given === given), `'${given}' was not called.`);
-  }
-
-  /** Somebody comes to read, and stays: what is pending is written, and what comes is written at once. */
-  async read(): Promise<void> {
-    readers.push(await this.home.fetch(`http://home/events?turn=${this.address.turn}`));
-  }
-
-  /** Waits until what a generation has said is in the log, as far as it shows anything. */
-  async logged(number: number): Promise<void> {
-    const generation = await this.generation(number);
-    await eventually(() => generation.read, "Not read.");
-    await pause(30);
-    await this.read();
-  }
-
-  async retrieve(): Promise<ResponseBody> {
-    const found = await this.home.retrieve(this.address.turn);
-    if (!found) throw new Error("There is no such response.");
-    return JSON.parse(responseBody(found)) as ResponseBody;
-  }
-
-  async ended(): Promise<ResponseBody> {
-    return eventually(async () => {
-      const response = await this.retrieve();
-      return response.status === "queued" || response.status === "in_progress" ? undefined : response;
-    }, "Still running.");
-  }
-
-  /** The bytes that a reader gets who has the event `after`. */
-  async replay(after = -1): Promise<string> {
-    const query = `turn=${this.address.turn}&after=${after}&obfuscation=0`;
-    return (await this.home.fetch(`http://home/events?${query}`)).text();
-  }
-
-  /** Does something to the storage. */
-  sql<T extends Record<string, SqlStorageValue>>(statement: string): Promise<T[]> {
-    return runInDurableObject(this.home, (_, { storage }) => storage.sql.exec<T>(statement).toArray());
-  }
-
-  /** What is kept of the turn, without what differs between two runs of the same. */
-  async kept(): Promise<{ items: Item[]; replays: unknown[] }> {
-    const rows = await this.sql<{ output: string; messages: string | null }>(
-      `SELECT output, messages FROM turns WHERE turn = '${this.address.turn}'`,
-    );
-    const [row] = rows;
-    if (!row || rows.length > 1) throw new Error("One row was expected.");
-    const items = JSON.parse(row.output) as Item[];
-    const places = new Map(items.map(({ id }, index) => [id, index]));
-    const replays = JSON.parse(row.messages ?? "[]") as Replay[];
-    const json = JSON.stringify({
-      items: items.map((item) => ({ ...item, id: "", ...("call_id" in item && { call_id: "" }) })),
-      replays: replays.map((replay) => ({ ...replay, item: places.get(replay.item) })),
-    });
-    const plain = json.replaceAll(this.address.turn, "TURN").replaceAll(this.address.home, "HOME");
-    return JSON.parse(plain.replaceAll(this.name, "NAME")) as { items: Item[]; replays: unknown[] };
+  called(input: string): Promise<SeenCall> {
+    return eventually(() => this.calls.find((call) => call.input === input), `'${input}' was not called.`);
   }
 }
 
-async function eventually<T>(condition: () => T | Promise<T>, message: string): Promise<NonNullable<T>> {
-  return vi.waitFor(
-    async () => {
-      const found = await condition();
-      if (!found) throw new Error(message);
-      return found;
-    },
-    { timeout: 30_000, interval: 10 },
-  );
+function mcpServer(name: string, path = "mcp", more: Partial<McpServerTool> = {}): McpServerTool {
+  const server_url = `https://tools.acme.dev/${name}/${path}`;
+  return { type: "mcp", server_label: "sample", server_url, require_approval: "never", ...more } as McpServerTool;
 }
-
-const crash = () => abortAllDurableObjects();
 
 /** Events that say what has become of an item that the server works on; a script's failure has none of its own. */
 const OUTCOME = /^response\.(mcp_call|mcp_list_tools|web_search_call|code_interpreter_call)\.(completed|failed)$/;
 
 /** The rules of a stream's order (`test/conformance` has all of them), of one from its first event to its last. */
 function expectInOrder(events: readonly ResponseStreamEvent[], response: ResponseBody): void {
-  expect(events.map((event) => event.sequence_number)).toEqual(events.map((_, index) => index));
+  expectWholeLog(events, response);
   const types = events.map(({ type }) => type as string);
   expect(types.slice(0, 3)).toEqual(["response.created", "response.queued", "response.in_progress"]);
   const lifecycle = types.filter((type) =>
@@ -449,7 +256,6 @@ function expectInOrder(events: readonly ResponseStreamEvent[], response: Respons
   );
   expect(lifecycle).toHaveLength(4);
   expect(lifecycle.at(-1)).toBe(types.at(-1));
-  expect(events.at(-1)).toHaveProperty("response", response);
   const added = events.filter((event) => event.type === "response.output_item.added");
   expect(added.map(({ output_index }) => output_index)).toEqual(response.output.map((_, index) => index));
   for (const [outputIndex, item] of response.output.entries()) {
@@ -475,16 +281,12 @@ function expectInOrder(events: readonly ResponseStreamEvent[], response: Respons
       if (hasOutcome) expect(ownTypes.at(-2)).toBe(outcomes[0]);
       expect(ownTypes.filter((type) => type === `response.${item.type}.in_progress`)).toEqual([ownTypes[1]]);
     }
-    const said = own.map((event) => ("delta" in event ? event.delta : "")).join("");
+    if (isCutOff) continue;
     const finished = own.filter(({ type }) => /_(arguments|code)\.done$/.test(type));
     if (item.type === "mcp_call" || item.type === "function_call") {
-      expect(item.arguments).toBe(said);
-      if (!isCutOff) expect(finished).toMatchObject([{ arguments: said }]);
+      expect(finished).toMatchObject([{ arguments: item.arguments }]);
     } else if (item.type === "code_interpreter_call") {
-      expect(item.code).toBe(said);
-      if (!isCutOff) expect(finished).toMatchObject([{ code: said }]);
-    } else if (item.type === "message" || item.type === "reasoning") {
-      expect((item.content ?? []).map((part) => ("text" in part ? part.text : "")).join("")).toBe(said);
+      expect(finished).toMatchObject([{ code: item.code }]);
     }
   }
 }
@@ -502,7 +304,7 @@ async function expectWhole(run: Run): Promise<ResponseStreamEvent[]> {
   expect(stream).not.toMatch(/"(sampled|called|answering|dispatched|answered|round|superseded|lost|outage)":/);
   for (const item of response.output) expect(item).not.toHaveProperty("status", "in_progress");
   for (const call of run.calls) {
-    const same = run.calls.filter(({ name, given }) => name === call.name && given === call.given);
+    const same = run.calls.filter(({ name, input }) => name === call.name && input === call.input);
     expect(same).toEqual([call]);
   }
   return events;
@@ -512,13 +314,13 @@ const ECHO: Speech = { thoughts: "Let us see.", calls: [["sample__echo", '{"text
 const DONE: Speech = { thoughts: "It has answered.", text: "So it is done, 你好, and all is well." };
 
 /** A run that nothing happens to: its prompts, and what is kept of it. */
-async function uninterrupted(given: Given, speeches: Speech[]) {
-  const run = await Run.begin(given);
+async function uninterrupted(options: RunOptions, speeches: Speech[]) {
+  const run = await Run.begin(options);
   const prompts: string[] = [];
   for (const [index, speech] of speeches.entries()) {
     const generation = await run.generation(index + 1);
     prompts.push(without(run, generation));
-    generation.finish(chunksOf(given.engine, speech));
+    generation.finish(chunksOf(options.engine, speech));
   }
   const response = await run.ended();
   await expectWhole(run);
@@ -539,18 +341,18 @@ async function expectEndsLike(run: Run, whole: Awaited<ReturnType<typeof uninter
 const NOT_KNOWN = /restarted while this tool was running\. Whether it did its work is not known/;
 
 describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) => {
-  const given: Given = { engine };
+  const options: RunOptions = { engine };
   const said = (speech: Speech) => chunksOf(engine, speech);
 
   it.each(["read", "unread"])("while it lists tools (%s) lists them again, in the same item", async (how) => {
-    const whole = await uninterrupted(given, [ECHO, DONE]);
-    const run = new Run(given);
-    held.add(`${run.name}:list`);
-    await run.start();
+    const whole = await uninterrupted(options, [ECHO, DONE]);
+    const run = new Run(options);
+    blocked.add(`${run.name}:list`);
+    await run.begin();
     await eventually(() => lists.includes(run.name), "Not listed.");
     if (how === "read") await run.read();
     await crash();
-    held.clear();
+    blocked.clear();
     await run.retrieve();
     (await run.generation(1)).finish(said(ECHO));
     (await run.generation(2)).finish(said(DONE));
@@ -560,21 +362,21 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
 
   it("between two lists keeps the one, and one that failed", async () => {
     const make = (): Run => {
-      const run = new Run(given);
+      const run = new Run(options);
       const tools = [
         run.server(),
         run.server("broken", { server_label: "broken" }),
         run.server("later", { server_label: "later" }),
       ];
-      return new Run({ ...given, name: run.name, request: { tools } });
+      return new Run({ ...options, name: run.name, request: { tools } });
     };
     const run = make();
-    held.add(`${run.name}:list`);
-    await run.start();
+    blocked.add(`${run.name}:list`);
+    await run.begin();
     await run.read();
     await eventually(() => lists.filter((name) => name === run.name).length === 3, "Not listed.");
     await crash();
-    held.clear();
+    blocked.clear();
     await run.retrieve();
     (await run.generation(1)).say(said({ text: "One two" }).slice(0, engine === "chat" ? 2 : 5));
     await run.logged(1);
@@ -596,8 +398,8 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
   });
 
   it("after it has listed tools does not list them again", async () => {
-    const whole = await uninterrupted(given, [ECHO, DONE]);
-    const run = await Run.begin(given);
+    const whole = await uninterrupted(options, [ECHO, DONE]);
+    const run = await Run.begin(options);
     await run.logged(1);
     await crash();
     await run.retrieve();
@@ -610,13 +412,13 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
   });
 
   it("after a call was dispatched does not make it again, and tells the model so", async () => {
-    const run = new Run(given);
-    held.add(`${run.name}:one 🦜`);
-    await run.start();
+    const run = new Run(options);
+    blocked.add(`${run.name}:one 🦜`);
+    await run.begin();
     (await run.generation(1)).finish(said(ECHO));
     await run.called("one 🦜");
     await crash();
-    held.clear();
+    blocked.clear();
     await run.retrieve();
     const second = await run.generation(2);
     expect(second.prompt).toMatch(NOT_KNOWN);
@@ -648,16 +450,16 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
       thoughts: "All of them.",
       calls: letters.map((letter) => ["sample__echo", `{"text":"${letter}"}`] as const),
     };
-    const run = new Run(given);
-    for (const letter of letters) held.add(`${run.name}:${letter}`);
-    await run.start();
+    const run = new Run(options);
+    for (const letter of letters) blocked.add(`${run.name}:${letter}`);
+    await run.begin();
     (await run.generation(1)).finish(said(parallel));
     await run.called("h");
     expect(run.calls).toHaveLength(8);
-    held.delete(`${run.name}:c`);
+    blocked.delete(`${run.name}:c`);
     await run.called("i");
     await crash();
-    held.clear();
+    blocked.clear();
     await run.retrieve();
     const second = await run.generation(2);
     second.finish(said(DONE));
@@ -676,8 +478,8 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
   });
 
   it("after all results asks for the next round, as it would have", async () => {
-    const whole = await uninterrupted(given, [ECHO, DONE]);
-    const run = await Run.begin(given);
+    const whole = await uninterrupted(options, [ECHO, DONE]);
+    const run = await Run.begin(options);
     (await run.generation(1)).finish(said(ECHO));
     await run.generation(2);
     await crash();
@@ -692,15 +494,15 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
   it("in the second generation goes on in it", async () => {
     // Of its reasoning a chat model's server does not tell how long it was.
     const end = engine === "chat" ? { text: DONE.text ?? "" } : DONE;
-    const whole = await uninterrupted(given, [ECHO, end]);
+    const whole = await uninterrupted(options, [ECHO, end]);
     const all = said(end);
     const begin = engine === "chat" ? all.findIndex((chunk) => JSON.stringify(chunk).includes("content")) + 1 : 0;
-    const places = all.map((_, index) => index).filter((index) => index >= begin && index < all.length);
-    const runs = await Promise.all(places.map(() => Run.begin(given)));
+    const positions = all.map((_, index) => index).filter((index) => index >= begin && index < all.length);
+    const runs = await Promise.all(positions.map(() => Run.begin(options)));
     await Promise.all(
       runs.map(async (run, index) => {
         (await run.generation(1)).finish(said(ECHO));
-        (await run.generation(2)).say(all.slice(0, places[index]));
+        (await run.generation(2)).say(all.slice(0, positions[index]));
         await run.logged(2);
       }),
     );
@@ -709,7 +511,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
       runs.map(async (run, index) => {
         await run.retrieve();
         const [before, again] = [await run.generation(2), await run.generation(3)];
-        const from = engine === "chat" ? places[index] : again.ids.length - before.ids.length;
+        const from = engine === "chat" ? positions[index] : again.ids.length - before.ids.length;
         if (engine === "harmony") expect(again.ids.slice(0, before.ids.length)).toEqual(before.ids);
         again.finish(all.slice(from));
         await expectEndsLike(run, whole);
@@ -720,19 +522,18 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
   });
 
   it("in a call beside one of the client's leaves it to the client", async () => {
-    const f = { type: "function" as const, name: "f", description: null, parameters: null, strict: null };
     const make = (): Run => {
-      const run = new Run(given);
-      return new Run({ ...given, name: run.name, request: { tools: [run.server(), f] } });
+      const run = new Run(options);
+      return new Run({ ...options, name: run.name, request: { tools: [run.server(), f] } });
     };
     const both: Speech = { calls: [...(ECHO.calls ?? []), ["f", "{}"]] };
     const run = make();
-    held.add(`${run.name}:one 🦜`);
-    await run.start();
+    blocked.add(`${run.name}:one 🦜`);
+    await run.begin();
     (await run.generation(1)).finish(said(both));
     await run.called("one 🦜");
     await crash();
-    held.clear();
+    blocked.clear();
     const response = await run.ended();
     expect(response).toMatchObject({
       status: "completed",
@@ -747,7 +548,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
   });
 
   it("does not force a call again that was forced in its first round", async () => {
-    const forced: Given = { engine, request: { tool_choice: "required" } };
+    const forced: RunOptions = { engine, request: { tool_choice: "required" } };
     const whole = await uninterrupted(forced, [{ calls: ECHO.calls ?? [] }, DONE]);
     const run = await Run.begin(forced);
     (await run.generation(1)).finish(said({ calls: ECHO.calls ?? [] }));
@@ -770,7 +571,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
   });
 
   it("in an approved call does not make it again; before it, makes it once", async () => {
-    const ask: Given = { engine, server: { require_approval: "always" } };
+    const ask: RunOptions = { engine, server: { require_approval: "always" } };
     const approving = async (name?: string) => {
       const asked = await Run.begin({ ...ask, ...(name !== undefined && { name }) });
       (await asked.generation(1)).finish(said(ECHO));
@@ -789,11 +590,11 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
       return new Run({ ...ask, name: asked.name, address: newTurnAddress(home), parent: turn, input: [approval] });
     };
     const run = await approving();
-    held.add(`${run.name}:one 🦜`);
-    await run.start();
+    blocked.add(`${run.name}:one 🦜`);
+    await run.begin();
     await run.called("one 🦜");
     await crash();
-    held.clear();
+    blocked.clear();
     await run.retrieve();
     const first = await run.generation(1);
     expect(first.prompt).toMatch(NOT_KNOWN);
@@ -812,7 +613,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
 
     // It was answered, and the process dies before the model is asked, and while it answers.
     const other = await approving();
-    await other.start();
+    await other.begin();
     await other.generation(1);
     await crash();
     await other.retrieve();
@@ -830,27 +631,27 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
   it("with a page that is being opened, and with a script that runs, does neither again", async () => {
     const open = engine === "chat" ? "browser_open" : "browser.open";
     const make = (): Run => {
-      const run = new Run(given);
+      const run = new Run(options);
       const tools = [{ type: "web_search" }, { type: "code_interpreter", container: { type: "auto" } }];
-      return new Run({ ...given, name: run.name, request: { tools: tools as NonNullable<CreateRequest["tools"]> } });
+      return new Run({ ...options, name: run.name, request: { tools: tools as NonNullable<CreateRequest["tools"]> } });
     };
     const run = make();
-    held.add(`${run.name}:open`);
-    await run.start();
+    blocked.add(`${run.name}:open`);
+    await run.begin();
     const url = `https://pages.acme.dev/${run.name}/zurich`;
     (await run.generation(1)).finish(said({ calls: [[open, JSON.stringify({ id: url })]] }));
     await eventually(() => run.calls.length > 0, "Not opened.");
     await crash();
-    held.clear();
+    blocked.clear();
     await run.retrieve();
     const script = `print(1) # ${run.name}`;
-    held.add(`python:${script}`);
+    blocked.add(`python:${script}`);
     const second = await run.generation(2);
     expect(second.prompt).toMatch(NOT_KNOWN);
     second.finish(said({ calls: [["python", engine === "chat" ? JSON.stringify({ code: script }) : script]] }));
     await eventually(() => calls.some(({ name }) => name === "python"), "Not run.");
     await crash();
-    held.clear();
+    blocked.clear();
     await run.retrieve();
     const third = await run.generation(3);
     expect(third.prompt.match(/Whether it did its work/g)).toHaveLength(2);
@@ -895,7 +696,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
   });
 
   it("makes at most as many rounds of calls as without", async () => {
-    const limited: Given = { engine, request: { max_tool_calls: 1 } };
+    const limited: RunOptions = { engine, request: { max_tool_calls: 1 } };
     const whole = await uninterrupted(limited, [ECHO, DONE]);
     const run = await Run.begin(limited);
     (await run.generation(1)).finish(said(ECHO));
@@ -909,14 +710,14 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
   });
 
   it("because it is evicted in the middle of a call does not make it again", async () => {
-    const run = new Run(given);
-    held.add(`${run.name}:one 🦜`);
-    await run.start();
+    const run = new Run(options);
+    blocked.add(`${run.name}:one 🦜`);
+    await run.begin();
     (await run.generation(1)).finish(said(ECHO));
     await run.called("one 🦜");
     const evicted = evictDurableObject(run.home);
     // An object that is being evicted may still ask for something, even end the turn, and is stopped after that.
-    held.clear();
+    blocked.clear();
     await pause(100);
     for (const generation of run.asked.slice(1)) generation.finish(said(DONE));
     await evicted;
@@ -934,7 +735,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
   });
 
   it("and whose server may not be called any more fails, and says why", async () => {
-    const run = await Run.begin(given);
+    const run = await Run.begin(options);
     (await run.generation(1)).say(said(DONE).slice(0, 1));
     await run.logged(1);
     await run.sql("UPDATE runs SET body = replace(body, 'https://tools.acme.dev', 'http://10.0.0.1')");
@@ -998,15 +799,15 @@ describe("gpt-oss anywhere in its calls", () => {
   it.each(cases)(
     "goes on after the very token at which its log ends: %s",
     async (kind, speech, request, count) => {
-      const given: Given = { engine: "harmony", request };
-      if (request.tools) given.request = { tools: builtins as unknown as NonNullable<CreateRequest["tools"]> };
-      if (kind.includes("approval")) given.server = { require_approval: "always" };
+      const options: RunOptions = { engine: "harmony", request };
+      if (request.tools) options.request = { tools: builtins as unknown as NonNullable<CreateRequest["tools"]> };
+      if (kind.includes("approval")) options.server = { require_approval: "always" };
       const isLast = count === 0;
-      const whole = await uninterrupted(given, isLast ? [speech] : [speech, DONE]);
+      const whole = await uninterrupted(options, isLast ? [speech] : [speech, DONE]);
       const made = calls.length;
       expect(made).toBe(count);
       const all = chunksOf("harmony", speech);
-      const runs = await Promise.all([...all, {}].map(() => Run.begin(given)));
+      const runs = await Promise.all([...all, {}].map(() => Run.begin(options)));
       await Promise.all(
         runs.map(async (run, said) => {
           (await run.generation(1)).say(all.slice(0, said));
@@ -1069,16 +870,16 @@ describe("credentials of an MCP server", () => {
         expect(all.filter((row) => row.includes(SECRET) || row.includes("key=hidden"))).toEqual([]);
       };
       const run = new Run({ engine, path: "mcp?key=hidden", server: { authorization: SECRET } });
-      held.add(`${run.name}:list`);
-      await run.start();
+      blocked.add(`${run.name}:list`);
+      await run.begin();
       await expectNone(run);
-      held.clear();
+      blocked.clear();
       (await run.generation(1)).finish(chunksOf(engine, ECHO));
       const second = await run.generation(2);
       expect(new Set(credentials)).toEqual(new Set([`Bearer ${SECRET}`]));
       await run.read();
       await expectNone(run);
-      second.leave();
+      second.abort();
       const before = credentials.length;
       await crash();
       await expectNone(run);
