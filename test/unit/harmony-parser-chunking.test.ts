@@ -159,7 +159,7 @@ describe("any chunking of a stream of tokens", () => {
         expect(indices).toEqual(indices.map((_index, at) => at));
         deltas.forEach((delta, at) => {
           if (delta.kind === "item_done") expect(deltas[at + 1]).toMatchObject({ kind: "message" });
-          if (delta.kind === "item_done") expect(deltas[at + 1]).toHaveProperty("shows");
+          if (delta.kind === "item_done") expect(deltas[at + 1]).toHaveProperty("itemKind");
         });
       }),
       RUNS,
