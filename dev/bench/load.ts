@@ -25,12 +25,12 @@ export interface Request {
 
 export function post(path: string, body: unknown, needle: string): Request {
   const json = Buffer.from(JSON.stringify(body));
-  const head = `POST ${path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: ${json.length}\r\n\r\n`;
+  const head = `POST ${path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: ${json.length}\r\n\r\n`;
   return { bytes: Buffer.concat([Buffer.from(head), json]), needle: Buffer.from(needle) };
 }
 
 export function get(path: string, needle: string): Request {
-  return { bytes: Buffer.from(`GET ${path} HTTP/1.1\r\nhost: bench\r\n\r\n`), needle: Buffer.from(needle) };
+  return { bytes: Buffer.from(`GET ${path} HTTP/1.1\r\nhost: localhost\r\n\r\n`), needle: Buffer.from(needle) };
 }
 
 const HEAD_END = Buffer.from("\r\n\r\n");
