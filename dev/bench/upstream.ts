@@ -69,7 +69,8 @@ function completion(promptTokens: number): Record<string, unknown> {
       "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\n\nReasoning: medium\n\n" +
       "# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>" +
       `${instructions}<|start|>user<|message|>Hello<|end|><|start|>assistant`,
-    max_tokens: null,
+    // What the window leaves, as the Worker says it: null means 16.
+    max_tokens: 130_000,
     return_token_ids: true,
     skip_special_tokens: false,
     stop_token_ids: [200002, 200012],
