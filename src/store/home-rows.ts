@@ -25,10 +25,10 @@ export class HomeRows {
    * milliseconds: a response that was created then or before has expired.
    */
   constructor(storage: DurableObjectStorage, oldest: () => number) {
-    migrate(storage);
     const { sql } = storage;
     this.#storage = storage;
     this.#tables = new Tables(sql);
+    migrate(storage, this.#tables);
     this.turns = new TurnStore(sql, this.#tables, oldest);
     this.items = new ItemStore(sql, this.#tables, this.turns);
     this.log = new EventLogStore(sql, this.#tables);

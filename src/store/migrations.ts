@@ -1,4 +1,4 @@
-import type { TableName } from "./tables.ts";
+import { type TableName, Tables } from "./tables.ts";
 
 /**
  * The versions of the schema. An object whose tables an earlier version made gets what they lack when it opens.
@@ -27,9 +27,14 @@ export const SCHEMA_VERSION = 3;
 
 /**
  * Brings an object's tables to today's version, all of them or none. To be called once, before anything is read. Makes
- * no table, and writes nothing where nothing is to be done.
+ * no table, and writes nothing where nothing is to be done. `tables` tells which tables there are: a new object, which
+ * has none, is asked nothing more.
  */
-export function migrate(storage: Pick<DurableObjectStorage, "sql" | "transactionSync">): void {
+export function migrate(
+  storage: Pick<DurableObjectStorage, "sql" | "transactionSync">,
+  tables: Pick<Tables, "has"> = new Tables(storage.sql),
+): void {
+  if (!MIGRATIONS.some(({ table }) => tables.has(table))) return;
   if (schemaVersion(storage.sql) === SCHEMA_VERSION) return;
   storage.transactionSync(() => {
     for (const { table, column, type } of missingIn(storage.sql)) {
