@@ -26,6 +26,8 @@ export interface TurnSpec extends TurnAddress {
   model: Model;
   tenant?: string;
   cacheSalt: string;
+  /** Names the requests that a router before the model server is to keep together. */
+  session?: string | undefined;
   /** Unix milliseconds. */
   createdAt: number;
 }
@@ -56,7 +58,7 @@ export function assembleTurn(spec: TurnSpec, past: Past | undefined, host: TurnH
   const { config, room, signal, waitUntil, sink, logged } = host;
   if (past) checkPromptMedia(past, request, config.isMediaListed);
   const { history, replays, input } = past ?? { history: [], replays: [], input: [] };
-  const upstream = new Upstream(config);
+  const upstream = new Upstream(config, spec.session);
   return new Turn(
     {
       engine: createEngine(model.engine, config, upstream, HOSTED_TOOLS),
@@ -97,7 +99,7 @@ export function assemblePrompt(
   const isOffered = tools !== undefined && !tools.mustPrepare && tools.mayCall(0);
   const prompt = makePrompt({ ...spec, ...past }, isOffered ? tools.serverTools : undefined);
   checkCallPairs(prompt.items);
-  const upstream = new Upstream(host.config);
+  const upstream = new Upstream(host.config, spec.session);
   return { engine: createEngine(spec.model.engine, host.config, upstream, HOSTED_TOOLS), prompt };
 }
 
