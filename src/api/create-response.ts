@@ -26,7 +26,7 @@ export async function createResponse<Sink extends ClientSink>(
   body: unknown,
   { idempotencyKey, turnState, openSink }: CreateOptions<Sink>,
 ): Promise<Created<Sink>> {
-  const creation = await checkCreation(caller, body, turnState);
+  const creation = await checkCreation(caller, body, { turnState });
   if (idempotencyKey !== undefined) return createOnce(creation, idempotencyKey, body);
   if (creation.request.background) return answerRun(creation, await startRun(creation));
   return runForeground(creation, openSink);

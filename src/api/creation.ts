@@ -1,3 +1,4 @@
+import type { z } from "zod";
 import { checkRequestMedia } from "../assembly/media-policy.ts";
 import { type CreateRequest, conversationOf, createRequest } from "../protocol/create-request.ts";
 import { previousResponseNotFound } from "../protocol/errors.ts";
@@ -36,12 +37,17 @@ export interface Creation {
 }
 
 /**
- * Checks the body of a create. `turnState` is what the client says again of an answer before. Throws the 400s of all that can be seen to be wrong without asking a home or the model
+ * Checks the body of a create, or of another request that `schema` makes one of. `turnState` is what the client says
+ * again of an answer before. Throws the 400s of all that can be seen to be wrong without asking a home or the model
  * server, and the 404 of a conversation's id that this server cannot have made.
  */
-export async function checkCreation(caller: Caller, body: unknown, turnState?: string): Promise<Creation> {
+export async function checkCreation(
+  caller: Caller,
+  body: unknown,
+  { schema = createRequest, turnState }: { schema?: z.ZodType<CreateRequest>; turnState?: string | undefined } = {},
+): Promise<Creation> {
   const { config, tenant, signal } = caller;
-  const request = withExtraFields(parse(createRequest, body), body, config.vllmExtraFields);
+  const request = withExtraFields(parse(schema, body), body, config.vllmExtraFields);
   checkVllmExtras(request, config.vllmExtras);
   const id = conversationOf(request);
   const conversation = id === undefined ? undefined : { id, address: conversationAddress(id) };

@@ -1,4 +1,5 @@
 import { createResponse } from "../api/create-response.ts";
+import { countInputTokens } from "../api/input-tokens.ts";
 import { cancelResponse, deleteResponse, listInputItems, responseAddress, retrieveResponse } from "../api/responses.ts";
 import { followResponse } from "../api/runs.ts";
 import { invalidRequest } from "../protocol/errors.ts";
@@ -34,6 +35,16 @@ export const responses = [
         case "run":
           return eventStream(context, created.events);
       }
+    },
+  }),
+  endpoint({
+    method: "POST",
+    path: "/v1/responses/input_tokens",
+    summary: "count the prompt that a create with the same body would send; nothing is stored",
+    handle: async (context) => {
+      const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
+      const input_tokens = await countInputTokens(callerOf(context), body);
+      return context.json({ object: "response.input_tokens", input_tokens });
     },
   }),
   endpoint({

@@ -195,10 +195,23 @@ const messageFields = {
 const allFields = z.object({ ...openaiFields, ...vllmFields, ...messageFields });
 
 export const createRequest = allFields.superRefine((body, context) => {
+  if (body.input == null) {
+    const params = { code: "missing_required_parameter" };
+    context.addIssue({ code: "custom", path: ["input"], message: "Missing required parameter: 'input'.", params });
+  }
+  checkTogether(body, context);
+});
+
+/** The body of `POST /v1/responses/input_tokens`: a create's, where what is continued may stand without an input. */
+export const countRequest = allFields
+  .transform((body) => ({ ...body, input: body.input ?? [] }))
+  .superRefine(checkTogether);
+
+/** Raises what fields are at fault together. */
+function checkTogether(body: z.output<typeof allFields>, context: z.RefinementCtx): void {
   const issue = (path: (string | number)[], message: string, code = "invalid_value") =>
     context.addIssue({ code: "custom", path, message, params: { code } });
-  if (body.input == null) issue(["input"], "Missing required parameter: 'input'.", "missing_required_parameter");
-  else if (Array.isArray(body.input) && body.input.length === 0 && !continuesSomething(body)) {
+  if (Array.isArray(body.input) && body.input.length === 0 && !continuesSomething(body)) {
     issue(["input"], "Expected at least one item.", "empty_array");
   }
   if (body.background && body.store === false) {
@@ -248,7 +261,7 @@ export const createRequest = allFields.superRefine((body, context) => {
       missing.type === "function" ? missing.name : missing.type === "mcp" ? missing.server_label : missing.type;
     issue(["tool_choice"], `Tool choice '${name}' not found in 'tools' parameter.`);
   }
-});
+}
 
 function continuesSomething(body: z.output<typeof allFields>): boolean {
   return (
