@@ -18,7 +18,7 @@ afterAll(() => gateway.close());
 
 const CHAT = "tiny-qwen3";
 
-const MODELS = [CHAT];
+const MODELS = [CHAT, "tiny-gpt-oss"];
 
 const agents: Tool = {
   type: "namespace",
