@@ -13,6 +13,7 @@ import { MAX_CONCURRENT_CALLS } from "../turn/call-answers.ts";
 import { makePrompt } from "../turn/first-prompt.ts";
 import { forEachAtOnce } from "../turn/for-each-at-once.ts";
 import { checkCallPairs } from "../turn/history.ts";
+import { withAllTools, withConfiguration } from "../turn/loaded-tools.ts";
 import { checkPromptMedia } from "../turn/media.ts";
 import type { BatchSink } from "../turn/output-events.ts";
 import type { TurnState } from "../turn/state.ts";
@@ -57,10 +58,11 @@ export interface TurnHost {
  * Throws the 400s of a past and an input that do not fit each other, the request's tools, or the operator's rules.
  */
 export function assembleTurn(spec: TurnSpec, past: Past | undefined, host: TurnHost): Turn {
-  const { request, model, cacheSalt, createdAt } = spec;
+  const { model, cacheSalt, createdAt } = spec;
   const { config, room, signal, waitUntil, sink, logged } = host;
-  if (past) checkPromptMedia(past, request, config.isMediaListed);
+  if (past) checkPromptMedia(past, spec.request, config.isMediaListed);
   const { history, replays, input } = past ?? { history: [], replays: [], input: [] };
+  const request = withConfiguration(spec.request, history, input);
   const upstream = new Upstream(config, spec.session);
   return new Turn(
     {
@@ -99,11 +101,13 @@ export async function assemblePrompt(
   past: Past,
   host: Pick<TurnHost, "config" | "access" | "signal">,
 ): Promise<{ engine: Engine; prompt: Prompt }> {
-  const { request, model } = spec;
+  const { model } = spec;
   const { config, signal } = host;
+  const request = withConfiguration(spec.request, past.history, past.input);
   checkPromptMedia(past, request, config.isMediaListed);
   const tools = toolsOf(spec, past, host);
-  const firstPrompt = () => makePrompt({ ...spec, ...past }, tools?.mayCall(0) ? tools.serverTools : undefined);
+  const firstPrompt = () =>
+    makePrompt({ ...spec, ...past, request }, tools?.mayCall(0) ? tools.serverTools : undefined);
   checkCallPairs(firstPrompt().items);
   if (tools) await listTools(tools, signal);
   const engine = createEngine(model.engine, config, new Upstream(config, spec.session), HOSTED_TOOLS);
@@ -128,7 +132,7 @@ function toolsOf(
   { history, replays, input }: Past,
   { config, access, logged }: Pick<TurnHost, "config" | "access" | "logged">,
 ): Toolset | undefined {
-  return toolsetOf(request, access, {
+  return toolsetOf(withAllTools(request, [...history, ...input]), access, {
     address: { home, turn },
     config,
     tenant,
