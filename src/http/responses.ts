@@ -1,9 +1,11 @@
+import type { Context } from "hono";
 import { createResponse } from "../api/create-response.ts";
 import { countInputTokens } from "../api/input-tokens.ts";
 import { cancelResponse, deleteResponse, listInputItems, responseAddress, retrieveResponse } from "../api/responses.ts";
 import { followResponse } from "../api/runs.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { SseStream } from "../protocol/sse-stream.ts";
+import { unknownToolTypes } from "../protocol/unknown-tools.ts";
 import { responseBody } from "../turn/response-builder.ts";
 import { eventStream, itemList, jsonText } from "./answers.ts";
 import { readJson } from "./body.ts";
@@ -12,16 +14,26 @@ import { CODEX_TURN_STATE, codexTurnState } from "./codex.ts";
 import { endpoint } from "./endpoint.ts";
 import { pageQuery, retrieveQuery } from "./queries.ts";
 
+/** Types beyond this are not told: a header has its limits. */
+const MAX_TOLD_TYPES = 16;
+
+/** Says which of the request's tools were left out (`UNKNOWN_TOOLS`), by their types. */
+function tellDroppedTools(context: Context, types: readonly string[]): void {
+  const told = types.filter((type) => /^[\w.-]{1,64}$/.test(type)).slice(0, MAX_TOLD_TYPES);
+  if (told.length > 0) context.header("x-dropped-tools", told.join(", "));
+}
+
 export const responses = [
   endpoint({
     method: "POST",
     path: "/v1/responses",
     summary: "create; JSON, or SSE with `stream: true`",
     handle: async (context) => {
-      const { maxRequestBytes, heartbeatMs } = context.get("config");
+      const { maxRequestBytes, heartbeatMs, dropsUnknownTools } = context.get("config");
       const body = await readJson(context.req.raw, maxRequestBytes);
       const turnState = codexTurnState(context.req.raw.headers);
       if (turnState !== undefined) context.header(CODEX_TURN_STATE, turnState);
+      if (dropsUnknownTools) tellDroppedTools(context, unknownToolTypes(body));
       const created = await createResponse(callerOf(context), body, {
         idempotencyKey: context.req.header("idempotency-key"),
         turnState,

@@ -85,9 +85,9 @@ function expectCompleted(run: CodexRun): void {
   expect(run.events.map(({ type }) => type)).not.toContain("error");
 }
 
-/** What the model servers were asked last, as text. */
-const lastPrompt = () =>
-  JSON.stringify(vllm.simulator.requests.filter(({ path }) => /completions$/.test(path)).at(-1)?.body);
+/** What the model server was asked, as text. */
+const prompts = () =>
+  vllm.simulator.requests.filter(({ path }) => path.endsWith("completions")).map(({ body }) => JSON.stringify(body));
 
 const PATCH = "*** Begin Patch\n*** Add File: greeting.txt\n+Hello, *world*!\n*** End Patch";
 
