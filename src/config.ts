@@ -135,6 +135,10 @@ export interface Config {
   maxBackgroundRunsPerTenant: number;
   maxOpenConversationsPerTenant: number;
   heartbeatMs: number;
+  /** After which a WebSocket connection is closed, whatever it does. */
+  socketLifetimeMs: number;
+  /** How long the client of a WebSocket may leave unread what was sent to it. */
+  socketSendTimeoutMs: number;
 }
 
 /** The deployment's configuration is unusable: one mistake for each variable at fault, which never tells its value. */
@@ -411,6 +415,8 @@ const variables = z.object({
   MAX_BACKGROUND_RUNS_PER_TENANT: integer(500, 1),
   MAX_OPEN_CONVERSATIONS_PER_TENANT: integer(500, 1),
   HEARTBEAT_MS: integer(5_000, 10),
+  WEBSOCKET_LIFETIME_MS: integer(3_600_000, 1),
+  WEBSOCKET_SEND_TIMEOUT_MS: integer(60_000, 1),
 });
 
 type VariableName = keyof typeof variables.shape;
@@ -576,5 +582,7 @@ function readConfig(env: Variables): Config | ConfigError {
     maxBackgroundRunsPerTenant: vars.MAX_BACKGROUND_RUNS_PER_TENANT,
     maxOpenConversationsPerTenant: vars.MAX_OPEN_CONVERSATIONS_PER_TENANT,
     heartbeatMs: vars.HEARTBEAT_MS,
+    socketLifetimeMs: vars.WEBSOCKET_LIFETIME_MS,
+    socketSendTimeoutMs: vars.WEBSOCKET_SEND_TIMEOUT_MS,
   };
 }

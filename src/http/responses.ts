@@ -1,13 +1,17 @@
 import type { Context } from "hono";
 import { createResponse } from "../api/create-response.ts";
+import { toShownError } from "../api/faults.ts";
 import { countInputTokens } from "../api/input-tokens.ts";
 import { cancelResponse, deleteResponse, listInputItems, responseAddress, retrieveResponse } from "../api/responses.ts";
 import { followResponse } from "../api/runs.ts";
-import { invalidRequest } from "../protocol/errors.ts";
+import { loadConfig } from "../config.ts";
+import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { SseStream } from "../protocol/sse-stream.ts";
 import { unknownToolTypes } from "../protocol/unknown-tools.ts";
+import { openSocket, wantsSocket } from "../socket/upgrade.ts";
 import { responseBody } from "../turn/response-builder.ts";
 import { eventStream, itemList, jsonText } from "./answers.ts";
+import { authenticate } from "./auth.ts";
 import { readJson } from "./body.ts";
 import { callerOf } from "./caller.ts";
 import { CODEX_TURN_STATE, codexTurnState } from "./codex.ts";
@@ -61,6 +65,24 @@ export const responses = [
   }),
   endpoint({
     method: "GET",
+    path: "/v1/responses",
+    summary: "with `Upgrade: websocket`: WebSocket mode ([docs/websocket.md](docs/websocket.md)); else 426",
+    handle: (context) => {
+      if (!wantsSocket(context.req.raw)) throw upgradeRequired();
+      const { tenant, config, requestId } = context.var;
+      return openSocket({
+        tenant,
+        config,
+        caller: (signal) => {
+          authenticate(context.req.header("authorization"), loadConfig(context.env));
+          return { ...callerOf(context), signal };
+        },
+        shown: (error, hasClientLeft) => toShownError(error, { requestId, path: context.req.routePath, hasClientLeft }),
+      });
+    },
+  }),
+  endpoint({
+    method: "GET",
     path: "/v1/responses/:id",
     summary:
       "retrieve; with `stream=true`, `starting_after`, `include_obfuscation`: replay a background response's events and follow it",
@@ -107,3 +129,13 @@ export const responses = [
     },
   }),
 ];
+
+/** The 426 of a `GET` that could only be a WebSocket's. Clients that try one first (Codex) then use HTTP at once. */
+function upgradeRequired(): ApiError {
+  return new ApiError({
+    status: 426,
+    message: "This endpoint speaks WebSocket: send 'Upgrade: websocket'. Over HTTP, create responses with POST.",
+    code: "upgrade_required",
+    headers: { upgrade: "websocket", connection: "upgrade" },
+  });
+}

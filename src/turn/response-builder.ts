@@ -18,7 +18,7 @@ import { type CallDetails, ServerCalls } from "./server-calls.ts";
 import { type OpenPart, roundItems, type TurnState, withoutSuperseded } from "./state.ts";
 import { TextParts } from "./text-parts.ts";
 import { ToolLists } from "./tool-lists.ts";
-import { addUsage, type DeltaCount, minus, withLost } from "./usage.ts";
+import { addUsage, type DeltaCount, minus, NO_USAGE, withLost } from "./usage.ts";
 
 /**
  * Turns what the model does (`ModelDelta`) into OpenAI's events and into the items of the final body.
@@ -227,6 +227,12 @@ export class ResponseBuilder {
     this.#writer.lifecycle("response.queued", snapshot);
   }
 
+  /** `response.created` of a response that stays empty: it uses no token. */
+  warmUp(): void {
+    this.#writer.lifecycle("response.created", JSON.stringify(this.#response));
+    this.#response.usage = NO_USAGE;
+  }
+
   /** `response.created`, unless it has been said before, and `response.in_progress`. */
   start(): void {
     if (!this.#writer.isRead || this.state.started) return;
@@ -273,14 +279,16 @@ export class ResponseBuilder {
   }
 
   /**
-   * The terminal event of a closed response; a failure is preceded by `error`, nested and flat for all clients. OpenAI
-   * has no event for a cancelled response: it ends as `response.incomplete` with a response that says `cancelled`.
+   * The terminal event of a closed response; a failure is preceded by `error`, nested and flat for all clients, unless
+   * the sink takes it alone. OpenAI has no event for a cancelled response: it ends as `response.incomplete` with a response that says `cancelled`.
    */
   terminate(outcome: Outcome, closed: ClosedResponse): void {
     if (outcome.status === "failed") {
       const { message, type, param, code } = outcome.error;
       this.#writer.record({ failure: outcome.error.toFields() });
-      this.#writer.emit({ type: "error", error: { type, code, message, param }, code, message, param });
+      if (!this.#options.sink?.failsAlone) {
+        this.#writer.emit({ type: "error", error: { type, code, message, param }, code, message, param });
+      }
     }
     const name = outcome.status === "cancelled" ? "incomplete" : outcome.status;
     this.#writer.lifecycle(`response.${name}`, responseBody(closed));

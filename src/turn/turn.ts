@@ -159,6 +159,12 @@ export class Turn {
     return this.run(this.start(), settle);
   }
 
+  /** Settles a turn that is not to generate: checked, empty, and there to be continued. Never rejects. */
+  async warmUp(settle: Settle): Promise<TurnResult> {
+    this.#builder.warmUp();
+    return this.#settle({ status: "completed" }, settle);
+  }
+
   /** Ends a turn that never got to generate. */
   async abandon(outcome: Outcome, settle: Settle): Promise<TurnResult> {
     return this.#settle(outcome, settle);
@@ -382,7 +388,7 @@ function giveSignsOfLife(builder: ResponseBuilder, sink: BatchSink): () => void 
       sink.flush();
     }
     seen = builder.state.sequence;
-  }, SIGN_OF_LIFE_MS);
+  }, sink.signOfLifeMs ?? SIGN_OF_LIFE_MS);
   return () => clearInterval(timer);
 }
 
