@@ -5,7 +5,7 @@ import { inputItem } from "./items.ts";
 import { chosenTools, toolChoice, toolKey, tools } from "./tools.ts";
 
 /**
- * The body of `POST /v1/responses`: OpenAI's fields (openai 7.55), plus vLLM's extras under vLLM's names.
+ * The body of `POST /v1/responses`: OpenAI's fields (openai 7.57), plus vLLM's extras under vLLM's names.
  *
  * This is the only validation and the only place for a limit. `null` means absent for every optional field, as in
  * OpenAI's API; unknown fields are dropped.

@@ -55,7 +55,7 @@ export interface Usage {
 
 /**
  * The `response` object: OpenAI's, with the 31 keys that the Open Responses schema wants always present
- * (openai 7.55 `Response`; Open Responses 2026-04-24 `ResponseResource`).
+ * (openai 7.57 `Response`; Open Responses 2026-04-24 `ResponseResource`).
  */
 export interface ResponseObject {
   id: string;

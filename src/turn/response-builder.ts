@@ -590,7 +590,7 @@ export class ResponseBuilder {
   }
 }
 
-/** `response.error` knows fewer codes than HTTP errors do (openai 7.55 `ResponseError.code`). */
+/** `response.error` knows fewer codes than HTTP errors do (openai 7.57 `ResponseError.code`). */
 function toResponseError(error: ApiError): { code: string; message: string } {
   const known = error.code === "rate_limit_exceeded" || error.code === "context_length_exceeded";
   return { code: known ? error.code : error.status < 500 ? "invalid_prompt" : "server_error", message: error.message };
