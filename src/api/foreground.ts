@@ -7,7 +7,7 @@ import type { Item } from "../protocol/items.ts";
 import { unwrap } from "../store/client.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
-import { needsItemIds, withItemIds } from "../turn/history.ts";
+import { keptInput, needsItemIds, withItemIds } from "../turn/history.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import { clientLeft, inQueue } from "./client-left.ts";
 import type { Creation } from "./creation.ts";
@@ -119,7 +119,7 @@ async function prepare(
         turn: address.turn,
         parent: previous?.turn ?? null,
         createdAt,
-        input: JSON.stringify(withItemIds(input, address, inConversation)),
+        input: JSON.stringify(withItemIds(keptInput(input), address, inConversation)),
         output: closed.output,
         messages: closed.messages,
         // A turn that is not to be stored leaves its items in its conversation, and no response.

@@ -37,6 +37,7 @@ type PlainType =
   | "response.output_text.annotation.added"
   | "response.refusal.done"
   | "response.reasoning_text.done"
+  | "response.compaction.compacting"
   | "response.mcp_list_tools.in_progress"
   | "response.mcp_list_tools.completed"
   | "response.mcp_list_tools.failed"

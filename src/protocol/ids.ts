@@ -99,6 +99,7 @@ const ITEM_PREFIX: Record<string, string> = {
   function_call_output: "fco",
   web_search_call: "ws",
   code_interpreter_call: "ci",
+  compaction: "cmp",
   mcp_call: "mcp",
   mcp_list_tools: "mcpl",
   mcp_approval_request: "mcpr",

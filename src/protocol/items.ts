@@ -331,6 +331,23 @@ const codeInterpreterCall = z
     status: status ?? ("completed" as const),
   }));
 
+/** OpenAI's limit on `encrypted_content`, in characters. */
+const MAX_SEALED_LENGTH = 20_971_520;
+
+/** What stands for all that came before it (docs/compaction.md). */
+const compaction = z
+  .object({
+    type: z.literal("compaction"),
+    id: itemId,
+    encrypted_content: z.string().min(1).max(MAX_SEALED_LENGTH),
+  })
+  .transform(({ id, ...item }) => ({ ...withId(id), ...item }));
+
+/** Asks for a compaction of what came before it, and for nothing else. */
+const compactionTrigger = z
+  .object({ type: z.literal("compaction_trigger"), id: itemId })
+  .transform(({ id, ...item }) => ({ ...withId(id), ...item }));
+
 function withId(id: string | null | undefined): { id?: string } {
   return id == null ? {} : { id };
 }
@@ -342,8 +359,6 @@ const UNSERVED_ITEM_TYPES = new Set([
   "additional_tools",
   "apply_patch_call",
   "apply_patch_call_output",
-  "compaction",
-  "compaction_trigger",
   "computer_call",
   "computer_call_output",
   "configuration_update",
@@ -388,6 +403,8 @@ export const inputItem = z.preprocess(
     mcpApprovalResponse,
     webSearchCall,
     codeInterpreterCall,
+    compaction,
+    compactionTrigger,
     itemReference,
   ]),
 );
@@ -399,4 +416,5 @@ export type ItemReference = z.output<typeof itemReference>;
 
 /** An item whose content is here: what a prompt is built from and what the store keeps. */
 export type Item = Exclude<InputItem, ItemReference>;
+export type CompactionItem = Extract<Item, { type: "compaction" }>;
 export type MessageItem = Extract<Item, { type: "message" }>;

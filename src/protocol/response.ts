@@ -1,5 +1,6 @@
 import type {
   ResponseCodeInterpreterToolCall,
+  ResponseCompactionItem,
   ResponseError,
   ResponseFunctionToolCall,
   ResponseFunctionWebSearch,
@@ -17,6 +18,7 @@ export type OutputItem =
   | ResponseReasoningItem
   | (ResponseFunctionToolCall & { id: string })
   | ServerCall
+  | ResponseCompactionItem
   | ResponseOutputItem.McpListTools
   | ResponseOutputItem.McpApprovalRequest;
 

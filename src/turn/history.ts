@@ -1,15 +1,9 @@
 import { invalidRequest } from "../protocol/errors.ts";
 import { itemId, parseItemId, type TurnAddress } from "../protocol/ids.ts";
-import type { InputItem, Item } from "../protocol/items.ts";
+import type { Item } from "../protocol/items.ts";
 import { isServerCall } from "../protocol/response.ts";
 
 /** What a turn knows before the model speaks: earlier items and this turn's input, checked and given ids. */
-
-/** The input of a request as items. */
-export function toInputItems(input: string | InputItem[] | null | undefined): InputItem[] {
-  if (typeof input !== "string") return input ?? [];
-  return [{ type: "message", role: "user", status: "completed", content: [{ type: "input_text", text: input }] }];
-}
 
 /**
  * The items of a prompt. A call that was cut off is left out (it stays in the store) unless somebody answered it.
@@ -27,9 +21,9 @@ function isCutOff(item: Item): boolean {
 
 /**
  * Every call has its output and every output its call, in that order.
- * Throws the 400s with OpenAI's texts. Returns the call ids in use.
+ * Throws the 400s with OpenAI's texts. Returns the call ids in use. `mayBeOpen`: calls may be without an output.
  */
-export function checkCallPairs(items: readonly Item[]): Set<string> {
+export function checkCallPairs(items: readonly Item[], mayBeOpen = false): Set<string> {
   const calls = new Set<string>();
   const outputs = new Set<string>();
   for (const item of items) {
@@ -40,10 +34,15 @@ export function checkCallPairs(items: readonly Item[]): Set<string> {
     }
     outputs.add(item.call_id);
   }
-  for (const id of calls) {
+  for (const id of mayBeOpen ? [] : calls) {
     if (!outputs.has(id)) throw invalidRequest("input", `No tool output found for function call ${id}.`);
   }
   return calls;
+}
+
+/** Of a turn's input what is kept of it: what asked for a compaction is no item of the conversation. */
+export function keptInput<Kept extends { type: string }>(input: readonly Kept[]): Kept[] {
+  return input.filter(({ type }) => type !== "compaction_trigger");
 }
 
 /**

@@ -55,9 +55,9 @@ export class Completion {
     this.#parser = new HarmonyParser({
       functions: new Map(written),
       builtins: new Set(builtinNames(serverTools)),
-      expectsJson: format !== "text",
+      expectsJson: format !== "text" && !prompt.asksForText,
       stop: stop.length > 0 ? new StopStrings(stop, request.include_stop_str_in_output === true) : undefined,
-      bound: boundTo(prompt),
+      bound: prompt.asksForText ? undefined : boundTo(prompt),
     });
     this.#parser.push(opening, 0, []);
   }
