@@ -8,6 +8,7 @@ import type { Item } from "../protocol/items.ts";
 import type { OutputItem, ResponseObject, Usage } from "../protocol/response.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { openNewest, SUMMARY_ID, standingPast } from "../turn/compacted-past.ts";
+import { matchOutputs } from "../turn/history.ts";
 import { clientLeft } from "./client-left.ts";
 import { checkCreation } from "./creation.ts";
 import type { Caller } from "./transport.ts";
@@ -36,19 +37,17 @@ const NO_USAGE: Usage = {
  * Throws ApiError for all that refuses such a request, and where the summary cannot be made.
  */
 export async function compactConversation(caller: Caller, body: unknown): Promise<CompactedResponse> {
-  const { request, input, previous, address, cacheSalt, createdAt, abort } = await checkCreation(
-    caller,
-    body,
-    compactRequest,
-  );
+  const creation = await checkCreation(caller, body, { schema: compactRequest });
+  const { request, input: sent, previous, address, cacheSalt, session, createdAt, abort } = creation;
   const { config, tenant, waitUntil } = caller;
   const { signal } = abort;
-  const [model, past] = await Promise.all([
+  const [model, found] = await Promise.all([
     resolveModel(request.model, config, signal),
-    caller.past.past(input, previous),
+    caller.past.past(sent, previous),
   ]);
+  const past = { ...found, input: [...matchOutputs(found.history, found.input)] };
   const accepted = acceptRequest(request, model, config);
-  const turn = assembleTurn({ ...address, request: accepted, model, tenant, cacheSalt, createdAt }, past, {
+  const turn = assembleTurn({ ...address, request: accepted, model, tenant, cacheSalt, session, createdAt }, past, {
     config,
     access: {},
     room: MAX_CALL_LENGTH,

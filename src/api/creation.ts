@@ -10,6 +10,7 @@ import { conversationAddress, homeOf } from "../store/client.ts";
 import { tenantCacheSalt } from "./cache-salt.ts";
 import { abortedByClient } from "./client-left.ts";
 import type { Caller } from "./transport.ts";
+import { upstreamSession } from "./upstream-session.ts";
 import { checkVllmExtras } from "./vllm-extras.ts";
 
 /** A response that is to be created: what the ways of creating one begin with. */
@@ -26,6 +27,8 @@ export interface Creation {
   /** The new turn's own address. */
   address: TurnAddress;
   cacheSalt: string;
+  /** Names the requests that a router before the model server is to keep together. */
+  session: string | undefined;
   /** Unix milliseconds. */
   createdAt: number;
   /** Aborted, with the 499 that says so, when the client leaves. */
@@ -33,14 +36,14 @@ export interface Creation {
 }
 
 /**
- * Checks the body of a create, or of another request that `schema` makes one of. Throws the 400s of all that can be seen
- * to be wrong without asking a home or the model server, and the 404 of a conversation's id that this server cannot have
- * made.
+ * Checks the body of a create, or of another request that `schema` makes one of. `turnState` is what the client says
+ * again of an answer before. Throws the 400s of all that can be seen to be wrong without asking a home or the model
+ * server, and the 404 of a conversation's id that this server cannot have made.
  */
 export async function checkCreation(
   caller: Caller,
   body: unknown,
-  schema: z.ZodType<CreateRequest> = createRequest,
+  { schema = createRequest, turnState }: { schema?: z.ZodType<CreateRequest>; turnState?: string | undefined } = {},
 ): Promise<Creation> {
   const { config, tenant, signal } = caller;
   const request = withExtraFields(parse(schema, body), body, config.vllmExtraFields);
@@ -58,6 +61,7 @@ export async function checkCreation(
     conversation,
     address: newTurnAddress(homeOf(input, previous, conversation?.address)),
     cacheSalt: tenantCacheSalt(tenant, request.cache_salt),
+    session: upstreamSession(tenant, request.prompt_cache_key, turnState),
     createdAt: Date.now(),
     abort: abortedByClient(signal),
   };

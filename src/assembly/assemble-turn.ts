@@ -16,6 +16,7 @@ import { type OpenedCompaction, openNewest, paramOf, standingItems } from "../tu
 import { makePrompt } from "../turn/first-prompt.ts";
 import { forEachAtOnce } from "../turn/for-each-at-once.ts";
 import { checkCallPairs } from "../turn/history.ts";
+import { withAllTools, withConfiguration } from "../turn/loaded-tools.ts";
 import { checkMedia, checkPromptMedia } from "../turn/media.ts";
 import type { BatchSink } from "../turn/output-events.ts";
 import type { TurnState } from "../turn/state.ts";
@@ -33,6 +34,8 @@ export interface TurnSpec extends TurnAddress {
   model: Model;
   tenant?: string;
   cacheSalt: string;
+  /** Names the requests that a router before the model server is to keep together. */
+  session?: string | undefined;
   /** Unix milliseconds. */
   createdAt: number;
 }
@@ -59,13 +62,14 @@ export interface TurnHost {
  * Throws the 400s of a past and an input that do not fit each other, the request's tools, or the operator's rules.
  */
 export function assembleTurn(spec: TurnSpec, past: Past | undefined, host: TurnHost): Turn {
-  const { request, model, cacheSalt, createdAt } = spec;
+  const { model, cacheSalt, createdAt } = spec;
   const { config, room, signal, waitUntil, sink, logged } = host;
-  if (past) checkPromptMedia(past, request, config.isMediaListed);
+  if (past) checkPromptMedia(past, spec.request, config.isMediaListed);
   const { history, replays, input } = past ?? { history: [], replays: [], input: [] };
   const compactions = compactionCodec(config, spec.tenant ?? "");
-  const opened = past && openPast(past, request, compactions, config);
-  const upstream = new Upstream(config);
+  const opened = past && openPast(past, spec.request, compactions, config);
+  const request = withConfiguration(spec.request, withContent(history, opened), input);
+  const upstream = new Upstream(config, spec.session);
   return new Turn(
     {
       engine: createEngine(model.engine, config, upstream, HOSTED_TOOLS),
@@ -105,13 +109,14 @@ export async function assemblePrompt(
   past: Past,
   host: Pick<TurnHost, "config" | "access" | "signal">,
 ): Promise<{ engine: Engine; prompt: Prompt }> {
-  const { request, model } = spec;
+  const { model } = spec;
   const { config, signal } = host;
+  const opened = openPast(past, spec.request, compactionCodec(config, spec.tenant ?? ""), config);
+  const request = withConfiguration(spec.request, withContent(past.history, opened), past.input);
   checkPromptMedia(past, request, config.isMediaListed);
-  const opened = openPast(past, request, compactionCodec(config, spec.tenant ?? ""), config);
   const tools = toolsOf(spec, past, opened, host);
-  const engine = createEngine(model.engine, config, new Upstream(config), HOSTED_TOOLS);
-  const source = { ...spec, ...past, opened };
+  const engine = createEngine(model.engine, config, new Upstream(config, spec.session), HOSTED_TOOLS);
+  const source = { ...spec, ...past, request, opened };
   const firstPrompt = () => makePrompt(source, engine.noteRole, tools?.mayCall(0) ? tools.serverTools : undefined);
   checkCallPairs(firstPrompt().items);
   if (tools) await listTools(tools, signal);
@@ -149,11 +154,12 @@ function toolsOf(
   opened: OpenedCompaction | undefined,
   { config, access, logged }: Pick<TurnHost, "config" | "access" | "logged">,
 ): Toolset | undefined {
-  return toolsetOf(request, access, {
+  const known = withContent(history, opened);
+  return toolsetOf(withAllTools(request, [...known, ...input]), access, {
     address: { home, turn },
     config,
     tenant,
-    history: withContent(history, opened),
+    history: known,
     input,
     // What tools remember of this turn, too.
     replays: logged ? [...replays, ...logged.replays] : replays,

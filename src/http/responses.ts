@@ -9,6 +9,7 @@ import { responseBody } from "../turn/response-builder.ts";
 import { eventStream, itemList, jsonText } from "./answers.ts";
 import { readJson } from "./body.ts";
 import { callerOf } from "./caller.ts";
+import { CODEX_TURN_STATE, codexTurnState } from "./codex.ts";
 import { endpoint } from "./endpoint.ts";
 import { pageQuery, retrieveQuery } from "./queries.ts";
 
@@ -20,8 +21,11 @@ export const responses = [
     handle: async (context) => {
       const { maxRequestBytes, heartbeatMs } = context.get("config");
       const body = await readJson(context.req.raw, maxRequestBytes);
+      const turnState = codexTurnState(context.req.raw.headers);
+      if (turnState !== undefined) context.header(CODEX_TURN_STATE, turnState);
       const created = await createResponse(callerOf(context), body, {
         idempotencyKey: context.req.header("idempotency-key"),
+        turnState,
         openSink: (onLeft) => new SseStream(heartbeatMs, onLeft),
       });
       switch (created.kind) {

@@ -1,3 +1,4 @@
+import { answeredId, calledId } from "../contract/client-calls.ts";
 import type { CompactionContent } from "../contract/compaction.ts";
 import type { InputPart, Item, MessageItem } from "../protocol/items.ts";
 import { isInstruction, SUMMARY_ID, textOf } from "./compacted-past.ts";
@@ -22,33 +23,34 @@ export interface Selection extends Omit<CompactionContent, "summary"> {
 /** Less of a message than this says nothing. */
 const MIN_PIECE_LENGTH = 64;
 
-/** Lists of tools that are larger are listed anew. */
-const MAX_LISTS_LENGTH = 1024 * 1024;
+/** Of tools and settings together, as JSON. */
+const MAX_ASIDES_LENGTH = 1024 * 1024;
 
 /**
  * Chooses among the items of a prompt, oldest first, `alsoKnown` being items of the turn that are not in it.
  *
  * Instructions at the beginning stay, and so do the user's messages and later instructions, the newest first, for as long
  * as there is room; the last of them for which there is none is cut in its middle. What nobody has answered stands after
- * the summary: the messages at the end, open calls, and approvals that were asked for. The tools of MCP servers stay
- * listed. Everything else goes, calls together with their outputs.
+ * the summary: the messages at the end, open calls, and approvals that were asked for. Tools that were listed or brought,
+ * and settings, stay. Everything else goes, calls together with their outputs.
  */
 export function selectKept(items: readonly Item[], alsoKnown: readonly Item[], options: SelectionOptions): Selection {
-  const tailStart = options.tailLength > 0 ? items.findLastIndex((item) => !isSaid(item)) + 1 : items.length;
+  const tailStart =
+    options.tailLength > 0 ? items.findLastIndex((item) => !isSaid(item) && !isAside(item)) + 1 : items.length;
   const leading = items.findIndex((item) => !isInstruction(item));
   const first = items.slice(0, leading === -1 ? items.length : leading);
   const middle = items.slice(first.length, Math.max(first.length, tailStart));
-  const tail = items.slice(Math.max(first.length, tailStart));
+  const tail = items.slice(Math.max(first.length, tailStart)).filter(isSaid);
   const kept = newestWithin(middle.filter(isSaid), options.keptLength);
   const keptTail = tail.map(withoutId);
   const isTailShort = lengthOf(tail) <= options.tailLength;
   const endings = isTailShort ? keptTail : newestWithin(tail, options.tailLength);
   const open = openItems([...items, ...alsoKnown]);
   const isOpen = new Set(open);
-  const isNotSeen = (item: Item) => item.type === "mcp_list_tools" || item.id === SUMMARY_ID || isOpen.has(item);
+  const isNotSeen = (item: Item) => isAside(item) || item.id === SUMMARY_ID || isOpen.has(item);
   const gone = middle.filter((item) => !isNotSeen(item));
   return {
-    before: [...first.map(withoutId), ...toolLists([...items, ...alsoKnown]), ...kept],
+    before: [...first.map(withoutId), ...asides([...items, ...alsoKnown]), ...kept],
     after: [...open, ...endings],
     replacedLength: Math.max(0, lengthOf(gone) - lengthOf(kept)) + Math.max(0, lengthOf(tail) - lengthOf(endings)),
   };
@@ -122,40 +124,47 @@ function openItems(items: readonly Item[]): Item[] {
   const decided = new Set(items.map((item) => (item.type === "mcp_approval_response" ? item.approval_request_id : "")));
   return items.filter((item) => {
     if (item.type === "mcp_approval_request") return item.id !== undefined && !decided.has(item.id);
-    return isCall(item) && item.status !== "incomplete" && !answered.has(item.call_id);
+    const id = calledId(item);
+    return id !== undefined && !answered.has(id) && !("status" in item && item.status === "incomplete");
   });
 }
 
 /** The ids of calls that have their outputs. */
 export function answeredCalls(items: readonly Item[]): Set<string> {
-  return new Set(items.filter(isOutput).map((item) => item.call_id));
+  return new Set(items.flatMap((item) => answeredId(item) ?? []));
 }
 
-type WithCallId = Item & { call_id: string; status?: string | null };
-
-/** Whether an item is a call that its client answers. */
-export function isCall(item: Item): item is WithCallId {
-  return hasCallId(item) && !item.type.endsWith("_output");
-}
-
-function isOutput(item: Item): item is WithCallId {
-  return hasCallId(item) && item.type.endsWith("_output");
-}
-
-function hasCallId(item: Item): item is WithCallId {
-  return "call_id" in item && typeof item.call_id === "string";
-}
-
-/** The newest list of each server's tools. */
-function toolLists(items: readonly Item[]): Item[] {
+/**
+ * What no model reads, and the turns to come are made with: the newest list of each MCP server's tools, tools that items
+ * have brought, and settings. What is too large is left out: such tools are listed, or found, anew.
+ */
+function asides(items: readonly Item[]): Item[] {
   const lists = new Map<string, Item>();
+  const brought: Item[] = [];
   for (const item of items) {
-    if (item.type !== "mcp_list_tools" || item.error != null) continue;
-    lists.delete(item.server_label);
-    lists.set(item.server_label, item);
+    if (item.type === "mcp_list_tools" && item.error == null) {
+      lists.delete(item.server_label);
+      lists.set(item.server_label, item);
+    } else if (item.type === "additional_tools") brought.push(item);
+    else if (item.type === "tool_search_output") {
+      brought.push({ type: "additional_tools", role: "developer", tools: item.tools });
+    }
   }
-  const kept = [...lists.values()];
-  return JSON.stringify(kept).length <= MAX_LISTS_LENGTH ? kept : [];
+  const updates = items.filter((item) => item.type === "configuration_update");
+  const effort = updates.findLast(({ reasoning }) => reasoning !== undefined);
+  const format = updates.findLast(({ text }) => text !== undefined);
+  let left = MAX_ASIDES_LENGTH;
+  const isWithin = (item: Item) => {
+    left -= JSON.stringify(item).length;
+    return left >= 0;
+  };
+  return [...new Set([...lists.values(), ...updates.filter((each) => each === effort || each === format)])]
+    .filter(isWithin)
+    .concat(brought.toReversed().filter(isWithin).toReversed());
+}
+
+function isAside({ type }: Item): boolean {
+  return type === "mcp_list_tools" || type === "additional_tools" || type === "configuration_update";
 }
 
 /** Fields that say what an item is, rather than anything of its own. */

@@ -248,7 +248,8 @@ function contentOf({ prompt: { items }, selection }: DueCompaction, summary: str
   const { before, after, replacedLength } = selection;
   const earlier = items.filter(({ id }) => id === SUMMARY_ID);
   if (summary.length < replacedLength + lengthOf(earlier)) return { before, summary, after };
-  const lists = before.filter((item) => item.type === "mcp_list_tools" && !items.includes(item));
+  const known = new Set(items);
+  const lists = before.filter((item) => item.type === "mcp_list_tools" && !known.has(item));
   return { before: [...items, ...lists], summary: "", after: [] };
 }
 

@@ -3,6 +3,7 @@ import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
 import { type NoteRole, type OpenedCompaction, standingPast } from "./compacted-past.ts";
 import { promptItems } from "./history.ts";
+import { withLoadedTools } from "./loaded-tools.ts";
 
 /** What the first prompt of a turn is made of. */
 export interface PromptSource {
@@ -32,12 +33,13 @@ export function makePrompt(source: PromptSource, noteRole: NoteRole, serverTools
   const { history, input } = standingPast(source, opened, noteRole);
   // Messages that came before a compaction are out of sight with all else.
   const { before, trailing } = opened ? { before: undefined, trailing: [] } : previousMessages(request, input);
+  const items = promptItems(history, input);
   return {
     model: model.upstream,
-    items: promptItems(history, input),
+    items,
     replays: before ? [...replays, before] : replays,
     trailing,
-    request,
+    request: withLoadedTools(request, items),
     serverTools,
     cacheSalt,
     createdAt,

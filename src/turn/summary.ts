@@ -1,8 +1,9 @@
+import { calledId } from "../contract/client-calls.ts";
 import type { ModelDelta, Prompt } from "../contract/engine.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Usage } from "../protocol/response.ts";
 import { type NoteRole, noteOf } from "./compacted-past.ts";
-import { answeredCalls, isCall } from "./compaction-selection.ts";
+import { answeredCalls } from "./compaction-selection.ts";
 
 /** How a model is asked for a summary of its own conversation, and what it says. */
 
@@ -32,9 +33,10 @@ export function summaryPrompt(prompt: Prompt, role: NoteRole, maxOutputTokens: n
   const instruction = noteOf(INSTRUCTION, role, INSTRUCTION_ID);
   const { trailing = [], replays } = prompt;
   const answered = answeredCalls(prompt.items);
+  const isAnswered = (call: string | undefined) => call === undefined || answered.has(call);
   return {
     ...prompt,
-    items: [...prompt.items.filter((item) => !isCall(item) || answered.has(item.call_id)), instruction],
+    items: [...prompt.items.filter((item) => isAnswered(calledId(item))), instruction],
     replays:
       trailing.length > 0 ? [...replays, { item: INSTRUCTION_ID, messages: [...trailing], before: true }] : replays,
     trailing: [],
