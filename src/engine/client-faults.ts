@@ -27,8 +27,12 @@ export class ClientFaults implements Engine {
     this.#engine = engine;
   }
 
+  get noteRole(): Engine["noteRole"] {
+    return this.#engine.noteRole;
+  }
+
   async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    const hasGrammar = grammarFields(prompt.request).length > 0;
+    const hasGrammar = !prompt.asksForText && grammarFields(prompt.request).length > 0;
     try {
       const answer = await this.#engine.generate(prompt, signal);
       const begun = hasGrammar ? await begin(answer) : answer;

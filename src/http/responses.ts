@@ -1,4 +1,5 @@
 import type { Context } from "hono";
+import { compactConversation } from "../api/compact.ts";
 import { createResponse } from "../api/create-response.ts";
 import { toShownError } from "../api/faults.ts";
 import { countInputTokens } from "../api/input-tokens.ts";
@@ -61,6 +62,16 @@ export const responses = [
       const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
       const input_tokens = await countInputTokens(callerOf(context), body);
       return context.json({ object: "response.input_tokens", input_tokens });
+    },
+  }),
+  endpoint({
+    method: "POST",
+    path: "/v1/responses/compact",
+    summary:
+      "compact `input` and what `previous_response_id` continues: the user's messages and one `compaction` item; nothing is stored",
+    handle: async (context) => {
+      const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
+      return context.json(await compactConversation(callerOf(context), body));
     },
   }),
   endpoint({

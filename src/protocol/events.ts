@@ -38,6 +38,7 @@ type PlainType =
   | "response.output_text.annotation.added"
   | "response.refusal.done"
   | "response.reasoning_text.done"
+  | "response.compaction.compacting"
   | "response.custom_tool_call_input.done"
   | "response.shell_call_command.added"
   | "response.shell_call_command.delta"

@@ -8,8 +8,9 @@ import type { ApiError } from "../protocol/errors.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { isJson } from "../protocol/json.ts";
-import { isClientCall, isServerCall, type OutputItem, type ResponseObject } from "../protocol/response.ts";
+import { isClientCall, isServerCall, type OutputItem, type ResponseObject, type Usage } from "../protocol/response.ts";
 import { ClientCalls } from "./client-calls.ts";
+import { Compactions } from "./compactions.ts";
 import { type EventSink, EventWriter } from "./output-events.ts";
 import { OutputSize } from "./output-size.ts";
 import { RawMessages } from "./raw-messages.ts";
@@ -135,6 +136,7 @@ export class ResponseBuilder {
   readonly #clientCalls: ClientCalls;
   readonly #serverCalls: ServerCalls;
   readonly #lists: ToolLists;
+  readonly #compactions: Compactions;
   readonly #messages: RawMessages;
   #round: Round;
   #serverCallsBegun: number;
@@ -155,6 +157,7 @@ export class ResponseBuilder {
     this.#clientCalls = new ClientCalls(state, this.#writer, this.#size, options.usedCallIds);
     this.#serverCalls = new ServerCalls(this.#writer, response, options.hostedTools, options.callDetails);
     this.#lists = new ToolLists(state, this.#writer, this.#size);
+    this.#compactions = new Compactions(state, this.#writer, this.#size);
     this.#messages = new RawMessages(state, response, this.#size, options);
     this.#round = newRound(roundItems(state).filter((item) => isClientCall(item) || isServerCall(item)).length);
     this.#serverCallsBegun = withoutSuperseded(state, state.output).filter(isServerCall).length;
@@ -592,6 +595,26 @@ export class ResponseBuilder {
   /** Lists of the tools of MCP servers. */
   get lists(): Pick<ToolLists, "begin" | "end"> {
     return this.#lists;
+  }
+
+  /** The first words of a summary are there: a compaction begins. */
+  beginCompaction(): void {
+    this.#compactions.begin();
+  }
+
+  /** The compaction is done: `content` stands for the prompt, which had so many tokens, and `usage` is the summary's. */
+  endCompaction(content: string, usage: Usage | undefined, promptTokens: number): void {
+    this.addSummaryUsage(usage, promptTokens);
+    this.#compactions.end(content);
+    this.#messages.beginRound();
+  }
+
+  /** A summary counts, whatever becomes of it. */
+  addSummaryUsage(usage: Usage | undefined, promptTokens: number): void {
+    if (!usage) return;
+    this.#response.usage = addUsage(this.#response.usage, usage, promptTokens);
+    const { usage: total } = this.#response;
+    this.#writer.record({ summarized: { usage: total, outputTokens: usage.output_tokens } });
   }
 
   /** Whether this round has left something that only the client can answer: its own calls, and those to approve. */

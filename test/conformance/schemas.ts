@@ -164,6 +164,10 @@ function patch(definitions: Record<string, JsonObject>): void {
   const code = objectsIn(definition(definitions, "ResponseError").properties).code;
   if (code !== undefined) code.enum = [...listIn(code.enum), ...UNTYPED_ERROR_CODES];
 
+  // The user's messages are in it, which are no output anywhere else: its items are checked one by one.
+  const compacted = objectsIn(definition(definitions, "CompactedResponse").properties);
+  if (compacted.output !== undefined) compacted.output.items = { type: "object" };
+
   for (const name of ["ResponseItemList", "ConversationItemList"]) {
     const list = objectsIn(definition(definitions, name).properties);
     // The items are checked one by one; an empty page has no first and no last id.

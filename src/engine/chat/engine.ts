@@ -36,6 +36,8 @@ export type ChatConfig = Pick<Config, "formatWithTools" | "thinkingBudgets">;
  * answers: a partial answer can then be settled, silence be noticed, and no proxy's read timeout cuts a long one.
  */
 export class ChatEngine implements Engine {
+  /** Few templates know a developer, and many no system message later than at the beginning. */
+  readonly noteRole = "user";
   readonly #upstream: Upstream;
   readonly #hostedTools: HostedTools;
   readonly #config: ChatConfig;
@@ -66,6 +68,7 @@ export class ChatEngine implements Engine {
 
   /** The answer to a prompt; where it may have calls, one in which they and the final text are right. */
   async #begin(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    if (prompt.asksForText) return this.#answer(prompt, { bindsFormat: false, finalText: true }, signal);
     if (!mayCall(prompt)) return this.#answer(prompt, { bindsFormat: true }, signal);
     const format = finalFormat(prompt.request);
     const bindsFormat = !format || isJoined(prompt, this.#config.formatWithTools);

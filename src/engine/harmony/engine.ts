@@ -58,6 +58,7 @@ interface Rendered {
  * text, of a user or of the model, can become structure. Always streamed, as the chat engine does.
  */
 export class HarmonyEngine implements Engine {
+  readonly noteRole = "developer";
   readonly #upstream: Upstream;
   readonly #hostedTools: HostedTools;
   readonly #config: HarmonyConfig;
@@ -149,7 +150,8 @@ export class HarmonyEngine implements Engine {
         this.#upstream.request("/completions", signal, toCompletionRequest(prompt, body, maxTokens, structured)),
       );
     // A grammar begins with the first token that is generated, so it cannot be had in the middle.
-    const structured = prompt.sampled || opening.length > 0 ? undefined : structuredOutputs(prompt, functions);
+    const isFree = prompt.sampled !== undefined || opening.length > 0 || prompt.asksForText === true;
+    const structured = isFree ? undefined : structuredOutputs(prompt, functions);
     const isClients = prompt.request.structured_outputs?.structural_tag !== undefined;
     const { baseUrl } = this.#upstream;
     const lacksIt = Date.now() - (withoutStructure.get(baseUrl) ?? Number.NEGATIVE_INFINITY) < REMEMBER_MS;
