@@ -9,6 +9,7 @@ import { loadConfig } from "../config.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { SseStream } from "../protocol/sse-stream.ts";
 import { unknownToolTypes } from "../protocol/unknown-tools.ts";
+import type { ConnectionOptions } from "../socket/connection.ts";
 import { openSocket, wantsSocket } from "../socket/upgrade.ts";
 import { responseBody } from "../turn/response-builder.ts";
 import { eventStream, itemList, jsonText } from "./answers.ts";
@@ -81,15 +82,18 @@ export const responses = [
     handle: (context) => {
       if (!wantsSocket(context.req.raw)) throw upgradeRequired();
       const { tenant, config, requestId } = context.var;
-      return openSocket({
+      const turnState = codexTurnState(context.req.raw.headers);
+      const options: ConnectionOptions = {
         tenant,
         config,
+        turnState,
         caller: (signal) => {
           authenticate(context.req.header("authorization"), loadConfig(context.env));
           return { ...callerOf(context), signal };
         },
         shown: (error, hasClientLeft) => toShownError(error, { requestId, path: context.req.routePath, hasClientLeft }),
-      });
+      };
+      return openSocket(options, turnState === undefined ? {} : { [CODEX_TURN_STATE]: turnState });
     },
   }),
   endpoint({
