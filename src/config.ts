@@ -97,6 +97,8 @@ export interface Config {
   formatWithTools: FormatWithTools;
   /** Fields that this server does not know, and passes on to vLLM unchecked. */
   vllmExtraFields: readonly string[];
+  /** No client gets to see what a model thinks. */
+  hidesReasoning: boolean;
   /** Tokens that a model may think, by its name at vLLM and the request's `reasoning.effort`. */
   thinkingBudgets: Readonly<Record<string, Readonly<Record<string, number>>>>;
   harmony: HarmonyConfig;
@@ -347,6 +349,7 @@ const variables = z.object({
   MODEL_ENGINES: jsonMap(z.enum(["chat", "harmony"]), '{"model":"harmony"}'),
   VLLM_FORMAT_WITH_TOOLS: z.enum(["never", "strict", "always"]).default("never"),
   VLLM_EXTRA_FIELDS: extraFields,
+  REASONING_CONTENT: z.enum(["shown", "hidden"]).default("shown"),
   THINKING_BUDGETS: jsonMap(z.partialRecord(efforts, z.int().min(0)), '{"model":{"low":1024}}'),
   HARMONY_START_DATE: z.iso.date().optional(),
   HARMONY_SYSTEM_INSTRUCTIONS: z.enum(["true", "false"]).default("false"),
@@ -520,6 +523,7 @@ function readConfig(env: Variables): Config | ConfigError {
     modelEngines: vars.MODEL_ENGINES,
     formatWithTools: vars.VLLM_FORMAT_WITH_TOOLS,
     vllmExtraFields: vars.VLLM_EXTRA_FIELDS,
+    hidesReasoning: vars.REASONING_CONTENT === "hidden",
     thinkingBudgets: vars.THINKING_BUDGETS,
     harmony: {
       startDate: vars.HARMONY_START_DATE,

@@ -120,7 +120,7 @@ async function prepare(
         parent: previous?.turn ?? null,
         createdAt,
         input: JSON.stringify(withItemIds(input, address, inConversation)),
-        output: closed.output,
+        output: closed.kept,
         messages: closed.messages,
         // A turn that is not to be stored leaves its items in its conversation, and no response.
         response: keep ? closed.head : null,

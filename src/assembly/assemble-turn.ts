@@ -13,9 +13,11 @@ import { makePrompt } from "../turn/first-prompt.ts";
 import { checkCallPairs } from "../turn/history.ts";
 import { checkPromptMedia } from "../turn/media.ts";
 import type { BatchSink } from "../turn/output-events.ts";
+import { openReasoning, type ReasoningSeal } from "../turn/sealed-reasoning.ts";
 import type { TurnState } from "../turn/state.ts";
 import { Turn } from "../turn/turn.ts";
 import type { Past } from "./past.ts";
+import { createSealer } from "./sealer.ts";
 
 /** How a turn is put together, for both of its hosts: the Worker (foreground) and the home (runs). */
 
@@ -51,11 +53,13 @@ export interface TurnHost {
  * The turn. Without a past, because it cannot be read, all that the turn can do is end (`abandon`).
  * Throws the 400s of a past and an input that do not fit each other, the request's tools, or the operator's rules.
  */
-export function assembleTurn(spec: TurnSpec, past: Past | undefined, host: TurnHost): Turn {
+export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnHost): Turn {
   const { request, model, cacheSalt, createdAt } = spec;
   const { config, room, signal, waitUntil, sink, logged } = host;
-  if (past) checkPromptMedia(past, request, config.isMediaListed);
-  const { history, replays, input } = past ?? { history: [], replays: [], input: [] };
+  if (kept) checkPromptMedia(kept, request, config.isMediaListed);
+  const seal = sealOf(spec, config);
+  const past = kept && openReasoning(kept, seal);
+  const { history, replays, input, removed } = past ?? { history: [], replays: [], input: [], removed: [] };
   const upstream = new Upstream(config);
   return new Turn(
     {
@@ -66,6 +70,9 @@ export function assembleTurn(spec: TurnSpec, past: Past | undefined, host: TurnH
       history,
       replays,
       input,
+      hidesReasoning: config.hidesReasoning,
+      seal,
+      transformations: removed,
       hostedTools: HOSTED_TOOLS,
       tools: past && toolsOf(spec, past, host),
       cacheSalt,
@@ -89,16 +96,23 @@ export function assembleTurn(spec: TurnSpec, past: Past | undefined, host: TurnH
  */
 export function assemblePrompt(
   spec: TurnSpec,
-  past: Past,
+  kept: Past,
   host: Pick<TurnHost, "config" | "access">,
 ): { engine: Engine; prompt: Prompt } {
-  checkPromptMedia(past, spec.request, host.config.isMediaListed);
+  checkPromptMedia(kept, spec.request, host.config.isMediaListed);
+  const past = openReasoning(kept, sealOf(spec, host.config));
   const tools = toolsOf(spec, past, host);
   const isOffered = tools !== undefined && !tools.mustPrepare && tools.mayCall(0);
   const prompt = makePrompt({ ...spec, ...past }, isOffered ? tools.serverTools : undefined);
   checkCallPairs(prompt.items);
   const upstream = new Upstream(host.config);
   return { engine: createEngine(spec.model.engine, host.config, upstream, HOSTED_TOOLS), prompt };
+}
+
+/** What seals and opens reasoning for the turn's tenant and model. Runs of before had no tenant, and nothing sealed. */
+function sealOf({ tenant, model }: TurnSpec, { encryptionKeys }: Config): ReasoningSeal | undefined {
+  const sealer = tenant === undefined ? undefined : createSealer(encryptionKeys, tenant, model.upstream);
+  return sealer && { sealer, engine: model.engine };
 }
 
 /** The tools that this server runs for the turn, where it has any. */

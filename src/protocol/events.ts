@@ -25,6 +25,7 @@ export type DeltaType =
   | "response.output_text.delta"
   | "response.refusal.delta"
   | "response.reasoning_text.delta"
+  | "response.reasoning_summary_text.delta"
   | "response.function_call_arguments.delta"
   | "response.mcp_call_arguments.delta"
   | "response.code_interpreter_call_code.delta";
@@ -37,6 +38,9 @@ type PlainType =
   | "response.output_text.annotation.added"
   | "response.refusal.done"
   | "response.reasoning_text.done"
+  | "response.reasoning_summary_part.added"
+  | "response.reasoning_summary_part.done"
+  | "response.reasoning_summary_text.done"
   | "response.mcp_list_tools.in_progress"
   | "response.mcp_list_tools.completed"
   | "response.mcp_list_tools.failed"

@@ -12,6 +12,9 @@ import { MAX_ID_LENGTH } from "./ids.ts";
 /** OpenAI's limit on one text, in characters. */
 const MAX_TEXT_LENGTH = 10_485_760;
 
+/** The same of `encrypted_content`. */
+export const MAX_SEALED_LENGTH = 20_971_520;
+
 const text = z.string().max(MAX_TEXT_LENGTH);
 const itemId = z.string().min(1).max(MAX_ID_LENGTH).nullish();
 const callId = z.string().min(1).max(MAX_ID_LENGTH);
@@ -205,8 +208,8 @@ const functionCallOutput = z
   }));
 
 /**
- * Reasoning that a client gives back. Its text is plain here (`content`, or `summary` from elsewhere); another
- * server's `encrypted_content` cannot be read, so an item that has nothing else is refused.
+ * Reasoning that a client gives back: plain (`content` or `summary`), sealed (`encrypted_content`), or both. Whether it
+ * can be opened shows when the prompt is made.
  */
 const reasoning = z
   .object({
@@ -214,21 +217,17 @@ const reasoning = z
     id: itemId,
     summary: list(z.object({ type: z.literal("summary_text"), text })).nullish(),
     content: list(z.object({ type: z.literal("reasoning_text"), text })).nullish(),
-    encrypted_content: z.string().nullish(),
+    encrypted_content: z.string().max(MAX_SEALED_LENGTH).nullish(),
     status: itemStatus,
   })
-  .transform((item, context) => {
-    if (item.encrypted_content && !item.content?.length && !item.summary?.length) {
-      notServed(context, ["encrypted_content"], "Encrypted reasoning of another server");
-    }
-    return {
-      type: item.type,
-      ...(item.id != null && { id: item.id }),
-      summary: item.summary ?? [],
-      ...(item.content?.length && { content: item.content }),
-      status: item.status ?? ("completed" as const),
-    };
-  });
+  .transform((item) => ({
+    type: item.type,
+    ...(item.id != null && { id: item.id }),
+    summary: item.summary ?? [],
+    ...(item.content?.length && { content: item.content }),
+    ...(item.encrypted_content && { encrypted_content: item.encrypted_content }),
+    status: item.status ?? ("completed" as const),
+  }));
 
 /** Calls of tools that a server ran, as a client gives them back. What the model saw of a search is not in them. */
 const mcpCall = z
@@ -399,4 +398,5 @@ export type ItemReference = z.output<typeof itemReference>;
 
 /** An item whose content is here: what a prompt is built from and what the store keeps. */
 export type Item = Exclude<InputItem, ItemReference>;
+export type ReasoningItem = Extract<Item, { type: "reasoning" }>;
 export type MessageItem = Extract<Item, { type: "message" }>;

@@ -72,7 +72,7 @@ export class Settlement {
         base,
         position: joins ? this.#rows.turns.lastPosition() + 1 : null,
         input: JSON.stringify(spec.input),
-        output: closed.output,
+        output: closed.kept,
         messages: closed.messages,
         response: closed.head,
       });

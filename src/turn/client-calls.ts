@@ -52,6 +52,10 @@ export class ClientCalls {
     return this.#open.has(index);
   }
 
+  get isOpen(): boolean {
+    return this.#open.size > 0;
+  }
+
   /** Gives the call that was open when the turn was cut off this delta's index. False where the delta is not its own. */
   resume({ index, name }: CallDelta): boolean {
     const call = this.#resumed;

@@ -39,6 +39,9 @@ function endless(batch: (index: number) => ModelDelta[]) {
 
 async function play(engine: Engine, request: CreateRequest = {}): Promise<TurnResult> {
   const turn = new Turn({
+    hidesReasoning: false,
+    seal: undefined,
+    transformations: [],
     hostedTools: HOSTED_TOOLS,
     engine,
     request: { model: "m", ...request },

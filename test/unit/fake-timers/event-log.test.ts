@@ -66,6 +66,9 @@ describe("the rows of a run", () => {
     const writer = new EventLogWriter(log, address.turn, 0);
     const turn = new Turn(
       {
+        hidesReasoning: false,
+        seal: undefined,
+        transformations: [],
         hostedTools: HOSTED_TOOLS,
         engine: talker(tokens, 50),
         request: { background: true, model: "m" },
