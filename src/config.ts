@@ -95,6 +95,8 @@ export interface Config {
   /** The engine of models whose name and root do not tell it, by the name that vLLM knows. */
   modelEngines: Record<string, EngineName>;
   formatWithTools: FormatWithTools;
+  /** What the operator says of models in Codex's catalogue, by their names; `*` of all. */
+  codexModels: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
   /** Fields that this server does not know, and passes on to vLLM unchecked. */
   vllmExtraFields: readonly string[];
   /** No client gets to see what a model thinks. */
@@ -347,6 +349,7 @@ const variables = z.object({
   VLLM_FOREGROUND_RECOVERY_TIME_MS: integer(300_000, 0),
   MODEL_ALIASES: jsonMap(z.string().min(1), '{"alias":"model"}'),
   MODEL_ENGINES: jsonMap(z.enum(["chat", "harmony"]), '{"model":"harmony"}'),
+  CODEX_MODELS: jsonMap(z.record(z.string(), z.unknown()), '{"model":{"input_modalities":["text","image"]}}'),
   VLLM_FORMAT_WITH_TOOLS: z.enum(["never", "strict", "always"]).default("never"),
   VLLM_EXTRA_FIELDS: extraFields,
   REASONING_CONTENT: z.enum(["shown", "hidden"]).default("shown"),
@@ -521,6 +524,7 @@ function readConfig(env: Variables): Config | ConfigError {
     foregroundRecoveryTimeMs: vars.VLLM_FOREGROUND_RECOVERY_TIME_MS,
     modelAliases: vars.MODEL_ALIASES,
     modelEngines: vars.MODEL_ENGINES,
+    codexModels: vars.CODEX_MODELS,
     formatWithTools: vars.VLLM_FORMAT_WITH_TOOLS,
     vllmExtraFields: vars.VLLM_EXTRA_FIELDS,
     hidesReasoning: vars.REASONING_CONTENT === "hidden",

@@ -9,12 +9,16 @@ import type { TurnAddress } from "../protocol/ids.ts";
 import { toolsetOf } from "../tools/create-toolset.ts";
 import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
 import type { Toolset } from "../tools/toolset.ts";
+import { MAX_CONCURRENT_CALLS } from "../turn/call-answers.ts";
 import { makePrompt } from "../turn/first-prompt.ts";
+import { forEachAtOnce } from "../turn/for-each-at-once.ts";
 import { checkCallPairs } from "../turn/history.ts";
+import { withAllTools, withConfiguration } from "../turn/loaded-tools.ts";
 import { checkPromptMedia } from "../turn/media.ts";
 import type { BatchSink } from "../turn/output-events.ts";
 import { openReasoning, type ReasoningSeal } from "../turn/sealed-reasoning.ts";
 import type { TurnState } from "../turn/state.ts";
+import { truncateToFit } from "../turn/truncation.ts";
 import { Turn } from "../turn/turn.ts";
 import type { Past } from "./past.ts";
 import { createSealer } from "./sealer.ts";
@@ -28,6 +32,8 @@ export interface TurnSpec extends TurnAddress {
   model: Model;
   tenant?: string;
   cacheSalt: string;
+  /** Names the requests that a router before the model server is to keep together. */
+  session?: string | undefined;
   /** Unix milliseconds. */
   createdAt: number;
 }
@@ -54,13 +60,14 @@ export interface TurnHost {
  * Throws the 400s of a past and an input that do not fit each other, the request's tools, or the operator's rules.
  */
 export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnHost): Turn {
-  const { request, model, cacheSalt, createdAt } = spec;
+  const { model, cacheSalt, createdAt } = spec;
   const { config, room, signal, waitUntil, sink, logged } = host;
-  if (kept) checkPromptMedia(kept, request, config.isMediaListed);
+  if (kept) checkPromptMedia(kept, spec.request, config.isMediaListed);
   const seal = sealOf(spec, config);
   const past = kept && openReasoning(kept, seal);
   const { history, replays, input, removed } = past ?? { history: [], replays: [], input: [], removed: [] };
-  const upstream = new Upstream(config);
+  const request = withConfiguration(spec.request, history, input);
+  const upstream = new Upstream(config, spec.session);
   return new Turn(
     {
       engine: createEngine(model.engine, config, upstream, HOSTED_TOOLS),
@@ -92,21 +99,39 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
 
 /**
  * The prompt that the turn would send first, and the engine that can count it, without a turn. The tools of MCP servers
- * that have not been listed yet are not in it. Throws the 400s of `assembleTurn`.
+ * that nobody has listed in this conversation are listed, as the turn would. Approved calls are not made. Throws the 400s
+ * of `assembleTurn`, the 400 `context_length_exceeded` where `truncation: "auto"` cannot make it fit, and the signal's
+ * reason when it is aborted.
  */
-export function assemblePrompt(
+export async function assemblePrompt(
   spec: TurnSpec,
   kept: Past,
-  host: Pick<TurnHost, "config" | "access">,
-): { engine: Engine; prompt: Prompt } {
-  checkPromptMedia(kept, spec.request, host.config.isMediaListed);
-  const past = openReasoning(kept, sealOf(spec, host.config));
+  host: Pick<TurnHost, "config" | "access" | "signal">,
+): Promise<{ engine: Engine; prompt: Prompt }> {
+  const { model } = spec;
+  const { config, signal } = host;
+  const past = openReasoning(kept, sealOf(spec, config));
+  const request = withConfiguration(spec.request, past.history, past.input);
+  checkPromptMedia(past, request, config.isMediaListed);
   const tools = toolsOf(spec, past, host);
-  const isOffered = tools !== undefined && !tools.mustPrepare && tools.mayCall(0);
-  const prompt = makePrompt({ ...spec, ...past }, isOffered ? tools.serverTools : undefined);
-  checkCallPairs(prompt.items);
-  const upstream = new Upstream(host.config);
-  return { engine: createEngine(spec.model.engine, host.config, upstream, HOSTED_TOOLS), prompt };
+  const firstPrompt = () =>
+    makePrompt({ ...spec, ...past, request }, tools?.mayCall(0) ? tools.serverTools : undefined);
+  checkCallPairs(firstPrompt().items);
+  if (tools) await listTools(tools, signal);
+  const engine = createEngine(model.engine, config, new Upstream(config, spec.session), HOSTED_TOOLS);
+  const prompt = firstPrompt();
+  return { engine, prompt: request.truncation === "auto" ? await truncateToFit(engine, prompt, signal) : prompt };
+}
+
+/** Lists the tools of all servers that have not been listed. Rejects with the signal's reason when it is aborted. */
+async function listTools(tools: Toolset, signal: AbortSignal): Promise<void> {
+  try {
+    await forEachAtOnce([...tools.unlisted], MAX_CONCURRENT_CALLS, async (server) => {
+      await tools.list(server, signal);
+    });
+  } finally {
+    await tools.close();
+  }
 }
 
 /** What seals and opens reasoning for the turn's tenant and model. Runs of before had no tenant, and nothing sealed. */
@@ -121,7 +146,7 @@ function toolsOf(
   { history, replays, input }: Past,
   { config, access, logged }: Pick<TurnHost, "config" | "access" | "logged">,
 ): Toolset | undefined {
-  return toolsetOf(request, access, {
+  return toolsetOf(withAllTools(request, [...history, ...input]), access, {
     address: { home, turn },
     config,
     tenant,

@@ -27,6 +27,7 @@ export type DeltaType =
   | "response.reasoning_text.delta"
   | "response.reasoning_summary_text.delta"
   | "response.function_call_arguments.delta"
+  | "response.custom_tool_call_input.delta"
   | "response.mcp_call_arguments.delta"
   | "response.code_interpreter_call_code.delta";
 
@@ -41,6 +42,10 @@ type PlainType =
   | "response.reasoning_summary_part.added"
   | "response.reasoning_summary_part.done"
   | "response.reasoning_summary_text.done"
+  | "response.custom_tool_call_input.done"
+  | "response.shell_call_command.added"
+  | "response.shell_call_command.delta"
+  | "response.shell_call_command.done"
   | "response.mcp_list_tools.in_progress"
   | "response.mcp_list_tools.completed"
   | "response.mcp_list_tools.failed"

@@ -3,11 +3,18 @@ import type { FinishReason, ModelDelta, Phase, RawMessage, TokenLogprob } from "
 import type { HostedTools } from "../contract/hosted-tool.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
 import type { ApprovedCall } from "../contract/turn-tools.ts";
+import type { ClientTool } from "../protocol/client-tools.ts";
 import type { ApiError } from "../protocol/errors.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { isJson } from "../protocol/json.ts";
-import { type InputTransformation, isServerCall, type OutputItem, type ResponseObject } from "../protocol/response.ts";
+import {
+  type InputTransformation,
+  isClientCall,
+  isServerCall,
+  type OutputItem,
+  type ResponseObject,
+} from "../protocol/response.ts";
 import { ClientCalls } from "./client-calls.ts";
 import { type EventSink, EventWriter } from "./output-events.ts";
 import { OutputSize } from "./output-size.ts";
@@ -41,7 +48,9 @@ export interface BuilderOptions {
   seal: ReasoningSeal | undefined;
   /** What the model did not get of the input. */
   transformations: readonly InputTransformation[];
-  /** Names of the functions that may be called, or undefined for any (`tool_choice: allowed_tools`). */
+  /** The tool of the client's that the model means by a name, if it means one. */
+  clientTool: (name: string) => ClientTool | undefined;
+  /** Names of the client's tools that may be called, or undefined for any (`tool_choice: allowed_tools`). */
   allowedCalls: ReadonlySet<string> | undefined;
   /** More than one call per round (`parallel_tool_calls`). */
   parallelCalls: boolean;
@@ -81,6 +90,8 @@ interface Round {
   offersServerTools: boolean;
   /** Messages with which the model is to be asked again. */
   again: RawMessage[];
+  /** Its last word was a call of the client's that broke off. */
+  endsInCutCall: boolean;
   /** Why the model stopped, once it has said so. */
   finish: FinishReason | undefined;
 }
@@ -92,6 +103,7 @@ function newRound(calls: number): Round {
     closedIndices: new Set(),
     offersServerTools: true,
     again: [],
+    endsInCutCall: false,
     finish: undefined,
   };
 }
@@ -164,9 +176,7 @@ export class ResponseBuilder {
     this.#serverCalls = new ServerCalls(this.#writer, response, options.hostedTools, options.callDetails);
     this.#lists = new ToolLists(state, this.#writer, this.#size);
     this.#messages = new RawMessages(state, response, this.#size, options);
-    this.#round = newRound(
-      roundItems(state).filter((item) => item.type === "function_call" || isServerCall(item)).length,
-    );
+    this.#round = newRound(roundItems(state).filter((item) => isClientCall(item) || isServerCall(item)).length);
     this.#serverCallsBegun = withoutSuperseded(state, state.output).filter(isServerCall).length;
     this.#progress = state.deltas.all;
     this.#restoreServerCalls();
@@ -319,7 +329,9 @@ export class ResponseBuilder {
         return;
       case "call_cut":
         this.#texts.release();
-        if (this.#clientCalls.cut(delta.index)) this.#round.closedIndices.add(delta.index);
+        if (!this.#clientCalls.cut(delta.index)) return;
+        this.#round.closedIndices.add(delta.index);
+        this.#round.endsInCutCall = true;
         return;
       case "item_done":
         // Reasoning is done before the call that it is sealed with.
@@ -327,11 +339,11 @@ export class ResponseBuilder {
         else this.#completeItems(this.#sealsMessages);
         return;
       case "resumed_call":
-        this.#resumeServerCall(delta);
+        if (!this.#resumeServerCall(delta)) this.#resumeClientCall(delta);
         return;
       case "message":
-        this.#messages.keep(delta);
-        if (this.#awaitsMessage) this.#completeItems(false);
+        if (this.#awaitsMessage) this.#completeCall(delta);
+        else this.#messages.keep(delta);
         return;
       case "sampled":
         this.#size.keepsSampled = true;
@@ -403,12 +415,21 @@ export class ResponseBuilder {
   }
 
   /** A call in whose middle the generation goes on. Where nothing of it was to be seen yet, it begins. */
-  #resumeServerCall({ index, name, arguments: text }: Extract<ModelDelta, { kind: "resumed_call" }>): void {
+  #resumeServerCall({ index, name, arguments: text }: Extract<ModelDelta, { kind: "resumed_call" }>): boolean {
     const tool = this.#options.serverTool(name);
-    if (!tool || this.#round.closedIndices.has(index)) return;
-    if (this.#serverCalls.resume(index, name, tool)) return;
+    if (!tool) return false;
+    if (this.#round.closedIndices.has(index) || this.#serverCalls.resume(index, name, tool)) return true;
     this.#countServerCall();
     this.#serverCalls.begin(index, name, tool, text);
+    return true;
+  }
+
+  #resumeClientCall({ index, name, arguments: text }: Extract<ModelDelta, { kind: "resumed_call" }>): void {
+    if (this.#round.closedIndices.has(index)) return;
+    const isNew = !this.#clientCalls.has(index);
+    const tool = this.#options.clientTool(name);
+    if (isNew && this.#clientCalls.resumeWith(index, tool, text) && this.#clientCalls.has(index))
+      this.#round.calls += 1;
   }
 
   #countServerCall(): void {
@@ -426,7 +447,8 @@ export class ResponseBuilder {
     }
     round.calls += 1;
     this.#makeWay(this.#sealsMessages && !this.#clientCalls.isOpen);
-    this.#clientCalls.begin(index, name, callId);
+    round.endsInCutCall = false;
+    this.#clientCalls.begin(index, this.#options.clientTool(name), name, callId);
     return true;
   }
 
@@ -445,6 +467,20 @@ export class ResponseBuilder {
     if (!holds) this.#texts.release();
     this.#closeIndices(this.#clientCalls.closeAll());
     this.#serverCalls.completeAll();
+  }
+
+  /** The client's call is complete, and this is its message: reasoning is sealed with it, and done just before it. */
+  #completeCall(message: Extract<ModelDelta, { kind: "message" }>): void {
+    let isKept = false;
+    const seal = () => {
+      if (isKept) return;
+      isKept = true;
+      this.#messages.keep(message);
+      this.#texts.release();
+    };
+    this.#closeIndices(this.#clientCalls.closeAll(seal));
+    seal();
+    this.#completeItems(false);
   }
 
   /** Reasoning is sealed with the messages behind it, which come after its text, and with that of the call after it. */
@@ -537,7 +573,7 @@ export class ResponseBuilder {
   /** Whether the last item is a client's call that the model has not made as it has to. */
   get endsInCutCall(): boolean {
     const last = this.state.output.at(-1);
-    return last?.type === "function_call" && last.status === "incomplete";
+    return this.#round.endsInCutCall || (isClientCall(last) && last.status === "incomplete");
   }
 
   /** Calls of this server's tools that the turn may still make. */
@@ -606,7 +642,7 @@ export class ResponseBuilder {
     const round = this.state.output.slice(this.state.round.firstItem);
     // A call that was cut is not one.
     return round.some(
-      (item) => (item.type === "function_call" && item.status !== "incomplete") || item.type === "mcp_approval_request",
+      (item) => (isClientCall(item) && item.status !== "incomplete") || item.type === "mcp_approval_request",
     );
   }
 
@@ -621,7 +657,7 @@ export class ResponseBuilder {
   }
 }
 
-/** `response.error` knows fewer codes than HTTP errors do (openai 7.55 `ResponseError.code`). */
+/** `response.error` knows fewer codes than HTTP errors do (openai 7.57 `ResponseError.code`). */
 function toResponseError(error: ApiError): { code: string; message: string } {
   const known = error.code === "rate_limit_exceeded" || error.code === "context_length_exceeded";
   return { code: known ? error.code : error.status < 500 ? "invalid_prompt" : "server_error", message: error.message };

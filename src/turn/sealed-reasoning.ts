@@ -3,7 +3,7 @@ import type { RawMessage, Replay, ToolExchange } from "../contract/engine.ts";
 import type { Opened, Sealer } from "../contract/sealing.ts";
 import { contextLengthExceeded } from "../protocol/errors.ts";
 import type { Item, ReasoningItem } from "../protocol/items.ts";
-import { type InputTransformation, isServerCall, type OutputItem } from "../protocol/response.ts";
+import { type InputTransformation, isClientCall, isServerCall, type OutputItem } from "../protocol/response.ts";
 
 /**
  * What the `encrypted_content` of reasoning holds: all that `previous_response_id` would bring back into the prompt of a
@@ -86,11 +86,11 @@ function sealedCall({ item: id, messages, exchange }: Replay, item: OutputItem |
   return call ? [{ item: id, ...call, messages }] : [];
 }
 
-/** Of a call that the client answers: by what, and the arguments. */
-function clientCall(item: Item | OutputItem): { call_id: string; arguments: string } | undefined {
-  if (!item.type.endsWith("_call") || !("call_id" in item) || typeof item.call_id !== "string") return undefined;
+/** Of a call that the client answers: by what, and the arguments where the item has them as the model wrote them. */
+function clientCall(item: Item | OutputItem): { call_id: string; arguments?: string } | undefined {
+  if (!isClientCall(item) || typeof item.call_id !== "string") return undefined;
   const said: unknown = "arguments" in item ? item.arguments : "input" in item ? item.input : undefined;
-  return typeof said === "string" ? { call_id: item.call_id, arguments: said } : undefined;
+  return { call_id: item.call_id, ...(typeof said === "string" && { arguments: said }) };
 }
 
 /** The past of a turn, as its prompt is made of it. */
@@ -190,8 +190,9 @@ class Opening {
     if (isServerCall(item)) return item.id === undefined ? undefined : this.#calls.get(item.id);
     const said = clientCall(item);
     const call = said && this.#calls.get(said.call_id);
+    if (call?.arguments === undefined) return call;
     // A client may have changed what the model called.
-    return call?.arguments !== undefined && isSameJson(call.arguments, said?.arguments ?? "") ? call : undefined;
+    return isSameJson(call.arguments, said?.arguments ?? "") ? call : undefined;
   }
 
   /** An id by which a replay can name the item, and no other one of the prompt. */
