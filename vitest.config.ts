@@ -8,7 +8,8 @@ const limits = { testTimeout: 240_000, hookTimeout: 240_000 };
 const inWorkerd = () =>
   cloudflareTest({
     wrangler: { configPath: "./wrangler.toml" },
-    miniflare: { bindings: { VLLM_BASE_URL: "http://vllm.invalid/v1" } },
+    // Reasoning is sealed where a test names a tenant.
+    miniflare: { bindings: { VLLM_BASE_URL: "http://vllm.invalid/v1", ENCRYPTION_KEYS: `test:${"a".repeat(43)}=` } },
   });
 
 export default defineConfig({

@@ -111,6 +111,8 @@ export interface Config {
   codexModels: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
   /** Fields that this server does not know, and passes on to vLLM unchecked. */
   vllmExtraFields: readonly string[];
+  /** No client gets to see what a model thinks. */
+  hidesReasoning: boolean;
   /** Tokens that a model may think, by its name at vLLM and the request's `reasoning.effort`. */
   thinkingBudgets: Readonly<Record<string, Readonly<Record<string, number>>>>;
   harmony: HarmonyConfig;
@@ -368,6 +370,7 @@ const variables = z.object({
   CODEX_MODELS: jsonMap(z.record(z.string(), z.unknown()), '{"model":{"input_modalities":["text","image"]}}'),
   VLLM_FORMAT_WITH_TOOLS: z.enum(["never", "strict", "always"]).default("never"),
   VLLM_EXTRA_FIELDS: extraFields,
+  REASONING_CONTENT: z.enum(["shown", "hidden"]).default("shown"),
   THINKING_BUDGETS: jsonMap(z.partialRecord(efforts, z.int().min(0)), '{"model":{"low":1024}}'),
   HARMONY_START_DATE: z.iso.date().optional(),
   HARMONY_SYSTEM_INSTRUCTIONS: z.enum(["true", "false"]).default("false"),
@@ -562,6 +565,7 @@ function readConfig(env: Variables): Config | ConfigError {
     codexModels: vars.CODEX_MODELS,
     formatWithTools: vars.VLLM_FORMAT_WITH_TOOLS,
     vllmExtraFields: vars.VLLM_EXTRA_FIELDS,
+    hidesReasoning: vars.REASONING_CONTENT === "hidden",
     thinkingBudgets: vars.THINKING_BUDGETS,
     harmony: {
       startDate: vars.HARMONY_START_DATE,

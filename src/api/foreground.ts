@@ -120,7 +120,7 @@ async function prepare(
     const keep = request.store !== false && (status !== "failed" || request.stream === true);
     const isWhole = status === "completed" || status === "incomplete";
     const joins = inConversation && isWhole;
-    const { output, messages } = closed;
+    const { kept: output, messages } = closed;
     const items = () => JSON.stringify(withItemIds(keptInput(input), address, inConversation));
     if (keep || joins) {
       await homes.settle(address.home, {

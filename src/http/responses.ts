@@ -102,7 +102,7 @@ export const responses = [
     summary:
       "retrieve; with `stream=true`, `starting_after`, `include_obfuscation`: replay a background response's events and follow it",
     query: retrieveQuery,
-    handle: async (context, { stream, starting_after: after, include_obfuscation: obfuscation = true }) => {
+    handle: async (context, { include, stream, starting_after: after, include_obfuscation: obfuscation = true }) => {
       const address = responseAddress(context.req.param("id"));
       const caller = callerOf(context);
       if (stream) {
@@ -111,7 +111,7 @@ export const responses = [
       if (after !== undefined) {
         throw invalidRequest("starting_after", "'starting_after' is only valid with 'stream=true'.");
       }
-      return jsonText(context, responseBody(await retrieveResponse(caller, address)));
+      return jsonText(context, responseBody(await retrieveResponse(caller, address, include)));
     },
   }),
   endpoint({

@@ -202,8 +202,9 @@ function* everyItemDoneOnce({ items, terminal }: Trace): Iterable<string> {
 }
 
 /**
- * Check 8: one item at a time, but for calls, which may be open together; and while the server runs what has been
- * written (a call, or the listing of a server's tools), anything else may begin.
+ * Check 8: one item at a time, but for calls, which may be open together; while the server runs what has been
+ * written (a call, or the listing of a server's tools), anything else may begin; and reasoning that is sealed with the
+ * call after it is done just before that.
  */
 function* onlyCallsOverlap({ items }: Trace): Iterable<string> {
   for (const item of items) {
@@ -211,9 +212,17 @@ function* onlyCallsOverlap({ items }: Trace): Iterable<string> {
       if (earlier.addedAt >= item.addedAt || earlier.doneAt < item.addedAt) continue;
       if (CALL_TYPES.has(earlier.added.type) && CALL_TYPES.has(item.added.type)) continue;
       if (writtenAt(earlier) < item.addedAt) continue;
+      if (isSealedWith(earlier, item)) continue;
       yield `item ${item.index} (${item.added.type}) is added while item ${earlier.index} (${earlier.added.type}) is open`;
     }
   }
+}
+
+/** Whether an item is reasoning without another word after the call `next` begins, and done before that is. */
+function isSealedWith({ added, done, doneAt, events }: Trace["items"][number], next: Trace["items"][number]): boolean {
+  if (added.type !== "reasoning" || !CALL_TYPES.has(next.added.type)) return false;
+  const isSealed = done === undefined || (done.type === "reasoning" && done.encrypted_content != null);
+  return isSealed && doneAt <= next.doneAt && events.every(({ position }) => position < next.addedAt);
 }
 
 /** When the model has finished what the server then works on. */
