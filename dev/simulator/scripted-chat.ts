@@ -3,7 +3,7 @@ import { renderChatml } from "./chatml-template.ts";
 import { ChatmlTokenizer, IM_END, IM_START, THINK, THINK_END, TOOL_CALL } from "./chatml-tokenizer.ts";
 import type { Token } from "./engine.ts";
 import type { Speech } from "./generation.ts";
-import { admits } from "./grammar.ts";
+import { admits, underGrammar } from "./grammar.ts";
 import { harmonyTokenizer } from "./harmony-tokenizer.ts";
 import type { Json } from "./json.ts";
 import { fillSchema } from "./schema-filler.ts";
@@ -83,6 +83,8 @@ function grammatical(content: string, request: ChatRequest): string | undefined 
       return undefined;
     case "choice":
       return format.choice;
+    case "grammar":
+      return underGrammar(format, content);
     case "json_object":
       return admits({ type: "object" }, content) ? content : "{}";
     case "json_schema":
