@@ -7,7 +7,7 @@ import type { Item } from "../protocol/items.ts";
 import { unwrap } from "../store/client.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
-import { needsItemIds, withItemIds } from "../turn/history.ts";
+import { matchOutputs, needsItemIds, withItemIds } from "../turn/history.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import { clientLeft, inQueue } from "./client-left.ts";
 import type { Creation } from "./creation.ts";
@@ -99,10 +99,11 @@ async function prepare(
     caller.past.past(sent, previous),
   ]);
   const accepted = acceptRequest(request, model, config);
-  const input = needsItemIds(request, past.input) ? withItemIds(past.input, address, inConversation) : past.input;
+  const { history, replays } = entered ?? past;
+  const matched = [...matchOutputs(history, past.input)];
+  const input = needsItemIds(request, matched) ? withItemIds(matched, address, inConversation) : matched;
   const isKept = request.store !== false || inConversation;
   const room = isKept ? outputRoom(accepted, withItemIds(input, address, inConversation)) : MAX_CALL_LENGTH;
-  const { history, replays } = entered ?? past;
   const makeTurn = (sink: ClientSink | undefined): Turn =>
     assembleTurn(
       { ...address, request: accepted, model, tenant, cacheSalt, createdAt },

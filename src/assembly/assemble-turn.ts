@@ -11,6 +11,7 @@ import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
 import type { Toolset } from "../tools/toolset.ts";
 import { makePrompt } from "../turn/first-prompt.ts";
 import { checkCallPairs } from "../turn/history.ts";
+import { withAllTools, withConfiguration } from "../turn/loaded-tools.ts";
 import { checkPromptMedia } from "../turn/media.ts";
 import type { BatchSink } from "../turn/output-events.ts";
 import type { TurnState } from "../turn/state.ts";
@@ -52,10 +53,11 @@ export interface TurnHost {
  * Throws the 400s of a past and an input that do not fit each other, the request's tools, or the operator's rules.
  */
 export function assembleTurn(spec: TurnSpec, past: Past | undefined, host: TurnHost): Turn {
-  const { request, model, cacheSalt, createdAt } = spec;
+  const { model, cacheSalt, createdAt } = spec;
   const { config, room, signal, waitUntil, sink, logged } = host;
-  if (past) checkPromptMedia(past, request, config.isMediaListed);
+  if (past) checkPromptMedia(past, spec.request, config.isMediaListed);
   const { history, replays, input } = past ?? { history: [], replays: [], input: [] };
+  const request = withConfiguration(spec.request, history, input);
   const upstream = new Upstream(config);
   return new Turn(
     {
@@ -95,7 +97,8 @@ export function assemblePrompt(
   checkPromptMedia(past, spec.request, host.config.isMediaListed);
   const tools = toolsOf(spec, past, host);
   const isOffered = tools !== undefined && !tools.mustPrepare && tools.mayCall(0);
-  const prompt = makePrompt({ ...spec, ...past }, isOffered ? tools.serverTools : undefined);
+  const request = withConfiguration(spec.request, past.history, past.input);
+  const prompt = makePrompt({ ...spec, ...past, request }, isOffered ? tools.serverTools : undefined);
   checkCallPairs(prompt.items);
   const upstream = new Upstream(host.config);
   return { engine: createEngine(spec.model.engine, host.config, upstream, HOSTED_TOOLS), prompt };
@@ -107,7 +110,7 @@ function toolsOf(
   { history, replays, input }: Past,
   { config, access, logged }: Pick<TurnHost, "config" | "access" | "logged">,
 ): Toolset | undefined {
-  return toolsetOf(request, access, {
+  return toolsetOf(withAllTools(request, [...history, ...input]), access, {
     address: { home, turn },
     config,
     tenant,

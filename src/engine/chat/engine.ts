@@ -1,15 +1,15 @@
 import type { Config } from "../../config.ts";
 import type { Continuation, Engine, ModelDelta, Prompt, PromptSize, RawMessage } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
+import { ClientTools } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest, toApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
 import { isServerCall } from "../../protocol/response.ts";
-import { offeredTools } from "../offered-tools.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";
 import { ChunkReader } from "./chunks.ts";
-import { Draft } from "./draft.ts";
+import { Draft, type DraftOptions } from "./draft.ts";
 import { finalFormat } from "./final-format.ts";
 import type { ChatMessage } from "./messages.ts";
 import {
@@ -86,7 +86,7 @@ export class ChatEngine implements Engine {
     const { max_output_tokens: limit } = prompt.request;
     const options = {
       offered: new Set(callableTools(prompt).map(({ name }) => name)),
-      ...clientFunctions(prompt),
+      ...clientsOf(prompt),
       format: bindsFormat ? undefined : finalFormat(prompt.request),
     };
     const corrections: ChatMessage[] = [];
@@ -300,7 +300,7 @@ function canBeSaidAnew(item: Item): boolean {
 
 /** Whether an item is a call that was cut and so not made: the model was told, or is to be asked again. */
 function isCutCall(item: Item): boolean {
-  return item.type === "function_call" && item.status === "incomplete";
+  return (item.type === "function_call" || item.type === "custom_tool_call") && item.status === "incomplete";
 }
 
 /** Whether an item is an assistant's message that says nothing but white space. */
@@ -317,12 +317,16 @@ function assistantTextOf(item: Item): string {
 /** How a prompt is asked, but for what is tried out. */
 type Asked = Omit<Asking, "laterSystemMessages" | "thinkingBudget">;
 
-/** The functions that the client answers, and those of them that are strict. */
-function clientFunctions(prompt: Prompt): { clients: Set<string>; strict: Set<string> } {
-  const functions = offeredTools({ request: prompt.request });
+/**
+ * The tools that the client answers, and those of them whose calls are shown as they are written: the strict ones, which
+ * vLLM binds, and custom ones, whose inputs are long.
+ */
+function clientsOf({ request }: Prompt): Pick<DraftOptions, "clients" | "live"> {
+  const offered = ClientTools.of(request.tools).offered(request.tool_choice);
+  const live = offered.filter(({ tool }) => tool.type === "custom" || (tool.type === "function" && tool.strict));
   return {
-    clients: new Set(functions.map(({ name }) => name)),
-    strict: new Set(functions.filter(({ strict }) => strict === true).map(({ name }) => name)),
+    clients: new Map(offered.map((tool) => [tool.flatName, tool])),
+    live: new Set(live.map(({ flatName }) => flatName)),
   };
 }
 

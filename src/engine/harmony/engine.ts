@@ -1,4 +1,5 @@
 import type { HarmonyConfig } from "../../config.ts";
+import { outputParts } from "../../contract/client-calls.ts";
 import type {
   Continuation,
   Engine,
@@ -255,11 +256,9 @@ async function toPromptIds(
 function refuseOtherThanText({ input }: CreateRequest): void {
   if (!Array.isArray(input)) return;
   for (const [index, item] of input.entries()) {
-    const [field, parts] =
-      item.type === "function_call_output"
-        ? ["output", item.output]
-        : ["content", "content" in item ? item.content : []];
-    if (!Array.isArray(parts)) continue;
+    const isMessage = item.type === "message";
+    const parts = isMessage ? item.content : item.type === "item_reference" ? [] : outputParts(item);
+    const field = isMessage ? "content" : "output";
     for (const [part, { type }] of parts.entries()) {
       if (type !== "input_image" && type !== "input_audio" && type !== "input_video") continue;
       throw notText(`input[${index}].${field}[${part}]`, type);
