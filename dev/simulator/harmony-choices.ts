@@ -59,7 +59,7 @@ function scriptOfUser(
   )?.[1];
   if (final !== undefined && !saysFinal(final, format, tag)) return undefined;
   const [, called, given = ""] =
-    /to=functions\.([^\s<]+)[^<]*(?:<\|[a-z]+\|>[^<]*)*?<\|message\|>(.*?)(?:<\||$)/s.exec(script.text) ?? [];
+    /to=functions\.([^\s<]+)[^<]*(?:<\|[a-z]+\|>[^<]*)*?<\|message\|>(.*?)(?:<\|[a-z]+\|>|$)/s.exec(script.text) ?? [];
   if (called !== undefined && tag !== undefined && !isCallAdmitted(tag.functions.get(called), given)) return undefined;
   const ended = /<\|(?:return|call|endoftext)\|>$/.test(script.text);
   return { ...script, text: ended ? script.text : `${script.text}<|return|>` };

@@ -62,13 +62,13 @@ function bound(text: string, request: ChatRequest, thinking: boolean): string {
   const end = text.indexOf("</think>");
   if (thinking && end < 0) return text;
   const from = thinking ? end + "</think>".length : 0;
-  const content = text.slice(from).replace("<|im_end|>", "").trim();
-  const said = grammatical(content, request);
+  const said = grammatical(text.slice(from).replace("<|im_end|>", ""), request);
   return said === undefined ? text : `${text.slice(0, from)}${said}<|im_end|>`;
 }
 
 /** What a grammar makes of the content; `undefined` if it leaves it as it is. */
-function grammatical(content: string, request: ChatRequest): string | undefined {
+function grammatical(written: string, request: ChatRequest): string | undefined {
+  const content = written.trim();
   const { toolChoice, tools, format } = request;
   if (toolChoice.kind === "required" || toolChoice.kind === "named") {
     const allowed = toolChoice.kind === "named" ? tools.filter(({ name }) => name === toolChoice.name) : tools;
@@ -84,7 +84,7 @@ function grammatical(content: string, request: ChatRequest): string | undefined 
     case "choice":
       return format.choice;
     case "grammar":
-      return underGrammar(format, content);
+      return underGrammar(format, written);
     case "json_object":
       return admits({ type: "object" }, content) ? content : "{}";
     case "json_schema":
