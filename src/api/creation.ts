@@ -4,6 +4,7 @@ import { previousResponseNotFound } from "../protocol/errors.ts";
 import { withExtraFields } from "../protocol/extra-fields.ts";
 import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem } from "../protocol/items.ts";
+import { withoutUnknownTools } from "../protocol/unknown-tools.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, homeOf } from "../store/client.ts";
 import { toInputItems } from "../turn/history.ts";
@@ -36,8 +37,9 @@ export interface Creation {
  * Checks the body of a create. Throws the 400s of all that can be seen to be wrong without asking a home or the model
  * server, and the 404 of a conversation's id that this server cannot have made.
  */
-export async function checkCreation(caller: Caller, body: unknown): Promise<Creation> {
+export async function checkCreation(caller: Caller, sent: unknown): Promise<Creation> {
   const { config, tenant, signal } = caller;
+  const body = config.dropsUnknownTools ? withoutUnknownTools(sent) : sent;
   const request = withExtraFields(parse(createRequest, body), body, config.vllmExtraFields);
   checkVllmExtras(request, config.vllmExtras);
   const id = conversationOf(request);

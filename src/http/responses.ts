@@ -1,8 +1,10 @@
+import type { Context } from "hono";
 import { createResponse } from "../api/create-response.ts";
 import { cancelResponse, deleteResponse, listInputItems, responseAddress, retrieveResponse } from "../api/responses.ts";
 import { followResponse } from "../api/runs.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { SseStream } from "../protocol/sse-stream.ts";
+import { unknownToolTypes } from "../protocol/unknown-tools.ts";
 import { responseBody } from "../turn/response-builder.ts";
 import { eventStream, itemList, jsonText } from "./answers.ts";
 import { readJson } from "./body.ts";
@@ -10,14 +12,24 @@ import { callerOf } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { pageQuery, retrieveQuery } from "./queries.ts";
 
+/** Types beyond this are not told: a header has its limits. */
+const MAX_TOLD_TYPES = 16;
+
+/** Says which of the request's tools were left out (`UNKNOWN_TOOLS`), by their types. */
+function tellDroppedTools(context: Context, types: readonly string[]): void {
+  const told = types.filter((type) => /^[\w.-]{1,64}$/.test(type)).slice(0, MAX_TOLD_TYPES);
+  if (told.length > 0) context.header("x-dropped-tools", told.join(", "));
+}
+
 export const responses = [
   endpoint({
     method: "POST",
     path: "/v1/responses",
     summary: "create; JSON, or SSE with `stream: true`",
     handle: async (context) => {
-      const { maxRequestBytes, heartbeatMs } = context.get("config");
+      const { maxRequestBytes, heartbeatMs, dropsUnknownTools } = context.get("config");
       const body = await readJson(context.req.raw, maxRequestBytes);
+      if (dropsUnknownTools) tellDroppedTools(context, unknownToolTypes(body));
       const created = await createResponse(callerOf(context), body, {
         idempotencyKey: context.req.header("idempotency-key"),
         openSink: (onLeft) => new SseStream(heartbeatMs, onLeft),

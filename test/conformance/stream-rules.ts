@@ -23,6 +23,10 @@ const CHANGING_KEYS: ReadonlySet<string> = new Set([
 const CALL_TYPES: ReadonlySet<string> = new Set([
   "function_call",
   "custom_tool_call",
+  "tool_search_call",
+  "local_shell_call",
+  "shell_call",
+  "apply_patch_call",
   "mcp_call",
   "web_search_call",
   "code_interpreter_call",
@@ -50,6 +54,10 @@ const BEGINNING_TYPES: ReadonlySet<string> = new Set([
   "reasoning",
   "function_call",
   "custom_tool_call",
+  "tool_search_call",
+  "local_shell_call",
+  "shell_call",
+  "apply_patch_call",
   "web_search_call",
   "file_search_call",
   "code_interpreter_call",
@@ -65,6 +73,7 @@ const EVENT_FAMILIES: readonly (readonly [prefix: string, itemType: string])[] =
   ["response.reasoning_summary_", "reasoning"],
   ["response.function_call_arguments.", "function_call"],
   ["response.custom_tool_call_input.", "custom_tool_call"],
+  ["response.shell_call_", "shell_call"],
   ["response.mcp_call", "mcp_call"],
   ["response.mcp_list_tools.", "mcp_list_tools"],
   ["response.web_search_call.", "web_search_call"],
@@ -97,6 +106,7 @@ export const STREAM_RULES: readonly StreamRule[] = [
   { check: 11, run: partsBracketed, fromStart: true },
   { check: 12, run: deltasAddUpToText, fromStart: true },
   { check: 13, run: argumentDeltasAddUp, fromStart: true },
+  { check: 13, run: commandsAddUp, fromStart: true },
   { check: 14, run: itemsBeginEmpty, fromStart: true },
   { check: 15, run: callIdsStable, fromStart: true },
   { check: 16, run: eventsFitTheirItem, fromStart: true },
@@ -336,6 +346,34 @@ function* argumentDeltasAddUp({ items }: Trace): Iterable<string> {
     if (item.done.type === "function_call" && item.done.status === "completed" && !isJson(final)) {
       yield `item ${item.index} is completed, but its arguments are not JSON: ${show(final)}`;
     }
+  }
+}
+
+/** Check 13: the commands of a shell are added empty, one after another, and their deltas add up to the item's. */
+function* commandsAddUp({ items }: Trace): Iterable<string> {
+  for (const item of items) {
+    if (item.added.type !== "shell_call") continue;
+    if (item.added.action.commands.length > 0) yield `item ${item.index} is added with commands`;
+    const told: string[] = [];
+    let streamed: string | undefined;
+    for (const placed of item.events) {
+      const { event } = placed;
+      if (event.type === "response.shell_call_command.added") {
+        const isNext = streamed === undefined && event.command_index === told.length && event.command === "";
+        if (!isNext) yield `${at(placed)} does not begin command ${told.length}`;
+        streamed = "";
+      } else if (event.type === "response.shell_call_command.delta") {
+        if (streamed === undefined) yield `${at(placed)} is of no open command`;
+        streamed = (streamed ?? "") + event.delta;
+      } else if (event.type === "response.shell_call_command.done") {
+        if (event.command !== streamed) yield `${at(placed)} says ${show(event.command)}, its deltas ${show(streamed)}`;
+        told.push(event.command);
+        streamed = undefined;
+      }
+    }
+    const final = item.done?.type === "shell_call" ? item.done.action.commands : undefined;
+    if (final && !sameJson(final, told))
+      yield `item ${item.index} has commands ${show(final)}, told were ${show(told)}`;
   }
 }
 
