@@ -12,7 +12,7 @@ import { type Gateway, lastPrompt, startGateway } from "./support.ts";
 
 let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startGateway();
+  gateway = await startGateway({ HOSTED_TOOLS: "none", UNKNOWN_TOOLS: "drop" });
 });
 afterAll(() => gateway.close());
 
@@ -312,5 +312,44 @@ describe.each(MODELS)("%s", (model) => {
     });
     if (model === CHAT) expect(lastPrompt(gateway).tool_choice).toEqual({ type: "function", function: { name } });
     else expect(JSON.stringify(gateway.vllm.simulator.requests.at(-1)?.body)).toContain(`to=${recipient}`);
+  });
+});
+
+describe("tools that clients cannot help sending", () => {
+  it("are left out where the operator lets them, and a header says so", async () => {
+    const unknown = [
+      { type: "computer_use_preview", display_width: 1, display_height: 1, environment: "linux" },
+      { type: "x y" },
+    ];
+    const input = [
+      { type: "additional_tools", tools: [{ type: "image_generation" }] },
+      { role: "user", content: "Hello!" },
+    ];
+    // Its echo is not what was sent, so its body is not checked against that.
+    const answer = await fetch(`${gateway.url}/v1/responses`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ model: CHAT, input, tools: [...unknown, applyPatch], store: false }),
+    });
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get("x-dropped-tools")).toBe("computer_use_preview, image_generation");
+    expect((await answer.json()) as Response).toMatchObject({ tools: [applyPatch] });
+    const other = await gateway.post({ model: CHAT, input: "Hello!", tools: [applyPatch], store: false });
+    expect(other.headers.get("x-dropped-tools")).toBeNull();
+  });
+
+  it("are not offered where the operator has switched them off, and cannot be forced", async () => {
+    const search: Tool = { type: "web_search" };
+    const code: Tool = { type: "code_interpreter", container: { type: "auto" } };
+    const asked = await create({ model: CHAT, input: "Hello!", tools: [search, code, applyPatch] });
+    expect(asked.tools).toEqual([search, code, applyPatch]);
+    expect(JSON.stringify(lastPrompt(gateway).tools)).not.toContain("browser");
+    const forced = create({
+      model: CHAT,
+      input: "Hello!",
+      tools: [search],
+      tool_choice: { type: "web_search_preview" },
+    });
+    await expect(forced).rejects.toMatchObject({ status: 400, param: "tool_choice", code: "unsupported_parameter" });
   });
 });
