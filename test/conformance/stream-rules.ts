@@ -1,7 +1,7 @@
 /** The ordering rules of a Responses stream: checks 1–20 of the reference (§6), and 24. */
 import type { Response, ResponseOutputItem } from "openai/resources/responses/responses";
 import { isJson, itemStatus, logprobEntryViolations, responseViolations } from "./response-body.ts";
-import { at, isTerminalEvent, itemId, type Placed, replayParts, sameJson, type Trace } from "./stream-trace.ts";
+import { at, isTerminalEvent, itemId, type Placed, sameJson, type Trace } from "./stream-trace.ts";
 import { isObject, type Rule, show } from "./violations.ts";
 
 /** What may change between two snapshots of one response. */
@@ -308,12 +308,12 @@ function* finalOutputIsDoneItems({ items, terminal }: Trace): Iterable<string> {
 
 /** Check 11: a part is added, gets deltas, its `.done`, its `part.done`, in this order, one part after the other. */
 function* partsBracketed({ items }: Trace): Iterable<string> {
-  for (const item of items) yield* replayParts(item).order;
+  for (const item of items) yield* item.parts.order;
 }
 
 /** Check 12: deltas add up to the `.done` text, the part and the item; so do logprobs and annotations. */
 function* deltasAddUpToText({ items }: Trace): Iterable<string> {
-  for (const item of items) yield* replayParts(item).text;
+  for (const item of items) yield* item.parts.text;
 }
 
 /** Check 13: argument (or input) deltas add up to `.done` and to the item, and one `.done` is sent. */
@@ -400,7 +400,7 @@ function* itemsBeginEmpty({ items }: Trace): Iterable<string> {
       if ((added.content ?? []).length > 0) yield `item ${item.index} is added with content`;
     }
     if (added.type === "reasoning" && added.summary.length > 0) yield `item ${item.index} is added with a summary`;
-    yield* replayParts(item).beginnings;
+    yield* item.parts.beginnings;
   }
 }
 
