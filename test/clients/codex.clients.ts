@@ -3,6 +3,7 @@ import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.
 import type { Engine } from "../vllm/model-server.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { Codex, type CodexRun } from "./codex.ts";
+import { type Door, openDoor } from "./door.ts";
 import { installedCodex } from "./installed.ts";
 
 /** The real Codex CLI in front of the gateway. What the models are to say stands in what the user says. */
@@ -23,10 +24,15 @@ afterAll(async () => {
 });
 
 let codex: Codex | undefined;
-beforeEach(() => {
+let door: Door;
+beforeEach(async () => {
   vllm.simulator.requests.length = 0;
+  door = await openDoor(worker.url);
 });
-afterEach(() => codex?.remove());
+afterEach(async () => {
+  codex?.remove();
+  await door.close();
+});
 
 interface Setup {
   model: string;
@@ -46,7 +52,7 @@ model_provider = "edge"
 ${compactAt === undefined ? "" : `model_auto_compact_token_limit = ${compactAt}`}
 [model_providers.edge]
 name = "${isOpenai ? "OpenAI" : "edge"}"
-base_url = "${worker.url}/v1"
+base_url = "${door.url}/v1"
 wire_api = "responses"
 supports_websockets = ${webSockets}
 [model_providers.edge.auth]
@@ -95,13 +101,18 @@ describe.each<[engine: Engine, model: string]>([
   ["chat", "tiny-qwen3"],
   ["harmony", "tiny-gpt-oss"],
 ])("%s", (engine, model) => {
-  describe.each([["HTTP", false]] as const)("over %s", (_transport, webSockets) => {
+  describe.each([
+    ["HTTP", false],
+    ["a WebSocket", true],
+  ] as const)("over %s", (_transport, webSockets) => {
     const setup = { model, webSockets };
 
     it("answers", async () => {
       const run = await start(setup).exec("Hello!");
       expectCompleted(run);
       expect(run.answer.trim()).toBe("You said: Hello!");
+      expect(door.asked("POST /v1/responses")).toBe(!webSockets);
+      expect(door.asked("GET /v1/responses")).toBe(webSockets);
     });
 
     it("runs a command, and reads what came of it", async () => {
@@ -148,6 +159,16 @@ describe.each<[engine: Engine, model: string]>([
       // Codex asks for a summary itself, and begins anew with it.
       expect(prompts().some((prompt) => prompt.includes("CONTEXT CHECKPOINT COMPACTION"))).toBe(true);
       expect(prompts().at(-1)).toContain("use the information in this summary");
+    });
+
+    it("has the server compact", async () => {
+      const agent = start({ ...setup, compactAt: 1_000, isOpenai: true });
+      expectCompleted(await agent.exec("The first word is walrus."));
+      const run = await agent.exec("resume", "--last", "And the second?");
+      expectCompleted(run);
+      expect(run.answer.trim()).toBe("You said: And the second?");
+      expect(prompts().some((prompt) => prompt.includes("CONTEXT CHECKPOINT COMPACTION"))).toBe(false);
+      expect(prompts().some((prompt) => prompt.includes("write nothing but the summary"))).toBe(true);
     });
   });
 });
