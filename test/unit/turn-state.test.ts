@@ -158,7 +158,7 @@ describe("the state of a turn", () => {
       fc.property(steps, (all) => {
         run(all, { state: newTurnState(), lines: [] });
       }),
-      { numRuns: 150 },
+      { numRuns: 50 },
     );
   });
 
@@ -169,7 +169,7 @@ describe("the state of a turn", () => {
         const kept = lines.slice(0, at % (lines.length + 1));
         run(second, { state: readLoggedTurn(kept), lines: kept });
       }),
-      { numRuns: 100 },
+      { numRuns: 30 },
     );
   });
 
