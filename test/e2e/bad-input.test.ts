@@ -524,7 +524,6 @@ describe("what this server does not serve is named", () => {
   ];
   refuses([
     no("prompt", { id: "pmpt_1" }),
-    no("context_management", [{ type: "compaction", compact_threshold: 1000 }]),
     no("moderation", { model: "omni" }),
     no("image", { context_compression: "auto" }),
     no("access_programs", { cyber: true }),
@@ -546,7 +545,7 @@ describe("what this server does not serve is named", () => {
     part({ type: "input_file", file_id: "file_1" }, "file_id"),
     part({ type: "input_file", file_url: "https://a.example.com/b.txt" }, "file_url"),
     part({ type: "input_file", file_data: "data:application/pdf;base64,AA==", filename: "a.pdf" }, "file_data"),
-    ...["custom_tool_call_output", "compaction", "computer_call", "local_shell_call"].map(
+    ...["computer_call", "file_search_call", "image_generation_call"].map(
       (type): Row => [
         `an item ${type}`,
         { input: [{ role: "user", content: "x" }, { type }] },
