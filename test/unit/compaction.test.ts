@@ -61,14 +61,22 @@ describe("what a compaction keeps", () => {
         call("b"),
         { type: "mcp_approval_request", id: "mcpr_1", server_label: "docs", name: "f", arguments: "{}" },
         { type: "mcp_approval_request", id: "mcpr_2", server_label: "docs", name: "f", arguments: "{}" },
-        { type: "mcp_approval_response", approval_request_id: "mcpr_2", approve: true, reason: null },
+        { type: "mcp_approval_response", approval_request_id: "mcpr_2", approve: false, reason: null },
+        { type: "mcp_approval_request", id: "mcpr_3", server_label: "docs", name: "f", arguments: "{}" },
+        { type: "mcp_approval_response", approval_request_id: "mcpr_3", approve: true, reason: null },
         said("user", "Four."),
       ],
       [],
       ROOM,
     );
     expect(told(before)).toEqual(["Be kind.", "One.", "Be quick.", "Three."]);
-    expect(told(after)).toEqual(["function_call", "mcp_approval_request", "Four."]);
+    expect(told(after)).toEqual([
+      "function_call",
+      "mcp_approval_request",
+      "mcp_approval_request",
+      "mcp_approval_response",
+      "Four.",
+    ]);
   });
 
   it("is of the user's messages the newest, and of the last that does not fit its beginning and end", () => {
