@@ -5,6 +5,7 @@ import { previousResponseNotFound } from "../protocol/errors.ts";
 import { withExtraFields } from "../protocol/extra-fields.ts";
 import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem } from "../protocol/items.ts";
+import { withoutUnknownTools } from "../protocol/unknown-tools.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, homeOf } from "../store/client.ts";
 import { tenantCacheSalt } from "./cache-salt.ts";
@@ -42,10 +43,11 @@ export interface Creation {
  */
 export async function checkCreation(
   caller: Caller,
-  body: unknown,
+  sent: unknown,
   { schema = createRequest, turnState }: { schema?: z.ZodType<CreateRequest>; turnState?: string | undefined } = {},
 ): Promise<Creation> {
   const { config, tenant, signal } = caller;
+  const body = config.dropsUnknownTools ? withoutUnknownTools(sent) : sent;
   const request = withExtraFields(parse(schema, body), body, config.vllmExtraFields);
   checkVllmExtras(request, config.vllmExtras);
   const id = conversationOf(request);

@@ -19,11 +19,13 @@ import { checkCallPairs } from "../turn/history.ts";
 import { withAllTools, withConfiguration } from "../turn/loaded-tools.ts";
 import { checkMedia, checkPromptMedia } from "../turn/media.ts";
 import type { BatchSink } from "../turn/output-events.ts";
+import { openReasoning, type ReasoningSeal } from "../turn/sealed-reasoning.ts";
 import type { TurnState } from "../turn/state.ts";
 import { truncateToFit } from "../turn/truncation.ts";
 import { Turn } from "../turn/turn.ts";
 import { compactionCodec } from "./compaction-codec.ts";
 import type { Past } from "./past.ts";
+import { createSealer } from "./sealer.ts";
 
 /** How a turn is put together, for both of its hosts: the Worker (foreground) and the home (runs). */
 
@@ -61,11 +63,13 @@ export interface TurnHost {
  * The turn. Without a past, because it cannot be read, all that the turn can do is end (`abandon`).
  * Throws the 400s of a past and an input that do not fit each other, the request's tools, or the operator's rules.
  */
-export function assembleTurn(spec: TurnSpec, past: Past | undefined, host: TurnHost): Turn {
+export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnHost): Turn {
   const { model, cacheSalt, createdAt } = spec;
   const { config, room, signal, waitUntil, sink, logged } = host;
-  if (past) checkPromptMedia(past, spec.request, config.isMediaListed);
-  const { history, replays, input } = past ?? { history: [], replays: [], input: [] };
+  if (kept) checkPromptMedia(kept, spec.request, config.isMediaListed);
+  const seal = sealOf(spec, config);
+  const past = kept && openReasoning(kept, seal);
+  const { history, replays, input, removed } = past ?? { history: [], replays: [], input: [], removed: [] };
   const compactions = compactionCodec(config, spec.tenant ?? "");
   const opened = past && openPast(past, spec.request, compactions, config);
   const request = withConfiguration(spec.request, withContent(history, opened), input);
@@ -81,6 +85,9 @@ export function assembleTurn(spec: TurnSpec, past: Past | undefined, host: TurnH
       input,
       compactions,
       opened,
+      hidesReasoning: config.hidesReasoning,
+      seal,
+      transformations: removed,
       hostedTools: HOSTED_TOOLS,
       tools: past && toolsOf(spec, past, opened, host),
       cacheSalt,
@@ -106,11 +113,12 @@ export function assembleTurn(spec: TurnSpec, past: Past | undefined, host: TurnH
  */
 export async function assemblePrompt(
   spec: TurnSpec,
-  past: Past,
+  kept: Past,
   host: Pick<TurnHost, "config" | "access" | "signal">,
 ): Promise<{ engine: Engine; prompt: Prompt }> {
   const { model } = spec;
   const { config, signal } = host;
+  const past = openReasoning(kept, sealOf(spec, config));
   const opened = openPast(past, spec.request, compactionCodec(config, spec.tenant ?? ""), config);
   const request = withConfiguration(spec.request, withContent(past.history, opened), past.input);
   checkPromptMedia(past, request, config.isMediaListed);
@@ -145,6 +153,12 @@ function openPast(
   const opened = openNewest(past, request, compactions);
   if (opened) checkMedia(standingItems(opened.content, "user"), config.isMediaListed, () => paramOf(opened, request));
   return opened;
+}
+
+/** What seals and opens reasoning for the turn's tenant and model. Runs of before had no tenant, and nothing sealed. */
+function sealOf({ tenant, model }: TurnSpec, { encryptionKeys }: Config): ReasoningSeal | undefined {
+  const sealer = tenant === undefined ? undefined : createSealer(encryptionKeys, tenant, model.upstream);
+  return sealer && { sealer, engine: model.engine };
 }
 
 /** The tools that this server runs for the turn, where it has any. What a compaction carries they know, too. */

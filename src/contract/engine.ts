@@ -119,6 +119,8 @@ export interface Prompt {
   createdAt: number;
   /** Output of this round that has been sampled already: the model goes on after it, unless that was all. */
   sampled?: Sampled;
+  /** The model server refuses the grammars of custom tools: they stand in the tools' descriptions only. */
+  freeInputs?: boolean;
   /** Output tokens that this turn has used up of `max_output_tokens` already. */
   spentTokens?: number;
   /** The model sees its tools, and is to write text: no call, and nothing in the format of the answer. */

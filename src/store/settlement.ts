@@ -73,7 +73,7 @@ export class Settlement {
         base,
         position: joins ? this.#rows.turns.lastPosition() + 1 : null,
         input: JSON.stringify(keptInput(spec.input)),
-        output: closed.output,
+        output: closed.kept,
         messages: closed.messages,
         response: closed.head,
       });

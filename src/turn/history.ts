@@ -123,8 +123,15 @@ export function withItemIds(
 
 /**
  * Whether a turn needs the ids of its input itself: messages that the client has kept stand with the first item of the
- * input, by its id, and an approved call names the request by the id under which it is kept.
+ * input, by its id; an approved call names the request by the id under which it is kept; and sealed reasoning that cannot
+ * be opened is told by it.
  */
 export function needsItemIds(request: { previous_input_messages?: unknown }, input: readonly Item[]): boolean {
-  return request.previous_input_messages != null || input.some((item) => item.type === "mcp_approval_response");
+  return (
+    request.previous_input_messages != null ||
+    input.some(
+      (item) =>
+        item.type === "mcp_approval_response" || (item.type === "reasoning" && item.encrypted_content !== undefined),
+    )
+  );
 }

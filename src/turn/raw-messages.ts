@@ -33,6 +33,8 @@ export class RawMessages {
   /** The turn was cut off after its first generation had ended. */
   readonly hasEarlierRounds: boolean;
   #round: RoundMessages;
+  /** Ids of the items whose messages have been sealed. */
+  readonly #sealed = new Set<string>();
 
   /**
    * `previous` are the messages of `previous_input_messages`, which came before the turn's input: they are kept with its
@@ -63,6 +65,20 @@ export class RawMessages {
   /** Those after the last item. */
   get trailing(): readonly RawMessage[] {
     return this.#round.trailing;
+  }
+
+  /** The messages that have come since this was called last, by their items, oldest first. */
+  takeUnsealed(): Replay[] {
+    const taken: Replay[] = [];
+    for (const replays of [this.#round.replays, this.#state.replays]) {
+      for (let index = replays.length - 1; index >= 0; index -= 1) {
+        const replay = replays[index];
+        if (!replay || this.#sealed.has(replay.item)) break;
+        taken.push(replay);
+      }
+    }
+    for (const { item } of taken) this.#sealed.add(item);
+    return taken.reverse();
   }
 
   /** The messages of an item of an ended generation. */

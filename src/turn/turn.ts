@@ -7,7 +7,7 @@ import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
-import { initialResponse } from "../protocol/response.ts";
+import { type InputTransformation, initialResponse } from "../protocol/response.ts";
 import { answerCalls, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
 import { newestCompaction, type OpenedCompaction, openCompaction, standingItems } from "./compacted-past.ts";
 import { Compaction, compactionKind } from "./compaction.ts";
@@ -20,7 +20,8 @@ import type { BatchSink } from "./output-events.ts";
 import { type BegunRound, end, firstPhase, newRoundPhase, type Phase } from "./phase.ts";
 import { afterFirstRound, RoundPrompt } from "./prompt.ts";
 import { type BuilderOptions, type ClosedResponse, type Outcome, ResponseBuilder } from "./response-builder.ts";
-import { newTurnState, roundItems, spentTokens, type TurnState } from "./state.ts";
+import type { ReasoningSeal } from "./sealed-reasoning.ts";
+import { newTurnState, roundItems, spentTokens, type TurnState, withThoughts } from "./state.ts";
 
 /**
  * One turn: history + request → generation → events → final response.
@@ -55,6 +56,12 @@ export interface TurnOptions {
   isServerGone: (signal: AbortSignal) => Promise<boolean>;
   /** Keeps the host alive for what is still to be done when the turn has ended. */
   waitUntil?: (promise: Promise<unknown>) => void;
+  /** No client gets to see what the model thinks. */
+  hidesReasoning: boolean;
+  /** Seals the reasoning that clients get, where the operator has keys for it. */
+  seal: ReasoningSeal | undefined;
+  /** What was left out of the past, because it could not be opened. */
+  transformations: readonly InputTransformation[];
   hostedTools: HostedTools;
   /** Writes and reads what compaction items carry. */
   compactions: CompactionCodec;
@@ -176,6 +183,12 @@ export class Turn {
   /** Goes on with a turn that was cut off with its process: at the log's end, or from the beginning. */
   async resume(settle: Settle): Promise<TurnResult> {
     return this.run(this.start(), settle);
+  }
+
+  /** Settles a turn that is not to generate: checked, empty, and there to be continued. Never rejects. */
+  async warmUp(settle: Settle): Promise<TurnResult> {
+    this.#builder.warmUp();
+    return this.#settle({ status: "completed" }, settle);
   }
 
   /** Ends a turn that never got to generate. */
@@ -319,7 +332,7 @@ export class Turn {
   /** What the round has put out becomes part of the prompt. */
   #nextRound(): void {
     const builder = this.#builder;
-    const items = roundItems(builder.state) as Item[];
+    const items = withThoughts(builder.state, roundItems(builder.state)) as Item[];
     builder.nextRound();
     this.#prompt.next(promptOutput(this.#options, builder, items));
   }
@@ -398,7 +411,9 @@ function newBuilder(
     ...own,
     address,
     obfuscation: request.stream_options?.include_obfuscation ?? true,
-    includeReasoning: request.include_reasoning ?? true,
+    reasoning: reasoningForm(options),
+    seal: options.seal,
+    transformations: options.transformations,
     allowedCalls:
       typeof choice === "object" && choice?.type === "allowed_tools"
         ? new Set(offered.map(({ flatName }) => flatName))
@@ -418,6 +433,14 @@ function newBuilder(
   });
 }
 
+/** In which form reasoning is shown: as a summary where one is asked for, and hidden where the operator says so. */
+function reasoningForm({ request, hidesReasoning }: TurnOptions): BuilderOptions["reasoning"] {
+  if (request.include_reasoning === false) return undefined;
+  if (hidesReasoning) return "hidden_text";
+  const { summary, generate_summary: older } = request.reasoning ?? {};
+  return (summary ?? older) ? "summary_text" : "reasoning_text";
+}
+
 function failed(error: ApiError): Outcome {
   return { status: "failed", error };
 }
@@ -431,7 +454,7 @@ function giveSignsOfLife(builder: ResponseBuilder, sink: BatchSink): () => void 
       sink.flush();
     }
     seen = builder.state.sequence;
-  }, SIGN_OF_LIFE_MS);
+  }, sink.signOfLifeMs ?? SIGN_OF_LIFE_MS);
   return () => clearInterval(timer);
 }
 

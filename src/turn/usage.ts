@@ -8,6 +8,15 @@ export interface DeltaCount {
   reasoning: number;
 }
 
+/** That of a turn which has asked the model nothing. */
+export const NO_USAGE: Readonly<Usage> = {
+  input_tokens: 0,
+  input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
+  output_tokens: 0,
+  output_tokens_details: { reasoning_tokens: 0 },
+  total_tokens: 0,
+};
+
 export const NO_DELTAS: Readonly<DeltaCount> = { all: 0, reasoning: 0 };
 
 export function plus(a: DeltaCount, b: DeltaCount): DeltaCount {

@@ -41,6 +41,9 @@ function endless(batch: (index: number) => ModelDelta[]) {
 
 async function play(engine: Engine, request: CreateRequest = {}): Promise<TurnResult> {
   const turn = new Turn({
+    hidesReasoning: false,
+    seal: undefined,
+    transformations: [],
     hostedTools: HOSTED_TOOLS,
     compactions: compactionCodec({ encryptionKeys: [] }, ""),
     engine,

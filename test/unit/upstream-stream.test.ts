@@ -51,6 +51,9 @@ async function play(
   };
   const request = parse(createRequest, { input: "Hi", stream_options: { include_obfuscation: false }, ...fields });
   const options: TurnOptions = {
+    hidesReasoning: false,
+    seal: undefined,
+    transformations: [],
     hostedTools: HOSTED_TOOLS,
     compactions: compactionCodec({ encryptionKeys: [] }, ""),
     engine: new ChatEngine(upstreamOf(reads, type), HOSTED_TOOLS),

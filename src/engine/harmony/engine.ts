@@ -14,6 +14,7 @@ import type { HostedTools } from "../../contract/hosted-tool.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
+import { refuseBrokenGrammars } from "../grammar/bound-inputs.ts";
 import { contextWindow } from "../models.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";
@@ -71,6 +72,7 @@ export class HarmonyEngine implements Engine {
 
   accept(request: CreateRequest): CreateRequest {
     harmonyEffort(request.reasoning?.effort);
+    refuseBrokenGrammars(request);
     refuseOtherThanText(request);
     if (request.previous_input_messages == null) return request;
     const messages = parsePreviousMessages(request.previous_input_messages).map(toRawMessage);

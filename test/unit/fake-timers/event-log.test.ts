@@ -68,6 +68,9 @@ describe("the rows of a run", () => {
     const writer = new EventLogWriter(log, address.turn, 0);
     const turn = new Turn(
       {
+        hidesReasoning: false,
+        seal: undefined,
+        transformations: [],
         hostedTools: HOSTED_TOOLS,
         compactions: compactionCodec({ encryptionKeys: [] }, ""),
         engine: talker(tokens, 50),
