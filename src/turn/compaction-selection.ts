@@ -27,14 +27,14 @@ const MIN_PIECE_LENGTH = 64;
 const MAX_ASIDES_LENGTH = 1024 * 1024;
 
 /**
- * Chooses among the items of a prompt, oldest first, `alsoKnown` being items of the turn that are not in it.
+ * Chooses among the items of a prompt, oldest first; `lists` are lists of tools that the turn has made since.
  *
  * Instructions at the beginning stay, and so do the user's messages and later instructions, the newest first, for as long
  * as there is room; the last of them for which there is none is cut in its middle. What nobody has answered stands after
  * the summary: the messages at the end, open calls, and approvals that were asked for. Tools that were listed or brought,
  * and settings, stay. Everything else goes, calls together with their outputs.
  */
-export function selectKept(items: readonly Item[], alsoKnown: readonly Item[], options: SelectionOptions): Selection {
+export function selectKept(items: readonly Item[], lists: readonly Item[], options: SelectionOptions): Selection {
   const tailStart =
     options.tailLength > 0 ? items.findLastIndex((item) => !isSaid(item) && !isAside(item)) + 1 : items.length;
   const leading = items.findIndex((item) => !isInstruction(item));
@@ -45,12 +45,12 @@ export function selectKept(items: readonly Item[], alsoKnown: readonly Item[], o
   const keptTail = tail.map(withoutId);
   const isTailShort = lengthOf(tail) <= options.tailLength;
   const endings = isTailShort ? keptTail : newestWithin(tail, options.tailLength);
-  const open = openItems([...items, ...alsoKnown]);
+  const open = openItems(items);
   const isOpen = new Set(open);
   const isNotSeen = (item: Item) => isAside(item) || item.id === SUMMARY_ID || isOpen.has(item);
   const gone = middle.filter((item) => !isNotSeen(item));
   return {
-    before: [...first.map(withoutId), ...asides([...items, ...alsoKnown]), ...kept],
+    before: [...first.map(withoutId), ...asides([...items, ...lists]), ...kept],
     after: [...open, ...endings],
     replacedLength: Math.max(0, lengthOf(gone) - lengthOf(kept)) + Math.max(0, lengthOf(tail) - lengthOf(endings)),
   };
@@ -118,12 +118,17 @@ function withoutId(item: Item): Item {
   return message as MessageItem;
 }
 
-/** Calls without an output, and approvals that were asked for and neither given nor refused. */
+/** Calls without an output, and approvals that were asked for, or given for calls that have not been made. */
 function openItems(items: readonly Item[]): Item[] {
   const answered = answeredCalls(items);
-  const decided = new Set(items.map((item) => (item.type === "mcp_approval_response" ? item.approval_request_id : "")));
+  const closed = new Set<string | null>();
+  for (const item of items) {
+    if (item.type === "mcp_call") closed.add(item.approval_request_id);
+    else if (item.type === "mcp_approval_response" && !item.approve) closed.add(item.approval_request_id);
+  }
   return items.filter((item) => {
-    if (item.type === "mcp_approval_request") return item.id !== undefined && !decided.has(item.id);
+    if (item.type === "mcp_approval_request") return item.id !== undefined && !closed.has(item.id);
+    if (item.type === "mcp_approval_response") return !closed.has(item.approval_request_id);
     const id = calledId(item);
     return id !== undefined && !answered.has(id) && !("status" in item && item.status === "incomplete");
   });

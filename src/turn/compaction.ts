@@ -148,7 +148,8 @@ export class Compaction {
     const length = lengthOf([items, request.instructions, request.tools, serverTools]);
     const density = Math.min(1, size.tokens / Math.max(1, length));
     const lengthFor = (tokens: number) => Math.floor(tokens / density);
-    const selection = selectKept(prompt.items, this.#builder.state.output as Item[], {
+    const lists = this.#builder.state.output.filter(({ type }) => type === "mcp_list_tools");
+    const selection = selectKept(prompt.items, lists as Item[], {
       keptLength: lengthFor(Math.min(MAX_KEPT_TOKENS, threshold * KEPT_SHARE)),
       tailLength: kind === "asked" ? 0 : lengthFor(threshold * TAIL_SHARE),
     });
