@@ -116,7 +116,10 @@ describe("what gpt-oss has thought and called, sent back by a client that keeps 
         const expected = await lastPromptIds(gateway);
 
         const stateless = { model, tools, store: false };
-        await client.responses.create({ ...stateless, input: [QUESTION, ...sealedOnly(items), output] });
+        const input = [QUESTION, ...sealedOnly(items), output];
+        const { input_tokens } = await client.responses.inputTokens.count({ model, tools, input });
+        expect(input_tokens).toBe(expected.length);
+        await client.responses.create({ ...stateless, input });
         expect(await lastPromptIds(gateway)).toEqual(expected);
         // With ids, and with the text beside it.
         await client.responses.create({ ...stateless, input: [QUESTION, ...(items as ResponseInputItem[]), output] });
@@ -129,6 +132,29 @@ describe("what gpt-oss has thought and called, sent back by a client that keeps 
         expect(await lastPromptIds(gateway)).toEqual(expected);
       },
     );
+  });
+
+  it.each([
+    [{ type: "custom", name: "note" }, "code<|message|>one  two", "custom_tool_call"],
+    [{ type: "apply_patch" }, 'json<|message|>{"type" : "delete_file", "path" :"a"}', "apply_patch_call"],
+  ] as const)("is also the call of other tools: %j", async (tool, body, type) => {
+    const name = "name" in tool ? tool.name : tool.type;
+    const model = saying(
+      `<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant to=functions.${name}<|channel|>commentary ${body}<|call|>`,
+    );
+    const fields = { model, tools: [tool] };
+    const events = await streamed(client, { ...fields, input: [QUESTION] });
+    const last = events.at(-1);
+    if (last?.type !== "response.completed") throw new Error("The response is not complete.");
+    const items = doneItems(events);
+    expect(items.map((item) => item.type)).toEqual(["reasoning", type]);
+    const [, called] = items as [unknown, { call_id: string }];
+    const output = { type: `${type}_output`, call_id: called.call_id, output: "done", status: "completed" };
+    const answer = output as ResponseInputItem;
+    await client.responses.create({ ...fields, previous_response_id: last.response.id, input: [answer] });
+    const expected = await lastPromptIds(gateway);
+    await client.responses.create({ ...fields, store: false, input: [QUESTION, ...sealedOnly(items), answer] });
+    expect(await lastPromptIds(gateway)).toEqual(expected);
   });
 
   it("is the call that the client sends where that says something else", async () => {
