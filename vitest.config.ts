@@ -39,7 +39,7 @@ export default defineConfig({
           name: "node",
           // Files share what they import: most of it never changes. Each starts its own servers.
           isolate: false,
-          globalSetup: "test/workerd/bundle-once.ts",
+          globalSetup: ["test/workerd/bundle-once.ts", "test/conformance/schemas-once.ts"],
           include: ["test/**/*.test.ts"],
           exclude: ["test/unit/**"],
         },

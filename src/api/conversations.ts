@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
-import { checkRequestMedia } from "../assembly/media-policy.ts";
+import { checkRequestItems } from "../assembly/request-items.ts";
 import { list } from "../protocol/collections.ts";
 import { metadata } from "../protocol/create-request.ts";
 import { ApiError, conversationNotFound, invalidRequest } from "../protocol/errors.ts";
@@ -102,7 +102,10 @@ export async function deleteConversationItem(caller: Caller, id: string, itemId:
 /** Items to keep, as a JSON array: references resolved, an id on each. */
 async function toStoredItems(caller: Caller, items: InputItem[], address: TurnAddress): Promise<string> {
   const { config, past, signal } = caller;
-  await checkRequestMedia(items, "items", config, signal);
+  const trigger = items.findIndex(({ type }) => type === "compaction_trigger");
+  if (trigger !== -1)
+    throw invalidRequest(`items[${trigger}].type`, "A 'compaction_trigger' is no item of a conversation.");
+  await checkRequestItems(items, "items", caller, signal);
   const { input } = await past.past(items, null);
   checkMedia(input, config.isMediaListed, ({ index }) => `items[${index}]`);
   const stored = JSON.stringify(withItemIds(input, address, true));

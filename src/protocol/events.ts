@@ -39,6 +39,7 @@ type PlainType =
   | "response.output_text.annotation.added"
   | "response.refusal.done"
   | "response.reasoning_text.done"
+  | "response.compaction.compacting"
   | "response.reasoning_summary_part.added"
   | "response.reasoning_summary_part.done"
   | "response.reasoning_summary_text.done"

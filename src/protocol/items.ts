@@ -206,12 +206,24 @@ const codeInterpreterCall = z
     status: status ?? ("completed" as const),
   }));
 
+/** What stands for all that came before it (docs/compaction.md). */
+const compaction = z
+  .object({
+    type: z.literal("compaction"),
+    id: itemId,
+    encrypted_content: z.string().min(1).max(MAX_SEALED_LENGTH),
+  })
+  .transform(({ id, ...item }) => ({ ...withId(id), ...item }));
+
+/** Asks for a compaction of what came before it, and for nothing else. */
+const compactionTrigger = z
+  .object({ type: z.literal("compaction_trigger"), id: itemId })
+  .transform(({ id, ...item }) => ({ ...withId(id), ...item }));
+
 const itemReference = z.object({ type: z.literal("item_reference"), id: z.string().min(1).max(MAX_ID_LENGTH) });
 
 /** Item types of OpenAI's API whose tools this server does not have; named so that the refusal can be clear. */
 const UNSERVED_ITEM_TYPES = new Set([
-  "compaction",
-  "compaction_trigger",
   "computer_call",
   "computer_call_output",
   "file_search_call",
@@ -246,6 +258,8 @@ export const inputItem = z.preprocess(
     mcpApprovalResponse,
     webSearchCall,
     codeInterpreterCall,
+    compaction,
+    compactionTrigger,
     itemReference,
   ]),
 );
@@ -256,5 +270,6 @@ export type ItemReference = z.output<typeof itemReference>;
 
 /** An item whose content is here: what a prompt is built from and what the store keeps. */
 export type Item = Exclude<InputItem, ItemReference>;
+export type CompactionItem = Extract<Item, { type: "compaction" }>;
 export type ReasoningItem = Extract<Item, { type: "reasoning" }>;
 export type MessageItem = Extract<Item, { type: "message" }>;

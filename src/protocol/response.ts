@@ -1,6 +1,7 @@
 import type {
   ResponseApplyPatchToolCall,
   ResponseCodeInterpreterToolCall,
+  ResponseCompactionItem,
   ResponseCustomToolCallItem,
   ResponseError,
   ResponseFunctionShellToolCall,
@@ -23,6 +24,7 @@ export type OutputItem =
   | ClientCallItem
   | ResponseToolSearchOutputItem
   | ServerCall
+  | ResponseCompactionItem
   | ResponseOutputItem.McpListTools
   | ResponseOutputItem.McpApprovalRequest;
 

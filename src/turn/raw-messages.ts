@@ -101,8 +101,7 @@ export class RawMessages {
     round.count = index + 1;
     this.#size.addFrames(2);
     const { output } = this.#state;
-    // A list of tools is no word of the model's.
-    while (output[round.nextItem]?.type === "mcp_list_tools") round.nextItem += 1;
+    while (isNoWord(output[round.nextItem])) round.nextItem += 1;
     const item = output[round.nextItem];
     const isItems = item !== undefined && kind !== undefined && kind === kindOf(item);
     // A call that this turn does not allow: nobody will answer it, so it is not to be seen again.
@@ -146,8 +145,14 @@ function newRoundMessages({ round, trailing }: TurnState): RoundMessages {
   return { count: 0, nextItem: round.firstItem, replays: [], trailing: [...trailing] };
 }
 
+/** Lists of tools and compactions are no words of the model's. */
+function isNoWord(item: OutputItem | undefined): boolean {
+  return item?.type === "mcp_list_tools" || item?.type === "compaction";
+}
+
 /** What an item is to the engine whose message has become one. */
-function kindOf({ type }: OutputItem): MessageDelta["itemKind"] {
+function kindOf(item: OutputItem): MessageDelta["itemKind"] {
+  const { type } = item;
   if (type === "reasoning" || type === "message") return type;
-  return type === "mcp_list_tools" ? undefined : "call";
+  return isNoWord(item) ? undefined : "call";
 }

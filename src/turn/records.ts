@@ -21,6 +21,8 @@ export type TurnRecord =
   | { thought_ended: string }
   /** The model has completed a call, in the middle of its generation perhaps. */
   | { called: PendingCall }
+  /** A summary has been made: the usage of all rounds and summaries by now, and this one's output tokens. */
+  | { summarized: { usage: Usage | null; outputTokens: number } }
   /** A list of tools is complete. `origin` tells what it depends on. */
   | { listed: Replay }
   | { answering: AnsweringRecord }

@@ -14,8 +14,10 @@ import {
   isServerCall,
   type OutputItem,
   type ResponseObject,
+  type Usage,
 } from "../protocol/response.ts";
 import { ClientCalls } from "./client-calls.ts";
+import { Compactions } from "./compactions.ts";
 import { type EventSink, EventWriter } from "./output-events.ts";
 import { OutputSize } from "./output-size.ts";
 import { RawMessages } from "./raw-messages.ts";
@@ -25,7 +27,7 @@ import { type CallDetails, ServerCalls } from "./server-calls.ts";
 import { type OpenPart, roundItems, type TurnState, withoutSuperseded, withThoughts } from "./state.ts";
 import { TextParts } from "./text-parts.ts";
 import { ToolLists } from "./tool-lists.ts";
-import { addUsage, type DeltaCount, minus, withLost } from "./usage.ts";
+import { addUsage, type DeltaCount, minus, NO_USAGE, withLost } from "./usage.ts";
 
 /**
  * Turns what the model does (`ModelDelta`) into OpenAI's events and into the items of the final body.
@@ -148,6 +150,7 @@ export class ResponseBuilder {
   readonly #clientCalls: ClientCalls;
   readonly #serverCalls: ServerCalls;
   readonly #lists: ToolLists;
+  readonly #compactions: Compactions;
   readonly #messages: RawMessages;
   #round: Round;
   #serverCallsBegun: number;
@@ -175,6 +178,7 @@ export class ResponseBuilder {
     this.#clientCalls = new ClientCalls(state, this.#writer, this.#size, options.usedCallIds);
     this.#serverCalls = new ServerCalls(this.#writer, response, options.hostedTools, options.callDetails);
     this.#lists = new ToolLists(state, this.#writer, this.#size);
+    this.#compactions = new Compactions(state, this.#writer, this.#size);
     this.#messages = new RawMessages(state, response, this.#size, options);
     this.#round = newRound(roundItems(state).filter((item) => isClientCall(item) || isServerCall(item)).length);
     this.#serverCallsBegun = withoutSuperseded(state, state.output).filter(isServerCall).length;
@@ -248,6 +252,12 @@ export class ResponseBuilder {
     this.#writer.lifecycle("response.queued", snapshot);
   }
 
+  /** `response.created` of a response that stays empty: it uses no token. */
+  warmUp(): void {
+    this.#writer.lifecycle("response.created", JSON.stringify(this.#response));
+    this.#response.usage = NO_USAGE;
+  }
+
   /** `response.created`, unless it has been said before, and `response.in_progress`. */
   start(): void {
     if (!this.#writer.isRead || this.state.started) return;
@@ -296,14 +306,16 @@ export class ResponseBuilder {
   }
 
   /**
-   * The terminal event of a closed response; a failure is preceded by `error`, nested and flat for all clients. OpenAI
-   * has no event for a cancelled response: it ends as `response.incomplete` with a response that says `cancelled`.
+   * The terminal event of a closed response; a failure is preceded by `error`, nested and flat for all clients, unless
+   * the sink takes it alone. OpenAI has no event for a cancelled response: it ends as `response.incomplete` with a response that says `cancelled`.
    */
   terminate(outcome: Outcome, closed: ClosedResponse): void {
     if (outcome.status === "failed") {
       const { message, type, param, code } = outcome.error;
       this.#writer.record({ failure: outcome.error.toFields() });
-      this.#writer.emit({ type: "error", error: { type, code, message, param }, code, message, param });
+      if (!this.#options.sink?.failsAlone) {
+        this.#writer.emit({ type: "error", error: { type, code, message, param }, code, message, param });
+      }
     }
     const name = outcome.status === "cancelled" ? "incomplete" : outcome.status;
     this.#writer.lifecycle(`response.${name}`, responseBody(closed));
@@ -635,6 +647,26 @@ export class ResponseBuilder {
   /** Lists of the tools of MCP servers. */
   get lists(): Pick<ToolLists, "begin" | "end"> {
     return this.#lists;
+  }
+
+  /** The first words of a summary are there: a compaction begins. */
+  beginCompaction(): void {
+    this.#compactions.begin();
+  }
+
+  /** The compaction is done: `content` stands for the prompt, which had so many tokens, and `usage` is the summary's. */
+  endCompaction(content: string, usage: Usage | undefined, promptTokens: number): void {
+    this.addSummaryUsage(usage, promptTokens);
+    this.#compactions.end(content);
+    this.#messages.beginRound();
+  }
+
+  /** A summary counts, whatever becomes of it. */
+  addSummaryUsage(usage: Usage | undefined, promptTokens: number): void {
+    if (!usage) return;
+    this.#response.usage = addUsage(this.#response.usage, usage, promptTokens);
+    const { usage: total } = this.#response;
+    this.#writer.record({ summarized: { usage: total, outputTokens: usage.output_tokens } });
   }
 
   /** Whether this round has left something that only the client can answer: its own calls, and those to approve. */

@@ -40,8 +40,10 @@ export interface TurnState {
   replays: Replay[];
   /** Raw messages after the last of those items. */
   trailing: RawMessage[];
-  /** Usage of those rounds together. */
+  /** Usage of those rounds together, and of all summaries. */
   usage: Usage | null;
+  /** Output tokens of summaries among them. */
+  summaryTokens: number;
   /** The calls of the last generation are being answered. */
   answering: Answering | undefined;
   /** How often the model was asked again because it called what nobody offered. */
@@ -62,6 +64,8 @@ export interface RoundState {
   sampled: Sampled | undefined;
   /** Calls for this server that the model has completed, as long as it goes on generating. */
   called: PendingCall[];
+  /** Its prompt has been compacted. */
+  compacted: boolean;
   /** Since when the model server was away, where nothing has come from it since. Unix milliseconds. */
   outageSince: number | undefined;
 }
@@ -104,6 +108,7 @@ export function newTurnState(): TurnState {
     replays: [],
     trailing: [],
     usage: null,
+    summaryTokens: 0,
     answering: undefined,
     askedAgain: 0,
     round: newRound(0, NO_DELTAS),
@@ -117,6 +122,7 @@ function newRound(firstItem: number, deltas: DeltaCount): RoundState {
     lost: NO_DELTAS,
     sampled: undefined,
     called: [],
+    compacted: false,
     outageSince: undefined,
   };
 }
@@ -142,6 +148,7 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
       return;
     case "response.output_item.done":
       state.output[event.output_index] = event.item;
+      if (event.item.type === "compaction") endCompaction(state);
       if (event.item.type === "mcp_list_tools") {
         state.openLists = state.openLists.filter((index) => index !== event.output_index);
       }
@@ -190,6 +197,7 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
     case "response.reasoning_text.done":
     case "response.reasoning_summary_text.done":
     case "response.function_call_arguments.done":
+    case "response.compaction.compacting":
     case "response.custom_tool_call_input.done":
     case "response.shell_call_command.added":
     case "response.shell_call_command.delta":
@@ -212,6 +220,24 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
     default:
       throw unknownEvent(event);
   }
+}
+
+/** The prompt begins anew with a compaction: it is no part of what the round says, and no raw message is before it. */
+function endCompaction(state: TurnState): void {
+  state.round.firstItem = state.output.length;
+  state.round.compacted = true;
+  state.trailing = [];
+}
+
+/** `output_index` of the compaction that has begun and not ended, if there is one. */
+export function openCompaction({ output }: TurnState): number | undefined {
+  const last = output.at(-1);
+  return last?.type === "compaction" && last.encrypted_content === "" ? output.length - 1 : undefined;
+}
+
+/** Output tokens of the turn's rounds, which `max_output_tokens` bounds: summaries are not among them. */
+export function spentTokens({ usage, summaryTokens }: TurnState): number {
+  return (usage?.output_tokens ?? 0) - summaryTokens;
 }
 
 /** Counts a delta event. Its text is added where it belongs: to the open part (`addText`), or to the item of a call. */
@@ -267,7 +293,10 @@ export function applyRecord(state: TurnState, record: TurnRecord): void {
   else if ("outage" in record) round.outageSince = record.outage;
   else if ("superseded" in record) for (const id of record.superseded) state.superseded.add(id);
   else if ("lost" in record) round.lost = record.lost;
-  else if ("listed" in record) state.replays.push(record.listed);
+  else if ("summarized" in record) {
+    state.usage = record.summarized.usage;
+    state.summaryTokens += record.summarized.outputTokens;
+  } else if ("listed" in record) state.replays.push(record.listed);
   else if ("called" in record) round.called.push(record.called);
   else if ("answering" in record) {
     const { items, replays, trailing, usage, calls, again } = record.answering;
