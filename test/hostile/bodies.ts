@@ -56,6 +56,9 @@ const answered = (index: number, approve: boolean) => ({
   approval_request_id: `mcpr_${index}`,
   approve,
 });
+/** What nobody has sealed, under the name of a key that there is. */
+const sealed = (index: number, bytes = 60) => `re1.k.${Buffer.alloc(bytes, `${index}`).toString("base64url")}`;
+const thought = (encrypted_content: string) => ({ type: "reasoning", summary: [], encrypted_content });
 const mcp = (index: number) => ({ type: "mcp", server_label: `s${index}`, server_url: "https://example.com/mcp" });
 const allowed = (tools: string) => `"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[${tools}]}`;
 const functionTool = (fields: object) => JSON.stringify({ type: "function", name: "f", ...fields });
@@ -325,6 +328,17 @@ export const ROWS: Row[] = [
       longRequest(
         `"input":[${counting(20_000, call)},${counting(20_000, (index) => ({ type: "function_call_output", call_id: `c${index}`, output: "" }))},{"role":"user","content":"Hi."}]`,
       ),
+    refused: null,
+  },
+  {
+    name: "40,000 thoughts that were sealed with a key that is here, all changed",
+    body: () =>
+      longRequest(`"input":[${counting(40_000, (index) => thought(sealed(index)))},{"role":"user","content":"Hi."}]`),
+    refused: null,
+  },
+  {
+    name: "a sealed thought of 11 MB",
+    body: () => longRequest(`"input":[${JSON.stringify(thought(sealed(0, 8 * MIB)))},{"role":"user","content":"Hi."}]`),
     refused: null,
   },
   {
