@@ -6,6 +6,7 @@ import {
   complement,
   type Expression,
   intersection,
+  isWritable,
   MAX_CODE_POINT,
   NOTHING,
   repeat,
@@ -358,7 +359,7 @@ class RegexParser {
 
   #literal(character: string): Expression {
     const code = character.codePointAt(0) ?? 0;
-    if (charSet([[code, code]]).length === 0) this.#beyond("characters that no model can write");
+    if (!isWritable(code)) this.#beyond("characters that no model can write");
     return chars(this.#modes.ignoreCase ? withOtherCase([[code, code]]) : [[code, code]]);
   }
 
