@@ -14,43 +14,53 @@ import type { Rules } from "./lark.ts";
 const MAX_TOTAL_LENGTH = 131_072;
 
 /**
- * Throws the 400 of a grammar that is none, which names its field, line and column; and of grammars that are too long
- * together.
+ * Throws the 400 of a grammar that is none, which names its field, line and column; and of those in `tools` that are too
+ * long together. Items may bring tools again and again: what is too long of theirs is not bound, and not looked at.
  */
 export function refuseBrokenGrammars({ tools, input }: CreateRequest): void {
-  let length = refuseThoseOf(tools ?? [], ["tools"], 0);
-  if (!Array.isArray(input)) return;
-  for (const [index, item] of input.entries()) {
-    if (item.type !== "additional_tools" && item.type !== "tool_search_output") continue;
-    length = refuseThoseOf(item.tools, ["input", index, "tools"], length);
-  }
-}
-
-/** `before` is the length of those that were read before; gives that with these. */
-function refuseThoseOf(tools: readonly Tool[], path: (string | number)[], before: number): number {
-  let length = before;
-  for (const { tool, path: own } of clientToolsIn(tools)) {
-    if (tool.type !== "custom" || tool.format.type !== "grammar") continue;
-    const { definition, syntax } = tool.format;
-    const field = formatPath([...path, ...own.slice(0, -1), "format", "definition"]);
-    length += definition.length;
+  let length = 0;
+  for (const { field, format } of grammarsIn(tools ?? [], ["tools"])) {
+    length += format.definition.length;
     if (length > MAX_TOTAL_LENGTH) {
       const message = `Invalid '${field}': the grammars of a request have ${MAX_TOTAL_LENGTH} characters at most.`;
       throw invalidRequest(field, message, "string_above_max_length");
     }
-    try {
-      readGrammar(tool.format);
-    } catch (error) {
-      if (!(error instanceof GrammarFault)) throw error;
-      const { line, column } = placeOf(definition, error.at);
-      const language = syntax === "lark" ? "Lark grammar" : "regular expression";
-      throw invalidRequest(
-        field,
-        `Invalid '${field}': this is no ${language}: ${error.message} (line ${line}, column ${column}).`,
-      );
+    refuseBroken(field, format);
+  }
+  if (!Array.isArray(input)) return;
+  for (const [index, item] of input.entries()) {
+    if (item.type !== "additional_tools" && item.type !== "tool_search_output") continue;
+    for (const { field, format } of grammarsIn(item.tools, ["input", index, "tools"])) {
+      length += format.definition.length;
+      if (length > MAX_TOTAL_LENGTH) return;
+      refuseBroken(field, format);
     }
   }
-  return length;
+}
+
+/** The grammars of a list of tools, by the fields that they stand in. */
+function* grammarsIn(
+  tools: readonly Tool[],
+  path: (string | number)[],
+): Generator<{ field: string; format: GrammarFormat }> {
+  for (const { tool, path: own } of clientToolsIn(tools)) {
+    if (tool.type !== "custom" || tool.format.type !== "grammar") continue;
+    yield { field: formatPath([...path, ...own.slice(0, -1), "format", "definition"]), format: tool.format };
+  }
+}
+
+function refuseBroken(field: string, format: GrammarFormat): void {
+  try {
+    readGrammar(format);
+  } catch (error) {
+    if (!(error instanceof GrammarFault)) throw error;
+    const { line, column } = placeOf(format.definition, error.at);
+    const language = format.syntax === "lark" ? "Lark grammar" : "regular expression";
+    throw invalidRequest(
+      field,
+      `Invalid '${field}': this is no ${language}: ${error.message} (line ${line}, column ${column}).`,
+    );
+  }
 }
 
 /**

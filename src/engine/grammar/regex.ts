@@ -1,3 +1,4 @@
+import { shortened } from "../../protocol/validation.ts";
 import {
   type CharSet,
   charSet,
@@ -397,7 +398,7 @@ class RegexParser {
     if (posix) {
       const [, negated, name = ""] = posix;
       const set = Object.hasOwn(POSIX, name) ? POSIX[name] : undefined;
-      if (!set) throw this.#fault(`unknown class '${name}'`, begin);
+      if (!set) throw this.#fault(`unknown class '${shortened(name)}'`, begin);
       return negated ? complement(set) : set;
     }
     const character = this.#character();
