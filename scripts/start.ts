@@ -7,7 +7,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -15,7 +15,7 @@ import { serveSimulator } from "../dev/simulator/serve.ts";
 import { killWithUs } from "../dev/tool-server/orphan-guard.ts";
 import type { ToolServer } from "../dev/tool-server/server.ts";
 import { ConfigError, loadConfig, misspeltVariables, VARIABLE_NAMES, type Variables } from "../src/config.ts";
-import { bundle, workerd, workerdConfig } from "./workerd.ts";
+import { BUNDLE_VARIABLE, bundle, workerd, workerdConfig } from "./workerd.ts";
 
 /** Long enough for a first start on a slow machine. */
 const READY_TIMEOUT_MS = 60_000;
@@ -66,8 +66,12 @@ if (process.env.TOOL_SERVER && !variables.TOOL_SERVERS) {
   variables.TOOL_SERVERS = JSON.stringify({ python, container });
 }
 
-const bundling = bundle(directory, { stdio: ["ignore", "ignore", "inherit"], detached: true });
-if ((await endOf(bundling, true)) !== 0) await stop(1);
+const bundled = process.env[BUNDLE_VARIABLE];
+if (bundled) cpSync(bundled, directory, { recursive: true });
+else {
+  const bundling = bundle(directory, { stdio: ["ignore", "ignore", "inherit"], detached: true });
+  if ((await endOf(bundling, true)) !== 0) await stop(1);
+}
 
 mkdirSync(storage, { recursive: true });
 const configFile = join(directory, "workerd.capnp");
@@ -159,6 +163,9 @@ function banner(): string {
   const keys = open
     ? "Keys:    none. This is open local development: any program of this machine is served, and no web page."
     : "Keys:    those of API_KEYS.";
+  const sealing = variables.ENCRYPTION_KEYS
+    ? "Sealed:  reasoning goes to clients as encrypted_content, too (ENCRYPTION_KEYS)."
+    : "Sealed:  nothing. Without ENCRYPTION_KEYS, reasoning goes to clients as plain text only.";
   const here = toolServer?.pythonVersion ? `Python ${toolServer.pythonVersion}` : "no Python found";
   const tools = toolServer
     ? `Tools:   ${here}, container. They run a model's code on this machine, without a sandbox.`
@@ -171,6 +178,7 @@ responses-edge listens on ${url}/v1
 
   ${backend}
   ${keys}
+  ${sealing}
   ${tools}
 
   curl ${url}/v1/responses ${authorization}-H 'Content-Type: application/json' -d '{"input":"Hello!"}'

@@ -31,9 +31,13 @@ export class ClientFaults implements Engine {
     this.#engine = engine;
   }
 
+  get noteRole(): Engine["noteRole"] {
+    return this.#engine.noteRole;
+  }
+
   async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    const isBound = bindsInputs(prompt);
-    const hasGrammar = grammarFields(prompt.request).length > 0;
+    const hasGrammar = !prompt.asksForText && grammarFields(prompt.request).length > 0;
+    const isBound = !prompt.asksForText && bindsInputs(prompt);
     try {
       const answer = await this.#engine.generate(prompt, signal);
       const begun = hasGrammar || isBound ? await begin(answer) : answer;
@@ -84,8 +88,8 @@ export class ClientFaults implements Engine {
     return this.#engine.continuation(prompt, partial, sampled);
   }
 
-  async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
-    return this.#engine.measure(prompt, signal);
+  async measure(prompt: Prompt, signal: AbortSignal, options?: { countsAll?: boolean }): Promise<PromptSize> {
+    return this.#engine.measure(prompt, signal, options);
   }
 
   answerMessages(exchange: ToolExchange, made: RawMessage | undefined): RawMessage[] {

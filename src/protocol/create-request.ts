@@ -2,7 +2,7 @@ import { z } from "zod";
 import { ClientTools, clientToolsIn, fullNameOf } from "./client-tools.ts";
 import { list, map } from "./collections.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
-import { inputItem } from "./items.ts";
+import { type InputItem, inputItem } from "./items.ts";
 import { reasoningEffort, textFormat } from "./output-settings.ts";
 import { type ChosenTool, chosenTools, hostedKey, type Tool, type ToolChoice, toolChoice, tools } from "./tools.ts";
 
@@ -28,6 +28,32 @@ function notServed(field: string, ...neutral: unknown[]) {
     .optional();
 }
 
+/** A field of chat completions that the Responses API has elsewhere: told, as OpenAI does, rather than dropped. */
+function moved(field: string, to: string) {
+  return z
+    .unknown()
+    .superRefine((value, context) => {
+      if (value == null) return;
+      context.addIssue({
+        code: "custom",
+        message: `Unsupported parameter: '${field}'. In the Responses API, this parameter has moved to '${to}'. Try again with the new parameter.`,
+        params: { code: "unsupported_parameter" },
+      });
+    })
+    .optional();
+}
+
+/** Fields of chat completions, under the names that OpenAI's API refuses here. */
+const chatFields = {
+  messages: moved("messages", "input"),
+  max_tokens: moved("max_tokens", "max_output_tokens"),
+  max_completion_tokens: moved("max_completion_tokens", "max_output_tokens"),
+  response_format: moved("response_format", "text.format"),
+  reasoning_effort: moved("reasoning_effort", "reasoning.effort"),
+  functions: moved("functions", "tools"),
+  function_call: moved("function_call", "tool_choice"),
+};
+
 /** Whether a value is the neutral one: a word, or an empty list. */
 function isSame(neutral: unknown, value: unknown): boolean {
   return neutral === value || (Array.isArray(neutral) && Array.isArray(value) && neutral.length + value.length === 0);
@@ -48,6 +74,13 @@ const reasoning = z.object({
   mode: notServed("reasoning.mode", "standard"),
 });
 
+/** vLLM caches every prefix, for as long as it has room. */
+const promptCacheOptions = z.object({
+  mode: z.enum(["implicit", "explicit"]).default("implicit"),
+  ttl: z.enum(["30m", "12h"]).default("30m"),
+  comparison_response_id: z.string().max(MAX_ID_LENGTH).nullish(),
+});
+
 /** Values of `include`, here and in the queries that take it. */
 export const includeValues = list(
   z.enum([
@@ -62,6 +95,14 @@ export const includeValues = list(
   ]),
   { max: 64 },
 );
+
+/** OpenAI's least threshold, in tokens. */
+const MIN_COMPACT_THRESHOLD = 1000;
+
+const contextManagement = z.object({
+  type: z.literal("compaction"),
+  compact_threshold: z.int().min(MIN_COMPACT_THRESHOLD).nullish(),
+});
 
 const conversationId = z.string().min(1).max(MAX_ID_LENGTH);
 const conversation = z.union([conversationId, z.object({ id: conversationId })]);
@@ -96,16 +137,16 @@ const openaiFields = {
   stream_options: z.object({ include_obfuscation: z.boolean().nullish() }).nullish(),
   metadata: metadata.nullish(),
   truncation: z.enum(["auto", "disabled"]).nullish(),
+  context_management: list(contextManagement, { max: 16 }).nullish(),
   // Hints: echoed, and of no further effect here.
   service_tier: z.enum(["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"]).nullish(),
   safety_identifier: z.string().max(128).nullish(),
   prompt_cache_key: z.string().max(1024).nullish(),
   prompt_cache_retention: z.enum(["in_memory", "in-memory", "24h"]).nullish(),
+  prompt_cache_options: promptCacheOptions.nullish(),
   user: z.string().max(1024).nullish(),
   // Not served.
   prompt: notServed("prompt"),
-  context_management: notServed("context_management", []),
-  prompt_cache_options: notServed("prompt_cache_options"),
   moderation: notServed("moderation"),
   image: notServed("image"),
   access_programs: notServed("access_programs"),
@@ -168,14 +209,58 @@ const messageFields = {
   previous_input_messages: list(jsonObject, { max: 100_000 }).nullish(),
 };
 
-const allFields = z.object({ ...openaiFields, ...vllmFields, ...messageFields });
+const allFields = z.object({ ...openaiFields, ...vllmFields, ...messageFields, ...chatFields });
 
 export const createRequest = allFields.superRefine((body, context) => {
+  if (body.input == null) {
+    const params = { code: "missing_required_parameter" };
+    context.addIssue({ code: "custom", path: ["input"], message: "Missing required parameter: 'input'.", params });
+  }
+  checkTogether(body, context);
+});
+
+/** The body of `POST /v1/responses/input_tokens`: a create's, where what is continued may stand without an input. */
+export const countRequest = allFields
+  .transform((body) => ({ ...body, input: body.input ?? [] }))
+  .superRefine(checkTogether);
+
+/**
+ * The body of `POST /v1/responses/compact` as the create that it is: one that asks for a compaction of its input and of
+ * what it continues, and keeps nothing.
+ */
+export const compactRequest = allFields
+  .extend({ model: z.string().min(1).max(512).nullable() })
+  .transform(({ input, conversation: _, ...body }) => ({
+    ...body,
+    input: [...toItems(input), { type: "compaction_trigger" as const }],
+    background: false,
+    stream: false,
+    store: false,
+  }))
+  .superRefine((body, context) => {
+    if (body.input.length === 1 && !continuesSomething(body)) {
+      const params = { code: "missing_required_parameter" };
+      context.addIssue({ code: "custom", path: ["input"], message: "Missing required parameter: 'input'.", params });
+    }
+    checkTogether(body, context);
+  });
+
+/** The input of a request as items. */
+export function toItems(input: string | InputItem[] | null | undefined): InputItem[] {
+  if (typeof input !== "string") return input ?? [];
+  return [{ type: "message", role: "user", status: "completed", content: [{ type: "input_text", text: input }] }];
+}
+
+/** Raises what fields are at fault together. */
+function checkTogether(body: z.output<typeof allFields>, context: z.RefinementCtx): void {
   const issue = (path: (string | number)[], message: string, code = "invalid_value") =>
     context.addIssue({ code: "custom", path, message, params: { code } });
-  if (body.input == null) issue(["input"], "Missing required parameter: 'input'.", "missing_required_parameter");
-  else if (Array.isArray(body.input) && body.input.length === 0 && !continuesSomething(body)) {
+  if (Array.isArray(body.input) && body.input.length === 0 && !continuesSomething(body)) {
     issue(["input"], "Expected at least one item.", "empty_array");
+  }
+  const trigger = Array.isArray(body.input) ? body.input.findIndex(({ type }) => type === "compaction_trigger") : -1;
+  if (trigger !== -1 && trigger !== (body.input?.length ?? 0) - 1) {
+    issue(["input", trigger], "A 'compaction_trigger' must be the last item of 'input'.");
   }
   if (body.background && body.store === false) {
     issue(["background"], "background can only be used when `store` is true");
@@ -209,7 +294,7 @@ export const createRequest = allFields.superRefine((body, context) => {
   const mayLoad = continuesSomething(body) || (Array.isArray(body.input) && body.input.some(loadsTools));
   const wrong = mayLoad ? undefined : wrongChoice(body.tool_choice, tools);
   if (wrong !== undefined) issue(["tool_choice"], wrong);
-});
+}
 
 /** Two tools that have, or would have for a model, the same name: the place of the second one, and what to say of it. */
 export function clashingTools(tools: readonly Tool[]): { path: (string | number)[]; message: string } | undefined {

@@ -38,6 +38,8 @@ export type ChatConfig = Pick<Config, "formatWithTools" | "thinkingBudgets">;
  * answers: a partial answer can then be settled, silence be noticed, and no proxy's read timeout cuts a long one.
  */
 export class ChatEngine implements Engine {
+  /** Few templates know a developer, and many no system message later than at the beginning. */
+  readonly noteRole = "user";
   readonly #upstream: Upstream;
   readonly #hostedTools: HostedTools;
   readonly #config: ChatConfig;
@@ -69,6 +71,7 @@ export class ChatEngine implements Engine {
 
   /** The answer to a prompt; where it may have calls, one in which they and the final text are right. */
   async #begin(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    if (prompt.asksForText) return this.#answer(prompt, { bindsFormat: false, finalText: true }, signal);
     if (!mayCall(prompt)) return this.#answer(prompt, { bindsFormat: true }, signal);
     const input = forcedInput(prompt);
     if (input) {
@@ -174,11 +177,10 @@ export class ChatEngine implements Engine {
   }
 
   async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
-    const size = await this.#upstream.json(
-      "//tokenize",
-      signal,
-      toTokenizeRequest(prompt, "at_beginning", this.#hostedTools),
-    );
+    const size = await placingSystemMessages((laterSystemMessages) => {
+      const body = toTokenizeRequest(prompt, laterSystemMessages, this.#hostedTools);
+      return this.#upstream.json("//tokenize", signal, body);
+    });
     if (typeof size !== "object" || size === null || !("count" in size) || !("max_model_len" in size)) {
       throw malformedAnswer();
     }
@@ -241,19 +243,13 @@ export class ChatEngine implements Engine {
     }
   }
 
-  /** Sends the prompt; once more with all system messages at the beginning when the template insists. */
   async #request(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<Response> {
     const thinkingBudget = this.#thinkingBudget(prompt);
     const send = (laterSystemMessages: Asking["laterSystemMessages"]) => {
       const body = toChatRequest(prompt, { ...asking, laterSystemMessages, thinkingBudget }, this.#hostedTools);
       return this.#upstream.request("/chat/completions", signal, body);
     };
-    try {
-      return await send("in_place");
-    } catch (error) {
-      if (!(error instanceof ApiError) || error.status !== 400 || !SYSTEM_PLACEMENT.test(error.message)) throw error;
-      return send("at_beginning");
-    }
+    return placingSystemMessages(send);
   }
 
   /** Tokens that the model may think with the request's effort (`THINKING_BUDGETS`). */
@@ -298,6 +294,16 @@ export class ChatEngine implements Engine {
     reader.readCompletion(body, deltas);
     if (!deltas.some((delta) => delta.kind === "finish")) throw malformedAnswer();
     yield deltas;
+  }
+}
+
+/** Sends a prompt; once more with all system messages at the beginning when the template insists. */
+async function placingSystemMessages<T>(send: (where: Asking["laterSystemMessages"]) => Promise<T>): Promise<T> {
+  try {
+    return await send("in_place");
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 400 || !SYSTEM_PLACEMENT.test(error.message)) throw error;
+    return send("at_beginning");
   }
 }
 

@@ -39,6 +39,9 @@ const UNKNOWN_STRUCTURE =
 /** How long a server is remembered not to know structural tags, in milliseconds. */
 const REMEMBER_MS = 600_000;
 
+/** Tokens that are counted of a prompt which no window holds. Each takes memory. */
+const MAX_COUNTED = 2_000_000;
+
 const withoutStructure = new Map<string, number>();
 /** Servers that have taken a structural tag: what they refuse is the request's fault. */
 const withStructure = new Set<string>();
@@ -56,6 +59,7 @@ interface Rendered {
  * text, of a user or of the model, can become structure. Always streamed, as the chat engine does.
  */
 export class HarmonyEngine implements Engine {
+  readonly noteRole = "developer";
   readonly #upstream: Upstream;
   readonly #hostedTools: HostedTools;
   readonly #config: HarmonyConfig;
@@ -105,9 +109,11 @@ export class HarmonyEngine implements Engine {
     return { prompt: { ...prompt, sampled }, repeated: "", sampledTokens };
   }
 
-  async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
+  async measure(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {
     const window = (await contextWindow(prompt.model, this.#upstream, signal)) ?? GPT_OSS_WINDOW;
-    const ids = await toPromptIds(this.#render(prompt).segments, prompt.sampled, window);
+    const limit = countsAll ? Math.max(window, MAX_COUNTED) : window;
+    const ids = await toPromptIds(this.#render(prompt).segments, prompt.sampled, limit);
+    if (countsAll && ids.length > limit) throw windowFull(window);
     return { tokens: ids.length, contextWindow: window };
   }
 
@@ -146,7 +152,8 @@ export class HarmonyEngine implements Engine {
         this.#upstream.request("/completions", signal, toCompletionRequest(prompt, body, maxTokens, structured)),
       );
     // A grammar begins with the first token that is generated, so it cannot be had in the middle.
-    const structured = prompt.sampled || opening.length > 0 ? undefined : structuredOutputs(prompt, functions);
+    const isFree = prompt.sampled !== undefined || opening.length > 0 || prompt.asksForText === true;
+    const structured = isFree ? undefined : structuredOutputs(prompt, functions);
     const isClients = prompt.request.structured_outputs?.structural_tag !== undefined;
     const { baseUrl } = this.#upstream;
     const lacksIt = Date.now() - (withoutStructure.get(baseUrl) ?? Number.NEGATIVE_INFINITY) < REMEMBER_MS;
