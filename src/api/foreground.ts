@@ -89,7 +89,7 @@ async function enterConversation(creation: Creation, id: string): Promise<Entere
 
 /** Reads the past and checks the request against its model: what makes the turn, and what settles it. */
 async function prepare(
-  { caller, request, input: sent, previous, address, cacheSalt, createdAt, abort }: Creation,
+  { caller, request, input: sent, previous, address, cacheSalt, session, createdAt, abort }: Creation,
   entered: EnteredConversation | undefined,
 ): Promise<{ makeTurn(sink: ClientSink | undefined): Turn; settle: Settle }> {
   const { config, tenant, homes, waitUntil } = caller;
@@ -106,7 +106,7 @@ async function prepare(
   const room = isKept ? outputRoom(accepted, withItemIds(input, address, inConversation)) : MAX_CALL_LENGTH;
   const makeTurn = (sink: ClientSink | undefined): Turn =>
     assembleTurn(
-      { ...address, request: accepted, model, tenant, cacheSalt, createdAt },
+      { ...address, request: accepted, model, tenant, cacheSalt, session, createdAt },
       { history, replays, input },
       { config, access: accessOf(accepted), room, signal: abort.signal, waitUntil, sink },
     );

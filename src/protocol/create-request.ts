@@ -28,6 +28,32 @@ function notServed(field: string, ...neutral: unknown[]) {
     .optional();
 }
 
+/** A field of chat completions that the Responses API has elsewhere: told, as OpenAI does, rather than dropped. */
+function moved(field: string, to: string) {
+  return z
+    .unknown()
+    .superRefine((value, context) => {
+      if (value == null) return;
+      context.addIssue({
+        code: "custom",
+        message: `Unsupported parameter: '${field}'. In the Responses API, this parameter has moved to '${to}'. Try again with the new parameter.`,
+        params: { code: "unsupported_parameter" },
+      });
+    })
+    .optional();
+}
+
+/** Fields of chat completions, under the names that OpenAI's API refuses here. */
+const chatFields = {
+  messages: moved("messages", "input"),
+  max_tokens: moved("max_tokens", "max_output_tokens"),
+  max_completion_tokens: moved("max_completion_tokens", "max_output_tokens"),
+  response_format: moved("response_format", "text.format"),
+  reasoning_effort: moved("reasoning_effort", "reasoning.effort"),
+  functions: moved("functions", "tools"),
+  function_call: moved("function_call", "tool_choice"),
+};
+
 /** Whether a value is the neutral one: a word, or an empty list. */
 function isSame(neutral: unknown, value: unknown): boolean {
   return neutral === value || (Array.isArray(neutral) && Array.isArray(value) && neutral.length + value.length === 0);
@@ -46,6 +72,13 @@ const reasoning = z.object({
   generate_summary: z.enum(["auto", "concise", "detailed"]).nullish(),
   context: z.enum(["auto", "current_turn", "all_turns"]).nullish(),
   mode: notServed("reasoning.mode", "standard"),
+});
+
+/** vLLM caches every prefix, for as long as it has room. */
+const promptCacheOptions = z.object({
+  mode: z.enum(["implicit", "explicit"]).default("implicit"),
+  ttl: z.enum(["30m", "12h"]).default("30m"),
+  comparison_response_id: z.string().max(MAX_ID_LENGTH).nullish(),
 });
 
 /** Values of `include`, here and in the queries that take it. */
@@ -101,11 +134,11 @@ const openaiFields = {
   safety_identifier: z.string().max(128).nullish(),
   prompt_cache_key: z.string().max(1024).nullish(),
   prompt_cache_retention: z.enum(["in_memory", "in-memory", "24h"]).nullish(),
+  prompt_cache_options: promptCacheOptions.nullish(),
   user: z.string().max(1024).nullish(),
   // Not served.
   prompt: notServed("prompt"),
   context_management: notServed("context_management", []),
-  prompt_cache_options: notServed("prompt_cache_options"),
   moderation: notServed("moderation"),
   image: notServed("image"),
   access_programs: notServed("access_programs"),
@@ -168,13 +201,26 @@ const messageFields = {
   previous_input_messages: list(jsonObject, { max: 100_000 }).nullish(),
 };
 
-const allFields = z.object({ ...openaiFields, ...vllmFields, ...messageFields });
+const allFields = z.object({ ...openaiFields, ...vllmFields, ...messageFields, ...chatFields });
 
 export const createRequest = allFields.superRefine((body, context) => {
+  if (body.input == null) {
+    const params = { code: "missing_required_parameter" };
+    context.addIssue({ code: "custom", path: ["input"], message: "Missing required parameter: 'input'.", params });
+  }
+  checkTogether(body, context);
+});
+
+/** The body of `POST /v1/responses/input_tokens`: a create's, where what is continued may stand without an input. */
+export const countRequest = allFields
+  .transform((body) => ({ ...body, input: body.input ?? [] }))
+  .superRefine(checkTogether);
+
+/** Raises what fields are at fault together. */
+function checkTogether(body: z.output<typeof allFields>, context: z.RefinementCtx): void {
   const issue = (path: (string | number)[], message: string, code = "invalid_value") =>
     context.addIssue({ code: "custom", path, message, params: { code } });
-  if (body.input == null) issue(["input"], "Missing required parameter: 'input'.", "missing_required_parameter");
-  else if (Array.isArray(body.input) && body.input.length === 0 && !continuesSomething(body)) {
+  if (Array.isArray(body.input) && body.input.length === 0 && !continuesSomething(body)) {
     issue(["input"], "Expected at least one item.", "empty_array");
   }
   if (body.background && body.store === false) {
@@ -209,7 +255,7 @@ export const createRequest = allFields.superRefine((body, context) => {
   const mayLoad = continuesSomething(body) || (Array.isArray(body.input) && body.input.some(loadsTools));
   const wrong = mayLoad ? undefined : wrongChoice(body.tool_choice, tools);
   if (wrong !== undefined) issue(["tool_choice"], wrong);
-});
+}
 
 /** Two tools that have, or would have for a model, the same name: the place of the second one, and what to say of it. */
 export function clashingTools(tools: readonly Tool[]): { path: (string | number)[]; message: string } | undefined {

@@ -93,7 +93,7 @@ export interface Usage {
 }
 
 /**
- * The `response` object: OpenAI's, with the 31 keys that the Open Responses schema wants always present
+ * The `response` object: OpenAI's, with the keys that the Open Responses schema wants always present
  * (openai 7.57 `Response`; Open Responses 2026-04-24 `ResponseResource`).
  */
 export interface ResponseObject {
@@ -130,9 +130,13 @@ export interface ResponseObject {
   service_tier: string;
   metadata: Record<string, string>;
   safety_identifier: string | null;
+  access_programs: null;
+  moderation: null;
   prompt: null;
   prompt_cache_key: string | null;
   prompt_cache_retention: string | null;
+  /** As the request had them; absent otherwise. */
+  prompt_cache_options?: NonNullable<CreateRequest["prompt_cache_options"]>;
   user: string | null;
   /** The prompt and the output as raw messages: vLLM's `enable_response_messages`, present only when asked for. */
   input_messages?: object[];
@@ -187,9 +191,12 @@ export function initialResponse(
     service_tier: request.service_tier == null || request.service_tier === "auto" ? "default" : request.service_tier,
     metadata: request.metadata ?? {},
     safety_identifier: request.safety_identifier ?? null,
+    access_programs: null,
+    moderation: null,
     prompt: null,
     prompt_cache_key: request.prompt_cache_key ?? null,
     prompt_cache_retention: request.prompt_cache_retention ?? null,
+    ...(request.prompt_cache_options && { prompt_cache_options: request.prompt_cache_options }),
     user: request.user ?? null,
   };
 }

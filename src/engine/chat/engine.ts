@@ -166,11 +166,10 @@ export class ChatEngine implements Engine {
   }
 
   async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
-    const size = await this.#upstream.json(
-      "//tokenize",
-      signal,
-      toTokenizeRequest(prompt, "at_beginning", this.#hostedTools),
-    );
+    const size = await placingSystemMessages((laterSystemMessages) => {
+      const body = toTokenizeRequest(prompt, laterSystemMessages, this.#hostedTools);
+      return this.#upstream.json("//tokenize", signal, body);
+    });
     if (typeof size !== "object" || size === null || !("count" in size) || !("max_model_len" in size)) {
       throw malformedAnswer();
     }
@@ -233,19 +232,13 @@ export class ChatEngine implements Engine {
     }
   }
 
-  /** Sends the prompt; once more with all system messages at the beginning when the template insists. */
   async #request(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<Response> {
     const thinkingBudget = this.#thinkingBudget(prompt);
     const send = (laterSystemMessages: Asking["laterSystemMessages"]) => {
       const body = toChatRequest(prompt, { ...asking, laterSystemMessages, thinkingBudget }, this.#hostedTools);
       return this.#upstream.request("/chat/completions", signal, body);
     };
-    try {
-      return await send("in_place");
-    } catch (error) {
-      if (!(error instanceof ApiError) || error.status !== 400 || !SYSTEM_PLACEMENT.test(error.message)) throw error;
-      return send("at_beginning");
-    }
+    return placingSystemMessages(send);
   }
 
   /** Tokens that the model may think with the request's effort (`THINKING_BUDGETS`). */
@@ -290,6 +283,16 @@ export class ChatEngine implements Engine {
     reader.readCompletion(body, deltas);
     if (!deltas.some((delta) => delta.kind === "finish")) throw malformedAnswer();
     yield deltas;
+  }
+}
+
+/** Sends a prompt; once more with all system messages at the beginning when the template insists. */
+async function placingSystemMessages<T>(send: (where: Asking["laterSystemMessages"]) => Promise<T>): Promise<T> {
+  try {
+    return await send("in_place");
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 400 || !SYSTEM_PLACEMENT.test(error.message)) throw error;
+    return send("at_beginning");
   }
 }
 

@@ -162,5 +162,10 @@ export function toTokenizeRequest(
   laterSystemMessages: MessageOptions["laterSystemMessages"],
   hostedTools: HostedTools,
 ): string {
-  return JSON.stringify(promptFields(prompt, { laterSystemMessages }, hostedTools));
+  const { vllm_fields, mm_processor_kwargs } = prompt.request;
+  return JSON.stringify({
+    ...vllm_fields,
+    ...(mm_processor_kwargs != null && { mm_processor_kwargs }),
+    ...promptFields(prompt, { laterSystemMessages }, hostedTools),
+  });
 }

@@ -77,13 +77,13 @@ function withInstructions(instructions: readonly string[]): string {
   return instructions.length > 0 ? `${IDENTITY}\n${instructions.join("\n\n")}` : IDENTITY;
 }
 
-/** Harmony's three efforts; OpenAI's finer ones are the nearest of them. Throws the 400 of `none`, in vLLM's words. */
+/** Harmony's three efforts; OpenAI's finer ones are the nearest of them. Throws the 400 of `none`: it always thinks. */
 export function harmonyEffort(effort: string | null | undefined): "Low" | "Medium" | "High" {
   switch (effort) {
     case "none":
       throw invalidRequest(
         "reasoning.effort",
-        "reasoning_effort='none' is not supported by Harmony. Supported values are: high, medium, low.",
+        "Unsupported value: 'none' is not supported with gpt-oss. Supported values are: 'minimal', 'low', 'medium', 'high', 'xhigh' and 'max'.",
         "unsupported_value",
       );
     case "minimal":

@@ -38,6 +38,9 @@ const UNKNOWN_STRUCTURE =
 /** How long a server is remembered not to know structural tags, in milliseconds. */
 const REMEMBER_MS = 600_000;
 
+/** Tokens that are counted of a prompt which no window holds. Each takes memory. */
+const MAX_COUNTED = 2_000_000;
+
 const withoutStructure = new Map<string, number>();
 /** Servers that have taken a structural tag: what they refuse is the request's fault. */
 const withStructure = new Set<string>();
@@ -103,9 +106,11 @@ export class HarmonyEngine implements Engine {
     return { prompt: { ...prompt, sampled }, repeated: "", sampledTokens };
   }
 
-  async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
+  async measure(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {
     const window = (await contextWindow(prompt.model, this.#upstream, signal)) ?? GPT_OSS_WINDOW;
-    const ids = await toPromptIds(this.#render(prompt).segments, prompt.sampled, window);
+    const limit = countsAll ? Math.max(window, MAX_COUNTED) : window;
+    const ids = await toPromptIds(this.#render(prompt).segments, prompt.sampled, limit);
+    if (countsAll && ids.length > limit) throw windowFull(window);
     return { tokens: ids.length, contextWindow: window };
   }
 
