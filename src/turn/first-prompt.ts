@@ -1,7 +1,7 @@
 import type { Prompt, RawMessage, Replay, ServerTools } from "../contract/engine.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
-import { promptItems } from "./history.ts";
+import { matchOutputs, promptItems } from "./history.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
 
 /** What the first prompt of a turn is made of. */
@@ -28,7 +28,7 @@ export interface PromptSource {
 export function makePrompt(source: PromptSource, serverTools?: ServerTools): Prompt {
   const { request, model, history, replays, input, cacheSalt, createdAt } = source;
   const { before, trailing } = previousMessages(request, input);
-  const items = promptItems(history, input);
+  const items = promptItems(history, matchOutputs(history, input));
   return {
     model: model.upstream,
     items,
