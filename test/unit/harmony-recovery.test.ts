@@ -4,6 +4,8 @@ import type { ResponseStreamEvent } from "openai/resources/responses/responses";
 import { describe, expect, it, vi } from "vitest";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
+import { tools } from "../../src/protocol/tools.ts";
+import { parse } from "../../src/protocol/validation.ts";
 import * as rig from "./recovery-rig.ts";
 import { crash, decode, expectWholeLog, f, idsOf } from "./recovery-rig.ts";
 
@@ -92,6 +94,14 @@ const ANALYSIS = "<|channel|>analysis<|message|>Let us see 🧿𓂀.<|end|><|sta
 const PREAMBLE = "<|channel|>commentary<|message|>One moment, Grüße.<|end|><|start|>assistant";
 const CALL_F = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city": "Zürich 🏔️"}<|call|>';
 const CALL_NOBODY = "<|channel|>analysis to=browser.search code<|message|>{}<|call|>";
+const CALL_PATCH = '<|channel|>commentary to=edits.patch<|message|>*** "Zürich"\n+🏔️ \\<|call|>';
+const CALL_PATCH_JSON =
+  '<|channel|>commentary to=edits.patch json<|message|>{"input": "a\\n\\ud83c\\udfd4 \\u00e9"}<|call|>';
+const CALL_SHELL = '<|channel|>commentary to=functions.shell json<|message|>{"commands": ["ls", "pwd"]}<|call|>';
+const CLIENT_TOOLS = parse(tools, [
+  { type: "namespace", name: "edits", description: "", tools: [{ type: "custom", name: "patch" }] },
+  { type: "shell" },
+]);
 const FINAL = "<|channel|>final<|message|>So it is 🦜, 你好.<|return|>";
 
 /** A run that nothing happens to: its prompts, and what is kept of it. */
@@ -117,10 +127,13 @@ describe("a run whose process dies", () => {
   it.each([
     ["thoughts, a preamble and a call", ANALYSIS + PREAMBLE + CALL_F],
     ["thoughts and an answer", ANALYSIS + FINAL],
+    ["a custom tool's input", CALL_PATCH],
+    ["a custom tool's input as JSON", CALL_PATCH_JSON],
+    ["a call of a shell", CALL_SHELL],
   ])(
     "anywhere in %s goes on after the very token at which its log ends",
     async (_, answer) => {
-      const request = { tools: [f] };
+      const request = { tools: [f, ...CLIENT_TOOLS] };
       const whole = await uninterrupted(request, [answer]);
       const ids = idsOf(answer);
       const runs = await Promise.all(ids.map(() => Run.begin(request)));
