@@ -60,6 +60,14 @@ const mcp = (index: number) => ({ type: "mcp", server_label: `s${index}`, server
 const allowed = (tools: string) => `"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[${tools}]}`;
 const functionTool = (fields: object) => JSON.stringify({ type: "function", name: "f", ...fields });
 
+const namespace = (at: number, count: number, stem = "") => ({
+  type: "namespace",
+  name: `n${at}`,
+  tools: Array.from({ length: count }, (_, index) => ({ type: "function", name: `f${index}${stem}`.slice(0, 128) })),
+});
+const unnamedOutput = () => ({ type: "function_call_output", name: "f", output: "" });
+const brought = (at: number) => ({ type: "additional_tools", tools: [namespace(at, 100)] });
+
 /** The table. Sizes are those that hurt; what is refused at its beginning is refused at the same cost at any size. */
 export const ROWS: Row[] = [
   // Before anything is made of the body
@@ -74,6 +82,28 @@ export const ROWS: Row[] = [
     name: "bytes that are no gzip",
     body: () => new Uint8Array(64 * 1024).fill(7),
     refused: bad(null, "invalid_content_encoding"),
+  },
+
+  // Tools that the client runs
+  {
+    name: "24 namespaces of 1,000 tools",
+    body: () => request(`"input":"?","tools":[${counting(24, (at) => namespace(at, 1_000))}]`),
+    refused: bad("tools", "array_above_max_length"),
+  },
+  {
+    name: "1,024 tools whose names are too long for a model",
+    body: () => longRequest(`"input":"?","tools":[${JSON.stringify(namespace(0, 1_024, "n".repeat(128)))}]`),
+    refused: null,
+  },
+  {
+    name: "3,000 outputs that have nothing but the name of what was called",
+    body: () => longRequest(`"input":[${counting(3_000, call)},${counting(3_000, unnamedOutput)}]`),
+    refused: null,
+  },
+  {
+    name: "a thousand items that bring a hundred tools each",
+    body: () => longRequest(`"input":[${counting(1_000, brought)},{"role":"user","content":"?"}]`),
+    refused: null,
   },
 
   // Arrays
@@ -220,6 +250,8 @@ export const ROWS: Row[] = [
     name: "1,024 tools without a type",
     body: () => request('"input":"x"', `"tools":[${filled("{}", 3 * 1024)}]`),
     refused: bad("tools[0].type", "missing_required_parameter"),
+    // Those in namespaces are counted first.
+    reads: 4_000,
   },
   {
     name: "1,024 tools of one name",
