@@ -111,6 +111,8 @@ export interface Config {
   codexModels: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
   /** Fields that this server does not know, and passes on to vLLM unchecked. */
   vllmExtraFields: readonly string[];
+  /** No client gets to see what a model thinks. */
+  hidesReasoning: boolean;
   /** Tokens that a model may think, by its name at vLLM and the request's `reasoning.effort`. */
   thinkingBudgets: Readonly<Record<string, Readonly<Record<string, number>>>>;
   harmony: HarmonyConfig;
@@ -135,6 +137,10 @@ export interface Config {
   maxBackgroundRunsPerTenant: number;
   maxOpenConversationsPerTenant: number;
   heartbeatMs: number;
+  /** After which a WebSocket connection is closed, whatever it does. */
+  socketLifetimeMs: number;
+  /** How long the client of a WebSocket may leave unread what was sent to it. */
+  socketSendTimeoutMs: number;
 }
 
 /** The deployment's configuration is unusable: one mistake for each variable at fault, which never tells its value. */
@@ -364,6 +370,7 @@ const variables = z.object({
   CODEX_MODELS: jsonMap(z.record(z.string(), z.unknown()), '{"model":{"input_modalities":["text","image"]}}'),
   VLLM_FORMAT_WITH_TOOLS: z.enum(["never", "strict", "always"]).default("never"),
   VLLM_EXTRA_FIELDS: extraFields,
+  REASONING_CONTENT: z.enum(["shown", "hidden"]).default("shown"),
   THINKING_BUDGETS: jsonMap(z.partialRecord(efforts, z.int().min(0)), '{"model":{"low":1024}}'),
   HARMONY_START_DATE: z.iso.date().optional(),
   HARMONY_SYSTEM_INSTRUCTIONS: z.enum(["true", "false"]).default("false"),
@@ -411,6 +418,8 @@ const variables = z.object({
   MAX_BACKGROUND_RUNS_PER_TENANT: integer(500, 1),
   MAX_OPEN_CONVERSATIONS_PER_TENANT: integer(500, 1),
   HEARTBEAT_MS: integer(5_000, 10),
+  WEBSOCKET_LIFETIME_MS: integer(3_600_000, 1),
+  WEBSOCKET_SEND_TIMEOUT_MS: integer(60_000, 1),
 });
 
 type VariableName = keyof typeof variables.shape;
@@ -556,6 +565,7 @@ function readConfig(env: Variables): Config | ConfigError {
     codexModels: vars.CODEX_MODELS,
     formatWithTools: vars.VLLM_FORMAT_WITH_TOOLS,
     vllmExtraFields: vars.VLLM_EXTRA_FIELDS,
+    hidesReasoning: vars.REASONING_CONTENT === "hidden",
     thinkingBudgets: vars.THINKING_BUDGETS,
     harmony: {
       startDate: vars.HARMONY_START_DATE,
@@ -576,5 +586,7 @@ function readConfig(env: Variables): Config | ConfigError {
     maxBackgroundRunsPerTenant: vars.MAX_BACKGROUND_RUNS_PER_TENANT,
     maxOpenConversationsPerTenant: vars.MAX_OPEN_CONVERSATIONS_PER_TENANT,
     heartbeatMs: vars.HEARTBEAT_MS,
+    socketLifetimeMs: vars.WEBSOCKET_LIFETIME_MS,
+    socketSendTimeoutMs: vars.WEBSOCKET_SEND_TIMEOUT_MS,
   };
 }

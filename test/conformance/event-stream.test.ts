@@ -709,6 +709,14 @@ describe("parseEventStream", () => {
     const bytes = new TextEncoder().encode('event: a\ndata: {}\n\nevent: b\ndata: {"x":"é');
     expect(parseEventStream(bytes.slice(0, -1), { partial: true }).events).toEqual([{ name: "a", data: {} }]);
   });
+
+  test.each([
+    ["a frame", "event: a"],
+    ["a character", "é"],
+  ])("forgives no beginning of %s after [DONE]", (_what, beginning) => {
+    const bytes = new TextEncoder().encode(`data: [DONE]\n\n${beginning}`);
+    expect(labels(() => parseEventStream(bytes.slice(0, -1), { partial: true }))).toContain("#4 framing");
+  });
 });
 
 describe("checkWithOpenAiNode", () => {
@@ -718,7 +726,7 @@ describe("checkWithOpenAiNode", () => {
   });
 
   test("expects a failed stream to throw", async () => {
-    expect(await checkWithOpenAiNode(Draft.failing().text())).toBeUndefined();
+    expect(await checkWithOpenAiNode(Draft.failing().text(), true)).toBeUndefined();
   });
 
   test.each<[string, (draft: Draft) => void]>([

@@ -328,10 +328,10 @@ describe("an input", () => {
       "invalid_value",
     ],
     [
-      "with another server's encrypted reasoning",
-      input({ type: "reasoning", summary: [], encrypted_content: "gAAAA" }),
+      "with encrypted reasoning that is no text",
+      input({ type: "reasoning", summary: [], encrypted_content: 5 }),
       "input[0].encrypted_content",
-      "unsupported_parameter",
+      "invalid_type",
     ],
     [
       "with an item id of 65 characters",

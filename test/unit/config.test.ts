@@ -124,6 +124,7 @@ describe("the configuration", () => {
     ["WEBHOOK_SECRET", `whsec_${"a".repeat(33)}`],
     ["WEBHOOK_SECRET", `whsec_${"a".repeat(31)}=a`],
     ["WEBHOOK_SECRET", "a".repeat(40)],
+    ["REASONING_CONTENT", "s3cret"],
     ["ENCRYPTION_KEYS", "s3cret"],
     ["ENCRYPTION_KEYS", " , "],
     ["ENCRYPTION_KEYS", `a:${"a".repeat(40)}`],
