@@ -314,10 +314,20 @@ function refuseUnservedTool(value: unknown, context: z.RefinementCtx): unknown {
   return z.NEVER;
 }
 
-export const tools = list(z.preprocess(refuseUnservedTool, tool), { max: MAX_TOOLS }).superRefine((all, context) => {
-  if (countTools(all) <= MAX_TOOLS) return;
-  context.addIssue({ code: "too_big", origin: "array", maximum: MAX_TOOLS, inclusive: true, input: all });
-});
+export const tools = z.preprocess(refuseTooMany, list(z.preprocess(refuseUnservedTool, tool), { max: MAX_TOOLS }));
+
+/** Counts the tools of namespaces before any is looked at. */
+function refuseTooMany(value: unknown, context: z.RefinementCtx): unknown {
+  if (!Array.isArray(value) || value.length > MAX_TOOLS) return value;
+  let count = 0;
+  for (const each of value as unknown[]) {
+    const isNamespace = typeof each === "object" && each !== null && "tools" in each && Array.isArray(each.tools);
+    count += isNamespace ? (each.tools as unknown[]).length : 1;
+  }
+  if (count <= MAX_TOOLS) return value;
+  context.addIssue({ code: "too_big", origin: "array", maximum: MAX_TOOLS, inclusive: true, input: value });
+  return z.NEVER;
+}
 
 /** Tools that come in the middle of a conversation. Servers of credentials are none of them: items are stored. */
 export const loadedTools = tools.superRefine((all, context) => {
@@ -330,11 +340,6 @@ export const loadedTools = tools.superRefine((all, context) => {
     params: { code: "unsupported_parameter" },
   });
 });
-
-/** Tools, those in namespaces counted by themselves. */
-function countTools(all: readonly Tool[]): number {
-  return all.reduce((count, each) => count + (each.type === "namespace" ? each.tools.length : 1), 0);
-}
 
 /**
  * A tool as a response shows it: without the credentials of an MCP server, which may also be in the query of its URL.

@@ -175,7 +175,14 @@ export class ClientCalls {
   /** The model is to say anew what broke off: what follows belongs to no call from before. */
   forgetResumed(): void {
     this.#resumed = undefined;
-    for (const [index, call] of this.#open) if (call.kind === "whole") this.#open.delete(index);
+    this.forgetUnshown();
+  }
+
+  /** Forgets the calls of which nothing was shown yet. Gives their number. */
+  forgetUnshown(): number {
+    const unshown = [...this.#open].filter(([, call]) => call.kind === "whole");
+    for (const [index] of unshown) this.#open.delete(index);
+    return unshown.length;
   }
 
   /** Forgets all calls: their items are taken back. */

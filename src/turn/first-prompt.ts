@@ -2,7 +2,7 @@ import type { Prompt, RawMessage, Replay, ServerTools } from "../contract/engine
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
 import { type NoteRole, type OpenedCompaction, standingPast } from "./compacted-past.ts";
-import { promptItems } from "./history.ts";
+import { matchOutputs, promptItems } from "./history.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
 
 /** What the first prompt of a turn is made of. */
@@ -33,13 +33,14 @@ export function makePrompt(source: PromptSource, noteRole: NoteRole, serverTools
   const { history, input } = standingPast(source, opened, noteRole);
   // Messages that came before a compaction are out of sight with all else.
   const { before, trailing } = opened ? { before: undefined, trailing: [] } : previousMessages(request, input);
-  const items = promptItems(history, input);
+  const items = promptItems(history, matchOutputs(history, input));
   return {
     model: model.upstream,
     items,
     replays: before ? [...replays, before] : replays,
     trailing,
-    request: withLoadedTools(request, items),
+    // Tools that came before a compaction are there all the same: the model may have been told of them.
+    request: withLoadedTools(request, [...source.history, ...source.input]),
     serverTools,
     cacheSalt,
     createdAt,

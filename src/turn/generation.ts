@@ -150,6 +150,8 @@ export class Generations {
     const { engine, request, signal } = this.#options;
     const builder = this.#builder;
     const { sampled } = builder.state.round;
+    // A model that goes on after its very tokens goes on in the middle of a call, too.
+    if (!sampled) builder.forgetUnshown();
     const partial = builder.partialItems();
     if (partial.length === 0 && !sampled) return this.#ask();
     const prompt = await this.#prompt.fitting();

@@ -540,6 +540,14 @@ export class ResponseBuilder {
     return minus(deltas, deltasBefore[from] ?? round.deltasBefore);
   }
 
+  /** Forgets the calls of which nothing was shown yet: the model is to say them anew, and to count from the beginning. */
+  forgetUnshown(): void {
+    const forgotten = this.#serverCalls.forgetUnshown();
+    this.#serverCallsBegun -= forgotten;
+    this.#round.calls -= forgotten + this.#clientCalls.forgetUnshown();
+    this.#round.closedIndices.clear();
+  }
+
   /** Takes back all that this round has put out, where nobody has seen it. Gives what that has cost. */
   withdrawRound(): DeltaCount {
     const { state } = this;

@@ -206,6 +206,13 @@ export class ServerCalls {
     }
   }
 
+  /** Forgets the calls of which nothing was shown yet. Gives their number. */
+  forgetUnshown(): number {
+    const unshown = [...this.#open].filter(([, call]) => !call.item);
+    for (const [index] of unshown) this.#open.delete(index);
+    return unshown.length;
+  }
+
   /** Forgets what is open or unanswered: its items are taken back. */
   withdraw(): void {
     this.#open.clear();

@@ -11,9 +11,12 @@ import {
   itemsOfType,
   MODELS,
   onlyItem,
+  REPEATER,
+  scripts,
   startTools,
   type ToolServer,
   textOf,
+  written,
 } from "./tool-support.ts";
 
 /** Web search: the browser that is built in, on a little web of its own, and an operator's in its place. */
@@ -183,6 +186,14 @@ describe.each(EVERY_WAY)("with %s as %s,", (model, way) => {
     expect(found).toMatch(/^\[1\] Find results for text: `minutes` in `All about tea`/);
     expect(visits.map(({ path }) => path)).toEqual(["/moved", "/guide"]);
   });
+});
+
+it("gpt-oss is told what it can call, built-in tools too, when it calls what is not there", async () => {
+  const input = scripts(written("nothing"), "<|channel|>final<|message|>So.<|return|>");
+  await ask(gateway, "json", { model: REPEATER, tools: [search], input });
+  expect((await lastTurns(gateway)).join("\n")).toContain(
+    "there is no tool of this name. The tools are: browser.search, browser.open, browser.find.",
+  );
 });
 
 describe.each(MODELS)("the pages of %s", (model) => {

@@ -67,6 +67,13 @@ const functionTool = (fields: object) => JSON.stringify({ type: "function", name
 const compacted = (json: string) => JSON.stringify({ type: "compaction", encrypted_content: `cmp1.${json}` });
 const contentOf = (messages: number) =>
   `{"v":1,"before":[${filled('{"role":"user","content":"x"}', messages * 30)}],"summary":"","after":[]}`;
+const namespace = (at: number, count: number, stem = "") => ({
+  type: "namespace",
+  name: `n${at}`,
+  tools: Array.from({ length: count }, (_, index) => ({ type: "function", name: `f${index}${stem}`.slice(0, 128) })),
+});
+const unnamedOutput = () => ({ type: "function_call_output", name: "f", output: "" });
+const brought = (at: number) => ({ type: "additional_tools", tools: [namespace(at, 100)] });
 
 /** The table. Sizes are those that hurt; what is refused at its beginning is refused at the same cost at any size. */
 export const ROWS: Row[] = [
@@ -114,6 +121,28 @@ export const ROWS: Row[] = [
     path: "/v1/responses/compact",
     body: () => request(`"input":[${compacted(`[${"[".repeat(11_000_000)}`)}]`),
     refused: bad("input[0].encrypted_content", "invalid_encrypted_content"),
+  },
+
+  // Tools that the client runs
+  {
+    name: "24 namespaces of 1,000 tools",
+    body: () => request(`"input":"?","tools":[${counting(24, (at) => namespace(at, 1_000))}]`),
+    refused: bad("tools", "array_above_max_length"),
+  },
+  {
+    name: "1,024 tools whose names are too long for a model",
+    body: () => longRequest(`"input":"?","tools":[${JSON.stringify(namespace(0, 1_024, "n".repeat(128)))}]`),
+    refused: null,
+  },
+  {
+    name: "3,000 outputs that have nothing but the name of what was called",
+    body: () => longRequest(`"input":[${counting(3_000, call)},${counting(3_000, unnamedOutput)}]`),
+    refused: null,
+  },
+  {
+    name: "a thousand items that bring a hundred tools each",
+    body: () => longRequest(`"input":[${counting(1_000, brought)},{"role":"user","content":"?"}]`),
+    refused: null,
   },
 
   // Arrays
@@ -260,6 +289,8 @@ export const ROWS: Row[] = [
     name: "1,024 tools without a type",
     body: () => request('"input":"x"', `"tools":[${filled("{}", 3 * 1024)}]`),
     refused: bad("tools[0].type", "missing_required_parameter"),
+    // Those in namespaces are counted first.
+    reads: 4_000,
   },
   {
     name: "1,024 tools of one name",

@@ -265,4 +265,43 @@ describe("calls", () => {
     rig.builder.endGeneration();
     expect(rig.state.output).toMatchObject([{ type: "shell_call", action: { commands: ["ls"] } }]);
   });
+
+  it("that nobody has seen yet are forgotten where the model is asked anew", () => {
+    const rig = newBuilder({}, { parallelCalls: false });
+    rig.builder.apply(call("shell", '{"commands":'));
+    rig.builder.apply(call("browser_search", '{"qu', 1));
+    rig.builder.forgetUnshown();
+    rig.builder.apply(call("shell", '{"commands":["ls"]}'));
+    rig.builder.endGeneration();
+    expect(rig.state.output).toMatchObject([{ type: "shell_call", action: { commands: ["ls"] } }]);
+  });
+});
+
+describe("tools", () => {
+  it("are echoed with all that clients say of them", () => {
+    const sent = [
+      {
+        type: "function",
+        name: "f",
+        description: null,
+        parameters: null,
+        strict: null,
+        output_schema: { type: "object" },
+        defer_loading: true,
+        allowed_callers: ["direct", "programmatic"],
+        async: true,
+      },
+      { type: "custom", name: "c", format: { type: "grammar", syntax: "regex", definition: "a+" }, async: false },
+      { type: "tool_search", execution: "client", description: "d", parameters: { type: "object" } },
+      { type: "shell", environment: { type: "local", skills: [{ name: "s", description: "d", path: "/s" }] } },
+      { type: "apply_patch", allowed_callers: ["direct"] },
+      {
+        type: "web_search",
+        external_web_access: true,
+        search_content_types: ["text", "image"],
+        image_settings: { n: 1 },
+      },
+    ];
+    expect(parse(tools, sent)).toEqual(sent);
+  });
 });

@@ -6,6 +6,8 @@ import { loadConfig } from "../../src/config.ts";
 import type { Env } from "../../src/env.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
+import { tools } from "../../src/protocol/tools.ts";
+import { parse } from "../../src/protocol/validation.ts";
 import * as rig from "./recovery-rig.ts";
 import { crash, decode, expectWholeLog, f, idsOf } from "./recovery-rig.ts";
 
@@ -108,6 +110,14 @@ const ANALYSIS = "<|channel|>analysis<|message|>Let us see 🧿𓂀.<|end|><|sta
 const PREAMBLE = "<|channel|>commentary<|message|>One moment, Grüße.<|end|><|start|>assistant";
 const CALL_F = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city": "Zürich 🏔️"}<|call|>';
 const CALL_NOBODY = "<|channel|>analysis to=browser.search code<|message|>{}<|call|>";
+const CALL_PATCH = '<|channel|>commentary to=edits.patch<|message|>*** "Zürich"\n+🏔️ \\<|call|>';
+const CALL_PATCH_JSON =
+  '<|channel|>commentary to=edits.patch json<|message|>{"input": "a\\n\\ud83c\\udfd4 \\u00e9"}<|call|>';
+const CALL_SHELL = '<|channel|>commentary to=functions.shell json<|message|>{"commands": ["ls", "pwd"]}<|call|>';
+const CLIENT_TOOLS = parse(tools, [
+  { type: "namespace", name: "edits", description: "", tools: [{ type: "custom", name: "patch" }] },
+  { type: "shell" },
+]);
 const FINAL = "<|channel|>final<|message|>So it is 🦜, 你好.<|return|>";
 
 /** A run that nothing happens to: its prompts, and what is kept of it. */
@@ -150,6 +160,9 @@ describe("a run whose process dies", () => {
   it.each<[what: string, answer: string, circumstances?: { summary?: "auto"; tenant?: string; isHidden?: true }]>([
     ["thoughts, a preamble and a call", ANALYSIS + PREAMBLE + CALL_F],
     ["thoughts and an answer", ANALYSIS + FINAL],
+    ["a custom tool's input", ANALYSIS + CALL_PATCH],
+    ["a custom tool's input as JSON", ANALYSIS + CALL_PATCH_JSON],
+    ["a call of a shell", ANALYSIS + CALL_SHELL],
     ["a summary and an answer", ANALYSIS + FINAL, { summary: "auto" }],
     ["thoughts that are sealed with a call", ANALYSIS + CALL_F, { tenant: "acme" }],
     ["thoughts that are hidden and sealed with a call", ANALYSIS + CALL_F, { tenant: "acme", isHidden: true }],
@@ -157,7 +170,7 @@ describe("a run whose process dies", () => {
     "anywhere in %s goes on after the very token at which its log ends",
     async (_, answer, { summary, tenant, isHidden = false } = {}) => {
       using _shown = isHidden ? await hideReasoning() : undefined;
-      const request = { tools: [f], ...(summary && { reasoning: { summary } }) };
+      const request = { tools: [f, ...CLIENT_TOOLS], ...(summary && { reasoning: { summary } }) };
       const whole = await uninterrupted(request, [answer], "stop", { tenant, isHidden });
       expect(JSON.stringify(whole.kept)).toMatch(tenant ? /"encrypted_content":".*Let us see/ : /Let us see/);
       expect((await whole.run.loggedEvents()).includes("Let us see")).toBe(!isHidden);

@@ -446,6 +446,8 @@ export function expectWholeLog(events: readonly ResponseStreamEvent[], response:
     if (item.type === "message" || item.type === "reasoning") expect(textOf(item)).toBe(text);
     else if (item.type === "function_call" || item.type === "mcp_call") expect(item.arguments).toBe(text);
     else if (item.type === "code_interpreter_call") expect(item.code).toBe(text);
+    else if (item.type === "custom_tool_call") expect(item.input).toBe(text);
+    else if (item.type === "shell_call") expect(item.action.commands.join("")).toBe(text);
     else expect(text).toBe("");
   }
 }

@@ -25,8 +25,8 @@ const deltas: fc.Arbitrary<ModelDelta> = fc.oneof(
   fc
     .tuple(
       indices,
-      fc.constantFrom("f", "wiki__ask", "wiki__edit", "browser_search", "python"),
-      fc.constantFrom("", '{"q', '{"query":"x"}', "print(1)"),
+      fc.constantFrom("f", "wiki__ask", "wiki__edit", "browser_search", "python", "apply", "agents__close", "shell"),
+      fc.constantFrom("", '{"q', '{"query":"x"}', "print(1)", '{"input": "a', '{"commands":["ls"]}'),
     )
     .map(([index, name, json]): ModelDelta => ({ kind: "tool_call", index, name, arguments: json })),
   fc
@@ -100,7 +100,7 @@ function take(builder: ResponseBuilder, step: Step): void {
       return;
     case "break off": {
       const item = builder.partialItems()[step.choice];
-      if (!item || item.type === "function_call") return;
+      if (!item || item.type === "function_call" || item.type === "custom_tool_call") return;
       builder.record({ lost: builder.breakOff(item.id) });
       return;
     }
