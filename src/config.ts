@@ -8,6 +8,12 @@ export interface ApiKey {
   sha256: Uint8Array;
 }
 
+/** A key of the operator's, from which the keys of tenants are derived. `kid` names it in what it has sealed. */
+export interface EncryptionKey {
+  kid: string;
+  secret: Uint8Array;
+}
+
 /** How a model is spoken to: over vLLM's chat completions, or in Harmony over its completions (gpt-oss). */
 export type EngineName = "chat" | "harmony";
 
@@ -89,6 +95,8 @@ export interface Config {
   /** The engine of models whose name and root do not tell it, by the name that vLLM knows. */
   modelEngines: Record<string, EngineName>;
   formatWithTools: FormatWithTools;
+  /** What the operator says of models in Codex's catalogue, by their names; `*` of all. */
+  codexModels: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
   /** Fields that this server does not know, and passes on to vLLM unchecked. */
   vllmExtraFields: readonly string[];
   /** Tokens that a model may think, by its name at vLLM and the request's `reasoning.effort`. */
@@ -100,6 +108,8 @@ export interface Config {
   /** Those of `VLLM_EXTRAS` that are open to clients. */
   vllmExtras: ReadonlySet<VllmExtra>;
   apiKeys: ApiKey[];
+  /** The first one encrypts, all of them decrypt. Without any, nothing is encrypted. */
+  encryptionKeys: EncryptionKey[];
   allowAnonymous: boolean;
   /** 0 keeps responses for ever. */
   retentionMs: number;
@@ -139,6 +149,9 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** A hundred years: what is added to the time of day stays a date. */
 const MAX_RETENTION_DAYS = 36_500;
+
+/** As long as AES-256's own key. */
+const MIN_ENCRYPTION_KEY_BYTES = 32;
 
 /** No request of this size fits into a Worker's memory; a larger number is a slip of the pen. */
 const MAX_MAX_REQUEST_BYTES = 1024 ** 3;
@@ -276,15 +289,47 @@ const builtinLabels = z
   })
   .default(new Map());
 
-/** Base64 in whole groups of four characters, the last one with or without its padding. */
-const WEBHOOK_SECRET = /^whsec_((?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?)$/;
+/** In whole groups of four characters, the last one with or without its padding. */
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?$/;
+
+/** The bytes of a text in base64; none where it is something else. */
+function fromBase64(text: string): Uint8Array {
+  return new Uint8Array(Buffer.from(BASE64.test(text) ? text : "", "base64"));
+}
+
+/**
+ * `kid:base64`, separated by commas or white space; no `kid` twice. A text without any entry is a mistake: whoever sets it
+ * means to encrypt.
+ */
+const encryptionKeys = z
+  .string()
+  .transform((text, context): EncryptionKey[] => {
+    const keys = new Map<string, EncryptionKey>();
+    for (const entry of listed(text)) {
+      const [, kid, base64] = /^([A-Za-z0-9_-]{1,32}):(.*)$/.exec(entry) ?? [];
+      const secret = fromBase64(base64 ?? "");
+      if (kid === undefined || secret.length < MIN_ENCRYPTION_KEY_BYTES) {
+        const message = `expected entries of the form kid:key, the key at least ${MIN_ENCRYPTION_KEY_BYTES} bytes of base64`;
+        context.addIssue({ code: "custom", message });
+        return z.NEVER;
+      }
+      if (keys.has(kid)) {
+        context.addIssue({ code: "custom", message: "expected no kid twice" });
+        return z.NEVER;
+      }
+      keys.set(kid, { kid, secret });
+    }
+    if (keys.size === 0) context.addIssue({ code: "custom", message: "expected at least one entry" });
+    return [...keys.values()];
+  })
+  .default([]);
 
 const webhookSecret = z
   .string()
   .trim()
   .transform((text, context) => {
-    const secret = Buffer.from(WEBHOOK_SECRET.exec(text)?.[1] ?? "", "base64");
-    if (secret.length >= MIN_WEBHOOK_SECRET_BYTES) return new Uint8Array(secret);
+    const secret = fromBase64(/^whsec_(.*)$/.exec(text)?.[1] ?? "");
+    if (secret.length >= MIN_WEBHOOK_SECRET_BYTES) return secret;
     const message = `expected whsec_ and at least ${MIN_WEBHOOK_SECRET_BYTES} bytes of base64`;
     context.addIssue({ code: "custom", message });
     return z.NEVER;
@@ -306,6 +351,7 @@ const variables = z.object({
   VLLM_FOREGROUND_RECOVERY_TIME_MS: integer(300_000, 0),
   MODEL_ALIASES: jsonMap(z.string().min(1), '{"alias":"model"}'),
   MODEL_ENGINES: jsonMap(z.enum(["chat", "harmony"]), '{"model":"harmony"}'),
+  CODEX_MODELS: jsonMap(z.record(z.string(), z.unknown()), '{"model":{"input_modalities":["text","image"]}}'),
   VLLM_FORMAT_WITH_TOOLS: z.enum(["never", "strict", "always"]).default("never"),
   VLLM_EXTRA_FIELDS: extraFields,
   THINKING_BUDGETS: jsonMap(z.partialRecord(efforts, z.int().min(0)), '{"model":{"low":1024}}'),
@@ -333,6 +379,7 @@ const variables = z.object({
   SEARXNG_URL: httpUrl().optional(),
   BRAVE_API_KEY: headerSecret().optional(),
   API_KEYS: apiKeys,
+  ENCRYPTION_KEYS: encryptionKeys,
   ALLOW_ANONYMOUS: z.enum(["true", "false"]).default("false"),
   RETENTION_DAYS: integer(30, 0, MAX_RETENTION_DAYS),
   CONVERSATION_LOCK_WAIT_MS: integer(10_000, 0),
@@ -480,6 +527,7 @@ function readConfig(env: Variables): Config | ConfigError {
     foregroundRecoveryTimeMs: vars.VLLM_FOREGROUND_RECOVERY_TIME_MS,
     modelAliases: vars.MODEL_ALIASES,
     modelEngines: vars.MODEL_ENGINES,
+    codexModels: vars.CODEX_MODELS,
     formatWithTools: vars.VLLM_FORMAT_WITH_TOOLS,
     vllmExtraFields: vars.VLLM_EXTRA_FIELDS,
     thinkingBudgets: vars.THINKING_BUDGETS,
@@ -492,6 +540,7 @@ function readConfig(env: Variables): Config | ConfigError {
     isMediaListed: (url) => vars.MEDIA_URLS?.(url) ?? false,
     vllmExtras: toVllmExtras(vars),
     apiKeys: vars.API_KEYS,
+    encryptionKeys: vars.ENCRYPTION_KEYS,
     allowAnonymous: vars.ALLOW_ANONYMOUS === "true",
     retentionMs: vars.RETENTION_DAYS * DAY_MS,
     conversationLockWaitMs: vars.CONVERSATION_LOCK_WAIT_MS,

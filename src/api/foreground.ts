@@ -8,7 +8,7 @@ import type { Item } from "../protocol/items.ts";
 import { unwrap } from "../store/client.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
-import { needsItemIds, withItemIds } from "../turn/history.ts";
+import { matchOutputs, needsItemIds, withItemIds } from "../turn/history.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import { clientLeft, inQueue } from "./client-left.ts";
 import type { Creation } from "./creation.ts";
@@ -93,7 +93,7 @@ async function enterConversation(creation: Creation, id: string): Promise<Entere
 
 /** Reads the past and checks the request against its model: what makes the turn, and what settles it. */
 async function prepare(
-  { caller, request, input: sent, previous, address, cacheSalt, createdAt, abort }: Creation,
+  { caller, request, input: sent, previous, address, cacheSalt, session, createdAt, abort }: Creation,
   entered: EnteredConversation | undefined,
 ): Promise<{ makeTurn(sink: ClientSink | undefined): Turn; settle: Settle }> {
   const { config, tenant, homes, waitUntil } = caller;
@@ -103,13 +103,14 @@ async function prepare(
     caller.past.past(sent, previous),
   ]);
   const accepted = acceptRequest(request, model, config);
-  const input = needsItemIds(request, past.input) ? withItemIds(past.input, address, inConversation) : past.input;
+  const { history, replays } = entered ?? past;
+  const matched = [...matchOutputs(history, past.input)];
+  const input = needsItemIds(request, matched) ? withItemIds(matched, address, inConversation) : matched;
   const isKept = request.store !== false || inConversation;
   const room = isKept ? outputRoom(accepted, withItemIds(input, address, inConversation)) : MAX_CALL_LENGTH;
-  const { history, replays } = entered ?? past;
   const makeTurn = (sink: ClientSink | undefined): Turn =>
     assembleTurn(
-      { ...address, request: accepted, model, tenant, cacheSalt, createdAt },
+      { ...address, request: accepted, model, tenant, cacheSalt, session, createdAt },
       { history, replays, input },
       { config, access: accessOf(accepted), room, signal: abort.signal, waitUntil, sink },
     );

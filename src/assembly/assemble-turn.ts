@@ -9,11 +9,15 @@ import type { TurnAddress } from "../protocol/ids.ts";
 import { toolsetOf } from "../tools/create-toolset.ts";
 import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
 import type { Toolset } from "../tools/toolset.ts";
+import { MAX_CONCURRENT_CALLS } from "../turn/call-answers.ts";
 import { makePrompt } from "../turn/first-prompt.ts";
+import { forEachAtOnce } from "../turn/for-each-at-once.ts";
 import { checkCallPairs } from "../turn/history.ts";
+import { withAllTools, withConfiguration } from "../turn/loaded-tools.ts";
 import { checkPromptMedia } from "../turn/media.ts";
 import type { BatchSink } from "../turn/output-events.ts";
 import type { TurnState } from "../turn/state.ts";
+import { truncateToFit } from "../turn/truncation.ts";
 import { Turn } from "../turn/turn.ts";
 import type { Past } from "./past.ts";
 
@@ -26,6 +30,8 @@ export interface TurnSpec extends TurnAddress {
   model: Model;
   tenant?: string;
   cacheSalt: string;
+  /** Names the requests that a router before the model server is to keep together. */
+  session?: string | undefined;
   /** Unix milliseconds. */
   createdAt: number;
 }
@@ -52,11 +58,12 @@ export interface TurnHost {
  * Throws the 400s of a past and an input that do not fit each other, the request's tools, or the operator's rules.
  */
 export function assembleTurn(spec: TurnSpec, past: Past | undefined, host: TurnHost): Turn {
-  const { request, model, cacheSalt, createdAt } = spec;
+  const { model, cacheSalt, createdAt } = spec;
   const { config, room, signal, waitUntil, sink, logged } = host;
-  if (past) checkPromptMedia(past, request, config.isMediaListed);
+  if (past) checkPromptMedia(past, spec.request, config.isMediaListed);
   const { history, replays, input } = past ?? { history: [], replays: [], input: [] };
-  const upstream = new Upstream(config);
+  const request = withConfiguration(spec.request, history, input);
+  const upstream = new Upstream(config, spec.session);
   return new Turn(
     {
       engine: createEngine(model.engine, config, upstream, HOSTED_TOOLS),
@@ -85,20 +92,38 @@ export function assembleTurn(spec: TurnSpec, past: Past | undefined, host: TurnH
 
 /**
  * The prompt that the turn would send first, and the engine that can count it, without a turn. The tools of MCP servers
- * that have not been listed yet are not in it. Throws the 400s of `assembleTurn`.
+ * that nobody has listed in this conversation are listed, as the turn would. Approved calls are not made. Throws the 400s
+ * of `assembleTurn`, the 400 `context_length_exceeded` where `truncation: "auto"` cannot make it fit, and the signal's
+ * reason when it is aborted.
  */
-export function assemblePrompt(
+export async function assemblePrompt(
   spec: TurnSpec,
   past: Past,
-  host: Pick<TurnHost, "config" | "access">,
-): { engine: Engine; prompt: Prompt } {
-  checkPromptMedia(past, spec.request, host.config.isMediaListed);
+  host: Pick<TurnHost, "config" | "access" | "signal">,
+): Promise<{ engine: Engine; prompt: Prompt }> {
+  const { model } = spec;
+  const { config, signal } = host;
+  const request = withConfiguration(spec.request, past.history, past.input);
+  checkPromptMedia(past, request, config.isMediaListed);
   const tools = toolsOf(spec, past, host);
-  const isOffered = tools !== undefined && !tools.mustPrepare && tools.mayCall(0);
-  const prompt = makePrompt({ ...spec, ...past }, isOffered ? tools.serverTools : undefined);
-  checkCallPairs(prompt.items);
-  const upstream = new Upstream(host.config);
-  return { engine: createEngine(spec.model.engine, host.config, upstream, HOSTED_TOOLS), prompt };
+  const firstPrompt = () =>
+    makePrompt({ ...spec, ...past, request }, tools?.mayCall(0) ? tools.serverTools : undefined);
+  checkCallPairs(firstPrompt().items);
+  if (tools) await listTools(tools, signal);
+  const engine = createEngine(model.engine, config, new Upstream(config, spec.session), HOSTED_TOOLS);
+  const prompt = firstPrompt();
+  return { engine, prompt: request.truncation === "auto" ? await truncateToFit(engine, prompt, signal) : prompt };
+}
+
+/** Lists the tools of all servers that have not been listed. Rejects with the signal's reason when it is aborted. */
+async function listTools(tools: Toolset, signal: AbortSignal): Promise<void> {
+  try {
+    await forEachAtOnce([...tools.unlisted], MAX_CONCURRENT_CALLS, async (server) => {
+      await tools.list(server, signal);
+    });
+  } finally {
+    await tools.close();
+  }
 }
 
 /** The tools that this server runs for the turn, where it has any. */
@@ -107,7 +132,7 @@ function toolsOf(
   { history, replays, input }: Past,
   { config, access, logged }: Pick<TurnHost, "config" | "access" | "logged">,
 ): Toolset | undefined {
-  return toolsetOf(request, access, {
+  return toolsetOf(withAllTools(request, [...history, ...input]), access, {
     address: { home, turn },
     config,
     tenant,

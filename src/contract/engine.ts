@@ -165,8 +165,11 @@ export interface Engine {
    */
   continuation(prompt: Prompt, partial: readonly Item[], sampled: Sampled | undefined): Continuation | undefined;
 
-  /** The size of a prompt. Throws ApiError as `generate` does. */
-  measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize>;
+  /**
+   * The size of a prompt. Of one that is longer than the window only that may be told; `countsAll`: how long it is, too.
+   * Throws ApiError as `generate` does.
+   */
+  measure(prompt: Prompt, signal: AbortSignal, options?: { countsAll?: boolean }): Promise<PromptSize>;
 
   /**
    * A call's answer as raw messages, to stand in the prompt after `made`, the last one of the call's own; none for an

@@ -76,8 +76,8 @@ export class ClientFaults implements Engine {
     return this.#engine.continuation(prompt, partial, sampled);
   }
 
-  async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
-    return this.#engine.measure(prompt, signal);
+  async measure(prompt: Prompt, signal: AbortSignal, options?: { countsAll?: boolean }): Promise<PromptSize> {
+    return this.#engine.measure(prompt, signal, options);
   }
 
   answerMessages(exchange: ToolExchange, made: RawMessage | undefined): RawMessage[] {

@@ -20,6 +20,9 @@ export const retrieveQuery = z.object({
   include_obfuscation: boolean.optional(),
 });
 
+/** Of the list of models: Codex says its version, and wants the list in a shape of its own. */
+export const modelsQuery = z.object({ client_version: z.string().max(64).optional() });
+
 /** Of a list of items. */
 export const pageQuery = z
   .object({

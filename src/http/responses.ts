@@ -1,5 +1,6 @@
 import { createResponse } from "../api/create-response.ts";
 import { toShownError } from "../api/faults.ts";
+import { countInputTokens } from "../api/input-tokens.ts";
 import { cancelResponse, deleteResponse, listInputItems, responseAddress, retrieveResponse } from "../api/responses.ts";
 import { followResponse } from "../api/runs.ts";
 import { loadConfig } from "../config.ts";
@@ -11,6 +12,7 @@ import { eventStream, itemList, jsonText } from "./answers.ts";
 import { authenticate } from "./auth.ts";
 import { readJson } from "./body.ts";
 import { callerOf } from "./caller.ts";
+import { CODEX_TURN_STATE, codexTurnState } from "./codex.ts";
 import { endpoint } from "./endpoint.ts";
 import { pageQuery, retrieveQuery } from "./queries.ts";
 
@@ -22,8 +24,11 @@ export const responses = [
     handle: async (context) => {
       const { maxRequestBytes, heartbeatMs } = context.get("config");
       const body = await readJson(context.req.raw, maxRequestBytes);
+      const turnState = codexTurnState(context.req.raw.headers);
+      if (turnState !== undefined) context.header(CODEX_TURN_STATE, turnState);
       const created = await createResponse(callerOf(context), body, {
         idempotencyKey: context.req.header("idempotency-key"),
+        turnState,
         openSink: (onLeft) => new SseStream(heartbeatMs, onLeft),
       });
       switch (created.kind) {
@@ -34,6 +39,16 @@ export const responses = [
         case "run":
           return eventStream(context, created.events);
       }
+    },
+  }),
+  endpoint({
+    method: "POST",
+    path: "/v1/responses/input_tokens",
+    summary: "count the prompt that a create with the same body would send; nothing is stored",
+    handle: async (context) => {
+      const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
+      const input_tokens = await countInputTokens(callerOf(context), body);
+      return context.json({ object: "response.input_tokens", input_tokens });
     },
   }),
   endpoint({

@@ -26,6 +26,7 @@ export type DeltaType =
   | "response.refusal.delta"
   | "response.reasoning_text.delta"
   | "response.function_call_arguments.delta"
+  | "response.custom_tool_call_input.delta"
   | "response.mcp_call_arguments.delta"
   | "response.code_interpreter_call_code.delta";
 
@@ -37,6 +38,10 @@ type PlainType =
   | "response.output_text.annotation.added"
   | "response.refusal.done"
   | "response.reasoning_text.done"
+  | "response.custom_tool_call_input.done"
+  | "response.shell_call_command.added"
+  | "response.shell_call_command.delta"
+  | "response.shell_call_command.done"
   | "response.mcp_list_tools.in_progress"
   | "response.mcp_list_tools.completed"
   | "response.mcp_list_tools.failed"

@@ -2,6 +2,7 @@ import type { Prompt, RawMessage, Replay, ServerTools } from "../contract/engine
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
 import { promptItems } from "./history.ts";
+import { withLoadedTools } from "./loaded-tools.ts";
 
 /** What the first prompt of a turn is made of. */
 export interface PromptSource {
@@ -27,12 +28,13 @@ export interface PromptSource {
 export function makePrompt(source: PromptSource, serverTools?: ServerTools): Prompt {
   const { request, model, history, replays, input, cacheSalt, createdAt } = source;
   const { before, trailing } = previousMessages(request, input);
+  const items = promptItems(history, input);
   return {
     model: model.upstream,
-    items: promptItems(history, input),
+    items,
     replays: before ? [...replays, before] : replays,
     trailing,
-    request,
+    request: withLoadedTools(request, items),
     serverTools,
     cacheSalt,
     createdAt,

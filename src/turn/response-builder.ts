@@ -3,11 +3,12 @@ import type { FinishReason, ModelDelta, Phase, RawMessage, TokenLogprob } from "
 import type { HostedTools } from "../contract/hosted-tool.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
 import type { ApprovedCall } from "../contract/turn-tools.ts";
+import type { ClientTool } from "../protocol/client-tools.ts";
 import type { ApiError } from "../protocol/errors.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { isJson } from "../protocol/json.ts";
-import { isServerCall, type OutputItem, type ResponseObject } from "../protocol/response.ts";
+import { isClientCall, isServerCall, type OutputItem, type ResponseObject } from "../protocol/response.ts";
 import { ClientCalls } from "./client-calls.ts";
 import { type EventSink, EventWriter } from "./output-events.ts";
 import { OutputSize } from "./output-size.ts";
@@ -36,7 +37,9 @@ export interface BuilderOptions {
   obfuscation: boolean;
   /** Reasoning becomes items (`include_reasoning`); else it is dropped. */
   includeReasoning: boolean;
-  /** Names of the functions that may be called, or undefined for any (`tool_choice: allowed_tools`). */
+  /** The tool of the client's that the model means by a name, if it means one. */
+  clientTool: (name: string) => ClientTool | undefined;
+  /** Names of the client's tools that may be called, or undefined for any (`tool_choice: allowed_tools`). */
   allowedCalls: ReadonlySet<string> | undefined;
   /** More than one call per round (`parallel_tool_calls`). */
   parallelCalls: boolean;
@@ -76,6 +79,8 @@ interface Round {
   offersServerTools: boolean;
   /** Messages with which the model is to be asked again. */
   again: RawMessage[];
+  /** Its last word was a call of the client's that broke off. */
+  endsInCutCall: boolean;
   /** Why the model stopped, once it has said so. */
   finish: FinishReason | undefined;
 }
@@ -87,6 +92,7 @@ function newRound(calls: number): Round {
     closedIndices: new Set(),
     offersServerTools: true,
     again: [],
+    endsInCutCall: false,
     finish: undefined,
   };
 }
@@ -150,9 +156,7 @@ export class ResponseBuilder {
     this.#serverCalls = new ServerCalls(this.#writer, response, options.hostedTools, options.callDetails);
     this.#lists = new ToolLists(state, this.#writer, this.#size);
     this.#messages = new RawMessages(state, response, this.#size, options);
-    this.#round = newRound(
-      roundItems(state).filter((item) => item.type === "function_call" || isServerCall(item)).length,
-    );
+    this.#round = newRound(roundItems(state).filter((item) => isClientCall(item) || isServerCall(item)).length);
     this.#serverCallsBegun = withoutSuperseded(state, state.output).filter(isServerCall).length;
     this.#progress = state.deltas.all;
     this.#restoreServerCalls();
@@ -308,13 +312,15 @@ export class ResponseBuilder {
         this.#appendCall(delta);
         return;
       case "call_cut":
-        if (this.#clientCalls.cut(delta.index)) this.#round.closedIndices.add(delta.index);
+        if (!this.#clientCalls.cut(delta.index)) return;
+        this.#round.closedIndices.add(delta.index);
+        this.#round.endsInCutCall = true;
         return;
       case "item_done":
         this.#completeItems();
         return;
       case "resumed_call":
-        this.#resumeServerCall(delta);
+        if (!this.#resumeServerCall(delta)) this.#resumeClientCall(delta);
         return;
       case "message":
         this.#messages.keep(delta);
@@ -389,12 +395,21 @@ export class ResponseBuilder {
   }
 
   /** A call in whose middle the generation goes on. Where nothing of it was to be seen yet, it begins. */
-  #resumeServerCall({ index, name, arguments: text }: Extract<ModelDelta, { kind: "resumed_call" }>): void {
+  #resumeServerCall({ index, name, arguments: text }: Extract<ModelDelta, { kind: "resumed_call" }>): boolean {
     const tool = this.#options.serverTool(name);
-    if (!tool || this.#round.closedIndices.has(index)) return;
-    if (this.#serverCalls.resume(index, name, tool)) return;
+    if (!tool) return false;
+    if (this.#round.closedIndices.has(index) || this.#serverCalls.resume(index, name, tool)) return true;
     this.#countServerCall();
     this.#serverCalls.begin(index, name, tool, text);
+    return true;
+  }
+
+  #resumeClientCall({ index, name, arguments: text }: Extract<ModelDelta, { kind: "resumed_call" }>): void {
+    if (this.#round.closedIndices.has(index)) return;
+    const isNew = !this.#clientCalls.has(index);
+    const tool = this.#options.clientTool(name);
+    if (isNew && this.#clientCalls.resumeWith(index, tool, text) && this.#clientCalls.has(index))
+      this.#round.calls += 1;
   }
 
   #countServerCall(): void {
@@ -412,7 +427,8 @@ export class ResponseBuilder {
     }
     round.calls += 1;
     this.#makeWay();
-    this.#clientCalls.begin(index, name, callId);
+    round.endsInCutCall = false;
+    this.#clientCalls.begin(index, this.#options.clientTool(name), name, callId);
     return true;
   }
 
@@ -514,7 +530,7 @@ export class ResponseBuilder {
   /** Whether the last item is a client's call that the model has not made as it has to. */
   get endsInCutCall(): boolean {
     const last = this.state.output.at(-1);
-    return last?.type === "function_call" && last.status === "incomplete";
+    return this.#round.endsInCutCall || (isClientCall(last) && last.status === "incomplete");
   }
 
   /** Calls of this server's tools that the turn may still make. */
@@ -583,7 +599,7 @@ export class ResponseBuilder {
     const round = this.state.output.slice(this.state.round.firstItem);
     // A call that was cut is not one.
     return round.some(
-      (item) => (item.type === "function_call" && item.status !== "incomplete") || item.type === "mcp_approval_request",
+      (item) => (isClientCall(item) && item.status !== "incomplete") || item.type === "mcp_approval_request",
     );
   }
 
@@ -598,7 +614,7 @@ export class ResponseBuilder {
   }
 }
 
-/** `response.error` knows fewer codes than HTTP errors do (openai 7.55 `ResponseError.code`). */
+/** `response.error` knows fewer codes than HTTP errors do (openai 7.57 `ResponseError.code`). */
 function toResponseError(error: ApiError): { code: string; message: string } {
   const known = error.code === "rate_limit_exceeded" || error.code === "context_length_exceeded";
   return { code: known ? error.code : error.status < 500 ? "invalid_prompt" : "server_error", message: error.message };

@@ -165,6 +165,7 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
     case "response.refusal.delta":
     case "response.reasoning_text.delta":
     case "response.function_call_arguments.delta":
+    case "response.custom_tool_call_input.delta":
     case "response.mcp_call_arguments.delta":
     case "response.code_interpreter_call_code.delta":
       applyDelta(state, event.type);
@@ -180,6 +181,10 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
     case "response.refusal.done":
     case "response.reasoning_text.done":
     case "response.function_call_arguments.done":
+    case "response.custom_tool_call_input.done":
+    case "response.shell_call_command.added":
+    case "response.shell_call_command.delta":
+    case "response.shell_call_command.done":
     case "response.mcp_list_tools.in_progress":
     case "response.mcp_list_tools.completed":
     case "response.mcp_list_tools.failed":
@@ -225,6 +230,7 @@ function addLoggedText(state: TurnState, event: Unnumbered<DeltaEvent>): void {
     default: {
       const item = state.output[event.output_index];
       if (item?.type === "function_call" || item?.type === "mcp_call") item.arguments += event.delta;
+      else if (item?.type === "custom_tool_call") item.input += event.delta;
       else if (item?.type === "code_interpreter_call") item.code = (item.code ?? "") + event.delta;
     }
   }

@@ -1,6 +1,7 @@
 import type { Engine, Prompt, Replay } from "../contract/engine.ts";
 import type { HostedTools } from "../contract/hosted-tool.ts";
 import type { TurnTools } from "../contract/turn-tools.ts";
+import { ClientTools } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
@@ -11,10 +12,11 @@ import { makePrompt } from "./first-prompt.ts";
 import { forEachAtOnce } from "./for-each-at-once.ts";
 import { Generations } from "./generation.ts";
 import { checkCallPairs } from "./history.ts";
+import { withLoadedTools } from "./loaded-tools.ts";
 import type { BatchSink } from "./output-events.ts";
 import { end, firstPhase, type Phase } from "./phase.ts";
 import { afterFirstRound, RoundPrompt } from "./prompt.ts";
-import { type ClosedResponse, type Outcome, ResponseBuilder } from "./response-builder.ts";
+import { type BuilderOptions, type ClosedResponse, type Outcome, ResponseBuilder } from "./response-builder.ts";
 import { newTurnState, roundItems, type TurnState } from "./state.ts";
 
 /**
@@ -92,7 +94,8 @@ export class Turn {
     this.#sink = sink;
     const { engine, signal, tools, logged } = options;
     const first = makePrompt(options);
-    const builder = newBuilder(options, checkCallPairs(first.items), sink);
+    const clientTool = (name: string) => ClientTools.of(this.#prompt.current.request.tools).get(name);
+    const builder = newBuilder(options, first.request, { clientTool, usedCallIds: checkCallPairs(first.items), sink });
     this.#builder = builder;
     const prompt = logged ? afterCrash(first, options, builder) : first;
     this.#prompt = new RoundPrompt(prompt, engine, signal);
@@ -320,7 +323,8 @@ export class Turn {
 /** The prompt of the round in which the turn was cut off: what the rounds before have put out follows. */
 function afterCrash(first: Prompt, options: TurnOptions, builder: ResponseBuilder): Prompt {
   const { items, ...rest } = promptOutput(options, builder, builder.earlierOutput);
-  const request = builder.state.rounds > 0 ? afterFirstRound(first.request) : first.request;
+  const loaded = withLoadedTools(first.request, items);
+  const request = builder.state.rounds > 0 ? afterFirstRound(loaded) : loaded;
   return { ...first, items: [...first.items, ...items], ...rest, request };
 }
 
@@ -337,18 +341,24 @@ function withoutTools(prompt: Prompt): Prompt {
   return { ...prompt, serverTools: undefined };
 }
 
-function newBuilder(options: TurnOptions, usedCallIds: Set<string>, sink: BatchSink | undefined): ResponseBuilder {
+/** `prompted` is the request with the tools that the prompt's items have brought. */
+function newBuilder(
+  options: TurnOptions,
+  prompted: CreateRequest,
+  own: Pick<BuilderOptions, "clientTool" | "usedCallIds" | "sink">,
+): ResponseBuilder {
   const { request, address, model, clock, logged, tools, input } = options;
   const choice = request.tool_choice;
+  const offered = ClientTools.of(prompted.tools).offered(choice);
   const identity = { id: responseId(address), model: model.name, createdAt: Math.floor(options.createdAt / 1000) };
   return new ResponseBuilder(initialResponse(request, identity), logged ?? newTurnState(), {
+    ...own,
     address,
-    sink,
     obfuscation: request.stream_options?.include_obfuscation ?? true,
     includeReasoning: request.include_reasoning ?? true,
     allowedCalls:
       typeof choice === "object" && choice?.type === "allowed_tools"
-        ? new Set(choice.tools.map((tool) => (tool.type === "function" ? tool.name : "")))
+        ? new Set(offered.map(({ flatName }) => flatName))
         : undefined,
     parallelCalls: request.parallel_tool_calls ?? true,
     serverTool: (name) => tools?.resolve(name),
@@ -357,7 +367,6 @@ function newBuilder(options: TurnOptions, usedCallIds: Set<string>, sink: BatchS
     hostedTools: options.hostedTools,
     callDetails: { include: request.include ?? [], container: tools?.container ?? "" },
     citations: tools?.citations,
-    usedCallIds,
     clock,
     room: options.room,
     withMessages: request.enable_response_messages === true,

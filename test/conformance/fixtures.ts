@@ -51,6 +51,7 @@ export function goodResponse(changes: JsonObject = {}): JsonObject {
     service_tier: "default",
     metadata: {},
     safety_identifier: null,
+    access_programs: null,
     prompt_cache_key: null,
     user: null,
     ...changes,

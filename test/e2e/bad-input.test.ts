@@ -508,6 +508,13 @@ describe("what this server does not serve is named", () => {
     "unsupported_parameter",
     `'${field}' is not supported by this server.`,
   ];
+  const moved = (field: string, value: unknown, to: string): Row => [
+    `${field}, of chat completions`,
+    { [field]: value },
+    field,
+    "unsupported_parameter",
+    `Unsupported parameter: '${field}'. In the Responses API, this parameter has moved to '${to}'. Try again with the new parameter.`,
+  ];
   const part = (fields: object, param: string): Row => [
     `${(fields as { type: string }).type} by ${param}`,
     { input: [user(fields)] },
@@ -518,10 +525,16 @@ describe("what this server does not serve is named", () => {
   refuses([
     no("prompt", { id: "pmpt_1" }),
     no("context_management", [{ type: "compaction", compact_threshold: 1000 }]),
-    no("prompt_cache_options", { mode: "auto" }),
     no("moderation", { model: "omni" }),
     no("image", { context_compression: "auto" }),
     no("access_programs", { cyber: true }),
+    moved("messages", [{ role: "user", content: "Hello!" }], "input"),
+    moved("max_tokens", 100, "max_output_tokens"),
+    moved("max_completion_tokens", 100, "max_output_tokens"),
+    moved("response_format", { type: "json_object" }, "text.format"),
+    moved("reasoning_effort", "low", "reasoning.effort"),
+    moved("functions", [], "tools"),
+    moved("function_call", "auto", "tool_choice"),
     [
       "reasoning.mode: pro",
       { reasoning: { mode: "pro" } },

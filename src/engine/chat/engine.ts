@@ -1,15 +1,15 @@
 import type { Config } from "../../config.ts";
 import type { Continuation, Engine, ModelDelta, Prompt, PromptSize, RawMessage } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
+import { ClientTools } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest, toApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
 import { isServerCall } from "../../protocol/response.ts";
-import { offeredTools } from "../offered-tools.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";
 import { ChunkReader } from "./chunks.ts";
-import { Draft } from "./draft.ts";
+import { Draft, type DraftOptions } from "./draft.ts";
 import { finalFormat } from "./final-format.ts";
 import type { ChatMessage } from "./messages.ts";
 import {
@@ -86,7 +86,7 @@ export class ChatEngine implements Engine {
     const { max_output_tokens: limit } = prompt.request;
     const options = {
       offered: new Set(callableTools(prompt).map(({ name }) => name)),
-      ...clientFunctions(prompt),
+      ...clientsOf(prompt),
       format: bindsFormat ? undefined : finalFormat(prompt.request),
     };
     const corrections: ChatMessage[] = [];
@@ -166,11 +166,10 @@ export class ChatEngine implements Engine {
   }
 
   async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
-    const size = await this.#upstream.json(
-      "//tokenize",
-      signal,
-      toTokenizeRequest(prompt, "at_beginning", this.#hostedTools),
-    );
+    const size = await placingSystemMessages((laterSystemMessages) => {
+      const body = toTokenizeRequest(prompt, laterSystemMessages, this.#hostedTools);
+      return this.#upstream.json("//tokenize", signal, body);
+    });
     if (typeof size !== "object" || size === null || !("count" in size) || !("max_model_len" in size)) {
       throw malformedAnswer();
     }
@@ -233,19 +232,13 @@ export class ChatEngine implements Engine {
     }
   }
 
-  /** Sends the prompt; once more with all system messages at the beginning when the template insists. */
   async #request(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<Response> {
     const thinkingBudget = this.#thinkingBudget(prompt);
     const send = (laterSystemMessages: Asking["laterSystemMessages"]) => {
       const body = toChatRequest(prompt, { ...asking, laterSystemMessages, thinkingBudget }, this.#hostedTools);
       return this.#upstream.request("/chat/completions", signal, body);
     };
-    try {
-      return await send("in_place");
-    } catch (error) {
-      if (!(error instanceof ApiError) || error.status !== 400 || !SYSTEM_PLACEMENT.test(error.message)) throw error;
-      return send("at_beginning");
-    }
+    return placingSystemMessages(send);
   }
 
   /** Tokens that the model may think with the request's effort (`THINKING_BUDGETS`). */
@@ -293,6 +286,16 @@ export class ChatEngine implements Engine {
   }
 }
 
+/** Sends a prompt; once more with all system messages at the beginning when the template insists. */
+async function placingSystemMessages<T>(send: (where: Asking["laterSystemMessages"]) => Promise<T>): Promise<T> {
+  try {
+    return await send("in_place");
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 400 || !SYSTEM_PLACEMENT.test(error.message)) throw error;
+    return send("at_beginning");
+  }
+}
+
 /** Thoughts, white space, and calls that this server has not run yet: nothing is lost when a model thinks again. */
 function canBeSaidAnew(item: Item): boolean {
   return item.type === "reasoning" || isServerCall(item) || isCutCall(item) || isBlank(item);
@@ -300,7 +303,7 @@ function canBeSaidAnew(item: Item): boolean {
 
 /** Whether an item is a call that was cut and so not made: the model was told, or is to be asked again. */
 function isCutCall(item: Item): boolean {
-  return item.type === "function_call" && item.status === "incomplete";
+  return (item.type === "function_call" || item.type === "custom_tool_call") && item.status === "incomplete";
 }
 
 /** Whether an item is an assistant's message that says nothing but white space. */
@@ -317,12 +320,16 @@ function assistantTextOf(item: Item): string {
 /** How a prompt is asked, but for what is tried out. */
 type Asked = Omit<Asking, "laterSystemMessages" | "thinkingBudget">;
 
-/** The functions that the client answers, and those of them that are strict. */
-function clientFunctions(prompt: Prompt): { clients: Set<string>; strict: Set<string> } {
-  const functions = offeredTools({ request: prompt.request });
+/**
+ * The tools that the client answers, and those of them whose calls are shown as they are written: the strict ones, which
+ * vLLM binds, and custom ones, whose inputs are long.
+ */
+function clientsOf({ request }: Prompt): Pick<DraftOptions, "clients" | "live"> {
+  const offered = ClientTools.of(request.tools).offered(request.tool_choice);
+  const live = offered.filter(({ tool }) => tool.type === "custom" || (tool.type === "function" && tool.strict));
   return {
-    clients: new Set(functions.map(({ name }) => name)),
-    strict: new Set(functions.filter(({ strict }) => strict === true).map(({ name }) => name)),
+    clients: new Map(offered.map((tool) => [tool.flatName, tool])),
+    live: new Set(live.map(({ flatName }) => flatName)),
   };
 }
 

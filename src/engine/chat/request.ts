@@ -1,6 +1,7 @@
 import type { FormatWithTools } from "../../config.ts";
 import type { Prompt } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
+import { ClientTools } from "../../protocol/client-tools.ts";
 import { type CreateRequest, vllmFields } from "../../protocol/create-request.ts";
 import { type FunctionTool, mustCall } from "../../protocol/tools.ts";
 import { offeredTools } from "../offered-tools.ts";
@@ -77,10 +78,11 @@ function chatTools(prompt: Prompt) {
   }));
 }
 
-function chatToolChoice(choice: CreateRequest["tool_choice"]) {
+function chatToolChoice({ tools, tool_choice: choice }: CreateRequest) {
   if (choice == null || choice === "none") return undefined;
   if (typeof choice === "string") return choice;
-  if (choice.type === "function") return { type: "function", function: { name: choice.name } };
+  const named = ClientTools.of(tools).named(choice);
+  if (named) return { type: "function", function: { name: named.flatName } };
   // Of a hosted tool, only what was chosen is offered.
   return mustCall(choice) ? "required" : "auto";
 }
@@ -135,7 +137,7 @@ export function toChatRequest(prompt: Prompt, asking: Asking, hostedTools: Hoste
   Object.assign(body, fields, {
     stream: streamed,
     stream_options: streamed ? { include_usage: true } : undefined,
-    tool_choice: fields.tools && (asking.finalText ? "none" : chatToolChoice(request.tool_choice)),
+    tool_choice: fields.tools && (asking.finalText ? "none" : chatToolChoice(request)),
     parallel_tool_calls: fields.tools ? (request.parallel_tool_calls ?? undefined) : undefined,
     response_format: asking.bindsFormat ? responseFormat(request) : undefined,
     structured_outputs: asking.bindsFormat ? (request.structured_outputs ?? undefined) : undefined,
@@ -160,5 +162,10 @@ export function toTokenizeRequest(
   laterSystemMessages: MessageOptions["laterSystemMessages"],
   hostedTools: HostedTools,
 ): string {
-  return JSON.stringify(promptFields(prompt, { laterSystemMessages }, hostedTools));
+  const { vllm_fields, mm_processor_kwargs } = prompt.request;
+  return JSON.stringify({
+    ...vllm_fields,
+    ...(mm_processor_kwargs != null && { mm_processor_kwargs }),
+    ...promptFields(prompt, { laterSystemMessages }, hostedTools),
+  });
 }

@@ -1,4 +1,5 @@
 import type { HarmonyConfig } from "../../config.ts";
+import { outputParts } from "../../contract/client-calls.ts";
 import type {
   Continuation,
   Engine,
@@ -36,6 +37,9 @@ const UNKNOWN_STRUCTURE =
 
 /** How long a server is remembered not to know structural tags, in milliseconds. */
 const REMEMBER_MS = 600_000;
+
+/** Tokens that are counted of a prompt which no window holds. Each takes memory. */
+const MAX_COUNTED = 2_000_000;
 
 const withoutStructure = new Map<string, number>();
 /** Servers that have taken a structural tag: what they refuse is the request's fault. */
@@ -102,9 +106,11 @@ export class HarmonyEngine implements Engine {
     return { prompt: { ...prompt, sampled }, repeated: "", sampledTokens };
   }
 
-  async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
+  async measure(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {
     const window = (await contextWindow(prompt.model, this.#upstream, signal)) ?? GPT_OSS_WINDOW;
-    const ids = await toPromptIds(this.#render(prompt).segments, prompt.sampled, window);
+    const limit = countsAll ? Math.max(window, MAX_COUNTED) : window;
+    const ids = await toPromptIds(this.#render(prompt).segments, prompt.sampled, limit);
+    if (countsAll && ids.length > limit) throw windowFull(window);
     return { tokens: ids.length, contextWindow: window };
   }
 
@@ -255,11 +261,9 @@ async function toPromptIds(
 function refuseOtherThanText({ input }: CreateRequest): void {
   if (!Array.isArray(input)) return;
   for (const [index, item] of input.entries()) {
-    const [field, parts] =
-      item.type === "function_call_output"
-        ? ["output", item.output]
-        : ["content", "content" in item ? item.content : []];
-    if (!Array.isArray(parts)) continue;
+    const isMessage = item.type === "message";
+    const parts = isMessage ? item.content : item.type === "item_reference" ? [] : outputParts(item);
+    const field = isMessage ? "content" : "output";
     for (const [part, { type }] of parts.entries()) {
       if (type !== "input_image" && type !== "input_audio" && type !== "input_video") continue;
       throw notText(`input[${index}].${field}[${part}]`, type);
