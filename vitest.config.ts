@@ -8,7 +8,8 @@ const limits = { testTimeout: 240_000, hookTimeout: 240_000 };
 const inWorkerd = () =>
   cloudflareTest({
     wrangler: { configPath: "./wrangler.toml" },
-    miniflare: { bindings: { VLLM_BASE_URL: "http://vllm.invalid/v1" } },
+    // Reasoning is sealed where a test names a tenant.
+    miniflare: { bindings: { VLLM_BASE_URL: "http://vllm.invalid/v1", ENCRYPTION_KEYS: `test:${"a".repeat(43)}=` } },
   });
 
 export default defineConfig({
@@ -38,7 +39,7 @@ export default defineConfig({
           name: "node",
           // Files share what they import: most of it never changes. Each starts its own servers.
           isolate: false,
-          globalSetup: "test/workerd/bundle-once.ts",
+          globalSetup: ["test/workerd/bundle-once.ts", "test/conformance/schemas-once.ts"],
           include: ["test/**/*.test.ts"],
           exclude: ["test/unit/**"],
         },

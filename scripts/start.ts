@@ -7,7 +7,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -15,7 +15,7 @@ import { serveSimulator } from "../dev/simulator/serve.ts";
 import { killWithUs } from "../dev/tool-server/orphan-guard.ts";
 import type { ToolServer } from "../dev/tool-server/server.ts";
 import { ConfigError, loadConfig, misspeltVariables, VARIABLE_NAMES, type Variables } from "../src/config.ts";
-import { bundle, workerd, workerdConfig } from "./workerd.ts";
+import { BUNDLE_VARIABLE, bundle, workerd, workerdConfig } from "./workerd.ts";
 
 /** Long enough for a first start on a slow machine. */
 const READY_TIMEOUT_MS = 60_000;
@@ -66,8 +66,12 @@ if (process.env.TOOL_SERVER && !variables.TOOL_SERVERS) {
   variables.TOOL_SERVERS = JSON.stringify({ python, container });
 }
 
-const bundling = bundle(directory, { stdio: ["ignore", "ignore", "inherit"], detached: true });
-if ((await endOf(bundling, true)) !== 0) await stop(1);
+const bundled = process.env[BUNDLE_VARIABLE];
+if (bundled) cpSync(bundled, directory, { recursive: true });
+else {
+  const bundling = bundle(directory, { stdio: ["ignore", "ignore", "inherit"], detached: true });
+  if ((await endOf(bundling, true)) !== 0) await stop(1);
+}
 
 mkdirSync(storage, { recursive: true });
 const configFile = join(directory, "workerd.capnp");

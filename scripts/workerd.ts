@@ -16,6 +16,9 @@ const requireOfWrangler = createRequire(createRequire(import.meta.url).resolve("
 export const workerd = requireOfWrangler("workerd").default as string;
 export const workerdVersion = requireOfWrangler("workerd").version as string;
 
+/** The environment's variable that names a folder with the Worker's bundle: tests start many Workers and bundle once. */
+export const BUNDLE_VARIABLE = "RESPONSES_EDGE_TEST_BUNDLE";
+
 /** Begins to bundle the Worker as `wrangler deploy` does, into a directory: `index.js`, and the data that it imports. */
 export function bundle(directory: string, options: SpawnOptions): ChildProcess {
   return spawn(process.execPath, bundlingArguments(directory), { ...options, ...BUNDLING });

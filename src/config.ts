@@ -34,6 +34,16 @@ const BUILTINS = {
 } as const;
 export type BuiltinName = keyof typeof BUILTINS;
 
+/** Tools of requests that this server runs, as requests name them, and the `kind`s of the hosted tools. */
+export const HOSTED_TOOL_KINDS = {
+  mcp: "mcp",
+  web_search: "browser",
+  code_interpreter: "python",
+  container: "container",
+} as const;
+export type HostedToolName = keyof typeof HOSTED_TOOL_KINDS;
+const HOSTED_TOOL_NAMES = Object.keys(HOSTED_TOOL_KINDS) as [HostedToolName, ...HostedToolName[]];
+
 /** vLLM's fields that this server checks, and that clients may send only where the operator opens them. */
 export const VLLM_EXTRAS = [
   "priority",
@@ -72,6 +82,8 @@ export interface ToolConfig {
   /** Of one call's output, and the tenfold of a turn's. */
   outputBytes: number;
   maxRounds: number;
+  /** `kind`s of the hosted tools that are offered. A request's tool of another kind is as if it were not there. */
+  offeredKinds: ReadonlySet<string>;
   searxngUrl: string | undefined;
   braveApiKey: string | undefined;
 }
@@ -99,10 +111,14 @@ export interface Config {
   codexModels: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
   /** Fields that this server does not know, and passes on to vLLM unchecked. */
   vllmExtraFields: readonly string[];
+  /** No client gets to see what a model thinks. */
+  hidesReasoning: boolean;
   /** Tokens that a model may think, by its name at vLLM and the request's `reasoning.effort`. */
   thinkingBudgets: Readonly<Record<string, Readonly<Record<string, number>>>>;
   harmony: HarmonyConfig;
   tools: ToolConfig;
+  /** Whether tools of a type that this server does not have are left out, rather than refused. */
+  dropsUnknownTools: boolean;
   /** Images and videos that vLLM may be sent to, beside public ones. */
   isMediaListed: (url: URL) => boolean;
   /** Those of `VLLM_EXTRAS` that are open to clients. */
@@ -354,6 +370,7 @@ const variables = z.object({
   CODEX_MODELS: jsonMap(z.record(z.string(), z.unknown()), '{"model":{"input_modalities":["text","image"]}}'),
   VLLM_FORMAT_WITH_TOOLS: z.enum(["never", "strict", "always"]).default("never"),
   VLLM_EXTRA_FIELDS: extraFields,
+  REASONING_CONTENT: z.enum(["shown", "hidden"]).default("shown"),
   THINKING_BUDGETS: jsonMap(z.partialRecord(efforts, z.int().min(0)), '{"model":{"low":1024}}'),
   HARMONY_START_DATE: z.iso.date().optional(),
   HARMONY_SYSTEM_INSTRUCTIONS: z.enum(["true", "false"]).default("false"),
@@ -371,6 +388,17 @@ const variables = z.object({
     .transform(listed)
     .pipe(z.union([z.tuple([z.enum(["all", "none"])]), z.array(z.enum(VLLM_EXTRAS))], extrasExpected()))
     .optional(),
+  HOSTED_TOOLS: z
+    .string()
+    .transform(listed)
+    .pipe(
+      z.union(
+        [z.tuple([z.enum(["all", "none"])]), z.array(z.enum(HOSTED_TOOL_NAMES))],
+        `expected 'all', 'none', or some of ${HOSTED_TOOL_NAMES.join(", ")}`,
+      ),
+    )
+    .optional(),
+  UNKNOWN_TOOLS: z.enum(["refuse", "drop"]).default("refuse"),
   DNS_OVER_HTTPS_URL: httpUrl().optional(),
   TOOL_CALL_TIMEOUT_MS: integer(60_000, 1),
   TOOL_TIME_MS: integer(600_000, 1),
@@ -416,9 +444,16 @@ function toTools(vars: Values): ToolConfig {
     turnTimeMs: vars.TOOL_TIME_MS,
     outputBytes: vars.TOOL_OUTPUT_BYTES,
     maxRounds: vars.MAX_TOOL_ROUNDS,
+    offeredKinds: toOfferedKinds(vars.HOSTED_TOOLS ?? ["all"]),
     searxngUrl: vars.SEARXNG_URL,
     braveApiKey: vars.BRAVE_API_KEY,
   };
+}
+
+function toOfferedKinds(names: readonly string[]): ReadonlySet<string> {
+  const offered = HOSTED_TOOL_NAMES.filter((name) => names[0] === "all" || names.includes(name));
+  // A search for tools costs nothing and reaches nobody.
+  return new Set(["tool_search", ...offered.map((name) => HOSTED_TOOL_KINDS[name])]);
 }
 
 /**
@@ -530,6 +565,7 @@ function readConfig(env: Variables): Config | ConfigError {
     codexModels: vars.CODEX_MODELS,
     formatWithTools: vars.VLLM_FORMAT_WITH_TOOLS,
     vllmExtraFields: vars.VLLM_EXTRA_FIELDS,
+    hidesReasoning: vars.REASONING_CONTENT === "hidden",
     thinkingBudgets: vars.THINKING_BUDGETS,
     harmony: {
       startDate: vars.HARMONY_START_DATE,
@@ -537,6 +573,7 @@ function readConfig(env: Variables): Config | ConfigError {
       toolHeader: vars.HARMONY_TOOL_HEADER,
     },
     tools: toTools(vars),
+    dropsUnknownTools: vars.UNKNOWN_TOOLS === "drop",
     isMediaListed: (url) => vars.MEDIA_URLS?.(url) ?? false,
     vllmExtras: toVllmExtras(vars),
     apiKeys: vars.API_KEYS,

@@ -6,10 +6,10 @@ import type { Caller, ClientSink, Created } from "./transport.ts";
 
 export interface CreateOptions<Sink extends ClientSink> {
   idempotencyKey?: string | undefined;
-  /** False asks nothing of the model: the response is empty, and can be continued. Only of foreground turns. */
-  generate?: boolean | undefined;
   /** What an answer before told the client to say again: requests that say the same go well with each other. */
   turnState?: string | undefined;
+  /** False asks nothing of the model: the response is empty, and can be continued. Only of foreground turns. */
+  generate?: boolean | undefined;
   /**
    * Makes the sink for the events of a foreground turn with `stream`, which makes the response `id`. `onLeft` is to be
    * called when nobody reads them any more. A sink that has been made is always ended or abandoned.

@@ -1,13 +1,13 @@
 import type { z } from "zod";
-import { checkRequestMedia } from "../assembly/media-policy.ts";
-import { type CreateRequest, conversationOf, createRequest } from "../protocol/create-request.ts";
+import { checkRequestItems } from "../assembly/request-items.ts";
+import { type CreateRequest, conversationOf, createRequest, toItems } from "../protocol/create-request.ts";
 import { previousResponseNotFound } from "../protocol/errors.ts";
 import { withExtraFields } from "../protocol/extra-fields.ts";
 import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem } from "../protocol/items.ts";
+import { withoutUnknownTools } from "../protocol/unknown-tools.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, homeOf } from "../store/client.ts";
-import { toInputItems } from "../turn/history.ts";
 import { tenantCacheSalt } from "./cache-salt.ts";
 import { abortedByClient } from "./client-left.ts";
 import type { Caller } from "./transport.ts";
@@ -43,16 +43,17 @@ export interface Creation {
  */
 export async function checkCreation(
   caller: Caller,
-  body: unknown,
+  sent: unknown,
   { schema = createRequest, turnState }: { schema?: z.ZodType<CreateRequest>; turnState?: string | undefined } = {},
 ): Promise<Creation> {
   const { config, tenant, signal } = caller;
+  const body = config.dropsUnknownTools ? withoutUnknownTools(sent) : sent;
   const request = withExtraFields(parse(schema, body), body, config.vllmExtraFields);
   checkVllmExtras(request, config.vllmExtras);
   const id = conversationOf(request);
   const conversation = id === undefined ? undefined : { id, address: conversationAddress(id) };
-  const input = toInputItems(request.input);
-  await checkRequestMedia(input, "input", config, signal);
+  const input = toItems(request.input);
+  await checkRequestItems(input, "input", caller, signal);
   const previous = previousAddress(request.previous_response_id);
   return {
     caller,

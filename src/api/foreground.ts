@@ -8,7 +8,7 @@ import type { Item } from "../protocol/items.ts";
 import { unwrap } from "../store/client.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
-import { matchOutputs, needsItemIds, withItemIds } from "../turn/history.ts";
+import { keptInput, matchOutputs, needsItemIds, withItemIds } from "../turn/history.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import { clientLeft, inQueue } from "./client-left.ts";
 import type { Creation } from "./creation.ts";
@@ -120,8 +120,8 @@ async function prepare(
     const keep = request.store !== false && (status !== "failed" || request.stream === true);
     const isWhole = status === "completed" || status === "incomplete";
     const joins = inConversation && isWhole;
-    const { output, messages } = closed;
-    const items = () => JSON.stringify(withItemIds(input, address, inConversation));
+    const { kept: output, messages } = closed;
+    const items = () => JSON.stringify(withItemIds(keptInput(input), address, inConversation));
     if (keep || joins) {
       await homes.settle(address.home, {
         turn: address.turn,

@@ -6,7 +6,7 @@ import { countRequest } from "../protocol/create-request.ts";
 import { conversationNotFound } from "../protocol/errors.ts";
 import { unwrap } from "../store/client.ts";
 import { readHistory } from "../store/history.ts";
-import { needsItemIds, withItemIds } from "../turn/history.ts";
+import { matchOutputs, needsItemIds, withItemIds } from "../turn/history.ts";
 import { type Creation, checkCreation } from "./creation.ts";
 import type { Caller } from "./transport.ts";
 
@@ -23,9 +23,9 @@ export async function countInputTokens(caller: Caller, body: unknown): Promise<n
   const { signal } = abort;
   const [model, past] = await Promise.all([resolveModel(request.model, config, signal), readPast(creation)]);
   const accepted = acceptRequest(request, model, config);
-  const input = needsItemIds(request, past.input)
-    ? withItemIds(past.input, address, creation.conversation !== undefined)
-    : past.input;
+  const matched = [...matchOutputs(past.history, past.input)];
+  const isOfConversation = creation.conversation !== undefined;
+  const input = needsItemIds(request, matched) ? withItemIds(matched, address, isOfConversation) : matched;
   const spec = { ...address, request: accepted, model, tenant, cacheSalt, session, createdAt };
   const host = { config, access: accessOf(accepted), signal };
   const { engine, prompt } = await assemblePrompt(spec, { ...past, input }, host);

@@ -3,6 +3,7 @@ import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:cr
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import type { EncryptionKey } from "../config.ts";
 import type { Opened, Sealer, SealPurpose } from "../contract/sealing.ts";
+import { MAX_SEALED_LENGTH } from "../protocol/items.ts";
 
 /**
  * Authenticated encryption of what clients keep for this server.
@@ -17,9 +18,6 @@ const VERSION = "re1";
 
 /** The token without its last part is as long as this at most. */
 const MAX_HEAD_LENGTH = 48;
-
-/** OpenAI's limit of `encrypted_content`, in characters. Nothing longer is decoded. */
-export const MAX_SEALED_LENGTH = 20_971_520;
 
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;

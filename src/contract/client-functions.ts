@@ -34,13 +34,18 @@ function toFunction(name: string, description: string, parameters: JsonObject): 
  * bound to what stands there, too.
  */
 function customFunction(name: string, tool: CustomTool): FunctionTool {
-  const parameters = {
+  return toFunction(name, customDescription(tool), customParameters());
+}
+
+/** The arguments of such a function; with a pattern that its text keeps to. */
+export function customParameters(pattern?: string): JsonObject {
+  const input = { type: "string", description: "The whole input of the tool, as plain text." };
+  return {
     type: "object",
-    properties: { input: { type: "string", description: "The whole input of the tool, as plain text." } },
+    properties: { input: pattern === undefined ? input : { ...input, pattern } },
     required: ["input"],
     additionalProperties: false,
   };
-  return toFunction(name, customDescription(tool), parameters);
 }
 
 /** What a model is told of a custom tool. */

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { ClientTools, clientToolsIn, fullNameOf } from "./client-tools.ts";
 import { list, map } from "./collections.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
-import { inputItem } from "./items.ts";
+import { type InputItem, inputItem } from "./items.ts";
 import { reasoningEffort, textFormat } from "./output-settings.ts";
 import { type ChosenTool, chosenTools, hostedKey, type Tool, type ToolChoice, toolChoice, tools } from "./tools.ts";
 
@@ -96,6 +96,14 @@ export const includeValues = list(
   { max: 64 },
 );
 
+/** OpenAI's least threshold, in tokens. */
+const MIN_COMPACT_THRESHOLD = 1000;
+
+const contextManagement = z.object({
+  type: z.literal("compaction"),
+  compact_threshold: z.int().min(MIN_COMPACT_THRESHOLD).nullish(),
+});
+
 const conversationId = z.string().min(1).max(MAX_ID_LENGTH);
 const conversation = z.union([conversationId, z.object({ id: conversationId })]);
 
@@ -129,6 +137,7 @@ const openaiFields = {
   stream_options: z.object({ include_obfuscation: z.boolean().nullish() }).nullish(),
   metadata: metadata.nullish(),
   truncation: z.enum(["auto", "disabled"]).nullish(),
+  context_management: list(contextManagement, { max: 16 }).nullish(),
   // Hints: echoed, and of no further effect here.
   service_tier: z.enum(["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"]).nullish(),
   safety_identifier: z.string().max(128).nullish(),
@@ -138,7 +147,6 @@ const openaiFields = {
   user: z.string().max(1024).nullish(),
   // Not served.
   prompt: notServed("prompt"),
-  context_management: notServed("context_management", []),
   moderation: notServed("moderation"),
   image: notServed("image"),
   access_programs: notServed("access_programs"),
@@ -216,12 +224,43 @@ export const countRequest = allFields
   .transform((body) => ({ ...body, input: body.input ?? [] }))
   .superRefine(checkTogether);
 
+/**
+ * The body of `POST /v1/responses/compact` as the create that it is: one that asks for a compaction of its input and of
+ * what it continues, and keeps nothing.
+ */
+export const compactRequest = allFields
+  .extend({ model: z.string().min(1).max(512).nullable() })
+  .transform(({ input, conversation: _, ...body }) => ({
+    ...body,
+    input: [...toItems(input), { type: "compaction_trigger" as const }],
+    background: false,
+    stream: false,
+    store: false,
+  }))
+  .superRefine((body, context) => {
+    if (body.input.length === 1 && !continuesSomething(body)) {
+      const params = { code: "missing_required_parameter" };
+      context.addIssue({ code: "custom", path: ["input"], message: "Missing required parameter: 'input'.", params });
+    }
+    checkTogether(body, context);
+  });
+
+/** The input of a request as items. */
+export function toItems(input: string | InputItem[] | null | undefined): InputItem[] {
+  if (typeof input !== "string") return input ?? [];
+  return [{ type: "message", role: "user", status: "completed", content: [{ type: "input_text", text: input }] }];
+}
+
 /** Raises what fields are at fault together. */
 function checkTogether(body: z.output<typeof allFields>, context: z.RefinementCtx): void {
   const issue = (path: (string | number)[], message: string, code = "invalid_value") =>
     context.addIssue({ code: "custom", path, message, params: { code } });
   if (Array.isArray(body.input) && body.input.length === 0 && !continuesSomething(body)) {
     issue(["input"], "Expected at least one item.", "empty_array");
+  }
+  const trigger = Array.isArray(body.input) ? body.input.findIndex(({ type }) => type === "compaction_trigger") : -1;
+  if (trigger !== -1 && trigger !== (body.input?.length ?? 0) - 1) {
+    issue(["input", trigger], "A 'compaction_trigger' must be the last item of 'input'.");
   }
   if (body.background && body.store === false) {
     issue(["background"], "background can only be used when `store` is true");

@@ -111,6 +111,7 @@ const ITEM_PREFIX: Record<string, string> = {
   configuration_update: "cfg",
   web_search_call: "ws",
   code_interpreter_call: "ci",
+  compaction: "cmp",
   mcp_call: "mcp",
   mcp_list_tools: "mcpl",
   mcp_approval_request: "mcpr",

@@ -13,6 +13,9 @@ export type { InputPart } from "./item-parts.ts";
  * `type: "message"` and an array of parts. What this server cannot carry to a model is refused here, by path.
  */
 
+/** OpenAI's limit of `encrypted_content`, in characters. */
+export const MAX_SEALED_LENGTH = 20_971_520;
+
 const outputText = z.object({
   type: z.literal("output_text"),
   text,
@@ -81,8 +84,8 @@ const message = z.discriminatedUnion("role", [
 ]);
 
 /**
- * Reasoning that a client gives back. Its text is plain here (`content`, or `summary` from elsewhere); another
- * server's `encrypted_content` cannot be read, so an item that has nothing else is refused.
+ * Reasoning that a client gives back: plain (`content` or `summary`), sealed (`encrypted_content`), or both. Whether it
+ * can be opened shows when the prompt is made.
  */
 const reasoning = z
   .object({
@@ -90,21 +93,17 @@ const reasoning = z
     id: itemId,
     summary: list(z.object({ type: z.literal("summary_text"), text })).nullish(),
     content: list(z.object({ type: z.literal("reasoning_text"), text })).nullish(),
-    encrypted_content: z.string().nullish(),
+    encrypted_content: z.string().max(MAX_SEALED_LENGTH).nullish(),
     status: itemStatus,
   })
-  .transform((item, context) => {
-    if (item.encrypted_content && !item.content?.length && !item.summary?.length) {
-      notServed(context, ["encrypted_content"], "Encrypted reasoning of another server");
-    }
-    return {
-      type: item.type,
-      ...(item.id != null && { id: item.id }),
-      summary: item.summary ?? [],
-      ...(item.content?.length && { content: item.content }),
-      status: item.status ?? ("completed" as const),
-    };
-  });
+  .transform((item) => ({
+    type: item.type,
+    ...(item.id != null && { id: item.id }),
+    summary: item.summary ?? [],
+    ...(item.content?.length && { content: item.content }),
+    ...(item.encrypted_content && { encrypted_content: item.encrypted_content }),
+    status: item.status ?? ("completed" as const),
+  }));
 
 /** Calls of tools that a server ran, as a client gives them back. What the model saw of a search is not in them. */
 const mcpCall = z
@@ -207,12 +206,24 @@ const codeInterpreterCall = z
     status: status ?? ("completed" as const),
   }));
 
+/** What stands for all that came before it (docs/compaction.md). */
+const compaction = z
+  .object({
+    type: z.literal("compaction"),
+    id: itemId,
+    encrypted_content: z.string().min(1).max(MAX_SEALED_LENGTH),
+  })
+  .transform(({ id, ...item }) => ({ ...withId(id), ...item }));
+
+/** Asks for a compaction of what came before it, and for nothing else. */
+const compactionTrigger = z
+  .object({ type: z.literal("compaction_trigger"), id: itemId })
+  .transform(({ id, ...item }) => ({ ...withId(id), ...item }));
+
 const itemReference = z.object({ type: z.literal("item_reference"), id: z.string().min(1).max(MAX_ID_LENGTH) });
 
 /** Item types of OpenAI's API whose tools this server does not have; named so that the refusal can be clear. */
 const UNSERVED_ITEM_TYPES = new Set([
-  "compaction",
-  "compaction_trigger",
   "computer_call",
   "computer_call_output",
   "file_search_call",
@@ -247,6 +258,8 @@ export const inputItem = z.preprocess(
     mcpApprovalResponse,
     webSearchCall,
     codeInterpreterCall,
+    compaction,
+    compactionTrigger,
     itemReference,
   ]),
 );
@@ -257,4 +270,6 @@ export type ItemReference = z.output<typeof itemReference>;
 
 /** An item whose content is here: what a prompt is built from and what the store keeps. */
 export type Item = Exclude<InputItem, ItemReference>;
+export type CompactionItem = Extract<Item, { type: "compaction" }>;
+export type ReasoningItem = Extract<Item, { type: "reasoning" }>;
 export type MessageItem = Extract<Item, { type: "message" }>;

@@ -1,6 +1,7 @@
 import type {
   ResponseApplyPatchToolCall,
   ResponseCodeInterpreterToolCall,
+  ResponseCompactionItem,
   ResponseCustomToolCallItem,
   ResponseError,
   ResponseFunctionShellToolCall,
@@ -23,6 +24,7 @@ export type OutputItem =
   | ClientCallItem
   | ResponseToolSearchOutputItem
   | ServerCall
+  | ResponseCompactionItem
   | ResponseOutputItem.McpListTools
   | ResponseOutputItem.McpApprovalRequest;
 
@@ -92,6 +94,16 @@ export interface Usage {
   tool_output_tokens_per_turn?: number[];
 }
 
+/** An item of the input that the model did not get, in the words of OpenAI's `input_transformations` (openai 7.56). */
+export interface InputTransformation {
+  type: "reasoning";
+  /** The item's id. */
+  id: string;
+  action: "removed";
+  /** Whose it is: another tenant's or nobody's that is known here, or another model's. */
+  reason: "organization_mismatch" | "model_mismatch";
+}
+
 /**
  * The `response` object: OpenAI's, with the keys that the Open Responses schema wants always present
  * (openai 7.57 `Response`; Open Responses 2026-04-24 `ResponseResource`).
@@ -138,6 +150,8 @@ export interface ResponseObject {
   /** As the request had them; absent otherwise. */
   prompt_cache_options?: NonNullable<CreateRequest["prompt_cache_options"]>;
   user: string | null;
+  /** What the model did not get of the input, in its order; present only where there is any. */
+  input_transformations?: InputTransformation[];
   /** The prompt and the output as raw messages: vLLM's `enable_response_messages`, present only when asked for. */
   input_messages?: object[];
   output_messages?: object[];

@@ -48,7 +48,7 @@ const functionCallOutput = z
       context.addIssue({
         code: "custom",
         path: ["call_id"],
-        message: "Missing required parameter: 'call_id', or the 'name' of the function that was called.",
+        message: "Missing required parameter: 'call_id'. Without it, 'name' is to tell which function was called.",
         params: { code: "missing_required_parameter" },
       });
     }

@@ -24,6 +24,8 @@ export interface ConnectionOptions {
    * connection then ends.
    */
   caller: (signal: AbortSignal) => Caller;
+  /** What the client was told to say again when it connected. */
+  turnState?: string | undefined;
   /** What the client gets to see of an error; what breaks off because it `hasLeft` is no fault. */
   shown: (error: unknown, hasLeft: boolean) => ApiError;
 }
@@ -195,6 +197,7 @@ export class Connection {
       if (continuation.isUnstored && (body.store ?? true) === true) throw parentIsNotStored();
       const created = await createResponse({ ...caller, past: continuation, keep: continuation.keep }, body, {
         generate,
+        turnState: this.#options.turnState,
         openSink: (_, responseId) => {
           id = responseId;
           this.#running.set(id, lane);

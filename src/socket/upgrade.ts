@@ -7,8 +7,8 @@ export function wantsSocket({ headers }: Request): boolean {
   return headers.get("upgrade")?.toLowerCase() === "websocket";
 }
 
-/** The answer that opens a connection. */
-export function openSocket(options: ConnectionOptions): Response {
+/** The answer that opens a connection, with these headers. */
+export function openSocket(options: ConnectionOptions, headers: Record<string, string>): Response {
   const { 0: client, 1: server } = new WebSocketPair();
   server.accept();
   const connection = new Connection(server, options);
@@ -16,5 +16,5 @@ export function openSocket(options: ConnectionOptions): Response {
   // A lost connection is closed with 1006, at once. A frame that the runtime refuses (1009) is an error.
   server.addEventListener("close", () => connection.leave());
   server.addEventListener("error", () => connection.leave());
-  return new Response(null, { status: 101, webSocket: client });
+  return new Response(null, { status: 101, webSocket: client, headers });
 }

@@ -147,12 +147,14 @@ export class Home extends DurableObject<Variables> {
     if (!leave) return new Response(null, { status: 429, headers: { "retry-after": "5" } });
     const live = () => this.#runs.live(turn)?.log;
     const settled = () => turns.response(turn) !== null;
+    const { heartbeatMs, hidesReasoning } = loadConfig(this.env);
     return streamEvents(
       { turn, log, live, settled },
       {
         after: Number(searchParams.get("after") ?? -1),
         obfuscation: searchParams.get("obfuscation") !== "0",
-        heartbeatMs: loadConfig(this.env).heartbeatMs,
+        hidesReasoning,
+        heartbeatMs,
         waitUntil: (promise) => this.ctx.waitUntil(promise.finally(leave)),
       },
     );

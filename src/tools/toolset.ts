@@ -3,8 +3,10 @@ import type { CitationFilter } from "../contract/citations.ts";
 import type { ServerTools, ToolDescription, ToolNamespace } from "../contract/engine.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
 import type { ApprovedCall, ListedTools, TurnTools, UnlistedServer } from "../contract/turn-tools.ts";
-import { ClientTools } from "../protocol/client-tools.ts";
-import { chosenTools, type FunctionTool, hostedKey, type Tool } from "../protocol/tools.ts";
+import { ClientTools, clientToolsIn } from "../protocol/client-tools.ts";
+import { invalidRequest } from "../protocol/errors.ts";
+import { chosenTools, type FunctionTool, hostedKey, mustCall, type Tool } from "../protocol/tools.ts";
+import { formatPath } from "../protocol/validation.ts";
 import { TOOL_ROOMS } from "./hosted-tools.ts";
 import { toMcpError } from "./mcp/faults.ts";
 import { truncate } from "./mcp/output.ts";
@@ -46,9 +48,14 @@ export class Toolset implements TurnTools {
     const chosen = choice && new Set(choice.map(hostedKey));
     for (const [index, tool] of (request.tools ?? []).entries()) {
       const room = roomOf(tool, config);
+      if (room && !config.offeredKinds.has(room.kind)) {
+        if (isForced(tool, request)) throw switchedOff(tool.type);
+        continue;
+      }
       room?.check?.(tool, index, options);
       if (room && (room.isThereUnchosen || !chosen || chosen.has(hostedKey(tool)))) rooms.add(room);
     }
+    refuseSameNames(request, rooms);
     const toolset = rooms.size > 0 ? new Toolset(options, rooms) : undefined;
     const inTurn = toolset ? toolset.#tools : new Map<string, ToolInTurn>();
     for (const room of TOOL_ROOMS) room.takeInput?.(options, inTurn.get(room.kind));
@@ -150,6 +157,31 @@ function roomOf(tool: Tool, { builtinLabels }: ToolConfig): ToolRoom | undefined
   return TOOL_ROOMS.find(({ kind, requestTypes }) =>
     builtin === undefined ? requestTypes.includes(tool.type) : kind === builtin,
   );
+}
+
+/**
+ * Throws the 400 of a custom tool that has the name of a hosted one: its calls would be taken for that one's, or the other
+ * way round. A function of such a name comes first (docs/tools.md).
+ */
+function refuseSameNames({ tools }: ToolsetOptions["request"], rooms: Iterable<ToolRoom>): void {
+  const offered = [...rooms];
+  for (const { tool, flatName, path } of clientToolsIn(tools ?? [])) {
+    if (tool.type !== "custom" || !offered.some((room) => room.toolNamed?.(flatName))) continue;
+    throw invalidRequest(
+      formatPath(["tools", ...path]),
+      `The custom tool '${flatName}' has the name of a tool that this server runs.`,
+    );
+  }
+}
+
+/** Whether a choice leaves nothing but a call of a hosted tool. */
+function isForced(tool: Tool, { tool_choice: choice }: ToolsetOptions["request"]): boolean {
+  const key = hostedKey(tool);
+  return mustCall(choice) && chosenTools(choice)?.every((chosen) => hostedKey(chosen) === key) === true;
+}
+
+function switchedOff(type: string) {
+  return invalidRequest("tool_choice", `The tool '${type}' is switched off on this server.`, "unsupported_parameter");
 }
 
 function toFunctionTool({ name, description, parameters }: ToolDescription | FunctionTool): FunctionTool {

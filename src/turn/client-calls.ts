@@ -68,6 +68,10 @@ export class ClientCalls {
     return this.#open.has(index);
   }
 
+  get isOpen(): boolean {
+    return this.#open.size > 0;
+  }
+
   /** Gives the call that was open when the turn was cut off this delta's index. False where the delta is not its own. */
   resume({ index, name }: Pick<CallDelta, "index" | "name">): boolean {
     const resumed = this.#resumed;
@@ -151,9 +155,9 @@ export class ClientCalls {
     return this.#closeWhere(isWhole);
   }
 
-  /** Ends all calls: the model has finished them. Gives their indices. */
-  closeAll(): number[] {
-    return this.#closeWhere(() => true);
+  /** Ends all calls: the model has finished them. `beforeDone` is called before one is done. Gives their indices. */
+  closeAll(beforeDone?: () => void): number[] {
+    return this.#closeWhere(() => true, beforeDone);
   }
 
   /**
@@ -180,19 +184,25 @@ export class ClientCalls {
     this.#resumed = undefined;
   }
 
-  #closeWhere(isDone: (call: OpenCall) => boolean): number[] {
+  #closeWhere(isDone: (call: OpenCall) => boolean, beforeDone?: () => void): number[] {
     const done = [...this.#open].filter(([, call]) => isDone(call));
-    for (const [index, call] of done) this.#close(index, call, "completed", false);
+    for (const [index, call] of done) this.#close(index, call, "completed", false, beforeDone);
     return done.map(([index]) => index);
   }
 
-  #close(index: number, call: OpenCall, status: "completed" | "incomplete", isSilent: boolean): void {
+  #close(
+    index: number,
+    call: OpenCall,
+    status: "completed" | "incomplete",
+    isSilent: boolean,
+    beforeDone?: () => void,
+  ): void {
     this.#open.delete(index);
     // What comes after its end belongs to no call.
     if (call === this.#resumed) this.#resumed = undefined;
     if (call.kind === "whole") {
       // Of one that broke off there is nothing to be shown.
-      if (status === "completed") this.#show(call, isSilent);
+      if (status === "completed") this.#show(call, isSilent, beforeDone);
       return;
     }
     const { item, outputIndex } = call;
@@ -212,16 +222,22 @@ export class ClientCalls {
       const { name, arguments: json } = call.item;
       this.#writer.emit({ type: "response.function_call_arguments.done", ...at, name, arguments: json }, isSilent);
     }
+    beforeDone?.();
     this.#writer.emit({ type: "response.output_item.done", output_index: outputIndex, item }, isSilent);
   }
 
   /** Adds the item of a call that is complete. One that does not say what its tool needs is none. */
-  #show({ tool, callId, text }: Extract<OpenCall, { kind: "whole" }>, isSilent: boolean): void {
+  #show(
+    { tool, callId, text }: Extract<OpenCall, { kind: "whole" }>,
+    isSilent: boolean,
+    beforeDone?: () => void,
+  ): void {
     const whole = this.#read(tool, callId, text);
     // A turn that has failed, or was given up, shows nothing more.
     if (!whole || isSilent) return;
     const outputIndex = this.#writer.addItem({ ...whole, status: "in_progress", ...unwritten(whole) } as WholeItem);
     if (whole.type === "shell_call") this.#tellCommands(whole.action.commands, outputIndex);
+    beforeDone?.();
     this.#writer.emit({ type: "response.output_item.done", output_index: outputIndex, item: whole });
   }
 

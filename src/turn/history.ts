@@ -2,16 +2,10 @@ import { answeredId, calledId } from "../contract/client-calls.ts";
 import { flatName } from "../protocol/client-tools.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { itemId, parseItemId, type TurnAddress } from "../protocol/ids.ts";
-import type { InputItem, Item } from "../protocol/items.ts";
+import type { Item } from "../protocol/items.ts";
 import { isClientCall, isServerCall } from "../protocol/response.ts";
 
 /** What a turn knows before the model speaks: earlier items and this turn's input, checked and given ids. */
-
-/** The input of a request as items. */
-export function toInputItems(input: string | InputItem[] | null | undefined): InputItem[] {
-  if (typeof input !== "string") return input ?? [];
-  return [{ type: "message", role: "user", status: "completed", content: [{ type: "input_text", text: input }] }];
-}
 
 /**
  * The items of a prompt. A call that was cut off is left out (it stays in the store) unless somebody answered it.
@@ -69,9 +63,9 @@ function isUnmatched<T extends Item>(item: T): item is T & Extract<Item, { type:
 
 /**
  * Every call has its output and every output its call, in that order.
- * Throws the 400s with OpenAI's texts. Returns the call ids in use.
+ * Throws the 400s with OpenAI's texts. Returns the call ids in use. `mayBeOpen`: calls may be without an output.
  */
-export function checkCallPairs(items: readonly Item[]): Set<string> {
+export function checkCallPairs(items: readonly Item[], mayBeOpen = false): Set<string> {
   const calls = new Map<string, string>();
   const outputs = new Set<string>();
   for (const item of items) {
@@ -87,7 +81,7 @@ export function checkCallPairs(items: readonly Item[]): Set<string> {
     }
     outputs.add(id);
   }
-  for (const [id, type] of calls) {
+  for (const [id, type] of mayBeOpen ? [] : calls) {
     if (!outputs.has(id)) throw invalidRequest("input", `No tool output found for ${inWords(type)} ${id}.`);
   }
   return new Set(calls.keys());
@@ -96,6 +90,11 @@ export function checkCallPairs(items: readonly Item[]): Set<string> {
 /** An item's type as OpenAI's errors write it: `function call output`. */
 function inWords(type: string): string {
   return type.replaceAll("_", " ");
+}
+
+/** Of a turn's input what is kept of it: what asked for a compaction is no item of the conversation. */
+export function keptInput<Kept extends { type: string }>(input: readonly Kept[]): Kept[] {
+  return input.filter(({ type }) => type !== "compaction_trigger");
 }
 
 /**
@@ -124,8 +123,15 @@ export function withItemIds(
 
 /**
  * Whether a turn needs the ids of its input itself: messages that the client has kept stand with the first item of the
- * input, by its id, and an approved call names the request by the id under which it is kept.
+ * input, by its id; an approved call names the request by the id under which it is kept; and sealed reasoning that cannot
+ * be opened is told by it.
  */
 export function needsItemIds(request: { previous_input_messages?: unknown }, input: readonly Item[]): boolean {
-  return request.previous_input_messages != null || input.some((item) => item.type === "mcp_approval_response");
+  return (
+    request.previous_input_messages != null ||
+    input.some(
+      (item) =>
+        item.type === "mcp_approval_response" || (item.type === "reasoning" && item.encrypted_content !== undefined),
+    )
+  );
 }

@@ -108,7 +108,7 @@ export class EventWriter {
 /** The JSON of a delta event up to its sequence number. */
 export function deltaHead(
   type: DeltaType,
-  at: Pick<DeltaEvent, "item_id" | "output_index"> & { content_index?: number },
+  at: Pick<DeltaEvent, "item_id" | "output_index"> & { content_index?: number; summary_index?: number },
 ): string {
   return `${JSON.stringify({ type, ...at }).slice(0, -1)},"sequence_number":`;
 }

@@ -60,6 +60,11 @@ export class RoundPrompt {
     this.#change({ items: [...this.#prompt.items, ...items], replays, trailing, spentTokens, request });
   }
 
+  /** The prompt after a compaction: these items are all that is left of it. */
+  compact(items: readonly Item[]): void {
+    this.#change({ items: [...items], trailing: [] });
+  }
+
   #change(changed: Partial<Prompt>): void {
     this.#prompt = { ...this.#prompt, ...changed };
     this.#fitting = undefined;

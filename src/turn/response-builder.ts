@@ -8,14 +8,23 @@ import type { ApiError } from "../protocol/errors.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { isJson } from "../protocol/json.ts";
-import { isClientCall, isServerCall, type OutputItem, type ResponseObject } from "../protocol/response.ts";
+import {
+  type InputTransformation,
+  isClientCall,
+  isServerCall,
+  type OutputItem,
+  type ResponseObject,
+  type Usage,
+} from "../protocol/response.ts";
 import { ClientCalls } from "./client-calls.ts";
+import { Compactions } from "./compactions.ts";
 import { type EventSink, EventWriter } from "./output-events.ts";
 import { OutputSize } from "./output-size.ts";
 import { RawMessages } from "./raw-messages.ts";
 import type { CallAnswer, TurnRecord } from "./records.ts";
+import { type ReasoningSeal, sealReasoning } from "./sealed-reasoning.ts";
 import { type CallDetails, ServerCalls } from "./server-calls.ts";
-import { type OpenPart, roundItems, type TurnState, withoutSuperseded } from "./state.ts";
+import { type OpenPart, roundItems, type TurnState, withoutSuperseded, withThoughts } from "./state.ts";
 import { TextParts } from "./text-parts.ts";
 import { ToolLists } from "./tool-lists.ts";
 import { addUsage, type DeltaCount, minus, NO_USAGE, withLost } from "./usage.ts";
@@ -35,8 +44,12 @@ export interface BuilderOptions {
   sink: EventSink | undefined;
   /** Pad delta events with random characters (`stream_options.include_obfuscation`). */
   obfuscation: boolean;
-  /** Reasoning becomes items (`include_reasoning`); else it is dropped. */
-  includeReasoning: boolean;
+  /** Reasoning becomes items (`include_reasoning`), and these show it in this form; undefined drops it. */
+  reasoning: "reasoning_text" | "summary_text" | "hidden_text" | undefined;
+  /** Seals reasoning for clients that keep it, where the operator has keys for it. */
+  seal: ReasoningSeal | undefined;
+  /** What the model did not get of the input. */
+  transformations: readonly InputTransformation[];
   /** The tool of the client's that the model means by a name, if it means one. */
   clientTool: (name: string) => ClientTool | undefined;
   /** Names of the client's tools that may be called, or undefined for any (`tool_choice: allowed_tools`). */
@@ -117,6 +130,8 @@ export type Outcome =
 export interface ClosedResponse {
   head: string;
   output: string;
+  /** The output as it is kept: also with what no client gets to see. */
+  kept: string;
   messages: string | null;
 }
 
@@ -135,10 +150,13 @@ export class ResponseBuilder {
   readonly #clientCalls: ClientCalls;
   readonly #serverCalls: ServerCalls;
   readonly #lists: ToolLists;
+  readonly #compactions: Compactions;
   readonly #messages: RawMessages;
   #round: Round;
   #serverCallsBegun: number;
   #progress: number;
+  /** The client's call is complete, and its message is yet to come: reasoning is held for it. */
+  #awaitsMessage = false;
   /** What signs of life tell of, while it lasts. */
   outage: Outage | undefined;
 
@@ -149,12 +167,18 @@ export class ResponseBuilder {
     this.#options = options;
     response.output = state.output;
     response.usage = state.usage;
+    if (options.transformations.length > 0) response.input_transformations = [...options.transformations];
     this.#writer = new EventWriter(state, options);
     this.#size = new OutputSize(state, options);
-    this.#texts = new TextParts(state, this.#writer, this.#size, options.citations);
+    this.#texts = new TextParts(state, this.#writer, this.#size, {
+      citations: options.citations,
+      seal: (item, text) =>
+        options.seal && sealReasoning(options.seal, { id: item.id, text }, this.#messages.takeUnsealed(), state.output),
+    });
     this.#clientCalls = new ClientCalls(state, this.#writer, this.#size, options.usedCallIds);
     this.#serverCalls = new ServerCalls(this.#writer, response, options.hostedTools, options.callDetails);
     this.#lists = new ToolLists(state, this.#writer, this.#size);
+    this.#compactions = new Compactions(state, this.#writer, this.#size);
     this.#messages = new RawMessages(state, response, this.#size, options);
     this.#round = newRound(roundItems(state).filter((item) => isClientCall(item) || isServerCall(item)).length);
     this.#serverCallsBegun = withoutSuperseded(state, state.output).filter(isServerCall).length;
@@ -195,7 +219,8 @@ export class ResponseBuilder {
 
   /** The items of the rounds before this one. */
   get earlierOutput(): Item[] {
-    return withoutSuperseded(this.state, this.state.output.slice(0, this.state.round.firstItem)) as Item[];
+    const earlier = this.state.output.slice(0, this.state.round.firstItem);
+    return withThoughts(this.state, withoutSuperseded(this.state, earlier)) as Item[];
   }
 
   /** The turn was cut off after its first generation had ended. */
@@ -261,6 +286,7 @@ export class ResponseBuilder {
     const isSilent = outcome.status === "failed" || outcome.status === "cancelled";
     const last = this.state.output.length - 1;
     this.#texts.close(truncated && this.#texts.outputIndex === last ? "incomplete" : "completed", isSilent);
+    this.#texts.release(isSilent);
     this.#clientCalls.closeTurn(truncated, last, isSilent);
     this.#serverCalls.close(isSilent);
     this.#lists.closeUnfinished();
@@ -270,12 +296,13 @@ export class ResponseBuilder {
     response.incomplete_details = outcome.status === "incomplete" ? { reason: outcome.reason } : null;
     response.error = outcome.status === "failed" ? toResponseError(outcome.error) : null;
     const { output, ...head } = response;
-    const texts = { head: JSON.stringify(head), output: JSON.stringify(output) };
+    const shown = JSON.stringify(output);
+    const kept = this.state.thoughts.size === 0 ? shown : JSON.stringify(withThoughts(this.state, output));
     const { replays } = this.#messages;
     const messages = replays.length === 0 ? null : JSON.stringify(replays);
     // Items are what counts: without the messages behind them they are rendered anew.
-    const fits = texts.output.length + (messages?.length ?? 0) <= this.#options.room;
-    return { ...texts, messages: fits ? messages : null };
+    const fits = kept.length + (messages?.length ?? 0) <= this.#options.room;
+    return { head: JSON.stringify(head), output: shown, kept, messages: fits ? messages : null };
   }
 
   /**
@@ -297,12 +324,13 @@ export class ResponseBuilder {
   // What the model says
 
   apply(delta: ModelDelta): void {
+    if (this.#awaitsMessage && delta.kind !== "message") this.#completeItems(false);
     switch (delta.kind) {
       case "text":
         this.#appendText("output_text", delta.text, delta.logprobs, delta.phase);
         return;
       case "reasoning":
-        if (this.#options.includeReasoning) this.#appendText("reasoning_text", delta.text);
+        if (this.#options.reasoning) this.#appendText(this.#options.reasoning, delta.text);
         else if (this.#size.keepsSampled) this.#size.addText(delta.text);
         return;
       case "refusal":
@@ -312,18 +340,22 @@ export class ResponseBuilder {
         this.#appendCall(delta);
         return;
       case "call_cut":
+        this.#texts.release();
         if (!this.#clientCalls.cut(delta.index)) return;
         this.#round.closedIndices.add(delta.index);
         this.#round.endsInCutCall = true;
         return;
       case "item_done":
-        this.#completeItems();
+        // Reasoning is done before the call that it is sealed with.
+        if (this.#texts.holds && this.#clientCalls.isOpen) this.#awaitsMessage = true;
+        else this.#completeItems(this.#sealsMessages);
         return;
       case "resumed_call":
         if (!this.#resumeServerCall(delta)) this.#resumeClientCall(delta);
         return;
       case "message":
-        this.#messages.keep(delta);
+        if (this.#awaitsMessage) this.#completeCall(delta);
+        else this.#messages.keep(delta);
         return;
       case "sampled":
         this.#size.keepsSampled = true;
@@ -426,24 +458,46 @@ export class ResponseBuilder {
       return false;
     }
     round.calls += 1;
-    this.#makeWay();
+    this.#makeWay(this.#sealsMessages && !this.#clientCalls.isOpen);
     round.endsInCutCall = false;
     this.#clientCalls.begin(index, this.#options.clientTool(name), name, callId);
     return true;
   }
 
-  /** Something else begins: text ends, and so do calls whose arguments are complete. */
-  #makeWay(): void {
-    this.#texts.close("completed", false);
+  /** Something else begins: text ends, and so do calls whose arguments are complete. `holds`: reasoning is held. */
+  #makeWay(holds = false): void {
+    this.#texts.close("completed", false, holds);
+    if (!holds) this.#texts.release();
     this.#closeIndices(this.#clientCalls.closeComplete());
     this.#serverCalls.completeReady(isJson);
   }
 
-  /** All that is open is complete. */
-  #completeItems(): void {
-    this.#texts.close("completed", false);
+  /** All that is open is complete. `holds`: reasoning is held. */
+  #completeItems(holds: boolean): void {
+    this.#awaitsMessage = false;
+    this.#texts.close("completed", false, holds);
+    if (!holds) this.#texts.release();
     this.#closeIndices(this.#clientCalls.closeAll());
     this.#serverCalls.completeAll();
+  }
+
+  /** The client's call is complete, and this is its message: reasoning is sealed with it, and done just before it. */
+  #completeCall(message: Extract<ModelDelta, { kind: "message" }>): void {
+    let isKept = false;
+    const seal = () => {
+      if (isKept) return;
+      isKept = true;
+      this.#messages.keep(message);
+      this.#texts.release();
+    };
+    this.#closeIndices(this.#clientCalls.closeAll(seal));
+    seal();
+    this.#completeItems(false);
+  }
+
+  /** Reasoning is sealed with the messages behind it, which come after its text, and with that of the call after it. */
+  get #sealsMessages(): boolean {
+    return this.#options.seal?.engine === "harmony";
   }
 
   /** What an upstream still sends for a call that is over belongs to no other. */
@@ -459,7 +513,7 @@ export class ResponseBuilder {
    */
   partialItems(): OutputItem[] {
     const open = this.#texts.partialItem();
-    return roundItems(this.state)
+    return withThoughts(this.state, roundItems(this.state))
       .filter((item) => item.type !== "mcp_list_tools")
       .map((item) => (item.id === open?.id ? open : item));
   }
@@ -480,6 +534,7 @@ export class ResponseBuilder {
     const broken = output.slice(from).filter((item) => item.type !== "mcp_list_tools");
     this.#writer.record({ superseded: broken.map((item) => item.id) });
     this.#texts.close("incomplete", false);
+    this.#texts.release();
     this.#serverCalls.close(false);
     this.#forgetCalls(broken);
     return minus(deltas, deltasBefore[from] ?? round.deltasBefore);
@@ -513,7 +568,7 @@ export class ResponseBuilder {
 
   /** The generation of a round has ended by itself: all that it has said is complete. Gives the calls to be answered. */
   endGeneration(): PendingCall[] {
-    this.#completeItems();
+    this.#completeItems(false);
     return this.#serverCalls.pending;
   }
 
@@ -592,6 +647,26 @@ export class ResponseBuilder {
   /** Lists of the tools of MCP servers. */
   get lists(): Pick<ToolLists, "begin" | "end"> {
     return this.#lists;
+  }
+
+  /** The first words of a summary are there: a compaction begins. */
+  beginCompaction(): void {
+    this.#compactions.begin();
+  }
+
+  /** The compaction is done: `content` stands for the prompt, which had so many tokens, and `usage` is the summary's. */
+  endCompaction(content: string, usage: Usage | undefined, promptTokens: number): void {
+    this.addSummaryUsage(usage, promptTokens);
+    this.#compactions.end(content);
+    this.#messages.beginRound();
+  }
+
+  /** A summary counts, whatever becomes of it. */
+  addSummaryUsage(usage: Usage | undefined, promptTokens: number): void {
+    if (!usage) return;
+    this.#response.usage = addUsage(this.#response.usage, usage, promptTokens);
+    const { usage: total } = this.#response;
+    this.#writer.record({ summarized: { usage: total, outputTokens: usage.output_tokens } });
   }
 
   /** Whether this round has left something that only the client can answer: its own calls, and those to approve. */

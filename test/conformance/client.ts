@@ -1,6 +1,6 @@
 /** A `fetch` that checks every answer of the Responses API that passes through it, and changes none of them. */
 import type { Response as ResponseObject } from "openai/resources/responses/responses";
-import { checkEventStream, checkWithOpenAiNode, parseEventStream } from "./event-stream.ts";
+import { type CheckedStream, checkEventStream, checkWithOpenAiNode, parseEventStream } from "./event-stream.ts";
 import {
   deletionViolations,
   errorBodyViolations,
@@ -163,10 +163,9 @@ async function streamViolations(
   exchange: Exchange,
   memory: Memory,
 ): Promise<readonly string[]> {
-  const peek = parseEventStream(bytes, { partial: true });
+  const stream = parseEventStream(bytes, { partial: !ended });
   // A client that stops reading at [DONE], as openai-node does, has read the whole stream.
-  const partial = !ended && !peek.done;
-  const stream = partial ? peek : parseEventStream(bytes);
+  const partial = !ended && !stream.done;
   const id = responseIdOf(stream.events, exchange);
   const startingAfter = Number(exchange.url.searchParams.get("starting_after") ?? Number.NaN);
   const replaying = Number.isInteger(startingAfter);
@@ -183,9 +182,9 @@ async function streamViolations(
     options.obfuscation = undefined;
     options.logprobs = undefined;
   }
-  let response: ResponseObject | undefined;
+  let checked: CheckedStream;
   try {
-    response = checkEventStream(whole, options).response;
+    checked = checkEventStream(whole, options);
   } catch (error) {
     violations.push(...violationsIn(error));
     // openai-node would only repeat, less clearly, what is known.
@@ -194,11 +193,17 @@ async function streamViolations(
 
   for (const { data } of stream.events) if (isObject(data)) known.set(Number(data.sequence_number), data);
   memory.events.set(id, known);
+  const { response } = checked;
   if (response !== undefined) {
     if (exchange.method === "POST") violations.push(...echoViolations(exchange.sent, response));
     violations.push(...rememberFinal(response, memory));
   }
-  if (!partial && !replaying && !memory.cancelled.has(id)) await checkWithOpenAiNode(bytes);
+  if (!partial && !replaying && !memory.cancelled.has(id)) {
+    await checkWithOpenAiNode(
+      bytes,
+      checked.events.some(({ type }) => type === "error"),
+    );
+  }
   return violations;
 }
 

@@ -6,7 +6,7 @@ import { createHash, randomUUID } from "node:crypto";
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
-import { Ajv, type ErrorObject } from "ajv";
+import { Ajv, type ErrorObject, type ValidateFunction } from "ajv";
 import { isObject, type JsonObject, show } from "./violations.ts";
 
 const require = createRequire(import.meta.url);
@@ -48,11 +48,20 @@ const UNTYPED_EVENT_KEYS: Record<string, readonly string[]> = {
 
 interface Catalog {
   readonly ajv: Ajv;
+  /** The compiled checks by definition, as far as they were needed. */
+  readonly checks: Map<string, ValidateFunction>;
+  /** The keys that may be in an event, by its type. */
+  readonly eventKeys: Map<string, ReadonlySet<string>>;
   readonly definitions: Record<string, JsonObject>;
   readonly unions: Map<Union, Map<string, string[]>>;
 }
 
 let catalog: Catalog | undefined;
+
+/** Generates the schemas of the installed `openai` package, unless that was done before. */
+export function prepareSchemas(): void {
+  readOrGenerate();
+}
 
 /** What is wrong with the shape of `value` as the named type; empty when it fits. */
 export function shapeViolations(definition: Root, value: unknown): string[] {
@@ -73,17 +82,28 @@ export function memberViolations(union: Union, value: unknown): string[] {
 export function eventViolations(event: unknown): string[] {
   const violations = memberViolations("ResponseStreamEvent", event);
   if (!isObject(event) || typeof event.type !== "string") return violations;
-  const definition = load().unions.get("ResponseStreamEvent")?.get(event.type)?.[0];
-  if (definition === undefined) return violations;
-  const properties = load().definitions[definition]?.properties;
-  const known = new Set([
+  const known = keysOf(event.type);
+  if (known === undefined) return violations;
+  for (const key of Object.keys(event)) if (!known.has(key)) violations.push(`has unknown key ${show(key)}`);
+  return violations;
+}
+
+/** The keys that an event of this type may have; undefined for a type that is not known. */
+function keysOf(type: string): ReadonlySet<string> | undefined {
+  const { unions, definitions, eventKeys } = load();
+  const before = eventKeys.get(type);
+  if (before !== undefined) return before;
+  const definition = unions.get("ResponseStreamEvent")?.get(type)?.[0];
+  if (definition === undefined) return undefined;
+  const properties = definitions[definition]?.properties;
+  const keys = new Set([
     ...Object.keys(isObject(properties) ? properties : {}),
-    ...(UNTYPED_EVENT_KEYS[event.type] ?? []),
+    ...(UNTYPED_EVENT_KEYS[type] ?? []),
     "obfuscation",
     "stream_id",
   ]);
-  for (const key of Object.keys(event)) if (!known.has(key)) violations.push(`has unknown key ${show(key)}`);
-  return violations;
+  eventKeys.set(type, keys);
+  return keys;
 }
 
 /** Every event type of the installed `openai` package. */
@@ -92,8 +112,10 @@ export function knownEventTypes(): string[] {
 }
 
 function validate(definition: string, value: unknown): string[] {
-  const check = load().ajv.getSchema(`${SCHEMA_ID}#/definitions/${encodeURIComponent(definition)}`);
+  const { ajv, checks } = load();
+  const check = checks.get(definition) ?? ajv.getSchema(`${SCHEMA_ID}#/definitions/${encodeURIComponent(definition)}`);
   if (check === undefined) throw new Error(`roots.ts leads to no type ${definition}`);
+  checks.set(definition, check);
   check(value);
   return (check.errors ?? []).map(describe);
 }
@@ -149,7 +171,7 @@ function compile(schema: JsonObject): Catalog {
   discriminate(definitions, definitions);
   const ajv = new Ajv({ strict: false, allErrors: true, discriminator: true, validateFormats: false });
   ajv.addSchema({ $id: SCHEMA_ID, definitions });
-  return { ajv, definitions, unions };
+  return { ajv, checks: new Map(), eventKeys: new Map(), definitions, unions };
 }
 
 /** Where the types say more, or less, than the wire (reference §3). */
@@ -163,6 +185,10 @@ function patch(definitions: Record<string, JsonObject>): void {
 
   const code = objectsIn(definition(definitions, "ResponseError").properties).code;
   if (code !== undefined) code.enum = [...listIn(code.enum), ...UNTYPED_ERROR_CODES];
+
+  // The user's messages are in it, which are no output anywhere else: its items are checked one by one.
+  const compacted = objectsIn(definition(definitions, "CompactedResponse").properties);
+  if (compacted.output !== undefined) compacted.output.items = { type: "object" };
 
   for (const name of ["ResponseItemList", "ConversationItemList"]) {
     const list = objectsIn(definition(definitions, name).properties);

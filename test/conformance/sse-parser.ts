@@ -18,21 +18,19 @@ export interface EventStream {
 /**
  * Parses a whole SSE body: frames of one `event:` and one `data:` line with a JSON object, comments, and `[DONE]` last.
  *
- * @param options.partial the stream was cut off: a torn last frame is ignored
+ * @param options.partial the stream was cut off: a torn last frame is ignored, unless it comes after `[DONE]`
  * @throws {ConformanceError} when the framing is anything else
  */
 export function parseEventStream(source: Uint8Array | string, options: { partial?: boolean } = {}): EventStream {
   const violations: string[] = [];
   const partial = options.partial ?? false;
-  const { text, problem } = decode(source, partial);
+  const { text, torn, problem } = decode(source, partial);
   if (problem !== undefined) violations.push(problem);
   if (text.includes("\r")) violations.push("contains a carriage return");
   if (text.startsWith("\uFEFF")) violations.push("begins with a byte order mark");
 
   const blocks = text.split("\n\n");
-  const rest = blocks.pop() ?? "";
-  if (rest !== "" && !partial) violations.push(`ends inside a frame: ${show(rest)}`);
-
+  const rest = (blocks.pop() ?? "") + torn;
   const events: WireEvent[] = [];
   const comments: string[] = [];
   let done = false;
@@ -55,6 +53,7 @@ export function parseEventStream(source: Uint8Array | string, options: { partial
     if (isObject(value)) events.push({ name: event.slice("event: ".length), data: value });
     else violations.push(`has data that is not a JSON object: ${show(data)}`);
   }
+  if (rest !== "" && (done || !partial)) violations.push(`ends inside a frame: ${show(rest)}`);
   throwIfAny(
     "The event stream",
     violations.map((message) => `#4 framing: the stream ${message}`),
@@ -62,12 +61,22 @@ export function parseEventStream(source: Uint8Array | string, options: { partial
   return { events, comments, done };
 }
 
-function decode(source: Uint8Array | string, partial: boolean): { text: string; problem?: string } {
-  if (typeof source === "string") return { text: source };
+/** `torn`: what stands for the beginning of a character whose rest was cut off. */
+function decode(source: Uint8Array | string, partial: boolean): { text: string; torn: string; problem?: string } {
+  if (typeof source === "string") return { text: source, torn: "" };
   try {
-    return { text: new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(source, { stream: partial }) };
+    const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+    return { text: decoder.decode(source, { stream: partial }), torn: partial ? flush(decoder) : "" };
   } catch {
-    return { text: new TextDecoder().decode(source), problem: "is not UTF-8" };
+    return { text: new TextDecoder().decode(source), torn: "", problem: "is not UTF-8" };
+  }
+}
+
+function flush(decoder: TextDecoder): string {
+  try {
+    return decoder.decode();
+  } catch {
+    return "\uFFFD";
   }
 }
 

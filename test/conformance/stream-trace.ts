@@ -1,4 +1,5 @@
 /** A stream of typed events, arranged for the rules: per item, and per part of an item. */
+import { isDeepStrictEqual } from "node:util";
 import type {
   Response,
   ResponseCompletedEvent,
@@ -55,6 +56,7 @@ export interface TracedItem {
   readonly doneAt: number;
   /** Every event with its `output_index`, but for added and done. */
   readonly events: readonly Placed[];
+  readonly parts: PartReplay;
 }
 
 export interface Trace {
@@ -98,13 +100,20 @@ export function at(placed: Placed): string {
 }
 
 function traceItems(events: readonly Placed[]): TracedItem[] {
+  const byIndex = new Map<number, Placed[]>();
+  for (const placed of events) {
+    if (!("output_index" in placed.event)) continue;
+    const own = byIndex.get(placed.event.output_index);
+    if (own === undefined) byIndex.set(placed.event.output_index, [placed]);
+    else own.push(placed);
+  }
   const items: TracedItem[] = [];
   for (const placed of events) {
     if (placed.event.type !== "response.output_item.added") continue;
     const index = placed.event.output_index;
-    const own = events.filter(({ event }) => "output_index" in event && event.output_index === index);
+    const own = byIndex.get(index) ?? [];
     const done = own.find(({ event }) => event.type === "response.output_item.done");
-    items.push({
+    const item = {
       index,
       added: placed.event.item,
       addedAt: placed.position,
@@ -113,7 +122,8 @@ function traceItems(events: readonly Placed[]): TracedItem[] {
       events: own.filter(
         ({ event }) => event.type !== "response.output_item.added" && event.type !== "response.output_item.done",
       ),
-    });
+    };
+    items.push({ ...item, parts: replayParts(item) });
   }
   return items;
 }
@@ -138,7 +148,7 @@ export interface PartReplay {
 }
 
 /** Follows the parts of an item from `added` to `done`, and compares them with the finished item. */
-export function replayParts(item: TracedItem): PartReplay {
+function replayParts(item: Omit<TracedItem, "parts">): PartReplay {
   const replay: PartReplay = { order: [], text: [], beginnings: [] };
   const channels: Record<Channel, Part[]> = { content: [], summary: [] };
 
@@ -283,7 +293,7 @@ function partText(part: { type: string; text?: string; refusal?: string }): stri
 
 /** Whether two values are the same JSON, whatever the order of keys. */
 export function sameJson(left: unknown, right: unknown): boolean {
-  return canonical(left) === canonical(right);
+  return isDeepStrictEqual(left, right) || canonical(left) === canonical(right);
 }
 
 function canonical(value: unknown): string {

@@ -12,7 +12,7 @@ import { type Gateway, lastPrompt, startGateway } from "./support.ts";
 
 let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startGateway();
+  gateway = await startGateway({ HOSTED_TOOLS: "none", UNKNOWN_TOOLS: "drop" });
 });
 afterAll(() => gateway.close());
 
@@ -209,5 +209,147 @@ describe.each(MODELS)("%s", (model) => {
     const last = events.at(-1);
     if (last?.type !== "response.completed") throw new Error(`The last event is ${JSON.stringify(last)}`);
     expect(last.response.output.at(-1)).toMatchObject(expected);
+  });
+
+  it("searches for deferred tools here, and offers what it finds from the next round on", async () => {
+    const deferred: Tool[] = [
+      {
+        type: "namespace",
+        name: "calendar",
+        description: "Appointments.",
+        tools: [
+          { type: "function", name: "list_events", description: "Lists events.", parameters: {}, defer_loading: true },
+          { type: "function", name: "delete_event", description: "Deletes one.", parameters: {}, defer_loading: true },
+        ],
+      },
+      {
+        type: "function",
+        name: "weather",
+        description: "The weather.",
+        parameters: {},
+        strict: false,
+        defer_loading: true,
+      },
+      { type: "tool_search" },
+    ];
+    const input = script(model, "tool_search", "functions.tool_search", '{"query": "list events", "limit": 1}');
+    const { response } = await stream({ model, input, tools: deferred });
+    const output = response.output.filter(({ type }) => type !== "reasoning");
+    const [search, found, message] = output.filter((item) => item.type !== "message" || item === output.at(-1));
+    expect(search).toMatchObject({ type: "tool_search_call", execution: "server", call_id: null, status: "completed" });
+    expect(found).toMatchObject({
+      type: "tool_search_output",
+      tools: [{ type: "namespace", name: "calendar", tools: [{ name: "list_events" }] }],
+    });
+    expect(message).toMatchObject({ type: "message" });
+    expect(JSON.stringify(message)).toContain("These tools can be called now:");
+    const prompt = promptText(model);
+    expect(prompt).toContain(model === CHAT ? '"name":"calendar__list_events"' : "namespace calendar {");
+    expect(prompt).not.toContain("delete_event");
+    // Later turns know what was found, also those of a client that keeps everything itself.
+    const call = script(model, "calendar__list_events", "calendar.list_events", "{}");
+    const followed = await create({ model, previous_response_id: response.id, input: call, tools: deferred });
+    expect(onlyCall(followed, "function_call")).toMatchObject({ name: "list_events", namespace: "calendar" });
+    const replayed = [
+      { role: "user" as const, content: "?" },
+      ...response.output,
+      { role: "user" as const, content: call },
+    ];
+    const again = await create({ model, input: replayed as ResponseInputItem[], tools: deferred, store: false });
+    expect(onlyCall(again, "function_call")).toMatchObject({ name: "list_events", namespace: "calendar" });
+  });
+
+  it("takes more tools, and other settings, from the middle of the input", async () => {
+    const more: ResponseInputItem = {
+      type: "additional_tools",
+      role: "developer",
+      tools: [{ type: "custom", name: "later", description: "A tool that came later." }],
+    };
+    const update: ResponseInputItem = { type: "configuration_update", reasoning: { effort: "high" } };
+    const input = script(model, "later", "functions.later", '{"input": "x"}', "x");
+    const asked = await create({ model, tools: [], input: [more, update, { role: "user", content: input }] });
+    const call = onlyCall(asked, "custom_tool_call");
+    expect(call).toMatchObject({ name: "later", input: "x" });
+    expect(asked.reasoning).toMatchObject({ effort: "high" });
+    const output: ResponseInputItem = { type: "custom_tool_call_output", call_id: call.call_id, output: "done" };
+    const answered = await create({ model, tools: [], previous_response_id: asked.id, input: [output] });
+    expect(answered.output_text.trim()).toBe("The tool returned: done");
+    expect(answered.reasoning).toMatchObject({ effort: "high" });
+    const { data } = await gateway.openai.responses.inputItems.list(asked.id);
+    expect(data.map(({ type }) => type)).toEqual(["message", "configuration_update", "additional_tools"]);
+  });
+
+  it("is in a conversation with all of its items", async () => {
+    const conversation = await gateway.openai.conversations.create({});
+    const input = script(model, "shell", "functions.shell", '{"commands": ["ls"]}');
+    const asked = await create({ model, input, conversation: conversation.id });
+    const call = onlyCall(asked, "shell_call");
+    const output: ResponseInputItem = {
+      type: "shell_call_output",
+      call_id: call.call_id,
+      output: [{ stdout: "file", stderr: "", outcome: { type: "exit", exit_code: 0 } }],
+    };
+    const answered = await create({ model, input: [output], conversation: conversation.id });
+    expect(answered.output_text.trim()).toBe("The tool returned: file\n[exit code 0]");
+    const items = await Array.fromAsync(gateway.openai.conversations.items.list(conversation.id, { order: "asc" }));
+    expect(items.map(({ type }) => type)).toContain("shell_call_output");
+  });
+
+  it.each([
+    [{ type: "custom", name: "patch" }, "patch", "functions.patch"],
+    [
+      { type: "function", name: "close_agent", namespace: "multi_agent_v1" },
+      "multi_agent_v1__close_agent",
+      "multi_agent_v1.close_agent",
+    ],
+    [{ type: "shell" }, "shell", "functions.shell"],
+  ])("is made to call what %o names", async (choice, name, recipient) => {
+    const tool_choice = choice as ResponseCreateParamsNonStreaming["tool_choice"];
+    await create({
+      model,
+      tool_choice,
+      input: script(model, name, recipient, name === "shell" ? '{"commands": ["ls"]}' : '{"input": "x"}'),
+    });
+    if (model === CHAT) expect(lastPrompt(gateway).tool_choice).toEqual({ type: "function", function: { name } });
+    else expect(JSON.stringify(gateway.vllm.simulator.requests.at(-1)?.body)).toContain(`to=${recipient}`);
+  });
+});
+
+describe("tools that clients cannot help sending", () => {
+  it("are left out where the operator lets them, and a header says so", async () => {
+    const unknown = [
+      { type: "computer_use_preview", display_width: 1, display_height: 1, environment: "linux" },
+      { type: "x y" },
+    ];
+    const input = [
+      { type: "additional_tools", tools: [{ type: "image_generation" }] },
+      { role: "user", content: "Hello!" },
+    ];
+    // Its echo is not what was sent, so its body is not checked against that.
+    const answer = await fetch(`${gateway.url}/v1/responses`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ model: CHAT, input, tools: [...unknown, applyPatch], store: false }),
+    });
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get("x-dropped-tools")).toBe("computer_use_preview, image_generation");
+    expect((await answer.json()) as Response).toMatchObject({ tools: [applyPatch] });
+    const other = await gateway.post({ model: CHAT, input: "Hello!", tools: [applyPatch], store: false });
+    expect(other.headers.get("x-dropped-tools")).toBeNull();
+  });
+
+  it("are not offered where the operator has switched them off, and cannot be forced", async () => {
+    const search: Tool = { type: "web_search" };
+    const code: Tool = { type: "code_interpreter", container: { type: "auto" } };
+    const asked = await create({ model: CHAT, input: "Hello!", tools: [search, code, applyPatch] });
+    expect(asked.tools).toEqual([search, code, applyPatch]);
+    expect(JSON.stringify(lastPrompt(gateway).tools)).not.toContain("browser");
+    const forced = create({
+      model: CHAT,
+      input: "Hello!",
+      tools: [search],
+      tool_choice: { type: "web_search_preview" },
+    });
+    await expect(forced).rejects.toMatchObject({ status: 400, param: "tool_choice", code: "unsupported_parameter" });
   });
 });

@@ -1,16 +1,26 @@
 import fc from "fast-check";
-import type { ResponseCreateParamsNonStreaming, ResponseInputItem } from "openai/resources/responses/responses";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { GPT_OSS, getTime, getWeather } from "./harmony-support.ts";
+import type {
+  ResponseCompactionItem,
+  ResponseCreateParamsNonStreaming,
+  ResponseInputItem,
+  ResponseOutputItem,
+} from "openai/resources/responses/responses";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { isObject } from "../../dev/simulator/json.ts";
+import { GPT_OSS, getTime, getWeather, messagesOf } from "./harmony-support.ts";
 import { type Gateway, startGateway } from "./support.ts";
 import { MODELS, mcp, startTools, type ToolServer } from "./tool-support.ts";
+import { ended } from "./turns.ts";
 
 /** What a conversation takes of its model's window: it is counted before it is sent, and compacted when it grows. */
 
 let gateway: Gateway;
 let server: ToolServer;
 beforeAll(async () => {
-  server = await startTools({ add: { properties: { a: { const: 1 } }, run: () => "2" } });
+  server = await startTools({
+    add: { properties: { a: { const: 1 } }, run: () => "2" },
+    read: { run: () => "A long page. ".repeat(600) },
+  });
   gateway = await startGateway({ MCP_SERVERS: server.url });
 });
 afterAll(async () => {
@@ -153,6 +163,394 @@ describe("input_tokens", () => {
     expect(await answer.json()).toMatchObject({ error: { param } });
   });
 });
+
+/** Models that answer everything in five words, one behind each engine. */
+const BRIEF = ["simulator?words=5", `${GPT_OSS}?words=5`];
+const WORDS = "the quick brown fox jumps";
+const MANAGED = { context_management: [{ type: "compaction", compact_threshold: 1000 }] };
+const TRIGGER: ResponseInputItem = { type: "compaction_trigger" };
+
+/** A conversation whose answer is longer than the threshold. */
+const LONG: ResponseInputItem[] = [
+  { role: "developer", content: "Be kind." },
+  { role: "user", content: "Tell me of Bonn." },
+  { role: "assistant", content: "Bonn lies on the Rhine. ".repeat(300) },
+];
+const NOW: ResponseInputItem = { role: "user", content: "And now?" };
+
+function isGptOss(model: string): boolean {
+  return model.startsWith(GPT_OSS);
+}
+
+/** The bodies of prompts that have reached vLLM since the last `clear`, oldest first. */
+function bodies() {
+  return gateway.vllm.simulator.requests.flatMap(({ path, body }) =>
+    path.endsWith("/completions") && isObject(body) ? [body] : [],
+  );
+}
+
+/** The same as texts. */
+async function prompts(): Promise<string[]> {
+  return Promise.all(
+    bodies().map(async (body) =>
+      "messages" in body ? JSON.stringify(body.messages) : (await messagesOf(body)).join("<|start|>"),
+    ),
+  );
+}
+
+async function lastPrompt(): Promise<string> {
+  return (await prompts()).at(-1) ?? "";
+}
+
+function compactionOf({ output }: { output: readonly { type: string }[] }): ResponseCompactionItem {
+  const items = (output as ResponseOutputItem[]).filter((each) => each.type === "compaction");
+  const [item, ...more] = items;
+  if (!item || more.length > 0) throw new Error(`Expected one, got ${JSON.stringify(output)}`);
+  return item;
+}
+
+describe.each(BRIEF)("compaction, %s", (model) => {
+  beforeEach(() => gateway.vllm.simulator.clear());
+
+  /** Types of the items of an answer that nothing precedes. */
+  const answerTypes = isGptOss(model) ? ["reasoning", "message"] : ["message"];
+
+  it("comes before the answer where the prompt reaches the threshold", async () => {
+    const body: Body = { model, input: [...LONG, NOW], ...MANAGED, tools: [getWeather] };
+    const events = await Array.fromAsync(await gateway.openai.responses.create({ ...body, stream: true }));
+    const told = events.flatMap((event) =>
+      /item|compaction/.test(event.type) && "output_index" in event ? [[event.type, event.output_index]] : [],
+    );
+    expect(told.slice(0, 4)).toEqual([
+      ["response.output_item.added", 0],
+      ["response.compaction.compacting", 0],
+      ["response.output_item.done", 0],
+      ["response.output_item.added", 1],
+    ]);
+    const last = events.at(-1);
+    const response = last?.type === "response.completed" ? last.response : undefined;
+    expect(response?.output.map(({ type }) => type)).toEqual(["compaction", ...answerTypes]);
+    const [summary = "", answer = ""] = await prompts();
+    expect(bodies()).toHaveLength(2);
+    expect(summary).toContain("on the Rhine");
+    expect(answer).not.toContain("on the Rhine");
+    const kept = ["Be kind.", "Tell me of Bonn.", WORDS, "And now?"];
+    expect(kept.map((text) => answer.indexOf(text))).toEqual(
+      kept.map((text) => answer.indexOf(text)).toSorted((a, b) => a - b),
+    );
+    expect(answer).toContain(WORDS);
+  });
+
+  it("asks for the summary at the end of the very prompt that it replaces", async () => {
+    const body: Body = { model, input: [...LONG, NOW], tools: [getWeather], instructions: "Be brief." };
+    await gateway.openai.responses.create(body);
+    await gateway.openai.responses.create({ ...body, ...MANAGED });
+    const [plain, summary] = bodies();
+    if (!isGptOss(model)) {
+      expect(summary?.tools).toEqual(plain?.tools);
+      expect(summary?.tool_choice).toBe("none");
+      const before = plain?.messages as unknown[];
+      expect(summary?.messages).toEqual([...before, { role: "user", content: expect.stringContaining("summary") }]);
+    } else {
+      const [before = "", after = ""] = await prompts();
+      expect(after.startsWith(before.slice(0, before.lastIndexOf("<|start|>")))).toBe(true);
+    }
+    expect(summary?.cache_salt).toBe(plain?.cache_salt);
+  });
+
+  it("adds what the summary has used to the usage, and leaves max_output_tokens to the answer", async () => {
+    const { usage, status } = await gateway.openai.responses.create({
+      model,
+      input: [...LONG, NOW],
+      ...MANAGED,
+      max_output_tokens: 100,
+    });
+    expect(status).toBe("completed");
+    const { input_tokens_per_turn: rounds } = usage as { input_tokens_per_turn?: number[] };
+    expect(rounds).toHaveLength(2);
+    expect(rounds?.[0]).toBeGreaterThan(1000);
+    expect(rounds?.[1]).toBeLessThan(1000);
+    expect(usage?.input_tokens).toBe((rounds?.[0] ?? 0) + (rounds?.[1] ?? 0));
+    expect(bodies()[1]).toMatchObject(isGptOss(model) ? { max_tokens: 100 } : { max_completion_tokens: 100 });
+  });
+
+  it("does not come below the threshold, nor where the request asks for none", async () => {
+    const short = await gateway.openai.responses.create({ model, input: "Hello!", ...MANAGED });
+    const unmanaged = await gateway.openai.responses.create({ model, input: [...LONG, NOW] });
+    const empty = await gateway.openai.responses.create({ model, input: [...LONG, NOW], context_management: [] });
+    for (const { output } of [short, unmanaged, empty]) expect(output.map(({ type }) => type)).toEqual(answerTypes);
+    expect(bodies()).toHaveLength(3);
+  });
+
+  // The card of gpt-oss tells its window, whatever a request's settings say.
+  it.skipIf(isGptOss(model))(
+    "has a threshold of its own where the request names none: most of the window, less the answer",
+    async () => {
+      const narrow = `${model}&max_model_len=3000`;
+      const context_management = [{ type: "compaction" }];
+      const body: Body = { model: narrow, input: [...LONG, NOW], context_management };
+      const { output } = await gateway.openai.responses.create({ ...body, max_output_tokens: 1000 });
+      expect(output[0]?.type).toBe("compaction");
+      const { output: wide } = await gateway.openai.responses.create({ ...body, max_output_tokens: 100 });
+      expect(wide.map(({ type }) => type)).toEqual(answerTypes);
+    },
+  );
+
+  it("is what later turns go on from, and earlier responses can be continued without it", async () => {
+    const first = await gateway.openai.responses.create({ model, input: LONG });
+    const compacted = await gateway.openai.responses.create({
+      model,
+      input: [NOW],
+      previous_response_id: first.id,
+      ...MANAGED,
+    });
+    compactionOf(compacted);
+    await gateway.openai.responses.create({ model, input: "Later.", previous_response_id: compacted.id });
+    const later = await lastPrompt();
+    expect(later).not.toContain("on the Rhine");
+    for (const kept of ["Tell me of Bonn.", WORDS, "And now?", "Later."]) expect(later).toContain(kept);
+    await gateway.openai.responses.create({ model, input: "A branch.", previous_response_id: first.id });
+    expect(await lastPrompt()).toContain("on the Rhine");
+  });
+
+  it("stands for what came before it in an input, wherever the client has it from", async () => {
+    const { output } = await gateway.openai.responses.create({
+      model,
+      input: [...LONG, NOW],
+      ...MANAGED,
+      store: false,
+    });
+    const item = compactionOf({ output });
+    const fresh: ResponseInputItem[] = [{ role: "developer", content: "Be quick." }, ...LONG, item];
+    await gateway.openai.responses.create({
+      model,
+      input: [...fresh, { role: "user", content: "Later." }],
+      store: false,
+    });
+    const prompt = await lastPrompt();
+    expect(prompt).not.toContain("on the Rhine");
+    for (const kept of ["Be quick.", "Be kind.", "Tell me of Bonn.", WORDS, "Later."]) {
+      expect(prompt.split(kept)).toHaveLength(2);
+    }
+  });
+
+  it("is made in a conversation, for all turns after it", async () => {
+    const { id } = await gateway.openai.conversations.create({ items: LONG });
+    const { output } = await gateway.openai.responses.create({ model, input: [NOW], conversation: id, ...MANAGED });
+    compactionOf({ output });
+    await gateway.openai.responses.create({ model, input: "Later.", conversation: id });
+    expect(await lastPrompt()).not.toContain("on the Rhine");
+    const { data } = await gateway.openai.conversations.items.list(id, { order: "asc" });
+    expect(data.map(({ type }) => type)).toContain("compaction");
+  });
+
+  it("is made in the background, too", async () => {
+    const begun = await gateway.openai.responses.create({ model, input: [...LONG, NOW], ...MANAGED, background: true });
+    const { output, status } = await ended(gateway, begun.id);
+    expect(status).toBe("completed");
+    expect(output.map(({ type }) => type)).toEqual(["compaction", ...answerTypes]);
+  });
+
+  it("comes between the rounds of a turn, when the output of a tool has filled the prompt", async () => {
+    // The simulated model, that does not understand summaries, would use it for ever.
+    const body: Body = { model, input: "Use docs__read.", tools: [mcp(server)], max_tool_calls: 1, ...MANAGED };
+    const { output, usage } = await gateway.openai.responses.create(body);
+    const types = output.map(({ type }) => type).filter((type) => type !== "reasoning");
+    expect(types).toEqual(["mcp_list_tools", "mcp_call", "compaction", "message"]);
+    expect((usage as { input_tokens_per_turn?: number[] }).input_tokens_per_turn).toHaveLength(3);
+    const [, summary = "", answer = ""] = await prompts();
+    expect(summary).toContain("A long page.");
+    expect(answer).toContain("Use docs__read.");
+  });
+
+  it("asked for by a trigger is all that the response has", async () => {
+    const body: Body = { model, input: [...LONG, NOW, TRIGGER], tools: [getWeather], store: false };
+    const events = await Array.fromAsync(await gateway.openai.responses.create({ ...body, stream: true }));
+    const last = events.at(-1);
+    const response = last?.type === "response.completed" ? last.response : undefined;
+    expect(response?.output.map(({ type }) => type)).toEqual(["compaction"]);
+    const item = compactionOf(response ?? { output: [] });
+    expect(bodies()).toHaveLength(1);
+    await gateway.openai.responses.create({ model, input: [item, { role: "user", content: "Later." }], store: false });
+    const prompt = await lastPrompt();
+    for (const kept of ["Be kind.", "Tell me of Bonn.", "And now?", WORDS, "Later."]) expect(prompt).toContain(kept);
+  });
+
+  it("asked for by a trigger is stored, and the trigger is not", async () => {
+    const first = await gateway.openai.responses.create({ model, input: LONG });
+    const place = { previous_response_id: first.id };
+    const compacted = await gateway.openai.responses.create({ model, input: [TRIGGER], ...place, background: true });
+    compactionOf(await ended(gateway, compacted.id));
+    expect((await gateway.openai.responses.inputItems.list(compacted.id)).data).toEqual([]);
+    await gateway.openai.responses.create({ model, input: "Later.", previous_response_id: compacted.id });
+    expect(await lastPrompt()).not.toContain("on the Rhine");
+  });
+
+  it("carries calls that nobody has answered, for their outputs to come after it", async () => {
+    const call: ResponseInputItem = { type: "function_call", call_id: "call_1", name: "get_weather", arguments: "{}" };
+    const { output } = await gateway.openai.responses.create({ model, input: [...LONG, NOW, call, TRIGGER] });
+    expect(await lastPrompt()).not.toContain("get_weather");
+    const answer: ResponseInputItem = { type: "function_call_output", call_id: "call_1", output: "sunny" };
+    await gateway.openai.responses.create({ model, input: [compactionOf({ output }), answer], tools: [getWeather] });
+    const prompt = await lastPrompt();
+    for (const kept of ["get_weather", "sunny"]) expect(prompt).toContain(kept);
+  });
+
+  it("by /compact is the user's messages and one item, and is stored nowhere", async () => {
+    const input = [...LONG, NOW, { role: "assistant" as const, content: "Nothing." }];
+    const compacted = await gateway.openai.responses.compact({ model, input, instructions: "Be brief." });
+    expect(compacted.output.map((item) => (item.type === "message" ? [item.role, item.content] : item.type))).toEqual([
+      ["user", [{ type: "input_text", text: "Tell me of Bonn." }]],
+      ["user", [{ type: "input_text", text: "And now?" }]],
+      "compaction",
+    ]);
+    expect(compacted).toMatchObject({ object: "response.compaction", usage: { output_tokens: expect.any(Number) } });
+    expect(compacted.usage.input_tokens).toBeGreaterThan(1000);
+    const next = [...compacted.output, { role: "user", content: "Later." }] as ResponseInputItem[];
+    await gateway.openai.responses.create({ model, input: next });
+    const prompt = await lastPrompt();
+    for (const kept of ["Be kind.", "Tell me of Bonn.", "And now?", WORDS, "Later."]) {
+      expect(prompt.split(kept)).toHaveLength(2);
+    }
+    await expect(
+      gateway.openai.responses.create({ model, input: "Later.", previous_response_id: compacted.id }),
+    ).rejects.toMatchObject({ status: 400, code: "previous_response_not_found" });
+  });
+
+  it("by /compact takes what a response has left, and can be compacted again", async () => {
+    const first = await gateway.openai.responses.create({ model, input: [...LONG, NOW] });
+    const once = await gateway.openai.responses.compact({ model, previous_response_id: first.id });
+    const input = [...once.output, LONG[2], { role: "user", content: "Later." }] as ResponseInputItem[];
+    const twice = await gateway.openai.responses.compact({ model, input });
+    expect(twice.output.map(({ type }) => type)).toEqual(["message", "message", "message", "compaction"]);
+    const [item] = twice.output.slice(-1) as ResponseInputItem[];
+    await gateway.openai.responses.create({
+      model,
+      input: [item, { role: "user", content: "Last." }] as ResponseInputItem[],
+    });
+    const prompt = await lastPrompt();
+    for (const kept of ["Tell me of Bonn.", "And now?", WORDS, "Later.", "Last."]) {
+      expect(prompt.split(kept)).toHaveLength(2);
+    }
+  });
+});
+
+describe("a summary that is of no use", () => {
+  beforeEach(() => gateway.vllm.simulator.clear());
+
+  it.each(MODELS)("%s: longer than the conversation, it is not used, and nothing is lost", async (model) => {
+    const input: ResponseInputItem[] = [
+      { role: "user", content: "One." },
+      { role: "assistant", content: "Two." },
+    ];
+    const { output } = await gateway.openai.responses.compact({ model: `${model}?words=200`, input });
+    await gateway.openai.responses.create({ model, input: [...output.slice(-1), NOW] as ResponseInputItem[] });
+    const prompt = await lastPrompt();
+    for (const kept of ["One.", "Two.", "And now?"]) expect(prompt).toContain(kept);
+    expect(prompt).not.toContain(WORDS);
+  });
+
+  it.each(BRIEF.map((model) => model.replace("words=5", "words=0")))(
+    "%s: empty, it leaves the prompt as it is, and the model is not asked again",
+    async (model) => {
+      const { output } = await gateway.openai.responses.create({ model, input: [...LONG, NOW], ...MANAGED });
+      expect(output.map(({ type }) => type)).not.toContain("compaction");
+      expect(bodies()).toHaveLength(2);
+      expect(await lastPrompt()).toContain("on the Rhine");
+    },
+  );
+
+  it.each(BRIEF.map((model) => model.replace("words=5", "words=0")))(
+    "%s: empty where it was asked for, it is an error",
+    async (model) => {
+      await expect(gateway.openai.responses.compact({ model, input: LONG })).rejects.toMatchObject({ status: 502 });
+      expect(bodies()).toHaveLength(2);
+    },
+  );
+
+  it.each(BRIEF.slice(0, 1))("%s: one for which the window has no room is made of the last turns", async (model) => {
+    const turn = (at: number): ResponseInputItem[] => [
+      { role: "user", content: `Question ${at}.` },
+      { role: "assistant", content: "Bonn lies on the Rhine. ".repeat(150) },
+    ];
+    const input = [...turn(1), ...turn(2), ...turn(3), NOW];
+    const narrow = `${model}&max_model_len=3000`;
+    const { output } = await gateway.openai.responses.create({ model: narrow, input, ...MANAGED });
+    compactionOf({ output });
+    const [summary = "", answer = ""] = await prompts();
+    expect(summary).not.toContain("Question 1.");
+    for (const kept of ["Question 1.", "Question 3.", "And now?", WORDS]) expect(answer).toContain(kept);
+  });
+});
+
+describe("what is refused of compactions", () => {
+  const own = (body: object) => ({ model: "simulator?words=5", ...body });
+
+  it.each([
+    [
+      { input: "Hello!", context_management: [{ type: "compaction", compact_threshold: 999 }] },
+      "context_management[0].compact_threshold",
+    ],
+    [{ input: "Hello!", context_management: [{ type: "forgetting" }] }, "context_management[0].type"],
+    [{ input: "Hello!", context_management: {} }, "context_management"],
+    [{ input: [TRIGGER, NOW] }, "input[0]"],
+    [{ input: [TRIGGER, TRIGGER] }, "input[0]"],
+    [{ input: [TRIGGER] }, "input"],
+    [{ input: [{ type: "compaction" }, NOW] }, "input[0].encrypted_content"],
+    [{ input: [{ type: "compaction", encrypted_content: "" }, NOW] }, "input[0].encrypted_content"],
+    [{ input: [NOW, { type: "compaction", encrypted_content: "gAAAA" }] }, "input[1].encrypted_content"],
+    [{ input: [{ type: "compaction", encrypted_content: "cmp1.{}" }, NOW] }, "input[0].encrypted_content"],
+    [
+      { input: [{ type: "compaction", encrypted_content: `cmp1.${"[".repeat(100_000)}` }, NOW] },
+      "input[0].encrypted_content",
+    ],
+    [
+      { input: [{ type: "compaction", encrypted_content: 'cmp1.{"v":2,"before":[],"summary":"","after":[]}' }] },
+      "input[0].encrypted_content",
+    ],
+    [{ input: [plainItem([{ type: "compaction", encrypted_content: "x" }])] }, "input[0].encrypted_content"],
+    [{ input: [plainItem([{ type: "item_reference", id: "msg_1" }])] }, "input[0].encrypted_content"],
+    [{ input: [plainItem([image("https://10.0.0.1/a.png")])] }, "input[0].encrypted_content"],
+  ])("%j names its field", async (body, param) => {
+    const answer = await gateway.post(own(body));
+    expect(answer.status).toBe(400);
+    expect(await answer.json()).toMatchObject({ error: { param } });
+  });
+
+  it.each([
+    [{}, "input"],
+    [{ input: "Hello!", model: undefined }, "model"],
+    [{ previous_response_id: `resp_${"a".repeat(32)}` }, "previous_response_id"],
+    [{ input: [{ type: "compaction", encrypted_content: "gAAAA" }] }, "input[0].encrypted_content"],
+  ])("/compact %j names its field", async (body, param) => {
+    const answer = await gateway.fetch(`${gateway.url}/v1/responses/compact`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(own(body)),
+    });
+    expect(answer.status).toBe(400);
+    expect(await answer.json()).toMatchObject({ error: { param } });
+  });
+
+  it("does not get into a conversation", async () => {
+    const refused = (item: object) => gateway.openai.conversations.create({ items: [item as ResponseInputItem] });
+    await expect(refused(TRIGGER)).rejects.toMatchObject({ status: 400, param: "items[0].type" });
+    await expect(refused({ type: "compaction", encrypted_content: "x" })).rejects.toMatchObject({
+      status: 400,
+      param: "items[0].encrypted_content",
+    });
+  });
+});
+
+/** A compaction item as one without keys is written. */
+function plainItem(before: object[]): object {
+  const content = { v: 1, before, summary: "Said.", after: [] };
+  return { type: "compaction", encrypted_content: `cmp1.${JSON.stringify(content)}` };
+}
+
+function image(image_url: string): object {
+  return { type: "message", role: "user", content: [{ type: "input_image", image_url }] };
+}
 
 describe("the paths beside a response's id", () => {
   it.each([

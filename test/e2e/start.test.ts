@@ -6,7 +6,7 @@ import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { freePort, root } from "../workerd/tools.ts";
+import { BUNDLE_VARIABLE, freePort, root } from "../workerd/tools.ts";
 import { eventually } from "./support.ts";
 
 /** `npm start`, as a developer starts and stops it. What it starts is found by a directory in its environment. */
@@ -21,6 +21,9 @@ interface Started {
   processes(): Map<number, string>;
   state: string;
 }
+
+/** It bundles the Worker, and does not take the test run's bundle. */
+const ITS_OWN_BUNDLE = { [BUNDLE_VARIABLE]: "" };
 
 const started: Started[] = [];
 
@@ -153,7 +156,7 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", () => {
   });
 
   it("leaves none behind after SIGKILL to npm while it still bundles", async () => {
-    const one = start(await freePort());
+    const one = start(await freePort(), ITS_OWN_BUNDLE);
     await eventually(() => [...one.processes().values()].some((command) => command.includes("esbuild")));
     one.npm.kill("SIGKILL");
     await expectGone(one);
@@ -179,7 +182,7 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", () => {
       }).listen(0, "127.0.0.1");
       await once(mcp, "listening");
       const { port } = mcp.address() as AddressInfo;
-      one = await ready({ TOOL_SERVER: "1", MCP_SERVERS: `http://127.0.0.1:${port}` });
+      one = await ready({ ...ITS_OWN_BUNDLE, TOOL_SERVER: "1", MCP_SERVERS: `http://127.0.0.1:${port}` });
       // It is stopped after all of these tests.
       started.splice(0);
     });

@@ -254,6 +254,24 @@ describe.each(MODELS)("the pages of %s", (model) => {
     expect(JSON.stringify(visit?.headers)).not.toContain("any");
   });
 
+  it("are not opened without access to the web: only what a search shows is there", async () => {
+    const tools = [
+      {
+        type: "web_search",
+        external_web_access: false,
+        search_content_types: ["text", "image"],
+        image_settings: { a: 1 },
+      },
+    ] as unknown as Tool[];
+    const names = [named(model, "browser.search"), named(model, "browser.open")];
+    const { response } = await browse(`Use ${names.join(" and ")}: \`tea\` \`{"id":0}\``, { tools });
+    expect(response.status).toBe("completed");
+    expect(response.tools).toEqual(tools);
+    expect(itemsOfType(response, "web_search_call").map(({ status }) => status)).toEqual(["completed", "failed"]);
+    expect((await answersTo(model)).at(-1)).toContain("This request allows no access to live pages");
+    expect(visits.map(({ path }) => path)).toEqual(["/search?q=tea&format=json"]);
+  });
+
   it("are those of allowed domains alone", async () => {
     const only = (...allowed_domains: string[]) => ({
       tools: [{ type: "web_search", filters: { allowed_domains } }],

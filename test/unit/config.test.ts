@@ -64,6 +64,15 @@ describe("the configuration", () => {
     expect([...configure(vars).vllmExtras]).toEqual(open);
   });
 
+  it.each([
+    [undefined, ["tool_search", "mcp", "browser", "python", "container"]],
+    ["none", ["tool_search"]],
+    ["web_search, mcp", ["tool_search", "mcp", "browser"]],
+  ])("HOSTED_TOOLS=%s offers %j", (HOSTED_TOOLS, kinds) => {
+    expect([...configure({ HOSTED_TOOLS }).tools.offeredKinds]).toEqual(kinds);
+    expect(failure(() => configure({ HOSTED_TOOLS: "browser" })).message).toMatch(/^HOSTED_TOOLS: expected 'all'/);
+  });
+
   it.each(["top_k", "all,priority", "none priority", "Priority"])("'%s' is no list of extras", (VLLM_EXTRAS) => {
     expect(failure(() => configure({ VLLM_EXTRAS })).message).toMatch(/^VLLM_EXTRAS: expected 'all'/);
   });
@@ -115,6 +124,7 @@ describe("the configuration", () => {
     ["WEBHOOK_SECRET", `whsec_${"a".repeat(33)}`],
     ["WEBHOOK_SECRET", `whsec_${"a".repeat(31)}=a`],
     ["WEBHOOK_SECRET", "a".repeat(40)],
+    ["REASONING_CONTENT", "s3cret"],
     ["ENCRYPTION_KEYS", "s3cret"],
     ["ENCRYPTION_KEYS", " , "],
     ["ENCRYPTION_KEYS", `a:${"a".repeat(40)}`],

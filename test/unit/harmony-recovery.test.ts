@@ -2,6 +2,8 @@ import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "c
 import { env } from "cloudflare:workers";
 import type { ResponseStreamEvent } from "openai/resources/responses/responses";
 import { describe, expect, it, vi } from "vitest";
+import { loadConfig } from "../../src/config.ts";
+import type { Env } from "../../src/env.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 import * as rig from "./recovery-rig.ts";
@@ -52,8 +54,20 @@ const modelServer = rig.useModelServer({
 });
 
 class Run extends rig.NamedRun<Completion> {
-  static begin(request: Partial<CreateRequest> = {}, address?: TurnAddress, parent?: string): Promise<Run> {
-    return new Run({ server: modelServer, engine: "harmony", request, address, parent }).begin();
+  static begin(
+    request: Partial<CreateRequest> = {},
+    address?: TurnAddress,
+    parent?: string,
+    kept: Pick<rig.RunOptions, "tenant" | "isHidden"> = {},
+  ): Promise<Run> {
+    return new Run({ server: modelServer, engine: "harmony", request, address, parent, ...kept }).begin();
+  }
+
+  /** The events of the log, without its records. */
+  async loggedEvents(): Promise<string> {
+    const rows = await this.sql<{ body: string }>("SELECT body FROM events ORDER BY seq_from, part");
+    const lines = rows.flatMap(({ body }) => body.split("\n"));
+    return lines.filter((line) => line.startsWith("{")).join("\n");
   }
 
   /** The token ids that the log's records have since the last round. */
@@ -63,6 +77,8 @@ class Run extends rig.NamedRun<Completion> {
     for (const line of rows.flatMap(({ body }) => body.split("\n"))) {
       if (!line.startsWith("[")) continue;
       const [record] = JSON.parse(line) as [{ sampled?: { ids: number[] } }];
+      // What is thought and not shown belongs to the round.
+      if ("thought" in record || "thought_ended" in record) continue;
       ids = record.sampled ? [...ids, ...record.sampled.ids] : [];
     }
     return ids;
@@ -95,8 +111,13 @@ const CALL_NOBODY = "<|channel|>analysis to=browser.search code<|message|>{}<|ca
 const FINAL = "<|channel|>final<|message|>So it is 🦜, 你好.<|return|>";
 
 /** A run that nothing happens to: its prompts, and what is kept of it. */
-async function uninterrupted(request: Partial<CreateRequest>, answers: string[], reason: "stop" | "length" = "stop") {
-  const run = await Run.begin(request);
+async function uninterrupted(
+  request: Partial<CreateRequest>,
+  answers: string[],
+  reason: "stop" | "length" = "stop",
+  kept?: Pick<rig.RunOptions, "tenant" | "isHidden">,
+) {
+  const run = await Run.begin(request, undefined, undefined, kept);
   const prompts: number[][] = [];
   for (const [index, answer] of answers.entries()) {
     const completion = await run.generation(index + 1);
@@ -108,22 +129,40 @@ async function uninterrupted(request: Partial<CreateRequest>, answers: string[],
   return { run, response, prompts, kept: await run.kept() };
 }
 
+/** Hides reasoning in all homes, which have one environment, until it is disposed of. */
+async function hideReasoning(): Promise<Disposable> {
+  const home = env.HOME.getByName("any");
+  const config = await runInDurableObject(home, (instance) => loadConfig((instance as unknown as { env: Env }).env));
+  config.hidesReasoning = true;
+  return {
+    [Symbol.dispose]: () => {
+      config.hidesReasoning = false;
+    },
+  };
+}
+
 /** A prompt without the name of its run. */
 function without(run: Run, prompt: readonly number[]): string {
   return decode(prompt).replaceAll(run.name, "");
 }
 
 describe("a run whose process dies", () => {
-  it.each([
+  it.each<[what: string, answer: string, circumstances?: { summary?: "auto"; tenant?: string; isHidden?: true }]>([
     ["thoughts, a preamble and a call", ANALYSIS + PREAMBLE + CALL_F],
     ["thoughts and an answer", ANALYSIS + FINAL],
+    ["a summary and an answer", ANALYSIS + FINAL, { summary: "auto" }],
+    ["thoughts that are sealed with a call", ANALYSIS + CALL_F, { tenant: "acme" }],
+    ["thoughts that are hidden and sealed with a call", ANALYSIS + CALL_F, { tenant: "acme", isHidden: true }],
   ])(
     "anywhere in %s goes on after the very token at which its log ends",
-    async (_, answer) => {
-      const request = { tools: [f] };
-      const whole = await uninterrupted(request, [answer]);
+    async (_, answer, { summary, tenant, isHidden = false } = {}) => {
+      using _shown = isHidden ? await hideReasoning() : undefined;
+      const request = { tools: [f], ...(summary && { reasoning: { summary } }) };
+      const whole = await uninterrupted(request, [answer], "stop", { tenant, isHidden });
+      expect(JSON.stringify(whole.kept)).toMatch(tenant ? /"encrypted_content":".*Let us see/ : /Let us see/);
+      expect((await whole.run.loggedEvents()).includes("Let us see")).toBe(!isHidden);
       const ids = idsOf(answer);
-      const runs = await Promise.all(ids.map(() => Run.begin(request)));
+      const runs = await Promise.all(ids.map(() => Run.begin(request, undefined, undefined, { tenant, isHidden })));
       await Promise.all(
         runs.map(async (run, said) => {
           (await run.generation(1)).say(ids.slice(0, said));

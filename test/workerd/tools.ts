@@ -2,12 +2,9 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:net";
 
-export { bundleInto, modulesOf, root, workerd, workerdVersion } from "../../scripts/workerd.ts";
+export { BUNDLE_VARIABLE, bundleInto, modulesOf, root, workerd, workerdVersion } from "../../scripts/workerd.ts";
 
 /** What it takes to run the Worker on plain `workerd`: for the tests that kill it, and for the benchmark. */
-
-/** The environment's variable that names a folder with the Worker's bundle. */
-export const BUNDLE_VARIABLE = "RESPONSES_EDGE_TEST_BUNDLE";
 
 /** Waits until a process answers at `url`; throws when it exits, or has not answered in a minute. */
 export async function untilReady(child: ChildProcess, url: string): Promise<void> {

@@ -6,11 +6,13 @@ import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest, toApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
 import { isServerCall } from "../../protocol/response.ts";
+import { refuseBrokenGrammars } from "../grammar/bound-inputs.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";
 import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
 import { finalFormat } from "./final-format.ts";
+import { asCall, forcedInput } from "./forced-input.ts";
 import type { ChatMessage } from "./messages.ts";
 import {
   type Asking,
@@ -36,6 +38,8 @@ export type ChatConfig = Pick<Config, "formatWithTools" | "thinkingBudgets">;
  * answers: a partial answer can then be settled, silence be noticed, and no proxy's read timeout cuts a long one.
  */
 export class ChatEngine implements Engine {
+  /** Few templates know a developer, and many no system message later than at the beginning. */
+  readonly noteRole = "user";
   readonly #upstream: Upstream;
   readonly #hostedTools: HostedTools;
   readonly #config: ChatConfig;
@@ -51,6 +55,7 @@ export class ChatEngine implements Engine {
   }
 
   accept(request: CreateRequest): CreateRequest {
+    refuseBrokenGrammars(request);
     if (request.previous_input_messages == null) return request;
     throw invalidRequest(
       "previous_input_messages",
@@ -66,7 +71,13 @@ export class ChatEngine implements Engine {
 
   /** The answer to a prompt; where it may have calls, one in which they and the final text are right. */
   async #begin(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    if (prompt.asksForText) return this.#answer(prompt, { bindsFormat: false, finalText: true }, signal);
     if (!mayCall(prompt)) return this.#answer(prompt, { bindsFormat: true }, signal);
+    const input = forcedInput(prompt);
+    if (input) {
+      const asking = { bindsFormat: false, inputGrammar: input.grammar };
+      return asCall(await this.#answer(prompt, asking, signal), input.tool.flatName);
+    }
     const format = finalFormat(prompt.request);
     const bindsFormat = !format || isJoined(prompt, this.#config.formatWithTools);
     const first = await this.#answer(prompt, { bindsFormat }, signal);

@@ -59,9 +59,9 @@ export class Completion {
       namespaced: functions.namespaced,
       custom: new Set(clients.flatMap(({ flatName, tool }) => (tool.type === "custom" ? [flatName] : []))),
       builtins: new Set(builtinNames(serverTools)),
-      expectsJson: format !== "text",
+      expectsJson: format !== "text" && !prompt.asksForText,
       stop: stop.length > 0 ? new StopStrings(stop, request.include_stop_str_in_output === true) : undefined,
-      bound: boundTo(prompt),
+      bound: prompt.asksForText ? undefined : boundTo(prompt),
     });
     this.#parser.push(opening, 0, []);
   }

@@ -14,6 +14,7 @@ import type { HostedTools } from "../../contract/hosted-tool.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
+import { refuseBrokenGrammars } from "../grammar/bound-inputs.ts";
 import { contextWindow } from "../models.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";
@@ -58,6 +59,7 @@ interface Rendered {
  * text, of a user or of the model, can become structure. Always streamed, as the chat engine does.
  */
 export class HarmonyEngine implements Engine {
+  readonly noteRole = "developer";
   readonly #upstream: Upstream;
   readonly #hostedTools: HostedTools;
   readonly #config: HarmonyConfig;
@@ -70,6 +72,7 @@ export class HarmonyEngine implements Engine {
 
   accept(request: CreateRequest): CreateRequest {
     harmonyEffort(request.reasoning?.effort);
+    refuseBrokenGrammars(request);
     refuseOtherThanText(request);
     if (request.previous_input_messages == null) return request;
     const messages = parsePreviousMessages(request.previous_input_messages).map(toRawMessage);
@@ -149,7 +152,8 @@ export class HarmonyEngine implements Engine {
         this.#upstream.request("/completions", signal, toCompletionRequest(prompt, body, maxTokens, structured)),
       );
     // A grammar begins with the first token that is generated, so it cannot be had in the middle.
-    const structured = prompt.sampled || opening.length > 0 ? undefined : structuredOutputs(prompt, functions);
+    const isFree = prompt.sampled !== undefined || opening.length > 0 || prompt.asksForText === true;
+    const structured = isFree ? undefined : structuredOutputs(prompt, functions);
     const isClients = prompt.request.structured_outputs?.structural_tag !== undefined;
     const { baseUrl } = this.#upstream;
     const lacksIt = Date.now() - (withoutStructure.get(baseUrl) ?? Number.NEGATIVE_INFINITY) < REMEMBER_MS;

@@ -1,10 +1,12 @@
 import type { Prompt, ToolNamespace } from "../../contract/engine.ts";
-import { ClientTools, clientToolsIn } from "../../protocol/client-tools.ts";
+import { type ClientTool, ClientTools, clientToolsIn } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest } from "../../protocol/errors.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { formatPath } from "../../protocol/validation.ts";
+import { bindsInputs, rulesOf } from "../grammar/bound-inputs.ts";
+import { toEbnf } from "../grammar/ebnf.ts";
 import { offeredTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
 import { resolve } from "./schema-normalisation.ts";
@@ -44,14 +46,19 @@ const MANY = 128;
 
 const ANY_TEXT: Format = { type: "any_text", excludes: EXCLUDED };
 
+/** What of a prompt decides about its grammar. */
+type BoundPrompt = Pick<Prompt, "request" | "serverTools" | "freeInputs">;
+
 /** What the grammar of `structuredOutputs` binds the answer to; undefined where there is none, or the client's own. */
-export function boundTo(prompt: Pick<Prompt, "request" | "serverTools">): { answer: "json" | "other" } | undefined {
+export function boundTo(prompt: BoundPrompt): { answer: "json" | "other" } | undefined {
   if (!isBound(prompt) || prompt.request.structured_outputs?.structural_tag !== undefined) return undefined;
   return { answer: answerFormat(prompt.request)?.type === "json_schema" ? "json" : "other" };
 }
 
-function isBound({ request, serverTools }: Pick<Prompt, "request" | "serverTools">): boolean {
+function isBound(prompt: BoundPrompt): boolean {
+  const { request, serverTools } = prompt;
   if (request.structured_outputs?.structural_tag !== undefined || answerFormat(request)) return true;
+  if (bindsInputs(prompt)) return true;
   const tools = offeredTools({ request, ...(serverTools && { serverTools }) });
   const count = tools.length + Object.keys(serverTools?.namespaces ?? {}).length;
   return (count > 0 && mustCall(request.tool_choice)) || tools.some((tool) => tool.strict);
@@ -59,12 +66,9 @@ function isBound({ request, serverTools }: Pick<Prompt, "request" | "serverTools
 
 /**
  * The value of `structured_outputs` for vLLM, or undefined where the output is free: a function must be called
- * (`tool_choice`), or is strict, or the answer has a format.
+ * (`tool_choice`), or is strict, or a custom tool has a grammar, or the answer has a format.
  */
-export function structuredOutputs(
-  prompt: Pick<Prompt, "request" | "serverTools">,
-  functions: FunctionNames,
-): Record<string, unknown> | undefined {
+export function structuredOutputs(prompt: BoundPrompt, functions: FunctionNames): Record<string, unknown> | undefined {
   const { request } = prompt;
   const own = request.structured_outputs;
   if (own?.structural_tag !== undefined) return own;
@@ -79,7 +83,8 @@ export function structuredOutputs(
   const called = tools.filter((tool) => named === undefined || tool.name === named);
   const calls = called.flatMap(({ name, parameters, strict }) => {
     const recipient = functions.recipient(name);
-    if (clients.get(name)?.tool.type === "custom") return customCalls(recipient);
+    const client = clients.get(name);
+    if (client?.tool.type === "custom") return customCalls(recipient, prompt.freeInputs ? ANY_TEXT : inputOf(client));
     const schema = strict || called.length <= MANY ? parameters : undefined;
     return functionCalls(recipient, jsonOf(schema ?? { type: "object" }, called.length <= FEW));
   });
@@ -179,11 +184,19 @@ function functionCalls(to: string, body: Format): Format[] {
 }
 
 /** Calls of a custom tool: the body is its input. */
-function customCalls(to: string): Format[] {
-  return ["commentary", "analysis"].flatMap((channel) => [
-    tag(`<|channel|>${channel} to=${to}<|message|>`, ANY_TEXT),
-    tag(` to=${to}<|channel|>${channel}<|message|>`, ANY_TEXT),
-  ]);
+function customCalls(to: string, body: Format): Format[] {
+  const recipient = ` to=${to}`;
+  const channels = ["commentary", "analysis"];
+  return [
+    tag("<|channel|>", sequence([oneOf(channels.map((channel) => `${channel}${recipient}<|message|>`)), body])),
+    tag(`${recipient}<|channel|>`, sequence([oneOf(channels.map((channel) => `${channel}<|message|>`)), body])),
+  ];
+}
+
+/** What the input of a custom tool must be. */
+function inputOf(tool: ClientTool): Format {
+  const rules = rulesOf(tool);
+  return rules ? { type: "grammar", grammar: toEbnf(rules, { excludes: EXCLUDED }) } : ANY_TEXT;
 }
 
 function oneOf(values: readonly string[]): Format {

@@ -4,6 +4,7 @@ import { background } from "./background.ts";
 import { deaths } from "./deaths.ts";
 import { formats } from "./formats.ts";
 import { functions } from "./functions.ts";
+import { grammars } from "./grammars.ts";
 import { rawMessages } from "./raw-messages.ts";
 import { type Gateway, type Run, type Subject, startGateway, subjectOf } from "./subject.ts";
 import { tokens } from "./tokens.ts";
@@ -36,6 +37,7 @@ export function facts(run: Run): void {
 
   describe("answers", () => answers(subject));
   describe("functions", () => functions(subject));
+  describe("grammars", () => grammars(subject));
   describe("formats", () => formats(subject));
   describe("tokens", () => tokens(subject));
   describe("the window", () => contextWindow(subject));
