@@ -1,5 +1,6 @@
 import { answeredId, calledId } from "../contract/client-calls.ts";
 import type { CompactionContent } from "../contract/compaction.ts";
+import type { Replay } from "../contract/engine.ts";
 import type { InputPart, Item, MessageItem } from "../protocol/items.ts";
 import { isInstruction, SUMMARY_ID, textOf } from "./compacted-past.ts";
 
@@ -13,6 +14,8 @@ export interface SelectionOptions {
   keptLength: number;
   /** Of the messages at the end that nobody has answered; 0 where they are no more than earlier ones. */
   tailLength: number;
+  /** The raw messages behind the items: what a hosted tool has answered may be there only. */
+  replays?: readonly Replay[];
 }
 
 export interface Selection extends Omit<CompactionContent, "summary"> {
@@ -52,7 +55,9 @@ export function selectKept(items: readonly Item[], lists: readonly Item[], optio
   return {
     before: [...first.map(withoutId), ...asides([...items, ...lists]), ...kept],
     after: [...open, ...endings],
-    replacedLength: Math.max(0, lengthOf(gone) - lengthOf(kept)) + Math.max(0, lengthOf(tail) - lengthOf(endings)),
+    replacedLength:
+      Math.max(0, promptLength(gone, options.replays ?? []) - lengthOf(kept)) +
+      Math.max(0, lengthOf(tail) - lengthOf(endings)),
   };
 }
 
@@ -172,8 +177,14 @@ function isAside({ type }: Item): boolean {
   return type === "mcp_list_tools" || type === "additional_tools" || type === "configuration_update";
 }
 
-/** Fields that say what an item is, rather than anything of its own. */
-const FRAME_KEYS = new Set(["type", "id", "role", "status", "call_id", "phase", "detail"]);
+/** Characters that items have in a prompt: theirs, or those of the raw messages behind them. */
+export function promptLength(items: readonly Item[], replays: readonly Replay[]): number {
+  const raw = new Map(replays.map((replay) => [replay.item, lengthOf([replay.messages, replay.exchange?.output])]));
+  return items.reduce((sum, item) => sum + Math.max(lengthOf(item), raw.get(item.id ?? "") ?? 0), 0);
+}
+
+/** Fields that say what an item is, or what no model reads. */
+const FRAME_KEYS = new Set(["type", "id", "role", "status", "call_id", "phase", "detail", "encrypted_content"]);
 
 /** Characters in all texts of items. */
 export function lengthOf(value: unknown): number {

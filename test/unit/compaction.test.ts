@@ -157,6 +157,20 @@ describe("what a compaction keeps", () => {
     expect(told(after)).toEqual(["Two."]);
   });
 
+  it("counts what a hosted tool has answered, though its item does not show it", () => {
+    const search: Item = {
+      type: "web_search_call",
+      id: "ws_1",
+      action: { type: "search", query: "q" },
+      status: "completed",
+    };
+    const exchange = { name: "browser.search", arguments: "{}", output: "x".repeat(5_000), step: "1" };
+    const replays = [{ item: "ws_1", messages: [], exchange }];
+    const items = [said("user", "One."), search];
+    expect(selectKept(items, [], { ...ROOM, replays }).replacedLength).toBeGreaterThan(4_900);
+    expect(selectKept(items, [], ROOM).replacedLength).toBeLessThan(100);
+  });
+
   it("cuts no character in two", () => {
     expect(cutInMiddle("🦄".repeat(100), 51).isWellFormed()).toBe(true);
   });
