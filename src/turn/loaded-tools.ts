@@ -24,7 +24,7 @@ export function withLoadedTools(request: CreateRequest, items: readonly Item[]):
     (tool) => isDeferred(tool) || (tool.type === "namespace" && tool.tools.some(isDeferred)),
   );
   const isAsSent = loads.length === 0 && !hasDeferred;
-  const kept = hasDeferred && canSearch(own) ? own.flatMap((tool) => withoutDeferred(tool, request)) : own;
+  const kept = hasDeferred && canSearch(own) ? withoutDeferred(own, request) : own;
   const tools = isAsSent ? own : joined(kept, loads);
   const clash = isAsSent ? undefined : clashingTools(tools);
   if (clash) throw invalidRequest("input", clash.message);
@@ -77,14 +77,16 @@ function canSearch(tools: readonly Tool[]): boolean {
   return tools.some(({ type }) => type === "tool_search");
 }
 
-/** A tool as it is before any search: without what is deferred, unless the request's choice names it. */
-function withoutDeferred(tool: Tool, { tool_choice: choice }: CreateRequest): Tool[] {
+/** Tools as they are before any search: without what is deferred, unless the request's choice names it. */
+function withoutDeferred(tools: readonly Tool[], { tool_choice: choice }: CreateRequest): Tool[] {
   const named = new Set(chosenTools(choice)?.flatMap((each) => ("name" in each ? [each.name] : [])));
-  if (tool.type !== "namespace") {
-    return isDeferred(tool) && !("name" in tool && named.has(tool.name)) ? [] : [tool];
-  }
-  const tools = tool.tools.filter((member) => !isDeferred(member) || named.has(member.name));
-  return tools.length === tool.tools.length ? [tool] : tools.length > 0 ? [{ ...tool, tools }] : [];
+  const isThere = (tool: Tool) => !isDeferred(tool) || ("name" in tool && named.has(tool.name));
+  return tools.flatMap((tool): Tool[] => {
+    if (tool.type !== "namespace") return isThere(tool) ? [tool] : [];
+    const members = tool.tools.filter(isThere);
+    if (members.length === tool.tools.length) return [tool];
+    return members.length > 0 ? [{ ...tool, tools: members }] : [];
+  });
 }
 
 type Member = NamespaceTool["tools"][number];
