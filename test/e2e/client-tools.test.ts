@@ -78,7 +78,7 @@ function promptText(model: string): string {
 }
 
 describe.each(MODELS)("%s", (model) => {
-  const patch = 'line "one"\n+é\\';
+  const patch = '*** Begin\nline "one"\n+é\\';
 
   it("calls a tool of a namespace by one name, and items have two", async () => {
     const input = script(model, "multi_agent_v1__close_agent", "multi_agent_v1.close_agent", '{"id": "a"}');
@@ -290,7 +290,7 @@ describe.each(MODELS)("%s", (model) => {
   });
 
   it.each([
-    [{ type: "custom", name: "patch" }, "patch", "functions.patch"],
+    [{ type: "custom", name: "note" }, "multi_agent_v1__note", "multi_agent_v1.note"],
     [
       { type: "function", name: "close_agent", namespace: "multi_agent_v1" },
       "multi_agent_v1__close_agent",
