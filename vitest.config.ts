@@ -8,20 +8,26 @@ const limits = { testTimeout: 240_000, hookTimeout: 240_000 };
 const inWorkerd = () =>
   cloudflareTest({
     wrangler: { configPath: "./wrangler.toml" },
-    // Reasoning is sealed where a test names a tenant.
-    miniflare: { bindings: { VLLM_BASE_URL: "http://vllm.invalid/v1", ENCRYPTION_KEYS: `test:${"a".repeat(43)}=` } },
+    miniflare: {
+      bindings: {
+        VLLM_BASE_URL: "http://vllm.invalid/v1",
+        TOOL_SERVERS: JSON.stringify({ python: "https://python.acme.dev/mcp" }),
+        // Reasoning is sealed where a test names a tenant.
+        ENCRYPTION_KEYS: `test:${"a".repeat(43)}=`,
+      },
+    },
   });
 
 export default defineConfig({
   test: {
-    // Most of a test's time is waiting for another process.
-    maxWorkers: 4,
     projects: [
       {
         plugins: [inWorkerd()],
         test: {
           ...limits,
           name: "workerd",
+          // Each loads all modules anew. Two keep two cores busy.
+          maxWorkers: 2,
           isolate: false,
           include: ["test/unit/**/*.test.ts"],
           exclude: ["test/unit/fake-timers/**"],
@@ -30,13 +36,21 @@ export default defineConfig({
       {
         // The timers are those of a whole isolate, also of what another file has left there.
         plugins: [inWorkerd()],
-        test: { ...limits, name: "workerd-fake-timers", include: ["test/unit/fake-timers/**/*.test.ts"] },
+        test: {
+          ...limits,
+          name: "workerd-fake-timers",
+          maxWorkers: 2,
+          include: ["test/unit/fake-timers/**/*.test.ts"],
+        },
       },
       {
         // From outside, in Node: a real client against a running Worker, and the tools of the tests themselves.
         test: {
           ...limits,
           name: "node",
+          // A test is often waiting for another process.
+          maxWorkers: 3,
+          sequence: { groupOrder: 1 },
           // Files share what they import: most of it never changes. Each starts its own servers.
           isolate: false,
           globalSetup: ["test/workerd/bundle-once.ts", "test/conformance/schemas-once.ts"],

@@ -38,7 +38,7 @@ describe("the tokenizer", () => {
   });
 
   it.each(["a", " ", "A", "\n", "中", "😀", "\u0301", "ab", "!"])("takes long runs of %j in its stride", (unit) => {
-    const text = unit.repeat(200_000);
+    const text = unit.repeat(100_000);
     const ids = tokenizer.encode(text);
     expect(tokenizer.decode(ids)).toBe(text);
   });
@@ -82,7 +82,7 @@ describe("the tokenizer", () => {
   });
 
   it("cuts a run that is longer than what it looks at in one go, but no character", () => {
-    const text = `!${"😀".repeat(300_000)}`;
+    const text = `!${"😀".repeat(100_000)}`;
     expect(tokenizer.decode(tokenizer.encode(text))).toBe(text);
   });
 
@@ -90,9 +90,9 @@ describe("the tokenizer", () => {
     const line = "I don't think  so, naïvely: 12345.\n \n";
     // So that the ends of windows fall everywhere within a line.
     for (const shift of [0, 1, 3, 8, 11, 19, 35]) {
-      const text = "-".repeat(shift) + line.repeat(8_000);
+      const text = "-".repeat(shift) + line.repeat(2_500);
       const lineIds = tokenizer.encode(line);
-      const rest = tokenizer.encode(text).slice(-lineIds.length * 7_990);
+      const rest = tokenizer.encode(text).slice(-lineIds.length * 2_490);
       expect(rest.every((id, index) => id === lineIds[index % lineIds.length])).toBe(true);
     }
   });

@@ -36,7 +36,7 @@ export async function eventually<T>(condition: () => T | Promise<T>, message: st
       if (!value) throw new Error(message);
       return value;
     },
-    { timeout: 30_000, interval: 10 },
+    { timeout: 30_000, interval: 25 },
   );
 }
 
@@ -102,7 +102,7 @@ export abstract class Generation {
             if (chunk === "end") return controller.close();
             if (chunk === "cut") return controller.error(new Error("Connection reset."));
             if (chunk) return controller.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(chunk)}\n\n`));
-            await pause(2);
+            await pause(5);
           }
         },
         cancel: () => this.abort(),

@@ -1,9 +1,8 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
-import { env } from "cloudflare:workers";
 import { type CallToolResult, createMcpHandler, Server, type Tool } from "@modelcontextprotocol/server";
 import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { EngineName, Variables } from "../../src/config.ts";
+import type { EngineName } from "../../src/config.ts";
 import type { Replay } from "../../src/contract/engine.ts";
 import type { McpAccess } from "../../src/contract/mcp-access.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
@@ -18,9 +17,6 @@ import { crash, decode, eventually, expectWholeLog, f, idsOf, pause } from "./re
  * Background runs whose process dies in the middle of tools that the server runs: no call is made twice, and the turn
  * goes on.
  */
-
-// Read with the first run.
-(env as unknown as Variables).TOOL_SERVERS = JSON.stringify({ python: "https://python.acme.dev/mcp" });
 
 rig.useTokenizer();
 
