@@ -103,8 +103,9 @@ export async function deleteConversationItem(caller: Caller, id: string, itemId:
 async function toStoredItems(caller: Caller, items: InputItem[], address: TurnAddress): Promise<string> {
   const { config, past, signal } = caller;
   const trigger = items.findIndex(({ type }) => type === "compaction_trigger");
-  if (trigger !== -1)
+  if (trigger !== -1) {
     throw invalidRequest(`items[${trigger}].type`, "A 'compaction_trigger' is no item of a conversation.");
+  }
   await checkRequestItems(items, "items", caller, signal);
   const { input } = await past.past(items, null);
   checkMedia(input, config.isMediaListed, ({ index }) => `items[${index}]`);

@@ -12,8 +12,8 @@ const LOOKUP_TIMEOUT_MS = 5_000;
 
 /**
  * Checks the images and videos that a request names in its own items; `field` is where the items stand. A URL is judged
- * by itself and, where names are looked up, by the addresses of its host. `nameOf` gives the field of one. Throws the 400 of one that vLLM may not be
- * sent to, and of more hosts than may be looked up.
+ * by itself and, where names are looked up, by the addresses of its host; `nameOf` gives its field. Throws the 400 of one
+ * that vLLM may not be sent to, and of more hosts than may be looked up.
  */
 export async function checkRequestMedia(
   items: readonly InputItem[],

@@ -145,12 +145,14 @@ export const responses = [
   }),
 ];
 
-/** The 426 of a `GET` that could only be a WebSocket's. Clients that try one first (Codex) then use HTTP at once. */
+/**
+ * The 426 of a `GET` that could only be a WebSocket's. Clients that try one first (Codex) then use HTTP at once. The header
+ * `Upgrade` that belongs to it is workerd's own, which leaves it out.
+ */
 function upgradeRequired(): ApiError {
   return new ApiError({
     status: 426,
     message: "This endpoint speaks WebSocket: send 'Upgrade: websocket'. Over HTTP, create responses with POST.",
     code: "upgrade_required",
-    headers: { upgrade: "websocket", connection: "upgrade" },
   });
 }

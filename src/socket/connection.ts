@@ -30,9 +30,12 @@ export interface ConnectionOptions {
   shown: (error: unknown, hasLeft: boolean) => ApiError;
 }
 
-/** Frames that a client may send at once, and how many more each second. */
+/** Frames that a client may send at once, and how many more each second; a long one counts as several. */
 const FRAME_BURST = 1_000;
 const FRAMES_PER_SECOND = 100;
+
+/** A frame of 32 MiB is 32 KiB on the wire where it is compressed. */
+const LONG_FRAME_LENGTH = 128 * 1024;
 
 /** What may have come and not been looked at, as a multiple of the largest frame. */
 const MAX_UNREAD_BODIES = 3;
@@ -89,7 +92,7 @@ export class Connection {
       typeof data !== "string" ? notText() : data.length > maxRequestBytes ? bodyTooLarge(maxRequestBytes) : data;
     this.#inbox.push(frame);
     this.#inboxLength += typeof frame === "string" ? frame.length : 0;
-    if (!this.#countFrame()) this.#end(tooMuch("frames in too short a time"), POLICY_VIOLATION);
+    if (!this.#count(lengthOf(data))) this.#end(tooMuch("frames in too short a time"), POLICY_VIOLATION);
     else if (this.#inboxLength > MAX_UNREAD_BODIES * maxRequestBytes) this.#end(tooMuch("bytes"), POLICY_VIOLATION);
     else void this.#read();
   }
@@ -120,10 +123,11 @@ export class Connection {
     this.#wire.close(code, reason.slice(0, 120));
   }
 
-  /** Whether the client may send one more frame now. */
-  #countFrame(): boolean {
+  /** Whether the client may send a frame of this length now. */
+  #count(length: number): boolean {
     const now = Date.now();
-    this.#frames = Math.min(FRAME_BURST, this.#frames + ((now - this.#countedAt) / 1000) * FRAMES_PER_SECOND) - 1;
+    const left = this.#frames + ((now - this.#countedAt) / 1000) * FRAMES_PER_SECOND;
+    this.#frames = Math.min(FRAME_BURST, left) - 1 - Math.floor(length / LONG_FRAME_LENGTH);
     this.#countedAt = now;
     return this.#frames >= 0;
   }
@@ -261,6 +265,11 @@ class LaneSink implements ClientSink {
 
   /** The client has gone, or gets an error frame. */
   async abandon(): Promise<void> {}
+}
+
+/** Of a frame as the socket gives it: workerd has binary ones as Blobs. */
+function lengthOf(data: unknown): number {
+  return typeof data === "string" ? data.length : data instanceof Blob ? data.size : 0;
 }
 
 /** The body of a create whose frame was looked at before. */

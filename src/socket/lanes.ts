@@ -46,12 +46,13 @@ export class Lanes {
       if (this.#names.size >= MAX_NAMED_LANES) throw tooManyLanes();
       this.#names.add(lane);
     }
-    const waiting = this.#waiting.filter(({ isRefusal }) => !isRefusal);
-    const mustWait = this.#busy.has(lane) || !this.#hasPlaceFor(length);
-    if (mustWait && (waiting.length >= MAX_WAITING || lengthOf(waiting) + length > this.#maxLength)) throw noRoom();
     const entry: Entry = { lane, length, isRefusal: false, run };
     this.#enter(entry);
-    return this.#inFlight.has(entry);
+    if (this.#inFlight.has(entry)) return true;
+    const waiting = this.#waiting.filter(({ isRefusal }) => !isRefusal);
+    if (waiting.length <= MAX_WAITING && lengthOf(waiting) <= this.#maxLength) return false;
+    this.#waiting.splice(this.#waiting.indexOf(entry), 1);
+    throw noRoom();
   }
 
   /** Says a refusal when its turn in its lane has come. False where too many wait already. */
@@ -71,14 +72,17 @@ export class Lanes {
     this.#start();
   }
 
-  /** Starts all whose turn has come. */
+  /** Starts all whose turn has come. One for which there is no place is overtaken by none that needs one, too. */
   #start(): void {
     const held = new Set(this.#busy);
+    let isFull = false;
     this.#waiting = this.#waiting.filter((entry) => {
-      const mayStart = !held.has(entry.lane) && (entry.isRefusal || this.#hasPlaceFor(entry.length));
+      if (held.has(entry.lane)) return true;
       held.add(entry.lane);
-      if (mayStart) void this.#run(entry);
-      return !mayStart;
+      isFull ||= !entry.isRefusal && !this.#hasPlaceFor(entry.length);
+      if (isFull && !entry.isRefusal) return true;
+      void this.#run(entry);
+      return false;
     });
   }
 

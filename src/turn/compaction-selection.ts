@@ -1,5 +1,6 @@
 import { answeredId, calledId } from "../contract/client-calls.ts";
 import type { CompactionContent } from "../contract/compaction.ts";
+import type { Replay } from "../contract/engine.ts";
 import type { InputPart, Item, MessageItem } from "../protocol/items.ts";
 import { isInstruction, SUMMARY_ID, textOf } from "./compacted-past.ts";
 
@@ -13,6 +14,8 @@ export interface SelectionOptions {
   keptLength: number;
   /** Of the messages at the end that nobody has answered; 0 where they are no more than earlier ones. */
   tailLength: number;
+  /** The raw messages behind the items: what a hosted tool has answered may be there only. */
+  replays?: readonly Replay[];
 }
 
 export interface Selection extends Omit<CompactionContent, "summary"> {
@@ -27,14 +30,14 @@ const MIN_PIECE_LENGTH = 64;
 const MAX_ASIDES_LENGTH = 1024 * 1024;
 
 /**
- * Chooses among the items of a prompt, oldest first, `alsoKnown` being items of the turn that are not in it.
+ * Chooses among the items of a prompt, oldest first; `lists` are lists of tools that the turn has made since.
  *
  * Instructions at the beginning stay, and so do the user's messages and later instructions, the newest first, for as long
  * as there is room; the last of them for which there is none is cut in its middle. What nobody has answered stands after
  * the summary: the messages at the end, open calls, and approvals that were asked for. Tools that were listed or brought,
  * and settings, stay. Everything else goes, calls together with their outputs.
  */
-export function selectKept(items: readonly Item[], alsoKnown: readonly Item[], options: SelectionOptions): Selection {
+export function selectKept(items: readonly Item[], lists: readonly Item[], options: SelectionOptions): Selection {
   const tailStart =
     options.tailLength > 0 ? items.findLastIndex((item) => !isSaid(item) && !isAside(item)) + 1 : items.length;
   const leading = items.findIndex((item) => !isInstruction(item));
@@ -45,14 +48,16 @@ export function selectKept(items: readonly Item[], alsoKnown: readonly Item[], o
   const keptTail = tail.map(withoutId);
   const isTailShort = lengthOf(tail) <= options.tailLength;
   const endings = isTailShort ? keptTail : newestWithin(tail, options.tailLength);
-  const open = openItems([...items, ...alsoKnown]);
+  const open = openItems(items);
   const isOpen = new Set(open);
   const isNotSeen = (item: Item) => isAside(item) || item.id === SUMMARY_ID || isOpen.has(item);
   const gone = middle.filter((item) => !isNotSeen(item));
   return {
-    before: [...first.map(withoutId), ...asides([...items, ...alsoKnown]), ...kept],
+    before: [...first.map(withoutId), ...asides([...items, ...lists]), ...kept],
     after: [...open, ...endings],
-    replacedLength: Math.max(0, lengthOf(gone) - lengthOf(kept)) + Math.max(0, lengthOf(tail) - lengthOf(endings)),
+    replacedLength:
+      Math.max(0, promptLength(gone, options.replays ?? []) - lengthOf(kept)) +
+      Math.max(0, lengthOf(tail) - lengthOf(endings)),
   };
 }
 
@@ -118,12 +123,17 @@ function withoutId(item: Item): Item {
   return message as MessageItem;
 }
 
-/** Calls without an output, and approvals that were asked for and neither given nor refused. */
+/** Calls without an output, and approvals that were asked for, or given for calls that have not been made. */
 function openItems(items: readonly Item[]): Item[] {
   const answered = answeredCalls(items);
-  const decided = new Set(items.map((item) => (item.type === "mcp_approval_response" ? item.approval_request_id : "")));
+  const closed = new Set<string | null>();
+  for (const item of items) {
+    if (item.type === "mcp_call") closed.add(item.approval_request_id);
+    else if (item.type === "mcp_approval_response" && !item.approve) closed.add(item.approval_request_id);
+  }
   return items.filter((item) => {
-    if (item.type === "mcp_approval_request") return item.id !== undefined && !decided.has(item.id);
+    if (item.type === "mcp_approval_request") return item.id !== undefined && !closed.has(item.id);
+    if (item.type === "mcp_approval_response") return !closed.has(item.approval_request_id);
     const id = calledId(item);
     return id !== undefined && !answered.has(id) && !("status" in item && item.status === "incomplete");
   });
@@ -167,8 +177,14 @@ function isAside({ type }: Item): boolean {
   return type === "mcp_list_tools" || type === "additional_tools" || type === "configuration_update";
 }
 
-/** Fields that say what an item is, rather than anything of its own. */
-const FRAME_KEYS = new Set(["type", "id", "role", "status", "call_id", "phase", "detail"]);
+/** Characters that items have in a prompt: theirs, or those of the raw messages behind them. */
+export function promptLength(items: readonly Item[], replays: readonly Replay[]): number {
+  const raw = new Map(replays.map((replay) => [replay.item, lengthOf([replay.messages, replay.exchange?.output])]));
+  return items.reduce((sum, item) => sum + Math.max(lengthOf(item), raw.get(item.id ?? "") ?? 0), 0);
+}
+
+/** Fields that say what an item is, or what no model reads. */
+const FRAME_KEYS = new Set(["type", "id", "role", "status", "call_id", "phase", "detail", "encrypted_content"]);
 
 /** Characters in all texts of items. */
 export function lengthOf(value: unknown): number {

@@ -4,7 +4,7 @@ import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, contextLengthExceeded, invalidRequest } from "../protocol/errors.ts";
 import type { Item } from "../protocol/items.ts";
 import { SUMMARY_ID, standingItems } from "./compacted-past.ts";
-import { lengthOf, type Selection, selectKept } from "./compaction-selection.ts";
+import { lengthOf, promptLength, type Selection, selectKept } from "./compaction-selection.ts";
 import type { Generation } from "./continuation.ts";
 import type { Generations } from "./generation.ts";
 import type { BatchSink } from "./output-events.ts";
@@ -72,8 +72,9 @@ export function thresholdOf(request: CreateRequest, window: number): number {
 }
 
 /** Whether a prompt has fewer tokens than the threshold, whatever they are. What is not text cannot be told. */
-function isSurelyBelow({ items, request, serverTools }: Prompt, threshold: number): boolean {
-  const json = JSON.stringify([items, request.instructions, request.tools, request.text, serverTools]);
+function isSurelyBelow({ items, replays, trailing, request, serverTools }: Prompt, threshold: number): boolean {
+  const { instructions, tools, text } = request;
+  const json = JSON.stringify([items, replays, trailing, instructions, tools, text, serverTools]);
   const around = MAX_TOKENS_AROUND_PROMPT + items.length * MAX_TOKENS_AROUND_ITEM;
   if (around + json.length * MAX_TOKENS_PER_CHARACTER >= threshold) return false;
   return !/"type":"input_(image|audio|video)"/.test(json);
@@ -144,13 +145,16 @@ export class Compaction {
     const size = await measureOrExplain(engine, prompt, signal, "'context_management'");
     const threshold = thresholdOf(request, size.contextWindow);
     if (kind === "managed" && !hasBegun && size.tokens < threshold) return undefined;
-    const { items, serverTools } = prompt;
-    const length = lengthOf([items, request.instructions, request.tools, serverTools]);
+    const { items, replays, serverTools } = prompt;
+    const length =
+      promptLength(items, replays) + lengthOf([prompt.request.instructions, prompt.request.tools, serverTools]);
     const density = Math.min(1, size.tokens / Math.max(1, length));
     const lengthFor = (tokens: number) => Math.floor(tokens / density);
-    const selection = selectKept(prompt.items, this.#builder.state.output as Item[], {
+    const lists = this.#builder.state.output.filter(({ type }) => type === "mcp_list_tools");
+    const selection = selectKept(prompt.items, lists as Item[], {
       keptLength: lengthFor(Math.min(MAX_KEPT_TOKENS, threshold * KEPT_SHARE)),
       tailLength: kind === "asked" ? 0 : lengthFor(threshold * TAIL_SHARE),
+      replays,
     });
     const isWorthwhile = hasBegun || kind === "asked" || selection.replacedLength >= MIN_REPLACED_LENGTH;
     const hasRoom = this.#builder.hasRoomFor([prompt.items, selection]);

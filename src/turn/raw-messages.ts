@@ -35,6 +35,8 @@ export class RawMessages {
   #round: RoundMessages;
   /** Ids of the items whose messages have been sealed. */
   readonly #sealed = new Set<string>();
+  /** Messages of the client's among those of the output. */
+  #given: readonly RawMessage[] = [];
 
   /**
    * `previous` are the messages of `previous_input_messages`, which came before the turn's input: they are kept with its
@@ -54,7 +56,10 @@ export class RawMessages {
       previous && firstInput !== undefined ? [{ item: firstInput, messages: previous, before: true }] : [];
     this.#round = newRoundMessages(state);
     // Later they are in what the first round has left.
-    if (previous && firstInput === undefined && !this.hasEarlierRounds) this.#round.trailing.unshift(...previous);
+    if (previous && firstInput === undefined && !this.hasEarlierRounds) {
+      this.#round.trailing.unshift(...previous);
+      this.#given = previous;
+    }
   }
 
   /** Messages by their items. */
@@ -67,7 +72,7 @@ export class RawMessages {
     return this.#round.trailing;
   }
 
-  /** The messages that have come since this was called last, by their items, oldest first. */
+  /** The model's messages that have come since this was called last, by their items, oldest first. */
   takeUnsealed(): Replay[] {
     const taken: Replay[] = [];
     for (const replays of [this.#round.replays, this.#state.replays]) {
@@ -78,7 +83,10 @@ export class RawMessages {
       }
     }
     for (const { item } of taken) this.#sealed.add(item);
-    return taken.reverse();
+    const given = new Set(this.#given);
+    this.#given = [];
+    const own = (message: RawMessage) => !given.has(message);
+    return taken.reverse().map((replay) => ({ ...replay, messages: replay.messages.filter(own) }));
   }
 
   /** The messages of an item of an ended generation. */

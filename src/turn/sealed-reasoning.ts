@@ -34,6 +34,9 @@ interface SealedCall {
 /** JSON of all that one prompt opens, in UTF-16 units: as much as a history may have. */
 const MAX_OPENED_LENGTH = 12 * 1024 * 1024;
 
+/** Items left out of which a response tells: it does so in every snapshot. */
+const MAX_TOLD = 1_000;
+
 /** What seals the reasoning of a turn, and opens what its prompt has. */
 export interface ReasoningSeal {
   sealer: Sealer;
@@ -102,7 +105,8 @@ interface Past {
 
 /**
  * The past with its sealed reasoning opened: what stands in it counts, beside whatever the client shows of it. An item
- * that cannot be opened is used as it is shown, and left out where it shows nothing; `removed` tells of those. Without
+ * that cannot be opened is used as it is shown, and left out where it shows nothing; `removed` tells of those, as far as
+ * a response does. Without
  * `seal` nothing can be opened. Takes time linear in the past. Throws the 400 of more than a prompt may open.
  */
 export function openReasoning(past: Past, seal: ReasoningSeal | undefined): Past & { removed: InputTransformation[] } {
@@ -148,7 +152,9 @@ class Opening {
     const content = this.#open(blob);
     if (typeof content !== "string") return [this.#opened(shown, content)];
     if (hasText) return [shown];
-    this.removed.push({ type: "reasoning", id: shown.id ?? "", action: "removed", reason: content });
+    const { id = "" } = shown;
+    if (this.removed.length < MAX_TOLD)
+      this.removed.push({ type: "reasoning", id, action: "removed", reason: content });
     return [];
   }
 

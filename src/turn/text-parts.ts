@@ -114,9 +114,7 @@ export class TextParts {
     else this.#append(open, text, logprobs);
   }
 
-  /**
-   * Ends the open part and its item. `isSilent`: no event says so. `holds`: reasoning is held.
-   */
+  /** Ends the open part and its item. `isSilent`: no event says so. `holds`: reasoning is held. */
   close(status: "completed" | "incomplete", isSilent: boolean, holds = false): void {
     const open = this.#open;
     if (!open) return;

@@ -220,7 +220,7 @@ function* onlyCallsOverlap({ items }: Trace): Iterable<string> {
 
 /** Whether an item is reasoning without another word after the call `next` begins, and done before that is. */
 function isSealedWith({ added, done, doneAt, events }: Trace["items"][number], next: Trace["items"][number]): boolean {
-  if (added.type !== "reasoning" || !CALL_TYPES.has(next.added.type)) return false;
+  if (added.type !== "reasoning" || !next.added.type.endsWith("_call")) return false;
   const isSealed = done === undefined || (done.type === "reasoning" && done.encrypted_content != null);
   return isSealed && doneAt <= next.doneAt && events.every(({ position }) => position < next.addedAt);
 }

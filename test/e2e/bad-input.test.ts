@@ -605,7 +605,6 @@ describe("what this server does not serve is named", () => {
   ];
   refuses([
     no("prompt", { id: "pmpt_1" }),
-    no("context_management", [{ type: "compaction", compact_threshold: 1000 }]),
     no("moderation", { model: "omni" }),
     no("image", { context_compression: "auto" }),
     no("access_programs", { cyber: true }),
@@ -627,7 +626,7 @@ describe("what this server does not serve is named", () => {
     part({ type: "input_file", file_id: "file_1" }, "file_id"),
     part({ type: "input_file", file_url: "https://a.example.com/b.txt" }, "file_url"),
     part({ type: "input_file", file_data: "data:application/pdf;base64,AA==", filename: "a.pdf" }, "file_data"),
-    ...["compaction", "computer_call", "program"].map(
+    ...["computer_call", "file_search_call", "program"].map(
       (type): Row => [
         `an item ${type}`,
         { input: [{ role: "user", content: "x" }, { type }] },

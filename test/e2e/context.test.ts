@@ -1,4 +1,7 @@
+import { createHash } from "node:crypto";
+import { Agent, OpenAIResponsesCompactionSession, OpenAIResponsesModel, Runner } from "@openai/agents";
 import fc from "fast-check";
+import type OpenAI from "openai";
 import type {
   ResponseCompactionItem,
   ResponseCreateParamsNonStreaming,
@@ -8,7 +11,7 @@ import type {
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { isObject } from "../../dev/simulator/json.ts";
 import { GPT_OSS, getTime, getWeather, messagesOf } from "./harmony-support.ts";
-import { type Gateway, startGateway } from "./support.ts";
+import { eventually, type Gateway, startGateway } from "./support.ts";
 import { MODELS, mcp, startTools, type ToolServer } from "./tool-support.ts";
 import { ended } from "./turns.ts";
 
@@ -21,7 +24,10 @@ beforeAll(async () => {
     add: { properties: { a: { const: 1 } }, run: () => "2" },
     read: { run: () => "A long page. ".repeat(600) },
   });
-  gateway = await startGateway({ MCP_SERVERS: server.url });
+  gateway = await startGateway({
+    MCP_SERVERS: server.url,
+    MODEL_ALIASES: JSON.stringify({ "gpt-brief": "simulator?words=5" }),
+  });
 });
 afterAll(async () => {
   await gateway?.close();
@@ -483,6 +489,54 @@ describe("a summary that is of no use", () => {
   });
 });
 
+describe("a client", () => {
+  beforeEach(() => gateway.vllm.simulator.clear());
+
+  it("that leaves in the middle of a summary ends it, and has seen that it was begun", async () => {
+    const model = "simulator?words=5&fault=stall:2";
+    const body: Body = { model, input: [...LONG, NOW], ...MANAGED, store: false };
+    const stream = await gateway.openai.responses.create({ ...body, stream: true });
+    const types: string[] = [];
+    for await (const { type } of stream) {
+      types.push(type);
+      if (type === "response.compaction.compacting") break;
+    }
+    expect(types.slice(2)).toEqual(["response.output_item.added", "response.compaction.compacting"]);
+    stream.controller.abort();
+    await eventually(() => gateway.vllm.simulator.requests.some(({ state }) => state === "aborted"));
+  });
+
+  it("of Codex that compacts by itself asks as for any answer, without tools", async () => {
+    const input: ResponseInputItem[] = [...LONG, { role: "user", content: "Write a summary for hand-off." }];
+    const body: Body = { model: "simulator?words=5", input, tools: [], parallel_tool_calls: false, store: false };
+    const { output_text, usage } = await gateway.openai.responses.create({ ...body, prompt_cache_key: "thread" });
+    expect(output_text).toBe(WORDS);
+    expect(usage?.total_tokens).toBe((usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0));
+    expect(bodies()[0]).not.toHaveProperty("tools");
+  });
+
+  it.each(["input", "previous_response_id"] as const)(
+    "of the Agents SDK compacts its session, by %s, and goes on with it",
+    async (compactionMode) => {
+      const client = gateway.client({});
+      const session = new OpenAIResponsesCompactionSession({ client, model: "gpt-brief", compactionMode });
+      const agent = new Agent({
+        name: "Assistant",
+        instructions: "Be kind.",
+        model: new OpenAIResponsesModel(client, "gpt-brief"),
+      });
+      const runner = new Runner({ tracingDisabled: true });
+      await runner.run(agent, "Tell me of Bonn.", { session });
+      await session.runCompaction({ force: true });
+      expect((await session.getItems()).map(({ type }) => type)).toEqual(["message", "compaction"]);
+      const { finalOutput } = await runner.run(agent, "And now?", { session });
+      expect(finalOutput).toBe(WORDS);
+      const prompt = await lastPrompt();
+      for (const kept of ["Be kind.", "Tell me of Bonn.", "And now?"]) expect(prompt.split(kept)).toHaveLength(2);
+    },
+  );
+});
+
 describe("what is refused of compactions", () => {
   const own = (body: object) => ({ model: "simulator?words=5", ...body });
 
@@ -562,5 +616,38 @@ describe("the paths beside a response's id", () => {
     const answer = await gateway.fetch(`${gateway.url}/v1/responses/${name}`, { method });
     expect(answer.status).toBe(status);
     expect(await answer.json()).toMatchObject({ error: { code } });
+  });
+});
+
+describe("with keys", () => {
+  let sealed: Gateway;
+  const keys = { acme: `sk-${"a".repeat(40)}`, other: `sk-${"b".repeat(40)}` };
+  beforeAll(async () => {
+    sealed = await startGateway({
+      API_KEYS: Object.entries(keys)
+        .map(([tenant, key]) => `${tenant}:${createHash("sha256").update(key).digest("hex")}`)
+        .join(","),
+      ENCRYPTION_KEYS: `k:${Buffer.alloc(32, 7).toString("base64")}`,
+    });
+  });
+  afterAll(() => sealed?.close());
+
+  it("a compaction item is its tenant's, whole, for any of its models", async () => {
+    const [mine, other] = [keys.acme, keys.other].map((apiKey) => sealed.client({ apiKey }));
+    const { output } = await (mine as OpenAI).responses.compact({ model: "simulator?words=5", input: LONG });
+    const item = compactionOf({ output });
+    expect(item.encrypted_content).not.toContain("Bonn");
+    const next = (content: string): Body => ({
+      model: GPT_OSS,
+      input: [{ type: "compaction", encrypted_content: content }, NOW],
+      store: false,
+    });
+    const { encrypted_content: content } = item;
+    expect((await (mine as OpenAI).responses.create(next(content))).status).toBe("completed");
+    const refused = { status: 400, param: "input[0].encrypted_content", code: "invalid_encrypted_content" };
+    await expect((other as OpenAI).responses.create(next(content))).rejects.toMatchObject(refused);
+    for (const forged of [content.slice(0, -20), `${content.slice(0, -2)}AA`, 'cmp1.{"v":1}', "gAAAA"]) {
+      await expect((mine as OpenAI).responses.create(next(forged))).rejects.toMatchObject(refused);
+    }
   });
 });

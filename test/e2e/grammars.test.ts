@@ -58,6 +58,12 @@ describe.each(["tiny-qwen3", "tiny-gpt-oss"])("%s", (model) => {
       status: 400,
       param: "tools[0].format.definition",
     });
+    const long = `start: "a"${" ".repeat(60_000)}`;
+    expect(await refusal({ tools: [lark("f", long), lark("g", long), lark("h", long)] })).toMatchObject({
+      status: 400,
+      code: "string_above_max_length",
+      param: "tools[2].format.definition",
+    });
   });
 
   it("what binds nothing stands in the description, and the model is free", async () => {

@@ -19,6 +19,7 @@ import {
   saying,
   tools,
 } from "./harmony-support.ts";
+import { SocketClient } from "./socket-support.ts";
 import { type Gateway, lastPrompt, startGateway } from "./support.ts";
 import { ended, itemsOf } from "./turns.ts";
 
@@ -116,7 +117,10 @@ describe("what gpt-oss has thought and called, sent back by a client that keeps 
         const expected = await lastPromptIds(gateway);
 
         const stateless = { model, tools, store: false };
-        await client.responses.create({ ...stateless, input: [QUESTION, ...sealedOnly(items), output] });
+        const input = [QUESTION, ...sealedOnly(items), output];
+        const { input_tokens } = await client.responses.inputTokens.count({ model, tools, input });
+        expect(input_tokens).toBe(expected.length);
+        await client.responses.create({ ...stateless, input });
         expect(await lastPromptIds(gateway)).toEqual(expected);
         // With ids, and with the text beside it.
         await client.responses.create({ ...stateless, input: [QUESTION, ...(items as ResponseInputItem[]), output] });
@@ -129,6 +133,29 @@ describe("what gpt-oss has thought and called, sent back by a client that keeps 
         expect(await lastPromptIds(gateway)).toEqual(expected);
       },
     );
+  });
+
+  it.each([
+    [{ type: "custom", name: "note" }, "code<|message|>one  two", "custom_tool_call"],
+    [{ type: "apply_patch" }, 'json<|message|>{"type" : "delete_file", "path" :"a"}', "apply_patch_call"],
+  ] as const)("is also the call of other tools: %j", async (tool, body, type) => {
+    const name = "name" in tool ? tool.name : tool.type;
+    const model = saying(
+      `<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant to=functions.${name}<|channel|>commentary ${body}<|call|>`,
+    );
+    const fields = { model, tools: [tool] };
+    const events = await streamed(client, { ...fields, input: [QUESTION] });
+    const last = events.at(-1);
+    if (last?.type !== "response.completed") throw new Error("The response is not complete.");
+    const items = doneItems(events);
+    expect(items.map((item) => item.type)).toEqual(["reasoning", type]);
+    const [, called] = items as [unknown, { call_id: string }];
+    const output = { type: `${type}_output`, call_id: called.call_id, output: "done", status: "completed" };
+    const answer = output as ResponseInputItem;
+    await client.responses.create({ ...fields, previous_response_id: last.response.id, input: [answer] });
+    const expected = await lastPromptIds(gateway);
+    await client.responses.create({ ...fields, store: false, input: [QUESTION, ...sealedOnly(items), answer] });
+    expect(await lastPromptIds(gateway)).toEqual(expected);
   });
 
   it("is the call that the client sends where that says something else", async () => {
@@ -171,6 +198,49 @@ describe("what gpt-oss has thought and called, sent back by a client that keeps 
       "function_call done",
     ]);
   });
+});
+
+describe("over a socket", () => {
+  it.each([CHAT, GPT_OSS])("what %s has thought comes back as over HTTP, also where it is hidden", async (model) => {
+    for (const through of [gateway, hiding]) {
+      const { id, items } = await firstBySocket(through, model, (socket) => socket.close());
+      const output = outputOf(call(items));
+      const by = through.client({ apiKey: KEYS.a });
+      await by.responses.create({ model, tools, store: false, input: [QUESTION, ...sealedOnly(items), output] });
+      const expected = await promptOf(through, model);
+      const again = await firstBySocket(through, model, async (socket, first) => {
+        const input = [outputOf(call(first.items))];
+        const turn = await socket.turn({ model, tools, previous_response_id: first.id, input });
+        expect(turn.last.type).toBe("response.completed");
+        await socket.close();
+      });
+      expect(again.id).not.toBe(id);
+      expect(await promptOf(through, model)).toBe(withCallId(expected, items, again.items));
+    }
+  });
+
+  interface First {
+    id: string;
+    items: Item[];
+  }
+
+  /** A turn with a call over a socket, and what is done then. */
+  async function firstBySocket(
+    through: Gateway,
+    model: string,
+    then: (socket: SocketClient, first: First) => Promise<void>,
+  ): Promise<First> {
+    const socket = await SocketClient.open(through, { headers: { authorization: `Bearer ${KEYS.a}` } });
+    const turn = await socket.turn({ model, tools, input: [QUESTION] });
+    const first = { id: turn.id, items: doneItems(turn.events as unknown as ResponseStreamEvent[]) };
+    await then(socket, first);
+    return first;
+  }
+
+  /** Two calls have different ids, which chat models get to see. */
+  function withCallId(prompt: string, from: readonly Item[], to: readonly Item[]): string {
+    return prompt.replaceAll(call(from).call_id, call(to).call_id);
+  }
 });
 
 describe("what a chat model has thought, sent back by a client that keeps it", () => {
@@ -375,16 +445,16 @@ describe("reasoning that the operator hides", () => {
     seen.push(await streamed(hidden, { ...fields, input: "Hello!" }));
 
     const second = await hidden.responses.create({ ...fields, previous_response_id: first.id, input: [output] });
-    const expected = await promptOf(model);
+    const expected = await promptOf(hiding, model);
     expect(expected).toMatch(/I should (call|answer|use)|The user said/);
     seen.push(second);
     // A client that keeps everything itself.
     await hidden.responses.create({ ...fields, store: false, input: [QUESTION, ...sealedOnly(first.output), output] });
-    expect(await promptOf(model)).toBe(expected);
+    expect(await promptOf(hiding, model)).toBe(expected);
     // And one that keeps ids.
     const references = first.output.map(({ id }) => ({ type: "item_reference" as const, id: id ?? "" }));
     const third = await hidden.responses.create({ ...fields, input: [QUESTION, ...references, output] });
-    expect(await promptOf(model)).toBe(expected);
+    expect(await promptOf(hiding, model)).toBe(expected);
     seen.push(await Array.fromAsync(hidden.responses.inputItems.list(third.id)));
 
     const conversation = await hidden.conversations.create({ items: [{ role: "user", content: "Hello!" }] });
@@ -400,11 +470,12 @@ describe("reasoning that the operator hides", () => {
     const asked = hidden.responses.create({ model: GPT_OSS, input: "Hi", enable_response_messages: true } as Body);
     await expect(asked).rejects.toMatchObject({ status: 400, param: "enable_response_messages" });
   });
-
-  async function promptOf(model: string): Promise<string> {
-    return model === CHAT ? JSON.stringify(lastPrompt(hiding).messages) : lastCompletionPrompt(hiding);
-  }
 });
+
+/** The last prompt of a model, as text. */
+async function promptOf(through: Gateway, model: string): Promise<string> {
+  return model === CHAT ? JSON.stringify(lastPrompt(through).messages) : lastCompletionPrompt(through);
+}
 
 /** Reads as a tenant. */
 function withKey(by: Gateway): Gateway["fetch"] {

@@ -272,11 +272,12 @@ describe("bad input is an error frame, and leaves the socket open", () => {
 });
 
 describe("what no client needs ends its connection, and no other", () => {
-  it("a frame of 33 MiB: 1009", async () => {
+  it("a frame of 33 MiB: 1009 by the runtime", async () => {
     await connected(async (other) => {
       const socket = await connect();
       socket.socket.send("x".repeat(33 * 1024 * 1024));
-      expect(await socket.closing()).toMatchObject({ code: 1009 });
+      // What the client still sends resets the connection, which may overtake the close frame.
+      expect([1009, 1006]).toContain((await socket.closing()).code);
       expect((await other.turn({ input: "Hello!" })).text).toBe("You said: Hello!");
     });
   });

@@ -120,7 +120,7 @@ describe("citations", () => {
           expect(whole).toBe(reference(text));
         },
       ),
-      { numRuns: 2000 },
+      { numRuns: 500 },
     );
   });
 
@@ -133,7 +133,7 @@ describe("citations", () => {
   });
 
   it.each(["【1†", "【", "【1†a†", "【1†L1】"])("cost linear work where all looks like one: %s", async (piece) => {
-    const text = piece.repeat(100_000 / piece.length);
+    const text = piece.repeat(20_000 / piece.length);
     // Each bracket may look as far as the longest mark, some times over.
     expect(await charactersTouched(() => filtered(text))).toBeLessThan(1_000 * text.length);
     expect(await charactersTouched(() => filtered(...text))).toBeLessThan(1_000 * text.length);

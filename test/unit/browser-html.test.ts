@@ -123,7 +123,7 @@ describe("HTML as tags and text", () => {
         const html = pieces.join("");
         expect(withoutEnds(html)).toEqual(await rewriterTokens(html));
       }),
-      { numRuns: 2000 },
+      { numRuns: 500 },
     );
   });
 
@@ -137,15 +137,16 @@ describe("HTML as tags and text", () => {
   });
 
   it.each<[what: string, html: string]>([
-    ["tags", "<p a=1>".repeat(700_000)],
-    ["open brackets", "<".repeat(5_000_000)],
-    ["a quote never closed", `<p a="${"x".repeat(5_000_000)}`],
-    ["comments never closed", "<!--".repeat(1_200_000)],
-    ["scripts never closed", "<script></scrip".repeat(300_000)],
-    ["attributes", `<p ${"a=1 ".repeat(1_200_000)}>`],
-    ["equals signs", `<p ${"=".repeat(5_000_000)}`],
-  ])("take linear work over half a megabyte of %s", async (_what, html) => {
-    expect(await charactersTouched(() => tokens(html.slice(0, 500_000)))).toBeLessThan(20 * 500_000);
+    ["tags", "<p a=1>".repeat(15_000)],
+    ["open brackets", "<".repeat(100_000)],
+    ["a quote never closed", `<p a="${"x".repeat(100_000)}`],
+    ["comments never closed", "<!--".repeat(25_000)],
+    ["scripts never closed", "<script></scrip".repeat(7_000)],
+    ["attributes", `<p ${"a=1 ".repeat(25_000)}>`],
+    ["equals signs", `<p ${"=".repeat(100_000)}`],
+  ])("take linear work over 100,000 characters of %s", async (_what, html) => {
+    expect(html.length).toBeGreaterThanOrEqual(100_000);
+    expect(await charactersTouched(() => tokens(html.slice(0, 100_000)))).toBeLessThan(20 * 100_000);
   });
 });
 

@@ -17,7 +17,7 @@ import {
   specialTokenName,
 } from "../../src/engine/harmony/vocabulary.ts";
 
-const RUNS = { numRuns: 1000 };
+const RUNS = { numRuns: 300 };
 
 function newParser(expectsJson = false): HarmonyParser {
   return new HarmonyParser({ functions: new Map([["f", "f"]]), builtins: new Set(["python"]), expectsJson });
@@ -209,7 +209,7 @@ describe("hidden text", () => {
         fc.pre(rest.some((segment) => typeof segment === "number"));
         expect(shown(parse([rest], why))).not.toContain(SECRET);
       }),
-      { numRuns: 5000 },
+      { numRuns: 1500 },
     );
   });
 

@@ -205,7 +205,6 @@ describe("a run whose process dies", () => {
       // All but those that died within the first header.
       expect(inTheMiddle).toBeGreaterThanOrEqual(ids.length - 6);
     },
-    30_000,
   );
 
   it("again and again is whole in the end, and a reader who begins anywhere sees no record", async () => {

@@ -196,6 +196,22 @@ describe("reasoning that comes back", () => {
     expect(past.replays).toEqual([kept, { item: past.history[0]?.id, messages: [{ raw: "a" }] }]);
   });
 
+  it("brings back what the model saw of this server's calls, by their ids", () => {
+    const exchange = { name: "python", arguments: "1 + 1", output: "2", step: "s" };
+    const item: Item = {
+      type: "code_interpreter_call",
+      id: "ci_1",
+      code: "1 + 1",
+      container_id: "auto",
+      outputs: null,
+      status: "completed",
+    };
+    const content = { v: 1, engine: "chat", text: "b", calls: [{ item: "ci_1", messages: [], exchange }] };
+    const { input, replays } = open([item, thought(content)], CHAT);
+    expect(input).toMatchObject([item, { content: [{ text: "b" }] }]);
+    expect(replays).toEqual([{ item: "ci_1", messages: [], exchange }]);
+  });
+
   it.each<[what: string, item: Item, seal: ReasoningSeal | undefined, reason: string]>([
     ["without keys", thought(sealed("a")), undefined, "organization_mismatch"],
     ["of nobody here", thought("gAAA"), HARMONY, "organization_mismatch"],
@@ -229,6 +245,7 @@ describe("reasoning that comes back", () => {
     });
     const { input, removed } = open(items, { sealer, engine: "chat" });
     expect(input).toEqual([]);
-    expect(removed).toHaveLength(10_000);
+    // All are left out, and a response tells of the first.
+    expect(removed).toHaveLength(1_000);
   });
 });

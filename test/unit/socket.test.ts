@@ -201,8 +201,10 @@ describe("lanes", () => {
     expect(running).toEqual(["b", "c"]);
     expect(add("d", 600)).toBe(false);
     expect(() => add("e", 600)).toThrow("Too many requests");
+    // It would fit, but overtakes none.
+    expect(add("f", 10)).toBe(false);
     await end("b");
-    expect(running).toEqual(["c", "d"]);
+    expect(running).toEqual(["c", "d", "f"]);
   });
 
   it("say refusals in the lane's order, and hear so many only", async () => {

@@ -182,7 +182,7 @@ describe("the state of a turn", () => {
       fc.property(steps, reasoning, (all, options) => {
         run(all, { state: newTurnState(), lines: [] }, options);
       }),
-      { numRuns: 150 },
+      { numRuns: 50 },
     );
   });
 
@@ -193,7 +193,7 @@ describe("the state of a turn", () => {
         const kept = lines.slice(0, at % (lines.length + 1));
         run(second, { state: readLoggedTurn(kept), lines: kept }, options);
       }),
-      { numRuns: 100 },
+      { numRuns: 30 },
     );
   });
 

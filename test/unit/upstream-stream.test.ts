@@ -312,7 +312,7 @@ describe("for any stream of vLLM", () => {
         const reads = at.slice(1).map((end, index) => bytes.subarray(at[index], end));
         expect(normalised(await play(reads, request))).toEqual(normalised(await play([bytes], request)));
       }),
-      { numRuns: 200 },
+      { numRuns: 80 },
     );
   });
 
@@ -330,7 +330,7 @@ describe("for any stream of vLLM", () => {
           expect(events.filter((event) => event.type === "response.output_item.done")).toHaveLength(added.length);
         }
       }),
-      { numRuns: 200 },
+      { numRuns: 80 },
     );
   });
 
@@ -346,7 +346,7 @@ describe("for any stream of vLLM", () => {
         expect(ending(result).code).not.toBe("server_error");
         for (const event of result.events) if ("delta" in event) expect(typeof event.delta).toBe("string");
       }),
-      { numRuns: 300 },
+      { numRuns: 100 },
     );
   });
 });

@@ -1,7 +1,7 @@
 import type { ModelDelta, Prompt } from "../../contract/engine.ts";
 import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import { mustCall } from "../../protocol/tools.ts";
-import { rulesOf } from "../grammar/bound-inputs.ts";
+import { boundRules } from "../grammar/bound-inputs.ts";
 import { toEbnf } from "../grammar/ebnf.ts";
 import { callableTools, isContinued } from "./request.ts";
 
@@ -24,8 +24,8 @@ export function forcedInput(prompt: Prompt): ForcedInput | undefined {
   const callable = callableTools(prompt);
   const only = callable.length === 1 ? callable[0] : undefined;
   const tool = clients.named(choice) ?? (only && clients.get(only.name));
-  const rules = rulesOf(tool);
-  return tool && rules && { tool, grammar: toEbnf(rules) };
+  const rules = tool && boundRules(request).get(tool.flatName);
+  return rules && { tool, grammar: toEbnf(rules) };
 }
 
 /**

@@ -42,7 +42,8 @@ export interface MessageOptions {
   reasoningContext: "auto" | "current_turn" | "all_turns";
   /**
    * Where system and developer messages stand that come after the beginning: in their place, or joined to the
-   * first, for templates that allow only one ("System message must be at the beginning").
+   * first, for templates that allow only one ("System message must be at the beginning"). Those templates may also want
+   * roles to alternate: a user's messages that follow each other are then one.
    */
   laterSystemMessages: "in_place" | "at_beginning";
 }
@@ -167,7 +168,23 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
   }
   endStep();
   if (system.length > 0) messages.unshift({ role: "system", content: system.join("\n\n") });
-  return messages;
+  return options.laterSystemMessages === "at_beginning" ? withUsersJoined(messages) : messages;
+}
+
+function withUsersJoined(messages: readonly ChatMessage[]): ChatMessage[] {
+  const joined: ChatMessage[] = [];
+  for (const message of messages) {
+    const last = joined.at(-1);
+    if (message.role !== "user" || last?.role !== "user") joined.push({ ...message });
+    else if (typeof last.content === "string" && typeof message.content === "string") {
+      last.content += `\n\n${message.content}`;
+    } else last.content = [...partsOf(last.content), ...partsOf(message.content)];
+  }
+  return joined;
+}
+
+function partsOf(content: string | ContentPart[]): ContentPart[] {
+  return typeof content === "string" ? [{ type: "text", text: content }] : content;
 }
 
 /** The id of a call that has none of its own: the same in every turn, and no other call's. */

@@ -2,10 +2,11 @@ import type { FormatWithTools } from "../../config.ts";
 import { customParameters } from "../../contract/client-functions.ts";
 import type { Prompt } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
-import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
+import { ClientTools } from "../../protocol/client-tools.ts";
 import { type CreateRequest, vllmFields } from "../../protocol/create-request.ts";
 import { type FunctionTool, mustCall } from "../../protocol/tools.ts";
-import { rulesOf } from "../grammar/bound-inputs.ts";
+import { boundRules } from "../grammar/bound-inputs.ts";
+import type { Rules } from "../grammar/lark.ts";
 import { toPattern } from "../grammar/pattern.ts";
 import { offeredTools } from "../offered-tools.ts";
 import { isStreamed } from "../vllm-words.ts";
@@ -59,15 +60,15 @@ export interface Asking {
 
 /** The tools that a model may call, whoever answers them. */
 export function callableTools(prompt: Prompt): FunctionTool[] {
-  const clients = ClientTools.of(prompt.request.tools);
   const offered = offeredTools(prompt);
-  const bound = prompt.freeInputs ? offered : offered.map((tool) => withPattern(tool, clients.get(tool.name)));
+  const rules = boundRules(prompt.request);
+  const bound =
+    prompt.freeInputs || rules.size === 0 ? offered : offered.map((tool) => withPattern(tool, rules.get(tool.name)));
   return [...bound, ...(prompt.serverTools?.builtinFunctions ?? [])];
 }
 
 /** The function that stands for a custom tool, strict where a pattern of its schema says what the tool's grammar does. */
-function withPattern(tool: FunctionTool, client: ClientTool | undefined): FunctionTool {
-  const rules = rulesOf(client);
+function withPattern(tool: FunctionTool, rules: Rules | undefined): FunctionTool {
   const pattern = rules && toPattern(rules);
   return pattern === undefined ? tool : { ...tool, parameters: customParameters(pattern), strict: true };
 }

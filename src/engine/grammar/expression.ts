@@ -25,6 +25,10 @@ const ALL: CharSet = [
   [0xe000, MAX_CODE_POINT],
 ];
 
+export function isWritable(code: number): boolean {
+  return ALL.some(([first, last]) => first <= code && code <= last);
+}
+
 /** A set of some ranges, in any order; what no model can write is left out of it. */
 export function charSet(ranges: readonly Range[]): CharSet {
   const merged: [number, number][] = [];

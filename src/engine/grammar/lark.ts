@@ -1,3 +1,4 @@
+import { shortened } from "../../protocol/validation.ts";
 import { COMMON_TERMINALS } from "./common-terminals.ts";
 import { charSet, chars, choice, type Expression, NOTHING, partsOf, repeat, sequence } from "./expression.ts";
 import { Beyond, GrammarFault } from "./faults.ts";
@@ -91,7 +92,7 @@ class LarkParser {
   }
 
   #define(name: string, definition: Definition, at: number): void {
-    if (this.#byName.has(name)) throw new GrammarFault(`'${name}' is defined more than once`, at);
+    if (this.#byName.has(name)) throw new GrammarFault(`'${shortened(name)}' is defined more than once`, at);
     this.#byName.set(name, definition);
   }
 
@@ -166,7 +167,8 @@ class LarkParser {
     }
     for (const { from, as } of imported) {
       const pattern = Object.hasOwn(COMMON_TERMINALS, from.name) ? COMMON_TERMINALS[from.name] : undefined;
-      if (pattern === undefined) throw new GrammarFault(`the library 'common' has no '${from.name}'`, from.at);
+      if (pattern === undefined)
+        throw new GrammarFault(`the library 'common' has no '${shortened(from.name)}'`, from.at);
       const expression = parseRegex(pattern, { at: from.at, isWhole: false, beyond: this.beyond });
       this.#define(as.name, { ...placeholder(as), node: { kind: "token", expression } }, as.at);
     }
@@ -355,7 +357,7 @@ function described(token: LarkToken): string {
     case "string":
       return "a string";
     default:
-      return `'${token.text.slice(0, 64)}'`;
+      return `'${shortened(token.text)}'`;
   }
 }
 
@@ -370,7 +372,7 @@ function check({ byName, uses }: Definitions, isBeyond: boolean): void {
   if (isBeyond) return;
   if (!start) throw new GrammarFault(`there is no rule '${START}'`, 0);
   for (const { name, at } of [...uses, ...[...byName.values()].flatMap((definition) => definition.uses)]) {
-    if (!byName.has(name)) throw new GrammarFault(`'${name.slice(0, 64)}' is not defined`, at);
+    if (!byName.has(name)) throw new GrammarFault(`'${shortened(name)}' is not defined`, at);
   }
   checkTerminals(byName);
 }
@@ -398,7 +400,8 @@ function checkTerminals(byName: ReadonlyMap<string, Definition>): void {
     }
   }
   const [first] = missing.keys();
-  if (first !== undefined) throw new GrammarFault(`the terminal '${first}' uses itself`, byName.get(first)?.at ?? 0);
+  if (first !== undefined)
+    throw new GrammarFault(`the terminal '${shortened(first)}' uses itself`, byName.get(first)?.at ?? 0);
 }
 
 /** The name of the rule for what may follow a token. Names of Lark's have no hyphen. */
@@ -488,6 +491,7 @@ function checkEnds(rules: ReadonlyMap<string, Expression>, byName: ReadonlyMap<s
     if (each.missing === 0) done.push(each.outer);
   }
   for (const name of rules.keys()) {
-    if (!ended.has(name)) throw new GrammarFault(`no text of '${name}' has an end`, byName.get(name)?.at ?? 0);
+    if (!ended.has(name))
+      throw new GrammarFault(`no text of '${shortened(name)}' has an end`, byName.get(name)?.at ?? 0);
   }
 }

@@ -1,3 +1,4 @@
+import { shortened } from "../../protocol/validation.ts";
 import {
   type CharSet,
   charSet,
@@ -6,6 +7,7 @@ import {
   complement,
   type Expression,
   intersection,
+  isWritable,
   MAX_CODE_POINT,
   NOTHING,
   repeat,
@@ -358,7 +360,7 @@ class RegexParser {
 
   #literal(character: string): Expression {
     const code = character.codePointAt(0) ?? 0;
-    if (charSet([[code, code]]).length === 0) this.#beyond("characters that no model can write");
+    if (!isWritable(code)) this.#beyond("characters that no model can write");
     return chars(this.#modes.ignoreCase ? withOtherCase([[code, code]]) : [[code, code]]);
   }
 
@@ -396,7 +398,7 @@ class RegexParser {
     if (posix) {
       const [, negated, name = ""] = posix;
       const set = Object.hasOwn(POSIX, name) ? POSIX[name] : undefined;
-      if (!set) throw this.#fault(`unknown class '${name}'`, begin);
+      if (!set) throw this.#fault(`unknown class '${shortened(name)}'`, begin);
       return negated ? complement(set) : set;
     }
     const character = this.#character();

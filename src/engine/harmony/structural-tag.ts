@@ -1,11 +1,11 @@
 import type { Prompt, ToolNamespace } from "../../contract/engine.ts";
-import { type ClientTool, ClientTools, clientToolsIn } from "../../protocol/client-tools.ts";
+import { ClientTools, clientToolsIn } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest } from "../../protocol/errors.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { formatPath } from "../../protocol/validation.ts";
-import { bindsInputs, rulesOf } from "../grammar/bound-inputs.ts";
+import { bindsInputs, boundRules } from "../grammar/bound-inputs.ts";
 import { toEbnf } from "../grammar/ebnf.ts";
 import { offeredTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
@@ -83,8 +83,7 @@ export function structuredOutputs(prompt: BoundPrompt, functions: FunctionNames)
   const called = tools.filter((tool) => named === undefined || tool.name === named);
   const calls = called.flatMap(({ name, parameters, strict }) => {
     const recipient = functions.recipient(name);
-    const client = clients.get(name);
-    if (client?.tool.type === "custom") return customCalls(recipient, prompt.freeInputs ? ANY_TEXT : inputOf(client));
+    if (clients.get(name)?.tool.type === "custom") return customCalls(recipient, inputOf(prompt, name));
     const schema = strict || called.length <= MANY ? parameters : undefined;
     return functionCalls(recipient, jsonOf(schema ?? { type: "object" }, called.length <= FEW));
   });
@@ -194,8 +193,8 @@ function customCalls(to: string, body: Format): Format[] {
 }
 
 /** What the input of a custom tool must be. */
-function inputOf(tool: ClientTool): Format {
-  const rules = rulesOf(tool);
+function inputOf({ request, freeInputs }: BoundPrompt, name: string): Format {
+  const rules = freeInputs ? undefined : boundRules(request).get(name);
   return rules ? { type: "grammar", grammar: toEbnf(rules, { excludes: EXCLUDED }) } : ANY_TEXT;
 }
 

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe } from "vitest";
 import { answers } from "./answers.ts";
 import { background } from "./background.ts";
+import { compaction } from "./compaction.ts";
 import { deaths } from "./deaths.ts";
 import { formats } from "./formats.ts";
 import { functions } from "./functions.ts";
@@ -41,6 +42,7 @@ export function facts(run: Run): void {
   describe("formats", () => formats(subject));
   describe("tokens", () => tokens(subject));
   describe("the window", () => contextWindow(subject));
+  describe("compaction", () => compaction(subject));
   if (run.engine === "harmony") describe("raw messages", () => rawMessages(subject));
   describe("runs", () => background(subject, run));
   if (run.owned) describe("deaths", () => deaths(subject, run));
