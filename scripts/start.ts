@@ -163,6 +163,9 @@ function banner(): string {
   const keys = open
     ? "Keys:    none. This is open local development: any program of this machine is served, and no web page."
     : "Keys:    those of API_KEYS.";
+  const sealing = variables.ENCRYPTION_KEYS
+    ? "Sealed:  reasoning goes to clients as encrypted_content, too (ENCRYPTION_KEYS)."
+    : "Sealed:  nothing. Without ENCRYPTION_KEYS, reasoning goes to clients as plain text only.";
   const here = toolServer?.pythonVersion ? `Python ${toolServer.pythonVersion}` : "no Python found";
   const tools = toolServer
     ? `Tools:   ${here}, container. They run a model's code on this machine, without a sandbox.`
@@ -175,6 +178,7 @@ responses-edge listens on ${url}/v1
 
   ${backend}
   ${keys}
+  ${sealing}
   ${tools}
 
   curl ${url}/v1/responses ${authorization}-H 'Content-Type: application/json' -d '{"input":"Hello!"}'

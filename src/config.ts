@@ -8,6 +8,12 @@ export interface ApiKey {
   sha256: Uint8Array;
 }
 
+/** A key of the operator's, from which the keys of tenants are derived. `kid` names it in what it has sealed. */
+export interface EncryptionKey {
+  kid: string;
+  secret: Uint8Array;
+}
+
 /** How a model is spoken to: over vLLM's chat completions, or in Harmony over its completions (gpt-oss). */
 export type EngineName = "chat" | "harmony";
 
@@ -27,6 +33,16 @@ const BUILTINS = {
   container: ["container"],
 } as const;
 export type BuiltinName = keyof typeof BUILTINS;
+
+/** Tools of requests that this server runs, as requests name them, and the `kind`s of the hosted tools. */
+export const HOSTED_TOOL_KINDS = {
+  mcp: "mcp",
+  web_search: "browser",
+  code_interpreter: "python",
+  container: "container",
+} as const;
+export type HostedToolName = keyof typeof HOSTED_TOOL_KINDS;
+const HOSTED_TOOL_NAMES = Object.keys(HOSTED_TOOL_KINDS) as [HostedToolName, ...HostedToolName[]];
 
 /** vLLM's fields that this server checks, and that clients may send only where the operator opens them. */
 export const VLLM_EXTRAS = [
@@ -66,6 +82,8 @@ export interface ToolConfig {
   /** Of one call's output, and the tenfold of a turn's. */
   outputBytes: number;
   maxRounds: number;
+  /** `kind`s of the hosted tools that are offered. A request's tool of another kind is as if it were not there. */
+  offeredKinds: ReadonlySet<string>;
   searxngUrl: string | undefined;
   braveApiKey: string | undefined;
 }
@@ -89,17 +107,25 @@ export interface Config {
   /** The engine of models whose name and root do not tell it, by the name that vLLM knows. */
   modelEngines: Record<string, EngineName>;
   formatWithTools: FormatWithTools;
+  /** What the operator says of models in Codex's catalogue, by their names; `*` of all. */
+  codexModels: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
   /** Fields that this server does not know, and passes on to vLLM unchecked. */
   vllmExtraFields: readonly string[];
+  /** No client gets to see what a model thinks. */
+  hidesReasoning: boolean;
   /** Tokens that a model may think, by its name at vLLM and the request's `reasoning.effort`. */
   thinkingBudgets: Readonly<Record<string, Readonly<Record<string, number>>>>;
   harmony: HarmonyConfig;
   tools: ToolConfig;
+  /** Whether tools of a type that this server does not have are left out, rather than refused. */
+  dropsUnknownTools: boolean;
   /** Images and videos that vLLM may be sent to, beside public ones. */
   isMediaListed: (url: URL) => boolean;
   /** Those of `VLLM_EXTRAS` that are open to clients. */
   vllmExtras: ReadonlySet<VllmExtra>;
   apiKeys: ApiKey[];
+  /** The first one encrypts, all of them decrypt. Without any, nothing is encrypted. */
+  encryptionKeys: EncryptionKey[];
   allowAnonymous: boolean;
   /** 0 keeps responses for ever. */
   retentionMs: number;
@@ -111,6 +137,10 @@ export interface Config {
   maxBackgroundRunsPerTenant: number;
   maxOpenConversationsPerTenant: number;
   heartbeatMs: number;
+  /** After which a WebSocket connection is closed, whatever it does. */
+  socketLifetimeMs: number;
+  /** How long the client of a WebSocket may leave unread what was sent to it. */
+  socketSendTimeoutMs: number;
 }
 
 /** The deployment's configuration is unusable: one mistake for each variable at fault, which never tells its value. */
@@ -135,6 +165,9 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** A hundred years: what is added to the time of day stays a date. */
 const MAX_RETENTION_DAYS = 36_500;
+
+/** As long as AES-256's own key. */
+const MIN_ENCRYPTION_KEY_BYTES = 32;
 
 /** No request of this size fits into a Worker's memory; a larger number is a slip of the pen. */
 const MAX_MAX_REQUEST_BYTES = 1024 ** 3;
@@ -272,15 +305,47 @@ const builtinLabels = z
   })
   .default(new Map());
 
-/** Base64 in whole groups of four characters, the last one with or without its padding. */
-const WEBHOOK_SECRET = /^whsec_((?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?)$/;
+/** In whole groups of four characters, the last one with or without its padding. */
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?$/;
+
+/** The bytes of a text in base64; none where it is something else. */
+function fromBase64(text: string): Uint8Array {
+  return new Uint8Array(Buffer.from(BASE64.test(text) ? text : "", "base64"));
+}
+
+/**
+ * `kid:base64`, separated by commas or white space; no `kid` twice. A text without any entry is a mistake: whoever sets it
+ * means to encrypt.
+ */
+const encryptionKeys = z
+  .string()
+  .transform((text, context): EncryptionKey[] => {
+    const keys = new Map<string, EncryptionKey>();
+    for (const entry of listed(text)) {
+      const [, kid, base64] = /^([A-Za-z0-9_-]{1,32}):(.*)$/.exec(entry) ?? [];
+      const secret = fromBase64(base64 ?? "");
+      if (kid === undefined || secret.length < MIN_ENCRYPTION_KEY_BYTES) {
+        const message = `expected entries of the form kid:key, the key at least ${MIN_ENCRYPTION_KEY_BYTES} bytes of base64`;
+        context.addIssue({ code: "custom", message });
+        return z.NEVER;
+      }
+      if (keys.has(kid)) {
+        context.addIssue({ code: "custom", message: "expected no kid twice" });
+        return z.NEVER;
+      }
+      keys.set(kid, { kid, secret });
+    }
+    if (keys.size === 0) context.addIssue({ code: "custom", message: "expected at least one entry" });
+    return [...keys.values()];
+  })
+  .default([]);
 
 const webhookSecret = z
   .string()
   .trim()
   .transform((text, context) => {
-    const secret = Buffer.from(WEBHOOK_SECRET.exec(text)?.[1] ?? "", "base64");
-    if (secret.length >= MIN_WEBHOOK_SECRET_BYTES) return new Uint8Array(secret);
+    const secret = fromBase64(/^whsec_(.*)$/.exec(text)?.[1] ?? "");
+    if (secret.length >= MIN_WEBHOOK_SECRET_BYTES) return secret;
     const message = `expected whsec_ and at least ${MIN_WEBHOOK_SECRET_BYTES} bytes of base64`;
     context.addIssue({ code: "custom", message });
     return z.NEVER;
@@ -302,8 +367,10 @@ const variables = z.object({
   VLLM_FOREGROUND_RECOVERY_TIME_MS: integer(300_000, 0),
   MODEL_ALIASES: jsonMap(z.string().min(1), '{"alias":"model"}'),
   MODEL_ENGINES: jsonMap(z.enum(["chat", "harmony"]), '{"model":"harmony"}'),
+  CODEX_MODELS: jsonMap(z.record(z.string(), z.unknown()), '{"model":{"input_modalities":["text","image"]}}'),
   VLLM_FORMAT_WITH_TOOLS: z.enum(["never", "strict", "always"]).default("never"),
   VLLM_EXTRA_FIELDS: extraFields,
+  REASONING_CONTENT: z.enum(["shown", "hidden"]).default("shown"),
   THINKING_BUDGETS: jsonMap(z.partialRecord(efforts, z.int().min(0)), '{"model":{"low":1024}}'),
   HARMONY_START_DATE: z.iso.date().optional(),
   HARMONY_SYSTEM_INSTRUCTIONS: z.enum(["true", "false"]).default("false"),
@@ -321,6 +388,17 @@ const variables = z.object({
     .transform(listed)
     .pipe(z.union([z.tuple([z.enum(["all", "none"])]), z.array(z.enum(VLLM_EXTRAS))], extrasExpected()))
     .optional(),
+  HOSTED_TOOLS: z
+    .string()
+    .transform(listed)
+    .pipe(
+      z.union(
+        [z.tuple([z.enum(["all", "none"])]), z.array(z.enum(HOSTED_TOOL_NAMES))],
+        `expected 'all', 'none', or some of ${HOSTED_TOOL_NAMES.join(", ")}`,
+      ),
+    )
+    .optional(),
+  UNKNOWN_TOOLS: z.enum(["refuse", "drop"]).default("refuse"),
   DNS_OVER_HTTPS_URL: httpUrl().optional(),
   TOOL_CALL_TIMEOUT_MS: integer(60_000, 1),
   TOOL_TIME_MS: integer(600_000, 1),
@@ -329,6 +407,7 @@ const variables = z.object({
   SEARXNG_URL: httpUrl().optional(),
   BRAVE_API_KEY: headerSecret().optional(),
   API_KEYS: apiKeys,
+  ENCRYPTION_KEYS: encryptionKeys,
   ALLOW_ANONYMOUS: z.enum(["true", "false"]).default("false"),
   RETENTION_DAYS: integer(30, 0, MAX_RETENTION_DAYS),
   CONVERSATION_LOCK_WAIT_MS: integer(10_000, 0),
@@ -339,6 +418,8 @@ const variables = z.object({
   MAX_BACKGROUND_RUNS_PER_TENANT: integer(500, 1),
   MAX_OPEN_CONVERSATIONS_PER_TENANT: integer(500, 1),
   HEARTBEAT_MS: integer(5_000, 10),
+  WEBSOCKET_LIFETIME_MS: integer(3_600_000, 1),
+  WEBSOCKET_SEND_TIMEOUT_MS: integer(60_000, 1),
 });
 
 type VariableName = keyof typeof variables.shape;
@@ -363,9 +444,16 @@ function toTools(vars: Values): ToolConfig {
     turnTimeMs: vars.TOOL_TIME_MS,
     outputBytes: vars.TOOL_OUTPUT_BYTES,
     maxRounds: vars.MAX_TOOL_ROUNDS,
+    offeredKinds: toOfferedKinds(vars.HOSTED_TOOLS ?? ["all"]),
     searxngUrl: vars.SEARXNG_URL,
     braveApiKey: vars.BRAVE_API_KEY,
   };
+}
+
+function toOfferedKinds(names: readonly string[]): ReadonlySet<string> {
+  const offered = HOSTED_TOOL_NAMES.filter((name) => names[0] === "all" || names.includes(name));
+  // A search for tools costs nothing and reaches nobody.
+  return new Set(["tool_search", ...offered.map((name) => HOSTED_TOOL_KINDS[name])]);
 }
 
 /**
@@ -474,8 +562,10 @@ function readConfig(env: Variables): Config | ConfigError {
     foregroundRecoveryTimeMs: vars.VLLM_FOREGROUND_RECOVERY_TIME_MS,
     modelAliases: vars.MODEL_ALIASES,
     modelEngines: vars.MODEL_ENGINES,
+    codexModels: vars.CODEX_MODELS,
     formatWithTools: vars.VLLM_FORMAT_WITH_TOOLS,
     vllmExtraFields: vars.VLLM_EXTRA_FIELDS,
+    hidesReasoning: vars.REASONING_CONTENT === "hidden",
     thinkingBudgets: vars.THINKING_BUDGETS,
     harmony: {
       startDate: vars.HARMONY_START_DATE,
@@ -483,9 +573,11 @@ function readConfig(env: Variables): Config | ConfigError {
       toolHeader: vars.HARMONY_TOOL_HEADER,
     },
     tools: toTools(vars),
+    dropsUnknownTools: vars.UNKNOWN_TOOLS === "drop",
     isMediaListed: (url) => vars.MEDIA_URLS?.(url) ?? false,
     vllmExtras: toVllmExtras(vars),
     apiKeys: vars.API_KEYS,
+    encryptionKeys: vars.ENCRYPTION_KEYS,
     allowAnonymous: vars.ALLOW_ANONYMOUS === "true",
     retentionMs: vars.RETENTION_DAYS * DAY_MS,
     conversationLockWaitMs: vars.CONVERSATION_LOCK_WAIT_MS,
@@ -494,5 +586,7 @@ function readConfig(env: Variables): Config | ConfigError {
     maxBackgroundRunsPerTenant: vars.MAX_BACKGROUND_RUNS_PER_TENANT,
     maxOpenConversationsPerTenant: vars.MAX_OPEN_CONVERSATIONS_PER_TENANT,
     heartbeatMs: vars.HEARTBEAT_MS,
+    socketLifetimeMs: vars.WEBSOCKET_LIFETIME_MS,
+    socketSendTimeoutMs: vars.WEBSOCKET_SEND_TIMEOUT_MS,
   };
 }

@@ -7,6 +7,7 @@
  *     npm run bench -- --json FILE        also the raw numbers
  *     npm run bench -- --docs             also puts the tables into docs/benchmarks.md
  *     npm run bench -- --durable          instead: background runs, resume, recovery, locks; under four minutes
+ *     npm run bench -- --sockets          instead: the same turns over a WebSocket and as SSE; half a minute
  *     npm run bench -- --profile          instead: where the CPU time goes, function by function
  */
 import { readFileSync, writeFileSync } from "node:fs";
@@ -47,6 +48,7 @@ import {
   type Scale,
   scenarios,
 } from "./scenarios.ts";
+import { measureSockets, SOCKET_MODELS, socketReport } from "./sockets.ts";
 import { median } from "./statistics.ts";
 import { responsesRequest, startFresh, startUpstream, TARGETS, TargetSet, type Upstream } from "./targets.ts";
 import { bundle, bundledModules, startWorker } from "./workers.ts";
@@ -57,6 +59,7 @@ const { values: options } = parseArgs({
     json: { type: "string" },
     docs: { type: "boolean", default: false },
     durable: { type: "boolean", default: false },
+    sockets: { type: "boolean", default: false },
     profile: { type: "boolean", default: false },
   },
 });
@@ -81,9 +84,10 @@ progress("bundling");
 bundle();
 const pinned = pinSelf();
 const versions = `workerd ${workerdVersion}${pinned ? ", gateway pinned to one core, model server and client to the other" : ""}`;
-const upstream = await startUpstream(OTHER_CORE, [...SCENARIO_MODELS, ...HARMONY_MODELS]);
+const upstream = await startUpstream(OTHER_CORE, [...SCENARIO_MODELS, ...HARMONY_MODELS, ...SOCKET_MODELS]);
 if (options.profile) await printProfiles(upstream);
 else if (options.durable) await runDurableBenchmark(upstream);
+else if (options.sockets) await runSocketBenchmark(upstream);
 else await runBenchmark(upstream);
 await upstream.stop();
 
@@ -196,6 +200,12 @@ async function runDurableBenchmark(upstream: Upstream): Promise<void> {
     handOver,
   };
   publish(results, durableReport(results), "--durable --docs");
+}
+
+async function runSocketBenchmark(upstream: Upstream): Promise<void> {
+  progress("sockets");
+  const sockets = await quietly(() => measureSockets(upstream, scale));
+  publish(sockets, socketReport(`${machineLine()} · ${versions}`, sockets), "--sockets --docs");
 }
 
 function publish(results: unknown, tables: string, flags: string): void {

@@ -1,5 +1,6 @@
 import type { ChatMessage, ChatRequest, Tool } from "./chat-request.ts";
 import { deterministicWords, type Said, type Speech, say, speech } from "./generation.ts";
+import { underGrammar } from "./grammar.ts";
 import { type Json, parseJson } from "./json.ts";
 import { fillSchema } from "./schema-filler.ts";
 import type { Settings } from "./settings.ts";
@@ -157,6 +158,8 @@ function content(request: ChatRequest, turn: Turn, settings: Settings, raw: Json
       return say("content", JSON.stringify(fillSchema(request.format.schema)));
     case "choice":
       return say("content", request.format.choice);
+    case "grammar":
+      return say("content", underGrammar(request.format, turn.text));
   }
 }
 

@@ -1,5 +1,6 @@
 import type { CompletionRequest } from "./completion-request.ts";
 import { deterministicWords, type Said, say } from "./generation.ts";
+import { underGrammar } from "./grammar.ts";
 import { fillSchema } from "./schema-filler.ts";
 import type { Settings } from "./settings.ts";
 
@@ -17,5 +18,7 @@ export function answerCompletion(prompt: string, request: CompletionRequest, set
       return say("content", JSON.stringify(fillSchema(request.format.schema)));
     case "choice":
       return say("content", request.format.choice);
+    case "grammar":
+      return say("content", underGrammar(request.format, line));
   }
 }

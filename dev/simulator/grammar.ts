@@ -1,5 +1,8 @@
-import { GrammarError } from "./errors.ts";
+import { parseEbnf } from "./ebnf.ts";
+import { badField, GrammarError } from "./errors.ts";
 import { isObject, type Json, parseJson } from "./json.ts";
+import { parseRegexGrammar } from "./regex-grammar.ts";
+import { admitsText, sampleText, type TextGrammar } from "./text-grammar.ts";
 
 const TYPES = ["null", "boolean", "object", "array", "number", "integer", "string"];
 const FORMATS = [
@@ -26,6 +29,29 @@ const DATA = ["enum", "const", "default", "examples", "required"];
 export function checkGrammar(schema: Json): void {
   const mistake = findMistake(schema, schema);
   if (mistake !== undefined) throw new GrammarError(400, `Grammar error: ${mistake}`);
+}
+
+/**
+ * Reads a grammar or a regular expression. What xgrammar refuses goes to llguidance, so that the words of a refusal are
+ * those of the latter. Throws a 400.
+ */
+export function compileText({ syntax, source }: { syntax: "grammar" | "regex"; source: string }): TextGrammar {
+  if (syntax === "regex") {
+    const grammar = parseRegexGrammar(source);
+    if (grammar === undefined)
+      throw new GrammarError(400, `Grammar error: at 1(8): invalid regex "${source}" (in regex)`);
+    return grammar;
+  }
+  if (/^\s*start\s*:(?!:=)/m.test(source)) throw badField("The simulator reads no Lark", "structured_outputs");
+  const grammar = parseEbnf(source);
+  if (grammar !== undefined) return grammar;
+  throw new GrammarError(400, "Invalid grammar specification: Failed to convert the grammar from GBNF to Lark");
+}
+
+/** What a model under a grammar says that would have said `text`. */
+export function underGrammar(format: { syntax: "grammar" | "regex"; source: string }, text: string): string {
+  const grammar = compileText(format);
+  return admitsText(grammar, text) ? text : sampleText(grammar);
 }
 
 /** Whether the schema has such a mistake: within a structural tag there is no word about which. */
@@ -57,6 +83,10 @@ function fits(value: Json, schema: Json | undefined, root: Json): boolean {
   if (Array.isArray(schema.enum) && !schema.enum.some(same)) return false;
   const choices = schema.anyOf ?? schema.oneOf;
   if (Array.isArray(choices) && !choices.some((choice) => fits(value, choice, root))) return false;
+  if (typeof value === "string" && typeof schema.pattern === "string") {
+    const grammar = parseRegexGrammar(schema.pattern);
+    return grammar === undefined || admitsText(grammar, value);
+  }
   if (Array.isArray(value)) return value.every((element) => fits(element, schema.items, root));
   if (!isObject(value)) return true;
   const properties = isObject(schema.properties) ? schema.properties : {};

@@ -18,7 +18,7 @@ import {
 } from "./errors.ts";
 import { booleanField, listField, missing, stringField } from "./fields.ts";
 import { doneFrame, type Frame, withFault } from "./frames.ts";
-import { checkGrammar, isRefused } from "./grammar.ts";
+import { checkGrammar, compileText, isRefused } from "./grammar.ts";
 import { harmonyChoices } from "./harmony-choices.ts";
 import { harmonyTokenizer } from "./harmony-tokenizer.ts";
 import { isObject, type Json, type JsonObject, parseJson } from "./json.ts";
@@ -362,6 +362,7 @@ function refusedGrammar(
 ): Response | undefined {
   try {
     if (request.format.kind === "json_schema") checkGrammar(request.format.schema);
+    if (request.format.kind === "grammar") compileText(request.format);
     if (request.tools?.some((tool) => tool.strict && isRefused(tool.parameters)) === true) {
       throw new GrammarError(400, "Invalid grammar specification: 'triggers'");
     }

@@ -1,5 +1,6 @@
 import type { CompletionRequest } from "./completion-request.ts";
 import { deterministicWords } from "./generation.ts";
+import { underGrammar } from "./grammar.ts";
 import { nextCall, preferred } from "./harmony-calls.ts";
 import { type HarmonyMessage, transcript } from "./harmony-prompt.ts";
 import { settingScript, userScript } from "./harmony-script.ts";
@@ -61,6 +62,8 @@ function constrainedText(messages: readonly HarmonyMessage[], { format }: Asked)
       return JSON.stringify(fillSchema(format.schema));
     case "choice":
       return format.choice;
+    case "grammar":
+      return underGrammar(format, plainText(turnOf(messages)));
   }
 }
 

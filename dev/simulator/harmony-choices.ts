@@ -2,7 +2,7 @@ import { answerCompletion } from "./completion-answer.ts";
 import type { CompletionRequest } from "./completion-request.ts";
 import type { CompletionChoice } from "./completion-wire.ts";
 import { badField } from "./errors.ts";
-import { admits } from "./grammar.ts";
+import { admits, compileText } from "./grammar.ts";
 import { scriptOf } from "./harmony-answer.ts";
 import { continueHarmony } from "./harmony-continuation.ts";
 import { generateHarmony } from "./harmony-generation.ts";
@@ -10,7 +10,8 @@ import { type HarmonyTokenizer, RETURN, START } from "./harmony-tokenizer.ts";
 import { isObject, type Json } from "./json.ts";
 import { harmonyScript, type Script } from "./script-language.ts";
 import type { Settings } from "./settings.ts";
-import { parseStructuralTag, type StructuralTag, type Tag } from "./structural-tag.ts";
+import { parseStructuralTag, type StructuralTag, type Tag, textGrammar } from "./structural-tag.ts";
+import { admitsText } from "./text-grammar.ts";
 import { tokenLimit } from "./token-limit.ts";
 
 /** What a gpt-oss generates for each prompt; a `scripted` one says what its last user text scripts. */
@@ -58,7 +59,7 @@ function scriptOfUser(
   )?.[1];
   if (final !== undefined && !saysFinal(final, format, tag)) return undefined;
   const [, called, given = ""] =
-    /to=functions\.([^\s<]+)[^<]*(?:<\|[a-z]+\|>[^<]*)*?<\|message\|>(.*?)(?:<\||$)/s.exec(script.text) ?? [];
+    /to=functions\.([^\s<]+)[^<]*(?:<\|[a-z]+\|>[^<]*)*?<\|message\|>(.*?)(?:<\|[a-z]+\|>|$)/s.exec(script.text) ?? [];
   if (called !== undefined && tag !== undefined && !isCallAdmitted(tag.functions.get(called), given)) return undefined;
   const ended = /<\|(?:return|call|endoftext)\|>$/.test(script.text);
   return { ...script, text: ended ? script.text : `${script.text}<|return|>` };
@@ -67,6 +68,7 @@ function scriptOfUser(
 /** Whether the final message may be this one. */
 function saysFinal(text: string, format: CompletionRequest["format"], tag: StructuralTag | undefined): boolean {
   if (format.kind === "json_schema" && !admits(format.schema, text)) return false;
+  if (format.kind === "grammar") return admitsText(compileText(format), text);
   if (format.kind !== "text" && !admits({}, text)) return false;
   if (tag === undefined) return true;
   if (tag.finals.length === 0) return false;
@@ -85,6 +87,9 @@ function isAdmitted(content: Json | undefined, text: string): boolean {
       return admits(content.json_schema ?? {}, text);
     case "const_string":
       return content.value === text;
+    case "grammar":
+    case "regex":
+      return admitsText(textGrammar(content), text);
     case "or":
       return Array.isArray(content.elements) && content.elements.some((element) => isAdmitted(element, text));
     default:

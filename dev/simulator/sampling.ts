@@ -25,7 +25,9 @@ export type AnswerFormat =
   | { kind: "text" }
   | { kind: "json_object" }
   | { kind: "json_schema"; schema: Json }
-  | { kind: "choice"; choice: string };
+  | { kind: "choice"; choice: string }
+  /** A grammar, or a regular expression, for all of it. */
+  | { kind: "grammar"; syntax: "grammar" | "regex"; source: string };
 
 /** Reads and checks the fields that both routes share. Throws vLLM's 400s. */
 export function parseSampling(body: JsonObject): Sampling {
@@ -128,6 +130,15 @@ function parseStructured(structured: JsonObject): AnswerFormat {
       const choice = Array.isArray(structured.choice) ? structured.choice[0] : undefined;
       if (typeof choice !== "string") throw badRequest("structured_outputs: `choice` must be a list of strings");
       return { kind: "choice", choice };
+    }
+    case "grammar":
+    case "regex": {
+      const source = structured[given[0]];
+      if (typeof source !== "string") {
+        const loc = `body.structured_outputs.${given[0]}`;
+        throw invalidBody({ type: "string_type", loc, msg: "Input should be a valid string", input: source });
+      }
+      return { kind: "grammar", syntax: given[0], source };
     }
     case undefined:
       if (structured.json_object === false) {

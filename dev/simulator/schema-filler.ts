@@ -1,4 +1,6 @@
 import { isObject, type Json, type JsonObject } from "./json.ts";
+import { parseRegexGrammar } from "./regex-grammar.ts";
+import { sampleText } from "./text-grammar.ts";
 
 const FORMATS: Record<string, string> = {
   date: "2025-01-31",
@@ -24,7 +26,7 @@ type Place = { root: Json; name: string; depth: number; open: readonly string[];
 /**
  * A value that satisfies a JSON Schema, always the same one for the same schema: the first of every choice, every property, one element
  * per array, a string's own property name. A recursive schema is followed once, then optional parts are left out.
- * `pattern` and `not` are not understood.
+ * Lengths beside a `pattern`, and `not`, are not understood.
  */
 export function fillSchema(schema: Json): Json {
   return fill(schema, { root: schema, name: "text", depth: 0, open: [], sparse: false });
@@ -126,7 +128,9 @@ function fillNumber(schema: JsonObject): number {
 }
 
 function fillString(schema: JsonObject, name: string): string {
-  const { format, minLength, maxLength } = schema;
+  const { format, minLength, maxLength, pattern } = schema;
+  const grammar = typeof pattern === "string" ? parseRegexGrammar(pattern) : undefined;
+  if (grammar !== undefined) return sampleText(grammar);
   let text = typeof format === "string" ? (FORMATS[format] ?? name) : name;
   if (typeof minLength === "number") text = text.padEnd(Math.min(minLength, LONGEST), "x");
   return typeof maxLength === "number" ? text.slice(0, maxLength) : text;

@@ -27,7 +27,7 @@ export function harmonyScript(prompt: string): Script {
     turn.slice(turn.startsWith("<|start|>") ? "<|start|>user<|message|>".length : 0).split("<|end|>")[0] ?? "";
   const closed = [
     ...prompt.matchAll(
-      /<\|start\|>(?:user|functions\.[^<]*|python[^<]*|browser[^<]*|container[^<]*)(?:<\|channel\|>[^<]*)?<\|message\|>.*?<\|end\|>/gs,
+      /<\|start\|>(?:user|[A-Za-z_]\w*\.[^<]*|python[^<]*|browser[^<]*|container[^<]*)(?:<\|channel\|>[^<]*)?<\|message\|>.*?<\|end\|>/gs,
     ),
   ].at(-1);
   const rest = closed === undefined ? "" : prompt.slice(closed.index + closed[0].length);
@@ -35,7 +35,7 @@ export function harmonyScript(prompt: string): Script {
   // Both orders of a tool message's header.
   const result = [
     ...turn.matchAll(
-      /<\|start\|>(?:functions\.|python|browser|container)[^<]*?(?: to=assistant)?(?:<\|channel\|>\w+(?: to=assistant)?)?<\|message\|>(.*?)<\|end\|>/gs,
+      /<\|start\|>(?:[A-Za-z_]\w*\.|python|browser|container)[^<]*?(?: to=assistant)?(?:<\|channel\|>\w+(?: to=assistant)?)?<\|message\|>(.*?)<\|end\|>/gs,
     ),
   ].at(-1);
   const said = scripted(user, result?.[1]);

@@ -3,7 +3,7 @@ import { renderChatml } from "./chatml-template.ts";
 import { ChatmlTokenizer, IM_END, IM_START, THINK, THINK_END, TOOL_CALL } from "./chatml-tokenizer.ts";
 import type { Token } from "./engine.ts";
 import type { Speech } from "./generation.ts";
-import { admits } from "./grammar.ts";
+import { admits, underGrammar } from "./grammar.ts";
 import { harmonyTokenizer } from "./harmony-tokenizer.ts";
 import type { Json } from "./json.ts";
 import { fillSchema } from "./schema-filler.ts";
@@ -62,13 +62,13 @@ function bound(text: string, request: ChatRequest, thinking: boolean): string {
   const end = text.indexOf("</think>");
   if (thinking && end < 0) return text;
   const from = thinking ? end + "</think>".length : 0;
-  const content = text.slice(from).replace("<|im_end|>", "").trim();
-  const said = grammatical(content, request);
+  const said = grammatical(text.slice(from).replace("<|im_end|>", ""), request);
   return said === undefined ? text : `${text.slice(0, from)}${said}<|im_end|>`;
 }
 
 /** What a grammar makes of the content; `undefined` if it leaves it as it is. */
-function grammatical(content: string, request: ChatRequest): string | undefined {
+function grammatical(written: string, request: ChatRequest): string | undefined {
+  const content = written.trim();
   const { toolChoice, tools, format } = request;
   if (toolChoice.kind === "required" || toolChoice.kind === "named") {
     const allowed = toolChoice.kind === "named" ? tools.filter(({ name }) => name === toolChoice.name) : tools;
@@ -83,6 +83,8 @@ function grammatical(content: string, request: ChatRequest): string | undefined 
       return undefined;
     case "choice":
       return format.choice;
+    case "grammar":
+      return underGrammar(format, written);
     case "json_object":
       return admits({ type: "object" }, content) ? content : "{}";
     case "json_schema":

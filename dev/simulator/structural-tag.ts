@@ -1,7 +1,10 @@
+import { parseEbnf } from "./ebnf.ts";
 import { badField } from "./errors.ts";
 import { isRefused } from "./grammar.ts";
-import { isObject, type Json, parseJson } from "./json.ts";
+import { isObject, type Json, type JsonObject, parseJson } from "./json.ts";
+import { parseRegexGrammar } from "./regex-grammar.ts";
 import { fillSchema } from "./schema-filler.ts";
+import { sampleText, type TextGrammar } from "./text-grammar.ts";
 
 /** A tag that the output may begin with, and what must follow. */
 export type Tag = { begin: string; content: Json | undefined };
@@ -47,9 +50,21 @@ function textOf(content: Json | undefined): string | undefined {
       return typeof content.value === "string" ? content.value : undefined;
     case "or":
       return Array.isArray(content.elements) ? textOf(content.elements[0]) : undefined;
+    case "grammar":
+    case "regex":
+      return sampleText(textGrammar(content));
     default:
       return undefined;
   }
+}
+
+/** The grammar of a format that is one. Throws a 400 for what is none. */
+export function textGrammar({ type, grammar, pattern }: JsonObject): TextGrammar {
+  const source = type === "regex" ? pattern : grammar;
+  const found =
+    typeof source !== "string" ? undefined : type === "regex" ? parseRegexGrammar(source) : parseEbnf(source);
+  if (found === undefined) throw invalid();
+  return found;
 }
 
 function* tags(format: Json | undefined): Generator<Tag> {
@@ -57,6 +72,7 @@ function* tags(format: Json | undefined): Generator<Tag> {
     for (const entry of format) yield* tags(entry);
   } else if (isObject(format)) {
     if (isRefused(format.type === "json_schema" ? (format.json_schema ?? {}) : {})) throw invalid();
+    if (format.type === "grammar" || format.type === "regex") textGrammar(format);
     if (typeof format.begin === "string") yield* spelledOut(format.begin, format.content);
     for (const [key, value] of Object.entries(format)) if (key !== "json_schema") yield* tags(value);
   }

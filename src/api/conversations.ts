@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
-import { checkRequestMedia } from "../assembly/media-policy.ts";
+import { checkRequestItems } from "../assembly/request-items.ts";
 import { list } from "../protocol/collections.ts";
 import { metadata } from "../protocol/create-request.ts";
 import { ApiError, conversationNotFound, invalidRequest } from "../protocol/errors.ts";
@@ -9,10 +9,11 @@ import { type InputItem, inputItem } from "../protocol/items.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, unwrap } from "../store/client.ts";
 import type { Conversation } from "../store/conversation-store.ts";
-import type { ItemPage, PageRequest } from "../store/item-page.ts";
+import type { ItemPage } from "../store/item-page.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { withItemIds } from "../turn/history.ts";
 import { checkMedia } from "../turn/media.ts";
+import { type Include, type ShownPage, shownItem, shownItemPage } from "./shown.ts";
 import type { Caller } from "./transport.ts";
 
 /**
@@ -47,12 +48,22 @@ export async function deleteConversation(caller: Caller, id: string): Promise<vo
   if (!(await stubOf(caller, id).deleteConversation(id))) throw conversationNotFound(id);
 }
 
-export async function listConversationItems(caller: Caller, id: string, page: PageRequest): Promise<ItemPage> {
-  return unwrap(found(id, await stubOf(caller, id).conversationItems(id, page)));
+export async function listConversationItems(
+  caller: Caller,
+  id: string,
+  { include, ...page }: ShownPage,
+): Promise<ItemPage> {
+  const items = unwrap(found(id, await stubOf(caller, id).conversationItems(id, page)));
+  return shownItemPage(caller, items, include);
 }
 
 /** Adds items, and gives them as they are kept. */
-export async function addConversationItems(caller: Caller, id: string, body: unknown): Promise<ItemPage> {
+export async function addConversationItems(
+  caller: Caller,
+  id: string,
+  body: unknown,
+  include: Include,
+): Promise<ItemPage> {
   const { items } = parse(addItemsBody, body);
   const { home } = conversationAddress(id);
   // Items that no turn has made are kept as the input of one.
@@ -62,16 +73,21 @@ export async function addConversationItems(caller: Caller, id: string, body: unk
   const page = await homes
     .stub(home)
     .addConversationItems(id, address.turn, added, randomUUID(), config.conversationLockWaitMs);
-  return unwrap(found(id, page));
+  return shownItemPage(caller, unwrap(found(id, page)), include);
 }
 
 /** One item, as JSON text. */
-export async function retrieveConversationItem(caller: Caller, id: string, itemId: string): Promise<string> {
+export async function retrieveConversationItem(
+  caller: Caller,
+  id: string,
+  itemId: string,
+  include: Include,
+): Promise<string> {
   const stub = stubOf(caller, id);
   found(id, await stub.conversation(id));
   const item = await stub.conversationItem(id, itemId);
   if (item === null) throw itemNotFound(id, itemId);
-  return item;
+  return shownItem(caller, item, include);
 }
 
 /** Takes an item out, and gives the conversation. */
@@ -86,7 +102,11 @@ export async function deleteConversationItem(caller: Caller, id: string, itemId:
 /** Items to keep, as a JSON array: references resolved, an id on each. */
 async function toStoredItems(caller: Caller, items: InputItem[], address: TurnAddress): Promise<string> {
   const { config, past, signal } = caller;
-  await checkRequestMedia(items, "items", config, signal);
+  const trigger = items.findIndex(({ type }) => type === "compaction_trigger");
+  if (trigger !== -1) {
+    throw invalidRequest(`items[${trigger}].type`, "A 'compaction_trigger' is no item of a conversation.");
+  }
+  await checkRequestItems(items, "items", caller, signal);
   const { input } = await past.past(items, null);
   checkMedia(input, config.isMediaListed, ({ index }) => `items[${index}]`);
   const stored = JSON.stringify(withItemIds(input, address, true));

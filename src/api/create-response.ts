@@ -6,11 +6,15 @@ import type { Caller, ClientSink, Created } from "./transport.ts";
 
 export interface CreateOptions<Sink extends ClientSink> {
   idempotencyKey?: string | undefined;
+  /** What an answer before told the client to say again: requests that say the same go well with each other. */
+  turnState?: string | undefined;
+  /** False asks nothing of the model: the response is empty, and can be continued. Only of foreground turns. */
+  generate?: boolean | undefined;
   /**
-   * Makes the sink for the events of a foreground turn with `stream`. `onLeft` is to be called when nobody reads them
-   * any more. A sink that has been made is always ended or abandoned.
+   * Makes the sink for the events of a foreground turn with `stream`, which makes the response `id`. `onLeft` is to be
+   * called when nobody reads them any more. A sink that has been made is always ended or abandoned.
    */
-  openSink: (onLeft: () => void) => Sink;
+  openSink: (onLeft: () => void, id: string) => Sink;
 }
 
 /**
@@ -22,10 +26,10 @@ export interface CreateOptions<Sink extends ClientSink> {
 export async function createResponse<Sink extends ClientSink>(
   caller: Caller,
   body: unknown,
-  { idempotencyKey, openSink }: CreateOptions<Sink>,
+  { idempotencyKey, turnState, generate = true, openSink }: CreateOptions<Sink>,
 ): Promise<Created<Sink>> {
-  const creation = await checkCreation(caller, body);
+  const creation = await checkCreation(caller, body, { turnState });
   if (idempotencyKey !== undefined) return createOnce(creation, idempotencyKey, body);
   if (creation.request.background) return answerRun(creation, await startRun(creation));
-  return runForeground(creation, openSink);
+  return runForeground(creation, generate, openSink);
 }

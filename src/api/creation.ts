@@ -1,15 +1,17 @@
-import { checkRequestMedia } from "../assembly/media-policy.ts";
-import { type CreateRequest, conversationOf, createRequest } from "../protocol/create-request.ts";
+import type { z } from "zod";
+import { checkRequestItems } from "../assembly/request-items.ts";
+import { type CreateRequest, conversationOf, createRequest, toItems } from "../protocol/create-request.ts";
 import { previousResponseNotFound } from "../protocol/errors.ts";
 import { withExtraFields } from "../protocol/extra-fields.ts";
 import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem } from "../protocol/items.ts";
+import { withoutUnknownTools } from "../protocol/unknown-tools.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, homeOf } from "../store/client.ts";
-import { toInputItems } from "../turn/history.ts";
 import { tenantCacheSalt } from "./cache-salt.ts";
 import { abortedByClient } from "./client-left.ts";
 import type { Caller } from "./transport.ts";
+import { upstreamSession } from "./upstream-session.ts";
 import { checkVllmExtras } from "./vllm-extras.ts";
 
 /** A response that is to be created: what the ways of creating one begin with. */
@@ -26,6 +28,8 @@ export interface Creation {
   /** The new turn's own address. */
   address: TurnAddress;
   cacheSalt: string;
+  /** Names the requests that a router before the model server is to keep together. */
+  session: string | undefined;
   /** Unix milliseconds. */
   createdAt: number;
   /** Aborted, with the 499 that says so, when the client leaves. */
@@ -33,17 +37,23 @@ export interface Creation {
 }
 
 /**
- * Checks the body of a create. Throws the 400s of all that can be seen to be wrong without asking a home or the model
+ * Checks the body of a create, or of another request that `schema` makes one of. `turnState` is what the client says
+ * again of an answer before. Throws the 400s of all that can be seen to be wrong without asking a home or the model
  * server, and the 404 of a conversation's id that this server cannot have made.
  */
-export async function checkCreation(caller: Caller, body: unknown): Promise<Creation> {
+export async function checkCreation(
+  caller: Caller,
+  sent: unknown,
+  { schema = createRequest, turnState }: { schema?: z.ZodType<CreateRequest>; turnState?: string | undefined } = {},
+): Promise<Creation> {
   const { config, tenant, signal } = caller;
-  const request = withExtraFields(parse(createRequest, body), body, config.vllmExtraFields);
+  const body = config.dropsUnknownTools ? withoutUnknownTools(sent) : sent;
+  const request = withExtraFields(parse(schema, body), body, config.vllmExtraFields);
   checkVllmExtras(request, config.vllmExtras);
   const id = conversationOf(request);
   const conversation = id === undefined ? undefined : { id, address: conversationAddress(id) };
-  const input = toInputItems(request.input);
-  await checkRequestMedia(input, "input", config, signal);
+  const input = toItems(request.input);
+  await checkRequestItems(input, "input", caller, signal);
   const previous = previousAddress(request.previous_response_id);
   return {
     caller,
@@ -53,6 +63,7 @@ export async function checkCreation(caller: Caller, body: unknown): Promise<Crea
     conversation,
     address: newTurnAddress(homeOf(input, previous, conversation?.address)),
     cacheSalt: tenantCacheSalt(tenant, request.cache_salt),
+    session: upstreamSession(tenant, request.prompt_cache_key, turnState),
     createdAt: Date.now(),
     abort: abortedByClient(signal),
   };

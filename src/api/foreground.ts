@@ -3,11 +3,12 @@ import { assembleTurn } from "../assembly/assemble-turn.ts";
 import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
 import type { Replay } from "../contract/engine.ts";
 import { accessOf } from "../contract/mcp-access.ts";
+import { responseId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { unwrap } from "../store/client.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
-import { needsItemIds, withItemIds } from "../turn/history.ts";
+import { keptInput, matchOutputs, needsItemIds, withItemIds } from "../turn/history.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import { clientLeft, inQueue } from "./client-left.ts";
 import type { Creation } from "./creation.ts";
@@ -27,27 +28,30 @@ interface EnteredConversation {
 
 /**
  * Runs the turn: to its end, or, with `stream`, until its events go to the sink. `openSink` is called when the
- * turn is about to be made; its `onLeft` is to be called when nobody reads the events any more.
+ * turn is about to be made; its `onLeft` is to be called when nobody reads the events any more. Without `generate`
+ * the turn is checked and settled, and the model is asked nothing.
  * Throws ApiError for all that refuses the turn before it has begun, and, without a stream, for a turn that fails.
  */
 export async function runForeground<Sink extends ClientSink>(
   creation: Creation,
-  openSink: (onLeft: () => void) => Sink,
+  generate: boolean,
+  openSink: (onLeft: () => void, id: string) => Sink,
 ): Promise<Created<Sink>> {
-  const { caller, request, conversation, abort } = creation;
+  const { caller, request, address, conversation, abort } = creation;
   const entered = conversation && (await enterConversation(creation, conversation.id));
   let sink: Sink | undefined;
   let isRunning = false;
   try {
     const prepared = await prepare(creation, entered);
-    sink = request.stream ? openSink(() => abort.abort(clientLeft())) : undefined;
+    sink = request.stream ? openSink(() => abort.abort(clientLeft()), responseId(address)) : undefined;
     const turn = prepared.makeTurn(sink);
-    const started = turn.start();
+    const started = generate ? turn.start() : Promise.resolve();
     // What the model server refuses at once is thrown. When it takes longer than a client should be left without a
     // word, the stream begins, and a later refusal is an event in it.
     if (sink) await settledWithin(started, caller.config.heartbeatMs);
     else await started;
-    const ended = turn.run(started, prepared.settle).finally(() => entered?.release());
+    const running = generate ? turn.run(started, prepared.settle) : turn.warmUp(prepared.settle);
+    const ended = running.finally(() => entered?.release());
     isRunning = true;
     return sink ? stream(caller, ended, sink) : await answer(caller, ended);
   } finally {
@@ -89,7 +93,7 @@ async function enterConversation(creation: Creation, id: string): Promise<Entere
 
 /** Reads the past and checks the request against its model: what makes the turn, and what settles it. */
 async function prepare(
-  { caller, request, input: sent, previous, address, cacheSalt, createdAt, abort }: Creation,
+  { caller, request, input: sent, previous, address, cacheSalt, session, createdAt, abort }: Creation,
   entered: EnteredConversation | undefined,
 ): Promise<{ makeTurn(sink: ClientSink | undefined): Turn; settle: Settle }> {
   const { config, tenant, homes, waitUntil } = caller;
@@ -99,13 +103,14 @@ async function prepare(
     caller.past.past(sent, previous),
   ]);
   const accepted = acceptRequest(request, model, config);
-  const input = needsItemIds(request, past.input) ? withItemIds(past.input, address, inConversation) : past.input;
+  const { history, replays } = entered ?? past;
+  const matched = [...matchOutputs(history, past.input)];
+  const input = needsItemIds(request, matched) ? withItemIds(matched, address, inConversation) : matched;
   const isKept = request.store !== false || inConversation;
   const room = isKept ? outputRoom(accepted, withItemIds(input, address, inConversation)) : MAX_CALL_LENGTH;
-  const { history, replays } = entered ?? past;
   const makeTurn = (sink: ClientSink | undefined): Turn =>
     assembleTurn(
-      { ...address, request: accepted, model, tenant, cacheSalt, createdAt },
+      { ...address, request: accepted, model, tenant, cacheSalt, session, createdAt },
       { history, replays, input },
       { config, access: accessOf(accepted), room, signal: abort.signal, waitUntil, sink },
     );
@@ -113,20 +118,23 @@ async function prepare(
     const { status } = outcome;
     // Without a stream a failure is thrown: nobody learns the id that a record of it would have.
     const keep = request.store !== false && (status !== "failed" || request.stream === true);
-    const joins = inConversation && (status === "completed" || status === "incomplete");
+    const isWhole = status === "completed" || status === "incomplete";
+    const joins = inConversation && isWhole;
+    const { kept: output, messages } = closed;
+    const items = () => JSON.stringify(withItemIds(keptInput(input), address, inConversation));
     if (keep || joins) {
       await homes.settle(address.home, {
         turn: address.turn,
         parent: previous?.turn ?? null,
         createdAt,
-        input: JSON.stringify(withItemIds(input, address, inConversation)),
-        output: closed.output,
-        messages: closed.messages,
+        input: items(),
+        output,
+        messages,
         // A turn that is not to be stored leaves its items in its conversation, and no response.
         response: keep ? closed.head : null,
         lease: entered ? { token: entered.token, joins } : null,
       });
-    }
+    } else if (isWhole) caller.keep?.({ address, input: items(), output, messages });
     terminate();
   };
   return { makeTurn, settle };

@@ -1,8 +1,9 @@
 import { invalidRequest, responseNotFound } from "../protocol/errors.ts";
 import { MAX_ID_LENGTH, parseResponseId, responseId, type TurnAddress } from "../protocol/ids.ts";
 import { unwrap } from "../store/client.ts";
-import type { ItemPage, PageRequest } from "../store/item-page.ts";
+import type { ItemPage } from "../store/item-page.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
+import { type Include, type ShownPage, shownItemPage, shownResponse } from "./shown.ts";
 import type { Caller } from "./transport.ts";
 
 /** Responses that are there already. All throw the 404 of one that is unknown, deleted or another tenant's. */
@@ -21,14 +22,19 @@ export function responseAddress(id: string): TurnAddress {
   return address;
 }
 
-export async function retrieveResponse({ homes }: Caller, address: TurnAddress): Promise<StoredResponse> {
-  const response = await homes.stub(address.home).retrieve(address.turn);
-  return found(address, response);
+export async function retrieveResponse(
+  caller: Caller,
+  address: TurnAddress,
+  include: Include,
+): Promise<StoredResponse> {
+  const response = await caller.homes.stub(address.home).retrieve(address.turn);
+  return shownResponse(caller, found(address, response), include);
 }
 
 /** Stops a background run; gives the response as it then stands. Throws the 400 of a synchronous response. */
-export async function cancelResponse({ homes }: Caller, address: TurnAddress): Promise<StoredResponse> {
-  return unwrap(found(address, await homes.stub(address.home).cancel(address.turn)));
+export async function cancelResponse(caller: Caller, address: TurnAddress): Promise<StoredResponse> {
+  const response = unwrap(found(address, await caller.homes.stub(address.home).cancel(address.turn)));
+  return shownResponse(caller, response, []);
 }
 
 /** Deletes a response, for good; one that is running is stopped first. */
@@ -37,8 +43,13 @@ export async function deleteResponse({ homes }: Caller, address: TurnAddress): P
 }
 
 /** A page of a turn's own input. Throws the 400 of an `after` that the input does not have. */
-export async function listInputItems({ homes }: Caller, address: TurnAddress, page: PageRequest): Promise<ItemPage> {
-  return unwrap(found(address, await homes.stub(address.home).inputItems(address.turn, page)));
+export async function listInputItems(
+  caller: Caller,
+  address: TurnAddress,
+  { include, ...page }: ShownPage,
+): Promise<ItemPage> {
+  const items = unwrap(found(address, await caller.homes.stub(address.home).inputItems(address.turn, page)));
+  return shownItemPage(caller, items, include);
 }
 
 function found<T>(address: TurnAddress, value: T | null): T {

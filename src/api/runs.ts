@@ -12,6 +12,7 @@ import type { StoredResponse } from "../store/turn-store.ts";
 import { withItemIds } from "../turn/history.ts";
 import { inQueue } from "./client-left.ts";
 import type { Creation } from "./creation.ts";
+import { createdResponse } from "./shown.ts";
 import type { Caller, Created } from "./transport.ts";
 
 /**
@@ -21,7 +22,7 @@ import type { Caller, Created } from "./transport.ts";
 
 /** Begins a run in its home, and gives its response as it is by then. Throws what refuses it. */
 export async function startRun(creation: Creation): Promise<StoredResponse> {
-  const { caller, request, abort, address, conversation, cacheSalt } = creation;
+  const { caller, request, abort, address, conversation, cacheSalt, session } = creation;
   const { config, homes, past, tenant } = caller;
   const [model, { input }] = await Promise.all([
     resolveModel(request.model, config, abort.signal),
@@ -40,6 +41,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     input: withItemIds(input, address, conversation !== undefined),
     model,
     cacheSalt,
+    session,
     tenant,
     // What the stored tools lack, only this process can have.
     withheld: Object.keys(access).filter((label) => !isReachable(tools, label, access)),
@@ -75,12 +77,12 @@ export async function answerRun(
     const obfuscation = request.stream_options?.include_obfuscation ?? true;
     return { kind: "run", events: await followResponse(caller, address, { after: -1, obfuscation }) };
   }
-  if (request.background) return { kind: "response", response: accepted };
+  if (request.background) return { kind: "response", response: createdResponse(caller, accepted) };
   const finished = await caller.homes.stub(address.home).finished(address.turn);
   if (!finished) throw responseNotFound(responseId(address));
   const { error } = JSON.parse(finished.response.head) as { error: ResponseObject["error"] };
   if (error) throw finished.failure ? new ApiError(finished.failure) : failureOf(error);
-  return { kind: "response", response: finished.response };
+  return { kind: "response", response: createdResponse(caller, finished.response) };
 }
 
 /** A failure of which only the response is kept, as the error that a foreground request gets. */

@@ -1,13 +1,14 @@
 import type { PastSource } from "../assembly/past.ts";
 import type { Config } from "../config.ts";
+import type { TurnAddress } from "../protocol/ids.ts";
 import type { HomeClient } from "../store/client.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import type { BatchSink } from "../turn/output-events.ts";
 import type { TurnResult } from "../turn/turn.ts";
 
 /**
- * What a transport brings, and what it gets. HTTP is one (`src/http/`). Another one (WebSocket) is a sink, a loop that
- * calls `createResponse`, and, where it keeps turns itself, a source of the past; `test/unit/transport.test.ts` has one.
+ * What a transport brings, and what it gets. HTTP is one (`src/http/`), WebSocket another (`src/socket/`): a sink, a loop
+ * that calls `createResponse`, and, where it keeps turns itself, a source of the past.
  */
 
 /** Who asks, and what the transport and the platform hand on: all operations of the API take it. */
@@ -18,10 +19,21 @@ export interface Caller {
   homes: HomeClient;
   /** Where earlier turns are read. */
   past: PastSource;
+  /** Takes the foreground turns that no home keeps, each before its terminal event: a transport may keep them itself. */
+  keep?: ((turn: UnstoredTurn) => void) | undefined;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
   /** Keeps the process alive for what is still to be done after the answer. */
   waitUntil: (promise: Promise<unknown>) => void;
+}
+
+/** A turn with `store: false` that can be continued. Input, with an id on each item, and the rest are JSON texts. */
+export interface UnstoredTurn {
+  address: TurnAddress;
+  input: string;
+  output: string;
+  /** The raw messages behind the items (`Replay[]`), or null. */
+  messages: string | null;
 }
 
 /** What a creation comes to. */

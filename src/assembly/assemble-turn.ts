@@ -1,4 +1,5 @@
 import type { Config } from "../config.ts";
+import type { CompactionCodec } from "../contract/compaction.ts";
 import type { Engine, Prompt } from "../contract/engine.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import type { Model } from "../contract/model.ts";
@@ -6,16 +7,25 @@ import { createEngine } from "../engine/create-engine.ts";
 import { Upstream } from "../engine/upstream.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
+import type { Item } from "../protocol/items.ts";
 import { toolsetOf } from "../tools/create-toolset.ts";
 import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
 import type { Toolset } from "../tools/toolset.ts";
+import { MAX_CONCURRENT_CALLS } from "../turn/call-answers.ts";
+import { type OpenedCompaction, openNewest, paramOf, standingItems } from "../turn/compacted-past.ts";
 import { makePrompt } from "../turn/first-prompt.ts";
+import { forEachAtOnce } from "../turn/for-each-at-once.ts";
 import { checkCallPairs } from "../turn/history.ts";
-import { checkPromptMedia } from "../turn/media.ts";
+import { withAllTools, withConfiguration } from "../turn/loaded-tools.ts";
+import { checkMedia, checkPromptMedia } from "../turn/media.ts";
 import type { BatchSink } from "../turn/output-events.ts";
+import { openReasoning, type ReasoningSeal } from "../turn/sealed-reasoning.ts";
 import type { TurnState } from "../turn/state.ts";
+import { truncateToFit } from "../turn/truncation.ts";
 import { Turn } from "../turn/turn.ts";
+import { compactionCodec } from "./compaction-codec.ts";
 import type { Past } from "./past.ts";
+import { createSealer } from "./sealer.ts";
 
 /** How a turn is put together, for both of its hosts: the Worker (foreground) and the home (runs). */
 
@@ -26,6 +36,8 @@ export interface TurnSpec extends TurnAddress {
   model: Model;
   tenant?: string;
   cacheSalt: string;
+  /** Names the requests that a router before the model server is to keep together. */
+  session?: string | undefined;
   /** Unix milliseconds. */
   createdAt: number;
 }
@@ -51,12 +63,17 @@ export interface TurnHost {
  * The turn. Without a past, because it cannot be read, all that the turn can do is end (`abandon`).
  * Throws the 400s of a past and an input that do not fit each other, the request's tools, or the operator's rules.
  */
-export function assembleTurn(spec: TurnSpec, past: Past | undefined, host: TurnHost): Turn {
-  const { request, model, cacheSalt, createdAt } = spec;
+export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnHost): Turn {
+  const { model, cacheSalt, createdAt } = spec;
   const { config, room, signal, waitUntil, sink, logged } = host;
-  if (past) checkPromptMedia(past, request, config.isMediaListed);
-  const { history, replays, input } = past ?? { history: [], replays: [], input: [] };
-  const upstream = new Upstream(config);
+  if (kept) checkPromptMedia(kept, spec.request, config.isMediaListed);
+  const seal = sealOf(spec, config);
+  const past = kept && openReasoning(kept, seal);
+  const { history, replays, input, removed } = past ?? { history: [], replays: [], input: [], removed: [] };
+  const compactions = compactionCodec(config, spec.tenant ?? "");
+  const opened = past && openPast(past, spec.request, compactions, config);
+  const request = withConfiguration(spec.request, withContent(history, opened), input);
+  const upstream = new Upstream(config, spec.session);
   return new Turn(
     {
       engine: createEngine(model.engine, config, upstream, HOSTED_TOOLS),
@@ -66,8 +83,13 @@ export function assembleTurn(spec: TurnSpec, past: Past | undefined, host: TurnH
       history,
       replays,
       input,
+      compactions,
+      opened,
+      hidesReasoning: config.hidesReasoning,
+      seal,
+      transformations: removed,
       hostedTools: HOSTED_TOOLS,
-      tools: past && toolsOf(spec, past, host),
+      tools: past && toolsOf(spec, past, opened, host),
       cacheSalt,
       createdAt,
       signal,
@@ -85,36 +107,84 @@ export function assembleTurn(spec: TurnSpec, past: Past | undefined, host: TurnH
 
 /**
  * The prompt that the turn would send first, and the engine that can count it, without a turn. The tools of MCP servers
- * that have not been listed yet are not in it. Throws the 400s of `assembleTurn`.
+ * that nobody has listed in this conversation are listed, as the turn would. Approved calls are not made. Throws the 400s
+ * of `assembleTurn`, the 400 `context_length_exceeded` where `truncation: "auto"` cannot make it fit, and the signal's
+ * reason when it is aborted.
  */
-export function assemblePrompt(
+export async function assemblePrompt(
   spec: TurnSpec,
-  past: Past,
-  host: Pick<TurnHost, "config" | "access">,
-): { engine: Engine; prompt: Prompt } {
-  checkPromptMedia(past, spec.request, host.config.isMediaListed);
-  const tools = toolsOf(spec, past, host);
-  const isOffered = tools !== undefined && !tools.mustPrepare && tools.mayCall(0);
-  const prompt = makePrompt({ ...spec, ...past }, isOffered ? tools.serverTools : undefined);
-  checkCallPairs(prompt.items);
-  const upstream = new Upstream(host.config);
-  return { engine: createEngine(spec.model.engine, host.config, upstream, HOSTED_TOOLS), prompt };
+  kept: Past,
+  host: Pick<TurnHost, "config" | "access" | "signal">,
+): Promise<{ engine: Engine; prompt: Prompt }> {
+  const { model } = spec;
+  const { config, signal } = host;
+  const past = openReasoning(kept, sealOf(spec, config));
+  const opened = openPast(past, spec.request, compactionCodec(config, spec.tenant ?? ""), config);
+  const request = withConfiguration(spec.request, withContent(past.history, opened), past.input);
+  checkPromptMedia(past, request, config.isMediaListed);
+  const tools = toolsOf(spec, past, opened, host);
+  const engine = createEngine(model.engine, config, new Upstream(config, spec.session), HOSTED_TOOLS);
+  const source = { ...spec, ...past, request, opened };
+  const firstPrompt = () => makePrompt(source, engine.noteRole, tools?.mayCall(0) ? tools.serverTools : undefined);
+  checkCallPairs(firstPrompt().items);
+  if (tools) await listTools(tools, signal);
+  const prompt = firstPrompt();
+  return { engine, prompt: request.truncation === "auto" ? await truncateToFit(engine, prompt, signal) : prompt };
 }
 
-/** The tools that this server runs for the turn, where it has any. */
+/** Lists the tools of all servers that have not been listed. Rejects with the signal's reason when it is aborted. */
+async function listTools(tools: Toolset, signal: AbortSignal): Promise<void> {
+  try {
+    await forEachAtOnce([...tools.unlisted], MAX_CONCURRENT_CALLS, async (server) => {
+      await tools.list(server, signal);
+    });
+  } finally {
+    await tools.close();
+  }
+}
+
+/** The newest compaction of a past. Throws the 400s of one that cannot be read, or whose media vLLM may not fetch. */
+function openPast(
+  past: Past,
+  request: CreateRequest,
+  compactions: CompactionCodec,
+  config: Config,
+): OpenedCompaction | undefined {
+  const opened = openNewest(past, request, compactions);
+  if (opened) checkMedia(standingItems(opened.content, "user"), config.isMediaListed, () => paramOf(opened, request));
+  return opened;
+}
+
+/** What seals and opens reasoning for the turn's tenant and model. Runs of before had no tenant, and nothing sealed. */
+function sealOf({ tenant, model }: TurnSpec, { encryptionKeys }: Config): ReasoningSeal | undefined {
+  const sealer = tenant === undefined ? undefined : createSealer(encryptionKeys, tenant, model.upstream);
+  return sealer && { sealer, engine: model.engine };
+}
+
+/** The tools that this server runs for the turn, where it has any. What a compaction carries they know, too. */
 function toolsOf(
   { home, turn, tenant = "", request }: TurnSpec,
   { history, replays, input }: Past,
+  opened: OpenedCompaction | undefined,
   { config, access, logged }: Pick<TurnHost, "config" | "access" | "logged">,
 ): Toolset | undefined {
-  return toolsetOf(request, access, {
+  const known = withContent(history, opened);
+  return toolsetOf(withAllTools(request, [...known, ...input]), access, {
     address: { home, turn },
     config,
     tenant,
-    history,
+    history: known,
     input,
     // What tools remember of this turn, too.
     replays: logged ? [...replays, ...logged.replays] : replays,
     output: logged?.output.filter((_, index) => !logged.openLists.includes(index)) ?? [],
   });
+}
+
+/** A history in which what its newest compaction carries stands as well. */
+function withContent(history: readonly Item[], opened: OpenedCompaction | undefined): readonly Item[] {
+  if (!opened) return history;
+  const { before, after } = opened.content;
+  const at = opened.side === "history" ? opened.index : history.length;
+  return [...history.slice(0, at), ...before, ...after, ...history.slice(at)];
 }

@@ -4,7 +4,7 @@ import { createEngine } from "../engine/create-engine.ts";
 import { fetchModels, listModels as list, type ModelCard, resolveModel as resolve } from "../engine/models.ts";
 import { Upstream } from "../engine/upstream.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
-import { type ApiError, toApiError } from "../protocol/errors.ts";
+import { type ApiError, invalidRequest, toApiError } from "../protocol/errors.ts";
 import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
 
 /** What is asked of the model server, and of the engine that speaks to it, beside turns. */
@@ -22,8 +22,18 @@ export function resolveModel(name: string | null | undefined, config: Config, si
   return resolve(name, config, new Upstream(config), signal);
 }
 
-/** A request in the form in which the engine of its model takes it. Throws the 400 of what no such model can do. */
+/**
+ * A request in the form in which the engine of its model takes it. Throws the 400 of what no such model can do, or the
+ * operator does not allow.
+ */
 export function acceptRequest(request: CreateRequest, model: Model, config: Config): CreateRequest {
+  if (config.hidesReasoning && request.enable_response_messages) {
+    throw invalidRequest(
+      "enable_response_messages",
+      "Raw messages have the model's reasoning in them, which this server hides.",
+      "unsupported_parameter",
+    );
+  }
   return createEngine(model.engine, config, new Upstream(config), HOSTED_TOOLS).accept(request);
 }
 

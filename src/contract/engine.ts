@@ -119,8 +119,12 @@ export interface Prompt {
   createdAt: number;
   /** Output of this round that has been sampled already: the model goes on after it, unless that was all. */
   sampled?: Sampled;
+  /** The model server refuses the grammars of custom tools: they stand in the tools' descriptions only. */
+  freeInputs?: boolean;
   /** Output tokens that this turn has used up of `max_output_tokens` already. */
   spentTokens?: number;
+  /** The model sees its tools, and is to write text: no call, and nothing in the format of the answer. */
+  asksForText?: true;
 }
 
 /** A prompt that ends with what was generated before an upstream died, for the model to go on with. */
@@ -145,6 +149,9 @@ export interface PromptSize {
 
 /** A way to make a model speak: `chat` over vLLM's chat completions, `harmony` over its completions. */
 export interface Engine {
+  /** The role of what this server itself tells the model in the middle of a conversation. */
+  readonly noteRole: "user" | "developer";
+
   /**
    * The request in the form in which this engine takes it. Throws the 400 of what it, or any model behind it, cannot
    * do. To be called once, before anything is begun.
@@ -165,8 +172,11 @@ export interface Engine {
    */
   continuation(prompt: Prompt, partial: readonly Item[], sampled: Sampled | undefined): Continuation | undefined;
 
-  /** The size of a prompt. Throws ApiError as `generate` does. */
-  measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize>;
+  /**
+   * The size of a prompt. Of one that is longer than the window only that may be told; `countsAll`: how long it is, too.
+   * Throws ApiError as `generate` does.
+   */
+  measure(prompt: Prompt, signal: AbortSignal, options?: { countsAll?: boolean }): Promise<PromptSize>;
 
   /**
    * A call's answer as raw messages, to stand in the prompt after `made`, the last one of the call's own; none for an

@@ -46,8 +46,10 @@ export interface CallItem<Tool extends ServerTool = ServerTool, Call extends Ser
   approvalRequest?(tool: Tool, text: string, newId: (type: OutputItem["type"]) => string): OutputItem | undefined;
   /** The call is about to be run. Gives the event that says so, where OpenAI has one. */
   start?(item: Call): CallEventType;
-  /** The call has been run; the item's status says how it went. Gives the event that says so. */
-  finish(item: Call, outcome: ToolOutcome, include: readonly string[]): CallEventType;
+  /** The call has been run; the item's status says how it went. Gives the event that says so, where OpenAI has one. */
+  finish(item: Call, outcome: ToolOutcome, include: readonly string[]): CallEventType | undefined;
+  /** An item of its own in which the result stands. */
+  result?(outcome: ToolOutcome, newId: (type: OutputItem["type"]) => string): OutputItem;
   /** The tool of an item that was cut off while the model wrote it. */
   toolOf?(item: Call): Tool | undefined;
 }

@@ -12,6 +12,7 @@ import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import type { Item } from "../protocol/items.ts";
 import { grammarError, grammarFields, mediaParam, refusesGrammar } from "./fault-names.ts";
+import { bindsInputs } from "./grammar/bound-inputs.ts";
 
 /**
  * An engine whose faults name what the client sent, and come before its answer begins where vLLM lets them.
@@ -19,6 +20,9 @@ import { grammarError, grammarFields, mediaParam, refusesGrammar } from "./fault
  * vLLM makes a grammar after it has accepted a request: a streamed answer is a 200 first, and the refusal is its first
  * event. Where a request has a grammar of the client's, the first word is therefore waited for. Some schemas break vLLM
  * (500) rather than being refused: the prompt is then tried without them, for one token, to know whose fault it was.
+ *
+ * The grammar of a custom tool is one that this server has translated. A model server that cannot take it (an older one, or
+ * with another grammar compiler) is asked without: the model still has it in the tool's description.
  */
 export class ClientFaults implements Engine {
   readonly #engine: Engine;
@@ -27,14 +31,22 @@ export class ClientFaults implements Engine {
     this.#engine = engine;
   }
 
+  get noteRole(): Engine["noteRole"] {
+    return this.#engine.noteRole;
+  }
+
   async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    const hasGrammar = grammarFields(prompt.request).length > 0;
+    const hasGrammar = !prompt.asksForText && grammarFields(prompt.request).length > 0;
+    const isBound = !prompt.asksForText && bindsInputs(prompt);
     try {
       const answer = await this.#engine.generate(prompt, signal);
-      const begun = hasGrammar ? await begin(answer) : answer;
+      const begun = hasGrammar || isBound ? await begin(answer) : answer;
       return this.#named(begun, prompt.request, signal);
     } catch (error) {
       if (!(error instanceof ApiError) || signal.aborted) throw error;
+      if (isBound && (refusesGrammar(error) || error.code === "upstream_error")) {
+        return this.generate({ ...prompt, freeInputs: true }, signal);
+      }
       if (hasGrammar && error.code === "upstream_error" && (await this.#servesWithoutGrammar(prompt, signal))) {
         throw grammarError("The model server fails on this schema.", prompt.request);
       }
@@ -76,8 +88,8 @@ export class ClientFaults implements Engine {
     return this.#engine.continuation(prompt, partial, sampled);
   }
 
-  async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
-    return this.#engine.measure(prompt, signal);
+  async measure(prompt: Prompt, signal: AbortSignal, options?: { countsAll?: boolean }): Promise<PromptSize> {
+    return this.#engine.measure(prompt, signal, options);
   }
 
   answerMessages(exchange: ToolExchange, made: RawMessage | undefined): RawMessage[] {

@@ -1,3 +1,4 @@
+import { outputParts } from "../contract/client-calls.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { type ApiError, invalidRequest } from "../protocol/errors.ts";
 
@@ -100,11 +101,9 @@ const MEDIA = /multimodal|multi-modal|\bimages?\b|\baudios?\b|\bvideos?\b|media|
 export function mediaParam(message: string, { input }: CreateRequest): string | null {
   if (!MEDIA.test(message) || !Array.isArray(input)) return null;
   for (const [index, item] of input.entries()) {
-    const [field, parts] =
-      item.type === "function_call_output"
-        ? ["output", item.output]
-        : ["content", "content" in item ? item.content : undefined];
-    if (!Array.isArray(parts)) continue;
+    const isMessage = item.type === "message";
+    const parts = isMessage ? item.content : item.type === "item_reference" ? [] : outputParts(item);
+    const field = isMessage ? "content" : "output";
     const part = parts.findIndex(
       ({ type }) => type === "input_image" || type === "input_audio" || type === "input_video",
     );

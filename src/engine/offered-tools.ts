@@ -1,5 +1,7 @@
+import { functionOf } from "../contract/client-functions.ts";
 import type { Prompt } from "../contract/engine.ts";
-import { chosenTools, type FunctionTool, toolKey } from "../protocol/tools.ts";
+import { ClientTools } from "../protocol/client-tools.ts";
+import type { FunctionTool } from "../protocol/tools.ts";
 
 /**
  * The functions that a model gets to see: the client's, none under `tool_choice: "none"` and only the chosen ones under
@@ -7,15 +9,10 @@ import { chosenTools, type FunctionTool, toolKey } from "../protocol/tools.ts";
  * MCP servers, which have been chosen before.
  */
 export function offeredTools({ request, serverTools }: Pick<Prompt, "request"> & Partial<Prompt>): FunctionTool[] {
-  return [...clientTools(request), ...(serverTools?.functions ?? [])];
+  return [...clientFunctions(request), ...(serverTools?.functions ?? [])];
 }
 
-function clientTools({ tools, tool_choice: choice }: Prompt["request"]): FunctionTool[] {
-  if (choice === "none") return [];
-  const functions = (tools ?? []).filter((tool) => tool.type === "function");
-  // A named function stands beside the others: the model may see them, but not call them.
-  const chosen = typeof choice === "object" && choice?.type === "function" ? undefined : chosenTools(choice);
-  if (!chosen) return functions;
-  const keys = new Set(chosen.map(toolKey));
-  return functions.filter((tool) => keys.has(toolKey(tool)));
+/** Those of them that the client answers. */
+export function clientFunctions({ tools, tool_choice: choice }: Prompt["request"]): FunctionTool[] {
+  return ClientTools.of(tools).offered(choice).map(functionOf);
 }

@@ -23,11 +23,14 @@ const GONE_STATUSES = new Set([502, 503, 504]);
  */
 export class Upstream {
   readonly #config: Config;
+  readonly #session: string | undefined;
   /** What closes the request behind a response: cancelling the body alone leaves the connection to the runtime. */
   readonly #requests = new WeakMap<Response, AbortController>();
 
-  constructor(config: Config) {
+  /** `session`, where there is one, names the requests that a router before the model server is to keep together. */
+  constructor(config: Config, session?: string) {
     this.#config = config;
+    this.#session = session;
   }
 
   /** Names the server, for caches; never shown to anybody. */
@@ -82,6 +85,7 @@ export class Upstream {
     const url = path.startsWith("//") ? vllmBaseUrl.replace(/\/v1$/, "") + path.slice(1) : vllmBaseUrl + path;
     const headers: Record<string, string> = { accept: "text/event-stream, application/json" };
     if (body !== undefined) headers["content-type"] = "application/json";
+    if (this.#session !== undefined) headers["x-session-id"] = this.#session;
     if (vllmApiKey) headers.authorization = `Bearer ${vllmApiKey}`;
     return vllmFetch(url, { method: body === undefined ? "GET" : "POST", headers, body, signal });
   }

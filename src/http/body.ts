@@ -1,19 +1,8 @@
 import { brotliDecompressSync, gunzipSync, inflateSync, zstdDecompressSync } from "node:zlib";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
+import { bodyTooLarge, parseBody } from "../protocol/json-body.ts";
 
 /** Reads the JSON body of a request within limits. Everything wrong with it is a 4xx in OpenAI's shape. */
-
-/** Nesting beyond this serves nobody, and breaks recursive readers further on (Python's own limit is near 1000). */
-const MAX_DEPTH = 256;
-
-/**
- * Array elements and object members of a body. Each becomes a value in memory whatever it takes in the text: 12 MB of
- * `{},{},` would be 200 MB. A prompt of many parts needs about one for every 20 bytes.
- */
-const MAX_VALUES = 500_000;
-
-/** A body of this size takes milliseconds at each step: between two of them other requests get their turn. */
-const LONG_BODY_BYTES = 1024 * 1024;
 
 /**
  * How much of a body beyond the limit is still read, and dropped. A connection that is closed with unread data is reset,
@@ -31,37 +20,12 @@ const DECODERS: Record<string, (body: Uint8Array, options: { maxOutputLength: nu
 
 /**
  * The parsed body. Throws ApiError: 415 for another content type or encoding, 413 beyond `maxBytes` (before and after
- * decompression) or with more than `MAX_VALUES` values, 400 for anything that is not UTF-8 JSON or is nested too deeply.
+ * decompression), and as `parseBody` does.
  */
 export async function readJson(request: Request, maxBytes: number): Promise<unknown> {
   requireJsonType(request);
   const encoding = (request.headers.get("content-encoding") ?? "").trim().toLowerCase();
-  const body = decode(await readBytes(request, maxBytes), encoding, maxBytes);
-  const isLong = body.byteLength > LONG_BODY_BYTES;
-  if (isLong) await giveWay();
-  checkStructure(body);
-  if (isLong) await giveWay();
-  const value = parseJson(body);
-  if (isLong) await giveWay();
-  return value;
-}
-
-function parseJson(body: Uint8Array): unknown {
-  try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(body));
-  } catch {
-    // The parser's own message quotes the body; prompts do not belong in errors.
-    throw invalidRequest(
-      null,
-      "We could not parse the JSON body of your request. The body must be valid JSON in UTF-8.",
-      "invalid_json",
-    );
-  }
-}
-
-/** Lets what else this process has to do be done first. */
-function giveWay(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, 0));
+  return parseBody(decode(await readBytes(request, maxBytes), encoding, maxBytes));
 }
 
 /** Throws the 415 of a request whose content type is not JSON. */
@@ -78,7 +42,7 @@ async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array
   const announced = request.headers.get("content-length");
   if (announced !== null && Number(announced) <= maxBytes) return new Uint8Array(await request.arrayBuffer());
   // Nobody sends all of it before reading the answer.
-  if (Number(announced) > maxBytes + MAX_DISCARDED_BYTES) throw tooLarge(maxBytes);
+  if (Number(announced) > maxBytes + MAX_DISCARDED_BYTES) throw bodyTooLarge(maxBytes);
   if (!request.body) return new Uint8Array();
   const chunks: Uint8Array[] = [];
   let length = 0;
@@ -88,7 +52,7 @@ async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array
     if (announced === null && length <= maxBytes) chunks.push(chunk);
     else if (length > maxBytes + MAX_DISCARDED_BYTES) break;
   }
-  if (announced !== null || length > maxBytes) throw tooLarge(maxBytes);
+  if (announced !== null || length > maxBytes) throw bodyTooLarge(maxBytes);
   const [first] = chunks;
   if (chunks.length === 1 && first) return first;
   const bytes = new Uint8Array(length);
@@ -114,58 +78,11 @@ function decode(body: Uint8Array, encoding: string, maxBytes: number): Uint8Arra
   try {
     return decoder(body, { maxOutputLength: maxBytes });
   } catch (error) {
-    if (error instanceof RangeError) throw tooLarge(maxBytes);
+    if (error instanceof RangeError) throw bodyTooLarge(maxBytes);
     throw invalidRequest(
       null,
       "The body could not be decoded as its Content-Encoding says.",
       "invalid_content_encoding",
     );
   }
-}
-
-function tooLarge(maxBytes: number): ApiError {
-  return new ApiError({
-    status: 413,
-    message: `The request body is too large. The limit is ${maxBytes} bytes.`,
-    code: "request_too_large",
-  });
-}
-
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const COMMA = 0x2c;
-
-/**
- * Throws what refuses a body whose brackets nest too deeply (400) or that holds too many values (413): one pass over
- * its bytes, before anything is made of them.
- */
-function checkStructure(json: Uint8Array): void {
-  let depth = 0;
-  let values = 0;
-  let inString = false;
-  for (let index = 0; index < json.length; index += 1) {
-    const byte = json[index];
-    if (inString) {
-      if (byte === BACKSLASH) index += 1;
-      else if (byte === QUOTE) inString = false;
-    } else if (byte === QUOTE) inString = true;
-    else if (byte === COMMA) values += 1;
-    else if (byte === 0x7b || byte === 0x5b) {
-      depth += 1;
-      // Its first element; an empty one is counted all the same.
-      values += 1;
-      if (depth > MAX_DEPTH) {
-        throw invalidRequest(null, `The body is nested deeper than ${MAX_DEPTH} levels.`, "invalid_json");
-      }
-    } else if (byte === 0x7d || byte === 0x5d) depth -= 1;
-    if (values > MAX_VALUES) throw tooManyValues();
-  }
-}
-
-function tooManyValues(): ApiError {
-  return new ApiError({
-    status: 413,
-    message: `The request body holds too many values. The limit is ${MAX_VALUES} array elements and object members.`,
-    code: "request_too_large",
-  });
 }

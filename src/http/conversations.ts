@@ -67,9 +67,9 @@ export const conversations = [
     path: "/v1/conversations/:id/items",
     summary: "add `items` (≤ 20)",
     query: includeQuery,
-    handle: async (context) => {
+    handle: async (context, { include }) => {
       const body = await readBody(context);
-      return itemList(context, await addConversationItems(callerOf(context), context.req.param("id"), body));
+      return itemList(context, await addConversationItems(callerOf(context), context.req.param("id"), body, include));
     },
   }),
   endpoint({
@@ -77,9 +77,9 @@ export const conversations = [
     path: "/v1/conversations/:id/items/:item",
     summary: "one of them",
     query: includeQuery,
-    handle: async (context) => {
+    handle: async (context, { include }) => {
       const { id, item } = context.req.param();
-      return jsonText(context, await retrieveConversationItem(callerOf(context), id, item));
+      return jsonText(context, await retrieveConversationItem(callerOf(context), id, item, include));
     },
   }),
   endpoint({

@@ -3,6 +3,7 @@ import type { z } from "zod";
 import { ApiError } from "../protocol/errors.ts";
 import { parse } from "../protocol/validation.ts";
 import type { AppEnv } from "./app-env.ts";
+import { unknownUrl } from "./errors.ts";
 
 /** An endpoint of the API: its route, its query and its answer. The 405 of its path and its line in README follow. */
 export interface Endpoint {
@@ -41,17 +42,19 @@ function queryOf(context: Context<AppEnv>): Record<string, unknown> {
   return { ...Object.fromEntries(searchParams), include };
 }
 
-/** The routes of endpoints. Every other method of their paths throws the 405 that names those which are allowed. */
+/**
+ * The routes of endpoints. Every other method of their paths throws the 405 that names those which are allowed. Of two
+ * paths that fit a request, the one that is declared first has it.
+ */
 export function routesOf(endpoints: readonly Endpoint[]): Hono<AppEnv> {
   const routes = new Hono<AppEnv>();
-  const methods = new Map<string, string[]>();
-  for (const { method, path, handle } of endpoints) {
-    routes.on(method, path, handle);
-    methods.set(path, [...(methods.get(path) ?? []), method]);
-  }
-  for (const [path, names] of methods) {
-    const allow = names.join(", ");
+  for (const [path, declared] of Map.groupBy(endpoints, (each) => each.path)) {
+    for (const { method, handle } of declared) routes.on(method, path, handle);
+    const allow = declared.map(({ method }) => method).join(", ");
     routes.all(path, (context) => {
+      // Every id has an underscore. What has none would be an endpoint that there is not.
+      const { id } = context.req.param() as { id?: string };
+      if (id !== undefined && path.endsWith("/:id") && !id.includes("_")) throw unknownUrl(context);
       throw new ApiError({
         status: 405,
         message: `Not allowed to ${context.req.method} on ${context.req.path}. Allowed: ${allow}.`,

@@ -1,13 +1,19 @@
+import { listCodexModels } from "../api/codex-models.ts";
 import { listModels, retrieveModel } from "../api/models.ts";
 import { callerOf } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
+import { modelsQuery } from "./queries.ts";
 
 export const models = [
   endpoint({
     method: "GET",
     path: "/v1/models",
-    summary: "vLLM's models and your aliases; cached for 30 s",
-    handle: async (context) => context.json({ object: "list", data: await listModels(callerOf(context)) }),
+    summary: "vLLM's models and your aliases; cached for 30 s; with `client_version`: in Codex's own shape",
+    query: modelsQuery,
+    handle: async (context, { client_version: codexVersion }) =>
+      codexVersion === undefined
+        ? context.json({ object: "list", data: await listModels(callerOf(context)) })
+        : context.json({ models: await listCodexModels(callerOf(context)) }),
   }),
   endpoint({
     method: "GET",

@@ -10,7 +10,7 @@ const wholeNumber = z
   .regex(/^-?\d+$/, "Expected an integer.")
   .transform(Number);
 
-/** Of an endpoint that takes no more than `include`, which changes nothing. */
+/** Of an endpoint that takes no more than `include`. */
 export const includeQuery = z.object({ include: includeValues });
 
 export const retrieveQuery = z.object({
@@ -20,6 +20,9 @@ export const retrieveQuery = z.object({
   include_obfuscation: boolean.optional(),
 });
 
+/** Of the list of models: Codex says its version, and wants the list in a shape of its own. */
+export const modelsQuery = z.object({ client_version: z.string().max(64).optional() });
+
 /** Of a list of items. */
 export const pageQuery = z
   .object({
@@ -28,4 +31,4 @@ export const pageQuery = z
     order: z.enum(["asc", "desc"]).default("desc"),
     after: z.string().min(1).max(MAX_ID_LENGTH).optional(),
   })
-  .transform(({ limit, order, after }) => ({ limit, order, after }));
+  .transform(({ include, limit, order, after }) => ({ include, limit, order, after }));

@@ -1,14 +1,33 @@
+import type { Context } from "hono";
+import { compactConversation } from "../api/compact.ts";
 import { createResponse } from "../api/create-response.ts";
+import { toShownError } from "../api/faults.ts";
+import { countInputTokens } from "../api/input-tokens.ts";
 import { cancelResponse, deleteResponse, listInputItems, responseAddress, retrieveResponse } from "../api/responses.ts";
 import { followResponse } from "../api/runs.ts";
-import { invalidRequest } from "../protocol/errors.ts";
+import { loadConfig } from "../config.ts";
+import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { SseStream } from "../protocol/sse-stream.ts";
+import { unknownToolTypes } from "../protocol/unknown-tools.ts";
+import type { ConnectionOptions } from "../socket/connection.ts";
+import { openSocket, wantsSocket } from "../socket/upgrade.ts";
 import { responseBody } from "../turn/response-builder.ts";
 import { eventStream, itemList, jsonText } from "./answers.ts";
+import { authenticate } from "./auth.ts";
 import { readJson } from "./body.ts";
 import { callerOf } from "./caller.ts";
+import { CODEX_TURN_STATE, codexTurnState } from "./codex.ts";
 import { endpoint } from "./endpoint.ts";
 import { pageQuery, retrieveQuery } from "./queries.ts";
+
+/** Types beyond this are not told: a header has its limits. */
+const MAX_TOLD_TYPES = 16;
+
+/** Says which of the request's tools were left out (`UNKNOWN_TOOLS`), by their types. */
+function tellDroppedTools(context: Context, types: readonly string[]): void {
+  const told = types.filter((type) => /^[\w.-]{1,64}$/.test(type)).slice(0, MAX_TOLD_TYPES);
+  if (told.length > 0) context.header("x-dropped-tools", told.join(", "));
+}
 
 export const responses = [
   endpoint({
@@ -16,10 +35,14 @@ export const responses = [
     path: "/v1/responses",
     summary: "create; JSON, or SSE with `stream: true`",
     handle: async (context) => {
-      const { maxRequestBytes, heartbeatMs } = context.get("config");
+      const { maxRequestBytes, heartbeatMs, dropsUnknownTools } = context.get("config");
       const body = await readJson(context.req.raw, maxRequestBytes);
+      const turnState = codexTurnState(context.req.raw.headers);
+      if (turnState !== undefined) context.header(CODEX_TURN_STATE, turnState);
+      if (dropsUnknownTools) tellDroppedTools(context, unknownToolTypes(body));
       const created = await createResponse(callerOf(context), body, {
         idempotencyKey: context.req.header("idempotency-key"),
+        turnState,
         openSink: (onLeft) => new SseStream(heartbeatMs, onLeft),
       });
       switch (created.kind) {
@@ -33,12 +56,53 @@ export const responses = [
     },
   }),
   endpoint({
+    method: "POST",
+    path: "/v1/responses/input_tokens",
+    summary: "count the prompt that a create with the same body would send; nothing is stored",
+    handle: async (context) => {
+      const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
+      const input_tokens = await countInputTokens(callerOf(context), body);
+      return context.json({ object: "response.input_tokens", input_tokens });
+    },
+  }),
+  endpoint({
+    method: "POST",
+    path: "/v1/responses/compact",
+    summary:
+      "compact `input` and what `previous_response_id` continues: the user's messages and one `compaction` item; nothing is stored",
+    handle: async (context) => {
+      const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
+      return context.json(await compactConversation(callerOf(context), body));
+    },
+  }),
+  endpoint({
+    method: "GET",
+    path: "/v1/responses",
+    summary: "with `Upgrade: websocket`: WebSocket mode ([docs/websocket.md](docs/websocket.md)); else 426",
+    handle: (context) => {
+      if (!wantsSocket(context.req.raw)) throw upgradeRequired();
+      const { tenant, config, requestId } = context.var;
+      const turnState = codexTurnState(context.req.raw.headers);
+      const options: ConnectionOptions = {
+        tenant,
+        config,
+        turnState,
+        caller: (signal) => {
+          authenticate(context.req.header("authorization"), loadConfig(context.env));
+          return { ...callerOf(context), signal };
+        },
+        shown: (error, hasClientLeft) => toShownError(error, { requestId, path: context.req.routePath, hasClientLeft }),
+      };
+      return openSocket(options, turnState === undefined ? {} : { [CODEX_TURN_STATE]: turnState });
+    },
+  }),
+  endpoint({
     method: "GET",
     path: "/v1/responses/:id",
     summary:
       "retrieve; with `stream=true`, `starting_after`, `include_obfuscation`: replay a background response's events and follow it",
     query: retrieveQuery,
-    handle: async (context, { stream, starting_after: after, include_obfuscation: obfuscation = true }) => {
+    handle: async (context, { include, stream, starting_after: after, include_obfuscation: obfuscation = true }) => {
       const address = responseAddress(context.req.param("id"));
       const caller = callerOf(context);
       if (stream) {
@@ -47,7 +111,7 @@ export const responses = [
       if (after !== undefined) {
         throw invalidRequest("starting_after", "'starting_after' is only valid with 'stream=true'.");
       }
-      return jsonText(context, responseBody(await retrieveResponse(caller, address)));
+      return jsonText(context, responseBody(await retrieveResponse(caller, address, include)));
     },
   }),
   endpoint({
@@ -80,3 +144,15 @@ export const responses = [
     },
   }),
 ];
+
+/**
+ * The 426 of a `GET` that could only be a WebSocket's. Clients that try one first (Codex) then use HTTP at once. The header
+ * `Upgrade` that belongs to it is workerd's own, which leaves it out.
+ */
+function upgradeRequired(): ApiError {
+  return new ApiError({
+    status: 426,
+    message: "This endpoint speaks WebSocket: send 'Upgrade: websocket'. Over HTTP, create responses with POST.",
+    code: "upgrade_required",
+  });
+}

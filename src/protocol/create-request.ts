@@ -1,8 +1,10 @@
 import { z } from "zod";
+import { ClientTools, clientToolsIn, fullNameOf } from "./client-tools.ts";
 import { list, map } from "./collections.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
-import { inputItem } from "./items.ts";
-import { chosenTools, toolChoice, toolKey, tools } from "./tools.ts";
+import { type InputItem, inputItem } from "./items.ts";
+import { reasoningEffort, textFormat } from "./output-settings.ts";
+import { type ChosenTool, chosenTools, hostedKey, type Tool, type ToolChoice, toolChoice, tools } from "./tools.ts";
 
 /**
  * The body of `POST /v1/responses`: OpenAI's fields (openai 7.57), plus vLLM's extras under vLLM's names.
@@ -26,6 +28,32 @@ function notServed(field: string, ...neutral: unknown[]) {
     .optional();
 }
 
+/** A field of chat completions that the Responses API has elsewhere: told, as OpenAI does, rather than dropped. */
+function moved(field: string, to: string) {
+  return z
+    .unknown()
+    .superRefine((value, context) => {
+      if (value == null) return;
+      context.addIssue({
+        code: "custom",
+        message: `Unsupported parameter: '${field}'. In the Responses API, this parameter has moved to '${to}'. Try again with the new parameter.`,
+        params: { code: "unsupported_parameter" },
+      });
+    })
+    .optional();
+}
+
+/** Fields of chat completions, under the names that OpenAI's API refuses here. */
+const chatFields = {
+  messages: moved("messages", "input"),
+  max_tokens: moved("max_tokens", "max_output_tokens"),
+  max_completion_tokens: moved("max_completion_tokens", "max_output_tokens"),
+  response_format: moved("response_format", "text.format"),
+  reasoning_effort: moved("reasoning_effort", "reasoning.effort"),
+  functions: moved("functions", "tools"),
+  function_call: moved("function_call", "tool_choice"),
+};
+
 /** Whether a value is the neutral one: a word, or an empty list. */
 function isSame(neutral: unknown, value: unknown): boolean {
   return neutral === value || (Array.isArray(neutral) && Array.isArray(value) && neutral.length + value.length === 0);
@@ -33,43 +61,24 @@ function isSame(neutral: unknown, value: unknown): boolean {
 
 export const metadata = map(z.string().max(64), z.string().max(512), { max: 16 });
 
-const jsonSchemaFormat = z
-  .object({
-    type: z.literal("json_schema"),
-    name: z
-      .string()
-      .min(1)
-      .max(64, { abort: true })
-      .regex(/^[a-zA-Z0-9_-]+$/),
-    schema: z.record(z.string(), z.unknown()),
-    description: z.string().nullish(),
-    strict: z.boolean().nullish(),
-  })
-  .transform((format) => ({
-    type: format.type,
-    name: format.name,
-    schema: format.schema,
-    ...(format.description != null && { description: format.description }),
-    strict: format.strict ?? false,
-  }));
-
 const text = z.object({
-  format: z
-    .discriminatedUnion("type", [
-      z.object({ type: z.literal("text") }),
-      z.object({ type: z.literal("json_object") }),
-      jsonSchemaFormat,
-    ])
-    .nullish(),
+  format: textFormat.nullish(),
   verbosity: z.enum(["low", "medium", "high"]).nullish(),
 });
 
 const reasoning = z.object({
-  effort: z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"]).nullish(),
+  effort: reasoningEffort.nullish(),
   summary: z.enum(["auto", "concise", "detailed"]).nullish(),
   generate_summary: z.enum(["auto", "concise", "detailed"]).nullish(),
   context: z.enum(["auto", "current_turn", "all_turns"]).nullish(),
   mode: notServed("reasoning.mode", "standard"),
+});
+
+/** vLLM caches every prefix, for as long as it has room. */
+const promptCacheOptions = z.object({
+  mode: z.enum(["implicit", "explicit"]).default("implicit"),
+  ttl: z.enum(["30m", "12h"]).default("30m"),
+  comparison_response_id: z.string().max(MAX_ID_LENGTH).nullish(),
 });
 
 /** Values of `include`, here and in the queries that take it. */
@@ -86,6 +95,14 @@ export const includeValues = list(
   ]),
   { max: 64 },
 );
+
+/** OpenAI's least threshold, in tokens. */
+const MIN_COMPACT_THRESHOLD = 1000;
+
+const contextManagement = z.object({
+  type: z.literal("compaction"),
+  compact_threshold: z.int().min(MIN_COMPACT_THRESHOLD).nullish(),
+});
 
 const conversationId = z.string().min(1).max(MAX_ID_LENGTH);
 const conversation = z.union([conversationId, z.object({ id: conversationId })]);
@@ -120,16 +137,16 @@ const openaiFields = {
   stream_options: z.object({ include_obfuscation: z.boolean().nullish() }).nullish(),
   metadata: metadata.nullish(),
   truncation: z.enum(["auto", "disabled"]).nullish(),
+  context_management: list(contextManagement, { max: 16 }).nullish(),
   // Hints: echoed, and of no further effect here.
   service_tier: z.enum(["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"]).nullish(),
   safety_identifier: z.string().max(128).nullish(),
   prompt_cache_key: z.string().max(1024).nullish(),
   prompt_cache_retention: z.enum(["in_memory", "in-memory", "24h"]).nullish(),
+  prompt_cache_options: promptCacheOptions.nullish(),
   user: z.string().max(1024).nullish(),
   // Not served.
   prompt: notServed("prompt"),
-  context_management: notServed("context_management", []),
-  prompt_cache_options: notServed("prompt_cache_options"),
   moderation: notServed("moderation"),
   image: notServed("image"),
   access_programs: notServed("access_programs"),
@@ -192,14 +209,58 @@ const messageFields = {
   previous_input_messages: list(jsonObject, { max: 100_000 }).nullish(),
 };
 
-const allFields = z.object({ ...openaiFields, ...vllmFields, ...messageFields });
+const allFields = z.object({ ...openaiFields, ...vllmFields, ...messageFields, ...chatFields });
 
 export const createRequest = allFields.superRefine((body, context) => {
+  if (body.input == null) {
+    const params = { code: "missing_required_parameter" };
+    context.addIssue({ code: "custom", path: ["input"], message: "Missing required parameter: 'input'.", params });
+  }
+  checkTogether(body, context);
+});
+
+/** The body of `POST /v1/responses/input_tokens`: a create's, where what is continued may stand without an input. */
+export const countRequest = allFields
+  .transform((body) => ({ ...body, input: body.input ?? [] }))
+  .superRefine(checkTogether);
+
+/**
+ * The body of `POST /v1/responses/compact` as the create that it is: one that asks for a compaction of its input and of
+ * what it continues, and keeps nothing.
+ */
+export const compactRequest = allFields
+  .extend({ model: z.string().min(1).max(512).nullable() })
+  .transform(({ input, conversation: _, ...body }) => ({
+    ...body,
+    input: [...toItems(input), { type: "compaction_trigger" as const }],
+    background: false,
+    stream: false,
+    store: false,
+  }))
+  .superRefine((body, context) => {
+    if (body.input.length === 1 && !continuesSomething(body)) {
+      const params = { code: "missing_required_parameter" };
+      context.addIssue({ code: "custom", path: ["input"], message: "Missing required parameter: 'input'.", params });
+    }
+    checkTogether(body, context);
+  });
+
+/** The input of a request as items. */
+export function toItems(input: string | InputItem[] | null | undefined): InputItem[] {
+  if (typeof input !== "string") return input ?? [];
+  return [{ type: "message", role: "user", status: "completed", content: [{ type: "input_text", text: input }] }];
+}
+
+/** Raises what fields are at fault together. */
+function checkTogether(body: z.output<typeof allFields>, context: z.RefinementCtx): void {
   const issue = (path: (string | number)[], message: string, code = "invalid_value") =>
     context.addIssue({ code: "custom", path, message, params: { code } });
-  if (body.input == null) issue(["input"], "Missing required parameter: 'input'.", "missing_required_parameter");
-  else if (Array.isArray(body.input) && body.input.length === 0 && !continuesSomething(body)) {
+  if (Array.isArray(body.input) && body.input.length === 0 && !continuesSomething(body)) {
     issue(["input"], "Expected at least one item.", "empty_array");
+  }
+  const trigger = Array.isArray(body.input) ? body.input.findIndex(({ type }) => type === "compaction_trigger") : -1;
+  if (trigger !== -1 && trigger !== (body.input?.length ?? 0) - 1) {
+    issue(["input", trigger], "A 'compaction_trigger' must be the last item of 'input'.");
   }
   if (body.background && body.store === false) {
     issue(["background"], "background can only be used when `store` is true");
@@ -220,35 +281,71 @@ export const createRequest = allFields.superRefine((body, context) => {
     issue(["structured_outputs"], "Cannot specify both structured_outputs and text.format");
   }
   const tools = body.tools ?? [];
-  const keys = new Set<string>();
-  let servers = 0;
-  for (const [index, tool] of tools.entries()) {
-    const key = toolKey(tool);
-    if (tool.type === "mcp") servers += 1;
-    if (servers > MAX_MCP_SERVERS) {
-      issue(["tools", index], `Expected at most ${MAX_MCP_SERVERS} MCP servers.`, "array_above_max_length");
-      return;
-    }
-    if (keys.has(key)) {
-      const field = tool.type === "function" ? "name" : tool.type === "mcp" ? "server_label" : "type";
-      issue(["tools", index, field], `The tool ${field} '${key.slice(key.indexOf(":") + 1)}' is used twice.`);
-      return;
-    }
-    keys.add(key);
-  }
-  const choice = body.tool_choice;
-  if (choice == null || choice === "auto" || choice === "none") return;
-  if (tools.length === 0 && typeof choice === "string") {
-    issue(["tool_choice"], "Tool choice 'required' must be specified with 'tools' parameter.");
+  if (tools.filter(({ type }) => type === "mcp").length > MAX_MCP_SERVERS) {
+    const index = tools.flatMap(({ type }, at) => (type === "mcp" ? [at] : []))[MAX_MCP_SERVERS] ?? 0;
+    issue(["tools", index], `Expected at most ${MAX_MCP_SERVERS} MCP servers.`, "array_above_max_length");
     return;
   }
-  const missing = chosenTools(choice)?.find((chosen) => !keys.has(toolKey(chosen)));
-  if (missing) {
-    const name =
-      missing.type === "function" ? missing.name : missing.type === "mcp" ? missing.server_label : missing.type;
-    issue(["tool_choice"], `Tool choice '${name}' not found in 'tools' parameter.`);
+  const clash = clashingTools(tools);
+  if (clash) {
+    issue(["tools", ...clash.path], clash.message);
+    return;
   }
-});
+  const mayLoad = continuesSomething(body) || (Array.isArray(body.input) && body.input.some(loadsTools));
+  const wrong = mayLoad ? undefined : wrongChoice(body.tool_choice, tools);
+  if (wrong !== undefined) issue(["tool_choice"], wrong);
+}
+
+/** Two tools that have, or would have for a model, the same name: the place of the second one, and what to say of it. */
+export function clashingTools(tools: readonly Tool[]): { path: (string | number)[]; message: string } | undefined {
+  const hosted = new Set<string>();
+  for (const [index, tool] of tools.entries()) {
+    const key = hostedKey(tool);
+    if (key !== undefined && hosted.has(key)) {
+      const field = tool.type === "mcp" ? "server_label" : "type";
+      return { path: [index, field], message: `The tool ${field} '${key.replace(/^mcp:/, "")}' is used twice.` };
+    }
+    if (key !== undefined) hosted.add(key);
+  }
+  const known = new Map<string, string>();
+  // A server's search is a function for models, too.
+  if (hosted.has("tool_search")) known.set("tool_search", "tool_search");
+  for (const tool of clientToolsIn(tools)) {
+    const { flatName, path } = tool;
+    const name = fullNameOf(tool);
+    const other = known.get(flatName);
+    if (other === name) return { path, message: `The tool ${path.at(-1)} '${name}' is used twice.` };
+    if (other !== undefined) {
+      return { path, message: `The tools '${other}' and '${name}' would both be '${flatName}' to the model.` };
+    }
+    known.set(flatName, name);
+  }
+  return undefined;
+}
+
+/** What is wrong with a choice of tools: it leaves none, or names one that is not there. */
+export function wrongChoice(choice: ToolChoice | null | undefined, tools: readonly Tool[]): string | undefined {
+  if (choice == null || choice === "auto" || choice === "none") return undefined;
+  if (typeof choice === "string") {
+    return tools.length === 0 ? "Tool choice 'required' must be specified with 'tools' parameter." : undefined;
+  }
+  const hosted = new Set(tools.map(hostedKey));
+  const clients = ClientTools.of(tools);
+  const isThere = (chosen: ChosenTool) => {
+    const key = hostedKey(chosen);
+    return (key !== undefined && hosted.has(key)) || clients.chosen(chosen).length > 0;
+  };
+  const missing = chosenTools(choice)?.find((chosen) => !isThere(chosen));
+  if (!missing) return undefined;
+  const name = "name" in missing && missing.type !== "mcp" ? missing.name : undefined;
+  const label = missing.type === "mcp" ? missing.server_label : missing.type;
+  return `Tool choice '${name ?? label}' not found in 'tools' parameter.`;
+}
+
+/** Whether an item of the input brings tools of its own. */
+function loadsTools({ type }: { type: string }): boolean {
+  return type === "additional_tools" || type === "tool_search_output";
+}
 
 function continuesSomething(body: z.output<typeof allFields>): boolean {
   return (

@@ -1,12 +1,18 @@
 import type {
+  ResponseApplyPatchToolCall,
   ResponseCodeInterpreterToolCall,
+  ResponseCompactionItem,
+  ResponseCustomToolCallItem,
   ResponseError,
+  ResponseFunctionShellToolCall,
   ResponseFunctionToolCall,
   ResponseFunctionWebSearch,
   ResponseOutputItem,
   ResponseOutputMessage,
   ResponseReasoningItem,
   ResponseStatus,
+  ResponseToolSearchCall,
+  ResponseToolSearchOutputItem,
 } from "openai/resources/responses/responses";
 import { type CreateRequest, conversationOf } from "./create-request.ts";
 import { echoTool } from "./tools.ts";
@@ -15,25 +21,60 @@ import { echoTool } from "./tools.ts";
 export type OutputItem =
   | ResponseOutputMessage
   | ResponseReasoningItem
-  | (ResponseFunctionToolCall & { id: string })
+  | ClientCallItem
+  | ResponseToolSearchOutputItem
   | ServerCall
+  | ResponseCompactionItem
   | ResponseOutputItem.McpListTools
   | ResponseOutputItem.McpApprovalRequest;
 
-/** A call of a tool that this server runs. */
-export type ServerCall = ResponseOutputItem.McpCall | ResponseFunctionWebSearch | ResponseCodeInterpreterToolCall;
+/** A call of a tool that the client runs. A search for tools may be this server's. */
+export type ClientCallItem =
+  | (ResponseFunctionToolCall & { id: string })
+  | ResponseCustomToolCallItem
+  | ResponseToolSearchCall
+  | ResponseOutputItem.LocalShellCall
+  | ResponseFunctionShellToolCall
+  | ResponseApplyPatchToolCall;
 
-const SERVER_CALLS: Record<ServerCall["type"], true> = {
+const CLIENT_CALLS: Record<ClientCallItem["type"], true> = {
+  function_call: true,
+  custom_tool_call: true,
+  tool_search_call: true,
+  local_shell_call: true,
+  shell_call: true,
+  apply_patch_call: true,
+};
+
+/** Whether an item, of the output or given back by a client, is a call that the client answers. */
+export function isClientCall<Item extends { type: string }>(
+  item: Item | undefined,
+): item is Extract<Item, { type: ClientCallItem["type"] }> {
+  return item !== undefined && Object.hasOwn(CLIENT_CALLS, item.type) && !isServerSearch(item);
+}
+
+/** A call of a tool that this server runs. */
+export type ServerCall =
+  | ResponseOutputItem.McpCall
+  | ResponseFunctionWebSearch
+  | ResponseCodeInterpreterToolCall
+  | ResponseToolSearchCall;
+
+const SERVER_CALLS: Record<Exclude<ServerCall["type"], "tool_search_call">, true> = {
   mcp_call: true,
   web_search_call: true,
   code_interpreter_call: true,
 };
 
+function isServerSearch(item: { type: string; execution?: unknown }): boolean {
+  return item.type === "tool_search_call" && item.execution === "server";
+}
+
 /** Whether an item, of the output or given back by a client, is a call of a tool that a server runs. */
 export function isServerCall<Item extends { type: string }>(
   item: Item,
 ): item is Extract<Item, { type: ServerCall["type"] }> {
-  return Object.hasOwn(SERVER_CALLS, item.type);
+  return Object.hasOwn(SERVER_CALLS, item.type) || isServerSearch(item);
 }
 
 /**
@@ -53,8 +94,18 @@ export interface Usage {
   tool_output_tokens_per_turn?: number[];
 }
 
+/** An item of the input that the model did not get, in the words of OpenAI's `input_transformations` (openai 7.56). */
+export interface InputTransformation {
+  type: "reasoning";
+  /** The item's id. */
+  id: string;
+  action: "removed";
+  /** Whose it is: another tenant's or nobody's that is known here, or another model's. */
+  reason: "organization_mismatch" | "model_mismatch";
+}
+
 /**
- * The `response` object: OpenAI's, with the 31 keys that the Open Responses schema wants always present
+ * The `response` object: OpenAI's, with the keys that the Open Responses schema wants always present
  * (openai 7.57 `Response`; Open Responses 2026-04-24 `ResponseResource`).
  */
 export interface ResponseObject {
@@ -91,10 +142,16 @@ export interface ResponseObject {
   service_tier: string;
   metadata: Record<string, string>;
   safety_identifier: string | null;
+  access_programs: null;
+  moderation: null;
   prompt: null;
   prompt_cache_key: string | null;
   prompt_cache_retention: string | null;
+  /** As the request had them; absent otherwise. */
+  prompt_cache_options?: NonNullable<CreateRequest["prompt_cache_options"]>;
   user: string | null;
+  /** What the model did not get of the input, in its order; present only where there is any. */
+  input_transformations?: InputTransformation[];
   /** The prompt and the output as raw messages: vLLM's `enable_response_messages`, present only when asked for. */
   input_messages?: object[];
   output_messages?: object[];
@@ -148,9 +205,12 @@ export function initialResponse(
     service_tier: request.service_tier == null || request.service_tier === "auto" ? "default" : request.service_tier,
     metadata: request.metadata ?? {},
     safety_identifier: request.safety_identifier ?? null,
+    access_programs: null,
+    moderation: null,
     prompt: null,
     prompt_cache_key: request.prompt_cache_key ?? null,
     prompt_cache_retention: request.prompt_cache_retention ?? null,
+    ...(request.prompt_cache_options && { prompt_cache_options: request.prompt_cache_options }),
     user: request.user ?? null,
   };
 }

@@ -3,25 +3,50 @@ import { list, map } from "./collections.ts";
 import { canonicalHost } from "./public-url.ts";
 import { shortened } from "./validation.ts";
 
-/** Tools and tool choice of a request: client-side functions, and the hosted tools that this server runs. */
+/** Tools and tool choice of a request: those that the client runs, and the hosted ones that this server runs. */
 
 const FUNCTION_NAME = /^[a-zA-Z0-9_-]+$/;
 const MAX_NAME_LENGTH = 128;
 const MAX_LABEL_LENGTH = 64;
 
-/** Tools of a request, and those that a choice names. */
-const MAX_TOOLS = 1024;
+/** Tools of a request, those in namespaces included, and those that a choice names. */
+export const MAX_TOOLS = 1024;
+
+/** A grammar. vLLM compiles it, and a model reads it with every prompt: Codex's own has a thousand characters. */
+const MAX_GRAMMAR_LENGTH = 65_536;
 
 /** The name of an MCP server's tool. */
 const mcpToolName = z.string().min(1).max(256);
 
+/** What clients say of a tool beside what it is: echoed. Of these only `defer_loading` has an effect. */
+const callerFields = {
+  defer_loading: z.boolean().nullish(),
+  allowed_callers: list(z.enum(["direct", "programmatic"]), { max: 2 }).nullish(),
+  async: z.boolean().nullish(),
+};
+
+type CallerFields = { [Name in keyof typeof callerFields]?: z.output<(typeof callerFields)[Name]> };
+
+function callerFieldsOf({ defer_loading, allowed_callers, async }: CallerFields) {
+  return {
+    ...(defer_loading != null && { defer_loading }),
+    ...(allowed_callers != null && { allowed_callers }),
+    ...(async != null && { async }),
+  };
+}
+
+const toolName = z.string().max(MAX_NAME_LENGTH, { abort: true }).regex(FUNCTION_NAME);
+const jsonObject = z.record(z.string(), z.unknown());
+
 const functionTool = z
   .object({
     type: z.literal("function"),
-    name: z.string().max(MAX_NAME_LENGTH, { abort: true }).regex(FUNCTION_NAME),
+    name: toolName,
     description: z.string().nullish(),
-    parameters: z.record(z.string(), z.unknown()).nullish(),
+    parameters: jsonObject.nullish(),
     strict: z.boolean().nullish(),
+    output_schema: jsonObject.nullish(),
+    ...callerFields,
   })
   // Echoed with every key present, as OpenAI and the Open Responses schema do.
   .transform((tool) => ({
@@ -30,7 +55,103 @@ const functionTool = z
     description: tool.description ?? null,
     parameters: tool.parameters ?? null,
     strict: tool.strict ?? null,
+    ...(tool.output_schema != null && { output_schema: tool.output_schema }),
+    ...callerFieldsOf(tool),
   }));
+
+const customFormat = z.discriminatedUnion("type", [
+  z.object({ type: z.literal("text") }),
+  z.object({
+    type: z.literal("grammar"),
+    syntax: z.enum(["lark", "regex"]),
+    definition: z.string().min(1).max(MAX_GRAMMAR_LENGTH),
+  }),
+]);
+
+const customTool = z
+  .object({
+    type: z.literal("custom"),
+    name: toolName,
+    description: z.string().nullish(),
+    format: customFormat.nullish(),
+    ...callerFields,
+  })
+  .transform((tool) => ({
+    type: tool.type,
+    name: tool.name,
+    ...(tool.description != null && { description: tool.description }),
+    format: tool.format ?? { type: "text" as const },
+    ...callerFieldsOf(tool),
+  }));
+
+const namespaceTool = z
+  .object({
+    type: z.literal("namespace"),
+    name: toolName,
+    description: z.string().nullish(),
+    tools: list(z.discriminatedUnion("type", [functionTool, customTool]), { max: MAX_TOOLS }),
+  })
+  .transform((tool) => ({ ...tool, description: tool.description ?? "" }));
+
+/** OpenAI's default is that the server searches. */
+const toolSearchTool = z
+  .object({
+    type: z.literal("tool_search"),
+    execution: z.enum(["server", "client"]).nullish(),
+    description: z.string().nullish(),
+    parameters: jsonObject.nullish(),
+  })
+  .transform(({ type, execution, description, parameters }) => ({
+    type,
+    execution: execution ?? ("server" as const),
+    ...(description != null && { description }),
+    ...(parameters != null && { parameters }),
+  }));
+
+const localShellTool = z.object({ type: z.literal("local_shell") });
+
+const skill = z.object({
+  name: z.string().max(256),
+  description: z.string().max(10_000),
+  path: z.string().max(4096),
+});
+
+const shellTool = z
+  .object({
+    type: z.literal("shell"),
+    environment: z
+      .object({
+        type: z.enum(["local", "container_auto", "container_reference"]),
+        skills: list(z.unknown(), { max: 200 }).nullish(),
+      })
+      .nullish(),
+    allowed_callers: callerFields.allowed_callers,
+  })
+  .transform(({ type, environment, allowed_callers }, context) => {
+    const skills = list(skill).safeParse(environment?.skills ?? []);
+    if (environment != null && environment.type !== "local") {
+      context.addIssue({
+        code: "custom",
+        path: ["environment", "type"],
+        message: "Only the environment 'local' is supported by this server: the client runs the commands.",
+        params: { code: "unsupported_parameter" },
+      });
+    } else if (!skills.success) {
+      for (const issue of skills.error.issues) {
+        context.addIssue({ ...issue, path: ["environment", "skills", ...issue.path] } as z.core.$ZodRawIssue);
+      }
+    }
+    const known = skills.success && skills.data.length > 0 ? { skills: skills.data } : {};
+    return {
+      type,
+      ...(environment != null && { environment: { type: "local" as const, ...known } }),
+      ...(allowed_callers != null && { allowed_callers }),
+    };
+  });
+
+const applyPatchTool = z
+  .object({ type: z.literal("apply_patch"), allowed_callers: callerFields.allowed_callers })
+  .transform(({ type, allowed_callers }) => ({ type, ...(allowed_callers != null && { allowed_callers }) }));
 
 /** Some of a server's tools: by name, or those that only read. */
 const toolFilter = z.object({
@@ -109,8 +230,12 @@ const webSearchTool = z.object({
   type: z.enum(WEB_SEARCH_TYPES),
   filters: z.object({ allowed_domains: domains, blocked_domains: domains }).nullish(),
   // Hints that no search provider here knows: echoed.
-  search_context_size: z.enum(["low", "medium", "high"]).optional(),
+  search_context_size: z.enum(["low", "medium", "high"]).nullish(),
   user_location: z.looseObject({ type: z.literal("approximate").optional() }).nullish(),
+  search_content_types: list(z.string().max(64), { max: 16 }).nullish(),
+  image_settings: jsonObject.nullish(),
+  /** False: no page is fetched, and only the search provider is asked. */
+  external_web_access: z.boolean().nullish(),
 });
 
 const automaticContainer = z
@@ -137,6 +262,12 @@ const containerTool = z.object({ type: z.literal("container") });
 
 const tool = z.discriminatedUnion("type", [
   functionTool,
+  customTool,
+  namespaceTool,
+  toolSearchTool,
+  localShellTool,
+  shellTool,
+  applyPatchTool,
   mcpServerTool,
   webSearchTool,
   codeInterpreterTool,
@@ -145,16 +276,35 @@ const tool = z.discriminatedUnion("type", [
 
 export type Tool = z.output<typeof tool>;
 export type FunctionTool = Extract<Tool, { type: "function" }>;
+export type CustomTool = Extract<Tool, { type: "custom" }>;
+export type NamespaceTool = Extract<Tool, { type: "namespace" }>;
 export type McpServerTool = Extract<Tool, { type: "mcp" }>;
 export type WebSearchTool = z.output<typeof webSearchTool>;
 export type ToolFilter = z.output<typeof toolFilter>;
 
-const SERVED = ["function", "mcp", "web_search", "code_interpreter", "container"];
+const SERVED = [
+  "function",
+  "custom",
+  "namespace",
+  "tool_search",
+  "local_shell",
+  "shell",
+  "apply_patch",
+  "mcp",
+  "web_search",
+  "code_interpreter",
+  "container",
+];
+
+/** Whether this server has tools of a type, under whatever name. */
+export function isServedType(type: string): boolean {
+  return SERVED.includes(type) || type.startsWith("web_search");
+}
 
 function refuseUnservedTool(value: unknown, context: z.RefinementCtx): unknown {
   if (typeof value !== "object" || value === null || !("type" in value) || typeof value.type !== "string") return value;
   const { type } = value;
-  if (SERVED.includes(type) || type.startsWith("web_search")) return value;
+  if (isServedType(type)) return value;
   context.addIssue({
     code: "custom",
     path: ["type"],
@@ -164,7 +314,32 @@ function refuseUnservedTool(value: unknown, context: z.RefinementCtx): unknown {
   return z.NEVER;
 }
 
-export const tools = list(z.preprocess(refuseUnservedTool, tool), { max: MAX_TOOLS });
+export const tools = z.preprocess(refuseTooMany, list(z.preprocess(refuseUnservedTool, tool), { max: MAX_TOOLS }));
+
+/** Counts the tools of namespaces before any is looked at. */
+function refuseTooMany(value: unknown, context: z.RefinementCtx): unknown {
+  if (!Array.isArray(value) || value.length > MAX_TOOLS) return value;
+  let count = 0;
+  for (const each of value as unknown[]) {
+    const isNamespace = typeof each === "object" && each !== null && "tools" in each && Array.isArray(each.tools);
+    count += isNamespace ? (each.tools as unknown[]).length : 1;
+  }
+  if (count <= MAX_TOOLS) return value;
+  context.addIssue({ code: "too_big", origin: "array", maximum: MAX_TOOLS, inclusive: true, input: value });
+  return z.NEVER;
+}
+
+/** Tools that come in the middle of a conversation. Servers of credentials are none of them: items are stored. */
+export const loadedTools = tools.superRefine((all, context) => {
+  const index = all.findIndex(({ type }) => type === "mcp" || type === "container");
+  if (index < 0) return;
+  context.addIssue({
+    code: "custom",
+    path: [index, "type"],
+    message: `A tool of type '${all[index]?.type}' is supported in the request's own 'tools' only.`,
+    params: { code: "unsupported_parameter" },
+  });
+});
 
 /**
  * A tool as a response shows it: without the credentials of an MCP server, which may also be in the query of its URL.
@@ -178,7 +353,18 @@ export function echoTool(tool: Tool): Tool {
   return { ...shown, server_url: origin + pathname };
 }
 
-const namedFunction = z.object({ type: z.literal("function"), name: z.string().min(1).max(MAX_NAME_LENGTH) });
+/** `namespace` is where the tool is; without it, one of the name anywhere is meant. */
+const namedFields = {
+  name: z
+    .string()
+    .min(1)
+    .max(2 * MAX_NAME_LENGTH),
+  namespace: toolName.optional(),
+};
+const namedFunction = z.object({ type: z.literal("function"), ...namedFields });
+const namedCustom = z.object({ type: z.literal("custom"), ...namedFields });
+const namedNamespace = z.object({ type: z.literal("namespace"), name: namedFields.name });
+const clientChoice = z.object({ type: z.enum(["tool_search", "local_shell", "shell", "apply_patch"]) });
 const mcpChoice = z
   .object({
     type: z.literal("mcp"),
@@ -187,7 +373,8 @@ const mcpChoice = z
   })
   .transform(({ name, ...choice }) => (name == null ? choice : { ...choice, name }));
 const hostedChoice = z.object({ type: z.enum(["code_interpreter", "container", ...WEB_SEARCH_TYPES]) });
-const oneTool = z.discriminatedUnion("type", [namedFunction, mcpChoice, hostedChoice]);
+const choices = [namedFunction, namedCustom, clientChoice, mcpChoice, hostedChoice] as const;
+const oneTool = z.discriminatedUnion("type", [...choices, namedNamespace]);
 
 const allowedTools = z.object({
   type: z.literal("allowed_tools"),
@@ -197,18 +384,15 @@ const allowedTools = z.object({
 
 /** The choices that name a tool which this server does not have. */
 const UNSERVED_CHOICES = new Set([
-  "apply_patch",
   "computer",
   "computer_use",
   "computer_use_preview",
-  "custom",
   "file_search",
   "image_generation",
   "programmatic_tool_calling",
-  "shell",
 ]);
 
-/** Accepts also chat completions' nested `{type:"function", function:{name}}`, which some clients send here. */
+/** Accepts also chat completions' nested `{type:"function", function:{name}}` (and `custom`), which some clients send. */
 function normaliseChoice(value: unknown, context: z.RefinementCtx): unknown {
   if (typeof value !== "object" || value === null || !("type" in value)) return value;
   if (typeof value.type === "string" && UNSERVED_CHOICES.has(value.type)) {
@@ -220,20 +404,18 @@ function normaliseChoice(value: unknown, context: z.RefinementCtx): unknown {
     });
     return z.NEVER;
   }
-  if (value.type === "function" && !("name" in value) && "function" in value) {
-    const nested = value.function;
-    if (typeof nested === "object" && nested !== null && "name" in nested)
-      return { type: "function", name: nested.name };
+  if ((value.type === "function" || value.type === "custom") && !("name" in value) && value.type in value) {
+    const nested: unknown = Reflect.get(value, value.type);
+    if (typeof nested === "object" && nested !== null && "name" in nested) {
+      return { type: value.type, name: nested.name };
+    }
   }
   return value;
 }
 
 export const toolChoice = z.preprocess(
   normaliseChoice,
-  z.union([
-    z.enum(["none", "auto", "required"]),
-    z.discriminatedUnion("type", [namedFunction, mcpChoice, hostedChoice, allowedTools]),
-  ]),
+  z.union([z.enum(["none", "auto", "required"]), z.discriminatedUnion("type", [...choices, allowedTools])]),
 );
 
 export type ToolChoice = z.output<typeof toolChoice>;
@@ -246,14 +428,18 @@ export function chosenTools(choice: ToolChoice | null | undefined): readonly Cho
   return choice.type === "allowed_tools" ? choice.tools : [choice];
 }
 
-/**
- * What tells a tool from the others of a request: the same for the tool itself and for a choice that names it, or, of an
- * MCP server, some of its tools.
- */
-export function toolKey(tool: Tool | ChosenTool): string {
+/** The type that a choice or a tool has among hosted ones; undefined for a tool that the client runs. */
+export function hostedKey(tool: Tool | ChosenTool): string | undefined {
   switch (tool.type) {
     case "function":
-      return `function:${tool.name}`;
+    case "custom":
+    case "namespace":
+    case "local_shell":
+    case "shell":
+    case "apply_patch":
+      return undefined;
+    case "tool_search":
+      return "execution" in tool && tool.execution === "client" ? undefined : tool.type;
     case "mcp":
       return `mcp:${tool.server_label}`;
     case "code_interpreter":

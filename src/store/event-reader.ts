@@ -1,3 +1,4 @@
+import { withoutReasoning } from "../protocol/shown-reasoning.ts";
 import { SSE_HEADERS, SseStream } from "../protocol/sse-stream.ts";
 import type { EventLogStore, EventLogWriter } from "./event-log.ts";
 
@@ -31,6 +32,8 @@ export interface ReaderOptions {
   after: number;
   /** Whether deltas keep their `obfuscation`. */
   obfuscation: boolean;
+  /** The operator hides what models think: also of logs from before. */
+  hidesReasoning: boolean;
   heartbeatMs: number;
   waitUntil: (promise: Promise<unknown>) => void;
 }
@@ -71,7 +74,8 @@ export function streamEvents({ turn, log, live, settled }: ReadableRun, options:
       let ended = false;
       for (const json of block.events) {
         const type = json.slice(9, json.indexOf('"', 9));
-        stream.event(type, options.obfuscation ? json : json.replace(OBFUSCATION, "}"));
+        const shown = options.hidesReasoning ? withoutReasoning(type, json) : json;
+        if (shown !== undefined) stream.event(type, options.obfuscation ? shown : shown.replace(OBFUSCATION, "}"));
         ended = TERMINAL.has(type);
       }
       after = block.to;

@@ -13,7 +13,7 @@ import { Housekeeping, oldestOf } from "./housekeeping.ts";
 import type { IdempotencyClaim } from "./idempotency-store.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "./item-page.ts";
 import { ResponseReader } from "./response-reader.ts";
-import { accepted, type Result, refused } from "./result.ts";
+import { accepted, type Result, refusalOf, refused } from "./result.ts";
 import { RunAdmission } from "./run-admission.ts";
 import { RunHost } from "./run-host.ts";
 import type { RunSpec } from "./run-store.ts";
@@ -147,12 +147,14 @@ export class Home extends DurableObject<Variables> {
     if (!leave) return new Response(null, { status: 429, headers: { "retry-after": "5" } });
     const live = () => this.#runs.live(turn)?.log;
     const settled = () => turns.response(turn) !== null;
+    const { heartbeatMs, hidesReasoning } = loadConfig(this.env);
     return streamEvents(
       { turn, log, live, settled },
       {
         after: Number(searchParams.get("after") ?? -1),
         obfuscation: searchParams.get("obfuscation") !== "0",
-        heartbeatMs: loadConfig(this.env).heartbeatMs,
+        hidesReasoning,
+        heartbeatMs,
         waitUntil: (promise) => this.ctx.waitUntil(promise.finally(leave)),
       },
     );
@@ -180,6 +182,16 @@ export class Home extends DurableObject<Variables> {
     this.#rows.conversations.delete(id);
     await this.#housekeeping.sweepSoon();
     return true;
+  }
+
+  /** All that the conversation has now, whoever holds it; null when there is no such conversation. */
+  conversationHistory(id: string): Result<History> | null {
+    if (!this.#rows.conversations.get(id)) return null;
+    try {
+      return accepted(this.#history.ofConversation(this.#rows.turns.lastPosition()));
+    } catch (error) {
+      return refusalOf(error);
+    }
   }
 
   /** A page of the conversation's items, or null when there is no such conversation. */

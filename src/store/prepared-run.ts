@@ -2,6 +2,7 @@ import { assembleTurn } from "../assembly/assemble-turn.ts";
 import type { Past } from "../assembly/past.ts";
 import { loadConfig, type Variables } from "../config.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
+import { matchOutputs } from "../turn/history.ts";
 import type { TurnState } from "../turn/state.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import type { Lease } from "./conversation-lock.ts";
@@ -86,5 +87,8 @@ export function prepareRun(
 /** The past of a run as it is now. Throws the 400s of a history that was deleted, or is too long. */
 export function readRunPast(home: RunHome, spec: RunSpec): RunPast {
   const { history, base } = home.history(spec);
-  return { ...readHistory(history), input: spec.input, base };
+  const read = readHistory(history);
+  // The run settles its spec's input.
+  spec.input = [...matchOutputs(read.history, spec.input)];
+  return { ...read, input: spec.input, base };
 }

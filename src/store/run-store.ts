@@ -19,6 +19,7 @@ export interface RunSpec {
   input: Item[];
   model: Model;
   cacheSalt: string;
+  session?: string | undefined;
   tenant?: string;
   /** Labels of MCP servers that cannot be reached again after a restart: their credentials are not kept. */
   withheld?: string[];

@@ -1,5 +1,6 @@
 import type { Config } from "../config.ts";
 import { conversationLocked } from "../protocol/errors.ts";
+import { keptInput } from "../turn/history.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import type { ConversationTurns } from "./conversation-turns.ts";
 import type { HomeRows } from "./home-rows.ts";
@@ -71,8 +72,8 @@ export class Settlement {
         createdAt: spec.createdAt,
         base,
         position: joins ? this.#rows.turns.lastPosition() + 1 : null,
-        input: JSON.stringify(spec.input),
-        output: closed.output,
+        input: JSON.stringify(keptInput(spec.input)),
+        output: closed.kept,
         messages: closed.messages,
         response: closed.head,
       });

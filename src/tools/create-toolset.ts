@@ -5,6 +5,7 @@ import type { McpAccess } from "../contract/mcp-access.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
+import { hostedKey } from "../protocol/tools.ts";
 import { Toolset } from "./toolset.ts";
 
 /** What a turn knows before its tools are made. */
@@ -27,7 +28,7 @@ export function toolsetOf(
   access: Readonly<Record<string, McpAccess>>,
   { address, config, tenant, history, input, replays, output }: ToolContext,
 ): Toolset | undefined {
-  if (!request.tools?.some((tool) => tool.type !== "function") && !input.some(isApproval)) return undefined;
+  if (!request.tools?.some((tool) => hostedKey(tool) !== undefined) && !input.some(isApproval)) return undefined;
   return Toolset.of({
     request,
     config: config.tools,

@@ -52,7 +52,7 @@ export interface ToolsetOptions {
 
 /** What a tool knows of the turn that it is in. */
 export interface ToolTurn extends ToolsetOptions {
-  /** Functions of the client's: each comes before a tool of ours that has the same name. */
+  /** Names of the client's tools: each comes before a tool of ours that has the same name. */
   clientFunctions: ReadonlySet<string>;
   time: ToolTime;
 }

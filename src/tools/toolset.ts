@@ -3,7 +3,10 @@ import type { CitationFilter } from "../contract/citations.ts";
 import type { ServerTools, ToolDescription, ToolNamespace } from "../contract/engine.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
 import type { ApprovedCall, ListedTools, TurnTools, UnlistedServer } from "../contract/turn-tools.ts";
-import { chosenTools, type FunctionTool, type Tool, toolKey } from "../protocol/tools.ts";
+import { ClientTools, clientToolsIn } from "../protocol/client-tools.ts";
+import { invalidRequest } from "../protocol/errors.ts";
+import { chosenTools, type FunctionTool, hostedKey, mustCall, type Tool } from "../protocol/tools.ts";
+import { formatPath } from "../protocol/validation.ts";
 import { TOOL_ROOMS } from "./hosted-tools.ts";
 import { toMcpError } from "./mcp/faults.ts";
 import { truncate } from "./mcp/output.ts";
@@ -19,7 +22,7 @@ export class Toolset implements TurnTools {
   readonly #config: ToolConfig;
   readonly #time: ToolTime;
   readonly #tools = new Map<string, ToolInTurn>();
-  /** Functions of the client's: each comes before a tool of ours that has the same name. */
+  /** Names of the client's tools: each comes before a tool of ours that has the same name. */
   readonly #clientFunctions: ReadonlySet<string>;
   /** Bytes that the outputs of this turn may still have. */
   #outputLeft: number;
@@ -29,7 +32,7 @@ export class Toolset implements TurnTools {
     this.#config = config;
     this.#time = new ToolTime(config.turnTimeMs);
     this.#outputLeft = config.outputBytes * 10;
-    this.#clientFunctions = new Set(request.tools?.flatMap((tool) => (tool.type === "function" ? [tool.name] : [])));
+    this.#clientFunctions = new Set(ClientTools.of(request.tools).names);
     const turn = { ...options, clientFunctions: this.#clientFunctions, time: this.#time };
     for (const room of rooms) this.#tools.set(room.kind, room.inTurn(turn));
   }
@@ -42,12 +45,17 @@ export class Toolset implements TurnTools {
     const { request, config } = options;
     const rooms = new Set<ToolRoom>();
     const choice = request.tool_choice === "none" ? [] : chosenTools(request.tool_choice);
-    const chosen = choice && new Set(choice.map(toolKey));
+    const chosen = choice && new Set(choice.map(hostedKey));
     for (const [index, tool] of (request.tools ?? []).entries()) {
       const room = roomOf(tool, config);
+      if (room && !config.offeredKinds.has(room.kind)) {
+        if (isForced(tool, request)) throw switchedOff(tool.type);
+        continue;
+      }
       room?.check?.(tool, index, options);
-      if (room && (room.isThereUnchosen || !chosen || chosen.has(toolKey(tool)))) rooms.add(room);
+      if (room && (room.isThereUnchosen || !chosen || chosen.has(hostedKey(tool)))) rooms.add(room);
     }
+    refuseSameNames(request, rooms);
     const toolset = rooms.size > 0 ? new Toolset(options, rooms) : undefined;
     const inTurn = toolset ? toolset.#tools : new Map<string, ToolInTurn>();
     for (const room of TOOL_ROOMS) room.takeInput?.(options, inTurn.get(room.kind));
@@ -144,10 +152,36 @@ export class Toolset implements TurnTools {
 
 /** The hosted tool that a tool of a request asks for; none for a client's function. */
 function roomOf(tool: Tool, { builtinLabels }: ToolConfig): ToolRoom | undefined {
+  if (hostedKey(tool) === undefined) return undefined;
   const builtin = tool.type === "mcp" ? builtinLabels.get(tool.server_label) : undefined;
   return TOOL_ROOMS.find(({ kind, requestTypes }) =>
     builtin === undefined ? requestTypes.includes(tool.type) : kind === builtin,
   );
+}
+
+/**
+ * Throws the 400 of a custom tool that has the name of a hosted one: its calls would be taken for that one's, or the other
+ * way round. A function of such a name comes first (docs/tools.md).
+ */
+function refuseSameNames({ tools }: ToolsetOptions["request"], rooms: Iterable<ToolRoom>): void {
+  const offered = [...rooms];
+  for (const { tool, flatName, path } of clientToolsIn(tools ?? [])) {
+    if (tool.type !== "custom" || !offered.some((room) => room.toolNamed?.(flatName))) continue;
+    throw invalidRequest(
+      formatPath(["tools", ...path]),
+      `The custom tool '${flatName}' has the name of a tool that this server runs.`,
+    );
+  }
+}
+
+/** Whether a choice leaves nothing but a call of a hosted tool. */
+function isForced(tool: Tool, { tool_choice: choice }: ToolsetOptions["request"]): boolean {
+  const key = hostedKey(tool);
+  return mustCall(choice) && chosenTools(choice)?.every((chosen) => hostedKey(chosen) === key) === true;
+}
+
+function switchedOff(type: string) {
+  return invalidRequest("tool_choice", `The tool '${type}' is switched off on this server.`, "unsupported_parameter");
 }
 
 function toFunctionTool({ name, description, parameters }: ToolDescription | FunctionTool): FunctionTool {

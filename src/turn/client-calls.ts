@@ -1,27 +1,42 @@
+import { readLocalShell, readPatch, readShell } from "../contract/client-functions.ts";
+import { CustomInput } from "../contract/custom-input.ts";
 import type { ModelDelta } from "../contract/engine.ts";
+import type { ClientTool } from "../protocol/client-tools.ts";
 import { newCallId } from "../protocol/ids.ts";
-import { isJson, parseArguments } from "../protocol/json.ts";
-import type { OutputItem } from "../protocol/response.ts";
+import { parseArguments } from "../protocol/json.ts";
+import type { ClientCallItem } from "../protocol/response.ts";
 import { deltaHead, type EventWriter } from "./output-events.ts";
 import type { OutputSize } from "./output-size.ts";
 import type { TurnState } from "./state.ts";
 
 /**
- * Function calls that the client answers. Several may be open, because an upstream may interleave their arguments: a
- * call is done when something else begins and its arguments are complete JSON, or at the end of the round.
+ * Calls that the client answers. Several may be open, because an upstream may interleave their arguments: a call is done
+ * when something else begins and its arguments are complete, or at the end of the round.
+ *
+ * Calls of functions and custom tools are shown while they are written. What any other call is cannot be told before it is
+ * complete: its item is added late, and whole.
  */
 
-type FunctionCall = Extract<OutputItem, { type: "function_call" }>;
+type WrittenItem = Extract<ClientCallItem, { type: "function_call" | "custom_tool_call" }>;
+type FunctionCall = Extract<ClientCallItem, { type: "function_call" }>;
+type CustomCall = Extract<ClientCallItem, { type: "custom_tool_call" }>;
+type WholeItem = Exclude<ClientCallItem, WrittenItem>;
 type CallDelta = Extract<ModelDelta, { kind: "tool_call" }>;
 
-interface OpenCall {
-  item: FunctionCall;
+interface PlacedCall {
   outputIndex: number;
   /** The JSON of its delta events up to their sequence number. */
   deltaHead: string;
 }
 
+type OpenCall =
+  | (PlacedCall & { kind: "function"; item: FunctionCall })
+  | (PlacedCall & { kind: "custom"; item: CustomCall; input: CustomInput })
+  /** One that is not shown yet, with all that the model has written of it. */
+  | { kind: "whole"; tool: ClientTool; callId: string; text: string };
+
 const ARGUMENTS_DELTA = "response.function_call_arguments.delta";
+const INPUT_DELTA = "response.custom_tool_call_input.delta";
 
 export class ClientCalls {
   readonly #writer: EventWriter;
@@ -34,7 +49,7 @@ export class ClientCalls {
    * The call that was open when the turn was cut off. The index that the engine gave it is not known any more: the next
    * arguments that belong to no other call are its own.
    */
-  #resumed: OpenCall | undefined;
+  #resumed: PlacedCall | undefined;
 
   /** A call that is open in the state goes on. */
   constructor(state: TurnState, writer: EventWriter, size: OutputSize, usedCallIds: Set<string>) {
@@ -42,9 +57,10 @@ export class ClientCalls {
     this.#size = size;
     this.#usedCallIds = usedCallIds;
     for (const [outputIndex, item] of state.output.entries()) {
-      if (item.type !== "function_call" || item.status !== "in_progress" || state.superseded.has(item.id)) continue;
-      this.#resumed = newOpenCall(item, outputIndex);
-      this.#open.set(resumedIndex(this.#resumed), this.#resumed);
+      if (!isWritten(item) || item.status !== "in_progress" || state.superseded.has(item.id)) continue;
+      const call = newOpenCall(item, outputIndex);
+      this.#resumed = call;
+      this.#open.set(resumedIndex(call), call);
     }
   }
 
@@ -52,26 +68,54 @@ export class ClientCalls {
     return this.#open.has(index);
   }
 
+  get isOpen(): boolean {
+    return this.#open.size > 0;
+  }
+
   /** Gives the call that was open when the turn was cut off this delta's index. False where the delta is not its own. */
-  resume({ index, name }: CallDelta): boolean {
-    const call = this.#resumed;
+  resume({ index, name }: Pick<CallDelta, "index" | "name">): boolean {
+    const resumed = this.#resumed;
+    const call = resumed && this.#open.get(resumedIndex(resumed));
     if (!call || name !== undefined) return false;
     this.#resumed = undefined;
-    this.#open.delete(resumedIndex(call));
+    this.#open.delete(resumedIndex(resumed));
     this.#open.set(index, call);
     return true;
   }
 
-  begin(index: number, name: string, callId: string | undefined): void {
+  /**
+   * A call in whose middle the generation goes on, with all of it so far. One that was shown is known by its item; what
+   * its input is made of is read again. One that was not begins. False where there is none of that.
+   */
+  resumeWith(index: number, tool: ClientTool | undefined, text: string): boolean {
+    if (tool && isShownWhole(tool)) {
+      this.begin(index, tool, tool.flatName, undefined);
+      this.append(index, text);
+      return true;
+    }
+    const call = this.#resumed && this.#open.get(resumedIndex(this.#resumed));
+    if (call?.kind === "custom") call.input.push(text);
+    return call !== undefined;
+  }
+
+  /** Begins a call of a tool, by the name that the model writes; without a tool it is a function that nobody offered. */
+  begin(index: number, tool: ClientTool | undefined, name: string, offeredId: string | undefined): void {
     this.#size.addFrames(1);
-    const item: FunctionCall = {
-      id: this.#writer.newItemId("function_call"),
-      type: "function_call",
+    const callId = this.#claimCallId(offeredId);
+    if (tool && isShownWhole(tool)) {
+      this.#open.set(index, { kind: "whole", tool, callId, text: "" });
+      return;
+    }
+    const common = {
       status: "in_progress",
-      call_id: this.#claimCallId(callId),
-      name,
-      arguments: "",
-    };
+      call_id: callId,
+      name: tool?.name ?? name,
+      ...(tool?.namespace !== undefined && { namespace: tool.namespace }),
+    } as const;
+    const item: WrittenItem =
+      tool?.tool.type === "custom"
+        ? { id: this.#writer.newItemId("custom_tool_call"), type: "custom_tool_call", ...common, input: "" }
+        : { id: this.#writer.newItemId("function_call"), type: "function_call", ...common, arguments: "" };
     this.#open.set(index, newOpenCall(item, this.#writer.addItem(item)));
   }
 
@@ -79,9 +123,24 @@ export class ClientCalls {
   append(index: number, text: string): void {
     const call = this.#open.get(index);
     if (!call) return;
-    call.item.arguments += text;
     this.#size.addText(text);
-    this.#writer.delta(ARGUMENTS_DELTA, call.deltaHead, text);
+    switch (call.kind) {
+      case "function":
+        call.item.arguments += text;
+        this.#writer.delta(ARGUMENTS_DELTA, call.deltaHead, text);
+        return;
+      case "custom":
+        this.#addInput(call, call.input.push(text));
+        return;
+      case "whole":
+        call.text += text;
+    }
+  }
+
+  #addInput({ item, deltaHead: head }: Extract<OpenCall, { kind: "custom" }>, text: string): void {
+    if (text === "") return;
+    item.input += text;
+    this.#writer.delta(INPUT_DELTA, head, text);
   }
 
   /** Ends a call before its arguments were whole. False where it is not open. */
@@ -93,12 +152,12 @@ export class ClientCalls {
 
   /** Ends the calls whose arguments are complete, because something else begins. Gives their indices. */
   closeComplete(): number[] {
-    return this.#closeWhere(({ item }) => isWhole(item.arguments));
+    return this.#closeWhere(isWhole);
   }
 
-  /** Ends all calls: the model has finished them. Gives their indices. */
-  closeAll(): number[] {
-    return this.#closeWhere(() => true);
+  /** Ends all calls: the model has finished them. `beforeDone` is called before one is done. Gives their indices. */
+  closeAll(beforeDone?: () => void): number[] {
+    return this.#closeWhere(() => true, beforeDone);
   }
 
   /**
@@ -107,7 +166,8 @@ export class ClientCalls {
    */
   closeTurn(truncated: boolean, last: number, isSilent: boolean): void {
     for (const [index, call] of this.#open) {
-      const isComplete = !truncated || (call.outputIndex !== last && isJson(call.item.arguments));
+      const isLast = call.kind === "whole" || call.outputIndex === last;
+      const isComplete = !truncated || (!isLast && isWhole(call));
       this.#close(index, call, isComplete ? "completed" : "incomplete", isSilent);
     }
   }
@@ -115,6 +175,14 @@ export class ClientCalls {
   /** The model is to say anew what broke off: what follows belongs to no call from before. */
   forgetResumed(): void {
     this.#resumed = undefined;
+    this.forgetUnshown();
+  }
+
+  /** Forgets the calls of which nothing was shown yet. Gives their number. */
+  forgetUnshown(): number {
+    const unshown = [...this.#open].filter(([, call]) => call.kind === "whole");
+    for (const [index] of unshown) this.#open.delete(index);
+    return unshown.length;
   }
 
   /** Forgets all calls: their items are taken back. */
@@ -123,26 +191,121 @@ export class ClientCalls {
     this.#resumed = undefined;
   }
 
-  #closeWhere(isDone: (call: OpenCall) => boolean): number[] {
+  #closeWhere(isDone: (call: OpenCall) => boolean, beforeDone?: () => void): number[] {
     const done = [...this.#open].filter(([, call]) => isDone(call));
-    for (const [index, call] of done) this.#close(index, call, "completed", false);
+    for (const [index, call] of done) this.#close(index, call, "completed", false, beforeDone);
     return done.map(([index]) => index);
   }
 
-  #close(index: number, call: OpenCall, status: "completed" | "incomplete", isSilent: boolean): void {
-    const { item, outputIndex } = call;
+  #close(
+    index: number,
+    call: OpenCall,
+    status: "completed" | "incomplete",
+    isSilent: boolean,
+    beforeDone?: () => void,
+  ): void {
     this.#open.delete(index);
     // What comes after its end belongs to no call.
     if (call === this.#resumed) this.#resumed = undefined;
-    if (status === "completed" && item.arguments === "") {
-      item.arguments = "{}";
-      if (!isSilent) this.#writer.delta(ARGUMENTS_DELTA, call.deltaHead, "{}");
+    if (call.kind === "whole") {
+      // Of one that broke off there is nothing to be shown.
+      if (status === "completed") this.#show(call, isSilent, beforeDone);
+      return;
     }
-    item.status = status;
-    const { id, name, arguments: json } = item;
-    const at = { item_id: id, output_index: outputIndex };
-    this.#writer.emit({ type: "response.function_call_arguments.done", ...at, name, arguments: json }, isSilent);
+    const { item, outputIndex } = call;
+    const at = { item_id: item.id, output_index: outputIndex };
+    if (call.kind === "custom") {
+      const rest = call.input.end();
+      if (isSilent) call.item.input += rest;
+      else this.#addInput(call, rest);
+      call.item.status = status;
+      this.#writer.emit({ type: "response.custom_tool_call_input.done", ...at, input: call.item.input }, isSilent);
+    } else {
+      if (status === "completed" && call.item.arguments === "") {
+        call.item.arguments = "{}";
+        if (!isSilent) this.#writer.delta(ARGUMENTS_DELTA, call.deltaHead, "{}");
+      }
+      call.item.status = status;
+      const { name, arguments: json } = call.item;
+      this.#writer.emit({ type: "response.function_call_arguments.done", ...at, name, arguments: json }, isSilent);
+    }
+    beforeDone?.();
     this.#writer.emit({ type: "response.output_item.done", output_index: outputIndex, item }, isSilent);
+  }
+
+  /** Adds the item of a call that is complete. One that does not say what its tool needs is none. */
+  #show(
+    { tool, callId, text }: Extract<OpenCall, { kind: "whole" }>,
+    isSilent: boolean,
+    beforeDone?: () => void,
+  ): void {
+    const whole = this.#read(tool, callId, text);
+    // A turn that has failed, or was given up, shows nothing more.
+    if (!whole || isSilent) return;
+    const outputIndex = this.#writer.addItem({ ...whole, status: "in_progress", ...unwritten(whole) } as WholeItem);
+    if (whole.type === "shell_call") this.#tellCommands(whole.action.commands, outputIndex);
+    beforeDone?.();
+    this.#writer.emit({ type: "response.output_item.done", output_index: outputIndex, item: whole });
+  }
+
+  #tellCommands(commands: readonly string[], output_index: number): void {
+    for (const [command_index, command] of commands.entries()) {
+      const at = { output_index, command_index };
+      this.#writer.emit({ type: "response.shell_call_command.added", ...at, command: "" });
+      this.#writer.emit({ type: "response.shell_call_command.delta", ...at, delta: command });
+      this.#writer.emit({ type: "response.shell_call_command.done", ...at, command });
+    }
+  }
+
+  #read({ tool }: ClientTool, call_id: string, text: string): WholeItem | undefined {
+    const status = "completed";
+    switch (tool.type) {
+      case "tool_search": {
+        const args = parseArguments(text);
+        const id = this.#writer.newItemId("tool_search_call");
+        return args && { id, type: "tool_search_call", call_id, execution: "client", arguments: args, status };
+      }
+      case "local_shell": {
+        const action = readLocalShell(text);
+        return (
+          action && {
+            id: this.#writer.newItemId("local_shell_call"),
+            type: "local_shell_call",
+            call_id,
+            action,
+            status,
+          }
+        );
+      }
+      case "shell": {
+        const action = readShell(text);
+        const environment = tool.environment ? ({ type: "local" } as const) : null;
+        return (
+          action && {
+            id: this.#writer.newItemId("shell_call"),
+            type: "shell_call",
+            call_id,
+            action,
+            environment,
+            status,
+          }
+        );
+      }
+      case "apply_patch": {
+        const operation = readPatch(text);
+        return (
+          operation && {
+            id: this.#writer.newItemId("apply_patch_call"),
+            type: "apply_patch_call",
+            call_id,
+            operation,
+            status,
+          }
+        );
+      }
+      default:
+        return undefined;
+    }
   }
 
   /** The model's own call id where it is usable (some templates insist on their form), else a new one. */
@@ -154,16 +317,44 @@ export class ClientCalls {
   }
 }
 
-function newOpenCall(item: FunctionCall, outputIndex: number): OpenCall {
-  return { item, outputIndex, deltaHead: deltaHead(ARGUMENTS_DELTA, { item_id: item.id, output_index: outputIndex }) };
+/** Whether a call of a tool is shown only when it is complete. */
+function isShownWhole({ tool }: ClientTool): boolean {
+  return tool.type !== "function" && tool.type !== "custom";
+}
+
+function isWritten(item: { type: string }): item is WrittenItem {
+  return item.type === "function_call" || item.type === "custom_tool_call";
+}
+
+function newOpenCall(item: WrittenItem, outputIndex: number): OpenCall & PlacedCall {
+  const at = { item_id: item.id, output_index: outputIndex };
+  return item.type === "function_call"
+    ? { kind: "function", item, outputIndex, deltaHead: deltaHead(ARGUMENTS_DELTA, at) }
+    : { kind: "custom", item, input: new CustomInput(), outputIndex, deltaHead: deltaHead(INPUT_DELTA, at) };
 }
 
 /** No engine gives an index below zero. */
-function resumedIndex({ outputIndex }: OpenCall): number {
+function resumedIndex({ outputIndex }: PlacedCall): number {
   return -1 - outputIndex;
 }
 
-/** Whether the arguments of a function are there, and complete. */
-function isWhole(text: string): boolean {
+/** What an item is without before its words have been told. */
+function unwritten(item: WholeItem): Partial<WholeItem> {
+  return item.type === "shell_call" ? { action: { ...item.action, commands: [] } } : {};
+}
+
+/** Whether all of a call is there. */
+function isWhole(call: OpenCall): boolean {
+  switch (call.kind) {
+    case "function":
+      return hasArguments(call.item.arguments);
+    case "custom":
+      return !call.input.isCut;
+    case "whole":
+      return hasArguments(call.text);
+  }
+}
+
+function hasArguments(text: string): boolean {
   return text.trim() !== "" && parseArguments(text) !== undefined;
 }

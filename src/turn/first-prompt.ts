@@ -1,7 +1,9 @@
 import type { Prompt, RawMessage, Replay, ServerTools } from "../contract/engine.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
-import { promptItems } from "./history.ts";
+import { type NoteRole, type OpenedCompaction, standingPast } from "./compacted-past.ts";
+import { matchOutputs, promptItems } from "./history.ts";
+import { withLoadedTools } from "./loaded-tools.ts";
 
 /** What the first prompt of a turn is made of. */
 export interface PromptSource {
@@ -14,6 +16,8 @@ export interface PromptSource {
   replays: readonly Replay[];
   /** This turn's input, references resolved. */
   input: readonly Item[];
+  /** The newest compaction of both. */
+  opened?: OpenedCompaction | undefined;
   cacheSalt: string;
   /** Unix milliseconds. */
   createdAt: number;
@@ -22,17 +26,21 @@ export interface PromptSource {
 /**
  * The prompt of a turn's first round: what a create sends, to be counted (`engine.measure`) or shortened
  * (`truncateToFit`) without a turn. Calls and outputs of its items may still be without each other
- * (`checkCallPairs`).
+ * (`checkCallPairs`). `noteRole` is that of its engine.
  */
-export function makePrompt(source: PromptSource, serverTools?: ServerTools): Prompt {
-  const { request, model, history, replays, input, cacheSalt, createdAt } = source;
-  const { before, trailing } = previousMessages(request, input);
+export function makePrompt(source: PromptSource, noteRole: NoteRole, serverTools?: ServerTools): Prompt {
+  const { request, model, replays, opened, cacheSalt, createdAt } = source;
+  const { history, input } = standingPast(source, opened, noteRole);
+  // Messages that came before a compaction are out of sight with all else.
+  const { before, trailing } = opened ? { before: undefined, trailing: [] } : previousMessages(request, input);
+  const items = promptItems(history, matchOutputs(history, input));
   return {
     model: model.upstream,
-    items: promptItems(history, input),
+    items,
     replays: before ? [...replays, before] : replays,
     trailing,
-    request,
+    // Tools that came before a compaction are there all the same: the model may have been told of them.
+    request: withLoadedTools(request, [...source.history, ...source.input]),
     serverTools,
     cacheSalt,
     createdAt,
@@ -47,7 +55,7 @@ export function makePrompt(source: PromptSource, serverTools?: ServerTools): Pro
 function previousMessages(
   { previous_input_messages: messages }: CreateRequest,
   input: readonly Item[],
-): { before?: Replay; trailing: RawMessage[] } {
+): { before?: Replay | undefined; trailing: RawMessage[] } {
   if (messages == null) return { trailing: [] };
   const item = input[0]?.id;
   return item === undefined ? { trailing: messages } : { before: { item, messages, before: true }, trailing: [] };

@@ -29,6 +29,18 @@ export interface GenerationOptions {
   isServerGone: (signal: AbortSignal) => Promise<boolean>;
 }
 
+/** A generation of which nothing is shown. */
+export interface UnseenGeneration {
+  begin: () => Promise<Generation>;
+  consume: (generation: Generation) => Promise<void>;
+  progress: () => number;
+}
+
+interface RunningGeneration extends Omit<UnseenGeneration, "begin"> {
+  /** One that goes on after a fault. */
+  again: (fault: ApiError) => Promise<Generation>;
+}
+
 /**
  * How long a foreground turn that has not begun tries to reach its model server, in milliseconds: where the server has
  * only closed a connection that was kept open, it is had again at once, and a client that is told soon can go elsewhere.
@@ -81,24 +93,46 @@ export class Generations {
 
   /** Runs a generation to its end, taken up again as often as it may. Never rejects: a fault is an outcome. */
   async run(started: Promise<Generation>): Promise<Outcome> {
+    const builder = this.#builder;
+    const broken = await this.#toEnd(started, {
+      consume: (generation) => this.#consume(generation),
+      progress: () => builder.progress,
+      again: (fault) => this.takeUp(fault),
+    });
+    return broken ?? outcomeOf(builder);
+  }
+
+  /**
+   * Runs a generation of which nothing is shown to its end, begun anew as often as it may where it breaks off. `begin`
+   * starts it, and `consume` takes what it says; `progress` grows with that. Never rejects: gives the outcome that
+   * prevents it from ending by itself.
+   */
+  runUnseen({ begin, consume, progress }: UnseenGeneration): Promise<Outcome | undefined> {
+    return this.#toEnd(begin(), { consume, progress, again: begin });
+  }
+
+  async #toEnd(
+    started: Promise<Generation>,
+    { consume, progress, again }: RunningGeneration,
+  ): Promise<Outcome | undefined> {
     const { signal, request, maxRetries, recoveryTimeMs: timeMs, clock } = this.#options;
     const builder = this.#builder;
     const recovery = new Recovery({ maxRetries, timeMs, clock, since: builder.state.round.outageSince });
     let generation = started;
     let begun = builder.progress > 0 || request.background === true;
     for (;;) {
-      const before = builder.progress;
+      const before = progress();
       let taken = false;
       try {
         const deltas = await generation;
         taken = true;
         begun = true;
         builder.outage = undefined;
-        await this.#consume(deltas);
-        return signal.aborted ? { status: "cancelled" } : outcomeOf(builder);
+        await consume(deltas);
+        return signal.aborted ? { status: "cancelled" } : undefined;
       } catch (error) {
         const fault = toApiError(error);
-        const spoke = builder.progress > before;
+        const spoke = progress() > before;
         const passes = begun && maxRetries > 0 && !signal.aborted && (await this.#passes(fault));
         if (signal.aborted) return { status: "cancelled" };
         const waitMs = passes ? recovery.next(fault, { taken, spoke }) : undefined;
@@ -106,7 +140,7 @@ export class Generations {
         this.#tellOutage(recovery.outage);
         await pause(waitMs, signal);
         if (signal.aborted) return { status: "cancelled" };
-        generation = this.takeUp(fault);
+        generation = again(fault);
       }
     }
   }
@@ -116,6 +150,8 @@ export class Generations {
     const { engine, request, signal } = this.#options;
     const builder = this.#builder;
     const { sampled } = builder.state.round;
+    // A model that goes on after its very tokens goes on in the middle of a call, too.
+    if (!sampled) builder.forgetUnshown();
     const partial = builder.partialItems();
     if (partial.length === 0 && !sampled) return this.#ask();
     const prompt = await this.#prompt.fitting();

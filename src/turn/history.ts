@@ -1,15 +1,11 @@
+import { answeredId, calledId } from "../contract/client-calls.ts";
+import { flatName } from "../protocol/client-tools.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { itemId, parseItemId, type TurnAddress } from "../protocol/ids.ts";
-import type { InputItem, Item } from "../protocol/items.ts";
-import { isServerCall } from "../protocol/response.ts";
+import type { Item } from "../protocol/items.ts";
+import { isClientCall, isServerCall } from "../protocol/response.ts";
 
 /** What a turn knows before the model speaks: earlier items and this turn's input, checked and given ids. */
-
-/** The input of a request as items. */
-export function toInputItems(input: string | InputItem[] | null | undefined): InputItem[] {
-  if (typeof input !== "string") return input ?? [];
-  return [{ type: "message", role: "user", status: "completed", content: [{ type: "input_text", text: input }] }];
-}
 
 /**
  * The items of a prompt. A call that was cut off is left out (it stays in the store) unless somebody answered it.
@@ -17,33 +13,88 @@ export function toInputItems(input: string | InputItem[] | null | undefined): In
 export function promptItems(history: readonly Item[], input: readonly Item[]): Item[] {
   const items = [...history, ...input];
   if (!items.some(isCutOff)) return items;
-  const answered = new Set(items.map((item) => (item.type === "function_call_output" ? item.call_id : undefined)));
-  return items.filter((item) => !isCutOff(item) || (item.type === "function_call" && answered.has(item.call_id)));
+  const answered = new Set(items.map(answeredId));
+  return items.filter((item) => !isCutOff(item) || (isClientCall(item) && answered.has(calledId(item))));
 }
 
 function isCutOff(item: Item): boolean {
-  return (item.type === "function_call" || isServerCall(item)) && item.status === "incomplete";
+  return (isClientCall(item) || isServerCall(item)) && item.status === "incomplete";
+}
+
+/**
+ * The input with the call's id on outputs that have none but the call's name: an output answers the first call of that
+ * name which has no output yet. One without such a call keeps no id (`checkCallPairs` refuses it).
+ */
+export function matchOutputs<Input extends Item>(history: readonly Item[], input: readonly Input[]): readonly Input[] {
+  if (!input.some(isUnmatched)) return input;
+  /** Calls by name, oldest first, and those that are answered. */
+  const calls = new Map<string, { ids: string[]; next: number }>();
+  const answered = new Set<string>();
+  const see = (item: Item) => {
+    if (item.type === "function_call") {
+      const name = flatName(item.namespace, item.name);
+      const known = calls.get(name);
+      if (known) known.ids.push(item.call_id);
+      else calls.set(name, { ids: [item.call_id], next: 0 });
+    }
+    const id = answeredId(item);
+    if (id !== undefined) answered.add(id);
+  };
+  for (const item of history) see(item);
+  return input.map((item) => {
+    if (!isUnmatched(item)) {
+      see(item);
+      return item;
+    }
+    const { name = "", namespace, ...output } = item;
+    const known = calls.get(flatName(namespace, name));
+    if (!known) return item;
+    let call_id = known.ids[known.next];
+    while (call_id !== undefined && answered.has(call_id)) call_id = known.ids[++known.next];
+    if (call_id === undefined) return item;
+    answered.add(call_id);
+    return { ...output, call_id } as Input;
+  });
+}
+
+function isUnmatched<T extends Item>(item: T): item is T & Extract<Item, { type: "function_call_output" }> {
+  return item.type === "function_call_output" && item.call_id === "";
 }
 
 /**
  * Every call has its output and every output its call, in that order.
- * Throws the 400s with OpenAI's texts. Returns the call ids in use.
+ * Throws the 400s with OpenAI's texts. Returns the call ids in use. `mayBeOpen`: calls may be without an output.
  */
-export function checkCallPairs(items: readonly Item[]): Set<string> {
-  const calls = new Set<string>();
+export function checkCallPairs(items: readonly Item[], mayBeOpen = false): Set<string> {
+  const calls = new Map<string, string>();
   const outputs = new Set<string>();
   for (const item of items) {
-    if (item.type === "function_call") calls.add(item.call_id);
-    if (item.type !== "function_call_output") continue;
-    if (!calls.has(item.call_id)) {
-      throw invalidRequest("input", `No tool call found for function call output with call_id ${item.call_id}.`);
+    const call = calledId(item);
+    if (call !== undefined) calls.set(call, item.type);
+    const id = answeredId(item);
+    if (id === undefined) continue;
+    if (item.type === "function_call_output" && id === "") {
+      throw invalidRequest("input", `No tool call found for function call output of '${item.name ?? ""}'.`);
     }
-    outputs.add(item.call_id);
+    if (!calls.has(id)) {
+      throw invalidRequest("input", `No tool call found for ${inWords(item.type)} with call_id ${id}.`);
+    }
+    outputs.add(id);
   }
-  for (const id of calls) {
-    if (!outputs.has(id)) throw invalidRequest("input", `No tool output found for function call ${id}.`);
+  for (const [id, type] of mayBeOpen ? [] : calls) {
+    if (!outputs.has(id)) throw invalidRequest("input", `No tool output found for ${inWords(type)} ${id}.`);
   }
-  return calls;
+  return new Set(calls.keys());
+}
+
+/** An item's type as OpenAI's errors write it: `function call output`. */
+function inWords(type: string): string {
+  return type.replaceAll("_", " ");
+}
+
+/** Of a turn's input what is kept of it: what asked for a compaction is no item of the conversation. */
+export function keptInput<Kept extends { type: string }>(input: readonly Kept[]): Kept[] {
+  return input.filter(({ type }) => type !== "compaction_trigger");
 }
 
 /**
@@ -72,8 +123,15 @@ export function withItemIds(
 
 /**
  * Whether a turn needs the ids of its input itself: messages that the client has kept stand with the first item of the
- * input, by its id, and an approved call names the request by the id under which it is kept.
+ * input, by its id; an approved call names the request by the id under which it is kept; and sealed reasoning that cannot
+ * be opened is told by it.
  */
 export function needsItemIds(request: { previous_input_messages?: unknown }, input: readonly Item[]): boolean {
-  return request.previous_input_messages != null || input.some((item) => item.type === "mcp_approval_response");
+  return (
+    request.previous_input_messages != null ||
+    input.some(
+      (item) =>
+        item.type === "mcp_approval_response" || (item.type === "reasoning" && item.encrypted_content !== undefined),
+    )
+  );
 }

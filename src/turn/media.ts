@@ -1,3 +1,4 @@
+import { outputParts } from "../contract/client-calls.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import type { InputPart, Item } from "../protocol/items.ts";
 import { isPublicUrl } from "../protocol/public-url.ts";
@@ -19,10 +20,9 @@ export interface MediaUrl {
 /** Every URL of `items` that vLLM would fetch. */
 export function mediaUrls(items: readonly { type: string }[]): MediaUrl[] {
   return (items as readonly Item[]).flatMap((item, index) => {
-    const field = item.type === "message" ? "content" : item.type === "function_call_output" ? "output" : undefined;
-    const parts: unknown = item.type === "message" ? item.content : "output" in item ? item.output : undefined;
-    if (field === undefined || !Array.isArray(parts)) return [];
-    return (parts as InputPart[]).flatMap((part, at) => {
+    const field = item.type === "message" ? "content" : "output";
+    const parts = item.type === "message" ? (item.content as InputPart[]) : outputParts(item);
+    return parts.flatMap((part, at) => {
       const key = part.type === "input_image" ? "image_url" : part.type === "input_video" ? "video_url" : undefined;
       const url = part.type === "input_image" ? part.image_url : part.type === "input_video" ? part.video_url : "";
       return key === undefined || /^data:/i.test(url) ? [] : [{ index, path: `.${field}[${at}].${key}`, url }];

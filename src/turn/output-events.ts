@@ -9,6 +9,8 @@ export interface EventSink {
   event(type: string, json: string): void;
   /** Keeps what a crashed turn needs to go on; a sink that does not survive a crash has no use for it. */
   record?(record: TurnRecord): void;
+  /** A turn that fails says `response.failed` and no `error` before it, which would end the turn for its reader. */
+  readonly failsAlone?: boolean;
 }
 
 /** A sink that can be written to in batches and pushes back. */
@@ -17,6 +19,8 @@ export interface BatchSink extends EventSink {
   commit?(): void;
   /** Called after all events of one upstream read; a returned promise holds the turn back until it resolves. */
   flush(): Promise<void> | undefined;
+  /** After so long without an event, in milliseconds, `response.in_progress` is repeated. */
+  readonly signOfLifeMs?: number;
 }
 
 export interface EventWriterOptions {
@@ -104,7 +108,7 @@ export class EventWriter {
 /** The JSON of a delta event up to its sequence number. */
 export function deltaHead(
   type: DeltaType,
-  at: Pick<DeltaEvent, "item_id" | "output_index"> & { content_index?: number },
+  at: Pick<DeltaEvent, "item_id" | "output_index"> & { content_index?: number; summary_index?: number },
 ): string {
   return `${JSON.stringify({ type, ...at }).slice(0, -1)},"sequence_number":`;
 }

@@ -22,11 +22,11 @@ export class OutputSize {
   keepsSampled: boolean;
   #length: number;
 
-  constructor({ replays, round, output, openPart }: TurnState, { room, withMessages }: OutputSizeOptions) {
+  constructor({ replays, round, output, openPart, thoughts }: TurnState, { room, withMessages }: OutputSizeOptions) {
     this.#room = room;
     this.#withMessages = withMessages;
     this.keepsSampled = round.sampled !== undefined || replays.length > 0;
-    this.#length = JSON.stringify([output, replays, openPart?.logprobs]).length;
+    this.#length = JSON.stringify([output, replays, openPart?.logprobs, ...thoughts.values()]).length;
     this.addText(openPart?.text ?? "");
   }
 

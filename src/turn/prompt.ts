@@ -1,7 +1,9 @@
 import type { Engine, Prompt, RawMessage, Replay } from "../contract/engine.ts";
+import { ClientTools } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
 import { mustCall } from "../protocol/tools.ts";
+import { withLoadedTools } from "./loaded-tools.ts";
 import { truncateToFit } from "./truncation.ts";
 
 /** What a turn has put out, as it stands in the prompt of its next round. */
@@ -54,8 +56,13 @@ export class RoundPrompt {
 
   /** The next round's: what the last one has put out follows. `replays` are those of history and output together. */
   next({ items, replays, trailing, spentTokens }: PromptOutput): void {
-    const request = afterFirstRound(this.#prompt.request);
+    const request = withLoadedTools(afterFirstRound(this.#prompt.request), items);
     this.#change({ items: [...this.#prompt.items, ...items], replays, trailing, spentTokens, request });
+  }
+
+  /** The prompt after a compaction: these items are all that is left of it. */
+  compact(items: readonly Item[]): void {
+    this.#change({ items: [...items], trailing: [] });
   }
 
   #change(changed: Partial<Prompt>): void {
@@ -67,7 +74,7 @@ export class RoundPrompt {
 /** What holds for the first round only: a choice that forces a call, and the remote prefill of its prompt. */
 export function afterFirstRound({ kv_transfer_params: _, ...request }: CreateRequest): CreateRequest {
   const { tool_choice: choice } = request;
-  if (!mustCall(choice) || choice == null || (typeof choice === "object" && choice.type === "function")) return request;
+  if (!mustCall(choice) || choice == null || ClientTools.of(request.tools).named(choice)) return request;
   if (typeof choice === "object" && choice.type === "allowed_tools") {
     return { ...request, tool_choice: { ...choice, mode: "auto" } };
   }

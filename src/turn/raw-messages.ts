@@ -33,6 +33,10 @@ export class RawMessages {
   /** The turn was cut off after its first generation had ended. */
   readonly hasEarlierRounds: boolean;
   #round: RoundMessages;
+  /** Ids of the items whose messages have been sealed. */
+  readonly #sealed = new Set<string>();
+  /** Messages of the client's among those of the output. */
+  #given: readonly RawMessage[] = [];
 
   /**
    * `previous` are the messages of `previous_input_messages`, which came before the turn's input: they are kept with its
@@ -52,7 +56,10 @@ export class RawMessages {
       previous && firstInput !== undefined ? [{ item: firstInput, messages: previous, before: true }] : [];
     this.#round = newRoundMessages(state);
     // Later they are in what the first round has left.
-    if (previous && firstInput === undefined && !this.hasEarlierRounds) this.#round.trailing.unshift(...previous);
+    if (previous && firstInput === undefined && !this.hasEarlierRounds) {
+      this.#round.trailing.unshift(...previous);
+      this.#given = previous;
+    }
   }
 
   /** Messages by their items. */
@@ -63,6 +70,23 @@ export class RawMessages {
   /** Those after the last item. */
   get trailing(): readonly RawMessage[] {
     return this.#round.trailing;
+  }
+
+  /** The model's messages that have come since this was called last, by their items, oldest first. */
+  takeUnsealed(): Replay[] {
+    const taken: Replay[] = [];
+    for (const replays of [this.#round.replays, this.#state.replays]) {
+      for (let index = replays.length - 1; index >= 0; index -= 1) {
+        const replay = replays[index];
+        if (!replay || this.#sealed.has(replay.item)) break;
+        taken.push(replay);
+      }
+    }
+    for (const { item } of taken) this.#sealed.add(item);
+    const given = new Set(this.#given);
+    this.#given = [];
+    const own = (message: RawMessage) => !given.has(message);
+    return taken.reverse().map((replay) => ({ ...replay, messages: replay.messages.filter(own) }));
   }
 
   /** The messages of an item of an ended generation. */
@@ -77,8 +101,7 @@ export class RawMessages {
     round.count = index + 1;
     this.#size.addFrames(2);
     const { output } = this.#state;
-    // A list of tools is no word of the model's.
-    while (output[round.nextItem]?.type === "mcp_list_tools") round.nextItem += 1;
+    while (isNoWord(output[round.nextItem])) round.nextItem += 1;
     const item = output[round.nextItem];
     const isItems = item !== undefined && kind !== undefined && kind === kindOf(item);
     // A call that this turn does not allow: nobody will answer it, so it is not to be seen again.
@@ -122,8 +145,14 @@ function newRoundMessages({ round, trailing }: TurnState): RoundMessages {
   return { count: 0, nextItem: round.firstItem, replays: [], trailing: [...trailing] };
 }
 
+/** Lists of tools and compactions are no words of the model's. */
+function isNoWord(item: OutputItem | undefined): boolean {
+  return item?.type === "mcp_list_tools" || item?.type === "compaction";
+}
+
 /** What an item is to the engine whose message has become one. */
-function kindOf({ type }: OutputItem): MessageDelta["itemKind"] {
+function kindOf(item: OutputItem): MessageDelta["itemKind"] {
+  const { type } = item;
   if (type === "reasoning" || type === "message") return type;
-  return type === "mcp_list_tools" ? undefined : "call";
+  return isNoWord(item) ? undefined : "call";
 }

@@ -15,8 +15,14 @@ export type TurnRecord =
   | { sampled: Sampled }
   /** The text at the end of the open part that may become a citation: the model has said it, no event has. */
   | { buffered: string }
+  /** More of a thought that no event tells; it begins with an empty one, in the item that was added last. */
+  | { thought: string }
+  /** That thought is over: it is the one of the item of this id. */
+  | { thought_ended: string }
   /** The model has completed a call, in the middle of its generation perhaps. */
   | { called: PendingCall }
+  /** A summary has been made: the usage of all rounds and summaries by now, and this one's output tokens. */
+  | { summarized: { usage: Usage | null; outputTokens: number } }
   /** A list of tools is complete. `origin` tells what it depends on. */
   | { listed: Replay }
   | { answering: AnsweringRecord }

@@ -3,21 +3,31 @@ import type { FinishReason, ModelDelta, Phase, RawMessage, TokenLogprob } from "
 import type { HostedTools } from "../contract/hosted-tool.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
 import type { ApprovedCall } from "../contract/turn-tools.ts";
+import type { ClientTool } from "../protocol/client-tools.ts";
 import type { ApiError } from "../protocol/errors.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { isJson } from "../protocol/json.ts";
-import { isServerCall, type OutputItem, type ResponseObject } from "../protocol/response.ts";
+import {
+  type InputTransformation,
+  isClientCall,
+  isServerCall,
+  type OutputItem,
+  type ResponseObject,
+  type Usage,
+} from "../protocol/response.ts";
 import { ClientCalls } from "./client-calls.ts";
+import { Compactions } from "./compactions.ts";
 import { type EventSink, EventWriter } from "./output-events.ts";
 import { OutputSize } from "./output-size.ts";
 import { RawMessages } from "./raw-messages.ts";
 import type { CallAnswer, TurnRecord } from "./records.ts";
+import { type ReasoningSeal, sealReasoning } from "./sealed-reasoning.ts";
 import { type CallDetails, ServerCalls } from "./server-calls.ts";
-import { type OpenPart, roundItems, type TurnState, withoutSuperseded } from "./state.ts";
+import { type OpenPart, roundItems, type TurnState, withoutSuperseded, withThoughts } from "./state.ts";
 import { TextParts } from "./text-parts.ts";
 import { ToolLists } from "./tool-lists.ts";
-import { addUsage, type DeltaCount, minus, withLost } from "./usage.ts";
+import { addUsage, type DeltaCount, minus, NO_USAGE, withLost } from "./usage.ts";
 
 /**
  * Turns what the model does (`ModelDelta`) into OpenAI's events and into the items of the final body.
@@ -34,9 +44,15 @@ export interface BuilderOptions {
   sink: EventSink | undefined;
   /** Pad delta events with random characters (`stream_options.include_obfuscation`). */
   obfuscation: boolean;
-  /** Reasoning becomes items (`include_reasoning`); else it is dropped. */
-  includeReasoning: boolean;
-  /** Names of the functions that may be called, or undefined for any (`tool_choice: allowed_tools`). */
+  /** Reasoning becomes items (`include_reasoning`), and these show it in this form; undefined drops it. */
+  reasoning: "reasoning_text" | "summary_text" | "hidden_text" | undefined;
+  /** Seals reasoning for clients that keep it, where the operator has keys for it. */
+  seal: ReasoningSeal | undefined;
+  /** What the model did not get of the input. */
+  transformations: readonly InputTransformation[];
+  /** The tool of the client's that the model means by a name, if it means one. */
+  clientTool: (name: string) => ClientTool | undefined;
+  /** Names of the client's tools that may be called, or undefined for any (`tool_choice: allowed_tools`). */
   allowedCalls: ReadonlySet<string> | undefined;
   /** More than one call per round (`parallel_tool_calls`). */
   parallelCalls: boolean;
@@ -76,6 +92,8 @@ interface Round {
   offersServerTools: boolean;
   /** Messages with which the model is to be asked again. */
   again: RawMessage[];
+  /** Its last word was a call of the client's that broke off. */
+  endsInCutCall: boolean;
   /** Why the model stopped, once it has said so. */
   finish: FinishReason | undefined;
 }
@@ -87,6 +105,7 @@ function newRound(calls: number): Round {
     closedIndices: new Set(),
     offersServerTools: true,
     again: [],
+    endsInCutCall: false,
     finish: undefined,
   };
 }
@@ -111,6 +130,8 @@ export type Outcome =
 export interface ClosedResponse {
   head: string;
   output: string;
+  /** The output as it is kept: also with what no client gets to see. */
+  kept: string;
   messages: string | null;
 }
 
@@ -129,10 +150,13 @@ export class ResponseBuilder {
   readonly #clientCalls: ClientCalls;
   readonly #serverCalls: ServerCalls;
   readonly #lists: ToolLists;
+  readonly #compactions: Compactions;
   readonly #messages: RawMessages;
   #round: Round;
   #serverCallsBegun: number;
   #progress: number;
+  /** The client's call is complete, and its message is yet to come: reasoning is held for it. */
+  #awaitsMessage = false;
   /** What signs of life tell of, while it lasts. */
   outage: Outage | undefined;
 
@@ -143,16 +167,20 @@ export class ResponseBuilder {
     this.#options = options;
     response.output = state.output;
     response.usage = state.usage;
+    if (options.transformations.length > 0) response.input_transformations = [...options.transformations];
     this.#writer = new EventWriter(state, options);
     this.#size = new OutputSize(state, options);
-    this.#texts = new TextParts(state, this.#writer, this.#size, options.citations);
+    this.#texts = new TextParts(state, this.#writer, this.#size, {
+      citations: options.citations,
+      seal: (item, text) =>
+        options.seal && sealReasoning(options.seal, { id: item.id, text }, this.#messages.takeUnsealed(), state.output),
+    });
     this.#clientCalls = new ClientCalls(state, this.#writer, this.#size, options.usedCallIds);
     this.#serverCalls = new ServerCalls(this.#writer, response, options.hostedTools, options.callDetails);
     this.#lists = new ToolLists(state, this.#writer, this.#size);
+    this.#compactions = new Compactions(state, this.#writer, this.#size);
     this.#messages = new RawMessages(state, response, this.#size, options);
-    this.#round = newRound(
-      roundItems(state).filter((item) => item.type === "function_call" || isServerCall(item)).length,
-    );
+    this.#round = newRound(roundItems(state).filter((item) => isClientCall(item) || isServerCall(item)).length);
     this.#serverCallsBegun = withoutSuperseded(state, state.output).filter(isServerCall).length;
     this.#progress = state.deltas.all;
     this.#restoreServerCalls();
@@ -191,7 +219,8 @@ export class ResponseBuilder {
 
   /** The items of the rounds before this one. */
   get earlierOutput(): Item[] {
-    return withoutSuperseded(this.state, this.state.output.slice(0, this.state.round.firstItem)) as Item[];
+    const earlier = this.state.output.slice(0, this.state.round.firstItem);
+    return withThoughts(this.state, withoutSuperseded(this.state, earlier)) as Item[];
   }
 
   /** The turn was cut off after its first generation had ended. */
@@ -223,6 +252,12 @@ export class ResponseBuilder {
     this.#writer.lifecycle("response.queued", snapshot);
   }
 
+  /** `response.created` of a response that stays empty: it uses no token. */
+  warmUp(): void {
+    this.#writer.lifecycle("response.created", JSON.stringify(this.#response));
+    this.#response.usage = NO_USAGE;
+  }
+
   /** `response.created`, unless it has been said before, and `response.in_progress`. */
   start(): void {
     if (!this.#writer.isRead || this.state.started) return;
@@ -251,6 +286,7 @@ export class ResponseBuilder {
     const isSilent = outcome.status === "failed" || outcome.status === "cancelled";
     const last = this.state.output.length - 1;
     this.#texts.close(truncated && this.#texts.outputIndex === last ? "incomplete" : "completed", isSilent);
+    this.#texts.release(isSilent);
     this.#clientCalls.closeTurn(truncated, last, isSilent);
     this.#serverCalls.close(isSilent);
     this.#lists.closeUnfinished();
@@ -260,23 +296,26 @@ export class ResponseBuilder {
     response.incomplete_details = outcome.status === "incomplete" ? { reason: outcome.reason } : null;
     response.error = outcome.status === "failed" ? toResponseError(outcome.error) : null;
     const { output, ...head } = response;
-    const texts = { head: JSON.stringify(head), output: JSON.stringify(output) };
+    const shown = JSON.stringify(output);
+    const kept = this.state.thoughts.size === 0 ? shown : JSON.stringify(withThoughts(this.state, output));
     const { replays } = this.#messages;
     const messages = replays.length === 0 ? null : JSON.stringify(replays);
     // Items are what counts: without the messages behind them they are rendered anew.
-    const fits = texts.output.length + (messages?.length ?? 0) <= this.#options.room;
-    return { ...texts, messages: fits ? messages : null };
+    const fits = kept.length + (messages?.length ?? 0) <= this.#options.room;
+    return { head: JSON.stringify(head), output: shown, kept, messages: fits ? messages : null };
   }
 
   /**
-   * The terminal event of a closed response; a failure is preceded by `error`, nested and flat for all clients. OpenAI
-   * has no event for a cancelled response: it ends as `response.incomplete` with a response that says `cancelled`.
+   * The terminal event of a closed response; a failure is preceded by `error`, nested and flat for all clients, unless
+   * the sink takes it alone. OpenAI has no event for a cancelled response: it ends as `response.incomplete` with a response that says `cancelled`.
    */
   terminate(outcome: Outcome, closed: ClosedResponse): void {
     if (outcome.status === "failed") {
       const { message, type, param, code } = outcome.error;
       this.#writer.record({ failure: outcome.error.toFields() });
-      this.#writer.emit({ type: "error", error: { type, code, message, param }, code, message, param });
+      if (!this.#options.sink?.failsAlone) {
+        this.#writer.emit({ type: "error", error: { type, code, message, param }, code, message, param });
+      }
     }
     const name = outcome.status === "cancelled" ? "incomplete" : outcome.status;
     this.#writer.lifecycle(`response.${name}`, responseBody(closed));
@@ -285,12 +324,13 @@ export class ResponseBuilder {
   // What the model says
 
   apply(delta: ModelDelta): void {
+    if (this.#awaitsMessage && delta.kind !== "message") this.#completeItems(false);
     switch (delta.kind) {
       case "text":
         this.#appendText("output_text", delta.text, delta.logprobs, delta.phase);
         return;
       case "reasoning":
-        if (this.#options.includeReasoning) this.#appendText("reasoning_text", delta.text);
+        if (this.#options.reasoning) this.#appendText(this.#options.reasoning, delta.text);
         else if (this.#size.keepsSampled) this.#size.addText(delta.text);
         return;
       case "refusal":
@@ -300,16 +340,22 @@ export class ResponseBuilder {
         this.#appendCall(delta);
         return;
       case "call_cut":
-        if (this.#clientCalls.cut(delta.index)) this.#round.closedIndices.add(delta.index);
+        this.#texts.release();
+        if (!this.#clientCalls.cut(delta.index)) return;
+        this.#round.closedIndices.add(delta.index);
+        this.#round.endsInCutCall = true;
         return;
       case "item_done":
-        this.#completeItems();
+        // Reasoning is done before the call that it is sealed with.
+        if (this.#texts.holds && this.#clientCalls.isOpen) this.#awaitsMessage = true;
+        else this.#completeItems(this.#sealsMessages);
         return;
       case "resumed_call":
-        this.#resumeServerCall(delta);
+        if (!this.#resumeServerCall(delta)) this.#resumeClientCall(delta);
         return;
       case "message":
-        this.#messages.keep(delta);
+        if (this.#awaitsMessage) this.#completeCall(delta);
+        else this.#messages.keep(delta);
         return;
       case "sampled":
         this.#size.keepsSampled = true;
@@ -381,12 +427,21 @@ export class ResponseBuilder {
   }
 
   /** A call in whose middle the generation goes on. Where nothing of it was to be seen yet, it begins. */
-  #resumeServerCall({ index, name, arguments: text }: Extract<ModelDelta, { kind: "resumed_call" }>): void {
+  #resumeServerCall({ index, name, arguments: text }: Extract<ModelDelta, { kind: "resumed_call" }>): boolean {
     const tool = this.#options.serverTool(name);
-    if (!tool || this.#round.closedIndices.has(index)) return;
-    if (this.#serverCalls.resume(index, name, tool)) return;
+    if (!tool) return false;
+    if (this.#round.closedIndices.has(index) || this.#serverCalls.resume(index, name, tool)) return true;
     this.#countServerCall();
     this.#serverCalls.begin(index, name, tool, text);
+    return true;
+  }
+
+  #resumeClientCall({ index, name, arguments: text }: Extract<ModelDelta, { kind: "resumed_call" }>): void {
+    if (this.#round.closedIndices.has(index)) return;
+    const isNew = !this.#clientCalls.has(index);
+    const tool = this.#options.clientTool(name);
+    if (isNew && this.#clientCalls.resumeWith(index, tool, text) && this.#clientCalls.has(index))
+      this.#round.calls += 1;
   }
 
   #countServerCall(): void {
@@ -403,23 +458,46 @@ export class ResponseBuilder {
       return false;
     }
     round.calls += 1;
-    this.#makeWay();
-    this.#clientCalls.begin(index, name, callId);
+    this.#makeWay(this.#sealsMessages && !this.#clientCalls.isOpen);
+    round.endsInCutCall = false;
+    this.#clientCalls.begin(index, this.#options.clientTool(name), name, callId);
     return true;
   }
 
-  /** Something else begins: text ends, and so do calls whose arguments are complete. */
-  #makeWay(): void {
-    this.#texts.close("completed", false);
+  /** Something else begins: text ends, and so do calls whose arguments are complete. `holds`: reasoning is held. */
+  #makeWay(holds = false): void {
+    this.#texts.close("completed", false, holds);
+    if (!holds) this.#texts.release();
     this.#closeIndices(this.#clientCalls.closeComplete());
     this.#serverCalls.completeReady(isJson);
   }
 
-  /** All that is open is complete. */
-  #completeItems(): void {
-    this.#texts.close("completed", false);
+  /** All that is open is complete. `holds`: reasoning is held. */
+  #completeItems(holds: boolean): void {
+    this.#awaitsMessage = false;
+    this.#texts.close("completed", false, holds);
+    if (!holds) this.#texts.release();
     this.#closeIndices(this.#clientCalls.closeAll());
     this.#serverCalls.completeAll();
+  }
+
+  /** The client's call is complete, and this is its message: reasoning is sealed with it, and done just before it. */
+  #completeCall(message: Extract<ModelDelta, { kind: "message" }>): void {
+    let isKept = false;
+    const seal = () => {
+      if (isKept) return;
+      isKept = true;
+      this.#messages.keep(message);
+      this.#texts.release();
+    };
+    this.#closeIndices(this.#clientCalls.closeAll(seal));
+    seal();
+    this.#completeItems(false);
+  }
+
+  /** Reasoning is sealed with the messages behind it, which come after its text, and with that of the call after it. */
+  get #sealsMessages(): boolean {
+    return this.#options.seal?.engine === "harmony";
   }
 
   /** What an upstream still sends for a call that is over belongs to no other. */
@@ -435,7 +513,7 @@ export class ResponseBuilder {
    */
   partialItems(): OutputItem[] {
     const open = this.#texts.partialItem();
-    return roundItems(this.state)
+    return withThoughts(this.state, roundItems(this.state))
       .filter((item) => item.type !== "mcp_list_tools")
       .map((item) => (item.id === open?.id ? open : item));
   }
@@ -456,9 +534,18 @@ export class ResponseBuilder {
     const broken = output.slice(from).filter((item) => item.type !== "mcp_list_tools");
     this.#writer.record({ superseded: broken.map((item) => item.id) });
     this.#texts.close("incomplete", false);
+    this.#texts.release();
     this.#serverCalls.close(false);
     this.#forgetCalls(broken);
     return minus(deltas, deltasBefore[from] ?? round.deltasBefore);
+  }
+
+  /** Forgets the calls of which nothing was shown yet: the model is to say them anew, and to count from the beginning. */
+  forgetUnshown(): void {
+    const forgotten = this.#serverCalls.forgetUnshown();
+    this.#serverCallsBegun -= forgotten;
+    this.#round.calls -= forgotten + this.#clientCalls.forgetUnshown();
+    this.#round.closedIndices.clear();
   }
 
   /** Takes back all that this round has put out, where nobody has seen it. Gives what that has cost. */
@@ -489,7 +576,7 @@ export class ResponseBuilder {
 
   /** The generation of a round has ended by itself: all that it has said is complete. Gives the calls to be answered. */
   endGeneration(): PendingCall[] {
-    this.#completeItems();
+    this.#completeItems(false);
     return this.#serverCalls.pending;
   }
 
@@ -506,7 +593,7 @@ export class ResponseBuilder {
   /** Whether the last item is a client's call that the model has not made as it has to. */
   get endsInCutCall(): boolean {
     const last = this.state.output.at(-1);
-    return last?.type === "function_call" && last.status === "incomplete";
+    return this.#round.endsInCutCall || (isClientCall(last) && last.status === "incomplete");
   }
 
   /** Calls of this server's tools that the turn may still make. */
@@ -570,12 +657,32 @@ export class ResponseBuilder {
     return this.#lists;
   }
 
+  /** The first words of a summary are there: a compaction begins. */
+  beginCompaction(): void {
+    this.#compactions.begin();
+  }
+
+  /** The compaction is done: `content` stands for the prompt, which had so many tokens, and `usage` is the summary's. */
+  endCompaction(content: string, usage: Usage | undefined, promptTokens: number): void {
+    this.addSummaryUsage(usage, promptTokens);
+    this.#compactions.end(content);
+    this.#messages.beginRound();
+  }
+
+  /** A summary counts, whatever becomes of it. */
+  addSummaryUsage(usage: Usage | undefined, promptTokens: number): void {
+    if (!usage) return;
+    this.#response.usage = addUsage(this.#response.usage, usage, promptTokens);
+    const { usage: total } = this.#response;
+    this.#writer.record({ summarized: { usage: total, outputTokens: usage.output_tokens } });
+  }
+
   /** Whether this round has left something that only the client can answer: its own calls, and those to approve. */
   get waitsForClient(): boolean {
     const round = this.state.output.slice(this.state.round.firstItem);
     // A call that was cut is not one.
     return round.some(
-      (item) => (item.type === "function_call" && item.status !== "incomplete") || item.type === "mcp_approval_request",
+      (item) => (isClientCall(item) && item.status !== "incomplete") || item.type === "mcp_approval_request",
     );
   }
 

@@ -173,10 +173,16 @@ export class ServerCalls {
     if (!found) return;
     const { item, outputIndex } = found;
     this.#pending = this.#pending.filter((call) => call.item !== id);
-    item.status = outcome.failed ? "failed" : "completed";
-    const type = this.#hostedTools.of(tool).item.finish(item, outcome, this.#details.include);
-    this.#writer.emit({ type, item_id: id, output_index: outputIndex });
+    // A search for tools cannot fail but by finding none.
+    item.status = outcome.failed && item.type !== "tool_search_call" ? "failed" : "completed";
+    const room = this.#hostedTools.of(tool).item;
+    const type = room.finish(item, outcome, this.#details.include);
+    if (type) this.#writer.emit({ type, item_id: id, output_index: outputIndex });
     this.#writer.emit({ type: "response.output_item.done", output_index: outputIndex, item });
+    const result = room.result?.(outcome, (type) => this.#writer.newItemId(type));
+    if (!result) return;
+    const resultIndex = this.#writer.addItem(result);
+    this.#writer.emit({ type: "response.output_item.done", output_index: resultIndex, item: result });
   }
 
   /** Ends what is still open or unanswered as incomplete. `silent`: no event says so. */
@@ -200,6 +206,13 @@ export class ServerCalls {
     }
   }
 
+  /** Forgets the calls of which nothing was shown yet. Gives their number. */
+  forgetUnshown(): number {
+    const unshown = [...this.#open].filter(([, call]) => !call.item);
+    for (const [index] of unshown) this.#open.delete(index);
+    return unshown.length;
+  }
+
   /** Forgets what is open or unanswered: its items are taken back. */
   withdraw(): void {
     this.#open.clear();
@@ -213,11 +226,10 @@ export class ServerCalls {
     call.item = item;
     call.outputIndex = this.#writer.addItem(item);
     call.deltaHead = headOf(room, item, call.outputIndex);
-    this.#writer.emit({
-      type: `response.${item.type}.in_progress`,
-      item_id: item.id,
-      output_index: call.outputIndex,
-    });
+    if (item.type !== "tool_search_call") {
+      const at = { item_id: item.id, output_index: call.outputIndex };
+      this.#writer.emit({ type: `response.${item.type}.in_progress`, ...at });
+    }
     if (room.written?.whenShown) this.#write(call, item, room.written.whenShown(text));
   }
 

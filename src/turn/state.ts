@@ -24,6 +24,8 @@ export interface TurnState {
   openPart: OpenPart | undefined;
   /** The text at the end of the open part that may become a citation: the model has said it, no event has. */
   buffered: string;
+  /** What the model has thought and no event tells, by the ids of its items: an operator may hide it. */
+  thoughts: Map<string, string>;
   /** Delta events so far. */
   deltas: DeltaCount;
   /** Delta events before each item, by its `output_index`. */
@@ -38,8 +40,10 @@ export interface TurnState {
   replays: Replay[];
   /** Raw messages after the last of those items. */
   trailing: RawMessage[];
-  /** Usage of those rounds together. */
+  /** Usage of those rounds together, and of all summaries. */
   usage: Usage | null;
+  /** Output tokens of summaries among them. */
+  summaryTokens: number;
   /** The calls of the last generation are being answered. */
   answering: Answering | undefined;
   /** How often the model was asked again because it called what nobody offered. */
@@ -60,6 +64,8 @@ export interface RoundState {
   sampled: Sampled | undefined;
   /** Calls for this server that the model has completed, as long as it goes on generating. */
   called: PendingCall[];
+  /** Its prompt has been compacted. */
+  compacted: boolean;
   /** Since when the model server was away, where nothing has come from it since. Unix milliseconds. */
   outageSince: number | undefined;
 }
@@ -76,9 +82,11 @@ export interface Answering {
 }
 
 export interface OpenPart {
-  kind: "output_text" | "refusal" | "reasoning_text";
+  /** A `hidden_text` is reasoning of which no event tells. */
+  kind: "output_text" | "refusal" | "reasoning_text" | "summary_text" | "hidden_text";
   outputIndex: number;
-  contentIndex: number;
+  /** Among the parts of its item of the same place: `content` or `summary`. */
+  index: number;
   text: string;
   logprobs: TokenLogprob[];
   annotations: UrlCitation[];
@@ -91,6 +99,7 @@ export function newTurnState(): TurnState {
     output: [],
     openPart: undefined,
     buffered: "",
+    thoughts: new Map(),
     deltas: { ...NO_DELTAS },
     deltasBefore: [],
     superseded: new Set(),
@@ -99,6 +108,7 @@ export function newTurnState(): TurnState {
     replays: [],
     trailing: [],
     usage: null,
+    summaryTokens: 0,
     answering: undefined,
     askedAgain: 0,
     round: newRound(0, NO_DELTAS),
@@ -112,6 +122,7 @@ function newRound(firstItem: number, deltas: DeltaCount): RoundState {
     lost: NO_DELTAS,
     sampled: undefined,
     called: [],
+    compacted: false,
     outageSince: undefined,
   };
 }
@@ -137,19 +148,16 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
       return;
     case "response.output_item.done":
       state.output[event.output_index] = event.item;
+      if (event.item.type === "compaction") endCompaction(state);
       if (event.item.type === "mcp_list_tools") {
         state.openLists = state.openLists.filter((index) => index !== event.output_index);
       }
       return;
     case "response.content_part.added":
-      state.openPart = {
-        kind: event.part.type,
-        outputIndex: event.output_index,
-        contentIndex: event.content_index,
-        text: "",
-        logprobs: [],
-        annotations: [],
-      };
+      state.openPart = newPart(event.part.type, event.output_index, event.content_index);
+      return;
+    case "response.reasoning_summary_part.added":
+      state.openPart = newPart("summary_text", event.output_index, event.summary_index);
       return;
     case "response.output_text.annotation.added":
       if (event.annotation?.type === "url_citation") state.openPart?.annotations.push(event.annotation);
@@ -161,10 +169,18 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
       state.buffered = "";
       return;
     }
+    case "response.reasoning_summary_part.done": {
+      const item = state.output[event.output_index];
+      if (item?.type === "reasoning") item.summary.push(event.part);
+      state.openPart = undefined;
+      return;
+    }
     case "response.output_text.delta":
     case "response.refusal.delta":
     case "response.reasoning_text.delta":
+    case "response.reasoning_summary_text.delta":
     case "response.function_call_arguments.delta":
+    case "response.custom_tool_call_input.delta":
     case "response.mcp_call_arguments.delta":
     case "response.code_interpreter_call_code.delta":
       applyDelta(state, event.type);
@@ -179,7 +195,13 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
     case "response.output_text.done":
     case "response.refusal.done":
     case "response.reasoning_text.done":
+    case "response.reasoning_summary_text.done":
     case "response.function_call_arguments.done":
+    case "response.compaction.compacting":
+    case "response.custom_tool_call_input.done":
+    case "response.shell_call_command.added":
+    case "response.shell_call_command.delta":
+    case "response.shell_call_command.done":
     case "response.mcp_list_tools.in_progress":
     case "response.mcp_list_tools.completed":
     case "response.mcp_list_tools.failed":
@@ -200,11 +222,38 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
   }
 }
 
+/** The prompt begins anew with a compaction: it is no part of what the round says, and no raw message is before it. */
+function endCompaction(state: TurnState): void {
+  state.round.firstItem = state.output.length;
+  state.round.compacted = true;
+  state.trailing = [];
+}
+
+/** `output_index` of the compaction that has begun and not ended, if there is one. */
+export function openCompaction({ output }: TurnState): number | undefined {
+  const last = output.at(-1);
+  return last?.type === "compaction" && last.encrypted_content === "" ? output.length - 1 : undefined;
+}
+
+/** Output tokens of the turn's rounds, which `max_output_tokens` bounds: summaries are not among them. */
+export function spentTokens({ usage, summaryTokens }: TurnState): number {
+  return (usage?.output_tokens ?? 0) - summaryTokens;
+}
+
 /** Counts a delta event. Its text is added where it belongs: to the open part (`addText`), or to the item of a call. */
 export function applyDelta(state: TurnState, type: DeltaType): void {
+  const isReasoning = type === "response.reasoning_text.delta" || type === "response.reasoning_summary_text.delta";
+  countDelta(state, isReasoning);
+}
+
+function countDelta(state: TurnState, isReasoning: boolean): void {
   state.deltas.all += 1;
-  if (type === "response.reasoning_text.delta") state.deltas.reasoning += 1;
+  if (isReasoning) state.deltas.reasoning += 1;
   state.round.outageSince = undefined;
+}
+
+function newPart(kind: OpenPart["kind"], outputIndex: number, index: number): OpenPart {
+  return { kind, outputIndex, index, text: "", logprobs: [], annotations: [] };
 }
 
 export function addText(part: OpenPart, text: string, logprobs: readonly TokenLogprob[] | undefined): void {
@@ -220,11 +269,13 @@ function addLoggedText(state: TurnState, event: Unnumbered<DeltaEvent>): void {
       return;
     case "response.refusal.delta":
     case "response.reasoning_text.delta":
+    case "response.reasoning_summary_text.delta":
       if (state.openPart) addText(state.openPart, event.delta, undefined);
       return;
     default: {
       const item = state.output[event.output_index];
       if (item?.type === "function_call" || item?.type === "mcp_call") item.arguments += event.delta;
+      else if (item?.type === "custom_tool_call") item.input += event.delta;
       else if (item?.type === "code_interpreter_call") item.code = (item.code ?? "") + event.delta;
     }
   }
@@ -237,10 +288,15 @@ export function applyRecord(state: TurnState, record: TurnRecord): void {
     round.sampled = addSampled(round.sampled, record.sampled);
     round.outageSince = undefined;
   } else if ("buffered" in record) state.buffered = record.buffered;
+  else if ("thought" in record) addThought(state, record.thought);
+  else if ("thought_ended" in record) endThought(state, record.thought_ended);
   else if ("outage" in record) round.outageSince = record.outage;
   else if ("superseded" in record) for (const id of record.superseded) state.superseded.add(id);
   else if ("lost" in record) round.lost = record.lost;
-  else if ("listed" in record) state.replays.push(record.listed);
+  else if ("summarized" in record) {
+    state.usage = record.summarized.usage;
+    state.summaryTokens += record.summarized.outputTokens;
+  } else if ("listed" in record) state.replays.push(record.listed);
   else if ("called" in record) round.called.push(record.called);
   else if ("answering" in record) {
     const { items, replays, trailing, usage, calls, again } = record.answering;
@@ -265,6 +321,28 @@ export function applyRecord(state: TurnState, record: TurnRecord): void {
     // It tells why the turn has ended.
     record satisfies { failure: unknown };
   }
+}
+
+/** Adds to a thought that no event tells; the first word of it, perhaps empty, begins it in the last item. */
+function addThought(state: TurnState, text: string): void {
+  state.openPart ??= newPart("hidden_text", state.output.length - 1, 0);
+  if (text === "") return;
+  state.openPart.text += text;
+  countDelta(state, true);
+}
+
+function endThought(state: TurnState, item: string): void {
+  state.thoughts.set(item, state.openPart?.text ?? "");
+  state.openPart = undefined;
+}
+
+/** Items with what no event tells of them: as prompts have them, and the store. */
+export function withThoughts<T extends OutputItem>({ thoughts }: TurnState, items: readonly T[]): T[] {
+  if (thoughts.size === 0) return [...items];
+  return items.map((item) => {
+    const text = item.type === "reasoning" ? thoughts.get(item.id) : undefined;
+    return text === undefined ? item : { ...item, content: [{ type: "reasoning_text", text }] };
+  });
 }
 
 /** Adds to what a round has sampled; the result may be `before`, grown. */

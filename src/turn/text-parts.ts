@@ -3,14 +3,18 @@ import type { Phase, TokenLogprob } from "../contract/engine.ts";
 import type { OutputItem } from "../protocol/response.ts";
 import { deltaHead, type EventWriter } from "./output-events.ts";
 import type { OutputSize } from "./output-size.ts";
-import { addText, type OpenPart, type TurnState } from "./state.ts";
+import { addText, type OpenPart, type TurnState, withThoughts } from "./state.ts";
 
 /**
- * Messages and reasoning: items whose content parts take text. Of both together at most one is open at a time.
- * Their events in OpenAI's order: item added → part added → deltas → text done → part done → item done.
+ * Messages and reasoning: items whose parts take text. Of both together at most one is open at a time.
+ * Their events in OpenAI's order: item added → part added → deltas → text done → part done → item done. Of hidden
+ * reasoning only the first and the last are said.
+ *
+ * Reasoning that is to be sealed with the call that follows it is done when that call is: until then it is held.
  */
 
 type TextItem = Extract<OutputItem, { type: "message" | "reasoning" }>;
+export type ThoughtItem = Extract<OutputItem, { type: "reasoning" }>;
 
 /** The open part with what its deltas need. */
 interface OpenText {
@@ -22,25 +26,41 @@ interface OpenText {
   filter: CitationFilter | undefined;
 }
 
+/** Reasoning whose text is complete, and whose item is not done. */
+interface HeldThought {
+  item: ThoughtItem;
+  outputIndex: number;
+}
+
 const DELTA_TYPES = {
   output_text: "response.output_text.delta",
   refusal: "response.refusal.delta",
   reasoning_text: "response.reasoning_text.delta",
+  summary_text: "response.reasoning_summary_text.delta",
 } as const;
+
+export interface TextPartsOptions {
+  /** Makes a filter for a part, where there is something to cite. */
+  citations: (() => CitationFilter) | undefined;
+  /** The `encrypted_content` of reasoning that is about to be done, if it gets one. */
+  seal: (item: ThoughtItem, text: string) => string | undefined;
+}
 
 export class TextParts {
   readonly #state: TurnState;
   readonly #writer: EventWriter;
   readonly #size: OutputSize;
-  readonly #citations: (() => CitationFilter) | undefined;
+  readonly #options: TextPartsOptions;
   #open: OpenText | undefined;
+  #held: HeldThought | undefined;
 
-  /** `citations` makes a filter for a part, where there is something to cite. A part that is open in the state goes on. */
-  constructor(state: TurnState, writer: EventWriter, size: OutputSize, citations: (() => CitationFilter) | undefined) {
+  /** A part that is open in the state goes on, and so does what is held. */
+  constructor(state: TurnState, writer: EventWriter, size: OutputSize, options: TextPartsOptions) {
     this.#state = state;
     this.#writer = writer;
     this.#size = size;
-    this.#citations = citations;
+    this.#options = options;
+    this.#held = heldIn(state);
     const item = state.openPart && state.output[state.openPart.outputIndex];
     if (!state.openPart || (item?.type !== "message" && item?.type !== "reasoning")) return;
     this.#open = this.#openText(item, state.openPart, state.buffered);
@@ -49,6 +69,11 @@ export class TextParts {
   /** What was said and no event has told yet, because it may become a citation. */
   get buffered(): string {
     return this.#open?.filter?.pending ?? "";
+  }
+
+  /** Whether reasoning is held. */
+  get holds(): boolean {
+    return this.#held !== undefined;
   }
 
   /** Whether text of this kind goes on in the open part. */
@@ -65,18 +90,19 @@ export class TextParts {
   begin(kind: OpenPart["kind"], phase: Phase | undefined): void {
     const open = this.#open;
     if (open) this.#endPart(open, false);
-    const item = open?.item ?? this.#newItem(itemType(kind), phase);
+    const item = open?.item ?? this.#newItem(kind, phase);
     const outputIndex = open?.part.outputIndex ?? this.#writer.addItem(item);
-    const content_index = item.content?.length ?? 0;
     this.#size.addFrames(1);
-    const part = newPart(kind);
-    this.#writer.emit({
-      type: "response.content_part.added",
-      item_id: item.id,
-      output_index: outputIndex,
-      content_index,
-      part,
-    });
+    const at = { item_id: item.id, output_index: outputIndex };
+    if (kind === "hidden_text") this.#writer.record({ thought: "" });
+    else if (kind === "summary_text") {
+      const summary_index = "summary" in item ? item.summary.length : 0;
+      const part = { type: kind, text: "" };
+      this.#writer.emit({ type: "response.reasoning_summary_part.added", ...at, summary_index, part });
+    } else {
+      const content_index = item.content?.length ?? 0;
+      this.#writer.emit({ type: "response.content_part.added", ...at, content_index, part: newPart(kind) });
+    }
     if (this.#state.openPart) this.#open = this.#openText(item, this.#state.openPart, "");
   }
 
@@ -88,14 +114,33 @@ export class TextParts {
     else this.#append(open, text, logprobs);
   }
 
-  /** Ends the open part and its item. `isSilent`: no event says so. */
-  close(status: "completed" | "incomplete", isSilent: boolean): void {
+  /** Ends the open part and its item. `isSilent`: no event says so. `holds`: reasoning is held. */
+  close(status: "completed" | "incomplete", isSilent: boolean, holds = false): void {
     const open = this.#open;
     if (!open) return;
     this.#endPart(open, isSilent);
-    const { item } = open;
+    const { item, part } = open;
+    if (item.type === "reasoning" && holds) this.#held = { item, outputIndex: part.outputIndex };
+    else this.#finish(item, part.outputIndex, status, isSilent);
+  }
+
+  /** Ends the item of reasoning that is held. */
+  release(isSilent = false): void {
+    const held = this.#held;
+    this.#held = undefined;
+    if (held) this.#finish(held.item, held.outputIndex, "completed", isSilent);
+  }
+
+  #finish(item: TextItem, output_index: number, status: "completed" | "incomplete", isSilent: boolean): void {
     item.status = status;
-    const output_index = open.part.outputIndex;
+    if (item.type === "reasoning" && !isSilent) {
+      const [whole = item] = withThoughts(this.#state, [item]);
+      const sealed = this.#options.seal(item, textOf(whole));
+      if (sealed !== undefined && this.#size.hasRoomFor(sealed)) {
+        this.#size.addJson(sealed.length);
+        item.encrypted_content = sealed;
+      }
+    }
     this.#writer.emit({ type: "response.output_item.done", output_index, item }, isSilent);
   }
 
@@ -108,6 +153,9 @@ export class TextParts {
   partialItem(): OutputItem | undefined {
     if (!this.#open) return undefined;
     const { item, part } = this.#open;
+    if (part.kind === "summary_text" && item.type === "reasoning") {
+      return { ...item, summary: [...item.summary, { type: part.kind, text: part.text }] };
+    }
     const content = partContent({ ...part, text: part.text + this.buffered });
     return { ...item, content: [...(item.content ?? []), content] } as OutputItem;
   }
@@ -115,12 +163,17 @@ export class TextParts {
   /** Forgets the open part: its item is taken back. */
   withdraw(): void {
     this.#open = undefined;
+    this.#held = undefined;
     this.#state.openPart = undefined;
   }
 
   #append({ part, deltaHead }: OpenText, text: string, logprobs?: TokenLogprob[]): void {
-    addText(part, text, logprobs);
     this.#size.addText(text);
+    if (part.kind === "hidden_text") {
+      this.#writer.record({ thought: text });
+      return;
+    }
+    addText(part, text, logprobs);
     const json = logprobs ? JSON.stringify(logprobs) : "[]";
     if (logprobs) this.#size.addJson(json.length);
     const extra = part.kind === "output_text" ? `,"logprobs":${json}` : "";
@@ -134,25 +187,28 @@ export class TextParts {
       this.#size.addJson(JSON.stringify(annotation).length);
       this.#writer.emit({
         type: "response.output_text.annotation.added",
-        ...addressOf(open),
+        ...contentAddress(open),
         annotation_index: open.part.annotations.length,
         annotation,
       });
     }
   }
 
-  #newItem(type: TextItem["type"], phase: Phase | undefined): TextItem {
+  #newItem(kind: OpenPart["kind"], phase: Phase | undefined): TextItem {
+    const type = itemType(kind);
     const id = this.#writer.newItemId(type);
     return type === "message"
       ? { id, type, status: "in_progress", role: "assistant", content: [], ...(phase && { phase }) }
-      : { id, type, status: "in_progress", summary: [], content: [] };
+      : { id, type, status: "in_progress", summary: [], ...(kind === "reasoning_text" && { content: [] }) };
   }
 
   #openText(item: TextItem, part: OpenPart, buffered: string): OpenText {
     const open: OpenText = { item, part, deltaHead: "", filter: undefined };
-    open.deltaHead = deltaHead(DELTA_TYPES[part.kind], addressOf(open));
-    if (this.#citations && part.kind === "output_text") {
-      open.filter = this.#citations();
+    if (part.kind === "summary_text") open.deltaHead = deltaHead(DELTA_TYPES[part.kind], summaryAddress(open));
+    else if (part.kind !== "hidden_text") open.deltaHead = deltaHead(DELTA_TYPES[part.kind], contentAddress(open));
+    const { citations } = this.#options;
+    if (citations && part.kind === "output_text") {
+      open.filter = citations();
       // Citations are counted from the beginning of the part.
       open.filter.push(part.text + buffered);
     }
@@ -162,26 +218,57 @@ export class TextParts {
   #endPart(open: OpenText, isSilent: boolean): void {
     if (open.filter) this.#appendCited(open, open.filter.end());
     this.#open = undefined;
-    const { part } = open;
-    const at = addressOf(open);
-    this.#writer.emit(textDone(part, at), isSilent);
-    this.#writer.emit({ type: "response.content_part.done", ...at, part: partContent(part) }, isSilent);
+    const { item, part } = open;
+    const { kind, text } = part;
+    if (kind === "hidden_text") this.#writer.record({ thought_ended: item.id });
+    else if (kind === "summary_text") {
+      const at = summaryAddress(open);
+      this.#writer.emit({ type: "response.reasoning_summary_text.done", ...at, text }, isSilent);
+      this.#writer.emit({ type: "response.reasoning_summary_part.done", ...at, part: { type: kind, text } }, isSilent);
+    } else {
+      const at = contentAddress(open);
+      this.#writer.emit(textDone({ ...part, kind }, at), isSilent);
+      this.#writer.emit({ type: "response.content_part.done", ...at, part: partContent(part) }, isSilent);
+    }
   }
 }
 
+/** Reasoning that was held when the turn was cut off: its text is over, and its item is not. */
+function heldIn({ output, openPart, superseded }: TurnState): HeldThought | undefined {
+  const outputIndex = output.findLastIndex((item) => item.type === "reasoning");
+  const item = output[outputIndex];
+  if (item?.type !== "reasoning" || item.status !== "in_progress" || openPart || superseded.has(item.id))
+    return undefined;
+  return { item, outputIndex };
+}
+
+function textOf({ content, summary }: ThoughtItem): string {
+  return (content?.length ? content : summary).map(({ text }) => text).join("\n");
+}
+
 function itemType(kind: OpenPart["kind"]): TextItem["type"] {
-  return kind === "reasoning_text" ? "reasoning" : "message";
+  return kind === "output_text" || kind === "refusal" ? "message" : "reasoning";
 }
 
-function addressOf({ item, part }: OpenText) {
-  return { item_id: item.id, output_index: part.outputIndex, content_index: part.contentIndex };
+function contentAddress({ item, part }: OpenText) {
+  return { item_id: item.id, output_index: part.outputIndex, content_index: part.index };
 }
 
-function newPart(kind: OpenPart["kind"]) {
-  return partContent({ kind, outputIndex: 0, contentIndex: 0, text: "", logprobs: [], annotations: [] });
+function summaryAddress({ item, part }: OpenText) {
+  return { item_id: item.id, output_index: part.outputIndex, summary_index: part.index };
 }
 
-function textDone(part: OpenPart, at: ReturnType<typeof addressOf>) {
+/** A part of an item's `content`. */
+type ContentKind = Exclude<OpenPart["kind"], "summary_text" | "hidden_text">;
+
+function newPart(kind: ContentKind) {
+  return partContent({ kind, outputIndex: 0, index: 0, text: "", logprobs: [], annotations: [] });
+}
+
+function textDone(
+  part: OpenPart & { kind: ContentKind },
+  at: { item_id: string; output_index: number; content_index: number },
+) {
   switch (part.kind) {
     case "output_text":
       return { type: "response.output_text.done" as const, ...at, text: part.text, logprobs: part.logprobs };
@@ -199,7 +286,7 @@ function partContent(part: OpenPart) {
       return { type: part.kind, text: part.text, annotations: part.annotations, logprobs: part.logprobs };
     case "refusal":
       return { type: part.kind, refusal: part.text };
-    case "reasoning_text":
-      return { type: part.kind, text: part.text };
+    default:
+      return { type: "reasoning_text" as const, text: part.text };
   }
 }

@@ -23,7 +23,7 @@ export async function truncateToFit(engine: Engine, prompt: Prompt, signal: Abor
     ...prompt,
     items: dropped === 0 ? prompt.items : dropBefore(prompt.items, starts[dropped] ?? 0),
   });
-  const measure = (candidate: Prompt) => measureOrExplain(engine, candidate, signal);
+  const measure = (candidate: Prompt) => measureOrExplain(engine, candidate, signal, "truncation 'auto'");
 
   const whole = await measure(prompt);
   if (fits(whole)) return prompt;
@@ -82,7 +82,13 @@ function charactersFrom(items: readonly Item[], starts: readonly number[]): numb
   return characters;
 }
 
-async function measureOrExplain(engine: Engine, prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
+/** Measures for what a request has asked for (`purpose`). Throws ApiError as `engine.measure` does. */
+export async function measureOrExplain(
+  engine: Engine,
+  prompt: Prompt,
+  signal: AbortSignal,
+  purpose: string,
+): Promise<PromptSize> {
   try {
     return await engine.measure(prompt, signal);
   } catch (error) {
@@ -95,7 +101,7 @@ async function measureOrExplain(engine: Engine, prompt: Prompt, signal: AbortSig
     ) {
       throw new ApiError({
         status: 502,
-        message: "truncation 'auto' needs the model server's /tokenize route, which did not answer as expected.",
+        message: `${purpose} needs the model server's /tokenize route, which did not answer as expected.`,
         code: "upstream_error",
       });
     }

@@ -1,21 +1,27 @@
+import type { CompactionCodec } from "../contract/compaction.ts";
 import type { Engine, Prompt, Replay } from "../contract/engine.ts";
 import type { HostedTools } from "../contract/hosted-tool.ts";
 import type { TurnTools } from "../contract/turn-tools.ts";
+import { ClientTools } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
-import { initialResponse } from "../protocol/response.ts";
+import { type InputTransformation, initialResponse } from "../protocol/response.ts";
 import { answerCalls, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
+import { newestCompaction, type OpenedCompaction, openCompaction, standingItems } from "./compacted-past.ts";
+import { Compaction, compactionKind } from "./compaction.ts";
 import { makePrompt } from "./first-prompt.ts";
 import { forEachAtOnce } from "./for-each-at-once.ts";
 import { Generations } from "./generation.ts";
 import { checkCallPairs } from "./history.ts";
+import { withLoadedTools } from "./loaded-tools.ts";
 import type { BatchSink } from "./output-events.ts";
-import { end, firstPhase, type Phase } from "./phase.ts";
+import { type BegunRound, end, firstPhase, newRoundPhase, type Phase } from "./phase.ts";
 import { afterFirstRound, RoundPrompt } from "./prompt.ts";
-import { type ClosedResponse, type Outcome, ResponseBuilder } from "./response-builder.ts";
-import { newTurnState, roundItems, type TurnState } from "./state.ts";
+import { type BuilderOptions, type ClosedResponse, type Outcome, ResponseBuilder } from "./response-builder.ts";
+import type { ReasoningSeal } from "./sealed-reasoning.ts";
+import { newTurnState, roundItems, spentTokens, type TurnState, withThoughts } from "./state.ts";
 
 /**
  * One turn: history + request → generation → events → final response.
@@ -50,7 +56,17 @@ export interface TurnOptions {
   isServerGone: (signal: AbortSignal) => Promise<boolean>;
   /** Keeps the host alive for what is still to be done when the turn has ended. */
   waitUntil?: (promise: Promise<unknown>) => void;
+  /** No client gets to see what the model thinks. */
+  hidesReasoning: boolean;
+  /** Seals the reasoning that clients get, where the operator has keys for it. */
+  seal: ReasoningSeal | undefined;
+  /** What was left out of the past, because it could not be opened. */
+  transformations: readonly InputTransformation[];
   hostedTools: HostedTools;
+  /** Writes and reads what compaction items carry. */
+  compactions: CompactionCodec;
+  /** The newest compaction of history and input. */
+  opened?: OpenedCompaction | undefined;
   /** Those of them that the request names, if it names any. */
   tools?: TurnTools | undefined;
   /** The state of the turn at the end of its log: it goes on from there. */
@@ -81,6 +97,7 @@ export class Turn {
   readonly #builder: ResponseBuilder;
   readonly #prompt: RoundPrompt;
   readonly #generations: Generations;
+  readonly #compaction: Compaction | undefined;
   readonly #sink: BatchSink | undefined;
   /** Ends what the turn itself has begun and cannot use. */
   readonly #unusable = new AbortController();
@@ -90,14 +107,19 @@ export class Turn {
   constructor(options: TurnOptions, sink?: BatchSink) {
     this.#options = options;
     this.#sink = sink;
-    const { engine, signal, tools, logged } = options;
-    const first = makePrompt(options);
-    const builder = newBuilder(options, checkCallPairs(first.items), sink);
+    const { engine, request, signal, tools, logged } = options;
+    const first = makePrompt(options, engine.noteRole);
+    const clientTool = (name: string) => ClientTools.of(this.#prompt.current.request.tools).get(name);
+    const kind = compactionKind(request, options.input);
+    // A compaction carries calls that nobody has answered yet.
+    const usedCallIds = checkCallPairs(first.items, kind === "asked");
+    const builder = newBuilder(options, first.request, { clientTool, usedCallIds, sink });
     this.#builder = builder;
     const prompt = logged ? afterCrash(first, options, builder) : first;
     this.#prompt = new RoundPrompt(prompt, engine, signal);
     this.#generations = new Generations(options, builder, this.#prompt, sink, this.#unusable.signal);
-    this.#phase = this.#enter(firstPhase(builder.state, tools?.mustPrepare ?? false));
+    this.#compaction = kind && new Compaction({ ...options, kind }, builder, this.#prompt, this.#generations, sink);
+    this.#phase = this.#enter(firstPhase(builder.state, tools?.mustPrepare ?? false, kind));
   }
 
   get id(): string {
@@ -106,9 +128,16 @@ export class Turn {
 
   /**
    * Starts the generation: resolves when the model server has taken the prompt; at once where something is to be done
-   * before it, which `run` then does. Throws ApiError as the engine does, and the signal's reason when aborted.
+   * before it, which `run` then does: a compaction, too, once it is known that there must be one. Throws ApiError as the engine does, and the signal's reason when aborted.
    */
   async start(): Promise<void> {
+    if (this.#phase.kind === "compact") {
+      const begun = this.#beginRound();
+      this.#phase = { kind: "compact", begun };
+      const round = await begun;
+      if (!round.due) await round.started;
+      return;
+    }
     if (this.#phase.kind !== "generate") return;
     const started = this.#generations.begin();
     this.#phase = { kind: "generate", started };
@@ -154,6 +183,12 @@ export class Turn {
   /** Goes on with a turn that was cut off with its process: at the log's end, or from the beginning. */
   async resume(settle: Settle): Promise<TurnResult> {
     return this.run(this.start(), settle);
+  }
+
+  /** Settles a turn that is not to generate: checked, empty, and there to be continued. Never rejects. */
+  async warmUp(settle: Settle): Promise<TurnResult> {
+    this.#builder.warmUp();
+    return this.#settle({ status: "completed" }, settle);
   }
 
   /** Ends a turn that never got to generate. */
@@ -205,6 +240,8 @@ export class Turn {
     switch (phase.kind) {
       case "prepare":
         return (await this.#prepare()) ?? phase.next;
+      case "compact":
+        return this.#compact(await (phase.begun ?? this.#beginRound()));
       case "generate":
         return this.#afterGeneration(await generations.run(phase.started ?? generations.begin()));
       case "take_up":
@@ -246,6 +283,24 @@ export class Turn {
     return this.#answer();
   }
 
+  /** Finds out whether the round's prompt must be compacted; else its generation begins. */
+  async #beginRound(): Promise<BegunRound> {
+    const due = await this.#compaction?.due();
+    if (due) return { due };
+    const started = this.#generations.begin();
+    // Its failure is the round's.
+    started.catch(() => {});
+    return { started };
+  }
+
+  /** Compacts the prompt, if it must be. Then the model is asked, unless a compaction is all that was asked for. */
+  async #compact(begun: BegunRound): Promise<Phase> {
+    if (!begun.due) return { kind: "generate", started: begun.started };
+    const broken = await this.#compaction?.run(begun.due);
+    if (broken) return end(broken);
+    return this.#compaction?.kind === "asked" ? end({ status: "completed" }) : { kind: "generate" };
+  }
+
   /** A generation has come to its end: what it has left decides what follows. */
   #afterGeneration(outcome: Outcome): Phase {
     if (outcome.status !== "completed") return end(outcome);
@@ -267,17 +322,17 @@ export class Turn {
     const step = `${address.turn}.${builder.state.rounds}`;
     await answerCalls({ builder, engine, tools, sink: this.#sink, signal, step });
     if (builder.waitsForClient) return end({ status: "completed" });
-    this.#beginRound();
+    this.#nextRound();
     const limit = request.max_output_tokens ?? Number.POSITIVE_INFINITY;
-    const isSpent = limit <= (builder.state.usage?.output_tokens ?? 0);
+    const isSpent = limit <= spentTokens(builder.state);
     if (isSpent || builder.isFull) return end({ status: "incomplete", reason: "max_output_tokens" });
-    return { kind: "generate" };
+    return newRoundPhase(builder.state, this.#compaction?.kind);
   }
 
   /** What the round has put out becomes part of the prompt. */
-  #beginRound(): void {
+  #nextRound(): void {
     const builder = this.#builder;
-    const items = roundItems(builder.state) as Item[];
+    const items = withThoughts(builder.state, roundItems(builder.state)) as Item[];
     builder.nextRound();
     this.#prompt.next(promptOutput(this.#options, builder, items));
   }
@@ -314,8 +369,19 @@ export class Turn {
 /** The prompt of the round in which the turn was cut off: what the rounds before have put out follows. */
 function afterCrash(first: Prompt, options: TurnOptions, builder: ResponseBuilder): Prompt {
   const { items, ...rest } = promptOutput(options, builder, builder.earlierOutput);
-  const request = builder.state.rounds > 0 ? afterFirstRound(first.request) : first.request;
-  return { ...first, items: [...first.items, ...items], ...rest, request };
+  const loaded = withLoadedTools(first.request, items);
+  const request = builder.state.rounds > 0 ? afterFirstRound(loaded) : loaded;
+  return { ...first, items: afterCompaction(first.items, items, options), ...rest, request };
+}
+
+/** The items of a prompt, and those of the rounds before a crash: from the newest compaction on. */
+function afterCompaction(first: readonly Item[], output: readonly Item[], options: TurnOptions): Item[] {
+  const at = newestCompaction(output);
+  const item = output[at];
+  const rest = output.slice(at + 1).filter(({ type }) => type !== "compaction");
+  if (item?.type !== "compaction") return [...first, ...rest];
+  const content = openCompaction(item, options.compactions, { param: "previous_response_id", isStored: true });
+  return [...standingItems(content, options.engine.noteRole), ...rest];
 }
 
 function promptOutput({ replays }: TurnOptions, { messages, state }: ResponseBuilder, items: readonly Item[]) {
@@ -323,7 +389,7 @@ function promptOutput({ replays }: TurnOptions, { messages, state }: ResponseBui
     items,
     replays: [...replays, ...messages.replays],
     trailing: [...messages.trailing],
-    spentTokens: state.usage?.output_tokens ?? 0,
+    spentTokens: spentTokens(state),
   };
 }
 
@@ -331,18 +397,26 @@ function withoutTools(prompt: Prompt): Prompt {
   return { ...prompt, serverTools: undefined };
 }
 
-function newBuilder(options: TurnOptions, usedCallIds: Set<string>, sink: BatchSink | undefined): ResponseBuilder {
+/** `prompted` is the request with the tools that the prompt's items have brought. */
+function newBuilder(
+  options: TurnOptions,
+  prompted: CreateRequest,
+  own: Pick<BuilderOptions, "clientTool" | "usedCallIds" | "sink">,
+): ResponseBuilder {
   const { request, address, model, clock, logged, tools, input } = options;
   const choice = request.tool_choice;
+  const offered = ClientTools.of(prompted.tools).offered(choice);
   const identity = { id: responseId(address), model: model.name, createdAt: Math.floor(options.createdAt / 1000) };
   return new ResponseBuilder(initialResponse(request, identity), logged ?? newTurnState(), {
+    ...own,
     address,
-    sink,
     obfuscation: request.stream_options?.include_obfuscation ?? true,
-    includeReasoning: request.include_reasoning ?? true,
+    reasoning: reasoningForm(options),
+    seal: options.seal,
+    transformations: options.transformations,
     allowedCalls:
       typeof choice === "object" && choice?.type === "allowed_tools"
-        ? new Set(choice.tools.map((tool) => (tool.type === "function" ? tool.name : "")))
+        ? new Set(offered.map(({ flatName }) => flatName))
         : undefined,
     parallelCalls: request.parallel_tool_calls ?? true,
     serverTool: (name) => tools?.resolve(name),
@@ -351,13 +425,20 @@ function newBuilder(options: TurnOptions, usedCallIds: Set<string>, sink: BatchS
     hostedTools: options.hostedTools,
     callDetails: { include: request.include ?? [], container: tools?.container ?? "" },
     citations: tools?.citations,
-    usedCallIds,
     clock,
     room: options.room,
     withMessages: request.enable_response_messages === true,
     previous: request.previous_input_messages ?? undefined,
     firstInput: input[0]?.id,
   });
+}
+
+/** In which form reasoning is shown: as a summary where one is asked for, and hidden where the operator says so. */
+function reasoningForm({ request, hidesReasoning }: TurnOptions): BuilderOptions["reasoning"] {
+  if (request.include_reasoning === false) return undefined;
+  if (hidesReasoning) return "hidden_text";
+  const { summary, generate_summary: older } = request.reasoning ?? {};
+  return (summary ?? older) ? "summary_text" : "reasoning_text";
 }
 
 function failed(error: ApiError): Outcome {
@@ -373,7 +454,7 @@ function giveSignsOfLife(builder: ResponseBuilder, sink: BatchSink): () => void 
       sink.flush();
     }
     seen = builder.state.sequence;
-  }, SIGN_OF_LIFE_MS);
+  }, sink.signOfLifeMs ?? SIGN_OF_LIFE_MS);
   return () => clearInterval(timer);
 }
 

@@ -8,6 +8,15 @@ export interface DeltaCount {
   reasoning: number;
 }
 
+/** That of a turn which has asked the model nothing. */
+export const NO_USAGE: Readonly<Usage> = {
+  input_tokens: 0,
+  input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
+  output_tokens: 0,
+  output_tokens_details: { reasoning_tokens: 0 },
+  total_tokens: 0,
+};
+
 export const NO_DELTAS: Readonly<DeltaCount> = { all: 0, reasoning: 0 };
 
 export function plus(a: DeltaCount, b: DeltaCount): DeltaCount {
@@ -33,15 +42,18 @@ export function withLost(usage: Usage, lost: DeltaCount): Usage {
   };
 }
 
-/** The usage of a turn with one more round. */
-export function addUsage(before: Usage | null, round: Usage): Usage {
+/**
+ * The usage of a turn with one more round, or with a summary. `ownTokens` are those of a prompt without what asks for the
+ * summary.
+ */
+export function addUsage(before: Usage | null, round: Usage, ownTokens = round.input_tokens): Usage {
   if (!before) return round;
   const { input_tokens_details: inputBefore, output_tokens_details: outputBefore } = before;
   const { input_tokens_details: input, output_tokens_details: output } = round;
   const inputs = [...(before.input_tokens_per_turn ?? [before.input_tokens]), round.input_tokens];
   const outputs = [...(before.output_tokens_per_turn ?? [before.output_tokens]), round.output_tokens];
   const cached = [...(before.cached_tokens_per_turn ?? [inputBefore.cached_tokens]), input.cached_tokens];
-  const toolOutput = Math.max(0, round.input_tokens - (inputs.at(-2) ?? 0) - (outputs.at(-2) ?? 0));
+  const toolOutput = Math.max(0, ownTokens - (inputs.at(-2) ?? 0) - (outputs.at(-2) ?? 0));
   return {
     input_tokens: before.input_tokens + round.input_tokens,
     input_tokens_details: {

@@ -365,6 +365,26 @@ const MUTATIONS: readonly Mutation[] = [
     },
   },
   {
+    rule: "#13 argumentDeltasAddUp",
+    what: "a lost delta of a custom tool's input",
+    from: Draft.clientTools,
+    mutate: (d) => d.remove("response.custom_tool_call_input.delta", 1),
+  },
+  {
+    rule: "#13 commandsAddUp",
+    what: "a command that is never told",
+    from: Draft.clientTools,
+    mutate: (d) => {
+      objectAt(d.data(DONE, 1), "item", "action").commands = ["ls"];
+    },
+  },
+  {
+    rule: "#13 commandsAddUp",
+    what: "a lost delta of a command",
+    from: Draft.clientTools,
+    mutate: (d) => d.remove("response.shell_call_command.delta", 1),
+  },
+  {
     rule: "#14 itemsBeginEmpty",
     what: "an item added completed",
     mutate: (d) => {
@@ -591,6 +611,10 @@ describe("checkEventStream", () => {
 
   test("accepts lists and calls of the server's that overlap", () => {
     checkEventStream(Draft.serverTools().stream());
+  });
+
+  test("accepts calls of tools that the client runs", () => {
+    checkEventStream(Draft.clientTools().stream());
   });
 
   test("accepts a stream without obfuscation when it is off", () => {

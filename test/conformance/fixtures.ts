@@ -51,6 +51,7 @@ export function goodResponse(changes: JsonObject = {}): JsonObject {
     service_tier: "default",
     metadata: {},
     safety_identifier: null,
+    access_programs: null,
     prompt_cache_key: null,
     user: null,
     ...changes,
@@ -203,6 +204,40 @@ export class Draft {
       draft.add("response.output_item.done", { output_index: index, item: output[index] });
     }
     draft.add("response.completed", { response: goodResponse({ output }) });
+    return draft.numbered();
+  }
+
+  /** A valid stream of tools that the client runs: a custom one, and a shell. */
+  static clientTools(): Draft {
+    const draft = new Draft();
+    draft.add("response.created", { response: openResponse() });
+    draft.add("response.in_progress", { response: openResponse() });
+    const custom = {
+      type: "custom_tool_call",
+      id: "ctc_1",
+      call_id: "c1",
+      name: "patch",
+      input: "a b",
+      status: "completed",
+    };
+    const action = { commands: ["ls", "pwd"], timeout_ms: null, max_output_length: null };
+    const shell = { type: "shell_call", id: "sh_1", call_id: "c2", action, environment: null, status: "completed" };
+    const own = { item_id: "ctc_1", output_index: 0 };
+    draft.add("response.output_item.added", { output_index: 0, item: { ...custom, input: "", status: "in_progress" } });
+    draft.addDelta("response.custom_tool_call_input.delta", { ...own, delta: "a " });
+    draft.addDelta("response.custom_tool_call_input.delta", { ...own, delta: "b" });
+    draft.add("response.custom_tool_call_input.done", { ...own, input: "a b" });
+    draft.add("response.output_item.done", { output_index: 0, item: custom });
+    const begun = { ...shell, action: { ...action, commands: [] }, status: "in_progress" };
+    draft.add("response.output_item.added", { output_index: 1, item: begun });
+    for (const [command_index, command] of action.commands.entries()) {
+      const at = { output_index: 1, command_index };
+      draft.add("response.shell_call_command.added", { ...at, command: "" });
+      draft.add("response.shell_call_command.delta", { ...at, delta: command });
+      draft.add("response.shell_call_command.done", { ...at, command });
+    }
+    draft.add("response.output_item.done", { output_index: 1, item: shell });
+    draft.add("response.completed", { response: goodResponse({ output: [custom, shell] }) });
     return draft.numbered();
   }
 

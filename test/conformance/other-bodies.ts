@@ -65,7 +65,12 @@ export function deletionViolations(body: Record<string, unknown>, url: URL): str
 /** Shape of a body known by its `object`; undefined when the object is unknown. */
 export function objectViolations(body: Record<string, unknown>): string[] | undefined {
   const root = typeof body.object === "string" ? BY_OBJECT[body.object] : undefined;
-  return root && shapeViolations(root, body).map((message) => `#39 ${root} schema: ${message}`);
+  if (!root) return undefined;
+  const items = root === "CompactedResponse" && Array.isArray(body.output) ? body.output : [];
+  const ofItems = items.flatMap((item: unknown, index) =>
+    memberViolations("ResponseItem", item).map((message) => `output[${index}] ${message}`),
+  );
+  return [...shapeViolations(root, body), ...ofItems].map((message) => `#39 ${root} schema: ${message}`);
 }
 
 /**

@@ -260,8 +260,8 @@ describe("checkResponse", () => {
   });
 
   const KEYS = Object.keys(goodResponse()).filter((key) => key !== "user");
-  test("has 31 keys, each required", () => {
-    expect(KEYS).toHaveLength(31);
+  test("has 32 keys, each required", () => {
+    expect(KEYS).toHaveLength(32);
     for (const key of KEYS) {
       const body = goodResponse();
       delete body[key];

@@ -177,14 +177,18 @@ function compile(schema: JsonObject): Catalog {
 /** Where the types say more, or less, than the wire (reference §3). */
 function patch(definitions: Record<string, JsonObject>): void {
   const response = definition(definitions, "Response");
-  // `output_text` exists only in the SDK; `access_programs` is for the hosted service alone.
-  response.required = listIn(response.required).filter((key) => key !== "output_text" && key !== "access_programs");
+  // `output_text` exists only in the SDK.
+  response.required = listIn(response.required).filter((key) => key !== "output_text");
   const properties = objectsIn(response.properties);
   for (const key of ["usage", "user"]) properties[key] = { anyOf: [properties[key], { type: "null" }] };
   response.properties = properties;
 
   const code = objectsIn(definition(definitions, "ResponseError").properties).code;
   if (code !== undefined) code.enum = [...listIn(code.enum), ...UNTYPED_ERROR_CODES];
+
+  // The user's messages are in it, which are no output anywhere else: its items are checked one by one.
+  const compacted = objectsIn(definition(definitions, "CompactedResponse").properties);
+  if (compacted.output !== undefined) compacted.output.items = { type: "object" };
 
   for (const name of ["ResponseItemList", "ConversationItemList"]) {
     const list = objectsIn(definition(definitions, name).properties);

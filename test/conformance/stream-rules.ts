@@ -23,6 +23,10 @@ const CHANGING_KEYS: ReadonlySet<string> = new Set([
 const CALL_TYPES: ReadonlySet<string> = new Set([
   "function_call",
   "custom_tool_call",
+  "tool_search_call",
+  "local_shell_call",
+  "shell_call",
+  "apply_patch_call",
   "mcp_call",
   "web_search_call",
   "code_interpreter_call",
@@ -50,6 +54,10 @@ const BEGINNING_TYPES: ReadonlySet<string> = new Set([
   "reasoning",
   "function_call",
   "custom_tool_call",
+  "tool_search_call",
+  "local_shell_call",
+  "shell_call",
+  "apply_patch_call",
   "web_search_call",
   "file_search_call",
   "code_interpreter_call",
@@ -65,6 +73,7 @@ const EVENT_FAMILIES: readonly (readonly [prefix: string, itemType: string])[] =
   ["response.reasoning_summary_", "reasoning"],
   ["response.function_call_arguments.", "function_call"],
   ["response.custom_tool_call_input.", "custom_tool_call"],
+  ["response.shell_call_", "shell_call"],
   ["response.mcp_call", "mcp_call"],
   ["response.mcp_list_tools.", "mcp_list_tools"],
   ["response.web_search_call.", "web_search_call"],
@@ -97,6 +106,7 @@ export const STREAM_RULES: readonly StreamRule[] = [
   { check: 11, run: partsBracketed, fromStart: true },
   { check: 12, run: deltasAddUpToText, fromStart: true },
   { check: 13, run: argumentDeltasAddUp, fromStart: true },
+  { check: 13, run: commandsAddUp, fromStart: true },
   { check: 14, run: itemsBeginEmpty, fromStart: true },
   { check: 15, run: callIdsStable, fromStart: true },
   { check: 16, run: eventsFitTheirItem, fromStart: true },
@@ -192,8 +202,9 @@ function* everyItemDoneOnce({ items, terminal }: Trace): Iterable<string> {
 }
 
 /**
- * Check 8: one item at a time, but for calls, which may be open together; and while the server runs what has been
- * written (a call, or the listing of a server's tools), anything else may begin.
+ * Check 8: one item at a time, but for calls, which may be open together; while the server runs what has been
+ * written (a call, or the listing of a server's tools), anything else may begin; and reasoning that is sealed with the
+ * call after it is done just before that.
  */
 function* onlyCallsOverlap({ items }: Trace): Iterable<string> {
   for (const item of items) {
@@ -201,9 +212,17 @@ function* onlyCallsOverlap({ items }: Trace): Iterable<string> {
       if (earlier.addedAt >= item.addedAt || earlier.doneAt < item.addedAt) continue;
       if (CALL_TYPES.has(earlier.added.type) && CALL_TYPES.has(item.added.type)) continue;
       if (writtenAt(earlier) < item.addedAt) continue;
+      if (isSealedWith(earlier, item)) continue;
       yield `item ${item.index} (${item.added.type}) is added while item ${earlier.index} (${earlier.added.type}) is open`;
     }
   }
+}
+
+/** Whether an item is reasoning without another word after the call `next` begins, and done before that is. */
+function isSealedWith({ added, done, doneAt, events }: Trace["items"][number], next: Trace["items"][number]): boolean {
+  if (added.type !== "reasoning" || !next.added.type.endsWith("_call")) return false;
+  const isSealed = done === undefined || (done.type === "reasoning" && done.encrypted_content != null);
+  return isSealed && doneAt <= next.doneAt && events.every(({ position }) => position < next.addedAt);
 }
 
 /** When the model has finished what the server then works on. */
@@ -339,6 +358,34 @@ function* argumentDeltasAddUp({ items }: Trace): Iterable<string> {
   }
 }
 
+/** Check 13: the commands of a shell are added empty, one after another, and their deltas add up to the item's. */
+function* commandsAddUp({ items }: Trace): Iterable<string> {
+  for (const item of items) {
+    if (item.added.type !== "shell_call") continue;
+    if (item.added.action.commands.length > 0) yield `item ${item.index} is added with commands`;
+    const told: string[] = [];
+    let streamed: string | undefined;
+    for (const placed of item.events) {
+      const { event } = placed;
+      if (event.type === "response.shell_call_command.added") {
+        const isNext = streamed === undefined && event.command_index === told.length && event.command === "";
+        if (!isNext) yield `${at(placed)} does not begin command ${told.length}`;
+        streamed = "";
+      } else if (event.type === "response.shell_call_command.delta") {
+        if (streamed === undefined) yield `${at(placed)} is of no open command`;
+        streamed = (streamed ?? "") + event.delta;
+      } else if (event.type === "response.shell_call_command.done") {
+        if (event.command !== streamed) yield `${at(placed)} says ${show(event.command)}, its deltas ${show(streamed)}`;
+        told.push(event.command);
+        streamed = undefined;
+      }
+    }
+    const final = item.done?.type === "shell_call" ? item.done.action.commands : undefined;
+    if (final && !sameJson(final, told))
+      yield `item ${item.index} has commands ${show(final)}, told were ${show(told)}`;
+  }
+}
+
 /** Check 14: an item begins `in_progress` and empty; so does each of its parts. */
 function* itemsBeginEmpty({ items }: Trace): Iterable<string> {
   for (const item of items) {
@@ -461,11 +508,18 @@ function* obfuscationOnlyOnDeltas({ events, options }: Trace): Iterable<string> 
   }
 }
 
-/** Check 24, §4.1(4): one `error` event, nested and flat, comes right before `response.failed`, and only there. */
+/**
+ * Check 24, §4.1(4): one `error` event, nested and flat, comes right before `response.failed`, and only there. Over a
+ * WebSocket there is none: openai-node's lanes end with it.
+ */
 function* errorPrecedesFailed({ errors, events, terminal, options }: Trace): Iterable<string> {
   const failed = terminal?.event.type === "response.failed" ? terminal : undefined;
   const expected = failed === undefined ? undefined : events[failed.position - 1];
   const replayed = options.startingAfter !== undefined && failed?.position === 0;
+  if (options.socket) {
+    for (const placed of errors) yield `${at(placed)} is an error within a response`;
+    return;
+  }
   if (failed !== undefined && expected?.event.type !== "error" && !replayed) {
     yield `${at(failed)} is not preceded by an error event`;
   }

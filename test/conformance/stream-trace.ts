@@ -25,6 +25,8 @@ export interface StreamOptions {
   partial?: boolean;
   /** The response was cancelled while streaming: the terminal event may be missing, or say `cancelled`. */
   cancelled?: boolean;
+  /** It came over a WebSocket: `response.failed` comes alone. */
+  socket?: boolean;
   /** The stream is a replay that begins after this sequence number; rules that need the beginning are left out. */
   startingAfter?: number;
 }

@@ -3,6 +3,7 @@ import {
   type AgentOutputType,
   hostedMcpTool,
   OpenAIResponsesModel,
+  OpenAIResponsesWSModel,
   Runner,
   type RunResult,
   RunState,
@@ -54,13 +55,16 @@ const getWeather = tool({
 
 type Approval = Extract<Parameters<typeof hostedMcpTool>[0], { requireApproval?: unknown }>["requireApproval"];
 
+/** The SDK's own client, whose answers are checked. */
+const newClient = () =>
+  new OpenAI({ apiKey: "any", baseURL: `${gateway.url}/v1`, maxRetries: 0, fetch: gateway.fetch });
+
 function agent(model: string, requireApproval: Approval = "never"): Assistant {
-  const client = new OpenAI({ apiKey: "any", baseURL: `${gateway.url}/v1`, maxRetries: 0, fetch: gateway.fetch });
   const options = { serverLabel: "docs", serverUrl: server.url, headers: { "X-Own": "mine" } };
   return new Agent({
     name: "Assistant",
     instructions: "Help.",
-    model: new OpenAIResponsesModel(client, model),
+    model: new OpenAIResponsesModel(newClient(), model),
     tools: [getWeather, hostedMcpTool({ ...options, requireApproval } as Parameters<typeof hostedMcpTool>[0])],
   });
 }
@@ -129,6 +133,21 @@ describe.each(MODELS.flatMap((model) => [false, true].map((stream) => [model, st
       expect(lines(second)).toEqual(["The tool docs__write returned: written", "The tool get_weather returned: sunny"]);
     });
 
+    it("does the same over a WebSocket, also where nothing is stored", async () => {
+      const overSocket = new OpenAIResponsesWSModel(newClient(), model);
+      const by: Assistant = new Agent({ name: "Assistant", model: overSocket, tools: [getWeather] });
+      const unstored = by.clone({ modelSettings: { store: false } });
+      const first = await run(unstored, "Call get_weather.", stream);
+      expect(first.finalOutput).toBe("The tool get_weather returned: sunny");
+      const second = await run(unstored, "Thanks.", stream, { previousResponseId: first.lastResponseId });
+      expect(second.finalOutput).toBe("You said: Thanks.");
+      const stored = await run(by, "Call get_weather.", stream);
+      expect((await gateway.openai.responses.retrieve(stored.lastResponseId ?? "")).output_text).toBe(
+        "The tool get_weather returned: sunny",
+      );
+      await overSocket.close();
+    });
+
     it("goes on in a conversation", async () => {
       const by = agent(model);
       const conversationId = (await gateway.openai.conversations.create({})).id;
@@ -162,11 +181,10 @@ describe.each(MODELS.flatMap((model) => [false, true].map((stream) => [model, st
     });
 
     it("asks for nothing where a function of its own approves", async () => {
-      const client = new OpenAI({ apiKey: "any", baseURL: `${gateway.url}/v1`, maxRetries: 0, fetch: gateway.fetch });
       const asked: string[] = [];
       const by: Assistant = new Agent<unknown, AgentOutputType>({
         name: "Assistant",
-        model: new OpenAIResponsesModel(client, model),
+        model: new OpenAIResponsesModel(newClient(), model),
         tools: [
           hostedMcpTool({
             serverLabel: "docs",

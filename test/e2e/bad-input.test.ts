@@ -328,10 +328,10 @@ describe("an input", () => {
       "invalid_value",
     ],
     [
-      "with another server's encrypted reasoning",
-      input({ type: "reasoning", summary: [], encrypted_content: "gAAAA" }),
+      "with encrypted reasoning that is no text",
+      input({ type: "reasoning", summary: [], encrypted_content: 5 }),
       "input[0].encrypted_content",
-      "unsupported_parameter",
+      "invalid_type",
     ],
     [
       "with an item id of 65 characters",
@@ -371,6 +371,27 @@ describe("calls and outputs", () => {
     ["a call without its output", { input: [call] }, "input", "invalid_value", orphanCall],
     ["an output before its call", { input: [output, call] }, "input", "invalid_value", orphanOutput],
     [
+      "an output of a custom tool without its call",
+      { input: [{ type: "custom_tool_call_output", call_id: "c", output: "" }] },
+      "input",
+      "invalid_value",
+      "No tool call found for custom tool call output with call_id c.",
+    ],
+    [
+      "an output by a name that nothing called",
+      { input: [{ type: "function_call_output", name: "f", output: "" }] },
+      "input",
+      "invalid_value",
+      "No tool call found for function call output of 'f'.",
+    ],
+    [
+      "a call of a shell without its output",
+      { input: [{ type: "shell_call", call_id: "s", action: { commands: ["ls"] } }] },
+      "input",
+      "invalid_value",
+      "No tool output found for shell call s.",
+    ],
+    [
       "a call that somebody else's output answers",
       { input: [call, { ...output, call_id: "call_2" }] },
       "input",
@@ -386,13 +407,11 @@ describe("tools", () => {
     { type: "computer" },
     { type: "computer_use_preview", display_width: 1, display_height: 1, environment: "linux" },
     { type: "image_generation" },
-    { type: "local_shell" },
-    { type: "shell" },
-    { type: "apply_patch" },
-    { type: "tool_search" },
-    { type: "namespace", name: "n", tools: [] },
-    { type: "custom", name: "c" },
+    { type: "programmatic_tool_calling" },
   ];
+  const namespace = (name: string, ...tools: object[]) => ({ type: "namespace", name, description: "", tools });
+  const custom = (format: object, name = "c") => ({ type: "custom", name, format });
+  const many = (count: number) => Array.from({ length: count }, (_, index) => functionTool({ name: `f${index}` }));
   refuses([
     ...hosted.map(
       (tool): Row => [
@@ -400,7 +419,7 @@ describe("tools", () => {
         { tools: [functionTool(), tool] },
         "tools[1].type",
         "unsupported_parameter",
-        `The tool type '${tool.type}' is not supported by this server. Supported values are: 'function', 'mcp', 'web_search', 'code_interpreter', 'container'.`,
+        `The tool type '${tool.type}' is not supported by this server. Supported values are: 'function', 'custom', 'namespace', 'tool_search', 'local_shell', 'shell', 'apply_patch', 'mcp', 'web_search', 'code_interpreter', 'container'.`,
       ],
     ),
     ["that are no objects", { tools: ["f"] }, "tools[0]", "invalid_type"],
@@ -422,6 +441,60 @@ describe("tools", () => {
     ],
     ["with a list as parameters", { tools: [functionTool({ parameters: [] })] }, "tools[0].parameters", "invalid_type"],
     ["with strict as a word", { tools: [functionTool({ strict: "yes" })] }, "tools[0].strict", "invalid_type"],
+    [
+      "of two namespaces whose names meet",
+      { tools: [namespace("a", functionTool({ name: "b__c" })), namespace("a__b", functionTool({ name: "c" }))] },
+      "tools[1].tools[0].name",
+      "invalid_value",
+      "The tools 'a.b__c' and 'a__b.c' would both be 'a__b__c' to the model.",
+    ],
+    [
+      "of a namespace in a namespace",
+      { tools: [namespace("a", namespace("b"))] },
+      "tools[0].tools[0].type",
+      "invalid_value",
+    ],
+    [
+      "of a namespace that are too many",
+      { tools: [namespace("a", ...many(1_000)), namespace("b", ...many(25))] },
+      "tools",
+      "array_above_max_length",
+    ],
+    [
+      "with a grammar of 1 MB",
+      { tools: [custom({ type: "grammar", syntax: "lark", definition: long(1_000_000) })] },
+      "tools[0].format.definition",
+      "string_above_max_length",
+    ],
+    [
+      "with a grammar in another language",
+      { tools: [custom({ type: "grammar", syntax: "peg", definition: "a" })] },
+      "tools[0].format.syntax",
+      "invalid_value",
+    ],
+    [
+      "that are custom and named like a hosted one",
+      { tools: [{ type: "web_search" }, custom({ type: "text" }, "browser_open")] },
+      "tools[1].name",
+      "invalid_value",
+      "The custom tool 'browser_open' has the name of a tool that this server runs.",
+    ],
+    [
+      "for a shell that nobody here has",
+      { tools: [{ type: "shell", environment: { type: "container_auto" } }] },
+      "tools[0].environment.type",
+      "unsupported_parameter",
+    ],
+    [
+      "with credentials in an item",
+      {
+        input: [
+          { type: "additional_tools", tools: [{ type: "mcp", server_label: "a", server_url: "https://a.example" }] },
+        ],
+      },
+      "input[0].tools[0].type",
+      "unsupported_parameter",
+    ],
     [
       "of one name",
       { tools: [functionTool(), functionTool({ name: "g" }), functionTool()] },
@@ -456,10 +529,18 @@ describe("tool_choice", () => {
       /'file_search'.*not supported/,
     ],
     [
-      "of a custom tool",
-      { tools, tool_choice: { type: "custom", name: "f" } },
-      "tool_choice.type",
-      "unsupported_parameter",
+      "of a function as a custom tool",
+      { tools, tool_choice: { type: "custom", name: "g" } },
+      "tool_choice",
+      "invalid_value",
+      missing,
+    ],
+    [
+      "of a shell that is not there",
+      { tools, tool_choice: { type: "shell" } },
+      "tool_choice",
+      "invalid_value",
+      /'shell'/,
     ],
     ["of an unknown type", { tools, tool_choice: { type: "magic" } }, "tool_choice.type", "invalid_value", /'magic'/],
     [
@@ -508,6 +589,13 @@ describe("what this server does not serve is named", () => {
     "unsupported_parameter",
     `'${field}' is not supported by this server.`,
   ];
+  const moved = (field: string, value: unknown, to: string): Row => [
+    `${field}, of chat completions`,
+    { [field]: value },
+    field,
+    "unsupported_parameter",
+    `Unsupported parameter: '${field}'. In the Responses API, this parameter has moved to '${to}'. Try again with the new parameter.`,
+  ];
   const part = (fields: object, param: string): Row => [
     `${(fields as { type: string }).type} by ${param}`,
     { input: [user(fields)] },
@@ -517,11 +605,16 @@ describe("what this server does not serve is named", () => {
   ];
   refuses([
     no("prompt", { id: "pmpt_1" }),
-    no("context_management", [{ type: "compaction", compact_threshold: 1000 }]),
-    no("prompt_cache_options", { mode: "auto" }),
     no("moderation", { model: "omni" }),
     no("image", { context_compression: "auto" }),
     no("access_programs", { cyber: true }),
+    moved("messages", [{ role: "user", content: "Hello!" }], "input"),
+    moved("max_tokens", 100, "max_output_tokens"),
+    moved("max_completion_tokens", 100, "max_output_tokens"),
+    moved("response_format", { type: "json_object" }, "text.format"),
+    moved("reasoning_effort", "low", "reasoning.effort"),
+    moved("functions", [], "tools"),
+    moved("function_call", "auto", "tool_choice"),
     [
       "reasoning.mode: pro",
       { reasoning: { mode: "pro" } },
@@ -533,7 +626,7 @@ describe("what this server does not serve is named", () => {
     part({ type: "input_file", file_id: "file_1" }, "file_id"),
     part({ type: "input_file", file_url: "https://a.example.com/b.txt" }, "file_url"),
     part({ type: "input_file", file_data: "data:application/pdf;base64,AA==", filename: "a.pdf" }, "file_data"),
-    ...["custom_tool_call_output", "compaction", "computer_call", "local_shell_call"].map(
+    ...["computer_call", "file_search_call", "program"].map(
       (type): Row => [
         `an item ${type}`,
         { input: [{ role: "user", content: "x" }, { type }] },

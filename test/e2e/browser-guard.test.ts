@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { request as httpRequest } from "node:http";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { SocketClient } from "./socket-support.ts";
 import { type Gateway, startGateway } from "./support.ts";
 
 /** Pages in a browser of this machine: where no key protects, none of another host is served. */
@@ -195,6 +196,14 @@ describe.each([
       }
     }
   });
+});
+
+it("a WebSocket is opened for this machine's pages, and for no other's", async () => {
+  const strangers: Record<string, string>[] = [{ origin: "https://evil.example.com" }, { host: "rebound.example.com" }];
+  for (const headers of strangers) await expect(SocketClient.open(open, { headers })).rejects.toThrow("403");
+  const socket = await SocketClient.open(open, { headers: { origin: "http://localhost:3000" } });
+  expect((await socket.turn({ input: "Hello!" })).text).toBe("You said: Hello!");
+  await socket.close();
 });
 
 it("the SDK cancels, and makes conversations, as ever", async () => {

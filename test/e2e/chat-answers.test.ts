@@ -36,6 +36,7 @@ async function streamed(fields: object = {}) {
   return { ...read, response: read.events.at(-1)?.response as unknown as Response };
 }
 
+const hasPattern = (body: Asked) => JSON.stringify(body.tools).includes('"pattern"');
 const typesOf = ({ output }: Response) => output.map((item) => item.type);
 const messagesOf = (body: Asked | undefined) => body?.messages as Asked[];
 
@@ -336,6 +337,25 @@ describe("a fault", () => {
       expect(gateway.asked[1]).toMatchObject({ max_completion_tokens: 1 });
       gateway.replies(reply);
       expect((await gateway.post({ model: MODEL, input: "Hi", stream: true, text: format })).status).toBe(502);
+    }
+  });
+
+  it("in the grammar of a custom tool is none of the client's: the model is asked without", async () => {
+    const tool = { type: "custom", name: "f", format: { type: "grammar", syntax: "lark", definition: 'start: "a"+' } };
+    const refused = fault(400, "Invalid grammar specification: Failed to convert the grammar from GBNF to Lark");
+    const called = stream(call(0, "f", '{"input":"b"}'), "tool_calls");
+    for (const reply of [
+      { status: 400, body: refused },
+      { events: [refused] },
+      { status: 500, body: fault(500, "Internal server error") },
+    ]) {
+      gateway.replies((body: Asked) => ("structured_outputs" in body || hasPattern(body) ? reply : called));
+      for (const choice of ["required", "auto"]) {
+        const fields = { tools: [tool], tool_choice: choice } as object;
+        const { response } = await streamed(fields);
+        expect(response.output).toMatchObject([{ type: "custom_tool_call", name: "f", input: "b" }]);
+        expect(gateway.asked.at(-1)).toMatchObject({ tool_choice: choice, tools: [{ function: { name: "f" } }] });
+      }
     }
   });
 

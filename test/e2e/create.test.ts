@@ -296,6 +296,7 @@ describe("create", () => {
     expect(body).toEqual({
       id: expect.stringMatching(/^resp_[0-9A-Za-z]{32}$/),
       object: "response",
+      access_programs: null,
       created_at: expect.any(Number),
       completed_at: expect.any(Number),
       status: "completed",
@@ -309,6 +310,7 @@ describe("create", () => {
       max_tool_calls: null,
       metadata: {},
       model: "simulator",
+      moderation: null,
       output: [expect.objectContaining({ type: "message" })],
       parallel_tool_calls: true,
       presence_penalty: 0,

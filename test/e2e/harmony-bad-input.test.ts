@@ -73,7 +73,7 @@ describe("refused before vLLM hears of it:", () => {
       "effort none",
       { reasoning: { effort: "none" } },
       "reasoning.effort",
-      "reasoning_effort='none' is not supported by Harmony. Supported values are: high, medium, low.",
+      "Unsupported value: 'none' is not supported with gpt-oss. Supported values are: 'minimal', 'low', 'medium', 'high', 'xhigh' and 'max'.",
     ],
     [
       "a recipient with a space",

@@ -771,7 +771,7 @@ describe("malformed output", () => {
     const body = { model, input: "Hello!", tools };
     const answers = [await create(body), await gateway.openai.responses.stream(body).finalResponse()];
     for (const response of answers) {
-      const output_text = "The tool get_weather returned: Error: the arguments are not a JSON object.";
+      const output_text = "The tool get_weather returned: Error: the arguments are not a valid JSON object.";
       expect(response).toMatchObject({ status: "completed", output_text });
       expect(onlyCall(response)).toMatchObject({ arguments: '{"city": oops', status: "incomplete" });
     }

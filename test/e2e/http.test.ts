@@ -256,10 +256,9 @@ describe("routes", () => {
   const id = `resp_${"a".repeat(32)}`;
 
   it.each([
-    ["PUT", "/v1/responses", "POST"],
-    ["GET", "/v1/responses", "POST"],
-    ["DELETE", "/v1/responses", "POST"],
-    ["OPTIONS", "/v1/responses", "POST"],
+    ["PUT", "/v1/responses", "POST, GET"],
+    ["DELETE", "/v1/responses", "POST, GET"],
+    ["OPTIONS", "/v1/responses", "POST, GET"],
     ["POST", `/v1/responses/${id}`, "GET, DELETE"],
     ["PATCH", `/v1/responses/${id}`, "GET, DELETE"],
     ["POST", `/v1/responses/${id}/input_items`, "GET"],

@@ -225,3 +225,33 @@ describe("kv_transfer_params", () => {
     expect(await gateway.openai.responses.retrieve(response.id)).toMatchObject({ kv_transfer_params: handedOver });
   });
 });
+
+describe("a call of a custom tool", () => {
+  const custom = { tools: [{ type: "custom" as const, name: "patch" }, { type: "shell" as const }] };
+
+  it("is its input, whether the model writes JSON or the text alone", async () => {
+    const json = [call(0, "patch", '{"inp'), call(0, undefined, 'ut": "a\\'), call(0, undefined, 'nb"}')];
+    expect(await outputOf(json, "tool_calls", custom)).toMatchObject([
+      { type: "custom_tool_call", name: "patch", input: "a\nb", status: "completed" },
+    ]);
+    const bare = [call(0, "patch", "*** Begin"), call(0, undefined, " Patch")];
+    expect(await outputOf(bare, "tool_calls", custom)).toMatchObject([{ input: "*** Begin Patch" }]);
+  });
+
+  it("beside another that the model has not made as it has to is made all the same", async () => {
+    const deltas = [call(0, "patch", '{"input": "a"}'), call(1, "shell", '{"commands": 5}')];
+    expect(await outputOf(deltas, "tool_calls", custom)).toMatchObject([{ type: "custom_tool_call", input: "a" }]);
+  });
+
+  it("that breaks off ends where it is, and the model is asked again in vain", async () => {
+    script = { deltas: [call(0, "patch", '{"input": "a')], finish: "tool_calls" };
+    const before = asked.length;
+    const failed = gateway.openai.responses.create({ model: "m", input: "Hello!", ...custom });
+    await expect(failed).rejects.toMatchObject({ status: 502, code: "upstream_malformed_response" });
+    expect(asked.length - before).toBe(4);
+    expect(JSON.stringify(asked.at(-1))).toContain("the input has broken off");
+    expect(await outputOf([call(0, "patch", '{"input": "a')], "length", custom)).toMatchObject([
+      { type: "custom_tool_call", input: "a", status: "incomplete" },
+    ]);
+  });
+});

@@ -81,6 +81,7 @@ describe("any mutation of a valid request gives 2xx or 4xx", () => {
       reasoning: { effort: "low", summary: "auto", context: "auto" },
       metadata: { a: "b" },
       truncation: "auto",
+      context_management: [{ type: "compaction", compact_threshold: 1000 }],
       service_tier: "auto",
       safety_identifier: "x",
       prompt_cache_key: "y",
@@ -114,6 +115,15 @@ describe("any mutation of a valid request gives 2xx or 4xx", () => {
       kv_transfer_params: { do_remote_decode: true },
       include_reasoning: false,
       store: true,
+    },
+    {
+      model: "simulator",
+      input: [
+        { type: "compaction", encrypted_content: 'cmp1.{"v":1,"before":[],"summary":"Said.","after":[]}' },
+        { role: "user", content: "Hello!" },
+        { type: "compaction_trigger" },
+      ],
+      store: false,
     },
     { model: "simulator", input: "Hello!", structured_outputs: { json: { type: "object" } }, store: false },
     {

@@ -11,9 +11,12 @@ import {
   itemsOfType,
   MODELS,
   onlyItem,
+  REPEATER,
+  scripts,
   startTools,
   type ToolServer,
   textOf,
+  written,
 } from "./tool-support.ts";
 
 /** Web search: the browser that is built in, on a little web of its own, and an operator's in its place. */
@@ -185,6 +188,14 @@ describe.each(EVERY_WAY)("with %s as %s,", (model, way) => {
   });
 });
 
+it("gpt-oss is told what it can call, built-in tools too, when it calls what is not there", async () => {
+  const input = scripts(written("nothing"), "<|channel|>final<|message|>So.<|return|>");
+  await ask(gateway, "json", { model: REPEATER, tools: [search], input });
+  expect((await lastTurns(gateway)).join("\n")).toContain(
+    "there is no tool of this name. The tools are: browser.search, browser.open, browser.find.",
+  );
+});
+
 describe.each(MODELS)("the pages of %s", (model) => {
   const browse = (input: string, fields: object = {}) =>
     ask(gateway, "json", { model, tools: [search], input, ...fields });
@@ -252,6 +263,24 @@ describe.each(MODELS)("the pages of %s", (model) => {
     expect(Object.keys(visit?.headers ?? {})).not.toEqual(expect.arrayContaining(["authorization"]));
     expect(visit?.headers).toMatchObject({ "user-agent": expect.stringContaining("responses-edge") });
     expect(JSON.stringify(visit?.headers)).not.toContain("any");
+  });
+
+  it("are not opened without access to the web: only what a search shows is there", async () => {
+    const tools = [
+      {
+        type: "web_search",
+        external_web_access: false,
+        search_content_types: ["text", "image"],
+        image_settings: { a: 1 },
+      },
+    ] as unknown as Tool[];
+    const names = [named(model, "browser.search"), named(model, "browser.open")];
+    const { response } = await browse(`Use ${names.join(" and ")}: \`tea\` \`{"id":0}\``, { tools });
+    expect(response.status).toBe("completed");
+    expect(response.tools).toEqual(tools);
+    expect(itemsOfType(response, "web_search_call").map(({ status }) => status)).toEqual(["completed", "failed"]);
+    expect((await answersTo(model)).at(-1)).toContain("This request allows no access to live pages");
+    expect(visits.map(({ path }) => path)).toEqual(["/search?q=tea&format=json"]);
   });
 
   it("are those of allowed domains alone", async () => {

@@ -56,9 +56,24 @@ const answered = (index: number, approve: boolean) => ({
   approval_request_id: `mcpr_${index}`,
   approve,
 });
+/** What nobody has sealed, under the name of a key that there is. */
+const sealed = (index: number, bytes = 60) => `re1.k.${Buffer.alloc(bytes, `${index}`).toString("base64url")}`;
+const thought = (encrypted_content: string) => ({ type: "reasoning", summary: [], encrypted_content });
 const mcp = (index: number) => ({ type: "mcp", server_label: `s${index}`, server_url: "https://example.com/mcp" });
 const allowed = (tools: string) => `"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[${tools}]}`;
 const functionTool = (fields: object) => JSON.stringify({ type: "function", name: "f", ...fields });
+
+/** A compaction item without encryption, whose content is this JSON. */
+const compacted = (json: string) => JSON.stringify({ type: "compaction", encrypted_content: `cmp1.${json}` });
+const contentOf = (messages: number) =>
+  `{"v":1,"before":[${filled('{"role":"user","content":"x"}', messages * 30)}],"summary":"","after":[]}`;
+const namespace = (at: number, count: number, stem = "") => ({
+  type: "namespace",
+  name: `n${at}`,
+  tools: Array.from({ length: count }, (_, index) => ({ type: "function", name: `f${index}${stem}`.slice(0, 128) })),
+});
+const unnamedOutput = () => ({ type: "function_call_output", name: "f", output: "" });
+const brought = (at: number) => ({ type: "additional_tools", tools: [namespace(at, 100)] });
 
 /** The table. Sizes are those that hurt; what is refused at its beginning is refused at the same cost at any size. */
 export const ROWS: Row[] = [
@@ -74,6 +89,60 @@ export const ROWS: Row[] = [
     name: "bytes that are no gzip",
     body: () => new Uint8Array(64 * 1024).fill(7),
     refused: bad(null, "invalid_content_encoding"),
+  },
+
+  // Compaction items, which have JSON in a text
+  {
+    name: "a compaction item of 11 MB of [",
+    body: () => request(`"input":[${compacted(`[${"[".repeat(11_000_000)}`)}]`),
+    refused: bad("input[0].encrypted_content", "invalid_encrypted_content"),
+  },
+  {
+    name: "a compaction item of a million items",
+    body: () =>
+      request(`"input":[${compacted(`{"v":1,"before":[${filled("{}", 3 * MIB)}],"summary":"","after":[]}`)}]`),
+    refused: bad("input[0].encrypted_content", "invalid_encrypted_content"),
+  },
+  {
+    name: "a compaction item of 60,000 messages",
+    body: () => request(`"input":[${compacted(contentOf(60_000))}]`),
+    refused: bad("input[0].encrypted_content", "invalid_encrypted_content"),
+  },
+  {
+    name: "49,999 compaction items, of which the last can be read",
+    body: () =>
+      request(
+        `"input":[${counting(49_998, () => ({ type: "compaction", encrypted_content: "x" }))},${compacted(contentOf(1))}]`,
+      ),
+    refused: null,
+  },
+  {
+    name: "a compaction item to /compact of 11 MB of [",
+    path: "/v1/responses/compact",
+    body: () => request(`"input":[${compacted(`[${"[".repeat(11_000_000)}`)}]`),
+    refused: bad("input[0].encrypted_content", "invalid_encrypted_content"),
+  },
+
+  // Tools that the client runs
+  {
+    name: "24 namespaces of 1,000 tools",
+    body: () => request(`"input":"?","tools":[${counting(24, (at) => namespace(at, 1_000))}]`),
+    refused: bad("tools", "array_above_max_length"),
+  },
+  {
+    name: "1,024 tools whose names are too long for a model",
+    body: () => longRequest(`"input":"?","tools":[${JSON.stringify(namespace(0, 1_024, "n".repeat(128)))}]`),
+    refused: null,
+  },
+  {
+    name: "3,000 outputs that have nothing but the name of what was called",
+    body: () => longRequest(`"input":[${counting(3_000, call)},${counting(3_000, unnamedOutput)}]`),
+    refused: null,
+  },
+  {
+    name: "a thousand items that bring a hundred tools each",
+    body: () => longRequest(`"input":[${counting(1_000, brought)},{"role":"user","content":"?"}]`),
+    refused: null,
   },
 
   // Arrays
@@ -127,7 +196,7 @@ export const ROWS: Row[] = [
   {
     name: "400,000 compactions",
     body: () => request('"input":"x"', `"context_management":[${filled("0", 800_000)}]`),
-    refused: bad("context_management", "unsupported_parameter"),
+    refused: bad("context_management", "array_above_max_length"),
   },
   {
     name: "a conversation of 400,000 zeros",
@@ -220,6 +289,8 @@ export const ROWS: Row[] = [
     name: "1,024 tools without a type",
     body: () => request('"input":"x"', `"tools":[${filled("{}", 3 * 1024)}]`),
     refused: bad("tools[0].type", "missing_required_parameter"),
+    // Those in namespaces are counted first.
+    reads: 4_000,
   },
   {
     name: "1,024 tools of one name",
@@ -288,6 +359,17 @@ export const ROWS: Row[] = [
       longRequest(
         `"input":[${counting(20_000, call)},${counting(20_000, (index) => ({ type: "function_call_output", call_id: `c${index}`, output: "" }))},{"role":"user","content":"Hi."}]`,
       ),
+    refused: null,
+  },
+  {
+    name: "40,000 thoughts that were sealed with a key that is here, all changed",
+    body: () =>
+      longRequest(`"input":[${counting(40_000, (index) => thought(sealed(index)))},{"role":"user","content":"Hi."}]`),
+    refused: null,
+  },
+  {
+    name: "a sealed thought of 11 MB",
+    body: () => longRequest(`"input":[${JSON.stringify(thought(sealed(0, 8 * MIB)))},{"role":"user","content":"Hi."}]`),
     refused: null,
   },
   {

@@ -62,7 +62,14 @@ let calls = 0;
 let said = "";
 
 beforeAll(async () => {
-  gateway = await startGateway({ API_KEYS, VLLM_EXTRAS: "all", ALLOW_ANONYMOUS: "false", VLLM_MAX_RETRIES: "0" });
+  const ENCRYPTION_KEYS = `k:${Buffer.alloc(32, 1).toString("base64")}`;
+  gateway = await startGateway({
+    API_KEYS,
+    ENCRYPTION_KEYS,
+    VLLM_EXTRAS: "all",
+    ALLOW_ANONYMOUS: "false",
+    VLLM_MAX_RETRIES: "0",
+  });
   stream = await beginHeldStream(gateway, KEYS.other);
   const { simulator } = gateway.vllm;
   const answer = simulator.fetch.bind(simulator);

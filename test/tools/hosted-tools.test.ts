@@ -25,6 +25,10 @@ interface Sample {
   /** The events of its item, without those that begin and end every item. */
   events: string[];
   item: Record<string, unknown>;
+  /** The item in which its result stands, where that is one of its own. */
+  result?: Record<string, unknown>;
+  /** The status of a call that failed, where it cannot say so. */
+  failed?: string;
   /** What its item tells a model when a client gives it back. */
   exchange: Omit<ToolExchange, "step"> | undefined;
 }
@@ -114,6 +118,21 @@ const SAMPLES: Record<string, Sample> = {
   },
 };
 
+const FOUND = [{ type: "function", name: "hoot", description: "Hoots.", parameters: null, strict: null }];
+SAMPLES.tool_search = {
+  tool: { kind: "tool_search" },
+  written: "tool_search",
+  name: "tool_search",
+  pieces: ['{"query":', '"owls"}'],
+  outcome: { output: "- hoot", failed: false, tools: FOUND },
+  events: [],
+  item: { type: "tool_search_call", call_id: null, execution: "server", arguments: { query: "owls" } },
+  result: { type: "tool_search_output", call_id: null, execution: "server", status: "completed", tools: FOUND },
+  failed: "completed",
+  // What was found stands in the item after it.
+  exchange: undefined,
+};
+
 const INCLUDE = ["web_search_call.action.sources", "code_interpreter_call.outputs"];
 const ADDRESS = newTurnAddress();
 
@@ -179,9 +198,12 @@ describe.each(TOOL_ROOMS.map((room) => [room.kind, room] as const))("%s", (kind,
       "response.output_item.added",
       ...sample.events,
       "response.output_item.done",
+      ...(sample.result ? ["response.output_item.added", "response.output_item.done"] : []),
     ]);
     for (const event of events) expect(eventViolations(event)).toEqual([]);
-    const [item] = response.output;
+    const [item, result] = response.output;
+    if (sample.result) expect(result).toMatchObject(sample.result);
+    if (sample.result) expect(memberViolations("ResponseOutputItem", copy(result))).toEqual([]);
     expect(item).toMatchObject({ ...sample.item, status: "completed" });
     expect(memberViolations("ResponseOutputItem", copy(item))).toEqual([]);
   });
@@ -197,7 +219,7 @@ describe.each(TOOL_ROOMS.map((room) => [room.kind, room] as const))("%s", (kind,
     failing.calls.begin(0, sample.written, sample.tool, sample.pieces.join(""));
     failing.calls.completeAll();
     answer(failing.calls, { output: "Error: no", failed: true });
-    expect(failing.response.output[0]).toMatchObject({ status: "failed" });
+    expect(failing.response.output[0]).toMatchObject({ status: sample.failed ?? "failed" });
     const cut = callsOf();
     cut.calls.begin(0, sample.written, sample.tool, sample.pieces.join(""));
     cut.calls.completeAll();
@@ -242,6 +264,16 @@ describe.each(TOOL_ROOMS.map((room) => [room.kind, room] as const))("%s", (kind,
     expect(HOSTED_TOOLS.exchangeOf(item, { item: item.id ?? "", messages: [], exchange: kept }, [item])).toBe(kept);
     const told = sample.exchange && { ...sample.exchange, step: item.id };
     expect(HOSTED_TOOLS.exchangeOf(item, undefined, [item])).toEqual(told);
+  });
+});
+
+it("a search for tools is read back with the output after it", () => {
+  const { output } = play(SAMPLES.tool_search as Sample).response;
+  const items = copy(output).map((item) => inputItem.parse(item) as Item);
+  expect(HOSTED_TOOLS.exchangeOf(items[0] as Item, undefined, items)).toMatchObject({
+    name: "tool_search",
+    arguments: '{"query":"owls"}',
+    output: "These tools can be called now:\n- hoot: Hoots.",
   });
 });
 

@@ -59,7 +59,7 @@ describe("a prompt without a turn", () => {
 
   it("is counted as the very prompt that the turn sends", async () => {
     const spec = specOf({ instructions: "Be brief.", tools });
-    const { engine, prompt } = assemblePrompt(spec, past, { config, access: {} });
+    const { engine, prompt } = await assemblePrompt(spec, past, { config, access: {}, signal });
     const { tokens } = await engine.measure(prompt, signal);
     const host = { config, access: {}, room: 1_000_000, signal, waitUntil: () => {} };
     const turn = assembleTurn(spec, past, host);
@@ -72,7 +72,7 @@ describe("a prompt without a turn", () => {
   });
 
   it("is shortened to what fits", async () => {
-    const { engine, prompt } = assemblePrompt(specOf({}), past, { config, access: {} });
+    const { engine, prompt } = await assemblePrompt(specOf({}), past, { config, access: {}, signal });
     const whole = await engine.measure(prompt, signal);
     const narrow: typeof engine = Object.create(engine, {
       measure: {
@@ -87,11 +87,12 @@ describe("a prompt without a turn", () => {
     expect(fitted.items).toEqual(past.input);
   });
 
-  it("is refused as the turn is, when its calls have no outputs", () => {
+  it("is refused as the turn is, when its calls have no outputs", async () => {
     const call: Item = { type: "function_call", call_id: "call_1", name: "look", arguments: "{}", status: "completed" };
     const unanswered = { ...past, history: [...past.history, call] };
     const refusal = expect.objectContaining({ status: 400, param: "input" });
-    expect(() => assemblePrompt(specOf({ tools }), unanswered, { config, access: {} })).toThrow(refusal);
+    const counted = assemblePrompt(specOf({ tools }), unanswered, { config, access: {}, signal });
+    await expect(counted).rejects.toEqual(refusal);
   });
 });
 

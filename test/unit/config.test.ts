@@ -64,6 +64,15 @@ describe("the configuration", () => {
     expect([...configure(vars).vllmExtras]).toEqual(open);
   });
 
+  it.each([
+    [undefined, ["tool_search", "mcp", "browser", "python", "container"]],
+    ["none", ["tool_search"]],
+    ["web_search, mcp", ["tool_search", "mcp", "browser"]],
+  ])("HOSTED_TOOLS=%s offers %j", (HOSTED_TOOLS, kinds) => {
+    expect([...configure({ HOSTED_TOOLS }).tools.offeredKinds]).toEqual(kinds);
+    expect(failure(() => configure({ HOSTED_TOOLS: "browser" })).message).toMatch(/^HOSTED_TOOLS: expected 'all'/);
+  });
+
   it.each(["top_k", "all,priority", "none priority", "Priority"])("'%s' is no list of extras", (VLLM_EXTRAS) => {
     expect(failure(() => configure({ VLLM_EXTRAS })).message).toMatch(/^VLLM_EXTRAS: expected 'all'/);
   });
@@ -115,6 +124,14 @@ describe("the configuration", () => {
     ["WEBHOOK_SECRET", `whsec_${"a".repeat(33)}`],
     ["WEBHOOK_SECRET", `whsec_${"a".repeat(31)}=a`],
     ["WEBHOOK_SECRET", "a".repeat(40)],
+    ["REASONING_CONTENT", "s3cret"],
+    ["ENCRYPTION_KEYS", "s3cret"],
+    ["ENCRYPTION_KEYS", " , "],
+    ["ENCRYPTION_KEYS", `a:${"a".repeat(40)}`],
+    ["ENCRYPTION_KEYS", `a:${"a".repeat(44)} a:${"b".repeat(44)}`],
+    ["ENCRYPTION_KEYS", `a.b:${"a".repeat(44)}`],
+    ["ENCRYPTION_KEYS", `${"a".repeat(33)}:${"a".repeat(44)}`],
+    ["ENCRYPTION_KEYS", `a:${"a".repeat(43)}-`],
     ["HEARTBEAT_MS", "2147483648"],
     ["CONVERSATION_LOCK_WAIT_MS", "99999999999999999999"],
     ["VLLM_MAX_RETRIES", "9007199254740993"],
@@ -164,6 +181,15 @@ describe("the configuration", () => {
       expect(secret).toEqual(new Uint8Array(Buffer.from(text.trim(), "base64")));
     },
   );
+
+  it("encrypts with the first of its keys, each by its name", () => {
+    const [first, second] = ["A1+/".repeat(11), `${"b".repeat(43)}=`];
+    expect(configure({ ENCRYPTION_KEYS: `2026-11:${first},\n old:${second}\n` }).encryptionKeys).toEqual([
+      { kid: "2026-11", secret: new Uint8Array(Buffer.from(first, "base64")) },
+      { kid: "old", secret: new Uint8Array(Buffer.from(second, "base64")) },
+    ]);
+    expect(configure({}).encryptionKeys).toEqual([]);
+  });
 
   it("leaves out the line break at the end of a key", () => {
     expect(configure({ VLLM_API_KEY: "s3cret\n" }).vllmApiKey).toBe("s3cret");

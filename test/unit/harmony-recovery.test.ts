@@ -2,8 +2,12 @@ import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "c
 import { env } from "cloudflare:workers";
 import type { ResponseStreamEvent } from "openai/resources/responses/responses";
 import { describe, expect, it, vi } from "vitest";
+import { loadConfig } from "../../src/config.ts";
+import type { Env } from "../../src/env.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
+import { tools } from "../../src/protocol/tools.ts";
+import { parse } from "../../src/protocol/validation.ts";
 import * as rig from "./recovery-rig.ts";
 import { crash, decode, expectWholeLog, f, idsOf } from "./recovery-rig.ts";
 
@@ -52,8 +56,20 @@ const modelServer = rig.useModelServer({
 });
 
 class Run extends rig.NamedRun<Completion> {
-  static begin(request: Partial<CreateRequest> = {}, address?: TurnAddress, parent?: string): Promise<Run> {
-    return new Run({ server: modelServer, engine: "harmony", request, address, parent }).begin();
+  static begin(
+    request: Partial<CreateRequest> = {},
+    address?: TurnAddress,
+    parent?: string,
+    kept: Pick<rig.RunOptions, "tenant" | "isHidden"> = {},
+  ): Promise<Run> {
+    return new Run({ server: modelServer, engine: "harmony", request, address, parent, ...kept }).begin();
+  }
+
+  /** The events of the log, without its records. */
+  async loggedEvents(): Promise<string> {
+    const rows = await this.sql<{ body: string }>("SELECT body FROM events ORDER BY seq_from, part");
+    const lines = rows.flatMap(({ body }) => body.split("\n"));
+    return lines.filter((line) => line.startsWith("{")).join("\n");
   }
 
   /** The token ids that the log's records have since the last round. */
@@ -63,6 +79,8 @@ class Run extends rig.NamedRun<Completion> {
     for (const line of rows.flatMap(({ body }) => body.split("\n"))) {
       if (!line.startsWith("[")) continue;
       const [record] = JSON.parse(line) as [{ sampled?: { ids: number[] } }];
+      // What is thought and not shown belongs to the round.
+      if ("thought" in record || "thought_ended" in record) continue;
       ids = record.sampled ? [...ids, ...record.sampled.ids] : [];
     }
     return ids;
@@ -92,11 +110,24 @@ const ANALYSIS = "<|channel|>analysis<|message|>Let us see 🧿𓂀.<|end|><|sta
 const PREAMBLE = "<|channel|>commentary<|message|>One moment, Grüße.<|end|><|start|>assistant";
 const CALL_F = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"city": "Zürich 🏔️"}<|call|>';
 const CALL_NOBODY = "<|channel|>analysis to=browser.search code<|message|>{}<|call|>";
+const CALL_PATCH = '<|channel|>commentary to=edits.patch<|message|>*** "Zürich"\n+🏔️ \\<|call|>';
+const CALL_PATCH_JSON =
+  '<|channel|>commentary to=edits.patch json<|message|>{"input": "a\\n\\ud83c\\udfd4 \\u00e9"}<|call|>';
+const CALL_SHELL = '<|channel|>commentary to=functions.shell json<|message|>{"commands": ["ls", "pwd"]}<|call|>';
+const CLIENT_TOOLS = parse(tools, [
+  { type: "namespace", name: "edits", description: "", tools: [{ type: "custom", name: "patch" }] },
+  { type: "shell" },
+]);
 const FINAL = "<|channel|>final<|message|>So it is 🦜, 你好.<|return|>";
 
 /** A run that nothing happens to: its prompts, and what is kept of it. */
-async function uninterrupted(request: Partial<CreateRequest>, answers: string[], reason: "stop" | "length" = "stop") {
-  const run = await Run.begin(request);
+async function uninterrupted(
+  request: Partial<CreateRequest>,
+  answers: string[],
+  reason: "stop" | "length" = "stop",
+  kept?: Pick<rig.RunOptions, "tenant" | "isHidden">,
+) {
+  const run = await Run.begin(request, undefined, undefined, kept);
   const prompts: number[][] = [];
   for (const [index, answer] of answers.entries()) {
     const completion = await run.generation(index + 1);
@@ -108,22 +139,43 @@ async function uninterrupted(request: Partial<CreateRequest>, answers: string[],
   return { run, response, prompts, kept: await run.kept() };
 }
 
+/** Hides reasoning in all homes, which have one environment, until it is disposed of. */
+async function hideReasoning(): Promise<Disposable> {
+  const home = env.HOME.getByName("any");
+  const config = await runInDurableObject(home, (instance) => loadConfig((instance as unknown as { env: Env }).env));
+  config.hidesReasoning = true;
+  return {
+    [Symbol.dispose]: () => {
+      config.hidesReasoning = false;
+    },
+  };
+}
+
 /** A prompt without the name of its run. */
 function without(run: Run, prompt: readonly number[]): string {
   return decode(prompt).replaceAll(run.name, "");
 }
 
 describe("a run whose process dies", () => {
-  it.each([
+  it.each<[what: string, answer: string, circumstances?: { summary?: "auto"; tenant?: string; isHidden?: true }]>([
     ["thoughts, a preamble and a call", ANALYSIS + PREAMBLE + CALL_F],
     ["thoughts and an answer", ANALYSIS + FINAL],
+    ["a custom tool's input", ANALYSIS + CALL_PATCH],
+    ["a custom tool's input as JSON", ANALYSIS + CALL_PATCH_JSON],
+    ["a call of a shell", ANALYSIS + CALL_SHELL],
+    ["a summary and an answer", ANALYSIS + FINAL, { summary: "auto" }],
+    ["thoughts that are sealed with a call", ANALYSIS + CALL_F, { tenant: "acme" }],
+    ["thoughts that are hidden and sealed with a call", ANALYSIS + CALL_F, { tenant: "acme", isHidden: true }],
   ])(
     "anywhere in %s goes on after the very token at which its log ends",
-    async (_, answer) => {
-      const request = { tools: [f] };
-      const whole = await uninterrupted(request, [answer]);
+    async (_, answer, { summary, tenant, isHidden = false } = {}) => {
+      using _shown = isHidden ? await hideReasoning() : undefined;
+      const request = { tools: [f, ...CLIENT_TOOLS], ...(summary && { reasoning: { summary } }) };
+      const whole = await uninterrupted(request, [answer], "stop", { tenant, isHidden });
+      expect(JSON.stringify(whole.kept)).toMatch(tenant ? /"encrypted_content":".*Let us see/ : /Let us see/);
+      expect((await whole.run.loggedEvents()).includes("Let us see")).toBe(!isHidden);
       const ids = idsOf(answer);
-      const runs = await Promise.all(ids.map(() => Run.begin(request)));
+      const runs = await Promise.all(ids.map(() => Run.begin(request, undefined, undefined, { tenant, isHidden })));
       await Promise.all(
         runs.map(async (run, said) => {
           (await run.generation(1)).say(ids.slice(0, said));
@@ -153,7 +205,6 @@ describe("a run whose process dies", () => {
       // All but those that died within the first header.
       expect(inTheMiddle).toBeGreaterThanOrEqual(ids.length - 6);
     },
-    30_000,
   );
 
   it("again and again is whole in the end, and a reader who begins anywhere sees no record", async () => {

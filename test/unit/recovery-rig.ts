@@ -2,7 +2,8 @@ import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
 import { afterEach, beforeAll, beforeEach, expect, vi } from "vitest";
-import type { EngineName } from "../../src/config.ts";
+import { createSealer } from "../../src/assembly/sealer.ts";
+import { type EngineName, loadConfig } from "../../src/config.ts";
 import type { Replay } from "../../src/contract/engine.ts";
 import type { McpAccess } from "../../src/contract/mcp-access.ts";
 import { cutAtLiterals } from "../../src/engine/harmony/pieces.ts";
@@ -10,6 +11,7 @@ import { loadTokenizer, type Tokenizer, toTokenIds } from "../../src/engine/harm
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { newTurnAddress, type TurnAddress } from "../../src/protocol/ids.ts";
 import type { Item } from "../../src/protocol/items.ts";
+import { shownItems } from "../../src/protocol/shown-reasoning.ts";
 import type { Home } from "../../src/store/home.ts";
 import type { RunSpec } from "../../src/store/run-store.ts";
 import { responseBody } from "../../src/turn/response-builder.ts";
@@ -225,6 +227,10 @@ export interface RunOptions {
   withheld?: string[];
   /** MCP servers by label. */
   access?: Record<string, McpAccess>;
+  /** Whose the run is: its reasoning is sealed. */
+  tenant?: string;
+  /** The homes hide reasoning: it is not in what a client gets to see. */
+  isHidden?: boolean;
 }
 
 /** A background run, and the home that it lives in. After a crash the home is another object. */
@@ -232,8 +238,19 @@ export class Run {
   readonly address: TurnAddress;
   readonly spec: RunSpec;
   readonly #access: Record<string, McpAccess>;
+  readonly #isHidden: boolean;
 
-  constructor({ request, input, engine, address = newTurnAddress(), parent, withheld, access = {} }: RunOptions) {
+  constructor({
+    request,
+    input,
+    engine,
+    address = newTurnAddress(),
+    parent,
+    withheld,
+    access = {},
+    tenant,
+    isHidden = false,
+  }: RunOptions) {
     this.address = address;
     this.spec = {
       ...address,
@@ -244,9 +261,11 @@ export class Run {
       model: { name: "m", upstream: "m", engine },
       cacheSalt: "salt",
       ...(withheld && { withheld }),
+      ...(tenant && { tenant }),
       inConversation: false,
     };
     this.#access = access;
+    this.#isHidden = isHidden;
   }
 
   get home(): DurableObjectStub<Home> {
@@ -267,7 +286,8 @@ export class Run {
   async retrieve(): Promise<ResponseBody> {
     const stored = await this.home.retrieve(this.address.turn);
     if (!stored) throw new Error("There is no such response.");
-    return JSON.parse(responseBody(stored)) as ResponseBody;
+    const output = shownItems(stored.output, { hidden: this.#isHidden, encrypted: true });
+    return JSON.parse(responseBody({ ...stored, output })) as ResponseBody;
   }
 
   /** The response, once it is neither queued nor in progress. */
@@ -359,6 +379,15 @@ export class NamedRun<G extends Generation> extends Run {
     return (await this.stream(after)).text();
   }
 
+  /** An item with what is sealed in it, but for ids that no other run has. */
+  #unsealed(item: Item): Item {
+    if (item.type !== "reasoning" || item.encrypted_content === undefined) return item;
+    const { encryptionKeys } = loadConfig(env);
+    const opened = createSealer(encryptionKeys, this.spec.tenant ?? "", "m")?.open("reasoning", item.encrypted_content);
+    const payload = JSON.stringify(opened, (key, value: unknown) => (key === "call_id" ? "" : value));
+    return { ...item, encrypted_content: payload };
+  }
+
   /** What is stored of the turn, without what differs between two runs of the same. */
   async kept(): Promise<{ items: Item[]; replays: unknown[] }> {
     const rows = await this.sql<{ output: string; messages: string | null }>(
@@ -366,7 +395,7 @@ export class NamedRun<G extends Generation> extends Run {
     );
     const [row] = rows;
     if (!row || rows.length > 1) throw new Error("One row was expected.");
-    const items = JSON.parse(row.output) as Item[];
+    const items = (JSON.parse(row.output) as Item[]).map((item) => this.#unsealed(item));
     const indexes = new Map(items.map(({ id }, index) => [id, index]));
     const replays = JSON.parse(row.messages ?? "[]") as Replay[];
     const json = JSON.stringify({
@@ -392,9 +421,13 @@ export function deltasOf(events: readonly ResponseStreamEvent[], outputIndex: nu
     .join("");
 }
 
+function summaryOf(item: ResponseBody["output"][number]) {
+  return item.type === "reasoning" ? item.summary : [];
+}
+
 /** The text of a message or of reasoning. */
 export function textOf(item: ResponseBody["output"][number]): string {
-  const parts = item.type === "message" || item.type === "reasoning" ? (item.content ?? []) : [];
+  const parts = item.type === "message" || item.type === "reasoning" ? (item.content ?? summaryOf(item)) : [];
   return parts.map((part) => ("text" in part ? part.text : "")).join("");
 }
 
@@ -413,6 +446,8 @@ export function expectWholeLog(events: readonly ResponseStreamEvent[], response:
     if (item.type === "message" || item.type === "reasoning") expect(textOf(item)).toBe(text);
     else if (item.type === "function_call" || item.type === "mcp_call") expect(item.arguments).toBe(text);
     else if (item.type === "code_interpreter_call") expect(item.code).toBe(text);
+    else if (item.type === "custom_tool_call") expect(item.input).toBe(text);
+    else if (item.type === "shell_call") expect(item.action.commands.join("")).toBe(text);
     else expect(text).toBe("");
   }
 }

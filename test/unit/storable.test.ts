@@ -1,5 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, it } from "vitest";
+import { compactionCodec } from "../../src/assembly/compaction-codec.ts";
 import type { Engine, ModelDelta } from "../../src/contract/engine.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { itemId, newTurnAddress } from "../../src/protocol/ids.ts";
@@ -27,6 +28,7 @@ function endless(batch: (index: number) => ModelDelta[]) {
     }
   }
   const engine: Engine = {
+    noteRole: "user",
     generate: async () => deltas(),
     continuation: () => undefined,
     measure: async () => ({ tokens: 1, contextWindow: 100_000 }),
@@ -39,7 +41,11 @@ function endless(batch: (index: number) => ModelDelta[]) {
 
 async function play(engine: Engine, request: CreateRequest = {}): Promise<TurnResult> {
   const turn = new Turn({
+    hidesReasoning: false,
+    seal: undefined,
+    transformations: [],
     hostedTools: HOSTED_TOOLS,
+    compactions: compactionCodec({ encryptionKeys: [] }, ""),
     engine,
     request: { model: "m", ...request },
     address: newTurnAddress(),

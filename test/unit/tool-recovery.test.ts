@@ -792,52 +792,48 @@ describe("gpt-oss anywhere in its calls", () => {
       2,
     ],
   ];
-  it.each(cases)(
-    "goes on after the very token at which its log ends: %s",
-    async (kind, speech, request, count) => {
-      const options: RunOptions = { engine: "harmony", request };
-      if (request.tools) options.request = { tools: builtins as unknown as NonNullable<CreateRequest["tools"]> };
-      if (kind.includes("approval")) options.server = { require_approval: "always" };
-      const isLast = count === 0;
-      const whole = await uninterrupted(options, isLast ? [speech] : [speech, DONE]);
-      const made = calls.length;
-      expect(made).toBe(count);
-      const all = chunksOf("harmony", speech);
-      const runs = await Promise.all([...all, {}].map(() => Run.begin(options)));
-      await Promise.all(
-        runs.map(async (run, said) => {
-          (await run.generation(1)).say(all.slice(0, said));
-          await run.logged(1);
-        }),
-      );
-      await crash();
-      await Promise.all(
-        runs.map(async (run) => {
-          await run.retrieve();
-          const first = await run.generation(1);
-          let next = 2;
-          const again = await eventually(
-            async () => run.asked[1] ?? ((await run.retrieve()).status === "completed" ? first : undefined),
-            "Neither asked again nor ended.",
-          );
-          const sampled = again === first ? all.length : again.ids.length - first.ids.length;
-          // All of it had been said: what follows is the next round already.
-          if (again === first) expect(isLast).toBe(true);
-          else if (sampled >= all.length) expect(without(run, again)).toBe(whole.prompts[1]);
-          else {
-            expect(again.ids.slice(0, first.ids.length)).toEqual(first.ids);
-            again.finish(all.slice(sampled));
-            next += 1;
-          }
-          if (!isLast) (await run.generation(next)).finish(chunksOf("harmony", DONE));
-          await expectEndsLike(run, whole);
-          expect(run.asked).toHaveLength(again === first ? 1 : isLast ? 2 : next);
-        }),
-      );
-      expect(calls).toHaveLength(made + runs.length * count);
-    },
-    30_000,
-  );
+  it.each(cases)("goes on after the very token at which its log ends: %s", async (kind, speech, request, count) => {
+    const options: RunOptions = { engine: "harmony", request };
+    if (request.tools) options.request = { tools: builtins as unknown as NonNullable<CreateRequest["tools"]> };
+    if (kind.includes("approval")) options.server = { require_approval: "always" };
+    const isLast = count === 0;
+    const whole = await uninterrupted(options, isLast ? [speech] : [speech, DONE]);
+    const made = calls.length;
+    expect(made).toBe(count);
+    const all = chunksOf("harmony", speech);
+    const runs = await Promise.all([...all, {}].map(() => Run.begin(options)));
+    await Promise.all(
+      runs.map(async (run, said) => {
+        (await run.generation(1)).say(all.slice(0, said));
+        await run.logged(1);
+      }),
+    );
+    await crash();
+    await Promise.all(
+      runs.map(async (run) => {
+        await run.retrieve();
+        const first = await run.generation(1);
+        let next = 2;
+        const again = await eventually(
+          async () => run.asked[1] ?? ((await run.retrieve()).status === "completed" ? first : undefined),
+          "Neither asked again nor ended.",
+        );
+        const sampled = again === first ? all.length : again.ids.length - first.ids.length;
+        // All of it had been said: what follows is the next round already.
+        if (again === first) expect(isLast).toBe(true);
+        else if (sampled >= all.length) expect(without(run, again)).toBe(whole.prompts[1]);
+        else {
+          expect(again.ids.slice(0, first.ids.length)).toEqual(first.ids);
+          again.finish(all.slice(sampled));
+          next += 1;
+        }
+        if (!isLast) (await run.generation(next)).finish(chunksOf("harmony", DONE));
+        await expectEndsLike(run, whole);
+        expect(run.asked).toHaveLength(again === first ? 1 : isLast ? 2 : next);
+      }),
+    );
+    expect(calls).toHaveLength(made + runs.length * count);
+  });
 });
 
 describe("credentials of an MCP server", () => {

@@ -47,7 +47,7 @@ class Connection implements PastSource {
       content: [{ type: "input_text", text: input }],
     };
     if (outcome.status === "completed") {
-      this.#turns.set(id, { history: [said, ...(JSON.parse(closed.output) as Item[])], replays: [], input: [] });
+      this.#turns.set(id, { history: [said, ...(JSON.parse(closed.kept) as Item[])], replays: [], input: [] });
     }
     return id;
   }

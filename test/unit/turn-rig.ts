@@ -1,7 +1,10 @@
 import type { ServerTool } from "../../src/contract/server-tool.ts";
+import { ClientTools } from "../../src/protocol/client-tools.ts";
 import type { StreamEvent } from "../../src/protocol/events.ts";
 import { responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 import { initialResponse } from "../../src/protocol/response.ts";
+import { tools } from "../../src/protocol/tools.ts";
+import { parse } from "../../src/protocol/validation.ts";
 import { HOSTED_TOOLS } from "../../src/tools/hosted-tools.ts";
 import { isRecord, recordLine } from "../../src/turn/records.ts";
 import { type BuilderOptions, ResponseBuilder } from "../../src/turn/response-builder.ts";
@@ -17,6 +20,17 @@ const TOOLS: Record<string, ServerTool & Record<string, unknown>> = {
   browser_search: { kind: "browser", action: "search" },
   python: { kind: "python" },
 };
+
+export const CLIENT_TOOLS = new ClientTools(
+  parse(tools, [
+    { type: "custom", name: "apply" },
+    { type: "namespace", name: "agents", description: "", tools: [{ type: "function", name: "close" }] },
+    { type: "tool_search", execution: "client" },
+    { type: "local_shell" },
+    { type: "shell" },
+    { type: "apply_patch" },
+  ]),
+);
 
 export interface BuilderRig {
   builder: ResponseBuilder;
@@ -39,7 +53,10 @@ export function newBuilder(
     address: ADDRESS,
     sink: { event: (_, json) => add(json), record: (record) => add(recordLine(record)) },
     obfuscation: false,
-    includeReasoning: true,
+    reasoning: "reasoning_text",
+    seal: undefined,
+    transformations: [],
+    clientTool: (name) => CLIENT_TOOLS.get(name),
     allowedCalls: undefined,
     parallelCalls: true,
     serverTool: (name) => TOOLS[name],

@@ -1,11 +1,12 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { ModelDelta } from "../../src/contract/engine.ts";
+import type { Sealer } from "../../src/contract/sealing.ts";
 import type { OutputItem } from "../../src/protocol/response.ts";
 import { BrowserCitationFilter } from "../../src/tools/browser/citations.ts";
 import { readLoggedTurn } from "../../src/turn/logged-turn.ts";
 import { isRecord, parseRecord, recordLine, type TurnRecord } from "../../src/turn/records.ts";
-import type { ResponseBuilder } from "../../src/turn/response-builder.ts";
+import type { BuilderOptions, ResponseBuilder } from "../../src/turn/response-builder.ts";
 import { newTurnState, type TurnState } from "../../src/turn/state.ts";
 import { newBuilder } from "./turn-rig.ts";
 
@@ -24,8 +25,8 @@ const deltas: fc.Arbitrary<ModelDelta> = fc.oneof(
   fc
     .tuple(
       indices,
-      fc.constantFrom("f", "wiki__ask", "wiki__edit", "browser_search", "python"),
-      fc.constantFrom("", '{"q', '{"query":"x"}', "print(1)"),
+      fc.constantFrom("f", "wiki__ask", "wiki__edit", "browser_search", "python", "apply", "agents__close", "shell"),
+      fc.constantFrom("", '{"q', '{"query":"x"}', "print(1)", '{"input": "a', '{"commands":["ls"]}'),
     )
     .map(([index, name, json]): ModelDelta => ({ kind: "tool_call", index, name, arguments: json })),
   fc
@@ -33,9 +34,14 @@ const deltas: fc.Arbitrary<ModelDelta> = fc.oneof(
     .map(([index, json]): ModelDelta => ({ kind: "tool_call", index, arguments: json })),
   indices.map((index): ModelDelta => ({ kind: "call_cut", index })),
   fc.constant<ModelDelta>({ kind: "item_done" }),
-  fc
-    .tuple(indices, fc.constantFrom("reasoning", "message", "call", undefined))
-    .map(([index, shows]): ModelDelta => ({ kind: "message", index, message: { index }, ...(shows && { shows }) })),
+  fc.tuple(indices, fc.constantFrom("reasoning", "message", "call", undefined)).map(
+    ([index, itemKind]): ModelDelta => ({
+      kind: "message",
+      index,
+      message: { index },
+      ...(itemKind && { itemKind }),
+    }),
+  ),
   indices.map((id): ModelDelta => ({ kind: "sampled", sampled: { ids: [id] } })),
   fc.constant<ModelDelta>({ kind: "ask_again", messages: [{ role: "tool" }] }),
   fc.constant<ModelDelta>({
@@ -63,6 +69,18 @@ const steps: fc.Arbitrary<Step[]> = fc.array(
   { minLength: 1, maxLength: 12 },
 );
 
+/** In which form reasoning is shown, and whether it is sealed, and with what. */
+const reasoning: fc.Arbitrary<Partial<BuilderOptions>> = fc.record({
+  reasoning: fc.constantFrom("reasoning_text", "summary_text", "hidden_text"),
+  seal: fc.constantFrom("chat" as const, "harmony" as const, undefined).map((engine) => engine && { sealer, engine }),
+});
+
+/** Seals nothing: what it is given can be read. */
+const sealer: Sealer = {
+  seal: (_, payload) => JSON.stringify(payload),
+  open: (_, blob) => ({ payload: JSON.parse(blob) as unknown }),
+};
+
 const PAGE = { url: "https://example.com/a", title: "A" };
 const citations = { citations: () => new BrowserCitationFilter(() => PAGE) };
 
@@ -82,7 +100,7 @@ function take(builder: ResponseBuilder, step: Step): void {
       return;
     case "break off": {
       const item = builder.partialItems()[step.choice];
-      if (!item || item.type === "function_call") return;
+      if (!item || item.type === "function_call" || item.type === "custom_tool_call") return;
       builder.record({ lost: builder.breakOff(item.id) });
       return;
     }
@@ -115,14 +133,16 @@ function answer(builder: ResponseBuilder, left: number): void {
 /** The state as JSON, where an item that is not done is as far as events tell of it. */
 function told(state: TurnState, done: ReadonlySet<string>): unknown {
   const output = state.output.map((item) => (done.has(item.id) ? item : toldItem(item)));
-  return JSON.parse(JSON.stringify({ ...state, superseded: [...state.superseded], output }));
+  const { superseded, thoughts } = state;
+  return JSON.parse(JSON.stringify({ ...state, superseded: [...superseded], thoughts: [...thoughts], output }));
 }
 
 /** Statuses, results and plans of an item are in its last event. */
 function toldItem(item: OutputItem): unknown {
   const { id, type } = item;
   const text = "arguments" in item ? item.arguments : "code" in item ? item.code : undefined;
-  return { id, type, text, content: "content" in item ? item.content : undefined };
+  const summary = "summary" in item ? item.summary : undefined;
+  return { id, type, text, summary, content: "content" in item ? item.content : undefined };
 }
 
 /** Ids of items that are done by these lines. */
@@ -133,12 +153,16 @@ function doneBy(lines: readonly string[]): Set<string> {
 }
 
 /** Runs the steps; after each line, the state that the log tells must be that of the builder. */
-function run(all: readonly Step[], from: { state: TurnState; lines: string[] }): string[] {
+function run(
+  all: readonly Step[],
+  from: { state: TurnState; lines: string[] },
+  options: Partial<BuilderOptions> = {},
+): string[] {
   const { lines } = from;
   const live: unknown[] = [];
   const { builder, state } = newBuilder(
     { ...from, onLine: (now) => live.push(told(structuredClone(now), doneBy(lines))) },
-    citations,
+    { ...citations, ...options },
   );
   const before = lines.length;
   builder.start();
@@ -155,8 +179,8 @@ function run(all: readonly Step[], from: { state: TurnState; lines: string[] }):
 describe("the state of a turn", () => {
   it("is at every line of its log what the log tells", () => {
     fc.assert(
-      fc.property(steps, (all) => {
-        run(all, { state: newTurnState(), lines: [] });
+      fc.property(steps, reasoning, (all, options) => {
+        run(all, { state: newTurnState(), lines: [] }, options);
       }),
       { numRuns: 50 },
     );
@@ -164,10 +188,10 @@ describe("the state of a turn", () => {
 
   it("is so as well where the turn goes on after a crash, at any line", () => {
     fc.assert(
-      fc.property(steps, steps, fc.nat(), (first, second, at) => {
-        const lines = run(first, { state: newTurnState(), lines: [] });
+      fc.property(steps, steps, fc.nat(), reasoning, (first, second, at, options) => {
+        const lines = run(first, { state: newTurnState(), lines: [] }, options);
         const kept = lines.slice(0, at % (lines.length + 1));
-        run(second, { state: readLoggedTurn(kept), lines: kept });
+        run(second, { state: readLoggedTurn(kept), lines: kept }, options);
       }),
       { numRuns: 30 },
     );

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { compactionCodec } from "../../src/assembly/compaction-codec.ts";
 import { loadConfig } from "../../src/config.ts";
 import { ChatEngine } from "../../src/engine/chat/engine.ts";
 import { Upstream } from "../../src/engine/upstream.ts";
@@ -50,7 +51,11 @@ async function play(
   };
   const request = parse(createRequest, { input: "Hi", stream_options: { include_obfuscation: false }, ...fields });
   const options: TurnOptions = {
+    hidesReasoning: false,
+    seal: undefined,
+    transformations: [],
     hostedTools: HOSTED_TOOLS,
+    compactions: compactionCodec({ encryptionKeys: [] }, ""),
     engine: new ChatEngine(upstreamOf(reads, type), HOSTED_TOOLS),
     request,
     address: { home: "h".repeat(22), turn: "t".repeat(10) },

@@ -7,6 +7,8 @@ export interface Speech {
   text?: string;
   /** Calls of functions, arguments as text. A gpt-oss says one per completion, so the others are ignored. */
   calls?: { name: string; arguments: string }[];
+  /** A call of a custom tool. A chat model that is forced to make it writes its input alone. */
+  input?: { name: string; text: string; isForced?: boolean };
   /**
    * A grammar binds what follows the reasoning, and knows no gap between the two. Needed for forced calls; the logits
    * processor skips gaps, but an older one did not.
@@ -20,7 +22,12 @@ export function saying(engine: Engine, speech: Speech, delay = 0): string {
   return `${delay > 0 ? `DELAY=${delay} ` : ""}SCRIPT[[${script.replaceAll("<", "‹").replaceAll(">", "›")}]]`;
 }
 
-function chatml({ thought = "hm", text, calls = [], bound }: Speech): string {
+function chatml({ thought = "hm", text, calls = [], input, bound = false }: Speech): string {
+  if (input?.isForced) return `<think>\n${thought}\n</think>${input.text}<|im_end|>`;
+  if (input) {
+    const call = { name: input.name, arguments: JSON.stringify({ input: input.text }) };
+    return chatml({ thought, calls: [call], bound });
+  }
   const gap = bound ? "" : "\n\n";
   const parts = calls.map(
     (call) => `<tool_call>\n{"name": "${call.name}", "arguments": ${call.arguments}}\n</tool_call>`,
@@ -29,9 +36,13 @@ function chatml({ thought = "hm", text, calls = [], bound }: Speech): string {
   return `<think>\n${thought}\n</think>${gap}${parts.join("\n")}<|im_end|>`;
 }
 
-function harmony({ thought = "hm", text, calls = [] }: Speech): string {
+function harmony({ thought = "hm", text, calls = [], input }: Speech): string {
   const [call] = calls;
   const messages = [`<|channel|>analysis<|message|>${thought}`];
+  if (input) {
+    messages.push(`<|channel|>commentary to=functions.${input.name}<|message|>${input.text}<|call|>`);
+    return messages.join("<|end|><|start|>assistant");
+  }
   if (call === undefined) messages.push(`<|channel|>final<|message|>${text ?? ""}`);
   else {
     if (text !== undefined) messages.push(`<|channel|>commentary<|message|>${text}`);

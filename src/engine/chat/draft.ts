@@ -1,6 +1,7 @@
+import { faultOf } from "../../contract/client-functions.ts";
 import type { FinishReason, ModelDelta } from "../../contract/engine.ts";
+import type { ClientTool } from "../../protocol/client-tools.ts";
 import { ApiError } from "../../protocol/errors.ts";
-import { parseArguments } from "../../protocol/json.ts";
 import type { FinalFormat } from "./final-format.ts";
 import { asJson, type ChatMessage } from "./messages.ts";
 
@@ -14,9 +15,9 @@ export interface DraftOptions {
   /** Names of the tools that the model may call. */
   offered: ReadonlySet<string>;
   /** Those of them that the client answers; of what is wrong with others' arguments the model is told by the tool. */
-  clients: ReadonlySet<string>;
-  /** Those of the client's whose arguments vLLM binds, and which are therefore shown as they are written (`strict`). */
-  strict: ReadonlySet<string>;
+  clients: ReadonlyMap<string, ClientTool>;
+  /** Names of those of the client's whose calls are shown as they are written. */
+  live: ReadonlySet<string>;
   /** What the final text must be; it is held back until it is known to be so. */
   format: FinalFormat | undefined;
 }
@@ -127,7 +128,7 @@ export class Draft {
 
   /** Whether nothing binds the arguments, and nobody here reads them. */
   #mayBeCut({ name = "" }: DraftCall): boolean {
-    return this.#options.clients.has(name) && !this.#options.strict.has(name);
+    return this.#options.clients.has(name) && !this.#options.live.has(name);
   }
 
   #isOffered({ name }: DraftCall): boolean {
@@ -174,9 +175,14 @@ export class Draft {
     return this.#text.join("");
   }
 
-  /** Whether the arguments of a client's function are no JSON object. Without any, it is called with none. */
-  #isCut({ name, arguments: pieces }: DraftCall): boolean {
-    return name !== undefined && this.#options.clients.has(name) && parseArguments(pieces.join("")) === undefined;
+  /** Why a call of the client's tool cannot be made, if it cannot. A function without arguments is called with none. */
+  #faultOf({ name, arguments: pieces }: DraftCall): string | undefined {
+    const tool = name === undefined ? undefined : this.#options.clients.get(name);
+    return tool && faultOf(tool, pieces.join(""));
+  }
+
+  #isCut(call: DraftCall): boolean {
+    return this.#faultOf(call) !== undefined;
   }
 
   #corrections(calls: readonly DraftCall[]): ChatMessage[] {
@@ -202,7 +208,7 @@ export class Draft {
           role: "tool",
           tool_call_id: id(index),
           content: this.#isOffered(call)
-            ? "Error: the arguments are not a valid JSON object. Call the tool again with complete arguments."
+            ? `Error: ${this.#faultOf(call) ?? "it was not made."} Call the tool again with complete arguments.`
             : `Error: there is no tool of this name. ${instead}`,
         }),
       ),

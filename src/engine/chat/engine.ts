@@ -1,16 +1,18 @@
 import type { Config } from "../../config.ts";
 import type { Continuation, Engine, ModelDelta, Prompt, PromptSize, RawMessage } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
+import { ClientTools } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest, toApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
 import { isServerCall } from "../../protocol/response.ts";
-import { offeredTools } from "../offered-tools.ts";
+import { refuseBrokenGrammars } from "../grammar/bound-inputs.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";
 import { ChunkReader } from "./chunks.ts";
-import { Draft } from "./draft.ts";
+import { Draft, type DraftOptions } from "./draft.ts";
 import { finalFormat } from "./final-format.ts";
+import { asCall, forcedInput } from "./forced-input.ts";
 import type { ChatMessage } from "./messages.ts";
 import {
   type Asking,
@@ -36,6 +38,8 @@ export type ChatConfig = Pick<Config, "formatWithTools" | "thinkingBudgets">;
  * answers: a partial answer can then be settled, silence be noticed, and no proxy's read timeout cuts a long one.
  */
 export class ChatEngine implements Engine {
+  /** Few templates know a developer, and many no system message later than at the beginning. */
+  readonly noteRole = "user";
   readonly #upstream: Upstream;
   readonly #hostedTools: HostedTools;
   readonly #config: ChatConfig;
@@ -51,6 +55,7 @@ export class ChatEngine implements Engine {
   }
 
   accept(request: CreateRequest): CreateRequest {
+    refuseBrokenGrammars(request);
     if (request.previous_input_messages == null) return request;
     throw invalidRequest(
       "previous_input_messages",
@@ -66,7 +71,13 @@ export class ChatEngine implements Engine {
 
   /** The answer to a prompt; where it may have calls, one in which they and the final text are right. */
   async #begin(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    if (prompt.asksForText) return this.#answer(prompt, { bindsFormat: false, finalText: true }, signal);
     if (!mayCall(prompt)) return this.#answer(prompt, { bindsFormat: true }, signal);
+    const input = forcedInput(prompt);
+    if (input) {
+      const asking = { bindsFormat: false, inputGrammar: input.grammar };
+      return asCall(await this.#answer(prompt, asking, signal), input.tool.flatName);
+    }
     const format = finalFormat(prompt.request);
     const bindsFormat = !format || isJoined(prompt, this.#config.formatWithTools);
     const first = await this.#answer(prompt, { bindsFormat }, signal);
@@ -86,7 +97,7 @@ export class ChatEngine implements Engine {
     const { max_output_tokens: limit } = prompt.request;
     const options = {
       offered: new Set(callableTools(prompt).map(({ name }) => name)),
-      ...clientFunctions(prompt),
+      ...clientsOf(prompt),
       format: bindsFormat ? undefined : finalFormat(prompt.request),
     };
     const corrections: ChatMessage[] = [];
@@ -166,11 +177,10 @@ export class ChatEngine implements Engine {
   }
 
   async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
-    const size = await this.#upstream.json(
-      "//tokenize",
-      signal,
-      toTokenizeRequest(prompt, "at_beginning", this.#hostedTools),
-    );
+    const size = await placingSystemMessages((laterSystemMessages) => {
+      const body = toTokenizeRequest(prompt, laterSystemMessages, this.#hostedTools);
+      return this.#upstream.json("//tokenize", signal, body);
+    });
     if (typeof size !== "object" || size === null || !("count" in size) || !("max_model_len" in size)) {
       throw malformedAnswer();
     }
@@ -233,19 +243,13 @@ export class ChatEngine implements Engine {
     }
   }
 
-  /** Sends the prompt; once more with all system messages at the beginning when the template insists. */
   async #request(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<Response> {
     const thinkingBudget = this.#thinkingBudget(prompt);
     const send = (laterSystemMessages: Asking["laterSystemMessages"]) => {
       const body = toChatRequest(prompt, { ...asking, laterSystemMessages, thinkingBudget }, this.#hostedTools);
       return this.#upstream.request("/chat/completions", signal, body);
     };
-    try {
-      return await send("in_place");
-    } catch (error) {
-      if (!(error instanceof ApiError) || error.status !== 400 || !SYSTEM_PLACEMENT.test(error.message)) throw error;
-      return send("at_beginning");
-    }
+    return placingSystemMessages(send);
   }
 
   /** Tokens that the model may think with the request's effort (`THINKING_BUDGETS`). */
@@ -293,6 +297,16 @@ export class ChatEngine implements Engine {
   }
 }
 
+/** Sends a prompt; once more with all system messages at the beginning when the template insists. */
+async function placingSystemMessages<T>(send: (where: Asking["laterSystemMessages"]) => Promise<T>): Promise<T> {
+  try {
+    return await send("in_place");
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status !== 400 || !SYSTEM_PLACEMENT.test(error.message)) throw error;
+    return send("at_beginning");
+  }
+}
+
 /** Thoughts, white space, and calls that this server has not run yet: nothing is lost when a model thinks again. */
 function canBeSaidAnew(item: Item): boolean {
   return item.type === "reasoning" || isServerCall(item) || isCutCall(item) || isBlank(item);
@@ -300,7 +314,7 @@ function canBeSaidAnew(item: Item): boolean {
 
 /** Whether an item is a call that was cut and so not made: the model was told, or is to be asked again. */
 function isCutCall(item: Item): boolean {
-  return item.type === "function_call" && item.status === "incomplete";
+  return (item.type === "function_call" || item.type === "custom_tool_call") && item.status === "incomplete";
 }
 
 /** Whether an item is an assistant's message that says nothing but white space. */
@@ -317,12 +331,16 @@ function assistantTextOf(item: Item): string {
 /** How a prompt is asked, but for what is tried out. */
 type Asked = Omit<Asking, "laterSystemMessages" | "thinkingBudget">;
 
-/** The functions that the client answers, and those of them that are strict. */
-function clientFunctions(prompt: Prompt): { clients: Set<string>; strict: Set<string> } {
-  const functions = offeredTools({ request: prompt.request });
+/**
+ * The tools that the client answers, and those of them whose calls are shown as they are written: the strict ones, which
+ * vLLM binds, and custom ones, whose inputs are long.
+ */
+function clientsOf({ request }: Prompt): Pick<DraftOptions, "clients" | "live"> {
+  const offered = ClientTools.of(request.tools).offered(request.tool_choice);
+  const live = offered.filter(({ tool }) => tool.type === "custom" || (tool.type === "function" && tool.strict));
   return {
-    clients: new Set(functions.map(({ name }) => name)),
-    strict: new Set(functions.filter(({ strict }) => strict === true).map(({ name }) => name)),
+    clients: new Map(offered.map((tool) => [tool.flatName, tool])),
+    live: new Set(live.map(({ flatName }) => flatName)),
   };
 }
 

@@ -1,6 +1,8 @@
+import { calledId, clientCallOf, clientOutputOf } from "../../contract/client-calls.ts";
 import type { Replay, ToolExchange } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
 import type { InputPart, Item, MessageItem } from "../../protocol/items.ts";
+import { isClientCall } from "../../protocol/response.ts";
 import { fileText } from "../file-text.ts";
 
 /** Items as vLLM's chat completions messages. */
@@ -40,7 +42,8 @@ export interface MessageOptions {
   reasoningContext: "auto" | "current_turn" | "all_turns";
   /**
    * Where system and developer messages stand that come after the beginning: in their place, or joined to the
-   * first, for templates that allow only one ("System message must be at the beginning").
+   * first, for templates that allow only one ("System message must be at the beginning"). Those templates may also want
+   * roles to alternate: a user's messages that follow each other are then one.
    */
   laterSystemMessages: "in_place" | "at_beginning";
 }
@@ -55,7 +58,7 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
   const reasoningFrom = options.reasoningContext === "current_turn" ? lastUserMessage(items) : 0;
   let assistant: AssistantMessage | undefined;
   const replays = new Map(options.replays.map((replay) => [replay.item, replay]));
-  const clientCalls = new Set(items.map((item) => (item.type === "function_call" ? item.call_id : undefined)));
+  const clientCalls = new Set(items.map(calledId));
   /** The assistant's message with calls that the client answers, later: until then it goes on. */
   let unanswered: AssistantMessage | undefined;
   /** Answers to calls of the assistant's message that is being made: they come after it. */
@@ -87,7 +90,7 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
   let next = 0;
   const nextStep = (from: number): string | undefined => {
     next = Math.max(next, from);
-    while (items[next]?.type === "function_call") next += 1;
+    while (isClientCall(items[next])) next += 1;
     const item = items[next];
     return item && exchangeAt(item)?.step;
   };
@@ -104,7 +107,26 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
       answers.push({ role: "tool", tool_call_id: id, content: exchange.output });
       continue;
     }
-    if (item.type !== "function_call") endStep();
+    const call = clientCallOf(item);
+    if (call) {
+      // Only a turn's last round has such calls: those before it that belong to another round do not stand beside.
+      const following = step === undefined || waitsForClient() ? undefined : nextStep(index);
+      if (following !== undefined && following !== step) endStep();
+      const message = currentAssistant();
+      message.tool_calls ??= [];
+      const { flatName: name, arguments: json } = call;
+      message.tool_calls.push({ id: call.call_id, type: "function", function: { name, arguments: asJson(json) } });
+      unanswered = message;
+      continue;
+    }
+    endStep();
+    const answer = clientOutputOf(item);
+    if (answer) {
+      assistant = undefined;
+      const content = typeof answer.output === "string" ? answer.output : toContent(answer.output);
+      messages.push({ role: "tool", tool_call_id: answer.call_id, content });
+      continue;
+    }
     switch (item.type) {
       case "message": {
         if (item.role === "assistant") {
@@ -142,33 +164,27 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
         message.reasoning_content = message.reasoning;
         break;
       }
-      case "function_call": {
-        // Only a turn's last round has such calls: those before it that belong to another round do not stand beside.
-        const following = step === undefined || waitsForClient() ? undefined : nextStep(index);
-        if (following !== undefined && following !== step) endStep();
-        const message = currentAssistant();
-        message.tool_calls ??= [];
-        message.tool_calls.push({
-          id: item.call_id,
-          type: "function",
-          function: { name: item.name, arguments: asJson(item.arguments) },
-        });
-        unanswered = message;
-        break;
-      }
-      case "function_call_output":
-        assistant = undefined;
-        messages.push({
-          role: "tool",
-          tool_call_id: item.call_id,
-          content: typeof item.output === "string" ? item.output : toContent(item.output),
-        });
-        break;
     }
   }
   endStep();
   if (system.length > 0) messages.unshift({ role: "system", content: system.join("\n\n") });
-  return messages;
+  return options.laterSystemMessages === "at_beginning" ? withUsersJoined(messages) : messages;
+}
+
+function withUsersJoined(messages: readonly ChatMessage[]): ChatMessage[] {
+  const joined: ChatMessage[] = [];
+  for (const message of messages) {
+    const last = joined.at(-1);
+    if (message.role !== "user" || last?.role !== "user") joined.push({ ...message });
+    else if (typeof last.content === "string" && typeof message.content === "string") {
+      last.content += `\n\n${message.content}`;
+    } else last.content = [...partsOf(last.content), ...partsOf(message.content)];
+  }
+  return joined;
+}
+
+function partsOf(content: string | ContentPart[]): ContentPart[] {
+  return typeof content === "string" ? [{ type: "text", text: content }] : content;
 }
 
 /** The id of a call that has none of its own: the same in every turn, and no other call's. */

@@ -1,8 +1,13 @@
 import type { FormatWithTools } from "../../config.ts";
+import { customParameters } from "../../contract/client-functions.ts";
 import type { Prompt } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
+import { ClientTools } from "../../protocol/client-tools.ts";
 import { type CreateRequest, vllmFields } from "../../protocol/create-request.ts";
 import { type FunctionTool, mustCall } from "../../protocol/tools.ts";
+import { boundRules } from "../grammar/bound-inputs.ts";
+import type { Rules } from "../grammar/lark.ts";
+import { toPattern } from "../grammar/pattern.ts";
 import { offeredTools } from "../offered-tools.ts";
 import { isStreamed } from "../vllm-words.ts";
 import { type ChatMessage, isUnfinished, type MessageOptions, toChatMessages } from "./messages.ts";
@@ -49,11 +54,23 @@ export interface Asking {
   bindsFormat: boolean;
   /** No more calls: the final text. */
   finalText?: boolean;
+  /** EBNF of all that the model is to say after its thoughts: the input of a call. */
+  inputGrammar?: string;
 }
 
 /** The tools that a model may call, whoever answers them. */
 export function callableTools(prompt: Prompt): FunctionTool[] {
-  return [...offeredTools(prompt), ...(prompt.serverTools?.builtinFunctions ?? [])];
+  const offered = offeredTools(prompt);
+  const rules = boundRules(prompt.request);
+  const bound =
+    prompt.freeInputs || rules.size === 0 ? offered : offered.map((tool) => withPattern(tool, rules.get(tool.name)));
+  return [...bound, ...(prompt.serverTools?.builtinFunctions ?? [])];
+}
+
+/** The function that stands for a custom tool, strict where a pattern of its schema says what the tool's grammar does. */
+function withPattern(tool: FunctionTool, rules: Rules | undefined): FunctionTool {
+  const pattern = rules && toPattern(rules);
+  return pattern === undefined ? tool : { ...tool, parameters: customParameters(pattern), strict: true };
 }
 
 /** Whether vLLM's grammar lets the model choose between calls and the final text in its format. */
@@ -77,10 +94,11 @@ function chatTools(prompt: Prompt) {
   }));
 }
 
-function chatToolChoice(choice: CreateRequest["tool_choice"]) {
+function chatToolChoice({ tools, tool_choice: choice }: CreateRequest) {
   if (choice == null || choice === "none") return undefined;
   if (typeof choice === "string") return choice;
-  if (choice.type === "function") return { type: "function", function: { name: choice.name } };
+  const named = ClientTools.of(tools).named(choice);
+  if (named) return { type: "function", function: { name: named.flatName } };
   // Of a hosted tool, only what was chosen is offered.
   return mustCall(choice) ? "required" : "auto";
 }
@@ -132,13 +150,18 @@ export function toChatRequest(prompt: Prompt, asking: Asking, hostedTools: Hoste
   const effort = request.reasoning?.effort;
   const logprobs = request.include?.includes("message.output_text.logprobs");
   const streamed = isStreamed(request);
+  const isInput = asking.inputGrammar !== undefined;
   Object.assign(body, fields, {
     stream: streamed,
     stream_options: streamed ? { include_usage: true } : undefined,
-    tool_choice: fields.tools && (asking.finalText ? "none" : chatToolChoice(request.tool_choice)),
+    tool_choice: fields.tools && (asking.finalText || isInput ? "none" : chatToolChoice(request)),
     parallel_tool_calls: fields.tools ? (request.parallel_tool_calls ?? undefined) : undefined,
     response_format: asking.bindsFormat ? responseFormat(request) : undefined,
-    structured_outputs: asking.bindsFormat ? (request.structured_outputs ?? undefined) : undefined,
+    structured_outputs: isInput
+      ? { grammar: asking.inputGrammar }
+      : asking.bindsFormat
+        ? (request.structured_outputs ?? undefined)
+        : undefined,
     reasoning_effort: effort != null && PORTABLE_EFFORTS.has(effort) ? effort : undefined,
     max_completion_tokens:
       request.max_output_tokens == null ? undefined : request.max_output_tokens - (prompt.spentTokens ?? 0),
@@ -160,5 +183,10 @@ export function toTokenizeRequest(
   laterSystemMessages: MessageOptions["laterSystemMessages"],
   hostedTools: HostedTools,
 ): string {
-  return JSON.stringify(promptFields(prompt, { laterSystemMessages }, hostedTools));
+  const { vllm_fields, mm_processor_kwargs } = prompt.request;
+  return JSON.stringify({
+    ...vllm_fields,
+    ...(mm_processor_kwargs != null && { mm_processor_kwargs }),
+    ...promptFields(prompt, { laterSystemMessages }, hostedTools),
+  });
 }

@@ -1,5 +1,6 @@
+import { faultOf } from "../../contract/client-functions.ts";
 import type { ModelDelta, Prompt, RawMessage, Sampled, ServerTools, TokenLogprob } from "../../contract/engine.ts";
-import { parseArguments } from "../../protocol/json.ts";
+import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import { offeredTools } from "../offered-tools.ts";
 import { toUsage, type VllmUsage } from "../vllm-words.ts";
 import { type CompletionChunk, readCompletionChunk } from "./chunks.ts";
@@ -35,8 +36,8 @@ export class Completion {
   #usage: VllmUsage | undefined;
   #finish: "stop" | "length" | "abort" | undefined;
   #answer: RawMessage | undefined;
-  /** The functions that the client answers, by its own names. */
-  readonly #clients: ReadonlySet<string>;
+  /** The tools that the client answers, by their flat names. */
+  readonly #clients: ReadonlyMap<string, ClientTool>;
   /** Counts the calls: the index of the last one. */
   #call = 0;
   /** There where the logprobs of tokens are wanted. */
@@ -51,13 +52,16 @@ export class Completion {
     const stop = typeof request.stop === "string" ? [request.stop] : (request.stop ?? []);
     this.#functions = functions;
     this.#prompt = prompt;
-    this.#clients = new Set(offeredTools({ request }).map((tool) => tool.name));
+    const clients = ClientTools.of(request.tools).offered(request.tool_choice);
+    this.#clients = new Map(clients.map((tool) => [tool.flatName, tool]));
     this.#parser = new HarmonyParser({
       functions: new Map(written),
+      namespaced: functions.namespaced,
+      custom: new Set(clients.flatMap(({ flatName, tool }) => (tool.type === "custom" ? [flatName] : []))),
       builtins: new Set(builtinNames(serverTools)),
-      expectsJson: format !== "text",
+      expectsJson: format !== "text" && !prompt.asksForText,
       stop: stop.length > 0 ? new StopStrings(stop, request.include_stop_str_in_output === true) : undefined,
-      bound: boundTo(prompt),
+      bound: prompt.asksForText ? undefined : boundTo(prompt),
     });
     this.#parser.push(opening, 0, []);
   }
@@ -191,9 +195,10 @@ export class Completion {
         this.#answer = toRawMessage(refusal(delta.message, `there is no tool of this name. ${this.#offered()}`));
       } else if (delta.kind === "message") {
         const message = delta.message as HarmonyMessage;
-        const isBroken = isDone && delta.itemKind === "call" && this.#isBroken(message);
+        const fault = isDone && delta.itemKind === "call" ? this.#faultOf(message) : undefined;
+        const isBroken = fault !== undefined;
         // Only the last call of a completion is answered: after it comes the model's turn again.
-        this.#answer = isBroken ? toRawMessage(refusal(message, "the arguments are not a JSON object.")) : undefined;
+        this.#answer = isBroken ? toRawMessage(refusal(message, fault)) : undefined;
         // No item stands for a broken call in later prompts: it leads to what comes next.
         const { itemKind, ...rest } = delta;
         out.push({ ...rest, ...(itemKind && !isBroken && { itemKind }), message: toRawMessage(message) });
@@ -208,20 +213,22 @@ export class Completion {
   }
 
   #isBrokenCall(delta: HarmonyDelta | undefined): boolean {
-    return delta?.kind === "message" && delta.itemKind === "call" && this.#isBroken(delta.message as HarmonyMessage);
+    if (delta?.kind !== "message" || delta.itemKind !== "call") return false;
+    return this.#faultOf(delta.message as HarmonyMessage) !== undefined;
   }
 
-  /** Whether a message calls a function of the client's with arguments that it could not read. */
-  #isBroken({ recipient = "", content }: HarmonyMessage): boolean {
+  /** Why a message that calls a tool of the client's is no call that it could answer, if it is none. */
+  #faultOf({ recipient = "", content }: HarmonyMessage): string | undefined {
     const name = this.#functions.written.get(recipient.replace(/^functions\./, ""));
-    if (name === undefined || !this.#clients.has(name)) return false;
+    const tool = name === undefined ? undefined : this.#clients.get(name);
     const [first] = content;
-    return first?.type === "text" && parseArguments(first.text) === undefined;
+    return tool && first?.type === "text" ? faultOf(tool, first.text) : undefined;
   }
 
   /** The tools that the model may call. Not all that have a name here: some were only called in earlier turns. */
   #offered(): string {
-    const offered = offeredTools(this.#prompt).map(({ name }) => `functions.${this.#functions.shown(name)}`);
+    const functions = offeredTools(this.#prompt).map(({ name }) => this.#functions.recipient(name));
+    const offered = [...functions, ...builtinNames(this.#prompt.serverTools)];
     return offered.length > 0 ? `The tools are: ${offered.join(", ")}.` : "There are no tools.";
   }
 

@@ -1,13 +1,16 @@
 import type { HarmonyConfig } from "../../config.ts";
-import type { Prompt, Replay, ToolExchange } from "../../contract/engine.ts";
+import { type ClientCall, clientCallOf, clientOutputOf } from "../../contract/client-calls.ts";
+import type { Prompt, Replay, ToolExchange, ToolNamespace } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
+import { ClientTools, flatName } from "../../protocol/client-tools.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 import type { InputPart, Item, MessageItem } from "../../protocol/items.ts";
 import { isServerCall } from "../../protocol/response.ts";
+import type { FunctionTool } from "../../protocol/tools.ts";
 import { fileText } from "../file-text.ts";
 import { offeredTools } from "../offered-tools.ts";
 import { dropAnalysis } from "./analysis.ts";
-import { FunctionNames, identifierOf } from "./function-names.ts";
+import { FunctionNames, identifierOf, type NamedTool } from "./function-names.ts";
 import { standardHeader } from "./header.ts";
 import type { Channel, DeveloperContent, HarmonyMessage, SystemContent } from "./message.ts";
 import { fromRawMessage } from "./raw-messages.ts";
@@ -28,7 +31,9 @@ export interface Conversation {
 export function toConversation(prompt: Prompt, config: HarmonyConfig, hostedTools: HostedTools): Conversation {
   const { request, items } = prompt;
   const tools = offeredTools(prompt);
-  const functions = new FunctionNames([...tools.map((tool) => tool.name), ...calledFunctions(items, hostedTools)]);
+  const clients = ClientTools.of(request.tools);
+  const offered = tools.map(({ name }) => clients.get(name) ?? name);
+  const functions = new FunctionNames([...offered, ...calledFunctions(items, hostedTools)]);
   const leading = items.findIndex((item) => !isInstruction(item));
   const rest = leading === -1 ? [] : items.slice(leading);
   const instructions = [
@@ -72,13 +77,13 @@ function withInstructions(instructions: readonly string[]): string {
   return instructions.length > 0 ? `${IDENTITY}\n${instructions.join("\n\n")}` : IDENTITY;
 }
 
-/** Harmony's three efforts; OpenAI's finer ones are the nearest of them. Throws the 400 of `none`, in vLLM's words. */
+/** Harmony's three efforts; OpenAI's finer ones are the nearest of them. Throws the 400 of `none`: it always thinks. */
 export function harmonyEffort(effort: string | null | undefined): "Low" | "Medium" | "High" {
   switch (effort) {
     case "none":
       throw invalidRequest(
         "reasoning.effort",
-        "reasoning_effort='none' is not supported by Harmony. Supported values are: high, medium, low.",
+        "Unsupported value: 'none' is not supported with gpt-oss. Supported values are: 'minimal', 'low', 'medium', 'high', 'xhigh' and 'max'.",
         "unsupported_value",
       );
     case "minimal":
@@ -105,20 +110,32 @@ function developerContent(
   return {
     type: "developer_content",
     ...(instructions.length > 0 && { instructions: instructions.join("\n\n") }),
-    ...(tools.length > 0 && {
-      tools: {
-        functions: {
-          name: "functions",
-          tools: tools.map(({ name, description, parameters }) => ({
-            name: functions.shown(name),
-            description: description ?? "",
-            ...(parameters !== null && { parameters }),
-          })),
-        },
-      },
-    }),
+    ...(tools.length > 0 && { tools: toNamespaces(tools, ClientTools.of(request.tools), functions) }),
     ...(format && { response_format: format }),
   };
+}
+
+/** Functions by the namespaces in which gpt-oss gets to see them: that of all functions, and those of the caller's. */
+function toNamespaces(
+  tools: readonly FunctionTool[],
+  clients: ClientTools,
+  functions: FunctionNames,
+): Record<string, ToolNamespace> {
+  const namespaces: Record<string, ToolNamespace> = {};
+  for (const { name, description, parameters } of tools) {
+    const client = clients.get(name);
+    const key = functions.namespaceOf(name);
+    const about = client?.namespaceDescription;
+    namespaces[key] ??= { name: key, ...(about && { description: about }), tools: [] };
+    // What a custom tool takes is the text itself.
+    const argument = client?.tool.type === "custom" ? { type: "string" } : parameters;
+    namespaces[key].tools.push({
+      name: functions.shown(name),
+      description: description ?? "",
+      ...(argument !== null && { parameters: argument }),
+    });
+  }
+  return namespaces;
 }
 
 function responseFormat(
@@ -138,8 +155,12 @@ function instructionText(item: MessageItem): string {
   return item.role === "assistant" ? "" : item.content.map(partText).join("\n");
 }
 
-function* calledFunctions(items: readonly Item[], hostedTools: HostedTools): Generator<string> {
-  for (const item of items) if (item.type === "function_call") yield item.name;
+function* calledFunctions(items: readonly Item[], hostedTools: HostedTools): Generator<string | NamedTool> {
+  for (const item of items) {
+    if (item.type !== "function_call" && item.type !== "custom_tool_call") continue;
+    const { name, namespace } = item;
+    yield namespace === undefined ? name : { flatName: flatName(namespace, name), name, namespace };
+  }
   for (const item of items) {
     const name = isServerCall(item) ? hostedTools.exchangeOf(item, undefined, items)?.name : undefined;
     if (name !== undefined && !hostedTools.isInNamespace(name)) yield name;
@@ -166,12 +187,12 @@ function* toMessages(
     const replay = item.id === undefined ? undefined : instead.get(item.id);
     const messages = replay?.messages.map(fromRawMessage) ?? [];
     yield* messages;
-    if (item.type === "function_call") {
-      calls.set(item.call_id, { name: item.name, channel: messages.at(-1)?.channel ?? "commentary" });
-    }
+    const call = clientCallOf(item);
+    if (call) calls.set(call.call_id, { name: call.flatName, channel: messages.at(-1)?.channel ?? "commentary" });
     if (messages.length > 0) continue;
     const exchange = hostedTools.exchangeOf(item, replay, items);
     if (exchange) yield* exchangeMessages(exchange, undefined, hostedTools);
+    else if (call) yield callMessage(call, functions);
     else yield* toMessage(item, calls, functions);
   }
   yield* (prompt.trailing ?? []).map(fromRawMessage);
@@ -195,28 +216,32 @@ function* toMessage(
       if (thoughts !== "") yield { role: "assistant", channel: "analysis", content: text(thoughts) };
       return;
     }
-    case "function_call":
-      yield {
-        role: "assistant",
-        recipient: `functions.${functions.shown(item.name)}`,
-        channel: "commentary",
-        content_type: "<|constrain|>json",
-        content: text(item.arguments),
-      };
-      return;
-    case "function_call_output": {
-      const { name, channel } = calls.get(item.call_id) ?? { name: "", channel: "commentary" as const };
-      const output = typeof item.output === "string" ? item.output : item.output.map(partText).join("\n");
+    default: {
+      const answer = clientOutputOf(item, (namespace, name) => functions.recipientOf(namespace, name));
+      if (!answer) return;
+      const { name, channel } = calls.get(answer.call_id) ?? { name: "", channel: "commentary" as const };
+      const { output } = answer;
       yield {
         role: "tool",
-        name: `functions.${functions.shown(name)}`,
+        name: functions.recipient(name),
         recipient: "assistant",
         // Where the call was: thoughts and the calls in them are dropped together.
         channel,
-        content: text(output),
+        content: text(typeof output === "string" ? output : output.map(partText).join("\n")),
       };
     }
   }
+}
+
+/** A call of the client's tool. What a custom tool takes is the body itself. */
+function callMessage({ flatName: name, arguments: json, input }: ClientCall, functions: FunctionNames): HarmonyMessage {
+  return {
+    role: "assistant",
+    recipient: functions.recipient(name),
+    channel: "commentary",
+    ...(input === undefined && { content_type: "<|constrain|>json" }),
+    content: text(input ?? json),
+  };
 }
 
 /** A call that this server has answered, unless the model's own message has made it, and its answer on its channel. */

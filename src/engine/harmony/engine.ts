@@ -1,4 +1,5 @@
 import type { HarmonyConfig } from "../../config.ts";
+import { outputParts } from "../../contract/client-calls.ts";
 import type {
   Continuation,
   Engine,
@@ -13,6 +14,7 @@ import type { HostedTools } from "../../contract/hosted-tool.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
+import { refuseBrokenGrammars } from "../grammar/bound-inputs.ts";
 import { contextWindow } from "../models.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";
@@ -37,6 +39,9 @@ const UNKNOWN_STRUCTURE =
 /** How long a server is remembered not to know structural tags, in milliseconds. */
 const REMEMBER_MS = 600_000;
 
+/** Tokens that are counted of a prompt which no window holds. Each takes memory. */
+const MAX_COUNTED = 2_000_000;
+
 const withoutStructure = new Map<string, number>();
 /** Servers that have taken a structural tag: what they refuse is the request's fault. */
 const withStructure = new Set<string>();
@@ -54,6 +59,7 @@ interface Rendered {
  * text, of a user or of the model, can become structure. Always streamed, as the chat engine does.
  */
 export class HarmonyEngine implements Engine {
+  readonly noteRole = "developer";
   readonly #upstream: Upstream;
   readonly #hostedTools: HostedTools;
   readonly #config: HarmonyConfig;
@@ -66,6 +72,7 @@ export class HarmonyEngine implements Engine {
 
   accept(request: CreateRequest): CreateRequest {
     harmonyEffort(request.reasoning?.effort);
+    refuseBrokenGrammars(request);
     refuseOtherThanText(request);
     if (request.previous_input_messages == null) return request;
     const messages = parsePreviousMessages(request.previous_input_messages).map(toRawMessage);
@@ -102,9 +109,11 @@ export class HarmonyEngine implements Engine {
     return { prompt: { ...prompt, sampled }, repeated: "", sampledTokens };
   }
 
-  async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
+  async measure(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {
     const window = (await contextWindow(prompt.model, this.#upstream, signal)) ?? GPT_OSS_WINDOW;
-    const ids = await toPromptIds(this.#render(prompt).segments, prompt.sampled, window);
+    const limit = countsAll ? Math.max(window, MAX_COUNTED) : window;
+    const ids = await toPromptIds(this.#render(prompt).segments, prompt.sampled, limit);
+    if (countsAll && ids.length > limit) throw windowFull(window);
     return { tokens: ids.length, contextWindow: window };
   }
 
@@ -143,7 +152,8 @@ export class HarmonyEngine implements Engine {
         this.#upstream.request("/completions", signal, toCompletionRequest(prompt, body, maxTokens, structured)),
       );
     // A grammar begins with the first token that is generated, so it cannot be had in the middle.
-    const structured = prompt.sampled || opening.length > 0 ? undefined : structuredOutputs(prompt, functions);
+    const isFree = prompt.sampled !== undefined || opening.length > 0 || prompt.asksForText === true;
+    const structured = isFree ? undefined : structuredOutputs(prompt, functions);
     const isClients = prompt.request.structured_outputs?.structural_tag !== undefined;
     const { baseUrl } = this.#upstream;
     const lacksIt = Date.now() - (withoutStructure.get(baseUrl) ?? Number.NEGATIVE_INFINITY) < REMEMBER_MS;
@@ -255,11 +265,9 @@ async function toPromptIds(
 function refuseOtherThanText({ input }: CreateRequest): void {
   if (!Array.isArray(input)) return;
   for (const [index, item] of input.entries()) {
-    const [field, parts] =
-      item.type === "function_call_output"
-        ? ["output", item.output]
-        : ["content", "content" in item ? item.content : []];
-    if (!Array.isArray(parts)) continue;
+    const isMessage = item.type === "message";
+    const parts = isMessage ? item.content : item.type === "item_reference" ? [] : outputParts(item);
+    const field = isMessage ? "content" : "output";
     for (const [part, { type }] of parts.entries()) {
       if (type !== "input_image" && type !== "input_audio" && type !== "input_video") continue;
       throw notText(`input[${index}].${field}[${part}]`, type);

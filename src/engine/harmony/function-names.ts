@@ -1,43 +1,131 @@
+import { flatName } from "../../protocol/client-tools.ts";
+
+/** A tool by the name that the rest of the code knows it by, and where it is. */
+export interface NamedTool {
+  flatName: string;
+  name: string;
+  namespace?: string;
+}
+
+/** Namespaces of Harmony's own: none of a caller's may be one of them. */
+const RESERVED = ["functions", "browser", "python", "container"];
+
 /**
  * Names of functions as Harmony can say them. The tools block declares TypeScript types, so a name that is no identifier
  * is rewritten, and what the model then calls is mapped back (Ollama does the same; vLLM #51977 is what happens else).
+ * Tools of a namespace of the caller's stand in a namespace of Harmony's.
  */
 export class FunctionNames {
-  readonly #byName = new Map<string, string>();
-  /** How often a name has been wanted that was taken: the next one is numbered from there. */
-  readonly #taken = new Map<string, number>();
-  /** The caller's name, by every name that the model may write. */
+  readonly #functions = new Identifiers();
+  readonly #namespaces = new Identifiers(RESERVED);
+  /** Names in a namespace, by the caller's name of it. */
+  readonly #inNamespace = new Map<string, Identifiers>();
+  /** Tools of namespaces, by flat name. */
+  readonly #namespaced = new Map<string, NamedTool>();
+  /** The caller's name, by every name that the model may write, without `functions.`. */
   readonly written = new Map<string, string>();
 
-  /** `names` are the caller's; those of tools on offer first. */
-  constructor(names: Iterable<string>) {
-    const all = [...new Set(names)];
-    for (const name of all) if (isIdentifier(name)) this.#add(name, name);
-    for (const name of all) if (!isIdentifier(name)) this.#add(name, this.#free(identifierOf(name)));
-    // The caller's own spelling is understood, too, where it means nothing else.
-    for (const name of all) if (!this.written.has(name)) this.written.set(name, name);
+  /** `tools` are the caller's, each by its name alone where it is in no namespace; those on offer first. */
+  constructor(tools: Iterable<string | NamedTool>) {
+    const all = [...tools];
+    const isNamespaced = (tool: string | NamedTool) => typeof tool !== "string" && tool.namespace !== undefined;
+    const names = [...new Set(all.flatMap((tool) => (isNamespaced(tool) ? [] : nameOf(tool))))];
+    const members = all.flatMap((tool) => (typeof tool !== "string" && isNamespaced(tool) ? tool : []));
+    this.#functions.add(names);
+    for (const name of names) this.written.set(this.#functions.shown(name), name);
+    this.#namespaces.add(members.flatMap(({ namespace }) => namespace ?? []));
+    for (const [namespace, own] of Map.groupBy(members, (tool) => tool.namespace ?? "")) {
+      const identifiers = new Identifiers();
+      identifiers.add(own.map(({ name }) => name));
+      this.#inNamespace.set(namespace, identifiers);
+      for (const tool of own) this.#namespaced.set(tool.flatName, tool);
+    }
+    for (const tool of this.#namespaced.values()) this.written.set(this.recipient(tool.flatName), tool.flatName);
+    // Other spellings are understood, too, where they mean nothing else.
+    const understand = (written: string, name: string) => {
+      if (!this.written.has(written)) this.written.set(written, name);
+    };
+    for (const name of names) understand(name, name);
+    const alone = Map.groupBy(this.#namespaced.values(), ({ name }) => name);
+    for (const tool of this.#namespaced.values()) {
+      understand(tool.flatName, tool.flatName);
+      understand(`${tool.namespace}.${tool.name}`, tool.flatName);
+      if (alone.get(tool.name)?.length === 1) understand(this.shown(tool.flatName), tool.flatName);
+    }
   }
 
-  /** The name that the model gets to see. Throws nothing: an unknown name is made an identifier. */
+  /** The name that the model gets to see, in its namespace. Throws nothing: an unknown name is made an identifier. */
+  shown(name: string): string {
+    const tool = this.#namespaced.get(name);
+    const identifiers = tool ? this.#inNamespace.get(tool.namespace ?? "") : this.#functions;
+    return identifiers?.shown(tool?.name ?? name) ?? identifierOf(name);
+  }
+
+  /** The namespace in which the model gets to see a tool. */
+  namespaceOf(name: string): string {
+    const namespace = this.#namespaced.get(name)?.namespace;
+    return namespace === undefined ? "functions" : this.#namespaces.shown(namespace);
+  }
+
+  /** To whom a call goes, by the tool's flat name: `functions.f`, `agents.close`. */
+  recipient(name: string): string {
+    return `${this.namespaceOf(name)}.${this.shown(name)}`;
+  }
+
+  /** The same by namespace and name. */
+  recipientOf(namespace: string | undefined, name: string): string {
+    return this.recipient(flatName(namespace, name));
+  }
+
+  /** The recipients of tools that are in a namespace of their own, by flat name. */
+  get namespaced(): ReadonlyMap<string, string> {
+    return new Map([...this.#namespaced.keys()].map((name) => [name, this.recipient(name)]));
+  }
+}
+
+function nameOf(tool: string | NamedTool): string {
+  return typeof tool === "string" ? tool : tool.flatName;
+}
+
+/** Names of one scope made identifiers, each another one. */
+class Identifiers {
+  readonly #byName = new Map<string, string>();
+  readonly #taken: Set<string>;
+  /** How often a name has been wanted that was taken: the next one is numbered from there. */
+  readonly #counts = new Map<string, number>();
+
+  constructor(reserved: readonly string[] = []) {
+    this.#taken = new Set(reserved);
+  }
+
+  /** Those that are identifiers keep their names. */
+  add(names: readonly string[]): void {
+    const all = [...new Set(names)];
+    for (const name of all) if (isIdentifier(name) && !this.#taken.has(name)) this.#set(name, name);
+    for (const name of all) if (!this.#byName.has(name)) this.#set(name, this.#free(identifierOf(name)));
+  }
+
   shown(name: string): string {
     return this.#byName.get(name) ?? identifierOf(name);
   }
 
-  #add(name: string, shown: string): void {
+  #set(name: string, shown: string): void {
     this.#byName.set(name, shown);
-    this.written.set(shown, name);
+    this.#taken.add(shown);
   }
 
   /** The first of `wanted`, `wanted_2`, `wanted_3`, … that is free. */
   #free(wanted: string): string {
-    for (let count = (this.#taken.get(wanted) ?? 0) + 1; ; count += 1) {
+    for (let count = (this.#counts.get(wanted) ?? 0) + 1; ; count += 1) {
       const candidate = count === 1 ? wanted : `${wanted}_${count}`;
-      if (this.written.has(candidate)) continue;
-      this.#taken.set(wanted, count);
+      if (this.#taken.has(candidate)) continue;
+      this.#counts.set(wanted, count);
       return candidate;
     }
   }
 }
+
+const MAX_LENGTH = 64;
 
 function isIdentifier(name: string): boolean {
   return /^[A-Za-z_]\w{0,63}$/.test(name);
@@ -46,7 +134,7 @@ function isIdentifier(name: string): boolean {
 /** A name made an identifier, for one that may be looked up no more. */
 export function identifierOf(name: string): string {
   return name
-    .slice(0, 64)
+    .slice(0, MAX_LENGTH)
     .replaceAll(/\W/g, "_")
     .replace(/^(?=\d|$)/, "_");
 }

@@ -49,6 +49,8 @@ interface OpenMessage {
   recipient?: string;
   channel: Channel;
   contentType?: string;
+  /** What is called takes JSON. */
+  isOfJson?: boolean;
   /** The header as it was written, where that can be said again. */
   header?: string;
   content: string;
@@ -210,9 +212,9 @@ export class HarmonyParser {
 
   /** A special token within what a grammar binds. It was either the end, or sampled as text of a string. */
   #endBound(out: HarmonyDelta[]): void {
-    const { show, recipient, content } = this.#message;
-    const isOfJson = show === "call" ? recipient?.startsWith("functions.") : this.#options.bound?.answer === "json";
-    const isWhole = !isOfJson || isJson(content);
+    const { show, isOfJson, content } = this.#message;
+    const isBoundToJson = show === "call" ? isOfJson : this.#options.bound?.answer === "json";
+    const isWhole = !isBoundToJson || isJson(content);
     this.#isCutShort = !isWhole;
     this.#close(isWhole ? RETURN : undefined, out);
     this.#stop();
@@ -313,9 +315,11 @@ export class HarmonyParser {
 
     const show = isCall ? showOfCall(recipient) : showOfMessage(header, recipient, delimited);
     const channel = isCall ? (header.channel ?? "commentary") : channelOf(show);
-    const to = isCall ? fullName(header.recipient ?? "", recipient) : undefined;
+    const to = isCall ? fullName(header.recipient ?? "", recipient, this.#options) : undefined;
     const hasWords = rest !== "";
-    this.#message = { show, recipient: to, channel, contentType: header.content_type, content: rest, hasWords };
+    const isOfJson = recipient.kind === "function" && this.#options.custom?.has(recipient.name) !== true;
+    const { content_type: contentType } = header;
+    this.#message = { show, recipient: to, channel, contentType, isOfJson, content: rest, hasWords };
     if (header.clean && delimited && header.recipient === to) this.#message.header = toText(segments);
     this.#fresh = rest;
     this.#contentTokens = rest === "" ? 0 : (this.#headerTokens * rest.length) / this.#headerText.length;

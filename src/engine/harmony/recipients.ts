@@ -2,6 +2,10 @@
 export interface OfferedTools {
   /** The name of a function as the model may write it, without `functions.` → the caller's name of it. */
   functions: ReadonlyMap<string, string>;
+  /** The recipients of functions that are in a namespace of the caller's, by the caller's name. */
+  namespaced?: ReadonlyMap<string, string>;
+  /** The caller's names of custom tools, whose bodies are no JSON. */
+  custom?: ReadonlySet<string>;
   /** Built-in tools by their full names: `browser.search`, `python`, `container.exec`. */
   builtins: ReadonlySet<string>;
 }
@@ -46,8 +50,10 @@ export function isOfferedTool(word: string, tools: OfferedTools): boolean {
 }
 
 /** The recipient by its full name, as a message to it should have it: `functions.f` for a bare `f`. */
-export function fullName(written: string, recipient: Recipient): string {
+export function fullName(written: string, recipient: Recipient, { namespaced }: OfferedTools): string {
   if (recipient.kind !== "function") return recipient.kind === "everybody" ? written : recipient.name;
+  const inNamespace = namespaced?.get(recipient.name);
+  if (inNamespace !== undefined) return inNamespace;
   return written.startsWith(FUNCTIONS) ? written : FUNCTIONS + written;
 }
 

@@ -1,8 +1,12 @@
 import type { Prompt, ToolNamespace } from "../../contract/engine.ts";
+import { ClientTools, clientToolsIn } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest } from "../../protocol/errors.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import { mustCall } from "../../protocol/tools.ts";
+import { formatPath } from "../../protocol/validation.ts";
+import { bindsInputs, boundRules } from "../grammar/bound-inputs.ts";
+import { toEbnf } from "../grammar/ebnf.ts";
 import { offeredTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
 import { resolve } from "./schema-normalisation.ts";
@@ -42,14 +46,19 @@ const MANY = 128;
 
 const ANY_TEXT: Format = { type: "any_text", excludes: EXCLUDED };
 
+/** What of a prompt decides about its grammar. */
+type BoundPrompt = Pick<Prompt, "request" | "serverTools" | "freeInputs">;
+
 /** What the grammar of `structuredOutputs` binds the answer to; undefined where there is none, or the client's own. */
-export function boundTo(prompt: Pick<Prompt, "request" | "serverTools">): { answer: "json" | "other" } | undefined {
+export function boundTo(prompt: BoundPrompt): { answer: "json" | "other" } | undefined {
   if (!isBound(prompt) || prompt.request.structured_outputs?.structural_tag !== undefined) return undefined;
   return { answer: answerFormat(prompt.request)?.type === "json_schema" ? "json" : "other" };
 }
 
-function isBound({ request, serverTools }: Pick<Prompt, "request" | "serverTools">): boolean {
+function isBound(prompt: BoundPrompt): boolean {
+  const { request, serverTools } = prompt;
   if (request.structured_outputs?.structural_tag !== undefined || answerFormat(request)) return true;
+  if (bindsInputs(prompt)) return true;
   const tools = offeredTools({ request, ...(serverTools && { serverTools }) });
   const count = tools.length + Object.keys(serverTools?.namespaces ?? {}).length;
   return (count > 0 && mustCall(request.tool_choice)) || tools.some((tool) => tool.strict);
@@ -57,12 +66,9 @@ function isBound({ request, serverTools }: Pick<Prompt, "request" | "serverTools
 
 /**
  * The value of `structured_outputs` for vLLM, or undefined where the output is free: a function must be called
- * (`tool_choice`), or is strict, or the answer has a format.
+ * (`tool_choice`), or is strict, or a custom tool has a grammar, or the answer has a format.
  */
-export function structuredOutputs(
-  prompt: Pick<Prompt, "request" | "serverTools">,
-  functions: FunctionNames,
-): Record<string, unknown> | undefined {
+export function structuredOutputs(prompt: BoundPrompt, functions: FunctionNames): Record<string, unknown> | undefined {
   const { request } = prompt;
   const own = request.structured_outputs;
   if (own?.structural_tag !== undefined) return own;
@@ -72,11 +78,14 @@ export function structuredOutputs(
   const choice = request.tool_choice;
   const tools = offeredTools(prompt);
   const isForced = tools.length + namespaces.length > 0 && mustCall(choice);
-  const named = typeof choice === "object" && choice?.type === "function" ? choice.name : undefined;
+  const clients = ClientTools.of(request.tools);
+  const named = clients.named(choice)?.flatName;
   const called = tools.filter((tool) => named === undefined || tool.name === named);
   const calls = called.flatMap(({ name, parameters, strict }) => {
+    const recipient = functions.recipient(name);
+    if (clients.get(name)?.tool.type === "custom") return customCalls(recipient, inputOf(prompt, name));
     const schema = strict || called.length <= MANY ? parameters : undefined;
-    return functionCalls(functions.shown(name), jsonOf(schema ?? { type: "object" }, called.length <= FEW));
+    return functionCalls(recipient, jsonOf(schema ?? { type: "object" }, called.length <= FEW));
   });
   const builtins = named === undefined ? namespaces.flatMap(builtinCalls) : [];
   const answers = isForced ? [] : finalHeaders().map((begin) => tag(begin, answer ?? ANY_TEXT));
@@ -163,14 +172,30 @@ function tag(begin: string, content: Format): Format {
  * Calls of a function with all headers that gpt-oss writes: the recipient in the channel's section, or in the role's. The
  * schema is there twice rather than once per header, since a request may have a thousand functions.
  */
-function functionCalls(name: string, body: Format): Format[] {
-  const recipient = ` to=functions.${name}`;
+function functionCalls(to: string, body: Format): Format[] {
+  const recipient = ` to=${to}`;
   const channels = ["commentary", "analysis"];
   const type = oneOf([" json<|message|>", " <|constrain|>json<|message|>"]);
   return [
     tag("<|channel|>", sequence([oneOf(channels.map((channel) => channel + recipient)), type, body])),
     tag(`${recipient}<|channel|>`, sequence([oneOf(channels), type, body])),
   ];
+}
+
+/** Calls of a custom tool: the body is its input. */
+function customCalls(to: string, body: Format): Format[] {
+  const recipient = ` to=${to}`;
+  const channels = ["commentary", "analysis"];
+  return [
+    tag("<|channel|>", sequence([oneOf(channels.map((channel) => `${channel}${recipient}<|message|>`)), body])),
+    tag(`${recipient}<|channel|>`, sequence([oneOf(channels.map((channel) => `${channel}<|message|>`)), body])),
+  ];
+}
+
+/** What the input of a custom tool must be. */
+function inputOf({ request, freeInputs }: BoundPrompt, name: string): Format {
+  const rules = freeInputs ? undefined : boundRules(request).get(name);
+  return rules ? { type: "grammar", grammar: toEbnf(rules, { excludes: EXCLUDED }) } : ANY_TEXT;
 }
 
 function oneOf(values: readonly string[]): Format {
@@ -197,9 +222,7 @@ export function refusedSchema(error: unknown, prompt: Pick<Prompt, "request" | "
 function schemaField({ request }: Pick<Prompt, "request">): string {
   const isFormat = request.text?.format?.type === "json_schema";
   if (request.structured_outputs != null && !isFormat) return "structured_outputs";
-  const tools = (request.tools ?? []).flatMap((tool, index) =>
-    tool.type === "function" && tool.parameters != null ? [`tools[${index}].parameters`] : [],
-  );
+  const tools = schemasOf(request).map(({ field }) => field);
   if (isFormat) return "text.format.schema";
   return tools.length === 1 && tools[0] !== undefined ? tools[0] : "tools";
 }
@@ -213,9 +236,16 @@ export function refuseEndlessSchemas({ request }: Pick<Prompt, "request">): void
   if (request.text?.format?.type === "json_schema" && isEndless(request.text.format.schema)) {
     throw refuse("text.format.schema");
   }
-  for (const [index, tool] of (request.tools ?? []).entries()) {
-    if (tool.type === "function" && isEndless(tool.parameters)) throw refuse(`tools[${index}].parameters`);
-  }
+  for (const { field, schema } of schemasOf(request)) if (isEndless(schema)) throw refuse(field);
+}
+
+/** The schemas of a request's functions, by their fields. */
+function schemasOf({ tools }: CreateRequest): { field: string; schema: unknown }[] {
+  return [...clientToolsIn(tools ?? [])].flatMap(({ tool, path }) =>
+    tool.type === "function" && tool.parameters != null
+      ? [{ field: formatPath(["tools", ...path.slice(0, -1), "parameters"]), schema: tool.parameters }]
+      : [],
+  );
 }
 
 /** Whether a schema is a `$ref` to a `$ref` and so on that comes back to one of them. */

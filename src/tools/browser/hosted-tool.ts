@@ -60,7 +60,22 @@ export const BROWSER: ToolRoom<BrowserTool, ResponseFunctionWebSearch> = {
       return "response.web_search_call.completed";
     },
   },
-  inTurn: (turn) => (turn.config.servers.browser === undefined ? withBrowser(turn) : withToolServer(turn)),
+  inTurn(turn) {
+    const { config, request } = turn;
+    const tool = request.tools?.find(isWebSearch);
+    const isOffline = tool?.external_web_access === false;
+    if (config.servers.browser !== undefined) return withToolServer(turn, isOffline);
+    const offered = offeredOf({ hasSearch: hasSearch(config), isOffline });
+    return offered ? withBrowser(turn, tool, offered) : NOTHING;
+  },
+};
+
+/** Without a search provider, and without the web, there is nothing that a browser could show. */
+const NOTHING: ToolInTurn = {
+  offered: { functions: [] },
+  resolve: toolNamed,
+  offers: (name) => toolNamed(name) === undefined,
+  run: () => Promise.reject(new ToolFault("unreachable", "There is neither a search engine nor access to the web.")),
 };
 
 function toolNamed(name: string): BrowserTool | undefined {
@@ -85,23 +100,36 @@ function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
-function withToolServer(turn: ToolTurn): ToolInTurn {
+function withToolServer(turn: ToolTurn, isOffline: boolean): ToolInTurn {
   const server = new ToolServer("browser", turn);
   return {
-    offered: { namespace: BROWSER_NAMESPACE, functions: BROWSER_FUNCTIONS },
+    offered: offeredOf({ hasSearch: true, isOffline }) ?? NOTHING.offered,
     resolve: toolNamed,
-    run: ({ tool, arguments: json }, signal) => server.call((tool as BrowserTool).action, json, signal),
+    run: ({ tool, arguments: json }, signal) => {
+      const { action } = tool as BrowserTool;
+      // What an operator's server has fetched before, nobody here knows.
+      if (isOffline && action !== "search") {
+        throw new ToolFault(
+          "refused_address",
+          "This request allows no access to live pages, only what a search shows.",
+        );
+      }
+      return server.call(action, json, signal);
+    },
     close: () => server.close({ cleanUp: true }),
   };
 }
 
-function withBrowser({ request, config, replays, time }: ToolTurn): ToolInTurn {
+function withBrowser(
+  { config, replays, time }: ToolTurn,
+  tool: WebSearchTool | undefined,
+  offered: ToolInTurn["offered"],
+): ToolInTurn {
   const remembered = replays.findLast((replay) => replay.exchange?.memory !== undefined)?.exchange?.memory;
-  const filters = request.tools?.find(isWebSearch)?.filters;
-  const browser = newBrowser(remembered as BrowserState | undefined, filters, config);
+  const browser = newBrowser(remembered as BrowserState | undefined, tool, config);
   const inOrder = time.inOrder();
   return {
-    offered: hasSearch(config) ? { namespace: BROWSER_NAMESPACE, functions: BROWSER_FUNCTIONS } : WITHOUT_SEARCH,
+    offered,
     resolve: toolNamed,
     run: ({ tool, arguments: json }, signal) =>
       inOrder(() => browse(browser, (tool as BrowserTool).action, json, signal, time.atMost(config.callTimeoutMs))),
@@ -109,10 +137,26 @@ function withBrowser({ request, config, replays, time }: ToolTurn): ToolInTurn {
   };
 }
 
-const WITHOUT_SEARCH: ToolInTurn["offered"] = {
-  namespace: { ...BROWSER_NAMESPACE, tools: BROWSER_NAMESPACE.tools.filter(({ name }) => name !== "search") },
-  functions: BROWSER_FUNCTIONS.filter(({ name }) => name !== "browser_search"),
-};
+const NO_SEARCH = "There is no search engine: `open` a page by its URL.";
+const NO_WEB = "There is no access to live pages: what a search shows is all there is.";
+
+/** What models get to see of the browser; undefined where it could do nothing. */
+function offeredOf(has: { hasSearch: boolean; isOffline: boolean }): ToolInTurn["offered"] | undefined {
+  if (has.hasSearch && !has.isOffline) return { namespace: BROWSER_NAMESPACE, functions: BROWSER_FUNCTIONS };
+  if (!has.hasSearch && has.isOffline) return undefined;
+  const note = has.isOffline ? NO_WEB : NO_SEARCH;
+  const [left, told] = has.isOffline ? [["search", "open"], "search"] : [["open", "find"], "open"];
+  return {
+    namespace: {
+      ...BROWSER_NAMESPACE,
+      description: `${BROWSER_NAMESPACE.description}\n${note}`,
+      tools: BROWSER_NAMESPACE.tools.filter(({ name }) => left.includes(name)),
+    },
+    functions: BROWSER_FUNCTIONS.filter(({ name }) => left.some((each) => name === `browser_${each}`)).map((each) =>
+      each.name === `browser_${told}` ? { ...each, description: `${each.description}\n${note}` } : each,
+    ),
+  };
+}
 
 async function browse(
   browser: Browser,

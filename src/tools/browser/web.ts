@@ -26,13 +26,14 @@ export function hasSearch({ searxngUrl, braveApiKey }: ToolConfig): boolean {
   return searxngUrl !== undefined || braveApiKey !== undefined;
 }
 
-/** A browser that goes on from `state`. `filters` tell what it may visit and find. */
+/** A browser that goes on from `state`. `tool` is the request's, which tells what it may visit and find. */
 export function newBrowser(
   state: BrowserState | undefined,
-  filters: WebSearchTool["filters"],
+  tool: Pick<WebSearchTool, "filters" | "external_web_access"> | undefined,
   config: ToolConfig,
 ): Browser {
-  const isWanted = wantedBy(filters);
+  const isWanted = wantedBy(tool?.filters);
+  const isOffline = tool?.external_web_access === false;
   const common = guardOf(config);
   const guard: GuardOptions = {
     ...common,
@@ -44,6 +45,12 @@ export function newBrowser(
   const provider = searchProvider(config);
   return new Browser(state, {
     fetch: (url, signal) => {
+      if (isOffline) {
+        throw new ToolFault(
+          "refused_address",
+          "This request allows no access to live pages, only what a search shows.",
+        );
+      }
       if (URL.canParse(url) && !isWanted(url)) {
         throw new ToolFault("refused_address", "This request allows only pages of certain domains.");
       }

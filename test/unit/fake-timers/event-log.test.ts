@@ -2,6 +2,7 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { compactionCodec } from "../../../src/assembly/compaction-codec.ts";
 import type { Engine, ModelDelta } from "../../../src/contract/engine.ts";
 import type { PendingCall } from "../../../src/contract/server-tool.ts";
 import { newTurnAddress } from "../../../src/protocol/ids.ts";
@@ -51,6 +52,7 @@ describe("the rows of a run", () => {
       yield [{ kind: "finish", reason: "stop" }];
     }
     return {
+      noteRole: "user",
       generate: async () => deltas(),
       continuation: () => undefined,
       measure: async () => ({ tokens: 1, contextWindow: 100_000 }),
@@ -66,7 +68,11 @@ describe("the rows of a run", () => {
     const writer = new EventLogWriter(log, address.turn, 0);
     const turn = new Turn(
       {
+        hidesReasoning: false,
+        seal: undefined,
+        transformations: [],
         hostedTools: HOSTED_TOOLS,
+        compactions: compactionCodec({ encryptionKeys: [] }, ""),
         engine: talker(tokens, 50),
         request: { background: true, model: "m" },
         address,

@@ -1,9 +1,11 @@
 import { afterAll, beforeAll, describe } from "vitest";
 import { answers } from "./answers.ts";
 import { background } from "./background.ts";
+import { compaction } from "./compaction.ts";
 import { deaths } from "./deaths.ts";
 import { formats } from "./formats.ts";
 import { functions } from "./functions.ts";
+import { grammars } from "./grammars.ts";
 import { rawMessages } from "./raw-messages.ts";
 import { type Gateway, type Run, type Subject, startGateway, subjectOf } from "./subject.ts";
 import { tokens } from "./tokens.ts";
@@ -36,9 +38,11 @@ export function facts(run: Run): void {
 
   describe("answers", () => answers(subject));
   describe("functions", () => functions(subject));
+  describe("grammars", () => grammars(subject));
   describe("formats", () => formats(subject));
   describe("tokens", () => tokens(subject));
   describe("the window", () => contextWindow(subject));
+  describe("compaction", () => compaction(subject));
   if (run.engine === "harmony") describe("raw messages", () => rawMessages(subject));
   describe("runs", () => background(subject, run));
   if (run.owned) describe("deaths", () => deaths(subject, run));

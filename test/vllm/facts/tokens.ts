@@ -1,8 +1,51 @@
 import { describe, expect, it } from "vitest";
 import { answerOf, expectCompleted, finalOf, messageTextOf, type Subject, textOf, thoughtOf } from "./subject.ts";
 
-/** What is said about single tokens: logprobs, and strings that end an answer. */
+/** What is said about single tokens: how many a prompt has, logprobs, and strings that end an answer. */
 export function tokens(subject: () => Subject): void {
+  describe("input_tokens", () => {
+    const look = {
+      type: "function" as const,
+      name: "look",
+      description: "Looks at a place.",
+      parameters: { type: "object", properties: { place: { type: "string" } }, required: ["place"] },
+      strict: false,
+    };
+    const call = { type: "function_call" as const, call_id: "call_1", name: "look", arguments: '{"place":"Bonn"}' };
+    const history = [
+      { role: "user" as const, content: "Look at Bonn. 漢字 🦄" },
+      call,
+      { type: "function_call_output" as const, call_id: "call_1", output: "Rain." },
+      { role: "assistant" as const, content: "It rains." },
+      { role: "user" as const, content: "Say it again." },
+    ];
+
+    it.each([
+      ["a text", { input: "Hello!" }],
+      ["instructions", { input: "Hello!", instructions: "Be brief." }],
+      ["tools and their calls", { input: history, tools: [look] }],
+      ["a choice of none of them", { input: history, tools: [look], tool_choice: "none" as const }],
+      ["an effort", { input: "Hello!", reasoning: { effort: "low" as const } }],
+      ["a format", { input: "Hello!", text: { format: { type: "json_object" as const } } }],
+      [
+        "a later system message",
+        { input: [...history.slice(0, 4), { role: "developer" as const, content: "Now." }, ...history.slice(4)] },
+      ],
+    ])("count a prompt with %s as vLLM does", async (_, fields) => {
+      const { gateway, server } = subject();
+      const { openai } = gateway;
+      const body = { model: server.model, ...fields };
+      const { input_tokens } = await openai.responses.inputTokens.count(body);
+      const first = await openai.responses.create({ ...body, max_output_tokens: 256 });
+      const { usage } = first as { usage?: { input_tokens: number; input_tokens_per_turn?: number[] } };
+      expect(input_tokens).toBe(usage?.input_tokens_per_turn?.[0] ?? usage?.input_tokens);
+      const next = { model: server.model, input: "And now?", previous_response_id: first.id };
+      if (first.output.some(({ type }) => type === "function_call")) return;
+      const { input_tokens: more } = await openai.responses.inputTokens.count(next);
+      expect(more).toBe((await openai.responses.create({ ...next, max_output_tokens: 256 })).usage?.input_tokens);
+    });
+  });
+
   describe("logprobs", () => {
     const include = ["message.output_text.logprobs" as const];
     const text = "A unicorn 🦄, a family 👩‍👩‍👧‍👦, 漢字.";

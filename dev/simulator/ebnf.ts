@@ -1,0 +1,153 @@
+import type { Node, TextGrammar } from "./text-grammar.ts";
+
+/** Reads xgrammar's EBNF, as far as vLLM's clients write it. `undefined` for what is none. */
+export function parseEbnf(source: string): TextGrammar | undefined {
+  const reader = new EbnfReader(source);
+  const rules = reader.grammar();
+  if (rules === undefined || !rules.has("root")) return undefined;
+  const isWhole = reader.used.every((name) => rules.has(name));
+  return isWhole ? { start: { kind: "rule", name: "root" }, rules } : undefined;
+}
+
+class Mistake extends Error {}
+
+class EbnfReader {
+  readonly used: string[] = [];
+  readonly #source: string;
+  #at = 0;
+
+  constructor(source: string) {
+    this.#source = source;
+  }
+
+  grammar(): Map<string, Node> | undefined {
+    const rules = new Map<string, Node>();
+    try {
+      for (this.#space(); this.#at < this.#source.length; ) {
+        const name = this.#need(/([A-Za-z_][\w.-]*)[ \t]*::=/y);
+        if (rules.has(name)) throw new Mistake();
+        rules.set(name, this.#choice());
+      }
+    } catch (error) {
+      if (error instanceof Mistake) return undefined;
+      throw error;
+    }
+    return rules;
+  }
+
+  #choice(): Node {
+    const nodes = [this.#sequence()];
+    while (this.#take(/\|/y) !== undefined) nodes.push(this.#sequence());
+    return nodes.length === 1 && nodes[0] !== undefined ? nodes[0] : { kind: "choice", nodes };
+  }
+
+  #sequence(): Node {
+    const nodes: Node[] = [];
+    for (let node = this.#element(); node !== undefined; node = this.#element()) nodes.push(this.#counted(node));
+    if (nodes.length === 0) throw new Mistake();
+    return nodes.length === 1 && nodes[0] !== undefined ? nodes[0] : { kind: "sequence", nodes };
+  }
+
+  #counted(node: Node): Node {
+    const sign = this.#take(/[*+?]/y);
+    if (sign !== undefined) {
+      return { kind: "repeat", node, min: sign === "+" ? 1 : 0, max: sign === "?" ? 1 : Number.POSITIVE_INFINITY };
+    }
+    const count = this.#take(/\{(\d+(?:,\d*)?)\}/y);
+    if (count === undefined) return node;
+    const [min = "0", max] = count.split(",");
+    const most = max === undefined ? Number(min) : max === "" ? Number.POSITIVE_INFINITY : Number(max);
+    return { kind: "repeat", node, min: Number(min), max: most };
+  }
+
+  #element(): Node | undefined {
+    const text = this.#take(/"((?:[^"\\\n]|\\[^\n])*)"/y);
+    if (text !== undefined) return { kind: "text", text: unescaped(text) };
+    const members = this.#take(/\[((?:[^\]\\\n]|\\[^\n])*)\]/y);
+    if (members !== undefined) return classOf(members);
+    if (this.#take(/\(/y) !== undefined) {
+      if (this.#take(/\)/y) !== undefined) return { kind: "text", text: "" };
+      const inner = this.#choice();
+      this.#need(/(\))/y);
+      return inner;
+    }
+    const dispatch = this.#take(
+      /TagDispatch\(loop_after_dispatch=(?:true|false),\s*excludes=\(((?:"(?:[^"\\\n]|\\[^\n])*"(?:,\s*)?)*)\)\)/y,
+    );
+    if (dispatch !== undefined) {
+      const texts = [...dispatch.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map((match) => unescaped(match[1] ?? ""));
+      return { kind: "free", excludes: texts };
+    }
+    // The name of the next rule is none of this one's.
+    const name = this.#take(/([A-Za-z_][\w.-]*)(?![\w.-]|[ \t]*::=)/y);
+    if (name === undefined) return undefined;
+    this.used.push(name);
+    return { kind: "rule", name };
+  }
+
+  #need(pattern: RegExp): string {
+    const found = this.#take(pattern);
+    if (found === undefined) throw new Mistake();
+    return found;
+  }
+
+  /** What a pattern matches here, or its first group, and the space after it. */
+  #take(pattern: RegExp): string | undefined {
+    pattern.lastIndex = this.#at;
+    const match = pattern.exec(this.#source);
+    if (match === null) return undefined;
+    this.#at += match[0].length;
+    this.#space();
+    return match[1] ?? match[0];
+  }
+
+  #space(): void {
+    const blank = /(?:\s|#[^\n]*)*/y;
+    blank.lastIndex = this.#at;
+    this.#at += blank.exec(this.#source)?.[0].length ?? 0;
+  }
+}
+
+const CONTROLS: Record<string, string> = {
+  n: "\n",
+  r: "\r",
+  t: "\t",
+  b: "\b",
+  f: "\f",
+  a: "\x07",
+  v: "\v",
+  "0": "\0",
+  e: "\x1b",
+};
+const CHARACTER = /\\x([\da-fA-F]+)|\\u([\da-fA-F]{4})|\\U([\da-fA-F]{8})|\\([\s\S])|([^\\])/guy;
+
+/** The characters that a literal or a class is written with, and whether each was written with a backslash. */
+function* characters(text: string): Generator<{ character: string; escaped: boolean }> {
+  for (const [, x, u, long, letter, plain] of text.matchAll(CHARACTER)) {
+    const digits = x ?? u ?? long;
+    if (plain !== undefined) yield { character: plain, escaped: false };
+    else if (digits === undefined) yield { character: CONTROLS[letter ?? ""] ?? letter ?? "", escaped: true };
+    else if (Number.parseInt(digits, 16) > 0x10ffff) throw new Mistake();
+    else yield { character: String.fromCodePoint(Number.parseInt(digits, 16)), escaped: true };
+  }
+}
+
+function unescaped(text: string): string {
+  return [...characters(text)].map(({ character }) => character).join("");
+}
+
+function classOf(text: string): Node {
+  const negated = text.startsWith("^");
+  const members = [...characters(negated ? text.slice(1) : text)];
+  const ranges: [number, number][] = [];
+  for (let index = 0; index < members.length; index++) {
+    const [first, dash, last] = members.slice(index, index + 3);
+    const low = first?.character.codePointAt(0) ?? 0;
+    const isRange = dash?.character === "-" && !dash.escaped && last !== undefined;
+    const high = isRange ? (last.character.codePointAt(0) ?? 0) : low;
+    if (low > high) throw new Mistake();
+    ranges.push([low, high]);
+    if (isRange) index += 2;
+  }
+  return { kind: "class", ranges, negated };
+}

@@ -1,0 +1,83 @@
+import { assembleTurn } from "../assembly/assemble-turn.ts";
+import { compactionCodec } from "../assembly/compaction-codec.ts";
+import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
+import { compactRequest } from "../protocol/create-request.ts";
+import { internalError } from "../protocol/errors.ts";
+import { itemId, responseId, type TurnAddress } from "../protocol/ids.ts";
+import type { Item } from "../protocol/items.ts";
+import type { OutputItem, ResponseObject, Usage } from "../protocol/response.ts";
+import { MAX_CALL_LENGTH } from "../store/limits.ts";
+import { openNewest, SUMMARY_ID, standingPast } from "../turn/compacted-past.ts";
+import { matchOutputs } from "../turn/history.ts";
+import { clientLeft } from "./client-left.ts";
+import { checkCreation } from "./creation.ts";
+import type { Caller } from "./transport.ts";
+
+/** What a conversation is compacted to (openai 7.57 `CompactedResponse`). */
+export interface CompactedResponse {
+  id: string;
+  object: "response.compaction";
+  /** Unix seconds. */
+  created_at: number;
+  /** The user's messages as they are, and one compaction item, which stands for all of them and for the rest. */
+  output: unknown[];
+  usage: Usage;
+}
+
+const NO_USAGE: Usage = {
+  input_tokens: 0,
+  input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
+  output_tokens: 0,
+  output_tokens_details: { reasoning_tokens: 0 },
+  total_tokens: 0,
+};
+
+/**
+ * Compacts the input of a request and what it continues. Keeps nothing: its id names nothing that could be continued.
+ * Throws ApiError for all that refuses such a request, and where the summary cannot be made.
+ */
+export async function compactConversation(caller: Caller, body: unknown): Promise<CompactedResponse> {
+  const creation = await checkCreation(caller, body, { schema: compactRequest });
+  const { request, input: sent, previous, address, cacheSalt, session, createdAt, abort } = creation;
+  const { config, tenant, waitUntil } = caller;
+  const { signal } = abort;
+  const [model, found] = await Promise.all([
+    resolveModel(request.model, config, signal),
+    caller.past.past(sent, previous),
+  ]);
+  const past = { ...found, input: [...matchOutputs(found.history, found.input)] };
+  const accepted = acceptRequest(request, model, config);
+  const turn = assembleTurn({ ...address, request: accepted, model, tenant, cacheSalt, session, createdAt }, past, {
+    config,
+    access: {},
+    room: MAX_CALL_LENGTH,
+    signal,
+    waitUntil,
+  });
+  const started = turn.start();
+  await started;
+  const { outcome, closed } = await turn.run(started, async (_, terminate) => terminate());
+  if (outcome.status === "failed") throw outcome.error;
+  if (outcome.status === "cancelled") throw clientLeft();
+  const compaction = (JSON.parse(closed.output) as OutputItem[]).find(({ type }) => type === "compaction");
+  if (!compaction) throw internalError();
+  const { usage } = JSON.parse(closed.head) as Pick<ResponseObject, "usage">;
+  const opened = openNewest(past, request, compactionCodec(config, tenant));
+  const { history, input: own } = standingPast(past, opened, "developer");
+  const messages = [...history, ...own].filter(isUserMessage);
+  return {
+    id: responseId(address),
+    object: "response.compaction",
+    created_at: Math.floor(createdAt / 1000),
+    output: [...messages, compaction].map((item, index) => withOwnId(item, address, index)),
+    usage: usage ?? NO_USAGE,
+  };
+}
+
+function isUserMessage(item: Item): boolean {
+  return item.type === "message" && item.role === "user" && item.id !== SUMMARY_ID;
+}
+
+function withOwnId<Kept extends { type: string }>(item: Kept, address: TurnAddress, index: number): Kept {
+  return { ...item, id: itemId(item.type, address, "output", index) };
+}

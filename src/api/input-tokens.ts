@@ -1,0 +1,46 @@
+import { assemblePrompt } from "../assembly/assemble-turn.ts";
+import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
+import type { Past } from "../assembly/past.ts";
+import { accessOf } from "../contract/mcp-access.ts";
+import { countRequest } from "../protocol/create-request.ts";
+import { conversationNotFound } from "../protocol/errors.ts";
+import { unwrap } from "../store/client.ts";
+import { readHistory } from "../store/history.ts";
+import { matchOutputs, needsItemIds, withItemIds } from "../turn/history.ts";
+import { type Creation, checkCreation } from "./creation.ts";
+import type { Caller } from "./transport.ts";
+
+/**
+ * Counts the tokens of the first prompt that a create with this body would send: what its `usage.input_tokens` says
+ * later, for a turn of one round. Keeps nothing, waits for no conversation, and makes no model speak.
+ * Throws ApiError for all that refuses such a create before its turn has begun, but for a prompt beyond the model's window,
+ * which is counted.
+ */
+export async function countInputTokens(caller: Caller, body: unknown): Promise<number> {
+  const creation = await checkCreation(caller, body, { schema: countRequest });
+  const { request, address, cacheSalt, session, createdAt, abort } = creation;
+  const { config, tenant } = caller;
+  const { signal } = abort;
+  const [model, past] = await Promise.all([resolveModel(request.model, config, signal), readPast(creation)]);
+  const accepted = acceptRequest(request, model, config);
+  const matched = [...matchOutputs(past.history, past.input)];
+  const isOfConversation = creation.conversation !== undefined;
+  const input = needsItemIds(request, matched) ? withItemIds(matched, address, isOfConversation) : matched;
+  const spec = { ...address, request: accepted, model, tenant, cacheSalt, session, createdAt };
+  const host = { config, access: accessOf(accepted), signal };
+  const { engine, prompt } = await assemblePrompt(spec, { ...past, input }, host);
+  const { tokens, contextWindow } = await engine.measure(prompt, signal, { countsAll: true });
+  // vLLM cuts the prompt to so many; -1 is as many as the window has.
+  const most = request.truncate_prompt_tokens ?? Number.POSITIVE_INFINITY;
+  return Math.min(tokens, most < 0 ? contextWindow : most);
+}
+
+/** The past of a create, as it is now: nobody waits for a turn that is under way. */
+async function readPast({ caller, input, previous, conversation }: Creation): Promise<Past> {
+  const past = await caller.past.past(input, previous);
+  if (!conversation) return past;
+  const { id, address } = conversation;
+  const history = await caller.homes.stub(address.home).conversationHistory(id);
+  if (!history) throw conversationNotFound(id);
+  return { ...past, ...readHistory(unwrap(history)) };
+}

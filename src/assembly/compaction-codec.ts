@@ -1,0 +1,82 @@
+import { Buffer } from "node:buffer";
+import { z } from "zod";
+import type { Config } from "../config.ts";
+import type { CompactionCodec, CompactionContent, CompactionFault } from "../contract/compaction.ts";
+import type { Sealer } from "../contract/sealing.ts";
+import { list } from "../protocol/collections.ts";
+import { type InputItem, type Item, inputItem } from "../protocol/items.ts";
+import { structureFault } from "../protocol/json-structure.ts";
+import { createSealer } from "./sealer.ts";
+
+/**
+ * The content of compaction items: sealed where the operator has keys, else JSON that anybody can read, after `cmp1.`.
+ * Whatever it comes from, it is checked as any other input is.
+ */
+
+const PLAIN = "cmp1.";
+
+/** Items that one compaction may carry, as many as one request may have. */
+const MAX_ITEMS = 50_000;
+
+const items = list(inputItem, { max: MAX_ITEMS });
+
+const content = z.object({ v: z.literal(1), before: items, summary: z.string(), after: items });
+
+export function compactionCodec({ encryptionKeys }: Pick<Config, "encryptionKeys">, tenant: string): CompactionCodec {
+  // A summary is text for any model: a conversation may change its model.
+  return new Codec(createSealer(encryptionKeys, tenant, ""));
+}
+
+class Codec implements CompactionCodec {
+  readonly #sealer: Sealer | undefined;
+
+  constructor(sealer: Sealer | undefined) {
+    this.#sealer = sealer;
+  }
+
+  write(written: CompactionContent): string {
+    const payload = { v: 1, ...written };
+    return this.#sealer ? this.#sealer.seal("compaction", payload) : PLAIN + JSON.stringify(payload);
+  }
+
+  read(text: string, isStored: boolean): CompactionContent | CompactionFault {
+    if (text.startsWith(PLAIN)) {
+      if (this.#sealer && !isStored) return unreadable("this server encrypts its own, and this one is not encrypted");
+      return parsed(plainPayload(text.slice(PLAIN.length)));
+    }
+    const opened = this.#sealer?.open("compaction", text);
+    if (!opened) return unreadable("this server has not made it, or has its keys no more");
+    if (opened.reason === undefined) return parsed(opened.payload);
+    return unreadable(
+      opened.reason === "organization_mismatch"
+        ? "it was made for another API key's organization, or has been changed"
+        : "it is not whole, or this server has not made it",
+    );
+  }
+}
+
+function plainPayload(json: string): unknown {
+  if (structureFault(Buffer.from(json))) return undefined;
+  try {
+    return JSON.parse(json);
+  } catch {
+    return undefined;
+  }
+}
+
+function parsed(payload: unknown): CompactionContent | CompactionFault {
+  const { data } = content.safeParse(payload);
+  if (!data) return unreadable("it is not whole, or has been changed");
+  const { before, summary, after } = data;
+  if (!before.every(isItem) || !after.every(isItem)) return unreadable("it has been changed");
+  return { before, summary, after };
+}
+
+/** Whether an item says all itself: no reference, and no compaction in a compaction. */
+function isItem(item: InputItem): item is Item {
+  return item.type !== "item_reference" && item.type !== "compaction" && item.type !== "compaction_trigger";
+}
+
+function unreadable(why: string): CompactionFault {
+  return { fault: `This compaction item cannot be read: ${why}.` };
+}

@@ -1,0 +1,156 @@
+import { Buffer } from "node:buffer";
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
+import { deflateRawSync, inflateRawSync } from "node:zlib";
+import type { EncryptionKey } from "../config.ts";
+import type { Opened, Sealer, SealPurpose } from "../contract/sealing.ts";
+import { MAX_SEALED_LENGTH } from "../protocol/items.ts";
+
+/**
+ * Authenticated encryption of what clients keep for this server.
+ *
+ *     re1 . <kid> . base64url( nonce (12) | AES-256-GCM( form (1) | JSON [model, payload] ) | tag (16) )
+ *
+ * The key is HKDF-SHA-256 of the operator's key `kid`, for one tenant and one purpose, so that another tenant's blob fails
+ * its authentication. The model stands inside, so that another model's blob can be told from that.
+ */
+
+const VERSION = "re1";
+
+/** The token without its last part is as long as this at most. */
+const MAX_HEAD_LENGTH = 48;
+
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+const KEY_BYTES = 32;
+
+/** Forms of what is sealed. A form that this version does not know is unreadable to it. */
+const PLAIN_JSON = 1;
+const DEFLATED_JSON = 2;
+
+/** Shorter texts do not become smaller. */
+const MIN_DEFLATED_BYTES = 256;
+
+/** What is opened is at most this many times as large as its blob: nobody can make much work by sending little. */
+export const MAX_INFLATION = 8;
+
+/**
+ * The sealer of a tenant and a model, by the model's name at vLLM. Undefined where the operator has set no keys. The
+ * first key seals, all of them open.
+ */
+export function createSealer(keys: readonly EncryptionKey[], tenant: string, model: string): Sealer | undefined {
+  const [first] = keys;
+  return first && new TenantSealer(first, keys, tenant, model);
+}
+
+class TenantSealer implements Sealer {
+  readonly #first: EncryptionKey;
+  readonly #keys: ReadonlyMap<string, EncryptionKey>;
+  readonly #tenant: string;
+  readonly #model: string;
+  /** By purpose and `kid`. */
+  readonly #derived = new Map<string, Uint8Array>();
+
+  constructor(first: EncryptionKey, keys: readonly EncryptionKey[], tenant: string, model: string) {
+    this.#first = first;
+    this.#keys = new Map(keys.map((key) => [key.kid, key]));
+    this.#tenant = tenant;
+    this.#model = model;
+  }
+
+  seal(purpose: SealPurpose, payload: unknown): string {
+    const head = `${VERSION}.${this.#first.kid}.`;
+    const nonce = randomBytes(NONCE_BYTES);
+    const cipher = createCipheriv("aes-256-gcm", this.#keyOf(this.#first, purpose), nonce);
+    cipher.setAAD(associated(head, purpose));
+    const sealed = [nonce, cipher.update(packed([this.#model, payload])), cipher.final(), cipher.getAuthTag()];
+    return head + Buffer.concat(sealed).toString("base64url");
+  }
+
+  open(purpose: SealPurpose, blob: string): Opened {
+    const token = parseToken(blob);
+    const key = token && this.#keys.get(token.kid);
+    if (!key) return { reason: "unreadable" };
+    const packedJson = this.#decrypt(key, purpose, token);
+    if (!packedJson) return { reason: "organization_mismatch" };
+    const opened = unpacked(packedJson);
+    if (!opened) return { reason: "unreadable" };
+    const [model, payload] = opened;
+    return model === this.#model ? { payload } : { reason: "model_mismatch" };
+  }
+
+  /** Undefined where it is not authentic. */
+  #decrypt(key: EncryptionKey, purpose: SealPurpose, { head, bytes }: Token): Uint8Array | undefined {
+    const tagAt = bytes.length - TAG_BYTES;
+    const decipher = createDecipheriv("aes-256-gcm", this.#keyOf(key, purpose), bytes.subarray(0, NONCE_BYTES), {
+      authTagLength: TAG_BYTES,
+    });
+    decipher.setAAD(associated(head, purpose));
+    decipher.setAuthTag(bytes.subarray(tagAt));
+    try {
+      return Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES, tagAt)), decipher.final()]);
+    } catch {
+      return undefined;
+    }
+  }
+
+  #keyOf({ kid, secret }: EncryptionKey, purpose: SealPurpose): Uint8Array {
+    const name = `${purpose}.${kid}`;
+    let key = this.#derived.get(name);
+    if (!key) {
+      // A tenant's name has no line break (API_KEYS).
+      const info = `responses-edge\n${purpose}\n${this.#tenant}`;
+      key = new Uint8Array(hkdfSync("sha256", secret, kid, info, KEY_BYTES));
+      this.#derived.set(name, key);
+    }
+    return key;
+  }
+}
+
+interface Token {
+  kid: string;
+  /** All before the bytes. */
+  head: string;
+  bytes: Buffer;
+}
+
+/** The parts of a token, or undefined where this server cannot have made it. */
+function parseToken(blob: string): Token | undefined {
+  if (blob.length > MAX_SEALED_LENGTH || !blob.startsWith(`${VERSION}.`)) return undefined;
+  const end = blob.slice(0, MAX_HEAD_LENGTH).indexOf(".", VERSION.length + 1);
+  if (end === -1) return undefined;
+  const text = blob.slice(end + 1);
+  const bytes = Buffer.from(text, "base64url");
+  // Decoding forgives characters that no encoding has: of all texts with the same bytes only one is a token.
+  const isWhole = bytes.length > NONCE_BYTES + TAG_BYTES && bytes.toString("base64url") === text;
+  return isWhole ? { kid: blob.slice(VERSION.length + 1, end), head: blob.slice(0, end + 1), bytes } : undefined;
+}
+
+/** What the tag vouches for beside the content. */
+function associated(head: string, purpose: SealPurpose): Buffer {
+  return Buffer.from(head + purpose);
+}
+
+function packed(content: [model: string, payload: unknown]): Uint8Array {
+  const json = Buffer.from(JSON.stringify(content));
+  if (json.length >= MIN_DEFLATED_BYTES) {
+    const deflated = deflateRawSync(json);
+    const pays = deflated.length < json.length && deflated.length * MAX_INFLATION > json.length;
+    if (pays) return Buffer.concat([Uint8Array.of(DEFLATED_JSON), deflated]);
+  }
+  return Buffer.concat([Uint8Array.of(PLAIN_JSON), json]);
+}
+
+function unpacked(bytes: Uint8Array): [model: unknown, payload: unknown] | undefined {
+  const content = bytes.subarray(1);
+  try {
+    const json = bytes[0] === DEFLATED_JSON ? inflateRawSync(content, inflation(content)) : content;
+    if (bytes[0] !== DEFLATED_JSON && bytes[0] !== PLAIN_JSON) return undefined;
+    return JSON.parse(Buffer.from(json).toString()) as [unknown, unknown];
+  } catch {
+    return undefined;
+  }
+}
+
+function inflation({ length }: Uint8Array) {
+  return { maxOutputLength: length * MAX_INFLATION };
+}

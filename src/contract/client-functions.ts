@@ -1,0 +1,181 @@
+import { z } from "zod";
+import type { ClientTool } from "../protocol/client-tools.ts";
+import { isJsonObject, type JsonObject, parseArguments } from "../protocol/json.ts";
+import { patchOperation } from "../protocol/tool-items.ts";
+import type { CustomTool, FunctionTool, Tool } from "../protocol/tools.ts";
+import { customInputOf } from "./custom-input.ts";
+
+/** The client's tools as functions, for models: they know nothing else. And what a call of one of them says. */
+
+/** A tool as a model gets to see it. The name is the flat one. */
+export function functionOf({ flatName: name, tool }: ClientTool): FunctionTool {
+  switch (tool.type) {
+    case "function":
+      return tool.name === name ? tool : { ...tool, name };
+    case "custom":
+      return customFunction(name, tool);
+    case "tool_search":
+      return toFunction(name, tool.description ?? SEARCH_DESCRIPTION, tool.parameters ?? SEARCH_PARAMETERS);
+    case "local_shell":
+      return toFunction(name, LOCAL_SHELL_DESCRIPTION, LOCAL_SHELL_PARAMETERS);
+    case "shell":
+      return toFunction(name, shellDescription(tool), SHELL_PARAMETERS);
+    case "apply_patch":
+      return toFunction(name, PATCH_DESCRIPTION, PATCH_PARAMETERS);
+  }
+}
+
+function toFunction(name: string, description: string, parameters: JsonObject): FunctionTool {
+  return { type: "function", name, description, parameters, strict: null };
+}
+
+/**
+ * A custom tool as a function of one text. Its format stands in the description; a model that is bound to the schema is
+ * bound to what stands there, too.
+ */
+function customFunction(name: string, tool: CustomTool): FunctionTool {
+  return toFunction(name, customDescription(tool), customParameters());
+}
+
+/** The arguments of such a function; with a pattern that its text keeps to. */
+export function customParameters(pattern?: string): JsonObject {
+  const input = { type: "string", description: "The whole input of the tool, as plain text." };
+  return {
+    type: "object",
+    properties: { input: pattern === undefined ? input : { ...input, pattern } },
+    required: ["input"],
+    additionalProperties: false,
+  };
+}
+
+/** What a model is told of a custom tool. */
+function customDescription({ description, format }: CustomTool): string {
+  if (format.type === "text") return description ?? "";
+  const kind = format.syntax === "lark" ? "this Lark grammar" : "this regular expression";
+  const rule = `The input must match ${kind}:\n${format.definition}`;
+  return description ? `${description}\n\n${rule}` : rule;
+}
+
+const SEARCH_DESCRIPTION =
+  "Searches for tools by what they are for. The tools that are found can be called afterwards.";
+const SEARCH_PARAMETERS = {
+  type: "object",
+  properties: {
+    query: { type: "string", description: "What the tools are to do, in a few words." },
+    limit: { type: "integer", description: "How many tools to find at most." },
+  },
+  required: ["query"],
+  additionalProperties: false,
+};
+
+const LOCAL_SHELL_DESCRIPTION = "Runs a command on the user's machine and returns its output.";
+const LOCAL_SHELL_PARAMETERS = {
+  type: "object",
+  properties: {
+    command: {
+      type: "array",
+      items: { type: "string" },
+      description: 'The program and its arguments, such as ["bash", "-lc", "ls"].',
+    },
+    working_directory: { type: "string" },
+    timeout_ms: { type: "integer" },
+    env: { type: "object", additionalProperties: { type: "string" } },
+  },
+  required: ["command"],
+};
+
+const SHELL_PARAMETERS = {
+  type: "object",
+  properties: {
+    commands: { type: "array", items: { type: "string" }, description: "Shell commands, each run by itself." },
+    timeout_ms: { type: "integer", description: "How long each may take, in milliseconds." },
+    max_output_length: { type: "integer", description: "Characters of output to keep." },
+  },
+  required: ["commands"],
+};
+
+function shellDescription({ environment }: Extract<Tool, { type: "shell" }>): string {
+  const about = "Runs shell commands in the user's environment and returns what they print, and their exit codes.";
+  const skills = environment?.skills ?? [];
+  if (skills.length === 0) return about;
+  const lines = skills.map(({ name, description, path }) => `- ${name} (${path}): ${description}`);
+  return `${about}\n\nSkills, whose instructions are in files there:\n${lines.join("\n")}`;
+}
+
+const PATCH_DESCRIPTION = `Creates, updates or deletes one file.
+\`diff\` is a V4A diff without the lines that name the file: for \`create_file\` every line of the new file begins with \`+\`;
+for \`update_file\` each change begins with a line \`@@\` (and what tells the place, such as \`@@ def f():\`), followed by lines of context
+that begin with a space, lines to remove that begin with \`-\`, and lines to add that begin with \`+\`.`;
+const PATCH_PARAMETERS = {
+  type: "object",
+  properties: {
+    type: { type: "string", enum: ["create_file", "update_file", "delete_file"] },
+    path: { type: "string", description: "The file, relative to the workspace." },
+    diff: { type: "string", description: "Not for delete_file." },
+  },
+  required: ["type", "path"],
+};
+
+/** Why a call cannot be made, in words for the model that has made it; undefined where it can. */
+export function faultOf(tool: ClientTool | undefined, text: string): string | undefined {
+  switch (tool?.tool.type) {
+    case "custom":
+      return customInputOf(text) === undefined ? "the input has broken off, or is not a JSON string." : undefined;
+    case "local_shell":
+      return readLocalShell(text) ? undefined : "expected a JSON object with 'command', a list of strings.";
+    case "shell":
+      return readShell(text) ? undefined : "expected a JSON object with 'commands', a list of strings.";
+    case "apply_patch":
+      return readPatch(text)
+        ? undefined
+        : "expected a JSON object with 'type', 'path' and, but for a deletion, 'diff'.";
+    default:
+      return parseArguments(text) === undefined ? "the arguments are not a valid JSON object." : undefined;
+  }
+}
+
+const texts = z.array(z.string()).min(1);
+const number = z.number().min(0).transform(Math.round).nullish().catch(null);
+const optionalText = z.string().nullish().catch(null);
+
+const shellArguments = z.object({
+  commands: z.union([texts, z.string().transform((command) => [command])]),
+  timeout_ms: number,
+  max_output_length: number,
+});
+
+const localShellArguments = z.object({
+  command: z.union([texts, z.string().transform((command) => ["bash", "-lc", command])]),
+  working_directory: optionalText,
+  timeout_ms: number,
+  env: z.record(z.string(), z.string()).nullish().catch(null),
+});
+
+/** The action of a `shell_call`. */
+export function readShell(text: string) {
+  const read = shellArguments.safeParse(parseArguments(text));
+  if (!read.success) return undefined;
+  const { commands, timeout_ms: timeout, max_output_length: length } = read.data;
+  return { commands, timeout_ms: timeout ?? null, max_output_length: length ?? null };
+}
+
+/** The action of a `local_shell_call`. */
+export function readLocalShell(text: string) {
+  const read = localShellArguments.safeParse(parseArguments(text));
+  if (!read.success) return undefined;
+  const { command, working_directory: directory, timeout_ms: timeout, env } = read.data;
+  return {
+    type: "exec" as const,
+    command,
+    env: env ?? {},
+    ...(timeout != null && { timeout_ms: timeout }),
+    ...(directory != null && { working_directory: directory }),
+  };
+}
+
+/** The operation of an `apply_patch_call`. */
+export function readPatch(text: string): z.output<typeof patchOperation> | undefined {
+  const written = parseArguments(text);
+  const read = patchOperation.safeParse(isJsonObject(written?.operation) ? written.operation : written);
+  return read.success ? read.data : undefined;
+}

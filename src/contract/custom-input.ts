@@ -1,0 +1,157 @@
+/**
+ * The input of a custom tool's call, out of what a model writes while it writes it. A model that knows only functions
+ * writes `{"input": "…"}`, another one the bare text; either is understood from both.
+ */
+
+/** The beginning of the JSON form, up to the quote that opens the input. */
+const OPENING = /^\s*\{\s*"input"\s*:\s*"/;
+/** What may become one. */
+const MAY_OPEN = /^\s*(?:\{\s*(?:"(?:i(?:n(?:p(?:u(?:t(?:"\s*(?::\s*)?)?)?)?)?)?)?)?)?$/;
+
+/** White space and all, no opening is longer: what is, is bare text. */
+const MAX_OPENING_LENGTH = 256;
+
+/** As much of what follows the input as tells whether the JSON object ends there. */
+const MAX_ENDING_LENGTH = 256;
+
+const ESCAPES: Readonly<Record<string, string>> = { b: "\b", f: "\f", n: "\n", r: "\r", t: "\t" };
+
+export class CustomInput {
+  #form: "undecided" | "json" | "bare" = "undecided";
+  /** Read, and not given yet: an opening, half an escape, or a high surrogate without its low one. */
+  #held = "";
+  #isClosed = false;
+  #ending = "";
+
+  /** Adds what the model has written. Gives what it adds to the input, which never ends in half a character. */
+  push(text: string): string {
+    if (this.#form === "undecided") {
+      this.#held += text;
+      const opening = OPENING.exec(this.#held);
+      if (opening) {
+        this.#form = "json";
+        return this.#decode(this.#take().slice(opening[0].length));
+      }
+      if (this.#held.length <= MAX_OPENING_LENGTH && MAY_OPEN.test(this.#held)) return "";
+      this.#form = "bare";
+      return this.#withoutHalf(this.#take());
+    }
+    if (this.#isClosed) {
+      this.#ending += text.slice(0, MAX_ENDING_LENGTH - this.#ending.length);
+      return "";
+    }
+    const all = this.#take() + text;
+    return this.#form === "bare" ? this.#withoutHalf(all) : this.#decode(all);
+  }
+
+  /** Ends the input. Gives what was held back of it. */
+  end(): string {
+    const rest = this.#take();
+    if (this.#form === "json") return rest === "" || rest.startsWith("\\") ? "" : "\uFFFD";
+    // An opening that never became one is bare text.
+    return rest.toWellFormed();
+  }
+
+  /** Whether the input is all there, as far as its form tells: a bare text may always go on. */
+  get isWhole(): boolean {
+    return this.#form === "json" && this.#isClosed && /^\s*\}\s*$/.test(this.#ending);
+  }
+
+  /** Whether the input has an end that has not come. */
+  get isCut(): boolean {
+    return this.#form === "undecided" ? this.#held.includes('"') : this.#form === "json" && !this.isWhole;
+  }
+
+  #take(): string {
+    const held = this.#held;
+    this.#held = "";
+    return held;
+  }
+
+  /** A text without the half of a character at its end, which is held back. */
+  #withoutHalf(text: string): string {
+    const isHalf = text !== "" && isHigh(text.charCodeAt(text.length - 1));
+    if (isHalf) this.#held = text.slice(-1);
+    return (isHalf ? text.slice(0, -1) : text).toWellFormed();
+  }
+
+  /** The inside of a JSON string. What no parser would take is taken as it is meant: line ends, unknown escapes. */
+  #decode(text: string): string {
+    let decoded = "";
+    let from = 0;
+    while (from < text.length) {
+      const at = nextSpecial(text, from);
+      decoded += text.slice(from, at);
+      if (at === text.length) break;
+      if (text[at] === '"') {
+        this.#isClosed = true;
+        this.#ending = text.slice(at + 1, at + 1 + MAX_ENDING_LENGTH);
+        return decoded.toWellFormed();
+      }
+      const [meant, length] = escapeAt(text, at);
+      if (length === 0) {
+        this.#held = text.slice(at);
+        break;
+      }
+      decoded += meant;
+      from = at + length;
+    }
+    if (this.#held !== "" || decoded === "" || !isHigh(decoded.charCodeAt(decoded.length - 1))) {
+      return this.#keepHalf(decoded);
+    }
+    this.#held = decoded.slice(-1);
+    return decoded.slice(0, -1).toWellFormed();
+  }
+
+  /** A high surrogate before half an escape may belong to it: both are held back. */
+  #keepHalf(decoded: string): string {
+    if (this.#held === "" || decoded === "" || !isHigh(decoded.charCodeAt(decoded.length - 1))) {
+      return decoded.toWellFormed();
+    }
+    this.#held = decoded.slice(-1) + this.#held;
+    return decoded.slice(0, -1).toWellFormed();
+  }
+}
+
+/** The input in a call's whole text, or undefined where it has broken off. */
+export function customInputOf(text: string): string | undefined {
+  const input = new CustomInput();
+  const read = input.push(text);
+  return input.isCut && !isObjectWithInput(text) ? undefined : read + input.end();
+}
+
+/** Whether a text is JSON that has more than the input. */
+function isObjectWithInput(text: string): boolean {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null && "input" in value;
+  } catch {
+    return false;
+  }
+}
+
+/** The place of the next quote or backslash, or the end. */
+function nextSpecial(text: string, from: number): number {
+  for (let at = from; at < text.length; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code === 0x22 || code === 0x5c) return at;
+  }
+  return text.length;
+}
+
+/** What an escape stands for, and its length; zero for one that is not all there. */
+function escapeAt(text: string, at: number): [meant: string, length: number] {
+  const letter = text[at + 1];
+  if (letter === undefined) return ["", 0];
+  if (letter === "u") {
+    const digits = text.slice(at + 2, at + 6);
+    if (/^[0-9a-fA-F]{4}$/.test(digits)) return [String.fromCharCode(Number.parseInt(digits, 16)), 6];
+    return digits.length < 4 && /^[0-9a-fA-F]*$/.test(digits) ? ["", 0] : ["\\u", 2];
+  }
+  if (letter === '"' || letter === "\\" || letter === "/") return [letter, 2];
+  return [ESCAPES[letter] ?? `\\${letter}`, 2];
+}
+
+function isHigh(unit: number): boolean {
+  return unit >= 0xd800 && unit < 0xdc00;
+}

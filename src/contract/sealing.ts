@@ -1,0 +1,24 @@
+/**
+ * What may leave the server only sealed: `encrypted_content` of reasoning and of compaction items. A client keeps it and
+ * sends it back; it can neither read nor change it.
+ */
+
+/** What a blob is for: one of another purpose cannot be opened. */
+export type SealPurpose = "reasoning" | "compaction";
+
+/**
+ * Why a blob cannot be opened, in the words of OpenAI's `input_transformations`: it was sealed for another tenant, or
+ * changed (`organization_mismatch`); for another model of the tenant's (`model_mismatch`); or this server has not made it,
+ * or has its key no more (`unreadable`).
+ */
+export type SealFault = "organization_mismatch" | "model_mismatch" | "unreadable";
+
+export type Opened = { payload: unknown; reason?: undefined } | { reason: SealFault };
+
+/** Seals for one tenant and one model. Both methods are synchronous, and take time linear in what they are given. */
+export interface Sealer {
+  /** `payload` is JSON, as JavaScript has it. Gives the text of `encrypted_content`. */
+  seal(purpose: SealPurpose, payload: unknown): string;
+  /** Never throws, whatever the text. */
+  open(purpose: SealPurpose, blob: string): Opened;
+}

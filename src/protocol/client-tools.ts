@@ -1,0 +1,162 @@
+import { createHash } from "node:crypto";
+import { type ChosenTool, chosenTools, type FunctionTool, type Tool, type ToolChoice } from "./tools.ts";
+
+/**
+ * The tools that the client runs, and their names. Models know nothing of OpenAI's namespaces and tool types: each tool
+ * has one flat name (`flatName`), by which engines and the turn know it. Items have its own name, and its namespace.
+ */
+
+type RunByClient = Exclude<Tool, { type: "namespace" } | HostedTool>;
+type HostedTool = Extract<Tool, { type: "mcp" | "code_interpreter" | "container" | `web_search${string}` }>;
+
+export interface ClientTool {
+  /** The name by which a model calls it. */
+  flatName: string;
+  /** Its name in items; that of its type where it has none. */
+  name: string;
+  namespace?: string;
+  /** What the namespace is for. */
+  namespaceDescription?: string;
+  tool: RunByClient;
+  /** Its place in a list of tools. */
+  path: (string | number)[];
+}
+
+/** vLLM's and OpenAI's limit on a function's name. */
+const MAX_FLAT_LENGTH = 64;
+
+const HASH_LENGTH = 16;
+
+/**
+ * The name under which models see a tool of a namespace: `namespace__name`, with a hash at the end of one that would be
+ * too long. It depends on nothing else, so that a call has the same name in every prompt.
+ */
+export function flatName(namespace: string | null | undefined, name: string): string {
+  if (namespace == null) return name;
+  const flat = `${namespace}__${name}`.replaceAll(/[^A-Za-z0-9_-]/g, "_");
+  if (flat.length <= MAX_FLAT_LENGTH) return flat;
+  const hash = createHash("sha256").update(`${namespace}\n${name}`).digest("hex").slice(0, HASH_LENGTH);
+  return `${flat.slice(0, MAX_FLAT_LENGTH - HASH_LENGTH - 1)}_${hash}`;
+}
+
+/** A tool as people write it: `namespace.name`. */
+export function fullNameOf({ namespace, name }: Pick<ClientTool, "namespace" | "name">): string {
+  return namespace === undefined ? name : `${namespace}.${name}`;
+}
+
+/** Those of a list of tools that the client runs, in their order. */
+export function* clientToolsIn(tools: readonly Tool[]): Generator<ClientTool> {
+  for (const [index, tool] of tools.entries()) {
+    switch (tool.type) {
+      case "function":
+      case "custom":
+        yield { flatName: tool.name, name: tool.name, tool, path: [index, "name"] };
+        break;
+      case "namespace":
+        for (const [at, member] of tool.tools.entries()) {
+          const { name } = member;
+          yield {
+            flatName: flatName(tool.name, name),
+            name,
+            namespace: tool.name,
+            namespaceDescription: tool.description,
+            tool: member,
+            path: [index, "tools", at, "name"],
+          };
+        }
+        break;
+      case "tool_search":
+        if (tool.execution === "client") yield { flatName: tool.type, name: tool.type, tool, path: [index, "type"] };
+        break;
+      case "local_shell":
+      case "shell":
+      case "apply_patch":
+        yield { flatName: tool.type, name: tool.type, tool, path: [index, "type"] };
+        break;
+    }
+  }
+}
+
+/** The client's tools of a request by their flat names: what makes them names again. */
+export class ClientTools {
+  readonly #byName: ReadonlyMap<string, ClientTool>;
+
+  /** Of two tools with one name the later one counts. */
+  constructor(tools: readonly Tool[] | null | undefined) {
+    this.#byName = new Map([...clientToolsIn(tools ?? [])].map((tool) => [tool.flatName, tool]));
+  }
+
+  /** The same, made once for each list. */
+  static of(tools: readonly Tool[] | null | undefined): ClientTools {
+    if (tools == null) return NONE;
+    let known = made.get(tools);
+    if (!known) {
+      known = new ClientTools(tools);
+      made.set(tools, known);
+    }
+    return known;
+  }
+
+  get(name: string): ClientTool | undefined {
+    return this.#byName.get(name);
+  }
+
+  get names(): Iterable<string> {
+    return this.#byName.keys();
+  }
+
+  /** The tools that a choice names: one, or all of a namespace; none where it names a hosted one. */
+  chosen(choice: ChosenTool): ClientTool[] {
+    switch (choice.type) {
+      case "tool_search":
+      case "local_shell":
+      case "shell":
+      case "apply_patch": {
+        const found = this.#byName.get(choice.type);
+        return found?.tool.type === choice.type ? [found] : [];
+      }
+      case "namespace":
+        return [...this.#byName.values()].filter(({ namespace }) => namespace === choice.name);
+      case "function":
+      case "custom": {
+        const { type, name, namespace } = choice;
+        const isOfType = (tool: ClientTool | undefined) => tool?.tool.type === type;
+        const exact = this.#byName.get(flatName(namespace, name));
+        if (exact && isOfType(exact)) return [exact];
+        if (namespace !== undefined) return [];
+        const others = [...this.#byName.values()].filter(
+          (tool) => isOfType(tool) && (tool.name === name || fullNameOf(tool) === name),
+        );
+        return others.length === 1 ? others : [];
+      }
+      default:
+        return [];
+    }
+  }
+
+  /** The tool that a choice forces, if it is one of these. */
+  named(choice: ToolChoice | null | undefined): ClientTool | undefined {
+    if (choice == null || typeof choice === "string" || choice.type === "allowed_tools") return undefined;
+    return this.chosen(choice)[0];
+  }
+
+  /**
+   * The tools that a model gets to see: none under `none`; under `allowed_tools`, or a choice of a hosted tool, those
+   * that are chosen. One that is forced stands beside the others.
+   */
+  offered(choice: ToolChoice | null | undefined): ClientTool[] {
+    if (choice === "none") return [];
+    const chosen = this.named(choice) ? undefined : chosenTools(choice);
+    if (!chosen) return [...this.#byName.values()];
+    const names = new Set(chosen.flatMap((each) => this.chosen(each)).map((tool) => tool.flatName));
+    return [...this.#byName.values()].filter((tool) => names.has(tool.flatName));
+  }
+}
+
+const NONE = new ClientTools([]);
+const made = new WeakMap<readonly Tool[], ClientTools>();
+
+/** Whether a tool is offered only once a search has found it. */
+export function isDeferred(tool: Tool | FunctionTool): boolean {
+  return "defer_loading" in tool && tool.defer_loading === true;
+}

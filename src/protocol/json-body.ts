@@ -1,0 +1,64 @@
+import { ApiError, invalidRequest } from "./errors.ts";
+import { MAX_DEPTH, MAX_VALUES, structureFault } from "./json-structure.ts";
+
+/** Reads the JSON of a request within limits, whatever brought it. */
+
+/** A body of this size takes milliseconds at each step: between two of them other requests get their turn. */
+const LONG_BODY_BYTES = 1024 * 1024;
+
+/**
+ * The value of a body that is within `MAX_REQUEST_BYTES`. Throws ApiError: 413 for more than `MAX_VALUES` values, 400 for
+ * anything that is not UTF-8 JSON or is nested too deeply.
+ */
+export async function parseBody(body: Uint8Array): Promise<unknown> {
+  const isLong = body.byteLength > LONG_BODY_BYTES;
+  if (isLong) await giveWay();
+  checkStructure(body);
+  if (isLong) await giveWay();
+  const value = parseJson(body);
+  if (isLong) await giveWay();
+  return value;
+}
+
+function parseJson(body: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(body));
+  } catch {
+    // The parser's own message quotes the body; prompts do not belong in errors.
+    throw invalidRequest(
+      null,
+      "We could not parse the JSON body of your request. The body must be valid JSON in UTF-8.",
+      "invalid_json",
+    );
+  }
+}
+
+/** Lets what else this process has to do be done first. */
+function giveWay(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 0));
+}
+
+/** The 413 of a body of more than `maxBytes`. */
+export function bodyTooLarge(maxBytes: number): ApiError {
+  return new ApiError({
+    status: 413,
+    message: `The request body is too large. The limit is ${maxBytes} bytes.`,
+    code: "request_too_large",
+  });
+}
+
+/** Throws what refuses a body whose brackets nest too deeply (400) or that holds too many values (413). */
+function checkStructure(json: Uint8Array): void {
+  const fault = structureFault(json);
+  if (fault === "depth")
+    throw invalidRequest(null, `The body is nested deeper than ${MAX_DEPTH} levels.`, "invalid_json");
+  if (fault === "values") throw tooManyValues();
+}
+
+function tooManyValues(): ApiError {
+  return new ApiError({
+    status: 413,
+    message: `The request body holds too many values. The limit is ${MAX_VALUES} array elements and object members.`,
+    code: "request_too_large",
+  });
+}

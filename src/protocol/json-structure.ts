@@ -1,0 +1,37 @@
+/** What JSON text is made of, looked at before anything is made of it. */
+
+/** Nesting beyond this serves nobody, and breaks recursive readers further on (Python's own limit is near 1000). */
+export const MAX_DEPTH = 256;
+
+/**
+ * Array elements and object members of a text. Each becomes a value in memory whatever it takes in the text: 12 MB of
+ * `{},{},` would be 200 MB. A prompt of many parts needs about one for every 20 bytes.
+ */
+export const MAX_VALUES = 500_000;
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+
+/** What keeps JSON from being parsed: brackets that nest too deeply, or too many values. One pass over its bytes. */
+export function structureFault(json: Uint8Array): "depth" | "values" | undefined {
+  let depth = 0;
+  let values = 0;
+  let inString = false;
+  for (let index = 0; index < json.length; index += 1) {
+    const byte = json[index];
+    if (inString) {
+      if (byte === BACKSLASH) index += 1;
+      else if (byte === QUOTE) inString = false;
+    } else if (byte === QUOTE) inString = true;
+    else if (byte === COMMA) values += 1;
+    else if (byte === 0x7b || byte === 0x5b) {
+      depth += 1;
+      // Its first element; an empty one is counted all the same.
+      values += 1;
+      if (depth > MAX_DEPTH) return "depth";
+    } else if (byte === 0x7d || byte === 0x5d) depth -= 1;
+    if (values > MAX_VALUES) return "values";
+  }
+  return undefined;
+}

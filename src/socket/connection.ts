@@ -1,0 +1,302 @@
+import { createResponse } from "../api/create-response.ts";
+import type { Caller, ClientSink } from "../api/transport.ts";
+import type { Config } from "../config.ts";
+import { ApiError, invalidRequest, tooManyInProgress } from "../protocol/errors.ts";
+import type { JsonObject } from "../protocol/json.ts";
+import { bodyTooLarge, parseBody } from "../protocol/json-body.ts";
+import { errorFrame, laneHead, readCreate, readFrame, steerFailedFrame } from "./frames.ts";
+import { KeptTurns } from "./kept-turns.ts";
+import { Lanes } from "./lanes.ts";
+import { Outbox, type Wire } from "./outbox.ts";
+
+/**
+ * One client's WebSocket: its frames in, the events of its responses out. It knows nothing of workerd (`upgrade.ts`).
+ *
+ * An error that belongs to a create is an `error` frame and leaves the connection open. A turn that has begun ends with
+ * its own terminal event instead. Closing the connection, from whichever side, aborts all that runs for it.
+ */
+
+export interface ConnectionOptions {
+  tenant: string;
+  config: Pick<Config, "maxRequestBytes" | "heartbeatMs" | "socketLifetimeMs" | "socketSendTimeoutMs">;
+  /**
+   * Who asks, checked anew for each create, until `signal` is aborted. Throws the 401 of a key that is none any more; the
+   * connection then ends.
+   */
+  caller: (signal: AbortSignal) => Caller;
+  /** What the client was told to say again when it connected. */
+  turnState?: string | undefined;
+  /** What the client gets to see of an error; what breaks off because it `hasLeft` is no fault. */
+  shown: (error: unknown, hasLeft: boolean) => ApiError;
+}
+
+/** Frames that a client may send at once, and how many more each second; a long one counts as several. */
+const FRAME_BURST = 1_000;
+const FRAMES_PER_SECOND = 100;
+
+/** A frame of 32 MiB is 32 KiB on the wire where it is compressed. */
+const LONG_FRAME_LENGTH = 128 * 1024;
+
+/** What may have come and not been looked at, as a multiple of the largest frame. */
+const MAX_UNREAD_BODIES = 3;
+
+/** Heartbeats of silence after which a turn repeats `response.in_progress`. It carries the whole response. */
+const HEARTBEATS_OF_SILENCE = 6;
+
+/** Close codes of RFC 6455. */
+const NORMAL = 1000;
+const POLICY_VIOLATION = 1008;
+
+const encoder = new TextEncoder();
+
+export class Connection {
+  readonly #wire: Wire;
+  readonly #options: ConnectionOptions;
+  readonly #outbox: Outbox;
+  readonly #lanes: Lanes;
+  readonly #kept: KeptTurns;
+  /** Of the creates that run. */
+  readonly #aborts = new Set<AbortController>();
+  /** The lanes of responses that are under way, by id. */
+  readonly #running = new Map<string, string | undefined>();
+  readonly #lifetime: ReturnType<typeof setTimeout>;
+  /** Frames that nobody has looked at yet; of those that are refused whatever they say, only why. */
+  #inbox: (string | ApiError)[] = [];
+  #inboxLength = 0;
+  #isReading = false;
+  #frames = FRAME_BURST;
+  #countedAt = Date.now();
+  #isClosed = false;
+
+  constructor(wire: Wire, options: ConnectionOptions) {
+    const { tenant, config } = options;
+    this.#wire = wire;
+    this.#options = options;
+    this.#outbox = new Outbox(wire, config.socketSendTimeoutMs, {
+      onUnread: () => this.#close(POLICY_VIOLATION, "The client does not read what is sent to it."),
+      onGone: () => this.leave(),
+    });
+    this.#lanes = new Lanes(config.maxRequestBytes);
+    this.#kept = new KeptTurns(tenant);
+    this.#lifetime = setTimeout(
+      () => this.#end(lifetimeOver(config.socketLifetimeMs), NORMAL),
+      config.socketLifetimeMs,
+    );
+  }
+
+  /** Takes a frame as the socket gives it: text, or something else. */
+  receive(data: unknown): void {
+    if (this.#isClosed) return;
+    const { maxRequestBytes } = this.#options.config;
+    const frame =
+      typeof data !== "string" ? notText() : data.length > maxRequestBytes ? bodyTooLarge(maxRequestBytes) : data;
+    this.#inbox.push(frame);
+    this.#inboxLength += typeof frame === "string" ? frame.length : 0;
+    if (!this.#count(lengthOf(data))) this.#end(tooMuch("frames in too short a time"), POLICY_VIOLATION);
+    else if (this.#inboxLength > MAX_UNREAD_BODIES * maxRequestBytes) this.#end(tooMuch("bytes"), POLICY_VIOLATION);
+    else void this.#read();
+  }
+
+  /** The client has gone, or nobody can be heard any more: ends all that runs for it. */
+  leave(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    clearTimeout(this.#lifetime);
+    this.#outbox.close();
+    this.#lanes.clear();
+    this.#inbox = [];
+    for (const abort of this.#aborts) abort.abort();
+    this.#kept.clear();
+  }
+
+  /** Says why, and closes. */
+  #end(error: ApiError, code: number, lane?: string): void {
+    if (this.#isClosed) return;
+    this.#outbox.send(errorFrame(error, lane));
+    this.#close(code, error.message);
+  }
+
+  #close(code: number, reason: string): void {
+    if (this.#isClosed) return;
+    this.leave();
+    // 123 bytes are what a close frame has room for.
+    this.#wire.close(code, reason.slice(0, 120));
+  }
+
+  /** Whether the client may send a frame of this length now. */
+  #count(length: number): boolean {
+    const now = Date.now();
+    const left = this.#frames + ((now - this.#countedAt) / 1000) * FRAMES_PER_SECOND;
+    this.#frames = Math.min(FRAME_BURST, left) - 1 - Math.floor(length / LONG_FRAME_LENGTH);
+    this.#countedAt = now;
+    return this.#frames >= 0;
+  }
+
+  /** Looks at what has come, one frame after another, and at none as long as the client does not read the answers. */
+  async #read(): Promise<void> {
+    if (this.#isReading) return;
+    this.#isReading = true;
+    for (let frame = this.#inbox.shift(); frame !== undefined; frame = this.#inbox.shift()) {
+      this.#inboxLength -= typeof frame === "string" ? frame.length : 0;
+      try {
+        await this.#outbox.drained();
+        if (typeof frame !== "string") throw frame;
+        await this.#take(frame);
+      } catch (error) {
+        this.#outbox.send(errorFrame(this.#shown(error)));
+      }
+    }
+    this.#isReading = false;
+  }
+
+  /** Takes a frame of text. Throws what cannot be said of a lane. */
+  async #take(text: string): Promise<void> {
+    const { maxRequestBytes } = this.#options.config;
+    const bytes = encoder.encode(text);
+    if (bytes.length > maxRequestBytes) throw bodyTooLarge(maxRequestBytes);
+    const frame = readFrame(await parseBody(bytes));
+    if (this.#isClosed) return;
+    switch (frame.kind) {
+      case "create":
+        return this.#queue(frame.lane, frame.body, text);
+      case "steer": {
+        const { previous, input } = frame;
+        const lane = this.#running.has(previous) ? this.#running.get(previous) : this.#kept.laneOf(previous)?.lane;
+        return this.#outbox.send(steerFailedFrame(previous, input, lane));
+      }
+      case "processed":
+        return;
+    }
+  }
+
+  /** Has a create wait for its turn in its lane. What waits is kept as text. */
+  #queue(lane: string | undefined, body: JsonObject, text: string): void {
+    let parsed: JsonObject | undefined = body;
+    try {
+      const isNow = this.#lanes.add(lane, text.length, () => this.#create(lane, parsed ?? bodyOf(text)));
+      if (!isNow) parsed = undefined;
+    } catch (error) {
+      const shown = this.#shown(error);
+      const say = () => this.#outbox.send(errorFrame(shown, lane));
+      if (shown.status !== 429) say();
+      else if (!this.#lanes.refuse(lane, say)) this.#end(tooMuch("requests at once"), POLICY_VIOLATION, lane);
+    }
+  }
+
+  /** Creates a response, to its end. Never rejects. */
+  async #create(lane: string | undefined, fields: JsonObject): Promise<void> {
+    const { previous_response_id: previous } = fields;
+    const abort = new AbortController();
+    this.#aborts.add(abort);
+    let id = "";
+    try {
+      const caller = this.#caller(abort.signal, lane);
+      if (!caller) return;
+      const { body, generate } = readCreate(fields);
+      const continuation = this.#kept.continuation(lane, previous, caller.past);
+      if (continuation.isUnstored && (body.store ?? true) === true) throw parentIsNotStored();
+      const created = await createResponse({ ...caller, past: continuation, keep: continuation.keep }, body, {
+        generate,
+        turnState: this.#options.turnState,
+        openSink: (_, responseId) => {
+          id = responseId;
+          this.#running.set(id, lane);
+          return new LaneSink(this.#outbox, lane, HEARTBEATS_OF_SILENCE * this.#options.config.heartbeatMs);
+        },
+      });
+      // What streams in the foreground, without an idempotency key, is nothing else.
+      if (created.kind !== "events") throw new TypeError(`Unexpected ${created.kind}.`);
+      const { outcome } = await created.ended;
+      if (outcome.status === "failed") this.#evictParent(lane, previous, outcome.error);
+    } catch (error) {
+      const shown = this.#shown(error);
+      this.#evictParent(lane, previous, shown);
+      this.#outbox.send(errorFrame(shown, lane));
+    } finally {
+      this.#aborts.delete(abort);
+      this.#running.delete(id);
+    }
+  }
+
+  /** Who asks; undefined where the key is none any more, which ends the connection. */
+  #caller(signal: AbortSignal, lane: string | undefined): Caller | undefined {
+    try {
+      return this.#options.caller(signal);
+    } catch (error) {
+      this.#end(this.#shown(error), POLICY_VIOLATION, lane);
+      return undefined;
+    }
+  }
+
+  /** A continuation that fails takes its parent along, unless it was only not the time for it. */
+  #evictParent(lane: string | undefined, previous: unknown, { status }: ApiError): void {
+    if (status !== 429) this.#kept.evict(lane, previous);
+  }
+
+  #shown(error: unknown): ApiError {
+    return this.#options.shown(error, this.#isClosed);
+  }
+}
+
+/** Leads the events of one response to its lane. */
+class LaneSink implements ClientSink {
+  /** Clients take an `error` frame for the end of the lane's response, and what follows it for the next one. */
+  readonly failsAlone = true;
+  readonly signOfLifeMs: number;
+  readonly #outbox: Outbox;
+  readonly #head: string | undefined;
+
+  constructor(outbox: Outbox, lane: string | undefined, signOfLifeMs: number) {
+    this.#outbox = outbox;
+    this.#head = laneHead(lane);
+    this.signOfLifeMs = signOfLifeMs;
+  }
+
+  event(_type: string, json: string): void {
+    this.#outbox.send(this.#head === undefined ? json : this.#head + json.slice(1));
+  }
+
+  flush(): Promise<void> | undefined {
+    return this.#outbox.drained();
+  }
+
+  /** The terminal event has said it. */
+  async end(): Promise<void> {}
+
+  /** The client has gone, or gets an error frame. */
+  async abandon(): Promise<void> {}
+}
+
+/** Of a frame as the socket gives it: workerd has binary ones as Blobs. */
+function lengthOf(data: unknown): number {
+  return typeof data === "string" ? data.length : data instanceof Blob ? data.size : 0;
+}
+
+/** The body of a create whose frame was looked at before. */
+function bodyOf(text: string): JsonObject {
+  const frame = readFrame(JSON.parse(text));
+  return frame.kind === "create" ? frame.body : {};
+}
+
+function notText(): ApiError {
+  return invalidRequest(null, "Binary frames are not supported. Send JSON as text.", "invalid_type");
+}
+
+function tooMuch(what: string): ApiError {
+  return tooManyInProgress(`The connection is closed: it has sent too many ${what}.`);
+}
+
+function parentIsNotStored(): ApiError {
+  return invalidRequest(
+    "store",
+    "A response that continues one with 'store: false' cannot be stored: what it begins with is not. Send 'store: false'.",
+  );
+}
+
+function lifetimeOver(ms: number): ApiError {
+  return new ApiError({
+    status: 400,
+    message: `A connection lives for ${Math.round(ms / 60_000)} minutes. Open another one.`,
+    code: "websocket_connection_limit_reached",
+  });
+}

@@ -1,0 +1,121 @@
+import type { ApiError } from "../protocol/errors.ts";
+import { invalidRequest } from "../protocol/errors.ts";
+import { MAX_ID_LENGTH } from "../protocol/ids.ts";
+import { isJsonObject, type JsonObject } from "../protocol/json.ts";
+
+/**
+ * The frames of WebSocket mode: what clients send, and what they are sent beside the events of their responses. Types:
+ * `ResponsesClientEvent`, `ResponsesServerEvent`, `ResponseWsError`, `ResponseSteerFailedEvent` of the openai package.
+ */
+
+/** A frame of the client's, as far as it has to be understood before its turn in its lane has come. */
+export type ClientFrame =
+  | { kind: "create"; lane: string | undefined; body: JsonObject }
+  | { kind: "steer"; previous: string; input: unknown }
+  /** What older versions of Codex say after a turn. It asks for nothing. */
+  | { kind: "processed" };
+
+const LANE = /^[A-Za-z0-9_.-]{1,256}$/;
+
+/** Reads the JSON value of a frame. Throws the 400s of one that is no event of a client's. */
+export function readFrame(value: unknown): ClientFrame {
+  if (!isJsonObject(value)) throw invalidRequest(null, "Expected a JSON object with a 'type'.", "invalid_type");
+  switch (value.type) {
+    case "response.create": {
+      const { type: _, stream_id: lane, ...body } = value;
+      return { kind: "create", lane: laneName(lane), body };
+    }
+    case "response.steer":
+      return readSteer(value);
+    case "response.processed":
+      return { kind: "processed" };
+    default:
+      throw invalidRequest("type", "Unknown type of event. Supported are: 'response.create', 'response.steer'.");
+  }
+}
+
+function laneName(value: unknown): string | undefined {
+  if (value == null) return undefined;
+  if (typeof value === "string" && LANE.test(value)) return value;
+  throw invalidRequest(
+    "stream_id",
+    "Invalid 'stream_id': expected 1 to 256 letters, digits, '_', '.' or '-'.",
+    "invalid_stream_id",
+  );
+}
+
+function readSteer({ previous_response_id: previous, input }: JsonObject): ClientFrame {
+  if (typeof previous !== "string" || previous.length > MAX_ID_LENGTH) {
+    throw invalidRequest("previous_response_id", "Expected the id of the response to steer.");
+  }
+  if (input === undefined) {
+    throw invalidRequest("input", "Missing required parameter: 'input'.", "missing_required_parameter");
+  }
+  return { kind: "steer", previous, input };
+}
+
+/** What a create over a socket asks for: a body as HTTP would bring it, and whether the model is to answer. */
+export interface SocketCreate {
+  body: JsonObject;
+  generate: boolean;
+}
+
+/**
+ * The create in a frame's body. It always streams, whatever `stream` says; `generate: false` and
+ * `prompt_cache_options.prewarm` only prepare. Throws the 400s of what no socket serves.
+ */
+export function readCreate({ generate, ...fields }: JsonObject): SocketCreate {
+  if (generate != null && typeof generate !== "boolean") {
+    throw invalidRequest("generate", "Invalid type for 'generate': expected a boolean.", "invalid_type");
+  }
+  if (fields.background === true) {
+    throw invalidRequest(
+      "background",
+      "'background' is not supported over WebSocket: the response would end with the connection. Create it over HTTP.",
+      "unsupported_parameter",
+    );
+  }
+  const { prewarm, ...options } = isJsonObject(fields.prompt_cache_options) ? fields.prompt_cache_options : {};
+  const body: JsonObject = { ...fields, stream: true };
+  if (prewarm !== undefined) {
+    if (Object.keys(options).length > 0) body.prompt_cache_options = options;
+    else delete body.prompt_cache_options;
+  }
+  return { body, generate: generate !== false && prewarm !== true };
+}
+
+/** The events of a lane's responses begin with this instead of their brace. */
+export function laneHead(lane: string | undefined): string | undefined {
+  return lane === undefined ? undefined : `{"stream_id":"${lane}",`;
+}
+
+/**
+ * An error as a frame. Codex sees none without a numeric `status`. It reads headers beside the error, OpenAI's type has
+ * them within it.
+ */
+export function errorFrame(error: ApiError, lane?: string): string {
+  const { status, type, code, message, param, headers } = error;
+  const hasHeaders = Object.keys(headers).length > 0;
+  return JSON.stringify({
+    type: "error",
+    ...(lane !== undefined && { stream_id: lane }),
+    status,
+    error: { type, code, message, param, ...(hasHeaders && { headers }) },
+    ...(hasHeaders && { headers }),
+  });
+}
+
+/** The refusal of a `response.steer`, which gives its input back. `lane`: that of the response, where it is known. */
+export function steerFailedFrame(previous: string, input: unknown, lane: string | undefined): string {
+  return JSON.stringify({
+    type: "response.steer.failed",
+    ...(lane !== undefined && { stream_id: lane }),
+    sequence_number: 0,
+    error: {
+      type: "invalid_request_error",
+      code: "steering_not_supported",
+      message: "Responses of this server cannot be steered. Send the input with the next 'response.create'.",
+    },
+    steer: { previous_response_id: previous, input },
+  });
+}

@@ -1,0 +1,144 @@
+import type { UnstoredTurn } from "../api/transport.ts";
+import type { Past, PastSource } from "../assembly/past.ts";
+import { parseResponseId, responseId, type TurnAddress } from "../protocol/ids.ts";
+import type { InputItem } from "../protocol/items.ts";
+import { concatArrays, readHistory } from "../store/history.ts";
+import { MAX_HISTORY_LENGTH } from "../store/limits.ts";
+
+/**
+ * Turns with `store: false`, in the memory of their connection and nowhere else: of each lane the latest, with all that
+ * it continues. What is not there any more is a 400 `previous_response_not_found`, after which clients send everything
+ * again. Lengths are UTF-16 units of JSON text.
+ */
+
+/** Of all turns of a connection. A single one is bounded like a stored history. */
+const MAX_CONNECTION_LENGTH = 16 * 1024 * 1024;
+
+/** Of all connections of this process, which has 128 MB for everything. */
+const MAX_PROCESS_LENGTH = 32 * 1024 * 1024;
+
+interface KeptTurn {
+  id: string;
+  lane: string | undefined;
+  tenant: string;
+  drop(): void;
+  /** The stored turn that the items follow, where they follow one. Its home is asked for it. */
+  base: TurnAddress | null;
+  /** Inputs and outputs, oldest first, and the raw messages behind them, each the JSON text of an array. */
+  items: readonly string[];
+  messages: readonly string[];
+  length: number;
+}
+
+/** What a create continues, and where its own turn is kept. */
+export interface Continuation extends PastSource {
+  /** Its parent is one of the connection's turns, rather than a stored one. */
+  readonly isUnstored: boolean;
+  keep(turn: UnstoredTurn): void;
+}
+
+/** All that is kept in this process, oldest first. */
+const everything = new Set<KeptTurn>();
+
+export class KeptTurns {
+  readonly #tenant: string;
+  /** Oldest first. */
+  readonly #byLane = new Map<string | undefined, KeptTurn>();
+
+  constructor(tenant: string) {
+    this.#tenant = tenant;
+  }
+
+  /**
+   * The past of a create in a lane. `previous` is the response that it names, as the client sent it. What is not kept
+   * here is looked for in `homes`.
+   */
+  continuation(lane: string | undefined, previous: unknown, homes: PastSource): Continuation {
+    const parent = this.#find(previous);
+    const stored = typeof previous === "string" ? (parseResponseId(previous) ?? null) : null;
+    return {
+      isUnstored: parent !== undefined,
+      past: (input, address) => (parent ? readPast(parent, input, homes) : homes.past(input, address)),
+      keep: (turn) => this.#keep(turn, lane, parent ?? { base: stored, items: [], messages: [] }),
+    };
+  }
+
+  /** Where a response is kept, if it is. */
+  laneOf(id: string): { lane: string | undefined } | undefined {
+    return this.#find(id);
+  }
+
+  /** A continuation in this lane has failed: its client sends everything again. A turn of another lane stays. */
+  evict(lane: string | undefined, previous: unknown): void {
+    const turn = this.#byLane.get(lane);
+    if (turn && turn.id === previous) this.#drop(turn);
+  }
+
+  /** Nobody can continue anything any more. */
+  clear(): void {
+    for (const turn of [...this.#byLane.values()]) this.#drop(turn);
+  }
+
+  #find(id: unknown): KeptTurn | undefined {
+    return this.#byLane.values().find((turn) => turn.id === id);
+  }
+
+  #keep(
+    { address, input, output, messages }: UnstoredTurn,
+    lane: string | undefined,
+    parent: Pick<KeptTurn, "base" | "items" | "messages">,
+  ): void {
+    const before = this.#byLane.get(lane);
+    if (before) this.#drop(before);
+    const items = [...parent.items, input, output];
+    const raw = messages === null ? parent.messages : [...parent.messages, messages];
+    const length = [...items, ...raw].reduce((sum, text) => sum + text.length, 0);
+    if (length > MAX_HISTORY_LENGTH) return;
+    const turn: KeptTurn = {
+      id: responseId(address),
+      lane,
+      tenant: this.#tenant,
+      drop: () => this.#drop(turn),
+      base: parent.base,
+      items,
+      messages: raw,
+      length,
+    };
+    this.#byLane.set(lane, turn);
+    everything.add(turn);
+    while (lengthOf(this.#byLane.values()) > MAX_CONNECTION_LENGTH) this.#byLane.values().next().value?.drop();
+    while (lengthOf(everything) > MAX_PROCESS_LENGTH) oldestOfLargestTenant()?.drop();
+  }
+
+  #drop(turn: KeptTurn): void {
+    this.#byLane.delete(turn.lane);
+    everything.delete(turn);
+  }
+}
+
+/** The turn that makes room where a process is full: no tenant's turns go because of another's, which keeps more. */
+function oldestOfLargestTenant(): KeptTurn | undefined {
+  const tenants = [...Map.groupBy(everything, ({ tenant }) => tenant).values()];
+  return tenants.toSorted((a, b) => lengthOf(b) - lengthOf(a))[0]?.[0];
+}
+
+function lengthOf(turns: Iterable<KeptTurn>): number {
+  let sum = 0;
+  for (const { length } of turns) sum += length;
+  return sum;
+}
+
+/** The items of a kept turn with all before it, after those of the stored turn that it began with. */
+async function readPast(
+  { base, items, messages }: KeptTurn,
+  input: readonly InputItem[],
+  homes: PastSource,
+): Promise<Past> {
+  const before = await homes.past(input, base);
+  const { history, replays } = readHistory({ items: concatArrays(items), messages: concatArrays(messages) });
+  return {
+    history: [...before.history, ...history],
+    replays: [...before.replays, ...replays],
+    input: before.input,
+  };
+}

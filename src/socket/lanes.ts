@@ -1,0 +1,122 @@
+import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
+
+/** The lanes of a connection: in one of them requests run one after another, lanes run side by side. */
+
+/** OpenAI's number of requests that run at a time. */
+const MAX_IN_FLIGHT = 16;
+
+/** OpenAI's number of named lanes, over the life of a connection. */
+const MAX_NAMED_LANES = 32;
+
+/** Requests that wait for their turn. */
+const MAX_WAITING = 64;
+
+/** Refusals that wait for theirs: who goes on is not listened to any more. */
+const MAX_WAITING_REFUSALS = 256;
+
+interface Entry {
+  lane: string | undefined;
+  /** What it holds in memory, in UTF-16 units of its text. */
+  length: number;
+  /** It runs without one of the places of those in flight. */
+  isRefusal: boolean;
+  run: () => Promise<void>;
+}
+
+export class Lanes {
+  readonly #maxLength: number;
+  readonly #names = new Set<string>();
+  /** In the order in which they came. */
+  #waiting: Entry[] = [];
+  readonly #busy = new Set<string | undefined>();
+  readonly #inFlight = new Set<Entry>();
+
+  /** `maxLength`: what waits, and what runs beside others, may hold in all, in UTF-16 units. */
+  constructor(maxLength: number) {
+    this.#maxLength = maxLength;
+  }
+
+  /**
+   * Runs a request when its turn in its lane has come; gives whether that is now. `run` must not reject. Throws the 400
+   * of one lane too many, and the 429 of a request for which there is no room to wait; `refuse` then says so when its
+   * turn has come, because a reader of the lane takes an error for the end of the response that is under way.
+   */
+  add(lane: string | undefined, length: number, run: () => Promise<void>): boolean {
+    if (lane !== undefined && !this.#names.has(lane)) {
+      if (this.#names.size >= MAX_NAMED_LANES) throw tooManyLanes();
+      this.#names.add(lane);
+    }
+    const entry: Entry = { lane, length, isRefusal: false, run };
+    this.#enter(entry);
+    if (this.#inFlight.has(entry)) return true;
+    const waiting = this.#waiting.filter(({ isRefusal }) => !isRefusal);
+    if (waiting.length <= MAX_WAITING && lengthOf(waiting) <= this.#maxLength) return false;
+    this.#waiting.splice(this.#waiting.indexOf(entry), 1);
+    throw noRoom();
+  }
+
+  /** Says a refusal when its turn in its lane has come. False where too many wait already. */
+  refuse(lane: string | undefined, say: () => void): boolean {
+    if (this.#waiting.length >= MAX_WAITING_REFUSALS) return false;
+    this.#enter({ lane, length: 0, isRefusal: true, run: async () => say() });
+    return true;
+  }
+
+  /** Forgets what waits. */
+  clear(): void {
+    this.#waiting = [];
+  }
+
+  #enter(entry: Entry): void {
+    this.#waiting.push(entry);
+    this.#start();
+  }
+
+  /** Starts all whose turn has come. One for which there is no place is overtaken by none that needs one, too. */
+  #start(): void {
+    const held = new Set(this.#busy);
+    let isFull = false;
+    this.#waiting = this.#waiting.filter((entry) => {
+      if (held.has(entry.lane)) return true;
+      held.add(entry.lane);
+      isFull ||= !entry.isRefusal && !this.#hasPlaceFor(entry.length);
+      if (isFull && !entry.isRefusal) return true;
+      void this.#run(entry);
+      return false;
+    });
+  }
+
+  async #run(entry: Entry): Promise<void> {
+    this.#busy.add(entry.lane);
+    if (!entry.isRefusal) this.#inFlight.add(entry);
+    // Not before all that may start has been found.
+    await Promise.resolve();
+    await entry.run();
+    this.#busy.delete(entry.lane);
+    this.#inFlight.delete(entry);
+    this.#start();
+  }
+
+  /** One request runs whatever its size. */
+  #hasPlaceFor(length: number): boolean {
+    const running = [...this.#inFlight];
+    return running.length === 0 || (running.length < MAX_IN_FLIGHT && lengthOf(running) + length <= this.#maxLength);
+  }
+}
+
+function lengthOf(entries: readonly Entry[]): number {
+  return entries.reduce((sum, { length }) => sum + length, 0);
+}
+
+function tooManyLanes(): ApiError {
+  return new ApiError({
+    status: 400,
+    message: `A connection has at most ${MAX_NAMED_LANES} named lanes. Use one of them, or another connection.`,
+    param: "stream_id",
+    code: "websocket_stream_limit_reached",
+  });
+}
+
+function noRoom(): ApiError {
+  return tooManyInProgress("Too many requests of this connection are waiting. Send more when responses have ended.");
+}

@@ -1,0 +1,168 @@
+import type { ResponseToolSearchCall, Tool as WireTool } from "openai/resources/responses/responses";
+import { foundTools } from "../../contract/client-calls.ts";
+import { stepOf } from "../../contract/hosted-tool.ts";
+import type { ServerTool, ToolOutcome } from "../../contract/server-tool.ts";
+import { type ClientTool, clientToolsIn, isDeferred } from "../../protocol/client-tools.ts";
+import type { Item } from "../../protocol/items.ts";
+import { isJsonObject, parseArguments } from "../../protocol/json.ts";
+import type { NamespaceTool, Tool } from "../../protocol/tools.ts";
+import type { ToolInTurn, ToolRoom } from "../tool-room.ts";
+import { Ranking } from "./ranking.ts";
+
+/**
+ * `tool_search` that this server executes: it finds tools of the request that are deferred (`defer_loading`), and from
+ * the next round on the model can call them.
+ */
+
+interface ToolSearch extends ServerTool {
+  readonly kind: "tool_search";
+}
+
+const TOOL: ToolSearch = { kind: "tool_search" };
+const NAME = "tool_search";
+
+/** Tools that one search finds, as at OpenAI. */
+const MAX_FOUND = 8;
+
+const MAX_QUERY_LENGTH = 1_000;
+
+interface SearchOutcome extends ToolOutcome {
+  tools?: Tool[];
+}
+
+type SearchCall = Extract<Item, { type: "tool_search_call" }>;
+type SearchOutput = Extract<Item, { type: "tool_search_output" }>;
+
+export const TOOL_SEARCH: ToolRoom<ToolSearch, ResponseToolSearchCall> = {
+  kind: "tool_search",
+  requestTypes: ["tool_search"],
+  toolNamed,
+  fullName: () => NAME,
+  item: {
+    type: "tool_search_call",
+    // What is searched for stands in the arguments.
+    canShow: (_tool, _text, isComplete) => isComplete,
+    create: (_tool, { id, text }) => ({
+      id,
+      type: "tool_search_call",
+      call_id: null,
+      execution: "server",
+      arguments: parseArguments(text) ?? {},
+      status: "in_progress",
+    }),
+    finish: () => undefined,
+    result: ({ tools = [] }: SearchOutcome, newId) => ({
+      id: newId("tool_search_output"),
+      type: "tool_search_output",
+      call_id: null,
+      execution: "server",
+      status: "completed",
+      tools: tools as WireTool[],
+    }),
+  },
+  exchangeOf(item, items) {
+    if (item.type !== "tool_search_call" || item.execution !== "server") return undefined;
+    const found = outputsIn(items).get(item);
+    const json = JSON.stringify(item.arguments);
+    return found && { name: NAME, arguments: json, output: foundTools(found.tools), step: stepOf(item) };
+  },
+  inTurn({ request }): ToolInTurn {
+    const deferred = [...clientToolsIn(request.tools ?? [])].filter(({ tool }) => isDeferred(tool as Tool));
+    const own = request.tools?.find(({ type }) => type === "tool_search");
+    const description = own?.type === "tool_search" ? own.description : undefined;
+    const ranking = new Ranking(deferred.map((value) => ({ value, text: textOf(value) })));
+    const about = description ?? `Searches for more tools, by words. ${whatThereIs(deferred)}`;
+    return {
+      offered: { functions: [{ name: NAME, description: about, parameters: PARAMETERS }] },
+      resolve: toolNamed,
+      async run({ arguments: json }): Promise<SearchOutcome> {
+        const { query, limit } = parseArguments(json) ?? {};
+        if (typeof query !== "string" || query.trim() === "") {
+          return { output: "Error: expected a JSON object with a 'query'.", failed: true };
+        }
+        const count = typeof limit === "number" && limit >= 1 ? Math.min(Math.trunc(limit), MAX_FOUND) : MAX_FOUND;
+        const tools = inNamespaces(ranking.search(query.slice(0, MAX_QUERY_LENGTH), count));
+        return { output: foundTools(tools), failed: false, tools };
+      },
+    };
+  },
+};
+
+const PARAMETERS = {
+  type: "object",
+  properties: {
+    query: { type: "string", description: "Words that say what the tools are to do." },
+    limit: { type: "integer", description: `How many tools to find at most, up to ${MAX_FOUND}.` },
+  },
+  required: ["query"],
+  additionalProperties: false,
+};
+
+function toolNamed(name: string): ToolSearch | undefined {
+  return name === NAME ? TOOL : undefined;
+}
+
+/** What a model is told of the tools that it does not see. */
+function whatThereIs(deferred: readonly ClientTool[]): string {
+  const namespaces = new Map<string, string>();
+  for (const { namespace, namespaceDescription } of deferred) {
+    if (namespace !== undefined) namespaces.set(namespace, namespaceDescription ?? "");
+  }
+  if (namespaces.size === 0) return `There are ${deferred.length} of them.`;
+  const lines = [...namespaces].map(([name, about]) => `- ${name}: ${about}`);
+  return `There are ${deferred.length} of them, some of these kinds:\n${lines.join("\n")}`;
+}
+
+/** What a tool is found by: its names, what it is for, and what it takes. */
+function textOf({ name, namespace, namespaceDescription, tool }: ClientTool): string {
+  const about = "description" in tool ? (tool.description ?? "") : "";
+  const properties = "parameters" in tool && isJsonObject(tool.parameters) ? tool.parameters.properties : undefined;
+  const parameters = isJsonObject(properties)
+    ? Object.entries(properties).map(([key, schema]) => {
+        const described = isJsonObject(schema) ? schema.description : undefined;
+        return typeof described === "string" ? `${key} ${described}` : key;
+      })
+    : [];
+  return [name, namespace, about, ...parameters, namespaceDescription].filter(Boolean).join("\n");
+}
+
+/** Tools that were found, those of a namespace together. */
+function inNamespaces(found: readonly ClientTool[]): Tool[] {
+  const tools: Tool[] = [];
+  const places = new Map<string, NamespaceTool>();
+  for (const { tool, namespace, namespaceDescription } of found) {
+    if (namespace === undefined) {
+      tools.push(tool);
+      continue;
+    }
+    let place = places.get(namespace);
+    if (!place) {
+      place = { type: "namespace", name: namespace, description: namespaceDescription ?? "", tools: [] };
+      places.set(namespace, place);
+      tools.push(place);
+    }
+    place.tools.push(tool as NamespaceTool["tools"][number]);
+  }
+  return tools;
+}
+
+const outputs = new WeakMap<readonly Item[], Map<SearchCall, SearchOutput>>();
+
+/** What each search of this server's has found, read from its items: the next output is that of the oldest search. */
+function outputsIn(items: readonly Item[]): Map<SearchCall, SearchOutput> {
+  let known = outputs.get(items);
+  if (known) return known;
+  known = new Map();
+  const calls: SearchCall[] = [];
+  let next = 0;
+  for (const item of items) {
+    if (item.type === "tool_search_call" && item.execution === "server") calls.push(item);
+    const call = item.type === "tool_search_output" && item.execution === "server" ? calls[next] : undefined;
+    if (call && item.type === "tool_search_output") {
+      known.set(call, item);
+      next += 1;
+    }
+  }
+  outputs.set(items, known);
+  return known;
+}

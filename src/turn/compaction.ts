@@ -1,0 +1,275 @@
+import type { CompactionCodec, CompactionContent } from "../contract/compaction.ts";
+import type { Engine, Prompt, PromptSize } from "../contract/engine.ts";
+import type { CreateRequest } from "../protocol/create-request.ts";
+import { ApiError, contextLengthExceeded, invalidRequest } from "../protocol/errors.ts";
+import type { Item } from "../protocol/items.ts";
+import { SUMMARY_ID, standingItems } from "./compacted-past.ts";
+import { lengthOf, promptLength, type Selection, selectKept } from "./compaction-selection.ts";
+import type { Generation } from "./continuation.ts";
+import type { Generations } from "./generation.ts";
+import type { BatchSink } from "./output-events.ts";
+import type { RoundPrompt } from "./prompt.ts";
+import type { Outcome, ResponseBuilder } from "./response-builder.ts";
+import { openCompaction } from "./state.ts";
+import { INSTRUCTION_TOKENS, SummaryText, summaryPrompt } from "./summary.ts";
+import { measureOrExplain, truncateToFit } from "./truncation.ts";
+
+/**
+ * The compaction of a turn's prompt (docs/compaction.md): before a round whose prompt has as many tokens as
+ * `context_management` allows, or as all that a turn does whose input asks for it. At most one in a round.
+ */
+
+/** Why a turn may compact: its client asks for it and for nothing else, or lets it be done when it must. */
+export type CompactionKind = "asked" | "managed";
+
+export function compactionKind(
+  { context_management: entries }: CreateRequest,
+  input: readonly { type: string }[],
+): CompactionKind | undefined {
+  if (input.at(-1)?.type === "compaction_trigger") return "asked";
+  return entries?.length ? "managed" : undefined;
+}
+
+/** What is left of the window where a request names no threshold. */
+const DEFAULT_SHARE = 0.8;
+const MIN_THRESHOLD = 1000;
+
+/** Of the threshold, what each part of a compacted prompt may take. */
+const KEPT_SHARE = 0.25;
+const TAIL_SHARE = 0.5;
+const SUMMARY_SHARE = 0.25;
+/** Whatever the threshold, in tokens. */
+const MAX_KEPT_TOKENS = 20_000;
+const MIN_SUMMARY_TOKENS = 256;
+const MAX_SUMMARY_TOKENS = 8_192;
+/** What a model may think before it writes a summary, in tokens. */
+const THINKING_TOKENS = 4_096;
+
+/** A prompt of which less would go is left as it is. Characters. */
+const MIN_REPLACED_LENGTH = 512;
+
+/** How often a model that gives no text is asked where it must give some. */
+const MAX_ATTEMPTS = 2;
+
+/** No prompt has more tokens: a token has a byte at least, and templates put so many around items and prompts. */
+const MAX_TOKENS_PER_CHARACTER = 3;
+const MAX_TOKENS_AROUND_ITEM = 64;
+const MAX_TOKENS_AROUND_PROMPT = 8_192;
+
+/** The threshold that a request names, in tokens. */
+function namedThreshold({ context_management: entries }: CreateRequest): number | undefined {
+  const named = (entries ?? []).flatMap(({ compact_threshold: threshold }) => (threshold == null ? [] : [threshold]));
+  return named.length > 0 ? Math.min(...named) : undefined;
+}
+
+/** The threshold of a request in tokens, for a window of so many. */
+export function thresholdOf(request: CreateRequest, window: number): number {
+  const named = namedThreshold(request);
+  if (named !== undefined) return named;
+  const { max_output_tokens } = request;
+  const least = Math.min(MIN_THRESHOLD, Math.floor(window / 2));
+  return Math.max(least, Math.floor(window * DEFAULT_SHARE) - (max_output_tokens ?? 0));
+}
+
+/** Whether a prompt has fewer tokens than the threshold, whatever they are. What is not text cannot be told. */
+function isSurelyBelow({ items, replays, trailing, request, serverTools }: Prompt, threshold: number): boolean {
+  const { instructions, tools, text } = request;
+  const json = JSON.stringify([items, replays, trailing, instructions, tools, text, serverTools]);
+  const around = MAX_TOKENS_AROUND_PROMPT + items.length * MAX_TOKENS_AROUND_ITEM;
+  if (around + json.length * MAX_TOKENS_PER_CHARACTER >= threshold) return false;
+  return !/"type":"input_(image|audio|video)"/.test(json);
+}
+
+/** An assistant's message that the model is to go on with. */
+function isOpenEnded({ items }: Prompt): boolean {
+  const last = items.at(-1);
+  return last?.type === "message" && last.role === "assistant" && last.status !== "completed";
+}
+
+/** A compaction that is to be made: what it is about. */
+export interface DueCompaction {
+  prompt: Prompt;
+  size: PromptSize;
+  threshold: number;
+  selection: Selection;
+  /** Tokens of a character of the prompt, on the average. */
+  density: number;
+}
+
+export interface CompactionOptions {
+  engine: Engine;
+  request: CreateRequest;
+  kind: CompactionKind;
+  compactions: CompactionCodec;
+  signal: AbortSignal;
+}
+
+export class Compaction {
+  readonly #options: CompactionOptions;
+  readonly #builder: ResponseBuilder;
+  readonly #prompt: RoundPrompt;
+  readonly #generations: Generations;
+  readonly #sink: BatchSink | undefined;
+
+  constructor(
+    options: CompactionOptions,
+    builder: ResponseBuilder,
+    prompt: RoundPrompt,
+    generations: Generations,
+    sink: BatchSink | undefined,
+  ) {
+    this.#options = options;
+    this.#builder = builder;
+    this.#prompt = prompt;
+    this.#generations = generations;
+    this.#sink = sink;
+  }
+
+  get kind(): CompactionKind {
+    return this.#options.kind;
+  }
+
+  /**
+   * The compaction that this round's prompt needs, if it needs one. Throws ApiError as `engine.measure` does, and the
+   * 400 of a prompt in which there is nothing that could be compacted, where that was asked for.
+   */
+  async due(): Promise<DueCompaction | undefined> {
+    const { engine, request, signal } = this.#options;
+    const { kind } = this;
+    const prompt = this.#prompt.current;
+    const hasBegun = openCompaction(this.#builder.state) !== undefined;
+    const named = namedThreshold(request);
+    const isBelow = named !== undefined && isSurelyBelow(prompt, named);
+    if (kind === "managed" && !hasBegun && (isOpenEnded(prompt) || isBelow)) return undefined;
+    if (kind === "asked" && prompt.items.every((item) => lengthOf(item) === 0)) throw nothingToCompact();
+    const size = await measureOrExplain(engine, prompt, signal, "'context_management'");
+    const threshold = thresholdOf(request, size.contextWindow);
+    if (kind === "managed" && !hasBegun && size.tokens < threshold) return undefined;
+    const { items, replays, serverTools } = prompt;
+    const length =
+      promptLength(items, replays) + lengthOf([prompt.request.instructions, prompt.request.tools, serverTools]);
+    const density = Math.min(1, size.tokens / Math.max(1, length));
+    const lengthFor = (tokens: number) => Math.floor(tokens / density);
+    const lists = this.#builder.state.output.filter(({ type }) => type === "mcp_list_tools");
+    const selection = selectKept(prompt.items, lists as Item[], {
+      keptLength: lengthFor(Math.min(MAX_KEPT_TOKENS, threshold * KEPT_SHARE)),
+      tailLength: kind === "asked" ? 0 : lengthFor(threshold * TAIL_SHARE),
+      replays,
+    });
+    const isWorthwhile = hasBegun || kind === "asked" || selection.replacedLength >= MIN_REPLACED_LENGTH;
+    const hasRoom = this.#builder.hasRoomFor([prompt.items, selection]);
+    if (kind === "asked" && !hasRoom) throw tooLargeToKeep();
+    return isWorthwhile && hasRoom ? { prompt, size, threshold, selection, density } : undefined;
+  }
+
+  /**
+   * Has the summary made, and the prompt begin anew with it. Never rejects. Gives the outcome that ends the turn, if
+   * something prevents it from going on. Where the model has written nothing, or its server refuses to be asked, the turn
+   * goes on with its prompt as it is, unless the compaction was asked for.
+   */
+  async run(due: DueCompaction): Promise<Outcome | undefined> {
+    const builder = this.#builder;
+    const { signal, compactions, engine } = this.#options;
+    const mustEnd = () => this.kind === "asked" || openCompaction(builder.state) !== undefined;
+    for (let attempt = 1; ; attempt += 1) {
+      const said = new SummaryText(Math.floor(summaryTokens(due.threshold) / due.density));
+      const broken = await this.#ask(due, said);
+      if (broken) {
+        const isRefused = broken.status === "failed" && broken.error.status === 400;
+        return isRefused && !mustEnd() ? undefined : broken;
+      }
+      if (said.hasBegun) {
+        const content = contentOf(due, said.text);
+        builder.endCompaction(compactions.write(content), said.usage, due.size.tokens);
+        this.#prompt.compact(standingItems(content, engine.noteRole));
+        await this.#keep();
+        return signal.aborted ? { status: "cancelled" } : undefined;
+      }
+      builder.addSummaryUsage(said.usage, due.size.tokens);
+      if (!mustEnd()) return undefined;
+      if (attempt === MAX_ATTEMPTS) return { status: "failed", error: noSummary() };
+    }
+  }
+
+  /** Asks for the summary. Gives the outcome that prevents it. */
+  async #ask(due: DueCompaction, said: SummaryText): Promise<Outcome | undefined> {
+    let prompt: Prompt;
+    try {
+      prompt = await this.#summaryPrompt(due);
+    } catch (error) {
+      if (this.#options.signal.aborted) return { status: "cancelled" };
+      return { status: "failed", error: error instanceof ApiError ? error : noSummary() };
+    }
+    const { engine, signal } = this.#options;
+    return this.#generations.runUnseen({
+      begin: () => {
+        said.clear();
+        return engine.generate(prompt, signal);
+      },
+      consume: (generation) => this.#consume(generation, said),
+      progress: () => said.progress,
+    });
+  }
+
+  /** Where the window has no room for the summary, the oldest turns are left out of what it is made of. */
+  async #summaryPrompt({ prompt, size, threshold }: DueCompaction): Promise<Prompt> {
+    const { engine, signal } = this.#options;
+    const wanted = summaryTokens(threshold);
+    const left = size.contextWindow - size.tokens - INSTRUCTION_TOKENS;
+    const maxOutputTokens = Math.min(wanted + THINKING_TOKENS, Math.max(left, wanted));
+    const whole = summaryPrompt(prompt, engine.noteRole, maxOutputTokens);
+    return left >= wanted ? whole : truncateToFit(engine, whole, signal);
+  }
+
+  async #consume(generation: Generation, said: SummaryText): Promise<void> {
+    for await (const deltas of generation) {
+      if (said.take(deltas) === "abort") throw summaryAborted();
+      if (said.hasBegun) {
+        this.#builder.beginCompaction();
+        const full = this.#sink?.flush();
+        if (full) await full;
+      }
+    }
+  }
+
+  /** What has cost so much is not to be done again. */
+  async #keep(): Promise<void> {
+    if (this.#sink?.commit) this.#sink.commit();
+    else await this.#sink?.flush();
+  }
+}
+
+/** How long a summary may be, in tokens. */
+function summaryTokens(threshold: number): number {
+  return Math.min(MAX_SUMMARY_TOKENS, Math.max(MIN_SUMMARY_TOKENS, Math.floor(threshold * SUMMARY_SHARE)));
+}
+
+/**
+ * What the compaction item carries. A summary that is no shorter than what it stands for is of no use: the item then
+ * carries all of it.
+ */
+function contentOf({ prompt: { items }, selection }: DueCompaction, summary: string): CompactionContent {
+  const { before, after, replacedLength } = selection;
+  const earlier = items.filter(({ id }) => id === SUMMARY_ID);
+  if (summary.length < replacedLength + lengthOf(earlier)) return { before, summary, after };
+  const known = new Set(items);
+  const lists = before.filter((item) => item.type === "mcp_list_tools" && !known.has(item));
+  return { before: [...items, ...lists], summary: "", after: [] };
+}
+
+function nothingToCompact(): ApiError {
+  return invalidRequest("input", "There is nothing to compact: the conversation is empty.", "empty_array");
+}
+
+function tooLargeToKeep(): ApiError {
+  return contextLengthExceeded("What a compaction has to keep of this conversation is too large.");
+}
+
+function noSummary(): ApiError {
+  const message = "The model has written no summary of the conversation.";
+  return new ApiError({ status: 502, message, code: "upstream_malformed_response" });
+}
+
+function summaryAborted(): ApiError {
+  return new ApiError({ status: 502, message: "The model server aborted the request.", code: "upstream_aborted" });
+}

@@ -1,0 +1,147 @@
+import { isDeferred } from "../protocol/client-tools.ts";
+import { type CreateRequest, clashingTools, wrongChoice } from "../protocol/create-request.ts";
+import { invalidRequest } from "../protocol/errors.ts";
+import type { Item } from "../protocol/items.ts";
+import { chosenTools, hostedKey, MAX_TOOLS, type NamespaceTool, type Tool } from "../protocol/tools.ts";
+
+/**
+ * The tools that a model gets to see: those of the request that are not deferred, and those that items have brought
+ * (`additional_tools`, `tool_search_output`).
+ */
+
+/**
+ * A request with the tools of its prompt; itself where nothing is deferred or brought. `items` are those of the prompt, or,
+ * for a request that this function has given, those that came since. A tool of the request's own counts before one of its name
+ * that an item has brought, and of those the last; beyond the limit of tools the oldest are left out.
+ * Throws the 400 of tools whose names a model could not tell apart, and of a choice that names none of them.
+ */
+export function withLoadedTools(request: CreateRequest, items: readonly Item[]): CreateRequest {
+  const loads = items.flatMap((item) =>
+    item.type === "additional_tools" || item.type === "tool_search_output" ? [item.tools] : [],
+  );
+  const own = request.tools ?? [];
+  const hasDeferred = own.some(
+    (tool) => isDeferred(tool) || (tool.type === "namespace" && tool.tools.some(isDeferred)),
+  );
+  const isAsSent = loads.length === 0 && !hasDeferred;
+  const kept = hasDeferred && canSearch(own) ? own.flatMap((tool) => withoutDeferred(tool, request)) : own;
+  const tools = isAsSent ? own : joined(kept, loads);
+  const clash = isAsSent ? undefined : clashingTools(tools);
+  if (clash) throw invalidRequest("input", clash.message);
+  const wrong = wrongChoice(request.tool_choice, tools);
+  if (wrong !== undefined) throw invalidRequest("tool_choice", wrong);
+  return isAsSent ? request : { ...request, tools };
+}
+
+/**
+ * A request with the settings of its items (`configuration_update`), each the last one of them. Those of its own input
+ * hold whatever it says itself, those of earlier turns where it says nothing.
+ */
+export function withConfiguration(
+  request: CreateRequest,
+  history: readonly Item[],
+  input: readonly Item[],
+): CreateRequest {
+  const before = settingsOf(history);
+  const now = settingsOf(input);
+  const effort = now.effort ?? request.reasoning?.effort ?? before.effort;
+  const format = now.format ?? request.text?.format ?? before.format;
+  if (effort === request.reasoning?.effort && format === request.text?.format) return request;
+  return {
+    ...request,
+    ...(effort != null && { reasoning: { ...request.reasoning, effort } }),
+    ...(format != null && { text: { ...request.text, format } }),
+  };
+}
+
+type Update = Extract<Item, { type: "configuration_update" }>;
+
+function settingsOf(items: readonly Item[]) {
+  const updates = items.filter((item): item is Update => item.type === "configuration_update");
+  return {
+    effort: updates.findLast(({ reasoning }) => reasoning)?.reasoning?.effort,
+    format: updates.findLast(({ text }) => text)?.text?.format,
+  };
+}
+
+/** A request with all tools of its prompt, the deferred ones among them: those that this server runs, or searches. */
+export function withAllTools(request: CreateRequest, items: readonly Item[]): CreateRequest {
+  const { tools } = withLoadedTools(request, items);
+  if (tools == null || tools === request.tools) return request;
+  const own = new Set(request.tools);
+  return { ...request, tools: [...own, ...tools.filter((tool) => !own.has(tool))] };
+}
+
+/** Without a search nothing could be found: then all tools are there from the beginning. */
+function canSearch(tools: readonly Tool[]): boolean {
+  return tools.some(({ type }) => type === "tool_search");
+}
+
+/** A tool as it is before any search: without what is deferred, unless the request's choice names it. */
+function withoutDeferred(tool: Tool, { tool_choice: choice }: CreateRequest): Tool[] {
+  const named = new Set(chosenTools(choice)?.flatMap((each) => ("name" in each ? [each.name] : [])));
+  if (tool.type !== "namespace") {
+    return isDeferred(tool) && !("name" in tool && named.has(tool.name)) ? [] : [tool];
+  }
+  const tools = tool.tools.filter((member) => !isDeferred(member) || named.has(member.name));
+  return tools.length === tool.tools.length ? [tool] : tools.length > 0 ? [{ ...tool, tools }] : [];
+}
+
+type Member = NamespaceTool["tools"][number];
+
+/** A tool that an item has brought; `namespace` is what it is in. */
+interface Loaded {
+  tool: Tool;
+  namespace: NamespaceTool | undefined;
+}
+
+/** Tools of a request with those of later lists behind them: in the order in which they came, each once. */
+function joined(own: readonly Tool[], loads: readonly (readonly Tool[])[]): Tool[] {
+  const loaded = new Map<string, Loaded>();
+  for (const { tool, namespace } of loads.flat().flatMap(taken))
+    loaded.set(keyOf(tool, namespace), { tool, namespace });
+  const known = own.flatMap(taken);
+  for (const { tool, namespace } of known) loaded.delete(keyOf(tool, namespace));
+  const room = Math.max(0, MAX_TOOLS - known.length);
+  const added = room === 0 ? [] : [...loaded.values()].slice(-room);
+
+  const tools: Tool[] = [...own];
+  const places = new Map<string, number>();
+  for (const [index, tool] of own.entries()) if (tool.type === "namespace") places.set(tool.name, index);
+  const members = new Map<string, Member[]>();
+  for (const { tool, namespace } of added) {
+    if (!namespace) {
+      tools.push(notDeferred(tool));
+      continue;
+    }
+    const { name } = namespace;
+    if (!places.has(name)) {
+      places.set(name, tools.length);
+      tools.push({ ...namespace, tools: [] });
+    }
+    const joining = members.get(name);
+    if (joining) joining.push(notDeferred(tool as Member));
+    else members.set(name, [notDeferred(tool as Member)]);
+  }
+  for (const [name, joining] of members) {
+    const index = places.get(name) ?? 0;
+    const namespace = tools[index];
+    if (namespace?.type === "namespace") tools[index] = { ...namespace, tools: [...namespace.tools, ...joining] };
+  }
+  return tools;
+}
+
+/** The tools of a list, those of a namespace one by one. */
+function taken(tool: Tool): Loaded[] {
+  if (tool.type !== "namespace") return [{ tool, namespace: undefined }];
+  return tool.tools.map((member) => ({ tool: member, namespace: tool }));
+}
+
+function keyOf(tool: Tool, namespace: NamespaceTool | undefined): string {
+  return hostedKey(tool) ?? `${namespace?.name ?? ""}.${"name" in tool ? tool.name : tool.type}`;
+}
+
+/** What has been found is there. */
+function notDeferred<T extends Tool>(tool: T): T {
+  return isDeferred(tool) ? { ...tool, defer_loading: false } : tool;
+}

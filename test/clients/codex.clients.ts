@@ -1,0 +1,174 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import type { Engine } from "../vllm/model-server.ts";
+import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+import { Codex, type CodexRun } from "./codex.ts";
+import { type Door, openDoor } from "./door.ts";
+import { installedCodex } from "./installed.ts";
+
+/** The real Codex CLI in front of the gateway. What the models are to say stands in what the user says. */
+
+const VERSION = "0.169.0";
+
+let binary: string;
+let vllm: SimulatorServer;
+let worker: WorkerdProcess;
+beforeAll(async () => {
+  binary = await installedCodex(VERSION);
+  vllm = await serveSimulator({ maxModelLen: 131_072 });
+  worker = await startWorkerd({ VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true" });
+});
+afterAll(async () => {
+  await worker.close();
+  await vllm.close();
+});
+
+let codex: Codex | undefined;
+let door: Door;
+beforeEach(async () => {
+  vllm.simulator.requests.length = 0;
+  door = await openDoor(worker.url);
+});
+afterEach(async () => {
+  codex?.remove();
+  await door.close();
+});
+
+interface Setup {
+  model: string;
+  webSockets: boolean;
+  /** Tokens after which Codex compacts. */
+  compactAt?: number;
+  /** As the provider that Codex compacts remotely at. */
+  isOpenai?: boolean;
+}
+
+/** As docs/clients.md has it: the catalogue comes with a command that gives the key. */
+function start({ model, webSockets, compactAt, isOpenai = false }: Setup): Codex {
+  codex = new Codex(
+    binary,
+    `model = "${model}"
+model_provider = "edge"
+${compactAt === undefined ? "" : `model_auto_compact_token_limit = ${compactAt}`}
+[model_providers.edge]
+name = "${isOpenai ? "OpenAI" : "edge"}"
+base_url = "${door.url}/v1"
+wire_api = "responses"
+supports_websockets = ${webSockets}
+[model_providers.edge.auth]
+command = "echo"
+args = ["any"]
+`,
+  );
+  return codex;
+}
+
+interface Call {
+  name: string;
+  namespace?: string;
+  arguments?: object;
+  /** Of a custom tool. */
+  input?: string;
+}
+
+/** The user's text that makes the model call this. */
+function calling(engine: Engine, { name, namespace, arguments: args, input }: Call): string {
+  const script =
+    engine === "chat"
+      ? `<think>\nhm\n</think>\n\n<tool_call>\n${JSON.stringify({
+          name: namespace === undefined ? name : `${namespace}__${name}`,
+          arguments: args ?? { input },
+        })}\n</tool_call><|im_end|>`
+      : `<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=${namespace ?? "functions"}.${name}${
+          args === undefined ? `<|message|>${input}` : ` <|constrain|>json<|message|>${JSON.stringify(args)}`
+        }<|call|>`;
+  return `SCRIPT[[${script.replaceAll("<", "‹").replaceAll(">", "›")}]]`;
+}
+
+function expectCompleted(run: CodexRun): void {
+  expect(run.exitCode, run.log + JSON.stringify(run.events)).toBe(0);
+  expect(run.events.map(({ type }) => type)).toContain("turn.completed");
+  expect(run.events.map(({ type }) => type)).not.toContain("error");
+}
+
+/** What the model server was asked, as text. */
+const prompts = () =>
+  vllm.simulator.requests.filter(({ path }) => path.endsWith("completions")).map(({ body }) => JSON.stringify(body));
+
+const PATCH = "*** Begin Patch\n*** Add File: greeting.txt\n+Hello, *world*!\n*** End Patch";
+
+describe.each<[engine: Engine, model: string]>([
+  ["chat", "tiny-qwen3"],
+  ["harmony", "tiny-gpt-oss"],
+])("%s", (engine, model) => {
+  describe.each([
+    ["HTTP", false],
+    ["a WebSocket", true],
+  ] as const)("over %s", (_transport, webSockets) => {
+    const setup = { model, webSockets };
+
+    it("answers", async () => {
+      const run = await start(setup).exec("Hello!");
+      expectCompleted(run);
+      expect(run.answer.trim()).toBe("You said: Hello!");
+      expect(door.asked("POST /v1/responses")).toBe(!webSockets);
+      expect(door.asked("GET /v1/responses")).toBe(webSockets);
+    });
+
+    it("runs a command, and reads what came of it", async () => {
+      const agent = start(setup);
+      const run = await agent.exec(
+        calling(engine, { name: "exec_command", arguments: { cmd: "echo made > made.txt && cat made.txt" } }),
+      );
+      expectCompleted(run);
+      expect(agent.file("made.txt")).toBe("made\n");
+      expect(run.answer).toContain("The tool returned:");
+    });
+
+    it("applies a patch", async () => {
+      const agent = start(setup);
+      const run = await agent.exec(calling(engine, { name: "apply_patch", input: PATCH }));
+      expectCompleted(run);
+      expect(agent.file("greeting.txt")).toBe("Hello, *world*!\n");
+    });
+
+    it("calls a tool of a namespace", async () => {
+      const run = await start(setup).exec(
+        calling(engine, { namespace: "multi_agent_v1", name: "close_agent", arguments: { target: "/root/nobody" } }),
+      );
+      expectCompleted(run);
+      expect(prompts().at(-1)).not.toContain("unsupported call");
+      expect(run.answer).toContain("The tool returned:");
+    });
+
+    it("resumes a session", async () => {
+      const agent = start(setup);
+      expectCompleted(await agent.exec("The first word is walrus."));
+      const run = await agent.exec("resume", "--last", "And the second?");
+      expectCompleted(run);
+      expect(run.answer.trim()).toBe("You said: And the second?");
+      expect(prompts().at(-1)).toContain("walrus");
+    });
+
+    it("compacts by itself", async () => {
+      const agent = start({ ...setup, compactAt: 1_000 });
+      expectCompleted(await agent.exec("The first word is walrus."));
+      const run = await agent.exec("resume", "--last", "And the second?");
+      expectCompleted(run);
+      expect(run.answer.trim()).toBe("You said: And the second?");
+      // Codex asks for a summary itself, and begins anew with it.
+      expect(prompts().some((prompt) => prompt.includes("CONTEXT CHECKPOINT COMPACTION"))).toBe(true);
+      expect(prompts().at(-1)).toContain("use the information in this summary");
+    });
+
+    it("has the server compact", async () => {
+      const agent = start({ ...setup, compactAt: 1_000, isOpenai: true });
+      expectCompleted(await agent.exec("The first word is walrus."));
+      const run = await agent.exec("resume", "--last", "And the second?");
+      expectCompleted(run);
+      expect(run.answer.trim()).toBe("You said: And the second?");
+      expect(prompts().some((prompt) => prompt.includes("CONTEXT CHECKPOINT COMPACTION"))).toBe(false);
+      expect(prompts().some((prompt) => prompt.includes("write nothing but the summary"))).toBe(true);
+    });
+  });
+});

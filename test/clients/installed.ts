@@ -1,0 +1,33 @@
+import { execFile } from "node:child_process";
+import { existsSync, mkdirSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+
+/** Clients that are too large to be dependencies: installed where caches are, when they are first asked for. */
+
+const run = promisify(execFile);
+
+const cache = fileURLToPath(new URL("../../node_modules/.cache/clients/", import.meta.url));
+
+/** The Codex CLI of npm. `CODEX` names another one. */
+export async function installedCodex(version: string): Promise<string> {
+  if (process.env.CODEX) return process.env.CODEX;
+  const folder = `${cache}codex-${version}`;
+  const binary = `${folder}/node_modules/.bin/codex`;
+  if (!existsSync(binary)) {
+    mkdirSync(folder, { recursive: true });
+    await run("npm", ["install", "--no-save", "--prefix", folder, `@openai/codex@${version}`]);
+  }
+  return binary;
+}
+
+/** A Python with these packages of PyPI, such as `openai==3.54.0`. `PYTHON` names the one to begin with. */
+export async function installedPython(name: string, ...packages: string[]): Promise<string> {
+  const folder = `${cache}${name}`;
+  const python = `${folder}/bin/python`;
+  if (!existsSync(python)) {
+    await run(process.env.PYTHON ?? "python3", ["-m", "venv", folder]);
+    await run(python, ["-m", "pip", "install", "--quiet", ...packages]);
+  }
+  return python;
+}

@@ -1,0 +1,156 @@
+import { once } from "node:events";
+import { WebSocket } from "ws";
+import { checkEventStream } from "../conformance/event-stream.ts";
+import { violationsIn } from "../conformance/violations.ts";
+import type { ErrorFields, StreamEvent } from "./expectations.ts";
+
+/** A client of WebSocket mode that keeps every frame as it came, and checks all responses against the API's own types. */
+
+const TERMINAL = new Set(["response.completed", "response.failed", "response.incomplete", "error"]);
+
+/** A frame of the server's, as far as these tests look into it. */
+export type SocketEvent = Omit<StreamEvent, "error"> & {
+  stream_id?: string;
+  status?: number;
+  error?: ErrorFields & { headers?: Record<string, string> };
+  steer?: { previous_response_id: string; input: unknown };
+};
+
+/** What one create came to: its frames, the last of which is terminal. */
+export interface SocketTurn {
+  /** As they came. */
+  frames: string[];
+  events: SocketEvent[];
+  types: string[];
+  last: SocketEvent;
+  /** The response of the first event. */
+  id: string;
+  /** All text deltas. */
+  text: string;
+}
+
+export class SocketClient {
+  readonly socket: WebSocket;
+  /** All frames that belong to no response that has ended. */
+  readonly #open = new Map<string | undefined, string[]>();
+  readonly #ended = new Map<string | undefined, SocketTurn[]>();
+  readonly #waiting = new Set<() => void>();
+  /** How the connection ended, once it has. */
+  closed: { code: number; reason: string } | undefined;
+
+  private constructor(socket: WebSocket) {
+    this.socket = socket;
+    socket.on("message", (data) => this.#receive(String(data)));
+    socket.on("error", () => {});
+    socket.on("close", (code, reason) => {
+      this.closed = { code, reason: reason.toString() };
+      this.#wake();
+    });
+  }
+
+  static async open({ url }: { url: string }, options: WebSocket.ClientOptions = {}): Promise<SocketClient> {
+    const { href } = new URL("/v1/responses", url.replace("http", "ws"));
+    const client = new SocketClient(new WebSocket(href, { perMessageDeflate: false, ...options }));
+    await once(client.socket, "open");
+    return client;
+  }
+
+  send(event: object): void {
+    this.socket.send(JSON.stringify(event));
+  }
+
+  /** Sends a create, in the lane of its `stream_id`. */
+  create(fields: object): void {
+    this.send({ type: "response.create", model: "simulator", store: false, ...fields });
+  }
+
+  /** Sends a create, and waits for its end. */
+  turn(fields: { stream_id?: string; [field: string]: unknown }): Promise<SocketTurn> {
+    this.create(fields);
+    return this.ended(fields.stream_id);
+  }
+
+  /** What the lane's next response, or error, came to. Rejects when the connection closes first. */
+  async ended(lane?: string): Promise<SocketTurn> {
+    return this.#until(() => this.#ended.get(lane)?.shift());
+  }
+
+  /** The frames of the response that is under way in a lane, once there is one that fits. */
+  async reached(fits: (event: SocketEvent) => boolean, lane?: string): Promise<SocketEvent[]> {
+    return this.#until(() => {
+      const events = (this.#open.get(lane) ?? []).map((frame) => JSON.parse(frame) as SocketEvent);
+      return events.some(fits) ? events : undefined;
+    });
+  }
+
+  async closing(): Promise<{ code: number; reason: string }> {
+    while (!this.closed) await this.#event();
+    return this.closed;
+  }
+
+  /** Leaves as one does whose process dies. */
+  terminate(): void {
+    this.socket.terminate();
+  }
+
+  async close(): Promise<void> {
+    this.socket.close();
+    await this.closing();
+  }
+
+  async #until<T>(take: () => T | undefined): Promise<T> {
+    for (;;) {
+      const value = take();
+      if (value !== undefined) return value;
+      if (this.closed) throw new Error(`The connection was closed: ${JSON.stringify(this.closed)}`);
+      await this.#event();
+    }
+  }
+
+  #event(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#waiting.add(resolve);
+    });
+  }
+
+  #wake(): void {
+    for (const wake of this.#waiting) wake();
+    this.#waiting.clear();
+  }
+
+  #receive(frame: string): void {
+    const event = JSON.parse(frame) as SocketEvent;
+    const lane = event.stream_id;
+    const frames = [...(this.#open.get(lane) ?? []), frame];
+    this.#open.set(lane, frames);
+    if (TERMINAL.has(event.type)) {
+      this.#open.delete(lane);
+      this.#ended.set(lane, [...(this.#ended.get(lane) ?? []), turnOf(frames)]);
+    }
+    this.#wake();
+  }
+}
+
+function turnOf(frames: string[]): SocketTurn {
+  const events = frames.map((frame) => JSON.parse(frame) as SocketEvent);
+  const last = events.at(-1) as SocketEvent;
+  return {
+    frames,
+    events,
+    types: events.map(({ type }) => type),
+    last,
+    id: events[0]?.response?.id ?? "",
+    text: events.map((event) => (event.type === "response.output_text.delta" ? event.delta : "")).join(""),
+  };
+}
+
+/** What is wrong with a response's events, by the API's own types and rules. */
+export function turnViolations({ events }: SocketTurn): readonly string[] {
+  const stream = { events: events.map((data) => ({ name: data.type, data })), comments: [], done: true };
+  try {
+    checkEventStream(stream, { socket: true });
+    return [];
+  } catch (error) {
+    return violationsIn(error);
+  }
+}

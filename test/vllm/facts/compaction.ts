@@ -1,0 +1,39 @@
+import { describe, expect, it } from "vitest";
+import { expectCompleted, type Subject } from "./subject.ts";
+
+/** A conversation that goes on from its summary. */
+export function compaction(subject: () => Subject): void {
+  const input = [
+    { role: "user" as const, content: "Tell me all." },
+    { role: "assistant" as const, content: "It is a long tale.".concat(" word".repeat(1_500)) },
+    { role: "user" as const, content: "And now?" },
+  ];
+  const context_management = [{ type: "compaction", compact_threshold: 1_000 }];
+
+  interface Rounds {
+    input_tokens_per_turn?: number[];
+    cached_tokens_per_turn?: number[];
+  }
+
+  describe("before an answer", () => {
+    it("shortens its prompt, and finds what it is asked of in the prefix cache", async () => {
+      const { gateway, server } = subject();
+      const body = { model: server.model, input };
+      await gateway.openai.responses.create(body);
+      const response = await gateway.openai.responses.create({ ...body, context_management });
+      expectCompleted(response);
+      expect(response.output[0]?.type).toBe("compaction");
+      const { input_tokens_per_turn: prompts = [], cached_tokens_per_turn: cached = [] } = response.usage as Rounds;
+      const [summary = 0, answer = 0] = prompts;
+      expect(summary).toBeGreaterThan(1_500);
+      expect(answer).toBeLessThan(1_000);
+      expect(cached[0]).toBeGreaterThan(summary * 0.7);
+      const { input_tokens } = await gateway.openai.responses.inputTokens.count({
+        model: server.model,
+        previous_response_id: response.id,
+        input: "Later.",
+      });
+      expect(input_tokens).toBeLessThan(1_500);
+    });
+  });
+}
