@@ -33,7 +33,7 @@ describe("against openai/harmony", () => {
         expect(toText(segments)).toBe(oracle.decode(expected));
         expect(toTokenIds(segments, tokenizer)).toEqual(expected);
       }),
-      { seed: 20261121, numRuns: 400 },
+      { numRuns: 150 },
     );
   });
 
@@ -50,9 +50,9 @@ describe("against openai/harmony", () => {
         expect(ids.filter(isSpecial)).toEqual(toTokenIds(render(harmless(messages)), tokenizer).filter(isSpecial));
         if (hasSpecialLiteral(segments)) forged += 1;
       }),
-      { seed: 20261121, numRuns: 400 },
+      { numRuns: 150 },
     );
-    expect(forged).toBeGreaterThan(200);
+    expect(forged).toBeGreaterThan(75);
   });
 
   it("a literal in pieces is only text, and found where joining the pieces would complete it", () => {
@@ -66,7 +66,7 @@ describe("against openai/harmony", () => {
         expect(toTokenIds(segments, tokenizer)).toEqual(oracle.render([user]));
         expect(hasSpecialLiteral(segments)).toBe(/<\|[^\s<>|]{1,40}\|>/.test(whole));
       }),
-      { seed: 20261121, numRuns: 500 },
+      { numRuns: 150 },
     );
   });
 
@@ -86,7 +86,7 @@ describe("against openai/harmony", () => {
         expect(ids).toEqual(oracle.encode(string));
         expect(tokenizer.decode(ids)).toBe(string.toWellFormed());
       }),
-      { seed: 20261121, numRuns: 3000 },
+      { numRuns: 1000 },
     );
   });
 });
