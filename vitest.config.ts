@@ -11,8 +11,6 @@ const inWorkerd = () =>
     miniflare: {
       bindings: {
         VLLM_BASE_URL: "http://vllm.invalid/v1",
-        // Reasoning is sealed where a test names a tenant.
-        ENCRYPTION_KEYS: `test:${"a".repeat(43)}=`,
         TOOL_SERVERS: JSON.stringify({ python: "https://python.acme.dev/mcp" }),
         // Reasoning is sealed where a test names a tenant.
         ENCRYPTION_KEYS: `test:${"a".repeat(43)}=`,

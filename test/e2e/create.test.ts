@@ -92,7 +92,7 @@ describe.each(["json", "stream"] as const)("create, answered as %s", (way) => {
   it("gives the effort to the chat template, and echoes it", async () => {
     const model = "simulator-reasoning";
     const response = await create({ model, input: "Hello!", reasoning: { effort: "high", summary: "auto" } });
-    expect(response.output[0]).toMatchObject({ content: [{ text: expect.stringContaining("with effort high") }] });
+    expect(response.output[0]).toMatchObject({ summary: [{ text: expect.stringContaining("with effort high") }] });
     expect(response.reasoning).toMatchObject({ effort: "high", summary: "auto" });
     expect(lastPrompt(gateway).chat_template_kwargs).toEqual({ reasoning_effort: "high", enable_thinking: true });
     expect(lastPrompt(gateway).reasoning_effort).toBe("high");
