@@ -109,12 +109,12 @@ export const ROWS: Row[] = [
     refused: bad("input[0].encrypted_content", "invalid_encrypted_content"),
   },
   {
-    name: "49,999 compaction items, of which the last can be read",
+    name: "49,999 compaction items, none of which is this server's",
     body: () =>
       request(
         `"input":[${counting(49_998, () => ({ type: "compaction", encrypted_content: "x" }))},${compacted(contentOf(1))}]`,
       ),
-    refused: null,
+    refused: bad("input[49998].encrypted_content", "invalid_encrypted_content"),
   },
   {
     name: "a compaction item to /compact of 11 MB of [",

@@ -172,12 +172,18 @@ export interface ModelServer<G extends Generation> {
   generationsOf(runName: string): readonly G[];
 }
 
+let tests = 0;
+
+/** Tells the runs of the current test from those that another one has left, whose alarms may wake them later. */
+const saltOfTest = () => `test${tests}`;
+
 /** Mocks `fetch` in every test of the calling file. After each test all homes are aborted. */
 export function useModelServer<G extends Generation>(options: ModelServerOptions<G>): ModelServer<G> {
   const generations: G[] = [];
   const byRun = new Map<string, G[]>();
 
   beforeEach(() => {
+    tests += 1;
     generations.length = 0;
     byRun.clear();
     vi.spyOn(globalThis, "fetch").mockImplementation(async (input, init) => {
@@ -192,6 +198,8 @@ export function useModelServer<G extends Generation>(options: ModelServerOptions
       if (!url.pathname.endsWith("/completions")) return new Response(null, { status: 404 });
       const signal = init?.signal;
       if (signal?.aborted) throw signal.reason;
+      const { cache_salt: salt } = JSON.parse(body) as { cache_salt?: string };
+      if (salt !== saltOfTest()) return new Response(null, { status: 500 });
       const generation = options.newGeneration(body, url.pathname);
       generations.push(generation);
       const name = /#(\w+)(?!.*#\w)/s.exec(options.promptText?.(generation) ?? "")?.[1];
@@ -259,7 +267,7 @@ export class Run {
       request: { background: true, model: "m", ...request },
       input: typeof input === "string" ? [userMessage(input)] : input,
       model: { name: "m", upstream: "m", engine },
-      cacheSalt: "salt",
+      cacheSalt: saltOfTest(),
       ...(withheld && { withheld }),
       ...(tenant && { tenant }),
       inConversation: false,
