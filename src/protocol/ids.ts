@@ -116,6 +116,12 @@ const ITEM_PREFIX: Record<string, string> = {
   mcp_list_tools: "mcpl",
   mcp_approval_request: "mcpr",
   mcp_approval_response: "mcpa",
+  computer_call: "cu",
+  computer_call_output: "cuo",
+  file_search_call: "fs",
+  image_generation_call: "ig",
+  program: "prog",
+  program_output: "progo",
 };
 
 /** The id of the item at `index` of a turn's input or output. */

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { list } from "./collections.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
-import { type InputPart, inputPart, inputText, itemId, itemStatus, notServed, text, withId } from "./item-parts.ts";
+import { type InputPart, inputPart, inputText, itemId, itemStatus, text, withId } from "./item-parts.ts";
 import { toolItems } from "./tool-items.ts";
 
 export type { InputPart } from "./item-parts.ts";
@@ -222,25 +222,32 @@ const compactionTrigger = z
 
 const itemReference = z.object({ type: z.literal("item_reference"), id: z.string().min(1).max(MAX_ID_LENGTH) });
 
-/** Item types of OpenAI's API whose tools this server does not have; named so that the refusal can be clear. */
-const UNSERVED_ITEM_TYPES = new Set([
+/** Items of tools of OpenAI's that no model gets to use here, such as a conversation that began there has. */
+const FOREIGN_ITEM_TYPES = [
   "computer_call",
   "computer_call_output",
   "file_search_call",
   "image_generation_call",
   "program",
   "program_output",
-]);
+] as const;
 
-/** Fills in the `type` that easy messages and item references may leave out, and refuses unserved types. */
-function withItemType(value: unknown, context: z.RefinementCtx): unknown {
+/** Kept and given back as they came. No prompt has them: no engine has a form for them. */
+const foreignItem = z
+  .looseObject({ type: z.enum(FOREIGN_ITEM_TYPES), id: itemId })
+  .transform(({ id, ...item }): { type: (typeof FOREIGN_ITEM_TYPES)[number]; id?: string } => ({
+    ...withId(id),
+    // OpenAI's lists have it, requests may leave it out.
+    ...(item.type !== "program" && { status: "completed" }),
+    ...item,
+  }));
+
+/** Fills in the `type` that easy messages and item references may leave out. */
+function withItemType(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return value;
   if (!("type" in value) || value.type == null) {
     if ("role" in value) return { ...value, type: "message" };
     if ("id" in value) return { ...value, type: "item_reference" };
-  } else if (typeof value.type === "string" && UNSERVED_ITEM_TYPES.has(value.type)) {
-    notServed(context, ["type"], `Input of type '${value.type}'`);
-    return z.NEVER;
   }
   return value;
 }
@@ -260,6 +267,7 @@ export const inputItem = z.preprocess(
     codeInterpreterCall,
     compaction,
     compactionTrigger,
+    foreignItem,
     itemReference,
   ]),
 );

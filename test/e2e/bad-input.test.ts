@@ -626,15 +626,6 @@ describe("what this server does not serve is named", () => {
     part({ type: "input_file", file_id: "file_1" }, "file_id"),
     part({ type: "input_file", file_url: "https://a.example.com/b.txt" }, "file_url"),
     part({ type: "input_file", file_data: "data:application/pdf;base64,AA==", filename: "a.pdf" }, "file_data"),
-    ...["computer_call", "file_search_call", "program"].map(
-      (type): Row => [
-        `an item ${type}`,
-        { input: [{ role: "user", content: "x" }, { type }] },
-        "input[1].type",
-        "unsupported_parameter",
-        `Input of type '${type}' is not supported by this server.`,
-      ],
-    ),
   ]);
 
   it.each([

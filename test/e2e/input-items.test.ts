@@ -319,3 +319,87 @@ describe("items from elsewhere", () => {
     expect(messages).toMatchObject([{ role: "user" }, { role: "assistant" }, { role: "tool" }]);
   });
 });
+
+describe("the items that OpenAI's API puts out, sent as input", () => {
+  const ran = { type: "exec" as const, command: ["ls"], env: {} };
+  const items: ResponseInputItem[] = [
+    { type: "message", role: "user", content: [{ type: "input_text", text: "Do all of it." }] },
+    { type: "reasoning", id: "rs_1", summary: [{ type: "summary_text", text: "I should." }] },
+    { type: "function_call", call_id: "c1", name: "f", arguments: "{}", id: "fc_1", status: "completed" },
+    { type: "function_call_output", call_id: "c1", output: "done" },
+    { type: "custom_tool_call", call_id: "c2", name: "g", input: "raw", id: "ctc_1" },
+    { type: "custom_tool_call_output", call_id: "c2", output: "done" },
+    { type: "tool_search_call", call_id: "c3", execution: "client", arguments: { query: "x" }, status: "completed" },
+    { type: "tool_search_output", call_id: "c3", execution: "client", status: "completed", tools: [] },
+    {
+      type: "additional_tools",
+      role: "developer",
+      tools: [{ type: "function", name: "h", parameters: {}, strict: false }],
+    },
+    { type: "local_shell_call", id: "lsh_1", call_id: "c4", action: ran, status: "completed" },
+    { type: "local_shell_call_output", id: "c4", output: "a.txt", status: "completed" },
+    { type: "shell_call", call_id: "c5", action: { commands: ["ls"] }, status: "completed" },
+    {
+      type: "shell_call_output",
+      call_id: "c5",
+      output: [{ stdout: "a.txt", stderr: "", outcome: { type: "exit", exit_code: 0 } }],
+    },
+    {
+      type: "apply_patch_call",
+      call_id: "c6",
+      operation: { type: "delete_file", path: "a.txt" },
+      status: "completed",
+    },
+    { type: "apply_patch_call_output", call_id: "c6", status: "completed", output: "done" },
+    {
+      type: "web_search_call",
+      id: "ws_1",
+      status: "completed",
+      action: { type: "search", query: "x", queries: ["x"] },
+    },
+    {
+      type: "code_interpreter_call",
+      id: "ci_1",
+      code: "1",
+      container_id: "cntr_1",
+      outputs: null,
+      status: "completed",
+    },
+    { type: "mcp_list_tools", id: "mcpl_1", server_label: "docs", tools: [] },
+    { type: "mcp_call", id: "mcp_1", server_label: "docs", name: "read", arguments: "{}", output: "text" },
+    { type: "file_search_call", id: "fs_1", queries: ["x"], status: "completed", results: [{ text: "found" }] },
+    {
+      type: "computer_call",
+      id: "cu_1",
+      call_id: "c7",
+      pending_safety_checks: [],
+      status: "completed",
+      action: { type: "screenshot" },
+    },
+    { type: "computer_call_output", call_id: "c7", output: { type: "computer_screenshot", image_url: png } },
+    { type: "image_generation_call", id: "ig_1", status: "completed", result: "AA==" },
+    { type: "program", id: "prog_1", call_id: "c8", code: "1", fingerprint: "x" },
+    { type: "program_output", id: "progo_1", call_id: "c8", result: "1", status: "completed" },
+    {
+      type: "message",
+      id: "msg_1",
+      role: "assistant",
+      status: "completed",
+      content: [{ type: "output_text", text: "Done.", annotations: [] }],
+    },
+    { type: "message", role: "user", content: [{ type: "input_text", text: "And now?" }] },
+  ];
+
+  it.each(["simulator", "simulator-gpt-oss"])(
+    "are kept, listed as they came, and gone on after (%s)",
+    async (model) => {
+      const first = await gateway.openai.responses.create({ model, input: items });
+      expect(first.output_text).toContain("And now?");
+      const { data } = await gateway.openai.responses.inputItems.list(first.id, { order: "asc", limit: 100 });
+      // Each has an id of this server's.
+    expect(data).toMatchObject(items.map((item) => ({ ...item, id: expect.any(String) })));
+      const next = await gateway.openai.responses.create({ model, input: "Go on.", previous_response_id: first.id });
+      expect(next.output_text).toContain("Go on.");
+    },
+  );
+});
