@@ -115,6 +115,7 @@ export const ROWS: Row[] = [
         `"input":[${counting(49_998, () => ({ type: "compaction", encrypted_content: "x" }))},${compacted(contentOf(1))}]`,
       ),
     refused: bad("input[49998].encrypted_content", "invalid_encrypted_content"),
+    reads: 12 * 49_999,
   },
   {
     name: "a compaction item to /compact of 11 MB of [",
