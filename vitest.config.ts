@@ -49,7 +49,7 @@ export default defineConfig({
           ...limits,
           name: "node",
           // A test is often waiting for another process.
-          maxWorkers: 3,
+          maxWorkers: 4,
           sequence: { groupOrder: 1 },
           // Files share what they import: most of it never changes. Each starts its own servers.
           isolate: false,
