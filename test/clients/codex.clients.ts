@@ -1,3 +1,4 @@
+import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import type { Engine } from "../vllm/model-server.ts";
@@ -9,6 +10,9 @@ import { installedCodex } from "./installed.ts";
 /** The real Codex CLI in front of the gateway. What the models are to say stands in what the user says. */
 
 const VERSION = "0.169.0";
+
+/** An MCP server of the user's, which Codex runs. */
+const NOTES_SERVER = fileURLToPath(new URL("notes-server.ts", import.meta.url));
 
 let binary: string;
 let vllm: SimulatorServer;
@@ -37,6 +41,8 @@ afterEach(async () => {
 interface Setup {
   model: string;
   webSockets: boolean;
+  /** Without the command that gives the key Codex asks for no catalogue: it does not know the model. */
+  isUnknown?: boolean;
   /** Tokens after which Codex compacts. */
   compactAt?: number;
   /** As the provider that Codex compacts remotely at. */
@@ -44,7 +50,7 @@ interface Setup {
 }
 
 /** As docs/clients.md has it: the catalogue comes with a command that gives the key. */
-function start({ model, webSockets, compactAt, isOpenai = false }: Setup): Codex {
+function start({ model, webSockets, compactAt, isOpenai = false, isUnknown = false }: Setup): Codex {
   codex = new Codex(
     binary,
     `model = "${model}"
@@ -55,9 +61,10 @@ name = "${isOpenai ? "OpenAI" : "edge"}"
 base_url = "${door.url}/v1"
 wire_api = "responses"
 supports_websockets = ${webSockets}
-[model_providers.edge.auth]
-command = "echo"
-args = ["any"]
+${isUnknown ? "" : '[model_providers.edge.auth]\ncommand = "echo"\nargs = ["any"]'}
+[mcp_servers.notes]
+command = "${process.execPath}"
+args = ["${NOTES_SERVER}"]
 `,
   );
   return codex;
@@ -139,6 +146,36 @@ describe.each<[engine: Engine, model: string]>([
       expectCompleted(run);
       expect(prompts().at(-1)).not.toContain("unsupported call");
       expect(run.answer).toContain("The tool returned:");
+    });
+
+    it("calls a tool of an MCP server of the user's", async () => {
+      const agent = start(setup);
+      const run = await agent.exec(
+        calling(engine, { namespace: "mcp__notes", name: "take_note", arguments: { text: "walrus" } }),
+      );
+      expectCompleted(run);
+      expect(run.answer).toContain("noted: walrus");
+    });
+
+    it("begins an agent of its own", async () => {
+      const run = await start(setup).exec(
+        calling(engine, {
+          namespace: "multi_agent_v1",
+          name: "spawn_agent",
+          arguments: { message: "Count walruses." },
+        }),
+      );
+      expectCompleted(run);
+      expect(run.answer).toContain("agent_id");
+    });
+
+    it("works with a model that Codex does not know", async () => {
+      const agent = start({ ...setup, isUnknown: true });
+      const run = await agent.exec(
+        calling(engine, { name: "exec_command", arguments: { cmd: "echo made > made.txt" } }),
+      );
+      expectCompleted(run);
+      expect(agent.file("made.txt")).toBe("made\n");
     });
 
     it("resumes a session", async () => {

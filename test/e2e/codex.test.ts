@@ -1,3 +1,4 @@
+import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { eventually, type Gateway, startGateway } from "./support.ts";
 
@@ -68,6 +69,103 @@ describe("GET /v1/models with client_version", () => {
   it("is the API's own list without it", async () => {
     const response = await gateway.fetch(`${gateway.url}/v1/models`);
     expect(await response.json()).toMatchObject({ object: "list" });
+  });
+});
+
+describe.each([
+  [
+    "tiny-qwen3",
+    { call: (json: string) => `‹tool_call›\n{"name": "apply_patch", "arguments": ${json}}\n‹/tool_call›` },
+  ],
+  ["tiny-gpt-oss", { call: undefined }],
+])("the requests of a turn with a patch, by %s", (model, { call }) => {
+  const patch = "*** Begin Patch\n*** Add File: a.txt\n+Hello!\n*** End Patch";
+  const grammar = `start: begin hunk+ end
+begin: "*** Begin Patch" LF
+end: "*** End Patch" LF?
+hunk: "*** Add File: " /(.+)/ LF ("+" /(.*)/ LF -> line)+
+%import common.LF`;
+  const strictless = (name: string) => ({ type: "function", name, description: "", strict: false, parameters: {} });
+  const tools = [
+    strictless("exec_command"),
+    {
+      type: "custom",
+      name: "apply_patch",
+      description: "Edits files.",
+      format: { type: "grammar", syntax: "lark", definition: grammar },
+    },
+    {
+      type: "namespace",
+      name: "multi_agent_v1",
+      description: "Manages agents.",
+      tools: [strictless("close_agent"), strictless("spawn_agent")],
+    },
+    { type: "web_search", external_web_access: true },
+  ];
+  const said = (role: string, text: string) => ({
+    type: "message",
+    id: `msg_${crypto.randomUUID()}`,
+    role,
+    content: [{ type: "input_text", text }],
+  });
+  const script =
+    call === undefined
+      ? `SCRIPT[[‹|channel|›analysis‹|message|›hm‹|end|›‹|start|›assistant‹|channel|›commentary to=functions.apply_patch‹|message|›${patch}‹|call|›]]`
+      : `SCRIPT[[‹think›\nhm\n‹/think›\n\n${call(JSON.stringify({ input: patch }))}‹|im_end|›]]`;
+  const thread = crypto.randomUUID();
+  const turn = async (input: object[]): Promise<{ events: ResponseStreamEvent[]; response: ResponseBody }> => {
+    const answer = await gateway.post(
+      {
+        model,
+        stream: true,
+        input,
+        tools,
+        tool_choice: "auto",
+        parallel_tool_calls: true,
+        reasoning: { summary: "auto" },
+        store: false,
+        include: ["reasoning.encrypted_content"],
+        prompt_cache_key: thread,
+        client_metadata: { thread_id: thread, "x-codex-window-id": `${thread}:0` },
+      },
+      { "session-id": thread, "thread-id": thread, originator: "codex_exec", "x-codex-turn-metadata": "{}" },
+    );
+    expect(answer.status).toBe(200);
+    const lines = (await answer.text()).split("\n").filter((line) => line.startsWith("data: {"));
+    const events = lines.map((line) => JSON.parse(line.slice("data: ".length)) as ResponseStreamEvent);
+    const last = events.at(-1);
+    if (last?.type !== "response.completed") throw new Error(`The last event is ${JSON.stringify(last)}`);
+    return { events, response: last.response };
+  };
+
+  it("are answered with a patch as it was written, and go on after its result", async () => {
+    const input = [said("developer", "You are an agent."), said("user", "<environment/>"), said("user", script)];
+    const { events, response } = await turn(input);
+    const patched = response.output.find(({ type }) => type === "custom_tool_call");
+    expect(patched).toMatchObject({ name: "apply_patch", input: patch, status: "completed" });
+    // Codex shows summaries only.
+    expect(response.output[0]).toMatchObject({ type: "reasoning", summary: [{ text: expect.stringContaining("hm") }] });
+    expect(events.map(({ type }) => type)).toContain("response.reasoning_summary_text.delta");
+    const callId = patched?.type === "custom_tool_call" ? patched.call_id : "";
+    // It sends all of it back, reasoning without what it was not given.
+    const replayed = response.output.map((item) =>
+      item.type === "reasoning" ? { ...item, encrypted_content: item.encrypted_content ?? null } : item,
+    );
+    const output = { type: "custom_tool_call_output", id: "ctco_1", call_id: callId, output: "Success." };
+    const { response: answered } = await turn([...input, ...replayed, output]);
+    const message = answered.output.at(-1);
+    expect(message).toMatchObject({ content: [{ text: expect.stringContaining("The tool returned: Success.") }] });
+  });
+
+  it("that ask for a summary without any tool are answered in words", async () => {
+    const answer = await gateway.post({
+      model,
+      input: [said("user", "Hello!"), said("user", "Create a handoff summary.")],
+      tools: [],
+      parallel_tool_calls: false,
+      store: false,
+    });
+    expect(await answer.json()).toMatchObject({ status: "completed", usage: { total_tokens: expect.any(Number) } });
   });
 });
 

@@ -397,7 +397,7 @@ describe("the items that OpenAI's API puts out, sent as input", () => {
       expect(first.output_text).toContain("And now?");
       const { data } = await gateway.openai.responses.inputItems.list(first.id, { order: "asc", limit: 100 });
       // Each has an id of this server's.
-    expect(data).toMatchObject(items.map((item) => ({ ...item, id: expect.any(String) })));
+      expect(data).toMatchObject(items.map((item) => ({ ...item, id: expect.any(String) })));
       const next = await gateway.openai.responses.create({ model, input: "Go on.", previous_response_id: first.id });
       expect(next.output_text).toContain("Go on.");
     },
