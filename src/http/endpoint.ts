@@ -43,25 +43,36 @@ function queryOf(context: Context<AppEnv>): Record<string, unknown> {
 }
 
 /**
- * The routes of endpoints. Every other method of their paths throws the 405 that names those which are allowed. Of two
- * paths that fit a request, the one that is declared first has it.
+ * The routes of endpoints, one for each path. Every other method of a path throws the 405 that names those which are
+ * allowed. A path without parameters that one with them would fit, too (`/v1/responses/compact`), has no route but is
+ * looked up first: Hono's fast router knows no such pairs, and a request costs 50 µs more with the other one.
  */
 export function routesOf(endpoints: readonly Endpoint[]): Hono<AppEnv> {
+  const byPath = Map.groupBy(endpoints, ({ path }) => path);
+  const isFitted = (path: string) => byPath.has(path.replace(/[^/]+$/, ":id"));
   const routes = new Hono<AppEnv>();
-  for (const [path, declared] of Map.groupBy(endpoints, (each) => each.path)) {
-    for (const { method, handle } of declared) routes.on(method, path, handle);
-    const allow = declared.map(({ method }) => method).join(", ");
+  for (const [path, declared] of byPath) {
+    if (isFitted(path) && !path.includes(":")) continue;
     routes.all(path, (context) => {
+      const here = path.endsWith("/:id") ? (byPath.get(context.req.path) ?? declared) : declared;
+      const { method } = context.req;
+      const endpoint = here.find((each) => each.method === (method === "HEAD" ? "GET" : method));
+      if (endpoint) return endpoint.handle(context);
       // Every id has an underscore. What has none would be an endpoint that there is not.
-      const { id } = context.req.param() as { id?: string };
-      if (id !== undefined && path.endsWith("/:id") && !id.includes("_")) throw unknownUrl(context);
-      throw new ApiError({
-        status: 405,
-        message: `Not allowed to ${context.req.method} on ${context.req.path}. Allowed: ${allow}.`,
-        code: "method_not_allowed",
-        headers: { allow },
-      });
+      if (here === declared && path.endsWith("/:id") && !context.req.param("id")?.includes("_"))
+        throw unknownUrl(context);
+      throw notAllowed(context, here);
     });
   }
   return routes;
+}
+
+function notAllowed(context: Context<AppEnv>, declared: readonly Endpoint[]): ApiError {
+  const allow = declared.map(({ method }) => method).join(", ");
+  return new ApiError({
+    status: 405,
+    message: `Not allowed to ${context.req.method} on ${context.req.path}. Allowed: ${allow}.`,
+    code: "method_not_allowed",
+    headers: { allow },
+  });
 }
