@@ -16,6 +16,7 @@ import { killWithUs } from "../dev/tool-server/orphan-guard.ts";
 import type { ToolServer } from "../dev/tool-server/server.ts";
 import { ConfigError, loadConfig, misspeltVariables, VARIABLE_NAMES, type Variables } from "../src/config.ts";
 import { BUNDLE_VARIABLE, bundle, workerd, workerdConfig } from "./workerd.ts";
+import { sayPlainly } from "./workerd-words.ts";
 
 /** Long enough for a first start on a slow machine. */
 const READY_TIMEOUT_MS = 60_000;
@@ -77,9 +78,10 @@ mkdirSync(storage, { recursive: true });
 const configFile = join(directory, "workerd.capnp");
 writeFileSync(configFile, workerdConfig({ port: Number(port), directory, storage, variables: Object.keys(variables) }));
 const worker = spawn(workerd, ["serve", configFile], {
-  stdio: ["ignore", "inherit", "inherit"],
+  stdio: ["ignore", "inherit", "pipe"],
   env: { ...process.env, ...variables },
 });
+void sayPlainly(worker.stderr, console.error);
 void endOf(worker, false).then((code) => {
   if (!stopping) console.error(`The Worker's process has ended (${code ?? "killed"}).`);
   void stop(1);
