@@ -172,11 +172,10 @@ describe("a model server that stays away", () => {
     const model = own("simulator");
     mortal.dieAfter(model, 3, "engine");
     const { response } = await create("background", { model, input: INPUT }, hasty);
-    expect(response).toMatchObject({
-      status: "failed",
-      error: { code: "server_error" },
-      output: [{ type: "message", status: "incomplete", content: [{ text: "You said" }] }],
-    });
+    expect(response).toMatchObject({ status: "failed", error: { code: "server_error" } });
+    // What comes in one read with the death is not kept: nobody has seen it.
+    const said = { type: "message", status: "incomplete", content: [{ text: "You said" }] };
+    if (response.output.length > 0) expect(response.output).toMatchObject([said]);
     // Away for longer than that, or dead when the time was up.
     expect(response.error?.message).toMatch(/^The model server( could not be reached|'s engine has died)\.$/);
     await mortal.restart();
@@ -223,6 +222,8 @@ describe("silence", () => {
     const { response } = await create(way, { model, input: INPUT }, quick);
     expect(response).toMatchObject({ status: "completed" });
     const generations = generationsOf(quick, model);
+    // The server learns that its request was closed, some time or other.
+    await eventually(() => generations.every(({ state }) => state !== "open"));
     expect(generations.map(({ state }) => state)).toEqual(["aborted", "completed"]);
   });
 });
