@@ -14,8 +14,8 @@ export interface MortalServer {
   simulator: SimulatorServer;
   /** With `/v1`. */
   url: string;
-  /** The server dies so after so many chunks of the next answer under this model name. */
-  dieAfter(model: string, chunks: number, death: Death): void;
+  /** The server dies so after so many chunks of the next answer under this model name, once `seen` says that they have come. */
+  dieAfter(model: string, chunks: number, death: Death, seen?: Promise<unknown>): void;
   /** Dies now. */
   die(death: Death): Promise<void>;
   /** Whether it is dead. */
@@ -38,7 +38,7 @@ const ENGINE_DEAD =
 
 export async function startMortalServer(): Promise<MortalServer> {
   const simulator = await serveSimulator();
-  const plans = new Map<string, { chunks: number; death: Death }>();
+  const plans = new Map<string, { chunks: number; death: Death; seen?: Promise<unknown> | undefined }>();
   let life: Life = { over: undefined, streams: new Set() };
   let server: Server | undefined;
   let port = 0;
@@ -65,7 +65,10 @@ export async function startMortalServer(): Promise<MortalServer> {
     own.streams.add(outgoing);
     let written = 0;
     for await (const chunk of response.body ?? []) {
-      if (plan && written === plan.chunks) await die(plan.death);
+      if (plan && written === plan.chunks) {
+        await plan.seen;
+        await die(plan.death);
+      }
       // Of a life that is over, no word comes any more.
       if (own.over) return;
       outgoing.write(chunk);
@@ -115,7 +118,7 @@ export async function startMortalServer(): Promise<MortalServer> {
   return {
     simulator,
     url: `http://127.0.0.1:${port}/v1`,
-    dieAfter: (model, chunks, death) => void plans.set(model, { chunks, death }),
+    dieAfter: (model, chunks, death, seen) => void plans.set(model, { chunks, death, seen }),
     die,
     get dead() {
       return life.over !== undefined;
