@@ -9,6 +9,7 @@ import type { OutputItem, ResponseObject, Usage } from "../protocol/response.ts"
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { openNewest, SUMMARY_ID, standingPast } from "../turn/compacted-past.ts";
 import { matchOutputs } from "../turn/history.ts";
+import { NO_USAGE } from "../turn/usage.ts";
 import { clientLeft } from "./client-left.ts";
 import { checkCreation } from "./creation.ts";
 import type { Caller } from "./transport.ts";
@@ -23,14 +24,6 @@ export interface CompactedResponse {
   output: unknown[];
   usage: Usage;
 }
-
-const NO_USAGE: Usage = {
-  input_tokens: 0,
-  input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
-  output_tokens: 0,
-  output_tokens_details: { reasoning_tokens: 0 },
-  total_tokens: 0,
-};
 
 /**
  * Compacts the input of a request and what it continues. Keeps nothing: its id names nothing that could be continued.

@@ -127,8 +127,9 @@ export class Turn {
   }
 
   /**
-   * Starts the generation: resolves when the model server has taken the prompt; at once where something is to be done
-   * before it, which `run` then does: a compaction, too, once it is known that there must be one. Throws ApiError as the engine does, and the signal's reason when aborted.
+   * Starts the generation: resolves when the model server has taken the prompt. Where something is to be done before it,
+   * `run` does that, and this resolves at once; for a compaction, as soon as it is known that there must be one.
+   * Throws ApiError as the engine does, and the signal's reason when aborted.
    */
   async start(): Promise<void> {
     if (this.#phase.kind === "compact") {

@@ -141,7 +141,7 @@ describe.each<[engine: Engine, model: string]>([
 
     it("calls a tool of a namespace", async () => {
       const run = await start(setup).exec(
-        calling(engine, { namespace: "multi_agent_v1", name: "close_agent", arguments: { target: "/root/nobody" } }),
+        calling(engine, { namespace: "multi_agent_v1", name: "close_agent", arguments: { target: "nobody" } }),
       );
       expectCompleted(run);
       expect(prompts().at(-1)).not.toContain("unsupported call");

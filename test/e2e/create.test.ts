@@ -719,6 +719,7 @@ describe("a deployment", () => {
       // As many as the client waits for: only then does the model begin.
       if (text.split(": heartbeat\n\n").length > 3) configured.vllm.simulator.requests.at(-1)?.release();
     }
+    expect(text.split(": heartbeat\n\n").length - 1).toBeGreaterThanOrEqual(3);
     // A heartbeat stands between events, never within one.
     const rest = text.replaceAll(": heartbeat\n\n", "");
     expect(rest.split("\n\n").every((event) => event === "" || /^(event: |data: \[DONE\])/.test(event))).toBe(true);
