@@ -80,6 +80,11 @@ export class Home extends DurableObject<Variables> {
     return this.#history.snapshot(previous, references);
   }
 
+  /** A turn that was created at `createdAt` is about to be settled: what that needs is made before it is waited for. */
+  awaitTurn(createdAt: number): Promise<void> {
+    return this.#housekeeping.retain(createdAt);
+  }
+
   /** Keeps a foreground turn for good: one row where it fits, in one transaction. Again is harmless. */
   settle(turn: TurnToSettle): Promise<Result<null>> {
     return this.#settlement.foreground(turn);

@@ -40,6 +40,14 @@ export class Housekeeping {
     this.#config = config;
   }
 
+  /** Finds out when the alarm rings. Where that is known, what sets it does so before it first waits. */
+  async open(): Promise<void> {
+    if (this.#alarmAt !== undefined) return;
+    const known = await this.#storage.getAlarm();
+    // Another call may have set or released the alarm while this one waited.
+    if (this.#alarmAt === undefined) this.#alarmAt = known;
+  }
+
   /** What the alarm does. It generates nothing itself. */
   async ring(): Promise<void> {
     this.#alarmAt = null;
@@ -117,12 +125,8 @@ export class Housekeeping {
 
   /** Makes sure that the alarm rings at `at` or before. */
   async #setAlarm(at: number): Promise<void> {
-    if (this.#alarmAt === undefined) {
-      const known = await this.#storage.getAlarm();
-      // Another call may have set or released the alarm while this one waited.
-      if (this.#alarmAt === undefined) this.#alarmAt = known;
-    }
-    if (this.#alarmAt !== null && this.#alarmAt <= at) return;
+    if (this.#alarmAt === undefined) await this.open();
+    if (this.#alarmAt != null && this.#alarmAt <= at) return;
     this.#alarmAt = at;
     await this.#storage.setAlarm(at);
   }

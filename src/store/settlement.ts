@@ -47,16 +47,17 @@ export class Settlement {
   async foreground({ lease, ...settled }: TurnToSettle): Promise<Result<null>> {
     // A caller that has lost the answer asks again.
     if (this.#rows.turns.has(settled.turn)) return accepted(null);
-    await this.#housekeeping.retain(settled.createdAt);
+    // From here on nothing waits: the turn and its alarm are one write.
+    await this.#housekeeping.open();
     const entered = lease ? this.#conversation.entered(lease.token) : null;
     if (entered === undefined) return refused(conversationLocked());
     this.#rows.transaction(() => {
       const position = lease?.joins ? this.#rows.turns.lastPosition() + 1 : null;
       this.#rows.turns.insert({ ...settled, base: entered?.base ?? null, position });
     });
+    const retained = this.#housekeeping.retain(settled.createdAt);
     entered?.lease.release();
-    // An object that was empty until now may have released its alarm while this call waited.
-    await this.#housekeeping.retain(settled.createdAt);
+    await retained;
     return accepted(null);
   }
 

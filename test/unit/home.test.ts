@@ -141,6 +141,24 @@ describe("the rows that a settled turn writes", () => {
   });
 });
 
+describe("a home that is told of its first turn before it ends", () => {
+  it("has its alarm by then, and no table: the end writes the turn, and nothing else", async () => {
+    const stub = newHome();
+    await stub.awaitTurn(Date.now());
+    const { tables, alarm } = await storageOf(stub);
+    expect(tables).toEqual([]);
+    expect(alarm).not.toBeNull();
+    expect(await writesOf(stub, (home) => home.settle(turnOf("first")))).toEqual({ rows: 3, alarms: 0 });
+  });
+
+  it("gives its storage back when that turn never comes", async () => {
+    const stub = newHome();
+    await stub.awaitTurn(Date.now());
+    expect(await runDurableObjectAlarm(stub)).toBe(true);
+    expect(await storageOf(stub)).toEqual(empty);
+  });
+});
+
 describe("settling", () => {
   it("the same turn twice, as after an answer that was lost, keeps it once", async () => {
     const stub = newHome();
