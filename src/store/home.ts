@@ -62,7 +62,7 @@ export class Home extends DurableObject<Variables> {
       history: (spec) => this.#history.ofRun(spec),
       acquireConversation: () => this.#conversation.acquireForOrphan(),
       transaction: (body) => this.#rows.transaction(body),
-      settle: (spec, base, result, body) => this.#settlement.run(spec, base, result, body),
+      settle: (spec, base, result, endLog) => this.#settlement.run(spec, base, result, endLog),
     });
     this.#responses = new ResponseReader(this.#rows, this.#runs);
     this.#housekeeping = new Housekeeping(state.storage, this.#rows, this.#runs, config);

@@ -31,8 +31,8 @@ export interface RunHome {
   acquireConversation(): Promise<Lease | undefined>;
   /** Runs `body` in a transaction: all that it writes, or nothing. */
   transaction<T>(body: () => T): T;
-  /** Runs `body` and settles the turn in one transaction. */
-  settle(spec: RunSpec, base: number | null, result: TurnResult, body: () => void): void;
+  /** Ends the log and settles the turn in one transaction. `endLog` gives what is kept of the log with the turn. */
+  settle(spec: RunSpec, base: number | null, result: TurnResult, endLog: () => string | null): void;
 }
 
 /** The past of a run. */
@@ -74,7 +74,8 @@ export function prepareRun(
     terminate();
     try {
       // What is pending, the terminal event and the turn: all or nothing.
-      home.settle(spec, base, result, () => log.write());
+      const { head, kept } = result.closed;
+      home.settle(spec, base, result, () => log.end(head + kept));
     } catch (error) {
       // Left as an orphan, for the alarm to find.
       log.stop();
