@@ -1,3 +1,4 @@
+import type { EventLogConfig } from "../config.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import type { BatchSink } from "../turn/output-events.ts";
@@ -15,10 +16,6 @@ import type { TurnLog } from "./turn-store.ts";
  * loses at most the block that nobody has seen. When the run ends its log goes to its turn (`kept-log.ts`): the blocks of
  * one that has ended are those of one too long for that, or of an earlier version.
  */
-
-/** Between two blocks of mere deltas. At 50 tokens/s: 50 rows per 1,000 deltas with a reader, 5 without. */
-const READ_INTERVAL_MS = 400;
-const UNREAD_INTERVAL_MS = 4_000;
 
 /** A block larger than this is written at once. UTF-16 units. */
 const MAX_BLOCK_LENGTH = 64 * 1024;
@@ -239,6 +236,7 @@ function linesOf(rows: readonly BlockRow[]): string[] {
 export class EventLogWriter implements BatchSink {
   readonly #store: EventLogStore;
   readonly #turn: string;
+  readonly #config: EventLogConfig;
   #next: number;
   #pending: string[] = [];
   #pendingEvents = 0;
@@ -253,9 +251,10 @@ export class EventLogWriter implements BatchSink {
   #stopped = false;
 
   /** `next`: the sequence number of the first event that will come. */
-  constructor(store: EventLogStore, turn: string, next: number) {
+  constructor(store: EventLogStore, turn: string, next: number, config: EventLogConfig) {
     this.#store = store;
     this.#turn = turn;
+    this.#config = config;
     this.#next = next;
   }
 
@@ -294,7 +293,8 @@ export class EventLogWriter implements BatchSink {
     if (this.#fault) throw this.#fault;
     if (this.#pending.length === 0 || this.#stopped) return;
     // Records alone are read by nobody.
-    const interval = this.#readers > 0 && this.#pendingEvents > 0 ? READ_INTERVAL_MS : UNREAD_INTERVAL_MS;
+    const { intervalMs, unreadIntervalMs } = this.#config;
+    const interval = this.#readers > 0 && this.#pendingEvents > 0 ? intervalMs : unreadIntervalMs;
     const due = this.#writtenAt + interval;
     if (due <= Date.now() || this.#length > MAX_BLOCK_LENGTH || (this.#urgent && this.#readers > 0)) this.commit();
     else this.#writeAt(due);

@@ -61,7 +61,7 @@ export function prepareRun(
 ): PreparedRun {
   const config = loadConfig(home.env);
   const abort = new AbortController();
-  const log = new EventLogWriter(home.log, spec.turn, logged?.sequence ?? 0);
+  const log = new EventLogWriter(home.log, spec.turn, logged?.sequence ?? 0, config.eventLog);
   // The spec has the request and the input, which are kept beside what the turn puts out.
   const room = Math.max(0, MAX_CALL_LENGTH - JSON.stringify(spec).length);
   let base: number | null = null;
