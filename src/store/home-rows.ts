@@ -48,10 +48,10 @@ export class HomeRows {
     }
   }
 
-  /** Whether nothing is kept: a table may be there without rows. */
-  isEmpty(): boolean {
+  /** Whether nothing is kept that is still needed, but perhaps the turn `except`. What has expired may be there. */
+  isEmpty(except?: string): boolean {
     return (
-      this.turns.isEmpty() &&
+      this.turns.oldestLiving(except) === null &&
       this.runs.turns().length === 0 &&
       !this.conversations.exists() &&
       this.idempotency.isEmpty() &&

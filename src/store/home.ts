@@ -104,9 +104,8 @@ export class Home extends DurableObject<Variables> {
   async delete(turn: string): Promise<boolean> {
     this.#runs.takeUpOrphans();
     await this.#runs.cancel(turn);
-    const deleted = this.#rows.deleteResponse(turn);
-    if (deleted) await this.#housekeeping.releaseIfEmpty();
-    return deleted;
+    if (!this.#rows.turns.response(turn)) return false;
+    return (await this.#housekeeping.releaseIfEmpty(turn)) || this.#rows.deleteResponse(turn);
   }
 
   // Background runs

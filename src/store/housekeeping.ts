@@ -92,12 +92,16 @@ export class Housekeeping {
     if (next !== null) await this.#setAlarm(next);
   }
 
-  /** Gives the object's storage back when nothing is left in it. */
-  async releaseIfEmpty(): Promise<void> {
-    if (this.#runs.liveRuns > 0 || !this.#rows.isEmpty()) return;
+  /**
+   * Gives the object's storage back when nothing is left in it that is needed, but perhaps the turn `except`, which goes
+   * with it: that is no row written. Whether it has.
+   */
+  async releaseIfEmpty(except?: string): Promise<boolean> {
+    if (this.#runs.liveRuns > 0 || !this.#rows.isEmpty(except)) return false;
     const deleted = this.#rows.deleteAll();
     this.#alarmAt = null;
     await deleted;
+    return true;
   }
 
   /** Removes what has outlived its time; returns when there will be more to remove. */
@@ -113,6 +117,8 @@ export class Housekeeping {
   #sweepTurns(now: number): number | null {
     const { retentionMs } = this.#config();
     if (retentionMs === 0) return null;
+    // The storage goes as a whole.
+    if (this.#runs.liveRuns === 0 && this.#rows.isEmpty()) return null;
     // While runs live the alarm rings often.
     if (this.#runs.liveRuns === 0 || now - this.#sweptAt >= MIN_SWEEP_INTERVAL_MS) {
       this.#rows.sweepTurns();

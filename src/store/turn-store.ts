@@ -316,12 +316,14 @@ export class TurnStore {
     );
   }
 
-  /** When the oldest turn that has not expired was created (Unix milliseconds), or null when there is none. */
-  oldestLiving(): number | null {
+  /**
+   * When the oldest turn that has not expired was created (Unix milliseconds), or null when there is none but perhaps
+   * `except`.
+   */
+  oldestLiving(except = ""): number | null {
     if (!this.#tables.has("turns")) return null;
-    return this.#sql
-      .exec<{ next: number | null }>("SELECT MIN(created_at) AS next FROM turns WHERE created_at > ?", this.#oldest())
-      .one().next;
+    const oldest = "SELECT MIN(created_at) AS next FROM turns WHERE created_at > ? AND turn <> ?";
+    return this.#sql.exec<{ next: number | null }>(oldest, this.#oldest(), except).one().next;
   }
 
   isEmpty(): boolean {

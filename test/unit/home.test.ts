@@ -560,6 +560,17 @@ describe("retention", () => {
     expect(await storageOf(stub)).toEqual(empty);
   });
 
+  it("writes no row for that, nor when the last response is deleted: the storage goes as a whole", async () => {
+    const expired = newHome();
+    await settle(expired, turnOf("a"), turnOf("b", "a"));
+    await age(expired, 31, "a", "b");
+    expect(await writesOf(expired, (home) => home.alarm())).toEqual({ rows: 0, alarms: 0 });
+    const deleted = newHome();
+    await settle(deleted, turnOf("a"));
+    expect(await writesOf(deleted, (home) => home.delete("a"))).toEqual({ rows: 0, alarms: 0 });
+    for (const stub of [expired, deleted]) expect(await storageOf(stub)).toEqual(empty);
+  });
+
   it("sweeps ancestors together with the last turn that needed them", async () => {
     const stub = newHome();
     await settle(stub, turnOf("a"), turnOf("b", "a"));
