@@ -209,7 +209,8 @@ export class Upstream {
     const reader = readerOf(response.body);
     const status = statusOf(this.baseUrl);
     const size = new ReadSize({ since: this.#requests.get(response)?.since ?? Date.now(), asWhole, pace: status.pace });
-    const over = new AbortController();
+    /** Ends the question whether the server is still there, where one was asked. */
+    let asking: AbortController | undefined;
     const close = () => {
       reader.cancel();
       this.#close(response);
@@ -224,7 +225,8 @@ export class Upstream {
       close();
     };
     const ask = async (since: number) => {
-      const isGone = await this.#hasBeenGone(since, over.signal).catch(() => false);
+      asking ??= new AbortController();
+      const isGone = await this.#hasBeenGone(since, asking.signal).catch(() => false);
       if (isGone && waitingSince === since) giveUp(connectionLost());
     };
     const everyMs = Math.max(10, Math.min(firstByteTimeoutMs, idleTimeoutMs, silenceMs, 4000) / 4);
@@ -266,7 +268,7 @@ export class Upstream {
       throw error instanceof ApiError ? error : connectionLost();
     } finally {
       clearInterval(watchdog);
-      over.abort();
+      asking?.abort();
       signal.removeEventListener("abort", close);
       status.pace = fault ? 0 : size.pace;
       if (!ended) close();
