@@ -5,29 +5,38 @@
  *
  * The number of bytes is what the server will send within a few milliseconds, by its pace of just now and by that of
  * the whole stream, whichever is less: what has piled up before a busy thread says nothing of how fast more will come.
+ * A thread that is behind all the time takes what has piled up together: more reads would put it further behind.
  */
 
-/** How long a token may wait for the next ones, in milliseconds, while the thread has time for each. */
+/** How long a token may wait for the next ones, in milliseconds. */
 const PATIENCE_MS = 3;
 
-/** How long it may when the thread is behind, at most: more reads would only put it further behind. */
-const MAX_LAG_MS = 50;
+/** The same in an answer that nobody gets before it is whole. */
+const WHOLE_PATIENCE_MS = 250;
 
 /** The pace of just now is that of so many reads. */
 const READS = 8;
 
-/** How long the tokens of an answer that nobody gets before it is whole may wait, in milliseconds. */
-const WHOLE_PATIENCE_MS = 250;
-
 const MAX_BYTES = 16 * 1024;
 
-/** How late the timers of this isolate have been of late, in milliseconds. */
-let lag = 0;
+/** A thread whose timers are later than this is behind, in milliseconds. */
+const BEHIND_MS = 10;
 
-/** Learns that a timer of this isolate came so many milliseconds after its time. */
-export function sawLateness(ms: number): void {
-  const late = Math.min(Math.max(ms, 0), MAX_LAG_MS);
-  lag = late > lag ? late : lag + (late - lag) / 8;
+/** Of the lateness of one timer counts this share: a single one says little. */
+const SHARE = 1 / 16;
+
+/** What was seen so long ago says nothing any more, in milliseconds. */
+const FORGET_MS = 500;
+
+/** How late the timers of this isolate are, in milliseconds, and when the last one was seen. */
+let lag = 0;
+let seenAt = 0;
+
+/** Learns that a timer of this isolate came so many milliseconds after its time. `now`: Unix milliseconds. */
+export function sawLateness(ms: number, now: number): void {
+  const late = Math.max(ms, 0);
+  lag += (late - lag) * (late > lag ? SHARE : Math.max(SHARE, Math.min(1, (now - seenAt) / FORGET_MS)));
+  seenAt = now;
 }
 
 export interface ReadSizeOptions {
@@ -40,21 +49,22 @@ export interface ReadSizeOptions {
 }
 
 export class ReadSize {
-  readonly #options: ReadSizeOptions;
+  readonly #since: number;
+  readonly #patienceMs: number;
   #total = 0;
   #pace: number;
-  /** When the last read ended. */
-  #last: number;
+  /** What is known to lie before a thread that is behind, in bytes. */
+  #waiting = 0;
   /** The reads of just now: how many, their bytes, and since when. */
   #reads = 0;
   #bytes = 0;
   #begun: number;
 
-  constructor(options: ReadSizeOptions) {
-    this.#options = options;
-    this.#pace = (options.asWhole && options.pace) || 0;
-    this.#last = options.since;
-    this.#begun = options.since;
+  constructor({ since, asWhole = false, pace = 0 }: ReadSizeOptions) {
+    this.#since = since;
+    this.#patienceMs = asWhole ? WHOLE_PATIENCE_MS : PATIENCE_MS;
+    this.#pace = asWhole ? pace : 0;
+    this.#begun = since;
   }
 
   /** Bytes per millisecond; 0 while nothing is known of it. */
@@ -65,15 +75,17 @@ export class ReadSize {
   /** The least number of bytes to wait for. The first word is never waited with: it ends the silence before it. */
   get next(): number {
     if (this.#total === 0) return 1;
-    return Math.max(1, Math.min(MAX_BYTES, Math.floor(this.#pace * this.#patience)));
+    return Math.max(1, Math.min(MAX_BYTES, Math.floor(Math.max(this.#pace * this.#patienceMs, this.#waiting))));
   }
 
-  /** Learns that a read has brought so many bytes. `now`: Unix milliseconds. */
-  saw(bytes: number, now: number): void {
-    const waited = now - this.#last;
-    this.#last = now;
+  /** Learns that a read has brought so many bytes, which it waited for since `asked`. Both times in Unix milliseconds. */
+  saw(bytes: number, asked: number, now: number): void {
+    const waited = now - asked;
     this.#total += bytes;
-    if (waited > 2 * this.#patience) {
+    // What comes as late as timers do was there before: there may be as much again.
+    if (lag < BEHIND_MS) this.#waiting = 0;
+    else this.#waiting = waited <= 2 * lag ? 2 * bytes : this.#waiting / 2;
+    if (waited > 2 * this.#patienceMs) {
       // The server has paused, or slowed down.
       this.#pace = Math.min(this.#pace, bytes / waited);
       this.#begin(now);
@@ -82,14 +94,8 @@ export class ReadSize {
     this.#reads += 1;
     this.#bytes += bytes;
     if (this.#reads < READS) return;
-    const elapsed = Math.max(1, now - this.#begun);
-    const whole = Math.max(1, now - this.#options.since);
-    this.#pace = Math.min(this.#bytes / elapsed, this.#total / whole);
+    this.#pace = Math.min(perMs(this.#bytes, now - this.#begun), perMs(this.#total, now - this.#since));
     this.#begin(now);
-  }
-
-  get #patience(): number {
-    return (this.#options.asWhole ? WHOLE_PATIENCE_MS : PATIENCE_MS) + lag;
   }
 
   #begin(now: number): void {
@@ -97,4 +103,8 @@ export class ReadSize {
     this.#bytes = 0;
     this.#begun = now;
   }
+}
+
+function perMs(bytes: number, ms: number): number {
+  return bytes / Math.max(1, ms);
 }

@@ -234,7 +234,7 @@ export class Upstream {
     // One timer per stream that looks now and then, rather than one per read.
     const watchdog = setInterval(() => {
       const now = Date.now();
-      sawLateness(now - lookedAt - everyMs);
+      sawLateness(now - lookedAt - everyMs, now);
       lookedAt = now;
       if (waitingSince === undefined) return;
       const silentFor = now - waitingSince;
@@ -253,8 +253,9 @@ export class Upstream {
         if (fault) throw fault;
         ended = bytes.length < least;
         if (bytes.length === 0) return;
+        const asked = now;
         now = Date.now();
-        size.saw(bytes.length, now);
+        size.saw(bytes.length, asked, now);
         if (!ended && comments.isOnlyComments(bytes)) continue;
         limit = idleTimeoutMs;
         waitingSince = undefined;

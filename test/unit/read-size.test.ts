@@ -5,11 +5,12 @@ import { ReadSize, type ReadSizeOptions, sawLateness } from "../../src/engine/re
 /** A chunk of vLLM's with one token, in bytes. */
 const TOKEN = 280;
 
-/** Lets the timers of the isolate have been in time for long. */
-const catchUp = () => {
-  for (let i = 0; i < 100; i += 1) sawLateness(0);
-};
-afterEach(catchUp);
+/** So many timers of many streams were late, one each millisecond from `from` on; gives when the last one was. */
+function timers(count: number, lateMs: number, from = 0): number {
+  for (let at = 0; at < count; at += 1) sawLateness(lateMs, from + at);
+  return from + count;
+}
+afterEach(() => void sawLateness(0, Number.MAX_SAFE_INTEGER));
 
 /** Reads tokens that arrive at these times, in milliseconds since the request. Gives how many each read waited for. */
 function reads(
@@ -23,10 +24,11 @@ function reads(
   for (let at = 0; at < arrivals.length; ) {
     const wanted = Math.min(Math.ceil(size.next / TOKEN), arrivals.length - at);
     at += wanted;
+    const asked = Math.floor(now);
     now = Math.max(now, arrivals[at - 1] ?? 0);
     if (hiccup && now >= hiccup[0] && now < hiccup[1]) now = hiccup[1];
     counts.push(wanted);
-    size.saw(wanted * TOKEN, Math.floor(now));
+    size.saw(wanted * TOKEN, asked, Math.floor(now));
   }
   return { counts, size };
 }
@@ -62,13 +64,20 @@ describe("how much is read at once of a stream that somebody watches", () => {
     expect(new Set(counts.slice(-40))).toEqual(new Set([1]));
   });
 
-  it("is what comes while the thread is late, where it is late all the time", () => {
-    const late = () => sawLateness(50);
+  it("grows where the thread is late all the time, as long as there is as much", () => {
+    timers(1_000, 100);
+    const { counts } = reads(paced(1_000, 20));
+    expect(Math.max(...counts)).toBeGreaterThan(4);
+    expect(Math.max(...counts)).toBeLessThanOrEqual(2 * (200 / 20));
+  });
+
+  it.each([
+    ["a single timer was late", () => timers(1, 100)],
+    ["timers were late some time ago", () => sawLateness(0, timers(1_000, 100) + 1_000)],
+    ["timers are late by less than anybody sees", () => timers(1_000, 9)],
+  ])("is one token where %s", (_, late) => {
     late();
-    const { counts } = reads(paced(500, 20));
-    expect(Math.max(...counts)).toBe(3);
-    catchUp();
-    expect(Math.max(...reads(paced(500, 20)).counts)).toBe(1);
+    expect(new Set(reads(paced(500, 20)).counts)).toEqual(new Set([1]));
   });
 });
 
