@@ -24,6 +24,9 @@ const READY_TIMEOUT_MS = 60_000;
 /** How often this process looks whether npm is still there. */
 const PARENT_CHECK_MS = 250;
 
+/** A process of its own has more memory than the isolate of 128 MB that the Worker's own default is for. */
+const MAX_OPEN_TURNS = "4000";
+
 const root = fileURLToPath(new URL("..", import.meta.url));
 /** Where the objects are kept: where `wrangler dev` keeps them, too. */
 const storage = process.env.STATE_DIRECTORY || join(root, ".wrangler/state/v3/do");
@@ -54,6 +57,7 @@ for (const name of VARIABLE_NAMES) {
 }
 variables.VLLM_BASE_URL = vllmBaseUrl;
 variables.ALLOW_ANONYMOUS = String(open);
+variables.MAX_OPEN_TURNS ??= MAX_OPEN_TURNS;
 
 for (const [name, meant] of misspeltVariables(Object.keys(process.env))) {
   console.error(`Warning: nothing reads the variable ${name}. Is ${meant} meant?`);

@@ -140,6 +140,8 @@ export interface Config {
   eventLog: EventLogConfig;
   webhook: { url: string; secret: Uint8Array } | undefined;
   maxRequestBytes: number;
+  /** Turns in one isolate, of all tenants. */
+  maxOpenTurns: number;
   /** Of one tenant in one process: runs in homes, and turns that hold a conversation or wait for one. */
   maxBackgroundRunsPerTenant: number;
   maxOpenConversationsPerTenant: number;
@@ -424,6 +426,7 @@ const variables = z.object({
   WEBHOOK_SECRET: webhookSecret,
   ALLOW_PRIVATE_WEBHOOKS: z.enum(["true", "false"]).default("false"),
   MAX_REQUEST_BYTES: integer(12 * 1024 * 1024, 1024, MAX_MAX_REQUEST_BYTES),
+  MAX_OPEN_TURNS: integer(200, 1),
   MAX_BACKGROUND_RUNS_PER_TENANT: integer(500, 1),
   MAX_OPEN_CONVERSATIONS_PER_TENANT: integer(500, 1),
   HEARTBEAT_MS: integer(5_000, 10),
@@ -593,6 +596,7 @@ function readConfig(env: Variables): Config | ConfigError {
     eventLog: { intervalMs: vars.EVENT_LOG_INTERVAL_MS, unreadIntervalMs: vars.EVENT_LOG_UNREAD_INTERVAL_MS },
     webhook: toWebhook(vars),
     maxRequestBytes: vars.MAX_REQUEST_BYTES,
+    maxOpenTurns: vars.MAX_OPEN_TURNS,
     maxBackgroundRunsPerTenant: vars.MAX_BACKGROUND_RUNS_PER_TENANT,
     maxOpenConversationsPerTenant: vars.MAX_OPEN_CONVERSATIONS_PER_TENANT,
     heartbeatMs: vars.HEARTBEAT_MS,

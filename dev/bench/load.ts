@@ -23,9 +23,10 @@ export interface Request {
   needle: Buffer;
 }
 
-export function post(path: string, body: unknown, needle: string): Request {
+export function post(path: string, body: unknown, needle: string, headers: Record<string, string> = {}): Request {
   const json = Buffer.from(JSON.stringify(body));
-  const head = `POST ${path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: ${json.length}\r\n\r\n`;
+  const more = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  const head = `POST ${path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: ${json.length}\r\n${more.join("")}\r\n`;
   return { bytes: Buffer.concat([Buffer.from(head), json]), needle: Buffer.from(needle) };
 }
 
@@ -144,8 +145,10 @@ export class Connection {
   readonly #socket: Socket;
   #reader: AnswerReader | undefined;
   #settle: { resolve(): void; reject(error: Error): void } | undefined;
-  /** Called when the first needle of the answer under way was read. */
-  onFirstNeedle: (() => void) | undefined;
+  /** Called when the body of the answer under way has begun. */
+  onFirstByte: (() => void) | undefined;
+  /** Called with the number of needles that a read of it has brought, where there was one. */
+  onNeedles: ((count: number) => void) | undefined;
   /** Called with each piece that was read, framing and all. */
   onBytes: ((data: Buffer) => void) | undefined;
 
@@ -156,9 +159,10 @@ export class Connection {
       const reader = this.#reader;
       if (!reader) return;
       this.onBytes?.(data);
-      const before = reader.sample.needles;
+      const { needles, bytes } = reader.sample;
       const done = reader.push(data);
-      if (before === 0 && reader.sample.needles > 0) this.onFirstNeedle?.();
+      if (bytes === 0 && reader.sample.bytes > 0) this.onFirstByte?.();
+      if (reader.sample.needles > needles) this.onNeedles?.(reader.sample.needles - needles);
       if (done) this.#settle?.resolve();
     });
     socket.on("error", (error) => this.#settle?.reject(error));
@@ -205,10 +209,13 @@ export class Connection {
   }
 }
 
-/** Sends `request` over and over on `clients` connections until `durationMs` are over; what was begun is finished. */
+/**
+ * Sends `request` over and over on `clients` connections until `durationMs` are over; what was begun is finished. Of several
+ * requests each client has its own.
+ */
 export async function hammer(
   port: number,
-  request: Request,
+  request: Request | readonly Request[],
   { clients, durationMs }: { clients: number; durationMs: number },
 ): Promise<{ samples: Sample[]; seconds: number }> {
   const connections = await Promise.all(Array.from({ length: clients }, () => Connection.open(port)));
@@ -216,8 +223,10 @@ export async function hammer(
   const start = performance.now();
   try {
     await Promise.all(
-      connections.map(async (connection) => {
-        while (performance.now() - start < durationMs) samples.push(await connection.send(request));
+      connections.map(async (connection, client) => {
+        const own = "bytes" in request ? request : request[client % request.length];
+        if (own === undefined) throw new Error("no request");
+        while (performance.now() - start < durationMs) samples.push(await connection.send(own));
       }),
     );
     return { samples, seconds: (performance.now() - start) / 1000 };

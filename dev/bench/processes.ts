@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, type SpawnOptions, spawn, spawnSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
 
@@ -20,10 +20,15 @@ process.on("exit", () => {
   for (const child of running) child.kill("SIGKILL");
 });
 
-export function start(command: string, args: readonly string[], core: number): ChildProcess {
+export function start(
+  command: string,
+  args: readonly string[],
+  core: number,
+  options: SpawnOptions = {},
+): ChildProcess {
   const whole = canPin ? ["taskset", "-c", String(core), command, ...args] : [command, ...args];
   const [program = "", ...rest] = whole;
-  const child = spawn(program, rest, { stdio: ["ignore", "pipe", "inherit"] });
+  const child = spawn(program, rest, { stdio: ["ignore", "pipe", "inherit"], ...options });
   running.add(child);
   child.on("exit", () => running.delete(child));
   return child;

@@ -2,8 +2,9 @@
  * `npm run bench`: what this gateway costs on plain workerd, beside the model server itself and a Worker that only
  * pipes bytes. docs/benchmarks.md has the method and the last results.
  *
- *     npm run bench                       three rounds, about five minutes
+ *     npm run bench                       three rounds, about ten minutes
  *     npm run bench -- --quick            one short round
+ *     npm run bench -- --peers FILE       also other gateways, as peers.example.json lists some
  *     npm run bench -- --json FILE        also the raw numbers
  *     npm run bench -- --docs             also puts the tables into docs/benchmarks.md
  *     npm run bench -- --durable          instead: background runs, resume, recovery, locks; under four minutes
@@ -34,6 +35,8 @@ import {
 } from "./harmony.ts";
 import type { HarmonyResults } from "./harmony-report.ts";
 import { hammer } from "./load.ts";
+import { measureMemory } from "./memory.ts";
+import { readPeers } from "./peers.ts";
 import { machineLine, OTHER_CORE, pinSelf, watchNoise } from "./processes.ts";
 import { profile } from "./profile.ts";
 import { profileTable, type Results, report } from "./report.ts";
@@ -42,7 +45,7 @@ import {
   Chain,
   countStoredTurns,
   type Measurement,
-  measureMemory,
+  measureLaterTurns,
   measureObjectFloor,
   SCENARIO_MODELS,
   type Scale,
@@ -50,12 +53,22 @@ import {
 } from "./scenarios.ts";
 import { measureSockets, SOCKET_MODELS, socketReport } from "./sockets.ts";
 import { median } from "./statistics.ts";
-import { responsesRequest, startFresh, startUpstream, TARGETS, TargetSet, type Upstream } from "./targets.ts";
+import {
+  DIRECT,
+  FLAGGED,
+  responsesRequest,
+  startTarget,
+  startUpstream,
+  type Target,
+  type Upstream,
+  WORKERS,
+} from "./targets.ts";
 import { bundle, bundledModules, startWorker } from "./workers.ts";
 
 const { values: options } = parseArgs({
   options: {
     quick: { type: "boolean", default: false },
+    peers: { type: "string" },
     json: { type: "string" },
     docs: { type: "boolean", default: false },
     durable: { type: "boolean", default: false },
@@ -84,7 +97,12 @@ progress("bundling");
 bundle();
 const pinned = pinSelf();
 const versions = `workerd ${workerdVersion}${pinned ? ", gateway pinned to one core, model server and client to the other" : ""}`;
-const upstream = await startUpstream(OTHER_CORE, [...SCENARIO_MODELS, ...HARMONY_MODELS, ...SOCKET_MODELS]);
+const upstream = await startUpstream(OTHER_CORE, [
+  "simulator",
+  ...SCENARIO_MODELS,
+  ...HARMONY_MODELS,
+  ...SOCKET_MODELS,
+]);
 if (options.profile) await printProfiles(upstream);
 else if (options.durable) await runDurableBenchmark(upstream);
 else if (options.sockets) await runSocketBenchmark(upstream);
@@ -92,34 +110,43 @@ else await runBenchmark(upstream);
 await upstream.stop();
 
 async function runBenchmark(upstream: Upstream): Promise<void> {
-  const set = await TargetSet.start(upstream);
+  const kinds = [DIRECT, ...WORKERS, ...(options.peers === undefined ? [] : readPeers(options.peers))];
+  const targets: Target[] = [];
+  for (const kind of kinds) {
+    progress(`starting ${kind.name}`);
+    targets.push(await startTarget(kind, upstream));
+  }
   const measured = scenarios.map((scenario) => ({ scenario, rounds: [] as Partial<Record<string, Measurement>>[] }));
   for (let round = 1; round <= scale.rounds; round += 1) {
     for (const { scenario, rounds } of measured) {
       progress(`round ${round}: ${scenario.name}`);
       const results: Partial<Record<string, Measurement>> = {};
-      for (const target of set.targets) results[target.name] = await quietly(() => scenario.measure(target, scale));
+      for (const target of targets) results[target.name] = await quietly(() => scenario.measure(target, scale));
       rounds.push(results);
     }
   }
   progress(`a chain of ${CHAIN_LENGTH} turns`);
   const chainWorker = await startWorker("ours", upstream.port);
-  const chain = await Chain.build(chainWorker, set.pipe, upstream);
+  const pipe = targets.find(({ name }) => name === "pipe");
+  if (!pipe) throw new Error("no pipe");
+  const chain = await Chain.build(chainWorker, pipe, upstream);
   const chainRounds: Results["chain"] = [];
+  const laterTurns: number[] = [];
   for (let round = 1; round <= scale.rounds; round += 1) {
     const second = await quietly(() => chain.measure(2, scale));
     const last = await quietly(() => chain.measure(CHAIN_LENGTH, scale));
     chainRounds.push({ second, last });
+    laterTurns.push(await quietly(() => measureLaterTurns(chainWorker, scale)));
   }
   await chainWorker.stop();
-  await set.stop();
-  progress("memory");
+  for (const target of targets) await target.stop();
   const memory: Results["memory"] = {};
-  for (const name of TARGETS) {
-    if (name === "direct") continue;
-    const { target, stop } = await startFresh(name, upstream.port);
-    memory[name] = await measureMemory(target);
-    await stop();
+  for (const kind of [...kinds, ...FLAGGED]) {
+    if (kind === DIRECT) continue;
+    progress(`memory: ${kind.name}`);
+    const target = await startTarget(kind, upstream);
+    memory[kind.name] = await measureMemory(target);
+    await target.stop();
   }
   progress("rows and object calls");
   const stored = await countStoredTurns(upstream);
@@ -129,11 +156,13 @@ async function runBenchmark(upstream: Upstream): Promise<void> {
     machine: machineLine(),
     versions,
     noise: { median: median(noises), worst: Math.max(...noises), repeated },
+    targets: kinds.map(({ name, isJavaScriptPeer = false }) => ({ name, isJavaScriptPeer })),
     scenarios: measured,
     memory,
     stored,
     objectFloor,
     chain: chainRounds,
+    laterTurns,
     harmony,
   };
   publish(results, report(results), "--docs");

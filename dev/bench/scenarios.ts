@@ -1,5 +1,7 @@
 import { Connection, hammer, post, type Request, type Sample } from "./load.ts";
-import { cpuSeconds, memoryMb } from "./processes.ts";
+import { MEMORY_MODEL, MEMORY_WARM_UP } from "./memory.ts";
+import { measurePaced, PACED_MODEL } from "./paced.ts";
+import { cpuSeconds } from "./processes.ts";
 import { quantile } from "./statistics.ts";
 import {
   ask,
@@ -21,8 +23,6 @@ export interface Scenario {
   model: string;
   /** The name of each metric, and how many decimals it deserves. */
   metrics: Record<string, number>;
-  /** Targets that it says nothing about. */
-  without?: readonly string[];
   measure(target: Target, scale: Scale): Promise<Measurement>;
 }
 
@@ -70,8 +70,22 @@ function flood(name: string, words: number, chunk: number): Scenario {
   };
 }
 
+function paced(streams: number): Scenario {
+  return {
+    name: `${streams} streams at 50 tokens/s`,
+    model: PACED_MODEL,
+    metrics: {
+      "share in time": 2,
+      "gap p99 ms": 0,
+      "first event p50 ms": 2,
+      "first event p99 ms": 0,
+      "CPU µs / delta": 0,
+    },
+    measure: (target, scale) => measurePaced(target, streams, scale),
+  };
+}
+
 const SHORT_MODEL = "simulator?words=20";
-const PACED_MODEL = "simulator?words=50&tps=50";
 
 export const scenarios: readonly Scenario[] = [
   {
@@ -94,35 +108,8 @@ export const scenarios: readonly Scenario[] = [
   flood("Flood, 8 clients × 500 deltas, 16 per HTTP chunk", 500, 16),
   flood("Flood, 8 clients × 500 deltas, an HTTP chunk each (vLLM)", 500, 1),
   flood("Short answers, 8 clients × 20 deltas, 16 per HTTP chunk", 20, 16),
-  {
-    name: "32 streams at 50 tokens/s",
-    model: PACED_MODEL,
-    metrics: { "first event p50 ms": 2, "first delta p50 ms": 2, "CPU µs / delta": 0 },
-    async measure(target) {
-      const words = 50;
-      const request = target.request({ model: PACED_MODEL, stream: true });
-      const before = cpuSeconds(target.pid);
-      const samples = await Promise.all(
-        Array.from({ length: 32 }, async (_, index) => {
-          await new Promise((resolve) => setTimeout(resolve, index * 7));
-          const connection = await Connection.open(target.port);
-          try {
-            return await connection.send(request);
-          } finally {
-            connection.close();
-          }
-        }),
-      );
-      const cpuMicros = (cpuSeconds(target.pid) - before) * 1e6;
-      expectDeltas(target, samples, words);
-      const { "first event p50 ms": event, "first delta p50 ms": delta } = firstTimes(samples);
-      return {
-        "first event p50 ms": event,
-        "first delta p50 ms": delta,
-        "CPU µs / delta": cpuMicros / (samples.length * words),
-      };
-    },
-  },
+  paced(128),
+  paced(512),
   {
     name: "JSON answers of 20 tokens, 1 client",
     model: SHORT_MODEL,
@@ -158,37 +145,6 @@ async function json(target: Target, clients: number, scale: Scale): Promise<Meas
     "p99 ms": quantile(totals, 0.99),
     "CPU µs / request": cpuMicros / samples.length,
   };
-}
-
-export const MEMORY_STREAMS = 200;
-const MEMORY_MODEL = "simulator?words=40&tps=20";
-
-/** Resident memory of a Worker that was just started: idle, with 200 streams open, and what a stream takes. */
-export async function measureMemory(target: Target): Promise<Measurement> {
-  await ask(target.port, target.request({ model: SHORT_MODEL, stream: true }));
-  const idle = memoryMb(target.pid).now;
-  const request = target.request({ model: MEMORY_MODEL, stream: true });
-  const connections = await Promise.all(Array.from({ length: MEMORY_STREAMS }, () => Connection.open(target.port)));
-  let begun = 0;
-  let finished = 0;
-  let open = 0;
-  let atOnce = 0;
-  const streams = connections.map(async (connection) => {
-    connection.onFirstNeedle = () => {
-      begun += 1;
-    };
-    await connection.send(request);
-    finished += 1;
-  });
-  const watch = setInterval(() => {
-    atOnce = Math.max(atOnce, begun - finished);
-    open = Math.max(open, memoryMb(target.pid).now);
-  }, 100);
-  await Promise.all(streams);
-  clearInterval(watch);
-  for (const connection of connections) connection.close();
-  if (atOnce < MEMORY_STREAMS) throw new Error(`only ${atOnce} streams were open at once`);
-  return { "idle MB": idle, "open MB": open, "KB / stream": ((open - idle) * 1024) / MEMORY_STREAMS };
 }
 
 export interface StoredTurnCost {
@@ -229,6 +185,20 @@ export async function countStoredTurns(upstream: Upstream): Promise<StoredTurnCo
   return costs;
 }
 
+/** CPU µs of a stored turn as JSON that continues another, of 32 clients with a conversation each. */
+export async function measureLaterTurns({ port, pid }: RunningWorker, { warmUpMs, windowMs }: Scale): Promise<number> {
+  const question = { model: SHORT_MODEL, stream: false };
+  const requests: Request[] = [];
+  while (requests.length < 32) {
+    const previous_response_id = responseIdIn(await ask(port, responsesRequest(question, { store: true })));
+    requests.push(responsesRequest(question, { store: true, previous_response_id }));
+  }
+  await hammer(port, requests, { clients: 32, durationMs: warmUpMs });
+  const before = cpuSeconds(pid);
+  const { samples } = await hammer(port, requests, { clients: 32, durationMs: windowMs });
+  return ((cpuSeconds(pid) - before) * 1e6) / samples.length;
+}
+
 /** CPU µs per request of a Worker that only writes one row: into a new object each time, and always into the same. */
 export async function measureObjectFloor({ warmUpMs, windowMs }: Scale): Promise<{ fresh: number; known: number }> {
   const worker = await startWorker("object", 0);
@@ -262,7 +232,7 @@ const CHAIN_MODEL = "simulator?words=20&chunk=16";
 
 /** All models that are asked here. One that its model server does not list is looked for with every request. */
 export const SCENARIO_MODELS: readonly string[] = [
-  ...new Set([...scenarios.map(({ model }) => model), MEMORY_MODEL, CHAIN_MODEL]),
+  ...new Set([...scenarios.map(({ model }) => model), MEMORY_MODEL, MEMORY_WARM_UP, CHAIN_MODEL]),
 ];
 
 const CHAIN_USER: Message = {

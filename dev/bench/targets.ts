@@ -1,14 +1,58 @@
 import { fileURLToPath } from "node:url";
+import { V8_FLAGS } from "../../scripts/workerd.ts";
 import { Connection, post, type Request } from "./load.ts";
 import { start, stop } from "./processes.ts";
 import type { UpstreamLog } from "./upstream.ts";
-import { type RunningWorker, startWorker } from "./workers.ts";
+import { startWorker, type WorkerKind, type WorkerOptions } from "./workers.ts";
 
-/** What is compared, side by side in every row. */
+/**
+ * What is compared, side by side in every row: the model server, Workers that do less than ours, ours asked in two ways,
+ * and other gateways (`peers.ts`).
+ */
 
-export type TargetName = "direct" | "pipe" | "store:false" | "store:true";
+/** What can be started and asked. Each is a process of its own, so that what one has made does not count against another. */
+export interface TargetKind {
+  name: string;
+  /** A gateway of others that JavaScript runs. */
+  isJavaScriptPeer?: boolean;
+  start(upstream: Upstream): Promise<Running>;
+  request(question: Question): Request;
+}
 
-export const TARGETS: readonly TargetName[] = ["direct", "pipe", "store:false", "store:true"];
+export interface Running {
+  port: number;
+  readonly pid: number;
+  stop(): Promise<void>;
+}
+
+function worker(name: string, kind: WorkerKind, request: TargetKind["request"], options?: WorkerOptions): TargetKind {
+  return { name, start: ({ port }) => startWorker(kind, port, options), request };
+}
+
+const unstored = (question: Question) => responsesRequest(question, { store: false });
+const stored = (question: Question) => responsesRequest(question, { store: true });
+
+export const DIRECT: TargetKind = {
+  name: "direct",
+  start: async ({ port, pid }) => ({ port, pid, stop: async () => {} }),
+  request: chatRequest,
+};
+
+/** Workers; `reads` copies the bytes in JavaScript, `translates` makes an event of each delta and nothing else. */
+export const WORKERS: readonly TargetKind[] = [
+  worker("pipe", "pipe", chatRequest),
+  worker("reads", "reads", chatRequest),
+  worker("translates", "translate", unstored),
+  worker("store:false", "ours", unstored),
+  worker("store:true", "ours", stored),
+];
+
+/** Those of which only the memory is measured: with V8's flags of `npm start`. */
+export const FLAGGED: readonly TargetKind[] = [
+  worker("reads, flags", "reads", chatRequest, { flags: V8_FLAGS }),
+  worker("store:false, flags", "ours", unstored, { flags: V8_FLAGS }),
+  worker("store:true, flags", "ours", stored, { flags: V8_FLAGS }),
+];
 
 /** One question, however a target wants to be asked. */
 export interface Question {
@@ -23,11 +67,14 @@ export interface Message {
   content: string;
 }
 
-const HELLO: readonly Message[] = [{ role: "user", content: "Hello" }];
+export const HELLO: readonly Message[] = [{ role: "user", content: "Hello" }];
 
 /** What marks a delta in either stream. The chat stream has it once more, empty, beside its finish reason. */
 const CHAT_DELTA = '"delta":{"content":"';
-const RESPONSES_DELTA = "event: response.output_text.delta";
+export const RESPONSES_DELTA = "event: response.output_text.delta";
+
+/** Behind it, up to a semicolon, a request to `/v1/responses` may name its model a second time. */
+export const ASKED = "asked:";
 
 export interface Upstream {
   port: number;
@@ -57,12 +104,12 @@ export async function startUpstream(core: number, models: readonly string[]): Pr
   };
 }
 
-/** A target that can be asked, and the process whose CPU and memory are its own. */
-export interface Target {
-  name: TargetName;
-  port: number;
-  pid: number;
-  request(question: Question): Request;
+/** A target that runs; CPU and memory of the process are its own. */
+export interface Target extends TargetKind, Running {}
+
+export async function startTarget(kind: TargetKind, upstream: Upstream): Promise<Target> {
+  const running = await kind.start(upstream);
+  return { ...kind, ...running };
 }
 
 export function chatRequest({ model, stream, history }: Question): Request {
@@ -76,51 +123,6 @@ export function responsesRequest(
 ): Request {
   const input = history ?? HELLO;
   return post("/v1/responses", { model, stream, input, ...extra }, RESPONSES_DELTA);
-}
-
-/** The four targets: the model server, a pipe, and our Worker asked in two ways. */
-export class TargetSet {
-  readonly targets: Target[];
-  readonly pipe: RunningWorker;
-  readonly #workers: RunningWorker[];
-
-  private constructor(targets: Target[], pipe: RunningWorker, workers: RunningWorker[]) {
-    this.targets = targets;
-    this.pipe = pipe;
-    this.#workers = workers;
-  }
-
-  static async start(upstream: Upstream): Promise<TargetSet> {
-    const pipe = await startWorker("pipe", upstream.port);
-    const targets: Target[] = [
-      { name: "direct", port: upstream.port, pid: upstream.pid, request: chatRequest },
-      { name: "pipe", port: pipe.port, pid: pipe.pid, request: chatRequest },
-    ];
-    const workers = [pipe];
-    // Two processes, so that objects which one has made and will put away do not count against the other.
-    for (const store of [false, true] as const) {
-      const { port, pid, ...worker } = await startWorker("ours", upstream.port);
-      workers.push({ port, pid, ...worker });
-      targets.push({ name: `store:${store}`, port, pid, request: (question) => responsesRequest(question, { store }) });
-    }
-    return new TargetSet(targets, pipe, workers);
-  }
-
-  async stop(): Promise<void> {
-    for (const worker of this.#workers) await worker.stop();
-  }
-}
-
-/** A single Worker in a process that has done nothing yet. */
-export async function startFresh(
-  name: Exclude<TargetName, "direct">,
-  upstreamPort: number,
-): Promise<{ target: Target; stop(): Promise<void> }> {
-  const { port, pid, stop } = await startWorker(name === "pipe" ? "pipe" : "ours", upstreamPort);
-  const store = name === "store:true";
-  const request = (question: Question) =>
-    name === "pipe" ? chatRequest(question) : responsesRequest(question, { store });
-  return { target: { name, port, pid, request }, stop };
 }
 
 /** Asks once and gives the answer's text. */

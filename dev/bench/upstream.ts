@@ -6,12 +6,14 @@
  * server's own are the settings `tps` (a chunk per tick instead of all at once), `prompt=N` (a completion answers to a
  * prompt that is longer by N tokens, whose ids its first event repeats) and `live=TAG` (no replay: the simulator
  * itself answers, which can continue what was cut off), `GET /prompt-bytes`, and `GET /log` (when each answer was asked
- * for and ended; kept from the first time that it is asked for, begun anew by `GET /log?reset`).
+ * for and ended; kept from the first time that it is asked for, begun anew by `GET /log?reset`), and `/v1/responses`
+ * (vllm-responses.ts), which other gateways ask.
  *
  *     node dev/bench/upstream.ts PORT [MODEL...]      the models are those that `/v1/models` lists
  */
 import { createServer, type Socket } from "node:net";
 import { createSimulator } from "../simulator/handler.ts";
+import { responsesBody, responsesChunks } from "./vllm-responses.ts";
 
 interface Recording {
   head: Buffer;
@@ -36,6 +38,27 @@ function recording(path: string, model: string, stream: boolean): Promise<Record
 }
 
 async function record(path: string, model: string, stream: boolean): Promise<Recording> {
+  if (path === "/v1/responses") return recordResponses(model, stream);
+  const response = await simulate(path, model, stream);
+  if (!stream) return whole(response, Buffer.from(await response.arrayBuffer()));
+  const bodies: Uint8Array[] = [];
+  if (response.body) for await (const bytes of response.body) bodies.push(bytes);
+  return streamed(response, bodies);
+}
+
+async function recordResponses(model: string, stream: boolean): Promise<Recording> {
+  const response = await simulate("/v1/chat/completions", model, stream);
+  if (!stream) {
+    const { choices } = (await response.json()) as { choices: { message: { content: string } }[] };
+    const body = responsesBody(choices[0]?.message.content ?? "", model, "completed");
+    return whole(response, Buffer.from(JSON.stringify(body)));
+  }
+  const chunks: string[] = [];
+  if (response.body) for await (const bytes of response.body) chunks.push(Buffer.from(bytes).toString());
+  return streamed(response, responsesChunks(chunks, model));
+}
+
+function simulate(path: string, model: string, stream: boolean): Promise<Response> {
   const { name, settings } = splitName(model);
   const promptTokens = Number(settings.get("prompt") ?? 0);
   settings.delete("prompt");
@@ -46,14 +69,17 @@ async function record(path: string, model: string, stream: boolean): Promise<Rec
   };
   const body = JSON.stringify(stream ? { ...request, stream_options: { include_usage: true } } : request);
   const headers = { "content-type": "application/json" };
-  const response = await simulator.fetch(new Request(`http://simulator${path}`, { method: "POST", headers, body }));
-  if (!stream) {
-    const bytes = Buffer.from(await response.arrayBuffer());
-    const head = httpHead(response, `content-length: ${bytes.length}`);
-    return { head, chunks: [bytes], whole: Buffer.concat([head, bytes]) };
-  }
-  const chunks: Buffer[] = [];
-  if (response.body) for await (const bytes of response.body) chunks.push(httpChunk(bytes));
+  return simulator.fetch(new Request(`http://simulator${path}`, { method: "POST", headers, body }));
+}
+
+function whole(response: Response, bytes: Buffer): Recording {
+  const head = httpHead(response, `content-length: ${bytes.length}`);
+  return { head, chunks: [bytes], whole: Buffer.concat([head, bytes]) };
+}
+
+/** Each of `bodies` is an HTTP chunk. */
+function streamed(response: Response, bodies: readonly Uint8Array[]): Recording {
+  const chunks = bodies.map(httpChunk);
   const last = chunks.pop() ?? Buffer.alloc(0);
   chunks.push(Buffer.concat([last, Buffer.from("0\r\n\r\n")]));
   const head = httpHead(response, "transfer-encoding: chunked");
@@ -149,6 +175,8 @@ function modelCard(id: string) {
 }
 
 const MODEL = Buffer.from('"model":"');
+/** `ASKED` in targets.ts. */
+const ASKED = Buffer.from("asked:");
 const STREAM = Buffer.from('"stream":true');
 
 async function answer(socket: Socket, method: string, path: string, body: Buffer): Promise<void> {
@@ -160,8 +188,8 @@ async function answer(socket: Socket, method: string, path: string, body: Buffer
     return;
   }
   promptBytes = body.length;
-  const from = body.indexOf(MODEL) + MODEL.length;
-  const name = body.toString("latin1", from, body.indexOf('"', from));
+  const name =
+    (path === "/v1/responses" ? textBehind(body, ASKED, ";") : undefined) ?? textBehind(body, MODEL, '"') ?? "";
   const tag = LIVE.exec(name)?.[1];
   if (tag !== undefined) return answerLive(socket, path, body, tag);
   const { model, tps } = splitPace(name);
@@ -170,6 +198,14 @@ async function answer(socket: Socket, method: string, path: string, body: Buffer
   if (tps !== 0) return pace(socket, head, chunks, tps, ended);
   socket.write(whole);
   ended();
+}
+
+/** The text between `mark` and the next `end`. */
+function textBehind(body: Buffer, mark: Buffer, end: string): string | undefined {
+  const at = body.indexOf(mark);
+  if (at === -1) return undefined;
+  const from = at + mark.length;
+  return body.toString("latin1", from, body.indexOf(end, from));
 }
 
 const LIVE = /\blive=(\w+)&/;

@@ -8,17 +8,33 @@ import { GATEWAY_CORE, start, stop } from "./processes.ts";
 
 /** Workers on plain `workerd`: bundled as they are deployed, configured as wrangler would, without wrangler. */
 
+/** Entry modules of the bench's own; `counting` comes with the server's. */
+const ENTRY = {
+  pipe: "pipe-worker.js",
+  reads: "reads-worker.js",
+  translate: "translate-worker.js",
+  counting: "counting-worker.js",
+  object: "object-worker.js",
+};
+
 const here = fileURLToPath(new URL(".", import.meta.url));
 
 const directory = mkdtempSync(join(tmpdir(), "responses-edge-bench-"));
 process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
 
 /**
- * `pipe` only pipes bytes, `ours` is the server, `counting` is the server with an entry module that counts rows and
- * object calls, `object` only
- * writes a row into an object.
+ * `ours` is the server, and `counting` the same with an entry module that counts rows and object calls. The others do less:
+ * `pipe` pipes bytes, `reads` reads and writes them in JavaScript, `translate` makes events of them, and `object` only writes a
+ * row into an object.
  */
-export type WorkerKind = "pipe" | "ours" | "counting" | "object";
+export type WorkerKind = "ours" | "counting" | keyof typeof ENTRY;
+
+export interface WorkerOptions {
+  inspect?: boolean;
+  variables?: Record<string, string>;
+  /** V8's. */
+  flags?: readonly string[];
+}
 
 export interface RunningWorker {
   port: number;
@@ -34,8 +50,7 @@ export interface RunningWorker {
 /** Bundles the Worker, and puts the bench's own ones beside it. */
 export function bundle(): void {
   bundleInto(directory);
-  for (const name of ["pipe-worker.js", "counting-worker.js", "object-worker.js"])
-    copyFileSync(join(here, name), join(directory, name));
+  for (const name of Object.values(ENTRY)) copyFileSync(join(here, name), join(directory, name));
 }
 
 /** A module of the Worker as it is deployed; sizes in bytes. */
@@ -54,17 +69,14 @@ export function bundledModules(): BundledModule[] {
   });
 }
 
-/** Entry modules of the bench's own; `ours` and `counting` come with the server's. */
-const ENTRY: Partial<Record<WorkerKind, string>> = {
-  pipe: "pipe-worker.js",
-  counting: "counting-worker.js",
-  object: "object-worker.js",
-};
-
 function modules(kind: WorkerKind): string {
-  const entry = ENTRY[kind];
+  const entry = kind === "ours" ? undefined : ENTRY[kind];
   const own = entry === undefined ? [] : [`(name = "${entry}", esModule = embed "${entry}")`];
-  return [...own, ...(kind === "ours" || kind === "counting" ? [modulesOf(directory)] : [])].join(", ");
+  return [...own, ...(isServer(kind) ? [modulesOf(directory)] : [])].join(", ");
+}
+
+function isServer(kind: WorkerKind): boolean {
+  return kind === "ours" || kind === "counting";
 }
 
 let workers = 0;
@@ -72,7 +84,7 @@ let workers = 0;
 export async function startWorker(
   kind: WorkerKind,
   upstreamPort: number,
-  { inspect = false, variables = {} }: { inspect?: boolean; variables?: Record<string, string> } = {},
+  { inspect = false, variables = {}, flags = [] }: WorkerOptions = {},
 ): Promise<RunningWorker> {
   const port = await freePort();
   const inspectorPort = inspect ? await freePort() : undefined;
@@ -80,11 +92,11 @@ export async function startWorker(
   const disk = join(directory, name);
   mkdirSync(disk);
   const configFile = join(directory, `${name}.capnp`);
-  writeFileSync(configFile, config(kind, port, upstreamPort, disk, variables));
+  writeFileSync(configFile, config(kind, port, upstreamPort, disk, variables, flags));
   const inspector = inspectorPort === undefined ? [] : [`--inspector-addr=127.0.0.1:${inspectorPort}`];
   const launch = () => start(workerd, ["serve", ...inspector, configFile], GATEWAY_CORE);
   let child = launch();
-  await untilReady(child, `http://127.0.0.1:${port}/${kind === "ours" || kind === "counting" ? "health" : ""}`);
+  await untilReady(child, `http://127.0.0.1:${port}/${isServer(kind) ? "health" : ""}`);
   return {
     port,
     get pid() {
@@ -105,8 +117,10 @@ function config(
   upstreamPort: number,
   disk: string,
   variables: Record<string, string>,
+  flags: readonly string[],
 ): string {
   const given = Object.entries(variables).map(([name, value]) => `\n    (name = "${name}", text = "${value}"),`);
+  const hasHome = isServer(kind) || kind === "object";
   const upstream = `http://127.0.0.1:${upstreamPort}`;
   const home = `
   durableObjectNamespaces = [(className = "Home", uniqueKey = "home", enableSql = true)],
@@ -119,16 +133,18 @@ const config :Workerd.Config = (
     (name = "disk", disk = (path = "${disk}", writable = true)),
   ],
   sockets = [(name = "http", address = "127.0.0.1:${port}", http = (), service = "main")],
+  v8Flags = ${JSON.stringify(flags)},
 );
 const worker :Workerd.Worker = (
   modules = [${modules(kind)}],
   compatibilityDate = "2026-11-09",
   compatibilityFlags = ["enable_request_signal", "global_fetch_strictly_public"],
-  globalOutbound = "internet",${kind === "pipe" ? "" : home}
+  globalOutbound = "internet",${hasHome ? home : ""}
   bindings = [
     (name = "VLLM_BASE_URL", text = "${upstream}/v1"),
     (name = "UPSTREAM_ORIGIN", text = "${upstream}"),
-    (name = "ALLOW_ANONYMOUS", text = "true"),${kind === "pipe" ? "" : '\n    (name = "HOME", durableObjectNamespace = "Home"),'}${given.join("")}
+    (name = "ALLOW_ANONYMOUS", text = "true"),
+    (name = "MAX_OPEN_TURNS", text = "100000"),${hasHome ? '\n    (name = "HOME", durableObjectNamespace = "Home"),' : ""}${given.join("")}
   ],
 );
 `;

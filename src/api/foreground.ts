@@ -10,6 +10,7 @@ import { LEASE_RENEWAL_MS } from "../store/conversation-lock.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
 import { keptInput, matchOutputs, needsItemIds, withItemIds } from "../turn/history.ts";
+import { enterTurn } from "../turn/open-turns.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import { clientLeft, inQueue } from "./client-left.ts";
 import type { Creation } from "./creation.ts";
@@ -40,7 +41,8 @@ interface EnteredConversation {
  * Runs the turn: to its end, or, with `stream`, until its events go to the sink. `openSink` is called when the
  * turn is about to be made; its `onLeft` is to be called when nobody reads the events any more. Without `generate`
  * the turn is checked and settled, and the model is asked nothing.
- * Throws ApiError for all that refuses the turn before it has begun, and, without a stream, for a turn that fails.
+ * Throws ApiError for all that refuses the turn before it has begun (503 where this isolate has enough of them), and, without
+ * a stream, for a turn that fails.
  */
 export async function runForeground<Sink extends ClientSink>(
   creation: Creation,
@@ -48,10 +50,12 @@ export async function runForeground<Sink extends ClientSink>(
   openSink: (onLeft: () => void, id: string) => Sink,
 ): Promise<Created<Sink>> {
   const { caller, request, address, conversation, abort } = creation;
-  const entered = conversation && (await enterConversation(creation, conversation.id));
+  const leave = enterTurn(caller.config.maxOpenTurns);
+  let entered: EnteredConversation | undefined;
   let sink: Sink | undefined;
   let isRunning = false;
   try {
+    entered = conversation && (await enterConversation(creation, conversation.id));
     const prepared = await prepare(creation, entered);
     sink = request.stream ? openSink(() => abort.abort(clientLeft()), responseId(address)) : undefined;
     const turn = prepared.makeTurn(sink);
@@ -62,11 +66,15 @@ export async function runForeground<Sink extends ClientSink>(
     else await started;
     const running = generate ? turn.run(started, prepared.settle) : turn.warmUp(prepared.settle);
     if (generate) prepared.wakeHome();
-    const ended = running.finally(() => entered?.release());
+    const ended = running.finally(() => {
+      entered?.release();
+      leave();
+    });
     isRunning = true;
     return sink ? stream(caller, ended, sink) : await answer(caller, ended);
   } finally {
     if (!isRunning) {
+      leave();
       entered?.release();
       if (sink) caller.waitUntil(sink.abandon());
     }

@@ -1,6 +1,7 @@
 import { loadConfig } from "../config.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
+import { enterTurn } from "../turn/open-turns.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import type { EventLogWriter } from "./event-log.ts";
 import { takeUpOrphan } from "./orphans.ts";
@@ -39,25 +40,31 @@ export class RunHost {
     return this.#live.get(turn);
   }
 
-  /** Room for one more run, and what gives it back. Throws the 429s of an object or a tenant that has all it may have. */
-  #takeRoom(): () => void {
+  /**
+   * Room for one more run, and what gives it back. Throws the 429s of an object or a tenant that has all it may have, and the
+   * 503 of an isolate.
+   */
+  #takeRoom(): Disposable {
     if (this.#live.size >= MAX_LIVE_RUNS) {
       throw tooManyInProgress(`This conversation already has ${MAX_LIVE_RUNS} background responses in progress.`);
     }
-    const { maxBackgroundRunsPerTenant: limit } = loadConfig(this.#home.env);
+    const { maxBackgroundRunsPerTenant: limit, maxOpenTurns } = loadConfig(this.#home.env);
+    using room = new DisposableStack();
     const giveBack = this.#home.load.take(limit);
     if (!giveBack) throw tooManyInProgress(`You already have ${limit} background responses in progress.`);
-    return giveBack;
+    room.defer(giveBack);
+    room.defer(enterTurn(maxOpenTurns));
+    return room.move();
   }
 
   /**
    * Begins a run: notes it, so that no crash can lose it, and lets it go. Throws the 400s of an input that does not
-   * fit its history, and the 429s where there is no room. `scope` holds the conversation's lease, for a turn in one: the
+   * fit its history, and the 429s and the 503 where there is no room. `scope` holds the conversation's lease, for a turn in one: the
    * run takes it over and frees it when it ends, and a run that is refused leaves it to the caller. `access` is to the
    * MCP servers of the request, and kept only as long as this process lives.
    */
   start(spec: RunSpec, scope: DisposableStack, access: Readonly<Record<string, McpAccess>>): void {
-    scope.defer(this.#takeRoom());
+    scope.use(this.#takeRoom());
     const run = prepareRun(this.#home, spec, undefined, access);
     const turn = run.makeTurn(readRunPast(this.#home, spec));
     this.#home.transaction(() => {
@@ -79,6 +86,7 @@ export class RunHost {
     using scope = new DisposableStack();
     const giveBack = this.#home.load.take(Number.POSITIVE_INFINITY);
     if (giveBack) scope.defer(giveBack);
+    scope.defer(enterTurn(Number.POSITIVE_INFINITY));
     this.#launch(run, scope, work);
   }
 

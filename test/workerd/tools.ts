@@ -9,7 +9,7 @@ export { BUNDLE_VARIABLE, bundleInto, modulesOf, root, workerd, workerdVersion }
 /** Waits until a process answers at `url`; throws when it exits, or has not answered in a minute. */
 export async function untilReady(child: ChildProcess, url: string): Promise<void> {
   for (let attempt = 0; attempt < 2_400; attempt += 1) {
-    if (child.exitCode !== null) throw new Error(`workerd exited with ${child.exitCode}`);
+    if (child.exitCode !== null) throw new Error(`the process exited with ${child.exitCode}`);
     try {
       if ((await fetch(url)).ok) return;
     } catch {

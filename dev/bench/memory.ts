@@ -1,0 +1,52 @@
+import { Connection } from "./load.ts";
+import { memoryMb } from "./processes.ts";
+import { ask, type Target } from "./targets.ts";
+
+/** What an open stream takes of a process's memory. */
+
+export const MEMORY_STREAMS = 1_000;
+
+/** So slow that no process is busy with them, and so long that all are open at once. */
+export const MEMORY_MODEL = "simulator?words=24&tps=2";
+
+/** The same at once. */
+export const MEMORY_WARM_UP = "simulator?words=24";
+
+const SAMPLE_MS = 100;
+
+/** Streams are begun so many at a time. */
+const BATCH = 20;
+
+/** Resident memory of a target that was just started: idle, its highest with all streams open, and what a stream takes. */
+export async function measureMemory(target: Target): Promise<Record<string, number>> {
+  await ask(target.port, target.request({ model: MEMORY_WARM_UP, stream: true }));
+  const idle = memoryMb(target.pid).now;
+  const request = target.request({ model: MEMORY_MODEL, stream: true });
+  const connections: Connection[] = [];
+  let begun = 0;
+  let finished = 0;
+  let open = 0;
+  let atOnce = 0;
+  const watch = setInterval(() => {
+    atOnce = Math.max(atOnce, begun - finished);
+    open = Math.max(open, memoryMb(target.pid).now);
+  }, SAMPLE_MS);
+  const streams: Promise<void>[] = [];
+  for (let index = 0; index < MEMORY_STREAMS; index += 1) {
+    if (index % BATCH === 0) await new Promise((resolve) => setTimeout(resolve, SAMPLE_MS / 4));
+    const connection = await Connection.open(target.port);
+    connections.push(connection);
+    connection.onFirstByte = () => {
+      begun += 1;
+    };
+    const sent = connection.send(request).then(() => {
+      finished += 1;
+    });
+    streams.push(sent);
+  }
+  await Promise.all(streams);
+  clearInterval(watch);
+  for (const connection of connections) connection.close();
+  if (atOnce < MEMORY_STREAMS) throw new Error(`${target.name}: only ${atOnce} streams were open at once`);
+  return { "idle MB": idle, "open MB": open, "kB / stream": ((open - idle) * 1024) / MEMORY_STREAMS };
+}

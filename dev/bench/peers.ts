@@ -1,0 +1,84 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { z } from "zod";
+import { freePort, untilReady } from "../../test/workerd/tools.ts";
+import { post } from "./load.ts";
+import { GATEWAY_CORE, start, stop } from "./processes.ts";
+import { ASKED, HELLO, RESPONSES_DELTA, type TargetKind } from "./targets.ts";
+
+/**
+ * Other gateways that answer `POST /v1/responses`, as a file lists them (`peers.example.json`): how each is started, when it is
+ * ready, and how it is asked. In all texts `{port}` is the peer's port, `{spare}` another free one, `{upstream}` the model server's
+ * origin, and `{directory}` a folder that is removed at the end. A program with a slash is looked for from the file's own folder.
+ */
+
+const peer = z.strictObject({
+  /** The column's head. */
+  name: z.string(),
+  /** The program that listens, and its arguments: the process whose CPU is measured. */
+  command: z.array(z.string()).min(1),
+  environment: z.record(z.string(), z.string()).default({}),
+  /** Written into `{directory}` before the start, by their names. */
+  files: z.record(z.string(), z.string()).default({}),
+  /** A path that answers 200 when the peer can be asked. */
+  ready: z.string(),
+  path: z.string().default("/v1/responses"),
+  headers: z.record(z.string(), z.string()).default({}),
+  /** Sent instead of the model's name, which then stands in `instructions` (upstream.ts): for a peer that knows one model only. */
+  model: z.string().optional(),
+  /** Fields of the request beside `model`, `stream` and `input`. */
+  body: z.record(z.string(), z.unknown()).default({}),
+  /** What stands in the stream once for each delta. */
+  delta: z.string().default(RESPONSES_DELTA),
+  /** JavaScript runs it: a target is to be cheaper than each of these. */
+  javascript: z.boolean().default(false),
+});
+type Peer = z.output<typeof peer>;
+
+export function readPeers(file: string): TargetKind[] {
+  return z
+    .array(peer)
+    .parse(JSON.parse(readFileSync(file, "utf8")))
+    .map((each) => toTarget(each, dirname(resolve(file))));
+}
+
+function toTarget({ name, path, model, body, delta, javascript, ...rest }: Peer, folder: string): TargetKind {
+  // A peer is told its headers before it can be asked: those may name the model server.
+  let headers: Record<string, string> = {};
+  return {
+    name,
+    isJavaScriptPeer: javascript,
+    request: ({ model: asked, stream, history }) => {
+      const named = model === undefined ? { model: asked } : { model, instructions: `${ASKED}${asked};` };
+      return post(path, { ...named, stream, input: history ?? HELLO, ...body }, delta, headers);
+    },
+    async start(upstream) {
+      const port = await freePort();
+      const directory = mkdtempSync(join(tmpdir(), "responses-edge-peer-"));
+      process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
+      const places: Record<string, string> = {
+        port: `${port}`,
+        spare: `${await freePort()}`,
+        upstream: `http://127.0.0.1:${upstream.port}`,
+        directory,
+      };
+      const fill = (text: string) =>
+        text.replace(/\{(port|spare|upstream|directory)\}/g, (_, place) => places[place] ?? "");
+      const filled = (texts: Record<string, string>) =>
+        Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, fill(text)]));
+      for (const [file, text] of Object.entries(rest.files)) writeFileSync(join(directory, file), fill(text));
+      headers = filled(rest.headers);
+      const [program = "", ...args] = rest.command.map(fill);
+      const child = start(program.includes("/") ? resolve(folder, program) : program, args, GATEWAY_CORE, {
+        cwd: folder,
+        env: { ...process.env, ...filled(rest.environment) },
+        stdio: ["ignore", "ignore", "ignore"],
+      });
+      await untilReady(child, `http://127.0.0.1:${port}${rest.ready}`).catch((cause: Error) => {
+        throw new Error(`${name} does not start: ${cause.message}`);
+      });
+      return { port, pid: child.pid ?? 0, stop: () => stop(child) };
+    },
+  };
+}
