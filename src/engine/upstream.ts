@@ -1,7 +1,9 @@
 import type { Config } from "../config.ts";
 import { type ReadBounds, ReadFault, readBoundedText } from "../protocol/bounded-read.ts";
 import { ApiError, contextLengthExceeded, invalidRequest } from "../protocol/errors.ts";
+import { readerOf } from "./byte-reader.ts";
 import { clientMessage, clientParam } from "./fault-names.ts";
+import { ReadSize, sawLateness } from "./read-size.ts";
 import { sawDown, sawUp, statusOf } from "./server-status.ts";
 
 /** An error is told in a few words: more than this of one is nothing to read, or to pass on. */
@@ -24,8 +26,11 @@ const GONE_STATUSES = new Set([502, 503, 504]);
 export class Upstream {
   readonly #config: Config;
   readonly #session: string | undefined;
-  /** What closes the request behind a response: cancelling the body alone leaves the connection to the runtime. */
-  readonly #requests = new WeakMap<Response, AbortController>();
+  /**
+   * Of the request behind a response: when it was sent, in Unix milliseconds, and what closes it. Cancelling the body
+   * alone leaves the connection to the runtime.
+   */
+  readonly #requests = new WeakMap<Response, { since: number; abort: AbortController }>();
 
   /** `session`, where there is one, names the requests that a router before the model server is to keep together. */
   constructor(config: Config, session?: string) {
@@ -54,14 +59,21 @@ export class Upstream {
     const onAbort = () => abort.abort(signal.reason);
     if (signal.aborted) onAbort();
     signal.addEventListener("abort", onAbort, { once: true });
-    const timer = setTimeout(() => abort.abort(), connectTimeoutMs);
     const since = Date.now();
     let isGone = false;
     const ask = async () => {
       isGone = await this.#hasBeenGone(since, abort.signal).catch(() => false);
       if (isGone) abort.abort();
     };
-    const watchdog = setInterval(ask, silenceMs);
+    // One timer, which most requests never see: that of their time, or of the next question before it.
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const watch = () => {
+      const leftMs = since + connectTimeoutMs - Date.now();
+      if (leftMs <= 0) return abort.abort();
+      timer = setTimeout(watch, Math.min(silenceMs, leftMs));
+      if (leftMs < connectTimeoutMs) void ask();
+    };
+    watch();
     let response: Response;
     try {
       response = await this.#send(path, abort.signal, body);
@@ -72,9 +84,8 @@ export class Upstream {
       throw unreachable();
     } finally {
       clearTimeout(timer);
-      clearInterval(watchdog);
     }
-    this.#requests.set(response, abort);
+    this.#requests.set(response, { since, abort });
     if (!response.ok) throw await this.#errorOf(response, signal);
     sawUp(this.baseUrl);
     return response;
@@ -132,7 +143,7 @@ export class Upstream {
   }
 
   #close(response: Response): void {
-    this.#requests.get(response)?.abort();
+    this.#requests.get(response)?.abort.abort();
   }
 
   /**
@@ -186,16 +197,22 @@ export class Upstream {
    * which a read is waited for counts: a slow reader is no silence. Neither is a comment a word: a server keeps sending
    * these when its engine is gone (`--sse-keep-alive-interval`).
    *
+   * The bytes of a read are valid until the next one. How many there are follows the server's pace (`ReadSize`), and
+   * whether anybody gets the answer before it is whole (`asWhole`).
+   *
    * Ends cleanly at the end of the body; throws ApiError 502/504 when the connection breaks or falls silent, and the
    * signal's reason when it is aborted. Leaving the iteration closes the upstream request.
    */
-  async *reads(response: Response, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  async *reads(response: Response, signal: AbortSignal, { asWhole = false } = {}): AsyncGenerator<Uint8Array> {
     if (!response.body) return;
     const { firstByteTimeoutMs, idleTimeoutMs, silenceMs } = this.#config;
-    const reader = response.body.getReader();
-    const over = new AbortController();
+    const reader = readerOf(response.body);
+    const status = statusOf(this.baseUrl);
+    const size = new ReadSize({ since: this.#requests.get(response)?.since ?? Date.now(), asWhole, pace: status.pace });
+    /** Ends the question whether the server is still there, where one was asked. */
+    let asking: AbortController | undefined;
     const close = () => {
-      reader.cancel().catch(() => {});
+      reader.cancel();
       this.#close(response);
     };
     let limit = firstByteTimeoutMs;
@@ -208,33 +225,43 @@ export class Upstream {
       close();
     };
     const ask = async (since: number) => {
-      const isGone = await this.#hasBeenGone(since, over.signal).catch(() => false);
+      asking ??= new AbortController();
+      const isGone = await this.#hasBeenGone(since, asking.signal).catch(() => false);
       if (isGone && waitingSince === since) giveUp(connectionLost());
     };
+    const everyMs = Math.max(10, Math.min(firstByteTimeoutMs, idleTimeoutMs, silenceMs, 4000) / 4);
+    let lookedAt = Date.now();
     // One timer per stream that looks now and then, rather than one per read.
-    const watchdog = setInterval(
-      () => {
-        if (waitingSince === undefined) return;
-        const silentFor = Date.now() - waitingSince;
-        if (silentFor >= limit) giveUp(timedOut("went silent", limit));
-        else if (silentFor >= silenceMs) void ask(waitingSince);
-      },
-      Math.max(10, Math.min(firstByteTimeoutMs, idleTimeoutMs, silenceMs, 4000) / 4),
-    );
+    const watchdog = setInterval(() => {
+      const now = Date.now();
+      sawLateness(now - lookedAt - everyMs, now);
+      lookedAt = now;
+      if (waitingSince === undefined) return;
+      const silentFor = now - waitingSince;
+      if (silentFor >= limit) giveUp(timedOut("went silent", limit));
+      else if (silentFor >= silenceMs) void ask(waitingSince);
+    }, everyMs);
     signal.addEventListener("abort", close, { once: true });
     const comments = new CommentFilter();
     try {
+      let now = Date.now();
       for (;;) {
-        waitingSince ??= Date.now();
-        const { done, value } = await reader.read();
+        waitingSince ??= now;
+        const least = size.next;
+        const bytes = await reader.read(least);
         if (signal.aborted) throw signal.reason;
         if (fault) throw fault;
-        ended = done;
-        if (done) return;
-        if (comments.isOnlyComments(value)) continue;
+        ended = bytes.length < least;
+        if (bytes.length === 0) return;
+        const asked = now;
+        now = Date.now();
+        size.saw(bytes.length, asked, now);
+        if (!ended && comments.isOnlyComments(bytes)) continue;
         limit = idleTimeoutMs;
         waitingSince = undefined;
-        yield value;
+        yield bytes;
+        if (ended) return;
+        now = Date.now();
       }
     } catch (error) {
       if (signal.aborted) throw signal.reason;
@@ -242,8 +269,9 @@ export class Upstream {
       throw error instanceof ApiError ? error : connectionLost();
     } finally {
       clearInterval(watchdog);
-      over.abort();
+      asking?.abort();
       signal.removeEventListener("abort", close);
+      status.pace = fault ? 0 : size.pace;
       if (!ended) close();
     }
   }

@@ -1,4 +1,5 @@
 import { brotliDecompressSync, gunzipSync, inflateSync, zstdDecompressSync } from "node:zlib";
+import { concatBytes } from "../protocol/bytes.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { bodyTooLarge, parseBody } from "../protocol/json-body.ts";
 
@@ -44,7 +45,7 @@ async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array
   // Nobody sends all of it before reading the answer.
   if (Number(announced) > maxBytes + MAX_DISCARDED_BYTES) throw bodyTooLarge(maxBytes);
   if (!request.body) return new Uint8Array();
-  const chunks: Uint8Array[] = [];
+  const chunks: Uint8Array<ArrayBuffer>[] = [];
   let length = 0;
   for await (const chunk of request.body) {
     length += chunk.byteLength;
@@ -53,15 +54,7 @@ async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array
     else if (length > maxBytes + MAX_DISCARDED_BYTES) break;
   }
   if (announced !== null || length > maxBytes) throw bodyTooLarge(maxBytes);
-  const [first] = chunks;
-  if (chunks.length === 1 && first) return first;
-  const bytes = new Uint8Array(length);
-  let offset = 0;
-  for (const chunk of chunks) {
-    bytes.set(chunk, offset);
-    offset += chunk.byteLength;
-  }
-  return bytes;
+  return concatBytes(chunks);
 }
 
 function decode(body: Uint8Array, encoding: string, maxBytes: number): Uint8Array {

@@ -66,8 +66,7 @@ function strangeHeader({ headers, url }: Request): "Host" | "Origin" | "Sec-Fetc
 }
 
 function isLocal(url: string): boolean {
-  if (!URL.canParse(url)) return false;
-  const { protocol, hostname } = new URL(url);
+  const { protocol = "", hostname = "" } = URL.parse(url) ?? {};
   return /^https?:$/.test(protocol) && LOCAL_HOSTS.has(hostname);
 }
 

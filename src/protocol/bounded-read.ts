@@ -1,5 +1,7 @@
 /** Reading what others send, to its end and no further: the one way in which whole bodies are read. */
 
+import { concatBytes } from "./bytes.ts";
+
 export interface ReadBounds {
   /** Of the decoded body. */
   maxBytes: number;
@@ -36,7 +38,7 @@ export async function readBounded(
   const timer = setTimeout(() => reject(new ReadFault("timeout")), timeoutMs);
   if (signal.aborted) onAbort();
   signal.addEventListener("abort", onAbort, { once: true });
-  const chunks: Uint8Array[] = [];
+  const chunks: Uint8Array<ArrayBuffer>[] = [];
   let length = 0;
   try {
     if (Number(headers.get("content-length") ?? 0) > maxBytes) throw new ReadFault("too_large");
@@ -55,13 +57,7 @@ export async function readBounded(
     clearTimeout(timer);
     signal.removeEventListener("abort", onAbort);
   }
-  const bytes = new Uint8Array(length);
-  let at = 0;
-  for (const chunk of chunks) {
-    bytes.set(chunk, at);
-    at += chunk.byteLength;
-  }
-  return bytes;
+  return concatBytes(chunks);
 }
 
 /** The same, as text: UTF-8. */

@@ -6,6 +6,8 @@ import { MAX_DEPTH, MAX_VALUES, structureFault } from "./json-structure.ts";
 /** A body of this size takes milliseconds at each step: between two of them other requests get their turn. */
 const LONG_BODY_BYTES = 1024 * 1024;
 
+const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
+
 /**
  * The value of a body that is within `MAX_REQUEST_BYTES`. Throws ApiError: 413 for more than `MAX_VALUES` values, 400 for
  * anything that is not UTF-8 JSON or is nested too deeply.
@@ -22,7 +24,7 @@ export async function parseBody(body: Uint8Array): Promise<unknown> {
 
 function parseJson(body: Uint8Array): unknown {
   try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(body));
+    return JSON.parse(decoder.decode(body));
   } catch {
     // The parser's own message quotes the body; prompts do not belong in errors.
     throw invalidRequest(

@@ -52,21 +52,25 @@ export class Generations {
   readonly #builder: ResponseBuilder;
   readonly #prompt: RoundPrompt;
   readonly #sink: BatchSink | undefined;
-  /** Aborted where what has been begun cannot be used. */
-  readonly #unusable: AbortSignal;
+  /** Ends what has been begun and cannot be used: only raw messages of the prompt can show that. */
+  readonly #unusable: AbortController | undefined;
 
   constructor(
     options: GenerationOptions,
     builder: ResponseBuilder,
     prompt: RoundPrompt,
     sink: BatchSink | undefined,
-    unusable: AbortSignal,
   ) {
     this.#options = options;
     this.#builder = builder;
     this.#prompt = prompt;
     this.#sink = sink;
-    this.#unusable = unusable;
+    this.#unusable = options.request.enable_response_messages ? new AbortController() : undefined;
+  }
+
+  /** Ends what has been begun: the turn has a fault that the generation knows nothing of. */
+  giveUp(fault: ApiError): void {
+    this.#unusable?.abort(fault);
   }
 
   /**
@@ -186,7 +190,7 @@ export class Generations {
   /** Asks the model once, from the beginning of its round. */
   async #ask(): Promise<Generation> {
     const { engine, request, signal } = this.#options;
-    const ends = request.enable_response_messages ? AbortSignal.any([signal, this.#unusable]) : signal;
+    const ends = this.#unusable ? AbortSignal.any([signal, this.#unusable.signal]) : signal;
     const prompt = await this.#prompt.fitting();
     const { all: lost } = this.#builder.state.round.lost;
     if (lost === 0) return engine.generate(prompt, ends);

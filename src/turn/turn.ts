@@ -99,8 +99,6 @@ export class Turn {
   readonly #generations: Generations;
   readonly #compaction: Compaction | undefined;
   readonly #sink: BatchSink | undefined;
-  /** Ends what the turn itself has begun and cannot use. */
-  readonly #unusable = new AbortController();
   #phase: Phase;
 
   /** `sink` takes the events, where anybody wants them. Throws the 400 of calls and outputs that do not pair up. */
@@ -109,6 +107,7 @@ export class Turn {
     this.#sink = sink;
     const { engine, request, signal, tools, logged } = options;
     const first = makePrompt(options, engine.noteRole);
+    if (!sink) first.asWhole = true;
     const clientTool = (name: string) => ClientTools.of(this.#prompt.current.request.tools).get(name);
     const kind = compactionKind(request, options.input);
     // A compaction carries calls that nobody has answered yet.
@@ -117,7 +116,7 @@ export class Turn {
     this.#builder = builder;
     const prompt = logged ? afterCrash(first, options, builder) : first;
     this.#prompt = new RoundPrompt(prompt, engine, signal);
-    this.#generations = new Generations(options, builder, this.#prompt, sink, this.#unusable.signal);
+    this.#generations = new Generations(options, builder, this.#prompt, sink);
     this.#compaction = kind && new Compaction({ ...options, kind }, builder, this.#prompt, this.#generations, sink);
     this.#phase = this.#enter(firstPhase(builder.state, tools?.mustPrepare ?? false, kind));
   }
@@ -172,7 +171,7 @@ export class Turn {
     started.catch(() => {});
     const { request } = this.#options;
     const fault = request.enable_response_messages ? await this.#setInputMessages() : undefined;
-    if (fault) this.#unusable.abort(fault);
+    if (fault) this.#generations.giveUp(fault);
     builder.start();
     this.#sink?.flush();
     const stopSigns = this.#sink && giveSignsOfLife(builder, this.#sink);
