@@ -55,12 +55,7 @@ export class Generations {
   /** Ends what has been begun and cannot be used: only raw messages of the prompt can show that. */
   readonly #unusable: AbortController | undefined;
 
-  constructor(
-    options: GenerationOptions,
-    builder: ResponseBuilder,
-    prompt: RoundPrompt,
-    sink: BatchSink | undefined,
-  ) {
+  constructor(options: GenerationOptions, builder: ResponseBuilder, prompt: RoundPrompt, sink: BatchSink | undefined) {
     this.#options = options;
     this.#builder = builder;
     this.#prompt = prompt;
