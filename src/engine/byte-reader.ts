@@ -14,8 +14,33 @@ export interface ByteReader {
 /** A read of one token takes a few hundred bytes, and every open stream keeps a buffer. */
 const BUFFER_BYTES = 4096;
 
-/** The body of a fetch. What the runtime streams itself is read into one buffer; a stream of JavaScript's is as it is. */
+/** The readers of bodies that are streams only for those who want one. */
+const readers = new WeakMap<ReadableStream, ByteReader>();
+
+/** A body as a stream, whose reader stays the one that is given (`readerOf`). */
+export function streamOf(reader: ByteReader): ReadableStream<Uint8Array> {
+  const body = new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const bytes = await reader.read(1);
+        if (bytes.length > 0) controller.enqueue(bytes.slice());
+        else controller.close();
+      },
+      cancel: () => reader.cancel(),
+    },
+    { highWaterMark: 0 },
+  );
+  readers.set(body, reader);
+  return body;
+}
+
+/**
+ * The reader of a body: its own where it has one (`streamOf`). What the runtime streams itself is read into one buffer;
+ * a stream of JavaScript's is as it is.
+ */
 export function readerOf(body: ReadableStream<Uint8Array<ArrayBuffer>>): ByteReader {
+  const own = readers.get(body);
+  if (own) return own;
   let reader: ReadableStreamBYOBReader;
   try {
     reader = body.getReader({ mode: "byob" });
