@@ -150,6 +150,7 @@ class SocketBody implements ByteReader {
   }
 
   cancel(): void {
+    this.#reader.cancel().catch(() => {});
     this.#close();
   }
 
