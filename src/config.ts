@@ -98,6 +98,8 @@ export interface EventLogConfig {
 export interface Config {
   vllmBaseUrl: string;
   vllmFetch: (url: string, init: RequestInit) => Promise<Response>;
+  /** Whether vLLM is asked by `vllmFetch`, or over a socket. */
+  vllmTransport: "fetch" | "socket";
   vllmApiKey: string | undefined;
   connectTimeoutMs: number;
   firstByteTimeoutMs: number;
@@ -367,6 +369,7 @@ const variables = z.object({
     .refine((url) => !url.includes("?"), "expected a URL without a query: paths are put behind it")
     .optional(),
   VLLM_API_KEY: headerSecret().optional(),
+  VLLM_TRANSPORT: z.enum(["fetch", "socket"]).default("fetch"),
   VLLM_CONNECT_TIMEOUT_MS: integer(30_000, 1),
   VLLM_FIRST_BYTE_TIMEOUT_MS: integer(300_000, 1),
   VLLM_IDLE_TIMEOUT_MS: integer(60_000, 1),
@@ -505,6 +508,9 @@ function checkTogether(env: Variables, vars: Values, mistakes: Map<string, strin
   if (!vars.VLLM_BASE_URL && !env.VLLM) {
     add("VLLM_BASE_URL", "set it to the vLLM server's URL, such as http://gpu:8000/v1");
   }
+  if (vars.VLLM_TRANSPORT === "socket" && env.VLLM) {
+    add("VLLM_TRANSPORT", "expected fetch: a server behind the binding VLLM is reached by its fetch alone");
+  }
   if (vars.WEBHOOK_URL === undefined) return;
   if (vars.WEBHOOK_SECRET === undefined) add("WEBHOOK_SECRET", "needed to sign the webhooks to WEBHOOK_URL");
   // Strictly public unless the operator says otherwise (local development, tests).
@@ -564,6 +570,7 @@ function readConfig(env: Variables): Config | ConfigError {
   return {
     vllmBaseUrl: (vars.VLLM_BASE_URL ?? "http://vllm/v1").replace(/\/+$/, ""),
     vllmFetch: (url, init) => (binding ? binding.fetch(url, init) : fetch(url, init)),
+    vllmTransport: vars.VLLM_TRANSPORT,
     vllmApiKey: vars.VLLM_API_KEY,
     connectTimeoutMs: vars.VLLM_CONNECT_TIMEOUT_MS,
     firstByteTimeoutMs: vars.VLLM_FIRST_BYTE_TIMEOUT_MS,

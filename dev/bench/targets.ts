@@ -13,8 +13,8 @@ import { startWorker, type WorkerKind, type WorkerOptions } from "./workers.ts";
 /** What can be started and asked. Each is a process of its own, so that what one has made does not count against another. */
 export interface TargetKind {
   name: string;
-  /** A gateway of others that JavaScript runs. */
-  isJavaScriptPeer?: boolean;
+  /** A gateway of others, and what runs it. What it cannot do is left out of the tables. */
+  peer?: "javascript" | "native";
   start(upstream: Upstream): Promise<Running>;
   request(question: Question): Request;
 }
@@ -38,12 +38,16 @@ export const DIRECT: TargetKind = {
   request: chatRequest,
 };
 
-/** Workers; `reads` copies the bytes in JavaScript, `translates` makes an event of each delta and nothing else. */
+/**
+ * Workers; `reads` copies the bytes in JavaScript, `translates` makes an event of each delta and nothing else. `socket` is
+ * the transport to the model server.
+ */
 export const WORKERS: readonly TargetKind[] = [
   worker("pipe", "pipe", chatRequest),
   worker("reads", "reads", chatRequest),
   worker("translates", "translate", unstored),
   worker("store:false", "ours", unstored),
+  worker("store:false, socket", "ours", unstored, { variables: { VLLM_TRANSPORT: "socket" } }),
   worker("store:true", "ours", stored),
 ];
 

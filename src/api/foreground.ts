@@ -50,7 +50,7 @@ export async function runForeground<Sink extends ClientSink>(
   openSink: (onLeft: () => void, id: string) => Sink,
 ): Promise<Created<Sink>> {
   const { caller, request, address, conversation, abort } = creation;
-  const leave = enterTurn(caller.config.maxOpenTurns);
+  const place = enterTurn(caller.config.maxOpenTurns);
   let entered: EnteredConversation | undefined;
   let sink: Sink | undefined;
   let isRunning = false;
@@ -68,13 +68,13 @@ export async function runForeground<Sink extends ClientSink>(
     if (generate) prepared.wakeHome();
     const ended = running.finally(() => {
       entered?.release();
-      leave();
+      place[Symbol.dispose]();
     });
     isRunning = true;
     return sink ? stream(caller, ended, sink) : await answer(caller, ended);
   } finally {
     if (!isRunning) {
-      leave();
+      place[Symbol.dispose]();
       entered?.release();
       if (sink) caller.waitUntil(sink.abandon());
     }
@@ -147,7 +147,8 @@ async function prepare(
   // Any other home has been asked for the past already.
   const isNewHome = homeOf(sent, previous, conversation?.address) === undefined;
   const wakeHome = () => {
-    if (request.store === false || !isNewHome) return;
+    // An answer without a stream that fails leaves nothing.
+    if (request.store === false || !request.stream || !isNewHome) return;
     waking = setTimeout(() => waitUntil(homes.awaitTurn(address.home, createdAt)), WAKE_AFTER_MS);
   };
   const settle: Settle = async ({ outcome, closed }, terminate) => {
