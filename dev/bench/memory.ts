@@ -1,6 +1,6 @@
 import { Connection } from "./load.ts";
 import { memoryMb } from "./processes.ts";
-import { ask, type Target } from "./targets.ts";
+import type { Target } from "./targets.ts";
 
 /** What an open stream takes of a process's memory. */
 
@@ -17,9 +17,16 @@ const SAMPLE_MS = 100;
 /** Streams are begun so many at a time. */
 const BATCH = 20;
 
-/** Resident memory of a target that was just started: idle, its highest with all streams open, and what a stream takes. */
+/** A process that has done nothing yet has code to compile and a heap to grow: no stream is to blame for these. */
+const WARM_UP_REQUESTS = 300;
+
+/** Resident memory of a target that has answered some requests: idle, its highest with all streams open, and what a stream takes. */
 export async function measureMemory(target: Target): Promise<Record<string, number>> {
-  await ask(target.port, target.request({ model: MEMORY_WARM_UP, stream: true }));
+  const first = await Connection.open(target.port);
+  for (let index = 0; index < WARM_UP_REQUESTS; index += 1) {
+    await first.send(target.request({ model: MEMORY_WARM_UP, stream: true }));
+  }
+  first.close();
   const idle = memoryMb(target.pid).now;
   const request = target.request({ model: MEMORY_MODEL, stream: true });
   const connections: Connection[] = [];
