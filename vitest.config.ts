@@ -18,6 +18,17 @@ const inWorkerd = () =>
     },
   });
 
+/** From outside, in Node: a real client against a running Worker, and the tools of the tests themselves. */
+const inNode = {
+  ...limits,
+  // A test is often waiting for another process.
+  maxWorkers: 4,
+  sequence: { groupOrder: 1 },
+  // Files share what they import: most of it never changes. Each starts its own servers.
+  isolate: false,
+  globalSetup: ["test/workerd/bundle-once.ts", "test/conformance/schemas-once.ts"],
+};
+
 export default defineConfig({
   test: {
     projects: [
@@ -43,19 +54,16 @@ export default defineConfig({
           include: ["test/unit/fake-timers/**/*.test.ts"],
         },
       },
+      { test: { ...inNode, name: "node", include: ["test/**/*.test.ts"], exclude: ["test/unit/**"] } },
       {
-        // From outside, in Node: a real client against a running Worker, and the tools of the tests themselves.
+        // What goes wrong between the gateway and a model server that it reaches over a socket.
         test: {
-          ...limits,
-          name: "node",
-          // A test is often waiting for another process.
-          maxWorkers: 4,
-          sequence: { groupOrder: 1 },
-          // Files share what they import: most of it never changes. Each starts its own servers.
-          isolate: false,
-          globalSetup: ["test/workerd/bundle-once.ts", "test/conformance/schemas-once.ts"],
-          include: ["test/**/*.test.ts"],
-          exclude: ["test/unit/**"],
+          ...inNode,
+          name: "node-socket",
+          env: { VLLM_TRANSPORT: "socket" },
+          include: ["disconnect", "model-server-wire", "recovery", "upstream-faults"].map(
+            (name) => `test/e2e/${name}.test.ts`,
+          ),
         },
       },
     ],

@@ -88,10 +88,18 @@ export interface ToolConfig {
   braveApiKey: string | undefined;
 }
 
+/** How often the deltas of a run are written to its event log, in milliseconds: while somebody reads it, and else. */
+export interface EventLogConfig {
+  intervalMs: number;
+  unreadIntervalMs: number;
+}
+
 /** The validated configuration. Durations in milliseconds, sizes in bytes. */
 export interface Config {
   vllmBaseUrl: string;
   vllmFetch: (url: string, init: RequestInit) => Promise<Response>;
+  /** Whether vLLM is asked by `vllmFetch`, or over a socket. */
+  vllmTransport: "fetch" | "socket";
   vllmApiKey: string | undefined;
   connectTimeoutMs: number;
   firstByteTimeoutMs: number;
@@ -131,6 +139,7 @@ export interface Config {
   retentionMs: number;
   /** 0 does not wait. */
   conversationLockWaitMs: number;
+  eventLog: EventLogConfig;
   webhook: { url: string; secret: Uint8Array } | undefined;
   maxRequestBytes: number;
   /** Turns in one isolate, of all tenants. */
@@ -360,6 +369,7 @@ const variables = z.object({
     .refine((url) => !url.includes("?"), "expected a URL without a query: paths are put behind it")
     .optional(),
   VLLM_API_KEY: headerSecret().optional(),
+  VLLM_TRANSPORT: z.enum(["fetch", "socket"]).default("fetch"),
   VLLM_CONNECT_TIMEOUT_MS: integer(30_000, 1),
   VLLM_FIRST_BYTE_TIMEOUT_MS: integer(300_000, 1),
   VLLM_IDLE_TIMEOUT_MS: integer(60_000, 1),
@@ -413,6 +423,8 @@ const variables = z.object({
   ALLOW_ANONYMOUS: z.enum(["true", "false"]).default("false"),
   RETENTION_DAYS: integer(30, 0, MAX_RETENTION_DAYS),
   CONVERSATION_LOCK_WAIT_MS: integer(10_000, 0),
+  EVENT_LOG_INTERVAL_MS: integer(400, 0),
+  EVENT_LOG_UNREAD_INTERVAL_MS: integer(4_000, 0),
   WEBHOOK_URL: httpUrl().optional(),
   WEBHOOK_SECRET: webhookSecret,
   ALLOW_PRIVATE_WEBHOOKS: z.enum(["true", "false"]).default("false"),
@@ -496,6 +508,9 @@ function checkTogether(env: Variables, vars: Values, mistakes: Map<string, strin
   if (!vars.VLLM_BASE_URL && !env.VLLM) {
     add("VLLM_BASE_URL", "set it to the vLLM server's URL, such as http://gpu:8000/v1");
   }
+  if (vars.VLLM_TRANSPORT === "socket" && env.VLLM) {
+    add("VLLM_TRANSPORT", "expected fetch: a server behind the binding VLLM is reached by its fetch alone");
+  }
   if (vars.WEBHOOK_URL === undefined) return;
   if (vars.WEBHOOK_SECRET === undefined) add("WEBHOOK_SECRET", "needed to sign the webhooks to WEBHOOK_URL");
   // Strictly public unless the operator says otherwise (local development, tests).
@@ -555,6 +570,7 @@ function readConfig(env: Variables): Config | ConfigError {
   return {
     vllmBaseUrl: (vars.VLLM_BASE_URL ?? "http://vllm/v1").replace(/\/+$/, ""),
     vllmFetch: (url, init) => (binding ? binding.fetch(url, init) : fetch(url, init)),
+    vllmTransport: vars.VLLM_TRANSPORT,
     vllmApiKey: vars.VLLM_API_KEY,
     connectTimeoutMs: vars.VLLM_CONNECT_TIMEOUT_MS,
     firstByteTimeoutMs: vars.VLLM_FIRST_BYTE_TIMEOUT_MS,
@@ -584,6 +600,7 @@ function readConfig(env: Variables): Config | ConfigError {
     allowAnonymous: vars.ALLOW_ANONYMOUS === "true",
     retentionMs: vars.RETENTION_DAYS * DAY_MS,
     conversationLockWaitMs: vars.CONVERSATION_LOCK_WAIT_MS,
+    eventLog: { intervalMs: vars.EVENT_LOG_INTERVAL_MS, unreadIntervalMs: vars.EVENT_LOG_UNREAD_INTERVAL_MS },
     webhook: toWebhook(vars),
     maxRequestBytes: vars.MAX_REQUEST_BYTES,
     maxOpenTurns: vars.MAX_OPEN_TURNS,

@@ -153,6 +153,7 @@ export function verdicts(results: Results): Verdict[] {
   }
   const PER_DELTA = "CPU µs / delta";
   check("A token, an HTTP chunk each, flood", value(CHUNK_EACH, "store:false", PER_DELTA), 15, " µs");
+  check("The same over a socket", value(CHUNK_EACH, "store:false, socket", PER_DELTA), 8, " µs");
   check("A token, 16 per chunk, flood, store:false", value(CHUNKS_OF_16, "store:false", PER_DELTA), 7, " µs");
   check("The same, stored", value(CHUNKS_OF_16, "store:true", PER_DELTA), 9, " µs");
   const floor = value("128 streams", "translates", PER_DELTA);

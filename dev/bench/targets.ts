@@ -38,12 +38,16 @@ export const DIRECT: TargetKind = {
   request: chatRequest,
 };
 
-/** Workers; `reads` copies the bytes in JavaScript, `translates` makes an event of each delta and nothing else. */
+/**
+ * Workers; `reads` copies the bytes in JavaScript, `translates` makes an event of each delta and nothing else. `socket` is
+ * the transport to the model server.
+ */
 export const WORKERS: readonly TargetKind[] = [
   worker("pipe", "pipe", chatRequest),
   worker("reads", "reads", chatRequest),
   worker("translates", "translate", unstored),
   worker("store:false", "ours", unstored),
+  worker("store:false, socket", "ours", unstored, { variables: { VLLM_TRANSPORT: "socket" } }),
   worker("store:true", "ours", stored),
 ];
 

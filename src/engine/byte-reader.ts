@@ -7,6 +7,8 @@ export interface ByteReader {
    * next read. Rejects when the connection breaks. One read at a time, and none after the end.
    */
   read(min: number): Promise<Uint8Array>;
+  /** A read gives all that has come, up to 4 kB and more: nothing is gained by waiting for more. */
+  readonly givesAll: boolean;
   /** Gives up the body: what is waited for ends. */
   cancel(): void;
 }
@@ -14,8 +16,33 @@ export interface ByteReader {
 /** A read of one token takes a few hundred bytes, and every open stream keeps a buffer. */
 const BUFFER_BYTES = 4096;
 
-/** The body of a fetch. What the runtime streams itself is read into one buffer; a stream of JavaScript's is as it is. */
+/** The readers of bodies that are streams only for those who want one. */
+const readers = new WeakMap<ReadableStream, ByteReader>();
+
+/** A body as a stream, whose reader stays the one that is given (`readerOf`). */
+export function streamOf(reader: ByteReader): ReadableStream<Uint8Array> {
+  const body = new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const bytes = await reader.read(1);
+        if (bytes.length > 0) controller.enqueue(bytes.slice());
+        else controller.close();
+      },
+      cancel: () => reader.cancel(),
+    },
+    { highWaterMark: 0 },
+  );
+  readers.set(body, reader);
+  return body;
+}
+
+/**
+ * The reader of a body: its own where it has one (`streamOf`). What the runtime streams itself is read into one buffer;
+ * a stream of JavaScript's is as it is.
+ */
 export function readerOf(body: ReadableStream<Uint8Array<ArrayBuffer>>): ByteReader {
+  const own = readers.get(body);
+  if (own) return own;
   let reader: ReadableStreamBYOBReader;
   try {
     reader = body.getReader({ mode: "byob" });
@@ -27,6 +54,7 @@ export function readerOf(body: ReadableStream<Uint8Array<ArrayBuffer>>): ByteRea
 
 /** A fetch body gives at most one HTTP chunk per read, and vLLM sends one per token, unless more are asked for. */
 class BufferReader implements ByteReader {
+  readonly givesAll = false;
   readonly #reader: ReadableStreamBYOBReader;
   #buffer: ArrayBuffer | undefined;
 
@@ -51,6 +79,7 @@ class BufferReader implements ByteReader {
 
 /** Of a stream that has its own pieces. */
 class PieceReader implements ByteReader {
+  readonly givesAll = false;
   readonly #reader: ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>;
 
   constructor(reader: ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>) {

@@ -5,6 +5,7 @@ import { readerOf } from "./byte-reader.ts";
 import { clientMessage, clientParam } from "./fault-names.ts";
 import { ReadSize, sawLateness } from "./read-size.ts";
 import { sawDown, sawUp, statusOf } from "./server-status.ts";
+import { socketFetch } from "./socket-fetch.ts";
 
 /** An error is told in a few words: more than this of one is nothing to read, or to pass on. */
 const MAX_ERROR_BYTES = 64 * 1024;
@@ -92,13 +93,14 @@ export class Upstream {
   }
 
   #send(path: string, signal: AbortSignal, body?: string): Promise<Response> {
-    const { vllmBaseUrl, vllmFetch, vllmApiKey } = this.#config;
+    const { vllmBaseUrl, vllmFetch, vllmTransport, vllmApiKey } = this.#config;
     const url = path.startsWith("//") ? vllmBaseUrl.replace(/\/v1$/, "") + path.slice(1) : vllmBaseUrl + path;
     const headers: Record<string, string> = { accept: "text/event-stream, application/json" };
     if (body !== undefined) headers["content-type"] = "application/json";
     if (this.#session !== undefined) headers["x-session-id"] = this.#session;
     if (vllmApiKey) headers.authorization = `Bearer ${vllmApiKey}`;
-    return vllmFetch(url, { method: body === undefined ? "GET" : "POST", headers, body, signal });
+    const request = { method: body === undefined ? "GET" : "POST", headers, body, signal };
+    return vllmTransport === "socket" ? socketFetch(url, request) : vllmFetch(url, request);
   }
 
   /** The fault that a response tells of. Of a body that is too long, or takes too long, nothing is kept. */
@@ -247,7 +249,7 @@ export class Upstream {
       let now = Date.now();
       for (;;) {
         waitingSince ??= now;
-        const least = size.next;
+        const least = reader.givesAll && !asWhole ? 1 : size.next;
         const bytes = await reader.read(least);
         if (signal.aborted) throw signal.reason;
         if (fault) throw fault;

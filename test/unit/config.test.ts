@@ -46,6 +46,17 @@ describe("the configuration", () => {
     expect(asked).toEqual(["http://vllm/v1/models"]);
   });
 
+  it("reaches vLLM by fetch, or over a socket; a binding has no sockets", () => {
+    expect(configure({}).vllmTransport).toBe("fetch");
+    expect(configure({ VLLM_TRANSPORT: "socket" }).vllmTransport).toBe("socket");
+    expect(failure(() => configure({ VLLM_TRANSPORT: "tcp" })).message).toMatch(/^VLLM_TRANSPORT: /);
+    const VLLM = { fetch: async () => new Response() };
+    expect(failure(() => configure({ VLLM, VLLM_TRANSPORT: "socket" })).message).toMatch(
+      /^VLLM_TRANSPORT: expected fetch/,
+    );
+    expect(configure({ VLLM, VLLM_TRANSPORT: "fetch" }).vllmTransport).toBe("fetch");
+  });
+
   it("an empty variable is an unset one", () => {
     expect(configure({ API_KEYS: "", VLLM_API_KEY: "", HEARTBEAT_MS: "", MODEL_ALIASES: "" })).toMatchObject({
       apiKeys: [],

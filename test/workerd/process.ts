@@ -104,9 +104,10 @@ function passTime(storage: string, ms: number): void {
   }
 }
 
-/** Compatibility date and flags are those of wrangler.toml. */
+/** Compatibility date and flags are those of wrangler.toml; the transport is that of the test project (vitest.config.ts). */
 function workerdConfig(port: number, directory: string, variables: Record<string, string>): string {
-  const bindings = Object.entries(variables).map(
+  const { VLLM_TRANSPORT } = process.env;
+  const bindings = Object.entries({ ...(VLLM_TRANSPORT && { VLLM_TRANSPORT }), ...variables }).map(
     ([name, value]) => `(name = "${name}", text = ${JSON.stringify(value)})`,
   );
   return `using Workerd = import "/workerd/workerd.capnp";

@@ -1,0 +1,179 @@
+import { once } from "node:events";
+import { createServer, type Server, type Socket } from "node:net";
+import { networkInterfaces } from "node:os";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+import { chunk } from "./scripted-vllm.ts";
+import { eventually } from "./support.ts";
+
+/** What a model server may say in HTTP/1.1, byte by byte, over either transport (the project's: vitest.config.ts). */
+
+const isSocket = process.env.VLLM_TRANSPORT === "socket";
+
+/** A request as it came: its head, and how much of its body. */
+interface Received {
+  head: string;
+  socket: Socket;
+}
+
+/** What is written to a request for a model of this name. */
+const answers = new Map<string, (socket: Socket) => unknown>();
+const received = new Map<string, Received>();
+
+const EVENTS = [chunk({ role: "assistant", content: "" }), chunk({ content: "Hello" }), chunk({}, "stop")];
+const SSE = `${EVENTS.map((event) => `data: ${JSON.stringify(event)}\n\n`).join("")}data: [DONE]\n\n`;
+const OK = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+const CHUNKED = `${OK}transfer-encoding: chunked\r\n\r\n`;
+const chunked = (size: number, extension = "") =>
+  (SSE.match(new RegExp(`[^]{1,${size}}`, "g")) ?? [])
+    .map((text) => `${text.length.toString(16)}${extension}\r\n${text}\r\n`)
+    .join("");
+
+/** Answers what a model is asked for as the test says, by the model's name; all else is JSON. */
+function serve(socket: Socket): void {
+  let text = "";
+  socket.on("error", () => {});
+  socket.on("data", (data) => {
+    text += data.toString("latin1");
+    const [head = "", body] = text.split("\r\n\r\n", 2);
+    if (body === undefined) return;
+    const model = /"model":"([^"]+)"/.exec(body)?.[1];
+    if (head.startsWith("POST") && model === undefined) return;
+    // Over a connection that is kept the next one comes.
+    text = "";
+    const answer = answers.get(model ?? "");
+    if (answer) {
+      received.set(model ?? "", { head, socket });
+      answer(socket);
+    } else socket.end('HTTP/1.1 200 OK\r\ncontent-length: 11\r\nconnection: close\r\n\r\n{"data":[]}');
+  });
+}
+
+async function listen(host: string): Promise<{ server: Server; port: number }> {
+  const server = createServer({ allowHalfOpen: true }, serve).listen(0, host);
+  await once(server, "listening");
+  const address = server.address();
+  if (typeof address !== "object" || !address) throw new Error("No port.");
+  return { server, port: address.port };
+}
+
+const start = (origin: string) =>
+  startWorkerd({ VLLM_BASE_URL: `${origin}/v1`, ALLOW_ANONYMOUS: "true", VLLM_MAX_RETRIES: "0" });
+
+let server: Server;
+let worker: WorkerdProcess;
+beforeAll(async () => {
+  const listening = await listen("127.0.0.1");
+  server = listening.server;
+  worker = await start(`http://127.0.0.1:${listening.port}`);
+});
+afterAll(async () => {
+  await worker.close();
+  server.close();
+});
+
+let models = 0;
+
+/** What the gateway answers where the model server says this. */
+async function ask(answer: (socket: Socket) => unknown, { input = "Hi", url = worker.url } = {}) {
+  const model = `wire-${models++}`;
+  answers.set(model, answer);
+  const response = await fetch(`${url}/v1/responses`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ model, input, store: false }),
+  });
+  const body = (await response.json()) as {
+    status?: string;
+    output?: { content: { text: string }[] }[];
+    error?: { code: string } | null;
+  };
+  return { model, status: response.status, code: body.error?.code, text: body.output?.[0]?.content[0]?.text };
+}
+
+async function writeByByte(socket: Socket, text: string): Promise<void> {
+  for (const character of text) {
+    socket.write(character);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+describe("an answer", () => {
+  it.each<[what: string, answer: (socket: Socket) => unknown]>([
+    ["in one chunk", (socket) => socket.end(`${CHUNKED}${chunked(100_000)}0\r\n\r\n`)],
+    [
+      "in chunks of seven bytes, with extensions and trailers",
+      (socket) => socket.end(`${CHUNKED}${chunked(7, ";a=b")}0\r\nx: y\r\n\r\n`),
+    ],
+    ["byte by byte", (socket) => writeByByte(socket, `${CHUNKED}${chunked(50)}0\r\n\r\n`).then(() => socket.end())],
+    ["whose server keeps the connection", (socket) => socket.write(`${CHUNKED}${chunked(50)}0\r\n\r\n`)],
+    ["with a length", (socket) => socket.end(`${OK}content-length: ${SSE.length}\r\n\r\n${SSE}`)],
+    [
+      "with a length, whose server keeps the connection",
+      (socket) => socket.write(`${OK}content-length: ${SSE.length}\r\n\r\n${SSE}`),
+    ],
+    [
+      "up to the end of the connection",
+      (socket) => socket.end(`HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n${SSE}`),
+    ],
+    [
+      "behind an interim one",
+      (socket) => socket.end(`HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n${CHUNKED}${chunked(50)}0\r\n\r\n`),
+    ],
+  ])("%s is read", async (_what, answer) => {
+    expect(await ask(answer)).toMatchObject({ status: 200, text: "Hello" });
+  });
+
+  it.each<[what: string, answer: (socket: Socket) => unknown]>([
+    ["nothing", (socket) => socket.end()],
+    ["what is no HTTP", (socket) => socket.end("SSH-2.0-OpenSSH_9.6\r\n\r\n")],
+    ["half a head", (socket) => socket.end("HTTP/1.1 200 OK\r\ncontent-ty")],
+    ["a head without an end", (socket) => socket.end(`${OK}a: ${"b".repeat(1_000_000)}`)],
+    ["a length and less", (socket) => socket.end(`${OK}content-length: ${SSE.length}\r\n\r\n${SSE.slice(0, 300)}`)],
+    ["chunks without the last one", (socket) => socket.end(`${CHUNKED}${chunked(50).slice(0, 400)}`)],
+    ["a chunk whose size is none", (socket) => socket.end(`${CHUNKED}xyz\r\n${SSE}\r\n0\r\n\r\n`)],
+    ["a reset", (socket) => socket.write(`${CHUNKED}${chunked(300).slice(0, 200)}`, () => socket.resetAndDestroy())],
+  ])("of %s is a 502", async (_what, answer) => {
+    expect((await ask(answer)).status).toBe(502);
+  });
+
+  it("that comes before the request was read is read", async () => {
+    const error = JSON.stringify({
+      error: { message: "stop is too long", type: "BadRequestError", param: "stop", code: 400 },
+    });
+    const answer = `HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: ${error.length}\r\nconnection: close\r\n\r\n${error}`;
+    const early = (socket: Socket) => {
+      socket.pause();
+      socket.write(answer);
+    };
+    const { model, ...told } = await ask(early, { input: "x".repeat(8_000_000) });
+    expect(told).toMatchObject({ status: 400, code: "invalid_request" });
+    received.get(model)?.socket.destroy();
+  });
+});
+
+describe.runIf(isSocket)("over a socket", () => {
+  it("a request says that its connection is used once, and its end is the connection's", async () => {
+    const { model } = await ask((socket) => socket.write(`${CHUNKED}${chunked(50)}0\r\n\r\n`));
+    const { head, socket } = received.get(model) ?? {};
+    expect(head).toMatch(/^POST \/v1\/chat\/completions HTTP\/1\.1\r\nhost: 127\.0\.0\.1:\d+\r\n/);
+    expect(head).toMatch(/\r\nconnection: close\r\ncontent-length: \d+$/);
+    await eventually(() => socket?.readableEnded);
+    socket?.destroy();
+  });
+
+  it("no redirect is followed", async () => {
+    const redirect = "HTTP/1.1 307 Temporary Redirect\r\nlocation: /v1/elsewhere\r\ncontent-length: 0\r\n\r\n";
+    expect(await ask((socket) => socket.end(redirect))).toMatchObject({ status: 502, code: "upstream_error" });
+  });
+
+  const hasIpv6 = Object.values(networkInterfaces()).some((each) => each?.some(({ address }) => address === "::1"));
+  it.runIf(hasIpv6)("an IPv6 address is one", async () => {
+    const other = await listen("::1");
+    const gateway = await start(`http://[::1]:${other.port}`);
+    const answer = (socket: Socket) => socket.end(`${CHUNKED}${chunked(50)}0\r\n\r\n`);
+    expect(await ask(answer, { url: gateway.url })).toMatchObject({ status: 200, text: "Hello" });
+    await gateway.close();
+    other.server.close();
+  });
+});
