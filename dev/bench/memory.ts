@@ -7,10 +7,10 @@ import type { Target } from "./targets.ts";
 export const MEMORY_STREAMS = 1_000;
 
 /** So slow that no process is busy with them, and so long that all are open at once. */
-export const MEMORY_MODEL = "simulator?words=24&tps=2";
+export const MEMORY_MODEL = "simulator?words=32&tps=2";
 
 /** The same at once. */
-export const MEMORY_WARM_UP = "simulator?words=24";
+export const MEMORY_WARM_UP = "simulator?words=32";
 
 const SAMPLE_MS = 100;
 
