@@ -12,6 +12,9 @@ export const MEMORY_MODEL = "simulator?words=32&tps=2";
 /** The same at once. */
 export const MEMORY_WARM_UP = "simulator?words=32";
 
+/** All streams take no longer, unless a target falls far behind. */
+const LONGEST_MS = 60_000;
+
 const SAMPLE_MS = 100;
 
 /** Streams are begun so many at a time. */
@@ -50,11 +53,20 @@ export async function measureMemory(target: Target): Promise<Record<string, numb
     const sent = connection.send(request).then(() => {
       finished += 1;
     });
+    // Looked at below, once all have been begun.
+    sent.catch(() => {});
     streams.push(sent);
   }
-  await Promise.all(streams);
-  clearInterval(watch);
-  for (const connection of connections) connection.close();
+  const slow = setTimeout(() => {
+    for (const connection of connections) connection.close();
+  }, LONGEST_MS);
+  try {
+    await Promise.all(streams);
+  } finally {
+    clearTimeout(slow);
+    clearInterval(watch);
+    for (const connection of connections) connection.close();
+  }
   if (atOnce < MEMORY_STREAMS) throw new Error(`${target.name}: only ${atOnce} streams were open at once`);
   return { "idle MB": idle, "open MB": open, "kB / stream": ((open - idle) * 1024) / MEMORY_STREAMS };
 }
