@@ -88,6 +88,12 @@ export interface ToolConfig {
   braveApiKey: string | undefined;
 }
 
+/** How often the deltas of a run are written to its event log, in milliseconds: while somebody reads it, and else. */
+export interface EventLogConfig {
+  intervalMs: number;
+  unreadIntervalMs: number;
+}
+
 /** The validated configuration. Durations in milliseconds, sizes in bytes. */
 export interface Config {
   vllmBaseUrl: string;
@@ -133,6 +139,7 @@ export interface Config {
   retentionMs: number;
   /** 0 does not wait. */
   conversationLockWaitMs: number;
+  eventLog: EventLogConfig;
   webhook: { url: string; secret: Uint8Array } | undefined;
   maxRequestBytes: number;
   /** Turns in one isolate, of all tenants. */
@@ -416,6 +423,8 @@ const variables = z.object({
   ALLOW_ANONYMOUS: z.enum(["true", "false"]).default("false"),
   RETENTION_DAYS: integer(30, 0, MAX_RETENTION_DAYS),
   CONVERSATION_LOCK_WAIT_MS: integer(10_000, 0),
+  EVENT_LOG_INTERVAL_MS: integer(400, 0),
+  EVENT_LOG_UNREAD_INTERVAL_MS: integer(4_000, 0),
   WEBHOOK_URL: httpUrl().optional(),
   WEBHOOK_SECRET: webhookSecret,
   ALLOW_PRIVATE_WEBHOOKS: z.enum(["true", "false"]).default("false"),
@@ -591,6 +600,7 @@ function readConfig(env: Variables): Config | ConfigError {
     allowAnonymous: vars.ALLOW_ANONYMOUS === "true",
     retentionMs: vars.RETENTION_DAYS * DAY_MS,
     conversationLockWaitMs: vars.CONVERSATION_LOCK_WAIT_MS,
+    eventLog: { intervalMs: vars.EVENT_LOG_INTERVAL_MS, unreadIntervalMs: vars.EVENT_LOG_UNREAD_INTERVAL_MS },
     webhook: toWebhook(vars),
     maxRequestBytes: vars.MAX_REQUEST_BYTES,
     maxOpenTurns: vars.MAX_OPEN_TURNS,

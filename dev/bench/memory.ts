@@ -29,7 +29,8 @@ export async function measureMemory(target: Target): Promise<Record<string, numb
   let atOnce = 0;
   const watch = setInterval(() => {
     atOnce = Math.max(atOnce, begun - finished);
-    open = Math.max(open, memoryMb(target.pid).now);
+    // Keeping what has ended takes memory, too, and is another matter.
+    if (finished === 0) open = Math.max(open, memoryMb(target.pid).now);
   }, SAMPLE_MS);
   const streams: Promise<void>[] = [];
   for (let index = 0; index < MEMORY_STREAMS; index += 1) {

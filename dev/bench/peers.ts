@@ -48,7 +48,7 @@ function toTarget({ name, path, model, body, delta, javascript, ...rest }: Peer,
   let headers: Record<string, string> = {};
   return {
     name,
-    isJavaScriptPeer: javascript,
+    peer: javascript ? "javascript" : "native",
     request: ({ model: asked, stream, history }) => {
       const named = model === undefined ? { model: asked } : { model, instructions: `${ASKED}${asked};` };
       return post(path, { ...named, stream, input: history ?? HELLO, ...body }, delta, headers);

@@ -11,6 +11,7 @@ import {
 } from "./scenarios.ts";
 import { median } from "./statistics.ts";
 import { number, percent, table, type Verdict } from "./tables.ts";
+import type { TargetKind } from "./targets.ts";
 
 /** Everything that a run has measured. */
 export interface Results {
@@ -19,7 +20,7 @@ export interface Results {
   /** What other processes took of the machine: the median of all measurements, and the worst. */
   noise: { median: number; worst: number; repeated: number };
   /** The columns. */
-  targets: { name: string; isJavaScriptPeer: boolean }[];
+  targets: Pick<TargetKind, "name" | "peer">[];
   /** Per scenario: what each round measured of each target. */
   scenarios: { scenario: Scenario; rounds: Partial<Record<string, Measurement>>[] }[];
   /** Those of `targets`, and ours and others with V8's flags of `npm start`. */
@@ -133,13 +134,16 @@ export function verdicts(results: Results): Verdict[] {
       pick(results.scenarios.find(({ scenario: { name } }) => name.startsWith(scenario))?.rounds ?? [], target, metric),
     );
   const found: Verdict[] = [];
-  const check = (target: string, measured: number, limit: number, unit: string, digits = 2) =>
+  const check = (target: string, measured: number, limit: number, unit: string, digits = 2) => {
+    // A peer that could not do it sets no limit.
+    if (Number.isNaN(limit)) return;
     found.push({
       target,
       measured: `${number(measured, digits)}${unit} of ${number(limit, digits)}${unit}`,
       met: measured <= limit,
     });
-  const peers = results.targets.filter(({ isJavaScriptPeer }) => isJavaScriptPeer).map(({ name }) => name);
+  };
+  const peers = results.targets.filter(({ peer }) => peer === "javascript").map(({ name }) => name);
 
   const json = "JSON answers of 20 tokens, 32";
   const perRequest = value(json, "store:false", "CPU µs / request");

@@ -60,6 +60,7 @@ import {
   startTarget,
   startUpstream,
   type Target,
+  type TargetKind,
   type Upstream,
   WORKERS,
 } from "./targets.ts";
@@ -121,7 +122,9 @@ async function runBenchmark(upstream: Upstream): Promise<void> {
     for (const { scenario, rounds } of measured) {
       progress(`round ${round}: ${scenario.name}`);
       const results: Partial<Record<string, Measurement>> = {};
-      for (const target of targets) results[target.name] = await quietly(() => scenario.measure(target, scale));
+      for (const target of targets) {
+        results[target.name] = await attempt(target, () => quietly(() => scenario.measure(target, scale)));
+      }
       rounds.push(results);
     }
   }
@@ -145,7 +148,7 @@ async function runBenchmark(upstream: Upstream): Promise<void> {
     if (kind === DIRECT) continue;
     progress(`memory: ${kind.name}`);
     const target = await startTarget(kind, upstream);
-    memory[kind.name] = await measureMemory(target);
+    memory[kind.name] = await attempt(kind, () => measureMemory(target));
     await target.stop();
   }
   progress("rows and object calls");
@@ -156,7 +159,7 @@ async function runBenchmark(upstream: Upstream): Promise<void> {
     machine: machineLine(),
     versions,
     noise: { median: median(noises), worst: Math.max(...noises), repeated },
-    targets: kinds.map(({ name, isJavaScriptPeer = false }) => ({ name, isJavaScriptPeer })),
+    targets: kinds.map(({ name, peer }) => ({ name, ...(peer && { peer }) })),
     scenarios: measured,
     memory,
     stored,
@@ -166,6 +169,18 @@ async function runBenchmark(upstream: Upstream): Promise<void> {
     harmony,
   };
   publish(results, report(results), "--docs");
+}
+
+/** Measures; of a peer that cannot do it, nothing. */
+async function attempt<T>({ name, peer }: TargetKind, measure: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await measure();
+  } catch (error) {
+    if (peer === undefined) throw error;
+    progress("");
+    console.error(`${name}: ${String(error)}`);
+    return undefined;
+  }
 }
 
 async function measureHarmony(upstream: Upstream): Promise<HarmonyResults> {

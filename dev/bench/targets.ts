@@ -13,8 +13,8 @@ import { startWorker, type WorkerKind, type WorkerOptions } from "./workers.ts";
 /** What can be started and asked. Each is a process of its own, so that what one has made does not count against another. */
 export interface TargetKind {
   name: string;
-  /** A gateway of others that JavaScript runs. */
-  isJavaScriptPeer?: boolean;
+  /** A gateway of others, and what runs it. What it cannot do is left out of the tables. */
+  peer?: "javascript" | "native";
   start(upstream: Upstream): Promise<Running>;
   request(question: Question): Request;
 }

@@ -9,6 +9,7 @@ import type { OutputItem, ResponseObject, Usage } from "../protocol/response.ts"
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { openNewest, SUMMARY_ID, standingPast } from "../turn/compacted-past.ts";
 import { matchOutputs } from "../turn/history.ts";
+import { enterTurn } from "../turn/open-turns.ts";
 import { NO_USAGE } from "../turn/usage.ts";
 import { clientLeft } from "./client-left.ts";
 import { checkCreation } from "./creation.ts";
@@ -27,10 +28,11 @@ export interface CompactedResponse {
 
 /**
  * Compacts the input of a request and what it continues. Keeps nothing: its id names nothing that could be continued.
- * Throws ApiError for all that refuses such a request, and where the summary cannot be made.
+ * Throws ApiError for all that refuses such a request (503 where this isolate has enough turns), and where the summary cannot be made.
  */
 export async function compactConversation(caller: Caller, body: unknown): Promise<CompactedResponse> {
   const creation = await checkCreation(caller, body, { schema: compactRequest });
+  using _place = enterTurn(caller.config.maxOpenTurns);
   const { request, input: sent, previous, address, cacheSalt, session, createdAt, abort } = creation;
   const { config, tenant, waitUntil } = caller;
   const { signal } = abort;

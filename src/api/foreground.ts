@@ -5,7 +5,8 @@ import type { Replay } from "../contract/engine.ts";
 import { accessOf } from "../contract/mcp-access.ts";
 import { responseId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
-import { unwrap } from "../store/client.ts";
+import { homeOf, unwrap } from "../store/client.ts";
+import { LEASE_RENEWAL_MS } from "../store/conversation-lock.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
 import { keptInput, matchOutputs, needsItemIds, withItemIds } from "../turn/history.ts";
@@ -17,6 +18,12 @@ import type { Caller, ClientSink, Created } from "./transport.ts";
 
 /** A foreground turn: it runs in this process, beside its client, and stops with it. */
 
+/**
+ * How long the model speaks before the home of a first turn is woken, in milliseconds. Making an object takes as long as
+ * several tokens: it delays neither the first of them, nor an answer that is over by then.
+ */
+const WAKE_AFTER_MS = 25;
+
 /** A conversation that the turn has entered: it is the only one there until it releases it. */
 interface EnteredConversation {
   /** The conversation's items before the turn, and the raw messages behind them. */
@@ -24,6 +31,9 @@ interface EnteredConversation {
   replays: Replay[];
   /** Names the lease under which the turn may be settled. */
   token: string;
+  /** Its turn was settled, which has given it back. */
+  isSettled: boolean;
+  /** Gives it back. */
   release(): void;
 }
 
@@ -40,7 +50,7 @@ export async function runForeground<Sink extends ClientSink>(
   openSink: (onLeft: () => void, id: string) => Sink,
 ): Promise<Created<Sink>> {
   const { caller, request, address, conversation, abort } = creation;
-  const leave = enterTurn(caller.config.maxOpenTurns);
+  const place = enterTurn(caller.config.maxOpenTurns);
   let entered: EnteredConversation | undefined;
   let sink: Sink | undefined;
   let isRunning = false;
@@ -55,15 +65,16 @@ export async function runForeground<Sink extends ClientSink>(
     if (sink) await settledWithin(started, caller.config.heartbeatMs);
     else await started;
     const running = generate ? turn.run(started, prepared.settle) : turn.warmUp(prepared.settle);
+    if (generate) prepared.wakeHome();
     const ended = running.finally(() => {
       entered?.release();
-      leave();
+      place[Symbol.dispose]();
     });
     isRunning = true;
     return sink ? stream(caller, ended, sink) : await answer(caller, ended);
   } finally {
     if (!isRunning) {
-      leave();
+      place[Symbol.dispose]();
       entered?.release();
       if (sink) caller.waitUntil(sink.abandon());
     }
@@ -94,16 +105,26 @@ async function enterConversation(creation: Creation, id: string): Promise<Entere
     token,
     async () => await stub.enterConversation(id, token, conversationLockWaitMs),
   );
-  const { lease, history } = unwrap(entered);
-  // Disposing of the lease, also by this Worker's death, gives the conversation to the next in line.
-  return { ...readHistory(history), token, release: () => lease[Symbol.dispose]() };
+  const history = readHistory(unwrap(entered));
+  // When this Worker dies nobody renews the lease, and the conversation goes to the next in line.
+  const renewal = setInterval(() => caller.waitUntil(tried(stub.renewConversation(token))), LEASE_RENEWAL_MS);
+  const conversation: EnteredConversation = {
+    ...history,
+    token,
+    isSettled: false,
+    release() {
+      clearInterval(renewal);
+      if (!conversation.isSettled) caller.waitUntil(tried(stub.leaveConversation(token)));
+    },
+  };
+  return conversation;
 }
 
 /** Reads the past and checks the request against its model: what makes the turn, and what settles it. */
 async function prepare(
-  { caller, request, input: sent, previous, address, cacheSalt, session, createdAt, abort }: Creation,
+  { caller, request, input: sent, previous, conversation, address, cacheSalt, session, createdAt, abort }: Creation,
   entered: EnteredConversation | undefined,
-): Promise<{ makeTurn(sink: ClientSink | undefined): Turn; settle: Settle }> {
+): Promise<{ makeTurn(sink: ClientSink | undefined): Turn; wakeHome(): void; settle: Settle }> {
   const { config, tenant, homes, waitUntil } = caller;
   const inConversation = entered !== undefined;
   const [model, past] = await Promise.all([
@@ -122,7 +143,15 @@ async function prepare(
       { history, replays, input },
       { config, access: accessOf(accepted), room, signal: abort.signal, waitUntil, sink },
     );
+  let waking: ReturnType<typeof setTimeout> | undefined;
+  // Any other home has been asked for the past already.
+  const isNewHome = homeOf(sent, previous, conversation?.address) === undefined;
+  const wakeHome = () => {
+    if (request.store === false || !isNewHome) return;
+    waking = setTimeout(() => waitUntil(homes.awaitTurn(address.home, createdAt)), WAKE_AFTER_MS);
+  };
   const settle: Settle = async ({ outcome, closed }, terminate) => {
+    clearTimeout(waking);
     const { status } = outcome;
     // Without a stream a failure is thrown: nobody learns the id that a record of it would have.
     const keep = request.store !== false && (status !== "failed" || request.stream === true);
@@ -142,10 +171,20 @@ async function prepare(
         response: keep ? closed.head : null,
         lease: entered ? { token: entered.token, joins } : null,
       });
+      if (entered) entered.isSettled = true;
     } else if (isWhole) caller.keep?.({ address, input: items(), output, messages });
     terminate();
   };
-  return { makeTurn, settle };
+  return { makeTurn, wakeHome, settle };
+}
+
+/** Waits for a call whose failure changes nothing. */
+async function tried(call: PromiseLike<void>): Promise<void> {
+  try {
+    await call;
+  } catch {
+    // The lease ends by itself.
+  }
 }
 
 /** Waits for a promise, at most `ms`; rejects if it rejects in that time. */

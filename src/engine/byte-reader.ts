@@ -7,6 +7,8 @@ export interface ByteReader {
    * next read. Rejects when the connection breaks. One read at a time, and none after the end.
    */
   read(min: number): Promise<Uint8Array>;
+  /** A read gives all that has come, up to 4 kB and more: nothing is gained by waiting for more. */
+  readonly givesAll: boolean;
   /** Gives up the body: what is waited for ends. */
   cancel(): void;
 }
@@ -52,6 +54,7 @@ export function readerOf(body: ReadableStream<Uint8Array<ArrayBuffer>>): ByteRea
 
 /** A fetch body gives at most one HTTP chunk per read, and vLLM sends one per token, unless more are asked for. */
 class BufferReader implements ByteReader {
+  readonly givesAll = false;
   readonly #reader: ReadableStreamBYOBReader;
   #buffer: ArrayBuffer | undefined;
 
@@ -76,6 +79,7 @@ class BufferReader implements ByteReader {
 
 /** Of a stream that has its own pieces. */
 class PieceReader implements ByteReader {
+  readonly givesAll = false;
   readonly #reader: ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>;
 
   constructor(reader: ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>) {

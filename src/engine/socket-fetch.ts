@@ -116,6 +116,7 @@ function toResponse({ status, headers }: Head, body: SocketBody): Response {
  * received one behind the other in one buffer.
  */
 class SocketBody implements ByteReader {
+  readonly givesAll = true;
   readonly #reader: ReadableStreamBYOBReader;
   readonly #framing: Framing;
   /** Whether the connection ends behind the body, so that more bytes may be waited for than there are. */

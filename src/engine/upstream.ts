@@ -249,7 +249,7 @@ export class Upstream {
       let now = Date.now();
       for (;;) {
         waitingSince ??= now;
-        const least = size.next;
+        const least = reader.givesAll && !asWhole ? 1 : size.next;
         const bytes = await reader.read(least);
         if (signal.aborted) throw signal.reason;
         if (fault) throw fault;

@@ -41,6 +41,15 @@ export class HomeClient implements PastSource {
     return this.stub(`key:${createHash("sha256").update(idempotencyKey).digest("hex")}`);
   }
 
+  /** Has a home ready that is about to be given its first turn. Never rejects: the turn does without it, too. */
+  async awaitTurn(home: string, createdAt: number): Promise<void> {
+    try {
+      await this.stub(home).awaitTurn(createdAt);
+    } catch {
+      // Whatever it is, the settlement says it.
+    }
+  }
+
   /**
    * Keeps a turn; once more on a new stub when the platform says that trying again may help. Throws the 409 when the
    * turn has lost its conversation meanwhile.

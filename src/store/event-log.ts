@@ -1,34 +1,27 @@
+import type { EventLogConfig } from "../config.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import type { BatchSink } from "../turn/output-events.ts";
 import { isRecord, recordLine, type TurnRecord } from "../turn/records.ts";
+import { type EventBlock, failureIn, keepLog, readKeptLog } from "./kept-log.ts";
 import { toPieces } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
+import type { TurnLog } from "./turn-store.ts";
 
 /**
  * The durable log of a background run's events, and the way they reach readers: only from the log, only what is in it.
  *
  * Rows are the dearest thing here, so events are packed: a block is written when something other than a delta happens,
  * when it is large, or when its time has come, which is soon while somebody reads and late while nobody does. A crash
- * loses at most the block that nobody has seen.
+ * loses at most the block that nobody has seen. When the run ends its log goes to its turn (`kept-log.ts`): the blocks of
+ * one that has ended are those of one too long for that, or of an earlier version.
  */
-
-/** Between two blocks of mere deltas. At 50 tokens/s: 50 rows per 1,000 deltas with a reader, 5 without. */
-const READ_INTERVAL_MS = 400;
-const UNREAD_INTERVAL_MS = 4_000;
 
 /** A block larger than this is written at once. UTF-16 units. */
 const MAX_BLOCK_LENGTH = 64 * 1024;
 
 /** Records without an event have negative parts, counted up from here. */
 const FIRST_RECORD_PART = -1_000_000;
-
-/** Events `from` to `to`, as JSON texts. */
-export interface EventBlock {
-  from: number;
-  to: number;
-  events: string[];
-}
 
 type BlockRow = { seq_from: number; seq_to: number; body: string };
 type PartRow = BlockRow & { part: number };
@@ -37,10 +30,13 @@ type PartRow = BlockRow & { part: number };
 export class EventLogStore {
   readonly #sql: SqlStorage;
   readonly #tables: Tables;
+  readonly #turns: { log(turn: string): TurnLog | undefined };
 
-  constructor(sql: SqlStorage, tables: Tables) {
+  /** `turns` has the logs of runs that have ended. */
+  constructor(sql: SqlStorage, tables: Tables, turns: { log(turn: string): TurnLog | undefined }) {
     this.#sql = sql;
     this.#tables = tables;
+    this.#turns = turns;
   }
 
   /** Writes events `from` to `to`, with records between them (`lines`), or, when it throws, nothing of it. */
@@ -68,7 +64,10 @@ export class EventLogStore {
   next(turn: string, after: number): EventBlock | undefined {
     const rows = this.#block(turn, after);
     const [first] = rows;
-    if (!first) return undefined;
+    if (!first) {
+      const log = this.#turns.log(turn);
+      return log && readKeptLog(log.kept, log.text, after);
+    }
     const events = linesOf(rows).filter((line) => !isRecord(line));
     const from = Math.max(first.seq_from, after + 1);
     return { from, to: first.seq_to, events: events.slice(from - first.seq_from) };
@@ -169,6 +168,8 @@ export class EventLogStore {
 
   /** Why the run that has ended failed, with status and headers; undefined where it did not, or was logged before these were kept. */
   failure(turn: string): ErrorFields | undefined {
+    const log = this.#turns.log(turn);
+    if (log) return failureIn(log.kept);
     if (!this.#tables.has("events")) return undefined;
     const last = this.#sql
       .exec<BlockRow>(
@@ -187,9 +188,10 @@ export class EventLogStore {
   }
 
   has(turn: string): boolean {
-    return this.#block(turn, -1).length > 0;
+    return this.#block(turn, -1).length > 0 || this.#turns.log(turn) !== undefined;
   }
 
+  /** Removes the blocks of a log. */
   delete(turn: string): void {
     if (this.#tables.has("events")) this.#sql.exec("DELETE FROM events WHERE turn = ?", turn);
   }
@@ -218,6 +220,10 @@ function countEvents(lines: readonly string[], first: number): number | undefine
   return next - first;
 }
 
+function* chained<T>(...lists: Iterable<T>[]): Generator<T> {
+  for (const list of lists) yield* list;
+}
+
 function linesOf(rows: readonly BlockRow[]): string[] {
   return rows
     .map((row) => row.body)
@@ -230,6 +236,7 @@ function linesOf(rows: readonly BlockRow[]): string[] {
 export class EventLogWriter implements BatchSink {
   readonly #store: EventLogStore;
   readonly #turn: string;
+  readonly #config: EventLogConfig;
   #next: number;
   #pending: string[] = [];
   #pendingEvents = 0;
@@ -244,9 +251,10 @@ export class EventLogWriter implements BatchSink {
   #stopped = false;
 
   /** `next`: the sequence number of the first event that will come. */
-  constructor(store: EventLogStore, turn: string, next: number) {
+  constructor(store: EventLogStore, turn: string, next: number, config: EventLogConfig) {
     this.#store = store;
     this.#turn = turn;
+    this.#config = config;
     this.#next = next;
   }
 
@@ -285,7 +293,8 @@ export class EventLogWriter implements BatchSink {
     if (this.#fault) throw this.#fault;
     if (this.#pending.length === 0 || this.#stopped) return;
     // Records alone are read by nobody.
-    const interval = this.#readers > 0 && this.#pendingEvents > 0 ? READ_INTERVAL_MS : UNREAD_INTERVAL_MS;
+    const { intervalMs, unreadIntervalMs } = this.#config;
+    const interval = this.#readers > 0 && this.#pendingEvents > 0 ? intervalMs : unreadIntervalMs;
     const due = this.#writtenAt + interval;
     if (due <= Date.now() || this.#length > MAX_BLOCK_LENGTH || (this.#urgent && this.#readers > 0)) this.commit();
     else this.#writeAt(due);
@@ -313,6 +322,27 @@ export class EventLogWriter implements BatchSink {
     this.#urgent = false;
     this.#writtenAt = Date.now();
     this.wake();
+  }
+
+  /**
+   * The run ends, within the caller's transaction. Gives its log as it is kept with its turn, whose texts are `text`, and
+   * removes its blocks; null where the log cannot be kept so: then it stays as it is, and what is pending is written.
+   */
+  end(text: string): string | null {
+    clearTimeout(this.#timer);
+    if (this.#stopped) return null;
+    const lines = this.#store.all(this.#turn);
+    const kept = keepLog(chained(lines, this.#pending), this.#next + this.#pendingEvents, text);
+    if (kept === undefined) {
+      this.write();
+      return null;
+    }
+    this.#store.delete(this.#turn);
+    this.#next += this.#pendingEvents;
+    this.#pending = [];
+    this.#pendingEvents = 0;
+    this.wake();
+    return kept;
   }
 
   #writeLate(): void {

@@ -31,7 +31,7 @@ export class HomeRows {
     migrate(storage, this.#tables);
     this.turns = new TurnStore(sql, this.#tables, oldest);
     this.items = new ItemStore(sql, this.#tables, this.turns);
-    this.log = new EventLogStore(sql, this.#tables);
+    this.log = new EventLogStore(sql, this.#tables, this.turns);
     this.runs = new RunStore(sql, this.#tables);
     this.conversations = new ConversationStore(sql, this.#tables);
     this.idempotency = new IdempotencyStore(sql, this.#tables);
@@ -48,10 +48,10 @@ export class HomeRows {
     }
   }
 
-  /** Whether nothing is kept: a table may be there without rows. */
-  isEmpty(): boolean {
+  /** Whether nothing is kept that is still needed, but perhaps the turn `except`. What has expired may be there. */
+  isEmpty(except?: string): boolean {
     return (
-      this.turns.isEmpty() &&
+      this.turns.oldestLiving(except) === null &&
       this.runs.turns().length === 0 &&
       !this.conversations.exists() &&
       this.idempotency.isEmpty() &&

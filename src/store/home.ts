@@ -4,7 +4,7 @@ import type { McpAccess } from "../contract/mcp-access.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
 import { ConversationLock } from "./conversation-lock.ts";
 import type { Conversation } from "./conversation-store.ts";
-import { ConversationTurns, type TurnLease } from "./conversation-turns.ts";
+import { ConversationTurns } from "./conversation-turns.ts";
 import { ReaderCount, streamEvents } from "./event-reader.ts";
 import type { History } from "./history.ts";
 import { HistoryReader, type ItemKey, type Snapshot } from "./history-reader.ts";
@@ -62,7 +62,7 @@ export class Home extends DurableObject<Variables> {
       history: (spec) => this.#history.ofRun(spec),
       acquireConversation: () => this.#conversation.acquireForOrphan(),
       transaction: (body) => this.#rows.transaction(body),
-      settle: (spec, base, result, body) => this.#settlement.run(spec, base, result, body),
+      settle: (spec, base, result, endLog) => this.#settlement.run(spec, base, result, endLog),
     });
     this.#responses = new ResponseReader(this.#rows, this.#runs);
     this.#housekeeping = new Housekeeping(state.storage, this.#rows, this.#runs, config);
@@ -78,6 +78,11 @@ export class Home extends DurableObject<Variables> {
    */
   snapshot(previous: string | null, references: readonly ItemKey[]): Snapshot {
     return this.#history.snapshot(previous, references);
+  }
+
+  /** A turn that was created at `createdAt` is about to be settled: what that needs is made before it is waited for. */
+  awaitTurn(createdAt: number): Promise<void> {
+    return this.#housekeeping.retain(createdAt);
   }
 
   /** Keeps a foreground turn for good: one row where it fits, in one transaction. Again is harmless. */
@@ -99,9 +104,8 @@ export class Home extends DurableObject<Variables> {
   async delete(turn: string): Promise<boolean> {
     this.#runs.takeUpOrphans();
     await this.#runs.cancel(turn);
-    const deleted = this.#rows.deleteResponse(turn);
-    if (deleted) await this.#housekeeping.releaseIfEmpty();
-    return deleted;
+    if (!this.#rows.turns.response(turn)) return false;
+    return (await this.#housekeeping.releaseIfEmpty(turn)) || this.#rows.deleteResponse(turn);
   }
 
   // Background runs
@@ -230,17 +234,21 @@ export class Home extends DurableObject<Variables> {
     return this.#conversation.deleteItem(id, itemId, ticket, waitMs);
   }
 
-  /** Waits for the conversation and gives its history, with the lease under which a foreground turn may be settled. */
-  async enterConversation(
-    id: string,
-    ticket: string,
-    waitMs: number,
-  ): Promise<Result<{ lease: TurnLease; history: History }>> {
+  /**
+   * Waits for the conversation and gives its history. The ticket then stands for the lease under which a foreground turn
+   * may be settled, as long as its caller renews it.
+   */
+  async enterConversation(id: string, ticket: string, waitMs: number): Promise<Result<History>> {
     this.#runs.takeUpOrphans();
     return this.#conversation.enter(id, ticket, waitMs);
   }
 
-  /** The caller that waits for the conversation, or has just entered it, has left. */
+  /** The turn that has entered the conversation with the ticket still runs. */
+  renewConversation(ticket: string): void {
+    this.#conversation.renew(ticket);
+  }
+
+  /** The caller that waits for the conversation, or has entered it, has left. */
   leaveConversation(ticket: string): void {
     this.#conversation.leave(ticket);
   }

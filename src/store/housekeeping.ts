@@ -40,6 +40,14 @@ export class Housekeeping {
     this.#config = config;
   }
 
+  /** Finds out when the alarm rings. Where that is known, what sets it does so before it first waits. */
+  async open(): Promise<void> {
+    if (this.#alarmAt !== undefined) return;
+    const known = await this.#storage.getAlarm();
+    // Another call may have set or released the alarm while this one waited.
+    if (this.#alarmAt === undefined) this.#alarmAt = known;
+  }
+
   /** What the alarm does. It generates nothing itself. */
   async ring(): Promise<void> {
     this.#alarmAt = null;
@@ -84,12 +92,16 @@ export class Housekeeping {
     if (next !== null) await this.#setAlarm(next);
   }
 
-  /** Gives the object's storage back when nothing is left in it. */
-  async releaseIfEmpty(): Promise<void> {
-    if (this.#runs.liveRuns > 0 || !this.#rows.isEmpty()) return;
+  /**
+   * Gives the object's storage back when nothing is left in it that is needed, but perhaps the turn `except`, which goes
+   * with it: that is no row written. Whether it has.
+   */
+  async releaseIfEmpty(except?: string): Promise<boolean> {
+    if (this.#runs.liveRuns > 0 || !this.#rows.isEmpty(except)) return false;
     const deleted = this.#rows.deleteAll();
     this.#alarmAt = null;
     await deleted;
+    return true;
   }
 
   /** Removes what has outlived its time; returns when there will be more to remove. */
@@ -105,6 +117,8 @@ export class Housekeeping {
   #sweepTurns(now: number): number | null {
     const { retentionMs } = this.#config();
     if (retentionMs === 0) return null;
+    // The storage goes as a whole.
+    if (this.#runs.liveRuns === 0 && this.#rows.isEmpty()) return null;
     // While runs live the alarm rings often.
     if (this.#runs.liveRuns === 0 || now - this.#sweptAt >= MIN_SWEEP_INTERVAL_MS) {
       this.#rows.sweepTurns();
@@ -117,12 +131,8 @@ export class Housekeeping {
 
   /** Makes sure that the alarm rings at `at` or before. */
   async #setAlarm(at: number): Promise<void> {
-    if (this.#alarmAt === undefined) {
-      const known = await this.#storage.getAlarm();
-      // Another call may have set or released the alarm while this one waited.
-      if (this.#alarmAt === undefined) this.#alarmAt = known;
-    }
-    if (this.#alarmAt !== null && this.#alarmAt <= at) return;
+    if (this.#alarmAt === undefined) await this.open();
+    if (this.#alarmAt != null && this.#alarmAt <= at) return;
     this.#alarmAt = at;
     await this.#storage.setAlarm(at);
   }

@@ -20,10 +20,11 @@ interface Migration {
 const MIGRATIONS: readonly Migration[] = [
   { version: 2, table: "turns", column: "messages", type: "TEXT" },
   { version: 3, table: "idempotency", column: "begun", type: "INTEGER NOT NULL DEFAULT 0" },
+  { version: 4, table: "turns", column: "log", type: "TEXT" },
 ];
 
 /** The version of the tables that are made today. */
-export const SCHEMA_VERSION = 3;
+export const SCHEMA_VERSION = 4;
 
 /**
  * Brings an object's tables to today's version, all of them or none. To be called once, before anything is read. Makes

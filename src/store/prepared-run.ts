@@ -31,8 +31,8 @@ export interface RunHome {
   acquireConversation(): Promise<Lease | undefined>;
   /** Runs `body` in a transaction: all that it writes, or nothing. */
   transaction<T>(body: () => T): T;
-  /** Runs `body` and settles the turn in one transaction. */
-  settle(spec: RunSpec, base: number | null, result: TurnResult, body: () => void): void;
+  /** Ends the log and settles the turn in one transaction. `endLog` gives what is kept of the log with the turn. */
+  settle(spec: RunSpec, base: number | null, result: TurnResult, endLog: () => string | null): void;
 }
 
 /** The past of a run. */
@@ -61,7 +61,7 @@ export function prepareRun(
 ): PreparedRun {
   const config = loadConfig(home.env);
   const abort = new AbortController();
-  const log = new EventLogWriter(home.log, spec.turn, logged?.sequence ?? 0);
+  const log = new EventLogWriter(home.log, spec.turn, logged?.sequence ?? 0, config.eventLog);
   // The spec has the request and the input, which are kept beside what the turn puts out.
   const room = Math.max(0, MAX_CALL_LENGTH - JSON.stringify(spec).length);
   let base: number | null = null;
@@ -74,7 +74,8 @@ export function prepareRun(
     terminate();
     try {
       // What is pending, the terminal event and the turn: all or nothing.
-      home.settle(spec, base, result, () => log.write());
+      const { head, kept } = result.closed;
+      home.settle(spec, base, result, () => log.end(head + kept));
     } catch (error) {
       // Left as an orphan, for the alarm to find.
       log.stop();

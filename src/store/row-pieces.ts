@@ -7,12 +7,12 @@
 const PIECE_LENGTH = 150_000;
 
 /** `text` in pieces that fit into a row, never cut within a surrogate pair. The empty text is one empty piece. */
-export function toPieces(text: string): string[] {
-  if (text.length <= PIECE_LENGTH) return [text];
+export function toPieces(text: string, pieceLength = PIECE_LENGTH): string[] {
+  if (text.length <= pieceLength) return [text];
   const pieces: string[] = [];
   let start = 0;
   while (start < text.length) {
-    let end = Math.min(start + PIECE_LENGTH, text.length);
+    let end = Math.min(start + pieceLength, text.length);
     const last = text.charCodeAt(end - 1);
     if (end < text.length && last >= 0xd800 && last <= 0xdbff) end -= 1;
     pieces.push(text.slice(start, end));

@@ -53,7 +53,7 @@ export class RunHost {
     const giveBack = this.#home.load.take(limit);
     if (!giveBack) throw tooManyInProgress(`You already have ${limit} background responses in progress.`);
     room.defer(giveBack);
-    room.defer(enterTurn(maxOpenTurns));
+    room.use(enterTurn(maxOpenTurns));
     return room.move();
   }
 
@@ -86,7 +86,7 @@ export class RunHost {
     using scope = new DisposableStack();
     const giveBack = this.#home.load.take(Number.POSITIVE_INFINITY);
     if (giveBack) scope.defer(giveBack);
-    scope.defer(enterTurn(Number.POSITIVE_INFINITY));
+    scope.use(enterTurn(Number.POSITIVE_INFINITY));
     this.#launch(run, scope, work);
   }
 

@@ -12,7 +12,7 @@ import type { SettledTurn } from "./turn-store.ts";
 /** Keeping a turn for good: in one transaction, one row where it fits. */
 
 /** A foreground turn to keep; with the token of its lease when it belongs to the conversation. */
-export interface TurnToSettle extends Omit<SettledTurn, "base" | "position"> {
+export interface TurnToSettle extends Omit<SettledTurn, "base" | "position" | "log"> {
   /** `joins`: its items become part of the conversation. */
   lease: { token: string; joins: boolean } | null;
 }
@@ -47,25 +47,29 @@ export class Settlement {
   async foreground({ lease, ...settled }: TurnToSettle): Promise<Result<null>> {
     // A caller that has lost the answer asks again.
     if (this.#rows.turns.has(settled.turn)) return accepted(null);
-    await this.#housekeeping.retain(settled.createdAt);
+    // From here on nothing waits: the turn and its alarm are one write.
+    await this.#housekeeping.open();
     const entered = lease ? this.#conversation.entered(lease.token) : null;
     if (entered === undefined) return refused(conversationLocked());
     this.#rows.transaction(() => {
       const position = lease?.joins ? this.#rows.turns.lastPosition() + 1 : null;
       this.#rows.turns.insert({ ...settled, base: entered?.base ?? null, position });
     });
+    const retained = this.#housekeeping.retain(settled.createdAt);
     entered?.lease.release();
-    // An object that was empty until now may have released its alarm while this call waited.
-    await this.#housekeeping.retain(settled.createdAt);
+    await retained;
     return accepted(null);
   }
 
-  /** Keeps a run's turn, in one transaction with what `body` writes. `base`: the last position that the run saw. */
-  run(spec: RunSpec, base: number | null, { outcome, closed }: TurnResult, body: () => void): void {
+  /**
+   * Keeps a run's turn, in one transaction with what `endLog` writes, and with the log that it gives. `base`: the last
+   * position that the run saw.
+   */
+  run(spec: RunSpec, base: number | null, { outcome, closed }: TurnResult, endLog: () => string | null): void {
     const joins = spec.inConversation && (outcome.status === "completed" || outcome.status === "incomplete");
     const hasWebhook = spec.request.background === true && this.#config().webhook !== undefined;
     this.#rows.transaction(() => {
-      body();
+      const log = endLog();
       this.#rows.turns.insert({
         turn: spec.turn,
         parent: spec.parent,
@@ -76,6 +80,7 @@ export class Settlement {
         output: closed.kept,
         messages: closed.messages,
         response: closed.head,
+        log,
       });
       this.#rows.runs.delete(spec.turn);
       if (hasWebhook) this.#rows.webhooks.add(spec, outcome.status);

@@ -10,11 +10,12 @@ const CREATE = {
   /**
    * Settled turns. `position`: the turn's number in its conversation. `base`: the last position that the turn saw.
    * `messages`: the raw messages behind the items, if there are any. `response` is null when only the items are kept.
+   * `log`: the event log of a run, as `kept-log.ts` keeps it; null where there is none, or its blocks stay in `events`.
    */
   turns: `CREATE TABLE IF NOT EXISTS turns (
     turn TEXT NOT NULL, part INTEGER NOT NULL, parent TEXT, created_at INTEGER NOT NULL,
     position INTEGER, base INTEGER,
-    input TEXT NOT NULL, output TEXT NOT NULL, response TEXT, messages TEXT,
+    input TEXT NOT NULL, output TEXT NOT NULL, response TEXT, messages TEXT, log TEXT,
     PRIMARY KEY (turn, part)) WITHOUT ROWID`,
   /** Background runs that are not settled yet. */
   runs: `CREATE TABLE IF NOT EXISTS runs (

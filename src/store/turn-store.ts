@@ -27,6 +27,14 @@ export interface SettledTurn {
   messages: string | null;
   /** Null when only the items are kept, in their conversation: the response was deleted, or not to be stored. */
   response: string | null;
+  /** The event log of a run, as `kept-log.ts` keeps it with the response and the output; absent where it has none. */
+  log?: string | null;
+}
+
+/** A kept event log, and the texts that it has places in. */
+export interface TurnLog {
+  kept: string;
+  text: string;
 }
 
 /** A response as two JSON texts: all of it but `output`, and `output`. */
@@ -63,6 +71,9 @@ interface Chain {
   messages: string;
 }
 
+/** A log's pieces, beside the others in their row. */
+const LOG_PIECE_LENGTH = 60_000;
+
 /** A longer chain than this is read anew each time: the object's memory is not only its own. UTF-16 units. */
 const MAX_REMEMBERED_LENGTH = 4 * 1024 * 1024;
 
@@ -87,11 +98,12 @@ export class TurnStore {
     const output = toPieces(turn.output);
     const response = turn.response === null ? [] : toPieces(turn.response);
     const messages = turn.messages === null ? [] : toPieces(turn.messages);
-    const parts = Math.max(input.length, output.length, response.length, messages.length);
+    const log = turn.log == null ? [] : toPieces(turn.log, LOG_PIECE_LENGTH);
+    const parts = Math.max(input.length, output.length, response.length, messages.length, log.length);
     for (let part = 0; part < parts; part += 1) {
       this.#sql.exec(
-        `INSERT INTO turns (turn, part, parent, created_at, position, base, input, output, response, messages)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        `INSERT INTO turns (turn, part, parent, created_at, position, base, input, output, response, messages, log)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
         turn.turn,
         part,
         turn.parent,
@@ -102,6 +114,7 @@ export class TurnStore {
         output[part] ?? "",
         response[part] ?? (turn.response === null ? null : ""),
         messages[part] ?? null,
+        log[part] ?? null,
       );
     }
     this.#remember(turn);
@@ -119,6 +132,20 @@ export class TurnStore {
       .toArray();
     if (rows.length === 0) return null;
     return { head: rows.map((row) => row.response).join(""), output: rows.map((row) => row.output).join("") };
+  }
+
+  /** The event log that is kept with a turn, if there is one. */
+  log(turn: string): TurnLog | undefined {
+    if (!this.#tables.has("turns")) return undefined;
+    const rows = this.#sql
+      .exec<{ output: string; response: string | null; log: string | null }>(
+        "SELECT output, response, log FROM turns WHERE turn = ? ORDER BY part",
+        turn,
+      )
+      .toArray();
+    if (rows[0]?.log == null) return undefined;
+    const whole = (column: "output" | "response" | "log") => rows.map((row) => row[column] ?? "").join("");
+    return { kept: whole("log"), text: whole("response") + whole("output") };
   }
 
   /** Whether a turn is kept, with its response or without, expired or not. */
@@ -259,7 +286,7 @@ export class TurnStore {
   delete(turn: string): boolean {
     if (!this.response(turn)) return false;
     this.forget();
-    this.#sql.exec("UPDATE turns SET response = NULL WHERE turn = ? AND position IS NOT NULL", turn);
+    this.#sql.exec("UPDATE turns SET response = NULL, log = NULL WHERE turn = ? AND position IS NOT NULL", turn);
     this.#sql.exec("DELETE FROM turns WHERE turn = ? AND position IS NULL", turn);
     return true;
   }
@@ -289,12 +316,14 @@ export class TurnStore {
     );
   }
 
-  /** When the oldest turn that has not expired was created (Unix milliseconds), or null when there is none. */
-  oldestLiving(): number | null {
+  /**
+   * When the oldest turn that has not expired was created (Unix milliseconds), or null when there is none but perhaps
+   * `except`.
+   */
+  oldestLiving(except = ""): number | null {
     if (!this.#tables.has("turns")) return null;
-    return this.#sql
-      .exec<{ next: number | null }>("SELECT MIN(created_at) AS next FROM turns WHERE created_at > ?", this.#oldest())
-      .one().next;
+    const oldest = "SELECT MIN(created_at) AS next FROM turns WHERE created_at > ? AND turn <> ?";
+    return this.#sql.exec<{ next: number | null }>(oldest, this.#oldest(), except).one().next;
   }
 
   isEmpty(): boolean {

@@ -11,16 +11,18 @@ const RETRY_AFTER = "2";
 let open = 0;
 
 /**
- * Lets a turn in, and gives what lets it out again, which may be called more than once.
+ * Lets a turn in, until what it gives is disposed of, which may happen more than once.
  * Throws the 503 of an isolate that has `limit` turns already; with `Infinity` a turn is only counted.
  */
-export function enterTurn(limit: number): () => void {
+export function enterTurn(limit: number): Disposable {
   if (open >= limit) throw overloaded();
   open += 1;
   let isOpen = true;
-  return () => {
-    if (isOpen) open -= 1;
-    isOpen = false;
+  return {
+    [Symbol.dispose]() {
+      if (isOpen) open -= 1;
+      isOpen = false;
+    },
   };
 }
 

@@ -26,6 +26,9 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
+/** Says a word, however much it is told. */
+const BRIEF = `${GPT_OSS}?mode=transcript&words=1&reasoning=0`;
+
 const user = (content: unknown) => ({ role: "user", content });
 const image = { type: "input_image", image_url: "data:image/png;base64,AAAA" };
 const audio = { type: "input_audio", input_audio: { data: "AAAA", format: "wav" } };
@@ -250,10 +253,10 @@ describe("very much of something is answered, or refused:", () => {
     ],
     ["10,000 messages of history", () => ({ model: GPT_OSS, input: [...history, user("Hello!")] }), true],
     ["10,000 previous messages", () => ({ model: GPT_OSS, input: "Hello!", previous_input_messages: history }), true],
-    ["10,000 markers", () => ({ model: GPT_OSS, input: "<|start|>".repeat(10_000) }), true],
+    ["10,000 markers", () => ({ model: BRIEF, input: "<|start|>".repeat(10_000) }), true],
     [
       "a megabyte of one letter with a marker",
-      () => ({ model: `${GPT_OSS}?mode=transcript&words=1&reasoning=0`, input: `<|end|>${"a".repeat(1_000_000)}` }),
+      () => ({ model: BRIEF, input: `<|end|>${"a".repeat(1_000_000)}` }),
       false,
     ],
     [

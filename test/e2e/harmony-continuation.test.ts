@@ -222,8 +222,7 @@ describe.concurrent.each(WAYS)("a gpt-oss whose server dies, as %s", (way) => {
     const next = await nextPrompt(way, whole);
     const tokens = whole.response.usage?.output_tokens ?? 0;
     expect(tokens).toBeGreaterThan(25);
-    const all = range(1, tokens);
-    await inGroups(way === "stream" ? all : third(all, way), async (after) => {
+    await inGroups(third(range(1, tokens), way), async (after) => {
       // In turn a connection that breaks and one that ends cleanly.
       const fault = `${after % 2 === 0 ? "end" : "cut"}:${after}`;
       const broken = await create(way, body, { settings, faults: [fault] });
@@ -278,7 +277,7 @@ describe.concurrent.each(WAYS)("a gpt-oss whose server dies, as %s", (way) => {
     const settings = "per_delta=odd";
     const whole = await create(way, body, { settings });
     const next = await nextPrompt(way, whole);
-    await inGroups(range(1, 15), async (after) => {
+    await inGroups(third(range(1, 15), way), async (after) => {
       const broken = await create(way, body, { settings, faults: [`cut:${after}`, "end:2"] });
       // How the tokens of one event are shared out between thoughts and answer is a guess.
       expect([after, withoutReasoningTokens(broken)]).toEqual([after, withoutReasoningTokens(whole)]);

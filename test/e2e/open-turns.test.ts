@@ -43,6 +43,7 @@ describe("an isolate with all the turns that it may have", () => {
     await expectOverloaded(hello());
     await expectOverloaded(openai.responses.create({ input: "Streamed", stream: true }));
     await expectOverloaded(openai.responses.create({ input: "In the background", background: true }));
+    await expectOverloaded(openai.responses.compact({ model: "simulator", input: "Compact me." }));
     const refused = await socket.turn({ stream_id: "other", input: "Hello!" });
     expect(refused.last).toMatchObject({ type: "error", status: 503, error: { code: "server_is_overloaded" } });
     // What is no turn is still answered.

@@ -502,8 +502,8 @@ export const generated: fc.Arbitrary<Generated> = fc.record({
   shape: fc.constantFrom(...Object.keys(SHAPES)),
   unit: fc.constantFrom(...UNITS),
   characters: fc.oneof(
-    { weight: 950, arbitrary: fc.integer({ min: 1_000, max: 8_000 }) },
-    { weight: 44, arbitrary: fc.integer({ min: 8_000, max: 200_000 }) },
+    { weight: 950, arbitrary: fc.integer({ min: 1_000, max: 3_000 }) },
+    { weight: 44, arbitrary: fc.integer({ min: 3_000, max: 200_000 }) },
     { weight: 6, arbitrary: fc.integer({ min: 200_000, max: 12_000_000 }) },
   ),
 });

@@ -8,6 +8,7 @@ import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 import { tools } from "../../src/protocol/tools.ts";
 import { parse } from "../../src/protocol/validation.ts";
+import { readKeptLog } from "../../src/store/kept-log.ts";
 import * as rig from "./recovery-rig.ts";
 import { crash, decode, expectWholeLog, f, idsOf } from "./recovery-rig.ts";
 
@@ -65,11 +66,12 @@ class Run extends rig.NamedRun<Completion> {
     return new Run({ server: modelServer, engine: "harmony", request, address, parent, ...kept }).begin();
   }
 
-  /** The events of the log, without its records. */
-  async loggedEvents(): Promise<string> {
-    const rows = await this.sql<{ body: string }>("SELECT body FROM events ORDER BY seq_from, part");
-    const lines = rows.flatMap(({ body }) => body.split("\n"));
-    return lines.filter((line) => line.startsWith("{")).join("\n");
+  /** The events of the log that is kept with its turn. */
+  async keptEvents(): Promise<string> {
+    const [row] = await this.sql<{ log: string; text: string }>(
+      `SELECT log, response || output AS text FROM turns WHERE turn = '${this.address.turn}'`,
+    );
+    return row ? (readKeptLog(row.log, row.text, -1)?.events.join("\n") ?? "") : "";
   }
 
   /** The token ids that the log's records have since the last round. */
@@ -173,7 +175,7 @@ describe("a run whose process dies", () => {
       const request = { tools: [f, ...CLIENT_TOOLS], ...(summary && { reasoning: { summary } }) };
       const whole = await uninterrupted(request, [answer], "stop", { tenant, isHidden });
       expect(JSON.stringify(whole.kept)).toMatch(tenant ? /"encrypted_content":".*Let us see/ : /Let us see/);
-      expect((await whole.run.loggedEvents()).includes("Let us see")).toBe(!isHidden);
+      expect((await whole.run.keptEvents()).includes("Let us see")).toBe(!isHidden);
       const ids = idsOf(answer);
       const runs = await Promise.all(ids.map(() => Run.begin(request, undefined, undefined, { tenant, isHidden })));
       await Promise.all(
@@ -448,9 +450,9 @@ describe("a storage that cannot settle a turn", () => {
     await reader;
     expect(await run.sql(`SELECT turn FROM turns WHERE turn = '${run.address.turn}'`)).toEqual([]);
     await run.mendTable("turns");
-    await run.retrieve();
     const ids = idsOf(answer);
     const logged = await run.loggedIds();
+    await run.retrieve();
     if (logged.length < ids.length) (await run.generation(2)).finish(ids.slice(logged.length));
     const response = await run.ended();
     expect(response.usage).toEqual(whole.response.usage);

@@ -1,7 +1,7 @@
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { conversationId, itemId, newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 import type { InputItem, Item } from "../../src/protocol/items.ts";
 import { HomeClient } from "../../src/store/client.ts";
@@ -138,6 +138,24 @@ describe("the rows that a settled turn writes", () => {
       home.inputItems("a", { limit: 20, order: "desc" });
     };
     expect(await writesOf(stub, read)).toEqual({ rows: 0, alarms: 0 });
+  });
+});
+
+describe("a home that is told of its first turn before it ends", () => {
+  it("has its alarm by then, and no table: the end writes the turn, and nothing else", async () => {
+    const stub = newHome();
+    await stub.awaitTurn(Date.now());
+    const { tables, alarm } = await storageOf(stub);
+    expect(tables).toEqual([]);
+    expect(alarm).not.toBeNull();
+    expect(await writesOf(stub, (home) => home.settle(turnOf("first")))).toEqual({ rows: 3, alarms: 0 });
+  });
+
+  it("gives its storage back when that turn never comes", async () => {
+    const stub = newHome();
+    await stub.awaitTurn(Date.now());
+    expect(await runDurableObjectAlarm(stub)).toBe(true);
+    expect(await storageOf(stub)).toEqual(empty);
   });
 });
 
@@ -397,7 +415,7 @@ describe("the lease of a conversation", () => {
     return { ...turnOf(newTurnAddress().turn), lease: { token, joins: true } };
   }
 
-  const entered = { ok: true, value: { history: expect.anything() } };
+  const entered = { ok: true, value: { items: expect.anything() } };
   const locked = { ok: false, error: { code: "conversation_locked" } };
 
   it("is given back when the conversation is too long to be entered", async () => {
@@ -443,18 +461,17 @@ describe("the lease of a conversation", () => {
     expect(await stub.settle(leased("turn"))).toMatchObject(locked);
   });
 
-  it("stays with the Worker when settling fails, until the Worker disposes of it", async () => {
+  it("stays with the Worker when settling fails, until the Worker gives it back", async () => {
     const { stub, enter } = await newConversation();
-    const turn = await enter("turn");
-    if (!turn.ok) throw new Error("A free conversation was refused.");
+    expect(await enter("turn")).toMatchObject(entered);
     await runInDurableObject(stub, async (home: Home, { storage: { sql } }) => {
       sql.exec("CREATE TRIGGER broken BEFORE INSERT ON turns BEGIN SELECT RAISE(ABORT, 'Broken.'); END");
       await expect(home.settle(leased("turn"))).rejects.toThrow("Broken.");
       sql.exec("DROP TRIGGER broken");
     });
     expect(await enter("hasty")).toMatchObject(locked);
-    turn.value.lease[Symbol.dispose]();
-    await vi.waitFor(async () => expect(await enter("next")).toMatchObject(entered));
+    await stub.leaveConversation("turn");
+    expect(await enter("next")).toMatchObject(entered);
   });
 
   it("of an earlier life of the object settles nothing", async () => {
@@ -540,6 +557,17 @@ describe("retention", () => {
     await age(stub, 31, "a", "b");
     expect(await runDurableObjectAlarm(stub)).toBe(true);
     expect(await storageOf(stub)).toEqual(empty);
+  });
+
+  it("writes no row for that, nor when the last response is deleted: the storage goes as a whole", async () => {
+    const expired = newHome();
+    await settle(expired, turnOf("a"), turnOf("b", "a"));
+    await age(expired, 31, "a", "b");
+    expect(await writesOf(expired, (home) => home.alarm())).toEqual({ rows: 0, alarms: 0 });
+    const deleted = newHome();
+    await settle(deleted, turnOf("a"));
+    expect(await writesOf(deleted, (home) => home.delete("a"))).toEqual({ rows: 0, alarms: 0 });
+    for (const stub of [expired, deleted]) expect(await storageOf(stub)).toEqual(empty);
   });
 
   it("sweeps ancestors together with the last turn that needed them", async () => {

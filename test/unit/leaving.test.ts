@@ -106,8 +106,7 @@ describe("a client that leaves", () => {
       await pause(50);
       leaver.leave();
       await leaver.over();
-      const { lease } = entered.value;
-      await lease.release();
+      await homeOf(conversation).leaveConversation("holder");
       expect((await next.answer).status).toBe(200);
       expect(asked("I leave.")).toEqual([]);
       expect(await textsIn(conversation)).toEqual(["I stay.", "You said: I stay."]);
@@ -124,7 +123,7 @@ describe("a client that leaves", () => {
     await pause(50);
     leaver.leave();
     await leaver.over();
-    await entered.value.lease.release();
+    await homeOf(conversation).leaveConversation("holder");
   });
 
   it("with an Idempotency-Key as soon as its run has begun does not free the key", async () => {

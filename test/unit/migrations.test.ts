@@ -1,10 +1,11 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, it } from "vitest";
-import { conversationId, itemId, newTurnAddress, responseId } from "../../src/protocol/ids.ts";
+import { conversationId, itemId, newTurnAddress, parseResponseId, responseId } from "../../src/protocol/ids.ts";
 import type { Home } from "../../src/store/home.ts";
 import { migrate, SCHEMA_VERSION, schemaVersion } from "../../src/store/migrations.ts";
 import { type TableName, Tables } from "../../src/store/tables.ts";
+import recorded from "./recordings/logs-of-version-3.json?raw";
 
 /**
  * The tables of each version, as objects have them that were made by it. They are copies on purpose: what is stored does
@@ -47,7 +48,15 @@ const V3: Record<TableName, string> = {
     fingerprint TEXT NOT NULL PRIMARY KEY, home TEXT NOT NULL, turn TEXT NOT NULL,
     created_at INTEGER NOT NULL, begun INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID`,
 };
-const VERSIONS = [V1, V2, V3];
+const V4: Record<TableName, string> = {
+  ...V3,
+  turns: `CREATE TABLE turns (
+    turn TEXT NOT NULL, part INTEGER NOT NULL, parent TEXT, created_at INTEGER NOT NULL,
+    position INTEGER, base INTEGER,
+    input TEXT NOT NULL, output TEXT NOT NULL, response TEXT, messages TEXT, log TEXT,
+    PRIMARY KEY (turn, part)) WITHOUT ROWID`,
+};
+const VERSIONS = [V1, V2, V3, V4];
 const versions = VERSIONS.map((tables, index) => ({ version: index + 1, tables }));
 
 /** Every version is one of an object that has all tables, and of one that has only those that it needed so far. */
@@ -258,6 +267,38 @@ describe.each(versions)("what an object of version $version keeps", ({ version, 
     expect(await messages(turn)).toBeUndefined();
     await runInDurableObject(stub, (object: Home) => object.alarm());
     expect(await stub.retrieve(turn)).not.toBeNull();
+  });
+});
+
+/** Runs that have ended, as version 3 has stored them, and the bytes that a reader got of them. */
+interface RecordedLog {
+  name: string;
+  id: string;
+  turns: Row[];
+  events: Row[];
+  stream: string;
+}
+
+describe("the log of a run that has ended under version 3", () => {
+  it.each(JSON.parse(recorded) as RecordedLog[])("is replayed byte for byte: $name", async (log) => {
+    const address = parseResponseId(log.id);
+    if (!address) throw new Error("It has the id of a response.");
+    const stub = env.HOME.getByName(`tenant:${address.home}`);
+    await runInDurableObject(stub, (_, { storage: { sql } }) => {
+      sql.exec(V3.turns);
+      sql.exec(V3.events);
+      for (const row of log.turns) insert(sql, "turns", { ...row, created_at: Date.now() });
+      for (const row of log.events) insert(sql, "events", row);
+    });
+    await evictDurableObject(stub);
+    const events = log.stream.split("\n\n").filter((frame) => frame.startsWith("event: "));
+    for (const after of [-1, 0, 3, events.length - 2]) {
+      const answer = await stub.fetch(`http://home/events?turn=${address.turn}&after=${after}`);
+      const from = events.slice(0, after + 1).join("").length + 2 * (after + 1);
+      expect(await answer.text()).toBe(log.stream.slice(from));
+    }
+    expect(await stub.delete(address.turn)).toBe(true);
+    expect((await stub.fetch(`http://home/events?turn=${address.turn}`)).status).toBe(404);
   });
 });
 

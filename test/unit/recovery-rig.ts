@@ -322,15 +322,17 @@ export class Run {
     return runInDurableObject(this.home, (_, { storage }) => storage.sql.exec<T>(statement).toArray());
   }
 
-  /** From now on no row can be written to a table. */
+  /** From now on no row of a table can be written or removed. */
   async breakTable(table: string): Promise<void> {
-    await this.sql(
-      `CREATE TRIGGER broken_${table} BEFORE INSERT ON ${table} BEGIN SELECT RAISE(ABORT, 'disk full'); END`,
-    );
+    for (const change of ["INSERT", "DELETE"]) {
+      await this.sql(
+        `CREATE TRIGGER ${change}_${table} BEFORE ${change} ON ${table} BEGIN SELECT RAISE(ABORT, 'disk full'); END`,
+      );
+    }
   }
 
   async mendTable(table: string): Promise<void> {
-    await this.sql(`DROP TRIGGER broken_${table}`);
+    for (const change of ["INSERT", "DELETE"]) await this.sql(`DROP TRIGGER ${change}_${table}`);
   }
 }
 

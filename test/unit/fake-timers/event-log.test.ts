@@ -13,6 +13,8 @@ import { readLoggedTurn } from "../../../src/turn/logged-turn.ts";
 import { recordLine } from "../../../src/turn/records.ts";
 import { Turn } from "../../../src/turn/turn.ts";
 
+const CONFIG = { intervalMs: 400, unreadIntervalMs: 4_000 };
+
 type Row = { seq_from: number; seq_to: number; part: number; bytes: number };
 
 /** An event log in an object of its own. */
@@ -25,7 +27,7 @@ function withLog<T>(use: (log: EventLogStore, rows: () => Row[], sql: SqlStorage
           "SELECT seq_from, seq_to, part, octet_length(body) AS bytes FROM events ORDER BY turn, seq_from, part",
         )
         .toArray();
-    return use(new EventLogStore(sql, new Tables(sql)), rows, sql);
+    return use(new EventLogStore(sql, new Tables(sql), { log: () => undefined }), rows, sql);
   });
 }
 
@@ -63,9 +65,14 @@ describe("the rows of a run", () => {
   }
 
   /** Takes a whole run to its log, as the run host does. `readers` tells for each second how many there are. */
-  async function run(log: EventLogStore, readers: (second: number) => number, tokens = 1000): Promise<void> {
+  async function run(
+    log: EventLogStore,
+    readers: (second: number) => number,
+    tokens = 1000,
+    config = CONFIG,
+  ): Promise<void> {
     const address = newTurnAddress();
-    const writer = new EventLogWriter(log, address.turn, 0);
+    const writer = new EventLogWriter(log, address.turn, 0, config);
     const turn = new Turn(
       {
         hidesReasoning: false,
@@ -139,6 +146,17 @@ describe("the rows of a run", () => {
     });
   });
 
+  it("are as many as the operator wants, as far as a block has room", async () => {
+    await withLog(async (log, rows) => {
+      await run(log, () => 1, 500, { intervalMs: 2_000, unreadIntervalMs: 4_000 });
+      expect(rows().length).toBeLessThanOrEqual(5 + 5);
+    });
+    await withLog(async (log, rows) => {
+      await run(log, () => 0, 500, { intervalMs: 400, unreadIntervalMs: 60_000 });
+      expect(rows().length).toBeLessThanOrEqual(4);
+    });
+  });
+
   it("are few again when the readers have left", async () => {
     await withLog(async (log, rows) => {
       await run(log, (second) => (second < 2 ? 3 : 0), 600);
@@ -161,7 +179,7 @@ describe("the rows of a run", () => {
 
   it("lose at most four seconds of tokens that nobody has seen when the process dies", async () => {
     await withLog(async (log, rows) => {
-      const writer = new EventLogWriter(log, "t", 0);
+      const writer = new EventLogWriter(log, "t", 0, CONFIG);
       for (let index = 0; index < 500; index += 1) {
         writer.event("response.output_text.delta", delta(index, "x"));
         writer.flush();
@@ -174,7 +192,7 @@ describe("the rows of a run", () => {
 
   it("have what is pending as soon as somebody comes to read", async () => {
     await withLog((log, rows) => {
-      const writer = new EventLogWriter(log, "t", 0);
+      const writer = new EventLogWriter(log, "t", 0, CONFIG);
       const say = (index: number) => {
         writer.event("response.output_text.delta", delta(index, "x"));
         writer.flush();
@@ -191,7 +209,7 @@ describe("the rows of a run", () => {
 
   it("are written at once when something other than a delta happens while somebody reads", async () => {
     await withLog((log, rows) => {
-      const writer = new EventLogWriter(log, "t", 0);
+      const writer = new EventLogWriter(log, "t", 0, CONFIG);
       writer.attach();
       for (let index = 0; index < 3; index += 1) {
         writer.event("response.output_item.added", JSON.stringify({ type: "x", sequence_number: index }));
@@ -244,7 +262,7 @@ describe("a block larger than a row may be", () => {
 
   it("comes also from a writer, which holds no more than 64 K back", async () => {
     await withLog((log, rows) => {
-      const writer = new EventLogWriter(log, "t", 0);
+      const writer = new EventLogWriter(log, "t", 0, CONFIG);
       writer.event("response.output_text.delta", delta(0, "x"));
       writer.flush();
       for (let index = 1; index <= 100; index += 1) {
@@ -330,7 +348,7 @@ describe("reading the log", () => {
 describe("a writer whose storage fails", () => {
   it("says so at the next flush, wakes nobody, and goes on with what it kept", async () => {
     await withLog(async (log, _, sql) => {
-      const writer = new EventLogWriter(log, "t", 0);
+      const writer = new EventLogWriter(log, "t", 0, CONFIG);
       writer.attach();
       writer.event("response.created", delta(0, "x"));
       writer.flush();
@@ -354,7 +372,7 @@ describe("a writer whose storage fails", () => {
 
   it("says it also when the write was a late one", async () => {
     await withLog(async (log, _, sql) => {
-      const writer = new EventLogWriter(log, "t", 0);
+      const writer = new EventLogWriter(log, "t", 0, CONFIG);
       writer.attach();
       writer.event("response.output_text.delta", delta(0, "x"));
       writer.flush();
@@ -369,7 +387,7 @@ describe("a writer whose storage fails", () => {
 
   it("writes nothing more when it is stopped", async () => {
     await withLog((log) => {
-      const writer = new EventLogWriter(log, "t", 0);
+      const writer = new EventLogWriter(log, "t", 0, CONFIG);
       writer.attach();
       writer.stop();
       writer.event("response.created", delta(0, "x"));
@@ -415,7 +433,7 @@ describe("records between the events", () => {
     const steps = fc.array(fc.constantFrom("event", "record", "flush", "reader", "write", "commit"), { maxLength: 60 });
     const property = fc.asyncProperty(steps, async (taken) => {
       await withLog((log, rows) => {
-        const writer = new EventLogWriter(log, "t", 0);
+        const writer = new EventLogWriter(log, "t", 0, CONFIG);
         const said: string[] = [];
         let events = 0;
         for (const [index, step] of taken.entries()) {
@@ -456,7 +474,7 @@ describe("records between the events", () => {
 
   it("wait for the next event, if one comes soon, and are written with it", async () => {
     await withLog((log, rows, sql) => {
-      const writer = new EventLogWriter(log, "t", 0);
+      const writer = new EventLogWriter(log, "t", 0, CONFIG);
       writer.attach();
       writer.record({ sampled: { ids: [1] } });
       writer.write();
@@ -494,7 +512,7 @@ describe("records that cannot wait", () => {
 
   it("are written at once, in order, before the block of the next event", async () => {
     await withLog((log, rows) => {
-      const writer = new EventLogWriter(log, "t", 0);
+      const writer = new EventLogWriter(log, "t", 0, CONFIG);
       writer.attach();
       const said: string[] = [];
       const commit = (id: number) => {
@@ -546,7 +564,7 @@ describe("records that cannot wait", () => {
   it("go on after a crash where the last writer's have ended", async () => {
     await withLog((log) => {
       for (let life = 0; life < 3; life += 1) {
-        const writer = new EventLogWriter(log, "t", 0);
+        const writer = new EventLogWriter(log, "t", 0, CONFIG);
         writer.record({ sampled: { ids: [life, life] } });
         writer.commit();
         writer.record({ sampled: { ids: [life] } });
@@ -590,7 +608,7 @@ describe("records that cannot wait", () => {
 
   it("say at once that they cannot be written", async () => {
     await withLog((log, _, sql) => {
-      const writer = new EventLogWriter(log, "t", 0);
+      const writer = new EventLogWriter(log, "t", 0, CONFIG);
       writer.record({ sampled: { ids: [1] } });
       writer.commit();
       sql.exec("CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'disk full'); END");
@@ -617,7 +635,7 @@ describe("records without an event for long", () => {
 
   it.each([0, 1])("are kept every four seconds, in few rows (readers: %i)", async (readers) => {
     await withLog(async (log, rows) => {
-      const writer = new EventLogWriter(log, "t", 0);
+      const writer = new EventLogWriter(log, "t", 0, CONFIG);
       for (let index = 0; index < readers; index += 1) writer.attach();
       for (let id = 0; id < 1_000; id += 1) {
         writer.record({ sampled: { ids: [id] } });
@@ -635,7 +653,7 @@ describe("records without an event for long", () => {
 
   it("are kept also when nothing more comes, and delay no event", async () => {
     await withLog(async (log) => {
-      const writer = new EventLogWriter(log, "t", 0);
+      const writer = new EventLogWriter(log, "t", 0, CONFIG);
       writer.event("response.created", delta(0, "x"));
       writer.flush();
       writer.attach();
