@@ -1,25 +1,35 @@
 import { Connection } from "./load.ts";
 import { memoryMb } from "./processes.ts";
-import { ask, type Target } from "./targets.ts";
+import type { Target } from "./targets.ts";
 
 /** What an open stream takes of a process's memory. */
 
 export const MEMORY_STREAMS = 1_000;
 
 /** So slow that no process is busy with them, and so long that all are open at once. */
-export const MEMORY_MODEL = "simulator?words=24&tps=2";
+export const MEMORY_MODEL = "simulator?words=32&tps=2";
 
 /** The same at once. */
-export const MEMORY_WARM_UP = "simulator?words=24";
+export const MEMORY_WARM_UP = "simulator?words=32";
+
+/** All streams take no longer, unless a target falls far behind. */
+const LONGEST_MS = 60_000;
 
 const SAMPLE_MS = 100;
 
 /** Streams are begun so many at a time. */
 const BATCH = 20;
 
-/** Resident memory of a target that was just started: idle, its highest with all streams open, and what a stream takes. */
+/** A process that has done nothing yet has code to compile and a heap to grow: no stream is to blame for these. */
+const WARM_UP_REQUESTS = 300;
+
+/** Resident memory of a target that has answered some requests: idle, its highest with all streams open, and what a stream takes. */
 export async function measureMemory(target: Target): Promise<Record<string, number>> {
-  await ask(target.port, target.request({ model: MEMORY_WARM_UP, stream: true }));
+  const first = await Connection.open(target.port);
+  for (let index = 0; index < WARM_UP_REQUESTS; index += 1) {
+    await first.send(target.request({ model: MEMORY_WARM_UP, stream: true }));
+  }
+  first.close();
   const idle = memoryMb(target.pid).now;
   const request = target.request({ model: MEMORY_MODEL, stream: true });
   const connections: Connection[] = [];
@@ -43,11 +53,20 @@ export async function measureMemory(target: Target): Promise<Record<string, numb
     const sent = connection.send(request).then(() => {
       finished += 1;
     });
+    // Looked at below, once all have been begun.
+    sent.catch(() => {});
     streams.push(sent);
   }
-  await Promise.all(streams);
-  clearInterval(watch);
-  for (const connection of connections) connection.close();
+  const slow = setTimeout(() => {
+    for (const connection of connections) connection.close();
+  }, LONGEST_MS);
+  try {
+    await Promise.all(streams);
+  } finally {
+    clearTimeout(slow);
+    clearInterval(watch);
+    for (const connection of connections) connection.close();
+  }
   if (atOnce < MEMORY_STREAMS) throw new Error(`${target.name}: only ${atOnce} streams were open at once`);
   return { "idle MB": idle, "open MB": open, "kB / stream": ((open - idle) * 1024) / MEMORY_STREAMS };
 }

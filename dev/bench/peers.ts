@@ -13,6 +13,9 @@ import { ASKED, HELLO, RESPONSES_DELTA, type TargetKind } from "./targets.ts";
  * origin, and `{directory}` a folder that is removed at the end. A program with a slash is looked for from the file's own folder.
  */
 
+const scratch = mkdtempSync(join(tmpdir(), "responses-edge-peers-"));
+process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
+
 const peer = z.strictObject({
   /** The column's head. */
   name: z.string(),
@@ -55,8 +58,7 @@ function toTarget({ name, path, model, body, delta, javascript, ...rest }: Peer,
     },
     async start(upstream) {
       const port = await freePort();
-      const directory = mkdtempSync(join(tmpdir(), "responses-edge-peer-"));
-      process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
+      const directory = mkdtempSync(join(scratch, "peer-"));
       const places: Record<string, string> = {
         port: `${port}`,
         spare: `${await freePort()}`,

@@ -38,7 +38,7 @@ export interface Results {
 export function report(results: Results): string {
   return [
     `${results.machine} · ${results.versions}`,
-    `Medians of interleaved rounds; in brackets the ratio to direct, the median of each round's own. Other work took ` +
+    `Medians of interleaved rounds (${results.scenarios[0]?.rounds.length ?? 0}); in brackets the ratio to direct, the median of each round's own. Other work took ` +
       `${percent(results.noise.median)} of the machine (worst ${percent(results.noise.worst)}; ` +
       `${results.noise.repeated} measurements were repeated for noise).`,
     targetTable(verdicts(results)),

@@ -2,7 +2,7 @@
  * `npm run bench`: what this gateway costs on plain workerd, beside the model server itself and a Worker that only
  * pipes bytes. docs/benchmarks.md has the method and the last results.
  *
- *     npm run bench                       three rounds, about ten minutes
+ *     npm run bench                       three rounds, about ten minutes; with five peers, twenty
  *     npm run bench -- --quick            one short round
  *     npm run bench -- --peers FILE       also other gateways, as peers.example.json lists some
  *     npm run bench -- --json FILE        also the raw numbers

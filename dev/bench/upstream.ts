@@ -13,7 +13,7 @@
  */
 import { createServer, type Socket } from "node:net";
 import { createSimulator } from "../simulator/handler.ts";
-import { responsesBody, responsesChunks } from "./vllm-responses.ts";
+import { RECORDED_ID, responsesBody, responsesChunks } from "./vllm-responses.ts";
 
 interface Recording {
   head: Buffer;
@@ -194,10 +194,21 @@ async function answer(socket: Socket, method: string, path: string, body: Buffer
   if (tag !== undefined) return answerLive(socket, path, body, tag);
   const { model, tps } = splitPace(name);
   const ended = noteRequest("");
-  const { head, chunks, whole } = await recording(path, model, body.includes(STREAM));
+  const recorded = await recording(path, model, body.includes(STREAM));
+  const { head, chunks, whole } = path === "/v1/responses" ? withOwnIds(recorded) : recorded;
   if (tps !== 0) return pace(socket, head, chunks, tps, ended);
   socket.write(whole);
   ended();
+}
+
+let answers = 0;
+
+/** The same with ids that no answer before had: a gateway that stores items stores none twice. They are as long as before. */
+function withOwnIds({ head, chunks, whole }: Recording): Recording {
+  answers += 1;
+  const id = answers.toString(36).padStart(RECORDED_ID.length, "0");
+  const renamed = (bytes: Buffer) => Buffer.from(bytes.toString("latin1").replaceAll(RECORDED_ID, id), "latin1");
+  return { head, chunks: chunks.map(renamed), whole: renamed(whole) };
 }
 
 /** The text between `mark` and the next `end`. */

@@ -8,7 +8,10 @@ interface ChatChunk {
 }
 
 const CREATED_AT = 1_763_700_000;
-const ITEM = "msg_bench";
+/** What its ids end with. */
+export const RECORDED_ID = "00bench00";
+
+const ITEM = `msg_${RECORDED_ID}`;
 
 const encoder = new TextEncoder();
 
@@ -48,7 +51,7 @@ export function responsesBody(text: string, model: string, status: "in_progress"
   const tokens = text.split(" ").length;
   const details = { input_tokens_details: { cached_tokens: 0 }, output_tokens_details: { reasoning_tokens: 0 } };
   return {
-    id: "resp_bench",
+    id: `resp_${RECORDED_ID}`,
     object: "response",
     created_at: CREATED_AT,
     status,

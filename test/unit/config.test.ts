@@ -148,6 +148,7 @@ describe("the configuration", () => {
     ["VLLM_MAX_RETRIES", "9007199254740993"],
     ["RETENTION_DAYS", "36501"],
     ["MAX_REQUEST_BYTES", "9007199254740991"],
+    ["MAX_OPEN_TURNS", "0"],
     ["MAX_BACKGROUND_RUNS_PER_TENANT", "0"],
   ])("%s=%s is refused: the message names the variable and not its value", (name, value) => {
     const error = failure(() => configure({ [name]: value }));
