@@ -12,6 +12,8 @@ const inWorkerd = () =>
     miniflare: {
       bindings: {
         VLLM_BASE_URL: "http://vllm.invalid/v1",
+        // Tests of many deaths have many runs at once.
+        MAX_OPEN_TURNS: "10000",
         TOOL_SERVERS: JSON.stringify({ python: "https://python.acme.dev/mcp" }),
         // Reasoning is sealed where a test names a tenant.
         ENCRYPTION_KEYS: `test:${"a".repeat(43)}=`,

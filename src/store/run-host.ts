@@ -1,9 +1,9 @@
 import { loadConfig } from "../config.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
-import { enterTurn } from "../turn/open-turns.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import type { EventLogWriter } from "./event-log.ts";
+import { expectRoom } from "./open-turns.ts";
 import { takeUpOrphan } from "./orphans.ts";
 import { type PreparedRun, prepareRun, type RunHome, readRunPast } from "./prepared-run.ts";
 import type { RunSpec } from "./run-store.ts";
@@ -44,17 +44,15 @@ export class RunHost {
    * Room for one more run, and what gives it back. Throws the 429s of an object or a tenant that has all it may have, and the
    * 503 of an isolate.
    */
-  #takeRoom(): Disposable {
+  #takeRoom(): () => void {
     if (this.#live.size >= MAX_LIVE_RUNS) {
       throw tooManyInProgress(`This conversation already has ${MAX_LIVE_RUNS} background responses in progress.`);
     }
     const { maxBackgroundRunsPerTenant: limit, maxOpenTurns } = loadConfig(this.#home.env);
-    using room = new DisposableStack();
+    expectRoom(maxOpenTurns);
     const giveBack = this.#home.load.take(limit);
     if (!giveBack) throw tooManyInProgress(`You already have ${limit} background responses in progress.`);
-    room.defer(giveBack);
-    room.use(enterTurn(maxOpenTurns));
-    return room.move();
+    return giveBack;
   }
 
   /**
@@ -64,7 +62,7 @@ export class RunHost {
    * MCP servers of the request, and kept only as long as this process lives.
    */
   start(spec: RunSpec, scope: DisposableStack, access: Readonly<Record<string, McpAccess>>): void {
-    scope.use(this.#takeRoom());
+    scope.defer(this.#takeRoom());
     const run = prepareRun(this.#home, spec, undefined, access);
     const turn = run.makeTurn(readRunPast(this.#home, spec));
     this.#home.transaction(() => {
@@ -86,7 +84,6 @@ export class RunHost {
     using scope = new DisposableStack();
     const giveBack = this.#home.load.take(Number.POSITIVE_INFINITY);
     if (giveBack) scope.defer(giveBack);
-    scope.use(enterTurn(Number.POSITIVE_INFINITY));
     this.#launch(run, scope, work);
   }
 

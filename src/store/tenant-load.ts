@@ -23,6 +23,7 @@ class Holding {
 export class TenantLoad {
   /** By tenant, then by the object's name. */
   readonly #tenants = new Map<string, Map<string, Holding>>();
+  #most = 0;
 
   /** What the object holds from now on; `owner` is this life of it. */
   of(tenant: string, object: string, owner: object): ObjectLoad {
@@ -38,15 +39,29 @@ export class TenantLoad {
         }
         objects.set(object, holding);
         holding.count += 1;
+        this.#most += 1;
         let isHeld = true;
         return () => {
           if (!isHeld) return;
           isHeld = false;
           holding.count -= 1;
-          if (holding.count === 0 && this.#tenants.get(tenant)?.get(object) === holding) this.#forget(tenant, object);
+          if (this.#tenants.get(tenant)?.get(object) !== holding) return;
+          this.#most -= 1;
+          if (holding.count === 0) this.#forget(tenant, object);
         };
       },
     };
+  }
+
+  /** What the objects of all tenants hold; with what is not known to be dead yet. */
+  get most(): number {
+    return this.#most;
+  }
+
+  /** What the objects of all tenants hold. */
+  total(): number {
+    for (const tenant of [...this.#tenants.keys()]) this.#count(tenant);
+    return this.#most;
   }
 
   #count(tenant: string): number {
@@ -60,6 +75,7 @@ export class TenantLoad {
 
   #forget(tenant: string, object: string): void {
     const objects = this.#tenants.get(tenant);
+    this.#most -= objects?.get(object)?.count ?? 0;
     objects?.delete(object);
     if (objects?.size === 0) this.#tenants.delete(tenant);
   }
