@@ -15,6 +15,8 @@ const inWorkerd = () =>
         TOOL_SERVERS: JSON.stringify({ python: "https://python.acme.dev/mcp" }),
         // Reasoning is sealed where a test names a tenant.
         ENCRYPTION_KEYS: `test:${"a".repeat(43)}=`,
+        // Of an object that a test aborts, the isolate still counts the turns.
+        MAX_OPEN_TURNS: "100000",
       },
     },
   });
