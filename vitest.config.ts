@@ -1,5 +1,6 @@
 import { cloudflareTest } from "@cloudflare/vitest-plugin";
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 // No fact is about time: these limits only end what hangs, also on a machine that has much else to do.
 const limits = { testTimeout: 240_000, hookTimeout: 240_000 };
@@ -29,8 +30,38 @@ const inNode = {
   globalSetup: ["test/workerd/bundle-once.ts", "test/conformance/schemas-once.ts"],
 };
 
+/** Files that take long, longest first. */
+const LONGEST = [
+  "harmony-continuation",
+  "vllm-facts",
+  "kill",
+  "hostile",
+  "tool-loop",
+  "code-interpreter",
+  "mcp-bad-input",
+  "tool-kill",
+  "harmony-kill",
+  "mcp",
+  "harmony-recovery",
+  "tool-recovery",
+  "run-recovery",
+  "event-log",
+];
+
+/** Begins with the files that take long, so that none is left alone at the end. Vitest knows only how long a text they are. */
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const place = ({ moduleId }: TestSpecification) => {
+      const index = LONGEST.findIndex((name) => moduleId.endsWith(`/${name}.test.ts`));
+      return index < 0 ? LONGEST.length : index;
+    };
+    return (await super.sort(files)).sort((one, other) => place(one) - place(other));
+  }
+}
+
 export default defineConfig({
   test: {
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         plugins: [inWorkerd()],

@@ -227,13 +227,28 @@ interface CostCase {
   /** Earlier turns of the same chain, uncounted. */
   turnsBefore?: number;
   inConversation?: boolean;
+  /** Beside those of the benchmark. */
+  variables?: Record<string, string>;
 }
+
+/** Other cadences of the event log than the default. */
+const CADENCES = [
+  { name: "background, read, kept every second", extra: { background: true, stream: true }, interval: "1000" },
+  { name: "background, read, kept every two seconds", extra: { background: true, stream: true }, interval: "2000" },
+  { name: "background, unread, kept every minute", extra: { background: true }, unread: "60000" },
+].map(({ name, extra, interval = "400", unread = "4000" }) => ({
+  name,
+  extra,
+  tokens: 500,
+  variables: { EVENT_LOG_INTERVAL_MS: interval, EVENT_LOG_UNREAD_INTERVAL_MS: unread },
+}));
 
 const COST_CASES: readonly CostCase[] = [
   ...[100, 500, 1_000].flatMap((tokens) => [
     { name: "background, read as it runs", tokens, extra: { background: true, stream: true } },
     { name: "background, unread", tokens, extra: { background: true } },
   ]),
+  ...CADENCES,
   { name: "stored, first turn", tokens: 500, extra: { stream: true } },
   { name: "stored, turn 3", tokens: 500, extra: { stream: true }, turnsBefore: 2 },
   { name: "stored, in a conversation", tokens: 500, extra: { stream: true }, inConversation: true },
@@ -249,8 +264,8 @@ export async function countRuns(upstream: Upstream): Promise<RunCost[]> {
 }
 
 async function countRun(upstream: Upstream, costCase: CostCase): Promise<RunCost> {
-  const { name, tokens, extra, turnsBefore = 0, inConversation } = costCase;
-  const worker = await startWorker("counting", upstream.port);
+  const { name, tokens, extra, turnsBefore = 0, inConversation, variables = {} } = costCase;
+  const worker = await startWorker("counting", upstream.port, { variables });
   const counts = async () => (await (await fetch(`http://127.0.0.1:${worker.port}/bench/counts`)).json()) as Counts;
   try {
     let previous: string | undefined;

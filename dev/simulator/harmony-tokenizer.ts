@@ -52,9 +52,15 @@ export function readLiterals(text: string): Segment[] {
   return segments;
 }
 
+/** Characters of the texts whose token ids are remembered. */
+const REMEMBERED = 10_000_000;
+
 /** `o200k_harmony`, the vocabulary of gpt-oss. */
 export class HarmonyTokenizer {
   #encode: (text: string) => number[];
+  /** The token ids of texts that were encoded before: most of a conversation's prompt was in the one before. */
+  #known = new Map<string, readonly number[]>();
+  #knownCharacters = 0;
   #ranks: readonly (string | readonly number[])[];
 
   constructor(encode: (text: string) => number[], ranks: readonly (string | readonly number[])[]) {
@@ -69,7 +75,20 @@ export class HarmonyTokenizer {
 
   /** Each text on its own, as ordinary text. */
   encodeSegments(segments: readonly Segment[]): number[] {
-    return segments.flatMap((segment) => (typeof segment === "number" ? [segment] : this.#encode(segment)));
+    return segments.flatMap((segment) => (typeof segment === "number" ? segment : this.#idsOf(segment)));
+  }
+
+  #idsOf(text: string): readonly number[] {
+    const known = this.#known.get(text);
+    if (known !== undefined) return known;
+    const ids = this.#encode(text);
+    this.#knownCharacters += text.length;
+    if (this.#knownCharacters > REMEMBERED) {
+      this.#known.clear();
+      this.#knownCharacters = text.length;
+    }
+    this.#known.set(text, ids);
+    return ids;
   }
 
   /** Token ids to text; what is no UTF-8 reads as U+FFFD. */

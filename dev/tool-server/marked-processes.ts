@@ -7,13 +7,24 @@ const MARKED = new RegExp(`(?:^|\0)${MARKER}=([^\0]*)`);
 
 /**
  * The ids of running processes that carry a marker, by its value: all, or until one marker has `enough`. Empty where there is no /proc
- * (macOS).
+ * (macOS). `others`: ids that were seen to carry none, which are not looked at; it is brought up to date.
  */
-export function markedProcesses(enough = Number.POSITIVE_INFINITY): Map<string, number[]> {
+export function markedProcesses(
+  enough = Number.POSITIVE_INFINITY,
+  others: Set<number> = new Set(),
+): Map<string, number[]> {
   const found = new Map<string, number[]>();
-  for (const pid of processIds()) {
+  const running = processIds();
+  // An id may come again, for another process.
+  const ended = others.difference(new Set(running));
+  for (const pid of ended) others.delete(pid);
+  for (const pid of running) {
+    if (others.has(pid)) continue;
     const marker = markerOf(pid);
-    if (marker === null) continue;
+    if (marker === null) {
+      others.add(pid);
+      continue;
+    }
     const pids = found.get(marker) ?? [];
     pids.push(pid);
     found.set(marker, pids);

@@ -7,6 +7,8 @@ import { markedProcesses } from "./marked-processes.ts";
 import type { Settings } from "./settings.ts";
 
 const WATCH_MS = 100;
+/** Looks for crowds until all processes of the machine are looked at again: a program's first one has its marker a moment late. */
+const LOOKS = 10;
 
 /** Owns everything that programs leave on this machine: their processes and their directories. */
 export class ProgramHost {
@@ -15,6 +17,9 @@ export class ProgramHost {
   readonly #running = new Set<LimitedProcess>();
   readonly #onExit = () => this.#endAtExit();
   #watch: NodeJS.Timeout | null = null;
+  /** Processes of others. */
+  readonly #others = new Set<number>();
+  #looks = 0;
 
   constructor(settings: Settings) {
     this.settings = settings;
@@ -54,7 +59,9 @@ export class ProgramHost {
   }
 
   #stopCrowds(): void {
-    const processes = markedProcesses(this.settings.maxProcesses + 1);
+    this.#looks += 1;
+    if (this.#looks % LOOKS === 0) this.#others.clear();
+    const processes = markedProcesses(this.settings.maxProcesses + 1, this.#others);
     for (const program of this.#running) {
       const count = processes.get(program.marker)?.length ?? 0;
       if (count > this.settings.maxProcesses) {

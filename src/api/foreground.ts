@@ -147,7 +147,8 @@ async function prepare(
   // Any other home has been asked for the past already.
   const isNewHome = homeOf(sent, previous, conversation?.address) === undefined;
   const wakeHome = () => {
-    if (request.store === false || !isNewHome) return;
+    // An answer without a stream that fails leaves nothing.
+    if (request.store === false || !request.stream || !isNewHome) return;
     waking = setTimeout(() => waitUntil(homes.awaitTurn(address.home, createdAt)), WAKE_AFTER_MS);
   };
   const settle: Settle = async ({ outcome, closed }, terminate) => {

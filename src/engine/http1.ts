@@ -44,7 +44,7 @@ export interface Head {
   closes: boolean;
 }
 
-/** Where the head ends that `bytes` begin with, its empty line included; -1 while that has not come before `from`. */
+/** Where the head ends that `bytes` begin with, its empty line included; -1 where that has not come. Not before `from`. */
 export function endOfHead(bytes: Uint8Array, from: number): number {
   for (let at = bytes.indexOf(LF, from); at !== -1; at = bytes.indexOf(LF, at + 1)) {
     if (at >= 3 && bytes[at - 1] === CR && bytes[at - 2] === LF && bytes[at - 3] === CR) return at + 1;
@@ -83,9 +83,12 @@ export function parseHead(bytes: Uint8Array, method: string): Head | undefined {
   return { status, headers, framing, closes };
 }
 
+/** Statuses that have no body, whatever their headers say. */
+export const NULL_BODY_STATUSES: ReadonlySet<number> = new Set([204, 205, 304]);
+
 /** RFC 9112 §6.3. Two lengths at once are how requests are smuggled (§6.1), and are refused. */
 function framingOf(status: number, headers: Headers, method: string, isOld: boolean): Framing {
-  if (method === "HEAD" || status === 204 || status === 304) return new LengthFraming(0);
+  if (method === "HEAD" || NULL_BODY_STATUSES.has(status)) return new LengthFraming(0);
   const coding = headers.get("content-encoding") ?? "identity";
   if (coding.toLowerCase() !== "identity") throw new Http1Error("a content coding that nobody has asked for");
   const transfer = headers.get("transfer-encoding");

@@ -1,6 +1,15 @@
 import { connect } from "cloudflare:sockets";
 import { type ByteReader, streamOf } from "./byte-reader.ts";
-import { endOfHead, type Framing, Http1Error, MAX_HEAD_BYTES, parseHead, requestText } from "./http1.ts";
+import {
+  endOfHead,
+  type Framing,
+  type Head,
+  Http1Error,
+  MAX_HEAD_BYTES,
+  NULL_BODY_STATUSES,
+  parseHead,
+  requestText,
+} from "./http1.ts";
 
 /**
  * The model server over a socket, instead of `fetch`: one HTTP/1.1 request to a connection. A fetch body gives at most
@@ -62,6 +71,7 @@ export async function exchange(open: () => Connection, url: URL, request: Socket
       .catch(() => {});
     return await Promise.race([readAnswer(connection, method, close), aborted.promise]);
   } catch (error) {
+    signal.removeEventListener("abort", onAbort);
     close();
     throw error;
   }
@@ -72,7 +82,7 @@ async function readAnswer(connection: Connection, method: string, close: () => v
   const reader = connection.readable.getReader({ mode: "byob" });
   let buffer = new ArrayBuffer(BUFFER_BYTES);
   let length = 0;
-  /** Where the head begins, and up to where it was searched for its end. */
+  /** Where the head begins, and how much of it was searched for its end. */
   let start = 0;
   let searched = 0;
   for (;;) {
@@ -80,28 +90,26 @@ async function readAnswer(connection: Connection, method: string, close: () => v
     if (done) throw new Http1Error("the connection was closed before the answer");
     buffer = value.buffer as ArrayBuffer;
     length += value.byteLength;
-    const bytes = new Uint8Array(buffer, 0, length);
-    for (let end = endOfHead(bytes, searched); end !== -1; end = endOfHead(bytes, searched)) {
-      const head = parseHead(bytes.subarray(start, end), method);
-      if (head) {
-        const { status, headers } = head;
-        const body = new SocketBody(reader, bytes.subarray(end), head, close);
-        return new Response(NULL_BODY_STATUSES.has(status) ? null : streamOf(body), { status, headers });
-      }
-      start = end;
-      searched = end;
+    for (;;) {
+      const bytes = new Uint8Array(buffer, start, length - start);
+      const end = endOfHead(bytes, searched);
+      searched = end === -1 ? bytes.length : 0;
+      if (end === -1) break;
+      const head = parseHead(bytes.subarray(0, end), method);
+      if (head) return toResponse(head, new SocketBody(reader, bytes.subarray(end), head, close));
+      start += end;
     }
-    searched = length;
     if (length < buffer.byteLength) continue;
     if (length >= MAX_HEAD_BYTES) throw new Http1Error("a head that is too long");
     const larger = new ArrayBuffer(2 * length);
-    new Uint8Array(larger).set(bytes);
+    new Uint8Array(larger).set(new Uint8Array(buffer));
     buffer = larger;
   }
 }
 
-/** Statuses whose body is forbidden to be a stream, even an empty one. */
-const NULL_BODY_STATUSES = new Set([204, 205, 304]);
+function toResponse({ status, headers }: Head, body: SocketBody): Response {
+  return new Response(NULL_BODY_STATUSES.has(status) ? null : streamOf(body), { status, headers });
+}
 
 /**
  * A body as it comes over a connection. What frames it is taken out where it lies, and what belongs to one read is
@@ -121,7 +129,7 @@ class SocketBody implements ByteReader {
   constructor(
     reader: ReadableStreamBYOBReader,
     held: Uint8Array<ArrayBuffer>,
-    { framing, closes }: { framing: Framing; closes: boolean },
+    { framing, closes }: Head,
     close: () => void,
   ) {
     this.#reader = reader;
@@ -150,6 +158,7 @@ class SocketBody implements ByteReader {
   }
 
   cancel(): void {
+    this.#reader.cancel().catch(() => {});
     this.#close();
   }
 

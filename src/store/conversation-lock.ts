@@ -12,9 +12,9 @@ import type { ObjectLoad } from "./tenant-load.ts";
  */
 
 /** The term of who holds the lock from outside: a dead holder frees it within this time. Milliseconds. */
-export const LEASE_TERM_MS = 9_000;
+export const LEASE_TERM_MS = 15_000;
 
-/** How often such a lease is renewed: one renewal may be lost, and the object stays in memory (10 s without a call). */
+/** How often such a lease is renewed: two renewals may be lost, and the object stays in memory (10 s without a call). */
 export const LEASE_RENEWAL_MS = 4_000;
 
 /**

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import type { ResponseStreamEvent } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { homeKey, objectId } from "../workerd/storage.ts";
 import {
   eventCount,
   framesOf,
@@ -103,6 +104,16 @@ describe("the stream of a response that has ended", () => {
     const starts = events < 40 ? Array.from({ length: events }, (_, index) => index) : [0, 1, 3, 1000, events - 2];
     const replays = await Promise.all(starts.map((after) => replay(gateway, run.id, `&starting_after=${after}`)));
     for (const [index, after] of starts.entries()) expect(replays[index]).toBe(streamFrom(whole, after + 1));
+  });
+
+  it("is kept in at most 20 bytes a token, beside the items that have its texts", async () => {
+    const { id, stream } = await begin({ model: "simulator?words=500" });
+    const whole = await stream;
+    const home = objectId(`alice:${homeKey(id)}`);
+    const [kept] = gateway.storage.exec(home, "SELECT octet_length(log) AS bytes FROM turns");
+    expect(Number(kept?.bytes)).toBeLessThanOrEqual(20 * deltasIn(whole));
+    expect(gateway.storage.exec(home, "SELECT 1 FROM events")).toEqual([]);
+    expect(await replay(gateway, id)).toBe(whole);
   });
 
   it("is there also when nobody asked for a stream at first", async () => {

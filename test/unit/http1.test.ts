@@ -207,6 +207,7 @@ describe("another body", () => {
   it.each([
     ["HEAD", 200],
     ["GET", 204],
+    ["GET", 205],
     ["GET", 304],
   ])("there is none to %s with %i", async (method, status) => {
     const server = connectionOf([encode(`HTTP/1.1 ${status} X\r\ncontent-length: 5\r\n\r\n`)], "open");
@@ -261,6 +262,7 @@ describe("a head", () => {
     ["chunks in HTTP/1.0", "HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"],
     ["a content coding", `${HEAD}content-encoding: gzip\r\n\r\n`],
     ["too many headers", `${HEAD}${"a: b\r\n".repeat(300)}\r\n`],
+    ["nothing behind an interim one", "HTTP/1.1 100 Continue\r\n\r\n\r\n\r\n"],
     ["no end", `${HEAD}a: ${"b".repeat(MAX_HEAD_BYTES)}`],
     ["interim answers without an end", "HTTP/1.1 102 Processing\r\n\r\n".repeat(5_000)],
   ])("with %s is refused, and its connection closed", async (_what, head) => {

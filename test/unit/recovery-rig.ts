@@ -36,7 +36,7 @@ export async function eventually<T>(condition: () => T | Promise<T>, message: st
       if (!value) throw new Error(message);
       return value;
     },
-    { timeout: 30_000, interval: 25 },
+    { timeout: 30_000, interval: 50 },
   );
 }
 
