@@ -136,7 +136,7 @@ export function verdicts(results: Results): Verdict[] {
   const found: Verdict[] = [];
   const check = (target: string, measured: number, limit: number, unit: string, digits = 2) => {
     // A peer that could not do it sets no limit.
-    if (Number.isNaN(limit)) return;
+    if (!Number.isFinite(limit)) return;
     found.push({
       target,
       measured: `${number(measured, digits)}${unit} of ${number(limit, digits)}${unit}`,

@@ -4,7 +4,9 @@ export interface Verdict {
   met: boolean;
 }
 
+/** What was not measured, or never came, is a dash. */
 export function number(value: number, digits: number): string {
+  if (!Number.isFinite(value)) return "–";
   return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 

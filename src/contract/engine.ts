@@ -125,8 +125,6 @@ export interface Prompt {
   spentTokens?: number;
   /** The model sees its tools, and is to write text: no call, and nothing in the format of the answer. */
   asksForText?: true;
-  /** Nobody gets the answer before it is whole: its tokens may wait for one another. */
-  asWhole?: true;
 }
 
 /** A prompt that ends with what was generated before an upstream died, for the model to go on with. */

@@ -1,14 +1,10 @@
-import { concatBytes } from "../protocol/bytes.ts";
-
-/** What a model server sends, read in pieces of no less than is asked for. */
+/** What a model server sends, as it comes. */
 export interface ByteReader {
   /**
-   * The next bytes: at least `min` of them (1 or more), or fewer where the body ends with them. They are valid until the
-   * next read. Rejects when the connection breaks. One read at a time, and none after the end.
+   * The next bytes; none at the end of the body. They are valid until the next read. Rejects when the connection breaks.
+   * One read at a time, and none after the end.
    */
-  read(min: number): Promise<Uint8Array>;
-  /** A read gives all that has come, up to 4 kB and more: nothing is gained by waiting for more. */
-  readonly givesAll: boolean;
+  read(): Promise<Uint8Array>;
   /** Gives up the body: what is waited for ends. */
   cancel(): void;
 }
@@ -24,7 +20,7 @@ export function streamOf(reader: ByteReader): ReadableStream<Uint8Array> {
   const body = new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        const bytes = await reader.read(1);
+        const bytes = await reader.read();
         if (bytes.length > 0) controller.enqueue(bytes.slice());
         else controller.close();
       },
@@ -40,7 +36,7 @@ export function streamOf(reader: ByteReader): ReadableStream<Uint8Array> {
  * The reader of a body: its own where it has one (`streamOf`). What the runtime streams itself is read into one buffer;
  * a stream of JavaScript's is as it is.
  */
-export function readerOf(body: ReadableStream<Uint8Array<ArrayBuffer>>): ByteReader {
+export function readerOf(body: ReadableStream<Uint8Array>): ByteReader {
   const own = readers.get(body);
   if (own) return own;
   let reader: ReadableStreamBYOBReader;
@@ -52,23 +48,19 @@ export function readerOf(body: ReadableStream<Uint8Array<ArrayBuffer>>): ByteRea
   return new BufferReader(reader);
 }
 
-/** A fetch body gives at most one HTTP chunk per read, and vLLM sends one per token, unless more are asked for. */
+/** A fetch body gives at most one HTTP chunk per read, and vLLM sends one per token. */
 class BufferReader implements ByteReader {
-  readonly givesAll = false;
   readonly #reader: ReadableStreamBYOBReader;
-  #buffer: ArrayBuffer | undefined;
+  #buffer: ArrayBufferLike = new ArrayBuffer(BUFFER_BYTES);
 
   constructor(reader: ReadableStreamBYOBReader) {
     this.#reader = reader;
   }
 
-  async read(min: number): Promise<Uint8Array> {
-    const size = Math.max(BUFFER_BYTES, 2 * min);
-    const buffer = this.#buffer && this.#buffer.byteLength >= size ? this.#buffer : new ArrayBuffer(size);
-    this.#buffer = undefined;
-    const { value, done } = await this.#reader.readAtLeast(min, new Uint8Array(buffer));
+  async read(): Promise<Uint8Array> {
+    const { value, done } = await this.#reader.read(new Uint8Array(this.#buffer));
     if (done) return NO_BYTES;
-    this.#buffer = value.buffer as ArrayBuffer;
+    this.#buffer = value.buffer;
     return value;
   }
 
@@ -79,22 +71,17 @@ class BufferReader implements ByteReader {
 
 /** Of a stream that has its own pieces. */
 class PieceReader implements ByteReader {
-  readonly givesAll = false;
-  readonly #reader: ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>;
+  readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
 
-  constructor(reader: ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>) {
+  constructor(reader: ReadableStreamDefaultReader<Uint8Array>) {
     this.#reader = reader;
   }
 
-  async read(min: number): Promise<Uint8Array> {
-    const pieces: Uint8Array<ArrayBuffer>[] = [];
-    for (let length = 0; length < min; ) {
+  async read(): Promise<Uint8Array> {
+    for (;;) {
       const { value } = await this.#reader.read();
-      if (!value) break;
-      pieces.push(value);
-      length += value.length;
+      if (!value || value.length > 0) return value ?? NO_BYTES;
     }
-    return concatBytes(pieces);
   }
 
   cancel(): void {

@@ -12,8 +12,6 @@ interface Status {
   health?: { isGone: boolean; at: number };
   /** When somebody last began to ask. */
   askedAt?: number;
-  /** What the last stream came at, in bytes per millisecond; 0 where it broke off. */
-  pace?: number;
 }
 
 const servers = new Map<string, Status>();

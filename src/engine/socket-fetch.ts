@@ -111,50 +111,33 @@ function toResponse({ status, headers }: Head, body: SocketBody): Response {
   return new Response(NULL_BODY_STATUSES.has(status) ? null : streamOf(body), { status, headers });
 }
 
-/**
- * A body as it comes over a connection. What frames it is taken out where it lies, and what belongs to one read is
- * received one behind the other in one buffer.
- */
+/** A body as it comes over a connection. What frames it is taken out where it lies. */
 class SocketBody implements ByteReader {
-  readonly givesAll = true;
   readonly #reader: ReadableStreamBYOBReader;
   readonly #framing: Framing;
-  /** Whether the connection ends behind the body, so that more bytes may be waited for than there are. */
-  readonly #closes: boolean;
   readonly #close: () => void;
-  #buffer: ArrayBuffer;
+  #buffer: ArrayBufferLike;
   /** What has come with the head, until the first read. */
   #held: Uint8Array;
 
-  constructor(
-    reader: ReadableStreamBYOBReader,
-    held: Uint8Array<ArrayBuffer>,
-    { framing, closes }: Head,
-    close: () => void,
-  ) {
+  constructor(reader: ReadableStreamBYOBReader, held: Uint8Array<ArrayBuffer>, { framing }: Head, close: () => void) {
     this.#reader = reader;
     this.#buffer = held.buffer;
     this.#framing = framing;
-    this.#closes = closes;
     this.#close = close;
     this.#held = held;
     if (framing.ended) close();
   }
 
-  async read(min: number): Promise<Uint8Array> {
+  async read(): Promise<Uint8Array> {
     const held = this.#unframe(this.#held);
     this.#held = NO_BYTES;
-    if (held.length >= min) return held;
-    const size = withFraming(min);
-    if (size > this.#buffer.byteLength) this.#buffer = new ArrayBuffer(size);
-    new Uint8Array(this.#buffer).set(held);
-    let length = held.length;
-    while (length < min && !this.#framing.ended) {
-      const own = await this.#receive(length, min - length);
-      if (!own) break;
-      length += own.length;
+    if (held.length > 0) return held;
+    while (!this.#framing.ended) {
+      const own = await this.#receive();
+      if (!own || own.length > 0) return own ?? NO_BYTES;
     }
-    return new Uint8Array(this.#buffer, 0, length);
+    return NO_BYTES;
   }
 
   cancel(): void {
@@ -162,11 +145,10 @@ class SocketBody implements ByteReader {
     this.#close();
   }
 
-  /** The body's next bytes, in the buffer from `start` on; undefined where the end of the connection is the body's. */
-  async #receive(start: number, min: number): Promise<Uint8Array | undefined> {
-    const least = this.#closes ? withFraming(min) : 1;
-    const { value, done } = await this.#reader.readAtLeast(least, new Uint8Array(this.#buffer, start));
-    if (value) this.#buffer = value.buffer as ArrayBuffer;
+  /** What comes next of the body; undefined where the end of the connection is the body's. */
+  async #receive(): Promise<Uint8Array | undefined> {
+    const { value, done } = await this.#reader.read(new Uint8Array(this.#buffer));
+    if (value) this.#buffer = value.buffer;
     if (!done) return this.#unframe(value);
     this.#close();
     if (this.#framing.endsWithConnection) return undefined;
@@ -183,11 +165,6 @@ class SocketBody implements ByteReader {
       throw error;
     }
   }
-}
-
-/** Bytes of a connection in which there are about so many of a body: vLLM's tokens take three per cent more in their chunks. */
-function withFraming(bytes: number): number {
-  return bytes + (bytes >> 5);
 }
 
 const NO_BYTES = new Uint8Array();

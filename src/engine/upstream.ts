@@ -3,7 +3,6 @@ import { type ReadBounds, ReadFault, readBoundedText } from "../protocol/bounded
 import { ApiError, contextLengthExceeded, invalidRequest } from "../protocol/errors.ts";
 import { readerOf } from "./byte-reader.ts";
 import { clientMessage, clientParam } from "./fault-names.ts";
-import { ReadSize, sawLateness } from "./read-size.ts";
 import { sawDown, sawUp, statusOf } from "./server-status.ts";
 import { socketFetch } from "./socket-fetch.ts";
 
@@ -27,11 +26,8 @@ const GONE_STATUSES = new Set([502, 503, 504]);
 export class Upstream {
   readonly #config: Config;
   readonly #session: string | undefined;
-  /**
-   * Of the request behind a response: when it was sent, in Unix milliseconds, and what closes it. Cancelling the body
-   * alone leaves the connection to the runtime.
-   */
-  readonly #requests = new WeakMap<Response, { since: number; abort: AbortController }>();
+  /** What closes the request behind a response: cancelling the body alone leaves the connection to the runtime. */
+  readonly #requests = new WeakMap<Response, AbortController>();
 
   /** `session`, where there is one, names the requests that a router before the model server is to keep together. */
   constructor(config: Config, session?: string) {
@@ -86,7 +82,7 @@ export class Upstream {
     } finally {
       clearTimeout(timer);
     }
-    this.#requests.set(response, { since, abort });
+    this.#requests.set(response, abort);
     if (!response.ok) throw await this.#errorOf(response, signal);
     sawUp(this.baseUrl);
     return response;
@@ -145,7 +141,7 @@ export class Upstream {
   }
 
   #close(response: Response): void {
-    this.#requests.get(response)?.abort.abort();
+    this.#requests.get(response)?.abort();
   }
 
   /**
@@ -199,18 +195,15 @@ export class Upstream {
    * which a read is waited for counts: a slow reader is no silence. Neither is a comment a word: a server keeps sending
    * these when its engine is gone (`--sse-keep-alive-interval`).
    *
-   * The bytes of a read are valid until the next one. How many there are follows the server's pace (`ReadSize`), and
-   * whether anybody gets the answer before it is whole (`asWhole`).
+   * The bytes of a read are valid until the next one.
    *
    * Ends cleanly at the end of the body; throws ApiError 502/504 when the connection breaks or falls silent, and the
    * signal's reason when it is aborted. Leaving the iteration closes the upstream request.
    */
-  async *reads(response: Response, signal: AbortSignal, { asWhole = false } = {}): AsyncGenerator<Uint8Array> {
+  async *reads(response: Response, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     if (!response.body) return;
     const { firstByteTimeoutMs, idleTimeoutMs, silenceMs } = this.#config;
     const reader = readerOf(response.body);
-    const status = statusOf(this.baseUrl);
-    const size = new ReadSize({ since: this.#requests.get(response)?.since ?? Date.now(), asWhole, pace: status.pace });
     /** Ends the question whether the server is still there, where one was asked. */
     let asking: AbortController | undefined;
     const close = () => {
@@ -231,39 +224,30 @@ export class Upstream {
       const isGone = await this.#hasBeenGone(since, asking.signal).catch(() => false);
       if (isGone && waitingSince === since) giveUp(connectionLost());
     };
-    const everyMs = Math.max(10, Math.min(firstByteTimeoutMs, idleTimeoutMs, silenceMs, 4000) / 4);
-    let lookedAt = Date.now();
     // One timer per stream that looks now and then, rather than one per read.
-    const watchdog = setInterval(() => {
-      const now = Date.now();
-      sawLateness(now - lookedAt - everyMs, now);
-      lookedAt = now;
-      if (waitingSince === undefined) return;
-      const silentFor = now - waitingSince;
-      if (silentFor >= limit) giveUp(timedOut("went silent", limit));
-      else if (silentFor >= silenceMs) void ask(waitingSince);
-    }, everyMs);
+    const watchdog = setInterval(
+      () => {
+        if (waitingSince === undefined) return;
+        const silentFor = Date.now() - waitingSince;
+        if (silentFor >= limit) giveUp(timedOut("went silent", limit));
+        else if (silentFor >= silenceMs) void ask(waitingSince);
+      },
+      Math.max(10, Math.min(firstByteTimeoutMs, idleTimeoutMs, silenceMs, 4000) / 4),
+    );
     signal.addEventListener("abort", close, { once: true });
     const comments = new CommentFilter();
     try {
-      let now = Date.now();
       for (;;) {
-        waitingSince ??= now;
-        const least = reader.givesAll && !asWhole ? 1 : size.next;
-        const bytes = await reader.read(least);
+        waitingSince ??= Date.now();
+        const bytes = await reader.read();
         if (signal.aborted) throw signal.reason;
         if (fault) throw fault;
-        ended = bytes.length < least;
-        if (bytes.length === 0) return;
-        const asked = now;
-        now = Date.now();
-        size.saw(bytes.length, asked, now);
-        if (!ended && comments.isOnlyComments(bytes)) continue;
+        ended = bytes.length === 0;
+        if (ended) return;
+        if (comments.isOnlyComments(bytes)) continue;
         limit = idleTimeoutMs;
         waitingSince = undefined;
         yield bytes;
-        if (ended) return;
-        now = Date.now();
       }
     } catch (error) {
       if (signal.aborted) throw signal.reason;
@@ -273,7 +257,6 @@ export class Upstream {
       clearInterval(watchdog);
       asking?.abort();
       signal.removeEventListener("abort", close);
-      status.pace = fault ? 0 : size.pace;
       if (!ended) close();
     }
   }

@@ -107,7 +107,6 @@ export class Turn {
     this.#sink = sink;
     const { engine, request, signal, tools, logged } = options;
     const first = makePrompt(options, engine.noteRole);
-    if (!sink) first.asWhole = true;
     const clientTool = (name: string) => ClientTools.of(this.#prompt.current.request.tools).get(name);
     const kind = compactionKind(request, options.input);
     // A compaction carries calls that nobody has answered yet.

@@ -138,7 +138,7 @@ export class ChatEngine implements Engine {
     });
     const type = response.headers.get("content-type") ?? "";
     if (type.includes("application/json")) return this.#wholeAnswer(response, reader, signal);
-    if (type.includes("text/event-stream")) return this.#streamedAnswer(prompt, response, reader, signal);
+    if (type.includes("text/event-stream")) return this.#streamedAnswer(response, reader, signal);
     await response.body?.cancel();
     throw malformedAnswer();
   }
@@ -259,16 +259,11 @@ export class ChatEngine implements Engine {
     return effort != null && Object.hasOwn(thinkingBudgets, model) ? thinkingBudgets[model]?.[effort] : undefined;
   }
 
-  async *#streamedAnswer(
-    { asWhole }: Prompt,
-    response: Response,
-    reader: ChunkReader,
-    signal: AbortSignal,
-  ): AsyncGenerator<ModelDelta[]> {
+  async *#streamedAnswer(response: Response, reader: ChunkReader, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
     const decoder = new SseDecoder();
     let finished = false;
     try {
-      for await (const bytes of this.#upstream.reads(response, signal, { asWhole })) {
+      for await (const bytes of this.#upstream.reads(response, signal)) {
         const { deltas, fault } = readPayloads(reader, decoder.push(bytes));
         finished ||= deltas.some((delta) => delta.kind === "finish");
         if (deltas.length > 0) yield deltas;

@@ -97,7 +97,7 @@ export class HarmonyEngine implements Engine {
     }
     const type = response.headers.get("content-type") ?? "";
     if (type.includes("application/json")) return this.#wholeAnswer(response, completion, signal);
-    if (type.includes("text/event-stream")) return this.#streamedAnswer(prompt, response, completion, signal);
+    if (type.includes("text/event-stream")) return this.#streamedAnswer(response, completion, signal);
     await response.body?.cancel();
     throw malformedAnswer();
   }
@@ -173,14 +173,13 @@ export class HarmonyEngine implements Engine {
   }
 
   async *#streamedAnswer(
-    { asWhole }: Prompt,
     response: Response,
     completion: Completion,
     signal: AbortSignal,
   ): AsyncGenerator<ModelDelta[]> {
     const decoder = new SseDecoder();
     try {
-      for await (const bytes of this.#upstream.reads(response, signal, { asWhole })) {
+      for await (const bytes of this.#upstream.reads(response, signal)) {
         const deltas: ModelDelta[] = [];
         const fault = await readAll(completion, decoder.push(bytes), deltas);
         if (deltas.length > 0) yield deltas;
