@@ -62,15 +62,14 @@ export class Upstream {
       isGone = await this.#hasBeenGone(since, abort.signal).catch(() => false);
       if (isGone) abort.abort();
     };
-    // One timer, which most requests never see: that of their time, or of the next question before it.
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const watch = () => {
+    const look = () => {
       const leftMs = since + connectTimeoutMs - Date.now();
       if (leftMs <= 0) return abort.abort();
-      timer = setTimeout(watch, Math.min(silenceMs, leftMs));
-      if (leftMs < connectTimeoutMs) void ask();
+      void ask();
+      timer = setTimeout(look, Math.min(silenceMs, leftMs));
     };
-    watch();
+    // One timer, which most requests never see: that of their time, or of the next question before it.
+    let timer = setTimeout(look, Math.min(silenceMs, connectTimeoutMs));
     let response: Response;
     try {
       response = await this.#send(path, abort.signal, body);
