@@ -6,7 +6,6 @@ import { accessOf } from "../contract/mcp-access.ts";
 import { responseId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { homeOf, unwrap } from "../store/client.ts";
-import { LEASE_RENEWAL_MS } from "../store/conversation-lock.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
 import { enterTurn } from "../store/open-turns.ts";
@@ -31,9 +30,6 @@ interface EnteredConversation {
   replays: Replay[];
   /** Names the lease under which the turn may be settled. */
   token: string;
-  /** Its turn was settled, which has given it back. */
-  isSettled: boolean;
-  /** Gives it back. */
   release(): void;
 }
 
@@ -105,19 +101,9 @@ async function enterConversation(creation: Creation, id: string): Promise<Entere
     token,
     async () => await stub.enterConversation(id, token, conversationLockWaitMs),
   );
-  const history = readHistory(unwrap(entered));
-  // When this Worker dies nobody renews the lease, and the conversation goes to the next in line.
-  const renewal = setInterval(() => caller.waitUntil(tried(stub.renewConversation(token))), LEASE_RENEWAL_MS);
-  const conversation: EnteredConversation = {
-    ...history,
-    token,
-    isSettled: false,
-    release() {
-      clearInterval(renewal);
-      if (!conversation.isSettled) caller.waitUntil(tried(stub.leaveConversation(token)));
-    },
-  };
-  return conversation;
+  const { lease, history } = unwrap(entered);
+  // Disposing of the lease, also by this Worker's death, gives the conversation to the next in line.
+  return { ...readHistory(history), token, release: () => lease[Symbol.dispose]() };
 }
 
 /** Reads the past and checks the request against its model: what makes the turn, and what settles it. */
@@ -172,20 +158,10 @@ async function prepare(
         response: keep ? closed.head : null,
         lease: entered ? { token: entered.token, joins } : null,
       });
-      if (entered) entered.isSettled = true;
     } else if (isWhole) caller.keep?.({ address, input: items(), output, messages });
     terminate();
   };
   return { makeTurn, wakeHome, settle };
-}
-
-/** Waits for a call whose failure changes nothing. */
-async function tried(call: PromiseLike<void>): Promise<void> {
-  try {
-    await call;
-  } catch {
-    // The lease ends by itself.
-  }
 }
 
 /** Waits for a promise, at most `ms`; rejects if it rejects in that time. */

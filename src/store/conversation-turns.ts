@@ -1,6 +1,7 @@
+import { RpcTarget } from "cloudflare:workers";
 import { conversationLocked, conversationNotFound } from "../protocol/errors.ts";
 import type { Item } from "../protocol/items.ts";
-import { type ConversationLock, LEASE_TERM_MS, type Lease } from "./conversation-lock.ts";
+import type { ConversationLock, Lease } from "./conversation-lock.ts";
 import type { Conversation } from "./conversation-store.ts";
 import type { History } from "./history.ts";
 import type { HistoryReader } from "./history-reader.ts";
@@ -10,7 +11,26 @@ import { accepted, type Result, refusalOf, refused } from "./result.ts";
 
 /** The turns of the conversation that lives in a home: each of them, and each change of its items, waits for its lock. */
 
-/** A foreground turn that has entered the conversation. Its Worker renews its lease as long as it lives. */
+/** The right to take a turn in the conversation, as the Worker holds it: disposing of it, or dying, gives it back. */
+export class TurnLease extends RpcTarget {
+  readonly #scope: Disposable;
+
+  /** `scope` holds the lease, and nobody else frees it. */
+  constructor(scope: Disposable) {
+    super();
+    this.#scope = scope;
+  }
+
+  release(): void {
+    this.#scope[Symbol.dispose]();
+  }
+
+  [Symbol.dispose](): void {
+    this.release();
+  }
+}
+
+/** A foreground turn that has entered the conversation. */
 interface EnteredTurn {
   lease: Lease;
   /** The last position of the conversation that it saw. */
@@ -34,11 +54,11 @@ export class ConversationTurns {
   }
 
   /**
-   * Waits for the conversation, at most `waitMs`; with `termMs`, for a lease that must be renewed. Undefined when the time is up or `leave(ticket)` was called.
+   * Waits for the conversation, at most `waitMs`. Undefined when the time is up or `leave(ticket)` was called.
    * Throws the 429 of a tenant that holds enough.
    */
-  acquire(ticket: string, waitMs: number, termMs?: number): Promise<Lease | undefined> {
-    return this.#lock.acquire(ticket, waitMs, this.#maxOpen(), termMs);
+  acquire(ticket: string, waitMs: number): Promise<Lease | undefined> {
+    return this.#lock.acquire(ticket, waitMs, this.#maxOpen());
   }
 
   /** Waits for the conversation for as long as it takes, for a run that was accepted before its process died. */
@@ -46,15 +66,12 @@ export class ConversationTurns {
     return this.#lock.acquire("orphan", Number.POSITIVE_INFINITY);
   }
 
-  /**
-   * Waits for the conversation and gives its history. The ticket then stands for the lease under which a foreground turn
-   * may be settled: it is to be renewed, and given back (`leave`) where the turn is not settled.
-   */
-  async enter(id: string, ticket: string, waitMs: number): Promise<Result<History>> {
+  /** Waits for the conversation and gives its history, with the lease under which a foreground turn may be settled. */
+  async enter(id: string, ticket: string, waitMs: number): Promise<Result<{ lease: TurnLease; history: History }>> {
     if (!this.#rows.conversations.get(id)) return refused(conversationNotFound(id));
     try {
       using scope = new DisposableStack();
-      const lease = scope.use(await this.acquire(ticket, waitMs, LEASE_TERM_MS));
+      const lease = scope.use(await this.acquire(ticket, waitMs));
       if (!lease) throw conversationLocked();
       // Deleted while this turn waited.
       if (!this.#rows.conversations.get(id)) throw conversationNotFound(id);
@@ -62,19 +79,13 @@ export class ConversationTurns {
       const history = this.#history.ofConversation(base);
       this.#forgetReleased();
       this.#entered.set(ticket, { lease, base });
-      scope.move();
-      return accepted(history);
+      return accepted({ lease: new TurnLease(scope.move()), history });
     } catch (error) {
       return refusalOf(error);
     }
   }
 
-  /** The turn that has entered the conversation still runs. */
-  renew(ticket: string): void {
-    this.entered(ticket)?.lease.renew();
-  }
-
-  /** A caller that waits for the conversation, or has entered it, has left. */
+  /** A caller that waits for the conversation, or has just entered it, has left. */
   leave(ticket: string): void {
     this.#lock.leave(ticket);
     this.#entered.get(ticket)?.lease.release();

@@ -4,7 +4,7 @@ import type { McpAccess } from "../contract/mcp-access.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
 import { ConversationLock } from "./conversation-lock.ts";
 import type { Conversation } from "./conversation-store.ts";
-import { ConversationTurns } from "./conversation-turns.ts";
+import { ConversationTurns, type TurnLease } from "./conversation-turns.ts";
 import { ReaderCount, streamEvents } from "./event-reader.ts";
 import type { History } from "./history.ts";
 import { HistoryReader, type ItemKey, type Snapshot } from "./history-reader.ts";
@@ -234,21 +234,17 @@ export class Home extends DurableObject<Variables> {
     return this.#conversation.deleteItem(id, itemId, ticket, waitMs);
   }
 
-  /**
-   * Waits for the conversation and gives its history. The ticket then stands for the lease under which a foreground turn
-   * may be settled, as long as its caller renews it.
-   */
-  async enterConversation(id: string, ticket: string, waitMs: number): Promise<Result<History>> {
+  /** Waits for the conversation and gives its history, with the lease under which a foreground turn may be settled. */
+  async enterConversation(
+    id: string,
+    ticket: string,
+    waitMs: number,
+  ): Promise<Result<{ lease: TurnLease; history: History }>> {
     this.#runs.takeUpOrphans();
     return this.#conversation.enter(id, ticket, waitMs);
   }
 
-  /** The turn that has entered the conversation with the ticket still runs. */
-  renewConversation(ticket: string): void {
-    this.#conversation.renew(ticket);
-  }
-
-  /** The caller that waits for the conversation, or has entered it, has left. */
+  /** The caller that waits for the conversation, or has just entered it, has left. */
   leaveConversation(ticket: string): void {
     this.#conversation.leave(ticket);
   }

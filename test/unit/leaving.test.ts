@@ -106,7 +106,8 @@ describe("a client that leaves", () => {
       await pause(50);
       leaver.leave();
       await leaver.over();
-      await homeOf(conversation).leaveConversation("holder");
+      const { lease } = entered.value;
+      await lease.release();
       expect((await next.answer).status).toBe(200);
       expect(asked("I leave.")).toEqual([]);
       expect(await textsIn(conversation)).toEqual(["I stay.", "You said: I stay."]);
@@ -123,7 +124,7 @@ describe("a client that leaves", () => {
     await pause(50);
     leaver.leave();
     await leaver.over();
-    await homeOf(conversation).leaveConversation("holder");
+    await entered.value.lease.release();
   });
 
   it("with an Idempotency-Key as soon as its run has begun does not free the key", async () => {

@@ -51,41 +51,6 @@ describe("the conversation lock", () => {
     expect(lock.isHeld).toBe(false);
   });
 
-  it("is taken from a holder who does not renew it, by who waits and by who comes", async () => {
-    vi.useFakeTimers();
-    const lock = newLock();
-    const dead = await lock.acquire("dead", 0, undefined, 9_000);
-    const seen: string[] = [];
-    const [next, last] = ["next", "last"].map((ticket) => lock.acquire(ticket, 60_000, undefined, 9_000));
-    void next?.then(() => seen.push("next"));
-    void last?.then(() => seen.push("last"));
-    await vi.advanceTimersByTimeAsync(8_000);
-    dead?.renew();
-    await vi.advanceTimersByTimeAsync(8_999);
-    expect([seen, dead?.released]).toEqual([[], false]);
-    await vi.advanceTimersByTimeAsync(1);
-    expect([seen, dead?.released]).toEqual([["next"], true]);
-    await vi.advanceTimersByTimeAsync(9_000);
-    expect(seen).toEqual(["next", "last"]);
-    expect(vi.getTimerCount()).toBe(0);
-    expect(await lock.acquire("hasty", 0)).toBeUndefined();
-    await vi.advanceTimersByTimeAsync(9_000);
-    expect(await lock.acquire("hasty", 0)).toBeDefined();
-    // Too late for who was silent for so long.
-    (await next)?.renew();
-    expect([(await next)?.released, (await last)?.released]).toEqual([true, true]);
-  });
-
-  it("runs no timer for its holder while nobody waits", async () => {
-    vi.useFakeTimers();
-    const lock = newLock();
-    const holder = await lock.acquire("holder", 0, undefined, 9_000);
-    expect(vi.getTimerCount()).toBe(0);
-    await vi.advanceTimersByTimeAsync(60_000);
-    // Nobody wanted it meanwhile.
-    expect(holder?.released).toBe(false);
-  });
-
   it("is refused to who has waited long enough, and then granted to the next", async () => {
     vi.useFakeTimers();
     const { lock, holder } = await heldLock();
