@@ -206,7 +206,10 @@ withPython.each(MODELS)("python for %s", (model) => {
     ]);
     expect(logsOf(response)).toEqual(["2\n"]);
     expect(response.tool_choice).toEqual({ type: "code_interpreter" });
-    const [forced, free] = gateway.vllm.simulator.requests.slice(-2).map(({ body }) => JSON.stringify(body));
+    const [forced, free] = gateway.vllm.simulator.requests
+      .filter(({ path }) => path.endsWith("/completions"))
+      .slice(-2)
+      .map(({ body }) => JSON.stringify(body));
     if (model === GPT_OSS) {
       expect(forced).toContain("structural_tag");
       expect(free).not.toContain("structural_tag");

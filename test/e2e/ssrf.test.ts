@@ -185,11 +185,11 @@ describe.each(MODELS)("the browser of %s", (model) => {
 
   it("does not open what is beside what the operator allows: another port, and this server and its vLLM", async () => {
     for (const address of [url.replace(/\d+$/, "1"), url.replace("http:", "https:"), gateway.url, gateway.vllm.url]) {
-      const { call, told } = await open(model, `${address}/health`);
+      const { call, told } = await open(model, `${address}/beside`);
       expect({ address, status: call.status }).toEqual({ address, status: "failed" });
       expect(told).toMatch(REFUSED);
     }
-    expect(gateway.vllm.simulator.requests.some(({ path }) => path === "/health")).toBe(false);
+    expect(gateway.vllm.simulator.requests.some(({ path }) => path === "/beside")).toBe(false);
   });
 
   it.each([301, 302, 303, 307, 308])("does not follow a redirect %s to such an address", async (status) => {

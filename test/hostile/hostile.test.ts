@@ -87,7 +87,14 @@ class Attacked {
   }
 
   static async start(vars: Record<string, string> = {}): Promise<Attacked> {
-    const own = { API_KEYS, VLLM_EXTRAS: "all", ALLOW_ANONYMOUS: "false", VLLM_MAX_RETRIES: "0" };
+    const own = {
+      API_KEYS,
+      VLLM_EXTRAS: "all",
+      ALLOW_ANONYMOUS: "false",
+      VLLM_MAX_RETRIES: "0",
+      // A model server that takes its time is asked whether it is there, which is no call of the request's.
+      VLLM_SILENCE_MS: "600000",
+    };
     const gateway = await startGateway({ ...own, ...vars });
     return new Attacked(gateway, await beginHeldStream(gateway, KEYS.other));
   }
