@@ -10,7 +10,10 @@ export interface ByteReader {
 }
 
 /** A read of one token takes a few hundred bytes, and every open stream keeps a buffer. */
-const BUFFER_BYTES = 4096;
+export const BUFFER_BYTES = 4096;
+
+/** What a read at the end gives. */
+export const NO_BYTES = new Uint8Array();
 
 /** The readers of bodies that are streams only for those who want one. */
 const readers = new WeakMap<ReadableStream, ByteReader>();
@@ -88,5 +91,3 @@ class PieceReader implements ByteReader {
     this.#reader.cancel().catch(() => {});
   }
 }
-
-const NO_BYTES = new Uint8Array();

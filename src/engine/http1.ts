@@ -40,8 +40,6 @@ export interface Head {
   status: number;
   headers: Headers;
   framing: Framing;
-  /** The server closes the connection behind the body. */
-  closes: boolean;
 }
 
 /** Where the head ends that `bytes` begin with, its empty line included; -1 where that has not come. Not before `from`. */
@@ -76,11 +74,7 @@ export function parseHead(bytes: Uint8Array, method: string): Head | undefined {
   const status = Number(code);
   if (status === 101) throw new Http1Error("an upgrade that nobody has asked for");
   if (status < 200) return undefined;
-  const isOld = minor === "0";
-  const framing = framingOf(status, headers, method, isOld);
-  const closes =
-    isOld || framing.endsWithConnection || /(?:^|,)[ \t]*close[ \t]*(?:,|$)/i.test(headers.get("connection") ?? "");
-  return { status, headers, framing, closes };
+  return { status, headers, framing: framingOf(status, headers, method, minor === "0") };
 }
 
 /** Statuses that have no body, whatever their headers say. */

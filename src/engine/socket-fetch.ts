@@ -1,5 +1,5 @@
 import { connect } from "cloudflare:sockets";
-import { type ByteReader, streamOf } from "./byte-reader.ts";
+import { BUFFER_BYTES, type ByteReader, NO_BYTES, streamOf } from "./byte-reader.ts";
 import {
   endOfHead,
   type Framing,
@@ -18,9 +18,6 @@ import {
  * A connection serves one request, and is not kept for the next: the runtime lets no request use what another one has
  * opened.
  */
-
-/** A read of one token takes a few hundred bytes, and every open stream keeps a buffer. */
-const BUFFER_BYTES = 4 * 1024;
 
 export interface SocketRequest {
   method: string;
@@ -166,5 +163,3 @@ class SocketBody implements ByteReader {
     }
   }
 }
-
-const NO_BYTES = new Uint8Array();

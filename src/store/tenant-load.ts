@@ -60,7 +60,7 @@ export class TenantLoad {
 
   /** What the objects of all tenants hold. */
   total(): number {
-    for (const tenant of [...this.#tenants.keys()]) this.#count(tenant);
+    this.#most = [...this.#tenants.keys()].reduce((sum, tenant) => sum + this.#count(tenant), 0);
     return this.#most;
   }
 
