@@ -23,6 +23,12 @@ const MAX_BLOCK_LENGTH = 64 * 1024;
 /** Records without an event have negative parts, counted up from here. */
 const FIRST_RECORD_PART = -1_000_000;
 
+/** The logs of runs that have ended, as they are kept with their turns. */
+interface KeptLogs {
+  hasLog(turn: string): boolean;
+  log(turn: string): TurnLog | undefined;
+}
+
 type BlockRow = { seq_from: number; seq_to: number; body: string };
 type PartRow = BlockRow & { part: number };
 
@@ -30,10 +36,10 @@ type PartRow = BlockRow & { part: number };
 export class EventLogStore {
   readonly #sql: SqlStorage;
   readonly #tables: Tables;
-  readonly #turns: { log(turn: string): TurnLog | undefined };
+  readonly #turns: KeptLogs;
 
   /** `turns` has the logs of runs that have ended. */
-  constructor(sql: SqlStorage, tables: Tables, turns: { log(turn: string): TurnLog | undefined }) {
+  constructor(sql: SqlStorage, tables: Tables, turns: KeptLogs) {
     this.#sql = sql;
     this.#tables = tables;
     this.#turns = turns;
@@ -188,7 +194,7 @@ export class EventLogStore {
   }
 
   has(turn: string): boolean {
-    return this.#block(turn, -1).length > 0 || this.#turns.log(turn) !== undefined;
+    return this.#block(turn, -1).length > 0 || this.#turns.hasLog(turn);
   }
 
   /** Removes the blocks of a log. */

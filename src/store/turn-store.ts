@@ -134,6 +134,13 @@ export class TurnStore {
     return { head: rows.map((row) => row.response).join(""), output: rows.map((row) => row.output).join("") };
   }
 
+  /** Whether an event log is kept with a turn. */
+  hasLog(turn: string): boolean {
+    if (!this.#tables.has("turns")) return false;
+    const kept = "SELECT 1 FROM turns WHERE turn = ? AND part = 0 AND log IS NOT NULL";
+    return this.#sql.exec(kept, turn).toArray().length > 0;
+  }
+
   /** The event log that is kept with a turn, if there is one. */
   log(turn: string): TurnLog | undefined {
     if (!this.#tables.has("turns")) return undefined;

@@ -27,7 +27,7 @@ function withLog<T>(use: (log: EventLogStore, rows: () => Row[], sql: SqlStorage
           "SELECT seq_from, seq_to, part, octet_length(body) AS bytes FROM events ORDER BY turn, seq_from, part",
         )
         .toArray();
-    return use(new EventLogStore(sql, new Tables(sql), { log: () => undefined }), rows, sql);
+    return use(new EventLogStore(sql, new Tables(sql), { hasLog: () => false, log: () => undefined }), rows, sql);
   });
 }
 
