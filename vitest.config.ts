@@ -2,8 +2,14 @@ import { cloudflareTest } from "@cloudflare/vitest-plugin";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-// No fact is about time: these limits only end what hangs, also on a machine that has much else to do.
-const limits = { testTimeout: 240_000, hookTimeout: 240_000 };
+/** What all projects share: vitest runs them as one queue only where they have as many workers. */
+const shared = {
+  // No fact is about time: these limits only end what hangs, also on a machine that has much else to do.
+  testTimeout: 240_000,
+  hookTimeout: 240_000,
+  // A test is often waiting: for another process, or for a timer.
+  maxWorkers: 6,
+};
 
 /** Inside workerd: pure modules and the Durable Object, with its storage. */
 const inWorkerd = () =>
@@ -23,10 +29,7 @@ const inWorkerd = () =>
 
 /** From outside, in Node: a real client against a running Worker, and the tools of the tests themselves. */
 const inNode = {
-  ...limits,
-  // A test is often waiting for another process.
-  maxWorkers: 4,
-  sequence: { groupOrder: 1 },
+  ...shared,
   // Files share what they import: most of it never changes. Each starts its own servers.
   isolate: false,
   globalSetup: ["test/workerd/bundle-once.ts", "test/conformance/schemas-once.ts"],
@@ -34,30 +37,40 @@ const inNode = {
 
 /** Files that take long, longest first. */
 const LONGEST = [
-  "harmony-continuation",
   "vllm-facts",
-  "kill",
-  "hostile",
   "tool-loop",
-  "code-interpreter",
+  "harmony-continuation",
+  "kill",
   "mcp-bad-input",
-  "tool-kill",
-  "harmony-kill",
-  "mcp",
-  "harmony-recovery",
+  "hostile",
   "tool-recovery",
   "run-recovery",
+  "mcp",
+  "harmony-recovery",
+  "upstream-faults",
+  "context",
+  "harmony-kill",
+  "code-interpreter",
+  "resume",
+  "tool-kill",
+  "start",
+  "create",
   "event-log",
 ];
 
-/** Begins with the files that take long, so that none is left alone at the end. Vitest knows only how long a text they are. */
+/**
+ * Begins with the files that take long, so that none is left alone at the end: vitest knows only how long a text they
+ * are. Those of a project follow each other: a worker goes on to another project's only by starting anew.
+ */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const place = ({ moduleId }: TestSpecification) => {
       const index = LONGEST.findIndex((name) => moduleId.endsWith(`/${name}.test.ts`));
       return index < 0 ? LONGEST.length : index;
     };
-    return (await super.sort(files)).sort((one, other) => place(one) - place(other));
+    const projects = ["workerd-fake-timers", "workerd", "node", "node-socket"];
+    const project = (file: TestSpecification) => projects.indexOf(file.project.name);
+    return (await super.sort(files)).sort((one, other) => project(one) - project(other) || place(one) - place(other));
   }
 }
 
@@ -68,10 +81,8 @@ export default defineConfig({
       {
         plugins: [inWorkerd()],
         test: {
-          ...limits,
+          ...shared,
           name: "workerd",
-          // Each loads all modules anew. Two keep two cores busy.
-          maxWorkers: 2,
           isolate: false,
           include: ["test/unit/**/*.test.ts"],
           exclude: ["test/unit/fake-timers/**"],
@@ -81,9 +92,8 @@ export default defineConfig({
         // The timers are those of a whole isolate, also of what another file has left there.
         plugins: [inWorkerd()],
         test: {
-          ...limits,
+          ...shared,
           name: "workerd-fake-timers",
-          maxWorkers: 2,
           include: ["test/unit/fake-timers/**/*.test.ts"],
         },
       },

@@ -85,8 +85,9 @@ export class Interpreter {
         if (this.#answers.includes(token)) resolve();
       };
     });
-    // The output was written before the answer, so this turn of the event loop reads what is left of it.
-    await new Promise((resolve) => setImmediate(resolve));
+    // The output was written before the answer. This turn of the event loop may have read it before the rest came: the
+    // next one reads all of it.
+    await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
     return null;
   }
 }
