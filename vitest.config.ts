@@ -35,6 +35,18 @@ const inNode = {
   globalSetup: ["test/workerd/bundle-once.ts", "test/conformance/schemas-once.ts"],
 };
 
+const e2e = (name: string) => `test/e2e/${name}.test.ts`;
+
+/** What goes wrong between the gateway and its model server: over each of the transports (`VLLM_TRANSPORT`). */
+const OVER_BOTH = ["disconnect", "model-server-wire", "recovery", "upstream-faults"].map(e2e);
+
+/** What does not depend on the transport is shown over one of them. These take the one that `npm start` takes. */
+const OVER_SOCKETS = [
+  "test/crash/harmony-kill.test.ts",
+  ...["agents-sdk", "ai-sdk", "background", "chat-answers", "context", "continuation", "conversations", "create"].map(e2e),
+  ...["harmony", "harmony-continuation", "http", "model-output", "socket", "state", "tool-loop", "tools"].map(e2e),
+];
+
 /** Files that take long, longest first. */
 const LONGEST = [
   "vllm-facts",
@@ -69,8 +81,11 @@ class LongestFirst extends BaseSequencer {
       return index < 0 ? LONGEST.length : index;
     };
     const projects = ["workerd-fake-timers", "workerd", "node", "node-socket"];
-    const project = (file: TestSpecification) => projects.indexOf(file.project.name);
-    return (await super.sort(files)).sort((one, other) => project(one) - project(other) || place(one) - place(other));
+    const group = (file: TestSpecification) => {
+      const isShort = file.project.name === "node" && place(file) === LONGEST.length;
+      return isShort ? projects.length : projects.indexOf(file.project.name);
+    };
+    return (await super.sort(files)).sort((one, other) => group(one) - group(other) || place(one) - place(other));
   }
 }
 
@@ -97,16 +112,20 @@ export default defineConfig({
           include: ["test/unit/fake-timers/**/*.test.ts"],
         },
       },
-      { test: { ...inNode, name: "node", include: ["test/**/*.test.ts"], exclude: ["test/unit/**"] } },
       {
-        // What goes wrong between the gateway and a model server that it reaches over a socket.
+        test: {
+          ...inNode,
+          name: "node",
+          include: ["test/**/*.test.ts"],
+          exclude: ["test/unit/**", ...OVER_SOCKETS],
+        },
+      },
+      {
         test: {
           ...inNode,
           name: "node-socket",
           env: { VLLM_TRANSPORT: "socket" },
-          include: ["disconnect", "model-server-wire", "recovery", "upstream-faults"].map(
-            (name) => `test/e2e/${name}.test.ts`,
-          ),
+          include: [...OVER_SOCKETS, ...OVER_BOTH],
         },
       },
     ],

@@ -58,6 +58,8 @@ for (const name of VARIABLE_NAMES) {
 variables.VLLM_BASE_URL = vllmBaseUrl;
 variables.ALLOW_ANONYMOUS = String(open);
 variables.MAX_OPEN_TURNS ??= MAX_OPEN_TURNS;
+// The cheaper way to a server near by (docs/operations.md).
+if (vllmBaseUrl.startsWith("http://")) variables.VLLM_TRANSPORT ??= "socket";
 
 for (const [name, meant] of misspeltVariables(Object.keys(process.env))) {
   console.error(`Warning: nothing reads the variable ${name}. Is ${meant} meant?`);

@@ -64,7 +64,14 @@ export async function startMortalServer(): Promise<MortalServer> {
     if (plan) plans.delete(model);
     own.streams.add(outgoing);
     let written = 0;
-    for await (const chunk of response.body ?? []) {
+    const reader = response.body?.getReader();
+    // The request's signal alone is not enough: Node forgets to abort it once the request itself is garbage.
+    const leave = () => void reader?.cancel().catch(() => {});
+    if (left.signal.aborted) leave();
+    else left.signal.addEventListener("abort", leave);
+    for (;;) {
+      const { done = true, value: chunk } = (await reader?.read()) ?? {};
+      if (done) break;
       if (plan && written === plan.chunks) {
         await plan.seen;
         await die(plan.death);
