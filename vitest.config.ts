@@ -43,7 +43,9 @@ const OVER_BOTH = ["disconnect", "model-server-wire", "recovery", "upstream-faul
 /** What does not depend on the transport is shown over one of them. These take the one that `npm start` takes. */
 const OVER_SOCKETS = [
   "test/crash/harmony-kill.test.ts",
-  ...["agents-sdk", "ai-sdk", "background", "chat-answers", "context", "continuation", "conversations", "create"].map(e2e),
+  ...["agents-sdk", "ai-sdk", "background", "chat-answers", "context", "continuation", "conversations", "create"].map(
+    e2e,
+  ),
   ...["harmony", "harmony-continuation", "http", "model-output", "socket", "state", "tool-loop", "tools"].map(e2e),
 ];
 
