@@ -45,6 +45,7 @@ const LONGEST = [
   "hostile",
   "tool-recovery",
   "run-recovery",
+  "fleet",
   "mcp",
   "harmony-recovery",
   "upstream-faults",

@@ -27,6 +27,8 @@ export interface GenerationOptions {
   recoveryTimeMs: number;
   /** Asks the model server whether it is gone. */
   isServerGone: (signal: AbortSignal) => Promise<boolean>;
+  /** Has what comes next asked of another model server, where there is one: this one has broken off. */
+  leaveServer: () => void;
 }
 
 /** A generation of which nothing is shown. */
@@ -136,6 +138,7 @@ export class Generations {
         if (signal.aborted) return { status: "cancelled" };
         const waitMs = passes ? recovery.next(fault, { taken, spoke }) : undefined;
         if (waitMs === undefined) return { status: "failed", error: fault };
+        if (taken) this.#options.leaveServer();
         this.#tellOutage(recovery.outage);
         await pause(waitMs, signal);
         if (signal.aborted) return { status: "cancelled" };

@@ -54,6 +54,8 @@ export interface TurnOptions {
   recoveryTimeMs: number;
   /** Asks the model server whether it is gone. */
   isServerGone: (signal: AbortSignal) => Promise<boolean>;
+  /** Has what comes next asked of another model server, where there is one: this one has broken off. */
+  leaveServer: () => void;
   /** Keeps the host alive for what is still to be done when the turn has ended. */
   waitUntil?: (promise: Promise<unknown>) => void;
   /** No client gets to see what the model thinks. */

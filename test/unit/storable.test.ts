@@ -60,6 +60,7 @@ async function play(engine: Engine, request: CreateRequest = {}): Promise<TurnRe
     maxRetries: 0,
     recoveryTimeMs: 0,
     isServerGone: async () => false,
+    leaveServer: () => {},
     room: ROOM,
   });
   return turn.run(turn.start(), async (_, terminate) => terminate());

@@ -95,6 +95,7 @@ describe("the rows of a run", () => {
         room: Number.POSITIVE_INFINITY,
         recoveryTimeMs: 0,
         isServerGone: async () => false,
+        leaveServer: () => {},
       },
       writer,
     );
