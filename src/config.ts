@@ -55,6 +55,21 @@ export const VLLM_EXTRAS = [
 ] as const;
 export type VllmExtra = (typeof VLLM_EXTRAS)[number];
 
+/** vLLM's own endpoints that may be opened to clients: their paths below `/v1/`, or below `/` for the last two. */
+export const PASSTHROUGH_ENDPOINTS = [
+  "chat/completions",
+  "completions",
+  "embeddings",
+  "rerank",
+  "score",
+  "audio/transcriptions",
+  "audio/translations",
+  "messages",
+  "tokenize",
+  "detokenize",
+] as const;
+export type PassthroughEndpoint = (typeof PASSTHROUGH_ENDPOINTS)[number];
+
 /** How prompts for gpt-oss are written. */
 export interface HarmonyConfig {
   /** The date in the system message, `YYYY-MM-DD`; undefined is the turn's own. */
@@ -133,6 +148,8 @@ export interface Config {
   dropsUnknownTools: boolean;
   /** Images and videos that vLLM may be sent to, beside public ones. */
   isMediaListed: (url: URL) => boolean;
+  /** Those of `PASSTHROUGH_ENDPOINTS` that are open to clients. */
+  passthroughEndpoints: ReadonlySet<PassthroughEndpoint>;
   /** Those of `VLLM_EXTRAS` that are open to clients. */
   vllmExtras: ReadonlySet<VllmExtra>;
   apiKeys: ApiKey[];
@@ -390,6 +407,16 @@ const variables = z.object({
     .transform(listed)
     .pipe(z.union([z.tuple([z.enum(["all", "none"])]), z.array(z.enum(VLLM_EXTRAS))], extrasExpected()))
     .optional(),
+  PASSTHROUGH_ENDPOINTS: z
+    .string()
+    .transform(listed)
+    .pipe(
+      z.union(
+        [z.tuple([z.enum(["all", "none"])]), z.array(z.enum(PASSTHROUGH_ENDPOINTS))],
+        `expected 'all', 'none', or some of ${PASSTHROUGH_ENDPOINTS.join(", ")}`,
+      ),
+    )
+    .default([]),
   HOSTED_TOOLS: z
     .string()
     .transform(listed)
@@ -468,6 +495,11 @@ function toOfferedKinds(names: readonly string[]): ReadonlySet<string> {
 function toVllmExtras({ VLLM_EXTRAS: opened, API_KEYS: keys }: Values): ReadonlySet<VllmExtra> {
   const names: readonly string[] = opened ?? [keys.length === 0 ? "all" : "none"];
   return new Set(VLLM_EXTRAS.filter((name) => names[0] === "all" || names.includes(name)));
+}
+
+function toPassthroughEndpoints({ PASSTHROUGH_ENDPOINTS: opened }: Values): ReadonlySet<PassthroughEndpoint> {
+  const names: readonly string[] = opened;
+  return new Set(PASSTHROUGH_ENDPOINTS.filter((name) => names[0] === "all" || names.includes(name)));
 }
 
 function toWebhook({ WEBHOOK_URL: url, WEBHOOK_SECRET: secret }: Values): Config["webhook"] {
@@ -587,6 +619,7 @@ function readConfig(env: Variables): Config | ConfigError {
     tools: toTools(vars),
     dropsUnknownTools: vars.UNKNOWN_TOOLS === "drop",
     isMediaListed: (url) => vars.MEDIA_URLS?.(url) ?? false,
+    passthroughEndpoints: toPassthroughEndpoints(vars),
     vllmExtras: toVllmExtras(vars),
     apiKeys: vars.API_KEYS,
     encryptionKeys: vars.ENCRYPTION_KEYS,

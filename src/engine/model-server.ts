@@ -11,6 +11,7 @@ import {
   readFault,
   timedOut,
   toFaultError,
+  toPassedError,
   type UpstreamFault,
   unreachable,
 } from "./upstream-faults.ts";
@@ -35,7 +36,13 @@ export type ServerBounds = Pick<Config, "connectTimeoutMs" | "firstByteTimeoutMs
 export interface RequestOptions {
   /** How long the headers may take, in milliseconds, if not `VLLM_CONNECT_TIMEOUT_MS`. */
   withinMs?: number | undefined;
+  /** Of a body that is no JSON. */
+  contentType?: string | undefined;
+  /** The client has spoken to the server in its own words, and hears of its faults in these. */
+  isPassedOn?: boolean | undefined;
 }
+
+export type Body = string | Uint8Array<ArrayBuffer>;
 
 /** The statuses that model servers have given errors with: what a client sees of them says less. */
 const statuses = new WeakMap<ApiError, number>();
@@ -81,8 +88,8 @@ export class ModelServer {
   async request(
     path: string,
     signal: AbortSignal,
-    body?: string,
-    { withinMs = this.#bounds.connectTimeoutMs }: RequestOptions = {},
+    body?: Body,
+    { withinMs = this.#bounds.connectTimeoutMs, contentType, isPassedOn }: RequestOptions = {},
   ): Promise<Response> {
     const { silenceMs } = this.#bounds;
     const abort = new AbortController();
@@ -105,7 +112,7 @@ export class ModelServer {
     let timer = setTimeout(look, Math.min(silenceMs, withinMs));
     let response: Response;
     try {
-      response = await this.#send(path, abort.signal, body);
+      response = await this.#send(path, abort.signal, body, contentType);
     } catch {
       if (signal.aborted) throw signal.reason;
       if (abort.signal.aborted && !isGone) throw timedOut("did not answer", withinMs);
@@ -115,16 +122,16 @@ export class ModelServer {
       clearTimeout(timer);
     }
     this.#requests.set(response, abort);
-    if (!response.ok) throw await this.#errorOf(response, signal);
+    if (!response.ok) throw await this.#errorOf(response, signal, isPassedOn ? toPassedError : toFaultError);
     sawUp(this.baseUrl);
     return response;
   }
 
-  #send(path: string, signal: AbortSignal, body?: string): Promise<Response> {
+  #send(path: string, signal: AbortSignal, body?: Body, contentType = "application/json"): Promise<Response> {
     const { baseUrl, fetch, transport, apiKey, headers: own } = this.config;
     const url = path.startsWith("//") ? baseUrl.replace(/\/v1$/, "") + path.slice(1) : baseUrl + path;
     const headers: Record<string, string> = { accept: "text/event-stream, application/json", ...own };
-    if (body !== undefined) headers["content-type"] = "application/json";
+    if (body !== undefined) headers["content-type"] = contentType;
     if (this.#session !== undefined) headers["x-session-id"] = this.#session;
     if (apiKey) headers.authorization = `Bearer ${apiKey}`;
     const request = { method: body === undefined ? "GET" : "POST", headers, body, signal };
@@ -134,7 +141,7 @@ export class ModelServer {
   }
 
   /** The fault that a response tells of. Of a body that is too long, or takes too long, nothing is kept. */
-  async #errorOf(response: Response, signal: AbortSignal): Promise<ApiError> {
+  async #errorOf(response: Response, signal: AbortSignal, toError: typeof toFaultError): Promise<ApiError> {
     let fault: UpstreamFault | undefined;
     const bounds = { maxBytes: MAX_ERROR_BYTES, timeoutMs: ERROR_TIMEOUT_MS, signal };
     try {
@@ -143,7 +150,7 @@ export class ModelServer {
       this.close(response);
       if (signal.aborted) throw signal.reason;
     }
-    const error = toFaultError(response.status, fault, response.headers.get("retry-after"));
+    const error = toError(response.status, fault, response.headers.get("retry-after"));
     statuses.set(error, response.status);
     if (error.code === ENGINE_DEAD) sawDown(this.baseUrl);
     return error;

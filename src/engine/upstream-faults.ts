@@ -131,3 +131,18 @@ function toRefusal(message: string, param: string | null | undefined): ApiError 
   if (CONTEXT_LENGTH.test(message)) return contextLengthExceeded(said);
   return invalidRequest(clientParam(param), said, "invalid_request");
 }
+
+/** Statuses that are about the request, as vLLM's routes have them. */
+const REFUSALS = new Set([400, 404, 405, 413, 415, 422, 501]);
+
+/**
+ * The same for a client that has spoken to vLLM in vLLM's own words: what it says of a request is passed on as it is said,
+ * with its status. A route that the server does not have is a 404, too.
+ */
+export function toPassedError(status: number, fault: UpstreamFault | undefined, retryAfter?: string | null): ApiError {
+  if (!REFUSALS.has(status)) return toFaultError(status, fault, retryAfter);
+  const message = fault?.message ?? `The model server answered with status ${status}.`;
+  const isModel = status === 404 && /model/i.test(message);
+  const code = isModel ? "model_not_found" : status === 404 || status === 405 ? "not_served" : "invalid_request";
+  return new ApiError({ status, message, param: isModel ? "model" : (fault?.param ?? null), code });
+}

@@ -2,7 +2,7 @@ import type { Config } from "../config.ts";
 import type { ModelCall } from "../contract/model-call.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { learnModels, noteRefused, serves } from "./model-lists.ts";
-import { answeredStatus, ModelServer, type RequestOptions, type ServerBounds } from "./model-server.ts";
+import { answeredStatus, type Body, ModelServer, type RequestOptions, type ServerBounds } from "./model-server.ts";
 import { chooseServer, inGoodHealth, ranking } from "./pool/choice.ts";
 import type { Leave } from "./pool/in-flight.ts";
 import { noteFailure, noteSuccess } from "./pool/outliers.ts";
@@ -49,6 +49,9 @@ const BACK_OFF_MS = 25;
 const BUSY_MS = 1_000;
 const MAX_BUSY_MS = 60_000;
 
+/** Which of several servers has made an answer, and what ends its being counted. */
+const answers = new WeakMap<Response, { server: ModelServer; leave: Leave }>();
+
 export class Upstream {
   /** Those of the deployment. */
   readonly servers: readonly ModelServer[];
@@ -58,10 +61,8 @@ export class Upstream {
   readonly #only: ModelServer | undefined;
   /** The turn's server, once one was needed. */
   #chosen: ModelServer | undefined;
-  /** Servers that have failed this turn. */
-  readonly #failed = new Set<ModelServer>();
-  /** Who has made an answer, and what ends its being counted. */
-  readonly #answers = new WeakMap<Response, { server: ModelServer; leave: Leave }>();
+  /** Servers that have failed this turn, the last one at the end. */
+  #failed: readonly ModelServer[] = [];
 
   constructor(config: UpstreamConfig, options: UpstreamOptions = {}) {
     this.#config = config;
@@ -89,7 +90,7 @@ export class Upstream {
    * one server cannot answer and another can, that one is asked. Throws as `ModelServer.request` does, and the 400 of a model that
    * no server may be asked for.
    */
-  async request(path: string, signal: AbortSignal, body?: string, options?: RequestOptions): Promise<Response> {
+  async request(path: string, signal: AbortSignal, body?: Body, options?: RequestOptions): Promise<Response> {
     const only = this.#only;
     if (!only) return this.#requestOfAny(path, signal, body, options);
     const ask = () => only.request(path, signal, body, options);
@@ -124,6 +125,21 @@ export class Upstream {
     return server.reads(response, signal, leave);
   }
 
+  /**
+   * The bytes of a body as they come, for nobody to look at, and what resolves when they have ended, which is never a fault of
+   * who takes them. Aborting the request's signal, or leaving the bytes, closes the request.
+   */
+  bytes(response: Response): { readable: ReadableStream<Uint8Array> | null; ended: Promise<void> } {
+    const { server, leave } = this.#answerOf(response);
+    if (!response.body) {
+      leave();
+      return { readable: null, ended: Promise.resolve() };
+    }
+    const { readable, writable } = new IdentityTransformStream();
+    const ended = response.body.pipeTo(writable).catch(() => server.close(response));
+    return { readable, ended: ended.finally(leave) };
+  }
+
   /** Whether the turn's server is gone: `ModelServer.isGone`. */
   isGone(signal: AbortSignal): Promise<boolean> {
     return this.server.isGone(signal);
@@ -136,7 +152,7 @@ export class Upstream {
     this.#giveUp(this.#chosen);
   }
 
-  async #requestOfAny(path: string, signal: AbortSignal, body?: string, options?: RequestOptions): Promise<Response> {
+  async #requestOfAny(path: string, signal: AbortSignal, body?: Body, options?: RequestOptions): Promise<Response> {
     const { model } = this.#options;
     if (model !== undefined) await learnModels(this.servers, model, signal);
     noteRequest(retryBudget, Date.now());
@@ -165,7 +181,7 @@ export class Upstream {
     asked: {
       path: string;
       signal: AbortSignal;
-      body: string | undefined;
+      body: Body | undefined;
       attempt: number;
       options: RequestOptions | undefined;
       mayMove: boolean;
@@ -185,7 +201,7 @@ export class Upstream {
         throw malformedAnswer();
       }
       noteSuccess(load.record);
-      this.#answers.set(response, { server, leave });
+      answers.set(response, { server, leave });
       return response;
     } catch (error) {
       leave();
@@ -216,7 +232,7 @@ export class Upstream {
     const chosen = chooseServer(this.#candidates(untried), {
       key: session?.key === undefined ? undefined : hashOf(session.key),
       // What fails elsewhere is new to a server that drains.
-      keepsDraining: session?.isRoot === true && this.#failed.size === 0,
+      keepsDraining: session?.isRoot === true && this.#failed.length === 0,
       loadFactor: this.#config.loadFactor,
       random: Math.random,
     });
@@ -232,12 +248,10 @@ export class Upstream {
   /** Those that have not failed this turn. When all have, only the last one is avoided. */
   #untried(): readonly ModelServer[] {
     const able = this.#able();
-    const untried = able.filter((server) => !this.#failed.has(server));
+    const untried = able.filter((server) => !this.#failed.includes(server));
     if (untried.length > 0) return untried;
-    const last = [...this.#failed].at(-1);
-    this.#failed.clear();
-    if (last) this.#failed.add(last);
-    const others = able.filter((server) => server !== last);
+    this.#failed = this.#failed.slice(-1);
+    const others = able.filter((server) => !this.#failed.includes(server));
     return others.length > 0 ? others : able;
   }
 
@@ -255,7 +269,7 @@ export class Upstream {
   /** The servers that could be asked instead of one. */
   #others(server: ModelServer): readonly ModelServer[] {
     return inGoodHealth(this.#candidates(this.#able()))
-      .filter(({ isBusy, server: other }) => !isBusy && other !== server && !this.#failed.has(other))
+      .filter(({ isBusy, server: other }) => !isBusy && other !== server && !this.#failed.includes(other))
       .map(({ server: other }) => other);
   }
 
@@ -283,9 +297,7 @@ export class Upstream {
   }
 
   #giveUp(server: ModelServer): void {
-    // It is the last one now.
-    this.#failed.delete(server);
-    this.#failed.add(server);
+    this.#failed = [...this.#failed.filter((other) => other !== server), server];
     this.#chosen = undefined;
   }
 
@@ -295,7 +307,7 @@ export class Upstream {
   }
 
   #answerOf(response: Response): { server: ModelServer; leave: Leave } {
-    return this.#answers.get(response) ?? { server: this.server, leave: () => {} };
+    return answers.get(response) ?? { server: this.server, leave: () => {} };
   }
 }
 
