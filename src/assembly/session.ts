@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Config } from "../config.ts";
+import { learnModels } from "../engine/model-lists.ts";
 import { resolveModel } from "../engine/models.ts";
 import { type Session, Upstream } from "../engine/upstream.ts";
 import { newHome } from "../protocol/ids.ts";
@@ -66,6 +67,7 @@ export async function placedHome(
   const { hint, beginning } = affinity;
   const session = sessionOf({ tenant, home: "", affinity: { isRooted: false, hint, beginning } }, model);
   const upstream = new Upstream(config, { model, session });
+  await learnModels(upstream.servers, model, signal);
   let home = newHome();
   for (let draws = DRAWS_PER_SERVER * length; draws > 0; draws -= 1) {
     if (upstream.isFirstFor(rootKey(tenant, model, home))) break;

@@ -136,8 +136,8 @@ export function noteRefused(server: ModelServer, model: string): void {
 }
 
 /**
- * Makes the servers of a model known: waits for their lists, where none has it, and else renews what is old beside the
- * request. Rejects only with the reason of an aborted `signal`.
+ * Makes the servers of a model known: waits for the lists of those that were never heard of, and for all where none has it,
+ * and else renews what is old beside the request. Rejects only with the reason of an aborted `signal`.
  */
 export async function learnModels(servers: readonly ModelServer[], model: string, signal: AbortSignal): Promise<void> {
   const now = Date.now();
@@ -145,8 +145,12 @@ export async function learnModels(servers: readonly ModelServer[], model: string
     ({ baseUrl }) => !isRecent(lists.get(baseUrl)?.at, now) && !isRecent(failedAt.get(baseUrl), now),
   );
   if (stale.length === 0) return;
-  if (!servers.some((server) => knownCards(server)?.some(({ id }) => id === model))) {
-    await listModelsOfAll(stale, AbortSignal.any([signal, AbortSignal.timeout(CARD_WAIT_MS)])).catch(() => {
+  const isKnown = servers.some((server) => knownCards(server)?.some(({ id }) => id === model));
+  // Another request may be just now hearing of the servers, one after another.
+  const hasUnheard = stale.some((server) => knownCards(server) === undefined && !failedAt.has(server.baseUrl));
+  if (!isKnown || hasUnheard) {
+    const waiting = AbortSignal.timeout(isKnown ? GRACE_MS : CARD_WAIT_MS);
+    await listModelsOfAll(stale, AbortSignal.any([signal, waiting])).catch(() => {
       for (const { baseUrl } of stale) if (!isRecent(lists.get(baseUrl)?.at)) failedAt.set(baseUrl, Date.now());
     });
     signal.throwIfAborted();

@@ -192,7 +192,7 @@ describe("a server in trouble", () => {
   });
 });
 
-describe("a server that is killed in the middle of its answer", () => {
+describe("a server that dies in the middle of its answer", () => {
   let fleet: Fleet;
   beforeAll(async () => {
     fleet = await startFleet({ servers: { a: {}, b: {}, c: {} } });
@@ -200,9 +200,13 @@ describe("a server that is killed in the middle of its answer", () => {
   afterEach(() => fleet.clear());
   afterAll(() => fleet.close());
 
-  it.each(MODELS.flatMap((model) => WAYS.map((way) => [model, way] as const)))(
-    "has its answer gone on with by another, and no token is lost or repeated: %s, %s",
-    async (model, way) => {
+  const cases = (["kill", "terminate", "engine"] as const).flatMap((death) =>
+    MODELS.flatMap((model) => WAYS.map((way) => [death, model, way] as const)),
+  );
+
+  it.each(cases)(
+    "has its answer gone on with by another, and no token is lost or repeated: %s, %s, %s",
+    async (death, model, way) => {
       const whole = await create(fleet, way, { model, input: INPUT });
       fleet.clear();
       for (const replica of fleet.replicas) replica.trouble = "tps=40";
@@ -211,7 +215,7 @@ describe("a server that is killed in the middle of its answer", () => {
         fleet.replicas.find(({ asked }) => asked.some(({ deltasSent }) => deltasSent > 4)),
       );
       for (const replica of fleet.replicas) if (replica !== speaking) replica.trouble = "";
-      await speaking.kill();
+      await speaking.die(death);
       try {
         const { response, text } = await creating;
         expect(response).toMatchObject({ status: "completed", output_text: whole.response.output_text });
@@ -220,6 +224,27 @@ describe("a server that is killed in the middle of its answer", () => {
         expect(fleet.servers().length).toBeGreaterThan(1);
       } finally {
         await speaking.restart();
+      }
+    },
+  );
+});
+
+describe("a server that lives, and breaks off each of its answers", () => {
+  it.each(MODELS.flatMap((model) => WAYS.map((way) => [model, way] as const)))(
+    "is asked once for each answer: another one says the rest of it (%s, %s)",
+    async (model, way) => {
+      const fleet = await startFleet({ servers: { a: {}, b: {} } });
+      try {
+        const [ailing] = fleet.replicas as [Replica, ...Replica[]];
+        ailing.trouble = "fault=cut:4";
+        for (let turn = 0; turn < 6; turn += 1) {
+          const { response } = await create(fleet, way, { model, input: `${INPUT} ${turn}` });
+          expect(response).toMatchObject({ status: "completed", output_text: `You said: ${INPUT} ${turn}` });
+          expect(ailing.asked.length).toBeLessThanOrEqual(turn + 1);
+        }
+        expect(ailing.asked.length).toBeGreaterThan(0);
+      } finally {
+        await fleet.close();
       }
     },
   );
@@ -289,7 +314,7 @@ describe("servers that do not all have the same models", () => {
 
   it("are told of one by one by /health/upstream, by their names alone, and one that is down hides no model", async () => {
     const [chat] = fleet.replicas as [Replica, ...Replica[]];
-    await chat.kill();
+    await chat.die("kill");
     try {
       const answer = await fleet.fetch(`${fleet.url}/health/upstream`);
       const text = await answer.text();

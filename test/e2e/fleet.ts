@@ -5,14 +5,19 @@ import { type Gateway, gatewayAt } from "./support.ts";
 
 /** A Worker in front of several simulated model servers, each with troubles of its own. */
 
+export type Death = "kill" | "terminate" | "engine";
+
 export interface Replica {
   name: string;
   /** Settings of the simulator for all that makes it generate; "" is a server in good health. */
   trouble: string;
   /** What made it generate, or was to. */
   readonly asked: SimulatorServer["simulator"]["requests"];
-  /** Its process is killed: connections break, and its port is closed. */
-  kill(): Promise<void>;
+  /**
+   * It is killed (connections break), told to stop (its streams fall silent), or loses its engine (its streams end with
+   * an error). Its port is closed in any case.
+   */
+  die(death: Death): Promise<void>;
   /** Listens again on its port. Nothing of what it was asked before is known any more. */
   restart(): Promise<void>;
 }
@@ -76,8 +81,13 @@ async function startReplica(name: string, models?: string[]) {
     get asked() {
       return this.server.simulator.requests.filter(({ path }) => path.endsWith("/completions"));
     },
-    kill: () => replica.server.close(),
+    async die(death: Death) {
+      if (death === "terminate") await replica.server.terminate();
+      else if (death === "engine") await replica.server.crashEngine();
+      else await replica.server.close();
+    },
     async restart() {
+      await replica.server.close();
       replica.server = await serveSimulator({ ...options, port: Number(new URL(replica.url).port) });
     },
   };

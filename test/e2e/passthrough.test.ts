@@ -385,7 +385,9 @@ describe("in front of several servers", () => {
   });
 
   it("prompts are counted, and tokens read", async () => {
-    const { tokens } = (await (await ask("/tokenize", { model: "simulator-gpt-oss", prompt: "one two" })).json()) as JsonObject;
+    const { tokens } = (await (
+      await ask("/tokenize", { model: "simulator-gpt-oss", prompt: "one two" })
+    ).json()) as JsonObject;
     const { prompt } = (await (
       await ask("/detokenize", { model: "simulator-gpt-oss", tokens: tokens as never })
     ).json()) as JsonObject;
@@ -431,7 +433,7 @@ describe("in front of several servers", () => {
   );
 
   it("a stream that breaks off ends broken, and is asked of nobody else", async () => {
-    for (const replica of fleet.replicas) replica.trouble = "fault=cut:3";
+    for (const replica of fleet.replicas) replica.trouble = "fault=cut:3&tps=20";
     const response = await ask("/v1/chat/completions", { model: "simulator", messages, stream: true });
     expect(response.status).toBe(200);
     await expect(response.text()).rejects.toThrow();

@@ -276,6 +276,25 @@ describe("the models of several servers", () => {
     expect(fleet.lists.toSorted()).toEqual(["a", "b", "c"]);
   });
 
+  it("are known of all servers before one is chosen, also while another request is still hearing of them", async () => {
+    const heard = Promise.withResolvers<void>();
+    const late: Answer = async (path, init) => {
+      if (path === "/v1/models") await heard.promise;
+      return having("m1")(path, init);
+    };
+    const fleet = fleetOf({ a: having("m1"), b: late, c: late });
+    const turn = (index: number) =>
+      ask(fleet.upstream({ model: "m1", session: { id: "", key: `key ${index}`, isRoot: true } }));
+    const first = turn(0);
+    await vi.waitUntil(() => fleet.lists.length === 3);
+    // By now the first server's list has come.
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    const others = Array.from({ length: 40 }, (_, index) => turn(index + 1));
+    heard.resolve();
+    await Promise.all([first, ...others]);
+    expect(new Set(fleet.asked).size).toBe(3);
+  });
+
   it("are those that the operator gives a server, whatever it lists", async () => {
     const fleet = fleetOf({ a: having("m1", "m2"), b: having("m1", "m2") }, {}, { models: ["m2"] });
     expect(await listModels(fleet.config, new Upstream(fleet.config), signal)).toMatchObject([{ id: "m2" }]);
