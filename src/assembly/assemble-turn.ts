@@ -20,6 +20,7 @@ import { checkCallPairs } from "../turn/history.ts";
 import { withAllTools, withConfiguration } from "../turn/loaded-tools.ts";
 import { checkMedia, checkPromptMedia } from "../turn/media.ts";
 import type { BatchSink } from "../turn/output-events.ts";
+import { MAX_FRUITLESS } from "../turn/recovery.ts";
 import { openReasoning, type ReasoningSeal } from "../turn/sealed-reasoning.ts";
 import type { TurnState } from "../turn/state.ts";
 import { truncateToFit } from "../turn/truncation.ts";
@@ -99,6 +100,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
       signal,
       clock: Date.now,
       maxRetries: config.maxRetries,
+      maxFruitless: config.modelServers.length > 1 ? MAX_FRUITLESS.inPool : MAX_FRUITLESS.alone,
       room,
       recoveryTimeMs: request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
       isServerGone: (until) => upstream.isGone(until),

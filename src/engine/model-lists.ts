@@ -43,7 +43,8 @@ const renewedAt = new Map<string, number>();
 const refused = new Map<string, number>();
 
 function isRecent(at: number | undefined, now = Date.now()): boolean {
-  return at !== undefined && now - at < CACHE_MS;
+  // What is of the future was noted before a clock was set back.
+  return at !== undefined && now - at < CACHE_MS && now >= at;
 }
 
 /** The cards of a server, however old; undefined where it never gave any. */

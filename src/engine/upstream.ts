@@ -8,7 +8,7 @@ import type { Leave } from "./pool/in-flight.ts";
 import { noteFailure, noteSuccess } from "./pool/outliers.ts";
 import { hashOf } from "./pool/rendezvous.ts";
 import { noteRequest, takeRetry } from "./pool/retry-budget.ts";
-import { candidateOf, loadOf, retryBudget } from "./pool/server-load.ts";
+import { candidateOf, loadOf, MAX_BUSY_MS, retryBudget } from "./pool/server-load.ts";
 import { malformedAnswer } from "./upstream-faults.ts";
 
 /**
@@ -45,9 +45,8 @@ const MAX_TRIES_AT_FAILURE = 2;
 /** Waits before another server is asked: up to so long, and twice as long the next time. In milliseconds. */
 const BACK_OFF_MS = 25;
 
-/** How long a server is spared that has too much to do and does not say when it has less; and at most. In milliseconds. */
+/** How long a server is spared that has too much to do and does not say when it has less. In milliseconds. */
 const BUSY_MS = 1_000;
-const MAX_BUSY_MS = 60_000;
 
 /** Which of several servers has made an answer, and what ends its being counted. */
 const answers = new WeakMap<Response, { server: ModelServer; leave: Leave }>();

@@ -50,6 +50,8 @@ export interface TurnOptions {
   clock: () => number;
   /** How often a generation that broke off is taken up again in each round; 0 lets it fail. */
   maxRetries: number;
+  /** How many may break off in a row before their first word. */
+  maxFruitless: number;
   /** How long an outage of the model server is waited for, in milliseconds. */
   recoveryTimeMs: number;
   /** Asks the model server whether it is gone. */

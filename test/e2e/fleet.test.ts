@@ -5,6 +5,7 @@ import { expectError, readStream } from "./expectations.ts";
 import { type Fleet, type Replica, startFleet } from "./fleet.ts";
 import { SocketClient } from "./socket-support.ts";
 import { eventually } from "./support.ts";
+import { mcp, startTools, type ToolServer } from "./tool-support.ts";
 
 /** Several model servers behind one door, as clients and the servers see it. */
 
@@ -41,11 +42,16 @@ function textOf(events: string): string {
 
 describe("affinity", () => {
   let fleet: Fleet;
+  let tools: ToolServer;
   beforeAll(async () => {
-    fleet = await startFleet({ servers: { a: {}, b: {}, c: {} } });
+    tools = await startTools({ lookup: { run: () => "It is 42." } });
+    fleet = await startFleet({ servers: { a: {}, b: {}, c: {} }, variables: { MCP_SERVERS: tools.url } });
   });
   afterEach(() => fleet.clear());
-  afterAll(() => fleet.close());
+  afterAll(async () => {
+    await fleet.close();
+    await tools.close();
+  });
 
   /** Does something several times, and gives the servers that each time has asked. */
   async function serversOf(times: number, work: (index: number) => Promise<unknown>): Promise<string[][]> {
@@ -108,6 +114,16 @@ describe("affinity", () => {
     const asked = await serversOf(8, async (index) => {
       const { response } = await create(fleet, "background", { model: "simulator", input: `Hello ${index}!` });
       await create(fleet, "json", { model: "simulator", input: "And now?", previous_response_id: response.id });
+    });
+    expectOneEach(asked);
+  });
+
+  it.each(MODELS)("all rounds of a turn do, in which tools are called here: %s", async (model) => {
+    const asked = await serversOf(6, async (index) => {
+      const body = { model: `${model}?rounds=3`, input: `Use the tools ${index}.`, tools: [mcp(tools)] };
+      const { response } = await create(fleet, WAYS[index % WAYS.length] ?? "json", body);
+      expect(response.output.filter(({ type }) => type === "mcp_call")).toHaveLength(3);
+      expect(fleet.replicas.flatMap((replica) => replica.asked)).toHaveLength(4);
     });
     expectOneEach(asked);
   });

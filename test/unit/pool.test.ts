@@ -257,6 +257,13 @@ describe("a server that fails", () => {
     expect(record.ejectedUntil - (now + 3_600_000)).toBe(30_000);
   });
 
+  it("is not left alone for longer because a clock was set back", () => {
+    const records = names(4).map(newRecord);
+    const record = fail(records, 0, 5, 86_400_000);
+    expect(isEjected(record, 86_400_000)).toBe(true);
+    expect(isEjected(record, 0)).toBe(false);
+  });
+
   it.each([
     [2, 1],
     [9, 1],

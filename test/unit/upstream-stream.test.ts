@@ -69,6 +69,7 @@ async function play(
     signal: new AbortController().signal,
     clock: () => 0,
     maxRetries: 0,
+    maxFruitless: 0,
     room: Number.POSITIVE_INFINITY,
     recoveryTimeMs: 0,
     isServerGone: async () => false,

@@ -24,8 +24,9 @@ export function newRecord(): Record {
   return { failures: 0, ejectedUntil: 0, ejections: 0 };
 }
 
+/** A clock that was set back does not make it longer. */
 export function isEjected({ ejectedUntil }: Record, now: number): boolean {
-  return now < ejectedUntil;
+  return now < ejectedUntil && ejectedUntil - now <= MAX_EJECTION_MS;
 }
 
 export function noteSuccess(record: Record): void {

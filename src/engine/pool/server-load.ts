@@ -17,6 +17,9 @@ export interface ServerLoad {
   busyUntil: number;
 }
 
+/** How long a server is spared, at most, that says when it has room again. In milliseconds. */
+export const MAX_BUSY_MS = 60_000;
+
 const loads = new Map<string, ServerLoad>();
 
 /** Of all requests of this isolate: the servers of a deployment are one pool. */
@@ -42,7 +45,7 @@ export function candidateOf(
     weight,
     drains,
     isEjected: isEjected(record, now),
-    isBusy: now < busyUntil,
+    isBusy: now < busyUntil && busyUntil - now <= MAX_BUSY_MS,
     inFlight: inFlight.count,
   };
 }

@@ -92,6 +92,7 @@ describe("the rows of a run", () => {
         signal: new AbortController().signal,
         clock: Date.now,
         maxRetries: 0,
+        maxFruitless: 0,
         room: Number.POSITIVE_INFINITY,
         recoveryTimeMs: 0,
         isServerGone: async () => false,
