@@ -34,8 +34,9 @@ export function sessionOf({ tenant = "", home, affinity = { isRooted: true } }: 
   const root = isRooted ? rootKey(tenant, model, home) : undefined;
   const said = hint === undefined ? undefined : keyOf(tenant, model, `hint\n${hint}`);
   const seen = beginning === undefined ? undefined : keyOf(tenant, model, `beginning\n${beginning}`);
-  const id = said ?? root ?? seen ?? rootKey(tenant, model, home);
-  return { id: createHash("sha256").update(id).digest("base64url"), key: root ?? said ?? seen, isRoot: isRooted };
+  const text = said ?? root ?? seen;
+  const id = text === undefined ? undefined : createHash("sha256").update(text).digest("base64url");
+  return { id, key: root ?? said ?? seen, isRoot: isRooted };
 }
 
 /** The model is in all of them: its replicas are not another model's, and neither is its cache. */

@@ -20,8 +20,8 @@ export type UpstreamConfig = ServerBounds & Pick<Config, "modelServers" | "loadF
 
 /** What a turn has in common with others that do well at the same server. */
 export interface Session {
-  /** Sent to the server as `X-Session-ID`, for a router behind it. Tells nothing of what it was made of. */
-  id: string;
+  /** Sent to the server as `X-Session-ID`, for a router behind it. Tells nothing of what it was made of; undefined: nothing. */
+  id: string | undefined;
   /** What the server is chosen by; undefined: by load. */
   key: string | undefined;
   /** The key is that of a conversation, whose earlier turns went the same way. */

@@ -194,9 +194,23 @@ describe("a request that is passed on", () => {
     expect(headers["x-session-id"]).toMatch(/^[\w-]{43}$/);
     for (const name of [...Object.keys(strange), "session-id"]) expect(headers).not.toHaveProperty(name);
     expect(JSON.stringify(headers)).not.toContain("key-of-a");
-    for (const name of ["set-cookie", "server", "x-inside"]) expect(response.headers.has(name)).toBe(false);
+    for (const name of ["set-cookie", "server", "x-inside", "x-upstream"])
+      expect(response.headers.has(name)).toBe(false);
     expect(response.headers.get("content-type")).toBe("application/json");
     expect(response.headers.get("x-request-id")).toBeTruthy();
+  });
+
+  it("is part of a session where it says which, or how its prompt begins, and else of none", async () => {
+    const sessionOf = async (body: object, headers: Record<string, string> = {}) => {
+      await post("/v1/completions", { model: "m", ...body }, headers);
+      return witness.take().headers["x-session-id"];
+    };
+    expect(await sessionOf({ prompt_cache_key: "k" })).toBe(await sessionOf({ prompt_cache_key: "k", prompt: "a" }));
+    expect(await sessionOf({ prompt: "a" })).not.toBe(await sessionOf({ prompt: "b" }));
+    expect(await sessionOf({ prompt: "a" })).toBe(await sessionOf({ prompt: "a", max_tokens: 5 }));
+    const others = { authorization: "Bearer key-of-b" };
+    expect(await sessionOf({ prompt: "a" })).not.toBe(await sessionOf({ prompt: "a" }, others));
+    expect(await sessionOf({})).toBeUndefined();
   });
 
   it("has its tenant's cache salt, which no client can say", async () => {
