@@ -147,7 +147,7 @@ export class Upstream {
   /** The turn's server has broken off what it was saying: what comes next is asked of another one, where there is one. */
   leaveServer(): void {
     if (this.#only || !this.#chosen) return;
-    this.#noteFailure(this.#chosen);
+    this.#noteFailure(this.#chosen, false);
     this.#giveUp(this.#chosen);
   }
 
@@ -281,7 +281,8 @@ export class Upstream {
 
   /** Remembers what a fault tells of its server. */
   #learn(fault: ApiError, blame: Blame, server: ModelServer): void {
-    if (blame === "server") this.#noteFailure(server);
+    const wasLong = fault.code === "upstream_timeout" && answeredStatus(fault) === undefined;
+    if (blame === "server") this.#noteFailure(server, wasLong);
     else if (blame === "model") noteRefused(server, this.#options.model ?? "");
     else if (blame === "admission") {
       const seconds = Number(fault.headers["retry-after"] ?? Number.NaN);
@@ -290,9 +291,9 @@ export class Upstream {
     }
   }
 
-  #noteFailure(server: ModelServer): void {
+  #noteFailure(server: ModelServer, wasLong: boolean): void {
     const records = this.servers.map(({ config }) => loadOf(config).record);
-    noteFailure(loadOf(server.config).record, records, Date.now());
+    noteFailure(loadOf(server.config).record, records, Date.now(), wasLong);
   }
 
   #giveUp(server: ModelServer): void {

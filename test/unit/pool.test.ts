@@ -257,6 +257,15 @@ describe("a server that fails", () => {
     expect(record.ejectedUntil - (now + 3_600_000)).toBe(30_000);
   });
 
+  it("is left alone at once where its failure was a long wait", () => {
+    const records = names(4).map(newRecord);
+    const [record] = records;
+    if (!record) throw new Error("There is no server.");
+    noteFailure(record, records, 0, true);
+    expect(isEjected(record, 29_999)).toBe(true);
+    expect(isEjected(record, 30_000)).toBe(false);
+  });
+
   it("is not left alone for longer because a clock was set back", () => {
     const records = names(4).map(newRecord);
     const record = fail(records, 0, 5, 86_400_000);

@@ -243,6 +243,15 @@ describe("a server that fails again and again", () => {
   });
 });
 
+describe("a server that accepts and never answers", () => {
+  it("is waited for once, and then left alone", async () => {
+    const fleet = fleetOf({ a: hanging, b: healthy, c: healthy }, { UPSTREAM_FAILOVER_MS: "20" });
+    const session = sessionFor("a", fleet);
+    for (let turn = 0; turn < 6; turn += 1) await ask(fleet.upstream({ session }));
+    expect(fleet.asked.filter((name) => name === "a")).toHaveLength(1);
+  });
+});
+
 describe("a server that breaks off what it was saying", () => {
   it("is not asked to go on, while there is another; and is again, where all have broken off", async () => {
     const fleet = fleetOf({ a: healthy, b: healthy });
