@@ -2,6 +2,7 @@ import type { Config } from "../config.ts";
 import type { ModelCall } from "../contract/model-call.ts";
 import type { Body } from "../engine/model-server.ts";
 import { Upstream } from "../engine/upstream.ts";
+import { malformedAnswer } from "../engine/upstream-faults.ts";
 import { type Affinity, sessionOf } from "./session.ts";
 
 /** A request of a client's that goes to a model server as it is, and an answer that comes back as it is. */
@@ -43,5 +44,10 @@ export async function passOn(
   const response = await upstream.request(path, signal, body, { withinMs, contentType, isPassedOn: true });
   const { readable, ended } = upstream.bytes(response);
   const type = response.headers.get("content-type") ?? "application/octet-stream";
+  if (type.startsWith("text/html")) {
+    // A page of a proxy's, for people: no endpoint answers with one.
+    await readable?.cancel();
+    throw malformedAnswer();
+  }
   return { type, body: readable, server: upstream.server.config.name, ended };
 }

@@ -147,7 +147,7 @@ export class Upstream {
   /** The turn's server has broken off what it was saying: what comes next is asked of another one, where there is one. */
   leaveServer(): void {
     if (this.#only || !this.#chosen) return;
-    this.#noteFailure(this.#chosen, false);
+    this.#noteFailure(this.#chosen);
     this.#giveUp(this.#chosen);
   }
 
@@ -281,8 +281,10 @@ export class Upstream {
 
   /** Remembers what a fault tells of its server. */
   #learn(fault: ApiError, blame: Blame, server: ModelServer): void {
-    const wasLong = fault.code === "upstream_timeout" && answeredStatus(fault) === undefined;
-    if (blame === "server") this.#noteFailure(server, wasLong);
+    const wasWaitedFor = fault.code === "upstream_timeout" && answeredStatus(fault) === undefined;
+    // Each of the next requests would wait as long.
+    if (wasWaitedFor) loadOf(server.config).busyUntil = Date.now() + MAX_BUSY_MS;
+    if (blame === "server") this.#noteFailure(server);
     else if (blame === "model") noteRefused(server, this.#options.model ?? "");
     else if (blame === "admission") {
       const seconds = Number(fault.headers["retry-after"] ?? Number.NaN);
@@ -291,9 +293,9 @@ export class Upstream {
     }
   }
 
-  #noteFailure(server: ModelServer, wasLong: boolean): void {
+  #noteFailure(server: ModelServer): void {
     const records = this.servers.map(({ config }) => loadOf(config).record);
-    noteFailure(loadOf(server.config).record, records, Date.now(), wasLong);
+    noteFailure(loadOf(server.config).record, records, Date.now());
   }
 
   #giveUp(server: ModelServer): void {

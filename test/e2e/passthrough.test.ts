@@ -344,6 +344,12 @@ describe("what vLLM refuses, or fails at", () => {
     await expectError(response, wanted);
   });
 
+  it("is a 502 where a proxy answers with a page", async () => {
+    witness.says(() => ({ status: 200, body: "<html>", headers: { "content-type": "text/html" } }));
+    const response = await post("/v1/chat/completions", { model: "m", messages: [], stream: true });
+    await expectError(response, { status: 502, code: "upstream_malformed_response" });
+  });
+
   it("names the model that it does not have", async () => {
     witness.says(said(404, "The model `m` does not exist.", "model"));
     const error = { status: 404, code: "model_not_found", param: "model" };

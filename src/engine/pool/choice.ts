@@ -11,7 +11,7 @@ export interface Candidate {
   drains: boolean;
   /** It has failed too often of late. */
   isEjected: boolean;
-  /** It has said itself that it has too much to do. */
+  /** It has too much to do, as it has said itself or as its silence says. */
   isBusy: boolean;
   /** Requests that this isolate has under way there. */
   inFlight: number;

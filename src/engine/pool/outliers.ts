@@ -33,12 +33,9 @@ export function noteSuccess(record: Record): void {
   record.failures = 0;
 }
 
-/**
- * Notes a failure of one of a pool's servers, `records` being those of all of them. One that has cost its request a long wait is
- * as good as five: an isolate may see few requests, and each of the next ones would wait as long.
- */
-export function noteFailure(record: Record, records: readonly Record[], now: number, wasLong = false): void {
-  record.failures += wasLong ? MAX_FAILURES : 1;
+/** Notes a failure of one of a pool's servers, `records` being those of all of them. */
+export function noteFailure(record: Record, records: readonly Record[], now: number): void {
+  record.failures += 1;
   if (record.failures < MAX_FAILURES || isEjected(record, now)) return;
   const ejected = records.filter((other) => isEjected(other, now)).length;
   if (ejected >= Math.max(1, Math.floor(MAX_EJECTED_SHARE * records.length))) return;

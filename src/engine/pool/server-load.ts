@@ -13,11 +13,11 @@ export interface ServerLoad {
   hash: Hash;
   inFlight: InFlight;
   record: Record;
-  /** Until when it has said that it has too much to do. Unix milliseconds. */
+  /** Until when it has too much to do, as it has said itself or as its silence says. Unix milliseconds. */
   busyUntil: number;
 }
 
-/** How long a server is spared, at most, that says when it has room again. In milliseconds. */
+/** How long a server is spared that has let a request wait in vain, and at most one that says when it has room. In milliseconds. */
 export const MAX_BUSY_MS = 60_000;
 
 const loads = new Map<string, ServerLoad>();
