@@ -59,6 +59,7 @@ const LONGEST = [
   "hostile",
   "tool-recovery",
   "run-recovery",
+  "fleet",
   "mcp",
   "harmony-recovery",
   "upstream-faults",

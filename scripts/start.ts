@@ -45,8 +45,9 @@ if (process.env.npm_lifecycle_event) {
 }
 
 const port = process.env.PORT || "8787";
-const simulated = !process.env.VLLM_BASE_URL;
-const vllmBaseUrl = process.env.VLLM_BASE_URL || `${(await serveSimulator()).url}/v1`;
+const pooled = Boolean(process.env.UPSTREAMS);
+const simulated = !process.env.VLLM_BASE_URL && !pooled;
+const vllmBaseUrl = process.env.VLLM_BASE_URL || (simulated ? `${(await serveSimulator()).url}/v1` : "");
 const open = !process.env.API_KEYS;
 
 /** What the Worker gets: what it knows of this environment, except for what this program says itself. */
@@ -55,7 +56,7 @@ for (const name of VARIABLE_NAMES) {
   const value = process.env[name];
   if (value) variables[name] = value;
 }
-variables.VLLM_BASE_URL = vllmBaseUrl;
+if (vllmBaseUrl) variables.VLLM_BASE_URL = vllmBaseUrl;
 variables.ALLOW_ANONYMOUS = String(open);
 variables.MAX_OPEN_TURNS ??= MAX_OPEN_TURNS;
 // The cheaper way to a server near by (docs/operations.md).
@@ -167,7 +168,9 @@ function banner(): string {
   const backend = simulated
     ? `Backend: the built-in vLLM simulator at ${vllmBaseUrl} (it echoes; no model, no GPU).
            To use a real vLLM: VLLM_BASE_URL=http://gpu:8000/v1 npm start`
-    : `Backend: vLLM at ${vllmBaseUrl}`;
+    : pooled
+      ? "Backend: the model servers of UPSTREAMS."
+      : `Backend: vLLM at ${vllmBaseUrl}`;
   const keys = open
     ? "Keys:    none. This is open local development: any program of this machine is served, and no web page."
     : "Keys:    those of API_KEYS.";

@@ -1,5 +1,7 @@
 import { Buffer } from "node:buffer";
 import { z } from "zod";
+import { type EngineName, type ModelServerConfig, readModelServers } from "./config/upstreams.ts";
+import { headerSecret, httpUrl, serverUrl } from "./config/values.ts";
 import { allowList, isPublicUrl } from "./protocol/public-url.ts";
 
 /** A key that may call this server: the SHA-256 of its text, and the tenant it names. */
@@ -14,8 +16,7 @@ export interface EncryptionKey {
   secret: Uint8Array;
 }
 
-/** How a model is spoken to: over vLLM's chat completions, or in Harmony over its completions (gpt-oss). */
-export type EngineName = "chat" | "harmony";
+export type { EngineName, ModelServerConfig } from "./config/upstreams.ts";
 
 /**
  * Whether vLLM's grammar lets a model choose between a call and the final text's format: never, where a tool is strict
@@ -53,6 +54,21 @@ export const VLLM_EXTRAS = [
   "vllm_xargs",
 ] as const;
 export type VllmExtra = (typeof VLLM_EXTRAS)[number];
+
+/** vLLM's own endpoints that may be opened to clients: their paths below `/v1/`, or below `/` for the last two. */
+export const PASSTHROUGH_ENDPOINTS = [
+  "chat/completions",
+  "completions",
+  "embeddings",
+  "rerank",
+  "score",
+  "audio/transcriptions",
+  "audio/translations",
+  "messages",
+  "tokenize",
+  "detokenize",
+] as const;
+export type PassthroughEndpoint = (typeof PASSTHROUGH_ENDPOINTS)[number];
 
 /** How prompts for gpt-oss are written. */
 export interface HarmonyConfig {
@@ -96,11 +112,14 @@ export interface EventLogConfig {
 
 /** The validated configuration. Durations in milliseconds, sizes in bytes. */
 export interface Config {
-  vllmBaseUrl: string;
-  vllmFetch: (url: string, init: RequestInit) => Promise<Response>;
-  /** Whether vLLM is asked by `vllmFetch`, or over a socket. */
-  vllmTransport: "fetch" | "socket";
-  vllmApiKey: string | undefined;
+  /** At least one. Most deployments have no more. */
+  modelServers: readonly ModelServerConfig[];
+  /** Of several servers none gets more than so many times the mean of what this isolate has in flight. */
+  loadFactor: number;
+  /** How long a server's headers are waited for while another one is free. */
+  failoverMs: number;
+  /** Whether answers tell which server has made them. */
+  showsUpstream: boolean;
   connectTimeoutMs: number;
   firstByteTimeoutMs: number;
   idleTimeoutMs: number;
@@ -129,6 +148,8 @@ export interface Config {
   dropsUnknownTools: boolean;
   /** Images and videos that vLLM may be sent to, beside public ones. */
   isMediaListed: (url: URL) => boolean;
+  /** Those of `PASSTHROUGH_ENDPOINTS` that are open to clients. */
+  passthroughEndpoints: ReadonlySet<PassthroughEndpoint>;
   /** Those of `VLLM_EXTRAS` that are open to clients. */
   vllmExtras: ReadonlySet<VllmExtra>;
   apiKeys: ApiKey[];
@@ -191,28 +212,6 @@ function integer(fallback: number, minimum: number, maximum = Number.MAX_SAFE_IN
     .refine((value) => value >= minimum, `expected at least ${minimum}`)
     .refine((value) => value <= maximum, `expected at most ${maximum}`)
     .default(fallback);
-}
-
-/** A URL to call. A user name in it cannot be sent, and a fragment never is. */
-function httpUrl() {
-  return z
-    .url({ protocol: /^https?$/, error: "expected a URL that begins with http:// or https://" })
-    .refine((url) => !hasCredentials(url), "expected a URL without user name and password")
-    .refine((url) => !url.includes("#"), "expected a URL without a fragment ('#')");
-}
-
-function hasCredentials(url: string): boolean {
-  if (!URL.canParse(url)) return false;
-  const { username, password } = new URL(url);
-  return username !== "" || password !== "";
-}
-
-/** A secret that stands in a header. The line break that a shell adds at its end is no part of it. */
-function headerSecret() {
-  return z
-    .string()
-    .trim()
-    .regex(/^[\x21-\x7e]+$/, "expected visible ASCII characters without spaces: it is sent in a header");
 }
 
 /** A JSON object; `example` is shown to who has written something else. */
@@ -365,11 +364,19 @@ const webhookSecret = z
 
 /** The variables and secrets of the deployment. This is their only list; README says what each is for. */
 const variables = z.object({
-  VLLM_BASE_URL: httpUrl()
-    .refine((url) => !url.includes("?"), "expected a URL without a query: paths are put behind it")
-    .optional(),
+  VLLM_BASE_URL: serverUrl().optional(),
   VLLM_API_KEY: headerSecret().optional(),
   VLLM_TRANSPORT: z.enum(["fetch", "socket"]).default("fetch"),
+  UPSTREAMS: z.string().optional(),
+  UPSTREAM_SECRETS: z.string().optional(),
+  UPSTREAM_LOAD_FACTOR: z
+    .string()
+    .regex(/^\d{1,4}(\.\d{1,4})?$/, "expected a number such as 1.5")
+    .transform(Number)
+    .refine((factor) => factor >= 1, "expected at least 1")
+    .default(1.5),
+  UPSTREAM_FAILOVER_MS: integer(10_000, 1),
+  SHOW_UPSTREAM: z.enum(["true", "false"]).default("false"),
   VLLM_CONNECT_TIMEOUT_MS: integer(30_000, 1),
   VLLM_FIRST_BYTE_TIMEOUT_MS: integer(300_000, 1),
   VLLM_IDLE_TIMEOUT_MS: integer(60_000, 1),
@@ -400,6 +407,16 @@ const variables = z.object({
     .transform(listed)
     .pipe(z.union([z.tuple([z.enum(["all", "none"])]), z.array(z.enum(VLLM_EXTRAS))], extrasExpected()))
     .optional(),
+  PASSTHROUGH_ENDPOINTS: z
+    .string()
+    .transform(listed)
+    .pipe(
+      z.union(
+        [z.tuple([z.enum(["all", "none"])]), z.array(z.enum(PASSTHROUGH_ENDPOINTS))],
+        `expected 'all', 'none', or some of ${PASSTHROUGH_ENDPOINTS.join(", ")}`,
+      ),
+    )
+    .default([]),
   HOSTED_TOOLS: z
     .string()
     .transform(listed)
@@ -480,6 +497,11 @@ function toVllmExtras({ VLLM_EXTRAS: opened, API_KEYS: keys }: Values): Readonly
   return new Set(VLLM_EXTRAS.filter((name) => names[0] === "all" || names.includes(name)));
 }
 
+function toPassthroughEndpoints({ PASSTHROUGH_ENDPOINTS: opened }: Values): ReadonlySet<PassthroughEndpoint> {
+  const names: readonly string[] = opened;
+  return new Set(PASSTHROUGH_ENDPOINTS.filter((name) => names[0] === "all" || names.includes(name)));
+}
+
 function toWebhook({ WEBHOOK_URL: url, WEBHOOK_SECRET: secret }: Values): Config["webhook"] {
   return url === undefined || secret === undefined ? undefined : { url, secret };
 }
@@ -501,16 +523,10 @@ function readVariables(env: Variables): { vars: Values; mistakes: Map<string, st
 }
 
 /** What variables demand of each other. */
-function checkTogether(env: Variables, vars: Values, mistakes: Map<string, string>): void {
+function checkTogether(vars: Values, mistakes: Map<string, string>): void {
   const add = (name: VariableName, mistake: string) => {
     if (!mistakes.has(name)) mistakes.set(name, mistake);
   };
-  if (!vars.VLLM_BASE_URL && !env.VLLM) {
-    add("VLLM_BASE_URL", "set it to the vLLM server's URL, such as http://gpu:8000/v1");
-  }
-  if (vars.VLLM_TRANSPORT === "socket" && env.VLLM) {
-    add("VLLM_TRANSPORT", "expected fetch: a server behind the binding VLLM is reached by its fetch alone");
-  }
   if (vars.WEBHOOK_URL === undefined) return;
   if (vars.WEBHOOK_SECRET === undefined) add("WEBHOOK_SECRET", "needed to sign the webhooks to WEBHOOK_URL");
   // Strictly public unless the operator says otherwise (local development, tests).
@@ -554,7 +570,9 @@ export function loadConfig(env: Variables): Config {
   if (!known) {
     known = readConfig(env);
     cache.set(env, known);
-    for (const [name, meant] of misspeltVariables(Object.keys(env))) {
+    // Bindings have the names that the operator gives them.
+    const names = Object.keys(env).filter((name) => typeof (env as Record<string, unknown>)[name] === "string");
+    for (const [name, meant] of misspeltVariables(names)) {
       console.warn(JSON.stringify({ level: "warn", unknown_variable: name, meant }));
     }
   }
@@ -564,14 +582,21 @@ export function loadConfig(env: Variables): Config {
 
 function readConfig(env: Variables): Config | ConfigError {
   const { vars, mistakes } = readVariables(env);
-  checkTogether(env, vars, mistakes);
-  if (mistakes.size > 0) return new ConfigError([...mistakes].map(([name, mistake]) => `${name}: ${mistake}`));
-  const binding = env.VLLM;
+  const upstreams = readModelServers(vars, env);
+  const ofUpstreams = upstreams.mistakes.filter(([name]) => !mistakes.has(name));
+  const { size: read } = mistakes;
+  checkTogether(vars, mistakes);
+  const told = [...mistakes].toSpliced(
+    read,
+    0,
+    ...ofUpstreams.map(([name, mistake]): [string, string] => [name, mistake]),
+  );
+  if (told.length > 0) return new ConfigError(told.map(([name, mistake]) => `${name}: ${mistake}`));
   return {
-    vllmBaseUrl: (vars.VLLM_BASE_URL ?? "http://vllm/v1").replace(/\/+$/, ""),
-    vllmFetch: (url, init) => (binding ? binding.fetch(url, init) : fetch(url, init)),
-    vllmTransport: vars.VLLM_TRANSPORT,
-    vllmApiKey: vars.VLLM_API_KEY,
+    modelServers: upstreams.servers,
+    loadFactor: vars.UPSTREAM_LOAD_FACTOR,
+    failoverMs: vars.UPSTREAM_FAILOVER_MS,
+    showsUpstream: vars.SHOW_UPSTREAM === "true",
     connectTimeoutMs: vars.VLLM_CONNECT_TIMEOUT_MS,
     firstByteTimeoutMs: vars.VLLM_FIRST_BYTE_TIMEOUT_MS,
     idleTimeoutMs: vars.VLLM_IDLE_TIMEOUT_MS,
@@ -594,6 +619,7 @@ function readConfig(env: Variables): Config | ConfigError {
     tools: toTools(vars),
     dropsUnknownTools: vars.UNKNOWN_TOOLS === "drop",
     isMediaListed: (url) => vars.MEDIA_URLS?.(url) ?? false,
+    passthroughEndpoints: toPassthroughEndpoints(vars),
     vllmExtras: toVllmExtras(vars),
     apiKeys: vars.API_KEYS,
     encryptionKeys: vars.ENCRYPTION_KEYS,

@@ -43,8 +43,8 @@ export type SimulatorOptions = {
   models?: string[];
   /** Served LoRA adapters: the name of each, and of its base model. */
   adapters?: Record<string, string>;
-  /** Settings for every request, as a query string; a model's and a header's override them. */
-  settings?: string;
+  /** Settings for every request, or those to a path, as a query string; a model's and a header's override them. */
+  settings?: string | ((path: string) => string);
   /** Default 131072; the setting `max_model_len` overrides it. */
   maxModelLen?: number;
   /** Whether `requests` is kept; default true. */
@@ -87,6 +87,10 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
   const faultsDone = new Map<string, number>();
   const requests: SimulatedRequest[] = [];
   let answered = 0;
+
+  function ownSettings(path: string): string {
+    return typeof options.settings === "function" ? options.settings(path) : (options.settings ?? "");
+  }
 
   async function fetch(request: Request): Promise<Response> {
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
@@ -131,7 +135,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     const body = handle.method === "POST" ? await readBody(call) : {};
     const name = typeof body.model === "string" ? body.model : "";
     const model = splitModel(name);
-    const queries = [options.settings ?? "", model.query, request.headers.get("x-simulator") ?? ""];
+    const queries = [ownSettings(record.path), model.query, request.headers.get("x-simulator") ?? ""];
     call.settings = parseSettings(...queries);
     call.fault = dueFault(call.settings, queries.join("&"));
     const failed = await failEarly(call);
@@ -148,7 +152,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     "/health": { method: "GET", answer: () => new Response(null, { status: 200 }) },
     "/version": {
       method: "GET",
-      answer: () => json({ version: `${parseSettings(options.settings ?? "").version}.0` }),
+      answer: () => json({ version: `${parseSettings(ownSettings("/version")).version}.0` }),
     },
     "/v1/models": {
       method: "GET",

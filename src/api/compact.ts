@@ -31,10 +31,10 @@ export interface CompactedResponse {
  * Throws ApiError for all that refuses such a request (503 where this isolate has enough turns), and where the summary cannot be made.
  */
 export async function compactConversation(caller: Caller, body: unknown): Promise<CompactedResponse> {
-  const creation = await checkCreation(caller, body, { schema: compactRequest });
+  const creation = await checkCreation(caller, body, { schema: compactRequest, makesTurn: false });
   using _place = enterTurn(caller.config.maxOpenTurns);
-  const { request, input: sent, previous, address, cacheSalt, session, createdAt, abort } = creation;
-  const { config, tenant, waitUntil } = caller;
+  const { request, input: sent, previous, address, cacheSalt, affinity, createdAt, abort } = creation;
+  const { config, tenant, waitUntil, onModelCall } = caller;
   const { signal } = abort;
   const [model, found] = await Promise.all([
     resolveModel(request.model, config, signal),
@@ -42,12 +42,13 @@ export async function compactConversation(caller: Caller, body: unknown): Promis
   ]);
   const past = { ...found, input: [...matchOutputs(found.history, found.input)] };
   const accepted = acceptRequest(request, model, config);
-  const turn = assembleTurn({ ...address, request: accepted, model, tenant, cacheSalt, session, createdAt }, past, {
+  const turn = assembleTurn({ ...address, request: accepted, model, tenant, cacheSalt, affinity, createdAt }, past, {
     config,
     access: {},
     room: MAX_CALL_LENGTH,
     signal,
     waitUntil,
+    onModelCall,
   });
   const started = turn.start();
   await started;

@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import { checkRequestItems } from "../assembly/request-items.ts";
+import { type Affinity, placedHome } from "../assembly/session.ts";
 import { type CreateRequest, conversationOf, createRequest, toItems } from "../protocol/create-request.ts";
 import { previousResponseNotFound } from "../protocol/errors.ts";
 import { withExtraFields } from "../protocol/extra-fields.ts";
@@ -8,10 +9,10 @@ import type { InputItem } from "../protocol/items.ts";
 import { withoutUnknownTools } from "../protocol/unknown-tools.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, homeOf } from "../store/client.ts";
+import { affinityOf } from "./affinity.ts";
 import { tenantCacheSalt } from "./cache-salt.ts";
 import { abortedByClient } from "./client-left.ts";
 import type { Caller } from "./transport.ts";
-import { upstreamSession } from "./upstream-session.ts";
 import { checkVllmExtras } from "./vllm-extras.ts";
 
 /** A response that is to be created: what the ways of creating one begin with. */
@@ -28,23 +29,32 @@ export interface Creation {
   /** The new turn's own address. */
   address: TurnAddress;
   cacheSalt: string;
-  /** Names the requests that a router before the model server is to keep together. */
-  session: string | undefined;
+  /** What it has in common with other turns, which do well at the same model server. */
+  affinity: Affinity;
   /** Unix milliseconds. */
   createdAt: number;
   /** Aborted, with the 499 that says so, when the client leaves. */
   abort: AbortController;
 }
 
+export interface CreationOptions {
+  /** What makes a create of another request. */
+  schema?: z.ZodType<CreateRequest>;
+  /** What the client says again of an answer before. */
+  turnState?: string | undefined;
+  /** False: nothing is made that could be continued. */
+  makesTurn?: boolean;
+}
+
 /**
- * Checks the body of a create, or of another request that `schema` makes one of. `turnState` is what the client says
- * again of an answer before. Throws the 400s of all that can be seen to be wrong without asking a home or the model
- * server, and the 404 of a conversation's id that this server cannot have made.
+ * Checks the body of a create, or of another request that `schema` makes one of. Throws the 400s of all that can be seen to be
+ * wrong without asking a home or the model server, and the 404 of a conversation's id that this server cannot have made; of
+ * several model servers also what asking one for its models throws.
  */
 export async function checkCreation(
   caller: Caller,
   sent: unknown,
-  { schema = createRequest, turnState }: { schema?: z.ZodType<CreateRequest>; turnState?: string | undefined } = {},
+  { schema = createRequest, turnState, makesTurn = true }: CreationOptions = {},
 ): Promise<Creation> {
   const { config, tenant, signal } = caller;
   const body = config.dropsUnknownTools ? withoutUnknownTools(sent) : sent;
@@ -55,17 +65,28 @@ export async function checkCreation(
   const input = toItems(request.input);
   await checkRequestItems(input, "input", caller, signal);
   const previous = previousAddress(request.previous_response_id);
+  const abort = abortedByClient(signal);
+  const known = homeOf(input, previous, conversation?.address);
+  const affinity = affinityOf({
+    request,
+    input,
+    continues: known !== undefined,
+    isKept: makesTurn && (request.store !== false || caller.keep !== undefined),
+    clientSession: caller.clientSession ?? turnState,
+    hasPool: config.modelServers.length > 1,
+  });
+  const placed = { tenant, model: request.model, affinity };
   return {
     caller,
     request,
     input,
     previous,
     conversation,
-    address: newTurnAddress(homeOf(input, previous, conversation?.address)),
+    address: newTurnAddress(known ?? (await placedHome(placed, config, abort.signal))),
     cacheSalt: tenantCacheSalt(tenant, request.cache_salt),
-    session: upstreamSession(tenant, request.prompt_cache_key, turnState),
+    affinity,
     createdAt: Date.now(),
-    abort: abortedByClient(signal),
+    abort,
   };
 }
 

@@ -108,10 +108,10 @@ async function enterConversation(creation: Creation, id: string): Promise<Entere
 
 /** Reads the past and checks the request against its model: what makes the turn, and what settles it. */
 async function prepare(
-  { caller, request, input: sent, previous, conversation, address, cacheSalt, session, createdAt, abort }: Creation,
+  { caller, request, input: sent, previous, conversation, address, cacheSalt, affinity, createdAt, abort }: Creation,
   entered: EnteredConversation | undefined,
 ): Promise<{ makeTurn(sink: ClientSink | undefined): Turn; wakeHome(): void; settle: Settle }> {
-  const { config, tenant, homes, waitUntil } = caller;
+  const { config, tenant, homes, waitUntil, onModelCall } = caller;
   const inConversation = entered !== undefined;
   const [model, past] = await Promise.all([
     resolveModel(request.model, config, abort.signal),
@@ -125,9 +125,9 @@ async function prepare(
   const room = isKept ? outputRoom(accepted, withItemIds(input, address, inConversation)) : MAX_CALL_LENGTH;
   const makeTurn = (sink: ClientSink | undefined): Turn =>
     assembleTurn(
-      { ...address, request: accepted, model, tenant, cacheSalt, session, createdAt },
+      { ...address, request: accepted, model, tenant, cacheSalt, affinity, createdAt },
       { history, replays, input },
-      { config, access: accessOf(accepted), room, signal: abort.signal, waitUntil, sink },
+      { config, access: accessOf(accepted), room, signal: abort.signal, waitUntil, sink, onModelCall },
     );
   let waking: ReturnType<typeof setTimeout> | undefined;
   // Any other home has been asked for the past already.

@@ -1,16 +1,24 @@
-import { checkModelServer } from "../assembly/model-server.ts";
+import { checkModelServers, type ModelServerHealth } from "../assembly/model-server.ts";
 import type { Caller } from "./transport.ts";
 
-/** The vLLM behind this server, as `/health/upstream` tells of it. */
-export interface UpstreamHealth {
+/** A model server that was asked how it is. */
+interface ServerHealth {
   status: "ok" | "unreachable";
   latency_ms: number;
   models?: string[];
   error?: { code: string; message: string };
-  /** ISO 8601. Since when vLLM is down, as far as this isolate has seen. */
+  /** ISO 8601. Since when it is down, as far as this isolate has seen. */
   down_since: string | null;
-  /** How long turns wait for it to come back, in milliseconds. */
+}
+
+/** The model servers behind this one, as `/health/upstream` tells of them. */
+export interface UpstreamHealth extends Omit<ServerHealth, "status"> {
+  /** `degraded`: some of several do not answer. */
+  status: "ok" | "degraded" | "unreachable";
+  /** How long turns wait for a server to come back, in milliseconds. */
   recovery: { background_ms: number; foreground_ms: number };
+  /** Where there are several: each by its name. */
+  servers?: (ServerHealth & { name: string; draining: boolean; ejected: boolean })[];
 }
 
 /** Asks vLLM how it is. `hasTimedOut`: it did not answer in time. Does not throw. */
@@ -19,21 +27,28 @@ export async function checkUpstream({
   signal,
 }: Pick<Caller, "config" | "signal">): Promise<{ health: UpstreamHealth; hasTimedOut: boolean }> {
   const recovery = { background_ms: config.recoveryTimeMs, foreground_ms: config.foregroundRecoveryTimeMs };
-  const { latencyMs: latency_ms, ...seen } = await checkModelServer(config, signal);
-  if (!seen.fault) {
-    return {
-      health: { status: "ok", latency_ms, models: seen.models, down_since: null, recovery },
-      hasTimedOut: false,
-    };
-  }
-  const { status, code, message } = seen.fault;
+  const seen = await checkModelServers(config, signal);
+  const [first] = seen;
+  const hasTimedOut = seen.every(({ fault }) => fault?.status === 504);
+  if (seen.length === 1 && first) return { health: { ...toHealth(first), recovery }, hasTimedOut };
+  const able = seen.filter(({ fault }) => !fault);
+  const best = able[0] ?? first;
+  if (!best) throw new TypeError("There is always a model server.");
+  const status = able.length === seen.length ? "ok" : able.length > 0 ? "degraded" : "unreachable";
+  const servers = seen.map((server) => ({
+    name: server.name,
+    ...toHealth(server),
+    draining: server.drains,
+    ejected: server.isEjected,
+  }));
+  const models = able.length > 0 && { models: [...new Set(servers.flatMap((server) => server.models ?? []))] };
+  const latency_ms = Math.max(...seen.map(({ latencyMs }) => latencyMs));
+  return { health: { ...toHealth(best), ...models, status, latency_ms, recovery, servers }, hasTimedOut };
+}
+
+function toHealth({ latencyMs: latency_ms, ...seen }: ModelServerHealth): ServerHealth {
+  if (!seen.fault) return { status: "ok", latency_ms, models: seen.models, down_since: null };
+  const { code, message } = seen.fault;
   const down_since = seen.downSince === undefined ? null : new Date(seen.downSince).toISOString();
-  const health: UpstreamHealth = {
-    status: "unreachable",
-    latency_ms,
-    error: { code, message },
-    down_since,
-    recovery,
-  };
-  return { health, hasTimedOut: status === 504 };
+  return { status: "unreachable", latency_ms, error: { code, message }, down_since };
 }

@@ -17,8 +17,8 @@ import type { Caller } from "./transport.ts";
  * which is counted.
  */
 export async function countInputTokens(caller: Caller, body: unknown): Promise<number> {
-  const creation = await checkCreation(caller, body, { schema: countRequest });
-  const { request, address, cacheSalt, session, createdAt, abort } = creation;
+  const creation = await checkCreation(caller, body, { schema: countRequest, makesTurn: false });
+  const { request, address, cacheSalt, affinity, createdAt, abort } = creation;
   const { config, tenant } = caller;
   const { signal } = abort;
   const [model, past] = await Promise.all([resolveModel(request.model, config, signal), readPast(creation)]);
@@ -26,8 +26,8 @@ export async function countInputTokens(caller: Caller, body: unknown): Promise<n
   const matched = [...matchOutputs(past.history, past.input)];
   const isOfConversation = creation.conversation !== undefined;
   const input = needsItemIds(request, matched) ? withItemIds(matched, address, isOfConversation) : matched;
-  const spec = { ...address, request: accepted, model, tenant, cacheSalt, session, createdAt };
-  const host = { config, access: accessOf(accepted), signal };
+  const spec = { ...address, request: accepted, model, tenant, cacheSalt, affinity, createdAt };
+  const host = { config, access: accessOf(accepted), signal, onModelCall: caller.onModelCall };
   const { engine, prompt } = await assemblePrompt(spec, { ...past, input }, host);
   const { tokens, contextWindow } = await engine.measure(prompt, signal, { countsAll: true });
   // vLLM cuts the prompt to so many; -1 is as many as the window has.

@@ -22,7 +22,7 @@ import type { Caller, Created } from "./transport.ts";
 
 /** Begins a run in its home, and gives its response as it is by then. Throws what refuses it. */
 export async function startRun(creation: Creation): Promise<StoredResponse> {
-  const { caller, request, abort, address, conversation, cacheSalt, session } = creation;
+  const { caller, request, abort, address, conversation, cacheSalt, affinity } = creation;
   const { config, homes, past, tenant } = caller;
   const [model, { input }] = await Promise.all([
     resolveModel(request.model, config, abort.signal),
@@ -41,7 +41,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     input: withItemIds(input, address, conversation !== undefined),
     model,
     cacheSalt,
-    session,
+    affinity,
     tenant,
     // What the stored tools lack, only this process can have.
     withheld: Object.keys(access).filter((label) => !isReachable(tools, label, access)),

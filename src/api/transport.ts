@@ -1,5 +1,6 @@
 import type { PastSource } from "../assembly/past.ts";
 import type { Config } from "../config.ts";
+import type { ModelCall } from "../contract/model-call.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { HomeClient } from "../store/client.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
@@ -19,6 +20,10 @@ export interface Caller {
   homes: HomeClient;
   /** Where earlier turns are read. */
   past: PastSource;
+  /** What a header says of the session that its requests are part of. */
+  clientSession?: string | undefined;
+  /** Is told of every request to a model server for an answer of the model's, and of each try of it. */
+  onModelCall?: ((call: ModelCall) => void) | undefined;
   /** Takes the foreground turns that no home keeps, each before its terminal event: a transport may keep them itself. */
   keep?: ((turn: UnstoredTurn) => void) | undefined;
   /** Aborted when the client leaves. */

@@ -3,6 +3,7 @@ import type { CompactionCodec } from "../contract/compaction.ts";
 import type { Engine, Prompt } from "../contract/engine.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import type { Model } from "../contract/model.ts";
+import type { ModelCall } from "../contract/model-call.ts";
 import { createEngine } from "../engine/create-engine.ts";
 import { Upstream } from "../engine/upstream.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
@@ -19,6 +20,7 @@ import { checkCallPairs } from "../turn/history.ts";
 import { withAllTools, withConfiguration } from "../turn/loaded-tools.ts";
 import { checkMedia, checkPromptMedia } from "../turn/media.ts";
 import type { BatchSink } from "../turn/output-events.ts";
+import { MAX_FRUITLESS } from "../turn/recovery.ts";
 import { openReasoning, type ReasoningSeal } from "../turn/sealed-reasoning.ts";
 import type { TurnState } from "../turn/state.ts";
 import { truncateToFit } from "../turn/truncation.ts";
@@ -26,6 +28,7 @@ import { Turn } from "../turn/turn.ts";
 import { compactionCodec } from "./compaction-codec.ts";
 import type { Past } from "./past.ts";
 import { createSealer } from "./sealer.ts";
+import { type Affinity, sessionOf } from "./session.ts";
 
 /** How a turn is put together, for both of its hosts: the Worker (foreground) and the home (runs). */
 
@@ -36,8 +39,8 @@ export interface TurnSpec extends TurnAddress {
   model: Model;
   tenant?: string;
   cacheSalt: string;
-  /** Names the requests that a router before the model server is to keep together. */
-  session?: string | undefined;
+  /** What it has in common with other turns, which do well at the same model server. */
+  affinity?: Affinity | undefined;
   /** Unix milliseconds. */
   createdAt: number;
 }
@@ -53,6 +56,8 @@ export interface TurnHost {
   signal: AbortSignal;
   /** Keeps the host alive for what is still to be done when the turn has ended. */
   waitUntil: (promise: Promise<unknown>) => void;
+  /** Is told of every request to a model server for an answer of the model's, and of each try of it. */
+  onModelCall?: ((call: ModelCall) => void) | undefined;
   /** Takes the events, where anybody wants them. */
   sink?: BatchSink | undefined;
   /** The state of the turn at the end of its log, for a run whose process died: it goes on from there. */
@@ -73,7 +78,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
   const compactions = compactionCodec(config, spec.tenant ?? "");
   const opened = past && openPast(past, spec.request, compactions, config);
   const request = withConfiguration(spec.request, withContent(history, opened), input);
-  const upstream = new Upstream(config, spec.session);
+  const upstream = upstreamOf(spec, host);
   return new Turn(
     {
       engine: createEngine(model.engine, config, upstream, HOSTED_TOOLS),
@@ -95,9 +100,11 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
       signal,
       clock: Date.now,
       maxRetries: config.maxRetries,
+      maxFruitless: config.modelServers.length > 1 ? MAX_FRUITLESS.inPool : MAX_FRUITLESS.alone,
       room,
       recoveryTimeMs: request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
       isServerGone: (until) => upstream.isGone(until),
+      leaveServer: () => upstream.leaveServer(),
       waitUntil,
       logged,
     },
@@ -114,7 +121,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
 export async function assemblePrompt(
   spec: TurnSpec,
   kept: Past,
-  host: Pick<TurnHost, "config" | "access" | "signal">,
+  host: Pick<TurnHost, "config" | "access" | "signal" | "onModelCall">,
 ): Promise<{ engine: Engine; prompt: Prompt }> {
   const { model } = spec;
   const { config, signal } = host;
@@ -123,13 +130,18 @@ export async function assemblePrompt(
   const request = withConfiguration(spec.request, withContent(past.history, opened), past.input);
   checkPromptMedia(past, request, config.isMediaListed);
   const tools = toolsOf(spec, past, opened, host);
-  const engine = createEngine(model.engine, config, new Upstream(config, spec.session), HOSTED_TOOLS);
+  const engine = createEngine(model.engine, config, upstreamOf(spec, host), HOSTED_TOOLS);
   const source = { ...spec, ...past, request, opened };
   const firstPrompt = () => makePrompt(source, engine.noteRole, tools?.mayCall(0) ? tools.serverTools : undefined);
   checkCallPairs(firstPrompt().items);
   if (tools) await listTools(tools, signal);
   const prompt = firstPrompt();
   return { engine, prompt: request.truncation === "auto" ? await truncateToFit(engine, prompt, signal) : prompt };
+}
+
+function upstreamOf(spec: TurnSpec, { config, onModelCall }: Pick<TurnHost, "config" | "onModelCall">): Upstream {
+  const model = spec.model.upstream;
+  return new Upstream(config, { session: sessionOf(spec, model), model, onCall: onModelCall });
 }
 
 /** Lists the tools of all servers that have not been listed. Rejects with the signal's reason when it is aborted. */

@@ -3,7 +3,7 @@ import { invalidRequest } from "../protocol/errors.ts";
 import type { InputItem } from "../protocol/items.ts";
 import { guardOf } from "../tools/guard.ts";
 import { mayCall } from "../tools/guarded-fetch.ts";
-import { checkMedia, type MediaUrl, mediaUrls, refusedMedia } from "../turn/media.ts";
+import { checkMedia, type MediaUrl, mayFetchMedia, mediaUrls, refusedMedia } from "../turn/media.ts";
 
 /** Look-ups that one request can cause, where names are looked up (DNS_OVER_HTTPS_URL). */
 const MAX_HOSTS = 16;
@@ -24,15 +24,36 @@ export async function checkRequestMedia(
 ): Promise<void> {
   checkMedia(items, isMediaListed, nameOf);
   if (tools.dohUrl === undefined) return;
-  const byHost = new Map(mediaUrls(items).map((media) => [new URL(media.url).host, media]));
+  const urls = mediaUrls(items).map((media) => ({ url: media.url, param: nameOf(media) }));
+  await lookUpHosts(urls, field, { isMediaListed, tools }, signal);
+}
+
+/** The same of addresses wherever they stand; `param` is the path of each one's field. */
+export async function checkMediaUrls(
+  urls: readonly { url: string; param: string }[],
+  { isMediaListed, tools }: Config,
+  signal: AbortSignal,
+): Promise<void> {
+  const refused = urls.find(({ url }) => !mayFetchMedia(url, isMediaListed));
+  if (refused) throw refusedMedia(refused.param);
+  if (tools.dohUrl !== undefined) await lookUpHosts(urls, null, { isMediaListed, tools }, signal);
+}
+
+async function lookUpHosts(
+  urls: readonly { url: string; param: string }[],
+  field: string | null,
+  { isMediaListed, tools }: Pick<Config, "isMediaListed" | "tools">,
+  signal: AbortSignal,
+): Promise<void> {
+  const byHost = new Map(urls.map((media) => [new URL(media.url).host, media]));
   if (byHost.size > MAX_HOSTS) {
     throw invalidRequest(field, `Images and videos of at most ${MAX_HOSTS} hosts can be given in one request.`);
   }
   const guard = { ...guardOf(tools), allow: isMediaListed };
   const within = AbortSignal.any([signal, AbortSignal.timeout(LOOKUP_TIMEOUT_MS)]);
   await Promise.all(
-    [...byHost.values()].map(async (media) => {
-      if (!(await mayCall(media.url, guard, within))) throw refusedMedia(nameOf(media));
+    [...byHost.values()].map(async ({ url, param }) => {
+      if (!(await mayCall(url, guard, within))) throw refusedMedia(param);
     }),
   );
 }

@@ -1,7 +1,10 @@
 import type { Config } from "../config.ts";
 import type { Model } from "../contract/model.ts";
 import { createEngine } from "../engine/create-engine.ts";
-import { fetchModels, listModels as list, type ModelCard, resolveModel as resolve } from "../engine/models.ts";
+import { fetchModels } from "../engine/model-lists.ts";
+import type { ModelServer } from "../engine/model-server.ts";
+import { listModels as list, type ModelCard, resolveModel as resolve } from "../engine/models.ts";
+import { candidateOf } from "../engine/pool/server-load.ts";
 import { Upstream } from "../engine/upstream.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { type ApiError, invalidRequest, toApiError } from "../protocol/errors.ts";
@@ -37,21 +40,28 @@ export function acceptRequest(request: CreateRequest, model: Model, config: Conf
   return createEngine(model.engine, config, new Upstream(config), HOSTED_TOOLS).accept(request);
 }
 
-/** How the model server is. `latencyMs`: until it had listed its models, or failed to. */
-export type ModelServerHealth = { latencyMs: number } & (
+/** How a model server is. `latencyMs`: until it had listed its models, or failed to. */
+export type ModelServerHealth = { name: string; drains: boolean; isEjected: boolean; latencyMs: number } & (
   | { models: string[]; fault?: undefined }
   /** `downSince` in Unix milliseconds, as far as this isolate has seen. */
   | { fault: ApiError; downSince: number | undefined }
 );
 
-/** Asks the model server for its models, never from the cache. Does not throw. */
-export async function checkModelServer(config: Config, signal: AbortSignal): Promise<ModelServerHealth> {
-  const upstream = new Upstream(config);
+/** Asks every model server for its models, side by side and never from the cache. Does not throw. */
+export function checkModelServers(config: Config, signal: AbortSignal): Promise<ModelServerHealth[]> {
+  const { servers } = new Upstream(config);
+  return Promise.all(servers.map((server) => checkModelServer(server, signal)));
+}
+
+async function checkModelServer(server: ModelServer, signal: AbortSignal): Promise<ModelServerHealth> {
+  const { name, drains } = server.config;
   const begin = Date.now();
+  const { isEjected } = candidateOf(server.config, begin);
   try {
-    const cards = await fetchModels(upstream, signal);
-    return { latencyMs: Date.now() - begin, models: cards.map((card) => card.id) };
+    const cards = await fetchModels(server, signal);
+    return { name, drains, isEjected, latencyMs: Date.now() - begin, models: cards.map((card) => card.id) };
   } catch (error) {
-    return { latencyMs: Date.now() - begin, fault: toApiError(error), downSince: upstream.downSince };
+    const { downSince } = server;
+    return { name, drains, isEjected, latencyMs: Date.now() - begin, fault: toApiError(error), downSince };
   }
 }

@@ -257,19 +257,21 @@ export function requestText(
   method: string,
   url: URL,
   headers: Readonly<Record<string, string>>,
-  body?: string,
+  body?: string | Uint8Array,
 ): string {
   const all: Record<string, string> = {
     host: url.host,
     ...headers,
     "accept-encoding": "identity",
     connection: "close",
-    ...(body !== undefined && { "content-length": String(Buffer.byteLength(body)) }),
+    ...(body !== undefined && {
+      "content-length": String(typeof body === "string" ? Buffer.byteLength(body) : body.byteLength),
+    }),
   };
   let head = `${method} ${url.pathname}${url.search} HTTP/1.1\r\n`;
   for (const [name, value] of Object.entries(all)) {
     if (!TOKEN.test(name) || !VISIBLE.test(value)) throw new Http1Error("a header that cannot be sent");
     head += `${name}: ${value}\r\n`;
   }
-  return `${head}\r\n${body ?? ""}`;
+  return `${head}\r\n${typeof body === "string" ? body : ""}`;
 }

@@ -1,46 +1,32 @@
 import type { Config, EngineName } from "../config.ts";
 import type { Model } from "../contract/model.ts";
 import { ApiError } from "../protocol/errors.ts";
-import { malformedAnswer, type Upstream } from "./upstream.ts";
+import {
+  cardsSoon,
+  knownCards,
+  learnModels,
+  listModelsOf,
+  listModelsOfAll,
+  type ModelCard,
+  serves,
+} from "./model-lists.ts";
+import type { Upstream } from "./upstream.ts";
 
-/** A model card of vLLM's `/v1/models`, as this server shows it: with aliases beside the models they name. */
-export interface ModelCard {
-  id: string;
-  object: "model";
-  created: number;
-  owned_by: string;
-  root?: string;
-  parent?: string | null;
-  max_model_len?: number | null;
-  [key: string]: unknown;
-}
+export type { ModelCard } from "./model-lists.ts";
 
-/** How long a list may be reused, in milliseconds. */
-const CACHE_MS = 30_000;
-
-const cache = new Map<string, { at: number; cards: ModelCard[] }>();
-
-function isFresh<List extends { at: number }>(cached: List | undefined): cached is List {
-  return cached !== undefined && Date.now() - cached.at < CACHE_MS;
-}
-
-/** vLLM's models, cached per isolate. Throws ApiError as the upstream does, and 502 for an answer without models. */
-async function listUpstreamModels(upstream: Upstream, signal: AbortSignal): Promise<ModelCard[]> {
-  const cached = cache.get(upstream.baseUrl);
-  if (isFresh(cached)) return cached.cards;
-  const cards = await fetchModels(upstream, signal);
-  cache.set(upstream.baseUrl, { at: Date.now(), cards });
-  return cards;
-}
-
-/** The same, never from the cache: for health checks. */
-export async function fetchModels(upstream: Upstream, signal: AbortSignal): Promise<ModelCard[]> {
-  const body = await upstream.json("/models", signal);
-  const data = typeof body === "object" && body !== null && "data" in body ? body.data : undefined;
-  if (!Array.isArray(data)) throw malformedAnswer();
-  return data.filter(
-    (card): card is ModelCard => typeof card === "object" && card !== null && typeof card.id === "string",
-  );
+/**
+ * The models of all servers, each server's list cached per isolate; a model that several have is shown as the first of them
+ * does. Throws ApiError as the first server does, where none lists any.
+ */
+async function listUpstreamModels({ servers }: Upstream, signal: AbortSignal): Promise<readonly ModelCard[]> {
+  const [only] = servers;
+  if (servers.length === 1 && only) return listModelsOf(only, signal);
+  const listed = await listModelsOfAll(servers, signal);
+  const cards = new Map<string, ModelCard>();
+  for (const card of listed.flatMap((each) => each.cards)) if (!cards.has(card.id)) cards.set(card.id, card);
+  const silent = listed.find(({ fault }) => fault !== undefined);
+  if (cards.size === 0 && silent) throw silent.fault;
+  return [...cards.values()];
 }
 
 /** The models that clients may name: vLLM's own and the aliases of those that are there. */
@@ -79,13 +65,15 @@ export async function resolveModel(
 const GPT_OSS = /gpt-?oss/i;
 
 /**
- * How a model is spoken to: as configured; else Harmony for gpt-oss, by its name or by the root in its model card; else
- * chat. A LoRA adapter, whose card names neither, is what its `parent` is.
+ * How a model is spoken to: as configured, for the model or its server; else Harmony for gpt-oss, by its name or by the root
+ * in its model card; else chat. A LoRA adapter, whose card names neither, is what its `parent` is.
  */
 async function engineOf(model: string, config: Config, upstream: Upstream, signal: AbortSignal): Promise<EngineName> {
   const configured = (id: string) => (Object.hasOwn(config.modelEngines, id) ? config.modelEngines[id] : undefined);
   const own = configured(model);
   if (own) return own;
+  const said = await engineOfServer(model, upstream, signal);
+  if (said) return said;
   if (GPT_OSS.test(model)) return "harmony";
   for (const { id, root } of lineage(model, await cardsWith(model, upstream, signal))) {
     const engine = configured(id);
@@ -93,6 +81,18 @@ async function engineOf(model: string, config: Config, upstream: Upstream, signa
     if (GPT_OSS.test(id) || (typeof root === "string" && GPT_OSS.test(root))) return "harmony";
   }
   return "chat";
+}
+
+/** What the operator says of the server that has the model. */
+async function engineOfServer(
+  model: string,
+  { servers }: Upstream,
+  signal: AbortSignal,
+): Promise<EngineName | undefined> {
+  if (servers.every(({ config }) => config.engine === undefined)) return undefined;
+  if (servers.length > 1) await learnModels(servers, model, signal);
+  const named = servers.find((server) => server.config.engine && (servers.length === 1 || serves(server, model)));
+  return named?.config.engine;
 }
 
 /** A model's card and those of what it was made from: an adapter's base. A parent without a card is its name alone. */
@@ -106,34 +106,32 @@ function lineage(model: string, cards: readonly ModelCard[]): Pick<ModelCard, "i
   return [...found.values()];
 }
 
-/** How long looking for a card may delay a turn that can do without, in milliseconds. */
-const CARD_WAIT_MS = 2_000;
-
-/** When a model server last failed to list its models. */
-const failedAt = new Map<string, number>();
-
 /**
  * Cards among which a model's should be, none where they cannot be had soon: the turn itself will show what is wrong.
  * What a model is made of does not change while it is served, so an old card is as good as a new one.
  */
 async function cardsWith(model: string, upstream: Upstream, signal: AbortSignal): Promise<readonly ModelCard[]> {
-  const known = cache.get(upstream.baseUrl)?.cards;
-  return known?.some((card) => card.id === model) ? known : cardsSoon(upstream, signal);
+  for (const server of upstream.servers) {
+    const known = knownCards(server);
+    if (known?.some((card) => card.id === model)) return known;
+  }
+  return upstreamCardsSoon(model, upstream, signal);
 }
 
-/** The cards of at most `CACHE_MS` ago; older ones, or none, where the model server does not list them soon. */
-async function cardsSoon(upstream: Upstream, signal: AbortSignal): Promise<readonly ModelCard[]> {
-  const cached = cache.get(upstream.baseUrl);
-  const old = cached?.cards ?? [];
-  if (isFresh(cached)) return old;
-  if (Date.now() - (failedAt.get(upstream.baseUrl) ?? Number.NEGATIVE_INFINITY) < CACHE_MS) return old;
-  try {
-    return await listUpstreamModels(upstream, AbortSignal.any([signal, AbortSignal.timeout(CARD_WAIT_MS)]));
-  } catch {
-    if (signal.aborted) throw signal.reason;
-    failedAt.set(upstream.baseUrl, Date.now());
-    return old;
-  }
+/** The cards of the servers that have the model, or may have it: those of the one that the turn goes to come first. */
+async function upstreamCardsSoon(
+  model: string,
+  upstream: Upstream,
+  signal: AbortSignal,
+): Promise<readonly ModelCard[]> {
+  const { servers } = upstream;
+  const [only] = servers;
+  if (servers.length === 1 && only) return cardsSoon(only, signal);
+  await learnModels(servers, model, signal);
+  const { server: first } = upstream;
+  const lists = [first, ...servers.filter((server) => server !== first)].map((server) => knownCards(server) ?? []);
+  // A model of one name may be another model elsewhere: a list is read as a whole.
+  return lists.find((cards) => cards.some(({ id }) => id === model)) ?? lists.flat();
 }
 
 /**
@@ -145,6 +143,6 @@ export async function contextWindow(
   upstream: Upstream,
   signal: AbortSignal,
 ): Promise<number | undefined> {
-  const windows = lineage(model, await cardsSoon(upstream, signal)).map((card) => card.max_model_len);
+  const windows = lineage(model, await upstreamCardsSoon(model, upstream, signal)).map((card) => card.max_model_len);
   return windows.find((window) => typeof window === "number" && window > 0) ?? undefined;
 }

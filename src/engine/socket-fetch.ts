@@ -1,4 +1,5 @@
 import { connect } from "cloudflare:sockets";
+import { Buffer } from "node:buffer";
 import { BUFFER_BYTES, type ByteReader, NO_BYTES, streamOf } from "./byte-reader.ts";
 import {
   endOfHead,
@@ -22,7 +23,7 @@ import {
 export interface SocketRequest {
   method: string;
   headers: Readonly<Record<string, string>>;
-  body?: string | undefined;
+  body?: string | Uint8Array<ArrayBuffer> | undefined;
   /** Aborting it closes the connection, also in the middle of the answer. */
   signal: AbortSignal;
 }
@@ -49,7 +50,8 @@ export function socketFetch(url: string, request: SocketRequest): Promise<Respon
 /** The same over a connection that `open` gives. */
 export async function exchange(open: () => Connection, url: URL, request: SocketRequest): Promise<Response> {
   const { method, headers, body, signal } = request;
-  const bytes = new TextEncoder().encode(requestText(method, url, headers, body));
+  const text = new TextEncoder().encode(requestText(method, url, headers, body));
+  const bytes = typeof body === "object" ? Buffer.concat([text, body]) : text;
   signal.throwIfAborted();
   const connection = open();
   const close = () => void connection.close().catch(() => {});

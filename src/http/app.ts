@@ -21,11 +21,14 @@ const app = new Hono<AppEnv>();
 app.use(requestId());
 app.use(browserGuard);
 app.get("/", (context) => {
-  const paths = new Set(endpoints.map(({ path }) => path).filter((path) => !path.includes(":")));
+  const always = endpoints.filter(({ path, isOpen }) => !path.includes(":") && isOpen === undefined);
+  const paths = new Set(always.map(({ path }) => path));
   return context.json({ name: "responses-edge", endpoints: [...paths] });
 });
 // The Worker is healthy also while its configuration is not.
 app.use("/v1/*", configuration, authentication, jsonBodies);
+// vLLM has these at its root.
+for (const path of ["/tokenize", "/detokenize"]) app.use(path, configuration, authentication, jsonBodies);
 app.use("/health/upstream", configuration);
 app.route("/", routesOf(endpoints));
 app.notFound((context) => renderError(unknownUrl(context), context));

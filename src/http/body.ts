@@ -25,8 +25,28 @@ const DECODERS: Record<string, (body: Uint8Array, options: { maxOutputLength: nu
  */
 export async function readJson(request: Request, maxBytes: number): Promise<unknown> {
   requireJsonType(request);
+  return parseBody(await readDecoded(request, maxBytes));
+}
+
+/**
+ * The bytes of a form with files, and the type that says where its parts begin. Throws ApiError: 415 for another content type or
+ * encoding, 413 beyond `maxBytes` (before and after decompression).
+ */
+export async function readForm(request: Request, maxBytes: number): Promise<{ bytes: Uint8Array; type: string }> {
+  const type = request.headers.get("content-type") ?? "";
+  if (!/^multipart\/form-data\s*;/i.test(type)) {
+    throw new ApiError({
+      status: 415,
+      message: "Unsupported content type. Send the body as 'Content-Type: multipart/form-data'.",
+      code: "unsupported_media_type",
+    });
+  }
+  return { bytes: await readDecoded(request, maxBytes), type };
+}
+
+async function readDecoded(request: Request, maxBytes: number): Promise<Uint8Array> {
   const encoding = (request.headers.get("content-encoding") ?? "").trim().toLowerCase();
-  return parseBody(decode(await readBytes(request, maxBytes), encoding, maxBytes));
+  return decode(await readBytes(request, maxBytes), encoding, maxBytes);
 }
 
 /** Throws the 415 of a request whose content type is not JSON. */

@@ -1,5 +1,6 @@
 import { type Context, Hono } from "hono";
 import type { z } from "zod";
+import type { Config } from "../config.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { parse } from "../protocol/validation.ts";
 import type { AppEnv } from "./app-env.ts";
@@ -12,6 +13,8 @@ export interface Endpoint {
   path: string;
   /** What README says of it, in Markdown. */
   summary: string;
+  /** Whether the deployment has it: where it does not, its path is an unknown one. Without this it always does. */
+  isOpen?(config: Config): boolean;
   handle(context: Context<AppEnv>): Response | Promise<Response>;
 }
 
@@ -55,6 +58,7 @@ export function routesOf(endpoints: readonly Endpoint[]): Hono<AppEnv> {
     if (isFitted(path) && !path.includes(":")) continue;
     routes.all(path, (context) => {
       const here = path.endsWith("/:id") ? (byPath.get(context.req.path) ?? declared) : declared;
+      if (here.every(({ isOpen }) => isOpen?.(context.get("config")) === false)) throw unknownUrl(context);
       const { method } = context.req;
       const endpoint = here.find((each) => each.method === (method === "HEAD" ? "GET" : method));
       if (endpoint) return endpoint.handle(context);

@@ -2,7 +2,8 @@ import { conversations } from "./conversations.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { health } from "./health.ts";
 import { models } from "./models.ts";
+import { passthrough } from "./passthrough.ts";
 import { responses } from "./responses.ts";
 
 /** Every endpoint, in README's order. */
-export const endpoints: readonly Endpoint[] = [...responses, ...conversations, ...models, ...health];
+export const endpoints: readonly Endpoint[] = [...responses, ...conversations, ...models, ...passthrough, ...health];

@@ -17,7 +17,7 @@ export const health = [
       const config = context.get("config");
       authenticate(context.req.header("authorization"), config);
       const { health, hasTimedOut } = await checkUpstream({ config, signal: context.req.raw.signal });
-      return context.json(health, health.status === "ok" ? 200 : hasTimedOut ? 504 : 503);
+      return context.json(health, health.status !== "unreachable" ? 200 : hasTimedOut ? 504 : 503);
     },
   }),
 ];

@@ -6,6 +6,7 @@ import { countInputTokens } from "../api/input-tokens.ts";
 import { cancelResponse, deleteResponse, listInputItems, responseAddress, retrieveResponse } from "../api/responses.ts";
 import { followResponse } from "../api/runs.ts";
 import { loadConfig } from "../config.ts";
+import type { ModelCall } from "../contract/model-call.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { SseStream } from "../protocol/sse-stream.ts";
 import { unknownToolTypes } from "../protocol/unknown-tools.ts";
@@ -13,6 +14,7 @@ import type { ConnectionOptions } from "../socket/connection.ts";
 import { openSocket, wantsSocket } from "../socket/upgrade.ts";
 import { responseBody } from "../turn/response-builder.ts";
 import { eventStream, itemList, jsonText } from "./answers.ts";
+import type { AppEnv } from "./app-env.ts";
 import { authenticate } from "./auth.ts";
 import { readJson } from "./body.ts";
 import { callerOf } from "./caller.ts";
@@ -29,6 +31,18 @@ function tellDroppedTools(context: Context, types: readonly string[]): void {
   if (told.length > 0) context.header("x-dropped-tools", told.join(", "));
 }
 
+/** Says which model server has answered, by its name, where the operator wants that (`SHOW_UPSTREAM`). */
+function tellsServer(context: Context<AppEnv>): { onModelCall(call: ModelCall): void; tell(): void } | undefined {
+  if (!context.get("config").showsUpstream) return undefined;
+  let server: string | undefined;
+  return {
+    onModelCall: (call) => {
+      if (call.fault === undefined) server = call.server;
+    },
+    tell: () => server !== undefined && context.header("x-upstream", server),
+  };
+}
+
 export const responses = [
   endpoint({
     method: "POST",
@@ -40,11 +54,14 @@ export const responses = [
       const turnState = codexTurnState(context.req.raw.headers);
       if (turnState !== undefined) context.header(CODEX_TURN_STATE, turnState);
       if (dropsUnknownTools) tellDroppedTools(context, unknownToolTypes(body));
-      const created = await createResponse(callerOf(context), body, {
+      const caller = callerOf(context);
+      const telling = tellsServer(context);
+      const created = await createResponse({ ...caller, onModelCall: telling?.onModelCall }, body, {
         idempotencyKey: context.req.header("idempotency-key"),
         turnState,
         openSink: (onLeft) => new SseStream(heartbeatMs, onLeft),
       });
+      telling?.tell();
       switch (created.kind) {
         case "response":
           return jsonText(context, responseBody(created.response));

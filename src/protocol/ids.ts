@@ -53,8 +53,13 @@ function fromBase62(text: string): number {
   return value;
 }
 
-/** The address of a new turn: in the given home, or in a new one (128 random bits). */
-export function newTurnAddress(home = randomBase62(HOME_LENGTH)): TurnAddress {
+/** The key of a new home: 128 random bits. */
+export function newHome(): string {
+  return randomBase62(HOME_LENGTH);
+}
+
+/** The address of a new turn: in the given home, or in a new one. */
+export function newTurnAddress(home = newHome()): TurnAddress {
   return { home, turn: randomBase62(TURN_LENGTH) };
 }
 

@@ -1,3 +1,4 @@
+import type { Affinity } from "../assembly/session.ts";
 import type { Model } from "../contract/model.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
@@ -19,7 +20,7 @@ export interface RunSpec {
   input: Item[];
   model: Model;
   cacheSalt: string;
-  session?: string | undefined;
+  affinity?: Affinity | undefined;
   tenant?: string;
   /** Labels of MCP servers that cannot be reached again after a restart: their credentials are not kept. */
   withheld?: string[];

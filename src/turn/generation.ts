@@ -23,10 +23,14 @@ export interface GenerationOptions {
   clock: () => number;
   /** How often a generation that broke off is taken up again in each round; 0 lets it fail. */
   maxRetries: number;
+  /** How many may break off in a row before their first word. */
+  maxFruitless: number;
   /** How long an outage of the model server is waited for, in milliseconds. */
   recoveryTimeMs: number;
   /** Asks the model server whether it is gone. */
   isServerGone: (signal: AbortSignal) => Promise<boolean>;
+  /** Has what comes next asked of another model server, where there is one: this one has broken off. */
+  leaveServer: () => void;
 }
 
 /** A generation of which nothing is shown. */
@@ -73,9 +77,10 @@ export class Generations {
    * reason when it is aborted. A background run waits for its model server elsewhere, with events that say so.
    */
   async begin(): Promise<Generation> {
-    const { request, maxRetries, recoveryTimeMs, clock, signal } = this.#options;
+    const { request, maxRetries, maxFruitless, recoveryTimeMs, clock, signal } = this.#options;
     if (request.background || this.#builder.progress > 0) return this.#ask();
-    const recovery = new Recovery({ maxRetries, timeMs: Math.min(recoveryTimeMs, START_TIME_MS), clock });
+    const timeMs = Math.min(recoveryTimeMs, START_TIME_MS);
+    const recovery = new Recovery({ maxRetries, maxFruitless, timeMs, clock });
     for (;;) {
       try {
         return await this.#ask();
@@ -114,9 +119,10 @@ export class Generations {
     started: Promise<Generation>,
     { consume, progress, again }: RunningGeneration,
   ): Promise<Outcome | undefined> {
-    const { signal, request, maxRetries, recoveryTimeMs: timeMs, clock } = this.#options;
+    const { signal, request, maxRetries, maxFruitless, recoveryTimeMs: timeMs, clock } = this.#options;
     const builder = this.#builder;
-    const recovery = new Recovery({ maxRetries, timeMs, clock, since: builder.state.round.outageSince });
+    const since = builder.state.round.outageSince;
+    const recovery = new Recovery({ maxRetries, maxFruitless, timeMs, clock, since });
     let generation = started;
     let begun = builder.progress > 0 || request.background === true;
     for (;;) {
@@ -136,6 +142,7 @@ export class Generations {
         if (signal.aborted) return { status: "cancelled" };
         const waitMs = passes ? recovery.next(fault, { taken, spoke }) : undefined;
         if (waitMs === undefined) return { status: "failed", error: fault };
+        if (taken) this.#options.leaveServer();
         this.#tellOutage(recovery.outage);
         await pause(waitMs, signal);
         if (signal.aborted) return { status: "cancelled" };

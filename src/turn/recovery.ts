@@ -8,6 +8,8 @@ import type { ApiError } from "../protocol/errors.ts";
 export interface RecoveryOptions {
   /** Generations of one round that may break off; 0 lets the first one fail. */
   maxRetries: number;
+  /** Generations in a row that may be begun and break off before their first word. */
+  maxFruitless: number;
   /** How long an outage may last, in milliseconds. */
   timeMs: number;
   /** Now, in Unix milliseconds. */
@@ -16,8 +18,11 @@ export interface RecoveryOptions {
   since?: number | undefined;
 }
 
-/** Generations in a row that were begun and broke off before their first word. */
-const MAX_FRUITLESS = 4;
+/**
+ * Generations in a row that may be begun and break off before their first word: the prompt may be what the server dies of.
+ * Where there are several servers, each try may cost another one.
+ */
+export const MAX_FRUITLESS = { alone: 4, inPool: 2 };
 
 /** The first wait; it doubles, up to the longest. Each is shortened by chance, so that not all come back at once. */
 const BASE_WAIT_MS = 100;
@@ -62,7 +67,7 @@ export class Recovery {
    * server had taken the prompt; `spoke`: and had said something.
    */
   next({ headers }: ApiError, { taken, spoke }: { taken: boolean; spoke: boolean }): number | undefined {
-    const { maxRetries, timeMs, clock } = this.#options;
+    const { maxRetries, maxFruitless, timeMs, clock } = this.#options;
     if (spoke) {
       this.#fruitless = 0;
       this.#tries = 0;
@@ -73,7 +78,7 @@ export class Recovery {
     this.#tries += 1;
     this.#isAway = !taken && this.#tries > 1;
     const left = this.#since + timeMs - clock();
-    if (maxRetries === 0 || this.#brokenOff > maxRetries || this.#fruitless > MAX_FRUITLESS || left <= 0) {
+    if (maxRetries === 0 || this.#brokenOff > maxRetries || this.#fruitless > maxFruitless || left <= 0) {
       return undefined;
     }
     const wait = Math.min(MAX_WAIT_MS, BASE_WAIT_MS * 2 ** (this.#tries - 1)) * (1 - Math.random() / 2);

@@ -50,10 +50,14 @@ export interface TurnOptions {
   clock: () => number;
   /** How often a generation that broke off is taken up again in each round; 0 lets it fail. */
   maxRetries: number;
+  /** How many may break off in a row before their first word. */
+  maxFruitless: number;
   /** How long an outage of the model server is waited for, in milliseconds. */
   recoveryTimeMs: number;
   /** Asks the model server whether it is gone. */
   isServerGone: (signal: AbortSignal) => Promise<boolean>;
+  /** Has what comes next asked of another model server, where there is one: this one has broken off. */
+  leaveServer: () => void;
   /** Keeps the host alive for what is still to be done when the turn has ended. */
   waitUntil?: (promise: Promise<unknown>) => void;
   /** No client gets to see what the model thinks. */

@@ -219,8 +219,36 @@ describe("X-Session-ID, to a router before the model servers", () => {
     );
   });
 
-  it("is not sent where the client says neither", async () => {
-    expect(await session({})).toBeUndefined();
+  it("is made of the session that a header of the agent's names", async () => {
+    for (const name of ["session-id", "x-claude-code-session-id", "x-session-affinity"]) {
+      const first = await session({ store: false }, { [name]: "agent-1" });
+      expect(await session({ store: false, input: "And now?" }, { [name]: "agent-1" })).toBe(first);
+      expect(await session({ store: false }, { [name]: "agent-2" })).not.toBe(first);
+    }
+  });
+
+  it("is the conversation's own where the client says nothing: in every turn and branch of it, and in no other", async () => {
+    const { responses } = gateway.openai;
+    const { requests } = gateway.vllm.simulator;
+    requests.length = 0;
+    const first = await responses.create({ model: "simulator", input: "Hello!" });
+    const ask = { model: "simulator", previous_response_id: first.id, input: "And now?" };
+    const second = await responses.create(ask);
+    await responses.create(ask);
+    await responses.create({ ...ask, previous_response_id: second.id, store: false });
+    const sessions = requests.map(({ headers }) => headers["x-session-id"]);
+    expect(sessions).toHaveLength(4);
+    expect(new Set(sessions).size).toBe(1);
+    expect(await session({})).not.toBe(sessions[0]);
+  });
+
+  it("is made of how the prompt begins where nothing is kept", async () => {
+    const first = await session({ store: false, instructions: "You are an agent." });
+    const said = { role: "assistant", content: "You said: Hello!" };
+    const input = [{ role: "user", content: "Hello!" }, said, { role: "user", content: "And now?" }];
+    expect(await session({ store: false, instructions: "You are an agent.", input })).toBe(first);
+    expect(await session({ store: false, instructions: "You are another." })).not.toBe(first);
+    expect(await session({ store: false, instructions: "You are an agent.", input: "Bye!" })).not.toBe(first);
   });
 
   it("is sent by a background run, too", async () => {

@@ -23,7 +23,7 @@ function failure(run: () => unknown): Error {
 describe("the configuration", () => {
   it("has defaults for everything but vLLM's URL", () => {
     expect(configure({})).toMatchObject({
-      vllmBaseUrl: "http://vllm/v1",
+      modelServers: [{ baseUrl: "http://vllm/v1", weight: 1 }],
       apiKeys: [],
       allowAnonymous: false,
       retentionMs: 30 * 86_400_000,
@@ -42,25 +42,26 @@ describe("the configuration", () => {
       },
     };
     const config = loadConfig({ VLLM } as unknown as Variables);
-    await config.vllmFetch(`${config.vllmBaseUrl}/models`, {});
+    const [server] = config.modelServers;
+    await server?.fetch(`${server.baseUrl}/models`, {});
     expect(asked).toEqual(["http://vllm/v1/models"]);
   });
 
   it("reaches vLLM by fetch, or over a socket; a binding has no sockets", () => {
-    expect(configure({}).vllmTransport).toBe("fetch");
-    expect(configure({ VLLM_TRANSPORT: "socket" }).vllmTransport).toBe("socket");
+    expect(configure({}).modelServers[0]?.transport).toBe("fetch");
+    expect(configure({ VLLM_TRANSPORT: "socket" }).modelServers[0]?.transport).toBe("socket");
     expect(failure(() => configure({ VLLM_TRANSPORT: "tcp" })).message).toMatch(/^VLLM_TRANSPORT: /);
     const VLLM = { fetch: async () => new Response() };
     expect(failure(() => configure({ VLLM, VLLM_TRANSPORT: "socket" })).message).toMatch(
       /^VLLM_TRANSPORT: expected fetch/,
     );
-    expect(configure({ VLLM, VLLM_TRANSPORT: "fetch" }).vllmTransport).toBe("fetch");
+    expect(configure({ VLLM, VLLM_TRANSPORT: "fetch" }).modelServers[0]?.transport).toBe("fetch");
   });
 
   it("an empty variable is an unset one", () => {
     expect(configure({ API_KEYS: "", VLLM_API_KEY: "", HEARTBEAT_MS: "", MODEL_ALIASES: "" })).toMatchObject({
       apiKeys: [],
-      vllmApiKey: undefined,
+      modelServers: [{ apiKey: undefined }],
       heartbeatMs: 5_000,
     });
   });
@@ -89,7 +90,9 @@ describe("the configuration", () => {
   });
 
   it("a slash at the end of the URL is none", () => {
-    expect(configure({ VLLM_BASE_URL: "https://gpu.example/v1//" }).vllmBaseUrl).toBe("https://gpu.example/v1");
+    expect(configure({ VLLM_BASE_URL: "https://gpu.example/v1//" }).modelServers[0]?.baseUrl).toBe(
+      "https://gpu.example/v1",
+    );
   });
 
   it.each<[name: keyof Variables, value: string]>([
@@ -204,7 +207,7 @@ describe("the configuration", () => {
   });
 
   it("leaves out the line break at the end of a key", () => {
-    expect(configure({ VLLM_API_KEY: "s3cret\n" }).vllmApiKey).toBe("s3cret");
+    expect(configure({ VLLM_API_KEY: "s3cret\n" }).modelServers[0]?.apiKey).toBe("s3cret");
   });
 
   it.each([

@@ -54,7 +54,7 @@ function start(version: string, window: number, card: number | undefined) {
     asked.length = 0;
     counted.length = 0;
     const limited = {
-      server,
+      server: () => server,
       model: "m",
       window: card,
       wanted,
@@ -142,7 +142,7 @@ it.each(Object.keys(servers))(
 it("other refusals are what they are, after one request", async () => {
   const refusal = invalidRequest("temperature", "temperature must be non-negative");
   let requests = 0;
-  const limited = { server: "s", model: "m", window: 100, wanted: undefined, body: "x", count: async () => [1] };
+  const limited = { server: () => "s", model: "m", window: 100, wanted: undefined, body: "x", count: async () => [1] };
   const asked = withOutputLimit(limited, () => {
     requests += 1;
     throw refusal;

@@ -9,10 +9,11 @@ let servers = 0;
 function serving(cards: object[], variables: Partial<Variables> = {}) {
   const config = loadConfig({ VLLM_BASE_URL: `http://vllm-${servers++}/v1`, ALLOW_ANONYMOUS: "true", ...variables });
   let asked = 0;
-  config.vllmFetch = async () => {
+  const fetch = async () => {
     asked += 1;
     return Response.json({ object: "list", data: cards });
   };
+  config.modelServers = config.modelServers.map((server) => ({ ...server, fetch }));
   const upstream = new Upstream(config);
   const { signal } = new AbortController();
   return {

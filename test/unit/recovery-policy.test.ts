@@ -2,19 +2,19 @@ import { describe, expect, it } from "vitest";
 import { ApiError } from "../../src/protocol/errors.ts";
 import { readLoggedTurn } from "../../src/turn/logged-turn.ts";
 import { recordLine } from "../../src/turn/records.ts";
-import { isTransient, Recovery } from "../../src/turn/recovery.ts";
+import { isTransient, MAX_FRUITLESS, Recovery } from "../../src/turn/recovery.ts";
 
 const away = new ApiError({ status: 502, message: "Away.", code: "upstream_unreachable" });
 const refused = { taken: false, spoke: false };
 
 /** Tries until it is given up; gives the waits, in milliseconds. */
 function waits(
-  options: { timeMs: number; since?: number; maxRetries?: number },
+  options: { timeMs: number; since?: number; maxRetries?: number; maxFruitless?: number },
   fault = away,
   how = refused,
 ): number[] {
   let now = 1_000_000;
-  const recovery = new Recovery({ maxRetries: 10, clock: () => now, ...options });
+  const recovery = new Recovery({ maxRetries: 10, maxFruitless: MAX_FRUITLESS.alone, clock: () => now, ...options });
   const all: number[] = [];
   for (;;) {
     const wait = recovery.next(fault, how);
@@ -55,8 +55,10 @@ describe("a model server that is away", () => {
   });
 });
 
-it("a prompt that the server takes and dies of is sent five times in a row, and no more", () => {
-  expect(waits({ timeMs: 900_000 }, away, { taken: true, spoke: false })).toHaveLength(4);
+it("a prompt that the server takes and dies of is sent five times in a row, and no more; to several servers three times", () => {
+  const died = { taken: true, spoke: false };
+  expect(waits({ timeMs: 900_000 }, away, died)).toHaveLength(4);
+  expect(waits({ timeMs: 900_000, maxFruitless: MAX_FRUITLESS.inPool }, away, died)).toHaveLength(2);
 });
 
 it("generations that break off after some words are taken up as often as VLLM_MAX_RETRIES says", () => {
@@ -65,7 +67,7 @@ it("generations that break off after some words are taken up as often as VLLM_MA
 
 it("a word ends an outage: the next one has all its time again", () => {
   let now = 0;
-  const recovery = new Recovery({ maxRetries: 10, timeMs: 1_000, clock: () => now });
+  const recovery = new Recovery({ maxRetries: 10, maxFruitless: 4, timeMs: 1_000, clock: () => now });
   recovery.next(away, refused);
   now = 900;
   recovery.next(away, refused);

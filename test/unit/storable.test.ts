@@ -58,8 +58,10 @@ async function play(engine: Engine, request: CreateRequest = {}): Promise<TurnRe
     signal: new AbortController().signal,
     clock: () => 0,
     maxRetries: 0,
+    maxFruitless: 0,
     recoveryTimeMs: 0,
     isServerGone: async () => false,
+    leaveServer: () => {},
     room: ROOM,
   });
   return turn.run(turn.start(), async (_, terminate) => terminate());

@@ -34,7 +34,8 @@ function upstreamOf(reads: readonly Uint8Array[], type: string): Upstream {
       else controller.close();
     },
   });
-  return new Upstream({ ...config, vllmFetch: async () => new Response(body, { headers: { "content-type": type } }) });
+  const fetch = async () => new Response(body, { headers: { "content-type": type } });
+  return new Upstream({ ...config, modelServers: config.modelServers.map((server) => ({ ...server, fetch })) });
 }
 
 /** The events of a turn that vLLM answers with these reads, and what is settled. Everything but vLLM is always the same. */
@@ -68,9 +69,11 @@ async function play(
     signal: new AbortController().signal,
     clock: () => 0,
     maxRetries: 0,
+    maxFruitless: 0,
     room: Number.POSITIVE_INFINITY,
     recoveryTimeMs: 0,
     isServerGone: async () => false,
+    leaveServer: () => {},
   };
   const turn = new Turn(options, sink);
   await turn.run(turn.start(), async (result, terminate) => {

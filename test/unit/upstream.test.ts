@@ -1,13 +1,14 @@
 import { describe, expect, it } from "vitest";
 import { loadConfig } from "../../src/config.ts";
-import { readFault, toFaultError, Upstream } from "../../src/engine/upstream.ts";
+import { Upstream } from "../../src/engine/upstream.ts";
+import { readFault, toFaultError } from "../../src/engine/upstream-faults.ts";
 import { ApiError } from "../../src/protocol/errors.ts";
 
 type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
-function upstreamOf(vllmFetch: Fetch, overrides: Partial<ReturnType<typeof loadConfig>> = {}): Upstream {
-  const config = loadConfig({ VLLM_BASE_URL: "http://vllm/v1" } as Parameters<typeof loadConfig>[0]);
-  return new Upstream({ ...config, vllmApiKey: "vllm-key", ...overrides, vllmFetch });
+function upstreamOf(fetch: Fetch, VLLM_API_KEY = "vllm-key"): Upstream {
+  const config = loadConfig({ VLLM_BASE_URL: "http://vllm/v1", VLLM_API_KEY } as Parameters<typeof loadConfig>[0]);
+  return new Upstream({ ...config, modelServers: config.modelServers.map((server) => ({ ...server, fetch })) });
 }
 
 const never = new AbortController().signal;
@@ -37,13 +38,10 @@ describe("a request to vLLM", () => {
   });
 
   it("without a key has no authorization", async () => {
-    const upstream = upstreamOf(
-      async (_url, init) => {
-        expect(init.headers).not.toHaveProperty("authorization");
-        return Response.json({});
-      },
-      { vllmApiKey: undefined },
-    );
+    const upstream = upstreamOf(async (_url, init) => {
+      expect(init.headers).not.toHaveProperty("authorization");
+      return Response.json({});
+    }, "");
     await upstream.request("/models", never);
   });
 

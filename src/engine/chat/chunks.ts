@@ -1,6 +1,6 @@
 import type { ModelDelta, TokenLogprob } from "../../contract/engine.ts";
 import { malformedStream } from "../sse-decoder.ts";
-import { readFault, toFaultError } from "../upstream.ts";
+import { readFault, toFaultError } from "../upstream-faults.ts";
 import { toFinishReason, toUsage, type VllmUsage } from "../vllm-words.ts";
 import { LogprobAligner } from "./logprobs.ts";
 

@@ -1,6 +1,6 @@
 import type { FinishReason } from "../../contract/engine.ts";
 import { malformedStream } from "../sse-decoder.ts";
-import { readFault, toFaultError } from "../upstream.ts";
+import { readFault, toFaultError } from "../upstream-faults.ts";
 import { toFinishReason, type VllmUsage } from "../vllm-words.ts";
 
 /** Logprobs as vLLM's completions have them: an entry per token. Tokens are named `token_id:N`, or by their text. */

@@ -17,7 +17,8 @@ import type { Item } from "../../protocol/items.ts";
 import { refuseBrokenGrammars } from "../grammar/bound-inputs.ts";
 import { contextWindow } from "../models.ts";
 import { SseDecoder } from "../sse-decoder.ts";
-import { connectionLost, malformedAnswer, type Upstream } from "../upstream.ts";
+import type { Upstream } from "../upstream.ts";
+import { connectionLost, malformedAnswer } from "../upstream-faults.ts";
 import { Completion } from "./completion.ts";
 import { exchangeMessages, harmonyEffort, notText, toConversation, withHeader } from "./conversation.ts";
 import type { FunctionNames } from "./function-names.ts";
@@ -140,7 +141,7 @@ export class HarmonyEngine implements Engine {
     const { request, sampled, model, spentTokens = 0 } = prompt;
     const window = await contextWindow(model, this.#upstream, signal);
     const limited = {
-      server: this.#upstream.baseUrl,
+      server: () => this.#upstream.baseUrl,
       model,
       window,
       wanted: request.max_output_tokens == null ? undefined : request.max_output_tokens - spentTokens,
@@ -155,19 +156,20 @@ export class HarmonyEngine implements Engine {
     const isFree = prompt.sampled !== undefined || opening.length > 0 || prompt.asksForText === true;
     const structured = isFree ? undefined : structuredOutputs(prompt, functions);
     const isClients = prompt.request.structured_outputs?.structural_tag !== undefined;
-    const { baseUrl } = this.#upstream;
-    const lacksIt = Date.now() - (withoutStructure.get(baseUrl) ?? Number.NEGATIVE_INFINITY) < REMEMBER_MS;
+    const lacksIt =
+      Date.now() - (withoutStructure.get(this.#upstream.baseUrl) ?? Number.NEGATIVE_INFINITY) < REMEMBER_MS;
     if (!structured || isClients) return send(structured);
     refuseEndlessSchemas(prompt);
     if (lacksIt) return send(undefined);
     try {
       const response = await send(structured);
-      withStructure.add(baseUrl);
+      // Perhaps another server than the one that was thought of.
+      withStructure.add(this.#upstream.baseUrl);
       return response;
     } catch (error) {
       const isUnknown = error instanceof ApiError && error.status === 400 && UNKNOWN_STRUCTURE.test(error.message);
-      if (!isUnknown || withStructure.has(baseUrl)) throw refusedSchema(error, prompt);
-      withoutStructure.set(baseUrl, Date.now());
+      if (!isUnknown || withStructure.has(this.#upstream.baseUrl)) throw refusedSchema(error, prompt);
+      withoutStructure.set(this.#upstream.baseUrl, Date.now());
       return send(undefined);
     }
   }

@@ -35,8 +35,8 @@ const NO_ROOM = /max_tokens must be at least 1/i;
 
 /** A prompt whose answer's length is to be limited. */
 export interface LimitedPrompt {
-  /** What is learnt is remembered by these. */
-  server: string;
+  /** What is learnt is remembered by these: the server that is asked next, or was asked last. */
+  server: () => string;
   model: string;
   /** The model's window by its card, if that tells. */
   window: number | undefined;
@@ -57,12 +57,12 @@ export async function withOutputLimit<T>(
   prompt: LimitedPrompt,
   post: (body: string | number[], maxTokens: number) => Promise<T>,
 ): Promise<T> {
-  const { server, wanted } = prompt;
-  const model = `${server} ${prompt.model}`;
+  const { wanted } = prompt;
   let didNotFit = false;
   for (let attempt = 1; ; attempt += 1) {
-    const clamps = recall(clamping, server);
-    const named = recall(windows, model);
+    const asking = prompt.server();
+    const clamps = recall(clamping, asking);
+    const named = recall(windows, `${asking} ${prompt.model}`);
     const window = Math.min(named ?? Number.POSITIVE_INFINITY, prompt.window ?? Number.POSITIVE_INFINITY);
     const isKnown = Number.isFinite(window);
     const most = isKnown ? window : GPT_OSS_WINDOW;
@@ -74,8 +74,8 @@ export async function withOutputLimit<T>(
     try {
       const answer = await post(body, limit);
       // Any prompt has a token, so only a server that clamps takes this one.
-      if (isKnown && limit >= most) remember(clamping, server, true);
-      else if (didNotFit) remember(clamping, server, false);
+      if (isKnown && limit >= most) remember(clamping, prompt.server(), true);
+      else if (didNotFit) remember(clamping, prompt.server(), false);
       return answer;
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 400) throw error;
@@ -83,7 +83,7 @@ export async function withOutputLimit<T>(
       const [, above] = ABOVE_WINDOW.exec(error.message) ?? [];
       const inWords = Number(above ?? WINDOW_IN_WORDS.exec(error.message)?.[1] ?? Number.NaN);
       const isNews = inWords > 0 && (!isKnown || inWords < window);
-      if (isNews) remember(windows, model, inWords);
+      if (isNews) remember(windows, `${prompt.server()} ${prompt.model}`, inWords);
       // Other words than these are about the prompt alone, once a server is known to clamp.
       const mayNotFit = DO_NOT_FIT.test(error.message) || (clamps !== true && inWords > 0);
       const shouldCount: boolean = above === undefined && !mustCount && mayNotFit && (isKnown || isNews);

@@ -92,9 +92,11 @@ describe("the rows of a run", () => {
         signal: new AbortController().signal,
         clock: Date.now,
         maxRetries: 0,
+        maxFruitless: 0,
         room: Number.POSITIVE_INFINITY,
         recoveryTimeMs: 0,
         isServerGone: async () => false,
+        leaveServer: () => {},
       },
       writer,
     );

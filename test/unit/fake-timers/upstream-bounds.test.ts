@@ -1,7 +1,8 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { loadConfig } from "../../../src/config.ts";
 import { SseDecoder } from "../../../src/engine/sse-decoder.ts";
-import { toFaultError, Upstream } from "../../../src/engine/upstream.ts";
+import { Upstream } from "../../../src/engine/upstream.ts";
+import { toFaultError } from "../../../src/engine/upstream-faults.ts";
 import { readBounded } from "../../../src/protocol/bounded-read.ts";
 
 /** What the model server sends, and how long it sends nothing, is bounded; what its reader does is not its fault. */
@@ -13,8 +14,9 @@ let servers = 0;
 /** Each has a server of its own: what is seen of one is remembered by its URL. */
 function upstreamOf(answer: (url: string) => Promise<Response> | Response, overrides: Overrides = {}): Upstream {
   const config = loadConfig({ VLLM_BASE_URL: `http://vllm-${servers++}/v1` } as Parameters<typeof loadConfig>[0]);
-  const vllmFetch = async (url: string) => answer(url);
-  return new Upstream({ ...config, ...overrides, vllmFetch });
+  const fetch = async (url: string) => answer(url);
+  const modelServers = config.modelServers.map((server) => ({ ...server, fetch }));
+  return new Upstream({ ...config, ...overrides, modelServers });
 }
 
 const never = new AbortController().signal;
@@ -199,7 +201,7 @@ describe("silence", () => {
     expect(await error).toMatchObject({ code: "upstream_connection_lost" });
     expect(asked.filter((path) => path === HEALTH)).toHaveLength(1);
     expect(seen.cancelled).toBe(true);
-    expect(upstream.downSince).toBeGreaterThan(0);
+    expect(upstream.server.downSince).toBeGreaterThan(0);
   });
 
   it.each([200, 404, 401, 500])("of a server whose /health says %i is waited for", async (status) => {

@@ -1,0 +1,254 @@
+import { createHash } from "node:crypto";
+import { z } from "zod";
+import { headerSecret, serverUrl } from "./values.ts";
+
+/** The model servers of a deployment: `UPSTREAMS` with its secrets, or the one of `VLLM_BASE_URL`. */
+
+/** How a model is spoken to: over vLLM's chat completions, or in Harmony over its completions (gpt-oss). */
+export type EngineName = "chat" | "harmony";
+
+/** `fetch`, or that of a binding. */
+type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+
+export interface ModelServerConfig {
+  /** Tells nothing of where the server is: health, logs and answers may have it. */
+  name: string;
+  /** With `/v1`, without a slash at its end. No two servers have the same. Behind a binding its host means nothing. */
+  baseUrl: string;
+  fetch: Fetch;
+  /** Whether it is asked by `fetch`, or over a socket. */
+  transport: "fetch" | "socket";
+  apiKey: string | undefined;
+  /** What else it is sent, for an access proxy before it. By lower-case names. */
+  headers: Readonly<Record<string, string>>;
+  /** Its share of the conversations, compared with the others'. Above 0. */
+  weight: number;
+  /** It gets no new conversations, and keeps those that it has. */
+  drains: boolean;
+  /** The only models that it is asked for; undefined: those that it lists. */
+  models: readonly string[] | undefined;
+  /** How all of its models are spoken to; undefined: as each one's name and card tell. */
+  engine: EngineName | undefined;
+}
+
+/** What of a deployment's variables tells of its model servers. `UPSTREAMS` and its secrets are texts that nobody has read. */
+export interface UpstreamVariables {
+  UPSTREAMS?: string | undefined;
+  UPSTREAM_SECRETS?: string | undefined;
+  VLLM_BASE_URL?: string | undefined;
+  VLLM_API_KEY?: string | undefined;
+  VLLM_TRANSPORT?: "fetch" | "socket" | undefined;
+}
+
+/** What is at fault, and what is expected of it. Never tells a value. */
+type Mistake = readonly [
+  variable: "UPSTREAMS" | "UPSTREAM_SECRETS" | "VLLM_BASE_URL" | "VLLM_TRANSPORT",
+  mistake: string,
+];
+
+/** A pool is looked through for every request. */
+const MAX_SERVERS = 100;
+const MAX_WEIGHT = 1_000_000;
+const MAX_MODELS = 1_000;
+
+const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
+
+const entry = z
+  .strictObject({
+    name: z.string().regex(NAME, "expected a name of letters, digits, '.', '_' and '-'").optional(),
+    url: serverUrl().optional(),
+    binding: z.string().min(1, "expected the name of a binding").optional(),
+    weight: z.number().min(0).max(MAX_WEIGHT).default(1),
+    drain: z.boolean().default(false),
+    models: z.array(z.string().min(1)).min(1).max(MAX_MODELS).optional(),
+    engine: z.enum(["chat", "harmony"]).optional(),
+  })
+  .refine(
+    ({ url, binding }) => (url === undefined) !== (binding === undefined),
+    "expected either 'url' or 'binding', and not both",
+  );
+type Entry = z.output<typeof entry>;
+
+/** What this server says itself to a model server, or what frames a request. */
+const OWN_HEADERS = new Set([
+  ...["accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect"],
+  ...["host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "x-session-id"],
+]);
+
+const headers = z
+  .record(
+    z
+      .string()
+      .regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/, "expected names of headers")
+      .transform((name) => name.toLowerCase())
+      .refine((name) => !OWN_HEADERS.has(name), "expected no header that this server sets itself"),
+    z
+      .string()
+      .trim()
+      .regex(/^[\x20-\x7e]{1,8192}$/, "expected headers of visible ASCII characters"),
+  )
+  .default({});
+
+const secret = z
+  .strictObject({ api_key: headerSecret().nullish(), headers })
+  .refine(
+    ({ api_key: key, headers }) => key == null || headers.authorization === undefined,
+    "expected either 'api_key' or the header 'authorization', and not both",
+  );
+type Secrets = z.output<typeof secret>;
+
+/** The JSON of a text; undefined for what is none. */
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+/** What zod finds wrong, with the field at fault and without its value. */
+function firstIssue({ issues: [issue] }: z.ZodError): string {
+  if (!issue) return "not understood";
+  const own = issue.code === "invalid_key" ? (issue.issues[0]?.message ?? issue.message) : issue.message;
+  const message = issue.code === "unrecognized_keys" ? "expected no other fields than those of the table" : own;
+  const field = issue.path.filter((part) => typeof part === "string")[0];
+  return field === undefined ? message : `'${field}': ${message}`;
+}
+
+/**
+ * The model servers, at least one where there is no mistake. `env` holds the bindings. Gives all mistakes together.
+ */
+export function readModelServers(
+  vars: UpstreamVariables,
+  env: object,
+): { servers: readonly ModelServerConfig[]; mistakes: readonly Mistake[] } {
+  if (vars.UPSTREAMS !== undefined) return readPool(vars, vars.UPSTREAMS, env);
+  const mistakes: Mistake[] = [];
+  const binding = bindingOf(env, "VLLM");
+  if (vars.UPSTREAM_SECRETS !== undefined) mistakes.push(["UPSTREAM_SECRETS", "expected beside UPSTREAMS alone"]);
+  if (!vars.VLLM_BASE_URL && !binding) {
+    const mistake = "set it to the vLLM server's URL, such as http://gpu:8000/v1, or set UPSTREAMS";
+    mistakes.push(["VLLM_BASE_URL", mistake]);
+  }
+  if (vars.VLLM_TRANSPORT === "socket" && binding) {
+    mistakes.push(["VLLM_TRANSPORT", "expected fetch: a server behind the binding VLLM is reached by its fetch alone"]);
+  }
+  const server: ModelServerConfig = {
+    ...{ name: "vllm", weight: 1, drains: false, models: undefined, engine: undefined, headers: {} },
+    baseUrl: trimmed(vars.VLLM_BASE_URL ?? "http://vllm/v1"),
+    fetch: binding ?? ((url, init) => fetch(url, init)),
+    transport: vars.VLLM_TRANSPORT ?? "fetch",
+    apiKey: vars.VLLM_API_KEY,
+  };
+  return { servers: [server], mistakes };
+}
+
+function readPool(
+  vars: UpstreamVariables,
+  text: string,
+  env: object,
+): { servers: readonly ModelServerConfig[]; mistakes: readonly Mistake[] } {
+  const mistakes: Mistake[] = [];
+  const wrong = (mistake: string) => mistakes.push(["UPSTREAMS", mistake]);
+  if (vars.VLLM_BASE_URL !== undefined) wrong("expected without VLLM_BASE_URL: name all servers here");
+  const json = parseJson(text);
+  if (!Array.isArray(json) || json.length === 0 || json.length > MAX_SERVERS) {
+    wrong(`expected a JSON array of 1 to ${MAX_SERVERS} servers such as [{"url":"http://gpu:8000/v1"}]`);
+    return { servers: [], mistakes };
+  }
+  const secrets = readSecrets(vars.UPSTREAM_SECRETS, mistakes);
+  const servers: ModelServerConfig[] = [];
+  for (const [index, given] of json.entries()) {
+    const read = entry.safeParse(given);
+    if (!read.success) {
+      wrong(`server ${index + 1}: ${firstIssue(read.error)}`);
+      continue;
+    }
+    const binding = read.data.binding === undefined ? undefined : bindingOf(env, read.data.binding);
+    if (read.data.binding !== undefined && !binding) wrong(`server ${index + 1}: no such binding with a fetch`);
+    if (binding && vars.VLLM_TRANSPORT === "socket") {
+      mistakes.push(["VLLM_TRANSPORT", "expected fetch: a server behind a binding is reached by its fetch alone"]);
+    }
+    const name = read.data.name ?? defaultName(read.data);
+    const same = servers.findIndex((other) => other.name === name || other.baseUrl === baseUrlOf(read.data));
+    if (same >= 0) wrong(`server ${index + 1}: expected another name, and another server, than those before it`);
+    servers.push(toServer(read.data, name, binding, secrets.get(name), vars));
+  }
+  const names = new Set(servers.map(({ name }) => name));
+  // Names of servers that are wrong themselves are not known.
+  if (servers.length === json.length && [...secrets.keys()].some((name) => !names.has(name))) {
+    mistakes.push(["UPSTREAM_SECRETS", "expected the names of servers in UPSTREAMS alone"]);
+  }
+  if (bindingOf(env, "VLLM") && !json.some((given) => (given as Partial<Entry> | null)?.binding === "VLLM")) {
+    wrong("expected the binding VLLM among the servers");
+  }
+  if (servers.length === json.length && servers.every(({ drains }) => drains)) {
+    wrong("expected at least one server that takes new conversations");
+  }
+  return { servers, mistakes };
+}
+
+/** A server's secrets, by its name. */
+function readSecrets(text: string | undefined, mistakes: Mistake[]): ReadonlyMap<string, Secrets> {
+  const secrets = new Map<string, Secrets>();
+  if (text === undefined) return secrets;
+  const wrong = (mistake: string) => mistakes.push(["UPSTREAM_SECRETS", mistake]);
+  const json = parseJson(text);
+  if (typeof json !== "object" || json === null || Array.isArray(json)) {
+    wrong('expected a JSON object such as {"gpu-1":{"api_key":"…","headers":{"cf-access-client-id":"…"}}}');
+    return secrets;
+  }
+  for (const [index, [name, given]] of Object.entries(json).entries()) {
+    const read = secret.safeParse(given);
+    if (read.success) secrets.set(name, read.data);
+    else wrong(`entry ${index + 1}: ${firstIssue(read.error)}`);
+  }
+  return secrets;
+}
+
+function toServer(
+  given: Entry,
+  name: string,
+  binding: Fetch | undefined,
+  secrets: Secrets | undefined,
+  { VLLM_API_KEY: sharedKey, VLLM_TRANSPORT: transport = "fetch" }: UpstreamVariables,
+): ModelServerConfig {
+  const { weight, drain, models, engine } = given;
+  const { api_key: ownKey, headers = {} } = secrets ?? {};
+  const hasAuthorization = headers.authorization !== undefined;
+  return {
+    name,
+    baseUrl: baseUrlOf(given),
+    fetch: binding ?? ((url, init) => fetch(url, init)),
+    transport,
+    // What all servers share is the key of those that have none of their own; null is none.
+    apiKey: hasAuthorization ? undefined : ownKey === undefined ? sharedKey : (ownKey ?? undefined),
+    headers,
+    // Nothing is a share of its old conversations, too: they are as many as any other server's.
+    weight: weight || 1,
+    drains: drain || weight === 0,
+    models,
+    engine,
+  };
+}
+
+/** The fetch of a binding; undefined where the environment has no such thing. */
+function bindingOf(env: object, name: string): Fetch | undefined {
+  const binding: unknown = Object.hasOwn(env, name) ? (env as Record<string, unknown>)[name] : undefined;
+  if (typeof binding !== "object" || binding === null || !("fetch" in binding)) return undefined;
+  if (typeof binding.fetch !== "function") return undefined;
+  return (url, init) => (binding as { fetch: Fetch }).fetch(url, init);
+}
+
+function baseUrlOf({ url, binding }: Pick<Entry, "url" | "binding">): string {
+  return url === undefined ? `http://${encodeURIComponent(binding ?? "").toLowerCase()}/v1` : trimmed(url);
+}
+
+/** The same as long as the server's address is, wherever it stands in the list. */
+function defaultName(given: Pick<Entry, "url" | "binding">): string {
+  return `server-${createHash("sha256").update(baseUrlOf(given)).digest("hex").slice(0, 8)}`;
+}
+
+function trimmed(url: string): string {
+  return url.replace(/\/+$/, "");
+}

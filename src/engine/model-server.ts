@@ -1,0 +1,333 @@
+import type { Config, ModelServerConfig } from "../config.ts";
+import { type ReadBounds, ReadFault, readBoundedText } from "../protocol/bounded-read.ts";
+import { ApiError } from "../protocol/errors.ts";
+import { readerOf } from "./byte-reader.ts";
+import { sawDown, sawUp, statusOf } from "./server-status.ts";
+import { socketFetch } from "./socket-fetch.ts";
+import {
+  connectionLost,
+  ENGINE_DEAD,
+  malformedAnswer,
+  readFault,
+  timedOut,
+  toFaultError,
+  toPassedError,
+  type UpstreamFault,
+  unreachable,
+} from "./upstream-faults.ts";
+
+/** An error is told in a few words: more than this of one is nothing to read, or to pass on. */
+const MAX_ERROR_BYTES = 64 * 1024;
+
+/** Of an answer that comes whole; the tokens of a million-token prompt are 8 MB. */
+const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
+
+/** How long the server may take to say how it is, and what is wrong with a request, in milliseconds. */
+const HEALTH_TIMEOUT_MS = 2_000;
+const ERROR_TIMEOUT_MS = 5_000;
+
+/** What `/health` is answered with where no engine lives behind it: by vLLM itself, or by a proxy before it. */
+const GONE_STATUSES = new Set([502, 503, 504]);
+
+/** How long a model server may take, and how it is asked whether it is gone. */
+export type ServerBounds = Pick<Config, "connectTimeoutMs" | "firstByteTimeoutMs" | "idleTimeoutMs" | "silenceMs">;
+
+/** What of a request is not the same for all. */
+export interface RequestOptions {
+  /** How long the headers may take, in milliseconds, if not `VLLM_CONNECT_TIMEOUT_MS`. */
+  withinMs?: number | undefined;
+  /** Of a body that is no JSON. */
+  contentType?: string | undefined;
+  /** The client has spoken to the server in its own words, and hears of its faults in these. */
+  isPassedOn?: boolean | undefined;
+}
+
+export type Body = string | Uint8Array<ArrayBuffer>;
+
+/** The statuses that model servers have given errors with: what a client sees of them says less. */
+const statuses = new WeakMap<ApiError, number>();
+
+/** The status of the answer that an error was made of; undefined for one without an answer. */
+export function answeredStatus(error: ApiError): number | undefined {
+  return statuses.get(error);
+}
+
+/**
+ * One model server: a URL, or a binding (a service binding, or a Workers VPC service for a private GPU).
+ * Everything that can go wrong on the way comes out as an ApiError with the right 4xx or 5xx.
+ */
+export class ModelServer {
+  readonly config: ModelServerConfig;
+  readonly #bounds: ServerBounds;
+  readonly #session: string | undefined;
+  /** What closes the request behind a response: cancelling the body alone leaves the connection to the runtime. */
+  readonly #requests = new WeakMap<Response, AbortController>();
+
+  /** `session`, where there is one, names the requests that a router before the server is to keep together. */
+  constructor(config: ModelServerConfig, bounds: ServerBounds, session?: string) {
+    this.config = config;
+    this.#bounds = bounds;
+    this.#session = session;
+  }
+
+  /** Names the server, for caches; never shown to anybody. */
+  get baseUrl(): string {
+    return this.config.baseUrl;
+  }
+
+  /** Since when the server is down, as far as this isolate has seen. Unix milliseconds. */
+  get downSince(): number | undefined {
+    return statusOf(this.baseUrl).downSince;
+  }
+
+  /**
+   * Sends a request and waits for its headers, at most `VLLM_CONNECT_TIMEOUT_MS`. `path` is below `/v1`, or from the
+   * server's root when it begins with `//`. Throws ApiError 502/504 when vLLM cannot be reached, and that of its own
+   * error answer otherwise; aborting `signal` closes the request and throws the signal's reason.
+   */
+  async request(
+    path: string,
+    signal: AbortSignal,
+    body?: Body,
+    { withinMs = this.#bounds.connectTimeoutMs, contentType, isPassedOn }: RequestOptions = {},
+  ): Promise<Response> {
+    const { silenceMs } = this.#bounds;
+    const abort = new AbortController();
+    const onAbort = () => abort.abort(signal.reason);
+    if (signal.aborted) onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    const since = Date.now();
+    let isGone = false;
+    const ask = async () => {
+      isGone = await this.#hasBeenGone(since, abort.signal).catch(() => false);
+      if (isGone) abort.abort();
+    };
+    const look = () => {
+      const leftMs = since + withinMs - Date.now();
+      if (leftMs <= 0) return abort.abort();
+      void ask();
+      timer = setTimeout(look, Math.min(silenceMs, leftMs));
+    };
+    // One timer, which most requests never see: that of their time, or of the next question before it.
+    let timer = setTimeout(look, Math.min(silenceMs, withinMs));
+    let response: Response;
+    try {
+      response = await this.#send(path, abort.signal, body, contentType);
+    } catch {
+      if (signal.aborted) throw signal.reason;
+      if (abort.signal.aborted && !isGone) throw timedOut("did not answer", withinMs);
+      sawDown(this.baseUrl);
+      throw unreachable();
+    } finally {
+      clearTimeout(timer);
+    }
+    this.#requests.set(response, abort);
+    if (!response.ok) throw await this.#errorOf(response, signal, isPassedOn ? toPassedError : toFaultError);
+    sawUp(this.baseUrl);
+    return response;
+  }
+
+  #send(path: string, signal: AbortSignal, body?: Body, contentType = "application/json"): Promise<Response> {
+    const { baseUrl, fetch, transport, apiKey, headers: own } = this.config;
+    const url = path.startsWith("//") ? baseUrl.replace(/\/v1$/, "") + path.slice(1) : baseUrl + path;
+    const headers: Record<string, string> = { accept: "text/event-stream, application/json", ...own };
+    if (body !== undefined) headers["content-type"] = contentType;
+    if (this.#session !== undefined) headers["x-session-id"] = this.#session;
+    if (apiKey) headers.authorization = `Bearer ${apiKey}`;
+    const request = { method: body === undefined ? "GET" : "POST", headers, body, signal };
+    if (transport === "socket") return socketFetch(url, request);
+    // A proxy that is not content with what it was sent redirects to its login: that has no business with the secrets.
+    return fetch(url, hasAny(own) ? { ...request, redirect: "manual" } : request);
+  }
+
+  /** The fault that a response tells of. Of a body that is too long, or takes too long, nothing is kept. */
+  async #errorOf(response: Response, signal: AbortSignal, toError: typeof toFaultError): Promise<ApiError> {
+    let fault: UpstreamFault | undefined;
+    const bounds = { maxBytes: MAX_ERROR_BYTES, timeoutMs: ERROR_TIMEOUT_MS, signal };
+    try {
+      fault = readFault(JSON.parse(await readBoundedText(response, bounds)));
+    } catch {
+      this.close(response);
+      if (signal.aborted) throw signal.reason;
+    }
+    const error = toError(response.status, fault, response.headers.get("retry-after"));
+    statuses.set(error, response.status);
+    if (error.code === ENGINE_DEAD) sawDown(this.baseUrl);
+    return error;
+  }
+
+  /** The JSON answer of a request. Throws as `request` and `text` do, and ApiError 502 when the answer is not JSON. */
+  async json(path: string, signal: AbortSignal, body?: string): Promise<unknown> {
+    const text = await this.text(await this.request(path, signal, body), signal, this.#bounds.connectTimeoutMs);
+    try {
+      return JSON.parse(text);
+    } catch {
+      throw malformedAnswer();
+    }
+  }
+
+  /**
+   * A body that comes whole, read within `VLLM_FIRST_BYTE_TIMEOUT_MS`, or `timeoutMs`. Throws ApiError 502 when it is
+   * longer than any answer or breaks off, 504 when it takes too long, and the signal's reason when that is aborted.
+   */
+  async text(response: Response, signal: AbortSignal, timeoutMs = this.#bounds.firstByteTimeoutMs): Promise<string> {
+    const bounds: ReadBounds = { maxBytes: MAX_ANSWER_BYTES, timeoutMs, signal };
+    try {
+      return await readBoundedText(response, bounds);
+    } catch (error) {
+      this.close(response);
+      if (signal.aborted || !(error instanceof ReadFault)) throw error;
+      if (error.kind === "timeout") throw timedOut("did not complete its answer", timeoutMs);
+      throw error.kind === "lost" ? connectionLost() : malformedAnswer();
+    }
+  }
+
+  /** Closes the request behind an answer of which nothing is wanted any more. */
+  close(response: Response): void {
+    this.#requests.get(response)?.abort();
+  }
+
+  /**
+   * Whether the server says itself, or its silence at the door does, that no engine is there: `/health` refuses the
+   * connection or answers 502, 503 or 504. A server that does not answer in time may only be busy.
+   * Throws the signal's reason when it is aborted.
+   */
+  async isGone(signal: AbortSignal): Promise<boolean> {
+    const status = statusOf(this.baseUrl);
+    status.askedAt = Date.now();
+    const abort = new AbortController();
+    const onAbort = () => abort.abort();
+    if (signal.aborted) onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    const timer = setTimeout(onAbort, HEALTH_TIMEOUT_MS);
+    let isGone: boolean;
+    try {
+      const response = await this.#send("//health", abort.signal);
+      isGone = GONE_STATUSES.has(response.status);
+    } catch {
+      if (signal.aborted) throw signal.reason;
+      isGone = !abort.signal.aborted;
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", onAbort);
+      // Its body is of no interest.
+      abort.abort();
+    }
+    status.health = { isGone, at: Date.now() };
+    if (isGone) sawDown(this.baseUrl);
+    return isGone;
+  }
+
+  /**
+   * The same of a server as it was `since` a stream has fallen silent: one that was away meanwhile has forgotten the
+   * stream, though it may be back. Many may fall silent at once, and one of them asks for all.
+   */
+  async #hasBeenGone(since: number, signal: AbortSignal): Promise<boolean> {
+    const { health, askedAt, downAt } = statusOf(this.baseUrl);
+    const { silenceMs } = this.#bounds;
+    const now = Date.now();
+    if (downAt !== undefined && downAt >= since) return true;
+    if (health && health.at >= since && now - health.at < silenceMs) return false;
+    if (askedAt !== undefined && now - askedAt < Math.min(silenceMs, HEALTH_TIMEOUT_MS)) return false;
+    return this.isGone(signal);
+  }
+
+  /**
+   * The reads of a streamed body. The server may be silent for `VLLM_FIRST_BYTE_TIMEOUT_MS` before its first word and
+   * for `VLLM_IDLE_TIMEOUT_MS` between two; after `VLLM_SILENCE_MS` it is asked whether it is still there. Only time in
+   * which a read is waited for counts: a slow reader is no silence. Neither is a comment a word: a server keeps sending
+   * these when its engine is gone (`--sse-keep-alive-interval`).
+   *
+   * The bytes of a read are valid until the next one.
+   *
+   * Ends cleanly at the end of the body; throws ApiError 502/504 when the connection breaks or falls silent, and the
+   * signal's reason when it is aborted. Leaving the iteration closes the upstream request. `onEnd` is called however it ends.
+   */
+  async *reads(response: Response, signal: AbortSignal, onEnd?: () => void): AsyncGenerator<Uint8Array> {
+    if (!response.body) return onEnd?.();
+    const { firstByteTimeoutMs, idleTimeoutMs, silenceMs } = this.#bounds;
+    const reader = readerOf(response.body);
+    /** Ends the question whether the server is still there, where one was asked. */
+    let asking: AbortController | undefined;
+    const close = () => {
+      reader.cancel();
+      this.close(response);
+    };
+    let limit = firstByteTimeoutMs;
+    /** When the wait for the server's next word began; undefined while the reader is busy with the last one. */
+    let waitingSince: number | undefined;
+    let fault: ApiError | undefined;
+    let ended = false;
+    const giveUp = (error: ApiError) => {
+      fault ??= error;
+      close();
+    };
+    const ask = async (since: number) => {
+      asking ??= new AbortController();
+      const isGone = await this.#hasBeenGone(since, asking.signal).catch(() => false);
+      if (isGone && waitingSince === since) giveUp(connectionLost());
+    };
+    // One timer per stream that looks now and then, rather than one per read.
+    const watchdog = setInterval(
+      () => {
+        if (waitingSince === undefined) return;
+        const silentFor = Date.now() - waitingSince;
+        if (silentFor >= limit) giveUp(timedOut("went silent", limit));
+        else if (silentFor >= silenceMs) void ask(waitingSince);
+      },
+      Math.max(10, Math.min(firstByteTimeoutMs, idleTimeoutMs, silenceMs, 4000) / 4),
+    );
+    signal.addEventListener("abort", close, { once: true });
+    const comments = new CommentFilter();
+    try {
+      for (;;) {
+        waitingSince ??= Date.now();
+        const bytes = await reader.read();
+        if (signal.aborted) throw signal.reason;
+        if (fault) throw fault;
+        ended = bytes.length === 0;
+        if (ended) return;
+        if (comments.isOnlyComments(bytes)) continue;
+        limit = idleTimeoutMs;
+        waitingSince = undefined;
+        yield bytes;
+      }
+    } catch (error) {
+      if (signal.aborted) throw signal.reason;
+      if (fault) throw fault;
+      throw error instanceof ApiError ? error : connectionLost();
+    } finally {
+      clearInterval(watchdog);
+      asking?.abort();
+      signal.removeEventListener("abort", close);
+      if (!ended) close();
+      onEnd?.();
+    }
+  }
+}
+
+function hasAny(fields: object): boolean {
+  for (const _ in fields) return true;
+  return false;
+}
+
+/** Tells reads of a stream that hold nothing but whole SSE comments and blank lines. */
+class CommentFilter {
+  /** The last read ended with a line. */
+  #atLineStart = true;
+
+  isOnlyComments(bytes: Uint8Array): boolean {
+    const startsLine = this.#atLineStart;
+    this.#atLineStart = bytes.at(-1) === LINE_FEED;
+    if (!startsLine || !this.#atLineStart || bytes[0] !== COLON) return false;
+    for (let at = 0; at < bytes.length; at = bytes.indexOf(LINE_FEED, at) + 1) {
+      const first = bytes[at];
+      if (first !== COLON && first !== LINE_FEED && first !== CARRIAGE_RETURN) return false;
+    }
+    return true;
+  }
+}
+
+const LINE_FEED = 10;
+const CARRIAGE_RETURN = 13;
+const COLON = 58;

@@ -1,0 +1,106 @@
+import { type Hash, score } from "./rendezvous.ts";
+
+/** Which of several servers a turn goes to. Pure: what is known of the servers comes in, and the one that it is out. */
+
+/** A server as the choice sees it. */
+export interface Candidate {
+  hash: Hash;
+  /** Above 0. */
+  weight: number;
+  /** It keeps the conversations that it has, and gets no others. */
+  drains: boolean;
+  /** It has failed too often of late. */
+  isEjected: boolean;
+  /** It has too much to do, as it has said itself or as its silence says. */
+  isBusy: boolean;
+  /** Requests that this isolate has under way there. */
+  inFlight: number;
+}
+
+export interface ChoiceOptions {
+  /** What the turn has in common with others, which should go to the same server. Without it the load alone decides. */
+  key?: Hash | undefined;
+  /** The key is that of a conversation, which may be older than a server's draining. */
+  keepsDraining: boolean;
+  /** No server gets more than so many times its share of what is in flight. */
+  loadFactor: number;
+  /** A number in [0, 1). */
+  random: () => number;
+}
+
+/** As few requests are no load, and say nothing of how even it is: a conversation stays where it is. */
+const UNCOUNTED = 8;
+
+/** Envoy's panic threshold: where fewer are left, being ejected says nothing (the fault may be elsewhere). */
+const MIN_HEALTHY_SHARE = 0.5;
+
+/**
+ * The server for a turn; undefined where there is none. With a key it is the first of the key's order that has room
+ * (consistent hashing with bounded loads: Mirrokni, Thorup, Zadimoghaddam 2016). Without one it is the less loaded of two
+ * that chance names (Azar et al. 1994; Mitzenmacher 2001), so that many isolates that know the same do not all choose the same.
+ */
+export function chooseServer<Server extends Candidate>(
+  servers: readonly Server[],
+  { key, keepsDraining, loadFactor, random }: ChoiceOptions,
+): Server | undefined {
+  if (servers.length < 2) return servers[0];
+  const ranked = key ? ranking(servers, key) : servers;
+  const usable = inGoodHealth(ranked);
+  const [first] = ranked;
+  // Nothing but a conversation's own order leads to a server that drains.
+  if (key && keepsDraining && first?.drains && usable.includes(first)) return first;
+  const taking = usable.filter(({ drains }) => !drains);
+  const open = taking.length > 0 ? taking : usable;
+  return key ? firstWithRoom(open, loadFactor) : lessLoadedOfTwo(open, random);
+}
+
+/** The servers in a key's order, the best one first. */
+export function ranking<Server extends Candidate>(servers: readonly Server[], key: Hash): Server[] {
+  const scored = servers.map((server) => ({ server, score: score(key, server.hash, server.weight) }));
+  return scored.sort((one, other) => other.score - one.score).map(({ server }) => server);
+}
+
+/** Those that may be asked: neither busy nor ejected, as far as any are left. */
+export function inGoodHealth<Server extends Candidate>(servers: readonly Server[]): readonly Server[] {
+  const healthy = servers.filter(({ isEjected }) => !isEjected);
+  const inPanic = healthy.length < MIN_HEALTHY_SHARE * servers.length;
+  const usable = (inPanic ? servers : healthy).filter(({ isBusy }) => !isBusy);
+  return usable.length > 0 ? usable : servers;
+}
+
+function firstWithRoom<Server extends Candidate>(servers: readonly Server[], loadFactor: number): Server | undefined {
+  // Most of the time nothing needs to be counted.
+  const [first] = servers;
+  if (!first || first.inFlight < UNCOUNTED) return first;
+  const total = 1 + servers.reduce((sum, { inFlight }) => sum + inFlight, 0);
+  const weights = servers.reduce((sum, { weight }) => sum + weight, 0);
+  const room = ({ weight }: Server) => Math.max(UNCOUNTED, Math.ceil((loadFactor * total * weight) / weights));
+  return servers.find((server) => server.inFlight < room(server)) ?? first;
+}
+
+function lessLoadedOfTwo<Server extends Candidate>(
+  servers: readonly Server[],
+  random: () => number,
+): Server | undefined {
+  const one = byWeight(servers, random);
+  const other = byWeight(
+    servers.filter((server) => server !== one),
+    random,
+  );
+  return one && other && loadOf(other) < loadOf(one) ? other : one;
+}
+
+function loadOf({ inFlight, weight }: Candidate): number {
+  return inFlight / weight;
+}
+
+/** One of the servers, each as likely as its weight is large. */
+function byWeight<Server extends Candidate>(servers: readonly Server[], random: () => number): Server | undefined {
+  const total = servers.reduce((sum, { weight }) => sum + weight, 0);
+  let left = random() * total;
+  for (const server of servers) {
+    left -= server.weight;
+    if (left < 0) return server;
+  }
+  return servers.at(-1);
+}

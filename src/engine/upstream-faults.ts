@@ -1,0 +1,148 @@
+import { ApiError, contextLengthExceeded, invalidRequest } from "../protocol/errors.ts";
+import { clientMessage, clientParam } from "./fault-names.ts";
+
+/** What goes wrong with a model server, as errors of this API. */
+
+/** The code of an engine that has died while its server still answers. */
+export const ENGINE_DEAD = "upstream_engine_dead";
+
+/** vLLM's words for it (`EngineDeadError`), since 0.6; its other failures leave the engine alive. */
+const ENGINE_DEAD_WORDS = /EngineCore encountered an issue|engine core .*died|engine loop .*(not running|has died)/i;
+
+/** 502: nobody is there. */
+export function unreachable(): ApiError {
+  return new ApiError({
+    status: 502,
+    message: "The model server could not be reached.",
+    code: "upstream_unreachable",
+  });
+}
+
+/** 504. `what` it did not do in time. */
+export function timedOut(what: string, afterMs: number): ApiError {
+  return new ApiError({
+    status: 504,
+    message: `The model server ${what} within ${afterMs} ms.`,
+    code: "upstream_timeout",
+  });
+}
+
+/** 502: the connection to vLLM broke in the middle of an answer. */
+export function connectionLost(): ApiError {
+  return new ApiError({
+    status: 502,
+    message: "The connection to the model server was lost in the middle of the response.",
+    code: "upstream_connection_lost",
+  });
+}
+
+/** 502: vLLM's answer is not what its API gives. */
+export function malformedAnswer(): ApiError {
+  return new ApiError({
+    status: 502,
+    message: "The model server sent a malformed response.",
+    code: "upstream_malformed_response",
+  });
+}
+
+/** What vLLM says of a fault, nested (`{error:{…}}`, since 0.10) or flat (`{object:"error",…}`, before). */
+export interface UpstreamFault {
+  message: string;
+  type?: string;
+  param?: string | null;
+  status?: number;
+}
+
+/** vLLM's longest words quote the field at fault; the rest of such a message tells nothing. In characters. */
+const MAX_FAULT_MESSAGE = 4_000;
+
+/** Reads a fault out of a body or a stream payload, or gives undefined when there is none. */
+export function readFault(body: unknown): UpstreamFault | undefined {
+  if (typeof body !== "object" || body === null) return undefined;
+  const fault = "error" in body ? body.error : "object" in body && body.object === "error" ? body : undefined;
+  if (typeof fault === "string") return { message: fault.slice(0, MAX_FAULT_MESSAGE) };
+  if (typeof fault !== "object" || fault === null) return undefined;
+  const { message, type, param, code } = fault as Record<string, unknown>;
+  return {
+    message: typeof message === "string" ? message.slice(0, MAX_FAULT_MESSAGE) : "unknown error",
+    type: typeof type === "string" ? type : undefined,
+    param: typeof param === "string" ? param : null,
+    status: typeof code === "number" ? code : undefined,
+  };
+}
+
+/** `max_output_tokens` alone is too large: these words also speak of the window, which the prompt need not fill. */
+const OUTPUT_LIMIT =
+  /max_(completion_)?tokens=\d+ cannot be greater than max_model_len|'max_tokens'.* is too large: \d+\. This model's maximum context length is (\d+) tokens(?: and your request has (\d+) input tokens)?/i;
+
+/** The prompt leaves nothing of the window: vLLM ≥ 0.20 then makes the limit itself, and refuses it. */
+const FULL_WINDOW = /^max_(completion_)?tokens must be at least 1, got/i;
+
+/** vLLM before 0.12 adds the two up: the prompt is at fault only where it fills the window by itself. */
+const BOTH = /maximum context length is (\d+) tokens.*\((\d+) in the (?:messages|prompt), (\d+) in the completion\)/i;
+
+const CONTEXT_LENGTH = /maximum context length|max_model_len|longer than the maximum model length|context length of/i;
+
+/**
+ * A fault of vLLM as this API's error. Its words are passed on where they are about the request (4xx); a fault of the
+ * server (5xx) or of our credentials there (401, 403) says only that.
+ */
+export function toFaultError(status: number, fault: UpstreamFault | undefined, retryAfter?: string | null): ApiError {
+  const message = fault?.message ?? `The model server answered with status ${status}.`;
+  const headers: Record<string, string> = retryAfter ? { "retry-after": retryAfter } : {};
+  if (status >= 500 && ENGINE_DEAD_WORDS.test(message)) {
+    return new ApiError({ status: 502, message: "The model server's engine has died.", code: ENGINE_DEAD });
+  }
+  if (status === 404 && /model/i.test(message)) return invalidRequest("model", message, "model_not_found");
+  if (status === 400 || status === 413 || status === 422) return toRefusal(message, fault?.param);
+  if (status === 429) {
+    return new ApiError({
+      status,
+      type: "rate_limit_error",
+      message: "The model server is receiving too many requests.",
+      code: "rate_limit_exceeded",
+      headers,
+    });
+  }
+  if (status === 503) {
+    return new ApiError({ status, message: "The model server is overloaded.", code: "server_is_overloaded", headers });
+  }
+  if (status === 504) {
+    return new ApiError({ status, message: "The model server timed out.", code: "upstream_timeout" });
+  }
+  if (status === 501) return invalidRequest(null, message, "unsupported_parameter");
+  const why =
+    status === 401 || status === 403
+      ? "The model server refused this server's credentials (VLLM_API_KEY)."
+      : `The model server failed with status ${status}.`;
+  return new ApiError({ status: 502, message: why, code: "upstream_error" });
+}
+
+/** The 400 of what vLLM refuses, in the words of this API. */
+function toRefusal(message: string, param: string | null | undefined): ApiError {
+  const said = clientMessage(message);
+  const limit = OUTPUT_LIMIT.exec(message);
+  const [, window, prompt] = BOTH.exec(message) ?? [undefined, limit?.[2], limit?.[3]];
+  const fits = window !== undefined ? Number(prompt ?? 0) < Number(window) : limit !== null;
+  if (fits) return invalidRequest("max_output_tokens", said, "above_max_value");
+  if (FULL_WINDOW.test(message)) {
+    return contextLengthExceeded("The prompt fills the model's context window: no token is left for an answer.");
+  }
+  if (CONTEXT_LENGTH.test(message)) return contextLengthExceeded(said);
+  return invalidRequest(clientParam(param), said, "invalid_request");
+}
+
+/** Statuses that are about the request, as vLLM's routes have them. */
+const REFUSALS = new Set([400, 404, 405, 413, 415, 422, 501]);
+
+/**
+ * The same for a client that has spoken to vLLM in vLLM's own words: what it says of a request is passed on as it is said,
+ * with its status. A route that the server does not have is a 404, too.
+ */
+export function toPassedError(status: number, fault: UpstreamFault | undefined, retryAfter?: string | null): ApiError {
+  if (!REFUSALS.has(status)) return toFaultError(status, fault, retryAfter);
+  const message = fault?.message ?? `The model server answered with status ${status}.`;
+  const isModel = status === 404 && /model/i.test(message);
+  const code = isModel ? "model_not_found" : status === 404 || status === 405 ? "not_served" : "invalid_request";
+  return new ApiError({ status, message, param: isModel ? "model" : (fault?.param ?? null), code });
+}

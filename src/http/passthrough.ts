@@ -1,0 +1,61 @@
+import type { Context } from "hono";
+import { type PassedAnswer, passForm, passJson } from "../api/passthrough.ts";
+import type { PassthroughEndpoint } from "../config.ts";
+import { SSE_HEADERS } from "../protocol/sse-stream.ts";
+import type { AppEnv } from "./app-env.ts";
+import { readForm, readJson } from "./body.ts";
+import { callerOf } from "./caller.ts";
+import { type Endpoint, endpoint } from "./endpoint.ts";
+
+/** vLLM's own endpoints, as far as the operator opens them (`PASSTHROUGH_ENDPOINTS`). */
+
+/** The answer's bytes as they come. Of its headers only the type is the client's: the others are the model server's own. */
+function answerOf(context: Context<AppEnv>, { type, body, server }: PassedAnswer): Response {
+  if (context.get("config").showsUpstream) context.header("x-upstream", server);
+  const isStream = type.startsWith("text/event-stream");
+  const headers = isStream ? { ...SSE_HEADERS, "content-type": type } : { "content-type": type };
+  return body === null ? context.body(null, 200, headers) : context.body(body, 200, headers);
+}
+
+function json(name: PassthroughEndpoint, path: string, summary: string): Endpoint {
+  return endpoint({
+    method: "POST",
+    path,
+    summary,
+    isOpen: ({ passthroughEndpoints }) => passthroughEndpoints.has(name),
+    handle: async (context) => {
+      const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
+      return answerOf(context, await passJson(callerOf(context), name, body));
+    },
+  });
+}
+
+function form(name: PassthroughEndpoint, path: string, summary: string): Endpoint {
+  return endpoint({
+    method: "POST",
+    path,
+    summary,
+    isOpen: ({ passthroughEndpoints }) => passthroughEndpoints.has(name),
+    handle: async (context) => {
+      const { bytes, type } = await readForm(context.req.raw, context.get("config").maxRequestBytes);
+      return answerOf(context, await passForm(callerOf(context), name, bytes, type));
+    },
+  });
+}
+
+export const passthrough = [
+  json(
+    "chat/completions",
+    "/v1/chat/completions",
+    "vLLM's own, where `PASSTHROUGH_ENDPOINTS` opens it ([docs/passthrough.md](docs/passthrough.md)), as are the next nine",
+  ),
+  json("completions", "/v1/completions", "vLLM's own"),
+  json("embeddings", "/v1/embeddings", "vLLM's own"),
+  json("rerank", "/v1/rerank", "vLLM's own"),
+  json("score", "/v1/score", "vLLM's own"),
+  form("audio/transcriptions", "/v1/audio/transcriptions", "vLLM's own"),
+  form("audio/translations", "/v1/audio/translations", "vLLM's own"),
+  json("messages", "/v1/messages", "vLLM's own: Anthropic's Messages"),
+  json("tokenize", "/tokenize", "vLLM's own"),
+  json("detokenize", "/detokenize", "vLLM's own"),
+];

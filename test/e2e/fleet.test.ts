@@ -1,0 +1,378 @@
+import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { isWhole, replay } from "./event-streams.ts";
+import { expectError, readStream } from "./expectations.ts";
+import { type Fleet, type Replica, startFleet } from "./fleet.ts";
+import { SocketClient } from "./socket-support.ts";
+import { eventually } from "./support.ts";
+import { mcp, startTools, type ToolServer } from "./tool-support.ts";
+
+/** Several model servers behind one door, as clients and the servers see it. */
+
+type Way = "json" | "stream" | "background";
+const WAYS: Way[] = ["json", "stream", "background"];
+const MODELS = ["simulator", "simulator-gpt-oss"];
+const INPUT = "one two three four five six seven eight nine ten";
+
+/** What became of a request, whichever way it is answered, and the text of its events, where it has any. */
+async function create(fleet: Fleet, way: Way, body: ResponseCreateParamsNonStreaming) {
+  const { responses } = fleet.openai;
+  if (way === "json") return { response: await responses.create(body), text: undefined };
+  if (way === "stream") {
+    const events = await (await fleet.post({ ...body, stream: true })).text();
+    return { response: await responses.retrieve(idOf(events)), text: textOf(events) };
+  }
+  const { id } = await responses.create({ ...body, background: true });
+  const response = await eventually(async () => {
+    const found = await responses.retrieve(id);
+    return found.status === "queued" || found.status === "in_progress" ? undefined : found;
+  });
+  return { response, text: textOf(await replay(fleet, id)) };
+}
+
+function idOf(events: string): string {
+  return /"id":"(resp_\w+)"/.exec(events)?.[1] ?? "";
+}
+
+function textOf(events: string): string {
+  expect(isWhole(events)).toBe(true);
+  const deltas = events.matchAll(/^data: (\{"type":"response\.output_text\.delta".*)$/gm);
+  return [...deltas].map(([, json]) => (JSON.parse(json ?? "") as { delta: string }).delta).join("");
+}
+
+describe("affinity", () => {
+  let fleet: Fleet;
+  let tools: ToolServer;
+  beforeAll(async () => {
+    tools = await startTools({ lookup: { run: () => "It is 42." } });
+    fleet = await startFleet({ servers: { a: {}, b: {}, c: {} }, variables: { MCP_SERVERS: tools.url } });
+  });
+  afterEach(() => fleet.clear());
+  afterAll(async () => {
+    await fleet.close();
+    await tools.close();
+  });
+
+  /** Does something several times, and gives the servers that each time has asked. */
+  async function serversOf(times: number, work: (index: number) => Promise<unknown>): Promise<string[][]> {
+    const asked: string[][] = [];
+    for (let index = 0; index < times; index += 1) {
+      fleet.clear();
+      await work(index);
+      asked.push(fleet.servers());
+    }
+    return asked;
+  }
+
+  /** Each time one server, and not always the same one. */
+  function expectOneEach(asked: string[][]): void {
+    for (const servers of asked) expect(servers).toHaveLength(1);
+    expect(new Set(asked.flat()).size).toBeGreaterThan(1);
+  }
+
+  it.each(MODELS)("all turns and branches of a conversation go to one server: %s", async (model) => {
+    const { responses } = fleet.openai;
+    const asked = await serversOf(8, async (index) => {
+      const first = await responses.create({ model, input: `Hello ${index}!` });
+      let previous = first.id;
+      for (const way of [...WAYS, ...WAYS]) {
+        const { response } = await create(fleet, way, { model, input: "And now?", previous_response_id: previous });
+        previous = response.id;
+      }
+      // Two branches of the first turn.
+      for (const input of ["This way.", "That way."]) {
+        await responses.create({ model, input, previous_response_id: first.id, store: false });
+      }
+    });
+    expectOneEach(asked);
+  });
+
+  it("all turns in a `conversation` do", async () => {
+    const asked = await serversOf(8, async () => {
+      const { id: conversation } = await fleet.openai.conversations.create({});
+      for (const way of WAYS) await create(fleet, way, { model: "simulator", input: "Hello!", conversation });
+    });
+    expectOneEach(asked);
+  });
+
+  it("all turns over a socket do, stored or not", async () => {
+    const asked = await serversOf(8, async (index) => {
+      const socket = await SocketClient.open(fleet);
+      let previous: string | undefined;
+      for (let turn = 0; turn < 3; turn += 1) {
+        const store = index % 2 === 0;
+        const { id, text } = await socket.turn({ input: `Hello ${index}!`, store, previous_response_id: previous });
+        expect(text).toBe(`You said: Hello ${index}!`);
+        previous = id;
+      }
+      socket.socket.close();
+    });
+    expectOneEach(asked);
+  });
+
+  it("a background run goes where the conversation's other turns go", async () => {
+    const asked = await serversOf(8, async (index) => {
+      const { response } = await create(fleet, "background", { model: "simulator", input: `Hello ${index}!` });
+      await create(fleet, "json", { model: "simulator", input: "And now?", previous_response_id: response.id });
+    });
+    expectOneEach(asked);
+  });
+
+  it.each(MODELS)("all rounds of a turn do, in which tools are called here: %s", async (model) => {
+    const asked = await serversOf(6, async (index) => {
+      const body = { model: `${model}?rounds=3`, input: `Use the tools ${index}.`, tools: [mcp(tools)] };
+      const { response } = await create(fleet, WAYS[index % WAYS.length] ?? "json", body);
+      expect(response.output.filter(({ type }) => type === "mcp_call")).toHaveLength(3);
+      expect(fleet.replicas.flatMap((replica) => replica.asked)).toHaveLength(4);
+    });
+    expectOneEach(asked);
+  });
+
+  it.each<[what: string, fields: (index: number) => object, headers: (index: number) => Record<string, string>]>([
+    ["prompt_cache_key", (index) => ({ prompt_cache_key: `thread-${index}` }), () => ({})],
+    ["the session that an agent's header names", () => ({}), (index) => ({ "session-id": `thread-${index}` })],
+    ["instructions and what the user said first", (index) => ({ instructions: `You are agent ${index}.` }), () => ({})],
+  ])("requests that bring their history go by %s, whether they are stored or not", async (_, fields, headers) => {
+    const asked = await serversOf(8, async (index) => {
+      const input: object[] = [{ role: "user", content: "Hello!" }];
+      for (const store of [false, true, false, true]) {
+        const body = { model: "simulator", input, store, ...fields(index) };
+        const response = await fleet.post(body, headers(index));
+        expect(response.status).toBe(200);
+        const { id } = (await response.json()) as { id: string };
+        // A stored one can be continued at the same server.
+        if (store)
+          await fleet.openai.responses.create({ model: "simulator", input: "More.", previous_response_id: id });
+        input.push({ role: "assistant", content: "Hi." }, { role: "user", content: "And now?" });
+      }
+    });
+    expectOneEach(asked);
+  });
+
+  it("answers name their server, where the operator wants it", async () => {
+    for (const stream of [false, true]) {
+      fleet.clear();
+      const response = await fleet.post({ model: "simulator", input: "Hello!", stream });
+      await response.text();
+      expect(fleet.servers()).toEqual([response.headers.get("x-upstream")]);
+    }
+  });
+});
+
+describe("a server in trouble", () => {
+  const troubles: [what: string, trouble: string][] = [
+    ["closes connections", "fault=refuse"],
+    ["fails", "fault=http:500"],
+    ["has no room", "fault=http:503"],
+    ["answers 200 with a page", "fault=html"],
+    ["accepts and never answers", "fault=stall_headers"],
+  ];
+
+  it.each(troubles)("%s: another one answers, whoever asks", async (_, trouble) => {
+    const fleet = await startFleet({
+      servers: { a: {}, b: {}, c: {} },
+      variables: { UPSTREAM_FAILOVER_MS: "200" },
+    });
+    try {
+      const [ailing] = fleet.replicas as [Replica, ...Replica[]];
+      ailing.trouble = trouble;
+      for (const way of WAYS) {
+        const created = MODELS.flatMap((model) =>
+          Array.from({ length: 4 }, (_, index) => create(fleet, way, { model, input: `${INPUT} ${way} ${index}` })),
+        );
+        for (const { response, text } of await Promise.all(created)) {
+          expect(response).toMatchObject({ status: "completed", output_text: expect.stringContaining(INPUT) });
+          if (text !== undefined) expect(text).toBe(response.output_text);
+        }
+      }
+      // It was tried, and not for ever: a few were under way when it was left alone.
+      expect(ailing.asked.length).toBeGreaterThan(0);
+      const before = ailing.asked.length;
+      for (let turn = 0; turn < 12; turn += 1) await create(fleet, "json", { model: "simulator", input: `${turn}` });
+      expect(ailing.asked.length).toBeLessThanOrEqual(Math.max(5, before) + 5);
+    } finally {
+      await fleet.close();
+    }
+  });
+
+  it("that is slow is waited for: its answers are as good as any", async () => {
+    const fleet = await startFleet({ servers: { a: {}, b: {} } });
+    try {
+      for (const replica of fleet.replicas) replica.trouble = "ttft=300";
+      const { response } = await create(fleet, "stream", { model: "simulator", input: INPUT });
+      expect(response.output_text).toBe(`You said: ${INPUT}`);
+      expect(fleet.replicas.flatMap(({ asked }) => asked)).toHaveLength(1);
+    } finally {
+      await fleet.close();
+    }
+  });
+});
+
+describe("a server that dies in the middle of its answer", () => {
+  let fleet: Fleet;
+  beforeAll(async () => {
+    fleet = await startFleet({ servers: { a: {}, b: {}, c: {} } });
+  });
+  afterEach(() => fleet.clear());
+  afterAll(() => fleet.close());
+
+  const cases = (["kill", "terminate", "engine"] as const).flatMap((death) =>
+    MODELS.flatMap((model) => WAYS.map((way) => [death, model, way] as const)),
+  );
+
+  it.each(cases)(
+    "has its answer gone on with by another, and no token is lost or repeated: %s, %s, %s",
+    async (death, model, way) => {
+      const whole = await create(fleet, way, { model, input: INPUT });
+      fleet.clear();
+      for (const replica of fleet.replicas) replica.trouble = "tps=40";
+      const creating = create(fleet, way, { model, input: INPUT });
+      const speaking = await eventually(() =>
+        fleet.replicas.find(({ asked }) => asked.some(({ deltasSent }) => deltasSent > 4)),
+      );
+      for (const replica of fleet.replicas) if (replica !== speaking) replica.trouble = "";
+      await speaking.die(death);
+      try {
+        const { response, text } = await creating;
+        expect(response).toMatchObject({ status: "completed", output_text: whole.response.output_text });
+        expect(text).toBe(whole.text);
+        expect(response.usage?.output_tokens).toBe(whole.response.usage?.output_tokens);
+        expect(fleet.servers().length).toBeGreaterThan(1);
+      } finally {
+        await speaking.restart();
+      }
+    },
+  );
+});
+
+describe("a server that lives, and breaks off each of its answers", () => {
+  it.each(MODELS.flatMap((model) => WAYS.map((way) => [model, way] as const)))(
+    "is asked once for each answer: another one says the rest of it (%s, %s)",
+    async (model, way) => {
+      const fleet = await startFleet({ servers: { a: {}, b: {} } });
+      try {
+        const [ailing] = fleet.replicas as [Replica, ...Replica[]];
+        ailing.trouble = "fault=cut:4";
+        for (let turn = 0; turn < 6; turn += 1) {
+          const { response } = await create(fleet, way, { model, input: `${INPUT} ${turn}` });
+          expect(response).toMatchObject({ status: "completed", output_text: `You said: ${INPUT} ${turn}` });
+          expect(ailing.asked.length).toBeLessThanOrEqual(turn + 1);
+        }
+        expect(ailing.asked.length).toBeGreaterThan(0);
+      } finally {
+        await fleet.close();
+      }
+    },
+  );
+});
+
+describe("when no server answers", () => {
+  it.each<[trouble: string, status: number, code: string]>([
+    ["fault=refuse", 502, "upstream_unreachable"],
+    ["fault=http:503", 503, "server_is_overloaded"],
+    ["fault=http:429", 429, "rate_limit_exceeded"],
+    ["fault=html", 502, "upstream_malformed_response"],
+    ["fault=stall_headers", 504, "upstream_timeout"],
+  ])("%s: the client is told so, in bounded time: %i %s", async (trouble, status, code) => {
+    const fleet = await startFleet({
+      servers: { a: {}, b: {} },
+      variables: { UPSTREAM_FAILOVER_MS: "200", VLLM_CONNECT_TIMEOUT_MS: "400", VLLM_RECOVERY_TIME_MS: "500" },
+    });
+    try {
+      for (const replica of fleet.replicas) replica.trouble = trouble;
+      await expectError(await fleet.post({ model: "simulator", input: INPUT }), { status, code });
+      const streamed = await fleet.post({ model: "simulator", input: INPUT, stream: true });
+      if (streamed.ok) expect((await readStream(streamed)).types.at(-1)).toBe("response.failed");
+      else await expectError(streamed, { status, code });
+      const { response } = await create(fleet, "background", { model: "simulator", input: INPUT });
+      expect(response).toMatchObject({ status: "failed", error: { code: expect.any(String) } });
+    } finally {
+      await fleet.close();
+    }
+  });
+});
+
+describe("servers that do not all have the same models", () => {
+  let fleet: Fleet;
+  beforeAll(async () => {
+    fleet = await startFleet({
+      servers: {
+        chat: { models: ["simulator"] },
+        oss: { models: ["simulator-gpt-oss"] },
+        both: { models: ["simulator", "simulator-gpt-oss"] },
+      },
+    });
+  });
+  afterEach(() => fleet.clear());
+  afterAll(() => fleet.close());
+
+  it("are listed together, each model once", async () => {
+    const ids = [];
+    for await (const { id } of fleet.openai.models.list()) ids.push(id);
+    expect(ids.toSorted()).toEqual(["simulator", "simulator-gpt-oss"]);
+  });
+
+  it("are asked for their own, whichever way", async () => {
+    for (const way of WAYS) {
+      for (const model of MODELS) {
+        for (let turn = 0; turn < 4; turn += 1) await create(fleet, way, { model, input: `${way} ${turn}` });
+      }
+    }
+    expect(fleet.servers("simulator")).toEqual(["chat", "both"]);
+    expect(fleet.servers("simulator-gpt-oss")).toEqual(["oss", "both"]);
+  });
+
+  it("refuse a model that none of them has, having asked one", async () => {
+    const error = { status: 400, code: "model_not_found", param: "model" };
+    await expectError(await fleet.post({ model: "nobody", input: INPUT }), error);
+    expect(fleet.servers()).toHaveLength(1);
+  });
+
+  it("are told of one by one by /health/upstream, by their names alone, and one that is down hides no model", async () => {
+    const [chat] = fleet.replicas as [Replica, ...Replica[]];
+    await chat.die("kill");
+    try {
+      const answer = await fleet.fetch(`${fleet.url}/health/upstream`);
+      const text = await answer.text();
+      expect(answer.status).toBe(200);
+      expect(JSON.parse(text)).toMatchObject({
+        status: "degraded",
+        models: expect.arrayContaining(MODELS),
+        servers: [
+          { name: "chat", status: "unreachable", error: { code: "upstream_unreachable" }, ejected: false },
+          { name: "oss", status: "ok", models: ["simulator-gpt-oss"], draining: false },
+          { name: "both", status: "ok", models: MODELS },
+        ],
+      });
+      expect(text).not.toMatch(/127\.0\.0\.1|localhost/);
+      const ids = [];
+      for await (const { id } of fleet.openai.models.list()) ids.push(id);
+      expect(ids.toSorted()).toEqual(MODELS);
+    } finally {
+      await chat.restart();
+    }
+  });
+});
+
+describe("a server that drains", () => {
+  it("gets no new conversation, nor a turn of one that has begun elsewhere, and keeps its own", async () => {
+    const fleet = await startFleet({ servers: { a: {}, b: {}, old: { fields: { drain: true } } } });
+    try {
+      for (let turn = 0; turn < 16; turn += 1) {
+        const { response } = await create(fleet, turn % 2 ? "json" : "background", { input: `Hello ${turn}!` });
+        await create(fleet, "json", { input: "And now?", previous_response_id: response.id });
+        await fleet.openai.responses.create({ input: `Hello ${turn}!`, store: false, prompt_cache_key: `${turn}` });
+      }
+      expect(fleet.servers()).toEqual(["a", "b"]);
+      fleet.clear();
+      // Homes that were made without looking where they lead, as those are that were made before the server drained.
+      for (let turn = 0; turn < 24 && !fleet.servers().includes("old"); turn += 1) {
+        const { id: conversation } = await fleet.openai.conversations.create({});
+        await create(fleet, "json", { model: "simulator", input: "Hello!", conversation });
+      }
+      expect(fleet.servers()).toContain("old");
+    } finally {
+      await fleet.close();
+    }
+  });
+});

@@ -1,0 +1,101 @@
+import { isObject } from "../../dev/simulator/json.ts";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { startWorkerd } from "../workerd/process.ts";
+import { type Gateway, gatewayAt } from "./support.ts";
+
+/** A Worker in front of several simulated model servers, each with troubles of its own. */
+
+export type Death = "kill" | "terminate" | "engine";
+
+export interface Replica {
+  name: string;
+  /** Settings of the simulator for all that makes it generate; "" is a server in good health. */
+  trouble: string;
+  /** What made it generate, or was to. */
+  readonly asked: SimulatorServer["simulator"]["requests"];
+  /**
+   * It is killed (connections break), told to stop (its streams fall silent), or loses its engine (its streams end with
+   * an error). Its port is closed in any case.
+   */
+  die(death: Death): Promise<void>;
+  /** Listens again on its port. Nothing of what it was asked before is known any more. */
+  restart(): Promise<void>;
+}
+
+export interface Fleet extends Gateway {
+  replicas: readonly Replica[];
+  /** The names of the servers that were asked for this model, or for anything, each once. */
+  servers(model?: string): string[];
+  /** Forgets what was asked, and heals all. */
+  clear(): void;
+}
+
+export interface FleetOptions {
+  /** Fields of UPSTREAMS and options of the simulator, by the server's name. */
+  servers: Readonly<Record<string, { fields?: object; models?: string[] }>>;
+  variables?: Record<string, string>;
+}
+
+export async function startFleet({ servers: described, variables = {} }: FleetOptions): Promise<Fleet> {
+  const replicas = await Promise.all(Object.entries(described).map(([name, { models }]) => startReplica(name, models)));
+  const entries = replicas.map(({ name, url }) => ({ name, url: `${url}/v1`, ...described[name]?.fields }));
+  const worker = await startWorkerd({
+    UPSTREAMS: JSON.stringify(entries),
+    ALLOW_ANONYMOUS: "true",
+    SHOW_UPSTREAM: "true",
+    HEARTBEAT_MS: "100",
+    VLLM_SILENCE_MS: "100",
+    ...variables,
+  });
+  const [first] = replicas;
+  if (!first) throw new Error("A fleet has servers.");
+  const gateway = gatewayAt(worker, first.server);
+  return {
+    ...gateway,
+    replicas,
+    servers: (model) =>
+      replicas
+        .filter(({ asked }) =>
+          asked.some(({ body }) => model === undefined || (isObject(body) && body.model === model)),
+        )
+        .map(({ name }) => name),
+    clear() {
+      for (const replica of replicas) {
+        replica.trouble = "";
+        replica.server.simulator.clear();
+      }
+    },
+    async close() {
+      await gateway.close();
+      await Promise.all(replicas.map(({ server }) => server.close()));
+    },
+  };
+}
+
+async function startReplica(name: string, models?: string[]) {
+  const replica = {
+    name,
+    trouble: "",
+    server: undefined as unknown as SimulatorServer,
+    url: "",
+    get asked() {
+      return this.server.simulator.requests.filter(({ path }) => path.endsWith("/completions"));
+    },
+    async die(death: Death) {
+      if (death === "terminate") await replica.server.terminate();
+      else if (death === "engine") await replica.server.crashEngine();
+      else await replica.server.close();
+    },
+    async restart() {
+      await replica.server.close();
+      replica.server = await serveSimulator({ ...options, port: Number(new URL(replica.url).port) });
+    },
+  };
+  const options = {
+    ...(models && { models }),
+    settings: (path: string) => (path.endsWith("/completions") ? replica.trouble : ""),
+  };
+  replica.server = await serveSimulator(options);
+  replica.url = replica.server.url;
+  return replica;
+}

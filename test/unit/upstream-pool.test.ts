@@ -1,0 +1,339 @@
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { loadConfig, type Variables } from "../../src/config.ts";
+import type { ModelCall } from "../../src/contract/model-call.ts";
+import { listModels, resolveModel } from "../../src/engine/models.ts";
+import { type Session, Upstream, type UpstreamOptions } from "../../src/engine/upstream.ts";
+
+/** What is asked of which of several model servers, and what becomes of it. */
+
+type Answer = (path: string, init: RequestInit) => Response | Promise<Response>;
+
+const { signal } = new AbortController();
+const MODEL = "qwen3";
+
+/** What a server answers that has the models. */
+function having(...models: string[]): Answer {
+  return (path) => (path === "/v1/models" ? Response.json({ data: models.map((id) => ({ id })) }) : Response.json({}));
+}
+
+/** The same, but for what is asked of the model. */
+function failing(answer: Answer, ...models: string[]): Answer {
+  return (path, init) =>
+    path === "/v1/models" ? having(...(models.length ? models : [MODEL]))(path, init) : answer(path, init);
+}
+
+const status = (code: number, body: object = {}, headers: Record<string, string> = {}) =>
+  failing(() => Response.json(body, { status: code, headers }));
+const unreachable = failing(() => Promise.reject(new TypeError("connection refused")));
+const page = failing(() => new Response("<html>", { headers: { "content-type": "text/html; charset=utf-8" } }));
+/** Accepts, and never answers. */
+const hanging = failing(
+  (_, { signal }) => new Promise((_, reject) => signal?.addEventListener("abort", () => reject(new Error("aborted")))),
+);
+
+let fleets = 0;
+
+/** A pool of servers, each of which answers as it is said. What is seen of a server is remembered by its URL. */
+function fleetOf(answers: Record<string, Answer>, variables: Partial<Variables> = {}, fields: object = {}) {
+  fleets += 1;
+  const urls = Object.keys(answers).map((name) => ({ name, url: `http://${name}-${fleets}/v1`, ...fields }));
+  const config = loadConfig({ UPSTREAMS: JSON.stringify(urls), ...variables } as Variables);
+  /** What each was asked, but for its models. */
+  const asked: string[] = [];
+  const lists: string[] = [];
+  config.modelServers = config.modelServers.map((server) => ({
+    ...server,
+    fetch: async (url, init) => {
+      const path = new URL(url).pathname;
+      (path === "/v1/models" ? lists : asked).push(server.name);
+      const answer = answers[server.name];
+      if (!answer) throw new Error("There is no such server.");
+      return answer(path, init);
+    },
+  }));
+  const upstream = (options: Partial<UpstreamOptions> = {}) => new Upstream(config, { model: MODEL, ...options });
+  return { config, asked, lists, upstream };
+}
+
+/** A session whose turns go to this server of three called a, b and c. */
+function sessionFor(server: string, fleet: ReturnType<typeof fleetOf>, isRoot = true): Session {
+  for (let index = 0; ; index += 1) {
+    const session = { id: `session-${index}`, key: `key ${index}`, isRoot };
+    const first = fleet.config.modelServers.find(({ name }) => name === server);
+    const upstream = new Upstream(fleet.config, { session });
+    if (upstream.server.config.name === first?.name) return session;
+  }
+}
+
+const ask = (upstream: Upstream) => upstream.request("/chat/completions", signal, "{}");
+const healthy = having(MODEL);
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+describe("one server alone", () => {
+  it("is asked once, for what it is asked, and its faults are its client's", async () => {
+    const fleet = fleetOf({ a: status(503, {}, { "retry-after": "7" }) });
+    await expect(ask(fleet.upstream())).rejects.toMatchObject({ status: 503, headers: { "retry-after": "7" } });
+    expect(fleet.asked).toEqual(["a"]);
+    expect(fleet.lists).toEqual([]);
+  });
+
+  it("is not asked for other models than the operator has given it", async () => {
+    const fleet = fleetOf({ a: healthy }, {}, { models: ["other"] });
+    await expect(ask(fleet.upstream())).rejects.toMatchObject({ status: 400, code: "model_not_found" });
+    expect(fleet.asked).toEqual([]);
+    await ask(fleet.upstream({ model: "other" }));
+    expect(fleet.asked).toEqual(["a"]);
+  });
+});
+
+describe("a turn", () => {
+  it("asks one server for all that it asks, and another turn of the same session the same one", async () => {
+    const fleet = fleetOf({ a: healthy, b: healthy, c: healthy });
+    for (const name of ["a", "b", "c"]) {
+      fleet.asked.length = 0;
+      const session = sessionFor(name, fleet);
+      for (let turn = 0; turn < 2; turn += 1) {
+        const upstream = fleet.upstream({ session });
+        for (let round = 0; round < 3; round += 1) await (await ask(upstream)).text();
+      }
+      expect(fleet.asked).toEqual(Array(6).fill(name));
+    }
+  });
+
+  it("sends the session's name, and each server's own key and headers", async () => {
+    const sent: Headers[] = [];
+    const noting = failing((_, { headers, redirect }) => {
+      sent.push(new Headers({ ...(headers as Record<string, string>), ...(redirect && { redirect }) }));
+      return Response.json({});
+    });
+    const UPSTREAM_SECRETS = JSON.stringify({ a: { api_key: "key-of-a", headers: { "CF-Access-Client-Id": "id" } } });
+    const fleet = fleetOf({ a: noting, b: noting }, { UPSTREAM_SECRETS, VLLM_API_KEY: "key-of-all" });
+    for (const name of ["a", "b"]) await ask(fleet.upstream({ session: sessionFor(name, fleet) }));
+    const [a, b] = sent;
+    expect(a?.get("x-session-id")).toMatch(/^session-/);
+    expect(a?.get("authorization")).toBe("Bearer key-of-a");
+    expect(a?.get("cf-access-client-id")).toBe("id");
+    // Where an access proxy redirects to, no secret may follow.
+    expect(a?.get("redirect")).toBe("manual");
+    expect(b?.get("authorization")).toBe("Bearer key-of-all");
+    expect(b?.has("cf-access-client-id")).toBe(false);
+    expect(b?.has("redirect")).toBe(false);
+  });
+});
+
+describe("what a server cannot answer", () => {
+  const faults: [what: string, answer: Answer][] = [
+    ["refuses the connection", unreachable],
+    ["answers 500", status(500)],
+    ["answers 502", status(502)],
+    ["answers 503", status(503)],
+    ["answers 504", status(504)],
+    ["answers 429", status(429)],
+    ["answers 401", status(401)],
+    ["answers 403", status(403)],
+    ["redirects to a login", failing(() => new Response(null, { status: 302, headers: { location: "/login" } }))],
+    ["has a dead engine", status(500, { error: { message: "EngineCore encountered an issue." } })],
+    ["answers 200 with a page", page],
+    ["does not know its model", status(404, { error: { message: "The model `qwen3` does not exist." } })],
+  ];
+
+  it.each(faults)("is asked of another: one %s", async (_, fault) => {
+    const fleet = fleetOf({ a: fault, b: healthy, c: healthy });
+    const session = sessionFor("a", fleet);
+    const calls: ModelCall[] = [];
+    const upstream = fleet.upstream({ session, onCall: (call) => calls.push(call) });
+    expect((await ask(upstream)).status).toBe(200);
+    expect(fleet.asked).toHaveLength(2);
+    expect(fleet.asked[0]).toBe("a");
+    expect(calls).toMatchObject([
+      { server: "a", attempt: 1, path: "/chat/completions" },
+      { server: fleet.asked[1], attempt: 2, status: 200, fault: undefined },
+    ]);
+    // The turn stays where it is now.
+    await ask(upstream);
+    expect(fleet.asked[2]).toBe(fleet.asked[1]);
+  });
+
+  it("goes on in the key's own order", async () => {
+    const fleet = fleetOf({ a: unreachable, b: unreachable, c: healthy });
+    const session = sessionFor("a", fleet);
+    await ask(fleet.upstream({ session }));
+    expect(fleet.asked.at(-1)).toBe("c");
+    expect(new Set(fleet.asked).size).toBe(fleet.asked.length);
+  });
+
+  it("is asked of another when no headers come in time, and of the last one for as long as VLLM_CONNECT_TIMEOUT_MS", async () => {
+    const fleet = fleetOf({ a: hanging, b: healthy }, { UPSTREAM_FAILOVER_MS: "30" });
+    await ask(fleet.upstream({ session: sessionFor("a", fleet) }));
+    expect(fleet.asked).toEqual(["a", "b"]);
+    const bounds = { UPSTREAM_FAILOVER_MS: "30", VLLM_CONNECT_TIMEOUT_MS: "60" };
+    const dead = fleetOf({ a: hanging, b: hanging }, bounds);
+    await expect(ask(dead.upstream())).rejects.toMatchObject({
+      status: 504,
+      code: "upstream_timeout",
+      message: expect.stringContaining("30 ms"),
+    });
+    expect(dead.asked.toSorted()).toEqual(["a", "b"]);
+  });
+
+  it.each([400, 404, 405, 413, 422, 501])("is not asked of another where the request is at fault: %i", async (code) => {
+    const fleet = fleetOf({ a: status(code, { error: { message: "No." } }), b: healthy });
+    await expect(ask(fleet.upstream({ session: sessionFor("a", fleet) }))).rejects.toThrow();
+    expect(fleet.asked).toEqual(["a"]);
+  });
+
+  it("is asked of three servers at most, and a failure that the prompt may have caused of two", async () => {
+    const four = (fault: Answer) => fleetOf({ a: fault, b: fault, c: fault, d: fault });
+    const gone = four(unreachable);
+    await expect(ask(gone.upstream())).rejects.toMatchObject({ status: 502, code: "upstream_unreachable" });
+    expect(gone.asked).toHaveLength(3);
+    const broken = four(status(500));
+    await expect(ask(broken.upstream())).rejects.toMatchObject({ status: 502, code: "upstream_error" });
+    expect(broken.asked).toHaveLength(2);
+  });
+
+  it("is a 503 with the time to wait where one server would take it later, whoever was asked last", async () => {
+    const busy = status(503, {}, { "retry-after": "9" });
+    for (const answers of [
+      { a: busy, b: unreachable },
+      { a: unreachable, b: busy },
+    ]) {
+      const fleet = fleetOf(answers);
+      const fault = { status: 503, code: "server_is_overloaded", headers: { "retry-after": "9" } };
+      await expect(ask(fleet.upstream({ session: sessionFor("a", fleet) }))).rejects.toMatchObject(fault);
+      expect(fleet.asked).toEqual(["a", "b"]);
+    }
+  });
+
+  it("ends with its client, at any time", async () => {
+    const client = new AbortController();
+    const fleet = fleetOf({ a: hanging, b: hanging });
+    const asking = fleet.upstream().request("/chat/completions", client.signal, "{}");
+    await vi.waitUntil(() => fleet.asked.length > 0);
+    client.abort(new Error("the client left"));
+    await expect(asking).rejects.toThrow("the client left");
+    expect(fleet.asked).toHaveLength(1);
+  });
+});
+
+describe("a server that says when it has room again", () => {
+  it("is not asked before, while another one is free", async () => {
+    const fleet = fleetOf({ a: status(503, {}, { "retry-after": "30" }), b: healthy });
+    const session = sessionFor("a", fleet);
+    for (let turn = 0; turn < 5; turn += 1) await (await ask(fleet.upstream({ session }))).text();
+    expect(fleet.asked).toEqual(["a", "b", "b", "b", "b", "b"]);
+    vi.spyOn(Date, "now").mockReturnValue(Date.now() + 31_000);
+    await ask(fleet.upstream({ session }));
+    expect(fleet.asked.slice(6)).toEqual(["a", "b"]);
+  });
+});
+
+describe("a server that fails again and again", () => {
+  it("is left alone after five failures, and asked again after half a minute", async () => {
+    const fleet = fleetOf({ a: page, b: healthy, c: healthy });
+    const session = sessionFor("a", fleet);
+    for (let turn = 0; turn < 9; turn += 1) await (await ask(fleet.upstream({ session }))).text();
+    expect(fleet.asked.filter((name) => name === "a")).toHaveLength(5);
+    vi.spyOn(Date, "now").mockReturnValue(Date.now() + 31_000);
+    await ask(fleet.upstream({ session }));
+    expect(fleet.asked.filter((name) => name === "a")).toHaveLength(6);
+  });
+});
+
+describe("a server that accepts and never answers", () => {
+  it("is waited for once, and then left alone", async () => {
+    const fleet = fleetOf({ a: hanging, b: healthy, c: healthy }, { UPSTREAM_FAILOVER_MS: "20" });
+    const session = sessionFor("a", fleet);
+    for (let turn = 0; turn < 6; turn += 1) await ask(fleet.upstream({ session }));
+    expect(fleet.asked.filter((name) => name === "a")).toHaveLength(1);
+  });
+});
+
+describe("a server that breaks off what it was saying", () => {
+  it("is not asked to go on, while there is another; and is again, where all have broken off", async () => {
+    const fleet = fleetOf({ a: healthy, b: healthy });
+    const upstream = fleet.upstream({ session: sessionFor("a", fleet) });
+    for (let broken = 0; broken < 4; broken += 1) {
+      await ask(upstream);
+      upstream.leaveServer();
+    }
+    expect(fleet.asked).toEqual(["a", "b", "a", "b"]);
+  });
+});
+
+describe("the models of several servers", () => {
+  it("are those of all, each once; one that is down hides none of them, and one that hangs neither", async () => {
+    const fleet = fleetOf({ a: having("m1", "m2"), b: () => Promise.reject(new Error("down")), c: having("m2", "m3") });
+    const cards = await listModels(fleet.config, new Upstream(fleet.config), signal);
+    expect(cards.map(({ id }) => id)).toEqual(["m1", "m2", "m3"]);
+    const hung = fleetOf({ a: (_, init) => hanging("/", init), b: having("m1") });
+    expect(await listModels(hung.config, new Upstream(hung.config), signal)).toMatchObject([{ id: "m1" }]);
+    const down = () => Promise.reject(new Error("down"));
+    const none = fleetOf({ a: down, b: down });
+    const nothing = listModels(none.config, new Upstream(none.config), signal);
+    await expect(nothing).rejects.toMatchObject({ status: 502, code: "upstream_unreachable" });
+  });
+
+  it("are asked of the servers that list them, and of no other", async () => {
+    const fleet = fleetOf({ a: having("m1"), b: having("m2"), c: having("m1", "m2") });
+    for (let turn = 0; turn < 20; turn += 1) await (await ask(fleet.upstream({ model: "m1" }))).text();
+    expect(new Set(fleet.asked)).toEqual(new Set(["a", "c"]));
+    // Each was asked for its list once.
+    expect(fleet.lists.toSorted()).toEqual(["a", "b", "c"]);
+  });
+
+  it("are known of all servers before one is chosen, also while another request is still hearing of them", async () => {
+    const heard = Promise.withResolvers<void>();
+    const late: Answer = async (path, init) => {
+      if (path === "/v1/models") await heard.promise;
+      return having("m1")(path, init);
+    };
+    const fleet = fleetOf({ a: having("m1"), b: late, c: late });
+    const turn = (index: number) =>
+      ask(fleet.upstream({ model: "m1", session: { id: "", key: `key ${index}`, isRoot: true } }));
+    const first = turn(0);
+    await vi.waitUntil(() => fleet.lists.length === 3);
+    // By now the first server's list has come.
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    const others = Array.from({ length: 40 }, (_, index) => turn(index + 1));
+    heard.resolve();
+    await Promise.all([first, ...others]);
+    expect(new Set(fleet.asked).size).toBe(3);
+  });
+
+  it("are those that the operator gives a server, whatever it lists", async () => {
+    const fleet = fleetOf({ a: having("m1", "m2"), b: having("m1", "m2") }, {}, { models: ["m2"] });
+    expect(await listModels(fleet.config, new Upstream(fleet.config), signal)).toMatchObject([{ id: "m2" }]);
+    await expect(ask(fleet.upstream({ model: "m1" }))).rejects.toMatchObject({ code: "model_not_found" });
+    expect(fleet.asked).toEqual([]);
+  });
+
+  it("that a server lists and does not serve are asked of another, and of that one no more", async () => {
+    const fleet = fleetOf({ a: status(404, { error: { message: "The model `qwen3` does not exist." } }), b: healthy });
+    const session = sessionFor("a", fleet);
+    for (let turn = 0; turn < 3; turn += 1) await (await ask(fleet.upstream({ session }))).text();
+    expect(fleet.asked).toEqual(["a", "b", "b", "b"]);
+  });
+
+  it("that nobody lists are asked of one server, which says so", async () => {
+    const unknown = failing(() =>
+      Response.json({ error: { message: "The model `x` does not exist." } }, { status: 404 }),
+    );
+    const fleet = fleetOf({ a: unknown, b: unknown });
+    await expect(ask(fleet.upstream({ model: "x" }))).rejects.toMatchObject({ status: 400, code: "model_not_found" });
+    expect(fleet.asked).toHaveLength(1);
+  });
+
+  it("are spoken to as the operator says of their server", async () => {
+    const fleet = fleetOf({ a: having("house-model", "gpt-oss") }, {}, { engine: "harmony" });
+    const engineOf = async (name: string, { config }: typeof fleet) =>
+      (await resolveModel(name, config, new Upstream(config), signal)).engine;
+    expect(await engineOf("house-model", fleet)).toBe("harmony");
+    const chat = fleetOf({ a: having("gpt-oss"), b: having("gpt-oss") }, {}, { engine: "chat" });
+    expect(await engineOf("gpt-oss", chat)).toBe("chat");
+    expect(await engineOf("gpt-oss", fleetOf({ a: having("gpt-oss") }))).toBe("harmony");
+  });
+});
