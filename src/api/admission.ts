@@ -50,6 +50,9 @@ export function admit(
   return kind === "run" ? admitRun(caller, request, address, need) : admitTurn(caller, request, need);
 }
 
+/** Millionths of a dollar: also of a budget that is used up, a model without a price has nothing. */
+const LEAST_COST = 0.001;
+
 /** What a request will take, as far as can be said: its prompt, and as many tokens as it may put out. */
 class Need {
   readonly #caller: Caller;
@@ -83,7 +86,8 @@ class Need {
     const { prices, reservedOutputTokens } = this.#caller.config.keys;
     const { model, max_output_tokens: most } = this.#request;
     const output = most ?? reservedOutputTokens;
-    return { tokens: this.input + output, cost: costOf(model ?? "", { input: this.input, cached: 0, output }, prices) };
+    const cost = costOf(model ?? "", { input: this.input, cached: 0, output }, prices);
+    return { tokens: this.input + output, cost: Math.max(cost, LEAST_COST) };
   }
 }
 

@@ -229,7 +229,7 @@ describe("the ledger", () => {
     ["runs", { max_background_runs: 0 }, { runs: 1, requests: 1 }],
     ["tokens", { tokens_per_minute: 0 }, { ...one, tokens: 1 }],
     ["budget_tokens", { budget: { tokens: 0, window: "day" } }, { ...one, tokens: 1 }],
-    ["budget_usd", { budget: { usd: 0, window: "day" } }, one],
+    ["budget_usd", { budget: { usd: 0, window: "day" } }, { ...one, cost: 0.001 }],
   ])("a limit of zero %s lets none through", (kind, ofKey, want) => {
     const { obstacle } = new Ledger().take(report({ ofKey, want }), T0);
     expect(obstacle).toMatchObject({ kind, limit: 0 });

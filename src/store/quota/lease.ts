@@ -52,8 +52,9 @@ const ANSWER_WITHIN_MS = 10_000;
 
 interface Waiter {
   need: Amounts;
-  /** For whom. */
+  /** For whom; and whether it begins with this, rather than wants more. */
   open: Open;
+  isRequest: boolean;
   resolve(): void;
   reject(error: unknown): void;
 }
@@ -78,6 +79,7 @@ export class Lease {
   readonly #who: { tenant: string; keyId: string };
   readonly #stub: () => QuotaStub;
   #limits: CountedLimits;
+  #limited: Amounts;
   /** Promised, and taken by nobody. Less than nothing where a request has used more than it had taken. */
   #free: Amounts = { ...NOTHING };
   /** Taken by requests in progress. */
@@ -99,12 +101,14 @@ export class Lease {
   constructor(who: { tenant: string; keyId: string }, limits: CountedLimits, stub: () => QuotaStub) {
     this.#who = who;
     this.#limits = limits;
+    this.#limited = limitedBy(limits);
     this.#stub = stub;
   }
 
   /** Nothing is taken, asked for or to be told: it can be forgotten. */
   get isIdle(): boolean {
-    return this.#open.size === 0 && this.#waiters.length === 0 && !this.#isAsking && this.#used.requests === 0;
+    const hasTold = this.#used.requests === 0 && this.#usage.size === 0;
+    return this.#open.size === 0 && this.#waiters.length === 0 && !this.#isAsking && hasTold;
   }
 
   /**
@@ -116,7 +120,10 @@ export class Lease {
     limits: CountedLimits,
     waitUntil: (promise: Promise<unknown>) => void,
   ): Reservation | Promise<Reservation> {
-    this.#limits = limits;
+    if (limits !== this.#limits) {
+      this.#limits = limits;
+      this.#limited = limitedBy(limits);
+    }
     const open: Open = { taken: NOTHING, seenAt: Date.now() };
     const asked = this.#obtain({ ...NOTHING, ...need, requests: 1, slots: 1 }, open, waitUntil);
     return asked ? asked.then(() => this.#reservation(open, waitUntil)) : this.#reservation(open, waitUntil);
@@ -147,18 +154,21 @@ export class Lease {
   }
 
   /** Takes an amount from what is free; else gives a promise of it. */
-  #obtain(need: Amounts, open: Open, waitUntil: (promise: Promise<unknown>) => void): Promise<void> | undefined {
+  #obtain(all: Amounts, open: Open, waitUntil: (promise: Promise<unknown>) => void): Promise<void> | undefined {
     const now = Date.now();
+    // What is not limited is there.
+    const need = each(all, this.#limited, (amount, isLimited) => amount * isLimited);
+    const isRequest = all.requests > 0;
     // By then the quota has given it to others.
     if (Math.abs(now - this.#heardAt) > LIFETIME_MS - RENEW_AFTER_MS) this.#free = atMost(this.#free, NOTHING);
     if (this.#waiters.length === 0 && covers(this.#free, need)) {
-      this.#give(need, open);
+      this.#give(need, open, isRequest);
       return undefined;
     }
     const { obstacle, until = 0 } = this.#refusal ?? {};
-    if (obstacle && now < until && until - now <= REFUSED_FOR_MS && need.requests > 0) throw this.#refused(obstacle);
+    if (obstacle && now < until && until - now <= REFUSED_FOR_MS && isRequest) throw this.#refused(obstacle);
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const waiter: Waiter = { need, open, resolve, reject };
+    const waiter: Waiter = { need, open, isRequest, resolve, reject };
     this.#waiters.push(waiter);
     const timer = setTimeout(() => {
       this.#waiters = this.#waiters.filter((each) => each !== waiter);
@@ -210,18 +220,16 @@ export class Lease {
   #handOut(): void {
     for (let first = this.#waiters[0]; first && covers(this.#free, first.need); first = this.#waiters[0]) {
       this.#waiters.shift();
-      this.#give(first.need, first.open);
+      this.#give(first.need, first.open, first.isRequest);
       first.resolve();
     }
   }
 
   /** From now on it is held for this request, whether it has learned that yet or not. */
-  #give(need: Amounts, open: Open): void {
+  #give(need: Amounts, open: Open, isRequest: boolean): void {
     this.#free = minus(this.#free, need);
-    if (need.requests > 0) {
-      this.#used.requests += need.requests;
-      this.#demand.note(need);
-    }
+    this.#used.requests += need.requests;
+    if (isRequest) this.#demand.note(need);
     const taken = { ...need, requests: 0 };
     if (open.seenAt === ENDED) this.#free = plus(this.#free, taken);
     else {
@@ -235,7 +243,7 @@ export class Lease {
     const [first] = this.#waiters;
     if (!first) return;
     const kind = AMOUNTS[obstacle.kind];
-    const isRefused = ({ need }: Waiter) => need[kind] >= first.need[kind] && need.requests >= first.need.requests;
+    const isRefused = ({ need }: Waiter) => need[kind] >= first.need[kind];
     const refused = this.#waiters.filter(isRefused);
     this.#waiters = this.#waiters.filter((waiter) => !isRefused(waiter));
     // What everybody needs as much of, nobody gets.
@@ -372,28 +380,29 @@ const ENDED = -1;
 /** What requests take in the time of a report, and so will probably take in the next. */
 class Demand {
   #period = 0;
-  #now: Amounts = NOTHING;
-  #before: Amounts = NOTHING;
+  #now = { count: 0, amounts: NOTHING };
+  #before = this.#now;
 
   note(need: Amounts): void {
     this.#turn();
-    this.#now = plus(this.#now, need);
+    this.#now = { count: this.#now.count + 1, amounts: plus(this.#now.amounts, need) };
   }
 
   /** Of at most so many requests; nothing where they come one by one. */
   expected(most: number): Amounts {
     this.#turn();
-    const busier = this.#now.requests > this.#before.requests ? this.#now : this.#before;
-    if (busier.requests < 2) return { ...NOTHING };
-    const share = Math.min(1, most / busier.requests);
-    return each(busier, NOTHING, (amount) => Math.ceil(amount * share));
+    const { count, amounts } = this.#now.count > this.#before.count ? this.#now : this.#before;
+    if (count < 2) return { ...NOTHING };
+    const share = Math.min(1, most / count);
+    return each(amounts, NOTHING, (amount) => Math.ceil(amount * share));
   }
 
   #turn(): void {
     const period = Math.floor(Date.now() / REPORT_AFTER_MS);
     if (period === this.#period) return;
-    this.#before = period === this.#period + 1 ? this.#now : NOTHING;
-    this.#now = NOTHING;
+    const none = { count: 0, amounts: NOTHING };
+    this.#before = period === this.#period + 1 ? this.#now : none;
+    this.#now = none;
     this.#period = period;
   }
 }
@@ -447,6 +456,20 @@ function atMost(a: Amounts, most: Amounts): Amounts {
 /** What is missing of a need. */
 function lacking(need: Amounts, free: Amounts): Amounts {
   return atLeast(minus(need, free), NOTHING);
+}
+
+/** 1 for each kind that is limited, else 0. */
+function limitedBy({ tenant, key }: CountedLimits): Amounts {
+  const both = [tenant, key].filter((grants) => grants !== null);
+  const one = (of: (grants: (typeof both)[number]) => number | null | undefined) =>
+    both.some((grants) => of(grants) != null) ? 1 : 0;
+  return {
+    requests: one((grants) => grants.requests_per_minute),
+    tokens: one((grants) => grants.tokens_per_minute ?? grants.budget?.tokens),
+    cost: one((grants) => grants.budget?.usd),
+    slots: one((grants) => grants.max_concurrent_requests),
+    runs: one((grants) => grants.max_background_runs),
+  };
 }
 
 function addUsed(a: Used, b: Used): Used {

@@ -284,9 +284,7 @@ export class Ledger {
     }
     for (const state of this.#limitsOf(key, limits, now)) {
       const wanted = least[state.kind];
-      // What is wanted of a budget in money may cost nothing, and still nothing may be had of one that is used up.
-      const isSpent = state.obstacle === "budget_usd" && state.room <= 0 && least.requests > 0;
-      if (!isSpent && (wanted === 0 || wanted <= state.room)) continue;
+      if (wanted === 0 || wanted <= state.room) continue;
       const { obstacle: kind, of, limit, used, resetsAt } = state;
       return { kind, of, limit, used, wanted, retryMs: retryMs(state, wanted, now), resetsAt };
     }
