@@ -138,11 +138,11 @@ describe("a request costs", () => {
 
   it("less than a tenth of a call with a hot key", async () => {
     const key = await keyOf({ requests_per_minute: 100_000 });
-    for (let turn = 0; turn < 10; turn += 1) {
-      const answers = await Promise.all(Array.from({ length: 20 }, () => create(key)));
+    for (let turn = 0; turn < 3; turn += 1) {
+      const answers = await Promise.all(Array.from({ length: 60 }, () => create(key)));
       expect(answers.every(({ status }) => status === 200)).toBe(true);
     }
-    expect(calls.length).toBeLessThan(40);
+    expect(calls.length).toBeLessThan(18);
   });
 
   it("one call with a key that this isolate does not know", async () => {
