@@ -27,6 +27,13 @@ const PARENT_CHECK_MS = 250;
 /** A process of its own has more memory than the isolate of 128 MB that the Worker's own default is for. */
 const MAX_OPEN_TURNS = "4000";
 
+/** Whose keys let callers in, by the variable that says so. */
+const DOORS = [
+  ["API_KEYS", "those of API_KEYS"],
+  ["ADMIN_KEY", "those that the admin API makes"],
+  ["JWT_ISSUER", "tokens of JWT_ISSUER"],
+] as const;
+
 const root = fileURLToPath(new URL("..", import.meta.url));
 /** Where the objects are kept: where `wrangler dev` keeps them, too. */
 const storage = process.env.STATE_DIRECTORY || join(root, ".wrangler/state/v3/do");
@@ -48,7 +55,7 @@ const port = process.env.PORT || "8787";
 const pooled = Boolean(process.env.UPSTREAMS);
 const simulated = !process.env.VLLM_BASE_URL && !pooled;
 const vllmBaseUrl = process.env.VLLM_BASE_URL || (simulated ? `${(await serveSimulator()).url}/v1` : "");
-const open = !process.env.API_KEYS;
+const open = !process.env.API_KEYS && !process.env.ADMIN_KEY && !process.env.JWT_ISSUER;
 
 /** What the Worker gets: what it knows of this environment, except for what this program says itself. */
 const variables: Omit<Variables, "VLLM"> = {};
@@ -173,7 +180,9 @@ function banner(): string {
       : `Backend: vLLM at ${vllmBaseUrl}`;
   const keys = open
     ? "Keys:    none. This is open local development: any program of this machine is served, and no web page."
-    : "Keys:    those of API_KEYS.";
+    : `Keys:    ${DOORS.filter(([name]) => process.env[name])
+        .map(([, whose]) => whose)
+        .join(", ")}.`;
   const sealing = variables.ENCRYPTION_KEYS
     ? "Sealed:  reasoning goes to clients as encrypted_content, too (ENCRYPTION_KEYS)."
     : "Sealed:  nothing. Without ENCRYPTION_KEYS, reasoning goes to clients as plain text only.";

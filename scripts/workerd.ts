@@ -62,6 +62,23 @@ export function modulesOf(directory: string): string {
  */
 export const V8_FLAGS = ["--max-semi-space-size=2"] as const;
 
+/** The classes of objects and the bindings to them, as wrangler.toml has them. */
+export const OBJECT_CLASSES = { HOME: "Home", KEYS: "KeyDirectory", QUOTAS: "Quota" } as const;
+
+/** The namespaces of the objects as workerd's configuration lists them. `uniqueKey`: of a class, from which ids are derived. */
+export function objectNamespaces(uniqueKey: (className: string) => string): string {
+  return Object.values(OBJECT_CLASSES)
+    .map((name) => `(className = "${name}", uniqueKey = "${uniqueKey(name)}", enableSql = true)`)
+    .join(", ");
+}
+
+/** The bindings to them. */
+export function objectBindings(): string[] {
+  return Object.entries(OBJECT_CLASSES).map(
+    ([binding, name]) => `(name = "${binding}", durableObjectNamespace = "${name}")`,
+  );
+}
+
 export interface WorkerdOptions {
   port: number;
   /** Where the bundle is. */
@@ -82,10 +99,7 @@ export function workerdConfig({ port, directory, storage, variables }: WorkerdOp
   const sockets = loopbackAddresses().map(
     (address, index) => `(name = "http${index}", address = "${address}:${port}", http = (), service = "main")`,
   );
-  const bindings = [
-    '(name = "HOME", durableObjectNamespace = "Home")',
-    ...variables.map((name) => `(name = "${name}", fromEnvironment = "${name}")`),
-  ];
+  const bindings = [...objectBindings(), ...variables.map((name) => `(name = "${name}", fromEnvironment = "${name}")`)];
   return `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
   services = [
@@ -104,7 +118,7 @@ const worker :Workerd.Worker = (
   compatibilityDate = ${setting(wrangler, "compatibility_date")},
   compatibilityFlags = ${setting(wrangler, "compatibility_flags")},
   globalOutbound = "internet",
-  durableObjectNamespaces = [(className = "Home", uniqueKey = "responses-edge-Home", enableSql = true)],
+  durableObjectNamespaces = [${objectNamespaces((name) => `responses-edge-${name}`)}],
   durableObjectStorage = (localDisk = "disk"),
   bindings = [${bindings.join(", ")}],
 );

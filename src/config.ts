@@ -10,6 +10,51 @@ export interface ApiKey {
   sha256: Uint8Array;
 }
 
+/** A root key of the admin API: the SHA-256 of its text, and who acts with it, for the audit log. */
+export interface AdminKey {
+  name: string;
+  sha256: Uint8Array;
+}
+
+/** Signatures that a JWT may have: of asymmetric keys alone. A shared secret, or `none`, proves nothing here. */
+export const JWT_ALGORITHMS = [
+  ...["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"],
+  ...["ES256", "ES384", "ES512", "EdDSA", "Ed25519"],
+] as readonly string[];
+
+/** The issuer whose tokens are a second kind of key. */
+export interface JwtConfig {
+  issuer: string;
+  audience: string;
+  jwksUrl: string;
+  /** The claim that names the tenant. */
+  tenantClaim: string;
+  algorithms: readonly string[];
+  /** How long the issuer's keys are believed when it cannot be reached, in milliseconds. */
+  staleMs: number;
+}
+
+/** What a model's tokens cost, in dollars a million. Cached input costs what input does where nothing is said of it. */
+export interface ModelPrice {
+  input: number;
+  cached_input?: number | undefined;
+  output: number;
+}
+
+/** Keys that are made without redeploying, and what is counted of them. */
+export interface KeyConfig {
+  /** Without any there is no admin API, and no key of its making lets anybody in. */
+  adminKeys: AdminKey[];
+  /** How long what is known of a key is believed: the bound within which a revocation holds. Milliseconds. */
+  cacheMs: number;
+  /** Output tokens that a request without `max_output_tokens` reserves. */
+  reservedOutputTokens: number;
+  /** By the name that clients use; `*` is every other model. */
+  prices: Readonly<Record<string, ModelPrice>>;
+  usageRetentionMs: number;
+  auditRetentionMs: number;
+}
+
 /** A key of the operator's, from which the keys of tenants are derived. `kid` names it in what it has sealed. */
 export interface EncryptionKey {
   kid: string;
@@ -100,6 +145,8 @@ export interface ToolConfig {
   maxRounds: number;
   /** `kind`s of the hosted tools that are offered. A request's tool of another kind is as if it were not there. */
   offeredKinds: ReadonlySet<string>;
+  /** Whether a caller may have an MCP server called, where not all are allowed to it. */
+  mayCallMcp?: ((url: URL) => boolean) | undefined;
   searxngUrl: string | undefined;
   braveApiKey: string | undefined;
 }
@@ -152,7 +199,16 @@ export interface Config {
   passthroughEndpoints: ReadonlySet<PassthroughEndpoint>;
   /** Those of `VLLM_EXTRAS` that are open to clients. */
   vllmExtras: ReadonlySet<VllmExtra>;
+  /**
+   * vLLM's `priority` by tier, lower is sooner; `default` is that of callers without one, `background` is added for runs
+   * in the background. Without any, none is sent but what clients may send themselves.
+   */
+  priorities: Readonly<Record<string, number>>;
   apiKeys: ApiKey[];
+  keys: KeyConfig;
+  jwt: JwtConfig | undefined;
+  /** Whether nobody is served without a key: there are keys of one kind or another. */
+  wantsKeys: boolean;
   /** The first one encrypts, all of them decrypt. Without any, nothing is encrypted. */
   encryptionKeys: EncryptionKey[];
   allowAnonymous: boolean;
@@ -276,6 +332,25 @@ const apiKeys = z
     return [...tenants].map(([hash, tenant]) => ({ tenant, sha256: new Uint8Array(Buffer.from(hash, "hex")) }));
   })
   .default([]);
+
+/** `name:sha256hex`: as `API_KEYS`, and their names are those of who acts. */
+const adminKeys = apiKeys.transform((keys): AdminKey[] => keys.map(({ tenant, sha256 }) => ({ name: tenant, sha256 })));
+
+const price = z.number().min(0).max(1_000_000);
+const modelPrice = z.strictObject({ input: price, cached_input: price.optional(), output: price });
+
+/** vLLM takes 64-bit priorities; the sum of two of these stays far below. */
+const priority = z.int().min(-1_000_000).max(1_000_000);
+
+/** Names of algorithms, separated by commas or white space. */
+const jwtAlgorithms = z
+  .string()
+  .transform(listed)
+  .refine(
+    (names) => names.length > 0 && names.every((name) => JWT_ALGORITHMS.includes(name)),
+    `expected some of ${JWT_ALGORITHMS.join(", ")}`,
+  )
+  .default(["RS256", "ES256"]);
 
 /** What commas or white space separate. */
 function listed(text: string): string[] {
@@ -436,6 +511,19 @@ const variables = z.object({
   SEARXNG_URL: httpUrl().optional(),
   BRAVE_API_KEY: headerSecret().optional(),
   API_KEYS: apiKeys,
+  ADMIN_KEY: adminKeys,
+  KEY_CACHE_MS: integer(10_000, 100, 600_000),
+  RESERVED_OUTPUT_TOKENS: integer(4_096, 1, 10_000_000),
+  MODEL_PRICES: jsonMap(modelPrice, '{"model":{"input":0.5,"output":1.5}}'),
+  VLLM_PRIORITIES: jsonMap(priority, '{"default":0,"background":100,"gold":-10}'),
+  USAGE_RETENTION_DAYS: integer(90, 1, MAX_RETENTION_DAYS),
+  AUDIT_RETENTION_DAYS: integer(365, 1, MAX_RETENTION_DAYS),
+  JWT_ISSUER: z.string().min(1).max(1024).optional(),
+  JWT_AUDIENCE: z.string().min(1).max(1024).optional(),
+  JWT_JWKS_URL: httpUrl().optional(),
+  JWT_TENANT_CLAIM: z.string().min(1).max(256).default("sub"),
+  JWT_ALGORITHMS: jwtAlgorithms,
+  JWT_JWKS_STALE_MS: integer(86_400_000, 0),
   ENCRYPTION_KEYS: encryptionKeys,
   ALLOW_ANONYMOUS: z.enum(["true", "false"]).default("false"),
   RETENTION_DAYS: integer(30, 0, MAX_RETENTION_DAYS),
@@ -492,14 +580,36 @@ function toOfferedKinds(names: readonly string[]): ReadonlySet<string> {
  * The extras that clients may send. Unless the operator says so: none where tenants share a vLLM, all where there are no
  * keys, and so nobody but this machine's own user.
  */
-function toVllmExtras({ VLLM_EXTRAS: opened, API_KEYS: keys }: Values): ReadonlySet<VllmExtra> {
-  const names: readonly string[] = opened ?? [keys.length === 0 ? "all" : "none"];
+function toVllmExtras(vars: Values): ReadonlySet<VllmExtra> {
+  const names: readonly string[] = vars.VLLM_EXTRAS ?? [wantsKeys(vars) ? "none" : "all"];
   return new Set(VLLM_EXTRAS.filter((name) => names[0] === "all" || names.includes(name)));
 }
 
 function toPassthroughEndpoints({ PASSTHROUGH_ENDPOINTS: opened }: Values): ReadonlySet<PassthroughEndpoint> {
   const names: readonly string[] = opened;
   return new Set(PASSTHROUGH_ENDPOINTS.filter((name) => names[0] === "all" || names.includes(name)));
+}
+
+function wantsKeys({ API_KEYS: keys, ADMIN_KEY: admins, JWT_ISSUER: issuer }: Values): boolean {
+  return keys.length > 0 || admins.length > 0 || issuer !== undefined;
+}
+
+function toKeys(vars: Values): KeyConfig {
+  return {
+    adminKeys: vars.ADMIN_KEY,
+    cacheMs: vars.KEY_CACHE_MS,
+    reservedOutputTokens: vars.RESERVED_OUTPUT_TOKENS,
+    prices: vars.MODEL_PRICES,
+    usageRetentionMs: vars.USAGE_RETENTION_DAYS * DAY_MS,
+    auditRetentionMs: vars.AUDIT_RETENTION_DAYS * DAY_MS,
+  };
+}
+
+function toJwt(vars: Values): JwtConfig | undefined {
+  const { JWT_ISSUER: issuer, JWT_AUDIENCE: audience, JWT_JWKS_URL: jwksUrl } = vars;
+  if (issuer === undefined || audience === undefined || jwksUrl === undefined) return undefined;
+  const { JWT_TENANT_CLAIM: tenantClaim, JWT_ALGORITHMS: algorithms, JWT_JWKS_STALE_MS: staleMs } = vars;
+  return { issuer, audience, jwksUrl, tenantClaim, algorithms, staleMs };
 }
 
 function toWebhook({ WEBHOOK_URL: url, WEBHOOK_SECRET: secret }: Values): Config["webhook"] {
@@ -527,6 +637,13 @@ function checkTogether(vars: Values, mistakes: Map<string, string>): void {
   const add = (name: VariableName, mistake: string) => {
     if (!mistakes.has(name)) mistakes.set(name, mistake);
   };
+  if (vars.JWT_ISSUER !== undefined) {
+    if (vars.JWT_AUDIENCE === undefined)
+      add("JWT_AUDIENCE", "needed with JWT_ISSUER: whom the issuer's tokens are for");
+    if (vars.JWT_JWKS_URL === undefined) add("JWT_JWKS_URL", "needed with JWT_ISSUER: where the issuer's keys are");
+  } else if (vars.JWT_AUDIENCE !== undefined || vars.JWT_JWKS_URL !== undefined) {
+    add("JWT_ISSUER", "needed with JWT_AUDIENCE and JWT_JWKS_URL: whose tokens are taken");
+  }
   if (vars.WEBHOOK_URL === undefined) return;
   if (vars.WEBHOOK_SECRET === undefined) add("WEBHOOK_SECRET", "needed to sign the webhooks to WEBHOOK_URL");
   // Strictly public unless the operator says otherwise (local development, tests).
@@ -621,7 +738,11 @@ function readConfig(env: Variables): Config | ConfigError {
     isMediaListed: (url) => vars.MEDIA_URLS?.(url) ?? false,
     passthroughEndpoints: toPassthroughEndpoints(vars),
     vllmExtras: toVllmExtras(vars),
+    priorities: vars.VLLM_PRIORITIES,
     apiKeys: vars.API_KEYS,
+    keys: toKeys(vars),
+    jwt: toJwt(vars),
+    wantsKeys: wantsKeys(vars),
     encryptionKeys: vars.ENCRYPTION_KEYS,
     allowAnonymous: vars.ALLOW_ANONYMOUS === "true",
     retentionMs: vars.RETENTION_DAYS * DAY_MS,

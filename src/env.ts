@@ -1,7 +1,11 @@
 import type { Variables } from "./config.ts";
 import type { Home } from "./store/home.ts";
+import type { KeyDirectory } from "./store/keys/key-directory.ts";
+import type { Quota } from "./store/quota/quota.ts";
 
 /** What wrangler binds to the Worker. */
 export interface Env extends Variables {
   HOME: DurableObjectNamespace<Home>;
+  KEYS: DurableObjectNamespace<KeyDirectory>;
+  QUOTAS: DurableObjectNamespace<Quota>;
 }

@@ -6,6 +6,8 @@
  */
 import app, { Home as PlainHome } from "./index.js";
 
+export { KeyDirectory, Quota } from "./index.js";
+
 let statements = [];
 let counts = { calls: [], alarms: 0, rings: 0 };
 let patched = false;

@@ -3,7 +3,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
-import { bundleInto, freePort, modulesOf, untilReady, workerd } from "../../test/workerd/tools.ts";
+import {
+  bundleInto,
+  freePort,
+  modulesOf,
+  objectBindings,
+  objectNamespaces,
+  untilReady,
+  workerd,
+} from "../../test/workerd/tools.ts";
 import { GATEWAY_CORE, start, stop } from "./processes.ts";
 
 /** Workers on plain `workerd`: bundled as they are deployed, configured as wrangler would, without wrangler. */
@@ -122,8 +130,13 @@ function config(
   const given = Object.entries(variables).map(([name, value]) => `\n    (name = "${name}", text = "${value}"),`);
   const hasHome = isServer(kind) || kind === "object";
   const upstream = `http://127.0.0.1:${upstreamPort}`;
+  // The benchmark's own Worker has a home alone.
+  const isWhole = isServer(kind);
+  const ownHome = '(className = "Home", uniqueKey = "home", enableSql = true)';
+  const namespaces = isWhole ? objectNamespaces((name) => name.toLowerCase()) : ownHome;
+  const bindings = isWhole ? objectBindings() : ['(name = "HOME", durableObjectNamespace = "Home")'];
   const home = `
-  durableObjectNamespaces = [(className = "Home", uniqueKey = "home", enableSql = true)],
+  durableObjectNamespaces = [${namespaces}],
   durableObjectStorage = (localDisk = "disk"),`;
   return `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
@@ -144,7 +157,7 @@ const worker :Workerd.Worker = (
     (name = "VLLM_BASE_URL", text = "${upstream}/v1"),
     (name = "UPSTREAM_ORIGIN", text = "${upstream}"),
     (name = "ALLOW_ANONYMOUS", text = "true"),
-    (name = "MAX_OPEN_TURNS", text = "100000"),${hasHome ? '\n    (name = "HOME", durableObjectNamespace = "Home"),' : ""}${given.join("")}
+    (name = "MAX_OPEN_TURNS", text = "100000"),${hasHome ? `\n    ${bindings.join(",\n    ")},` : ""}${given.join("")}
   ],
 );
 `;

@@ -17,7 +17,7 @@ export interface CodexModel {
 }
 
 /** The models that clients may name. Throws ApiError for a model server that does not list them. */
-export async function listCodexModels(caller: Pick<Caller, "config" | "signal">): Promise<CodexModel[]> {
+export async function listCodexModels(caller: Pick<Caller, "config" | "signal" | "identity">): Promise<CodexModel[]> {
   const { config, signal } = caller;
   const cards = await listModels(caller);
   return Promise.all(

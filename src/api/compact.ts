@@ -12,7 +12,7 @@ import { openNewest, SUMMARY_ID, standingPast } from "../turn/compacted-past.ts"
 import { matchOutputs } from "../turn/history.ts";
 import { NO_USAGE } from "../turn/usage.ts";
 import { clientLeft } from "./client-left.ts";
-import { checkCreation } from "./creation.ts";
+import { type Creation, checkCreation } from "./creation.ts";
 import type { Caller } from "./transport.ts";
 
 /** What a conversation is compacted to (openai 7.57 `CompactedResponse`). */
@@ -32,6 +32,15 @@ export interface CompactedResponse {
  */
 export async function compactConversation(caller: Caller, body: unknown): Promise<CompactedResponse> {
   const creation = await checkCreation(caller, body, { schema: compactRequest, makesTurn: false });
+  const { admission } = creation;
+  try {
+    return await compact(caller, creation);
+  } finally {
+    admission.end();
+  }
+}
+
+async function compact(caller: Caller, creation: Creation): Promise<CompactedResponse> {
   using _place = enterTurn(caller.config.maxOpenTurns);
   const { request, input: sent, previous, address, cacheSalt, affinity, createdAt, abort } = creation;
   const { config, tenant, waitUntil, onModelCall } = caller;
@@ -41,6 +50,7 @@ export async function compactConversation(caller: Caller, body: unknown): Promis
     caller.past.past(sent, previous),
   ]);
   const past = { ...found, input: [...matchOutputs(found.history, found.input)] };
+  await creation.admission.expect?.([...past.history, ...past.input]);
   const accepted = acceptRequest(request, model, config);
   const turn = assembleTurn({ ...address, request: accepted, model, tenant, cacheSalt, affinity, createdAt }, past, {
     config,
@@ -52,7 +62,9 @@ export async function compactConversation(caller: Caller, body: unknown): Promis
   });
   const started = turn.start();
   await started;
-  const { outcome, closed } = await turn.run(started, async (_, terminate) => terminate());
+  const result = await turn.run(started, async (_, terminate) => terminate());
+  creation.admission.end(result);
+  const { outcome, closed } = result;
   if (outcome.status === "failed") throw outcome.error;
   if (outcome.status === "cancelled") throw clientLeft();
   const compaction = (JSON.parse(closed.output) as OutputItem[]).find(({ type }) => type === "compaction");

@@ -13,6 +13,7 @@ import type { ItemPage } from "../store/item-page.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { withItemIds } from "../turn/history.ts";
 import { checkMedia } from "../turn/media.ts";
+import { checkMayStore } from "./policy.ts";
 import { type Include, type ShownPage, shownItem, shownItemPage } from "./shown.ts";
 import type { Caller } from "./transport.ts";
 
@@ -29,6 +30,7 @@ const addItemsBody = z.object({ items: list(inputItem, { min: 1, max: MAX_ITEMS 
 
 export async function createConversation(caller: Caller, body: unknown): Promise<Conversation> {
   const { items, metadata: values } = parse(createBody, body);
+  checkMayStore(caller.identity);
   const address = newTurnAddress();
   const first = await toStoredItems(caller, items ?? [], address);
   const stub = caller.homes.stub(address.home);
@@ -46,6 +48,7 @@ export async function updateConversation(caller: Caller, id: string, body: unkno
 
 export async function deleteConversation(caller: Caller, id: string): Promise<void> {
   if (!(await stubOf(caller, id).deleteConversation(id))) throw conversationNotFound(id);
+  caller.note?.({ type: "conversation.deleted", target: id });
 }
 
 export async function listConversationItems(
@@ -65,6 +68,7 @@ export async function addConversationItems(
   include: Include,
 ): Promise<ItemPage> {
   const { items } = parse(addItemsBody, body);
+  checkMayStore(caller.identity);
   const { home } = conversationAddress(id);
   // Items that no turn has made are kept as the input of one.
   const address = newTurnAddress(home);

@@ -28,8 +28,14 @@ export async function createResponse<Sink extends ClientSink>(
   body: unknown,
   { idempotencyKey, turnState, generate = true, openSink }: CreateOptions<Sink>,
 ): Promise<Created<Sink>> {
-  const creation = await checkCreation(caller, body, { turnState });
-  if (idempotencyKey !== undefined) return createOnce(creation, idempotencyKey, body);
-  if (creation.request.background) return answerRun(creation, await startRun(creation));
-  return runForeground(creation, generate, openSink);
+  const kind = idempotencyKey === undefined ? undefined : "run";
+  const creation = await checkCreation(caller, body, { turnState, kind });
+  if (idempotencyKey === undefined && !creation.request.background) return runForeground(creation, generate, openSink);
+  try {
+    if (idempotencyKey !== undefined) return await createOnce(creation, idempotencyKey, body);
+    return await answerRun(creation, await startRun(creation));
+  } finally {
+    // Unless a run has it: none was begun.
+    creation.admission.end();
+  }
 }

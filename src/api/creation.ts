@@ -9,9 +9,11 @@ import type { InputItem } from "../protocol/items.ts";
 import { withoutUnknownTools } from "../protocol/unknown-tools.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, homeOf } from "../store/client.ts";
+import { type Admission, type AdmissionKind, admit } from "./admission.ts";
 import { affinityOf } from "./affinity.ts";
 import { tenantCacheSalt } from "./cache-salt.ts";
 import { abortedByClient } from "./client-left.ts";
+import { underPolicy } from "./policy.ts";
 import type { Caller } from "./transport.ts";
 import { checkVllmExtras } from "./vllm-extras.ts";
 
@@ -35,6 +37,8 @@ export interface Creation {
   createdAt: number;
   /** Aborted, with the 499 that says so, when the client leaves. */
   abort: AbortController;
+  /** What the request has reserved of its caller's limits. Whoever goes on with the creation ends it. */
+  admission: Admission;
 }
 
 export interface CreationOptions {
@@ -44,22 +48,26 @@ export interface CreationOptions {
   turnState?: string | undefined;
   /** False: nothing is made that could be continued. */
   makesTurn?: boolean;
+  /** What is to come of it; by itself, what the request says. */
+  kind?: AdmissionKind | undefined;
 }
 
 /**
  * Checks the body of a create, or of another request that `schema` makes one of. Throws the 400s of all that can be seen to be
- * wrong without asking a home or the model server, and the 404 of a conversation's id that this server cannot have made; of
- * several model servers also what asking one for its models throws.
+ * wrong without asking a home or the model server, the 404 of a conversation's id that this server cannot have made, and what
+ * refuses the caller: the 403s and 400s of its policy, and the 429s and the 503 of its limits; of several model servers also what
+ * asking one for its models throws. Every way of creating passes here.
  */
 export async function checkCreation(
   caller: Caller,
   sent: unknown,
-  { schema = createRequest, turnState, makesTurn = true }: CreationOptions = {},
+  { schema = createRequest, turnState, makesTurn = true, kind }: CreationOptions = {},
 ): Promise<Creation> {
-  const { config, tenant, signal } = caller;
+  const { config, tenant, identity, signal } = caller;
   const body = config.dropsUnknownTools ? withoutUnknownTools(sent) : sent;
-  const request = withExtraFields(parse(schema, body), body, config.vllmExtraFields);
-  checkVllmExtras(request, config.vllmExtras);
+  const asked = withExtraFields(parse(schema, body), body, config.vllmExtraFields);
+  checkVllmExtras(asked, config.vllmExtras);
+  const request = underPolicy(asked, identity, config);
   const id = conversationOf(request);
   const conversation = id === undefined ? undefined : { id, address: conversationAddress(id) };
   const input = toItems(request.input);
@@ -76,17 +84,20 @@ export async function checkCreation(
     hasPool: config.modelServers.length > 1,
   });
   const placed = { tenant, model: request.model, affinity };
+  const address = newTurnAddress(known ?? (await placedHome(placed, config, abort.signal)));
+  const admitted = admit(caller, request, input, address, kind ?? (request.background ? "run" : "turn"));
   return {
     caller,
     request,
     input,
     previous,
     conversation,
-    address: newTurnAddress(known ?? (await placedHome(placed, config, abort.signal))),
+    address,
     cacheSalt: tenantCacheSalt(tenant, request.cache_salt),
     affinity,
     createdAt: Date.now(),
     abort,
+    admission: admitted instanceof Promise ? await admitted : admitted,
   };
 }
 

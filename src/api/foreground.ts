@@ -45,12 +45,13 @@ export async function runForeground<Sink extends ClientSink>(
   generate: boolean,
   openSink: (onLeft: () => void, id: string) => Sink,
 ): Promise<Created<Sink>> {
-  const { caller, request, address, conversation, abort } = creation;
-  const place = enterTurn(caller.config.maxOpenTurns);
+  const { caller, request, address, conversation, abort, admission } = creation;
+  let place: Disposable | undefined;
   let entered: EnteredConversation | undefined;
   let sink: Sink | undefined;
   let isRunning = false;
   try {
+    place = enterTurn(caller.config.maxOpenTurns);
     entered = conversation && (await enterConversation(creation, conversation.id));
     const prepared = await prepare(creation, entered);
     sink = request.stream ? openSink(() => abort.abort(clientLeft()), responseId(address)) : undefined;
@@ -62,16 +63,19 @@ export async function runForeground<Sink extends ClientSink>(
     else await started;
     const running = generate ? turn.run(started, prepared.settle) : turn.warmUp(prepared.settle);
     if (generate) prepared.wakeHome();
-    const ended = running.finally(() => {
+    const ended = running.then((result) => {
       entered?.release();
-      place[Symbol.dispose]();
+      place?.[Symbol.dispose]();
+      admission.end(result);
+      return result;
     });
     isRunning = true;
     return sink ? stream(caller, ended, sink) : await answer(caller, ended);
   } finally {
     if (!isRunning) {
-      place[Symbol.dispose]();
+      place?.[Symbol.dispose]();
       entered?.release();
+      admission.end();
       if (sink) caller.waitUntil(sink.abandon());
     }
   }
@@ -108,9 +112,21 @@ async function enterConversation(creation: Creation, id: string): Promise<Entere
 
 /** Reads the past and checks the request against its model: what makes the turn, and what settles it. */
 async function prepare(
-  { caller, request, input: sent, previous, conversation, address, cacheSalt, affinity, createdAt, abort }: Creation,
+  creation: Creation,
   entered: EnteredConversation | undefined,
 ): Promise<{ makeTurn(sink: ClientSink | undefined): Turn; wakeHome(): void; settle: Settle }> {
+  const {
+    caller,
+    request,
+    input: sent,
+    previous,
+    conversation,
+    address,
+    cacheSalt,
+    affinity,
+    createdAt,
+    abort,
+  } = creation;
   const { config, tenant, homes, waitUntil, onModelCall } = caller;
   const inConversation = entered !== undefined;
   const [model, past] = await Promise.all([
@@ -120,6 +136,8 @@ async function prepare(
   const accepted = acceptRequest(request, model, config);
   const { history, replays } = entered ?? past;
   const matched = [...matchOutputs(history, past.input)];
+  const { expect } = creation.admission;
+  if (expect && history.length > 0) await expect([...history, ...matched]);
   const input = needsItemIds(request, matched) ? withItemIds(matched, address, inConversation) : matched;
   const isKept = request.store !== false || inConversation;
   const room = isKept ? outputRoom(accepted, withItemIds(input, address, inConversation)) : MAX_CALL_LENGTH;

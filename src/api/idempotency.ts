@@ -27,6 +27,7 @@ export async function createOnce(creation: Creation, key: string, body: unknown)
     const known = await homes.stub(address.home).retrieve(address.turn);
     // Deleted or expired: the key stands for that response, and brings no other to life.
     if (!known) throw responseNotFound(responseId(address));
+    creation.admission.end();
     return answerRun(keyed, known);
   }
   // Not begun as far as is known: whoever comes second finds the run that the first has begun.

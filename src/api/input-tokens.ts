@@ -17,7 +17,15 @@ import type { Caller } from "./transport.ts";
  * which is counted.
  */
 export async function countInputTokens(caller: Caller, body: unknown): Promise<number> {
-  const creation = await checkCreation(caller, body, { schema: countRequest, makesTurn: false });
+  const creation = await checkCreation(caller, body, { schema: countRequest, makesTurn: false, kind: "count" });
+  try {
+    return await count(caller, creation);
+  } finally {
+    creation.admission.end();
+  }
+}
+
+async function count(caller: Caller, creation: Creation): Promise<number> {
   const { request, address, cacheSalt, affinity, createdAt, abort } = creation;
   const { config, tenant } = caller;
   const { signal } = abort;

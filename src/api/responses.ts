@@ -38,8 +38,9 @@ export async function cancelResponse(caller: Caller, address: TurnAddress): Prom
 }
 
 /** Deletes a response, for good; one that is running is stopped first. */
-export async function deleteResponse({ homes }: Caller, address: TurnAddress): Promise<void> {
+export async function deleteResponse({ homes, note }: Caller, address: TurnAddress): Promise<void> {
   if (!(await homes.stub(address.home).delete(address.turn))) throw responseNotFound(responseId(address));
+  note?.({ type: "response.deleted", target: responseId(address) });
 }
 
 /** A page of a turn's own input. Throws the 400 of an `after` that the input does not have. */

@@ -22,8 +22,8 @@ import type { Caller, Created } from "./transport.ts";
 
 /** Begins a run in its home, and gives its response as it is by then. Throws what refuses it. */
 export async function startRun(creation: Creation): Promise<StoredResponse> {
-  const { caller, request, abort, address, conversation, cacheSalt, affinity } = creation;
-  const { config, homes, past, tenant } = caller;
+  const { caller, request, abort, address, conversation, cacheSalt, affinity, admission } = creation;
+  const { config, homes, past, tenant, identity } = caller;
   const [model, { input }] = await Promise.all([
     resolveModel(request.model, config, abort.signal),
     // The home reads the turns before by itself.
@@ -46,16 +46,24 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     // What the stored tools lack, only this process can have.
     withheld: Object.keys(access).filter((label) => !isReachable(tools, label, access)),
     inConversation: conversation !== undefined,
+    ...(identity.policy && { policy: identity.policy }),
   };
-  const specJson = JSON.stringify(spec);
-  roomBeside(specJson.length + JSON.stringify(access).length);
+  const reservation = admission.handOver();
+  const specJson = JSON.stringify({ ...spec, ...(reservation && { reservation }) } satisfies RunSpec);
   const ticket = randomUUID();
-  const accepted = await inQueue(
-    creation,
-    ticket,
-    async () => await homes.stub(address.home).startRun(specJson, ticket, config.conversationLockWaitMs, access),
-  );
-  return unwrap(accepted);
+  try {
+    roomBeside(specJson.length + JSON.stringify(access).length);
+    const accepted = await inQueue(
+      creation,
+      ticket,
+      async () => await homes.stub(address.home).startRun(specJson, ticket, config.conversationLockWaitMs, access),
+    );
+    return unwrap(accepted);
+  } catch (error) {
+    // What the home refuses does not run. Whatever else happened, the run may have begun.
+    if (error instanceof ApiError) admission.takeBack();
+    throw error;
+  }
 }
 
 /** Whether a server can be reached by what is shown of its tool. */

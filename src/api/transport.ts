@@ -1,8 +1,11 @@
 import type { PastSource } from "../assembly/past.ts";
 import type { Config } from "../config.ts";
+import type { Identity } from "../contract/identity.ts";
 import type { ModelCall } from "../contract/model-call.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { HomeClient } from "../store/client.ts";
+import type { AuditEvent } from "../store/keys/audit-log.ts";
+import type { Quota } from "../store/quota/quota.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import type { BatchSink } from "../turn/output-events.ts";
 import type { TurnResult } from "../turn/turn.ts";
@@ -14,8 +17,17 @@ import type { TurnResult } from "../turn/turn.ts";
 
 /** Who asks, and what the transport and the platform hand on: all operations of the API take it. */
 export interface Caller {
+  /** As it is for this caller. */
   config: Config;
   tenant: string;
+  /** Who it is of the tenant, and what it may. */
+  identity: Identity;
+  /** Where the use of those is counted who have limits. */
+  quotas: DurableObjectNamespace<Quota>;
+  /** Tells the client something beside the answer, as headers, where there is an answer that can have them. */
+  tell?: ((headers: Record<string, string>) => void) | undefined;
+  /** Notes a deletion in the audit log, where there is one. */
+  note?: ((event: Pick<AuditEvent, "type" | "target">) => void) | undefined;
   /** The tenant's homes. */
   homes: HomeClient;
   /** Where earlier turns are read. */

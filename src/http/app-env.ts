@@ -1,12 +1,16 @@
 import type { Config } from "../config.ts";
+import type { Identity } from "../contract/identity.ts";
 import type { Env } from "../env.ts";
+
+/** Who asks: a tenant, or an administrator, who is no tenant. */
+export type Authenticated = { identity: Identity; admin?: undefined } | { admin: string };
 
 /** What Hono's contexts carry here. */
 export interface AppEnv {
   Bindings: Env;
   Variables: {
     config: Config;
-    tenant: string;
+    authenticated: Authenticated;
     requestId: string;
   };
 }

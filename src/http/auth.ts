@@ -1,23 +1,40 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import { createMiddleware } from "hono/factory";
 import type { Config } from "../config.ts";
+import { CONFIGURED_KEY, type Identity, NO_KEY } from "../contract/identity.ts";
+import type { Env } from "../env.ts";
 import { ApiError } from "../protocol/errors.ts";
-import type { AppEnv } from "./app-env.ts";
+import { keyCache } from "../store/keys/key-cache.ts";
+import type { AppEnv, Authenticated } from "./app-env.ts";
+import { hasJwtForm, jwtVerifier } from "./jwt.ts";
 
 /** The tenant of every caller where `ALLOW_ANONYMOUS` is set and no keys are (local development). */
-const ANONYMOUS_TENANT = "local";
+const ANONYMOUS: Identity = { tenant: "local", keyId: NO_KEY, policy: undefined, counted: undefined };
+
+/** What it takes to know who asks. `waitUntil` takes what need not be waited for. */
+export interface Door {
+  config: Config;
+  env: Pick<Env, "KEYS">;
+  waitUntil: (promise: Promise<unknown>) => void;
+}
 
 function unauthorized(message: string, code: string): ApiError {
   return new ApiError({ status: 401, message, code, headers: { "www-authenticate": "Bearer" } });
 }
 
+function incorrect(): ApiError {
+  return unauthorized("Incorrect API key provided.", "invalid_api_key");
+}
+
 /**
- * The tenant that an `Authorization` header names. Every configured key is compared, in constant time, so that the
- * time taken tells nothing about any of them. Throws the 401s.
+ * Whom an `Authorization` header names. Every configured key is compared, in constant time, so that the time taken tells
+ * nothing about any of them. What these are not may be a key of the directory, or an issuer's token: then, and where
+ * this isolate does not know it, it gives a promise. Throws, or rejects with, the 401s, and the 503 where keys cannot be looked up.
  */
-export function authenticate(header: string | undefined, config: Config): string {
-  if (config.apiKeys.length === 0) {
-    if (config.allowAnonymous) return ANONYMOUS_TENANT;
+export function authenticate(header: string | undefined, door: Door): Authenticated | Promise<Authenticated> {
+  const { config } = door;
+  if (!config.wantsKeys) {
+    if (config.allowAnonymous) return { identity: ANONYMOUS };
     throw unauthorized(
       "This deployment has no API keys and refuses every call. Set the secret API_KEYS (see README, 'API keys').",
       "no_api_keys_configured",
@@ -30,15 +47,65 @@ export function authenticate(header: string | undefined, config: Config): string
       "missing_api_key",
     );
   }
-  const digest = createHash("sha256").update(key).digest();
-  let tenant: string | undefined;
-  for (const known of config.apiKeys) if (timingSafeEqual(digest, known.sha256)) tenant = known.tenant;
-  if (tenant === undefined) throw unauthorized("Incorrect API key provided.", "invalid_api_key");
-  return tenant;
+  return configured(key, config) ?? fromElsewhere(key, door);
 }
 
-/** Sets `tenant`, or answers 401. */
+/** Whose key it is of those that stand in the configuration. */
+function configured(key: string, { apiKeys, keys: { adminKeys } }: Config): Authenticated | undefined {
+  if (apiKeys.length === 0 && adminKeys.length === 0) return undefined;
+  const digest = createHash("sha256").update(key).digest();
+  let tenant: string | undefined;
+  let admin: string | undefined;
+  for (const known of apiKeys) if (timingSafeEqual(digest, known.sha256)) tenant = known.tenant;
+  for (const known of adminKeys) if (timingSafeEqual(digest, known.sha256)) admin = known.name;
+  if (admin !== undefined) return { admin };
+  return tenant === undefined ? undefined : { identity: identityOfTenant(tenant) };
+}
+
+const identities = new Map<string, Identity>();
+
+/** The identity of a configured tenant's keys, of which there are as many as the configuration has. */
+function identityOfTenant(tenant: string): Identity {
+  let identity = identities.get(tenant);
+  if (!identity) {
+    identity = { tenant, keyId: CONFIGURED_KEY, policy: undefined, counted: undefined };
+    identities.set(tenant, identity);
+  }
+  return identity;
+}
+
+/** Whose key it is, where somebody else has to know it: the directory, or an issuer. */
+function fromElsewhere(key: string, { config, env, waitUntil }: Door): Authenticated | Promise<Authenticated> {
+  const { adminKeys, cacheMs } = config.keys;
+  const { jwt } = config;
+  if (jwt && hasJwtForm(key)) return fromToken(key, { config, env, waitUntil });
+  if (adminKeys.length === 0) throw incorrect();
+  const found = keyCache(env).identityOf(key, cacheMs, waitUntil);
+  if (found instanceof Promise) return found.then(toAuthenticated);
+  return toAuthenticated(found);
+}
+
+function toAuthenticated(identity: Identity | undefined): Authenticated {
+  if (!identity) throw incorrect();
+  return { identity };
+}
+
+async function fromToken(token: string, { config, env, waitUntil }: Door): Promise<Authenticated> {
+  if (!config.jwt) throw incorrect();
+  const tenant = await jwtVerifier(config.jwt).tenantOf(token, waitUntil);
+  const { adminKeys, cacheMs } = config.keys;
+  // Who has limits stands in the directory; where nobody can set any, nobody is asked.
+  if (adminKeys.length === 0) return { identity: identityOfTenant(tenant) };
+  return { identity: await keyCache(env).identityOfTenant(tenant, cacheMs, waitUntil) };
+}
+
+/** Sets who asks, or answers 401. */
 export const authentication = createMiddleware<AppEnv>(async (context, next) => {
-  context.set("tenant", authenticate(context.req.header("authorization"), context.get("config")));
+  const asked = authenticate(context.req.header("authorization"), {
+    config: context.get("config"),
+    env: context.env,
+    waitUntil: (promise) => context.executionCtx.waitUntil(promise),
+  });
+  context.set("authenticated", asked instanceof Promise ? await asked : asked);
   await next();
 });

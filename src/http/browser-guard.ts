@@ -51,8 +51,8 @@ export const jsonBodies = createMiddleware<AppEnv>(async (context, next) => {
 /** Whether anybody who reaches this server is served. One that is misconfigured serves nobody. */
 function servesWithoutKeys(context: Context<AppEnv>): boolean {
   try {
-    const { apiKeys, allowAnonymous } = loadConfig(context.env);
-    return apiKeys.length === 0 && allowAnonymous;
+    const { wantsKeys, allowAnonymous } = loadConfig(context.env);
+    return !wantsKeys && allowAnonymous;
   } catch {
     return false;
   }

@@ -1,20 +1,66 @@
 import type { Context } from "hono";
 import type { Caller } from "../api/transport.ts";
+import { restrictedConfig } from "../assembly/restricted-config.ts";
+import type { Identity } from "../contract/identity.ts";
+import { ApiError } from "../protocol/errors.ts";
 import { HomeClient } from "../store/client.ts";
+import { DIRECTORY } from "../store/keys/key-directory.ts";
 import type { AppEnv } from "./app-env.ts";
+import { unknownUrl } from "./errors.ts";
 import { clientSession } from "./session-headers.ts";
 
-/** Who asks, for the API: an authenticated HTTP request. Its past is in the tenant's homes. */
-export function callerOf(context: Context<AppEnv>): Caller {
-  const tenant = context.get("tenant");
+/** Who asks, for the API: an authenticated HTTP request. Its past is in the tenant's homes. Throws the 403 of an administrator. */
+export function callerOf(context: Context<AppEnv>, identity: Identity = identityOf(context)): Caller {
+  const { tenant, policy } = identity;
   const homes = new HomeClient(context.env, tenant);
   return {
-    config: context.get("config"),
+    config: restrictedConfig(context.get("config"), policy),
     tenant,
+    identity,
+    quotas: context.env.QUOTAS,
     homes,
     past: homes,
     clientSession: clientSession(context.req.raw.headers),
     signal: context.req.raw.signal,
     waitUntil: (promise) => context.executionCtx.waitUntil(promise),
+    tell: (headers) => {
+      for (const [name, value] of Object.entries(headers)) context.header(name, value);
+    },
+    note: context.get("config").keys.adminKeys.length === 0 ? undefined : noteOf(context, identity),
+  };
+}
+
+/** The tenant's key that asks. Throws the 403 of a root key, which is no tenant's. */
+export function identityOf(context: Context<AppEnv>): Identity {
+  const authenticated = context.get("authenticated");
+  if (authenticated.admin === undefined) return authenticated.identity;
+  throw new ApiError({
+    status: 403,
+    message: "This is the key of an administrator, who has no responses. Make an API key for a tenant, and use that.",
+    code: "insufficient_permissions",
+  });
+}
+
+/**
+ * The administrator who asks. Throws the 404 of a deployment that has no admin API, and the 403 of a key that is no root
+ * key.
+ */
+export function adminOf(context: Context<AppEnv>): string {
+  if (context.get("config").keys.adminKeys.length === 0) throw unknownUrl(context);
+  const { admin } = context.get("authenticated");
+  if (admin !== undefined) return admin;
+  throw new ApiError({
+    status: 403,
+    message: "This API key may not administer this deployment: a root key may (ADMIN_KEY).",
+    code: "insufficient_permissions",
+  });
+}
+
+/** Notes deletions of a tenant's, beside its answer. */
+function noteOf(context: Context<AppEnv>, { tenant, keyId }: Identity): NonNullable<Caller["note"]> {
+  return (event) => {
+    const noted = context.env.KEYS.getByName(DIRECTORY).note({ ...event, tenant, actor: keyId }, "tenant");
+    const told = noted.catch(() => console.error(JSON.stringify({ level: "error", audit_not_noted: event })));
+    context.executionCtx.waitUntil(told);
   };
 }

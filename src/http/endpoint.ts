@@ -36,13 +36,17 @@ export function endpoint<const Path extends string, Query = undefined>(
   };
 }
 
-/** The query as an object; `include` in all the forms that clients send (`include`, `include[]`, repeated, commas). */
+/** Parameters that are lists, in all the forms that clients send them in (`include`, `include[]`, repeated, commas). */
+const LISTS = ["include", "group_by", "project_ids", "api_key_ids", "models", "event_types"];
+
+/** The query as an object. */
 function queryOf(context: Context<AppEnv>): Record<string, unknown> {
   const { searchParams } = new URL(context.req.url);
-  const include = [...searchParams.getAll("include"), ...searchParams.getAll("include[]")].flatMap((value) =>
-    value.split(","),
-  );
-  return { ...Object.fromEntries(searchParams), include };
+  const lists = LISTS.map((name) => {
+    const values = [...searchParams.getAll(name), ...searchParams.getAll(`${name}[]`)];
+    return [name, values.flatMap((value) => value.split(","))];
+  });
+  return { ...Object.fromEntries(searchParams), ...Object.fromEntries(lists) };
 }
 
 /**

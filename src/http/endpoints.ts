@@ -1,3 +1,4 @@
+import { administration } from "./admin.ts";
 import { conversations } from "./conversations.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { health } from "./health.ts";
@@ -6,4 +7,11 @@ import { passthrough } from "./passthrough.ts";
 import { responses } from "./responses.ts";
 
 /** Every endpoint, in README's order. */
-export const endpoints: readonly Endpoint[] = [...responses, ...conversations, ...models, ...passthrough, ...health];
+export const endpoints: readonly Endpoint[] = [
+  ...responses,
+  ...conversations,
+  ...models,
+  ...passthrough,
+  ...administration,
+  ...health,
+];

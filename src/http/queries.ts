@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { USAGE_GROUPS, USAGE_WIDTHS } from "../api/usage.ts";
 import { includeValues } from "../protocol/create-request.ts";
 import { MAX_ID_LENGTH } from "../protocol/ids.ts";
 
@@ -32,3 +33,57 @@ export const pageQuery = z
     after: z.string().min(1).max(MAX_ID_LENGTH).optional(),
   })
   .transform(({ include, limit, order, after }) => ({ include, limit, order, after }));
+
+const limit = wholeNumber.pipe(z.int().min(1).max(100)).default(20);
+const time = wholeNumber.pipe(z.int().min(0).max(253_402_300_799));
+/** Of any of the forms in which lists stand in a query: repeated, with `[]`, separated by commas. */
+const names = z
+  .array(z.string().max(512))
+  .max(200)
+  .transform((values) => (values.length === 0 ? undefined : values));
+
+export const keysQuery = z
+  .object({ tenant: z.string().max(64).optional(), limit, after: z.string().max(MAX_ID_LENGTH).optional() })
+  .transform(({ tenant, limit: count, after }) => ({ tenant, limit: count, after }));
+
+export const auditQuery = z
+  .object({
+    limit,
+    after: z.string().max(MAX_ID_LENGTH).optional(),
+    project_ids: names,
+    event_types: names,
+    "effective_at[gte]": time.optional(),
+    "effective_at[lt]": time.optional(),
+  })
+  .transform((query) => ({
+    limit: query.limit,
+    after: query.after,
+    projects: query.project_ids,
+    types: query.event_types,
+    from: query["effective_at[gte]"],
+    until: query["effective_at[lt]"],
+  }));
+
+export const usageQuery = z
+  .object({
+    start_time: time,
+    end_time: time.optional(),
+    bucket_width: z.enum(USAGE_WIDTHS).default("1d"),
+    group_by: z.array(z.enum(USAGE_GROUPS)).max(USAGE_GROUPS.length),
+    project_ids: names,
+    api_key_ids: names,
+    models: names,
+    limit: wholeNumber.pipe(z.int().min(1).max(168)).optional(),
+    page: z.string().max(64).optional(),
+  })
+  .transform((query) => ({
+    from: query.start_time,
+    until: query.end_time,
+    width: query.bucket_width,
+    groupBy: query.group_by,
+    projects: query.project_ids,
+    keys: query.api_key_ids,
+    models: query.models,
+    limit: query.limit,
+    page: query.page,
+  }));

@@ -17,7 +17,7 @@ import { eventStream, itemList, jsonText } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { authenticate } from "./auth.ts";
 import { readJson } from "./body.ts";
-import { callerOf } from "./caller.ts";
+import { callerOf, identityOf } from "./caller.ts";
 import { CODEX_TURN_STATE, codexTurnState } from "./codex.ts";
 import { endpoint } from "./endpoint.ts";
 import { pageQuery, retrieveQuery } from "./queries.ts";
@@ -98,15 +98,20 @@ export const responses = [
     summary: "with `Upgrade: websocket`: WebSocket mode ([docs/websocket.md](docs/websocket.md)); else 426",
     handle: (context) => {
       if (!wantsSocket(context.req.raw)) throw upgradeRequired();
-      const { tenant, config, requestId } = context.var;
+      const { config, requestId } = context.var;
+      const { tenant } = identityOf(context);
       const turnState = codexTurnState(context.req.raw.headers);
       const options: ConnectionOptions = {
         tenant,
         config,
         turnState,
-        caller: (signal) => {
-          authenticate(context.req.header("authorization"), loadConfig(context.env));
-          return { ...callerOf(context), signal };
+        caller: async (signal) => {
+          const { env, executionCtx } = context;
+          const waitUntil = (promise: Promise<unknown>) => executionCtx.waitUntil(promise);
+          const door = { config: loadConfig(env), env, waitUntil };
+          const asked = await authenticate(context.req.header("authorization"), door);
+          if (asked.admin !== undefined || asked.identity.tenant !== tenant) throw otherTenant();
+          return { ...callerOf(context, asked.identity), tell: undefined, signal };
         },
         shown: (error, hasClientLeft) => toShownError(error, { requestId, path: context.req.routePath, hasClientLeft }),
       };
@@ -161,6 +166,11 @@ export const responses = [
     },
   }),
 ];
+
+/** The 401 of a connection whose key has become another's: what the connection keeps is the first one's. */
+function otherTenant(): ApiError {
+  return new ApiError({ status: 401, message: "This API key names another tenant now.", code: "invalid_api_key" });
+}
 
 /**
  * The 426 of a `GET` that could only be a WebSocket's. Clients that try one first (Codex) then use HTTP at once. The header

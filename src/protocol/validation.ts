@@ -142,6 +142,11 @@ function describe(issue: Issue, field: string, value: unknown, expected?: string
       };
     case "invalid_key":
       return { message: `Invalid '${field}': ${issue.issues[0]?.message ?? "invalid key"}.`, code: "invalid_value" };
+    case "unrecognized_keys": {
+      const [name = ""] = issue.keys;
+      const path = field === "" ? shortened(name) : `${field}.${shortened(name)}`;
+      return { message: `Unknown parameter: '${path}'.`, code: "unknown_parameter" };
+    }
     case "custom":
       return {
         message: issue.message,

@@ -23,7 +23,7 @@ export interface ConnectionOptions {
    * Who asks, checked anew for each create, until `signal` is aborted. Throws the 401 of a key that is none any more; the
    * connection then ends.
    */
-  caller: (signal: AbortSignal) => Caller;
+  caller: (signal: AbortSignal) => Caller | Promise<Caller>;
   /** What the client was told to say again when it connected. */
   turnState?: string | undefined;
   /** What the client gets to see of an error; what breaks off because it `hasLeft` is no fault. */
@@ -190,7 +190,7 @@ export class Connection {
     this.#aborts.add(abort);
     let id = "";
     try {
-      const caller = this.#caller(abort.signal, lane);
+      const caller = await this.#caller(abort.signal, lane);
       if (!caller) return;
       const { body, generate } = readCreate(fields);
       const continuation = this.#kept.continuation(lane, previous, caller.past);
@@ -219,10 +219,13 @@ export class Connection {
   }
 
   /** Who asks; undefined where the key is none any more, which ends the connection. */
-  #caller(signal: AbortSignal, lane: string | undefined): Caller | undefined {
+  async #caller(signal: AbortSignal, lane: string | undefined): Promise<Caller | undefined> {
     try {
-      return this.#options.caller(signal);
+      return await this.#options.caller(signal);
     } catch (error) {
+      const { status } = this.#shown(error);
+      // Keys that cannot be looked up now may be good.
+      if (status === 503) throw error;
       this.#end(this.#shown(error), POLICY_VIOLATION, lane);
       return undefined;
     }

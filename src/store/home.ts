@@ -12,6 +12,7 @@ import { HomeRows } from "./home-rows.ts";
 import { Housekeeping, oldestOf } from "./housekeeping.ts";
 import type { IdempotencyClaim } from "./idempotency-store.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "./item-page.ts";
+import type { QuotaBinding } from "./quota/run-quota.ts";
 import { ResponseReader } from "./response-reader.ts";
 import { accepted, type Result, refusalOf, refused } from "./result.ts";
 import { RunAdmission } from "./run-admission.ts";
@@ -29,7 +30,7 @@ import type { StoredResponse } from "./turn-store.ts";
  * This class is what the Worker may ask, and the alarm; the work is done in the rooms that its constructor puts
  * together. Reading never creates a table.
  */
-export class Home extends DurableObject<Variables> {
+export class Home extends DurableObject<Variables & QuotaBinding> {
   readonly #rows: HomeRows;
   readonly #history: HistoryReader;
   readonly #conversation: ConversationTurns;
@@ -40,7 +41,7 @@ export class Home extends DurableObject<Variables> {
   readonly #admission: RunAdmission;
   readonly #readers = new ReaderCount();
 
-  constructor(state: DurableObjectState, env: Variables) {
+  constructor(state: DurableObjectState, env: Variables & QuotaBinding) {
     super(state, env);
     const config = () => loadConfig(this.env);
     const waitUntil = (promise: Promise<unknown>) => state.waitUntil(promise);

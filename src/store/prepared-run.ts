@@ -1,5 +1,6 @@
 import { assembleTurn } from "../assembly/assemble-turn.ts";
 import type { Past } from "../assembly/past.ts";
+import { restrictedConfig } from "../assembly/restricted-config.ts";
 import { loadConfig, type Variables } from "../config.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import { matchOutputs } from "../turn/history.ts";
@@ -9,6 +10,7 @@ import type { Lease } from "./conversation-lock.ts";
 import { type EventLogStore, EventLogWriter } from "./event-log.ts";
 import { type History, readHistory } from "./history.ts";
 import { MAX_CALL_LENGTH } from "./limits.ts";
+import { HeldQuota, type QuotaBinding } from "./quota/run-quota.ts";
 import type { RunSpec, RunStore } from "./run-store.ts";
 import type { ObjectLoad } from "./tenant-load.ts";
 
@@ -16,7 +18,7 @@ import type { ObjectLoad } from "./tenant-load.ts";
 
 /** What a run needs from its home. */
 export interface RunHome {
-  env: Variables;
+  env: Variables & QuotaBinding;
   /** Keeps an object alive and its errors out of nowhere. */
   waitUntil(promise: Promise<unknown>): void;
   runs: RunStore;
@@ -45,6 +47,8 @@ export interface PreparedRun {
   spec: RunSpec;
   abort: AbortController;
   log: EventLogWriter;
+  /** What it has reserved of its caller's limits. */
+  quota: HeldQuota;
   /** Events that its log had before. */
   logged: number;
   /** The run's turn; without a past one that can only end. Throws as `assembleTurn` does. */
@@ -59,7 +63,7 @@ export function prepareRun(
   logged: TurnState | undefined,
   access: Readonly<Record<string, McpAccess>>,
 ): PreparedRun {
-  const config = loadConfig(home.env);
+  const config = restrictedConfig(loadConfig(home.env), spec.policy);
   const abort = new AbortController();
   const log = new EventLogWriter(home.log, spec.turn, logged?.sequence ?? 0, config.eventLog);
   // The spec has the request and the input, which are kept beside what the turn puts out.
@@ -70,7 +74,10 @@ export function prepareRun(
     const waitUntil = (promise: Promise<unknown>) => home.waitUntil(promise);
     return assembleTurn(spec, past, { config, access, room, signal: abort.signal, waitUntil, sink: log, logged });
   };
+  const quota = new HeldQuota(spec.reservation, home.env);
   const settle: Settle = async (result, terminate) => {
+    // Before the turn is kept: a process that dies in between counts it twice, rather than not at all.
+    if (spec.reservation) await quota.end(result, { spec, prices: config.keys.prices });
     terminate();
     try {
       // What is pending, the terminal event and the turn: all or nothing.
@@ -82,7 +89,7 @@ export function prepareRun(
       throw error;
     }
   };
-  return { spec, abort, log, logged: logged?.sequence ?? 0, makeTurn, settle };
+  return { spec, abort, log, quota, logged: logged?.sequence ?? 0, makeTurn, settle };
 }
 
 /** The past of a run as it is now. Throws the 400s of a history that was deleted, or is too long. */

@@ -89,7 +89,8 @@ export class RunHost {
 
   /** Lets a run go. What `scope` holds is the run's from now on, and is freed when it has ended. */
   #launch(run: PreparedRun, scope: DisposableStack, work: () => Promise<TurnResult>): void {
-    const { spec, abort, log } = run;
+    const { spec, abort, log, quota } = run;
+    scope.defer(quota.renew());
     const ended = this.#runToEnd(run, work(), scope.move());
     this.#live.set(spec.turn, { spec, abort, log, ended });
     this.#home.waitUntil(ended);

@@ -1,8 +1,10 @@
 import type { Affinity } from "../assembly/session.ts";
+import type { Policy } from "../contract/grants.ts";
 import type { Model } from "../contract/model.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
 import { isJsonObject } from "../protocol/json.ts";
+import type { RunReservation } from "./quota/run-quota.ts";
 import { toPieces } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
 
@@ -25,6 +27,9 @@ export interface RunSpec {
   /** Labels of MCP servers that cannot be reached again after a restart: their credentials are not kept. */
   withheld?: string[];
   inConversation: boolean;
+  /** What its caller's key allows, and what it has reserved of its limits; runs of before, and of others, have neither. */
+  policy?: Policy;
+  reservation?: RunReservation;
 }
 
 /** A run as its rows tell it; `spec` is undefined where they cannot be read. */

@@ -18,6 +18,13 @@ export function guardOf(
   };
 }
 
+/** The same for MCP servers: of these not all may be allowed to a caller, where a redirect leads neither. */
+export function mcpGuardOf(config: ToolConfig): ReturnType<typeof guardOf> {
+  const guard = guardOf(config);
+  const { mayCallMcp } = config;
+  return mayCallMcp ? { ...guard, limit: (url) => guard.limit(url) && mayCallMcp(url) } : guard;
+}
+
 /** Whether a URL is on a tool server of the operator's, where each session is somebody's by a header that callers set. */
 export function isToolServer(url: URL, { servers }: ToolConfig): boolean {
   return Object.values(servers).some((server) => placeOf(new URL(server)) === placeOf(url));

@@ -133,6 +133,8 @@ export interface ClosedResponse {
   /** The output as it is kept: also with what no client gets to see. */
   kept: string;
   messages: string | null;
+  /** What the turn has used, as far as is known: rounds that broke off have put out deltas, and told no usage. */
+  spent: { usage: Usage | null; deltas: number; rounds: number };
 }
 
 /** Joins the two halves of a closed response to its JSON body. */
@@ -302,7 +304,8 @@ export class ResponseBuilder {
     const messages = replays.length === 0 ? null : JSON.stringify(replays);
     // Items are what counts: without the messages behind them they are rendered anew.
     const fits = kept.length + (messages?.length ?? 0) <= this.#options.room;
-    return { head: JSON.stringify(head), output: shown, kept, messages: fits ? messages : null };
+    const spent = { usage: response.usage, deltas: this.state.deltas.all, rounds: this.state.rounds };
+    return { head: JSON.stringify(head), output: shown, kept, messages: fits ? messages : null, spent };
   }
 
   /**

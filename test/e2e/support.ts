@@ -14,8 +14,11 @@ export interface Gateway {
   openai: OpenAI;
   /** What reached "vLLM". */
   vllm: SimulatorServer;
-  /** What its objects have stored. */
+  /** What its homes have stored. */
   storage: ObjectStorage;
+  /** What its other objects have: keys, and what tenants have used. */
+  keys: ObjectStorage;
+  quotas: ObjectStorage;
   /** All that the Worker has printed. */
   logs(): string;
   /** Another client: another key, another option. */
@@ -41,7 +44,7 @@ function variables(vllm: SimulatorServer, vars: Variables): Variables {
 
 /** A gateway whose Worker and model server run already; closing it ends both. */
 export function gatewayAt(worker: WorkerdProcess, vllm: SimulatorServer): Gateway {
-  const { url, storage, logs } = worker;
+  const { url, storage, keys, quotas, logs } = worker;
   const fetch = conformantFetch();
   const client: Gateway["client"] = (options) =>
     new OpenAI({ apiKey: "any", baseURL: `${url}/v1`, maxRetries: 0, fetch, ...options });
@@ -50,6 +53,8 @@ export function gatewayAt(worker: WorkerdProcess, vllm: SimulatorServer): Gatewa
     fetch,
     vllm,
     storage,
+    keys,
+    quotas,
     logs,
     client,
     openai: client({}),

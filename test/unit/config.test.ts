@@ -1,8 +1,16 @@
+import { env } from "cloudflare:workers";
 import { Buffer } from "node:buffer";
 import { describe, expect, it } from "vitest";
 import { tenantCacheSalt } from "../../src/api/cache-salt.ts";
-import { ConfigError, loadConfig, misspeltVariables, type Variables, VLLM_EXTRAS } from "../../src/config.ts";
-import { authenticate } from "../../src/http/auth.ts";
+import {
+  type Config,
+  ConfigError,
+  loadConfig,
+  misspeltVariables,
+  type Variables,
+  VLLM_EXTRAS,
+} from "../../src/config.ts";
+import { authenticate, type Door } from "../../src/http/auth.ts";
 
 const HASH = "a".repeat(64);
 
@@ -256,6 +264,11 @@ describe("the configuration of tools", () => {
   });
 });
 
+/** Where callers come in. */
+function door(config: Config): Door {
+  return { config, env, waitUntil: () => {} };
+}
+
 describe("API keys", () => {
   /** SHA-256 of "test". */
   const TEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
@@ -263,7 +276,7 @@ describe("API keys", () => {
   it.each([",", " ", "\n", ", ", "\r\n\t"])("are separated by %j", (separator) => {
     const config = configure({ API_KEYS: `a:${HASH}${separator}b:${TEST}${separator}` });
     expect(config.apiKeys.map((key) => key.tenant)).toEqual(["a", "b"]);
-    expect(authenticate("Bearer test", config)).toBe("b");
+    expect(authenticate("Bearer test", door(config))).toMatchObject({ identity: { tenant: "b" } });
   });
 
   it("without any entry open nothing, whatever ALLOW_ANONYMOUS says", () => {
@@ -277,8 +290,9 @@ describe("API keys", () => {
 
   it("win over ALLOW_ANONYMOUS", () => {
     const config = configure({ API_KEYS: `b:${TEST}`, ALLOW_ANONYMOUS: "true" });
-    expect(() => authenticate(undefined, config)).toThrow("API key");
-    expect(authenticate(undefined, configure({ ALLOW_ANONYMOUS: "true" }))).toBe("local");
+    expect(() => authenticate(undefined, door(config))).toThrow("API key");
+    const open = door(configure({ ALLOW_ANONYMOUS: "true" }));
+    expect(authenticate(undefined, open)).toMatchObject({ identity: { tenant: "local" } });
   });
 
   it("a tenant's salt cannot be made by another tenant's own salt", () => {

@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
 import type { PastSource } from "../../src/assembly/past.ts";
 import { loadConfig, type Variables } from "../../src/config.ts";
+import { NO_KEY } from "../../src/contract/identity.ts";
 import { ApiError, previousResponseNotFound, toApiError } from "../../src/protocol/errors.ts";
 import { newTurnAddress, responseId } from "../../src/protocol/ids.ts";
 import { Connection } from "../../src/socket/connection.ts";
@@ -45,7 +46,9 @@ class FakeSocket {
       config,
       caller: (signal) => {
         if (this.refusal) throw this.refusal;
-        return { config, tenant: "tenant", homes, past: homes, signal, waitUntil: () => {} };
+        const identity = { tenant: "tenant", keyId: NO_KEY, policy: undefined, counted: undefined };
+        const { QUOTAS: quotas } = env;
+        return { config, tenant: "tenant", identity, quotas, homes, past: homes, signal, waitUntil: () => {} };
       },
       shown: toApiError,
     });

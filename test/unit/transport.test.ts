@@ -5,6 +5,7 @@ import { createResponse } from "../../src/api/create-response.ts";
 import type { Caller, ClientSink } from "../../src/api/transport.ts";
 import type { Past, PastSource } from "../../src/assembly/past.ts";
 import { loadConfig } from "../../src/config.ts";
+import { NO_KEY } from "../../src/contract/identity.ts";
 import { previousResponseNotFound } from "../../src/protocol/errors.ts";
 import { responseId } from "../../src/protocol/ids.ts";
 import type { Item } from "../../src/protocol/items.ts";
@@ -61,6 +62,8 @@ class Connection implements PastSource {
     return {
       config: loadConfig({ VLLM: { fetch }, ALLOW_ANONYMOUS: "true" }),
       tenant: "tenant",
+      identity: { tenant: "tenant", keyId: NO_KEY, policy: undefined, counted: undefined },
+      quotas: env.QUOTAS,
       homes: new HomeClient(env, "tenant"),
       past: this,
       signal: this.#client.signal,

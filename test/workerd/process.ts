@@ -3,8 +3,17 @@ import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } fr
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { ObjectStorage, UNIQUE_KEY } from "./storage.ts";
-import { BUNDLE_VARIABLE, bundleInto, freePort, modulesOf, untilReady, workerd } from "./tools.ts";
+import { ObjectStorage, UNIQUE_KEY, uniqueKeyOf } from "./storage.ts";
+import {
+  BUNDLE_VARIABLE,
+  bundleInto,
+  freePort,
+  modulesOf,
+  objectBindings,
+  objectNamespaces,
+  untilReady,
+  workerd,
+} from "./tools.ts";
 
 /**
  * The Worker on plain `workerd`, bundled as it is deployed, with its storage on disk: a process that can be killed and
@@ -12,8 +21,11 @@ import { BUNDLE_VARIABLE, bundleInto, freePort, modulesOf, untilReady, workerd }
  */
 export interface WorkerdProcess {
   url: string;
-  /** What its objects have stored. */
+  /** What its homes have stored. */
   storage: ObjectStorage;
+  /** What its other objects have stored: keys, and what tenants have used. */
+  keys: ObjectStorage;
+  quotas: ObjectStorage;
   /** All that it has printed: the Worker's console, and workerd's own words. */
   logs(): string;
   /** SIGKILL: nothing gets a chance to finish. */
@@ -63,6 +75,8 @@ export async function startWorkerd(variables: Record<string, string>): Promise<W
   return {
     url,
     storage: new ObjectStorage(namespace),
+    keys: new ObjectStorage(join(directory, "storage", uniqueKeyOf("KeyDirectory"))),
+    quotas: new ObjectStorage(join(directory, "storage", uniqueKeyOf("Quota"))),
     logs: () => logs,
     kill,
     restart,
@@ -124,11 +138,11 @@ const worker :Workerd.Worker = (
   compatibilityDate = "2026-11-09",
   compatibilityFlags = ["enable_request_signal", "global_fetch_strictly_public"],
   globalOutbound = "internet",
-  durableObjectNamespaces = [(className = "Home", uniqueKey = "${UNIQUE_KEY}", enableSql = true)],
+  durableObjectNamespaces = [${objectNamespaces(uniqueKeyOf)}],
   durableObjectStorage = (localDisk = "disk"),
   bindings = [
     ${bindings.join(",\n    ")},
-    (name = "HOME", durableObjectNamespace = "Home"),
+    ${objectBindings().join(",\n    ")},
   ],
 );
 `;

@@ -6,6 +6,11 @@ import { DatabaseSync, type SQLInputValue, type SQLOutputValue } from "node:sqli
 /** The `uniqueKey` of the namespace in workerd's configuration: ids are derived from it. */
 export const UNIQUE_KEY = "home";
 
+/** The same of each class of objects. */
+export function uniqueKeyOf(className: string): string {
+  return className.toLowerCase();
+}
+
 /** What a gateway's objects have stored. SQLite lets others at its files while workerd has them open. */
 export class ObjectStorage {
   readonly #directory: string;
@@ -50,8 +55,8 @@ export function homeKey(id: string): string {
 }
 
 /** The id that workerd derives from an object's name (`idFromName`). */
-export function objectId(name: string): string {
-  const key = createHash("sha256").update(UNIQUE_KEY).digest();
+export function objectId(name: string, uniqueKey = UNIQUE_KEY): string {
+  const key = createHash("sha256").update(uniqueKey).digest();
   const mac = (data: string | Buffer) => createHmac("sha256", key).update(data).digest().subarray(0, 16);
   const base = mac(name);
   return Buffer.concat([base, mac(base)]).toString("hex");

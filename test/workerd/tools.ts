@@ -2,7 +2,16 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:net";
 
-export { BUNDLE_VARIABLE, bundleInto, modulesOf, root, workerd, workerdVersion } from "../../scripts/workerd.ts";
+export {
+  BUNDLE_VARIABLE,
+  bundleInto,
+  modulesOf,
+  objectBindings,
+  objectNamespaces,
+  root,
+  workerd,
+  workerdVersion,
+} from "../../scripts/workerd.ts";
 
 /** What it takes to run the Worker on plain `workerd`: for the tests that kill it, and for the benchmark. */
 

@@ -57,6 +57,9 @@ export const MCP: ToolRoom<McpTool, ResponseOutputItem.McpCall> = {
         "invalid_url",
       );
     }
+    if (config.mayCallMcp?.(new URL(called)) === false) {
+      throw invalidRequest(path, "This API key does not allow this MCP server to be called.", "mcp_server_not_allowed");
+    }
     if (isToolServer(new URL(called), config)) {
       throw invalidRequest(
         path,

@@ -3,7 +3,7 @@ import type { ApprovedCall, ListedTool, ListedTools, UnlistedServer } from "../.
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import type { Item } from "../../protocol/items.ts";
 import { chosenTools, type FunctionTool, type McpServerTool } from "../../protocol/tools.ts";
-import { guardOf } from "../guard.ts";
+import { mcpGuardOf } from "../guard.ts";
 import { ToolFault, toToolFault } from "../tool-fault.ts";
 import type { ToolInTurn, ToolTurn } from "../tool-room.ts";
 import { McpConnection } from "./connection.ts";
@@ -147,7 +147,7 @@ export class McpServers implements ToolInTurn {
       const { server_url: url, authorization, headers } = access;
       return {
         server: { label, url, ...(authorization && { authorization }), ...(headers && { headers }) },
-        guard: guardOf(config),
+        guard: mcpGuardOf(config),
       };
     });
     this.#connections.set(label, connection);

@@ -1,0 +1,37 @@
+import { Buffer } from "node:buffer";
+import type { CreateRequest } from "../protocol/create-request.ts";
+
+/** How many tokens a prompt will have, about, before anybody has counted them: what limits are reserved by. */
+
+/** Bytes of a token: of English about four, of other scripts as many or fewer. */
+const BYTES_PER_TOKEN = 4;
+
+/** An image, a sound or a file as a data URL is not text: as many tokens as a model makes of a usual image. */
+const TOKENS_OF_MEDIA = 1_000;
+
+/** Deeper values are not looked at: requests have no deeper texts. */
+const MAX_DEPTH = 16;
+
+/** What all texts in a value come to. Looks at each once. */
+export function estimateTokens(value: unknown): number {
+  return Math.ceil(bytesIn(value, 0) / BYTES_PER_TOKEN);
+}
+
+/** The part of a request that stands beside its items: instructions and tools. */
+export function estimateFrame({ instructions, tools, text }: CreateRequest): number {
+  return estimateTokens([instructions, tools, text?.format]);
+}
+
+function bytesIn(value: unknown, depth: number): number {
+  if (typeof value === "string") {
+    return value.startsWith("data:") && value.length > TOKENS_OF_MEDIA * BYTES_PER_TOKEN
+      ? TOKENS_OF_MEDIA * BYTES_PER_TOKEN
+      : Buffer.byteLength(value);
+  }
+  if (typeof value !== "object" || value === null) return 1;
+  if (depth >= MAX_DEPTH) return 0;
+  let sum = BYTES_PER_TOKEN;
+  if (Array.isArray(value)) for (const each of value) sum += bytesIn(each, depth + 1);
+  else for (const key in value) sum += bytesIn((value as Record<string, unknown>)[key], depth + 1);
+  return sum;
+}

@@ -1,0 +1,233 @@
+import { z } from "zod";
+import { type Grants, grants } from "../contract/grants.ts";
+import { ApiError } from "../protocol/errors.ts";
+import { parse } from "../protocol/validation.ts";
+import type { AuditRow } from "../store/keys/audit-log.ts";
+import { DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
+import type { KeyChange, StoredKey } from "../store/keys/key-store.ts";
+
+/** The admin API: keys, the limits of tenants, and the audit log. All of it takes an administrator. */
+
+/** An administrator, as every operation here takes one. */
+export interface Administrator {
+  /** The name of the root key. */
+  name: string;
+  directories: DurableObjectNamespace<KeyDirectory>;
+}
+
+/** A key as the admin API shows it. */
+export interface ShownKey {
+  object: "api_key";
+  id: string;
+  tenant: string;
+  name: string;
+  redacted_value: string;
+  /** Unix seconds. */
+  created_at: number;
+  expires_at: number | null;
+  disabled: boolean;
+  limits: Grants | null;
+  /** The key itself: only where it was made just now. */
+  value?: string;
+}
+
+export interface Page<Item> {
+  object: "list";
+  data: Item[];
+  first_id: string | null;
+  last_id: string | null;
+  has_more: boolean;
+}
+
+/** The last second of the year 9999. */
+const MAX_TIME = 253_402_300_799;
+
+/** A week: a grace beyond that is another key. */
+const MAX_GRACE_SECONDS = 604_800;
+const GRACE_SECONDS = 3_600;
+
+const tenant = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "Expected 1 to 64 letters, digits, '_' or '-'.");
+const name = z.string().max(256);
+const expiresAt = z.int().min(0).max(MAX_TIME).nullable();
+
+const createBody = z.strictObject({
+  tenant,
+  name: name.default(""),
+  expires_at: expiresAt.default(null),
+  limits: grants.nullable().default(null),
+});
+const changeBody = z.strictObject({
+  name: name.optional(),
+  expires_at: expiresAt.optional(),
+  disabled: z.boolean().optional(),
+  limits: grants.nullable().optional(),
+});
+const rotateBody = z.strictObject({ grace_seconds: z.int().min(0).max(MAX_GRACE_SECONDS).default(GRACE_SECONDS) });
+const tenantBody = z.strictObject({ limits: grants.nullable() });
+
+/** Makes a key, and shows it this once. */
+export async function createKey(admin: Administrator, body: unknown): Promise<ShownKey> {
+  const { tenant: of, expires_at: end, ...fields } = parse(createBody, body);
+  const made = await directoryOf(admin).create(admin.name, of, { ...fields, expiresAt: toMs(end) });
+  return { ...shownKey(made.key), value: made.value };
+}
+
+/** Keys in the order in which they were made. */
+export async function listKeys(
+  admin: Administrator,
+  { tenant: of, after = "", limit }: { tenant?: string | undefined; after?: string | undefined; limit: number },
+): Promise<Page<ShownKey>> {
+  const keys = await directoryOf(admin).list(of, after, limit + 1);
+  return page(keys.map(shownKey), limit);
+}
+
+export async function retrieveKey(admin: Administrator, id: string): Promise<ShownKey> {
+  return shownKey(found(id, await directoryOf(admin).get(id)));
+}
+
+/** Changes what is given; `limits` as a whole. */
+export async function changeKey(admin: Administrator, id: string, body: unknown): Promise<ShownKey> {
+  const { expires_at: end, ...rest } = parse(changeBody, body);
+  const change: KeyChange = { ...rest, ...(end !== undefined && { expiresAt: toMs(end) }) };
+  return shownKey(found(id, await directoryOf(admin).change(admin.name, id, change)));
+}
+
+/** Gives a key another text, and shows that this once. The one before is good for the grace time. */
+export async function rotateKey(admin: Administrator, id: string, body: unknown): Promise<ShownKey> {
+  const { grace_seconds: grace } = parse(rotateBody, body);
+  const { key, value } = found(id, await directoryOf(admin).rotate(admin.name, id, grace * 1000));
+  return { ...shownKey(key), value };
+}
+
+export async function deleteKey(
+  admin: Administrator,
+  id: string,
+): Promise<{ object: string; id: string; deleted: true }> {
+  if (!(await directoryOf(admin).delete(admin.name, id))) throw keyNotFound(id);
+  return { object: "api_key.deleted", id, deleted: true };
+}
+
+/** A tenant's limits. Whoever is no tenant has none. */
+export async function retrieveTenant(admin: Administrator, id: string) {
+  const of = parseTenant(id);
+  return { object: "tenant", id: of, limits: await directoryOf(admin).tenantLimits(of) };
+}
+
+/** Sets a tenant's limits as a whole; null takes them away. */
+export async function changeTenant(admin: Administrator, id: string, body: unknown) {
+  const of = parseTenant(id);
+  const { limits } = parse(tenantBody, body);
+  await directoryOf(admin).setTenantLimits(admin.name, of, limits);
+  return { object: "tenant", id: of, limits };
+}
+
+/** What an audit log can be asked for. Times are Unix seconds. */
+export interface AuditRequest {
+  after?: string | undefined;
+  limit: number;
+  projects?: readonly string[] | undefined;
+  types?: readonly string[] | undefined;
+  from?: number | undefined;
+  until?: number | undefined;
+}
+
+/** The audit log, newest first, in the shape of OpenAI's. */
+export async function listAuditLog(
+  admin: Administrator,
+  { after, limit, projects, types, from, until }: AuditRequest,
+): Promise<Page<{ id: string }>> {
+  const rows = await directoryOf(admin).auditLog({
+    before: after === undefined ? undefined : sequenceOf(after),
+    limit: limit + 1,
+    tenants: projects,
+    types,
+    from: from === undefined ? undefined : from * 1000,
+    until: until === undefined ? undefined : until * 1000,
+  });
+  return page(rows.map(shownRow), limit);
+}
+
+function shownRow({ seq, at, type, actor, tenant: of, target, changes }: AuditRow) {
+  return {
+    id: `audit_log-${seq}`,
+    object: "organization.audit_log",
+    type,
+    effective_at: Math.floor(at / 1000),
+    actor: { type: "api_key", api_key: { id: actor } },
+    project: { id: of },
+    [type]: { id: target, ...(changes !== null && { changes_requested: JSON.parse(changes) as unknown }) },
+  };
+}
+
+function sequenceOf(id: string): number {
+  const sequence = Number(/^audit_log-(\d{1,15})$/.exec(id)?.[1]);
+  if (Number.isInteger(sequence)) return sequence;
+  throw new ApiError({
+    status: 400,
+    message: `No row of the audit log has the id '${id.slice(0, 64)}'.`,
+    param: "after",
+    code: "invalid_value",
+  });
+}
+
+/** A tenant's name. Throws the 400 of what cannot be one. */
+export function parseTenant(id: string): string {
+  return parse(z.object({ tenant }), { tenant: id }).tenant;
+}
+
+function page<Item extends { id: string }>(items: Item[], limit: number): Page<Item> {
+  const data = items.slice(0, limit);
+  const [first, last] = [data[0], data.at(-1)];
+  return {
+    object: "list",
+    data,
+    first_id: first?.id ?? null,
+    last_id: last?.id ?? null,
+    has_more: items.length > limit,
+  };
+}
+
+function shownKey({
+  id,
+  tenant: of,
+  name: called,
+  createdAt,
+  expiresAt: end,
+  disabled,
+  limits,
+  redacted,
+}: StoredKey): ShownKey {
+  return {
+    object: "api_key",
+    id,
+    tenant: of,
+    name: called,
+    redacted_value: redacted,
+    created_at: Math.floor(createdAt / 1000),
+    expires_at: end === null ? null : Math.floor(end / 1000),
+    disabled,
+    limits,
+  };
+}
+
+function toMs(seconds: number | null): number | null {
+  return seconds === null ? null : seconds * 1000;
+}
+
+function directoryOf({ directories }: Administrator): DurableObjectStub<KeyDirectory> {
+  return directories.getByName(DIRECTORY);
+}
+
+function found<T>(id: string, value: T | null): T {
+  if (value === null) throw keyNotFound(id);
+  return value;
+}
+
+function keyNotFound(id: string): ApiError {
+  return new ApiError({
+    status: 404,
+    message: `API key with id '${id.slice(0, 64)}' not found.`,
+    param: "id",
+    code: "api_key_not_found",
+  });
+}

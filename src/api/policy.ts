@@ -1,0 +1,101 @@
+import type { Config } from "../config.ts";
+import { hasModel } from "../contract/grants.ts";
+import type { Identity } from "../contract/identity.ts";
+import type { CreateRequest } from "../protocol/create-request.ts";
+import { ApiError, invalidRequest } from "../protocol/errors.ts";
+import { shortened } from "../protocol/validation.ts";
+
+/** What a key allows its requests, apart from what is counted (`admission.ts`) and what its configuration says. */
+
+/**
+ * A request as its key allows it: with the model, the cap and the priority that the key gives it where the request leaves
+ * them out. Throws the 403 of a model that the key does not have, and the 400s of what it does not allow.
+ */
+export function underPolicy(
+  request: CreateRequest,
+  { policy }: Identity,
+  { priorities }: Pick<Config, "priorities">,
+): CreateRequest {
+  const priority = priorityOf(request, policy?.tier, priorities);
+  const prioritised = priority === undefined ? request : { ...request, priority };
+  if (!policy) return prioritised;
+  const model = modelOf(request, policy.models);
+  if (policy.forceStoreFalse) checkUnstored(request);
+  const { maxOutputTokens: cap } = policy;
+  const { max_output_tokens: wanted } = request;
+  if (cap !== undefined && wanted != null && wanted > cap) {
+    const message = `Invalid 'max_output_tokens': this API key allows a value <= ${cap}.`;
+    throw invalidRequest("max_output_tokens", message, "above_max_value");
+  }
+  return {
+    ...prioritised,
+    ...(model !== undefined && { model }),
+    ...(cap !== undefined && { max_output_tokens: wanted ?? cap }),
+    ...(policy.forceStoreFalse && { store: false }),
+  };
+}
+
+/** Whether a key may use a model, by the name that clients say. */
+export function mayUseModel({ policy }: Identity, name: string): boolean {
+  return policy?.models.every((models) => hasModel(models, name)) ?? true;
+}
+
+/** Throws the 403 of a key whose tenant keeps nothing here. */
+export function checkMayStore({ policy }: Identity): void {
+  if (!policy?.forceStoreFalse) return;
+  throw new ApiError({
+    status: 403,
+    message: "This API key does not allow anything to be stored.",
+    code: "storage_not_allowed",
+  });
+}
+
+/** The model of a request that names none is the first that its key names in full. */
+function modelOf({ model }: CreateRequest, lists: readonly (readonly string[])[]): string | undefined {
+  const [first] = lists;
+  if (!first) return undefined;
+  const isAllowed = (name: string) => lists.every((models) => hasModel(models, name));
+  const chosen = model ?? lists.flat().find((name) => !name.endsWith("*") && isAllowed(name));
+  if (chosen === undefined) {
+    throw invalidRequest("model", "Missing required parameter: 'model'.", "missing_required_parameter");
+  }
+  if (isAllowed(chosen)) return chosen;
+  throw new ApiError({
+    status: 403,
+    message: `This API key does not have access to the model '${shortened(chosen)}'.`,
+    param: "model",
+    code: "model_not_found",
+  });
+}
+
+/** What of a request would be kept. An explicit `store: true` is read as `false`, as OpenAI does it. */
+function checkUnstored({ background, conversation }: CreateRequest): void {
+  if (background) {
+    throw invalidRequest(
+      "background",
+      "background can only be used when `store` is true, which this API key does not allow.",
+    );
+  }
+  if (conversation != null) {
+    throw invalidRequest(
+      "conversation",
+      "This API key does not allow anything to be stored, a conversation's items neither.",
+    );
+  }
+}
+
+/** vLLM's `priority`, where the operator has set any: no sooner than the tier's. */
+function priorityOf(
+  { priority: wanted, background }: CreateRequest,
+  tier: string | undefined,
+  priorities: Readonly<Record<string, number>>,
+): number | undefined {
+  const of = (name: string) => (Object.hasOwn(priorities, name) ? priorities[name] : undefined);
+  const known = Object.keys(priorities).length > 0;
+  if (!known) return undefined;
+  const ofTier = (tier === undefined ? undefined : of(tier)) ?? of("default") ?? 0;
+  const soonest = ofTier + (background ? (of("background") ?? 0) : 0);
+  if (wanted == null) return soonest;
+  if (wanted >= soonest) return wanted;
+  throw invalidRequest("priority", `Invalid 'priority': this API key allows a value >= ${soonest}.`, "below_min_value");
+}

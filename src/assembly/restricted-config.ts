@@ -1,0 +1,29 @@
+import { type Config, HOSTED_TOOL_KINDS } from "../config.ts";
+import { hasHost, type Policy } from "../contract/grants.ts";
+
+const restricted = new WeakMap<Policy, { of: Config; config: Config }>();
+
+/** The configuration as it is for a caller: what its policy leaves of it. Made once for a policy. */
+export function restrictedConfig(config: Config, policy: Policy | undefined): Config {
+  if (!policy) return config;
+  const known = restricted.get(policy);
+  if (known?.of === config) return known.config;
+  const made = restrict(config, policy);
+  restricted.set(policy, { of: config, config: made });
+  return made;
+}
+
+function restrict(config: Config, { hostedTools, mcpHosts, vllmExtras }: Policy): Config {
+  const { tools } = config;
+  // A search for tools costs nothing and reaches nobody.
+  const kinds = hostedTools && new Set<string>(["tool_search", ...hostedTools.map((name) => HOSTED_TOOL_KINDS[name])]);
+  return {
+    ...config,
+    tools: {
+      ...tools,
+      ...(kinds && { offeredKinds: new Set([...tools.offeredKinds].filter((kind) => kinds.has(kind))) }),
+      ...(mcpHosts.length > 0 && { mayCallMcp: (url: URL) => mcpHosts.every((hosts) => hasHost(hosts, url)) }),
+    },
+    ...(vllmExtras && { vllmExtras: new Set(vllmExtras) }),
+  };
+}

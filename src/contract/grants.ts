@@ -1,0 +1,107 @@
+import { z } from "zod";
+import { HOSTED_TOOL_KINDS, type HostedToolName, VLLM_EXTRAS, type VllmExtra } from "../config.ts";
+import { list } from "../protocol/collections.ts";
+
+/** What a key, or a tenant, may: as the admin API takes it, as it is kept, and as it is shown. All is plain data. */
+
+const HOSTED_TOOL_NAMES = Object.keys(HOSTED_TOOL_KINDS) as [HostedToolName, ...HostedToolName[]];
+
+/** Entries of one list. */
+const MAX_NAMES = 256;
+
+const count = z.int().min(0);
+
+/** When a budget begins anew, in UTC: with the hour, the day, the week (on Monday), the month, or never. */
+export const BUDGET_WINDOWS = ["hour", "day", "week", "month", "total"] as const;
+export type BudgetWindow = (typeof BUDGET_WINDOWS)[number];
+
+const budget = z.strictObject({
+  tokens: count.nullish(),
+  usd: z.number().min(0).nullish(),
+  window: z.enum(BUDGET_WINDOWS).default("month"),
+});
+
+/** An allowed model: its name as clients say it, or the beginning of it and `*`. */
+const modelName = z.string().min(1).max(512);
+
+/** A host, with its port where that is not the scheme's own; `*.` before it means the hosts below it. */
+const host = z
+  .string()
+  .max(260)
+  .regex(/^(\*\.)?[a-z0-9.-]+(:\d{1,5})?$|^\[[0-9a-f:.]+\](:\d{1,5})?$/, "Expected a host such as mcp.example.com.");
+
+export const TIER = /^[A-Za-z0-9_-]{1,64}$/;
+
+/**
+ * Limits and permissions. What is absent, or null, does not limit. Zero lets nothing through. A field that nobody knows
+ * is refused: who misspells a limit must not believe that there is one.
+ */
+export const grants = z.strictObject({
+  models: list(modelName, { max: MAX_NAMES }).nullish(),
+  requests_per_minute: count.nullish(),
+  tokens_per_minute: count.nullish(),
+  max_concurrent_requests: count.nullish(),
+  max_background_runs: count.nullish(),
+  budget: budget.nullish(),
+  max_output_tokens: z.int().min(1).nullish(),
+  hosted_tools: list(z.enum(HOSTED_TOOL_NAMES), { max: MAX_NAMES }).nullish(),
+  mcp_hosts: list(host, { max: MAX_NAMES }).nullish(),
+  vllm_extras: list(z.enum(VLLM_EXTRAS), { max: MAX_NAMES }).nullish(),
+  force_store_false: z.boolean().nullish(),
+  tier: z.string().regex(TIER, "Expected 1 to 64 letters, digits, '_' or '-'.").nullish(),
+  /** Usage is counted also where nothing limits it. */
+  track_usage: z.boolean().nullish(),
+});
+
+export type Grants = z.output<typeof grants>;
+
+/** What requests of a key are held to, apart from what is counted: its own grants within its tenant's. */
+export interface Policy {
+  /** Each list must have the model. */
+  models: readonly (readonly string[])[];
+  maxOutputTokens: number | undefined;
+  hostedTools: readonly HostedToolName[] | undefined;
+  mcpHosts: readonly (readonly string[])[];
+  vllmExtras: readonly VllmExtra[] | undefined;
+  forceStoreFalse: boolean;
+  tier: string | undefined;
+}
+
+/** The policy of a key and its tenant. A key is never allowed more than its tenant; its tier goes before its tenant's. */
+export function policyOf(tenant: Grants | null, key: Grants | null): Policy {
+  const both = [tenant, key].filter((each) => each !== null);
+  const caps = both.map((each) => each.max_output_tokens).filter((cap) => cap != null);
+  return {
+    models: both.map(({ models }) => models).filter((models) => models != null),
+    maxOutputTokens: caps.length === 0 ? undefined : Math.min(...caps),
+    hostedTools: intersection(both.map((each) => each.hosted_tools)),
+    mcpHosts: both.map(({ mcp_hosts: hosts }) => hosts).filter((hosts) => hosts != null),
+    vllmExtras: intersection(both.map((each) => each.vllm_extras)),
+    forceStoreFalse: both.some((each) => each.force_store_false === true),
+    tier: key?.tier ?? tenant?.tier ?? undefined,
+  };
+}
+
+/** What all lists have that are given; undefined where none is. */
+function intersection<Name>(lists: readonly (readonly Name[] | null | undefined)[]): Name[] | undefined {
+  const [first, ...rest] = lists.filter((each) => each != null);
+  return first?.filter((name) => rest.every((other) => other.includes(name)));
+}
+
+/** Whether anything of grants has to be counted. */
+export function isCounted(given: Grants | null): boolean {
+  if (!given) return false;
+  const { requests_per_minute: requests, tokens_per_minute: tokens, max_concurrent_requests: slots } = given;
+  const limits = [requests, tokens, slots, given.max_background_runs, given.budget?.tokens, given.budget?.usd];
+  return given.track_usage === true || limits.some((limit) => limit != null);
+}
+
+/** Whether a list of models has one: by its name, or by a beginning of it. */
+export function hasModel(models: readonly string[], name: string): boolean {
+  return models.some((each) => (each.endsWith("*") ? name.startsWith(each.slice(0, -1)) : each === name));
+}
+
+/** Whether a list of hosts has that of a URL. */
+export function hasHost(hosts: readonly string[], { host: wanted }: URL): boolean {
+  return hosts.some((each) => (each.startsWith("*.") ? wanted.endsWith(each.slice(1)) : each === wanted));
+}

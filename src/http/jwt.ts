@@ -1,0 +1,202 @@
+import { createHash } from "node:crypto";
+import {
+  createLocalJWKSet,
+  decodeProtectedHeader,
+  errors,
+  type JSONWebKeySet,
+  type JWTPayload,
+  type JWTVerifyGetKey,
+  jwtVerify,
+} from "jose";
+import type { JwtConfig } from "../config.ts";
+import { readBoundedText } from "../protocol/bounded-read.ts";
+import { ApiError } from "../protocol/errors.ts";
+
+/**
+ * Tokens of an OpenID Connect issuer as keys (RFC 7519, RFC 8725). Only signatures of the operator's list are looked at,
+ * and the issuer's keys are asked for at a bounded rate, whatever tokens come.
+ */
+
+/** RFC 8725 §2.8 leaves a small leeway to the operator's clocks. */
+const LEEWAY_S = 30;
+
+/** A longer text is no token of an issuer's. */
+const MAX_TOKEN_LENGTH = 8_192;
+
+/** What the issuer's keys may be, and how long they may take. */
+const MAX_JWKS_BYTES = 256 * 1024;
+const JWKS_TIMEOUT_MS = 5_000;
+
+/** The keys are asked for anew after this time, beside a request; and at once for a key that they lack, this often at most. */
+const REFRESH_AFTER_MS = 600_000;
+const MIN_INTERVAL_MS = 10_000;
+
+/** How long a token that was found good is not looked at again. A key that the issuer takes back is good for as long. */
+const BELIEVED_MS = 60_000;
+const MAX_BELIEVED = 10_000;
+
+const TENANT = /^[A-Za-z0-9_-]{1,64}$/;
+
+/** Whether a bearer has the form of a signed token: three parts, the first of which begins with `{"`. */
+export function hasJwtForm(bearer: string): boolean {
+  return /^eyJ[A-Za-z0-9_-]*\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*$/.test(bearer);
+}
+
+interface Keys {
+  find: JWTVerifyGetKey;
+  /** Unix milliseconds. */
+  at: number;
+}
+
+export class JwtVerifier {
+  readonly #config: JwtConfig;
+  readonly #fetch: (url: string, init: RequestInit) => Promise<Response>;
+  #keys: Keys | undefined;
+  #askedAt = Number.NEGATIVE_INFINITY;
+  /** Tenants of tokens that were good, by their SHA-256; oldest first. */
+  readonly #believed = new Map<string, { tenant: string; until: number; from: number }>();
+
+  constructor(config: JwtConfig, fetchJwks = (url: string, init: RequestInit) => fetch(url, init)) {
+    this.#config = config;
+    this.#fetch = fetchJwks;
+  }
+
+  /**
+   * The tenant that a token names. `beside` takes what need not be waited for. Rejects with the 401 of a token that is not
+   * good, and the 503 where the issuer's keys are not known and cannot be had.
+   */
+  async tenantOf(token: string, beside: (promise: Promise<unknown>) => void): Promise<string> {
+    if (token.length > MAX_TOKEN_LENGTH) throw notGood("it is too long");
+    const hash = createHash("sha256").update(token).digest("base64url");
+    const now = Date.now();
+    const known = this.#believed.get(hash);
+    if (known && now >= known.from && now < known.until) return known.tenant;
+    const payload = await this.#verified(token, beside);
+    const tenant = tenantIn(payload, this.#config.tenantClaim);
+    const expires = (payload.exp ?? 0) * 1000 + LEEWAY_S * 1000;
+    this.#believed.delete(hash);
+    this.#believed.set(hash, { tenant, from: now, until: Math.min(expires, now + BELIEVED_MS) });
+    if (this.#believed.size > MAX_BELIEVED) {
+      const oldest = this.#believed.keys().next().value;
+      if (oldest !== undefined) this.#believed.delete(oldest);
+    }
+    return tenant;
+  }
+
+  async #verified(token: string, beside: (promise: Promise<unknown>) => void): Promise<JWTPayload> {
+    const { issuer, audience, algorithms } = this.#config;
+    // Before any key is asked for: most of what is no token of this issuer's ends here.
+    checkHeader(token, algorithms);
+    const { find } = await this.#issuersKeys(beside);
+    const options = {
+      issuer,
+      audience,
+      algorithms: [...algorithms],
+      clockTolerance: LEEWAY_S,
+      requiredClaims: ["exp"],
+    };
+    try {
+      return (await jwtVerify(token, find, options)).payload;
+    } catch (error) {
+      if (!(error instanceof errors.JWKSNoMatchingKey) || !this.#mayAsk()) throw toRefusal(error);
+    }
+    // The issuer may have a new key.
+    const renewed = await this.#ask().catch(() => undefined);
+    try {
+      return (await jwtVerify(token, renewed?.find ?? find, options)).payload;
+    } catch (error) {
+      throw toRefusal(error);
+    }
+  }
+
+  async #issuersKeys(beside: (promise: Promise<unknown>) => void): Promise<Keys> {
+    const keys = this.#keys;
+    const age = keys ? Math.abs(Date.now() - keys.at) : Number.POSITIVE_INFINITY;
+    if (!keys || age > REFRESH_AFTER_MS + this.#config.staleMs) {
+      if (!this.#mayAsk()) throw unavailable();
+      return this.#ask();
+    }
+    if (age > REFRESH_AFTER_MS && this.#mayAsk()) beside(this.#ask().catch(() => {}));
+    return keys;
+  }
+
+  #mayAsk(): boolean {
+    // The first requests of an isolate each ask: none has to wait for what another one has begun.
+    if (!this.#keys && this.#askedAt === Number.NEGATIVE_INFINITY) return true;
+    return Math.abs(Date.now() - this.#askedAt) >= MIN_INTERVAL_MS;
+  }
+
+  /** Asks the issuer. Rejects with the 503. */
+  async #ask(): Promise<Keys> {
+    try {
+      const signal = AbortSignal.timeout(JWKS_TIMEOUT_MS);
+      const headers = { accept: "application/json" };
+      const answer = await this.#fetch(this.#config.jwksUrl, { headers, redirect: "manual", signal });
+      if (this.#keys) this.#askedAt = Date.now();
+      if (!answer.ok) throw new TypeError(`The issuer's keys: ${answer.status}.`);
+      const text = await readBoundedText(answer, { maxBytes: MAX_JWKS_BYTES, timeoutMs: JWKS_TIMEOUT_MS, signal });
+      const keys = { find: createLocalJWKSet(JSON.parse(text) as JSONWebKeySet), at: Date.now() };
+      this.#keys = keys;
+      this.#askedAt = keys.at;
+      return keys;
+    } catch {
+      this.#askedAt = Date.now();
+      throw unavailable();
+    }
+  }
+}
+
+/** Throws the 401 of a token whose algorithm is not on the list: `none`, or a secret that is no secret. */
+function checkHeader(token: string, algorithms: readonly string[]): void {
+  let alg: string | undefined;
+  try {
+    ({ alg } = decodeProtectedHeader(token));
+  } catch {
+    throw notGood("it is malformed");
+  }
+  if (alg === undefined || !algorithms.includes(alg)) throw notGood("its algorithm is not accepted");
+}
+
+function tenantIn(payload: JWTPayload, claim: string): string {
+  const named = payload[claim];
+  if (typeof named === "string" && TENANT.test(named)) return named;
+  throw notGood(`its claim '${claim}' names no tenant (1 to 64 letters, digits, '_' or '-')`);
+}
+
+function toRefusal(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  if (error instanceof errors.JWTExpired) return notGood("it has expired");
+  if (error instanceof errors.JWTClaimValidationFailed) return notGood(`its claim '${error.claim}' is not accepted`);
+  if (error instanceof errors.JWKSNoMatchingKey) return notGood("nobody knows its key");
+  return notGood("its signature is not valid");
+}
+
+function notGood(why: string): ApiError {
+  return new ApiError({
+    status: 401,
+    message: `Incorrect token provided: ${why}.`,
+    code: "invalid_token",
+    headers: { "www-authenticate": 'Bearer error="invalid_token"' },
+  });
+}
+
+function unavailable(): ApiError {
+  return new ApiError({
+    status: 503,
+    message: "Tokens cannot be verified at the moment: the keys of their issuer cannot be had. Please retry later.",
+    code: "token_keys_unavailable",
+    headers: { "retry-after": "10" },
+  });
+}
+
+const verifiers = new WeakMap<JwtConfig, JwtVerifier>();
+
+/** The verifier of this isolate. */
+export function jwtVerifier(config: JwtConfig): JwtVerifier {
+  let verifier = verifiers.get(config);
+  if (!verifier) {
+    verifier = new JwtVerifier(config);
+    verifiers.set(config, verifier);
+  }
+  return verifier;
+}

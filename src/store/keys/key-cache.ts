@@ -1,0 +1,200 @@
+import { type Grants, isCounted, policyOf } from "../../contract/grants.ts";
+import { type Identity, JWT_KEY } from "../../contract/identity.ts";
+import { isMinted, isMintedForm, keyHash } from "../../protocol/api-keys.ts";
+import { ApiError } from "../../protocol/errors.ts";
+import { DIRECTORY, type KeyDirectory } from "./key-directory.ts";
+import type { KeyRecord } from "./key-store.ts";
+
+/**
+ * What this isolate knows of keys, for a while: no request of a known key asks the directory, and what is revoked there is
+ * refused here as soon as that while is over. A key in use is looked up again before that, beside a request.
+ */
+
+/** Entries. The oldest are forgotten: of keys that are in use, each is younger than the time for which it is believed. */
+const MAX_KNOWN = 20_000;
+
+interface Entry<Value> {
+  value: Value;
+  /** Unix milliseconds. */
+  at: number;
+  /** Since when somebody looks again. */
+  lookingSince: number | undefined;
+}
+
+/** Values that are believed for `maxAgeMs`, looked up again in the second half of that, and forgotten oldest first. */
+export class AgeingCache<Value> {
+  readonly #entries = new Map<string, Entry<Value>>();
+  readonly #size: number;
+
+  constructor(size = MAX_KNOWN) {
+    this.#size = size;
+  }
+
+  /**
+   * The value of a name: the one that is known, or what `look` gives. What it rejects with is passed on where nothing is
+   * known that is young enough. `beside` takes what need not be waited for.
+   */
+  get(
+    name: string,
+    maxAgeMs: number,
+    look: () => Promise<Value>,
+    beside: (promise: Promise<unknown>) => void,
+  ): Value | Promise<Value> {
+    const now = Date.now();
+    const entry = this.#entries.get(name);
+    const age = entry ? now - entry.at : Number.POSITIVE_INFINITY;
+    // A clock that has gone back tells no age.
+    if (!entry || age >= maxAgeMs || age < 0) return this.#look(name, look);
+    if (age >= maxAgeMs / 2 && !(now - (entry.lookingSince ?? 0) < maxAgeMs / 2)) {
+      entry.lookingSince = now;
+      beside(this.#look(name, look).catch(() => {}));
+    }
+    return entry.value;
+  }
+
+  /** Whether a value is known that is young enough. */
+  has(name: string, maxAgeMs: number): boolean {
+    const entry = this.#entries.get(name);
+    const age = entry ? Date.now() - entry.at : -1;
+    return age >= 0 && age < maxAgeMs;
+  }
+
+  delete(name: string): void {
+    this.#entries.delete(name);
+  }
+
+  put(name: string, value: Value, at = Date.now()): void {
+    this.#entries.delete(name);
+    this.#entries.set(name, { value, at, lookingSince: undefined });
+    if (this.#entries.size <= this.#size) return;
+    const oldest = this.#entries.keys().next().value;
+    if (oldest !== undefined) this.#entries.delete(oldest);
+  }
+
+  async #look(name: string, look: () => Promise<Value>): Promise<Value> {
+    // Its age counts from before the question: what has changed while it was answered is not in it, perhaps.
+    const at = Date.now();
+    const value = await look();
+    this.put(name, value, at);
+    return value;
+  }
+}
+
+/** A key as requests use it: who asks with it, as long as it is good. */
+interface KnownKey {
+  record: KeyRecord;
+  identity: Identity;
+}
+
+export class KeyCache {
+  readonly #directories: DurableObjectNamespace<KeyDirectory>;
+  readonly #known = new AgeingCache<KnownKey>();
+  /** Keys that there were once, or that another mint has made. Apart, so that they do not push out those in use. */
+  readonly #unknown = new AgeingCache<true>();
+  readonly #tenants = new AgeingCache<Identity>();
+  #mint: string | undefined;
+
+  constructor(directories: DurableObjectNamespace<KeyDirectory>) {
+    this.#directories = directories;
+  }
+
+  /**
+   * Who asks with a key of the directory; undefined where the text is none. At once where the key is known. Throws, or
+   * rejects with, the 401 of a key that is disabled or over, and the 503 where the directory cannot be asked.
+   */
+  identityOf(
+    text: string,
+    maxAgeMs: number,
+    beside: (promise: Promise<unknown>) => void,
+  ): Identity | undefined | Promise<Identity | undefined> {
+    if (!isMintedForm(text)) return undefined;
+    // An invention: nobody is asked, and nothing is kept of it.
+    if (this.#mint !== undefined && !isMinted(text, this.#mint)) return undefined;
+    const hash = keyHash(text);
+    if (this.#unknown.has(hash, maxAgeMs)) return undefined;
+    const known = this.#known.get(hash, maxAgeMs, () => this.#look(hash), beside);
+    if (!(known instanceof Promise)) return usable(known);
+    return known.then(usable, (error: unknown) => {
+      if (error instanceof NoSuchKey) return undefined;
+      throw error;
+    });
+  }
+
+  /** Rejects with `NoSuchKey` where there is none (any more), which is known from then on. */
+  async #look(hash: string): Promise<KnownKey> {
+    const at = Date.now();
+    const { mint, key } = await this.#ask((directory) => directory.lookUp(hash));
+    this.#mint = mint;
+    if (key) return { record: key, identity: identityOfKey(key) };
+    this.#known.delete(hash);
+    this.#unknown.put(hash, true, at);
+    throw new NoSuchKey();
+  }
+
+  /** Who asks with a token that names a tenant: the tenant's own limits bind it. Rejects with the 503. */
+  identityOfTenant(
+    tenant: string,
+    maxAgeMs: number,
+    beside: (promise: Promise<unknown>) => void,
+  ): Identity | Promise<Identity> {
+    const look = async () => {
+      const limits = await this.#ask((directory) => directory.tenantLimits(tenant));
+      return newIdentity(tenant, JWT_KEY, limits, null);
+    };
+    return this.#tenants.get(tenant, maxAgeMs, look, beside);
+  }
+
+  async #ask<T>(question: (directory: DurableObjectStub<KeyDirectory>) => Promise<T>): Promise<T> {
+    try {
+      return await question(this.#directories.getByName(DIRECTORY));
+    } catch {
+      throw new ApiError({
+        status: 503,
+        message: "API keys cannot be looked up at the moment. Please retry in a few seconds.",
+        code: "keys_unavailable",
+        headers: { "retry-after": "2" },
+      });
+    }
+  }
+}
+
+class NoSuchKey extends Error {}
+
+function identityOfKey({ id, tenant, limits, tenantLimits }: KeyRecord): Identity {
+  return newIdentity(tenant, id, tenantLimits, limits);
+}
+
+function newIdentity(tenant: string, keyId: string, ofTenant: Grants | null, ofKey: Grants | null): Identity {
+  const hasGrants = ofTenant !== null || ofKey !== null;
+  return {
+    tenant,
+    keyId,
+    policy: hasGrants ? policyOf(ofTenant, ofKey) : undefined,
+    counted: isCounted(ofTenant) || isCounted(ofKey) ? { tenant: ofTenant, key: ofKey } : undefined,
+  };
+}
+
+/** Who asks with a key that is good now. */
+function usable({ record, identity }: KnownKey): Identity {
+  if (record.disabled) throw refused("This API key is disabled.", "disabled_api_key");
+  if (record.expiresAt !== null && Date.now() >= record.expiresAt) {
+    throw refused("This API key has expired.", "expired_api_key");
+  }
+  return identity;
+}
+
+function refused(message: string, code: string): ApiError {
+  return new ApiError({ status: 401, message, code, headers: { "www-authenticate": "Bearer" } });
+}
+
+const caches = new WeakMap<object, KeyCache>();
+
+/** The cache of this isolate. */
+export function keyCache(env: { KEYS: DurableObjectNamespace<KeyDirectory> }): KeyCache {
+  let cache = caches.get(env);
+  if (!cache) {
+    cache = new KeyCache(env.KEYS);
+    caches.set(env, cache);
+  }
+  return cache;
+}

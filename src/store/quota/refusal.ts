@@ -1,0 +1,97 @@
+import { ApiError } from "../../protocol/errors.ts";
+import { type Obstacle, type RateStatus, type Status, TENANT } from "./ledger.ts";
+
+/**
+ * Limits as clients are told of them: OpenAI's headers, codes and words. Codex reads the time in "Please try again in
+ * 11.054s." and takes `insufficient_quota` for final; the SDKs read `retry-after-ms`, `retry-after` and `x-should-retry`.
+ */
+
+/** `x-ratelimit-*` of what is limited by the minute. */
+export function rateHeaders({ requests, tokens }: Status): Record<string, string> {
+  return { ...headersOf("requests", requests), ...headersOf("tokens", tokens) };
+}
+
+function headersOf(kind: "requests" | "tokens", status: RateStatus | undefined): Record<string, string> {
+  if (!status) return {};
+  return {
+    [`x-ratelimit-limit-${kind}`]: String(status.limit),
+    [`x-ratelimit-remaining-${kind}`]: String(Math.max(0, Math.floor(status.remaining))),
+    [`x-ratelimit-reset-${kind}`]: duration(status.resetMs),
+  };
+}
+
+/** As OpenAI writes them: `120ms`, `8.64s`, `6m0s`. */
+function duration(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms)}ms`;
+  if (ms < 60_000) return `${round(ms / 1000)}s`;
+  return `${Math.floor(ms / 60_000)}m${Math.floor((ms % 60_000) / 1000)}s`;
+}
+
+function round(seconds: number): number {
+  return Math.ceil(seconds * 1000) / 1000;
+}
+
+/** The 429 of what a limit does not let through. `who` names whom it is a limit of. */
+export function limitExceeded(obstacle: Obstacle, status: Status, who: { tenant: string; keyId: string }): ApiError {
+  const headers = rateHeaders(status);
+  const { kind, limit, retryMs } = obstacle;
+  const whose = obstacle.of === "key" && who.keyId !== TENANT ? `key ${who.keyId}` : `organization ${who.tenant}`;
+  if (kind === "budget_tokens" || kind === "budget_usd") return quotaExceeded(budgetMessage(obstacle, whose), headers);
+  if (limit === 0)
+    return quotaExceeded(`You exceeded your current quota: ${whose} may not use any ${UNITS[kind]}.`, headers);
+  const used = Math.min(limit, Math.ceil(obstacle.used));
+  const reached = `Rate limit reached for ${whose} on ${UNITS[kind]}: Limit ${limit}, Used ${used}, Requested ${Math.ceil(obstacle.wanted)}.`;
+  if (retryMs === undefined) {
+    return new ApiError({
+      ...LIMITED,
+      type: TYPES[kind],
+      message: `${reached} The request is too large for this limit: send a shorter input, or a smaller 'max_output_tokens'.`,
+      headers: { ...headers, "x-should-retry": "false" },
+    });
+  }
+  return new ApiError({
+    ...LIMITED,
+    type: TYPES[kind],
+    message: `${reached} Please try again in ${round(retryMs / 1000)}s.`,
+    headers: {
+      ...headers,
+      "retry-after": String(Math.ceil(retryMs / 1000)),
+      "retry-after-ms": String(Math.ceil(retryMs)),
+      "x-should-retry": "true",
+    },
+  });
+}
+
+const LIMITED = { status: 429, code: "rate_limit_exceeded" };
+
+const UNITS = {
+  requests: "requests per min (RPM)",
+  tokens: "tokens per min (TPM)",
+  slots: "concurrent requests",
+  runs: "background responses in progress",
+} as const;
+
+/** OpenAI's types of these errors. */
+const TYPES = { requests: "requests", tokens: "tokens", slots: "rate_limit_error", runs: "rate_limit_error" } as const;
+
+function quotaExceeded(message: string, headers: Record<string, string>): ApiError {
+  const code = "insufficient_quota";
+  return new ApiError({ status: 429, type: code, code, message, headers: { ...headers, "x-should-retry": "false" } });
+}
+
+function budgetMessage({ kind, limit, used, wanted, resetsAt }: Obstacle, whose: string): string {
+  const amount = (value: number) =>
+    kind === "budget_usd" ? `$${(Math.max(0, value) / 1e6).toFixed(6)}` : `${Math.ceil(Math.max(0, value))} tokens`;
+  const anew = resetsAt === undefined ? "" : ` It begins anew at ${new Date(resetsAt).toISOString()}.`;
+  return `You exceeded your current quota: the budget of ${whose} is ${amount(limit)}, of which ${amount(used)} are used or reserved, and this request needs ${amount(wanted)}.${anew}`;
+}
+
+/** The 503 of limits that cannot be looked at: nobody is let in without. */
+export function limitsUnavailable(): ApiError {
+  return new ApiError({
+    status: 503,
+    message: "The limits of this API key cannot be checked at the moment. Please retry in a few seconds.",
+    code: "limits_unavailable",
+    headers: { "retry-after": "2" },
+  });
+}

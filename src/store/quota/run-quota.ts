@@ -1,0 +1,124 @@
+import type { CountedLimits } from "../../contract/identity.ts";
+import type { Model } from "../../contract/model.ts";
+import type { TurnResult } from "../../turn/turn.ts";
+import type { QuotaStub } from "./lease.ts";
+import { type Amounts, MAX_LIFETIME_MS, NOTHING, type Report, type Status, type Used } from "./ledger.ts";
+import type { Quota } from "./quota.ts";
+import { limitExceeded, limitsUnavailable } from "./refusal.ts";
+import { type Prices, usageOfTurn } from "./turn-usage.ts";
+import type { UsageEntry } from "./usage-store.ts";
+
+/**
+ * What a run has reserved of its caller's limits. The Worker reserves it, because it refuses before the run begins; the
+ * home that the run lives in says that it goes on, and in the end what it has used. A home that dies is not heard of for a
+ * while, and what was reserved is free again; the run that is taken up reserves it anew, and is never refused.
+ */
+
+/** As it stands in the run's row. */
+export interface RunReservation {
+  /** Names the reservation. */
+  holder: string;
+  tenant: string;
+  keyId: string;
+  limits: CountedLimits;
+  tokens: number;
+  cost: number;
+  /** What the prompt was estimated to have, in tokens. */
+  estimatedInput: number;
+  /** As the request names it; absent where it names none. */
+  model?: string;
+}
+
+/** The binding by which homes reach quotas. */
+export interface QuotaBinding {
+  QUOTAS?: DurableObjectNamespace<Quota>;
+}
+
+/** A home is heard of this often. */
+const RUN_RENEW_MS = 30_000;
+
+/** Reserves what a run needs. Throws the 429 of a limit, and the 503 where the quota cannot be asked. */
+export async function reserveRun(reservation: RunReservation, stub: QuotaStub): Promise<Status> {
+  const need: Amounts = { ...NOTHING, ...amountsOf(reservation), requests: 1 };
+  const want = { least: need, needed: need, soon: NOTHING };
+  const report = { ...reportOf(reservation, 0), held: { ...NOTHING }, want };
+  const answer = await stub.exchange(report, []).catch(() => {
+    throw limitsUnavailable();
+  });
+  if (answer.obstacle) throw limitExceeded(answer.obstacle, answer.status, reservation);
+  return answer.status;
+}
+
+/** Says that the run goes on. What it holds counts as before. */
+async function renewRun(reservation: RunReservation, stub: QuotaStub): Promise<void> {
+  const report = { ...reportOf(reservation, 1), held: { ...NOTHING, ...amountsOf(reservation) }, used: ONE_REQUEST };
+  await stub.exchange(report, []);
+}
+
+/** Says what the run has used, and that it is over; without usage, that it never began. */
+export async function endRun(
+  reservation: RunReservation,
+  stub: QuotaStub,
+  usage: UsageEntry | undefined,
+  hasRenewed: boolean,
+): Promise<void> {
+  const used: Used = {
+    requests: hasRenewed ? 0 : 1,
+    tokens: usage ? usage.input + usage.output : 0,
+    cost: usage?.cost ?? 0,
+  };
+  await stub.exchange({ ...reportOf(reservation, 2), held: { ...NOTHING }, used }, usage ? [usage] : []);
+}
+
+/** The reservation of a run, in the home that it lives in; of a run without one, nothing. */
+export class HeldQuota {
+  readonly #reservation: RunReservation | undefined;
+  readonly #env: QuotaBinding;
+  #hasRenewed = false;
+
+  constructor(reservation: RunReservation | undefined, env: QuotaBinding) {
+    this.#reservation = reservation;
+    this.#env = env;
+  }
+
+  /** Says from now on that the run goes on; gives what ends that. */
+  renew(): () => void {
+    const reservation = this.#reservation;
+    if (!reservation) return () => {};
+    const timer = setInterval(() => {
+      this.#hasRenewed = true;
+      // Where it fails, it is said again before the reservation is over.
+      this.#tell((stub) => renewRun(reservation, stub));
+    }, RUN_RENEW_MS);
+    return () => clearInterval(timer);
+  }
+
+  /** Says what the turn has used. Never rejects: a run does not fail because it cannot be counted. */
+  async end(result: TurnResult, { spec, prices }: { spec: { model: Model }; prices: Prices }): Promise<void> {
+    const reservation = this.#reservation;
+    if (!reservation) return;
+    const { estimatedInput, model = spec.model.name } = reservation;
+    const usage = usageOfTurn(result, { model, estimatedInput: () => estimatedInput }, prices);
+    await this.#tell((stub) => endRun(reservation, stub, usage, this.#hasRenewed));
+  }
+
+  async #tell(tell: (stub: QuotaStub) => Promise<void>): Promise<void> {
+    const stub = this.#reservation && this.#env.QUOTAS?.getByName(this.#reservation.tenant);
+    try {
+      if (stub) await tell(stub);
+    } catch (error) {
+      const name = error instanceof Error ? error.name : typeof error;
+      console.error(JSON.stringify({ level: "error", quota_not_told: this.#reservation?.holder, error: name }));
+    }
+  }
+}
+
+const ONE_REQUEST: Used = { requests: 1, tokens: 0, cost: 0 };
+
+function amountsOf({ tokens, cost }: RunReservation): Pick<Amounts, "tokens" | "cost" | "runs"> {
+  return { tokens, cost, runs: 1 };
+}
+
+function reportOf({ keyId, limits, holder }: RunReservation, report: number): Omit<Report, "want"> {
+  return { key: keyId, limits, holder, report, held: NOTHING, used: NOTHING, lifetimeMs: MAX_LIFETIME_MS };
+}

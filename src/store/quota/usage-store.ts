@@ -1,0 +1,105 @@
+import type { Schema } from "../schema.ts";
+
+/** What was used: a row for each hour, key and model. */
+
+/** What requests of one model have used since it was last told. */
+export interface UsageEntry {
+  model: string;
+  /** Turns. */
+  requests: number;
+  input: number;
+  cached: number;
+  output: number;
+  /** Millionths of a dollar. */
+  cost: number;
+}
+
+/** The same, with when and by whom. */
+export interface UsageRow extends UsageEntry {
+  /** When its hour began, Unix milliseconds. */
+  start: number;
+  key: string;
+}
+
+export interface UsageQuery {
+  /** Unix milliseconds: hours that begin at or after `from`, and before `until`. */
+  from: number;
+  until: number;
+  keys?: readonly string[] | undefined;
+  models?: readonly string[] | undefined;
+}
+
+export const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+
+/** Names of models that one hour has rows of; a client may invent as many as it likes. */
+const MAX_MODELS = 1_000;
+const OTHER_MODELS = "other";
+const MAX_NAME_LENGTH = 256;
+
+/** Rows that one answer carries. */
+export const MAX_USAGE_ROWS = 50_000;
+
+export const USAGE_TABLE = `CREATE TABLE usage (
+  start INTEGER NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL,
+  requests INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, cost REAL NOT NULL,
+  PRIMARY KEY (start, key, model)) WITHOUT ROWID`;
+
+export class UsageStore {
+  readonly #sql: SqlStorage;
+  readonly #schema: Schema;
+  #models: { start: number; names: Set<string> } | undefined;
+  #sweptAt = 0;
+
+  constructor(sql: SqlStorage, schema: Schema) {
+    this.#sql = sql;
+    this.#schema = schema;
+  }
+
+  /** Adds to the hour of `now`; of what is older than `retentionMs`, removes it once a day. Within a transaction. */
+  add(key: string, entries: readonly UsageEntry[], now: number, retentionMs: number): void {
+    if (entries.length === 0) return;
+    this.#schema.open();
+    const start = Math.floor(now / HOUR_MS) * HOUR_MS;
+    for (const { model, requests, input, cached, output, cost } of entries) {
+      this.#sql.exec(
+        `INSERT INTO usage (start, key, model, requests, input, cached, output, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+         ON CONFLICT (start, key, model) DO UPDATE SET requests = requests + excluded.requests,
+           input = input + excluded.input, cached = cached + excluded.cached, output = output + excluded.output,
+           cost = cost + excluded.cost`,
+        ...[start, key, this.#nameOf(model, start), requests, input, cached, output, cost],
+      );
+    }
+    if (Math.abs(now - this.#sweptAt) < DAY_MS) return;
+    this.#sweptAt = now;
+    this.#sql.exec("DELETE FROM usage WHERE start < ?", start - retentionMs);
+  }
+
+  /** The rows of a query, oldest first; at most `MAX_USAGE_ROWS`. */
+  read({ from, until, keys, models }: UsageQuery): UsageRow[] {
+    if (!this.#schema.openIfMade()) return [];
+    const isAmong = (column: string, wanted: readonly string[] | undefined) =>
+      wanted ? ` AND ${column} IN (SELECT value FROM json_each(?))` : "";
+    return this.#sql
+      .exec<UsageRow & Record<string, SqlStorageValue>>(
+        `SELECT start, key, model, requests, input, cached, output, cost FROM usage
+         WHERE start >= ? AND start < ?${isAmong("key", keys)}${isAmong("model", models)}
+         ORDER BY start, key, model LIMIT ${MAX_USAGE_ROWS}`,
+        ...[from, until, ...[keys, models].filter((each) => each !== undefined).map((each) => JSON.stringify(each))],
+      )
+      .toArray();
+  }
+
+  #nameOf(model: string, start: number): string {
+    if (this.#models?.start !== start) {
+      const rows = this.#sql.exec<{ model: string }>("SELECT DISTINCT model FROM usage WHERE start = ?", start);
+      this.#models = { start, names: new Set(rows.toArray().map((row) => row.model)) };
+    }
+    const { names } = this.#models;
+    const name = model.slice(0, MAX_NAME_LENGTH);
+    if (names.has(name)) return name;
+    if (names.size >= MAX_MODELS) return OTHER_MODELS;
+    names.add(name);
+    return name;
+  }
+}

@@ -1,0 +1,54 @@
+/**
+ * The schema of an object that is not one of very many: its version stands in a table of its own. (A home tells its version
+ * by its columns, because a row in each of millions is dear: `migrations.ts`.)
+ */
+
+/** The statements that bring an object from each version to the next; the first ones make version 1. */
+export type Versions = readonly (readonly string[])[];
+
+export class Schema {
+  readonly #storage: Pick<DurableObjectStorage, "sql" | "transactionSync">;
+  readonly #versions: Versions;
+  #isOpen = false;
+
+  constructor(storage: Pick<DurableObjectStorage, "sql" | "transactionSync">, versions: Versions) {
+    this.#storage = storage;
+    this.#versions = versions;
+  }
+
+  /** The version of what is there; 0 where nothing is. Writes nothing. */
+  get version(): number {
+    const { sql } = this.#storage;
+    const has = sql.exec("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'schema_version'").toArray();
+    if (has.length === 0) return 0;
+    return sql.exec<{ version: number }>("SELECT version FROM schema_version").one().version;
+  }
+
+  /** Brings the tables to today's version, all of them or none; to be called before anything is written. */
+  open(): void {
+    if (this.#isOpen) return;
+    const { sql, transactionSync } = this.#storage;
+    const version = this.version;
+    if (version < this.#versions.length) {
+      transactionSync.call(this.#storage, () => {
+        for (const statement of this.#versions.slice(version).flat()) sql.exec(statement);
+        sql.exec("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)");
+        sql.exec("DELETE FROM schema_version");
+        sql.exec("INSERT INTO schema_version (version) VALUES (?)", this.#versions.length);
+      });
+    }
+    this.#isOpen = true;
+  }
+
+  /** The same where there are tables; false where there are none, and then there is nothing to read. */
+  openIfMade(): boolean {
+    if (!this.#isOpen && this.version === 0) return false;
+    this.open();
+    return true;
+  }
+
+  /** To be called when everything was deleted. */
+  forget(): void {
+    this.#isOpen = false;
+  }
+}

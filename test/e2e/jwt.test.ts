@@ -1,0 +1,257 @@
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type CryptoKey, exportJWK, generateKeyPair, type JWK, SignJWT, UnsecuredJWT } from "jose";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { expectError } from "./expectations.ts";
+import { ADMIN_KEY, ask, create, sha256 } from "./key-support.ts";
+import { SocketClient } from "./socket-support.ts";
+import { type Gateway, startGateway } from "./support.ts";
+
+/** An issuer of tokens: its keys, over HTTP, and how often they were asked for. */
+class Issuer {
+  keys: JWK[] = [];
+  asked = 0;
+  /** What it answers instead of its keys. */
+  answer: { status: number; body: string } | "nothing" | undefined;
+  url = "";
+  readonly #server: Server;
+
+  constructor() {
+    this.#server = createServer((_, response) => {
+      this.asked += 1;
+      if (this.answer === "nothing") return;
+      response.writeHead(this.answer?.status ?? 200, { "content-type": "application/json" });
+      response.end(this.answer?.body ?? JSON.stringify({ keys: this.keys }));
+    });
+  }
+
+  async listen(): Promise<void> {
+    this.#server.listen(0, "127.0.0.1");
+    await once(this.#server, "listening");
+    this.url = `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/jwks`;
+  }
+
+  /** Another key of the issuer's, in its list or not. */
+  async newKey(kid: string, listed = true): Promise<CryptoKey> {
+    const { publicKey, privateKey } = await generateKeyPair("ES256");
+    if (listed) this.keys.push({ ...(await exportJWK(publicKey)), kid, alg: "ES256", use: "sig" });
+    return privateKey;
+  }
+
+  close(): void {
+    this.#server.closeAllConnections();
+    this.#server.close();
+  }
+}
+
+const ISSUER = "https://id.acme.dev/";
+const AUDIENCE = "responses";
+
+interface Claims {
+  issuer?: string;
+  audience?: string;
+  tenant?: unknown;
+  expires?: string | number;
+  notBefore?: string | number;
+  kid?: string;
+}
+
+function token(key: CryptoKey | Uint8Array, claims: Claims = {}, alg = "ES256"): Promise<string> {
+  const { issuer = ISSUER, audience = AUDIENCE, expires = "1h", notBefore, kid = "one" } = claims;
+  const jwt = new SignJWT({ org: "tenant" in claims ? claims.tenant : "acme" })
+    .setProtectedHeader({ alg, kid })
+    .setIssuer(issuer)
+    .setAudience(audience)
+    .setExpirationTime(expires);
+  if (notBefore !== undefined) jwt.setNotBefore(notBefore);
+  return jwt.sign(key);
+}
+
+function gatewayOf(issuer: Issuer, vars: Record<string, string> = {}): Promise<Gateway> {
+  return startGateway({
+    JWT_ISSUER: ISSUER,
+    JWT_AUDIENCE: AUDIENCE,
+    JWT_JWKS_URL: issuer.url,
+    JWT_TENANT_CLAIM: "org",
+    ...vars,
+  });
+}
+
+const issuer = new Issuer();
+let gateway: Gateway;
+let key: CryptoKey;
+beforeAll(async () => {
+  await issuer.listen();
+  key = await issuer.newKey("one");
+  gateway = await gatewayOf(issuer, { ADMIN_KEY, KEY_CACHE_MS: "100", API_KEYS: `acme:${sha256("key-of-acme")}` });
+});
+afterAll(async () => {
+  await gateway.close();
+  issuer.close();
+});
+
+describe("a token of the issuer", () => {
+  it("lets in whom its claim names: the very tenant that a key of that name lets in", async () => {
+    const client = gateway.client({ apiKey: await token(key) });
+    const { id } = await client.responses.create({ model: "simulator", input: "Hello!" });
+    expect((await gateway.client({ apiKey: "key-of-acme" }).responses.retrieve(id)).id).toBe(id);
+    const other = gateway.client({ apiKey: await token(key, { tenant: "other" }) });
+    await expect(other.responses.retrieve(id)).rejects.toMatchObject({ status: 404 });
+  });
+
+  it("is verified once: the same one again asks nobody, and the issuer was asked once for all", async () => {
+    const before = issuer.asked;
+    for (let turn = 0; turn < 20; turn += 1) expect((await create(gateway, await token(key))).status).toBe(200);
+    expect(issuer.asked).toBe(before);
+    expect(before).toBe(1);
+  });
+
+  it("is bound by its tenant's limits", async () => {
+    await ask(gateway, "POST", "/v1/admin/tenants/bound", { limits: { requests_per_minute: 2 } });
+    const bound = await token(key, { tenant: "bound" });
+    const statuses = [];
+    for (let turn = 0; turn < 3; turn += 1) statuses.push((await create(gateway, bound)).status);
+    expect(statuses).toEqual([200, 200, 429]);
+  });
+
+  it("opens a WebSocket, too", async () => {
+    const headers = { authorization: `Bearer ${await token(key)}` };
+    const socket = await SocketClient.open(gateway, { headers });
+    expect((await socket.turn({ input: "Hello!" })).last.type).toBe("response.completed");
+    await socket.close();
+  });
+
+  it("is no root key: 403", async () => {
+    const answer = await gateway.fetch(`${gateway.url}/v1/admin/keys`, {
+      headers: { authorization: `Bearer ${await token(key)}` },
+    });
+    await expectError(answer, { status: 403, code: "insufficient_permissions" });
+  });
+
+  it("with a key that is new is taken as soon as the issuer lists it; one that nobody knows asks it no more than that", async () => {
+    const stranger = await issuer.newKey("unlisted", false);
+    const renewed = await gatewayOf(issuer);
+    try {
+      expect((await create(renewed, await token(key))).status).toBe(200);
+      const before = issuer.asked;
+      for (let turn = 0; turn < 20; turn += 1) {
+        const answer = await create(renewed, await token(stranger, { kid: `unknown-${turn}` }));
+        await expectError(answer, { status: 401, code: "invalid_token", message: /nobody knows its key/ });
+      }
+      // At a bounded rate: of 20 in a moment one at most, or two.
+      expect(issuer.asked - before).toBeLessThanOrEqual(2);
+    } finally {
+      await renewed.close();
+    }
+  });
+});
+
+describe("what is no good token", () => {
+  const bad: [what: string, make: () => Promise<string> | string, message: RegExp][] = [
+    ["an expired one", () => token(key, { expires: Math.floor(Date.now() / 1000) - 120 }), /expired/],
+    ["one that is not valid yet", () => token(key, { notBefore: "10m" }), /'nbf'/],
+    ["one of another issuer", () => token(key, { issuer: "https://evil.dev/" }), /'iss'/],
+    ["one for another audience", () => token(key, { audience: "others" }), /'aud'/],
+    ["one that names no tenant", () => token(key, { tenant: undefined }), /'org' names no tenant/],
+    ["one whose tenant is no name", () => token(key, { tenant: "acme:x" }), /'org' names no tenant/],
+    ["one whose tenant is a list", () => token(key, { tenant: ["acme"] }), /'org' names no tenant/],
+    [
+      "one without a signature (alg: none)",
+      () => new UnsecuredJWT({ org: "acme" }).setIssuer(ISSUER).setAudience(AUDIENCE).setExpirationTime("1h").encode(),
+      /algorithm/,
+    ],
+    [
+      "one that is signed with the public key as a secret (HS256)",
+      () => token(new TextEncoder().encode(JSON.stringify(issuer.keys[0])), {}, "HS256"),
+      /algorithm/,
+    ],
+    [
+      "one that somebody else has signed under the key's name",
+      async () => token((await generateKeyPair("ES256")).privateKey),
+      /signature/,
+    ],
+    [
+      "one of another algorithm than the operator's",
+      async () => token((await generateKeyPair("ES384")).privateKey, {}, "ES384"),
+      /algorithm/,
+    ],
+    [
+      "one whose claims were changed",
+      async () => {
+        const [head, , signature] = (await token(key)).split(".");
+        const claims = { org: "other", iss: ISSUER, aud: AUDIENCE, exp: 4e9 };
+        return [head, Buffer.from(JSON.stringify(claims)).toString("base64url"), signature].join(".");
+      },
+      /signature/,
+    ],
+    [
+      "one that never ends",
+      async () => {
+        const jwt = new SignJWT({ org: "acme" }).setProtectedHeader({ alg: "ES256", kid: "one" });
+        return jwt.setIssuer(ISSUER).setAudience(AUDIENCE).sign(key);
+      },
+      /'exp'/,
+    ],
+    ["a header that is no JSON", () => "eyJhbGciOiJ.e30.x", /malformed/],
+    ["a very long one", () => `eyJ${"a".repeat(9_000)}.e30.x`, /too long/],
+  ];
+  it.each(bad)("%s is a 401 that says so", async (_, make, message) => {
+    const text = await make();
+    const answer = await create(gateway, text);
+    expect(answer.headers.get("www-authenticate")).toContain("Bearer");
+    const body = await answer.clone().text();
+    await expectError(answer, { status: 401, code: "invalid_token", message });
+    expect(body).not.toContain(text.slice(10));
+  });
+
+  it("a token's tenant is not asked for where tokens are not taken", async () => {
+    const other = await startGateway({ API_KEYS: `acme:${sha256("key-of-acme")}` });
+    try {
+      await expectError(await create(other, await token(key)), { status: 401, code: "invalid_api_key" });
+    } finally {
+      await other.close();
+    }
+  });
+});
+
+describe("an issuer whose keys cannot be had", () => {
+  it.each<[what: string, answer: Issuer["answer"]]>([
+    ["is down", { status: 503, body: "" }],
+    ["answers with HTML", { status: 200, body: "<html>" }],
+    ["redirects", { status: 302, body: "" }],
+    ["sends too much", { status: 200, body: JSON.stringify({ keys: ["x".repeat(300_000)] }) }],
+    ["lists no keys", { status: 200, body: "{}" }],
+  ])("(%s): 503, and nobody is let in; keys of the configuration go on", async (_, answer) => {
+    const down = new Issuer();
+    await down.listen();
+    down.answer = answer;
+    const other = await gatewayOf(down, { API_KEYS: `acme:${sha256("key-of-acme")}` });
+    try {
+      const refused = await create(other, await token(key));
+      expect(refused.headers.get("retry-after")).toMatch(/^\d+$/);
+      await expectError(refused, { status: 503, code: "token_keys_unavailable" });
+      for (let turn = 0; turn < 10; turn += 1) expect((await create(other, await token(key))).status).toBe(503);
+      expect(down.asked).toBe(1);
+      expect((await create(other, "key-of-acme")).status).toBe(200);
+    } finally {
+      await other.close();
+      down.close();
+    }
+  });
+
+  it("and were had before go on being good", async () => {
+    const falling = new Issuer();
+    await falling.listen();
+    falling.keys = issuer.keys;
+    const other = await gatewayOf(falling);
+    try {
+      expect((await create(other, await token(key))).status).toBe(200);
+      falling.answer = { status: 503, body: "" };
+      expect((await create(other, await token(key, { tenant: "another" }))).status).toBe(200);
+    } finally {
+      await other.close();
+      falling.close();
+    }
+  });
+});

@@ -1,0 +1,82 @@
+import { createHash } from "node:crypto";
+import type { Grants } from "../../src/contract/grants.ts";
+import { type Gateway, startGateway } from "./support.ts";
+
+/** A gateway with a root key, and what its tests ask of the admin API. */
+
+export const ROOT = "root-key-of-ops";
+
+export const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+
+export const ADMIN_KEY = `ops:${sha256(ROOT)}`;
+
+/** Starts one in which what is known of a key is believed for a moment only. */
+export function startWithKeys(vars: Record<string, string> = {}): Promise<Gateway> {
+  return startGateway({ ADMIN_KEY, KEY_CACHE_MS: "100", ...vars });
+}
+
+type Json = Record<string, unknown>;
+
+export async function call(
+  gateway: Pick<Gateway, "fetch" | "url">,
+  method: string,
+  path: string,
+  body?: unknown,
+  bearer: string = ROOT,
+): Promise<Response> {
+  return gateway.fetch(gateway.url + path, {
+    method,
+    headers: { authorization: `Bearer ${bearer}`, ...(body !== undefined && { "content-type": "application/json" }) },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+}
+
+/** The same, whose answer must be good. */
+export async function ask<T = Json>(gateway: Gateway, method: string, path: string, body?: unknown): Promise<T> {
+  const answer = await call(gateway, method, path, body);
+  const text = await answer.text();
+  if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
+  return JSON.parse(text) as T;
+}
+
+/** A key as the admin API shows it. */
+export interface ShownKey {
+  id: string;
+  tenant: string;
+  name: string;
+  redacted_value: string;
+  expires_at: number | null;
+  disabled: boolean;
+  limits: Partial<Grants> | null;
+}
+
+export interface Page<Item> {
+  data: Item[];
+  last_id: string | null;
+  has_more: boolean;
+}
+
+export type MadeKey = ShownKey & { value: string };
+
+export function makeKey(
+  gateway: Gateway,
+  tenant: string,
+  limits?: Partial<Grants>,
+  more: object = {},
+): Promise<MadeKey> {
+  return ask<MadeKey>(gateway, "POST", "/v1/admin/keys", { tenant, ...(limits && { limits }), ...more });
+}
+
+let tenants = 0;
+
+/** A tenant that no other test has. */
+export function newTenant(): string {
+  tenants += 1;
+  return `tenant-${tenants}`;
+}
+
+/** Creates a response with a key, and gives the answer as it is. */
+export function create(gateway: Gateway, key: Pick<MadeKey, "value"> | string, body: object = {}): Promise<Response> {
+  const value = typeof key === "string" ? key : key.value;
+  return call(gateway, "POST", "/v1/responses", { model: "simulator", input: "Hello!", ...body }, value);
+}

@@ -1,0 +1,495 @@
+import OpenAI from "openai";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Grants } from "../../src/contract/grants.ts";
+import { errorOf, expectError, readStream, rejection } from "./expectations.ts";
+import { ask, call, create, type MadeKey, makeKey, newTenant, ROOT, startWithKeys } from "./key-support.ts";
+import { SocketClient } from "./socket-support.ts";
+import { eventually, type Gateway, lastPrompt } from "./support.ts";
+import { ended, promptsFor, reached, unique } from "./turns.ts";
+
+let gateway: Gateway;
+beforeAll(async () => {
+  gateway = await startWithKeys({
+    MODEL_PRICES: JSON.stringify({ "*": { input: 1, output: 2 } }),
+    RESERVED_OUTPUT_TOKENS: "100",
+  });
+});
+afterAll(() => gateway.close());
+
+const STALLED = "simulator?fault=stall_headers";
+
+function limited(limits: Partial<Grants>): Promise<MadeKey> {
+  return makeKey(gateway, newTenant(), limits);
+}
+
+async function statuses(answers: Promise<Response>[]): Promise<Record<number, number>> {
+  const counts: Record<number, number> = {};
+  for (const answer of await Promise.all(answers)) {
+    counts[answer.status] = (counts[answer.status] ?? 0) + 1;
+    await answer.text();
+  }
+  return counts;
+}
+
+/** The headers that tell of limits. */
+function told({ headers }: Response): Record<string, string> {
+  return Object.fromEntries([...headers].filter(([name]) => /^x-ratelimit|^retry-after|^x-should/.test(name)));
+}
+
+describe("200 requests at once", () => {
+  it("under a limit of 100 a minute: 100 are let in", async () => {
+    const key = await limited({ requests_per_minute: 100 });
+    expect(await statuses(Array.from({ length: 200 }, () => create(gateway, key)))).toEqual({ 200: 100, 429: 100 });
+    expect((await create(gateway, key)).status).toBe(429);
+  });
+
+  it("of two keys of a tenant that has a limit of 100 a minute: 100 are let in", async () => {
+    const tenant = newTenant();
+    await ask(gateway, "POST", `/v1/admin/tenants/${tenant}`, { limits: { requests_per_minute: 100 } });
+    const keys = [await makeKey(gateway, tenant), await makeKey(gateway, tenant, { requests_per_minute: 80 })];
+    const answers = Array.from({ length: 200 }, (_, index) => create(gateway, keys[index % 2] ?? ""));
+    expect(await statuses(answers)).toEqual({ 200: 100, 429: 100 });
+  });
+
+  it("under a limit of tokens: as many are let in at a time as what they reserve has room for, and more when they have ended", async () => {
+    const key = await limited({ tokens_per_minute: 10_000 });
+    const input = unique("Tokens");
+    const body = { model: STALLED, input, max_output_tokens: 900, stream: true };
+    const answers = Array.from({ length: 200 }, () => create(gateway, key, body));
+    // 900 and a short prompt: eleven would be more than there is.
+    const refused: Response[] = [];
+    await Promise.all(
+      answers.map(async (answer) => {
+        const response = await answer;
+        if (response.status === 429) refused.push(response);
+        if (refused.length === 190) for (const { release } of promptsFor(gateway, input)) release();
+      }),
+    );
+    expect(promptsFor(gateway, input)).toHaveLength(10);
+    expect(refused).toHaveLength(190);
+    await Promise.all((await Promise.all(answers)).map((each) => each.text()));
+    // Each has used a few tokens of its 900.
+    await eventually(async () => (await create(gateway, key, { max_output_tokens: 5_000 })).status === 200);
+  });
+
+  it("under a limit of 5 at a time: 5 are let in, and others as soon as these have ended", async () => {
+    const key = await limited({ max_concurrent_requests: 5 });
+    const input = unique("Slots");
+    let refused = 0;
+    const answers = Array.from({ length: 200 }, async () => {
+      const answer = await create(gateway, key, { model: STALLED, input });
+      if (answer.status === 429) refused += 1;
+      if (refused === 195) for (const { release } of promptsFor(gateway, input)) release();
+      return answer;
+    });
+    expect(await statuses(answers)).toEqual({ 200: 5, 429: 195 });
+    expect(await statuses(Array.from({ length: 5 }, () => create(gateway, key)))).toEqual({ 200: 5 });
+  });
+});
+
+describe("a limit that is reached", () => {
+  it("is told in the headers and words that clients read", async () => {
+    const key = await limited({ requests_per_minute: 2, tokens_per_minute: 10_000 });
+    const first = await create(gateway, key);
+    expect(told(first)).toMatchObject({
+      "x-ratelimit-limit-requests": "2",
+      "x-ratelimit-remaining-requests": "1",
+      "x-ratelimit-limit-tokens": "10000",
+    });
+    expect(Number(first.headers.get("x-ratelimit-remaining-tokens"))).toBeGreaterThan(9_000);
+    expect(Number((await create(gateway, key)).headers.get("x-ratelimit-remaining-requests"))).toBe(0);
+    const refused = await create(gateway, key);
+    expect(told(refused)).toMatchObject({
+      "x-ratelimit-remaining-requests": "0",
+      "x-ratelimit-reset-requests": expect.stringMatching(/^(\d+m\d+s|[\d.]+s|\d+ms)$/),
+      "retry-after": expect.stringMatching(/^\d+$/),
+      "retry-after-ms": expect.stringMatching(/^\d+$/),
+      "x-should-retry": "true",
+    });
+    const error = await errorOf(refused);
+    expect(error).toMatchObject({ type: "requests", code: "rate_limit_exceeded", param: null });
+    // Codex's own pattern.
+    const [, seconds] = /try again in\s*(\d+(?:\.\d+)?)\s*(?:s|ms|seconds?)/i.exec(error.message) ?? [];
+    expect(Number(seconds)).toBeGreaterThan(0);
+    expect(Number(seconds)).toBeLessThanOrEqual(61);
+  });
+
+  it.each<[string, Partial<Grants>, object]>([
+    ["no requests", { requests_per_minute: 0 }, {}],
+    ["no tokens", { tokens_per_minute: 0 }, {}],
+    ["none at a time", { max_concurrent_requests: 0 }, {}],
+    ["no money", { budget: { usd: 0, window: "month" } }, {}],
+    ["no runs", { max_background_runs: 0 }, { background: true }],
+  ])("of zero (%s) lets none through, and is final: the SDK does not try again", async (_, limits, body) => {
+    const key = await limited(limits);
+    let asked = 0;
+    const client = gateway.client({
+      apiKey: key.value,
+      maxRetries: 3,
+      fetch: (...given) => {
+        asked += 1;
+        return gateway.fetch(...given);
+      },
+    });
+    const error = await rejection(client.responses.create({ model: "simulator", input: "Hello!", ...body }));
+    expect(error).toBeInstanceOf(OpenAI.RateLimitError);
+    expect(error).toMatchObject({ status: 429, code: "insufficient_quota", type: "insufficient_quota" });
+    expect(asked).toBe(1);
+  });
+
+  it("and too small for the request says so, and is final", async () => {
+    const answer = await create(gateway, await limited({ tokens_per_minute: 100 }), { max_output_tokens: 200 });
+    expect(told(answer)["x-should-retry"]).toBe("false");
+    await expectError(answer, { status: 429, code: "rate_limit_exceeded", type: "tokens", message: /too large/ });
+  });
+
+  it("refuses a stream before it begins, a question for tokens, a compaction and a keyed request, too", async () => {
+    const key = await limited({ requests_per_minute: 1 });
+    expect((await create(gateway, key)).status).toBe(200);
+    const ways: Promise<Response>[] = [
+      create(gateway, key, { stream: true }),
+      create(gateway, key, { background: true }),
+      call(gateway, "POST", "/v1/responses/input_tokens", { model: "simulator", input: "Hello!" }, key.value),
+      call(gateway, "POST", "/v1/responses/compact", { model: "simulator", input: "Hello!" }, key.value),
+      gateway.post({ input: "Hello!" }, { authorization: `Bearer ${key.value}`, "idempotency-key": unique("key") }),
+    ];
+    for (const answer of await Promise.all(ways))
+      await expectError(answer, { status: 429, code: "rate_limit_exceeded" });
+  });
+
+  it("is an error frame on a WebSocket, with its headers, and leaves the connection open", async () => {
+    const key = await limited({ max_concurrent_requests: 1 });
+    const socket = await SocketClient.open(gateway, { headers: { authorization: `Bearer ${key.value}` } });
+    const input = unique("Socket");
+    socket.create({ model: STALLED, input, stream_id: "one" });
+    const release = await reached(gateway, input);
+    const { last } = await socket.turn({ input: "Hello!", stream_id: "two" });
+    expect(last).toMatchObject({
+      type: "error",
+      status: 429,
+      error: { code: "rate_limit_exceeded", headers: { "retry-after-ms": expect.any(String) } },
+    });
+    release();
+    expect((await socket.ended("one")).last.type).toBe("response.completed");
+    expect((await socket.turn({ input: "Hello!", stream_id: "two" })).last.type).toBe("response.completed");
+    await socket.close();
+  });
+
+  it("by a prompt that is longer than its request tells is a 429, too, and nothing of it reaches the model", async () => {
+    const key = await limited({ tokens_per_minute: 3_000 });
+    const client = gateway.client({ apiKey: key.value });
+    const long = unique("word ".repeat(1_200));
+    const { id } = await client.responses.create({ model: "simulator?words=1", input: long, max_output_tokens: 16 });
+    const other = await makeKey(gateway, key.tenant, { tokens_per_minute: 1_000 });
+    const input = unique("And now?");
+    const answer = await create(gateway, other, { input, previous_response_id: id, max_output_tokens: 16 });
+    await expectError(answer, { status: 429, type: "tokens", code: "rate_limit_exceeded" });
+    expect(promptsFor(gateway, input)).toEqual([]);
+    expect((await create(gateway, other, { input, max_output_tokens: 16 })).status).toBe(200);
+  });
+});
+
+describe("a budget", () => {
+  it("in tokens is used up by what was really used, and then final", async () => {
+    const key = await limited({ budget: { tokens: 400, window: "day" } });
+    const outcomes: number[] = [];
+    for (let turn = 0; turn < 50; turn += 1) {
+      const answer = await create(gateway, key, { input: "word ".repeat(50), max_output_tokens: 60 });
+      outcomes.push(answer.status);
+      if (answer.status === 429) {
+        expect(told(answer)).toEqual({ "x-should-retry": "false" });
+        await expectError(answer, { status: 429, code: "insufficient_quota", message: /begins anew at/ });
+        break;
+      }
+      await answer.text();
+    }
+    // Each uses about 110 of them, and reserves about 125.
+    expect(outcomes.filter((status) => status === 200).length).toBeGreaterThanOrEqual(2);
+    expect(outcomes.filter((status) => status === 200).length).toBeLessThanOrEqual(4);
+    expect(outcomes.at(-1)).toBe(429);
+  });
+
+  it("in money counts by the model's price", async () => {
+    // A dollar for a million: 300 tokens of input, or 150 of output.
+    const key = await limited({ budget: { usd: 0.0003, window: "total" } });
+    expect((await create(gateway, key, { max_output_tokens: 100 })).status).toBe(200);
+    await expectError(await create(gateway, key, { max_output_tokens: 200 }), {
+      status: 429,
+      code: "insufficient_quota",
+    });
+  });
+
+  it("pays for what a client that leaves has had", async () => {
+    const key = await limited({ track_usage: true });
+    const client = gateway.client({ apiKey: key.value });
+    const stream = await client.responses.create({
+      model: "simulator?tps=200&words=100000",
+      input: "Hello!",
+      stream: true,
+    });
+    let deltas = 0;
+    for await (const { type } of stream) {
+      if (type === "response.output_text.delta") deltas += 1;
+      if (deltas === 20) break;
+    }
+    const used = await eventually(async () => (await usageOf(key))[0]);
+    expect(used.output_tokens).toBeGreaterThanOrEqual(20);
+    expect(used.input_tokens).toBeGreaterThan(0);
+  });
+});
+
+interface UsageResult {
+  input_tokens: number;
+  output_tokens: number;
+  num_model_requests: number;
+  project_id: string | null;
+  api_key_id: string | null;
+  model: string | null;
+  cost_usd: number;
+}
+
+async function usageOf(key: MadeKey, query = "", bearer = key.value): Promise<UsageResult[]> {
+  const from = Math.floor(Date.now() / 1000) - 86_400;
+  const answer = await call(
+    gateway,
+    "GET",
+    `/v1/organization/usage/completions?start_time=${from}${query}`,
+    undefined,
+    bearer,
+  );
+  expect(answer.status).toBe(200);
+  const { data } = (await answer.json()) as { data: { results: UsageResult[] }[] };
+  return data.flatMap(({ results }) => results);
+}
+
+describe("usage", () => {
+  it("is a tenant's own with its key, by key and model, and everybody's with a root key", async () => {
+    const tenant = newTenant();
+    const [a, b] = [
+      await makeKey(gateway, tenant, { track_usage: true }),
+      await makeKey(gateway, tenant, { requests_per_minute: 100 }),
+    ];
+    const stranger = await makeKey(gateway, newTenant(), { track_usage: true });
+    const usages = [];
+    for (const key of [a, a, b, stranger]) {
+      const { usage } = await gateway
+        .client({ apiKey: key.value })
+        .responses.create({ model: "simulator", input: "Hello!" });
+      usages.push(usage);
+    }
+    const each = usages[0];
+    const of = (turns: number) => ({
+      num_model_requests: turns,
+      input_tokens: turns * (each?.input_tokens ?? 0),
+      output_tokens: turns * (each?.output_tokens ?? 0),
+    });
+    const told = await eventually(async () => {
+      const rows = await usageOf(a, "&group_by=api_key_id,model");
+      return rows.reduce((sum, row) => sum + row.num_model_requests, 0) === 3 ? rows : undefined;
+    });
+    expect(told.find(({ api_key_id: id }) => id === a.id)).toMatchObject({
+      ...of(2),
+      model: "simulator",
+      project_id: null,
+    });
+    expect(told.find(({ api_key_id: id }) => id === b.id)).toMatchObject(of(1));
+    expect(await usageOf(a)).toMatchObject([{ ...of(3), api_key_id: null, model: null }]);
+    const cost = ((each?.input_tokens ?? 0) + 2 * (each?.output_tokens ?? 0)) * 3e-6;
+    expect((await usageOf(a))[0]?.cost_usd).toBeCloseTo(cost, 9);
+    // A tenant cannot ask for another's.
+    expect(await usageOf(a, `&project_ids=${stranger.tenant}&group_by=project_id`)).toMatchObject([
+      { project_id: tenant },
+    ]);
+    const all = await eventually(async () => {
+      const rows = await usageOf(a, `&project_ids=${tenant},${stranger.tenant}&group_by[]=project_id`, ROOT);
+      return rows.length === 2 ? rows : undefined;
+    });
+    expect(all.find(({ project_id: id }) => id === stranger.tenant)).toMatchObject(of(1));
+    expect((await usageOf(a, "&group_by=project_id", ROOT)).map(({ project_id: id }) => id)).toContain(tenant);
+  });
+
+  it("of runs is told by their homes, and their reservations end with them", async () => {
+    const key = await limited({ max_background_runs: 1, tokens_per_minute: 100_000 });
+    const client = gateway.client({ apiKey: key.value });
+    const input = unique("Run");
+    const first = await client.responses.create({ model: STALLED, input, background: true });
+    const release = await reached(gateway, input);
+    await expectError(await create(gateway, key, { background: true }), { status: 429, code: "rate_limit_exceeded" });
+    // What has a client beside it is no run.
+    expect((await create(gateway, key)).status).toBe(200);
+    release();
+    const { usage } = await ended({ openai: client, vllm: gateway.vllm }, first.id);
+    const second = await create(gateway, key, { background: true });
+    expect(second.status).toBe(200);
+    const { id } = (await second.json()) as { id: string };
+    await ended({ openai: client, vllm: gateway.vllm }, id);
+    const told = await eventually(async () => {
+      const rows = await usageOf(key, "&group_by=model");
+      return rows.reduce((sum, row) => sum + row.num_model_requests, 0) === 3 ? rows : undefined;
+    });
+    expect(told.find(({ model }) => model === STALLED)).toMatchObject({
+      input_tokens: usage?.input_tokens,
+      output_tokens: usage?.output_tokens,
+    });
+  });
+
+  it.each([
+    ["", "start_time"],
+    ["start_time=now", "start_time"],
+    ["start_time=0&bucket_width=1m", "bucket_width"],
+    ["start_time=0&group_by=user_id", "group_by[0]"],
+    ["start_time=0&limit=32", "limit"],
+    ["start_time=0&page=3", "page"],
+  ])("with '%s' is a 400", async (query, param) => {
+    const answer = await call(gateway, "GET", `/v1/organization/usage/completions?${query}`);
+    await expectError(answer, { status: 400, param });
+  });
+});
+
+describe("a key's policy", () => {
+  it("leaves it its models: others are a 403, the list has no others, and its first is the default", async () => {
+    const key = await limited({ models: ["simulator?words=2", "simulator?chunk*"] });
+    await expectError(await create(gateway, key), { status: 403, code: "model_not_found", param: "model" });
+    expect((await create(gateway, key, { model: "simulator?chunk=3" })).status).toBe(200);
+    const answer = await call(gateway, "POST", "/v1/responses", { input: "Hello!" }, key.value);
+    expect(((await answer.json()) as { model: string }).model).toBe("simulator?words=2");
+    const { data } = (await (await call(gateway, "GET", "/v1/models", undefined, key.value)).json()) as {
+      data: unknown[];
+    };
+    expect(data).toEqual([]);
+    const wild = await limited({ models: ["sim*"] });
+    await expectError(await call(gateway, "POST", "/v1/responses", { input: "Hello!" }, wild.value), {
+      status: 400,
+      param: "model",
+    });
+  });
+
+  it("caps max_output_tokens: none becomes the cap, more is a 400", async () => {
+    const key = await limited({ max_output_tokens: 7 });
+    await expectError(await create(gateway, key, { max_output_tokens: 8 }), {
+      status: 400,
+      param: "max_output_tokens",
+      code: "above_max_value",
+    });
+    const { max_output_tokens: told } = (await (await create(gateway, key)).json()) as { max_output_tokens: number };
+    expect(told).toBe(7);
+    expect(lastPrompt(gateway).max_completion_tokens ?? lastPrompt(gateway).max_tokens).toBe(7);
+  });
+
+  it("keeps nothing where it says so: store is false, conversations and background are refused", async () => {
+    const key = await limited({ force_store_false: true });
+    // The echo is not what was sent: no check of ours knows that.
+    const client = gateway.client({ apiKey: key.value, fetch });
+    const response = await client.responses.create({ model: "simulator", input: "Hello!", store: true });
+    expect((response as { store?: boolean }).store).toBe(false);
+    expect(await rejection(client.responses.retrieve(response.id))).toBeInstanceOf(OpenAI.NotFoundError);
+    await expectError(await create(gateway, key, { background: true }), { status: 400, param: "background" });
+    await expectError(await create(gateway, key, { conversation: `conv_${"a".repeat(32)}` }), {
+      status: 400,
+      param: "conversation",
+    });
+    expect(await rejection(client.conversations.create())).toMatchObject({ status: 403, code: "storage_not_allowed" });
+  });
+
+  it("opens vLLM's extras to it, and to no other", async () => {
+    const key = await limited({ vllm_extras: ["chat_template_kwargs"] });
+    const body = { chat_template_kwargs: { enable_thinking: false } };
+    expect((await create(gateway, key, body)).status).toBe(200);
+    expect(lastPrompt(gateway).chat_template_kwargs).toEqual({ enable_thinking: false });
+    await expectError(await create(gateway, key, { priority: 1 }), { status: 400, param: "priority" });
+    await expectError(await create(gateway, await limited({}), body), { status: 400, param: "chat_template_kwargs" });
+  });
+
+  it("leaves it its hosted tools and MCP hosts, in runs, too", async () => {
+    const key = await limited({ hosted_tools: [] });
+    const search = { tools: [{ type: "web_search" }], tool_choice: { type: "web_search" } };
+    await expectError(await create(gateway, key, search), { status: 400, param: "tool_choice" });
+    const hosts = await limited({ mcp_hosts: ["mcp.acme.dev", "*.docs.acme.dev"] });
+    const mcp = (url: string, more: object = {}) =>
+      create(gateway, hosts, {
+        tools: [{ type: "mcp", server_label: "x", server_url: url, ...more }],
+        tool_choice: "none",
+      });
+    for (const url of [
+      "https://mcp.evil.dev/mcp",
+      "https://acme.dev/",
+      "https://docs.acme.dev/mcp",
+      "https://mcp.acme.dev:444/",
+    ]) {
+      await expectError(await mcp(url), { status: 400, code: "mcp_server_not_allowed", param: "tools[0].server_url" });
+    }
+    for (const url of ["https://mcp.acme.dev/mcp", "https://a.docs.acme.dev/mcp"])
+      expect((await mcp(url)).status).toBe(200);
+  });
+
+  it("is within its tenant's", async () => {
+    const tenant = newTenant();
+    await ask(gateway, "POST", `/v1/admin/tenants/${tenant}`, {
+      limits: { models: ["simulator"], max_output_tokens: 5 },
+    });
+    const key = await makeKey(gateway, tenant, { models: ["simulator?words=2", "simulator"], max_output_tokens: 50 });
+    await expectError(await create(gateway, key, { model: "simulator?words=2" }), { status: 403 });
+    await expectError(await create(gateway, key, { max_output_tokens: 6 }), {
+      status: 400,
+      param: "max_output_tokens",
+    });
+    expect((await create(gateway, key, { max_output_tokens: 5 })).status).toBe(200);
+  });
+});
+
+describe("what is not limited", () => {
+  it("costs no call and no row: no quota keeps anything of it, and no header tells of one", async () => {
+    const before = gateway.quotas.ids();
+    const key = await makeKey(gateway, newTenant(), { models: ["simulator"] });
+    const answer = await create(gateway, key, { stream: true });
+    expect(told(answer)).toEqual({});
+    await readStream(answer);
+    expect(gateway.quotas.ids()).toEqual(before);
+  });
+});
+
+describe("priority", () => {
+  let tiered: Gateway;
+  beforeAll(async () => {
+    tiered = await startWithKeys({
+      VLLM_PRIORITIES: JSON.stringify({ default: 5, background: 100, gold: -10 }),
+      VLLM_EXTRAS: "priority",
+    });
+  });
+  afterAll(() => tiered.close());
+
+  it("is that of the key's tier, later for what runs in the background, and none sooner is let through", async () => {
+    const gold = await makeKey(tiered, newTenant(), { tier: "gold" });
+    const plain = await makeKey(tiered, newTenant());
+    const sent = async (key: MadeKey, body: object = {}) => {
+      expect((await create(tiered, key, body)).status).toBe(200);
+      return lastPrompt(tiered).priority;
+    };
+    expect(await sent(gold)).toBe(-10);
+    expect(await sent(plain)).toBe(5);
+    expect(await sent(plain, { priority: 7 })).toBe(7);
+    for (const [key, priority] of [
+      [gold, -11],
+      [plain, 4],
+      [plain, -10],
+    ] as const) {
+      await expectError(await create(tiered, key, { priority }), {
+        status: 400,
+        param: "priority",
+        code: "below_min_value",
+      });
+    }
+    const input = unique("Later");
+    const { id } = await tiered
+      .client({ apiKey: gold.value })
+      .responses.create({ model: "simulator", input, background: true });
+    await ended({ openai: tiered.client({ apiKey: gold.value }), vllm: tiered.vllm }, id);
+    expect(lastPrompt(tiered).priority).toBe(90);
+  });
+
+  it("is not sent where the operator has not turned it on", async () => {
+    const key = await limited({ tier: "gold" });
+    expect((await create(gateway, key)).status).toBe(200);
+    expect(lastPrompt(gateway)).not.toHaveProperty("priority");
+  });
+});

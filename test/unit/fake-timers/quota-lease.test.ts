@@ -1,0 +1,238 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { Grants } from "../../../src/contract/grants.ts";
+import type { CountedLimits } from "../../../src/contract/identity.ts";
+import { ApiError } from "../../../src/protocol/errors.ts";
+import { Lease, type Reservation } from "../../../src/store/quota/lease.ts";
+import { Ledger, type Report } from "../../../src/store/quota/ledger.ts";
+import type { UsageEntry } from "../../../src/store/quota/usage-store.ts";
+
+/** Leases of several isolates at one quota, which is its ledger and a count of its calls. */
+
+function limitsOf(key: Partial<Grants>): CountedLimits {
+  return { key: key as Grants, tenant: null };
+}
+
+class FakeQuota {
+  readonly ledger = new Ledger();
+  readonly reports: Report[] = [];
+  readonly usage: UsageEntry[] = [];
+  /** What a call fails with, while it is set. */
+  fault: unknown;
+  /** Answers wait for this. */
+  gate: Promise<void> = Promise.resolve();
+
+  /** Another isolate's view of it. */
+  isolate(limits: CountedLimits): Lease {
+    const holder = crypto.randomUUID();
+    return new Lease({ tenant: "t", keyId: "k" }, limits, () => ({
+      exchange: async (report, usage) => {
+        await this.gate;
+        if (this.fault) throw this.fault;
+        // All isolates of a test are one process.
+        this.reports.push({ ...report, holder });
+        this.usage.push(...usage);
+        return this.ledger.take({ ...report, holder }, Date.now());
+      },
+    }));
+  }
+}
+
+const pending: Promise<unknown>[] = [];
+const waitUntil = (promise: Promise<unknown>) => void pending.push(promise);
+
+beforeEach(() => {
+  vi.useFakeTimers({
+    now: Date.UTC(2026, 10, 22, 12),
+    toFake: ["Date", "setTimeout", "clearTimeout", "setInterval", "clearInterval"],
+  });
+});
+afterEach(async () => {
+  await vi.advanceTimersByTimeAsync(120_000);
+  await Promise.all(pending.splice(0));
+  vi.useRealTimers();
+});
+
+const usage = (input: number, output: number): UsageEntry => ({
+  model: "m",
+  requests: 1,
+  input,
+  cached: 0,
+  output,
+  cost: 0,
+});
+
+async function take(lease: Lease, limits: CountedLimits, tokens = 0): Promise<Reservation | ApiError> {
+  try {
+    return await lease.take({ tokens, cost: 0 }, limits, waitUntil);
+  } catch (error) {
+    if (error instanceof ApiError) return error;
+    throw error;
+  }
+}
+
+const isRefused = (taken: Reservation | ApiError): taken is ApiError => taken instanceof ApiError;
+const isTaken = (taken: Reservation | ApiError): taken is Reservation => !isRefused(taken);
+
+describe("a lease", () => {
+  it("lets 200 requests of one isolate in by a handful of calls, and no more of them than the limit", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ requests_per_minute: 100 });
+    const lease = quota.isolate(limits);
+    const taken = await Promise.all(Array.from({ length: 200 }, () => take(lease, limits)));
+    expect(taken.filter(isTaken)).toHaveLength(100);
+    expect(quota.reports.length).toBeLessThanOrEqual(4);
+    for (const each of taken.filter(isTaken)) each.end(undefined);
+  });
+
+  it("of each of two isolates: of 200 requests at once no more than the limit are let in, and all of the limit is", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ requests_per_minute: 100 });
+    const leases = [quota.isolate(limits), quota.isolate(limits)];
+    const taken = await Promise.all(Array.from({ length: 200 }, (_, at) => take(leases[at % 2] as Lease, limits)));
+    expect(taken.filter(isTaken)).toHaveLength(100);
+    for (const each of taken.filter(isTaken)) each.end(undefined);
+  });
+
+  /** A minute and a half of so many requests a second from two isolates; what was let in, by the time it was. */
+  async function ninetySeconds(quota: FakeQuota, limits: CountedLimits, perSecond: number): Promise<number[]> {
+    const leases = [quota.isolate(limits), quota.isolate(limits)];
+    const passed: number[] = [];
+    for (let at = 0; at < 90_000; at += 100) {
+      for (let index = 0; index < perSecond / 10; index += 1) {
+        const taken = await take(leases[index % 2] as Lease, limits);
+        if (isRefused(taken)) continue;
+        passed.push(Date.now());
+        taken.end(undefined);
+      }
+      await vi.advanceTimersByTimeAsync(100);
+    }
+    return passed;
+  }
+
+  it("of a hot key costs a few calls a second, not one a request", async () => {
+    const quota = new FakeQuota();
+    const passed = await ninetySeconds(quota, limitsOf({ requests_per_minute: 6_000 }), 60);
+    expect(passed).toHaveLength(90 * 60);
+    // Two and a half of each isolate in a second.
+    expect(quota.reports.length).toBeLessThanOrEqual(90 * 2 * 2.5);
+  });
+
+  it("that more is asked of than its limit lets in no more in any minute, and not much less", async () => {
+    const quota = new FakeQuota();
+    const passed = await ninetySeconds(quota, limitsOf({ requests_per_minute: 1_200 }), 40);
+    for (const from of passed) {
+      expect(passed.filter((at) => at >= from && at < from + 60_000).length).toBeLessThanOrEqual(1_200);
+    }
+    expect(passed.filter((at) => at < (passed[0] ?? 0) + 60_000).length).toBeGreaterThanOrEqual(1_150);
+  });
+
+  it("of a cold key costs two calls a request: one that asks, and one that tells", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ tokens_per_minute: 10_000 });
+    const lease = quota.isolate(limits);
+    for (let turn = 0; turn < 5; turn += 1) {
+      const taken = await take(lease, limits, 1_000);
+      if (isRefused(taken)) throw taken;
+      taken.end(usage(100, 50));
+      await vi.advanceTimersByTimeAsync(5_000);
+    }
+    expect(quota.reports).toHaveLength(10);
+    expect(quota.usage).toEqual(Array.from({ length: 5 }, () => usage(100, 50)));
+    // Nothing is held in advance.
+    expect(quota.reports.at(-1)?.held).toEqual({ requests: 0, tokens: 0, cost: 0, slots: 0, runs: 0 });
+  });
+
+  it("gives what a request has not used to the next one without a call, and no more than that", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ tokens_per_minute: 1_000 });
+    const lease = quota.isolate(limits);
+    const first = await take(lease, limits, 1_000);
+    expect(isRefused(await take(lease, limits, 900))).toBe(true);
+    if (isTaken(first)) first.end(usage(100, 0));
+    const second = await take(lease, limits, 900);
+    expect(isTaken(second)).toBe(true);
+    expect(isRefused(await take(lease, limits, 1))).toBe(true);
+    if (isTaken(second)) second.end(usage(900, 0));
+  });
+
+  it("lets the one who waits in as soon as another one of the isolate has ended", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ max_concurrent_requests: 1 });
+    const lease = quota.isolate(limits);
+    const first = await take(lease, limits);
+    let open = () => {};
+    quota.gate = new Promise((resolve) => {
+      open = resolve;
+    });
+    const waiting = take(lease, limits);
+    if (isTaken(first)) first.end(undefined);
+    const second = await waiting;
+    expect(isTaken(second)).toBe(true);
+    open();
+    if (isTaken(second)) second.end(undefined);
+  });
+
+  it("is heard of as long as a request lasts, and what it holds is not given to others", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ max_concurrent_requests: 1 });
+    const [here, there] = [quota.isolate(limits), quota.isolate(limits)];
+    const long = await take(here, limits);
+    await vi.advanceTimersByTimeAsync(600_000);
+    expect(isRefused(await take(there, limits))).toBe(true);
+    if (isTaken(long)) long.end(undefined);
+    await vi.advanceTimersByTimeAsync(2_000);
+    const next = await take(there, limits);
+    expect(isTaken(next)).toBe(true);
+    if (isTaken(next)) next.end(undefined);
+  });
+
+  it("lets nobody in when the quota cannot be asked: 503; and what was used is told when it can be again", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ tokens_per_minute: 1_000 });
+    const lease = quota.isolate(limits);
+    const first = await take(lease, limits, 500);
+    quota.fault = new Error("gone");
+    expect(await take(lease, limits, 600)).toMatchObject({ status: 503, code: "limits_unavailable" });
+    if (isTaken(first)) first.end(usage(700, 0));
+    await vi.advanceTimersByTimeAsync(2_000);
+    quota.fault = undefined;
+    const refused = await take(lease, limits, 400);
+    expect(refused).toMatchObject({ status: 429 });
+    expect(quota.usage).toEqual([usage(700, 0)]);
+  });
+
+  it("does not wait for a quota that never answers: 503", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ requests_per_minute: 10 });
+    const lease = quota.isolate(limits);
+    quota.gate = new Promise(() => {});
+    const waiting = Promise.all([take(lease, limits), take(lease, limits)]);
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(await waiting).toMatchObject([{ status: 503 }, { status: 503 }]);
+    quota.gate = Promise.resolve();
+    const next = await take(lease, limits);
+    expect(isTaken(next)).toBe(true);
+    if (isTaken(next)) next.end(undefined);
+    // The question that was never answered is not waited for.
+    pending.length = 0;
+  });
+
+  it("forgets a request whose last words were never said, and goes on", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ max_concurrent_requests: 1 });
+    const lease = quota.isolate(limits);
+    const lost = await take(lease, limits);
+    expect(isTaken(lost)).toBe(true);
+    // The platform has ended its request: its timers ring no more.
+    vi.clearAllTimers();
+    await vi.advanceTimersByTimeAsync(61_000);
+    const next = await take(lease, limits);
+    expect(isTaken(next)).toBe(true);
+    if (isTaken(next)) next.end(undefined);
+    if (isTaken(lost)) lost.end(undefined);
+    // Its place was given to another one, and is not given twice.
+    const [one, two] = [await take(lease, limits), await take(lease, limits)];
+    expect([one, two].filter(isTaken)).toHaveLength(1);
+    for (const each of [one, two].filter(isTaken)) each.end(undefined);
+  });
+});
