@@ -156,6 +156,45 @@ async function admitRun(
   };
 }
 
+/** Tokens, as they were counted or estimated. */
+export interface TokenCount {
+  input: number;
+  cached: number;
+  output: number;
+}
+
+/** What a request to one of vLLM's own endpoints has reserved. */
+export interface PassedAdmission {
+  /** What was used counts, the rest is given back; undefined: nothing was. Only the first word counts. */
+  end(used: TokenCount | undefined): void;
+}
+
+/**
+ * The same for a request to one of vLLM's own endpoints. `most` is what it will take. Undefined where nothing is counted. Throws as
+ * `admit` does.
+ */
+export async function admitPassed(
+  { identity, quotas, waitUntil, config, tell }: Caller,
+  model: string,
+  most: () => TokenCount,
+): Promise<PassedAdmission | undefined> {
+  const { counted } = identity;
+  const lease = leaseOf(identity, quotas);
+  if (!counted || !lease) return undefined;
+  const { prices } = config.keys;
+  const amountsOf = (count: TokenCount) => ({
+    tokens: count.input + count.output,
+    cost: Math.max(costOf(model, count, prices), LEAST_COST),
+  });
+  const isReserved = limitsTokens(counted.tenant) || limitsTokens(counted.key);
+  const amounts = isReserved ? amountsOf(most()) : { tokens: 0, cost: 0 };
+  const reservation = await lease.take(amounts, counted, waitUntil);
+  tell?.(rateHeaders(reservation.status));
+  return {
+    end: (used) => reservation.end(used && { model, requests: 1, ...used, cost: costOf(model, used, prices) }),
+  };
+}
+
 function limitsTokens(grants: Grants | null): boolean {
   return grants?.tokens_per_minute != null || grants?.budget != null;
 }

@@ -5,7 +5,11 @@ import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { isJsonObject, type JsonObject } from "../protocol/json.ts";
 import { enterTurn } from "../store/open-turns.ts";
+import { admitPassed, type TokenCount } from "./admission.ts";
 import { tenantCacheSalt } from "./cache-salt.ts";
+import { estimateTokens } from "./estimate.ts";
+import { countedBody } from "./passed-usage.ts";
+import { allowedModel, checkCap, priorityOf } from "./policy.ts";
 import type { Caller } from "./transport.ts";
 
 export type { PassedAnswer } from "../assembly/passed-request.ts";
@@ -17,6 +21,16 @@ export type { PassedAnswer } from "../assembly/passed-request.ts";
 
 /** Those that vLLM keeps a prefix cache for, and takes a salt of. */
 const SALTED: ReadonlySet<PassthroughEndpoint> = new Set(["chat/completions", "completions"]);
+
+/** Those whose answers are made token by token, and the fields that limit them; the first is the one that is said for a client. */
+const OUTPUT_LIMITS: Partial<Record<PassthroughEndpoint, readonly string[]>> = {
+  "chat/completions": ["max_completion_tokens", "max_tokens"],
+  completions: ["max_tokens"],
+  messages: ["max_tokens"],
+};
+
+/** Those that use no tokens. */
+const UNCOUNTED: ReadonlySet<PassthroughEndpoint> = new Set(["tokenize", "detokenize"]);
 
 /** Those that vLLM has at its root. */
 const AT_ROOT: ReadonlySet<PassthroughEndpoint> = new Set(["tokenize", "detokenize"]);
@@ -47,11 +61,12 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
   checkFields(caller, (field) => body[field] != null);
   await checkMediaUrls(urlsIn(body), config, signal);
   const model = modelOf(caller, body.model);
+  const limits = limitsOf(caller, name, body);
   const { cache_salt: salt } = body;
   if (salt != null && typeof salt !== "string") {
     throw invalidRequest("cache_salt", "Expected a string.", "invalid_type");
   }
-  const sent: JsonObject = { ...body };
+  const sent: JsonObject = { ...body, ...limits };
   if (model !== undefined) sent.model = model;
   if (SALTED.has(name)) sent.cache_salt = tenantCacheSalt(tenant, salt);
   const hint = typeof body.prompt_cache_key === "string" ? body.prompt_cache_key : caller.clientSession;
@@ -61,7 +76,42 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
     hint,
     beginning: hint === undefined ? beginningOf(body) : undefined,
     isStream: body.stream === true,
+    most: () => ({ input: estimateTokens(body), cached: 0, output: mostOutput(caller, name, sent) }),
   });
+}
+
+/**
+ * What the caller's key adds to a request: its cap and its priority. Throws the 400s of a request that goes beyond them.
+ */
+function limitsOf({ identity, config }: Caller, name: PassthroughEndpoint, body: JsonObject): JsonObject {
+  const fields = OUTPUT_LIMITS[name];
+  if (!fields) return {};
+  const { policy } = identity;
+  const cap = policy?.maxOutputTokens;
+  for (const field of fields) checkCap(field, numberOf(body[field]), cap);
+  const isLimited = fields.some((field) => body[field] != null);
+  const [field = ""] = fields;
+  // Anthropic's Messages have no priority.
+  const wanted = numberOf(body.priority);
+  const priority = name === "messages" ? undefined : priorityOf({ priority: wanted }, policy?.tier, config.priorities);
+  return {
+    ...(cap !== undefined && !isLimited && { [field]: cap }),
+    ...(priority !== undefined && { priority }),
+  };
+}
+
+/** How many tokens an answer may have. Several answers to one request (`n`) are as many times that. */
+function mostOutput({ config }: Caller, name: PassthroughEndpoint, body: JsonObject): number {
+  const fields = OUTPUT_LIMITS[name];
+  if (!fields) return 0;
+  const limits = fields.map((field) => numberOf(body[field])).filter((limit) => limit !== undefined);
+  const each = limits.length > 0 ? Math.min(...limits) : config.keys.reservedOutputTokens;
+  return Math.max(0, each) * Math.max(1, numberOf(body.n) ?? 1);
+}
+
+/** vLLM refuses what is no number where it wants one. */
+function numberOf(value: unknown): number | undefined {
+  return typeof value === "number" ? value : undefined;
 }
 
 /**
@@ -74,6 +124,7 @@ export async function passForm(
   bytes: Uint8Array,
   type: string,
 ): Promise<PassedAnswer> {
+  const { config, clientSession } = caller;
   let form: FormData;
   try {
     form = await new Response(bytes, { headers: { "content-type": type } }).formData();
@@ -88,7 +139,9 @@ export async function passForm(
   const body = new Uint8Array(await written.arrayBuffer());
   const contentType = written.headers.get("content-type") ?? type;
   const isStream = form.get("stream") === "true";
-  return pass(caller, name, { body, contentType, model, hint: caller.clientSession, beginning: undefined, isStream });
+  // How long a sound is, only the model knows.
+  const most = () => ({ input: 0, cached: 0, output: config.keys.reservedOutputTokens });
+  return pass(caller, name, { body, contentType, model, hint: clientSession, beginning: undefined, isStream, most });
 }
 
 interface Passed {
@@ -98,25 +151,34 @@ interface Passed {
   hint: string | undefined;
   beginning: string | undefined;
   isStream: boolean;
+  /** What the request will take at most. */
+  most: () => TokenCount;
 }
 
-/** Has it answered, within what this isolate may have open. */
+/** Has it answered, within what the caller's limits and this isolate have room for. */
 async function pass(caller: Caller, name: PassthroughEndpoint, passed: Passed): Promise<PassedAnswer> {
   const { config, tenant, waitUntil } = caller;
-  const { hint, beginning, ...request } = passed;
-  const place = enterTurn(config.maxOpenTurns);
-  let isRunning = false;
+  const { hint, beginning, most, ...request } = passed;
+  using scope = new DisposableStack();
+  scope.use(enterTurn(config.maxOpenTurns));
+  const takesNone = UNCOUNTED.has(name);
+  const admission = await admitPassed(caller, passed.model ?? "unknown", takesNone ? () => NO_TOKENS : most);
   try {
     const path = AT_ROOT.has(name) ? `//${name}` : `/${name}`;
     const affinity = { isRooted: false, hint, beginning };
     const answer = await passOn({ ...request, path, tenant, affinity }, config, caller);
-    isRunning = true;
-    waitUntil(answer.ended.finally(() => place[Symbol.dispose]()));
-    return answer;
-  } finally {
-    if (!isRunning) place[Symbol.dispose]();
+    const running = scope.move();
+    waitUntil(answer.ended.finally(() => running.dispose()));
+    if (!admission || !answer.body) return answer;
+    const count = (used: TokenCount) => admission.end(takesNone ? NO_TOKENS : used);
+    return { ...answer, body: countedBody(answer.body, () => most().input, count) };
+  } catch (error) {
+    admission?.end(undefined);
+    throw error;
   }
 }
+
+const NO_TOKENS: TokenCount = { input: 0, cached: 0, output: 0 };
 
 /** Throws the 400 of a field that only the operator may open. */
 function checkFields({ config }: Caller, has: (field: string) => boolean): void {
@@ -134,12 +196,13 @@ function closed(field: string, variable: string) {
   );
 }
 
-/** The model's name at vLLM; undefined where none is named. */
-function modelOf({ config }: Caller, name: unknown): string | undefined {
-  if (name === undefined || name === null) return undefined;
-  if (typeof name !== "string" || name.length > MAX_MODEL_LENGTH) {
+/** The model's name at vLLM; undefined where none is named. Throws the 403 of a model that the caller's key does not have. */
+function modelOf({ config, identity }: Caller, asked: unknown): string | undefined {
+  if (asked != null && (typeof asked !== "string" || asked.length > MAX_MODEL_LENGTH)) {
     throw invalidRequest("model", "Expected the name of a model.", "invalid_type");
   }
+  const name = allowedModel(asked as string | null | undefined, identity.policy?.models ?? []) ?? asked;
+  if (typeof name !== "string") return undefined;
   return Object.hasOwn(config.modelAliases, name) ? config.modelAliases[name] : name;
 }
 

@@ -19,14 +19,11 @@ export function underPolicy(
   const priority = priorityOf(request, policy?.tier, priorities);
   const prioritised = priority === undefined ? request : { ...request, priority };
   if (!policy) return prioritised;
-  const model = modelOf(request, policy.models);
+  const model = allowedModel(request.model, policy.models);
   if (policy.forceStoreFalse) checkUnstored(request);
   const { maxOutputTokens: cap } = policy;
   const { max_output_tokens: wanted } = request;
-  if (cap !== undefined && wanted != null && wanted > cap) {
-    const message = `Invalid 'max_output_tokens': this API key allows a value <= ${cap}.`;
-    throw invalidRequest("max_output_tokens", message, "above_max_value");
-  }
+  checkCap("max_output_tokens", wanted, cap);
   return {
     ...prioritised,
     ...(model !== undefined && { model }),
@@ -50,8 +47,20 @@ export function checkMayStore({ policy }: Identity): void {
   });
 }
 
-/** The model of a request that names none is the first that its key names in full. */
-function modelOf({ model }: CreateRequest, lists: readonly (readonly string[])[]): string | undefined {
+/** Throws the 400 of more output tokens than a key allows. */
+export function checkCap(field: string, wanted: number | null | undefined, cap: number | undefined): void {
+  if (cap === undefined || wanted == null || wanted <= cap) return;
+  throw invalidRequest(field, `Invalid '${field}': this API key allows a value <= ${cap}.`, "above_max_value");
+}
+
+/**
+ * The model that a key lets a request have: where it names none, the first that its key names in full. Undefined: any. Throws the 403
+ * of a model that the key does not have.
+ */
+export function allowedModel(
+  model: string | null | undefined,
+  lists: readonly (readonly string[])[],
+): string | undefined {
   const [first] = lists;
   if (!first) return undefined;
   const isAllowed = (name: string) => lists.every((models) => hasModel(models, name));
@@ -85,8 +94,8 @@ function checkUnstored({ background, conversation }: CreateRequest): void {
 }
 
 /** vLLM's `priority`, where the operator has set any: no sooner than the tier's. */
-function priorityOf(
-  { priority: wanted, background }: CreateRequest,
+export function priorityOf(
+  { priority: wanted, background }: Pick<CreateRequest, "priority" | "background">,
   tier: string | undefined,
   priorities: Readonly<Record<string, number>>,
 ): number | undefined {
