@@ -84,6 +84,7 @@ export function workerdConfig({ port, directory, storage, variables }: WorkerdOp
   );
   const bindings = [
     '(name = "HOME", durableObjectNamespace = "Home")',
+    '(name = "BOARD", durableObjectNamespace = "Board")',
     ...variables.map((name) => `(name = "${name}", fromEnvironment = "${name}")`),
   ];
   return `using Workerd = import "/workerd/workerd.capnp";
@@ -104,7 +105,10 @@ const worker :Workerd.Worker = (
   compatibilityDate = ${setting(wrangler, "compatibility_date")},
   compatibilityFlags = ${setting(wrangler, "compatibility_flags")},
   globalOutbound = "internet",
-  durableObjectNamespaces = [(className = "Home", uniqueKey = "responses-edge-Home", enableSql = true)],
+  durableObjectNamespaces = [
+    (className = "Home", uniqueKey = "responses-edge-Home", enableSql = true),
+    (className = "Board", uniqueKey = "responses-edge-Board", enableSql = true),
+  ],
   durableObjectStorage = (localDisk = "disk"),
   bindings = [${bindings.join(", ")}],
 );

@@ -3,6 +3,7 @@ import type { ModelCall } from "../contract/model-call.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { learnModels, noteRefused, serves } from "./model-lists.ts";
 import { answeredStatus, type Body, ModelServer, type RequestOptions, type ServerBounds } from "./model-server.ts";
+import { reportOf } from "./pool/board-view.ts";
 import { chooseServer, inGoodHealth, ranking } from "./pool/choice.ts";
 import type { Leave } from "./pool/in-flight.ts";
 import { noteFailure, noteSuccess } from "./pool/outliers.ts";
@@ -16,7 +17,7 @@ import { malformedAnswer } from "./upstream-faults.ts";
  * of its rounds; what fails before anything was said is asked of another one.
  */
 
-export type UpstreamConfig = ServerBounds & Pick<Config, "modelServers" | "loadFactor" | "failoverMs">;
+export type UpstreamConfig = ServerBounds & Pick<Config, "modelServers" | "loadFactor" | "failoverMs" | "boardMs">;
 
 /** What a turn has in common with others that do well at the same server. */
 export interface Session {
@@ -241,7 +242,17 @@ export class Upstream {
 
   #candidates(servers: readonly ModelServer[]) {
     const now = Date.now();
-    return servers.map((server) => ({ ...candidateOf(server.config, now), server }));
+    const { boardMs } = this.#config;
+    const candidates = servers.map((server) => ({ ...candidateOf(server.config, now), server }));
+    if (boardMs === 0) return candidates;
+    const reports = servers.map(({ config }) => reportOf(config.name, now, boardMs));
+    // Loads of some servers alone compare with nothing.
+    const areLoadsKnown = reports.every((report) => report?.load !== undefined);
+    return candidates.map((candidate, index) => ({
+      ...candidate,
+      isEjected: candidate.isEjected || reports[index]?.isDown === true,
+      inFlight: candidate.inFlight + (areLoadsKnown ? (reports[index]?.load ?? 0) : 0),
+    }));
   }
 
   /** Those that have not failed this turn. When all have, only the last one is avoided. */

@@ -1,4 +1,5 @@
 import type { Context } from "hono";
+import { hearBoard } from "../api/board.ts";
 import type { Caller } from "../api/transport.ts";
 import { HomeClient } from "../store/client.ts";
 import type { AppEnv } from "./app-env.ts";
@@ -8,13 +9,16 @@ import { clientSession } from "./session-headers.ts";
 export function callerOf(context: Context<AppEnv>): Caller {
   const tenant = context.get("tenant");
   const homes = new HomeClient(context.env, tenant);
+  const config = context.get("config");
+  const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);
+  hearBoard(config, context.env.BOARD, waitUntil);
   return {
-    config: context.get("config"),
+    config,
     tenant,
     homes,
     past: homes,
     clientSession: clientSession(context.req.raw.headers),
     signal: context.req.raw.signal,
-    waitUntil: (promise) => context.executionCtx.waitUntil(promise),
+    waitUntil,
   };
 }

@@ -124,11 +124,15 @@ const worker :Workerd.Worker = (
   compatibilityDate = "2026-11-09",
   compatibilityFlags = ["enable_request_signal", "global_fetch_strictly_public"],
   globalOutbound = "internet",
-  durableObjectNamespaces = [(className = "Home", uniqueKey = "${UNIQUE_KEY}", enableSql = true)],
+  durableObjectNamespaces = [
+    (className = "Home", uniqueKey = "${UNIQUE_KEY}", enableSql = true),
+    (className = "Board", uniqueKey = "${UNIQUE_KEY}-board", enableSql = true),
+  ],
   durableObjectStorage = (localDisk = "disk"),
   bindings = [
     ${bindings.join(",\n    ")},
     (name = "HOME", durableObjectNamespace = "Home"),
+    (name = "BOARD", durableObjectNamespace = "Board"),
   ],
 );
 `;
