@@ -105,7 +105,7 @@ export default defineConfig({
           ...inNode,
           name: "node-socket",
           env: { VLLM_TRANSPORT: "socket" },
-          include: ["disconnect", "model-server-wire", "recovery", "upstream-faults"].map(
+          include: ["disconnect", "model-server-wire", "passthrough", "recovery", "upstream-faults"].map(
             (name) => `test/e2e/${name}.test.ts`,
           ),
         },
