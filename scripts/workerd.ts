@@ -63,7 +63,7 @@ export function modulesOf(directory: string): string {
 export const V8_FLAGS = ["--max-semi-space-size=2"] as const;
 
 /** The classes of objects and the bindings to them, as wrangler.toml has them. */
-export const OBJECT_CLASSES = { HOME: "Home", KEYS: "KeyDirectory", QUOTAS: "Quota" } as const;
+export const OBJECT_CLASSES = { HOME: "Home", KEYS: "KeyDirectory", QUOTAS: "Quota", BOARD: "Board" } as const;
 
 /** The namespaces of the objects as workerd's configuration lists them. `uniqueKey`: of a class, from which ids are derived. */
 export function objectNamespaces(uniqueKey: (className: string) => string): string {

@@ -165,6 +165,8 @@ export interface Config {
   loadFactor: number;
   /** How long a server's headers are waited for while another one is free. */
   failoverMs: number;
+  /** How often a board asks all servers how they are; 0 is no board. */
+  boardMs: number;
   /** Whether answers tell which server has made them. */
   showsUpstream: boolean;
   connectTimeoutMs: number;
@@ -451,6 +453,7 @@ const variables = z.object({
     .refine((factor) => factor >= 1, "expected at least 1")
     .default(1.5),
   UPSTREAM_FAILOVER_MS: integer(10_000, 1),
+  UPSTREAM_BOARD_MS: integer(0, 0),
   SHOW_UPSTREAM: z.enum(["true", "false"]).default("false"),
   VLLM_CONNECT_TIMEOUT_MS: integer(30_000, 1),
   VLLM_FIRST_BYTE_TIMEOUT_MS: integer(300_000, 1),
@@ -713,6 +716,7 @@ function readConfig(env: Variables): Config | ConfigError {
     modelServers: upstreams.servers,
     loadFactor: vars.UPSTREAM_LOAD_FACTOR,
     failoverMs: vars.UPSTREAM_FAILOVER_MS,
+    boardMs: vars.UPSTREAM_BOARD_MS,
     showsUpstream: vars.SHOW_UPSTREAM === "true",
     connectTimeoutMs: vars.VLLM_CONNECT_TIMEOUT_MS,
     firstByteTimeoutMs: vars.VLLM_FIRST_BYTE_TIMEOUT_MS,

@@ -1,4 +1,5 @@
 import type { Variables } from "./config.ts";
+import type { Board } from "./store/board.ts";
 import type { Home } from "./store/home.ts";
 import type { KeyDirectory } from "./store/keys/key-directory.ts";
 import type { Quota } from "./store/quota/quota.ts";
@@ -8,4 +9,5 @@ export interface Env extends Variables {
   HOME: DurableObjectNamespace<Home>;
   KEYS: DurableObjectNamespace<KeyDirectory>;
   QUOTAS: DurableObjectNamespace<Quota>;
+  BOARD: DurableObjectNamespace<Board>;
 }

@@ -1,5 +1,6 @@
-/** The Worker: the HTTP API, and the Durable Object classes: for conversations, for keys, and for what keys use. */
+/** The Worker: the HTTP API, and the Durable Object classes: for conversations, for keys, for what keys use, and for how the model servers are. */
 export { default } from "./http/app.ts";
+export { Board } from "./store/board.ts";
 export { Home } from "./store/home.ts";
 export { KeyDirectory } from "./store/keys/key-directory.ts";
 export { Quota } from "./store/quota/quota.ts";

@@ -154,6 +154,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       method: "GET",
       answer: () => json({ version: `${parseSettings(ownSettings("/version")).version}.0` }),
     },
+    "/metrics": { method: "GET", answer: gauges },
     "/v1/models": {
       method: "GET",
       answer: ({ settings }) => json({ object: "list", data: models.map((id) => modelCard(id, settings)) }),
@@ -163,6 +164,20 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     "/tokenize": { method: "POST", answer: tokenize },
     "/detokenize": { method: "POST", answer: detokenize },
   };
+
+  /** Prometheus text: of vLLM's metrics the two gauges of requests. */
+  function gauges(): Response {
+    const running = requests.filter(({ path, state }) => path.endsWith("/completions") && state === "open").length;
+    const lines = [
+      "# HELP vllm:num_requests_running Number of requests in model execution batches.",
+      "# TYPE vllm:num_requests_running gauge",
+      `vllm:num_requests_running{engine="0",model_name="${bases[0] ?? ""}"} ${running}.0`,
+      "# HELP vllm:num_requests_waiting Number of requests waiting to be processed.",
+      "# TYPE vllm:num_requests_waiting gauge",
+      `vllm:num_requests_waiting{engine="0",model_name="${bases[0] ?? ""}"} 0.0`,
+    ];
+    return new Response(`${lines.join("\n")}\n`, { headers: { "content-type": "text/plain; version=0.0.4" } });
+  }
 
   async function chat(call: Call, body: JsonObject, model: string): Promise<Response> {
     const { settings } = call;

@@ -18,7 +18,13 @@ export interface UpstreamHealth extends Omit<ServerHealth, "status"> {
   /** How long turns wait for a server to come back, in milliseconds. */
   recovery: { background_ms: number; foreground_ms: number };
   /** Where there are several: each by its name. */
-  servers?: (ServerHealth & { name: string; draining: boolean; ejected: boolean })[];
+  servers?: (ServerHealth & {
+    name: string;
+    draining: boolean;
+    ejected: boolean;
+    /** As the board has seen it of late, where there is one: `load` is the requests that run and wait there. */
+    board?: { down: boolean; load: number | null };
+  })[];
 }
 
 /** Asks vLLM how it is. `hasTimedOut`: it did not answer in time. Does not throw. */
@@ -40,6 +46,7 @@ export async function checkUpstream({
     ...toHealth(server),
     draining: server.drains,
     ejected: server.isEjected,
+    ...(server.report && { board: { down: server.report.isDown, load: server.report.load ?? null } }),
   }));
   const models = able.length > 0 && { models: [...new Set(servers.flatMap((server) => server.models ?? []))] };
   const latency_ms = Math.max(...seen.map(({ latencyMs }) => latencyMs));

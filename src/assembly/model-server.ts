@@ -4,11 +4,15 @@ import { createEngine } from "../engine/create-engine.ts";
 import { fetchModels } from "../engine/model-lists.ts";
 import type { ModelServer } from "../engine/model-server.ts";
 import { listModels as list, type ModelCard, resolveModel as resolve } from "../engine/models.ts";
+import { type BoardReport, mustHear, noteReport, reportOf, type ServerReport } from "../engine/pool/board-view.ts";
 import { candidateOf } from "../engine/pool/server-load.ts";
+import { askHowItIs } from "../engine/server-gauges.ts";
 import { Upstream } from "../engine/upstream.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { type ApiError, invalidRequest, toApiError } from "../protocol/errors.ts";
 import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
+
+export type { BoardReport } from "../engine/pool/board-view.ts";
 
 /** What is asked of the model server, and of the engine that speaks to it, beside turns. */
 
@@ -40,8 +44,35 @@ export function acceptRequest(request: CreateRequest, model: Model, config: Conf
   return createEngine(model.engine, config, new Upstream(config), HOSTED_TOOLS).accept(request);
 }
 
+/** Asks every model server how it is, for the board. Does not throw. */
+export function askServers(config: Config): Promise<ServerReport[]> {
+  return Promise.all(new Upstream(config).servers.map(askHowItIs));
+}
+
+/** Has the board's report read where it is time for that, beside what the caller does. A board that is away says nothing. */
+export function hearReport(
+  { boardMs }: Config,
+  read: () => Promise<BoardReport | null>,
+  waitUntil: (promise: Promise<unknown>) => void,
+): void {
+  if (!mustHear(Date.now(), boardMs)) return;
+  waitUntil(
+    read().then(
+      (report) => report && noteReport(report),
+      () => {},
+    ),
+  );
+}
+
 /** How a model server is. `latencyMs`: until it had listed its models, or failed to. */
-export type ModelServerHealth = { name: string; drains: boolean; isEjected: boolean; latencyMs: number } & (
+export type ModelServerHealth = {
+  name: string;
+  drains: boolean;
+  isEjected: boolean;
+  /** As the board has seen it of late. */
+  report: ServerReport | undefined;
+  latencyMs: number;
+} & (
   | { models: string[]; fault?: undefined }
   /** `downSince` in Unix milliseconds, as far as this isolate has seen. */
   | { fault: ApiError; downSince: number | undefined }
@@ -50,10 +81,15 @@ export type ModelServerHealth = { name: string; drains: boolean; isEjected: bool
 /** Asks every model server for its models, side by side and never from the cache. Does not throw. */
 export function checkModelServers(config: Config, signal: AbortSignal): Promise<ModelServerHealth[]> {
   const { servers } = new Upstream(config);
-  return Promise.all(servers.map((server) => checkModelServer(server, signal)));
+  return Promise.all(
+    servers.map(async (server) => ({
+      ...(await checkModelServer(server, signal)),
+      report: reportOf(server.config.name, Date.now(), config.boardMs),
+    })),
+  );
 }
 
-async function checkModelServer(server: ModelServer, signal: AbortSignal): Promise<ModelServerHealth> {
+async function checkModelServer(server: ModelServer, signal: AbortSignal) {
   const { name, drains } = server.config;
   const begin = Date.now();
   const { isEjected } = candidateOf(server.config, begin);

@@ -48,9 +48,6 @@ function rootKey(tenant: string, model: string, home: string): string {
   return keyOf(tenant, model, `root\n${home}`);
 }
 
-/** How many homes are tried for each server. Of some share of the conversations a server is not the first. */
-const DRAWS_PER_SERVER = 16;
-
 /**
  * A home for a new conversation, made so that its turns go where this one should: to the server that the client's own words lead
  * to, or how its prompt begins, and else to one with little to do; never to one that drains. So requests that bring their history
@@ -62,17 +59,14 @@ export async function placedHome(
   config: Config,
   signal: AbortSignal,
 ): Promise<string | undefined> {
-  const { length } = config.modelServers;
-  if (length === 1 || !affinity.isRooted) return undefined;
+  if (config.modelServers.length === 1 || !affinity.isRooted) return undefined;
   const { upstream: model } = await resolveModel(name, config, new Upstream(config), signal);
   const { hint, beginning } = affinity;
   const session = sessionOf({ tenant, home: "", affinity: { isRooted: false, hint, beginning } }, model);
   const upstream = new Upstream(config, { model, session });
   await learnModels(upstream.servers, model, signal);
-  let home = newHome();
-  for (let draws = DRAWS_PER_SERVER * length; draws > 0; draws -= 1) {
-    if (upstream.isFirstFor(rootKey(tenant, model, home))) break;
-    home = newHome();
-  }
-  return home;
+  return upstream.keyOfServer(() => {
+    const home = newHome();
+    return { made: home, key: rootKey(tenant, model, home) };
+  });
 }

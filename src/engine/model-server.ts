@@ -36,6 +36,8 @@ export type ServerBounds = Pick<Config, "connectTimeoutMs" | "firstByteTimeoutMs
 export interface RequestOptions {
   /** How long the headers may take, in milliseconds, if not `VLLM_CONNECT_TIMEOUT_MS`. */
   withinMs?: number | undefined;
+  /** The answer comes when all of it is there: its headers say nothing before. */
+  isWhole?: boolean | undefined;
   /** Of a body that is no JSON. */
   contentType?: string | undefined;
   /** The client has spoken to the server in its own words, and hears of its faults in these. */

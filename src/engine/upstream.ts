@@ -3,7 +3,8 @@ import type { ModelCall } from "../contract/model-call.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { learnModels, noteRefused, serves } from "./model-lists.ts";
 import { answeredStatus, type Body, ModelServer, type RequestOptions, type ServerBounds } from "./model-server.ts";
-import { chooseServer, inGoodHealth, ranking } from "./pool/choice.ts";
+import { reportOf } from "./pool/board-view.ts";
+import { chooseServer, firstOf, inGoodHealth } from "./pool/choice.ts";
 import type { Leave } from "./pool/in-flight.ts";
 import { noteFailure, noteSuccess } from "./pool/outliers.ts";
 import { hashOf } from "./pool/rendezvous.ts";
@@ -16,7 +17,7 @@ import { malformedAnswer } from "./upstream-faults.ts";
  * of its rounds; what fails before anything was said is asked of another one.
  */
 
-export type UpstreamConfig = ServerBounds & Pick<Config, "modelServers" | "loadFactor" | "failoverMs">;
+export type UpstreamConfig = ServerBounds & Pick<Config, "modelServers" | "loadFactor" | "failoverMs" | "boardMs">;
 
 /** What a turn has in common with others that do well at the same server. */
 export interface Session {
@@ -47,6 +48,10 @@ const BACK_OFF_MS = 25;
 
 /** How long a server is spared that has too much to do and does not say when it has less. In milliseconds. */
 const BUSY_MS = 1_000;
+
+/** Keys that are tried for a server that is the first of one in so many; and at most, for one that is the first of few. */
+const DRAWS_PER_SHARE = 16;
+const MAX_DRAWS = 1_000;
 
 /** Which of several servers has made an answer, and what ends its being counted. */
 const answers = new WeakMap<Response, { server: ModelServer; leave: Leave }>();
@@ -140,7 +145,7 @@ export class Upstream {
   }
 
   /** Whether the turn's server is gone: `ModelServer.isGone`. */
-  isGone(signal: AbortSignal): Promise<boolean> {
+  async isGone(signal: AbortSignal): Promise<boolean> {
     return this.server.isGone(signal);
   }
 
@@ -188,7 +193,8 @@ export class Upstream {
   ): Promise<Response> {
     const { path, signal, body, attempt, options, mayMove } = asked;
     const full = options?.withinMs ?? this.#config.connectTimeoutMs;
-    const withinMs = mayMove && options?.withinMs === undefined ? Math.min(full, this.#config.failoverMs) : full;
+    const isSoon = mayMove && options?.withinMs === undefined && !options?.isWhole;
+    const withinMs = isSoon ? Math.min(full, this.#config.failoverMs) : full;
     const load = loadOf(server.config);
     const leave = load.inFlight.enter(Date.now());
     try {
@@ -241,7 +247,17 @@ export class Upstream {
 
   #candidates(servers: readonly ModelServer[]) {
     const now = Date.now();
-    return servers.map((server) => ({ ...candidateOf(server.config, now), server }));
+    const { boardMs } = this.#config;
+    const candidates = servers.map((server) => ({ ...candidateOf(server.config, now), server }));
+    if (boardMs === 0) return candidates;
+    const reports = servers.map(({ config }) => reportOf(config.name, now, boardMs));
+    // Loads of some servers alone compare with nothing.
+    const areLoadsKnown = reports.every((report) => report?.load !== undefined);
+    return candidates.map((candidate, index) => ({
+      ...candidate,
+      isEjected: candidate.isEjected || reports[index]?.isDown === true,
+      inFlight: candidate.inFlight + (areLoadsKnown ? (reports[index]?.load ?? 0) : 0),
+    }));
   }
 
   /** Those that have not failed this turn. When all have, only the last one is avoided. */
@@ -303,9 +319,16 @@ export class Upstream {
     this.#chosen = undefined;
   }
 
-  /** Whether a key's conversations go to the turn's server as long as all is well. */
-  isFirstFor(key: string): boolean {
-    return ranking(this.#candidates(this.#able()), hashOf(key))[0]?.server === this.server;
+  /** A key, as `make` makes them by chance, whose conversations go to the turn's server as long as all is well. */
+  keyOfServer<Made>(make: () => { made: Made; key: string }): Made {
+    const { server } = this;
+    const candidates = this.#candidates(this.#able());
+    const weights = candidates.reduce((sum, { weight }) => sum + weight, 0);
+    const draws = Math.min(MAX_DRAWS, DRAWS_PER_SHARE * Math.ceil(weights / server.config.weight));
+    for (let draw = 1; ; draw += 1) {
+      const { made, key } = make();
+      if (draw >= draws || firstOf(candidates, hashOf(key))?.server === server) return made;
+    }
   }
 
   #answerOf(response: Response): { server: ModelServer; leave: Leave } {

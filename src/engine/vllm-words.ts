@@ -1,6 +1,7 @@
 import type { FinishReason } from "../contract/engine.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Usage } from "../protocol/response.ts";
+import type { RequestOptions } from "./model-server.ts";
 
 /** What both of vLLM's completion routes say in the same words. Read leniently: its versions differ. */
 
@@ -54,4 +55,9 @@ export function toFinishReason(reason: string): FinishReason {
 /** Whether an answer is asked for as a stream: vLLM hands KV transfer parameters over only in one that comes whole. */
 export function isStreamed(request: CreateRequest): boolean {
   return request.stream === true || request.kv_transfer_params == null;
+}
+
+/** How an answer to a request is asked for. */
+export function askingFor(request: CreateRequest): RequestOptions | undefined {
+  return isStreamed(request) ? undefined : { isWhole: true };
 }

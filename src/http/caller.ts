@@ -1,4 +1,5 @@
 import type { Context } from "hono";
+import { hearBoard } from "../api/board.ts";
 import type { Caller } from "../api/transport.ts";
 import { restrictedConfig } from "../assembly/restricted-config.ts";
 import type { Identity } from "../contract/identity.ts";
@@ -13,8 +14,11 @@ import { clientSession } from "./session-headers.ts";
 export function callerOf(context: Context<AppEnv>, identity: Identity = identityOf(context)): Caller {
   const { tenant, policy } = identity;
   const homes = new HomeClient(context.env, tenant);
+  const config = context.get("config");
+  const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);
+  hearBoard(config, context.env.BOARD, waitUntil);
   return {
-    config: restrictedConfig(context.get("config"), policy),
+    config: restrictedConfig(config, policy),
     tenant,
     identity,
     quotas: context.env.QUOTAS,
@@ -22,11 +26,11 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
     past: homes,
     clientSession: clientSession(context.req.raw.headers),
     signal: context.req.raw.signal,
-    waitUntil: (promise) => context.executionCtx.waitUntil(promise),
+    waitUntil,
     tell: (headers) => {
       for (const [name, value] of Object.entries(headers)) context.header(name, value);
     },
-    note: context.get("config").keys.adminKeys.length === 0 ? undefined : noteOf(context, identity),
+    note: config.keys.adminKeys.length === 0 ? undefined : noteOf(context, identity),
   };
 }
 

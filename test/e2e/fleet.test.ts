@@ -354,6 +354,62 @@ describe("servers that do not all have the same models", () => {
   });
 });
 
+describe("the board", () => {
+  let fleet: Fleet;
+  beforeAll(async () => {
+    fleet = await startFleet({ servers: { a: {}, b: {}, c: {} }, variables: { UPSTREAM_BOARD_MS: "100" } });
+  });
+  afterEach(() => fleet.clear());
+  afterAll(() => fleet.close());
+
+  /** What this isolate has heard of a server, while requests have it hear the board. */
+  async function heard(name: string): Promise<{ down: boolean; load: number | null } | undefined> {
+    await (await fleet.fetch(`${fleet.url}/v1/models`)).text();
+    const answer = await fleet.fetch(`${fleet.url}/health/upstream`);
+    const { servers } = (await answer.json()) as {
+      servers: { name: string; board?: { down: boolean; load: number } }[];
+    };
+    return servers.find((server) => server.name === name)?.board;
+  }
+
+  it("tells of a server that does not say that it is well, before any turn finds it out", async () => {
+    const [ailing] = fleet.replicas as [Replica, ...Replica[]];
+    ailing.trouble = "fault=http:500";
+    for (const illness of ["fault=http:503", "fault=stall_headers"]) {
+      ailing.illness = illness;
+      await eventually(async () => (await heard("a"))?.down === true);
+      for (let turn = 0; turn < 12; turn += 1) {
+        await create(fleet, "json", { model: "simulator", input: `Hello ${illness} ${turn}!` });
+      }
+      expect(fleet.servers()).toEqual(["b", "c"]);
+      ailing.illness = "";
+      await eventually(async () => (await heard("a"))?.down === false);
+    }
+  });
+
+  it("tells of what a server has to do for others: it gets no more than its share", async () => {
+    const [loaded] = fleet.replicas as [Replica, ...Replica[]];
+    loaded.trouble = "fault=stall_headers";
+    const abort = new AbortController();
+    const others = Array.from({ length: 30 }, () =>
+      fetch(`${loaded.url}/v1/completions`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: '{"model":"simulator","prompt":"x"}',
+        signal: abort.signal,
+      }).catch(() => {}),
+    );
+    await eventually(async () => (await heard("a"))?.load === 30);
+    for (let turn = 0; turn < 12; turn += 1) {
+      await create(fleet, "json", { model: "simulator", input: `Hello ${turn}!` });
+    }
+    expect(loaded.asked).toHaveLength(30);
+    abort.abort();
+    await Promise.all(others);
+    await eventually(async () => (await heard("a"))?.load === 0);
+  });
+});
+
 describe("a server that drains", () => {
   it("gets no new conversation, nor a turn of one that has begun elsewhere, and keeps its own", async () => {
     const fleet = await startFleet({ servers: { a: {}, b: {}, old: { fields: { drain: true } } } });

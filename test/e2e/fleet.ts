@@ -11,6 +11,10 @@ export interface Replica {
   name: string;
   /** Settings of the simulator for all that makes it generate; "" is a server in good health. */
   trouble: string;
+  /** The same for `/health`. */
+  illness: string;
+  /** `http://HOST:PORT`: for who goes there without the gateway. */
+  readonly url: string;
   /** What made it generate, or was to. */
   readonly asked: SimulatorServer["simulator"]["requests"];
   /**
@@ -62,6 +66,7 @@ export async function startFleet({ servers: described, variables = {} }: FleetOp
     clear() {
       for (const replica of replicas) {
         replica.trouble = "";
+        replica.illness = "";
         replica.server.simulator.clear();
       }
     },
@@ -76,6 +81,7 @@ async function startReplica(name: string, models?: string[]) {
   const replica = {
     name,
     trouble: "",
+    illness: "",
     server: undefined as unknown as SimulatorServer,
     url: "",
     get asked() {
@@ -93,7 +99,8 @@ async function startReplica(name: string, models?: string[]) {
   };
   const options = {
     ...(models && { models }),
-    settings: (path: string) => (path.endsWith("/completions") ? replica.trouble : ""),
+    settings: (path: string) =>
+      path.endsWith("/completions") ? replica.trouble : path === "/health" ? replica.illness : "",
   };
   replica.server = await serveSimulator(options);
   replica.url = replica.server.url;

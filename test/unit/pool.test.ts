@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type Candidate, chooseServer, ranking } from "../../src/engine/pool/choice.ts";
+import { type Candidate, chooseServer, firstOf, ranking } from "../../src/engine/pool/choice.ts";
 import { InFlight } from "../../src/engine/pool/in-flight.ts";
 import { isEjected, newRecord, noteFailure, noteSuccess } from "../../src/engine/pool/outliers.ts";
 import { hashOf } from "../../src/engine/pool/rendezvous.ts";
@@ -38,6 +38,7 @@ describe("rendezvous hashing", () => {
           const order = ranking(servers, key);
           // What is left keeps its order: only the keys whose first server has gone are anybody else's now.
           expect(ranking(left, key)).toEqual(order.filter((each) => each !== gone));
+          expect(firstOf(servers, key)).toBe(order[0]);
         }
       }),
     );

@@ -179,6 +179,16 @@ describe("what a server cannot answer", () => {
     expect(dead.asked.toSorted()).toEqual(["a", "b"]);
   });
 
+  it("is waited for as ever where the answer comes as a whole", async () => {
+    const slow = failing(async () => {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      return Response.json({});
+    });
+    const fleet = fleetOf({ a: slow, b: slow }, { UPSTREAM_FAILOVER_MS: "10" });
+    await fleet.upstream().request("/chat/completions", signal, "{}", { isWhole: true });
+    expect(fleet.asked).toHaveLength(1);
+  });
+
   it.each([400, 404, 405, 413, 422, 501])("is not asked of another where the request is at fault: %i", async (code) => {
     const fleet = fleetOf({ a: status(code, { error: { message: "No." } }), b: healthy });
     await expect(ask(fleet.upstream({ session: sessionFor("a", fleet) }))).rejects.toThrow();

@@ -10,6 +10,7 @@ import { refuseBrokenGrammars } from "../grammar/bound-inputs.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import type { Upstream } from "../upstream.ts";
 import { connectionLost, malformedAnswer } from "../upstream-faults.ts";
+import { askingFor } from "../vllm-words.ts";
 import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
 import { finalFormat } from "./final-format.ts";
@@ -248,7 +249,7 @@ export class ChatEngine implements Engine {
     const thinkingBudget = this.#thinkingBudget(prompt);
     const send = (laterSystemMessages: Asking["laterSystemMessages"]) => {
       const body = toChatRequest(prompt, { ...asking, laterSystemMessages, thinkingBudget }, this.#hostedTools);
-      return this.#upstream.request("/chat/completions", signal, body);
+      return this.#upstream.request("/chat/completions", signal, body, askingFor(prompt.request));
     };
     return placingSystemMessages(send);
   }

@@ -19,6 +19,7 @@ import { contextWindow } from "../models.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import type { Upstream } from "../upstream.ts";
 import { connectionLost, malformedAnswer } from "../upstream-faults.ts";
+import { askingFor } from "../vllm-words.ts";
 import { Completion } from "./completion.ts";
 import { exchangeMessages, harmonyEffort, notText, toConversation, withHeader } from "./conversation.ts";
 import type { FunctionNames } from "./function-names.ts";
@@ -149,9 +150,10 @@ export class HarmonyEngine implements Engine {
       count: (limit: number) => toPromptIds(segments, sampled, limit),
     };
     const send = (structured: Record<string, unknown> | undefined) =>
-      withOutputLimit(limited, (body, maxTokens) =>
-        this.#upstream.request("/completions", signal, toCompletionRequest(prompt, body, maxTokens, structured)),
-      );
+      withOutputLimit(limited, (body, maxTokens) => {
+        const completion = toCompletionRequest(prompt, body, maxTokens, structured);
+        return this.#upstream.request("/completions", signal, completion, askingFor(request));
+      });
     // A grammar begins with the first token that is generated, so it cannot be had in the middle.
     const isFree = prompt.sampled !== undefined || opening.length > 0 || prompt.asksForText === true;
     const structured = isFree ? undefined : structuredOutputs(prompt, functions);

@@ -54,6 +54,19 @@ export function chooseServer<Server extends Candidate>(
   return key ? firstWithRoom(open, loadFactor) : lessLoadedOfTwo(open, random);
 }
 
+/** The first server of a key's order. */
+export function firstOf<Server extends Candidate>(servers: readonly Server[], key: Hash): Server | undefined {
+  let first: Server | undefined;
+  let most = 0;
+  for (const server of servers) {
+    const own = score(key, server.hash, server.weight);
+    if (own <= most) continue;
+    first = server;
+    most = own;
+  }
+  return first;
+}
+
 /** The servers in a key's order, the best one first. */
 export function ranking<Server extends Candidate>(servers: readonly Server[], key: Hash): Server[] {
   const scored = servers.map((server) => ({ server, score: score(key, server.hash, server.weight) }));

@@ -1,0 +1,59 @@
+import { describe, expect, it } from "vitest";
+import { mustHear, noteReport, reportOf } from "../../src/engine/pool/board-view.ts";
+import { loadIn } from "../../src/engine/server-gauges.ts";
+import { nextAsking } from "../../src/store/board.ts";
+
+/** What the board asks and tells, by itself. */
+
+describe("the load in a server's metrics", () => {
+  it("is what runs and waits in all of its engines", () => {
+    // As vLLM 0.33 writes them, with what stands around them.
+    const metrics = `# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="Qwen/Qwen3-8B"} 3.0
+vllm:num_requests_running{engine="1",model_name="Qwen/Qwen3-8B"} 2.0
+vllm:num_requests_waiting{engine="0",model_name="Qwen/Qwen3-8B"} 1e+01
+vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 10.0
+vllm:kv_cache_usage_perc{engine="0",model_name="Qwen/Qwen3-8B"} 0.25
+`;
+    expect(loadIn(metrics)).toBe(15);
+    expect(loadIn("vllm:num_requests_running 4\n")).toBe(4);
+  });
+
+  it.each(["", "<html>", "vllm:num_requests_running{", "num_requests_running 3", "vllm:num_requests_running NaN"])(
+    "is not known by %j",
+    (metrics) => {
+      expect(loadIn(metrics)).toBeUndefined();
+    },
+  );
+});
+
+describe("the board", () => {
+  it("asks as long as somebody wants to know, and not for much longer", () => {
+    expect(nextAsking(1_000, 1_000, 500)).toBe(1_500);
+    expect(nextAsking(1_000, 7_000, 500)).toBe(7_500);
+    expect(nextAsking(1_000, 7_001, 500)).toBeUndefined();
+    expect(nextAsking(Number.NEGATIVE_INFINITY, 0, 500)).toBeUndefined();
+    expect(nextAsking(1_000, 1_000, 0)).toBeUndefined();
+  });
+
+  it("is heard by one request in each interval, whatever the clock does", () => {
+    expect(mustHear(10_000, 500)).toBe(true);
+    expect(mustHear(10_000, 500)).toBe(false);
+    expect(mustHear(10_499, 500)).toBe(false);
+    expect(mustHear(10_500, 500)).toBe(true);
+    expect(mustHear(0, 500)).toBe(true);
+    expect(mustHear(100, 500)).toBe(false);
+  });
+
+  it("is believed for as long as its word is news", () => {
+    const report = { name: "gpu-1", isDown: true, load: undefined };
+    noteReport({ at: 10_000, servers: [report] });
+    expect(reportOf("gpu-1", 17_000, 500)).toEqual(report);
+    expect(reportOf("gpu-1", 17_001, 500)).toBeUndefined();
+    expect(reportOf("gpu-1", 2_999, 500)).toBeUndefined();
+    expect(reportOf("gpu-2", 10_000, 500)).toBeUndefined();
+    noteReport({ at: 11_000, servers: [] });
+    expect(reportOf("gpu-1", 11_000, 500)).toBeUndefined();
+  });
+});
