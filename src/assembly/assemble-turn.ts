@@ -2,11 +2,12 @@ import type { Config } from "../config.ts";
 import type { CompactionCodec } from "../contract/compaction.ts";
 import type { Engine, Prompt } from "../contract/engine.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
+import { type Measurements, modelServerTrace } from "../contract/measurements.ts";
 import type { Model } from "../contract/model.ts";
 import { createEngine } from "../engine/create-engine.ts";
 import { Upstream } from "../engine/upstream.ts";
-import type { CreateRequest } from "../protocol/create-request.ts";
-import type { TurnAddress } from "../protocol/ids.ts";
+import { type CreateRequest, conversationOf } from "../protocol/create-request.ts";
+import { responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { toolsetOf } from "../tools/create-toolset.ts";
 import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
@@ -57,6 +58,8 @@ export interface TurnHost {
   sink?: BatchSink | undefined;
   /** The state of the turn at the end of its log, for a run whose process died: it goes on from there. */
   logged?: TurnState | undefined;
+  /** What the request measures of itself, where anybody wants to know. */
+  measured?: Measurements | undefined;
 }
 
 /**
@@ -65,7 +68,7 @@ export interface TurnHost {
  */
 export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnHost): Turn {
   const { model, cacheSalt, createdAt } = spec;
-  const { config, room, signal, waitUntil, sink, logged } = host;
+  const { config, room, signal, waitUntil, sink, logged, measured } = host;
   if (kept) checkPromptMedia(kept, spec.request, config.isMediaListed);
   const seal = sealOf(spec, config);
   const past = kept && openReasoning(kept, seal);
@@ -73,7 +76,9 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
   const compactions = compactionCodec(config, spec.tenant ?? "");
   const opened = past && openPast(past, spec.request, compactions, config);
   const request = withConfiguration(spec.request, withContent(history, opened), input);
-  const upstream = new Upstream(config, spec.session);
+  if (measured) noteTurn(measured, spec, request);
+  const trace = measured?.trace?.isHandedOn ? () => modelServerTrace(measured) : undefined;
+  const upstream = new Upstream(config, spec.session, trace);
   return new Turn(
     {
       engine: createEngine(model.engine, config, upstream, HOSTED_TOOLS),
@@ -100,6 +105,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
       isServerGone: (until) => upstream.isGone(until),
       waitUntil,
       logged,
+      measured,
     },
     sink,
   );
@@ -141,6 +147,20 @@ async function listTools(tools: Toolset, signal: AbortSignal): Promise<void> {
   } finally {
     await tools.close();
   }
+}
+
+function noteTurn(measured: Measurements, { model, ...address }: TurnSpec, request: CreateRequest): void {
+  measured.turn = {
+    model,
+    responseId: responseId(address),
+    conversation: conversationOf(request),
+    isStored: request.store !== false,
+    settings: {
+      maxTokens: request.max_output_tokens ?? undefined,
+      temperature: request.temperature ?? undefined,
+      topP: request.top_p ?? undefined,
+    },
+  };
 }
 
 /** The newest compaction of a past. Throws the 400s of one that cannot be read, or whose media vLLM may not fetch. */

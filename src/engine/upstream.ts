@@ -26,13 +26,18 @@ const GONE_STATUSES = new Set([502, 503, 504]);
 export class Upstream {
   readonly #config: Config;
   readonly #session: string | undefined;
+  readonly #trace: (() => Record<string, string> | undefined) | undefined;
   /** What closes the request behind a response: cancelling the body alone leaves the connection to the runtime. */
   readonly #requests = new WeakMap<Response, AbortController>();
 
-  /** `session`, where there is one, names the requests that a router before the model server is to keep together. */
-  constructor(config: Config, session?: string) {
+  /**
+   * `session`, where there is one, names the requests that a router before the model server is to keep together. `trace`
+   * gives the headers that tell the server which trace a request belongs to, if it is to be told.
+   */
+  constructor(config: Config, session?: string, trace?: () => Record<string, string> | undefined) {
     this.#config = config;
     this.#session = session;
+    this.#trace = trace;
   }
 
   /** Names the server, for caches; never shown to anybody. */
@@ -93,6 +98,7 @@ export class Upstream {
     const headers: Record<string, string> = { accept: "text/event-stream, application/json" };
     if (body !== undefined) headers["content-type"] = "application/json";
     if (this.#session !== undefined) headers["x-session-id"] = this.#session;
+    if (this.#trace) Object.assign(headers, this.#trace());
     if (vllmApiKey) headers.authorization = `Bearer ${vllmApiKey}`;
     const request = { method: body === undefined ? "GET" : "POST", headers, body, signal };
     return vllmTransport === "socket" ? socketFetch(url, request) : vllmFetch(url, request);
