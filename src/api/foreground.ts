@@ -85,8 +85,13 @@ async function answer({ waitUntil }: Caller, ended: Promise<TurnResult>): Promis
   return { kind: "response", response: closed };
 }
 
-function stream<Sink extends ClientSink>({ waitUntil }: Caller, ended: Promise<TurnResult>, sink: Sink): Created<Sink> {
-  waitUntil(ended.then(({ outcome }) => (outcome.status === "cancelled" ? sink.abandon() : sink.end())));
+function stream<Sink extends ClientSink>(
+  { waitUntil, observation }: Caller,
+  ended: Promise<TurnResult>,
+  sink: Sink,
+): Created<Sink> {
+  const said = ended.then(({ outcome }) => (outcome.status === "cancelled" ? sink.abandon() : sink.end()));
+  waitUntil(observation ? observation.streamsUntil(said) : said);
   return { kind: "events", sink, ended };
 }
 
@@ -111,7 +116,7 @@ async function prepare(
   { caller, request, input: sent, previous, conversation, address, cacheSalt, session, createdAt, abort }: Creation,
   entered: EnteredConversation | undefined,
 ): Promise<{ makeTurn(sink: ClientSink | undefined): Turn; wakeHome(): void; settle: Settle }> {
-  const { config, tenant, homes, waitUntil } = caller;
+  const { config, tenant, homes, waitUntil, observation } = caller;
   const inConversation = entered !== undefined;
   const [model, past] = await Promise.all([
     resolveModel(request.model, config, abort.signal),
@@ -127,7 +132,15 @@ async function prepare(
     assembleTurn(
       { ...address, request: accepted, model, tenant, cacheSalt, session, createdAt },
       { history, replays, input },
-      { config, access: accessOf(accepted), room, signal: abort.signal, waitUntil, sink },
+      {
+        config,
+        access: accessOf(accepted),
+        room,
+        signal: abort.signal,
+        waitUntil,
+        sink,
+        measured: observation?.measured,
+      },
     );
   let waking: ReturnType<typeof setTimeout> | undefined;
   // Any other home has been asked for the past already.

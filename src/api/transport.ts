@@ -3,6 +3,7 @@ import type { Config } from "../config.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { HomeClient } from "../store/client.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
+import type { Observation } from "../telemetry/telemetry.ts";
 import type { BatchSink } from "../turn/output-events.ts";
 import type { TurnResult } from "../turn/turn.ts";
 
@@ -23,6 +24,8 @@ export interface Caller {
   keep?: ((turn: UnstoredTurn) => void) | undefined;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
+  /** What telemetry sees of the request, where there is any. */
+  observation?: Observation | undefined;
   /** Keeps the process alive for what is still to be done after the answer. */
   waitUntil: (promise: Promise<unknown>) => void;
 }

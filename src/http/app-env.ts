@@ -1,5 +1,6 @@
 import type { Config } from "../config.ts";
 import type { Env } from "../env.ts";
+import type { Observation } from "../telemetry/telemetry.ts";
 
 /** What Hono's contexts carry here. */
 export interface AppEnv {
@@ -8,5 +9,7 @@ export interface AppEnv {
     config: Config;
     tenant: string;
     requestId: string;
+    /** Only where there is telemetry. */
+    observation: Observation | undefined;
   };
 }

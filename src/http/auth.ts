@@ -7,7 +7,8 @@ import type { AppEnv } from "./app-env.ts";
 /** The tenant of every caller where `ALLOW_ANONYMOUS` is set and no keys are (local development). */
 const ANONYMOUS_TENANT = "local";
 
-function unauthorized(message: string, code: string): ApiError {
+/** The 401 of a caller that has not shown who it is. */
+export function unauthorized(message: string, code: string): ApiError {
   return new ApiError({ status: 401, message, code, headers: { "www-authenticate": "Bearer" } });
 }
 

@@ -13,6 +13,7 @@ export function callerOf(context: Context<AppEnv>): Caller {
     homes,
     past: homes,
     signal: context.req.raw.signal,
+    observation: context.get("observation"),
     waitUntil: (promise) => context.executionCtx.waitUntil(promise),
   };
 }

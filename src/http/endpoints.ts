@@ -1,8 +1,9 @@
 import { conversations } from "./conversations.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { health } from "./health.ts";
+import { metrics } from "./metrics.ts";
 import { models } from "./models.ts";
 import { responses } from "./responses.ts";
 
 /** Every endpoint, in README's order. */
-export const endpoints: readonly Endpoint[] = [...responses, ...conversations, ...models, ...health];
+export const endpoints: readonly Endpoint[] = [...responses, ...conversations, ...models, ...health, ...metrics];

@@ -11,6 +11,8 @@ import { SseStream } from "../protocol/sse-stream.ts";
 import { unknownToolTypes } from "../protocol/unknown-tools.ts";
 import type { ConnectionOptions } from "../socket/connection.ts";
 import { openSocket, wantsSocket } from "../socket/upgrade.ts";
+import { AnalyticsWriter } from "../telemetry/analytics.ts";
+import { telemetryOf } from "../telemetry/telemetry.ts";
 import { responseBody } from "../turn/response-builder.ts";
 import { eventStream, itemList, jsonText } from "./answers.ts";
 import { authenticate } from "./auth.ts";
@@ -83,15 +85,26 @@ export const responses = [
       if (!wantsSocket(context.req.raw)) throw upgradeRequired();
       const { tenant, config, requestId } = context.var;
       const turnState = codexTurnState(context.req.raw.headers);
+      const telemetry = telemetryOf(config);
+      // The connection is one invocation, whose points are counted together.
+      const analytics = telemetry?.config.analytics && new AnalyticsWriter(telemetry.config.analytics);
+      const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);
+      const { headers } = context.req.raw;
+      const observeCreate = () =>
+        telemetry?.observe(
+          { requestId, transport: "websocket", endpoint: "response.create", tenant, headers },
+          { waitUntil, isBrief: false, analytics },
+        );
       const options: ConnectionOptions = {
         tenant,
         config,
         turnState,
         caller: (signal) => {
           authenticate(context.req.header("authorization"), loadConfig(context.env));
-          return { ...callerOf(context), signal };
+          return { ...callerOf(context), signal, observation: observeCreate() };
         },
         shown: (error, hasClientLeft) => toShownError(error, { requestId, path: context.req.routePath, hasClientLeft }),
+        onEnded: () => analytics?.end(),
       };
       return openSocket(options, turnState === undefined ? {} : { [CODEX_TURN_STATE]: turnState });
     },

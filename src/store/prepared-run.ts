@@ -1,7 +1,9 @@
 import { assembleTurn } from "../assembly/assemble-turn.ts";
 import type { Past } from "../assembly/past.ts";
-import { loadConfig, type Variables } from "../config.ts";
+import { type Config, loadConfig, type Variables } from "../config.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
+import { responseId } from "../protocol/ids.ts";
+import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";
 import { matchOutputs } from "../turn/history.ts";
 import type { TurnState } from "../turn/state.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
@@ -50,6 +52,8 @@ export interface PreparedRun {
   /** The run's turn; without a past one that can only end. Throws as `assembleTurn` does. */
   makeTurn: (past: RunPast | undefined) => Turn;
   settle: Settle;
+  /** What telemetry sees of the run, where there is any. */
+  observation: Observation | undefined;
 }
 
 /** `logged` is what the run's log tells of it, when it has one. `access` is to the MCP servers of its request. */
@@ -64,11 +68,14 @@ export function prepareRun(
   const log = new EventLogWriter(home.log, spec.turn, logged?.sequence ?? 0, config.eventLog);
   // The spec has the request and the input, which are kept beside what the turn puts out.
   const room = Math.max(0, MAX_CALL_LENGTH - JSON.stringify(spec).length);
+  const observation = observe(home, spec, config);
   let base: number | null = null;
   const makeTurn = (past: RunPast | undefined): Turn => {
     base = past?.base ?? null;
     const waitUntil = (promise: Promise<unknown>) => home.waitUntil(promise);
-    return assembleTurn(spec, past, { config, access, room, signal: abort.signal, waitUntil, sink: log, logged });
+    const { signal } = abort;
+    const measured = observation?.measured;
+    return assembleTurn(spec, past, { config, access, room, signal, waitUntil, sink: log, logged, measured });
   };
   const settle: Settle = async (result, terminate) => {
     terminate();
@@ -82,7 +89,21 @@ export function prepareRun(
       throw error;
     }
   };
-  return { spec, abort, log, logged: logged?.sequence ?? 0, makeTurn, settle };
+  return { spec, abort, log, logged: logged?.sequence ?? 0, makeTurn, settle, observation };
+}
+
+/** A run is a request of its own to telemetry: the one that has begun it may have ended long before. */
+function observe(home: RunHome, spec: RunSpec, config: Config): Observation | undefined {
+  const request = {
+    requestId: responseId(spec),
+    transport: "background",
+    endpoint: "run",
+    tenant: spec.tenant,
+    begunAt: spec.createdAt,
+  } as const;
+  // An object that is awake is paid for: one export must do.
+  const host = { waitUntil: (promise: Promise<unknown>) => home.waitUntil(promise), isBrief: true };
+  return telemetryOf(config)?.observeRun(request, spec.trace, host);
 }
 
 /** The past of a run as it is now. Throws the 400s of a history that was deleted, or is too long. */

@@ -2,6 +2,7 @@ import type { Model } from "../contract/model.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
 import { isJsonObject } from "../protocol/json.ts";
+import type { KeptTrace } from "../telemetry/telemetry.ts";
 import { toPieces } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
 
@@ -24,6 +25,8 @@ export interface RunSpec {
   /** Labels of MCP servers that cannot be reached again after a restart: their credentials are not kept. */
   withheld?: string[];
   inConversation: boolean;
+  /** The trace that the run belongs to, and its own span, where there are traces. */
+  trace?: KeptTrace;
 }
 
 /** A run as its rows tell it; `spec` is undefined where they cannot be read. */
