@@ -160,7 +160,7 @@ async function prepare(
     const { kept: output, messages } = closed;
     const items = () => JSON.stringify(withItemIds(keptInput(input), address, inConversation));
     if (keep || joins) {
-      await homes.settle(address.home, {
+      const rows = await homes.settle(address.home, {
         turn: address.turn,
         parent: previous?.turn ?? null,
         createdAt,
@@ -171,6 +171,7 @@ async function prepare(
         response: keep ? closed.head : null,
         lease: entered ? { token: entered.token, joins } : null,
       });
+      if (observation) observation.measured.rowsWritten = rows;
     } else if (isWhole) caller.keep?.({ address, input: items(), output, messages });
     terminate();
   };

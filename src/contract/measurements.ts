@@ -20,6 +20,8 @@ export interface Measurements {
   readonly toolCounts: Record<string, number>;
   /** What is known of the turn since it was put together. */
   turn: MeasuredTurn | undefined;
+  /** Rows that keeping the turn took. */
+  rowsWritten: number;
   /** How the turn ended. */
   end: { status: string; error: string | undefined; tokens: Tokens } | undefined;
 }
@@ -96,7 +98,7 @@ export const MAX_TOOL_CALLS = 256;
 const MAX_NAME_LENGTH = 128;
 
 export function newMeasurements(trace?: Trace): Measurements {
-  return { trace, modelCalls: [], toolCalls: [], toolCounts: {}, turn: undefined, end: undefined };
+  return { trace, modelCalls: [], toolCalls: [], toolCounts: {}, turn: undefined, rowsWritten: 0, end: undefined };
 }
 
 /** A new span's id: 16 hexadecimal digits. */

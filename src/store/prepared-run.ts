@@ -33,8 +33,11 @@ export interface RunHome {
   acquireConversation(): Promise<Lease | undefined>;
   /** Runs `body` in a transaction: all that it writes, or nothing. */
   transaction<T>(body: () => T): T;
-  /** Ends the log and settles the turn in one transaction. `endLog` gives what is kept of the log with the turn. */
-  settle(spec: RunSpec, base: number | null, result: TurnResult, endLog: () => string | null): void;
+  /**
+   * Ends the log and settles the turn in one transaction. `endLog` gives what is kept of the log with the turn. Gives the
+   * rows that the turn took.
+   */
+  settle(spec: RunSpec, base: number | null, result: TurnResult, endLog: () => string | null): number;
 }
 
 /** The past of a run. */
@@ -82,7 +85,8 @@ export function prepareRun(
     try {
       // What is pending, the terminal event and the turn: all or nothing.
       const { head, kept } = result.closed;
-      home.settle(spec, base, result, () => log.end(head + kept));
+      const rows = home.settle(spec, base, result, () => log.end(head + kept));
+      if (observation) observation.measured.rowsWritten = rows;
     } catch (error) {
       // Left as an orphan, for the alarm to find.
       log.stop();

@@ -3,7 +3,7 @@ import type { WideEvent } from "./wide-event.ts";
 
 /**
  * Wide events as points of Analytics Engine. docs/telemetry.md has the columns: a point's `index1` is the tenant, and what
- * is in `double1` … `double16` adds up, so that a point may stand for several requests.
+ * is in `double1` … `double17` adds up, so that a point may stand for several requests.
  */
 
 /** Cloudflare takes 25 points of one invocation, and a whole WebSocket connection is one. */
@@ -97,6 +97,7 @@ export function toPoint(event: WideEvent): Point {
       event.tool_failures ?? 0,
       event.retries ?? 0,
       event.take_ups ?? 0,
+      event.rows_written ?? 0,
     ],
   };
 }

@@ -107,8 +107,7 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
       tool_failures: toolCalls.filter((call) => call.error !== undefined && call.item !== undefined).length,
       retries: modelCalls.filter(isRetry).length,
       take_ups: modelCalls.filter(({ purpose }) => purpose === "take_up").length,
-      // What is kept is written in its home, which does not say how many rows that took.
-      ...(!turn.isStored && turn.conversation === undefined && { rows_written: 0 }),
+      rows_written: measured.rowsWritten,
       stored: turn.isStored,
     }),
     client_left: facts.hasClientLeft,

@@ -6,7 +6,7 @@ import { startWorkerd } from "../workerd/process.ts";
 import { GPT_OSS } from "./harmony-support.ts";
 import { SocketClient } from "./socket-support.ts";
 import { eventually, type Gateway, gatewayAt, startGateway } from "./support.ts";
-import { ask, mcp, startTools, type ToolServer, WAYS } from "./tool-support.ts";
+import { ask, generations, mcp, startTools, type ToolServer, WAYS } from "./tool-support.ts";
 import { ended } from "./turns.ts";
 
 /** What is told of requests: spans, metrics and wide events, and that none of them tells what was said. */
@@ -278,7 +278,7 @@ describe("the wide event", () => {
       output_tokens: usage?.output_tokens,
       reasoning_tokens: usage?.output_tokens_details.reasoning_tokens,
       ...{ rounds: 2, summaries: 0, tool_calls: { mcp: 1 }, tool_failures: 0, retries: 0, take_ups: 0 },
-      ...{ stored: true, client_left: false },
+      ...{ rows_written: 1, stored: true, client_left: false },
     });
     const { accept_ms, first_token_ms, total_ms } = event as Record<string, number>;
     expect(accept_ms).toBeGreaterThanOrEqual(0);
@@ -332,7 +332,19 @@ describe("the wide event", () => {
     }
   });
 
-  it("says that the client has left", async () => {
+  // Local workerd does not notice that the client of a JSON request has left (disconnect.test.ts).
+  it("is told of a whole answer whose client has left, too", async () => {
+    const model = "simulator?tps=20&words=9";
+    const abort = new AbortController();
+    const asked = gateway.openai.responses.create({ model, input: "Go on." }, { signal: abort.signal });
+    await eventually(() => generations(gateway).some((body) => body.model === model));
+    abort.abort();
+    await expect(asked).rejects.toThrow();
+    const told = await eventually(() => wideEvents(gateway).find((line) => line.model === model));
+    expect(told).toMatchObject({ transport: "http", outcome: "completed", rows_written: 1 });
+  });
+
+  it("says that the client has left who was reading a stream", async () => {
     const abort = new AbortController();
     const stream = await gateway.openai.responses.create(
       { model: "simulator?tps=20&words=400", input: "Go on.", stream: true },
