@@ -34,7 +34,7 @@ export async function compactConversation(caller: Caller, body: unknown): Promis
   const creation = await checkCreation(caller, body, { schema: compactRequest });
   using _place = enterTurn(caller.config.maxOpenTurns);
   const { request, input: sent, previous, address, cacheSalt, session, createdAt, abort } = creation;
-  const { config, tenant, waitUntil } = caller;
+  const { config, tenant, waitUntil, observation } = caller;
   const { signal } = abort;
   const [model, found] = await Promise.all([
     resolveModel(request.model, config, signal),
@@ -48,7 +48,9 @@ export async function compactConversation(caller: Caller, body: unknown): Promis
     room: MAX_CALL_LENGTH,
     signal,
     waitUntil,
+    measured: observation?.measured,
   });
+  if (observation?.measured.turn) observation.measured.turn.isStored = false;
   const started = turn.start();
   await started;
   const { outcome, closed } = await turn.run(started, async (_, terminate) => terminate());

@@ -106,6 +106,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
       waitUntil,
       logged,
       measured,
+      replica: () => upstream.name,
     },
     sink,
   );

@@ -72,6 +72,8 @@ export interface ModelCall {
   /** When the first chunk of its stream came. */
   firstChunkAt: number | undefined;
   endedAt: number | undefined;
+  /** The model server that was asked. */
+  replica: string | undefined;
   tokens: Tokens | undefined;
   finishReason: string | undefined;
   /** The code of the error that it ended with. */
@@ -126,6 +128,7 @@ export function beginModelCall(
     acceptedAt: undefined,
     firstChunkAt: undefined,
     endedAt: undefined,
+    replica: undefined,
     tokens: undefined,
     finishReason: undefined,
     error: undefined,

@@ -45,6 +45,11 @@ export class Upstream {
     return this.#config.vllmBaseUrl;
   }
 
+  /** What the server is called where requests are told of: the one there is. */
+  get name(): string {
+    return "vllm";
+  }
+
   /** Since when the server is down, as far as this isolate has seen. Unix milliseconds. */
   get downSince(): number | undefined {
     return statusOf(this.baseUrl).downSince;

@@ -1,5 +1,5 @@
 import type { OtlpTarget } from "../config.ts";
-import { readBoundedText } from "../protocol/bounded-read.ts";
+import { ReadFault, readBoundedText } from "../protocol/bounded-read.ts";
 
 /**
  * Sends telemetry of one kind to a collector, beside the requests that it is about: none of them waits for it, and none
@@ -111,7 +111,8 @@ export class Exporter {
         isFinal: !RETRYABLE.has(status),
         ...(seconds > 0 && { retryAfter: seconds * 1000 }),
       };
-    } catch {
+    } catch (error) {
+      if (error instanceof ReadFault && error.kind === "too_large") return noOtlp();
       return { why: signal.aborted ? "timeout" : "unreachable", isFinal: false };
     }
   }
@@ -145,6 +146,10 @@ function refusalIn(answer: string): Refusal | undefined {
     const rejected = Number(partial?.rejectedSpans ?? partial?.rejectedDataPoints ?? 0);
     return rejected > 0 ? { why: "partial success", isFinal: true } : undefined;
   } catch {
-    return { why: "an answer that is not OTLP", isFinal: true };
+    return noOtlp();
   }
+}
+
+function noOtlp(): Refusal {
+  return { why: "an answer that is not OTLP", isFinal: true };
 }

@@ -57,7 +57,7 @@ export function recordMetrics(event: WideEvent, measured: Measurements, record: 
   const failure: Attributes = outcome === "failed" ? { "error.type": event.error ?? OTHER } : {};
   const byModel = { "gen_ai.request.model": model };
   record(SERVER_REQUEST_DURATION, { ...common, ...failure }, event.total_ms / 1000);
-  record(RESPONSES, { ...byModel, outcome, transport: event.transport }, 1);
+  record(RESPONSES, { ...byModel, "responses_edge.outcome": outcome, "responses_edge.transport": event.transport }, 1);
   if (event.first_token_ms !== undefined && outcome !== "failed") {
     record(SERVER_TIME_TO_FIRST_TOKEN, common, event.first_token_ms / 1000);
   }
@@ -70,7 +70,7 @@ export function recordMetrics(event: WideEvent, measured: Measurements, record: 
 }
 
 function recordHttp({ endpoint, transport, status, error, total_ms, client_left }: WideEvent, record: Record): void {
-  if (client_left) record(CLIENTS_LEFT, { transport }, 1);
+  if (client_left) record(CLIENTS_LEFT, { "responses_edge.transport": transport }, 1);
   if (transport !== "http" && transport !== "sse") return;
   const [method = "", route = ""] = endpoint.split(" ");
   const failure: Attributes = status >= 500 ? { "error.type": error ?? String(status) } : {};

@@ -99,7 +99,7 @@ function modelSpan(call: ModelCall, { event, measured, trace, endedAt }: SpanSou
       "gen_ai.usage.cache_read.input_tokens": call.tokens?.cached,
       "gen_ai.usage.reasoning.output_tokens": call.tokens?.reasoning,
       "error.type": call.error,
-      "responses_edge.replica": event.replica,
+      "responses_edge.replica": call.replica,
       "responses_edge.round": call.round,
       "responses_edge.purpose": call.purpose,
     }),

@@ -65,7 +65,7 @@ export class Telemetry {
     return new Observation(this, request, trace ?? newTrace(this.config, undefined), host);
   }
 
-  /** Tells what is to be told of a request that has ended. Never throws. */
+  /** Tells what is to be told of a request that has ended. */
   tell({ event, measured, begunAt, endedAt }: EndedRequest, analytics: AnalyticsWriter | undefined): void {
     if (isLogged(event, this.config.log)) console.log(JSON.stringify(event));
     analytics?.add(event);
@@ -201,10 +201,19 @@ export class Observation {
     if (!this.#isOpen) this.#tell();
   }
 
-  /** Told once, whatever happens. Never throws. */
+  /** Told once, whatever happens. Never throws: no request fails of what is told of it. */
   #tell(): void {
     if (this.#isTold) return;
     this.#isTold = true;
+    try {
+      this.#tellNow();
+    } catch (error) {
+      const name = error instanceof Error ? error.name : typeof error;
+      console.error(JSON.stringify({ level: "error", event: "telemetry_failed", error: name }));
+    }
+  }
+
+  #tellNow(): void {
     const endedAt = Date.now();
     const facts = { ...this.#facts, endedAt };
     // A turn that nobody waits for any more was cancelled by its client's leaving.

@@ -61,14 +61,6 @@ export interface RequestFacts {
   endedAt: number;
 }
 
-/**
- * The model servers are one until there is a pool of them: this is what the one is called. A turn that knows which server it
- * was answered by says it here.
- */
-export function replicaOf({ turn }: Measurements): string | undefined {
-  return turn && "vllm";
-}
-
 export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEvent {
   const { turn, end, trace, modelCalls, toolCalls, toolCounts } = measured;
   const error = facts.error ?? end?.error;
@@ -87,7 +79,8 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
     model: turn?.model.name.slice(0, MAX_NAME_LENGTH),
     upstream_model: turn?.model.upstream.slice(0, MAX_NAME_LENGTH),
     engine: turn?.model.engine,
-    replica: replicaOf(measured),
+    // The last one, where a call went on elsewhere.
+    replica: modelCalls.at(-1)?.replica,
     status: facts.status,
     outcome: end?.status,
     error,
@@ -117,7 +110,8 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
 /** A call that begins anew what the one before did not get to. */
 export function isRetry({ purpose }: ModelCall, index: number, calls: readonly ModelCall[]): boolean {
   const before = calls[index - 1];
-  return before?.error !== undefined && purpose !== "take_up";
+  const isSame = (before?.purpose === "summary") === (purpose === "summary");
+  return before?.error !== undefined && isSame && purpose !== "take_up";
 }
 
 function since(from: number, to: number | undefined): number | undefined {

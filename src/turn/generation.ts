@@ -37,6 +37,8 @@ export interface GenerationOptions {
   isServerGone: (signal: AbortSignal) => Promise<boolean>;
   /** What the request measures of itself, where anybody wants to know. */
   measured?: Measurements | undefined;
+  /** The name of the model server that was asked last. */
+  replica?: () => string;
 }
 
 /** A generation of which nothing is shown. */
@@ -228,13 +230,15 @@ export class Generations {
     purpose: ModelCall["purpose"],
     measured: Measurements,
   ): Promise<Generation> {
-    const { engine, clock } = this.#options;
+    const { engine, clock, replica } = this.#options;
     const call = beginModelCall(measured, { round: this.#builder.state.rounds, purpose, now: clock() });
     try {
       const generation = await engine.generate(prompt, signal);
       call.acceptedAt = clock();
+      call.replica = replica?.();
       return generation;
     } catch (error) {
+      call.replica = replica?.();
       const code = signal.aborted ? CANCELLED : toApiError(error).code;
       endModelCall(measured, { now: clock(), error: code });
       throw error;

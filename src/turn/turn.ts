@@ -83,6 +83,8 @@ export interface TurnOptions {
   room: number;
   /** What the request measures of itself, where anybody wants to know. */
   measured?: Measurements | undefined;
+  /** The name of the model server that was asked last. */
+  replica?: () => string;
 }
 
 /** Codex's idle timeout is 300 s and counts events only: after two of these without one, `in_progress` is repeated. */

@@ -289,6 +289,21 @@ describe("the wide event", () => {
     expect(told).toHaveLength(1);
   });
 
+  it("of a compaction tells of the summary, also in a span", async () => {
+    const compacted = await gateway.openai.responses.compact({ model: "simulator", input: "Hello! ".repeat(200) });
+    const told = await eventOf(gateway, compacted.id);
+    expect(told).toMatchObject({
+      ...{ endpoint: "POST /v1/responses/compact", outcome: "completed", rounds: 0, summaries: 1 },
+      ...{ input_tokens: compacted.usage.input_tokens, output_tokens: compacted.usage.output_tokens },
+      ...{ stored: false, rows_written: 0 },
+    });
+    const call = named(await wholeTrace(String(told.trace_id), 2), "chat simulator");
+    expect(call.attributes).toMatchObject({
+      "responses_edge.purpose": "summary",
+      "gen_ai.usage.output_tokens": compacted.usage.output_tokens,
+    });
+  });
+
   it("tells each create of a WebSocket, and the connection", async () => {
     const client = await SocketClient.open(gateway, { headers: { authorization: `Bearer ${KEY}` } });
     const first = await client.turn({ input: "Hello!" });
@@ -429,7 +444,7 @@ describe("metrics", () => {
         ? now
         : undefined;
     });
-    expect(text).toMatch(/responses_edge_responses_total\{.*transport="background".*\} [1-9]/);
+    expect(text).toMatch(/responses_edge_responses_total\{.*responses_edge_transport="background".*\} [1-9]/);
     expect(text).not.toContain("invented");
     expect(text).not.toContain("acme");
     expect(text).not.toContain(KEY);
@@ -462,6 +477,37 @@ describe("content", () => {
     expect(JSON.stringify(gateway.vllm.simulator.requests)).toContain(CANARY);
     const told = receiver.bodies.join() + gateway.logs();
     for (const secret of [CANARY, KEY, "se cret"]) expect(told.includes(secret), secret).toBe(false);
+  });
+});
+
+describe("attributes", () => {
+  /** Those of the conventions at the commits that docs/telemetry.md names, without those that carry content. */
+  const KNOWN = new Set([
+    ...["operation.name", "provider.name", "conversation.id", "token.type"].map((name) => `gen_ai.${name}`),
+    ...["model", "stream", "max_tokens", "temperature", "top_p"].map((name) => `gen_ai.request.${name}`),
+    ...["finish_reasons", "time_to_first_chunk"].map((name) => `gen_ai.response.${name}`),
+    ...["input_tokens", "output_tokens", "cache_read.input_tokens", "reasoning.output_tokens"].map(
+      (name) => `gen_ai.usage.${name}`,
+    ),
+    ...["name", "type", "call.id"].map((name) => `gen_ai.tool.${name}`),
+    ...["error.type", "mcp.method.name", "network.transport"],
+    ...["http.request.method", "http.route", "http.response.status_code"],
+  ]);
+
+  it("are the conventions', or this server's own", async () => {
+    const conversation = await gateway.openai.conversations.create();
+    const { id } = await gateway.openai.responses.create({
+      ...{ model: "simulator", input: "Hello!", top_p: 0.5, conversation: conversation.id },
+    });
+    const told = await eventOf(gateway, id);
+    const call = named(await wholeTrace(String(told.trace_id), 2), "chat simulator");
+    expect(call.attributes).toMatchObject({
+      "gen_ai.conversation.id": conversation.id,
+      "gen_ai.request.top_p": 0.5,
+    });
+    const names = [...receiver.spans, ...receiver.points].flatMap(({ attributes }) => Object.keys(attributes));
+    expect(names).toContain("gen_ai.tool.call.id");
+    expect(names.filter((name) => !name.startsWith("responses_edge.") && !KNOWN.has(name))).toEqual([]);
   });
 });
 

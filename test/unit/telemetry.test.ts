@@ -281,6 +281,7 @@ describe("the dashboard", () => {
       acceptedAt: 1,
       firstChunkAt: 2,
       endedAt: 3,
+      replica: "vllm",
       tokens,
       finishReason: "stop",
       error: "e",

@@ -54,6 +54,7 @@ async function generate(reads: number, measured?: Measurements) {
     request: {} as CreateRequest,
     signal: new AbortController().signal,
     isServerGone: async () => false,
+    replica: () => "gpu-1",
   };
   const generations = new Generations(options, builder, prompt, undefined);
   const outcome = await generations.run(generations.begin());
@@ -69,7 +70,7 @@ describe("a generation", () => {
         ...{ span: "", round: 0, purpose: "round" },
         ...{ begunAt: 1_010, acceptedAt: 1_020, firstChunkAt: 1_030, endedAt: 1_040 },
         tokens: { input: 7, cached: 3, output: 5, reasoning: 2 },
-        ...{ finishReason: "stop", error: undefined },
+        ...{ replica: "gpu-1", finishReason: "stop", error: undefined },
       },
     ]);
   });
