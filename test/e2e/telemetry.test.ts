@@ -563,11 +563,12 @@ describe("a run whose process dies", () => {
         ...{ model: "simulator?tps=50&words=100", input: "Go on.", background: true },
       });
       const [request] = await wholeTrace(traceId, 1);
-      await eventually(async () => {
-        const stream = await mortal.fetch(`${worker.url}/v1/responses/${id}?stream=true`);
-        const { value } = (await stream.body?.getReader().read()) ?? {};
-        return new TextDecoder().decode(value).includes("output_text.delta");
-      }).catch(() => {});
+      const stream = await fetch(`${worker.url}/v1/responses/${id}?stream=true`);
+      let read = "";
+      for await (const text of stream.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+        read += text;
+        if (read.includes("output_text.delta")) break;
+      }
       await worker.kill();
       await worker.restart();
       expect((await ended(mortal, id)).status).toBe("completed");
