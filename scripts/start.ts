@@ -58,7 +58,7 @@ const vllmBaseUrl = process.env.VLLM_BASE_URL || (simulated ? `${(await serveSim
 const open = !process.env.API_KEYS && !process.env.ADMIN_KEY && !process.env.JWT_ISSUER;
 
 /** What the Worker gets: what it knows of this environment, except for what this program says itself. */
-const variables: Omit<Variables, "VLLM"> = {};
+const variables: Omit<Variables, "VLLM" | "ANALYTICS"> = {};
 for (const name of VARIABLE_NAMES) {
   const value = process.env[name];
   if (value) variables[name] = value;

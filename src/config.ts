@@ -1,7 +1,9 @@
 import { Buffer } from "node:buffer";
+import { createHash } from "node:crypto";
 import { z } from "zod";
 import { type EngineName, type ModelServerConfig, readModelServers } from "./config/upstreams.ts";
 import { headerSecret, httpUrl, serverUrl } from "./config/values.ts";
+import { parseKeyValues } from "./protocol/key-values.ts";
 import { allowList, isPublicUrl } from "./protocol/public-url.ts";
 
 /** A key that may call this server: the SHA-256 of its text, and the tenant it names. */
@@ -157,6 +159,36 @@ export interface EventLogConfig {
   unreadIntervalMs: number;
 }
 
+/** Where telemetry of one kind is sent to by OTLP over HTTP, as JSON. */
+export interface OtlpTarget {
+  url: string;
+  headers: Readonly<Record<string, string>>;
+}
+
+/** Analytics Engine, as far as it is used. */
+export interface AnalyticsDataset {
+  writeDataPoint(point: { indexes: string[]; blobs: string[]; doubles: number[] }): void;
+}
+
+/** What is told of requests, and to whom (docs/telemetry.md). */
+export interface TelemetryConfig {
+  /** Which wide events are logged; and of those without an error how many, from 0 to 1. */
+  log: { events: "all" | "errors" | "none"; ratio: number };
+  analytics: AnalyticsDataset | undefined;
+  traces: OtlpTarget | undefined;
+  metrics: OtlpTarget | undefined;
+  /** How long a collector may take over one export. */
+  exportTimeoutMs: number;
+  /** Who sends it, in the conventions' words: `service.name` and others. */
+  resource: Readonly<Record<string, string>>;
+  /** Of new traces so many are kept, from 0 to 1; `asksParent`: a caller that has decided already has decided. */
+  sampler: { ratio: number; asksParent: boolean };
+  /** Whether model server and MCP servers are told of traces. */
+  handsTracesOn: boolean;
+  /** `/metrics`; with the SHA-256 of its token, where it has one. */
+  prometheus: { tokenSha256: Uint8Array | undefined; byTenant: boolean } | undefined;
+}
+
 /** The validated configuration. Durations in milliseconds, sizes in bytes. */
 export interface Config {
   /** At least one. Most deployments have no more. */
@@ -220,6 +252,8 @@ export interface Config {
   conversationLockWaitMs: number;
   eventLog: EventLogConfig;
   webhook: { url: string; secret: Uint8Array } | undefined;
+  /** Undefined where nobody wants to know anything. */
+  telemetry: TelemetryConfig | undefined;
   maxRequestBytes: number;
   /** Turns in one isolate, of all tenants. */
   maxOpenTurns: number;
@@ -439,6 +473,47 @@ const webhookSecret = z
   })
   .optional();
 
+/** A share of all, from 0 to 1. */
+function ratio() {
+  return z
+    .string()
+    .trim()
+    .regex(/^(0|1|0?\.\d+|[01]\.\d*)$/, "expected a number from 0 to 1")
+    .transform(Number)
+    .refine((value) => value <= 1, "expected a number from 0 to 1")
+    .default(1);
+}
+
+/** A list of OpenTelemetry's. */
+function keyValues() {
+  return z
+    .string()
+    .transform((text, context) => {
+      const values = parseKeyValues(text);
+      if (values) return values;
+      context.addIssue({ code: "custom", message: "expected key=value,key=value with percent-encoded values" });
+      return z.NEVER;
+    })
+    .optional();
+}
+
+/** The same, of what can stand in headers. */
+function headerValues() {
+  return keyValues().refine(
+    (headers) =>
+      [...(headers ?? [])].every(([name, value]) => /^[\w!#$%&'*+.^`|~-]+$/.test(name) && /^[\x20-\x7e]*$/.test(value)),
+    "expected names and values of headers",
+  );
+}
+
+/** The samplers of OpenTelemetry's specification ("General SDK Configuration"): the share of new traces, without their argument. */
+const SAMPLERS = { always_on: 1, always_off: 0, traceidratio: undefined } as const;
+type SamplerName = keyof typeof SAMPLERS;
+const SAMPLER_NAMES = Object.keys(SAMPLERS) as [SamplerName, ...SamplerName[]];
+
+/** A collector takes longer than this for no good reason; and what follows an answer may take 30 s. */
+const MAX_EXPORT_TIMEOUT_MS = 20_000;
+
 /** The variables and secrets of the deployment. This is their only list; README says what each is for. */
 const variables = z.object({
   VLLM_BASE_URL: serverUrl().optional(),
@@ -536,6 +611,30 @@ const variables = z.object({
   WEBHOOK_URL: httpUrl().optional(),
   WEBHOOK_SECRET: webhookSecret,
   ALLOW_PRIVATE_WEBHOOKS: z.enum(["true", "false"]).default("false"),
+  TELEMETRY_LOG: z.enum(["all", "errors", "none"]).default("none"),
+  TELEMETRY_LOG_RATIO: ratio(),
+  OTEL_EXPORTER_OTLP_ENDPOINT: httpUrl().optional(),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: httpUrl().optional(),
+  OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: httpUrl().optional(),
+  OTEL_EXPORTER_OTLP_HEADERS: headerValues(),
+  OTEL_EXPORTER_OTLP_TRACES_HEADERS: headerValues(),
+  OTEL_EXPORTER_OTLP_METRICS_HEADERS: headerValues(),
+  OTEL_EXPORTER_OTLP_TIMEOUT: integer(10_000, 1, MAX_EXPORT_TIMEOUT_MS),
+  OTEL_TRACES_EXPORTER: z.enum(["otlp", "none"]).default("otlp"),
+  OTEL_METRICS_EXPORTER: z.enum(["otlp", "none"]).default("otlp"),
+  OTEL_SERVICE_NAME: z.string().max(255).optional(),
+  OTEL_RESOURCE_ATTRIBUTES: keyValues(),
+  OTEL_TRACES_SAMPLER: z
+    .templateLiteral(
+      [z.enum(["", "parentbased_"]), z.enum(SAMPLER_NAMES)],
+      `expected ${SAMPLER_NAMES.join(", ")}, or parentbased_ and one of them`,
+    )
+    .default("parentbased_always_on"),
+  OTEL_TRACES_SAMPLER_ARG: ratio(),
+  OTEL_PROPAGATORS: z.enum(["tracecontext", "none"]).optional(),
+  PROMETHEUS_METRICS: z.enum(["true", "false"]).default("false"),
+  PROMETHEUS_TOKEN: headerSecret().optional(),
+  PROMETHEUS_TENANTS: z.enum(["true", "false"]).default("false"),
   MAX_REQUEST_BYTES: integer(12 * 1024 * 1024, 1024, MAX_MAX_REQUEST_BYTES),
   MAX_OPEN_TURNS: integer(200, 1),
   MAX_BACKGROUND_RUNS_PER_TENANT: integer(500, 1),
@@ -549,9 +648,10 @@ type VariableName = keyof typeof variables.shape;
 
 export const VARIABLE_NAMES = Object.keys(variables.shape) as readonly VariableName[];
 
-/** What the Worker's environment holds: the variables, all text, and the binding to a private vLLM. */
+/** What the Worker's environment holds: the variables, all text; and the bindings to a private vLLM and to Analytics Engine. */
 export type Variables = { [Name in VariableName]?: string } & {
   VLLM?: { fetch(url: string, init: RequestInit): Promise<Response> };
+  ANALYTICS?: AnalyticsDataset;
 };
 
 type Values = z.output<typeof variables>;
@@ -619,6 +719,55 @@ function toWebhook({ WEBHOOK_URL: url, WEBHOOK_SECRET: secret }: Values): Config
   return url === undefined || secret === undefined ? undefined : { url, secret };
 }
 
+/** Undefined where nothing is to be told to anybody. */
+function toTelemetry(vars: Values, analytics: AnalyticsDataset | undefined): TelemetryConfig | undefined {
+  const traces = toOtlpTarget(vars, "TRACES");
+  const metrics = toOtlpTarget(vars, "METRICS");
+  const sampler = vars.OTEL_TRACES_SAMPLER.replace("parentbased_", "") as SamplerName;
+  const isWanted =
+    vars.TELEMETRY_LOG !== "none" || analytics || traces || metrics || vars.PROMETHEUS_METRICS === "true";
+  const handsTracesOn = (vars.OTEL_PROPAGATORS ?? (traces ? "tracecontext" : "none")) === "tracecontext";
+  if (!isWanted && !handsTracesOn) return undefined;
+  const { OTEL_SERVICE_NAME: name, OTEL_RESOURCE_ATTRIBUTES: attributes, PROMETHEUS_TOKEN: token } = vars;
+  return {
+    log: { events: vars.TELEMETRY_LOG, ratio: vars.TELEMETRY_LOG_RATIO },
+    analytics,
+    traces,
+    metrics,
+    exportTimeoutMs: vars.OTEL_EXPORTER_OTLP_TIMEOUT,
+    resource: {
+      "service.name": "responses-edge",
+      ...Object.fromEntries(attributes ?? []),
+      ...(name && { "service.name": name }),
+    },
+    sampler: {
+      ratio: SAMPLERS[sampler] ?? vars.OTEL_TRACES_SAMPLER_ARG,
+      asksParent: vars.OTEL_TRACES_SAMPLER.startsWith("parentbased_"),
+    },
+    handsTracesOn,
+    prometheus:
+      vars.PROMETHEUS_METRICS === "true"
+        ? {
+            tokenSha256: token === undefined ? undefined : new Uint8Array(createHash("sha256").update(token).digest()),
+            byTenant: vars.PROMETHEUS_TENANTS === "true",
+          }
+        : undefined,
+  };
+}
+
+/**
+ * Where a signal goes ("OpenTelemetry Protocol Exporter" of the specification): to its own endpoint as it is, else below the
+ * common one. Its own headers are sent instead of the common ones.
+ */
+function toOtlpTarget(vars: Values, signal: "TRACES" | "METRICS"): OtlpTarget | undefined {
+  const { OTEL_EXPORTER_OTLP_ENDPOINT: common, OTEL_EXPORTER_OTLP_HEADERS: commonHeaders } = vars;
+  const own = vars[`OTEL_EXPORTER_OTLP_${signal}_ENDPOINT`];
+  const url = own ?? (common && `${common.replace(/\/+$/, "")}/v1/${signal.toLowerCase()}`);
+  if (url === undefined || vars[`OTEL_${signal}_EXPORTER`] === "none") return undefined;
+  const headers = vars[`OTEL_EXPORTER_OTLP_${signal}_HEADERS`] ?? commonHeaders;
+  return { url, headers: Object.fromEntries(headers ?? []) };
+}
+
 /** Reads each variable by itself, so that no mistake hides another. Gives the values of those that are right. */
 function readVariables(env: Variables): { vars: Values; mistakes: Map<string, string> } {
   const vars: Record<string, unknown> = {};
@@ -647,6 +796,13 @@ function checkTogether(vars: Values, mistakes: Map<string, string>): void {
   } else if (vars.JWT_AUDIENCE !== undefined || vars.JWT_JWKS_URL !== undefined) {
     add("JWT_ISSUER", "needed with JWT_AUDIENCE and JWT_JWKS_URL: whose tokens are taken");
   }
+  if (
+    vars.PROMETHEUS_METRICS === "true" &&
+    !vars.PROMETHEUS_TOKEN &&
+    (vars.ALLOW_ANONYMOUS !== "true" || wantsKeys(vars))
+  ) {
+    add("PROMETHEUS_TOKEN", "needed by PROMETHEUS_METRICS, unless ALLOW_ANONYMOUS serves everybody");
+  }
   if (vars.WEBHOOK_URL === undefined) return;
   if (vars.WEBHOOK_SECRET === undefined) add("WEBHOOK_SECRET", "needed to sign the webhooks to WEBHOOK_URL");
   // Strictly public unless the operator says otherwise (local development, tests).
@@ -659,7 +815,7 @@ function checkTogether(vars: Values, mistakes: Map<string, string>): void {
 export function misspeltVariables(names: Iterable<string>): [name: string, meant: string][] {
   const known: readonly string[] = VARIABLE_NAMES;
   return [...names].flatMap((name): [string, string][] => {
-    if (name.length < MIN_MISSPELT_LENGTH || name === "VLLM" || known.includes(name)) return [];
+    if (name.length < MIN_MISSPELT_LENGTH || name === "VLLM" || name === "ANALYTICS" || known.includes(name)) return [];
     const meant = known.find((other) => isNear(name.toUpperCase().replaceAll("-", "_"), other));
     return meant === undefined ? [] : [[name, meant]];
   });
@@ -753,6 +909,7 @@ function readConfig(env: Variables): Config | ConfigError {
     conversationLockWaitMs: vars.CONVERSATION_LOCK_WAIT_MS,
     eventLog: { intervalMs: vars.EVENT_LOG_INTERVAL_MS, unreadIntervalMs: vars.EVENT_LOG_UNREAD_INTERVAL_MS },
     webhook: toWebhook(vars),
+    telemetry: toTelemetry(vars, env.ANALYTICS),
     maxRequestBytes: vars.MAX_REQUEST_BYTES,
     maxOpenTurns: vars.MAX_OPEN_TURNS,
     maxBackgroundRunsPerTenant: vars.MAX_BACKGROUND_RUNS_PER_TENANT,

@@ -43,7 +43,7 @@ export async function compactConversation(caller: Caller, body: unknown): Promis
 async function compact(caller: Caller, creation: Creation): Promise<CompactedResponse> {
   using _place = enterTurn(caller.config.maxOpenTurns);
   const { request, input: sent, previous, address, cacheSalt, affinity, createdAt, abort } = creation;
-  const { config, tenant, waitUntil, onModelCall } = caller;
+  const { config, tenant, waitUntil, onAttempt, observation } = caller;
   const { signal } = abort;
   const [model, found] = await Promise.all([
     resolveModel(request.model, config, signal),
@@ -58,8 +58,10 @@ async function compact(caller: Caller, creation: Creation): Promise<CompactedRes
     room: MAX_CALL_LENGTH,
     signal,
     waitUntil,
-    onModelCall,
+    onAttempt,
+    measured: observation?.measured,
   });
+  if (observation?.measured.turn) observation.measured.turn.isStored = false;
   const started = turn.start();
   await started;
   const result = await turn.run(started, async (_, terminate) => terminate());

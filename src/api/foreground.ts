@@ -89,8 +89,13 @@ async function answer({ waitUntil }: Caller, ended: Promise<TurnResult>): Promis
   return { kind: "response", response: closed };
 }
 
-function stream<Sink extends ClientSink>({ waitUntil }: Caller, ended: Promise<TurnResult>, sink: Sink): Created<Sink> {
-  waitUntil(ended.then(({ outcome }) => (outcome.status === "cancelled" ? sink.abandon() : sink.end())));
+function stream<Sink extends ClientSink>(
+  { waitUntil, observation }: Caller,
+  ended: Promise<TurnResult>,
+  sink: Sink,
+): Created<Sink> {
+  const said = ended.then(({ outcome }) => (outcome.status === "cancelled" ? sink.abandon() : sink.end()));
+  waitUntil(observation ? observation.streamsUntil(said) : said);
   return { kind: "events", sink, ended };
 }
 
@@ -127,7 +132,7 @@ async function prepare(
     createdAt,
     abort,
   } = creation;
-  const { config, tenant, homes, waitUntil, onModelCall } = caller;
+  const { config, tenant, homes, waitUntil, onAttempt, observation } = caller;
   const inConversation = entered !== undefined;
   const [model, past] = await Promise.all([
     resolveModel(request.model, config, abort.signal),
@@ -145,7 +150,16 @@ async function prepare(
     assembleTurn(
       { ...address, request: accepted, model, tenant, cacheSalt, affinity, createdAt },
       { history, replays, input },
-      { config, access: accessOf(accepted), room, signal: abort.signal, waitUntil, sink, onModelCall },
+      {
+        config,
+        access: accessOf(accepted),
+        room,
+        signal: abort.signal,
+        waitUntil,
+        sink,
+        onAttempt,
+        measured: observation?.measured,
+      },
     );
   let waking: ReturnType<typeof setTimeout> | undefined;
   // Any other home has been asked for the past already.
@@ -165,7 +179,7 @@ async function prepare(
     const { kept: output, messages } = closed;
     const items = () => JSON.stringify(withItemIds(keptInput(input), address, inConversation));
     if (keep || joins) {
-      await homes.settle(address.home, {
+      const rows = await homes.settle(address.home, {
         turn: address.turn,
         parent: previous?.turn ?? null,
         createdAt,
@@ -176,6 +190,7 @@ async function prepare(
         response: keep ? closed.head : null,
         lease: entered ? { token: entered.token, joins } : null,
       });
+      if (observation) observation.measured.rowsWritten = rows;
     } else if (isWhole) caller.keep?.({ address, input: items(), output, messages });
     terminate();
   };

@@ -35,7 +35,7 @@ async function count(caller: Caller, creation: Creation): Promise<number> {
   const isOfConversation = creation.conversation !== undefined;
   const input = needsItemIds(request, matched) ? withItemIds(matched, address, isOfConversation) : matched;
   const spec = { ...address, request: accepted, model, tenant, cacheSalt, affinity, createdAt };
-  const host = { config, access: accessOf(accepted), signal, onModelCall: caller.onModelCall };
+  const host = { config, access: accessOf(accepted), signal, onAttempt: caller.onAttempt };
   const { engine, prompt } = await assemblePrompt(spec, { ...past, input }, host);
   const { tokens, contextWindow } = await engine.measure(prompt, signal, { countsAll: true });
   // vLLM cuts the prompt to so many; -1 is as many as the window has.

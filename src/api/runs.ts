@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
 import { accessOf, type McpAccess } from "../contract/mcp-access.ts";
+import { newSpanId } from "../contract/measurements.ts";
 import { ApiError, internalError, invalidRequest, responseNotFound, tooManyInProgress } from "../protocol/errors.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { ResponseObject } from "../protocol/response.ts";
@@ -31,6 +32,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   ]);
   const { input: _sent, ...rest } = acceptRequest(request, model, config);
   const access = accessOf(rest);
+  const trace = caller.observation?.runTrace(newSpanId);
   const tools = rest.tools?.map(echoTool);
   const spec: RunSpec = {
     home: address.home,
@@ -43,6 +45,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     cacheSalt,
     affinity,
     tenant,
+    ...(trace && { trace }),
     // What the stored tools lack, only this process can have.
     withheld: Object.keys(access).filter((label) => !isReachable(tools, label, access)),
     inConversation: conversation !== undefined,

@@ -1,12 +1,13 @@
 import type { PastSource } from "../assembly/past.ts";
 import type { Config } from "../config.ts";
 import type { Identity } from "../contract/identity.ts";
-import type { ModelCall } from "../contract/model-call.ts";
+import type { ServerAttempt } from "../contract/server-attempt.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { HomeClient } from "../store/client.ts";
 import type { AuditEvent } from "../store/keys/audit-log.ts";
 import type { Quota } from "../store/quota/quota.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
+import type { Observation } from "../telemetry/telemetry.ts";
 import type { BatchSink } from "../turn/output-events.ts";
 import type { TurnResult } from "../turn/turn.ts";
 
@@ -35,11 +36,13 @@ export interface Caller {
   /** What a header says of the session that its requests are part of. */
   clientSession?: string | undefined;
   /** Is told of every request to a model server for an answer of the model's, and of each try of it. */
-  onModelCall?: ((call: ModelCall) => void) | undefined;
+  onAttempt?: ((call: ServerAttempt) => void) | undefined;
   /** Takes the foreground turns that no home keeps, each before its terminal event: a transport may keep them itself. */
   keep?: ((turn: UnstoredTurn) => void) | undefined;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
+  /** What telemetry sees of the request, where there is any. */
+  observation?: Observation | undefined;
   /** Keeps the process alive for what is still to be done after the answer. */
   waitUntil: (promise: Promise<unknown>) => void;
 }

@@ -2,12 +2,13 @@ import type { Config } from "../config.ts";
 import type { CompactionCodec } from "../contract/compaction.ts";
 import type { Engine, Prompt } from "../contract/engine.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
+import { type Measurements, modelServerTrace } from "../contract/measurements.ts";
 import type { Model } from "../contract/model.ts";
-import type { ModelCall } from "../contract/model-call.ts";
+import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { createEngine } from "../engine/create-engine.ts";
 import { Upstream } from "../engine/upstream.ts";
-import type { CreateRequest } from "../protocol/create-request.ts";
-import type { TurnAddress } from "../protocol/ids.ts";
+import { type CreateRequest, conversationOf } from "../protocol/create-request.ts";
+import { responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { toolsetOf } from "../tools/create-toolset.ts";
 import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
@@ -57,11 +58,13 @@ export interface TurnHost {
   /** Keeps the host alive for what is still to be done when the turn has ended. */
   waitUntil: (promise: Promise<unknown>) => void;
   /** Is told of every request to a model server for an answer of the model's, and of each try of it. */
-  onModelCall?: ((call: ModelCall) => void) | undefined;
+  onAttempt?: ((call: ServerAttempt) => void) | undefined;
   /** Takes the events, where anybody wants them. */
   sink?: BatchSink | undefined;
   /** The state of the turn at the end of its log, for a run whose process died: it goes on from there. */
   logged?: TurnState | undefined;
+  /** What the request measures of itself, where anybody wants to know. */
+  measured?: Measurements | undefined;
 }
 
 /**
@@ -70,7 +73,7 @@ export interface TurnHost {
  */
 export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnHost): Turn {
   const { model, cacheSalt, createdAt } = spec;
-  const { config, room, signal, waitUntil, sink, logged } = host;
+  const { config, room, signal, waitUntil, sink, logged, measured } = host;
   if (kept) checkPromptMedia(kept, spec.request, config.isMediaListed);
   const seal = sealOf(spec, config);
   const past = kept && openReasoning(kept, seal);
@@ -78,6 +81,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
   const compactions = compactionCodec(config, spec.tenant ?? "");
   const opened = past && openPast(past, spec.request, compactions, config);
   const request = withConfiguration(spec.request, withContent(history, opened), input);
+  if (measured) noteTurn(measured, spec, request);
   const upstream = upstreamOf(spec, host);
   return new Turn(
     {
@@ -107,6 +111,8 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
       leaveServer: () => upstream.leaveServer(),
       waitUntil,
       logged,
+      measured,
+      replica: () => upstream.name,
     },
     sink,
   );
@@ -121,7 +127,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
 export async function assemblePrompt(
   spec: TurnSpec,
   kept: Past,
-  host: Pick<TurnHost, "config" | "access" | "signal" | "onModelCall">,
+  host: Pick<TurnHost, "config" | "access" | "signal" | "onAttempt">,
 ): Promise<{ engine: Engine; prompt: Prompt }> {
   const { model } = spec;
   const { config, signal } = host;
@@ -139,9 +145,25 @@ export async function assemblePrompt(
   return { engine, prompt: request.truncation === "auto" ? await truncateToFit(engine, prompt, signal) : prompt };
 }
 
-function upstreamOf(spec: TurnSpec, { config, onModelCall }: Pick<TurnHost, "config" | "onModelCall">): Upstream {
+function upstreamOf(
+  spec: TurnSpec,
+  { config, onAttempt, measured }: Pick<TurnHost, "config" | "onAttempt" | "measured">,
+): Upstream {
   const model = spec.model.upstream;
-  return new Upstream(config, { session: sessionOf(spec, model), model, onCall: onModelCall });
+  return new Upstream(config, {
+    session: sessionOf(spec, model),
+    model,
+    onAttempt: measured ? counted(measured, onAttempt) : onAttempt,
+    trace: measured?.trace?.isHandedOn ? () => modelServerTrace(measured) : undefined,
+  });
+}
+
+/** Counts what is asked of another server because one could not answer, and passes on what it is told. */
+function counted(measured: Measurements, onAttempt: TurnHost["onAttempt"]): NonNullable<TurnHost["onAttempt"]> {
+  return (attempt) => {
+    if (attempt.attempt > 1) measured.failovers += 1;
+    onAttempt?.(attempt);
+  };
 }
 
 /** Lists the tools of all servers that have not been listed. Rejects with the signal's reason when it is aborted. */
@@ -153,6 +175,20 @@ async function listTools(tools: Toolset, signal: AbortSignal): Promise<void> {
   } finally {
     await tools.close();
   }
+}
+
+function noteTurn(measured: Measurements, { model, ...address }: TurnSpec, request: CreateRequest): void {
+  measured.turn = {
+    model,
+    responseId: responseId(address),
+    conversation: conversationOf(request),
+    isStored: request.store !== false,
+    settings: {
+      maxTokens: request.max_output_tokens ?? undefined,
+      temperature: request.temperature ?? undefined,
+      topP: request.top_p ?? undefined,
+    },
+  };
 }
 
 /** The newest compaction of a past. Throws the 400s of one that cannot be read, or whose media vLLM may not fetch. */

@@ -1,5 +1,5 @@
 import type { Config } from "../config.ts";
-import type { ModelCall } from "../contract/model-call.ts";
+import type { ServerAttempt } from "../contract/server-attempt.ts";
 import type { Body } from "../engine/model-server.ts";
 import { Upstream } from "../engine/upstream.ts";
 import { malformedAnswer } from "../engine/upstream-faults.ts";
@@ -36,10 +36,10 @@ export interface PassedAnswer {
 export async function passOn(
   { path, body, contentType, model, tenant, affinity, isStream }: PassedRequest,
   config: Config,
-  { signal, onModelCall }: { signal: AbortSignal; onModelCall?: ((call: ModelCall) => void) | undefined },
+  { signal, onAttempt }: { signal: AbortSignal; onAttempt?: ((call: ServerAttempt) => void) | undefined },
 ): Promise<PassedAnswer> {
   const session = sessionOf({ tenant, home: "", affinity }, model ?? "");
-  const upstream = new Upstream(config, { model, session, onCall: onModelCall });
+  const upstream = new Upstream(config, { model, session, onAttempt: onAttempt });
   const withinMs = isStream ? undefined : config.firstByteTimeoutMs;
   const response = await upstream.request(path, signal, body, { withinMs, contentType, isPassedOn: true });
   const { readable, ended } = upstream.bytes(response);

@@ -51,9 +51,12 @@ export interface TurnTools {
   /** The tool that a model means, by a function's name or by a built-in tool's full one. */
   resolve(name: string): ServerTool | undefined;
   /** Lists the tools of a server. Rejects with the signal's reason when it is aborted, and with nothing else. */
-  list(server: UnlistedServer, signal: AbortSignal): Promise<ListedTools>;
-  /** Runs a call. Rejects with the signal's reason when it is aborted, and with nothing else. */
-  run(call: PendingCall, signal: AbortSignal): Promise<ToolOutcome>;
+  list(server: UnlistedServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools>;
+  /**
+   * Runs a call. `traceparent` is for the server that it goes to. Rejects with the signal's reason when it is aborted, and
+   * with nothing else.
+   */
+  run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome>;
   /** Ends the sessions with all tool servers. Never rejects. */
   close(): Promise<void>;
 }

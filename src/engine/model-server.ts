@@ -62,14 +62,24 @@ export class ModelServer {
   readonly config: ModelServerConfig;
   readonly #bounds: ServerBounds;
   readonly #session: string | undefined;
+  readonly #trace: (() => Record<string, string> | undefined) | undefined;
   /** What closes the request behind a response: cancelling the body alone leaves the connection to the runtime. */
   readonly #requests = new WeakMap<Response, AbortController>();
 
-  /** `session`, where there is one, names the requests that a router before the server is to keep together. */
-  constructor(config: ModelServerConfig, bounds: ServerBounds, session?: string) {
+  /**
+   * `session`, where there is one, names the requests that a router before the server is to keep together. `trace` gives the
+   * headers that tell the server which trace a request belongs to, if it is to be told.
+   */
+  constructor(
+    config: ModelServerConfig,
+    bounds: ServerBounds,
+    session?: string,
+    trace?: () => Record<string, string> | undefined,
+  ) {
     this.config = config;
     this.#bounds = bounds;
     this.#session = session;
+    this.#trace = trace;
   }
 
   /** Names the server, for caches; never shown to anybody. */
@@ -135,6 +145,7 @@ export class ModelServer {
     const headers: Record<string, string> = { accept: "text/event-stream, application/json", ...own };
     if (body !== undefined) headers["content-type"] = contentType;
     if (this.#session !== undefined) headers["x-session-id"] = this.#session;
+    if (this.#trace) Object.assign(headers, this.#trace());
     if (apiKey) headers.authorization = `Bearer ${apiKey}`;
     const request = { method: body === undefined ? "GET" : "POST", headers, body, signal };
     if (transport === "socket") return socketFetch(url, request);

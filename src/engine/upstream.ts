@@ -1,5 +1,5 @@
 import type { Config } from "../config.ts";
-import type { ModelCall } from "../contract/model-call.ts";
+import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { learnModels, noteRefused, serves } from "./model-lists.ts";
 import { answeredStatus, type Body, ModelServer, type RequestOptions, type ServerBounds } from "./model-server.ts";
@@ -34,7 +34,9 @@ export interface UpstreamOptions {
   /** The model that is asked for, by its name at vLLM: only servers that have it are asked. */
   model?: string | undefined;
   /** Is told of every request for an answer of the model's, and of each try of it. */
-  onCall?: ((call: ModelCall) => void) | undefined;
+  onAttempt?: ((call: ServerAttempt) => void) | undefined;
+  /** Gives the headers that tell a server which trace a request belongs to, where it is to be told. */
+  trace?: (() => Record<string, string> | undefined) | undefined;
 }
 
 /** How many servers are asked the same, at most. */
@@ -72,7 +74,7 @@ export class Upstream {
     this.#config = config;
     this.#options = options;
     const { session } = options;
-    this.servers = config.modelServers.map((server) => new ModelServer(server, config, session?.id));
+    this.servers = config.modelServers.map((server) => new ModelServer(server, config, session?.id, options.trace));
     const [first] = this.servers;
     this.#only = this.servers.length === 1 && !first?.config.models ? first : undefined;
   }
@@ -82,6 +84,11 @@ export class Upstream {
     if (this.#only) return this.#only;
     this.#chosen ??= this.#choose();
     return this.#chosen;
+  }
+
+  /** What the server that the turn's requests go to is called where requests are told of. */
+  get name(): string {
+    return this.server.config.name;
   }
 
   /** Names the server that the turn's requests go to, for caches; never shown to anybody. */
@@ -98,7 +105,7 @@ export class Upstream {
     const only = this.#only;
     if (!only) return this.#requestOfAny(path, signal, body, options);
     const ask = () => only.request(path, signal, body, options);
-    return this.#options.onCall ? this.#told(only, path, 1, ask) : ask();
+    return this.#options.onAttempt ? this.#told(only, path, 1, ask) : ask();
   }
 
   /** The JSON answer of a request. Throws as `request` and `text` do, and ApiError 502 when the answer is not JSON. */
@@ -216,17 +223,17 @@ export class Upstream {
 
   /** Makes a request, and tells of it. */
   async #told(server: ModelServer, path: string, attempt: number, ask: () => Promise<Response>): Promise<Response> {
-    const { onCall } = this.#options;
+    const { onAttempt } = this.#options;
     const sentAt = Date.now();
     const call = { server: server.config.name, path, attempt, sentAt };
     try {
       const response = await ask();
-      onCall?.({ ...call, status: response.status, fault: undefined, answeredAt: Date.now() });
+      onAttempt?.({ ...call, status: response.status, fault: undefined, answeredAt: Date.now() });
       return response;
     } catch (error) {
       const known = error instanceof ApiError ? error : undefined;
       const status = known && answeredStatus(known);
-      onCall?.({ ...call, status, fault: known?.code ?? "aborted", answeredAt: Date.now() });
+      onAttempt?.({ ...call, status, fault: known?.code ?? "aborted", answeredAt: Date.now() });
       throw error;
     }
   }

@@ -1,6 +1,7 @@
 import type { Config } from "../config.ts";
 import type { Identity } from "../contract/identity.ts";
 import type { Env } from "../env.ts";
+import type { Observation } from "../telemetry/telemetry.ts";
 
 /** Who asks: a tenant, or an administrator, who is no tenant. */
 export type Authenticated = { identity: Identity; admin?: undefined } | { admin: string };
@@ -12,5 +13,7 @@ export interface AppEnv {
     config: Config;
     authenticated: Authenticated;
     requestId: string;
+    /** Only where there is telemetry. */
+    observation: Observation | undefined;
   };
 }

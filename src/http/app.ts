@@ -2,16 +2,29 @@ import { Hono } from "hono";
 import { createMiddleware } from "hono/factory";
 import { requestId } from "hono/request-id";
 import { loadConfig } from "../config.ts";
+import { telemetryOf } from "../telemetry/telemetry.ts";
 import type { AppEnv } from "./app-env.ts";
 import { authentication } from "./auth.ts";
 import { browserGuard, jsonBodies } from "./browser-guard.ts";
 import { routesOf } from "./endpoint.ts";
 import { endpoints } from "./endpoints.ts";
 import { renderError, unknownUrl } from "./errors.ts";
+import { observed } from "./observation.ts";
 
 /** The HTTP surface: what every request passes, and the routes of the endpoints. */
 
+const staticPaths = new Set(endpoints.map(({ path }) => path).filter((path) => !path.includes(":")));
+
 const configuration = createMiddleware<AppEnv>(async (context, next) => {
+  const config = loadConfig(context.env);
+  context.set("config", config);
+  const telemetry = telemetryOf(config);
+  if (telemetry) await observed(context, next, telemetry, staticPaths);
+  else await next();
+});
+
+/** The same for what tells of this server: that is no request to be told of. */
+const unobserved = createMiddleware<AppEnv>(async (context, next) => {
   context.set("config", loadConfig(context.env));
   await next();
 });
@@ -22,14 +35,14 @@ app.use(requestId());
 app.use(browserGuard);
 app.get("/", (context) => {
   const always = endpoints.filter(({ path, isOpen }) => !path.includes(":") && isOpen === undefined);
-  const paths = new Set(always.map(({ path }) => path));
-  return context.json({ name: "responses-edge", endpoints: [...paths] });
+  return context.json({ name: "responses-edge", endpoints: [...new Set(always.map(({ path }) => path))] });
 });
 // The Worker is healthy also while its configuration is not.
 app.use("/v1/*", configuration, authentication, jsonBodies);
 // vLLM has these at its root.
 for (const path of ["/tokenize", "/detokenize"]) app.use(path, configuration, authentication, jsonBodies);
-app.use("/health/upstream", configuration);
+app.use("/health/upstream", unobserved);
+app.use("/metrics", unobserved);
 app.route("/", routesOf(endpoints));
 app.notFound((context) => renderError(unknownUrl(context), context));
 app.onError(renderError);

@@ -18,7 +18,8 @@ export interface Door {
   waitUntil: (promise: Promise<unknown>) => void;
 }
 
-function unauthorized(message: string, code: string): ApiError {
+/** The 401 of a caller that has not shown who it is. */
+export function unauthorized(message: string, code: string): ApiError {
   return new ApiError({ status: 401, message, code, headers: { "www-authenticate": "Bearer" } });
 }
 

@@ -26,6 +26,7 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
     past: homes,
     clientSession: clientSession(context.req.raw.headers),
     signal: context.req.raw.signal,
+    observation: context.get("observation"),
     waitUntil,
     tell: (headers) => {
       for (const [name, value] of Object.entries(headers)) context.header(name, value);

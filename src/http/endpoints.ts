@@ -2,6 +2,7 @@ import { administration } from "./admin.ts";
 import { conversations } from "./conversations.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { health } from "./health.ts";
+import { metrics } from "./metrics.ts";
 import { models } from "./models.ts";
 import { passthrough } from "./passthrough.ts";
 import { responses } from "./responses.ts";
@@ -14,4 +15,5 @@ export const endpoints: readonly Endpoint[] = [
   ...passthrough,
   ...administration,
   ...health,
+  ...metrics,
 ];

@@ -6,12 +6,15 @@ import { countInputTokens } from "../api/input-tokens.ts";
 import { cancelResponse, deleteResponse, listInputItems, responseAddress, retrieveResponse } from "../api/responses.ts";
 import { followResponse } from "../api/runs.ts";
 import { loadConfig } from "../config.ts";
-import type { ModelCall } from "../contract/model-call.ts";
+import type { Identity } from "../contract/identity.ts";
+import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { SseStream } from "../protocol/sse-stream.ts";
 import { unknownToolTypes } from "../protocol/unknown-tools.ts";
 import type { ConnectionOptions } from "../socket/connection.ts";
 import { openSocket, wantsSocket } from "../socket/upgrade.ts";
+import { AnalyticsWriter } from "../telemetry/analytics.ts";
+import { telemetryOf } from "../telemetry/telemetry.ts";
 import { responseBody } from "../turn/response-builder.ts";
 import { eventStream, itemList, jsonText } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
@@ -32,11 +35,11 @@ function tellDroppedTools(context: Context, types: readonly string[]): void {
 }
 
 /** Says which model server has answered, by its name, where the operator wants that (`SHOW_UPSTREAM`). */
-function tellsServer(context: Context<AppEnv>): { onModelCall(call: ModelCall): void; tell(): void } | undefined {
+function tellsServer(context: Context<AppEnv>): { onAttempt(call: ServerAttempt): void; tell(): void } | undefined {
   if (!context.get("config").showsUpstream) return undefined;
   let server: string | undefined;
   return {
-    onModelCall: (call) => {
+    onAttempt: (call) => {
       if (call.fault === undefined) server = call.server;
     },
     tell: () => server !== undefined && context.header("x-upstream", server),
@@ -56,7 +59,7 @@ export const responses = [
       if (dropsUnknownTools) tellDroppedTools(context, unknownToolTypes(body));
       const caller = callerOf(context);
       const telling = tellsServer(context);
-      const created = await createResponse({ ...caller, onModelCall: telling?.onModelCall }, body, {
+      const created = await createResponse({ ...caller, onAttempt: telling?.onAttempt }, body, {
         idempotencyKey: context.req.header("idempotency-key"),
         turnState,
         openSink: (onLeft) => new SseStream(heartbeatMs, onLeft),
@@ -101,6 +104,16 @@ export const responses = [
       const { config, requestId } = context.var;
       const { tenant } = identityOf(context);
       const turnState = codexTurnState(context.req.raw.headers);
+      const telemetry = telemetryOf(config);
+      // The connection is one invocation, whose points are counted together.
+      const analytics = telemetry?.config.analytics && new AnalyticsWriter(telemetry.config.analytics);
+      const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);
+      const { headers } = context.req.raw;
+      const observeCreate = ({ keyId }: Identity) =>
+        telemetry?.observe(
+          { requestId, transport: "websocket", endpoint: "response.create", tenant, keyId, headers },
+          { waitUntil, isBrief: false, analytics },
+        );
       const options: ConnectionOptions = {
         tenant,
         config,
@@ -111,9 +124,15 @@ export const responses = [
           const door = { config: loadConfig(env), env, waitUntil };
           const asked = await authenticate(context.req.header("authorization"), door);
           if (asked.admin !== undefined || asked.identity.tenant !== tenant) throw otherTenant();
-          return { ...callerOf(context, asked.identity), tell: undefined, signal };
+          return {
+            ...callerOf(context, asked.identity),
+            tell: undefined,
+            signal,
+            observation: observeCreate(asked.identity),
+          };
         },
         shown: (error, hasClientLeft) => toShownError(error, { requestId, path: context.req.routePath, hasClientLeft }),
+        onEnded: () => analytics?.end(),
       };
       return openSocket(options, turnState === undefined ? {} : { [CODEX_TURN_STATE]: turnState });
     },

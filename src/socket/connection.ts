@@ -28,6 +28,8 @@ export interface ConnectionOptions {
   turnState?: string | undefined;
   /** What the client gets to see of an error; what breaks off because it `hasLeft` is no fault. */
   shown: (error: unknown, hasLeft: boolean) => ApiError;
+  /** Called once, when the connection has ended. */
+  onEnded?: (() => void) | undefined;
 }
 
 /** Frames that a client may send at once, and how many more each second; a long one counts as several. */
@@ -107,6 +109,7 @@ export class Connection {
     this.#inbox = [];
     for (const abort of this.#aborts) abort.abort();
     this.#kept.clear();
+    this.#options.onEnded?.();
   }
 
   /** Says why, and closes. */
@@ -189,8 +192,9 @@ export class Connection {
     const abort = new AbortController();
     this.#aborts.add(abort);
     let id = "";
+    let caller: Caller | undefined;
     try {
-      const caller = await this.#caller(abort.signal, lane);
+      caller = await this.#caller(abort.signal, lane);
       if (!caller) return;
       const { body, generate } = readCreate(fields);
       const continuation = this.#kept.continuation(lane, previous, caller.past);
@@ -211,6 +215,7 @@ export class Connection {
     } catch (error) {
       const shown = this.#shown(error);
       this.#evictParent(lane, previous, shown);
+      caller?.observation?.answered(shown.status, shown.code);
       this.#outbox.send(errorFrame(shown, lane));
     } finally {
       this.#aborts.delete(abort);

@@ -51,15 +51,15 @@ export class HomeClient implements PastSource {
   }
 
   /**
-   * Keeps a turn; once more on a new stub when the platform says that trying again may help. Throws the 409 when the
-   * turn has lost its conversation meanwhile.
+   * Keeps a turn, and gives the rows that it took; once more on a new stub when the platform says that trying again may
+   * help. Throws the 409 when the turn has lost its conversation meanwhile.
    */
-  async settle(home: string, turn: TurnToSettle): Promise<void> {
+  async settle(home: string, turn: TurnToSettle): Promise<number> {
     try {
-      unwrap(await this.stub(home).settle(turn));
+      return unwrap(await this.stub(home).settle(turn));
     } catch (error) {
       if (!isRetryable(error)) throw error;
-      unwrap(await this.stub(home).settle(turn));
+      return unwrap(await this.stub(home).settle(turn));
     }
   }
 

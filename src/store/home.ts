@@ -87,7 +87,7 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
   }
 
   /** Keeps a foreground turn for good: one row where it fits, in one transaction. Again is harmless. */
-  settle(turn: TurnToSettle): Promise<Result<null>> {
+  settle(turn: TurnToSettle): Promise<Result<number>> {
     return this.#settlement.foreground(turn);
   }
 

@@ -1,8 +1,10 @@
 import { assembleTurn } from "../assembly/assemble-turn.ts";
 import type { Past } from "../assembly/past.ts";
 import { restrictedConfig } from "../assembly/restricted-config.ts";
-import { loadConfig, type Variables } from "../config.ts";
+import { type Config, loadConfig, type Variables } from "../config.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
+import { responseId } from "../protocol/ids.ts";
+import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";
 import { matchOutputs } from "../turn/history.ts";
 import type { TurnState } from "../turn/state.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
@@ -33,8 +35,11 @@ export interface RunHome {
   acquireConversation(): Promise<Lease | undefined>;
   /** Runs `body` in a transaction: all that it writes, or nothing. */
   transaction<T>(body: () => T): T;
-  /** Ends the log and settles the turn in one transaction. `endLog` gives what is kept of the log with the turn. */
-  settle(spec: RunSpec, base: number | null, result: TurnResult, endLog: () => string | null): void;
+  /**
+   * Ends the log and settles the turn in one transaction. `endLog` gives what is kept of the log with the turn. Gives the
+   * rows that the turn took.
+   */
+  settle(spec: RunSpec, base: number | null, result: TurnResult, endLog: () => string | null): number;
 }
 
 /** The past of a run. */
@@ -54,6 +59,8 @@ export interface PreparedRun {
   /** The run's turn; without a past one that can only end. Throws as `assembleTurn` does. */
   makeTurn: (past: RunPast | undefined) => Turn;
   settle: Settle;
+  /** What telemetry sees of the run, where there is any. */
+  observation: Observation | undefined;
 }
 
 /** `logged` is what the run's log tells of it, when it has one. `access` is to the MCP servers of its request. */
@@ -68,11 +75,14 @@ export function prepareRun(
   const log = new EventLogWriter(home.log, spec.turn, logged?.sequence ?? 0, config.eventLog);
   // The spec has the request and the input, which are kept beside what the turn puts out.
   const room = Math.max(0, MAX_CALL_LENGTH - JSON.stringify(spec).length);
+  const observation = observe(home, spec, config);
   let base: number | null = null;
   const makeTurn = (past: RunPast | undefined): Turn => {
     base = past?.base ?? null;
     const waitUntil = (promise: Promise<unknown>) => home.waitUntil(promise);
-    return assembleTurn(spec, past, { config, access, room, signal: abort.signal, waitUntil, sink: log, logged });
+    const { signal } = abort;
+    const measured = observation?.measured;
+    return assembleTurn(spec, past, { config, access, room, signal, waitUntil, sink: log, logged, measured });
   };
   const quota = new HeldQuota(spec.reservation, home.env);
   const settle: Settle = async (result, terminate) => {
@@ -82,14 +92,29 @@ export function prepareRun(
     try {
       // What is pending, the terminal event and the turn: all or nothing.
       const { head, kept } = result.closed;
-      home.settle(spec, base, result, () => log.end(head + kept));
+      const rows = home.settle(spec, base, result, () => log.end(head + kept));
+      if (observation) observation.measured.rowsWritten = rows;
     } catch (error) {
       // Left as an orphan, for the alarm to find.
       log.stop();
       throw error;
     }
   };
-  return { spec, abort, log, quota, logged: logged?.sequence ?? 0, makeTurn, settle };
+  return { spec, abort, log, quota, logged: logged?.sequence ?? 0, makeTurn, settle, observation };
+}
+
+/** A run is a request of its own to telemetry: the one that has begun it may have ended long before. */
+function observe(home: RunHome, spec: RunSpec, config: Config): Observation | undefined {
+  const request = {
+    requestId: responseId(spec),
+    transport: "background",
+    endpoint: "run",
+    tenant: spec.tenant,
+    begunAt: spec.createdAt,
+  } as const;
+  // An object that is awake is paid for: one export must do.
+  const host = { waitUntil: (promise: Promise<unknown>) => home.waitUntil(promise), isBrief: true };
+  return telemetryOf(config)?.observeRun(request, spec.trace, host);
 }
 
 /** The past of a run as it is now. Throws the 400s of a history that was deleted, or is too long. */

@@ -96,10 +96,15 @@ export class RunHost {
     this.#home.waitUntil(ended);
   }
 
-  async #runToEnd({ spec, abort, log }: PreparedRun, result: Promise<TurnResult>, scope: Disposable): Promise<void> {
+  async #runToEnd(
+    { spec, abort, log, observation }: PreparedRun,
+    result: Promise<TurnResult>,
+    scope: Disposable,
+  ): Promise<void> {
     using _freedAtTheEnd = scope;
     try {
       await result;
+      observation?.answered(200);
     } catch (error) {
       // Nobody foresaw it: the run stays noted, and the alarm takes it up again.
       abort.abort(error);

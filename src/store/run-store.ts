@@ -4,6 +4,7 @@ import type { Model } from "../contract/model.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
 import { isJsonObject } from "../protocol/json.ts";
+import type { KeptTrace } from "../telemetry/telemetry.ts";
 import type { RunReservation } from "./quota/run-quota.ts";
 import { toPieces } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
@@ -30,6 +31,8 @@ export interface RunSpec {
   /** What its caller's key allows, and what it has reserved of its limits; runs of before, and of others, have neither. */
   policy?: Policy;
   reservation?: RunReservation;
+  /** The trace that the run belongs to, and its own span, where there are traces. */
+  trace?: KeptTrace;
 }
 
 /** A run as its rows tell it; `spec` is undefined where they cannot be read. */

@@ -41,36 +41,36 @@ export class Settlement {
   }
 
   /**
-   * Keeps a foreground turn, and gives its conversation back. Keeping a turn again is harmless. Gives the 409 when the
-   * turn does not hold its conversation any more.
+   * Keeps a foreground turn, and gives its conversation back. Keeping a turn again is harmless. Gives the rows that it
+   * took, or the 409 when the turn does not hold its conversation any more.
    */
-  async foreground({ lease, ...settled }: TurnToSettle): Promise<Result<null>> {
+  async foreground({ lease, ...settled }: TurnToSettle): Promise<Result<number>> {
     // A caller that has lost the answer asks again.
-    if (this.#rows.turns.has(settled.turn)) return accepted(null);
+    if (this.#rows.turns.has(settled.turn)) return accepted(0);
     // From here on nothing waits: the turn and its alarm are one write.
     await this.#housekeeping.open();
     const entered = lease ? this.#conversation.entered(lease.token) : null;
     if (entered === undefined) return refused(conversationLocked());
-    this.#rows.transaction(() => {
+    const rows = this.#rows.transaction(() => {
       const position = lease?.joins ? this.#rows.turns.lastPosition() + 1 : null;
-      this.#rows.turns.insert({ ...settled, base: entered?.base ?? null, position });
+      return this.#rows.turns.insert({ ...settled, base: entered?.base ?? null, position });
     });
     const retained = this.#housekeeping.retain(settled.createdAt);
     entered?.lease.release();
     await retained;
-    return accepted(null);
+    return accepted(rows);
   }
 
   /**
    * Keeps a run's turn, in one transaction with what `endLog` writes, and with the log that it gives. `base`: the last
-   * position that the run saw.
+   * position that the run saw. Gives the rows that the turn took.
    */
-  run(spec: RunSpec, base: number | null, { outcome, closed }: TurnResult, endLog: () => string | null): void {
+  run(spec: RunSpec, base: number | null, { outcome, closed }: TurnResult, endLog: () => string | null): number {
     const joins = spec.inConversation && (outcome.status === "completed" || outcome.status === "incomplete");
     const hasWebhook = spec.request.background === true && this.#config().webhook !== undefined;
-    this.#rows.transaction(() => {
+    const rows = this.#rows.transaction(() => {
       const log = endLog();
-      this.#rows.turns.insert({
+      const inserted = this.#rows.turns.insert({
         turn: spec.turn,
         parent: spec.parent,
         createdAt: spec.createdAt,
@@ -84,8 +84,10 @@ export class Settlement {
       });
       this.#rows.runs.delete(spec.turn);
       if (hasWebhook) this.#rows.webhooks.add(spec, outcome.status);
+      return inserted;
     });
     if (hasWebhook) this.#waitUntil(this.#housekeeping.deliverWebhooks());
     this.#waitUntil(this.#housekeeping.retain(spec.createdAt));
+    return rows;
   }
 }

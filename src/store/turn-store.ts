@@ -91,8 +91,8 @@ export class TurnStore {
     this.#oldest = oldest;
   }
 
-  /** Writes a turn: one row where it fits. To be called within a transaction. */
-  insert(turn: SettledTurn): void {
+  /** Writes a turn: one row where it fits. Gives how many there are. To be called within a transaction. */
+  insert(turn: SettledTurn): number {
     this.#tables.make("turns");
     const input = toPieces(turn.input);
     const output = toPieces(turn.output);
@@ -118,6 +118,7 @@ export class TurnStore {
       );
     }
     this.#remember(turn);
+    return parts;
   }
 
   /** A response, or null when there is none, or none any more. */

@@ -66,16 +66,16 @@ export interface ToolInTurn {
   /** Whether the turn's choice of tools leaves one to the model; without this word it leaves all. */
   offers?(name: string): boolean;
   /**
-   * Runs a call. Throws ToolFault for one that cannot be run, and whatever else prevents it; once `signal` is aborted,
-   * anything.
+   * Runs a call. `traceparent` is for the server that it goes to. Throws ToolFault for one that cannot be run, and
+   * whatever else prevents it; once `signal` is aborted, anything.
    */
-  run(call: PendingCall, signal: AbortSignal): Promise<ToolOutcome>;
+  run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome>;
   /** Ends what it has begun. Never rejects. */
   close?(): Promise<void>;
 
   /** As in `TurnTools`. */
   readonly unlisted?: readonly UnlistedServer[];
-  list?(server: UnlistedServer, signal: AbortSignal): Promise<ListedTools>;
+  list?(server: UnlistedServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools>;
   readonly approved?: readonly ApprovedCall[];
   readonly container?: string;
   readonly citations?: () => CitationFilter;

@@ -27,8 +27,8 @@ export class ToolServer {
   }
 
   /** Calls the server's tool of this name. Throws ToolFault; that the tool failed is an outcome. */
-  call(name: string, json: string, signal: AbortSignal): Promise<ToolOutcome> {
-    return this.#connection.call(name, json, signal);
+  call(name: string, json: string, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome> {
+    return this.#connection.call(name, json, signal, traceparent);
   }
 
   /** Ends the session, if there is one; `cleanUp` ends its container, too. Never rejects. */

@@ -118,17 +118,17 @@ export class Toolset implements TurnTools {
     return undefined;
   }
 
-  async list(server: UnlistedServer, signal: AbortSignal): Promise<ListedTools> {
+  async list(server: UnlistedServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools> {
     const tool = this.#all.find(({ list }) => list !== undefined);
-    return (await tool?.list?.(server, signal)) ?? { tools: [] };
+    return (await tool?.list?.(server, signal, traceparent)) ?? { tools: [] };
   }
 
-  async run(call: PendingCall, signal: AbortSignal): Promise<ToolOutcome> {
+  async run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome> {
     try {
       this.#time.check();
       const tool = this.#tools.get(call.tool.kind);
       if (!tool) throw new ToolFault("unreachable", "The tool could not be run.");
-      const outcome = await tool.run(call, signal);
+      const outcome = await tool.run(call, signal, traceparent);
       return { ...outcome, output: this.#withinBounds(outcome.output) };
     } catch (error) {
       signal.throwIfAborted();

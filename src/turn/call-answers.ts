@@ -1,4 +1,5 @@
 import type { Engine, ToolExchange } from "../contract/engine.ts";
+import { beginToolCall, endToolCall, type Measurements, traceparent } from "../contract/measurements.ts";
 import type { PendingCall, ToolOutcome } from "../contract/server-tool.ts";
 import type { TurnTools } from "../contract/turn-tools.ts";
 import { forEachAtOnce } from "./for-each-at-once.ts";
@@ -19,20 +20,29 @@ export interface CallAnswerOptions {
   signal: AbortSignal;
   /** Names the round: its calls were made side by side. */
   step: string;
+  /** What the request measures of itself, where anybody wants to know; and now, in Unix milliseconds. */
+  measured?: Measurements | undefined;
+  clock: () => number;
 }
 
 /**
  * Runs the calls that wait for an answer. One that was dispatched before a crash is not run again, because nobody knows
  * how far it came. Rejects with the signal's reason when it is aborted; a tool's own failure is an answer.
  */
-export async function answerCalls({ builder, engine, tools, sink, signal, step }: CallAnswerOptions): Promise<void> {
+export async function answerCalls(options: CallAnswerOptions): Promise<void> {
+  const { builder, engine, tools, sink, signal, step, measured, clock } = options;
   const dispatchedBefore = new Set(builder.state.answering?.dispatched);
 
   const run = async (call: PendingCall): Promise<ToolOutcome> => {
     if (dispatchedBefore.has(call.item)) return interrupted();
     builder.startCall(call);
     commit(sink);
-    return tools ? tools.run(call, signal) : interrupted();
+    if (!tools) return interrupted();
+    if (!measured) return tools.run(call, signal);
+    const noted = beginToolCall(measured, call, clock());
+    const outcome = await tools.run(call, signal, traceparent(measured.trace, noted.span));
+    endToolCall(noted, outcome, clock());
+    return outcome;
   };
 
   await forEachAtOnce([...builder.pendingCalls], MAX_CONCURRENT_CALLS, async (call) => {

@@ -200,14 +200,15 @@ export class Compaction {
       if (this.#options.signal.aborted) return { status: "cancelled" };
       return { status: "failed", error: error instanceof ApiError ? error : noSummary() };
     }
-    const { engine, signal } = this.#options;
+    const { signal } = this.#options;
     return this.#generations.runUnseen({
       begin: () => {
         said.clear();
-        return engine.generate(prompt, signal);
+        return this.#generations.generate(prompt, signal, "summary");
       },
       consume: (generation) => this.#consume(generation, said),
       progress: () => said.progress,
+      usage: () => said.usage,
     });
   }
 

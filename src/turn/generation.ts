@@ -1,7 +1,15 @@
-import type { Continuation, Engine, Prompt } from "../contract/engine.ts";
+import type { Continuation, Engine, ModelDelta, Prompt } from "../contract/engine.ts";
+import {
+  beginModelCall,
+  endModelCall,
+  type Measurements,
+  type ModelCall,
+  tokensBetween,
+} from "../contract/measurements.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, toApiError } from "../protocol/errors.ts";
 import type { Item } from "../protocol/items.ts";
+import type { Usage } from "../protocol/response.ts";
 import { type BrokenOff, continued, type Generation, outOfTokens } from "./continuation.ts";
 import type { BatchSink } from "./output-events.ts";
 import type { RoundPrompt } from "./prompt.ts";
@@ -31,6 +39,10 @@ export interface GenerationOptions {
   isServerGone: (signal: AbortSignal) => Promise<boolean>;
   /** Has what comes next asked of another model server, where there is one: this one has broken off. */
   leaveServer: () => void;
+  /** What the request measures of itself, where anybody wants to know. */
+  measured?: Measurements | undefined;
+  /** The name of the model server that was asked last. */
+  replica?: () => string;
 }
 
 /** A generation of which nothing is shown. */
@@ -38,6 +50,8 @@ export interface UnseenGeneration {
   begin: () => Promise<Generation>;
   consume: (generation: Generation) => Promise<void>;
   progress: () => number;
+  /** What has been used, as far as the model server has said it. */
+  usage: () => Usage | null | undefined;
 }
 
 interface RunningGeneration extends Omit<UnseenGeneration, "begin"> {
@@ -50,6 +64,9 @@ interface RunningGeneration extends Omit<UnseenGeneration, "begin"> {
  * only closed a connection that was kept open, it is had again at once, and a client that is told soon can go elsewhere.
  */
 const START_TIME_MS = 50;
+
+/** The error of a model call that nobody waits for any more. */
+const CANCELLED = "cancelled";
 
 export class Generations {
   readonly #options: GenerationOptions;
@@ -101,25 +118,28 @@ export class Generations {
     const broken = await this.#toEnd(started, {
       consume: (generation) => this.#consume(generation),
       progress: () => builder.progress,
+      usage: () => builder.usage,
       again: (fault) => this.takeUp(fault),
     });
+    const call = this.#options.measured?.modelCalls.at(-1);
+    if (call && !broken) call.finishReason = builder.finishReason;
     return broken ?? outcomeOf(builder);
   }
 
   /**
    * Runs a generation of which nothing is shown to its end, begun anew as often as it may where it breaks off. `begin`
-   * starts it, and `consume` takes what it says; `progress` grows with that. Never rejects: gives the outcome that
+   * starts it, and `consume` takes what it says; `progress` and `usage` grow with that. Never rejects: gives the outcome that
    * prevents it from ending by itself.
    */
-  runUnseen({ begin, consume, progress }: UnseenGeneration): Promise<Outcome | undefined> {
-    return this.#toEnd(begin(), { consume, progress, again: begin });
+  runUnseen({ begin, ...generation }: UnseenGeneration): Promise<Outcome | undefined> {
+    return this.#toEnd(begin(), { ...generation, again: begin });
   }
 
   async #toEnd(
     started: Promise<Generation>,
-    { consume, progress, again }: RunningGeneration,
+    { consume, progress, usage, again }: RunningGeneration,
   ): Promise<Outcome | undefined> {
-    const { signal, request, maxRetries, maxFruitless, recoveryTimeMs: timeMs, clock } = this.#options;
+    const { signal, request, maxRetries, maxFruitless, recoveryTimeMs: timeMs, clock, measured } = this.#options;
     const builder = this.#builder;
     const since = builder.state.round.outageSince;
     const recovery = new Recovery({ maxRetries, maxFruitless, timeMs, clock, since });
@@ -127,6 +147,7 @@ export class Generations {
     let begun = builder.progress > 0 || request.background === true;
     for (;;) {
       const before = progress();
+      const usedBefore = measured && usage();
       let taken = false;
       try {
         const deltas = await generation;
@@ -134,9 +155,11 @@ export class Generations {
         begun = true;
         builder.outage = undefined;
         await consume(deltas);
+        if (measured) endModelCall(measured, { now: clock(), tokens: tokensBetween(usedBefore, usage()) });
         return signal.aborted ? { status: "cancelled" } : undefined;
       } catch (error) {
         const fault = toApiError(error);
+        if (measured) endModelCall(measured, { now: clock(), error: signal.aborted ? CANCELLED : fault.code });
         const spoke = progress() > before;
         const passes = begun && maxRetries > 0 && !signal.aborted && (await this.#passes(fault));
         if (signal.aborted) return { status: "cancelled" };
@@ -185,35 +208,79 @@ export class Generations {
     if (limit != null && spentTokens >= limit && !continuation.prompt.sampled) {
       return outOfTokens(Math.max(0, limit - spentBefore), before ?? (await this.#brokenOff(prompt)));
     }
-    const generation = await engine.generate({ ...continuation.prompt, spentTokens }, signal);
+    const generation = await this.generate({ ...continuation.prompt, spentTokens }, signal, "take_up");
     return continued(generation, continuation.repeated, before);
   }
 
   /** Asks the model once, from the beginning of its round. */
   async #ask(): Promise<Generation> {
-    const { engine, request, signal } = this.#options;
+    const { request, signal } = this.#options;
     const ends = this.#unusable ? AbortSignal.any([signal, this.#unusable.signal]) : signal;
     const prompt = await this.#prompt.fitting();
     const { all: lost } = this.#builder.state.round.lost;
-    if (lost === 0) return engine.generate(prompt, ends);
+    if (lost === 0) return this.generate(prompt, ends, "round");
     const spentTokens = (prompt.spentTokens ?? 0) + lost;
     const { max_output_tokens: limit } = request;
-    if (limit == null || spentTokens < limit) return engine.generate({ ...prompt, spentTokens }, ends);
+    if (limit == null || spentTokens < limit) return this.generate({ ...prompt, spentTokens }, ends, "round");
     return outOfTokens(Math.max(0, limit - spentTokens), await this.#brokenOff(prompt));
   }
 
-  async #consume(generation: Generation): Promise<void> {
-    const builder = this.#builder;
-    for await (const deltas of generation) {
-      for (const delta of deltas) builder.apply(delta);
-      builder.recordBuffered();
-      const full = this.#sink?.flush();
-      if (full) await full;
-      if (builder.isFull) {
-        builder.apply({ kind: "finish", reason: "length" });
-        return;
-      }
+  /** Has the engine generate, and notes when, where anybody wants to know. Throws as the engine does. */
+  generate(prompt: Prompt, signal: AbortSignal, purpose: ModelCall["purpose"]): Promise<Generation> {
+    const { engine, measured } = this.#options;
+    return measured ? this.#measured(prompt, signal, purpose, measured) : engine.generate(prompt, signal);
+  }
+
+  async #measured(
+    prompt: Prompt,
+    signal: AbortSignal,
+    purpose: ModelCall["purpose"],
+    measured: Measurements,
+  ): Promise<Generation> {
+    const { engine, clock, replica } = this.#options;
+    const call = beginModelCall(measured, { round: this.#builder.state.rounds, purpose, now: clock() });
+    try {
+      const generation = await engine.generate(prompt, signal);
+      call.acceptedAt = clock();
+      call.replica = replica?.();
+      return generation;
+    } catch (error) {
+      call.replica = replica?.();
+      const code = signal.aborted ? CANCELLED : toApiError(error).code;
+      endModelCall(measured, { now: clock(), error: code });
+      throw error;
     }
+  }
+
+  async #consume(generation: Generation): Promise<void> {
+    const { measured, clock } = this.#options;
+    const reads = generation[Symbol.asyncIterator]();
+    let read = await reads.next();
+    // Here rather than in the loop, which runs for each token.
+    const call = measured?.modelCalls.at(-1);
+    if (call && call.endedAt === undefined) call.firstChunkAt = clock();
+    try {
+      while (!read.done) {
+        const full = this.#take(read.value);
+        if (full) await full;
+        if (this.#builder.isFull) {
+          this.#builder.apply({ kind: "finish", reason: "length" });
+          return;
+        }
+        read = await reads.next();
+      }
+    } finally {
+      // What is left of it is not wanted; of one that has ended nothing is left.
+      if (!read.done) await reads.return?.();
+    }
+  }
+
+  /** Applies the deltas of an upstream read. What is returned holds the turn back until it resolves. */
+  #take(deltas: readonly ModelDelta[]): Promise<void> | undefined {
+    const builder = this.#builder;
+    for (const delta of deltas) builder.apply(delta);
+    builder.recordBuffered();
+    return this.#sink?.flush();
   }
 
   async #passes(fault: ApiError): Promise<boolean> {

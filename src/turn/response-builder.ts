@@ -214,6 +214,11 @@ export class ResponseBuilder {
     return this.#round.finish;
   }
 
+  /** What the turn has used so far, as far as the model server has said it. */
+  get usage(): Usage | null {
+    return this.#response.usage;
+  }
+
   /** Grows with all that the model says, also with what no event tells (yet). */
   get progress(): number {
     return this.#progress;

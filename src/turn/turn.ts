@@ -1,7 +1,15 @@
 import type { CompactionCodec } from "../contract/compaction.ts";
 import type { Engine, Prompt, Replay } from "../contract/engine.ts";
 import type { HostedTools } from "../contract/hosted-tool.ts";
-import type { TurnTools } from "../contract/turn-tools.ts";
+import {
+  beginToolList,
+  endToolCall,
+  type Measurements,
+  NO_TOKENS,
+  tokensOf,
+  traceparent,
+} from "../contract/measurements.ts";
+import type { ListedTools, TurnTools, UnlistedServer } from "../contract/turn-tools.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.ts";
@@ -77,6 +85,10 @@ export interface TurnOptions {
   logged?: TurnState | undefined;
   /** What all that the turn puts out may take as JSON, in UTF-16 units; what reaches it is `incomplete`. */
   room: number;
+  /** What the request measures of itself, where anybody wants to know. */
+  measured?: Measurements | undefined;
+  /** The name of the model server that was asked last. */
+  replica?: () => string;
 }
 
 /** Codex's idle timeout is 300 s and counts events only: after two of these without one, `in_progress` is repeated. */
@@ -215,7 +227,16 @@ export class Turn {
       if (!said) terminate();
     }
     await this.#sink?.flush();
+    this.#noteEnd(result.outcome);
     return result;
+  }
+
+  #noteEnd(outcome: Outcome): void {
+    const { measured } = this.#options;
+    if (!measured) return;
+    const { usage } = this.#builder;
+    const error = outcome.status === "failed" ? outcome.error.code : undefined;
+    measured.end = { status: outcome.status, error, tokens: usage ? tokensOf(usage) : NO_TOKENS };
   }
 
   /** All phases of the turn. Never rejects. */
@@ -273,7 +294,7 @@ export class Turn {
       signal.throwIfAborted();
       const index = lists.begin(server.server_label);
       this.#sink?.flush();
-      const listed = await tools.list(server, signal);
+      const listed = await this.#list(server, tools);
       signal.throwIfAborted();
       lists.end(index, listed, server.origin);
       this.#sink?.flush();
@@ -284,6 +305,15 @@ export class Turn {
     for (const call of tools.approved) this.#builder.addApprovedCall(call);
     this.#builder.beginAnswering([]);
     return this.#answer();
+  }
+
+  async #list(server: UnlistedServer, tools: TurnTools): Promise<ListedTools> {
+    const { signal, measured, clock } = this.#options;
+    if (!measured) return tools.list(server, signal);
+    const noted = beginToolList(measured, server.server_label, clock());
+    const listed = await tools.list(server, signal, traceparent(measured.trace, noted.span));
+    endToolCall(noted, { failed: "error" in listed }, clock());
+    return listed;
   }
 
   /** Finds out whether the round's prompt must be compacted; else its generation begins. */
@@ -320,10 +350,10 @@ export class Turn {
 
   /** Answers the calls of a round. The next one follows, unless the client has to answer something, too. */
   async #answer(): Promise<Phase> {
-    const { engine, tools, signal, address, request } = this.#options;
+    const { engine, tools, signal, address, request, measured, clock } = this.#options;
     const builder = this.#builder;
     const step = `${address.turn}.${builder.state.rounds}`;
-    await answerCalls({ builder, engine, tools, sink: this.#sink, signal, step });
+    await answerCalls({ builder, engine, tools, sink: this.#sink, signal, step, measured, clock });
     if (builder.waitsForClient) return end({ status: "completed" });
     this.#nextRound();
     const limit = request.max_output_tokens ?? Number.POSITIVE_INFINITY;

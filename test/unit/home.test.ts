@@ -456,7 +456,7 @@ describe("the lease of a conversation", () => {
     const { stub, enter } = await newConversation();
     expect(await enter("turn")).toMatchObject(entered);
     expect(await enter("hasty")).toMatchObject(locked);
-    expect(await stub.settle(leased("turn"))).toEqual({ ok: true, value: null });
+    expect(await stub.settle(leased("turn"))).toEqual({ ok: true, value: 1 });
     expect(await enter("next")).toMatchObject(entered);
     expect(await stub.settle(leased("turn"))).toMatchObject(locked);
   });

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { loadConfig, type Variables } from "../../src/config.ts";
-import type { ModelCall } from "../../src/contract/model-call.ts";
+import type { ServerAttempt } from "../../src/contract/server-attempt.ts";
 import { listModels, resolveModel } from "../../src/engine/models.ts";
 import { type Session, Upstream, type UpstreamOptions } from "../../src/engine/upstream.ts";
 
@@ -143,8 +143,8 @@ describe("what a server cannot answer", () => {
   it.each(faults)("is asked of another: one %s", async (_, fault) => {
     const fleet = fleetOf({ a: fault, b: healthy, c: healthy });
     const session = sessionFor("a", fleet);
-    const calls: ModelCall[] = [];
-    const upstream = fleet.upstream({ session, onCall: (call) => calls.push(call) });
+    const calls: ServerAttempt[] = [];
+    const upstream = fleet.upstream({ session, onAttempt: (call) => calls.push(call) });
     expect((await ask(upstream)).status).toBe(200);
     expect(fleet.asked).toHaveLength(2);
     expect(fleet.asked[0]).toBe("a");

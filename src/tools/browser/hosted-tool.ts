@@ -105,7 +105,7 @@ function withToolServer(turn: ToolTurn, isOffline: boolean): ToolInTurn {
   return {
     offered: offeredOf({ hasSearch: true, isOffline }) ?? NOTHING.offered,
     resolve: toolNamed,
-    run: ({ tool, arguments: json }, signal) => {
+    run: ({ tool, arguments: json }, signal, traceparent) => {
       const { action } = tool as BrowserTool;
       // What an operator's server has fetched before, nobody here knows.
       if (isOffline && action !== "search") {
@@ -114,7 +114,7 @@ function withToolServer(turn: ToolTurn, isOffline: boolean): ToolInTurn {
           "This request allows no access to live pages, only what a search shows.",
         );
       }
-      return server.call(action, json, signal);
+      return server.call(action, json, signal, traceparent);
     },
     close: () => server.close({ cleanUp: true }),
   };

@@ -70,7 +70,7 @@ export const CONTAINER: ToolRoom<ContainerTool, ResponseOutputItem.McpCall> = {
     return {
       offered: { namespace: NAMESPACE, functions: FUNCTIONS },
       resolve: toolNamed,
-      run: (call, signal) => inOrder(() => server.call("exec", call.arguments, signal)),
+      run: (call, signal, traceparent) => inOrder(() => server.call("exec", call.arguments, signal, traceparent)),
       close: () => server.close({ cleanUp: true }),
     };
   },

@@ -68,6 +68,14 @@ interface Operation {
   /** Of the last answer that was an HTTP error. */
   status: number | undefined;
   fault: ToolFault | undefined;
+  /** The server is told of the trace that the operation belongs to. */
+  traceparent: string | undefined;
+}
+
+/** `traceparent` tells the server which trace an operation belongs to. */
+export interface OperationOptions {
+  signal?: AbortSignal;
+  traceparent?: string | undefined;
 }
 
 /** A connection to one MCP server. Calls may run side by side. To be closed when done. */
@@ -126,8 +134,9 @@ export class McpSession {
    * All tools of the server, in its order. A tool whose name the specification does not allow is left out: no model
    * could call it. Throws ToolFault: `too_large` for more tools than `maxTools` or larger ones than a prompt can hold.
    */
-  async listTools({ signal }: { signal?: AbortSignal } = {}): Promise<ListedTool[]> {
-    return this.#run(this.#options.timeouts.listMs, signal, (request) => this.#listTools(request));
+  async listTools({ signal, traceparent }: OperationOptions = {}): Promise<ListedTool[]> {
+    const { listMs } = this.#options.timeouts;
+    return this.#run(listMs, signal, (request) => this.#listTools(request, traceparent), traceparent);
   }
 
   /**
@@ -137,13 +146,17 @@ export class McpSession {
   async callTool(
     name: string,
     args: Record<string, unknown>,
-    { signal, timeoutMs = this.#options.timeouts.callMs }: { signal?: AbortSignal; timeoutMs?: number } = {},
+    { signal, traceparent, timeoutMs = this.#options.timeouts.callMs }: OperationOptions & { timeoutMs?: number } = {},
   ): Promise<McpToolResult> {
     const tool = this.#tools.get(name);
     // Without its output schema: that is the server's, and its patterns would be run here.
     const definition = tool && { toolDefinition: { name, inputSchema: tool.inputSchema } };
-    const result = await this.#run(timeoutMs, signal, async (request) =>
-      this.#connected().callTool({ name, arguments: args }, { ...request, ...definition }),
+    const call = { name, arguments: args, ...metaOf(traceparent) };
+    const result = await this.#run(
+      timeoutMs,
+      signal,
+      async (request) => this.#connected().callTool(call, { ...request, ...definition }),
+      traceparent,
     );
     const { structuredContent } = result;
     return {
@@ -272,8 +285,9 @@ export class McpSession {
     }
   }
 
-  async #listTools(request: RequestOptions): Promise<ListedTool[]> {
-    this.#tools = await readTools(this.#connected(), { ...this.#options, server: this.#name, request });
+  async #listTools(request: RequestOptions, traceparent: string | undefined): Promise<ListedTool[]> {
+    const meta = metaOf(traceparent);
+    this.#tools = await readTools(this.#connected(), { ...this.#options, server: this.#name, request, meta });
     return [...this.#tools.values()].map(toListedTool);
   }
 
@@ -282,12 +296,14 @@ export class McpSession {
     timeoutMs: number,
     signal: AbortSignal | undefined,
     ask: (request: RequestOptions, operation: Operation) => Promise<T>,
+    traceparent?: string,
   ): Promise<T> {
     const operation: Operation = {
       id: String(this.#nextOperation++),
       abort: new AbortController(),
       status: undefined,
       fault: undefined,
+      traceparent,
     };
     const { abort } = operation;
     const reasons = [this.#end.signal, ...(signal ? [signal] : [])];
@@ -322,6 +338,9 @@ export class McpSession {
     const headers = new Headers(init.headers);
     const operation = this.#operations.get(headers.get(OPERATION_HEADER) ?? "") ?? this.#connecting;
     headers.delete(OPERATION_HEADER);
+    if (operation?.traceparent !== undefined && !headers.has("traceparent")) {
+      headers.set("traceparent", operation.traceparent);
+    }
     const isGet = (init.method ?? "GET") === "GET";
     const isEventStream = isGet && this.#transport instanceof this.#sdk.SSEClientTransport;
     if (isEventStream) {
@@ -390,6 +409,11 @@ export class McpSession {
     for (const secret of secrets) if (secret.length >= 8) text = text.replaceAll(secret, "[redacted]");
     return text.slice(0, MAX_MESSAGE_LENGTH);
   }
+}
+
+/** How MCP itself hands a trace on, whatever its transport (SEP-414). */
+function metaOf(traceparent: string | undefined): { _meta?: { traceparent: string } } {
+  return traceparent === undefined ? {} : { _meta: { traceparent } };
 }
 
 /** The statuses that send a client to the transport of 2024-11-05; of the others a GET would only get the same. */

@@ -41,19 +41,19 @@ export class McpConnection {
   }
 
   /** The server's tools. Throws ToolFault, and the signal's reason when it is aborted. */
-  async listTools(signal: AbortSignal): Promise<ListedTool[]> {
+  async listTools(signal: AbortSignal, traceparent?: string): Promise<ListedTool[]> {
     const session = await unlessAborted(this.#connected(), signal);
-    return session.listTools({ signal });
+    return session.listTools({ signal, traceparent });
   }
 
   /**
    * Calls a tool with arguments as a model has written them. That the tool failed is an outcome. Throws ToolFault, and
    * the signal's reason when it is aborted.
    */
-  async call(name: string, json: string, signal: AbortSignal): Promise<ToolOutcome> {
+  async call(name: string, json: string, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome> {
     const session = await unlessAborted(this.#connected(), signal);
     const timeoutMs = this.#time.atMost(this.#config.callTimeoutMs);
-    const { output, isError } = await session.callTool(name, toArguments(json), { signal, timeoutMs });
+    const { output, isError } = await session.callTool(name, toArguments(json), { signal, timeoutMs, traceparent });
     if (!isError) return { output, failed: false };
     return { output, failed: true, error: toMcpError(new ToolFault("tool", output)) };
   }

@@ -73,9 +73,9 @@ export class McpServers implements ToolInTurn {
   }
 
   /** Lists the tools of a server. What prevents it is in the item, and the turn goes on without them. */
-  async list({ server }: UnlistedMcpServer, signal: AbortSignal): Promise<ListedTools> {
+  async list({ server }: UnlistedMcpServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools> {
     try {
-      const listed = await this.#connection(server.server_label).listTools(signal);
+      const listed = await this.#connection(server.server_label).listTools(signal, traceparent);
       const tools = listed.filter((tool) => isAllowed(server.allowed_tools, tool));
       this.#take(server, tools);
       return { tools };
@@ -95,9 +95,9 @@ export class McpServers implements ToolInTurn {
     return true;
   }
 
-  async run(call: PendingCall, signal: AbortSignal): Promise<ToolOutcome> {
+  async run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome> {
     const { label, name } = call.tool as McpTool;
-    return this.#connection(label).call(name, call.arguments, signal);
+    return this.#connection(label).call(name, call.arguments, signal, traceparent);
   }
 
   async close(): Promise<void> {

@@ -18,6 +18,8 @@ export interface ToolListOptions {
   /** Of all tools together. */
   maxBytes: number;
   request: RequestOptions;
+  /** What goes with each question. */
+  meta?: { _meta?: { traceparent: string } };
 }
 
 /**
@@ -25,7 +27,7 @@ export interface ToolListOptions {
  * `too_large` or `protocol`, and what the client throws.
  */
 export async function readTools(client: Client, options: ToolListOptions): Promise<Map<string, Tool>> {
-  const { server, maxTools, maxBytes, request } = options;
+  const { server, maxTools, maxBytes, request, meta } = options;
   const tools = new Map<string, Tool>();
   if (!client.getServerCapabilities()?.tools) return tools;
   let listed = 0;
@@ -33,7 +35,7 @@ export async function readTools(client: Client, options: ToolListOptions): Promi
   let cursor: string | undefined;
   for (let page = 0; page < MAX_PAGES; page++) {
     const result = await client.request(
-      { method: "tools/list", params: cursor === undefined ? {} : { cursor } },
+      { method: "tools/list", params: { ...(cursor !== undefined && { cursor }), ...meta } },
       request,
     );
     listed += result.tools.length;

@@ -91,9 +91,9 @@ export const PYTHON: ToolRoom<PythonTool, ResponseCodeInterpreterToolCall> = {
       offered: { namespace: NAMESPACE, functions: FUNCTIONS },
       container,
       resolve: toolNamed,
-      run: (call, signal) => {
+      run: (call, signal, traceparent) => {
         const code = unwrapScript(call.arguments);
-        return inOrder(() => server.call("python", JSON.stringify({ code }), signal));
+        return inOrder(() => server.call("python", JSON.stringify({ code }), signal, traceparent));
       },
       // A container that the client has named lives on, for the next turn.
       close: () => server.close({ cleanUp: container === turn.ownContainer }),

@@ -1,5 +1,5 @@
 /** A request to a model server that has ended with an answer, or with a fault. */
-export interface ModelCall {
+export interface ServerAttempt {
   /** The server's name. */
   server: string;
   path: string;

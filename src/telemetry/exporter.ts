@@ -1,0 +1,155 @@
+import type { OtlpTarget } from "../config.ts";
+import { ReadFault, readBoundedText } from "../protocol/bounded-read.ts";
+
+/**
+ * Sends telemetry of one kind to a collector, beside the requests that it is about: none of them waits for it, and none
+ * fails with it. There is no timer between requests: a request that ends sends what there is, unless another one is sending
+ * already, which then sends what has come meanwhile. So an isolate has one export of a kind under way, however many
+ * requests end at once. What a collector does not take is kept within bounds, offered again after a pause, and dropped.
+ */
+
+export interface ExporterOptions {
+  target: OtlpTarget;
+  /** How long the collector may take over one export, in milliseconds. */
+  timeoutMs: number;
+  /** What it is called in the log. */
+  kind: "traces" | "metrics";
+  /** Gives the body of the next export, and forgets what is in it; undefined where there is nothing to tell. */
+  take: () => string | undefined;
+  /** Called with what nobody has taken. */
+  onDropped: () => void;
+}
+
+/** Who is to be kept alive for an export, and whether that costs while it waits: then one export must do. */
+export interface ExportHost {
+  waitUntil: (promise: Promise<unknown>) => void;
+  isBrief: boolean;
+}
+
+/** What may follow an answer takes 30 s on Cloudflare; an export is begun only if it will have ended by then. */
+const AFTER_ANSWER_MS = 28_000;
+
+/** An exporter whose request the platform has given up says nothing any more. */
+const STALE_MARGIN_MS = 2_000;
+
+/** How often a batch is offered, and how long a collector is left alone that takes none; doubled each time. */
+const MAX_OFFERS = 4;
+const FIRST_PAUSE_MS = 1_000;
+const MAX_PAUSE_MS = 60_000;
+
+/** Of a collector's answer. */
+const MAX_ANSWER_BYTES = 64 * 1024;
+
+/** A collector that fails is told of so often, in milliseconds. */
+const TOLD_EVERY_MS = 60_000;
+
+/** What a collector that is busy or restarting answers with (OTLP/HTTP, "Retryable Response Codes"). */
+const RETRYABLE = new Set([429, 502, 503, 504]);
+
+/** Why a batch was not taken; `isFinal`: it would not be taken another time, either. */
+interface Refusal {
+  why: string;
+  isFinal: boolean;
+  /** Milliseconds. */
+  retryAfter?: number;
+}
+
+export class Exporter {
+  readonly #options: ExporterOptions;
+  /** When the export under way began. */
+  #sendingSince: number | undefined;
+  /** What is being sent, or was not taken. */
+  #body: string | undefined;
+  #offers = 0;
+  #pausedUntil = 0;
+  #toldAt = Number.NEGATIVE_INFINITY;
+  #dropped = 0;
+
+  constructor(options: ExporterOptions) {
+    this.#options = options;
+  }
+
+  /** Sends what there is, unless that is being done, or the collector is left alone. Never throws. */
+  flush({ waitUntil, isBrief }: ExportHost): void {
+    const now = Date.now();
+    const { timeoutMs } = this.#options;
+    const isSending = this.#sendingSince !== undefined && now - this.#sendingSince < timeoutMs + STALE_MARGIN_MS;
+    if (isSending || now < this.#pausedUntil) return;
+    waitUntil(this.#send(isBrief ? now : now + AFTER_ANSWER_MS - timeoutMs));
+  }
+
+  /** Sends one batch after another, none that would be begun after `until`. Never rejects. */
+  async #send(until: number): Promise<void> {
+    try {
+      do {
+        if (this.#body === undefined) this.#offers = 0;
+        this.#body ??= this.#options.take();
+        if (this.#body === undefined) return;
+        this.#sendingSince = Date.now();
+        const refusal = await this.#offer(this.#body);
+        if (!refusal) this.#body = undefined;
+        else if (this.#isRefused(refusal)) return;
+      } while (Date.now() < until);
+    } finally {
+      this.#sendingSince = undefined;
+    }
+  }
+
+  /** Offers a batch once. Gives why it was not taken, if it was not. */
+  async #offer(body: string): Promise<Refusal | undefined> {
+    const { target, timeoutMs } = this.#options;
+    const signal = AbortSignal.timeout(timeoutMs);
+    try {
+      const headers = { ...target.headers, "content-type": "application/json" };
+      const response = await fetch(target.url, { method: "POST", headers, body, signal, redirect: "manual" });
+      const { status } = response;
+      const answer = await readBoundedText(response, { maxBytes: MAX_ANSWER_BYTES, timeoutMs, signal });
+      if (status === 200) return refusalIn(answer);
+      const seconds = Number(response.headers.get("retry-after") ?? 0);
+      return {
+        why: `status ${status}`,
+        isFinal: !RETRYABLE.has(status),
+        ...(seconds > 0 && { retryAfter: seconds * 1000 }),
+      };
+    } catch (error) {
+      if (error instanceof ReadFault && error.kind === "too_large") return noOtlp();
+      return { why: signal.aborted ? "timeout" : "unreachable", isFinal: false };
+    }
+  }
+
+  /** Whether the collector is to be left alone. What it will never take is dropped. */
+  #isRefused({ why, isFinal, retryAfter = 0 }: Refusal): boolean {
+    this.#offers += 1;
+    if (isFinal || this.#offers >= MAX_OFFERS) {
+      this.#body = undefined;
+      this.#dropped += 1;
+      this.#options.onDropped();
+    }
+    const pause = Math.max(retryAfter, FIRST_PAUSE_MS * 2 ** (this.#offers - 1));
+    const now = Date.now();
+    if (!isFinal) this.#pausedUntil = now + Math.min(MAX_PAUSE_MS, pause);
+    if (now - this.#toldAt >= TOLD_EVERY_MS) {
+      this.#toldAt = now;
+      const { kind } = this.#options;
+      console.warn(JSON.stringify({ level: "warn", event: "export_failed", kind, why, dropped: this.#dropped }));
+      this.#dropped = 0;
+    }
+    return !isFinal;
+  }
+}
+
+/** What a collector says that it has not taken (`partialSuccess`), or that it is none. */
+function refusalIn(answer: string): Refusal | undefined {
+  if (answer.trim() === "") return undefined;
+  try {
+    const { partialSuccess: partial } = JSON.parse(answer) as { partialSuccess?: Record<string, unknown> };
+    const rejected = Number(partial?.rejectedSpans ?? partial?.rejectedDataPoints ?? 0);
+    return rejected > 0 ? { why: "partial success", isFinal: true } : undefined;
+  } catch {
+    return noOtlp();
+  }
+}
+
+function noOtlp(): Refusal {
+  return { why: "an answer that is not OTLP", isFinal: true };
+}

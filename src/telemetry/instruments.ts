@@ -1,0 +1,132 @@
+/**
+ * The metrics, each once: OTLP and Prometheus tell the same. Names, units and bounds of `gen_ai.*` are those of the
+ * conventions (docs/telemetry.md says at which commit), `http.server.request.duration` is that of OpenTelemetry's stable
+ * ones for HTTP. What no convention names is `responses_edge.*`.
+ */
+export interface Instrument {
+  name: string;
+  /** UCUM; in braces what is counted. */
+  unit: string;
+  description: string;
+  /** Upper bounds of a histogram's buckets; a counter has none. */
+  bounds?: readonly number[];
+}
+
+/** Seconds, of most `gen_ai.*` durations. */
+const DURATIONS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+
+export const CLIENT_TOKEN_USAGE: Instrument = {
+  name: "gen_ai.client.token.usage",
+  unit: "{token}",
+  description: "Number of input and output tokens used by one call of the model server.",
+  bounds: [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864],
+};
+
+export const CLIENT_OPERATION_DURATION: Instrument = {
+  name: "gen_ai.client.operation.duration",
+  unit: "s",
+  description: "Duration of one call of the model server.",
+  bounds: DURATIONS,
+};
+
+export const CLIENT_TIME_TO_FIRST_CHUNK: Instrument = {
+  name: "gen_ai.client.operation.time_to_first_chunk",
+  unit: "s",
+  description: "From a call of the model server to the first chunk of its stream.",
+  bounds: DURATIONS,
+};
+
+export const SERVER_REQUEST_DURATION: Instrument = {
+  name: "gen_ai.server.request.duration",
+  unit: "s",
+  description: "From a request for a response to the response's end.",
+  bounds: DURATIONS,
+};
+
+export const SERVER_TIME_TO_FIRST_TOKEN: Instrument = {
+  name: "gen_ai.server.time_to_first_token",
+  unit: "s",
+  description: "From a request for a response to the model's first word, of successful responses.",
+  bounds: [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0],
+};
+
+export const SERVER_TIME_PER_OUTPUT_TOKEN: Instrument = {
+  name: "gen_ai.server.time_per_output_token",
+  unit: "s",
+  description: "Time for each output token after the first of a call of the model server, of successful responses.",
+  bounds: [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5],
+};
+
+export const EXECUTE_TOOL_DURATION: Instrument = {
+  name: "gen_ai.execute_tool.duration",
+  unit: "s",
+  description: "Duration of one call of a hosted tool.",
+  bounds: DURATIONS,
+};
+
+export const HTTP_SERVER_REQUEST_DURATION: Instrument = {
+  name: "http.server.request.duration",
+  unit: "s",
+  description: "Duration of one HTTP request, to the end of its answer.",
+  bounds: [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10],
+};
+
+export const RESPONSES: Instrument = {
+  name: "responses_edge.responses",
+  unit: "{response}",
+  description: "Responses that have ended, by how.",
+};
+
+export const CACHED_TOKENS: Instrument = {
+  name: "responses_edge.tokens.cached",
+  unit: "{token}",
+  description: "Input tokens that came from the model server's prefix cache.",
+};
+
+export const REASONING_TOKENS: Instrument = {
+  name: "responses_edge.tokens.reasoning",
+  unit: "{token}",
+  description: "Output tokens that the model has thought with.",
+};
+
+export const RETRIES: Instrument = {
+  name: "responses_edge.retries",
+  unit: "{retry}",
+  description: "Calls of the model server that were made again because one before had failed.",
+};
+
+export const TAKE_UPS: Instrument = {
+  name: "responses_edge.take_ups",
+  unit: "{take_up}",
+  description: "Generations that broke off and went on where they had stopped.",
+};
+
+export const CLIENTS_LEFT: Instrument = {
+  name: "responses_edge.clients_left",
+  unit: "{client}",
+  description: "Requests whose client had left before their end.",
+};
+
+export const EXPORTS_DROPPED: Instrument = {
+  name: "responses_edge.export.dropped",
+  unit: "{batch}",
+  description: "Batches of telemetry that no collector has taken.",
+};
+
+export const INSTRUMENTS: readonly Instrument[] = [
+  CLIENT_TOKEN_USAGE,
+  CLIENT_OPERATION_DURATION,
+  CLIENT_TIME_TO_FIRST_CHUNK,
+  SERVER_REQUEST_DURATION,
+  SERVER_TIME_TO_FIRST_TOKEN,
+  SERVER_TIME_PER_OUTPUT_TOKEN,
+  EXECUTE_TOOL_DURATION,
+  HTTP_SERVER_REQUEST_DURATION,
+  RESPONSES,
+  CACHED_TOKENS,
+  REASONING_TOKENS,
+  RETRIES,
+  TAKE_UPS,
+  CLIENTS_LEFT,
+  EXPORTS_DROPPED,
+];

@@ -1,0 +1,107 @@
+import { type Measurements, TOOL_ERROR } from "../contract/measurements.ts";
+import {
+  CACHED_TOKENS,
+  CLIENT_OPERATION_DURATION,
+  CLIENT_TIME_TO_FIRST_CHUNK,
+  CLIENT_TOKEN_USAGE,
+  CLIENTS_LEFT,
+  EXECUTE_TOOL_DURATION,
+  HTTP_SERVER_REQUEST_DURATION,
+  type Instrument,
+  REASONING_TOKENS,
+  RESPONSES,
+  RETRIES,
+  SERVER_REQUEST_DURATION,
+  SERVER_TIME_PER_OUTPUT_TOKEN,
+  SERVER_TIME_TO_FIRST_TOKEN,
+  TAKE_UPS,
+} from "./instruments.ts";
+import type { Attributes } from "./meter.ts";
+import { operationOf, PROVIDER } from "./spans.ts";
+import type { WideEvent } from "./wide-event.ts";
+
+/**
+ * What a request adds to the metrics. How many series there are is bounded by what the server is, and not by what clients
+ * invent: a model's name counts once the model server has taken a prompt for it, tools count by their kind.
+ */
+
+/** Takes one value. */
+export type Record = (instrument: Instrument, attributes: Attributes, value: number) => void;
+
+/** Names of models that are told apart: adapters can be many. */
+const MAX_MODELS = 200;
+
+/** What a model is called that no model server has answered for. */
+const OTHER = "_OTHER";
+
+/** Names that a model server has taken a prompt for, in this process. */
+const knownModels = new Set<string>();
+
+function modelLabel(name: string | undefined, isAccepted: boolean): string {
+  if (name === undefined) return OTHER;
+  if (isAccepted && knownModels.size < MAX_MODELS) knownModels.add(name);
+  return knownModels.has(name) ? name : OTHER;
+}
+
+export function recordMetrics(event: WideEvent, measured: Measurements, record: Record): void {
+  recordHttp(event, record);
+  if (!measured.turn || (event.transport !== "background" && !measured.end && measured.modelCalls.length === 0)) return;
+  const isAccepted = measured.modelCalls.some((call) => call.acceptedAt !== undefined);
+  const model = modelLabel(event.upstream_model, isAccepted);
+  const common = {
+    "gen_ai.operation.name": operationOf(event.engine),
+    "gen_ai.provider.name": PROVIDER,
+    "gen_ai.request.model": model,
+  };
+  const outcome = event.outcome ?? "failed";
+  const failure: Attributes = outcome === "failed" ? { "error.type": event.error ?? OTHER } : {};
+  const byModel = { "gen_ai.request.model": model };
+  record(SERVER_REQUEST_DURATION, { ...common, ...failure }, event.total_ms / 1000);
+  record(RESPONSES, { ...byModel, "responses_edge.outcome": outcome, "responses_edge.transport": event.transport }, 1);
+  if (event.first_token_ms !== undefined && outcome !== "failed") {
+    record(SERVER_TIME_TO_FIRST_TOKEN, common, event.first_token_ms / 1000);
+  }
+  count(record, CACHED_TOKENS, byModel, event.cached_tokens);
+  count(record, REASONING_TOKENS, byModel, event.reasoning_tokens);
+  count(record, RETRIES, byModel, event.retries);
+  count(record, TAKE_UPS, byModel, event.take_ups);
+  recordModelCalls(measured, common, record);
+  recordToolCalls(measured, record);
+}
+
+function recordHttp({ endpoint, transport, status, error, total_ms, client_left }: WideEvent, record: Record): void {
+  if (client_left) record(CLIENTS_LEFT, { "responses_edge.transport": transport }, 1);
+  if (transport !== "http" && transport !== "sse") return;
+  const [method = "", route = ""] = endpoint.split(" ");
+  const failure: Attributes = status >= 500 ? { "error.type": error ?? String(status) } : {};
+  const attributes = { "http.request.method": method, "http.route": route, "http.response.status_code": status };
+  record(HTTP_SERVER_REQUEST_DURATION, { ...attributes, ...failure }, total_ms / 1000);
+}
+
+function recordModelCalls({ modelCalls }: Measurements, common: Attributes, record: Record): void {
+  for (const { begunAt, firstChunkAt, endedAt, error, tokens } of modelCalls) {
+    if (endedAt === undefined) continue;
+    const failure: Attributes = error === undefined ? {} : { "error.type": error };
+    record(CLIENT_OPERATION_DURATION, { ...common, ...failure }, (endedAt - begunAt) / 1000);
+    if (firstChunkAt !== undefined) record(CLIENT_TIME_TO_FIRST_CHUNK, common, (firstChunkAt - begunAt) / 1000);
+    if (!tokens) continue;
+    record(CLIENT_TOKEN_USAGE, { ...common, "gen_ai.token.type": "input" }, tokens.input);
+    record(CLIENT_TOKEN_USAGE, { ...common, "gen_ai.token.type": "output" }, tokens.output);
+    if (firstChunkAt === undefined || tokens.output < 2 || error !== undefined) continue;
+    record(SERVER_TIME_PER_OUTPUT_TOKEN, common, (endedAt - firstChunkAt) / 1000 / (tokens.output - 1));
+  }
+}
+
+function recordToolCalls({ toolCalls }: Measurements, record: Record): void {
+  for (const { kind, item, begunAt, endedAt, error } of toolCalls) {
+    if (item === undefined || endedAt === undefined) continue;
+    // A tool's own name, and the code of its error, are whatever a server of the client's says.
+    const failure: Attributes = error === undefined ? {} : { "error.type": error === TOOL_ERROR ? error : OTHER };
+    const attributes = { "gen_ai.tool.name": kind, "gen_ai.tool.type": "extension", ...failure };
+    record(EXECUTE_TOOL_DURATION, attributes, (endedAt - begunAt) / 1000);
+  }
+}
+
+function count(record: Record, counter: Instrument, attributes: Attributes, value: number | undefined): void {
+  if (value !== undefined && value > 0) record(counter, attributes, value);
+}

@@ -1,0 +1,245 @@
+import type { Config, TelemetryConfig } from "../config.ts";
+import { type Measurements, newMeasurements, randomHex, type Trace } from "../contract/measurements.ts";
+import { AnalyticsWriter } from "./analytics.ts";
+import { Exporter, type ExportHost } from "./exporter.ts";
+import { EXPORTS_DROPPED, type Instrument } from "./instruments.ts";
+import { type Attributes, Meter } from "./meter.ts";
+import { recordMetrics } from "./metrics.ts";
+import { metricsBody, tracesBody } from "./otlp.ts";
+import { spansOf } from "./spans.ts";
+import { newTrace, readTraceContext } from "./trace-context.ts";
+import { isLogged, type RequestFacts, type Transport, toWideEvent, type WideEvent } from "./wide-event.ts";
+
+/**
+ * What is told of requests (docs/telemetry.md). A request is observed from its beginning; when it has ended, one wide event
+ * is made of it, and that becomes a line of the log, a point of Analytics Engine, spans, and values of metrics.
+ */
+
+/** What one export carries of spans, and what may wait for it, in UTF-16 units. */
+const MAX_BATCH_LENGTH = 512 * 1024;
+const MAX_QUEUE_LENGTH = 2 * 1024 * 1024;
+
+export class Telemetry {
+  readonly config: TelemetryConfig;
+  readonly #resource: Attributes;
+  /** What `/metrics` shows. */
+  readonly totals: Meter | undefined;
+  /** What the collector has not been told yet. */
+  readonly #deltas: Meter | undefined;
+  #spans: string[] = [];
+  #spansLength = 0;
+  readonly #exporters: Exporter[] = [];
+
+  constructor(config: TelemetryConfig) {
+    this.config = config;
+    const { traces, metrics, prometheus, exportTimeoutMs: timeoutMs, resource } = config;
+    // Isolates know nothing of each other: what each has counted is told apart by its name.
+    this.#resource = { "service.instance.id": randomHex(8), ...resource };
+    this.totals = prometheus && new Meter(Date.now());
+    this.#deltas = metrics && new Meter(Date.now());
+    const onDropped = () => this.#record(EXPORTS_DROPPED, {}, 1);
+    if (traces) {
+      const take = () => this.#takeSpans();
+      this.#exporters.push(new Exporter({ target: traces, timeoutMs, kind: "traces", take, onDropped }));
+    }
+    if (metrics) {
+      const take = () => this.#takeMetrics();
+      this.#exporters.push(new Exporter({ target: metrics, timeoutMs, kind: "metrics", take, onDropped }));
+    }
+  }
+
+  /** Begins to observe a request. `headers` are its own, which may say to which trace it belongs. */
+  observe(request: ObservedRequest & { headers?: Headers | undefined }, host: ObservationHost): Observation {
+    const { handsTracesOn } = this.config;
+    const { headers } = request;
+    const remote =
+      handsTracesOn && headers ? readTraceContext(headers.get("traceparent"), headers.get("tracestate")) : undefined;
+    return new Observation(this, request, newTrace(this.config, remote), host);
+  }
+
+  /** Begins to observe a run, which may have been begun before, in another process: `kept` is what `runTrace` gave. */
+  observeRun(request: ObservedRequest, kept: KeptTrace | undefined, host: ObservationHost): Observation {
+    const { traces, handsTracesOn } = this.config;
+    const isKept = traces !== undefined && kept?.isKept === true;
+    const trace = kept && { ...kept, isKept, isHandedOn: handsTracesOn };
+    return new Observation(this, request, trace ?? newTrace(this.config, undefined), host);
+  }
+
+  /** Tells what is to be told of a request that has ended. */
+  tell({ event, measured, begunAt, endedAt }: EndedRequest, analytics: AnalyticsWriter | undefined): void {
+    if (isLogged(event, this.config.log)) console.log(JSON.stringify(event));
+    analytics?.add(event);
+    const { trace } = measured;
+    if (trace?.isKept) this.#queue(spansOf({ event, measured, trace, begunAt, endedAt }));
+    if (this.totals || this.#deltas) {
+      const tenant = this.config.prometheus?.byTenant ? event.tenant : undefined;
+      recordMetrics(event, measured, (instrument, attributes, value) =>
+        this.#record(instrument, attributes, value, tenant),
+      );
+    }
+  }
+
+  /** Sends what is to be sent. */
+  flush(host: ExportHost): void {
+    for (const exporter of this.#exporters) exporter.flush(host);
+  }
+
+  #record(instrument: Instrument, attributes: Attributes, value: number, tenant?: string): void {
+    this.#deltas?.record(instrument, attributes, value);
+    this.totals?.record(instrument, tenant === undefined ? attributes : { ...attributes, tenant }, value);
+  }
+
+  #queue(spans: readonly string[]): void {
+    for (const span of spans) {
+      if (this.#spansLength + span.length > MAX_QUEUE_LENGTH) {
+        this.#record(EXPORTS_DROPPED, {}, 1);
+        return;
+      }
+      this.#spans.push(span);
+      this.#spansLength += span.length;
+    }
+  }
+
+  #takeSpans(): string | undefined {
+    if (this.#spans.length === 0) return undefined;
+    let length = 0;
+    let count = 0;
+    while (count < this.#spans.length && (count === 0 || length < MAX_BATCH_LENGTH)) {
+      length += this.#spans[count]?.length ?? 0;
+      count += 1;
+    }
+    const taken = this.#spans.slice(0, count);
+    this.#spans = this.#spans.slice(count);
+    this.#spansLength -= length;
+    return tracesBody(this.#resource, taken);
+  }
+
+  #takeMetrics(): string | undefined {
+    const deltas = this.#deltas;
+    if (!deltas || deltas.isEmpty) return undefined;
+    const now = Date.now();
+    return metricsBody(this.#resource, { now, ...deltas.take(now) });
+  }
+}
+
+/** What is known of a request when it begins. */
+export interface ObservedRequest {
+  requestId: string;
+  transport: Transport;
+  /** Method and route, as far as they are known. */
+  endpoint?: string;
+  tenant?: string | undefined;
+  keyId?: string | undefined;
+  /** Unix milliseconds. */
+  begunAt?: number;
+}
+
+/** Where a request is observed. */
+export interface ObservationHost extends ExportHost {
+  /** The points of the invocation, where it is more than one request's. */
+  analytics?: AnalyticsWriter | undefined;
+}
+
+interface EndedRequest {
+  event: WideEvent;
+  measured: Measurements;
+  begunAt: number;
+  endedAt: number;
+}
+
+/** What a run keeps of its trace, so that it goes on under the same one after its process has died. */
+export type KeptTrace = Pick<Trace, "traceId" | "parent" | "span" | "isSampled" | "isKept" | "state">;
+
+/** One request, from its beginning to its end. */
+export class Observation {
+  readonly measured: Measurements;
+  readonly #telemetry: Telemetry;
+  readonly #host: ObservationHost;
+  readonly #facts: Omit<RequestFacts, "endedAt">;
+  /** The answer goes on after its headers: what it comes to is not known before. */
+  #isOpen = false;
+  #isTold = false;
+
+  constructor(telemetry: Telemetry, request: ObservedRequest, trace: Trace | undefined, host: ObservationHost) {
+    const { requestId, transport, endpoint = "", tenant, keyId, begunAt = Date.now() } = request;
+    this.#telemetry = telemetry;
+    this.#host = host;
+    host.analytics?.expect();
+    this.measured = newMeasurements(trace);
+    this.#facts = {
+      ...{ requestId, transport, endpoint, tenant, keyId, begunAt },
+      ...{ status: 200, error: undefined, hasClientLeft: false },
+    };
+  }
+
+  /** What a run that the request begins is to keep. Its own span lies below this request's. */
+  runTrace(newSpan: () => string): KeptTrace | undefined {
+    const { trace } = this.measured;
+    if (!trace) return undefined;
+    const { traceId, isSampled, isKept, state, span } = trace;
+    return { traceId, parent: span, span: isKept ? newSpan() : span, isSampled, isKept, state };
+  }
+
+  /** What only its way through the server has shown. */
+  know(facts: Partial<Pick<RequestFacts, "endpoint" | "transport" | "tenant" | "keyId" | "hasClientLeft">>): void {
+    Object.assign(this.#facts, facts);
+  }
+
+  /** The answer is a stream that ends with `ended`, which never rejects; then the request has ended. */
+  streamsUntil(ended: Promise<unknown>): Promise<void> {
+    this.#isOpen = true;
+    return ended.then(() => {
+      this.#isOpen = false;
+      this.#tell();
+    });
+  }
+
+  /** The request was answered; unless the answer is a stream that goes on, it has ended. */
+  answered(status: number, error?: string): void {
+    this.#facts.status = status;
+    this.#facts.error = error;
+    if (!this.#isOpen) this.#tell();
+  }
+
+  /** Told once, whatever happens. Never throws: no request fails of what is told of it. */
+  #tell(): void {
+    if (this.#isTold) return;
+    this.#isTold = true;
+    try {
+      this.#tellNow();
+    } catch (error) {
+      const name = error instanceof Error ? error.name : typeof error;
+      console.error(JSON.stringify({ level: "error", event: "telemetry_failed", error: name }));
+    }
+  }
+
+  #tellNow(): void {
+    const endedAt = Date.now();
+    const facts = { ...this.#facts, endedAt };
+    // A turn that nobody waits for any more was cancelled by its client's leaving.
+    facts.hasClientLeft ||= facts.transport !== "background" && this.measured.end?.status === "cancelled";
+    const event = toWideEvent(facts, this.measured);
+    const { analytics: dataset } = this.#telemetry.config;
+    const analytics = this.#host.analytics ?? (dataset && new AnalyticsWriter(dataset));
+    this.#telemetry.tell({ event, measured: this.measured, begunAt: facts.begunAt, endedAt }, analytics);
+    this.#telemetry.flush(this.#host);
+  }
+}
+
+/** One for each configuration, whoever has loaded it: the Worker and its objects share an isolate, and so what it counts. */
+const instances = new Map<string, Telemetry>();
+
+/** By the configuration itself, so that a request need not ask twice. */
+const known = new WeakMap<TelemetryConfig, Telemetry>();
+
+/** What tells of requests under a configuration; undefined where nobody wants to know anything. */
+export function telemetryOf({ telemetry: config }: Pick<Config, "telemetry">): Telemetry | undefined {
+  if (!config) return undefined;
+  let telemetry = known.get(config);
+  if (telemetry) return telemetry;
+  const name = JSON.stringify({ ...config, analytics: config.analytics !== undefined });
+  telemetry = instances.get(name) ?? new Telemetry(config);
+  instances.set(name, telemetry);
+  known.set(config, telemetry);
+  return telemetry;
+}

@@ -1,0 +1,79 @@
+import type { TelemetryConfig } from "../config.ts";
+import { newSpanId, randomHex, type Trace } from "../contract/measurements.ts";
+
+/**
+ * Where a request stands in its trace, by W3C's Trace Context (level 1). What a caller says of it is a stranger's: it is
+ * checked against the grammar, bounded, and left out as a whole where it is anything else.
+ */
+
+/** `traceparent` of a version that there is not yet may go on behind its fourth field, for so many characters. */
+const MAX_TRACEPARENT_LENGTH = 256;
+
+const TRACEPARENT = /^(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
+
+/** The flag that a caller sets who keeps the trace. */
+const SAMPLED = 1;
+
+/** As much as the recommendation has every participant hand on. */
+const MAX_TRACESTATE_LENGTH = 512;
+const MAX_TRACESTATE_MEMBERS = 32;
+
+const MEMBER =
+  /^(?:[a-z0-9][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
+
+/** What a caller says of the trace that its request belongs to. */
+export interface RemoteTrace {
+  traceId: string;
+  /** The caller's span. */
+  parent: string;
+  isSampled: boolean;
+  state: string | undefined;
+}
+
+/** What the headers `traceparent` and `tracestate` say; undefined where they say nothing that is a trace context. */
+export function readTraceContext(traceparent: string | null, tracestate: string | null): RemoteTrace | undefined {
+  if (traceparent === null || traceparent.length > MAX_TRACEPARENT_LENGTH) return undefined;
+  const [, version, traceId = "", parent = "", flags = "", rest] = TRACEPARENT.exec(traceparent.trim()) ?? [];
+  if (version === undefined || (version === "00" && rest !== undefined)) return undefined;
+  const isSampled = (Number.parseInt(flags, 16) & SAMPLED) === SAMPLED;
+  return { traceId, parent, isSampled, state: readState(tracestate) };
+}
+
+/** `tracestate`, where it is one; members that are empty are left out. */
+function readState(text: string | null): string | undefined {
+  if (text === null || text.length > MAX_TRACESTATE_LENGTH) return undefined;
+  const members = text.split(",").flatMap((member) => (member.trim() === "" ? [] : [member.trim()]));
+  if (members.length === 0 || members.length > MAX_TRACESTATE_MEMBERS) return undefined;
+  const keys = new Set(members.map((member) => member.slice(0, member.indexOf("="))));
+  return keys.size === members.length && members.every((member) => MEMBER.test(member)) ? members.join(",") : undefined;
+}
+
+/**
+ * The trace of a new request: the caller's, or one that begins here. Undefined where traces are neither kept nor handed on.
+ * A caller's decision holds for samplers that ask the parent; a trace that is only handed on is as its caller says.
+ */
+export function newTrace(
+  { traces, sampler, handsTracesOn }: TelemetryConfig,
+  remote: RemoteTrace | undefined,
+): Trace | undefined {
+  if (!traces && (!handsTracesOn || !remote)) return undefined;
+  const traceId = remote?.traceId ?? randomHex(16);
+  const isSampled = traces !== undefined && isKept(traceId, remote, sampler);
+  return {
+    traceId,
+    parent: remote?.parent,
+    // Nobody would find a span that is not kept: what follows then belongs to the caller's.
+    span: isSampled || !remote ? newSpanId() : remote.parent,
+    isSampled: traces ? isSampled : remote?.isSampled === true,
+    isKept: isSampled,
+    state: remote?.state,
+    isHandedOn: handsTracesOn,
+  };
+}
+
+/** What is kept of a trace is told by its id, so that all who take part and keep the same share keep the same traces. */
+function isKept(traceId: string, remote: RemoteTrace | undefined, { ratio, asksParent }: TelemetryConfig["sampler"]) {
+  if (remote && asksParent) return remote.isSampled;
+  // The last 52 of its bits: as many as a number holds.
+  return Number.parseInt(traceId.slice(-13), 16) < ratio * 2 ** 52;
+}

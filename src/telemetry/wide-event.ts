@@ -1,0 +1,129 @@
+import type { Measurements, ModelCall } from "../contract/measurements.ts";
+
+/** The wide event of a request: all that is told of it, on one line. What each field means: docs/telemetry.md. */
+export interface WideEvent {
+  level: "info" | "error";
+  event: "request";
+  request_id: string;
+  trace_id?: string;
+  tenant?: string;
+  key_id?: string;
+  endpoint: string;
+  transport: Transport;
+  model?: string;
+  upstream_model?: string;
+  engine?: string;
+  replica?: string;
+  status: number;
+  outcome?: string;
+  error?: string;
+  response_id?: string;
+  conversation_id?: string;
+  accept_ms?: number;
+  first_token_ms?: number;
+  total_ms: number;
+  input_tokens?: number;
+  cached_tokens?: number;
+  output_tokens?: number;
+  reasoning_tokens?: number;
+  rounds?: number;
+  summaries?: number;
+  tool_calls?: Record<string, number>;
+  tool_failures?: number;
+  retries?: number;
+  take_ups?: number;
+  rows_written?: number;
+  stored?: boolean;
+  client_left: boolean;
+}
+
+/** `background` is a run in its home: also one under an `Idempotency-Key`, which does not end with its client, either. */
+export type Transport = "http" | "sse" | "websocket" | "background";
+
+/** A client may name a model as it likes; no server has one of a longer name. */
+const MAX_NAME_LENGTH = 256;
+
+/** What the transport knows of a request. */
+export interface RequestFacts {
+  requestId: string;
+  /** Method and route, such as `POST /v1/responses`; never the path itself. */
+  endpoint: string;
+  transport: Transport;
+  tenant: string | undefined;
+  keyId: string | undefined;
+  /** HTTP status, or what it would be. */
+  status: number;
+  /** The code of the error that was answered. */
+  error: string | undefined;
+  hasClientLeft: boolean;
+  /** Unix milliseconds. */
+  begunAt: number;
+  endedAt: number;
+}
+
+export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEvent {
+  const { turn, end, trace, modelCalls, toolCalls, toolCounts } = measured;
+  const error = facts.error ?? end?.error;
+  const spoken = modelCalls.filter(({ purpose }) => purpose !== "summary");
+  const accepted = spoken.find((call) => call.acceptedAt !== undefined);
+  const first = spoken.find((call) => call.firstChunkAt !== undefined);
+  return {
+    level: error === undefined ? "info" : "error",
+    event: "request",
+    request_id: facts.requestId,
+    trace_id: trace?.traceId,
+    tenant: facts.tenant,
+    key_id: facts.keyId,
+    endpoint: facts.endpoint,
+    transport: facts.transport,
+    model: turn?.model.name.slice(0, MAX_NAME_LENGTH),
+    upstream_model: turn?.model.upstream.slice(0, MAX_NAME_LENGTH),
+    engine: turn?.model.engine,
+    // The last one, where a call went on elsewhere.
+    replica: modelCalls.at(-1)?.replica,
+    status: facts.status,
+    outcome: end?.status,
+    error,
+    response_id: turn?.responseId,
+    conversation_id: turn?.conversation,
+    accept_ms: since(facts.begunAt, accepted?.acceptedAt),
+    first_token_ms: since(facts.begunAt, first?.firstChunkAt),
+    total_ms: facts.endedAt - facts.begunAt,
+    input_tokens: end?.tokens.input,
+    cached_tokens: end?.tokens.cached,
+    output_tokens: end?.tokens.output,
+    reasoning_tokens: end?.tokens.reasoning,
+    ...(turn && {
+      rounds: (spoken.at(-1)?.round ?? -1) + 1,
+      summaries: modelCalls.length - spoken.length,
+      tool_calls: toolCounts,
+      tool_failures: toolCalls.filter((call) => call.error !== undefined && call.item !== undefined).length,
+      retries: modelCalls.filter(isRetry).length + measured.failovers,
+      take_ups: modelCalls.filter(({ purpose }) => purpose === "take_up").length,
+      rows_written: measured.rowsWritten,
+      stored: turn.isStored,
+    }),
+    client_left: facts.hasClientLeft,
+  };
+}
+
+/** A call that begins anew what the one before did not get to. */
+export function isRetry({ purpose }: ModelCall, index: number, calls: readonly ModelCall[]): boolean {
+  const before = calls[index - 1];
+  const isSame = (before?.purpose === "summary") === (purpose === "summary");
+  return before?.error !== undefined && isSame && purpose !== "take_up";
+}
+
+function since(from: number, to: number | undefined): number | undefined {
+  return to === undefined ? undefined : Math.max(0, to - from);
+}
+
+/** Whether an event is logged: an error always, of the others a share, where all are wanted. */
+export function isLogged(
+  { error }: WideEvent,
+  { events, ratio }: { events: "all" | "errors" | "none"; ratio: number },
+) {
+  if (events === "none") return false;
+  if (error !== undefined) return true;
+  return events === "all" && (ratio >= 1 || Math.random() < ratio);
+}

@@ -1,0 +1,605 @@
+import { createHash } from "node:crypto";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { serveSimulator } from "../../dev/simulator/serve.ts";
+import { type ReceivedSpan, type Receiver, startReceiver } from "../telemetry/receiver.ts";
+import { startWorkerd } from "../workerd/process.ts";
+import { GPT_OSS } from "./harmony-support.ts";
+import { SocketClient } from "./socket-support.ts";
+import { eventually, type Gateway, gatewayAt, startGateway } from "./support.ts";
+import { ask, generations, mcp, startTools, type ToolServer, WAYS } from "./tool-support.ts";
+import { ended } from "./turns.ts";
+
+/** What is told of requests: spans, metrics and wide events, and that none of them tells what was said. */
+
+const KEY = "key-of-tenant-acme";
+const API_KEYS = `acme:${createHash("sha256").update(KEY).digest("hex")}`;
+
+/** Stands in everything that a client may say. */
+const CANARY = "canary-31415926";
+
+interface Line {
+  event?: string;
+  [field: string]: unknown;
+}
+
+/** The Worker's log lines that are JSON, of one kind. */
+function linesOf({ logs }: Pick<Gateway, "logs">, event: string): Line[] {
+  return logs()
+    .split("\n")
+    .flatMap((line): Line[] => {
+      const at = line.indexOf("{");
+      try {
+        return at < 0 ? [] : [JSON.parse(line.slice(at)) as Line];
+      } catch {
+        return [];
+      }
+    })
+    .filter((line) => line.event === event);
+}
+
+const wideEvents = (gateway: Pick<Gateway, "logs">) => linesOf(gateway, "request");
+
+/** Waits for the wide event of a response. */
+const eventOf = (gateway: Gateway, id: string, transport?: string) =>
+  eventually(() =>
+    wideEvents(gateway).find(
+      (line) => line.response_id === id && (transport === undefined || line.transport === transport),
+    ),
+  );
+
+let receiver: Receiver;
+let tools: ToolServer;
+let gateway: Gateway;
+beforeAll(async () => {
+  receiver = await startReceiver();
+  tools = await startTools({
+    add: { properties: { text: { const: CANARY } }, run: () => `${CANARY} is 3` },
+    fail: { run: () => ({ content: [{ type: "text", text: CANARY }], isError: true }) },
+  });
+  gateway = await startGateway({
+    OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
+    OTEL_EXPORTER_OTLP_HEADERS: "x-collector-key=se%20cret",
+    OTEL_RESOURCE_ATTRIBUTES: "deployment.environment.name=test",
+    TELEMETRY_LOG: "all",
+    PROMETHEUS_METRICS: "true",
+    PROMETHEUS_TOKEN: "scrape-me",
+    API_KEYS,
+    MCP_SERVERS: tools.url,
+    HEARTBEAT_MS: "50",
+  });
+  gateway.openai = gateway.client({ apiKey: KEY });
+});
+beforeEach(() => {
+  gateway.vllm.simulator.clear();
+});
+afterAll(async () => {
+  await gateway?.close();
+  await tools?.close();
+  await receiver?.close();
+  expect(receiver.faults).toEqual([]);
+});
+
+const spansIn = (traceId: string) => receiver.spans.filter((span) => span.traceId === traceId);
+
+/** The spans of a trace, once the last one of them has come. */
+const wholeTrace = (traceId: string, count: number) =>
+  eventually(() => (spansIn(traceId).length >= count ? spansIn(traceId) : undefined));
+
+function newTraceId(): string {
+  return crypto.randomUUID().replaceAll("-", "");
+}
+
+const PARENT = "00f067aa0ba902b7";
+const traceHeaders = (traceId: string, flags = "01") => ({ traceparent: `00-${traceId}-${PARENT}-${flags}` });
+
+function named(spans: readonly ReceivedSpan[], name: string | RegExp): ReceivedSpan {
+  const found = spans.filter((span) => (typeof name === "string" ? span.name === name : name.test(span.name)));
+  if (found.length !== 1 || !found[0])
+    throw new Error(`${found.length} of ${name} in ${spans.map((each) => each.name)}`);
+  return found[0];
+}
+
+function expectNested(child: ReceivedSpan, parent: ReceivedSpan): void {
+  expect(child.parentSpanId).toBe(parent.spanId);
+  expect(child.start).toBeGreaterThanOrEqual(parent.start);
+  expect(child.end).toBeLessThanOrEqual(parent.end);
+  expect(child.end).toBeGreaterThanOrEqual(child.start);
+}
+
+describe("spans", () => {
+  it.each([
+    ["simulator", "chat"],
+    [GPT_OSS, "text_completion"],
+  ])("of a request to %s lie below its caller's, and the model call below the request", async (model, operation) => {
+    const traceId = newTraceId();
+    const headers = { ...traceHeaders(traceId), tracestate: "vendor=abc" };
+    const stream = await gateway.openai.responses.create(
+      { model, input: "Hello!", stream: true, max_output_tokens: 100, temperature: 1, store: false },
+      { headers },
+    );
+    const events = await Array.fromAsync(stream);
+    const spans = await wholeTrace(traceId, 2);
+    expect(spans).toHaveLength(2);
+    const request = named(spans, "POST /v1/responses");
+    expect(request).toMatchObject({
+      parentSpanId: PARENT,
+      traceState: "vendor=abc",
+      kind: 2,
+      status: 0,
+      attributes: {
+        "http.request.method": "POST",
+        "http.route": "/v1/responses",
+        "http.response.status_code": 200,
+        "responses_edge.tenant": "acme",
+        "responses_edge.transport": "sse",
+        "responses_edge.outcome": "completed",
+        "responses_edge.stored": false,
+      },
+    });
+    const call = named(spans, `${operation} ${model}`);
+    expectNested(call, request);
+    const last = events.at(-1);
+    const usage = last?.type === "response.completed" ? last.response.usage : undefined;
+    expect(call).toMatchObject({
+      kind: 3,
+      status: 0,
+      attributes: {
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": "vllm",
+        "gen_ai.request.model": model,
+        "gen_ai.request.stream": true,
+        "gen_ai.request.max_tokens": 100,
+        "gen_ai.request.temperature": 1,
+        "gen_ai.response.finish_reasons": ["stop"],
+        "gen_ai.usage.input_tokens": usage?.input_tokens,
+        "gen_ai.usage.output_tokens": usage?.output_tokens,
+        "gen_ai.usage.reasoning.output_tokens": usage?.output_tokens_details.reasoning_tokens,
+      },
+    });
+    expect(call.attributes["gen_ai.response.time_to_first_chunk"]).toEqual(expect.any(Number));
+    // What the model server is told is the call's own span.
+    const asked = gateway.vllm.simulator.requests.find(({ path }) => path.endsWith("completions"));
+    expect(asked?.headers).toMatchObject({ traceparent: `00-${traceId}-${call.spanId}-01`, tracestate: "vendor=abc" });
+  });
+
+  it.each(WAYS)("of a turn's rounds and tool calls: %s", async (way) => {
+    const traceId = newTraceId();
+    const openai = gateway.client({ apiKey: KEY, defaultHeaders: traceHeaders(traceId) });
+    const before = tools.headers.length;
+    await ask(
+      gateway,
+      way,
+      { model: "simulator", input: "Call docs__add and docs__fail.", tools: [mcp(tools)] },
+      openai,
+    );
+    const names = way === "background" ? ["POST /v1/responses", "run"] : ["POST /v1/responses"];
+    await eventually(() => names.every((name) => spansIn(traceId).some((span) => span.name === name)));
+    const spans = spansIn(traceId);
+    const top = named(spans, way === "background" ? "run" : "POST /v1/responses");
+    const [add, fail, list] = ["execute_tool docs__add", "execute_tool docs__fail", "tools/list"].map((name) =>
+      named(spans, name),
+    ) as [ReceivedSpan, ReceivedSpan, ReceivedSpan];
+    const calls = spans.filter(({ name }) => name === "chat simulator");
+    expect(calls.map(({ attributes }) => attributes["responses_edge.round"])).toEqual([0, 1]);
+    for (const span of [add, fail, list, ...calls]) expectNested(span, top);
+    expect(add).toMatchObject({
+      kind: 3,
+      status: 0,
+      attributes: {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "docs__add",
+        "gen_ai.tool.type": "extension",
+        "mcp.method.name": "tools/call",
+      },
+    });
+    expect(fail).toMatchObject({ status: 2, attributes: { "error.type": "tool_error" } });
+    expect(list).toMatchObject({ kind: 3, attributes: { "mcp.method.name": "tools/list" } });
+    if (way === "background") {
+      expect(top.kind).toBe(5);
+      expect(top.parentSpanId).toBe(named(spans, "POST /v1/responses").spanId);
+    }
+    // An MCP server is told of the very call, and of nothing else of the caller's.
+    const told = tools.headers.slice(before).map(({ traceparent }) => traceparent);
+    for (const { spanId } of [add, fail, list]) expect(told).toContain(`00-${traceId}-${spanId}-01`);
+    expect(tools.headers.slice(before).every((headers) => headers.tracestate === undefined)).toBe(true);
+  });
+
+  it("of a model call that fails says why, in one word", async () => {
+    const traceId = newTraceId();
+    const openai = gateway.client({ apiKey: KEY, defaultHeaders: traceHeaders(traceId) });
+    await expect(openai.responses.create({ model: "simulator?fault=http:500", input: CANARY })).rejects.toThrow();
+    const spans = await wholeTrace(traceId, 2);
+    expect(named(spans, "POST /v1/responses")).toMatchObject({
+      status: 2,
+      attributes: { "error.type": "upstream_error", "http.response.status_code": 502 },
+    });
+    expect(named(spans, /^chat /)).toMatchObject({ status: 2, attributes: { "error.type": "upstream_error" } });
+  });
+
+  it("are not kept where the caller does not keep the trace, which is handed on all the same", async () => {
+    const traceId = newTraceId();
+    const openai = gateway.client({ apiKey: KEY, defaultHeaders: traceHeaders(traceId, "00") });
+    const { id } = await openai.responses.create({ model: "simulator", input: "Hello!" });
+    await eventOf(gateway, id);
+    expect(gateway.vllm.simulator.requests.at(-1)?.headers.traceparent).toBe(`00-${traceId}-${PARENT}-00`);
+    // A later one has come: this one would have, too.
+    const later = newTraceId();
+    await gateway.client({ apiKey: KEY, defaultHeaders: traceHeaders(later) }).responses.create({ input: "Hello!" });
+    await wholeTrace(later, 2);
+    expect(spansIn(traceId)).toEqual([]);
+  });
+
+  it.each([
+    ["of a version that there will never be", { traceparent: `ff-${"a".repeat(32)}-${PARENT}-01` }],
+    ["of zeros", { traceparent: `00-${"0".repeat(32)}-${PARENT}-01` }],
+    ["that is no hexadecimal", { traceparent: `00-${"A".repeat(32)}-${PARENT}-01` }],
+    ["that goes on", { traceparent: `00-${"a".repeat(32)}-${PARENT}-01-${"x".repeat(50)}` }],
+    ["that is very long", { traceparent: `01-${"a".repeat(32)}-${PARENT}-01-${"x".repeat(5_000)}` }],
+  ])("begin a trace of their own where the caller says one %s", async (_, headers) => {
+    const openai = gateway.client({ apiKey: KEY, defaultHeaders: headers });
+    const { id } = await openai.responses.create({ model: "simulator", input: "Hello!" });
+    const { trace_id: traceId } = await eventOf(gateway, id);
+    expect(traceId).toMatch(/^(?!a{32}|0{32})[0-9a-f]{32}$/);
+    expect(named(await wholeTrace(String(traceId), 2), "POST /v1/responses").parentSpanId).toBeUndefined();
+  });
+
+  it("reach the collector with its headers, and say who sends them", async () => {
+    await eventually(() => receiver.spans.length > 0);
+    expect(receiver.headers.every((headers) => headers["x-collector-key"] === "se cret")).toBe(true);
+    for (const resource of receiver.resources) {
+      expect(resource).toEqual({
+        "service.name": "responses-edge",
+        "service.instance.id": expect.stringMatching(/^[0-9a-f]{16}$/),
+        "deployment.environment.name": "test",
+      });
+    }
+  });
+});
+
+describe("the wide event", () => {
+  it.each([
+    ["json", "http"],
+    ["stream", "sse"],
+    ["background", "background"],
+  ] as const)("of a response says what it took: %s", async (way, transport) => {
+    const model = "simulator";
+    const { response } = await ask(gateway, way, { model, input: "Call docs__add.", tools: [mcp(tools)] });
+    const event = await eventOf(gateway, response.id, transport);
+    const { usage } = response;
+    expect(event).toMatchObject({
+      level: "info",
+      tenant: "acme",
+      endpoint: way === "background" ? "run" : "POST /v1/responses",
+      transport,
+      ...{ model, upstream_model: model, engine: "chat", replica: "vllm" },
+      ...{ status: 200, outcome: "completed" },
+      input_tokens: usage?.input_tokens,
+      cached_tokens: usage?.input_tokens_details.cached_tokens,
+      output_tokens: usage?.output_tokens,
+      reasoning_tokens: usage?.output_tokens_details.reasoning_tokens,
+      ...{ rounds: 2, summaries: 0, tool_calls: { mcp: 1 }, tool_failures: 0, retries: 0, take_ups: 0 },
+      ...{ rows_written: 1, stored: true, client_left: false },
+    });
+    const { accept_ms, first_token_ms, total_ms } = event as Record<string, number>;
+    expect(accept_ms).toBeGreaterThanOrEqual(0);
+    expect(first_token_ms).toBeGreaterThanOrEqual(accept_ms as number);
+    expect(total_ms).toBeGreaterThanOrEqual(first_token_ms as number);
+    // What has begun a run tells nothing of its turn: no token is counted twice.
+    const told = wideEvents(gateway).filter((line) => line.response_id === response.id);
+    expect(told).toHaveLength(1);
+  });
+
+  it("of a compaction tells of the summary, also in a span", async () => {
+    const compacted = await gateway.openai.responses.compact({ model: "simulator", input: "Hello! ".repeat(200) });
+    const told = await eventOf(gateway, compacted.id);
+    expect(told).toMatchObject({
+      ...{ endpoint: "POST /v1/responses/compact", outcome: "completed", rounds: 0, summaries: 1 },
+      ...{ input_tokens: compacted.usage.input_tokens, output_tokens: compacted.usage.output_tokens },
+      ...{ stored: false, rows_written: 0 },
+    });
+    const call = named(await wholeTrace(String(told.trace_id), 2), "chat simulator");
+    expect(call.attributes).toMatchObject({
+      "responses_edge.purpose": "summary",
+      "gen_ai.usage.output_tokens": compacted.usage.output_tokens,
+    });
+  });
+
+  it("tells each create of a WebSocket, and the connection", async () => {
+    const client = await SocketClient.open(gateway, { headers: { authorization: `Bearer ${KEY}` } });
+    const first = await client.turn({ input: "Hello!" });
+    const second = await client.turn({ input: "Again!", previous_response_id: first.id });
+    const refused = await client.turn({ input: "Hello!", previous_response_id: "resp_unknown" });
+    expect(refused.last.type).toBe("error");
+    for (const { id } of [first, second]) {
+      expect(await eventOf(gateway, id)).toMatchObject({
+        transport: "websocket",
+        endpoint: "response.create",
+        outcome: "completed",
+        rows_written: 0,
+      });
+    }
+    await eventually(() =>
+      wideEvents(gateway).some(({ transport, status }) => transport === "websocket" && status === 400),
+    );
+    client.socket.close();
+    await eventually(() => wideEvents(gateway).some(({ status }) => status === 101));
+  });
+
+  it("tells what was refused, by its code", async () => {
+    await gateway.post({ input: 5 }, { authorization: `Bearer ${KEY}` });
+    await gateway.post({ input: "Hello!" }, { authorization: "Bearer wrong" });
+    await eventually(() =>
+      wideEvents(gateway).find((line) => line.status === 400 && line.tenant === "acme" && line.level === "error"),
+    );
+    const stranger = await eventually(() => wideEvents(gateway).find((line) => line.status === 401));
+    expect(stranger).toMatchObject({ error: "invalid_api_key" });
+    expect(stranger).not.toHaveProperty("tenant");
+  });
+
+  it("counts what was tried again, and what went on where it had stopped", async () => {
+    for (const [fault, counts] of [
+      ["refuse", { retries: 1, take_ups: 0 }],
+      ["cut:3", { retries: 0, take_ups: 1 }],
+    ] as const) {
+      const model = `simulator?fault=${fault}&fault_times=1&words=8`;
+      const { id } = await gateway.openai.responses.create({ model, input: "Hello!" });
+      expect(await eventOf(gateway, id)).toMatchObject({ outcome: "completed", rounds: 1, ...counts });
+    }
+  });
+
+  // Local workerd does not notice that the client of a JSON request has left (disconnect.test.ts).
+  it("is told of a whole answer whose client has left, too", async () => {
+    const model = "simulator?tps=20&words=9";
+    const abort = new AbortController();
+    const asked = gateway.openai.responses.create({ model, input: "Go on." }, { signal: abort.signal });
+    await eventually(() => generations(gateway).some((body) => body.model === model));
+    abort.abort();
+    await expect(asked).rejects.toThrow();
+    const told = await eventually(() => wideEvents(gateway).find((line) => line.model === model));
+    expect(told).toMatchObject({ transport: "http", outcome: "completed", rows_written: 1 });
+  });
+
+  it("says that the client has left who was reading a stream", async () => {
+    const abort = new AbortController();
+    const stream = await gateway.openai.responses.create(
+      { model: "simulator?tps=20&words=400", input: "Go on.", stream: true },
+      { signal: abort.signal },
+    );
+    let id = "";
+    await (async () => {
+      for await (const event of stream) {
+        if (event.type === "response.created") id = event.response.id;
+        if (event.type === "response.output_text.delta") abort.abort();
+      }
+    })().catch(() => {});
+    expect(await eventOf(gateway, id)).toMatchObject({ outcome: "cancelled", client_left: true });
+  });
+});
+
+describe("metrics", () => {
+  const scrape = (headers: Record<string, string> = { authorization: "Bearer scrape-me" }) =>
+    fetch(`${gateway.url}/metrics`, { headers });
+
+  it("reach the collector as deltas, with the bounds of the conventions", async () => {
+    receiver.points.length = 0;
+    const { usage } = await gateway.openai.responses.create({ model: "simulator", input: "Hello!" });
+    const pointOf = (metric: string, attributes: object = {}) =>
+      eventually(() =>
+        receiver.points.find(
+          (point) =>
+            point.metric === metric &&
+            Object.entries(attributes).every(([key, value]) => point.attributes[key] === value),
+        ),
+      );
+    const byModel = {
+      "gen_ai.operation.name": "chat",
+      "gen_ai.provider.name": "vllm",
+      "gen_ai.request.model": "simulator",
+    };
+    const input = await pointOf("gen_ai.client.token.usage", { ...byModel, "gen_ai.token.type": "input" });
+    expect(input).toMatchObject({ unit: "{token}", count: 1, sum: usage?.input_tokens });
+    expect(input.bounds.slice(0, 4)).toEqual([1, 4, 16, 64]);
+    const output = await pointOf("gen_ai.client.token.usage", { ...byModel, "gen_ai.token.type": "output" });
+    expect(output).toMatchObject({ count: 1, sum: usage?.output_tokens });
+    for (const metric of [
+      "gen_ai.client.operation.duration",
+      "gen_ai.client.operation.time_to_first_chunk",
+      "gen_ai.server.request.duration",
+      "gen_ai.server.time_to_first_token",
+      "gen_ai.server.time_per_output_token",
+    ]) {
+      expect(await pointOf(metric, byModel), metric).toMatchObject({ unit: "s", count: 1 });
+    }
+    expect(await pointOf("http.server.request.duration", { "http.route": "/v1/responses" })).toMatchObject({
+      attributes: { "http.request.method": "POST", "http.response.status_code": 200 },
+    });
+  });
+
+  it("are shown to who has the token", async () => {
+    const strangers: Record<string, string>[] = [
+      {},
+      { authorization: `Bearer ${KEY}` },
+      { authorization: "Bearer wrong" },
+    ];
+    for (const headers of strangers) {
+      expect((await scrape(headers)).status).toBe(401);
+    }
+    const answer = await scrape();
+    expect(answer.headers.get("content-type")).toMatch(/^text\/plain; version=0\.0\.4/);
+    expect(await answer.text()).toContain("# TYPE gen_ai_client_operation_duration_seconds histogram\n");
+  });
+
+  it("count a background run, and name neither tenants nor what clients invent", async () => {
+    const { id } = await gateway.openai.responses.create({ input: "Hello!", background: true });
+    await ended(gateway, id);
+    await eventOf(gateway, id, "background");
+    await expect(gateway.openai.responses.create({ model: "invented-model", input: "Hello!" })).rejects.toThrow();
+    await fetch(`${gateway.url}/v1/invented-path`, {
+      method: "PROPFIND",
+      headers: { authorization: `Bearer ${KEY}` },
+    });
+    const text = await eventually(async () => {
+      const now = await (await scrape()).text();
+      return /gen_ai_request_model="_OTHER"/.test(now) && now.includes('http_request_method="_OTHER"')
+        ? now
+        : undefined;
+    });
+    expect(text).toMatch(/responses_edge_responses_total\{.*responses_edge_transport="background".*\} [1-9]/);
+    expect(text).not.toContain("invented");
+    expect(text).not.toContain("acme");
+    expect(text).not.toContain(KEY);
+  });
+});
+
+describe("content", () => {
+  it.each(WAYS)("is in nothing that is told: %s", async (way) => {
+    const openai = gateway.client({ apiKey: KEY, defaultHeaders: { "x-canary": CANARY, "user-agent": CANARY } });
+    const { response } = await ask(
+      gateway,
+      way,
+      {
+        model: "simulator",
+        instructions: CANARY,
+        input: `Call docs__add and docs__fail. ${CANARY}`,
+        metadata: { canary: CANARY },
+        user: CANARY,
+        tools: [
+          mcp(tools, { headers: { "x-canary": CANARY }, authorization: CANARY, server_description: CANARY }),
+          { type: "function", name: "own", description: CANARY, parameters: {}, strict: false },
+        ],
+      },
+      openai,
+    );
+    await eventOf(gateway, response.id);
+    await wholeTrace(String((await eventOf(gateway, response.id)).trace_id), 6);
+    // It was there to be told.
+    expect(JSON.stringify(response)).toContain(CANARY);
+    expect(JSON.stringify(gateway.vllm.simulator.requests)).toContain(CANARY);
+    const told = receiver.bodies.join() + gateway.logs();
+    for (const secret of [CANARY, KEY, "se cret"]) expect(told.includes(secret), secret).toBe(false);
+  });
+});
+
+describe("attributes", () => {
+  /** Those of the conventions at the commits that docs/telemetry.md names, without those that carry content. */
+  const KNOWN = new Set([
+    ...["operation.name", "provider.name", "conversation.id", "token.type"].map((name) => `gen_ai.${name}`),
+    ...["model", "stream", "max_tokens", "temperature", "top_p"].map((name) => `gen_ai.request.${name}`),
+    ...["finish_reasons", "time_to_first_chunk"].map((name) => `gen_ai.response.${name}`),
+    ...["input_tokens", "output_tokens", "cache_read.input_tokens", "reasoning.output_tokens"].map(
+      (name) => `gen_ai.usage.${name}`,
+    ),
+    ...["name", "type", "call.id"].map((name) => `gen_ai.tool.${name}`),
+    ...["error.type", "mcp.method.name", "network.transport"],
+    ...["http.request.method", "http.route", "http.response.status_code"],
+  ]);
+
+  it("are the conventions', or this server's own", async () => {
+    const conversation = await gateway.openai.conversations.create();
+    const { id } = await gateway.openai.responses.create({
+      ...{ model: "simulator", input: "Hello!", top_p: 0.5, conversation: conversation.id },
+    });
+    const told = await eventOf(gateway, id);
+    const call = named(await wholeTrace(String(told.trace_id), 2), "chat simulator");
+    expect(call.attributes).toMatchObject({
+      "gen_ai.conversation.id": conversation.id,
+      "gen_ai.request.top_p": 0.5,
+    });
+    const names = [...receiver.spans, ...receiver.points].flatMap(({ attributes }) => Object.keys(attributes));
+    expect(names).toContain("gen_ai.tool.call.id");
+    expect(names.filter((name) => !name.startsWith("responses_edge.") && !KNOWN.has(name))).toEqual([]);
+  });
+});
+
+describe("a collector", () => {
+  let failing: Receiver;
+  let worker: Gateway;
+  beforeAll(async () => {
+    failing = await startReceiver();
+    worker = await startGateway({
+      OTEL_EXPORTER_OTLP_ENDPOINT: `${failing.url}/`,
+      OTEL_EXPORTER_OTLP_TIMEOUT: "200",
+      OTEL_METRICS_EXPORTER: "none",
+    });
+  });
+  afterAll(async () => {
+    await worker.close();
+    await failing.close();
+  });
+
+  it("that hangs, fails or is none harms no request, is offered little, and is told of once", async () => {
+    for (const manner of ["hang", 503, "html", 400] as const) {
+      failing.manner = manner;
+      for (let request = 0; request < 10; request += 1) {
+        const { output_text } = await worker.openai.responses.create({ model: "simulator", input: "Hello!" });
+        expect(output_text).toBe("You said: Hello!");
+      }
+    }
+    const [line] = await eventually(() => {
+      const lines = linesOf(worker, "export_failed");
+      return lines.length > 0 ? lines : undefined;
+    });
+    expect(line).toMatchObject({ level: "warn", kind: "traces", why: "timeout" });
+    expect(linesOf(worker, "export_failed")).toHaveLength(1);
+    // Not one for each request.
+    expect(failing.bodies.length).toBeLessThan(40);
+    expect(worker.logs()).not.toContain(failing.url);
+  });
+});
+
+describe("a run whose process dies", () => {
+  it("goes on in its trace", async () => {
+    const vllm = await serveSimulator();
+    const worker = await startWorkerd({
+      VLLM_BASE_URL: `${vllm.url}/v1`,
+      ALLOW_ANONYMOUS: "true",
+      OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
+    });
+    const mortal = gatewayAt(worker, vllm);
+    try {
+      const traceId = newTraceId();
+      const openai = mortal.client({ defaultHeaders: traceHeaders(traceId) });
+      const { id } = await openai.responses.create({
+        ...{ model: "simulator?tps=50&words=100", input: "Go on.", background: true },
+      });
+      const [request] = await wholeTrace(traceId, 1);
+      const stream = await fetch(`${worker.url}/v1/responses/${id}?stream=true`);
+      let read = "";
+      for await (const text of stream.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+        read += text;
+        if (read.includes("output_text.delta")) break;
+      }
+      await worker.kill();
+      await worker.restart();
+      expect((await ended(mortal, id)).status).toBe("completed");
+      const spans = await wholeTrace(traceId, 3);
+      const run = named(spans, "run");
+      expect(run.parentSpanId).toBe(request?.spanId);
+      expect(run.attributes).toMatchObject({ "responses_edge.outcome": "completed" });
+      for (const call of spans.filter(({ name }) => name.startsWith("chat "))) expectNested(call, run);
+    } finally {
+      await mortal.close();
+    }
+  });
+});
+
+describe("without configuration", () => {
+  it("nothing is called, handed on or logged that a request does not need", async () => {
+    const plain = await startGateway();
+    try {
+      for (const way of WAYS) {
+        const openai = plain.client({ defaultHeaders: { ...traceHeaders(newTraceId()), tracestate: "vendor=abc" } });
+        await ask(plain, way, { model: "simulator", input: "Hello!" }, openai);
+      }
+      for (const { headers } of plain.vllm.simulator.requests) {
+        expect(headers).not.toHaveProperty("traceparent");
+        expect(headers).not.toHaveProperty("tracestate");
+      }
+      expect(plain.logs()).toBe("");
+      const metrics = await fetch(`${plain.url}/metrics`);
+      expect(metrics.status).toBe(404);
+    } finally {
+      await plain.close();
+    }
+  });
+});

@@ -1,0 +1,58 @@
+import { env } from "cloudflare:workers";
+import { expect, it, vi } from "vitest";
+import { createSimulator } from "../../dev/simulator/handler.ts";
+import { type AnalyticsDataset, loadConfig } from "../../src/config.ts";
+import { toApiError } from "../../src/protocol/errors.ts";
+import { Connection } from "../../src/socket/connection.ts";
+import { HomeClient } from "../../src/store/client.ts";
+import { AnalyticsWriter } from "../../src/telemetry/analytics.ts";
+import { telemetryOf } from "../../src/telemetry/telemetry.ts";
+
+/** A WebSocket is one invocation, of which Analytics Engine takes 25 points, however many creates come over it. */
+
+type Point = Parameters<AnalyticsDataset["writeDataPoint"]>[0];
+
+it("a connection of many creates loses none of them, and is heard of when it has closed", async () => {
+  const points: Point[] = [];
+  const dataset: AnalyticsDataset = { writeDataPoint: (point) => void points.push(point) };
+  const simulator = createSimulator();
+  const fetch = (url: string, init: RequestInit) => simulator.fetch(new Request(url, init));
+  const config = loadConfig({ VLLM: { fetch }, ALLOW_ANONYMOUS: "true", ANALYTICS: dataset });
+  const telemetry = telemetryOf(config);
+  const analytics = new AnalyticsWriter(dataset);
+  const homes = new HomeClient(env, "acme");
+  const frames: string[] = [];
+  const waitUntil = () => {};
+  const onEnded = vi.fn(() => analytics.end());
+  const connection = new Connection(
+    { send: (text) => void frames.push(text), close: () => {}, bufferedAmount: 0 },
+    {
+      ...{ tenant: "acme", config, shown: toApiError, onEnded },
+      caller: (signal) => ({
+        ...{ config, tenant: "acme", homes, past: homes, signal, waitUntil },
+        observation: telemetry?.observe(
+          { requestId: "r", transport: "websocket", endpoint: "response.create", tenant: "acme" },
+          { waitUntil, isBrief: false, analytics },
+        ),
+      }),
+    },
+  );
+  const creates = 30;
+  const create = (model: string) =>
+    connection.receive(JSON.stringify({ type: "response.create", model, input: "Hello!", store: false }));
+  for (let index = 0; index < creates; index += 1) create("simulator");
+  const ends = () => frames.filter((frame) => frame.includes('"type":"response.completed"')).length;
+  await expect.poll(ends, { timeout: 60_000, interval: 5 }).toBe(creates);
+  // One that is under way when the connection closes is told of, too.
+  create("simulator?ttft=100000");
+  await expect.poll(() => simulator.requests.length, { timeout: 60_000, interval: 5 }).toBeGreaterThan(creates);
+  connection.leave();
+  connection.leave();
+  expect(onEnded).toHaveBeenCalledTimes(1);
+  const sum = (column: number) => points.reduce((all, { doubles }) => all + (doubles[column - 1] ?? 0), 0);
+  await expect.poll(() => sum(1), { timeout: 60_000, interval: 5 }).toBe(creates + 1);
+  expect(points).toHaveLength(25);
+  // One client has left; all have had rounds.
+  expect([sum(3), sum(12)]).toEqual([1, creates + 1]);
+  expect(new Set(points.map(({ indexes }) => indexes.join()))).toEqual(new Set(["acme"]));
+});

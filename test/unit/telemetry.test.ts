@@ -1,0 +1,405 @@
+import fc from "fast-check";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import dashboard from "../../docs/grafana-dashboard.json?raw";
+import documentation from "../../docs/telemetry.md?raw";
+import { loadConfig, type TelemetryConfig, type Variables } from "../../src/config.ts";
+import { newMeasurements } from "../../src/contract/measurements.ts";
+import { parseKeyValues } from "../../src/protocol/key-values.ts";
+import { AnalyticsWriter, toPoint } from "../../src/telemetry/analytics.ts";
+import { INSTRUMENTS, RETRIES, SERVER_TIME_TO_FIRST_TOKEN } from "../../src/telemetry/instruments.ts";
+import { Meter } from "../../src/telemetry/meter.ts";
+import { recordMetrics } from "../../src/telemetry/metrics.ts";
+import { prometheusName, prometheusText } from "../../src/telemetry/prometheus.ts";
+import { telemetryOf } from "../../src/telemetry/telemetry.ts";
+import { newTrace, readTraceContext } from "../../src/telemetry/trace-context.ts";
+import { isLogged, toWideEvent, type WideEvent } from "../../src/telemetry/wide-event.ts";
+
+const TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736";
+const PARENT = "00f067aa0ba902b7";
+
+const event = (fields: Partial<WideEvent> = {}): WideEvent => ({
+  ...{ level: "info", event: "request", request_id: "r", endpoint: "POST /v1/responses", transport: "http" },
+  ...{ status: 200, total_ms: 10, client_left: false },
+  ...fields,
+});
+
+function configOf(variables: Variables): TelemetryConfig | undefined {
+  return loadConfig({ VLLM_BASE_URL: "http://vllm/v1", ALLOW_ANONYMOUS: "true", ...variables }).telemetry;
+}
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+describe("a trace context", () => {
+  it("is read as W3C's recommendation has it", () => {
+    const read = (traceparent: string, tracestate: string | null = null) => readTraceContext(traceparent, tracestate);
+    expect(read(`00-${TRACE_ID}-${PARENT}-01`, "rojo=00f067aa0ba902b7, congo=t61rcWkgMzE")).toEqual({
+      ...{ traceId: TRACE_ID, parent: PARENT, isSampled: true },
+      state: "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE",
+    });
+    expect(read(`00-${TRACE_ID}-${PARENT}-02`)?.isSampled).toBe(false);
+    // A later version may say more behind what is known.
+    expect(read(`01-${TRACE_ID}-${PARENT}-03-more`)?.isSampled).toBe(true);
+    for (const wrong of [
+      "",
+      `ff-${TRACE_ID}-${PARENT}-01`,
+      `00-${TRACE_ID}-${PARENT}-01-more`,
+      `00-${TRACE_ID.toUpperCase()}-${PARENT}-01`,
+      `00-${"0".repeat(32)}-${PARENT}-01`,
+      `00-${TRACE_ID}-${"0".repeat(16)}-01`,
+      `01-${TRACE_ID}-${PARENT}-01-${"x".repeat(300)}`,
+    ]) {
+      expect(read(wrong), wrong).toBeUndefined();
+    }
+  });
+
+  it.each([
+    ["too long", `a=${"x".repeat(511)}`],
+    ["of too many members", Array.from({ length: 33 }, (_, index) => `k${index}=v`).join()],
+    ["with a key twice", "a=1,a=2"],
+    ["without a value", "a="],
+    ["with a key that is none", "A=1"],
+    ["with what is not ASCII", "a=é"],
+    ["without members", " , "],
+  ])("is without a tracestate that is %s", (_, state) => {
+    expect(readTraceContext(`00-${TRACE_ID}-${PARENT}-01`, state)).toEqual({
+      ...{ traceId: TRACE_ID, parent: PARENT, isSampled: true, state: undefined },
+    });
+  });
+
+  it("comes to nothing, or to ids that can be handed on, whatever a caller sends", () => {
+    const hostile = fc.oneof(
+      fc.string(),
+      fc.stringMatching(/^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}.{0,9}$/),
+    );
+    fc.assert(
+      fc.property(hostile, fc.option(fc.string()), (traceparent, tracestate) => {
+        const read = readTraceContext(traceparent, tracestate);
+        if (!read) return;
+        expect(read.traceId).toMatch(/^[0-9a-f]{32}$/);
+        expect(read.parent).toMatch(/^[0-9a-f]{16}$/);
+        expect(read.state ?? "a=b").toMatch(/^[\x20-\x7e]{1,512}$/);
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
+
+describe("a sampler", () => {
+  const samplerOf = (name: string, ratio = "1") =>
+    configOf({
+      OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector",
+      ...{ OTEL_TRACES_SAMPLER: name, OTEL_TRACES_SAMPLER_ARG: ratio },
+    }) as TelemetryConfig;
+  const remote = (isSampled: boolean, traceId = TRACE_ID) => ({ traceId, parent: PARENT, isSampled, state: undefined });
+
+  it("asks who has begun the trace, or does not", () => {
+    const keeps = (name: string, kept: boolean | undefined) =>
+      newTrace(samplerOf(name), kept === undefined ? undefined : remote(kept))?.isKept;
+    expect([true, false, undefined].map((kept) => keeps("parentbased_always_on", kept))).toEqual([true, false, true]);
+    expect([true, false, undefined].map((kept) => keeps("parentbased_always_off", kept))).toEqual([true, false, false]);
+    expect([true, false, undefined].map((kept) => keeps("always_on", kept))).toEqual([true, true, true]);
+    expect([true, false, undefined].map((kept) => keeps("always_off", kept))).toEqual([false, false, false]);
+  });
+
+  it("keeps a share of the traces, the same ones wherever they come by", () => {
+    const ids = Array.from({ length: 4_000 }, (_, index) => (index * 2_654_435_761).toString(16).padStart(32, "9"));
+    const spread = ids.map(
+      (id, index) =>
+        id.slice(0, 19) +
+        Math.floor((index / 4_000) * 2 ** 52)
+          .toString(16)
+          .padStart(13, "0"),
+    );
+    const kept = (ratio: string) =>
+      spread.filter((id) => newTrace(samplerOf("traceidratio", ratio), remote(false, id))?.isKept);
+    expect(kept("0")).toEqual([]);
+    expect(kept("1")).toHaveLength(4_000);
+    expect(kept("0.25")).toHaveLength(1_000);
+    expect(kept("0.5")).toEqual(expect.arrayContaining(kept("0.25")));
+  });
+
+  it("hands on what is not kept as not kept, below the caller's own span", () => {
+    expect(newTrace(samplerOf("always_off"), remote(true))).toMatchObject({ isSampled: false, span: PARENT });
+    const only = configOf({ OTEL_PROPAGATORS: "tracecontext" }) as TelemetryConfig;
+    expect(newTrace(only, remote(true))).toMatchObject({ isSampled: true, isKept: false, span: PARENT });
+    expect(newTrace(only, undefined)).toBeUndefined();
+  });
+});
+
+describe("the configuration", () => {
+  it("of nothing is none", () => {
+    expect(configOf({})).toBeUndefined();
+    expect(telemetryOf({ telemetry: undefined })).toBeUndefined();
+  });
+
+  it("sends a kind to its own endpoint as it is, else below the common one", () => {
+    const common = { OTEL_EXPORTER_OTLP_ENDPOINT: "https://c.dev/otlp/", OTEL_EXPORTER_OTLP_HEADERS: "a=b%20c,d=e" };
+    expect(configOf(common)).toMatchObject({
+      traces: { url: "https://c.dev/otlp/v1/traces", headers: { a: "b c", d: "e" } },
+      metrics: { url: "https://c.dev/otlp/v1/metrics", headers: { a: "b c", d: "e" } },
+    });
+    const own = {
+      OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "https://t.dev/in",
+      OTEL_EXPORTER_OTLP_TRACES_HEADERS: "x=y",
+      OTEL_METRICS_EXPORTER: "none",
+    };
+    expect(configOf({ ...common, ...own })).toMatchObject({
+      traces: { url: "https://t.dev/in", headers: { x: "y" } },
+      metrics: undefined,
+    });
+  });
+
+  it.each([
+    ["OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"],
+    ["OTEL_EXPORTER_OTLP_HEADERS", "a"],
+    ["OTEL_EXPORTER_OTLP_HEADERS", "a b=c"],
+    ["OTEL_EXPORTER_OTLP_HEADERS", "a=%0d%0ab"],
+    ["OTEL_RESOURCE_ATTRIBUTES", "a=%"],
+    ["OTEL_TRACES_SAMPLER", "parentbased"],
+    ["OTEL_TRACES_SAMPLER_ARG", "1.5"],
+    ["OTEL_EXPORTER_OTLP_TIMEOUT", "60000"],
+    ["TELEMETRY_LOG_RATIO", "half"],
+    ["TELEMETRY_LOG", "some"],
+  ])("refuses %s=%s, and does not repeat it", (name, value) => {
+    expect(() => configOf({ [name]: value })).toThrow(new RegExp(`^${name}: expected|^${name}: Invalid`));
+  });
+
+  it("wants a token for the metrics, unless everybody is served", () => {
+    expect(() => configOf({ PROMETHEUS_METRICS: "true", ALLOW_ANONYMOUS: "false" })).toThrow(/PROMETHEUS_TOKEN/);
+    const keys = { API_KEYS: `acme:${"a".repeat(64)}` };
+    expect(() => configOf({ PROMETHEUS_METRICS: "true", ...keys })).toThrow(/PROMETHEUS_TOKEN/);
+    expect(configOf({ PROMETHEUS_METRICS: "true" })?.prometheus).toEqual({ tokenSha256: undefined, byTenant: false });
+  });
+
+  it("reads OpenTelemetry's lists back as they were written", () => {
+    const text = fc.string({ unit: "grapheme", minLength: 1 });
+    fc.assert(
+      fc.property(fc.uniqueArray(fc.tuple(text, text), { selector: ([key]) => key }), (pairs) => {
+        const written = pairs.map((pair) => pair.map(encodeURIComponent).join("=")).join(" , ");
+        expect([...(parseKeyValues(written) ?? [])]).toEqual(pairs);
+      }),
+    );
+  });
+});
+
+describe("a meter", () => {
+  it("has each value in one bucket, and adds up what it is given", () => {
+    fc.assert(
+      fc.property(fc.array(fc.double({ min: 0, max: 20, noNaN: true }), { minLength: 1 }), (values) => {
+        const meter = new Meter(0);
+        for (const value of values) meter.record(SERVER_TIME_TO_FIRST_TOKEN, { model: "m" }, value);
+        const [series] = meter.read()[0]?.[1] ?? [];
+        const bounds = [...(SERVER_TIME_TO_FIRST_TOKEN.bounds ?? []), Number.POSITIVE_INFINITY];
+        const expected = bounds.map(
+          (bound, at) => values.filter((value) => value <= bound && (at === 0 || value > (bounds[at - 1] ?? 0))).length,
+        );
+        expect(series?.buckets).toEqual(expected);
+        expect(series).toMatchObject({ count: values.length, min: Math.min(...values), max: Math.max(...values) });
+        expect(series?.sum).toBeCloseTo(values.reduce((sum, value) => sum + value, 0));
+      }),
+    );
+  });
+
+  it("has a bounded number of series, whatever is measured", () => {
+    const meter = new Meter(0);
+    for (let index = 0; index < 5_000; index += 1) meter.record(RETRIES, { model: `m${index}` }, 1);
+    const series = meter.read()[0]?.[1] ?? [];
+    expect(series).toHaveLength(501);
+    expect(series.at(-1)).toMatchObject({ attributes: { "otel.metric.overflow": "true" }, sum: 4_500 });
+    expect(meter.take(7).since).toBe(0);
+    expect([meter.isEmpty, meter.since]).toEqual([true, 7]);
+  });
+});
+
+describe("Prometheus' text", () => {
+  it("has cumulative buckets, and escapes what labels hold", () => {
+    const meter = new Meter(0);
+    for (const value of [0.0005, 0.03, 100]) meter.record(SERVER_TIME_TO_FIRST_TOKEN, { a: 'x"\\\n' }, value);
+    meter.record(RETRIES, {}, 2);
+    const lines = prometheusText(meter).split("\n");
+    const name = "gen_ai_server_time_to_first_token_seconds";
+    const labels = 'a="x\\"\\\\\\n"';
+    expect(lines).toContain(`${name}_bucket{${labels},le="0.001"} 1`);
+    expect(lines).toContain(`${name}_bucket{${labels},le="0.04"} 2`);
+    expect(lines).toContain(`${name}_bucket{${labels},le="+Inf"} 3`);
+    expect(lines).toContain(`${name}_count{${labels}} 3`);
+    expect(lines).toContain("responses_edge_retries_total 2");
+    for (const line of lines) expect(line).toMatch(/^$|^# (HELP|TYPE) [a-z0-9_]+ .+$|^[a-z0-9_]+(\{.*\})? [0-9.e+-]+$/);
+  });
+});
+
+/** The names under which Prometheus knows a metric. */
+const shownNames = INSTRUMENTS.flatMap((instrument) => {
+  const name = prometheusName(instrument);
+  return instrument.bounds ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name];
+});
+
+describe("the dashboard", () => {
+  const expressions = [...dashboard.matchAll(/"(?:expr|query)": "((?:[^"\\]|\\.)*)"/g)].map(([, text = ""]) => text);
+  const used = new Set(
+    expressions.flatMap(
+      (text) => text.match(/\b(?:gen_ai|http|responses_edge)_[a-z_]+_(?:bucket|sum|count|total)\b/g) ?? [],
+    ),
+  );
+
+  it("names metrics that are exported, and no other", () => {
+    expect(used.size).toBeGreaterThan(10);
+    expect([...used].filter((name) => !shownNames.includes(name))).toEqual([]);
+  });
+
+  it("shows every metric", () => {
+    const unused = INSTRUMENTS.filter((each) => ![...used].some((name) => name.startsWith(prometheusName(each))));
+    expect(unused).toEqual([]);
+  });
+
+  it("names labels that its metrics have", () => {
+    const labels = new Set(
+      expressions.flatMap((text) =>
+        [...text.matchAll(/(?:by \(([^)]*)\)|[{,] ?([a-z_]+)(?==|!))/g)].flatMap(([, by, label]) =>
+          (by ?? label ?? "").split(", "),
+        ),
+      ),
+    );
+    labels.delete("le");
+    const known = new Set<string>();
+    const measured = newMeasurements();
+    const turn = {
+      model: { name: "m", upstream: "m", engine: "chat" },
+      responseId: "r",
+      conversation: undefined,
+      isStored: true,
+    } as const;
+    measured.turn = { ...turn, settings: { maxTokens: undefined, temperature: undefined, topP: undefined } };
+    const tokens = { input: 1, cached: 1, output: 3, reasoning: 1 };
+    const call = {
+      span: "",
+      round: 0,
+      purpose: "round",
+      begunAt: 1,
+      acceptedAt: 1,
+      firstChunkAt: 2,
+      endedAt: 3,
+      replica: "vllm",
+      tokens,
+      finishReason: "stop",
+      error: "e",
+    } as const;
+    measured.modelCalls.push({ ...call }, { ...call, error: undefined });
+    measured.toolCalls.push({
+      span: "",
+      kind: "mcp",
+      name: "n",
+      item: "i",
+      begunAt: 1,
+      endedAt: 2,
+      error: "tool_error",
+    });
+    measured.end = { status: "completed", error: undefined, tokens };
+    const told = event({
+      client_left: true,
+      upstream_model: "m",
+      outcome: "completed",
+      first_token_ms: 1,
+      cached_tokens: 1,
+      reasoning_tokens: 1,
+      retries: 1,
+      take_ups: 1,
+    });
+    const seen = new Set<string>();
+    recordMetrics(told, measured, ({ name }, attributes) => {
+      seen.add(name);
+      for (const key of Object.keys(attributes)) known.add(key.replaceAll(".", "_"));
+    });
+    // All but what an export itself adds.
+    expect(INSTRUMENTS.filter(({ name }) => !seen.has(name)).map(({ name }) => name)).toEqual([
+      "responses_edge.export.dropped",
+    ]);
+    expect([...labels].filter((label) => label !== "" && !known.has(label))).toEqual([]);
+  });
+});
+
+describe("the documentation", () => {
+  it("names every metric", () => {
+    for (const { name } of INSTRUMENTS) expect(documentation, name).toContain(`\`${name}\``);
+  });
+
+  it("names every field of the wide event", () => {
+    const facts = { requestId: "r", endpoint: "e", transport: "http", tenant: "t", keyId: "k", status: 200 } as const;
+    const measured = newMeasurements();
+    measured.turn = {
+      ...{
+        model: { name: "m", upstream: "m", engine: "chat" },
+        responseId: "r",
+        conversation: undefined,
+        isStored: false,
+      },
+      settings: { maxTokens: undefined, temperature: undefined, topP: undefined },
+    };
+    const told = toWideEvent({ ...facts, error: "e", hasClientLeft: false, begunAt: 0, endedAt: 1 }, measured);
+    for (const field of Object.keys(told)) expect(documentation, field).toContain(`\`${field}\``);
+  });
+});
+
+describe("a line of the log", () => {
+  const failed = event({ error: "e" });
+
+  it("is there for errors whatever is sampled", () => {
+    expect(isLogged(failed, { events: "all", ratio: 0 })).toBe(true);
+    expect(isLogged(failed, { events: "errors", ratio: 0 })).toBe(true);
+    expect(isLogged(failed, { events: "none", ratio: 1 })).toBe(false);
+    expect(isLogged(event(), { events: "errors", ratio: 1 })).toBe(false);
+    expect(isLogged(event(), { events: "all", ratio: 0 })).toBe(false);
+    expect(isLogged(event(), { events: "all", ratio: 1 })).toBe(true);
+  });
+});
+
+describe("points of Analytics Engine", () => {
+  /** A dataset that takes as many points of an invocation as Cloudflare's. */
+  function dataset() {
+    const points: { indexes: string[]; blobs: string[]; doubles: number[] }[] = [];
+    return {
+      points,
+      writeDataPoint: (point: (typeof points)[number]) => {
+        if (points.length >= 25) throw new Error("Too many points");
+        points.push(point);
+      },
+    };
+  }
+  const tell = (writer: AnalyticsWriter, count: number) => {
+    for (let index = 0; index < count; index += 1) {
+      writer.expect();
+      writer.add(event({ tenant: "acme", input_tokens: 2, tool_calls: { mcp: 1, python: 2 } }));
+    }
+  };
+
+  it.each([1, 24, 25, 26, 500])("of a connection's %d creates are at most 25, and lose nothing", (creates) => {
+    const { points, writeDataPoint } = dataset();
+    const writer = new AnalyticsWriter({ writeDataPoint });
+    tell(writer, creates);
+    writer.end();
+    expect(points).toHaveLength(Math.min(25, creates));
+    const sum = (column: number) => points.reduce((all, { doubles }) => all + (doubles[column - 1] ?? 0), 0);
+    expect([sum(1), sum(8), sum(13)]).toEqual([creates, 2 * creates, 3 * creates]);
+  });
+
+  it("wait for creates that end after their connection", () => {
+    const { points, writeDataPoint } = dataset();
+    const writer = new AnalyticsWriter({ writeDataPoint });
+    tell(writer, 30);
+    writer.expect();
+    writer.end();
+    expect(points).toHaveLength(24);
+    writer.add(event());
+    expect(points).toHaveLength(25);
+    expect(points.at(-1)?.doubles[0]).toBe(7);
+  });
+
+  it("keep within what a point may have", () => {
+    const { indexes, blobs, doubles } = toPoint(event({ tenant: "t".repeat(64), model: "m".repeat(10_000) }));
+    expect([indexes.length, blobs.length <= 20, doubles.length <= 20]).toEqual([1, true, true]);
+    expect(blobs.join("").length).toBeLessThan(16_000);
+    expect(doubles.every(Number.isFinite)).toBe(true);
+  });
+});

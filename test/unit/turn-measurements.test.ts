@@ -1,0 +1,90 @@
+import { describe, expect, it } from "vitest";
+import type { Engine, ModelDelta, Prompt } from "../../src/contract/engine.ts";
+import { type Measurements, newMeasurements } from "../../src/contract/measurements.ts";
+import type { CreateRequest } from "../../src/protocol/create-request.ts";
+import type { Usage } from "../../src/protocol/response.ts";
+import { Generations } from "../../src/turn/generation.ts";
+import type { RoundPrompt } from "../../src/turn/prompt.ts";
+import { counted } from "../hostile/counting.ts";
+import { newBuilder } from "./turn-rig.ts";
+
+/** What a turn notes of its model calls, and that it notes nothing per token. */
+
+const usage: Usage = {
+  input_tokens: 7,
+  input_tokens_details: { cached_tokens: 3, cache_write_tokens: 0 },
+  output_tokens: 5,
+  output_tokens_details: { reasoning_tokens: 2 },
+  total_tokens: 12,
+};
+
+/** Generates an answer of so many upstream reads. Gives what the clock was asked, and what was read of the measurements. */
+async function generate(reads: number, measured?: Measurements) {
+  let now = 1_000;
+  let asked = 0;
+  let nexts = 0;
+  const engine = {
+    generate: async () => ({
+      [Symbol.asyncIterator]: () => ({
+        next: async (): Promise<IteratorResult<ModelDelta[]>> => {
+          nexts += 1;
+          if (nexts <= reads) return { done: false, value: [{ kind: "text", text: "x" }] };
+          if (nexts > reads + 1) return { done: true, value: undefined };
+          return {
+            done: false,
+            value: [
+              { kind: "usage", usage },
+              { kind: "finish", reason: "stop" },
+            ],
+          };
+        },
+      }),
+    }),
+  } as unknown as Engine;
+  const { builder } = newBuilder();
+  const prompt = { fitting: async () => ({}) as Prompt } as RoundPrompt;
+  const clock = () => {
+    asked += 1;
+    now += 10;
+    return now;
+  };
+  const observed = measured && counted(measured);
+  const options = {
+    ...{ engine, clock, measured: observed?.value, maxRetries: 0, recoveryTimeMs: 0 },
+    request: {} as CreateRequest,
+    signal: new AbortController().signal,
+    isServerGone: async () => false,
+    replica: () => "gpu-1",
+  };
+  const generations = new Generations(options, builder, prompt, undefined);
+  const outcome = await generations.run(generations.begin());
+  return { outcome, asked, nexts, reads: observed?.reads() ?? 0 };
+}
+
+describe("a generation", () => {
+  it("notes when it was begun, taken, heard of and over, and what it has cost", async () => {
+    const measured = newMeasurements();
+    expect((await generate(3, measured)).outcome).toEqual({ status: "completed" });
+    expect(measured.modelCalls).toEqual([
+      {
+        ...{ span: "", round: 0, purpose: "round" },
+        ...{ begunAt: 1_010, acceptedAt: 1_020, firstChunkAt: 1_030, endedAt: 1_040 },
+        tokens: { input: 7, cached: 3, output: 5, reasoning: 2 },
+        ...{ replica: "gpu-1", finishReason: "stop", error: undefined },
+      },
+    ]);
+  });
+
+  it("does the same work for them, however many tokens there are", async () => {
+    const few = await generate(2, newMeasurements());
+    const many = await generate(2_000, newMeasurements());
+    expect([many.asked, many.reads]).toEqual([few.asked, few.reads]);
+  });
+
+  it("does none of it where nobody wants to know", async () => {
+    const unmeasured = await generate(200);
+    expect(unmeasured.asked).toBe(0);
+    // One question for each read, as with them.
+    expect(unmeasured.nexts).toBe((await generate(200, newMeasurements())).nexts);
+  });
+});
