@@ -110,6 +110,11 @@ export class RunHost {
     }
   }
 
+  /** Stops all live runs and waits until they are settled. */
+  async cancelAll(): Promise<void> {
+    await Promise.all([...this.#live.keys()].map((turn) => this.cancel(turn)));
+  }
+
   /** Stops a live run and waits until it is settled. False when it does not live. */
   async cancel(turn: string): Promise<boolean> {
     const run = this.#live.get(turn);
