@@ -56,6 +56,8 @@ const LONGEST = [
   "start",
   "create",
   "event-log",
+  "limits",
+  "key-cost",
 ];
 
 /**
