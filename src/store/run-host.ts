@@ -84,13 +84,13 @@ export class RunHost {
     using scope = new DisposableStack();
     const giveBack = this.#home.load.take(Number.POSITIVE_INFINITY);
     if (giveBack) scope.defer(giveBack);
-    this.#launch(run, scope, work);
+    this.#launch(run, scope, work, true);
   }
 
   /** Lets a run go. What `scope` holds is the run's from now on, and is freed when it has ended. */
-  #launch(run: PreparedRun, scope: DisposableStack, work: () => Promise<TurnResult>): void {
+  #launch(run: PreparedRun, scope: DisposableStack, work: () => Promise<TurnResult>, isOrphan = false): void {
     const { spec, abort, log, quota } = run;
-    scope.defer(quota.renew());
+    scope.defer(quota.renew(isOrphan));
     const ended = this.#runToEnd(run, work(), scope.move());
     this.#live.set(spec.turn, { spec, abort, log, ended });
     this.#home.waitUntil(ended);

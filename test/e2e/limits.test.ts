@@ -404,11 +404,16 @@ describe("a key's policy", () => {
     const key = await limited({ hosted_tools: [] });
     const search = { tools: [{ type: "web_search" }], tool_choice: { type: "web_search" } };
     await expectError(await create(gateway, key, search), { status: 400, param: "tool_choice" });
+    await expectError(await create(gateway, key, { ...search, background: true }), {
+      status: 400,
+      param: "tool_choice",
+    });
     const hosts = await limited({ mcp_hosts: ["mcp.acme.dev", "*.docs.acme.dev"] });
-    const mcp = (url: string, more: object = {}) =>
+    const mcp = (url: string, more: object = {}, body: object = {}) =>
       create(gateway, hosts, {
         tools: [{ type: "mcp", server_label: "x", server_url: url, ...more }],
         tool_choice: "none",
+        ...body,
       });
     for (const url of [
       "https://mcp.evil.dev/mcp",
@@ -418,6 +423,8 @@ describe("a key's policy", () => {
     ]) {
       await expectError(await mcp(url), { status: 400, code: "mcp_server_not_allowed", param: "tools[0].server_url" });
     }
+    const inBackground = await mcp("https://mcp.evil.dev/mcp", { require_approval: "never" }, { background: true });
+    await expectError(inBackground, { status: 400, code: "mcp_server_not_allowed" });
     for (const url of ["https://mcp.acme.dev/mcp", "https://a.docs.acme.dev/mcp"])
       expect((await mcp(url)).status).toBe(200);
   });

@@ -3,6 +3,8 @@ import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { estimateTokens } from "../../src/api/estimate.ts";
+import { restrictedConfig } from "../../src/assembly/restricted-config.ts";
+import { loadConfig, type Variables } from "../../src/config.ts";
 import { grants, hasHost, hasModel, policyOf } from "../../src/contract/grants.ts";
 import { isMinted, isMintedForm, mintKey, newMint } from "../../src/protocol/api-keys.ts";
 import { AuditLog } from "../../src/store/keys/audit-log.ts";
@@ -10,6 +12,7 @@ import { AgeingCache } from "../../src/store/keys/key-cache.ts";
 import { DIRECTORY_VERSIONS } from "../../src/store/keys/key-directory.ts";
 import { QUOTA_VERSIONS } from "../../src/store/quota/quota.ts";
 import { Schema } from "../../src/store/schema.ts";
+import { guardOf, mcpGuardOf } from "../../src/tools/guard.ts";
 import { counted } from "../hostile/counting.ts";
 
 /** An object whose storage a test may use as it likes. */
@@ -114,6 +117,18 @@ describe("grants", () => {
   ])("the host %s has %s: %s", (host, url, expected) => {
     expect(hasHost([host], new URL(url))).toBe(expected);
   });
+});
+
+it("an MCP server that a key does not allow is not called by way of one that it does: no redirect leads there", () => {
+  const vars = { VLLM_BASE_URL: "http://vllm/v1" } as Variables;
+  const { tools } = restrictedConfig(loadConfig(vars), policyOf(null, grants.parse({ mcp_hosts: ["mcp.acme.dev"] })));
+  const { limit } = mcpGuardOf(tools);
+  expect(["https://mcp.acme.dev/a", "https://other.acme.dev/a"].map((url) => limit(new URL(url)))).toEqual([
+    true,
+    false,
+  ]);
+  // Other tools are bound by no host.
+  expect(guardOf(tools).limit(new URL("https://other.acme.dev/a"))).toBe(true);
 });
 
 describe("an estimate of tokens", () => {

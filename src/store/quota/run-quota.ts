@@ -81,15 +81,20 @@ export class HeldQuota {
     this.#env = env;
   }
 
-  /** Says from now on that the run goes on; gives what ends that. */
-  renew(): () => void {
+  /**
+   * Says from now on that the run goes on; gives what ends that. `atOnce`: its process has died, and what it had reserved
+   * may be free by now.
+   */
+  renew(atOnce: boolean): () => void {
     const reservation = this.#reservation;
     if (!reservation) return () => {};
-    const timer = setInterval(() => {
+    const renew = () => {
       this.#hasRenewed = true;
       // Where it fails, it is said again before the reservation is over.
-      this.#tell((stub) => renewRun(reservation, stub));
-    }, RUN_RENEW_MS);
+      void this.#tell((stub) => renewRun(reservation, stub));
+    };
+    if (atOnce) renew();
+    const timer = setInterval(renew, RUN_RENEW_MS);
     return () => clearInterval(timer);
   }
 
