@@ -1,6 +1,7 @@
 import { loadConfig } from "../config.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
+import { estimateTokens } from "../protocol/estimate.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import type { EventLogWriter } from "./event-log.ts";
 import { expectRoom } from "./open-turns.ts";
@@ -64,7 +65,9 @@ export class RunHost {
   start(spec: RunSpec, scope: DisposableStack, access: Readonly<Record<string, McpAccess>>): void {
     scope.defer(this.#takeRoom());
     const run = prepareRun(this.#home, spec, undefined, access);
-    const turn = run.makeTurn(readRunPast(this.#home, spec));
+    const past = readRunPast(this.#home, spec);
+    const turn = run.makeTurn(past);
+    if (spec.reservation) run.quota.raise(estimateTokens(past.history), loadConfig(this.#home.env).keys.prices);
     this.#home.transaction(() => {
       this.#home.runs.insert(spec);
       if (spec.request.background) turn.queue();

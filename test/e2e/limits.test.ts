@@ -189,6 +189,28 @@ describe("a limit that is reached", () => {
   });
 });
 
+it("a run reserves what it continues, too, as soon as its home has read it", async () => {
+  const tenant = newTenant();
+  const [plain, key] = [await makeKey(gateway, tenant), await makeKey(gateway, tenant, { tokens_per_minute: 3_000 })];
+  const long = "word ".repeat(1_600);
+  const first = await gateway
+    .client({ apiKey: plain.value })
+    .responses.create({ model: "simulator?words=1", input: long });
+  const client = gateway.client({ apiKey: key.value });
+  const body = { input: unique("Goes on"), max_output_tokens: 100 };
+  const run = { ...body, model: STALLED, background: true, previous_response_id: first.id };
+  const { id } = await client.responses.create(run);
+  const release = await reached(gateway, body.input);
+  // Of 3,000 about 900 are left.
+  const refused = await eventually(async () => {
+    const answer = await create(gateway, key, { max_output_tokens: 1_500 });
+    return answer.status === 429 ? answer : undefined;
+  });
+  await expectError(refused, { status: 429, type: "tokens" });
+  release();
+  await ended({ openai: client, vllm: gateway.vllm }, id);
+});
+
 describe("a budget", () => {
   it("in tokens is used up by what was really used, and then final", async () => {
     const key = await limited({ budget: { tokens: 400, window: "day" } });
