@@ -71,6 +71,8 @@ const LONGEST = [
   "start",
   "create",
   "event-log",
+  "limits",
+  "key-cost",
 ];
 
 /**

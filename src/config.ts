@@ -373,7 +373,10 @@ const apiKeys = z
 const adminKeys = apiKeys.transform((keys): AdminKey[] => keys.map(({ tenant, sha256 }) => ({ name: tenant, sha256 })));
 
 const price = z.number().min(0).max(1_000_000);
-const modelPrice = z.strictObject({ input: price, cached_input: price.optional(), output: price });
+const modelPrice = z.strictObject(
+  { input: price, cached_input: price.optional(), output: price },
+  "expected prices as input, output and, where it is another, cached_input",
+);
 
 /** vLLM takes 64-bit priorities; the sum of two of these stays far below. */
 const priority = z.int().min(-1_000_000).max(1_000_000);

@@ -1,5 +1,6 @@
 import type { Grants } from "../contract/grants.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
+import { estimateFrame, estimateTokens } from "../protocol/estimate.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { InputItem, Item } from "../protocol/items.ts";
 import type { Reservation } from "../store/quota/lease.ts";
@@ -8,7 +9,6 @@ import { rateHeaders } from "../store/quota/refusal.ts";
 import { endRun, type RunReservation, reserveRun } from "../store/quota/run-quota.ts";
 import { costOf, usageOfTurn } from "../store/quota/turn-usage.ts";
 import type { TurnResult } from "../turn/turn.ts";
-import { estimateFrame, estimateTokens } from "./estimate.ts";
 import type { Caller } from "./transport.ts";
 
 /**

@@ -13,6 +13,7 @@ import type { ItemPage } from "../store/item-page.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { withItemIds } from "../turn/history.ts";
 import { checkMedia } from "../turn/media.ts";
+import { noteHome } from "./noted-homes.ts";
 import { checkMayStore } from "./policy.ts";
 import { type Include, type ShownPage, shownItem, shownItemPage } from "./shown.ts";
 import type { Caller } from "./transport.ts";
@@ -34,6 +35,7 @@ export async function createConversation(caller: Caller, body: unknown): Promise
   const address = newTurnAddress();
   const first = await toStoredItems(caller, items ?? [], address);
   const stub = caller.homes.stub(address.home);
+  await noteHome(caller, address.home);
   return stub.createConversation(conversationId(address), address.turn, values ?? {}, first);
 }
 
@@ -74,6 +76,7 @@ export async function addConversationItems(
   const address = newTurnAddress(home);
   const added = await toStoredItems(caller, items, address);
   const { homes, config } = caller;
+  await noteHome(caller, home);
   const page = await homes
     .stub(home)
     .addConversationItems(id, address.turn, added, randomUUID(), config.conversationLockWaitMs);

@@ -13,6 +13,7 @@ import { keptInput, matchOutputs, needsItemIds, withItemIds } from "../turn/hist
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import { clientLeft, inQueue } from "./client-left.ts";
 import type { Creation } from "./creation.ts";
+import { noteHome } from "./noted-homes.ts";
 import type { Caller, ClientSink, Created } from "./transport.ts";
 
 /** A foreground turn: it runs in this process, beside its client, and stops with it. */
@@ -161,6 +162,9 @@ async function prepare(
         measured: observation?.measured,
       },
     );
+  // Known before anything is kept there; while the model speaks.
+  const noted = isKept ? noteHome(caller, address.home) : undefined;
+  noted?.catch(() => {});
   let waking: ReturnType<typeof setTimeout> | undefined;
   // Any other home has been asked for the past already.
   const isNewHome = homeOf(sent, previous, conversation?.address) === undefined;
@@ -179,6 +183,7 @@ async function prepare(
     const { kept: output, messages } = closed;
     const items = () => JSON.stringify(withItemIds(keptInput(input), address, inConversation));
     if (keep || joins) {
+      await noted;
       const rows = await homes.settle(address.home, {
         turn: address.turn,
         parent: previous?.turn ?? null,

@@ -187,7 +187,8 @@ function page<Item extends { id: string }>(items: Item[], limit: number): Page<I
   };
 }
 
-function shownKey({
+/** A key as it is shown. */
+export function shownKey({
   id,
   tenant: of,
   name: called,

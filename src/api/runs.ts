@@ -13,6 +13,7 @@ import type { StoredResponse } from "../store/turn-store.ts";
 import { withItemIds } from "../turn/history.ts";
 import { inQueue } from "./client-left.ts";
 import type { Creation } from "./creation.ts";
+import { noteHome } from "./noted-homes.ts";
 import { createdResponse } from "./shown.ts";
 import type { Caller, Created } from "./transport.ts";
 
@@ -55,6 +56,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   const specJson = JSON.stringify({ ...spec, ...(reservation && { reservation }) } satisfies RunSpec);
   const ticket = randomUUID();
   try {
+    await noteHome(creation.caller, address.home);
     roomBeside(specJson.length + JSON.stringify(access).length);
     const accepted = await inQueue(
       creation,

@@ -51,6 +51,8 @@ export const grants = z.strictObject({
   tier: z.string().regex(TIER, "Expected 1 to 64 letters, digits, '_' or '-'.").nullish(),
   /** Usage is counted also where nothing limits it. */
   track_usage: z.boolean().nullish(),
+  /** It is noted where something is kept, so that all of it can be exported and erased. */
+  track_homes: z.boolean().nullish(),
 });
 
 export type Grants = z.output<typeof grants>;
@@ -64,6 +66,7 @@ export interface Policy {
   mcpHosts: readonly (readonly string[])[];
   vllmExtras: readonly VllmExtra[] | undefined;
   forceStoreFalse: boolean;
+  tracksHomes: boolean;
   tier: string | undefined;
 }
 
@@ -78,6 +81,7 @@ export function policyOf(tenant: Grants | null, key: Grants | null): Policy {
     mcpHosts: both.map(({ mcp_hosts: hosts }) => hosts).filter((hosts) => hosts != null),
     vllmExtras: intersection(both.map((each) => each.vllm_extras)),
     forceStoreFalse: both.some((each) => each.force_store_false === true),
+    tracksHomes: both.some((each) => each.track_homes === true),
     tier: key?.tier ?? tenant?.tier ?? undefined,
   };
 }

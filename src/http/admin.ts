@@ -11,13 +11,14 @@ import {
   retrieveTenant,
   rotateKey,
 } from "../api/keys.ts";
+import { eraseTenant, exportTenant, type TenantData } from "../api/tenant-data.ts";
 import { readUsage } from "../api/usage.ts";
 import type { AppEnv } from "./app-env.ts";
 import { readJson } from "./body.ts";
 import { adminOf, identityOf } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { unknownUrl } from "./errors.ts";
-import { auditQuery, keysQuery, usageQuery } from "./queries.ts";
+import { auditQuery, homesQuery, keysQuery, usageQuery } from "./queries.ts";
 
 /**
  * The admin API, under a root key (`ADMIN_KEY`). Paths are OpenAI's where it has an endpoint for the same
@@ -84,6 +85,25 @@ export const administration = [
     },
   }),
   endpoint({
+    method: "DELETE",
+    path: "/v1/admin/tenants/:tenant",
+    summary:
+      "root key: erase a tenant: its keys, limits and usage, and what is kept in its noted homes; again while `has_more`: `after`",
+    query: homesQuery,
+    handle: async (context, { after }) =>
+      context.json(await eraseTenant(tenantData(context), context.req.param("tenant"), after)),
+  }),
+  endpoint({
+    method: "GET",
+    path: "/v1/admin/tenants/:tenant/export",
+    summary: "root key: a tenant's data as JSON lines: `limit` 1–200 (200) homes, `after`",
+    query: homesQuery,
+    handle: async (context, query) => {
+      const lines = await exportTenant(tenantData(context), context.req.param("tenant"), query);
+      return context.body(lines, 200, { "content-type": "application/jsonl" });
+    },
+  }),
+  endpoint({
     method: "GET",
     path: "/v1/organization/audit_logs",
     summary:
@@ -109,6 +129,10 @@ export const administration = [
 
 function administrator(context: Context<AppEnv>): Administrator {
   return { name: adminOf(context), directories: context.env.KEYS };
+}
+
+function tenantData(context: Context<AppEnv>): TenantData {
+  return { ...administrator(context), homes: context.env.HOME, quotas: context.env.QUOTAS };
 }
 
 function readBody(context: Context<AppEnv>): Promise<unknown> {

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { MAX_HOMES } from "../api/tenant-data.ts";
 import { USAGE_GROUPS, USAGE_WIDTHS } from "../api/usage.ts";
 import { includeValues } from "../protocol/create-request.ts";
 import { MAX_ID_LENGTH } from "../protocol/ids.ts";
@@ -45,6 +46,14 @@ const names = z
 export const keysQuery = z
   .object({ tenant: z.string().max(64).optional(), limit, after: z.string().max(MAX_ID_LENGTH).optional() })
   .transform(({ tenant, limit: count, after }) => ({ tenant, limit: count, after }));
+
+/** Of what goes through the homes of a tenant. */
+export const homesQuery = z
+  .object({
+    limit: wholeNumber.pipe(z.int().min(1).max(MAX_HOMES)).default(MAX_HOMES),
+    after: z.string().max(MAX_ID_LENGTH).optional(),
+  })
+  .transform(({ limit: count, after }) => ({ limit: count, after }));
 
 export const auditQuery = z
   .object({

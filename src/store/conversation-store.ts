@@ -40,6 +40,13 @@ export class ConversationStore {
     return row ? conversationObject(row.id, row.created_at, JSON.parse(row.metadata) as Record<string, string>) : null;
   }
 
+  /** The conversation, whatever its id; null when there is none. */
+  only(): Conversation | null {
+    if (!this.#tables.has("conversation")) return null;
+    const [row] = this.#sql.exec<{ id: string }>("SELECT id FROM conversation").toArray();
+    return row ? this.get(row.id) : null;
+  }
+
   exists(): boolean {
     return this.#tables.has("conversation") && this.#sql.exec("SELECT 1 FROM conversation").toArray().length > 0;
   }

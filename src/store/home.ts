@@ -8,6 +8,7 @@ import { ConversationTurns, type TurnLease } from "./conversation-turns.ts";
 import { ReaderCount, streamEvents } from "./event-reader.ts";
 import type { History } from "./history.ts";
 import { HistoryReader, type ItemKey, type Snapshot } from "./history-reader.ts";
+import { exportLines } from "./home-export.ts";
 import { HomeRows } from "./home-rows.ts";
 import { Housekeeping, oldestOf } from "./housekeeping.ts";
 import type { IdempotencyClaim } from "./idempotency-store.ts";
@@ -141,9 +142,11 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
    * `GET /events?turn=…&after=N&obfuscation=0|1`: the log of a run as SSE, from the event after N, followed while the
    * run lives. A `fetch` rather than an RPC, because its body goes to the client as it is, and a client that leaves is
    * noticed here. 404 when there is no such response, 409 when it has no log, 429 when it has readers enough.
+   * `GET /export`: all that is kept here, as JSON lines.
    */
   override async fetch(request: Request): Promise<Response> {
-    const { searchParams } = new URL(request.url);
+    const { searchParams, pathname } = new URL(request.url);
+    if (pathname === "/export") return new Response(exportLines(this.#rows));
     const turn = searchParams.get("turn") ?? "";
     if (this.retrieve(turn) === null) return new Response(null, { status: 404 });
     const { log, turns } = this.#rows;
@@ -248,6 +251,12 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
   /** The caller that waits for the conversation, or has just entered it, has left. */
   leaveConversation(ticket: string): void {
     this.#conversation.leave(ticket);
+  }
+
+  /** Forgets all that is kept here. What runs is stopped first. */
+  async erase(): Promise<void> {
+    await this.#runs.cancelAll();
+    await this.#housekeeping.erase();
   }
 
   // Idempotency: in the object that the key names

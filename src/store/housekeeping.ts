@@ -104,6 +104,13 @@ export class Housekeeping {
     return true;
   }
 
+  /** Gives the storage back, whatever is in it. */
+  async erase(): Promise<void> {
+    const deleted = this.#rows.deleteAll();
+    this.#alarmAt = null;
+    await deleted;
+  }
+
   /** Removes what has outlived its time; returns when there will be more to remove. */
   #sweep(now: number): number | null {
     const dues: number[] = [];

@@ -60,7 +60,7 @@ export class ItemStore {
   /** The conversation up to a position, without the items that were taken out. */
   history(upTo: number): History {
     const history = this.#turns.conversationHistory(upTo);
-    const deleted = this.#deleted();
+    const deleted = this.takenOut();
     if (deleted.size === 0) return history;
     const items = JSON.parse(history.items) as Item[];
     const left = items.filter((item) => item.id === undefined || !deleted.has(item.id));
@@ -74,7 +74,7 @@ export class ItemStore {
   page({ limit, order, after }: PageRequest): ItemPage | undefined {
     const first = after === undefined ? undefined : parseItemId(after)?.turn;
     if (after !== undefined && (first === undefined || !this.#turns.isInConversation(first))) return undefined;
-    const deleted = this.#deleted();
+    const deleted = this.takenOut();
     const items: Item[] = [];
     let length = 0;
     for (const turn of this.#turns.conversationTurns(order, first)) {
@@ -107,7 +107,8 @@ export class ItemStore {
     return this.#sql.exec("SELECT 1 FROM deleted_items WHERE id = ?", id).toArray().length > 0;
   }
 
-  #deleted(): Set<string> {
+  /** Ids of the items that were taken out of the conversation. */
+  takenOut(): Set<string> {
     if (!this.#tables.has("deleted_items")) return new Set();
     const rows = this.#sql.exec<{ id: string }>("SELECT id FROM deleted_items");
     return new Set(rows.toArray().map(({ id }) => id));

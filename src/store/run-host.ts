@@ -1,6 +1,7 @@
 import { loadConfig } from "../config.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
+import { estimateTokens } from "../protocol/estimate.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import type { EventLogWriter } from "./event-log.ts";
 import { expectRoom } from "./open-turns.ts";
@@ -64,7 +65,9 @@ export class RunHost {
   start(spec: RunSpec, scope: DisposableStack, access: Readonly<Record<string, McpAccess>>): void {
     scope.defer(this.#takeRoom());
     const run = prepareRun(this.#home, spec, undefined, access);
-    const turn = run.makeTurn(readRunPast(this.#home, spec));
+    const past = readRunPast(this.#home, spec);
+    const turn = run.makeTurn(past);
+    if (spec.reservation) run.quota.raise(estimateTokens(past.history), loadConfig(this.#home.env).keys.prices);
     this.#home.transaction(() => {
       this.#home.runs.insert(spec);
       if (spec.request.background) turn.queue();
@@ -84,13 +87,13 @@ export class RunHost {
     using scope = new DisposableStack();
     const giveBack = this.#home.load.take(Number.POSITIVE_INFINITY);
     if (giveBack) scope.defer(giveBack);
-    this.#launch(run, scope, work);
+    this.#launch(run, scope, work, true);
   }
 
   /** Lets a run go. What `scope` holds is the run's from now on, and is freed when it has ended. */
-  #launch(run: PreparedRun, scope: DisposableStack, work: () => Promise<TurnResult>): void {
+  #launch(run: PreparedRun, scope: DisposableStack, work: () => Promise<TurnResult>, isOrphan = false): void {
     const { spec, abort, log, quota } = run;
-    scope.defer(quota.renew());
+    scope.defer(quota.renew(isOrphan));
     const ended = this.#runToEnd(run, work(), scope.move());
     this.#live.set(spec.turn, { spec, abort, log, ended });
     this.#home.waitUntil(ended);
@@ -113,6 +116,11 @@ export class RunHost {
       this.#live.delete(spec.turn);
       log.stop();
     }
+  }
+
+  /** Stops all live runs and waits until they are settled. */
+  async cancelAll(): Promise<void> {
+    await Promise.all([...this.#live.keys()].map((turn) => this.cancel(turn)));
   }
 
   /** Stops a live run and waits until it is settled. False when it does not live. */

@@ -334,6 +334,13 @@ export class TurnStore {
     return this.#sql.exec<{ next: number | null }>(oldest, this.#oldest(), except).one().next;
   }
 
+  /** All turns, oldest first. */
+  all(): string[] {
+    if (!this.#tables.has("turns")) return [];
+    const rows = this.#sql.exec<{ turn: string }>("SELECT turn FROM turns WHERE part = 0 ORDER BY created_at, turn");
+    return rows.toArray().map(({ turn }) => turn);
+  }
+
   isEmpty(): boolean {
     return !this.#tables.has("turns") || this.#sql.exec("SELECT 1 FROM turns LIMIT 1").toArray().length === 0;
   }

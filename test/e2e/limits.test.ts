@@ -189,6 +189,28 @@ describe("a limit that is reached", () => {
   });
 });
 
+it("a run reserves what it continues, too, as soon as its home has read it", async () => {
+  const tenant = newTenant();
+  const [plain, key] = [await makeKey(gateway, tenant), await makeKey(gateway, tenant, { tokens_per_minute: 3_000 })];
+  const long = "word ".repeat(1_600);
+  const first = await gateway
+    .client({ apiKey: plain.value })
+    .responses.create({ model: "simulator?words=1", input: long });
+  const client = gateway.client({ apiKey: key.value });
+  const body = { input: unique("Goes on"), max_output_tokens: 100 };
+  const run = { ...body, model: STALLED, background: true, previous_response_id: first.id };
+  const { id } = await client.responses.create(run);
+  const release = await reached(gateway, body.input);
+  // Of 3,000 about 900 are left.
+  const refused = await eventually(async () => {
+    const answer = await create(gateway, key, { max_output_tokens: 1_500 });
+    return answer.status === 429 ? answer : undefined;
+  });
+  await expectError(refused, { status: 429, type: "tokens" });
+  release();
+  await ended({ openai: client, vllm: gateway.vllm }, id);
+});
+
 describe("a budget", () => {
   it("in tokens is used up by what was really used, and then final", async () => {
     const key = await limited({ budget: { tokens: 400, window: "day" } });
@@ -404,11 +426,16 @@ describe("a key's policy", () => {
     const key = await limited({ hosted_tools: [] });
     const search = { tools: [{ type: "web_search" }], tool_choice: { type: "web_search" } };
     await expectError(await create(gateway, key, search), { status: 400, param: "tool_choice" });
+    await expectError(await create(gateway, key, { ...search, background: true }), {
+      status: 400,
+      param: "tool_choice",
+    });
     const hosts = await limited({ mcp_hosts: ["mcp.acme.dev", "*.docs.acme.dev"] });
-    const mcp = (url: string, more: object = {}) =>
+    const mcp = (url: string, more: object = {}, body: object = {}) =>
       create(gateway, hosts, {
         tools: [{ type: "mcp", server_label: "x", server_url: url, ...more }],
         tool_choice: "none",
+        ...body,
       });
     for (const url of [
       "https://mcp.evil.dev/mcp",
@@ -418,6 +445,8 @@ describe("a key's policy", () => {
     ]) {
       await expectError(await mcp(url), { status: 400, code: "mcp_server_not_allowed", param: "tools[0].server_url" });
     }
+    const inBackground = await mcp("https://mcp.evil.dev/mcp", { require_approval: "never" }, { background: true });
+    await expectError(inBackground, { status: 400, code: "mcp_server_not_allowed" });
     for (const url of ["https://mcp.acme.dev/mcp", "https://a.docs.acme.dev/mcp"])
       expect((await mcp(url)).status).toBe(200);
   });

@@ -161,6 +161,21 @@ describe("the configuration", () => {
     ["MAX_REQUEST_BYTES", "9007199254740991"],
     ["MAX_OPEN_TURNS", "0"],
     ["MAX_BACKGROUND_RUNS_PER_TENANT", "0"],
+    ["ADMIN_KEY", "s3cret"],
+    ["ADMIN_KEY", `ops:${HASH.slice(1)}`],
+    ["ADMIN_KEY", " , "],
+    ["KEY_CACHE_MS", "99"],
+    ["KEY_CACHE_MS", "600001"],
+    ["MODEL_PRICES", '{"m":5}'],
+    ["MODEL_PRICES", '{"m":{"input":-1,"output":1}}'],
+    ["MODEL_PRICES", '{"m":{"input":1,"output":1,"s3cret":1}}'],
+    ["VLLM_PRIORITIES", '{"default":0.5}'],
+    ["VLLM_PRIORITIES", '{"default":"s3cret"}'],
+    ["JWT_ALGORITHMS", "none"],
+    ["JWT_ALGORITHMS", "HS256"],
+    ["JWT_ALGORITHMS", "RS256 HS512"],
+    ["JWT_ALGORITHMS", " "],
+    ["JWT_JWKS_URL", "s3cret"],
   ])("%s=%s is refused: the message names the variable and not its value", (name, value) => {
     const error = failure(() => configure({ [name]: value }));
     expect(error).toBeInstanceOf(ConfigError);
@@ -188,6 +203,23 @@ describe("the configuration", () => {
       "WEBHOOK_URL",
     ]);
     expect(error.message).not.toContain("s3cret");
+  });
+
+  it("an issuer has an audience and keys, and neither is without an issuer", () => {
+    const issuer = { JWT_ISSUER: "https://id.acme.dev", JWT_AUDIENCE: "x", JWT_JWKS_URL: "https://id.acme.dev/jwks" };
+    expect(configure(issuer).jwt).toMatchObject({ issuer: "https://id.acme.dev", algorithms: ["RS256", "ES256"] });
+    for (const name of ["JWT_ISSUER", "JWT_AUDIENCE", "JWT_JWKS_URL"] as const) {
+      const error = failure(() => configure({ ...issuer, [name]: undefined }));
+      expect(error.message).toMatch(new RegExp(`^${name}: needed with`));
+    }
+  });
+
+  it.each<[string, Partial<Variables>]>([
+    ["a root key", { ADMIN_KEY: `ops:${HASH}` }],
+    ["an issuer", { JWT_ISSUER: "i", JWT_AUDIENCE: "a", JWT_JWKS_URL: "https://id.acme.dev/jwks" }],
+  ])("with %s wants keys, and opens none of vLLM's extras by itself", (_, vars) => {
+    expect(configure({ ...vars, ALLOW_ANONYMOUS: "true" }).wantsKeys).toBe(true);
+    expect([...configure(vars).vllmExtras]).toEqual([]);
   });
 
   it("is checked once: what is wrong stays wrong until the deployment changes", () => {

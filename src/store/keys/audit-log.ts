@@ -53,10 +53,13 @@ type Row = { seq: number; at: number; type: string; tenant: string; body: string
 
 export class AuditLog {
   readonly #sql: SqlStorage;
+  readonly #maxRows: number;
   #added = 0;
 
-  constructor(sql: SqlStorage) {
+  /** `maxRows`: of each kind. */
+  constructor(sql: SqlStorage, maxRows = MAX_ROWS) {
     this.#sql = sql;
+    this.#maxRows = maxRows;
   }
 
   /** Adds a row, and now and then removes those that are older than `retentionMs`, or too many. */
@@ -72,7 +75,11 @@ export class AuditLog {
     if (this.#added % SWEEP_EVERY !== 1) return;
     this.#sql.exec("DELETE FROM audit WHERE at < ?", now - retentionMs);
     const [last] = this.#sql
-      .exec<{ seq: number }>("SELECT seq FROM audit WHERE kind = ? ORDER BY seq DESC LIMIT 1 OFFSET ?", kind, MAX_ROWS)
+      .exec<{ seq: number }>(
+        "SELECT seq FROM audit WHERE kind = ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
+        kind,
+        this.#maxRows,
+      )
       .toArray();
     if (last) this.#sql.exec("DELETE FROM audit WHERE kind = ? AND seq <= ?", kind, last.seq);
   }

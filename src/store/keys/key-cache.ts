@@ -92,7 +92,8 @@ export class KeyCache {
   /** Keys that there were once, or that another mint has made. Apart, so that they do not push out those in use. */
   readonly #unknown = new AgeingCache<true>();
   readonly #tenants = new AgeingCache<Identity>();
-  #mint: string | undefined;
+  /** As of when it was told, Unix milliseconds. */
+  #mint: { secret: string; at: number } | undefined;
 
   constructor(directories: DurableObjectNamespace<KeyDirectory>) {
     this.#directories = directories;
@@ -108,8 +109,9 @@ export class KeyCache {
     beside: (promise: Promise<unknown>) => void,
   ): Identity | undefined | Promise<Identity | undefined> {
     if (!isMintedForm(text)) return undefined;
-    // An invention: nobody is asked, and nothing is kept of it.
-    if (this.#mint !== undefined && !isMinted(text, this.#mint)) return undefined;
+    // An invention: nothing is kept of it, and nobody is asked, unless the mint's secret may have become another one.
+    const mint = this.#mint;
+    if (mint && !isMinted(text, mint.secret) && Math.abs(Date.now() - mint.at) < maxAgeMs) return undefined;
     const hash = keyHash(text);
     if (this.#unknown.has(hash, maxAgeMs)) return undefined;
     const known = this.#known.get(hash, maxAgeMs, () => this.#look(hash), beside);
@@ -124,7 +126,7 @@ export class KeyCache {
   async #look(hash: string): Promise<KnownKey> {
     const at = Date.now();
     const { mint, key } = await this.#ask((directory) => directory.lookUp(hash));
-    this.#mint = mint;
+    this.#mint = { secret: mint, at };
     if (key) return { record: key, identity: identityOfKey(key) };
     this.#known.delete(hash);
     this.#unknown.put(hash, true, at);

@@ -112,6 +112,14 @@ export class KeyDirectory extends DurableObject<Variables> {
     });
   }
 
+  /** Removes the keys and the limits of a tenant. */
+  eraseTenant(actor: string, tenant: string): void {
+    this.#change(() => {
+      this.#keys.eraseTenant(tenant);
+      this.#note({ type: "tenant.erased", actor, tenant, target: tenant });
+    });
+  }
+
   /** Notes what was done elsewhere: a deletion of a tenant's, or of an administrator's for it. */
   note(event: AuditEvent, kind: "admin" | "tenant"): void {
     this.#change(() => this.#note(event, kind));

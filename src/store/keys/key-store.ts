@@ -152,6 +152,12 @@ export class KeyStore {
     return key;
   }
 
+  eraseTenant(tenant: string): void {
+    this.#sql.exec("DELETE FROM secrets WHERE key IN (SELECT id FROM keys WHERE tenant = ?)", tenant);
+    this.#sql.exec("DELETE FROM keys WHERE tenant = ?", tenant);
+    this.setTenantLimits(tenant, null);
+  }
+
   tenantLimits(tenant: string): Grants | null {
     const [row] = this.#sql.exec<{ limits: string }>("SELECT limits FROM tenants WHERE tenant = ?", tenant).toArray();
     return row ? (JSON.parse(row.limits) as Grants) : null;

@@ -28,6 +28,9 @@ export interface QuotaStub {
 /** What is used is told so long after the first request that ended. */
 const REPORT_AFTER_MS = 1_000;
 
+/** How often that is tried, where the quota cannot be reached. The next request that asks tells it, too. */
+const MAX_REPORTS = 10;
+
 /** An isolate that is not heard of for so long has died, and what it holds is free again. */
 const LIFETIME_MS = 60_000;
 
@@ -259,7 +262,7 @@ export class Lease {
 
   /** Reports what was used, and takes what is granted. Rejects when the quota cannot be reached. */
   async #exchange(want: Want | undefined): Promise<Answer> {
-    const [used, usage] = [this.#used, [...this.#usage.values()]];
+    const [used, usage, due] = [this.#used, [...this.#usage.values()], this.#reportDue];
     this.#used = { requests: 0, tokens: 0, cost: 0 };
     this.#usage = new Map();
     this.#reportDue = undefined;
@@ -284,7 +287,8 @@ export class Lease {
       return answer;
     } catch (error) {
       // Told again with the next report. If it has arrived after all, it counts twice: rather than not at all.
-      this.#used = { ...addUsed(this.#used, used) };
+      this.#used = addUsed(this.#used, used);
+      this.#reportDue ??= due;
       for (const entry of usage) this.#note(entry);
       throw error;
     }
@@ -335,25 +339,35 @@ export class Lease {
     const now = Date.now();
     // A timer whose request has been ended by the platform never rings.
     if (this.#reportDue !== undefined && now < this.#reportDue + REPORT_AFTER_MS) return;
-    const due = now + REPORT_AFTER_MS;
-    this.#reportDue = due;
-    waitUntil(
-      new Promise((resolve) => setTimeout(resolve, REPORT_AFTER_MS)).then(() => {
-        if (this.#reportDue !== due || this.#isAsking) return undefined;
-        return this.#tell();
-      }),
-    );
+    waitUntil(this.#report(MAX_REPORTS));
   }
 
-  /** Tells what was used, and keeps no more than will be needed soon. Never rejects. */
-  async #tell(): Promise<void> {
+  /** Tells what was used when its time has come; again, so many times in all, where that cannot be told. Never rejects. */
+  async #report(attempts: number): Promise<void> {
+    for (let left = attempts; left > 0; left -= 1) {
+      const due = Date.now() + REPORT_AFTER_MS;
+      this.#reportDue = due;
+      await new Promise((resolve) => setTimeout(resolve, REPORT_AFTER_MS));
+      // A question has told it meanwhile, or another report is under way.
+      if (this.#reportDue !== due) return;
+      if (!this.#isAsking && (await this.#tell())) return;
+      // Whoever has used something since tells of it, and of this.
+      if (this.#reportDue !== undefined && this.#reportDue !== due) return;
+    }
+  }
+
+  /** Tells what was used, and keeps no more than will be needed soon. Whether that has been heard. Never rejects. */
+  async #tell(): Promise<boolean> {
+    let isHeard = true;
     await this.#asking(async () => {
       this.#free = atMost(this.#free, this.#advance());
-      // Nobody has to hear of a failure: the next report tells the same.
-      await this.#exchange(undefined).catch(() => {});
+      await this.#exchange(undefined).catch(() => {
+        isHeard = false;
+      });
       this.#handOut();
     });
     if (this.#waiters.length > 0) await this.#ask();
+    return isHeard;
   }
 
   #renew(waitUntil: (promise: Promise<unknown>) => void): void {

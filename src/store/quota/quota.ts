@@ -2,6 +2,7 @@ import { DurableObject } from "cloudflare:workers";
 import { loadConfig, type Variables } from "../../config.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { type Account, type Answer, Ledger, type Report } from "./ledger.ts";
+import { HOMES_TABLE, NotedHomes } from "./noted-homes.ts";
 import { USAGE_TABLE, type UsageEntry, type UsageQuery, type UsageRow, UsageStore } from "./usage-store.ts";
 
 /** The tables of a quota, by version. What was made once is never changed: a new version adds to it. */
@@ -10,6 +11,7 @@ export const QUOTA_VERSIONS: Versions = [
     // What a key has used and is promised, as JSON; the tenant's own row has an empty key.
     "CREATE TABLE accounts (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
     USAGE_TABLE,
+    HOMES_TABLE,
   ],
 ];
 
@@ -20,12 +22,14 @@ export const QUOTA_VERSIONS: Versions = [
 export class Quota extends DurableObject<Variables> {
   readonly #schema: Schema;
   readonly #usage: UsageStore;
+  readonly #homes: NotedHomes;
   #ledger: Ledger | undefined;
 
   constructor(state: DurableObjectState, env: Variables) {
     super(state, env);
     this.#schema = new Schema(state.storage, QUOTA_VERSIONS);
     this.#usage = new UsageStore(state.storage.sql, this.#schema);
+    this.#homes = new NotedHomes(state.storage.sql, this.#schema);
   }
 
   /** Takes what a holder reports, with what was used of which model, and grants what it wants. */
@@ -52,6 +56,22 @@ export class Quota extends DurableObject<Variables> {
   /** What was used, by hour, key and model. */
   usage(query: UsageQuery): UsageRow[] {
     return this.#usage.read(query);
+  }
+
+  /** Notes a home in which something is about to be kept. */
+  noteHome(home: string): void {
+    this.#homes.add(home, Date.now());
+  }
+
+  /** Homes that were noted, in the order of their keys. */
+  homes(after: string, limit: number): string[] {
+    return this.#homes.list(after, limit);
+  }
+
+  /** Forgets homes, but for those that were used within `keepMs`; whether none is left. */
+  forgetHomes(homes: readonly string[], keepMs: number): boolean {
+    this.#homes.forget(homes, Date.now() - keepMs);
+    return this.#homes.isEmpty();
   }
 
   /** Forgets all that was counted. */

@@ -5,7 +5,7 @@ import type { QuotaStub } from "./lease.ts";
 import { type Amounts, MAX_LIFETIME_MS, NOTHING, type Report, type Status, type Used } from "./ledger.ts";
 import type { Quota } from "./quota.ts";
 import { limitExceeded, limitsUnavailable } from "./refusal.ts";
-import { type Prices, usageOfTurn } from "./turn-usage.ts";
+import { costOf, type Prices, usageOfTurn } from "./turn-usage.ts";
 import type { UsageEntry } from "./usage-store.ts";
 
 /**
@@ -72,25 +72,50 @@ export async function endRun(
 
 /** The reservation of a run, in the home that it lives in; of a run without one, nothing. */
 export class HeldQuota {
-  readonly #reservation: RunReservation | undefined;
+  #reservation: RunReservation | undefined;
   readonly #env: QuotaBinding;
   #hasRenewed = false;
+  #isRaised = false;
 
   constructor(reservation: RunReservation | undefined, env: QuotaBinding) {
     this.#reservation = reservation;
     this.#env = env;
   }
 
-  /** Says from now on that the run goes on; gives what ends that. */
-  renew(): () => void {
+  /**
+   * Says from now on that the run goes on; gives what ends that. `atOnce`: its process has died, and what it had reserved
+   * may be free by now.
+   */
+  renew(atOnce: boolean): () => void {
     const reservation = this.#reservation;
     if (!reservation) return () => {};
-    const timer = setInterval(() => {
+    const isDue = atOnce || this.#isRaised;
+    const renew = () => {
       this.#hasRenewed = true;
       // Where it fails, it is said again before the reservation is over.
-      this.#tell((stub) => renewRun(reservation, stub));
-    }, RUN_RENEW_MS);
+      void this.#tell((stub) => renewRun(reservation, stub));
+    };
+    if (isDue) renew();
+    const timer = setInterval(renew, RUN_RENEW_MS);
     return () => clearInterval(timer);
+  }
+
+  /**
+   * Reserves what the run's prompt has more than its request told, in tokens: what it continues. It has been let in, and is
+   * not refused for it. To be called before `renew`.
+   */
+  raise(tokens: number, prices: Prices): void {
+    const reservation = this.#reservation;
+    // Where tokens are not limited, none are reserved.
+    if (!reservation || reservation.tokens === 0 || tokens === 0) return;
+    const cost = costOf(reservation.model ?? "", { input: tokens, cached: 0, output: 0 }, prices);
+    this.#reservation = {
+      ...reservation,
+      tokens: reservation.tokens + tokens,
+      cost: reservation.cost + cost,
+      estimatedInput: reservation.estimatedInput + tokens,
+    };
+    this.#isRaised = true;
   }
 
   /** Says what the turn has used. Never rejects: a run does not fail because it cannot be counted. */

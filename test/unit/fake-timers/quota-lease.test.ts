@@ -201,6 +201,38 @@ describe("a lease", () => {
     expect(quota.usage).toEqual([usage(700, 0)]);
   });
 
+  it("tells what was used as soon as it can be told, also where nobody asks for anything any more", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ tokens_per_minute: 1_000 });
+    const lease = quota.isolate(limits);
+    const first = await take(lease, limits, 500);
+    quota.fault = new Error("gone");
+    if (isTaken(first)) first.end(usage(300, 0));
+    await vi.advanceTimersByTimeAsync(5_500);
+    quota.fault = undefined;
+    await vi.advanceTimersByTimeAsync(1_500);
+    expect(quota.usage).toEqual([usage(300, 0)]);
+  });
+
+  it("tells what was used while a slow answer was waited for", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ tokens_per_minute: 1_000 });
+    const lease = quota.isolate(limits);
+    const first = await take(lease, limits, 500);
+    let open = () => {};
+    quota.gate = new Promise((resolve) => {
+      open = resolve;
+    });
+    const second = take(lease, limits, 400);
+    if (isTaken(first)) first.end(usage(50, 0));
+    await vi.advanceTimersByTimeAsync(3_000);
+    open();
+    const taken = await second;
+    await vi.advanceTimersByTimeAsync(2_500);
+    expect(quota.usage).toEqual([usage(50, 0)]);
+    if (isTaken(taken)) taken.end(undefined);
+  });
+
   it("does not wait for a quota that never answers: 503", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ requests_per_minute: 10 });

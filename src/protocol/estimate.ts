@@ -1,5 +1,5 @@
 import { Buffer } from "node:buffer";
-import type { CreateRequest } from "../protocol/create-request.ts";
+import type { CreateRequest } from "./create-request.ts";
 
 /** How many tokens a prompt will have, about, before anybody has counted them: what limits are reserved by. */
 

@@ -1,0 +1,122 @@
+import { HomeClient } from "../store/client.ts";
+import type { Home } from "../store/home.ts";
+import { DIRECTORY } from "../store/keys/key-directory.ts";
+import type { Quota } from "../store/quota/quota.ts";
+import { type Administrator, parseTenant, shownKey } from "./keys.ts";
+
+/**
+ * All that is kept of a tenant: its export, and its erasure. Homes are known where the tenant has `track_homes`; those of
+ * before, and of keys without, are not.
+ */
+
+export interface TenantData extends Administrator {
+  homes: DurableObjectNamespace<Home>;
+  quotas: DurableObjectNamespace<Quota>;
+}
+
+/** Homes of one export or one erasure; each is an object to be asked. */
+export const MAX_HOMES = 200;
+
+/** A home that was used so lately may have a turn under way that will be kept. Its note stays. */
+const SETTLED_AFTER_MS = 3_600_000;
+
+/** Keys that are read at a time. */
+const KEYS_AT_ONCE = 500;
+
+/**
+ * A tenant's data as JSON lines: first its limits, keys (never a secret) and usage, then its homes after `after`, and last a
+ * line that says whether there are more. Notes that in the audit log.
+ */
+export async function exportTenant(
+  admin: TenantData,
+  id: string,
+  { after, limit }: { after?: string | undefined; limit: number },
+): Promise<ReadableStream<Uint8Array>> {
+  const tenant = parseTenant(id);
+  const directory = admin.directories.getByName(DIRECTORY);
+  await directory.note({ type: "tenant.exported", actor: admin.name, tenant, target: tenant }, "admin");
+  const quota = admin.quotas.getByName(tenant);
+  const homes = await quota.homes(after ?? "", limit + 1);
+  const lines = after === undefined ? [...(await aboutTenant(admin, tenant))] : [];
+  const asked = homes.slice(0, limit);
+  const hasMore = homes.length > limit;
+  const { readable, writable } = new IdentityTransformStream();
+  void writeAll(writable, admin, tenant, lines, asked, {
+    object: "export.page",
+    has_more: hasMore,
+    next: hasMore ? asked.at(-1) : null,
+  });
+  return readable;
+}
+
+async function writeAll(
+  writable: WritableStream<Uint8Array>,
+  admin: TenantData,
+  tenant: string,
+  lines: readonly object[],
+  homes: readonly string[],
+  last: object,
+): Promise<void> {
+  const client = new HomeClient({ HOME: admin.homes }, tenant);
+  const write = async (line: object) => {
+    const writer = writable.getWriter();
+    await writer.write(new TextEncoder().encode(`${JSON.stringify(line)}\n`));
+    writer.releaseLock();
+  };
+  try {
+    for (const line of lines) await write(line);
+    for (const home of homes) {
+      const { body } = await client.stub(home).fetch("http://home/export");
+      await body?.pipeTo(writable, { preventClose: true });
+    }
+    await write(last);
+    await writable.close();
+  } catch (error) {
+    // Without its last line an export is not whole.
+    await writable.abort(error).catch(() => {});
+  }
+}
+
+async function aboutTenant({ directories, quotas }: TenantData, tenant: string): Promise<object[]> {
+  const directory = directories.getByName(DIRECTORY);
+  const lines: object[] = [{ object: "tenant", id: tenant, limits: await directory.tenantLimits(tenant) }];
+  for (let after = ""; ; ) {
+    const keys = await directory.list(tenant, after, KEYS_AT_ONCE);
+    lines.push(...keys.map(shownKey));
+    after = keys.at(-1)?.id ?? "";
+    if (keys.length < KEYS_AT_ONCE) break;
+  }
+  const usage = await quotas.getByName(tenant).usage({ from: 0, until: Number.MAX_SAFE_INTEGER });
+  lines.push(...usage.map((row) => ({ object: "usage", ...row })));
+  return lines;
+}
+
+/** What an erasure has done, and whether it has to be asked for again. */
+export interface Erasure {
+  object: "tenant.erased";
+  id: string;
+  /** Homes that were emptied now. */
+  homes: number;
+  /** `after` of the next call, where there are more homes. */
+  next: string | null;
+  /** Homes are left; also those in which a turn was under way lately, which may have been kept since: then in an hour. */
+  has_more: boolean;
+}
+
+/**
+ * Erases a tenant: its keys and limits at once, then what its homes keep, at most `MAX_HOMES` of them, and, when none is
+ * left, what was counted. The audit log goes on telling what was done. Again is harmless.
+ */
+export async function eraseTenant(admin: TenantData, id: string, after: string | undefined): Promise<Erasure> {
+  const tenant = parseTenant(id);
+  const directory = admin.directories.getByName(DIRECTORY);
+  await directory.eraseTenant(admin.name, tenant);
+  const quota = admin.quotas.getByName(tenant);
+  const homes = await quota.homes(after ?? "", MAX_HOMES);
+  const client = new HomeClient({ HOME: admin.homes }, tenant);
+  for (const home of homes) await client.stub(home).erase();
+  const isEmpty = await quota.forgetHomes(homes, SETTLED_AFTER_MS);
+  if (isEmpty) await quota.erase();
+  const next = homes.length === MAX_HOMES ? (homes.at(-1) ?? null) : null;
+  return { object: "tenant.erased", id: tenant, homes: homes.length, next, has_more: !isEmpty };
+}

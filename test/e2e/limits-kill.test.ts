@@ -1,0 +1,63 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { serveSimulator } from "../../dev/simulator/serve.ts";
+import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+import { ADMIN_KEY, ask, call, create, makeKey, newTenant } from "./key-support.ts";
+import { eventually, type Gateway, gatewayAt } from "./support.ts";
+import { ended, reached, unique } from "./turns.ts";
+
+/** What is left of keys and limits when the process is killed. */
+
+let worker: WorkerdProcess;
+let gateway: Gateway;
+beforeAll(async () => {
+  const vllm = await serveSimulator();
+  worker = await startWorkerd({ VLLM_BASE_URL: `${vllm.url}/v1`, ADMIN_KEY, KEY_CACHE_MS: "100" });
+  gateway = gatewayAt(worker, vllm);
+});
+afterAll(() => gateway.close());
+
+/** What a tenant has used today, once that is told. */
+async function usageOf(tenant: string): Promise<object | undefined> {
+  const from = Math.floor(Date.now() / 1000) - 86_400;
+  const path = `/v1/organization/usage/completions?start_time=${from}&project_ids=${tenant}`;
+  const { data } = await ask<{ data: { results: object[] }[] }>(gateway, "GET", path);
+  return data.flatMap(({ results }) => results)[0];
+}
+
+it("keys, limits and what was used of them outlive a kill: nobody gets more for it", async () => {
+  const key = await makeKey(gateway, newTenant(), { requests_per_minute: 100, max_concurrent_requests: 1 });
+  const used = await makeKey(gateway, newTenant(), { budget: { tokens: 5_000, window: "total" } });
+  expect((await create(gateway, used, { model: "simulator?words=100", max_output_tokens: 4_900 })).status).toBe(200);
+  await eventually(() => usageOf(used.tenant));
+  const input = unique("Held");
+  const held = create(gateway, key, { model: "simulator?fault=stall_headers", input }).catch(() => undefined);
+  await reached(gateway, input);
+  await worker.restart();
+  await held;
+  // The place of the request that died is free when its isolate has not been heard of for a minute, and not before.
+  expect((await create(gateway, key)).status).toBe(429);
+  // What was reserved was given back, but for what was used.
+  expect((await create(gateway, used, { max_output_tokens: 4_950 })).status).toBe(429);
+  expect((await create(gateway, used, { max_output_tokens: 4_000 })).status).toBe(200);
+});
+
+it("a run that is taken up after a kill tells what it has used, and gives back what it has reserved", async () => {
+  const key = await makeKey(gateway, newTenant(), { max_background_runs: 1, tokens_per_minute: 100_000 });
+  const client = gateway.client({ apiKey: key.value });
+  const model = "simulator?tps=50&words=60";
+  const { id } = await client.responses.create({ model, input: unique("Run"), background: true });
+  await eventually(async () => (await client.responses.retrieve(id)).status === "in_progress");
+  await worker.restart();
+  const { usage, status } = await ended({ openai: client, vllm: gateway.vllm }, id);
+  expect(status).toBe("completed");
+  const told = await eventually(() => usageOf(key.tenant));
+  expect(told).toMatchObject({ num_model_requests: 1, output_tokens: usage?.output_tokens });
+  const next = await call(
+    gateway,
+    "POST",
+    "/v1/responses",
+    { model: "simulator", input: "Hi", background: true },
+    key.value,
+  );
+  expect(next.status).toBe(200);
+});

@@ -1,0 +1,225 @@
+import { runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { restrictedConfig } from "../../src/assembly/restricted-config.ts";
+import { loadConfig, type Variables } from "../../src/config.ts";
+import { grants, hasHost, hasModel, policyOf } from "../../src/contract/grants.ts";
+import { isMinted, isMintedForm, mintKey, newMint } from "../../src/protocol/api-keys.ts";
+import { estimateTokens } from "../../src/protocol/estimate.ts";
+import { AuditLog } from "../../src/store/keys/audit-log.ts";
+import { AgeingCache } from "../../src/store/keys/key-cache.ts";
+import { DIRECTORY_VERSIONS } from "../../src/store/keys/key-directory.ts";
+import { QUOTA_VERSIONS } from "../../src/store/quota/quota.ts";
+import { Schema } from "../../src/store/schema.ts";
+import { guardOf, mcpGuardOf } from "../../src/tools/guard.ts";
+import { counted } from "../hostile/counting.ts";
+
+/** An object whose storage a test may use as it likes. */
+function emptyObject(): DurableObjectStub<import("../../src/store/quota/quota.ts").Quota> {
+  return env.QUOTAS.getByName(crypto.randomUUID());
+}
+
+describe("a key's text", () => {
+  it("is its mint's alone", () => {
+    const mint = newMint();
+    const key = mintKey(mint);
+    expect(isMintedForm(key) && isMinted(key, mint)).toBe(true);
+    expect(isMinted(key, newMint())).toBe(false);
+    fc.assert(
+      fc.property(fc.integer({ min: 6, max: key.length - 1 }), fc.constantFrom(..."aZ0_-"), (at, char) => {
+        const changed = key.slice(0, at) + char + key.slice(at + 1);
+        expect(isMinted(changed, mint)).toBe(changed === key);
+      }),
+    );
+  });
+
+  it("of another form is none, whatever it is", () => {
+    fc.assert(fc.property(fc.string({ maxLength: 100 }), (text) => !isMintedForm(text)));
+  });
+});
+
+describe("what an isolate knows of keys", () => {
+  const never = () => Promise.reject(new Error("Nobody may be asked."));
+  const beside: Promise<unknown>[] = [];
+
+  it("is believed for its time and no longer, and looked up beside a request in the second half of it", async () => {
+    const cache = new AgeingCache<string>();
+    const wait = (promise: Promise<unknown>) => void beside.push(promise);
+    cache.put("k", "old", Date.now() - 40);
+    expect(cache.get("k", 100, never, wait)).toBe("old");
+    cache.put("k", "old", Date.now() - 60);
+    expect(cache.get("k", 100, async () => "new", wait)).toBe("old");
+    await Promise.all(beside);
+    expect(cache.get("k", 100, never, wait)).toBe("new");
+    cache.put("k", "old", Date.now() - 100);
+    expect(await cache.get("k", 100, async () => "newest", wait)).toBe("newest");
+    // A clock that has gone back tells no age.
+    cache.put("k", "from the future", Date.now() + 60_000);
+    expect(await cache.get("k", 100, async () => "now", wait)).toBe("now");
+    cache.put("k", "old", Date.now() - 200);
+    await expect(cache.get("k", 100, never, wait)).rejects.toThrow("Nobody");
+  });
+
+  it("is bounded in number: the oldest is forgotten", async () => {
+    const cache = new AgeingCache<number>(100);
+    for (let index = 0; index < 1_000; index += 1)
+      await cache.get(
+        `${index}`,
+        60_000,
+        async () => index,
+        () => {},
+      );
+    expect(cache.has("899", 60_000)).toBe(false);
+    expect(cache.has("900", 60_000)).toBe(true);
+  });
+});
+
+describe("grants", () => {
+  it("of a key are within its tenant's", () => {
+    const parsed = (given: object) => grants.parse(given);
+    const policy = policyOf(
+      parsed({
+        models: ["a", "b*"],
+        max_output_tokens: 10,
+        hosted_tools: ["mcp", "container"],
+        vllm_extras: ["priority"],
+        tier: "t",
+      }),
+      parsed({
+        models: ["b1", "c"],
+        max_output_tokens: 20,
+        hosted_tools: ["mcp", "web_search"],
+        force_store_false: true,
+      }),
+    );
+    expect(policy).toMatchObject({
+      maxOutputTokens: 10,
+      hostedTools: ["mcp"],
+      vllmExtras: ["priority"],
+      forceStoreFalse: true,
+      tier: "t",
+    });
+    const may = (name: string) => policy.models.every((models) => hasModel(models, name));
+    expect(["a", "b1", "b2", "c"].filter(may)).toEqual(["b1"]);
+  });
+
+  it.each([
+    ["mcp.acme.dev", "https://mcp.acme.dev/x", true],
+    ["mcp.acme.dev", "https://mcp.acme.dev:8443/x", false],
+    ["mcp.acme.dev:8443", "https://mcp.acme.dev:8443/x", true],
+    ["*.acme.dev", "https://a.b.acme.dev/", true],
+    ["*.acme.dev", "https://acme.dev/", false],
+    ["*.acme.dev", "https://evilacme.dev/", false],
+    ["mcp.acme.dev", "https://mcp.acme.dev.evil.dev/", false],
+    ["mcp.acme.dev", "https://mcp.acme.dev@evil.dev/", false],
+    ["[::1]:80", "https://[::1]:80/", true],
+  ])("the host %s has %s: %s", (host, url, expected) => {
+    expect(hasHost([host], new URL(url))).toBe(expected);
+  });
+});
+
+it("an MCP server that a key does not allow is not called by way of one that it does: no redirect leads there", () => {
+  const vars = { VLLM_BASE_URL: "http://vllm/v1" } as Variables;
+  const { tools } = restrictedConfig(loadConfig(vars), policyOf(null, grants.parse({ mcp_hosts: ["mcp.acme.dev"] })));
+  const { limit } = mcpGuardOf(tools);
+  expect(["https://mcp.acme.dev/a", "https://other.acme.dev/a"].map((url) => limit(new URL(url)))).toEqual([
+    true,
+    false,
+  ]);
+  // Other tools are bound by no host.
+  expect(guardOf(tools).limit(new URL("https://other.acme.dev/a"))).toBe(true);
+});
+
+describe("an estimate of tokens", () => {
+  it("looks at each text of a request once, however many there are", () => {
+    const reads = (count: number) => {
+      const items = Array.from({ length: count }, (_, index) => ({
+        type: "message",
+        content: [{ text: `text ${index}` }],
+      }));
+      const { value, reads } = counted(items);
+      estimateTokens(value);
+      return reads();
+    };
+    expect(reads(1000)).toBeLessThanOrEqual(110 * reads(10));
+  });
+
+  it("is bounded for a value that is deep, and takes an image for one, however large it is", () => {
+    let deep: unknown = "x";
+    for (let depth = 0; depth < 10_000; depth += 1) deep = [deep];
+    expect(estimateTokens(deep)).toBeLessThan(100);
+    const image = `data:image/png;base64,${"A".repeat(4_000_000)}`;
+    expect(estimateTokens([{ image_url: image }])).toBeLessThan(1_100);
+    expect(estimateTokens("word ".repeat(400))).toBe(500);
+    expect(estimateTokens("多".repeat(400))).toBe(300);
+  });
+});
+
+describe("the schema of an object", () => {
+  const V1 = [["CREATE TABLE t (a TEXT NOT NULL)"]];
+  const V2 = [...V1, ["ALTER TABLE t ADD COLUMN b INTEGER NOT NULL DEFAULT 7", "CREATE TABLE u (c TEXT)"]];
+
+  it("is brought up to today's with its rows, once, and all or nothing", async () => {
+    await runInDurableObject(emptyObject(), (_, { storage }) => {
+      const { sql } = storage;
+      new Schema(storage, V1).open();
+      sql.exec("INSERT INTO t (a) VALUES ('kept')");
+      expect(new Schema(storage, V2).version).toBe(1);
+      expect(() => new Schema(storage, [...V2, ["NO SQL"]]).open()).toThrow();
+      expect(new Schema(storage, V2).version).toBe(1);
+      expect(sql.exec("SELECT * FROM t").toArray()).toEqual([{ a: "kept" }]);
+      const schema = new Schema(storage, V2);
+      schema.open();
+      schema.open();
+      expect(schema.version).toBe(2);
+      expect(sql.exec("SELECT * FROM t").toArray()).toEqual([{ a: "kept", b: 7 }]);
+    });
+  });
+
+  it("is not made by reading", async () => {
+    await runInDurableObject(emptyObject(), (_, { storage }) => {
+      const schema = new Schema(storage, V2);
+      expect([schema.version, schema.openIfMade()]).toEqual([0, false]);
+      const tables = storage.sql.exec("SELECT name FROM sqlite_schema WHERE name NOT LIKE '\\_cf\\_%' ESCAPE '\\'");
+      expect(tables.toArray()).toEqual([]);
+    });
+  });
+
+  /** As they were made by version 1. They are copies on purpose: a version that was made once is never changed. */
+  it("of version 1 is what it was", () => {
+    const text = (versions: readonly (readonly string[])[]) => versions[0]?.map((each) => each.replaceAll(/\s+/g, " "));
+    expect(text(DIRECTORY_VERSIONS)).toEqual([
+      "CREATE TABLE keys (id TEXT NOT NULL PRIMARY KEY, tenant TEXT NOT NULL, body TEXT NOT NULL) WITHOUT ROWID",
+      "CREATE INDEX keys_of_tenant ON keys (tenant, id)",
+      "CREATE TABLE secrets ( sha256 TEXT NOT NULL PRIMARY KEY, key TEXT NOT NULL, expires_at INTEGER) WITHOUT ROWID",
+      "CREATE INDEX secrets_of_key ON secrets (key)",
+      "CREATE TABLE tenants (tenant TEXT NOT NULL PRIMARY KEY, limits TEXT NOT NULL) WITHOUT ROWID",
+      "CREATE TABLE mint (secret TEXT NOT NULL)",
+      "CREATE TABLE audit ( seq INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, kind TEXT NOT NULL, type TEXT NOT NULL, tenant TEXT NOT NULL, body TEXT NOT NULL)",
+    ]);
+    expect(text(QUOTA_VERSIONS)).toEqual([
+      "CREATE TABLE accounts (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
+      "CREATE TABLE usage ( start INTEGER NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, requests INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, cost REAL NOT NULL, PRIMARY KEY (start, key, model)) WITHOUT ROWID",
+      "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID",
+    ]);
+  });
+});
+
+describe("the audit log", () => {
+  it("removes what is old, and the oldest of a kind that has too many; the other kind's rows stay", async () => {
+    await runInDurableObject(emptyObject(), (_, { storage }) => {
+      new Schema(storage, DIRECTORY_VERSIONS).open();
+      const log = new AuditLog(storage.sql, 200);
+      const event = { type: "response.deleted", actor: "key_1", tenant: "t", target: "resp_1" };
+      log.add({ ...event, type: "api_key.created" }, "admin", 1_000, 10_000);
+      for (let at = 0; at < 1_000; at += 1) log.add(event, "tenant", 2_000 + at, 10_000);
+      const rows = log.list({ limit: 10_000 });
+      expect(rows.length).toBeLessThanOrEqual(200 + 128 + 1);
+      expect(rows.at(-1)?.type).toBe("api_key.created");
+      const later = new AuditLog(storage.sql);
+      later.add(event, "tenant", 1_000_000, 10_000);
+      expect(later.list({ limit: 10 })).toHaveLength(1);
+    });
+  });
+});
