@@ -50,10 +50,11 @@ async function generate(reads: number, measured?: Measurements) {
   };
   const observed = measured && counted(measured);
   const options = {
-    ...{ engine, clock, measured: observed?.value, maxRetries: 0, recoveryTimeMs: 0 },
+    ...{ engine, clock, measured: observed?.value, maxRetries: 0, maxFruitless: 0, recoveryTimeMs: 0 },
     request: {} as CreateRequest,
     signal: new AbortController().signal,
     isServerGone: async () => false,
+    leaveServer: () => {},
     replica: () => "gpu-1",
   };
   const generations = new Generations(options, builder, prompt, undefined);
