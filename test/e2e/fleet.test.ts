@@ -171,7 +171,8 @@ describe("a server in trouble", () => {
   it.each(troubles)("%s: another one answers, whoever asks", async (_, trouble) => {
     const fleet = await startFleet({
       servers: { a: {}, b: {}, c: {} },
-      variables: { UPSTREAM_FAILOVER_MS: "200" },
+      // Long enough for those that are well, also on a busy machine.
+      variables: { UPSTREAM_FAILOVER_MS: trouble === "fault=stall_headers" ? "1000" : "30000" },
     });
     try {
       const [ailing] = fleet.replicas as [Replica, ...Replica[]];
