@@ -1,6 +1,6 @@
-import { createHash } from "node:crypto";
 import type { Affinity } from "../assembly/session.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
+import { hashText } from "../protocol/hash.ts";
 import type { InputItem } from "../protocol/items.ts";
 
 /** What a request shows of the requests that it belongs with, as far as their prompts begin alike. */
@@ -43,7 +43,7 @@ function beginningOf({ instructions, tools }: CreateRequest, input: readonly Inp
     firstUserText(input).slice(0, MAX_FIRST_MESSAGE),
   ];
   if (parts.every((part) => part === "")) return undefined;
-  return createHash("sha256").update(parts.join("\0")).digest("base64url");
+  return hashText(parts.join("\0"));
 }
 
 function firstUserText(input: readonly InputItem[]): string {

@@ -1,9 +1,9 @@
-import { createHash } from "node:crypto";
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn } from "../assembly/passed-request.ts";
 import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { estimateTokens } from "../protocol/estimate.ts";
+import { hashText } from "../protocol/hash.ts";
 import { isJsonObject, type JsonObject } from "../protocol/json.ts";
 import { enterTurn } from "../store/open-turns.ts";
 import { admitPassed, type TokenCount } from "./admission.ts";
@@ -212,5 +212,5 @@ function beginningOf({ system, tools, messages, prompt }: JsonObject): string | 
   const first = Array.isArray(messages) ? messages.slice(0, FIRST_MESSAGES) : prompt;
   if (first === undefined) return undefined;
   const text = (value: unknown) => (value === undefined ? "" : JSON.stringify(value).slice(0, MAX_BEGINNING));
-  return createHash("sha256").update([system, tools, first].map(text).join("\0")).digest("base64url");
+  return hashText([system, tools, first].map(text).join("\0"));
 }

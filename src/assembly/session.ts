@@ -1,8 +1,8 @@
-import { createHash } from "node:crypto";
 import type { Config } from "../config.ts";
 import { learnModels } from "../engine/model-lists.ts";
 import { resolveModel } from "../engine/models.ts";
 import { type Session, Upstream } from "../engine/upstream.ts";
+import { hashText } from "../protocol/hash.ts";
 import { newHome } from "../protocol/ids.ts";
 
 /** Which requests belong together at the model servers: those whose prompts begin alike, so that a cache has them. */
@@ -35,7 +35,7 @@ export function sessionOf({ tenant = "", home, affinity = { isRooted: true } }: 
   const said = hint === undefined ? undefined : keyOf(tenant, model, `hint\n${hint}`);
   const seen = beginning === undefined ? undefined : keyOf(tenant, model, `beginning\n${beginning}`);
   const text = said ?? root ?? seen;
-  const id = text === undefined ? undefined : createHash("sha256").update(text).digest("base64url");
+  const id = text === undefined ? undefined : hashText(text);
   return { id, key: root ?? said ?? seen, isRoot: isRooted };
 }
 

@@ -1,13 +1,13 @@
 import type { Config } from "../config.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
+import { hashOf } from "../protocol/hash.ts";
 import { learnModels, noteRefused, serves } from "./model-lists.ts";
 import { answeredStatus, type Body, ModelServer, type RequestOptions, type ServerBounds } from "./model-server.ts";
 import { reportOf } from "./pool/board-view.ts";
 import { chooseServer, firstOf, inGoodHealth } from "./pool/choice.ts";
 import type { Leave } from "./pool/in-flight.ts";
 import { noteFailure, noteSuccess } from "./pool/outliers.ts";
-import { hashOf } from "./pool/rendezvous.ts";
 import { noteRequest, takeRetry } from "./pool/retry-budget.ts";
 import { candidateOf, loadOf, MAX_BUSY_MS, retryBudget } from "./pool/server-load.ts";
 import { malformedAnswer } from "./upstream-faults.ts";

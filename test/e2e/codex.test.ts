@@ -204,7 +204,7 @@ describe("X-Session-ID, to a router before the model servers", () => {
 
   it("is the same for one prompt_cache_key, and another for another", async () => {
     const first = await session({ prompt_cache_key: "thread-1" });
-    expect(first).toMatch(/^[\w-]{43}$/);
+    expect(first).toMatch(/^[0-9a-f]{16}$/);
     expect(await session({ prompt_cache_key: "thread-1", stream: true })).toBe(first);
     expect(await session({ prompt_cache_key: "thread-2" })).not.toBe(first);
   });
@@ -212,7 +212,7 @@ describe("X-Session-ID, to a router before the model servers", () => {
   it("is made of x-codex-turn-state where there is no key", async () => {
     const headers = { "x-codex-turn-state": "sticky" };
     const first = await session({}, headers);
-    expect(first).toMatch(/^[\w-]{43}$/);
+    expect(first).toMatch(/^[0-9a-f]{16}$/);
     expect(await session({}, headers)).toBe(first);
     expect(await session({ prompt_cache_key: "thread-1" }, headers)).toBe(
       await session({ prompt_cache_key: "thread-1" }),

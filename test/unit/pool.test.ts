@@ -3,8 +3,8 @@ import { describe, expect, it } from "vitest";
 import { type Candidate, chooseServer, firstOf, ranking } from "../../src/engine/pool/choice.ts";
 import { InFlight } from "../../src/engine/pool/in-flight.ts";
 import { isEjected, newRecord, noteFailure, noteSuccess } from "../../src/engine/pool/outliers.ts";
-import { hashOf } from "../../src/engine/pool/rendezvous.ts";
 import { newRetryBudget, noteRequest, takeRetry } from "../../src/engine/pool/retry-budget.ts";
+import { hashOf } from "../../src/protocol/hash.ts";
 import { randomFrom } from "../random.ts";
 
 /** Which server a turn goes to, by itself: no server is asked here. */

@@ -1,4 +1,5 @@
-import { type Hash, score } from "./rendezvous.ts";
+import type { Hash } from "../../protocol/hash.ts";
+import { score } from "./rendezvous.ts";
 
 /** Which of several servers a turn goes to. Pure: what is known of the servers comes in, and the one that it is out. */
 

@@ -1,8 +1,8 @@
 import type { ModelServerConfig } from "../../config.ts";
+import { type Hash, hashOf } from "../../protocol/hash.ts";
 import type { Candidate } from "./choice.ts";
 import { InFlight } from "./in-flight.ts";
 import { isEjected, newRecord, type Record } from "./outliers.ts";
-import { type Hash, hashOf } from "./rendezvous.ts";
 import { newRetryBudget, type RetryBudget } from "./retry-budget.ts";
 
 /**
