@@ -254,7 +254,7 @@ describe("a server that lives, and breaks off each of its answers", () => {
       try {
         const [ailing] = fleet.replicas as [Replica, ...Replica[]];
         ailing.trouble = "fault=cut:4";
-        for (let turn = 0; turn < 6; turn += 1) {
+        for (let turn = 0; turn < 16; turn += 1) {
           const { response } = await create(fleet, way, { model, input: `${INPUT} ${turn}` });
           expect(response).toMatchObject({ status: "completed", output_text: `You said: ${INPUT} ${turn}` });
           expect(ailing.asked.length).toBeLessThanOrEqual(turn + 1);
