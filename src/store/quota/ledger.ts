@@ -1,7 +1,7 @@
 import type { Grants } from "../../contract/grants.ts";
 import type { CountedLimits } from "../../contract/identity.ts";
 import { type BudgetPeriod, periodEnd, usedInPeriod, withUsed } from "./budget-period.ts";
-import { added, msUntilEmpty, msUntilFreed, slid, sumOf, type Window } from "./window.ts";
+import { added, msUntilEmpty, msUntilFreed, slid, sumOf, WINDOW_MS, type Window } from "./window.ts";
 
 /**
  * What a tenant and its keys have used, and what is promised to those who are about to use it. Pure: time is handed in,
@@ -297,7 +297,9 @@ export class Ledger {
       const rates = states.filter(({ obstacle }) => obstacle === kind);
       const [tightest] = rates.toSorted((a, b) => a.room - b.room);
       if (!tightest) return undefined;
-      const resetMs = msUntilEmpty(tightest.window ?? [], now);
+      const { window = [], used } = tightest;
+      // What is promised counts for a minute from when it is used.
+      const resetMs = used > sumOf(window) ? WINDOW_MS : msUntilEmpty(window, now);
       return { limit: tightest.limit, remaining: Math.max(0, tightest.room), resetMs };
     };
     return { requests: of("requests"), tokens: of("tokens") };

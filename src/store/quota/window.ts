@@ -11,6 +11,9 @@ export type Window = (readonly [second: number, amount: number])[];
 
 const SECONDS = 60;
 
+/** How long what is used counts, at most. */
+export const WINDOW_MS = (SECONDS + 1) * 1000;
+
 function secondOf(now: number): number {
   return Math.floor(now / 1000);
 }
