@@ -162,25 +162,60 @@ export function deaths(subject: () => Subject, run: Run): void {
     });
   });
 
+  /** Two replicas, of which one is killed while they generate. */
+  async function killOneOfTwo(connect: (urls: [string, string]) => Promise<{ gateway: Gateway; close(): unknown }>) {
+    const { server, engine } = subject();
+    const other = await run.serve(engine);
+    const { gateway, close } = await connect([server.url, other.url]);
+    try {
+      const readings = await beginAll(gateway);
+      const busy = async ({ generations }: ModelServer) => ((await generations?.()) ?? 0) > 0;
+      const [first, second] = (await busy(server)) ? [server, other] : [other, server];
+      expect(await busy(first)).toBe(true);
+      await lifeOf(first).kill();
+      await ended(gateway, readings);
+      expect(await busy(second)).toBe(false);
+      if (first === server) await lifeOf(server).start();
+    } finally {
+      await gateway.close();
+      await close();
+      await other.close();
+    }
+  }
+
+  describe("two replicas as a pool", () => {
+    it("one is killed: what it was generating goes on on the other", { timeout: FACT_MS }, async () => {
+      await killOneOfTwo(async (urls) => {
+        const gateway = await startGateway(urls, { ...run.variables, SHOW_UPSTREAM: "true" });
+        await expectOneServer(gateway);
+        return { gateway, close: () => {} };
+      });
+    });
+  });
+
+  /** The turns of a conversation go to one of several servers. */
+  async function expectOneServer(gateway: Gateway): Promise<void> {
+    const { model } = subject().server;
+    const servers = new Set<string | null>();
+    let previous: string | null = null;
+    for (let turn = 0; turn < 3; turn += 1) {
+      const answer: Response = await gateway.fetch(`${gateway.url}/v1/responses`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ model, input: `Turn ${turn}`, previous_response_id: previous }),
+      });
+      servers.add(answer.headers.get("x-upstream"));
+      previous = ((await answer.json()) as { id: string }).id;
+    }
+    expect([...servers]).toEqual([expect.stringMatching(/^[01]$/)]);
+  }
+
   describe("two replicas behind a TCP balancer", () => {
     it("one is killed: what it was generating goes on on the other", { timeout: FACT_MS }, async () => {
-      const { server, engine } = subject();
-      const other = await run.serve(engine);
-      const balancer = await startTcpBalancer([server.url, other.url]);
-      const gateway = await startGateway(balancer.url, run.variables);
-      try {
-        const readings = await beginAll(gateway);
-        const busy = async ({ generations }: ModelServer) => ((await generations?.()) ?? 0) > 0;
-        const [first, second] = (await busy(server)) ? [server, other] : [other, server];
-        expect(await busy(first)).toBe(true);
-        await lifeOf(first).kill();
-        await ended(gateway, readings);
-        expect(await busy(second)).toBe(false);
-      } finally {
-        await gateway.close();
-        await balancer.close();
-        await other.close();
-      }
+      await killOneOfTwo(async (urls) => {
+        const balancer = await startTcpBalancer(urls);
+        return { gateway: await startGateway(balancer.url, run.variables), close: () => balancer.close() };
+      });
     });
   });
 }

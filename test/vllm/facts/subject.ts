@@ -51,9 +51,17 @@ export interface Run {
 const RECOVERY_MS = "3600000";
 
 /** Starts a gateway in front of a model server, or of a balancer, by URL. */
-export async function startGateway(url: string, variables: Record<string, string> = {}): Promise<Gateway> {
+/** Starts one before a model server, or before several as a pool, which are then named by their places: `0`, `1`, … */
+export async function startGateway(
+  urls: string | readonly string[],
+  variables: Record<string, string> = {},
+): Promise<Gateway> {
+  const servers: Record<string, string> =
+    typeof urls === "string"
+      ? { VLLM_BASE_URL: `${urls}/v1` }
+      : { UPSTREAMS: JSON.stringify(urls.map((url, place) => ({ name: `${place}`, url: `${url}/v1` }))) };
   const worker = await startWorkerd({
-    VLLM_BASE_URL: `${url}/v1`,
+    ...servers,
     ALLOW_ANONYMOUS: "true",
     // A client's departure is noticed when it is written to.
     HEARTBEAT_MS: "2000",
