@@ -85,7 +85,8 @@ export function grammars(subject: () => Subject): void {
     const wrong = await ask({ input: { name: "keep", text: "no list" } }, { tools, max_output_tokens: 300 });
     const inputs = inputsOf(wrong).map(({ input }) => input);
     if (engine === "chat") expect(inputs).toEqual(["no list"]);
-    else for (const input of inputs) expect(input).toMatch(/^[(),]*$/);
+    // A model of no mind may spell the end of its message with letters, where xgrammar takes that for the end.
+    else for (const input of inputs) expect(input).toMatch(/^[(),]*(?:<\|end\|>)?$/);
     expect(inputs.length).toBeGreaterThan(0);
   });
 
