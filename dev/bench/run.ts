@@ -9,6 +9,7 @@
  *     npm run bench -- --docs             also puts the tables into docs/benchmarks.md
  *     npm run bench -- --durable          instead: background runs, resume, recovery, locks; under four minutes
  *     npm run bench -- --sockets          instead: the same turns over a WebSocket and as SSE; half a minute
+ *     npm run bench -- --fleet            instead: a pool of model servers of which some are in trouble; a minute
  *     npm run bench -- --profile          instead: where the CPU time goes, function by function
  */
 import { readFileSync, writeFileSync } from "node:fs";
@@ -25,6 +26,7 @@ import {
   measureUnaskedRecovery,
 } from "./durable.ts";
 import { durableReport } from "./durable-report.ts";
+import { measureFleetTroubles } from "./fleet.ts";
 import {
   HARMONY_MODELS,
   harmonyProfiles,
@@ -74,6 +76,7 @@ const { values: options } = parseArgs({
     docs: { type: "boolean", default: false },
     durable: { type: "boolean", default: false },
     sockets: { type: "boolean", default: false },
+    fleet: { type: "boolean", default: false },
     profile: { type: "boolean", default: false },
   },
 });
@@ -94,6 +97,10 @@ let repeated = 0;
 process.on("SIGINT", () => process.exit(130));
 process.on("SIGTERM", () => process.exit(143));
 
+if (options.fleet) {
+  console.log(await measureFleetTroubles(progress));
+  process.exit(0);
+}
 progress("bundling");
 bundle();
 const pinned = pinSelf();
