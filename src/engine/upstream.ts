@@ -2,6 +2,7 @@ import type { Config } from "../config.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { hashOf } from "../protocol/hash.ts";
+import { pause } from "../protocol/pause.ts";
 import { learnModels, noteRefused, serves } from "./model-lists.ts";
 import { answeredStatus, type Body, ModelServer, type RequestOptions, type ServerBounds } from "./model-server.ts";
 import { reportOf } from "./pool/board-view.ts";
@@ -182,7 +183,8 @@ export class Upstream {
         this.#learn(fault, blame, server);
         this.#giveUp(server);
         if (!isWorthIt || this.#others(server).length === 0 || !takeRetry(retryBudget, Date.now())) throw worst;
-        await backOff(Math.random() * BACK_OFF_MS * 2 ** (attempt - 1), signal);
+        await pause(Math.random() * BACK_OFF_MS * 2 ** (attempt - 1), signal);
+        signal.throwIfAborted();
       }
     }
   }
@@ -369,19 +371,4 @@ function isPage({ headers }: Response): boolean {
 /** The 400 of a model that no server may be asked for. */
 function unknownModel(): ApiError {
   return invalidRequest("model", "The model does not exist: no model server has it.", "model_not_found");
-}
-
-/** Resolves after `ms`. Rejects with the signal's reason when it is aborted. */
-function backOff(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const onAbort = () => {
-      clearTimeout(timer);
-      reject(signal.reason);
-    };
-    const timer = setTimeout(() => {
-      signal.removeEventListener("abort", onAbort);
-      resolve();
-    }, ms);
-    signal.addEventListener("abort", onAbort, { once: true });
-  });
 }

@@ -9,11 +9,12 @@ import {
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, toApiError } from "../protocol/errors.ts";
 import type { Item } from "../protocol/items.ts";
+import { pause } from "../protocol/pause.ts";
 import type { Usage } from "../protocol/response.ts";
 import { type BrokenOff, continued, type Generation, outOfTokens } from "./continuation.ts";
 import type { BatchSink } from "./output-events.ts";
 import type { RoundPrompt } from "./prompt.ts";
-import { isTransient, pause, Recovery } from "./recovery.ts";
+import { isTransient, Recovery } from "./recovery.ts";
 import type { Outage, Outcome, ResponseBuilder } from "./response-builder.ts";
 import { type DeltaCount, plus } from "./usage.ts";
 

@@ -92,16 +92,3 @@ export async function isTransient(fault: ApiError, isServerGone: () => Promise<b
   if (TRANSIENT.has(fault.code)) return true;
   return MAY_BE_GONE.has(fault.code) && isServerGone();
 }
-
-/** Resolves after `ms`, or as soon as the signal is aborted. */
-export function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const end = () => {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", end);
-      resolve();
-    };
-    const timer = setTimeout(end, ms);
-    signal.addEventListener("abort", end, { once: true });
-  });
-}
