@@ -52,6 +52,9 @@ const MAX_MODEL_LENGTH = 1_024;
 /** As much of a request's beginning tells one session's requests from another's. UTF-16 units. */
 const MAX_BEGINNING = 4_096;
 
+/** Beside the limits of output: how many answers a request asks for. */
+const ANSWERS = ["n", "best_of"] as const;
+
 /** How many messages there are before the answers of the model's begin. */
 const FIRST_MESSAGES = 2;
 
@@ -89,6 +92,8 @@ function limitsOf({ identity, config }: Caller, name: PassthroughEndpoint, body:
   if (!fields) return {};
   const { policy } = identity;
   const cap = policy?.maxOutputTokens;
+  // vLLM reads a number in a string as that number: what is to be held to a limit must be one.
+  for (const field of [...fields, ...ANSWERS, "priority"]) checkNumber(field, body[field]);
   for (const field of fields) checkCap(field, numberOf(body[field]), cap);
   const isLimited = fields.some((field) => body[field] != null);
   const [field = ""] = fields;
@@ -101,16 +106,27 @@ function limitsOf({ identity, config }: Caller, name: PassthroughEndpoint, body:
   };
 }
 
-/** How many tokens an answer may have. Several answers to one request (`n`) are as many times that. */
+/** Throws the 400 of a field that is there and no number. */
+function checkNumber(field: string, value: unknown): void {
+  if (value == null || typeof value === "number") return;
+  throw invalidRequest(field, `Invalid type for '${field}': expected a number.`, "invalid_type");
+}
+
+/** How many tokens the answers may have: each of them, of each prompt (completions take several). */
 function mostOutput({ config }: Caller, name: PassthroughEndpoint, body: JsonObject): number {
   const fields = OUTPUT_LIMITS[name];
   if (!fields) return 0;
   const limits = fields.map((field) => numberOf(body[field])).filter((limit) => limit !== undefined);
   const each = limits.length > 0 ? Math.min(...limits) : config.keys.reservedOutputTokens;
-  return Math.max(0, each) * Math.max(1, numberOf(body.n) ?? 1);
+  const answers = Math.max(1, ...ANSWERS.map((field) => numberOf(body[field]) ?? 1));
+  return Math.max(0, each) * answers * promptsIn(body);
 }
 
-/** vLLM refuses what is no number where it wants one. */
+/** A prompt is a text or a list of token ids; a list of these is several. */
+function promptsIn({ prompt }: JsonObject): number {
+  return Array.isArray(prompt) && typeof prompt[0] !== "number" ? Math.max(1, prompt.length) : 1;
+}
+
 function numberOf(value: unknown): number | undefined {
   return typeof value === "number" ? value : undefined;
 }
@@ -170,7 +186,11 @@ async function pass(caller: Caller, name: PassthroughEndpoint, passed: Passed): 
     const answer = await passOn({ ...request, path, tenant, affinity }, config, caller);
     const running = scope.move();
     waitUntil(answer.ended.finally(() => running.dispose()));
-    if (!admission || !answer.body) return answer;
+    if (!admission) return answer;
+    if (!answer.body) {
+      admission.end(NO_TOKENS);
+      return answer;
+    }
     const count = (used: TokenCount) => admission.end(takesNone ? NO_TOKENS : used);
     return { ...answer, body: countedBody(answer.body, () => most().input, count) };
   } catch (error) {

@@ -152,6 +152,22 @@ describe("a key", () => {
     }
   });
 
+  it("is not got around by a number in a string, which vLLM would read", async () => {
+    const key = await limited({ max_output_tokens: 7, vllm_extras: ["priority"] });
+    for (const field of ["max_tokens", "max_completion_tokens", "n", "priority"]) {
+      const answer = await post(key, chat({ [field]: "8" }));
+      await expectError(answer, { status: 400, code: "invalid_type", param: field });
+    }
+  });
+
+  it("reserves for each answer, and for each prompt of a completion", async () => {
+    const key = await limited({ tokens_per_minute: 1_000 });
+    expect((await post(key, chat({ max_tokens: 300, n: 4 }))).status).toBe(429);
+    const prompts = { model: "simulator", prompt: ["one", "two", "three", "four"], max_tokens: 300 };
+    expect((await post(key, prompts, "/v1/completions")).status).toBe(429);
+    expect((await post(key, { ...prompts, prompt: "one" }, "/v1/completions")).status).toBe(200);
+  });
+
   it("has its tier's priority, and no client a better one", async () => {
     const key = await limited({ tier: "gold", vllm_extras: ["priority"] });
     await (await post(key, chat())).text();
