@@ -92,3 +92,6 @@ export function lastPrompt(gateway: Gateway): JsonObject {
   if (!isObject(asked?.body)) throw new Error("No prompt reached vLLM.");
   return asked.body;
 }
+
+/** An answer that its client gets whole comes to this server 16 tokens an event. Where it is to break off at a token, it comes as a stream does. */
+export const TOKEN_BY_TOKEN = { stream_interval: 1 };
