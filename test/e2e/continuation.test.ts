@@ -205,7 +205,7 @@ describe.concurrent("an answer that nobody watches", () => {
   });
 
   it("that breaks off in the thoughts counts what was thought in vain as about as many tokens", async () => {
-    const question = { input };
+    const question = { input: "the cat is in the old box ".repeat(15).trim() };
     const whole = await create("stream", { model: "simulator-reasoning", ...question });
     const model = own("simulator-reasoning?fault=cut:4&fault_times=1");
     const { usage, output_text } = await gateway.openai.responses.create({ model, ...question });
