@@ -260,7 +260,8 @@ const codeInterpreterTool = z.object({
 /** vLLM's: a shell, on the operator's tool server. */
 const containerTool = z.object({ type: z.literal("container") });
 
-const tool = z.discriminatedUnion("type", [
+/** One tool, in normal form. */
+export const tool = z.discriminatedUnion("type", [
   functionTool,
   customTool,
   namespaceTool,
