@@ -45,16 +45,17 @@ function compile(text: string): ApiDescription {
     Object.entries(objectsIn(methods)).map(([method, operation]) => ({
       method: method.toUpperCase(),
       path,
-      // A path of its own goes before one with parameters; a name of a model may have slashes.
+      // The name of a model may have slashes.
       pattern: new RegExp(`^${path.replaceAll(/\{\w+\}/g, path.startsWith("/v1/models/") ? ".+" : "[^/]+")}$`),
       operation,
     })),
   );
-  const bySpecificity = operations.toSorted(
-    (one, other) => Number(one.path.includes("{")) - Number(other.path.includes("{")),
-  );
-  const find = (method: string, path: string) =>
-    bySpecificity.find((each) => each.method === (method === "HEAD" ? "GET" : method) && each.pattern.test(path));
+  const find = (method: string, path: string) => {
+    const asked = method === "HEAD" ? "GET" : method;
+    return operations.find(
+      (each) => each.method === asked && (path in paths ? each.path === path : each.pattern.test(path)),
+    );
+  };
   const requests = checker(text, (schema) => schema);
   const answers = checker(text, closed);
 

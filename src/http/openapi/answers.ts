@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { grants } from "../../contract/grants.ts";
 import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
-import { tool, toolChoice } from "../../protocol/tools.ts";
+import { normalChoice, tool } from "../../protocol/tools.ts";
 import { eventSchemas } from "./events.ts";
 import { itemSchemas } from "./items.ts";
 
@@ -49,7 +49,7 @@ export function answerSchemas() {
     instructions: text.nullable(),
     output: z.array(items.OutputItem),
     tools: z.array(tool),
-    tool_choice: toolChoice,
+    tool_choice: normalChoice,
     parallel_tool_calls: z.boolean(),
     max_output_tokens: z.int().nullable(),
     max_tool_calls: z.int().nullable(),

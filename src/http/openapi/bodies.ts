@@ -7,7 +7,7 @@ import { inputPart } from "../../protocol/item-parts.ts";
 import { inputItem } from "../../protocol/items.ts";
 import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
 import { patchOperation } from "../../protocol/tool-items.ts";
-import { tool, toolChoice } from "../../protocol/tools.ts";
+import { normalChoice, tool, toolChoice } from "../../protocol/tools.ts";
 
 /** The bodies that endpoints take, by the names of the description's components: the very schemas that requests are parsed with. */
 export function bodySchemas() {
@@ -39,7 +39,8 @@ export function sharedSchemas() {
     InputItem: inputItem,
     InputPart: inputPart,
     Tool: tool,
-    ToolChoice: toolChoice,
+    ToolChoice: normalChoice,
+    ToolChoiceInput: toolChoice,
     TextFormat: textFormat,
     ReasoningEffort: reasoningEffort,
     PatchOperation: patchOperation,

@@ -4,7 +4,7 @@ import type { itemSchemas } from "./items.ts";
 /** The events of a stream, as `protocol/events.ts` declares their types. */
 
 /** Makes the schemas. `response` is the whole response, as the events of its life carry it. */
-export function eventSchemas(items: ReturnType<typeof itemSchemas>, response: z.ZodObject) {
+export function eventSchemas<Response extends z.ZodType>(items: ReturnType<typeof itemSchemas>, response: Response) {
   const { OutputItem, OutputText, Refusal, ReasoningText, SummaryText, UrlCitation, Logprob } = items;
   const text = z.string();
   const at = { sequence_number: z.int().min(0), output_index: z.int().min(0) };

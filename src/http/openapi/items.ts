@@ -55,7 +55,7 @@ export function itemSchemas() {
     name: text,
     namespace: text.optional(),
     arguments: text,
-    status: status.optional(),
+    status,
   });
   const CustomToolCall = z.object({
     type: z.literal("custom_tool_call"),
