@@ -84,7 +84,7 @@ function compile(text: string): ApiDescription {
       const response = responseOf(found.operation, status);
       if (!response) return [`#50 description: no answer with status ${status}`];
       const violations: string[] = [];
-      if (response.content !== undefined) {
+      if (response.content !== undefined && method !== "HEAD") {
         const media = schemaFor(response.content, contentType);
         if (!media) violations.push(`#50 description: no answer of type ${contentType} with status ${status}`);
         else if (media.type === "application/json") violations.push(...answers(media.reference, answered));

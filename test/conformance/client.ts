@@ -90,7 +90,8 @@ export function conformantFetch(base: typeof fetch = fetch, description?: ApiDes
       });
       open.add(recording.stop);
       const { status, statusText, headers } = answer;
-      return new Response(recording.stream, { status, statusText, headers });
+      const passed = new Response(recording.stream, { status, statusText, headers });
+      return Object.defineProperty(passed, "url", { value: answer.url });
     }
     if (answer.status === 101 || answer.status === 204 || exchange.method === "HEAD" || exchange.method === "OPTIONS") {
       return answer;
@@ -126,18 +127,10 @@ async function describedViolations(
 ): Promise<readonly string[]> {
   const { status, headers } = answer;
   const contentType = headers.get("content-type");
-  const hasJson = isJsonType(contentType) && method !== "HEAD";
-  const text = hasJson ? await readText(answer.clone()) : undefined;
-  if (hasJson && text === undefined) return [];
-  const answered = text === undefined ? undefined : parseJson(text);
-  return description.violations({
-    method,
-    url,
-    status,
-    contentType: method === "HEAD" ? null : contentType,
-    sent: body,
-    answered,
-  });
+  const exchange = { method, url, status, contentType, sent: body };
+  if (method === "HEAD" || !isJsonType(contentType)) return description.violations(exchange);
+  const text = await readText(answer.clone());
+  return text === undefined ? [] : description.violations({ ...exchange, answered: parseJson(text) });
 }
 
 interface Recording {
