@@ -82,6 +82,12 @@ const corrected: Override = ({ zodSchema, jsonSchema }) => {
   if (maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
   if (minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
   if (isJsonObject(propertyNames) && Object.keys(propertyNames).join() === "type") delete jsonSchema.propertyNames;
+  // Generators take a field with a default for one that is always there, and ask for it in bodies.
+  if (jsonSchema.default !== undefined) {
+    const { default: given, description = "" } = jsonSchema;
+    jsonSchema.description = `${description} Default: \`${JSON.stringify(given)}\`.`.trimStart();
+    delete jsonSchema.default;
+  }
   // Where an element is at fault is found by code (`collections.ts`), for which zod takes such a field to be optional.
   if (zodSchema instanceof z.ZodObject) {
     const required = Object.keys(zodSchema.shape).filter((key) => !isOptional(zodSchema.shape[key]));

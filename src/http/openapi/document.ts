@@ -133,10 +133,7 @@ const STREAMS: Partial<Record<MediaType, string>> = {
 function answerOf(answer: OperationAnswer): JsonObject {
   const types = Object.entries(answer) as [MediaType, string][];
   const told = types.map(([type]) => STREAMS[type]).filter((text) => text !== undefined);
-  const content = types.map(([type, name]) => {
-    const schema = { $ref: `#/components/schemas/${name}` };
-    return [type, { schema, ...(type in STREAMS && { "x-itemSchema": schema }) }];
-  });
+  const content = types.map(([type, name]) => [type, { schema: { $ref: `#/components/schemas/${name}` } }]);
   return {
     description: types.length > 0 ? ["The answer.", ...told].join(" ") : "The connection is a WebSocket from here on.",
     headers: REQUEST_ID,
