@@ -3,7 +3,6 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { mintKey, newMint } from "../../src/protocol/api-keys.ts";
 import { expectError, rejection } from "./expectations.ts";
 import {
-  ADMIN_KEY,
   ask,
   call,
   create,

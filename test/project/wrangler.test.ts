@@ -10,6 +10,12 @@ function read(name: string): string {
   return readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
 }
 
+/** The settings that a page suggests. */
+function snippets(page: string): string[] {
+  const found = read(page).matchAll(/^( *)```toml\n([\s\S]*?)^ *```$/gm);
+  return [...found].map(([, indent = "", text = ""]) => text.replaceAll(new RegExp(`^${indent}`, "gm"), ""));
+}
+
 interface Manifest {
   scripts: Record<string, string>;
   cloudflare: { bindings: Record<string, { description: string }> };
@@ -33,6 +39,11 @@ describe("wrangler.toml", () => {
   it("would be found wrong with a setting that wrangler does not know, or one of the wrong type", () => {
     expect(check({ ...settings, compatibility_dates: "2026-11-09" })).toBe(false);
     expect(check({ ...settings, limits: { cpu_ms: "300000" } })).toBe(false);
+  });
+
+  it.each(snippets("docs/deploy-cloudflare.md"))("may have what docs/deploy-cloudflare.md says: %s", (snippet) => {
+    check({ ...settings, ...parse(snippet) });
+    expect(check.errors ?? []).toEqual([]);
   });
 
   it("binds each class that it exports, once", () => {
