@@ -192,8 +192,8 @@ export const administration = [
       id: "readUsage",
       group: "Administration",
       access: "tenant or root",
+      openedBy: "ADMIN_KEY",
       answers: ok("UsagePage"),
-      errors: [404],
     },
     query: usageQuery,
     handle: async (context, query) => {

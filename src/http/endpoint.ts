@@ -14,6 +14,7 @@ export interface Endpoint {
   path: string;
   /** What README says of it, in Markdown. */
   summary: string;
+  /** What the API's description says of it. */
   operation: Operation;
   /** What its query must be; only of an endpoint that takes one. */
   query?: z.ZodType | undefined;

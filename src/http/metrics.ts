@@ -16,8 +16,8 @@ export const metrics = [
       id: "metrics",
       group: "Operation",
       access: "metrics",
+      openedBy: "PROMETHEUS_METRICS",
       answers: { 200: { "text/plain": "Metrics" } },
-      errors: [404],
     },
     handle: (context) => {
       const config = context.get("config");

@@ -4,7 +4,7 @@ import { ok } from "./openapi/operation.ts";
 
 /** The endpoint that describes all others, and itself. `all` is asked when the first request for it comes. */
 export function description(all: () => readonly Endpoint[]): readonly Endpoint[] {
-  // The same for as long as the isolate lives: it takes some ten milliseconds to make.
+  // The same for as long as the isolate lives: to make it takes tens of milliseconds.
   let text: string | undefined;
   return [
     endpoint({

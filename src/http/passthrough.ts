@@ -25,6 +25,7 @@ function operation(name: PassthroughEndpoint, body: OperationBody): Operation {
     id: `pass${words.join("")}`,
     group: "Model server",
     access: "tenant",
+    openedBy: "PASSTHROUGH_ENDPOINTS",
     body,
     answers: {
       200: { "application/json": "PassedAnswer", "text/event-stream": "PassedAnswer", "text/plain": "PassedAnswer" },

@@ -64,7 +64,7 @@ export const responses = [
       ],
       body: json("CreateResponse"),
       answers: { 200: { "application/json": "Response", "text/event-stream": "ResponseStreamEvent" } },
-      errors: [404, 409, 429],
+      errors: [404, 409, 422, 429],
     },
     handle: async (context) => {
       const { maxRequestBytes, heartbeatMs, dropsUnknownTools } = context.get("config");

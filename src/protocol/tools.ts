@@ -394,17 +394,17 @@ const UNSERVED_CHOICES = new Set([
   "programmatic_tool_calling",
 ]);
 
-/** A choice in its normal form. */
-export const normalChoice = z.union([
-  z.enum(["none", "auto", "required"]),
-  z.discriminatedUnion("type", [...choices, allowedTools]),
-]);
+/** A choice of certain tools, and any choice, in their normal form. */
+export const namedChoice = z.discriminatedUnion("type", [...choices, allowedTools]);
+export const normalChoice = z.union([z.enum(["none", "auto", "required"]), namedChoice]);
 
 const nested = z.object({ name: namedFields.name });
-const nestedChoices = [
+
+/** Chat completions' form of a choice. */
+export const nestedChoice = z.discriminatedUnion("type", [
   z.object({ type: z.literal("function"), function: nested }),
   z.object({ type: z.literal("custom"), custom: nested }),
-];
+]);
 
 /** Accepts also chat completions' nested `{type:"function", function:{name}}` (and `custom`), which some clients send. */
 function normaliseChoice(value: unknown, context: z.RefinementCtx): unknown {
@@ -428,7 +428,7 @@ function normaliseChoice(value: unknown, context: z.RefinementCtx): unknown {
 }
 
 export const toolChoice = describedAs(z.preprocess(normaliseChoice, normalChoice), () =>
-  z.union([normalChoice, ...nestedChoices]),
+  z.union([normalChoice, nestedChoice]),
 );
 
 export type ToolChoice = z.output<typeof toolChoice>;

@@ -26,16 +26,22 @@ export interface ApiDescription {
   streamedViolations(exchange: Pick<DescribedExchange, "method" | "url">, value: unknown): string[];
 }
 
-const described = new Map<string, Promise<ApiDescription>>();
+let described: Promise<ApiDescription> | undefined;
 
-/** The description that a server gives of itself. Servers of one build give the same, which is compiled once. */
-export async function descriptionOf(origin: string): Promise<ApiDescription> {
+/** The description that a server gives of itself. The first one is asked: all servers of a test run are of one build, and say the same. */
+export function descriptionOf(origin: string): Promise<ApiDescription> {
+  described ??= askFor(origin).catch((error: unknown) => {
+    described = undefined;
+    throw error;
+  });
+  return described;
+}
+
+async function askFor(origin: string): Promise<ApiDescription> {
   const answer = await fetch(`${origin}/openapi.json`);
   const text = await answer.text();
   if (answer.status !== 200) throw new Error(`GET /openapi.json: ${answer.status} ${text}`);
-  const known = described.get(text) ?? Promise.resolve(compile(text));
-  described.set(text, known);
-  return known;
+  return compile(text);
 }
 
 function compile(text: string): ApiDescription {

@@ -7,7 +7,7 @@ import { inputPart } from "../../protocol/item-parts.ts";
 import { inputItem } from "../../protocol/items.ts";
 import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
 import { patchOperation } from "../../protocol/tool-items.ts";
-import { normalChoice, tool, toolChoice } from "../../protocol/tools.ts";
+import { namedChoice, nestedChoice, normalChoice, tool, toolChoice } from "../../protocol/tools.ts";
 
 /** The bodies that endpoints take, by the names of the description's components: the very schemas that requests are parsed with. */
 export function bodySchemas() {
@@ -25,7 +25,7 @@ export function bodySchemas() {
     PassedRequest: z
       .looseObject({})
       .describe("The model server's own request. What it may contain is said in docs/passthrough.md."),
-    PassedForm: z.looseObject({ file: z.unknown(), model: z.string().optional() }),
+    PassedForm: z.looseObject({ file: z.file(), model: z.string().optional() }),
   };
 }
 
@@ -40,6 +40,8 @@ export function sharedSchemas() {
     InputPart: inputPart,
     Tool: tool,
     ToolChoice: normalChoice,
+    NamedToolChoice: namedChoice,
+    NestedToolChoice: nestedChoice,
     ToolChoiceInput: toolChoice,
     TextFormat: textFormat,
     ReasoningEffort: reasoningEffort,

@@ -11,12 +11,18 @@ const MEMBER_NAMES: Record<string, (type: string) => string> = {
   InputItem: (type) => `${type}Input`,
   InputPart: (type) => `${type}Part`,
   Tool: (type) => `${type}Tool`,
+  NamedToolChoice: (type) => `${type}Choice`,
+  NestedToolChoice: (type) => `Nested${type}Choice`,
+  TextFormat: (type) => `${type}OutputFormat`,
   StoredInput: (type) => `Stored${type}`,
   ResponseStreamEvent: (type) => `${type}Event`,
 };
 
 /** Unions whose members have a type, and no other's. */
-const TOLD_APART = ["InputPart", "Tool", "OutputItem", "ResponseStreamEvent"];
+const TOLD_APART = [
+  ...["InputPart", "Tool", "NamedToolChoice", "NestedToolChoice", "TextFormat"],
+  ...["OutputItem", "ResponseStreamEvent"],
+];
 
 /** Every component's JSON Schema (draft 2020-12, as OpenAPI 3.1 has it), by its name. */
 export function componentSchemas(): Record<string, JsonObject> {
@@ -26,7 +32,12 @@ export function componentSchemas(): Record<string, JsonObject> {
     registry.add(schema, { id });
     const nameOf = MEMBER_NAMES[id];
     if (!nameOf) continue;
-    for (const { types, member } of membersOf(schema)) registry.add(member, { id: nameOf(pascal(firstOf(types))) });
+    for (const { types, member } of membersOf(schema)) {
+      const name = nameOf(pascal(firstOf(types)));
+      registry.add(member, { id: name });
+      // A message is another one for each role.
+      for (const [role, ofRole] of rolesOf(member)) registry.add(ofRole, { id: `${pascal(role)}${name}` });
+    }
   }
   // Answers are such that what they give is what they take.
   const { schemas } = z.toJSONSchema(registry, { uri: reference, io: "input", override: corrected });
@@ -74,6 +85,15 @@ function typesOf(member: unknown): string[] {
   throw new TypeError("A member of such a union has a type.");
 }
 
+function rolesOf(member: z.ZodType): [role: string, member: z.ZodType][] {
+  if (!(member instanceof z.ZodUnion)) return [];
+  return (member.options as z.ZodType[]).flatMap((ofRole) => {
+    const object = ofRole instanceof z.ZodPipe ? ofRole.in : ofRole;
+    const role = object instanceof z.ZodObject ? object.shape.role : undefined;
+    return role instanceof z.ZodLiteral ? [[String(role.value), ofRole]] : [];
+  });
+}
+
 type Override = NonNullable<z.core.ToJSONSchemaParams["override"]>;
 
 /** Mends what zod cannot know, and leaves out what says nothing. */
@@ -100,16 +120,16 @@ function isOptional(field: z.ZodType): boolean {
 }
 
 /** Of these items the type may be left out, as in OpenAI's API: a message is known by its role, a reference by its id alone. */
-const UNTYPED = ["MessageInput", "ItemReferenceInput"];
+const UNTYPED = /MessageInput$|^ItemReferenceInput$/;
 
 function withUntyped({ InputItem, ...schemas }: Record<string, JsonObject>): Record<string, JsonObject> {
-  const easy = UNTYPED.map((name) => [name, withoutType(schemas[name])] as const);
+  const easy = Object.entries(schemas)
+    .filter(([name, { required }]) => UNTYPED.test(name) && Array.isArray(required))
+    .map(([name, schema]) => [name, withoutType(schema)] as const);
   // What has an id and a role would be both of them.
   return { InputItem: { anyOf: InputItem?.oneOf }, ...schemas, ...Object.fromEntries(easy) };
 }
 
-function withoutType(schema: JsonObject = {}): JsonObject {
-  const { oneOf, required } = schema;
-  if (Array.isArray(oneOf)) return { ...schema, oneOf: oneOf.map((member: JsonObject) => withoutType(member)) };
-  return { ...schema, required: Array.isArray(required) ? required.filter((name) => name !== "type") : [] };
+function withoutType({ required, ...schema }: JsonObject): JsonObject {
+  return { ...schema, required: (required as string[]).filter((name) => name !== "type") };
 }

@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { JsonObject } from "../../protocol/json.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { componentSchemas } from "./components.ts";
-import { type Access, GROUPS, type MediaType, type OperationAnswer } from "./operation.ts";
+import { type Access, GROUPS, type MediaType, type Operation, type OperationAnswer } from "./operation.ts";
 
 /**
  * The API's description: an OpenAPI 3.1 document of all endpoints. Paths, parameters, bodies and answers come from the endpoints' own
@@ -64,12 +64,13 @@ const SECURITY: Record<Access, object[]> = {
 const REQUEST_ID = { "x-request-id": { $ref: "#/components/headers/RequestId" } };
 
 /** OpenAPI's path of one of Hono's. */
-export function pathTemplate(path: string): string {
+function pathTemplate(path: string): string {
   return path.replaceAll(/:(\w+)(\{[^}]*\})?/g, "{$1}");
 }
 
-function operationOf({ method, path, summary, query, isOpen, operation }: Endpoint): JsonObject {
+function operationOf({ method, path, summary, query, operation }: Endpoint): JsonObject {
   const { id, group, access, body, headers = [], description } = operation;
+  const openedBy = openedByOf(operation);
   const parameters = [
     ...[...path.matchAll(/:(\w+)/g)].map(([, name]) => ({
       name,
@@ -85,7 +86,7 @@ function operationOf({ method, path, summary, query, isOpen, operation }: Endpoi
     tags: [group],
     summary: plainText(summary),
     ...(description !== undefined && { description }),
-    ...(isOpen && { "x-opened-by": "PASSTHROUGH_ENDPOINTS" }),
+    ...(openedBy !== undefined && { "x-opened-by": openedBy }),
     security: SECURITY[access],
     ...(parameters.length > 0 && { parameters }),
     ...(body && {
@@ -96,9 +97,13 @@ function operationOf({ method, path, summary, query, isOpen, operation }: Endpoi
     }),
     responses: {
       ...Object.fromEntries(Object.entries(operation.answers).map(([status, answer]) => [status, answerOf(answer)])),
-      ...Object.fromEntries(errorStatuses(method, path, operation, query, isOpen).map((status) => [status, ERROR])),
+      ...Object.fromEntries(errorStatuses(method, path, operation, query).map((status) => [status, ERROR])),
     },
   };
+}
+
+function openedByOf({ access, openedBy }: Operation): Operation["openedBy"] {
+  return openedBy ?? (access === "root" ? "ADMIN_KEY" : undefined);
 }
 
 const ERROR = { $ref: "#/components/responses/Error" };
@@ -107,18 +112,17 @@ const ERROR = { $ref: "#/components/responses/Error" };
 function errorStatuses(
   method: Endpoint["method"],
   path: string,
-  { access, body, answers, errors = [] }: Endpoint["operation"],
+  operation: Operation,
   query: Endpoint["query"],
-  isOpen: Endpoint["isOpen"],
 ): (number | "5XX")[] {
+  const { access, body, answers, errors = [] } = operation;
   // Every endpoint refuses web pages of other hosts where there are no keys.
   const statuses = new Set<number>([403, ...errors]);
   if (access !== "everyone") statuses.add(401);
   if (body || query) statuses.add(400);
   if (body) statuses.add(413);
   if (method === "POST") statuses.add(415);
-  const isSometimes = isOpen !== undefined || access === "root";
-  if (path.includes(":") || isSometimes) statuses.add(404);
+  if (path.includes(":") || openedByOf(operation) !== undefined) statuses.add(404);
   for (const status of Object.keys(answers)) statuses.delete(Number(status));
   return [...[...statuses].toSorted((one, other) => one - other), "5XX"];
 }

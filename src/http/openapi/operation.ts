@@ -1,3 +1,4 @@
+import type { Variables } from "../../config.ts";
 import type { AnswerName } from "./answers.ts";
 import type { BodyName } from "./bodies.ts";
 
@@ -7,6 +8,8 @@ export interface Operation {
   id: string;
   group: Group;
   access: Access;
+  /** The variable without which a deployment does not have it: its path is then an unknown one. Root keys' operations need `ADMIN_KEY`. */
+  openedBy?: keyof Variables;
   body?: OperationBody;
   /** Headers of a request that change what is done. */
   headers?: readonly OperationHeader[];
