@@ -63,7 +63,7 @@ export const responses = [
         },
       ],
       body: json("CreateResponse"),
-      answers: { 200: { "application/json": "Response", "text/event-stream": "ResponseStreamEvent" } },
+      answers: { 200: { "application/json": "ResponseObject", "text/event-stream": "ResponseStreamEvent" } },
       errors: [404, 409, 422, 429],
     },
     handle: async (context) => {
@@ -186,7 +186,7 @@ export const responses = [
       id: "retrieveResponse",
       group: "Responses",
       access: "tenant",
-      answers: { 200: { "application/json": "Response", "text/event-stream": "ResponseStreamEvent" } },
+      answers: { 200: { "application/json": "ResponseObject", "text/event-stream": "ResponseStreamEvent" } },
     },
     query: retrieveQuery,
     handle: async (context, { include, stream, starting_after: after, include_obfuscation: obfuscation = true }) => {
@@ -225,7 +225,7 @@ export const responses = [
       id: "cancelResponse",
       group: "Responses",
       access: "tenant",
-      answers: ok("Response"),
+      answers: ok("ResponseObject"),
       errors: [400],
     },
     handle: async (context) => {

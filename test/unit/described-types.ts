@@ -32,7 +32,7 @@ type DescribedEvent = Described<"ResponseStreamEvent">;
 
 /** What this server's own code says is described. */
 export type OwnTypesAreDescribed = [
-  Fits<keyof ResponseObject, keyof Described<"Response">>,
+  Fits<keyof ResponseObject, keyof Described<"ResponseObject">>,
   Fits<OutputItem["type"], Described<"OutputItem">["type"]>,
   Fits<StreamEvent["type"], DescribedEvent["type"]>,
   Fits<DescribedEvent["type"], StreamEvent["type"]>,
@@ -44,7 +44,7 @@ export type OwnTypesAreDescribed = [
 
 /** What is described is what OpenAI's client expects. */
 export type DescribedTypesAreOpenAIs = [
-  Fits<Omit<Described<"Response">, Own>, Omit<Response, Own | "output_text">>,
+  Fits<Omit<Described<"ResponseObject">, Own>, Omit<Response, Own | "output_text">>,
   Fits<PlainItem, WithoutError<ResponseOutputItem>>,
   Fits<PlainItem, WithoutError<ResponseItem>>,
   Fits<Exclude<DescribedEvent, { type: LifeEvent | ItemEvent }>, ResponseStreamEvent>,

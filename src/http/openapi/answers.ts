@@ -34,7 +34,7 @@ export function answerSchemas() {
     output_tokens_per_turn: z.array(count).optional(),
     tool_output_tokens_per_turn: z.array(count).optional(),
   });
-  const Response = z.object({
+  const ResponseObject = z.object({
     id: text,
     object: z.literal("response"),
     created_at: seconds,
@@ -103,7 +103,7 @@ export function answerSchemas() {
       .describe("Only in events, while the model server is waited for.")
       .optional(),
   });
-  const ResponseStreamEvent = eventSchemas(items, Response);
+  const ResponseStreamEvent = eventSchemas(items, ResponseObject);
 
   const page = <Item extends z.ZodType>(item: Item) =>
     z.object({
@@ -151,7 +151,7 @@ export function answerSchemas() {
   return {
     ...items,
     Usage,
-    Response,
+    ResponseObject,
     ResponseStreamEvent,
     DeletedResponse: deleted("response.deleted"),
     InputTokenCount: z.object({ object: z.literal("response.input_tokens"), input_tokens: count }),
@@ -242,6 +242,6 @@ export function answerSchemas() {
     }),
     Metrics: text.describe("Prometheus's text format."),
     Description: z.looseObject({ openapi: text }).describe("An OpenAPI document."),
-    Error: z.object({ error: message }).describe("`param` is the path of the field at fault, or null."),
+    ErrorBody: z.object({ error: message }).describe("`param` is the path of the field at fault, or null."),
   };
 }

@@ -35,7 +35,7 @@ export function describeApi(endpoints: readonly Endpoint[]): JsonObject {
         Error: {
           description: "An error in OpenAI's shape.",
           headers: REQUEST_ID,
-          content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } },
+          content: { "application/json": { schema: { $ref: "#/components/schemas/ErrorBody" } } },
         },
       },
       securitySchemes: SECURITY_SCHEMES,
