@@ -147,7 +147,8 @@ function answerOf(answer: OperationAnswer): JsonObject {
 
 /** The parameters of a query's schema: its fields as what they are read as, numbers and lists. */
 function queryParameters(query: z.ZodType): JsonObject[] {
-  const object = query instanceof z.ZodPipe ? query.in : query;
+  let object: z.core.$ZodType = query;
+  while (object instanceof z.ZodPipe) object = object.in;
   if (!(object instanceof z.ZodObject)) throw new TypeError("A query is an object.");
   return Object.entries(object.shape).map(([name, field]) => {
     const { $schema: _, ...schema } = z.toJSONSchema(field as z.ZodType, { io: "output" });

@@ -39,7 +39,7 @@ export type Access = "everyone" | "tenant" | "root" | "tenant or root" | "metric
 
 export interface OperationBody {
   name: BodyName;
-  type: "application/json" | "multipart/form-data";
+  type: "application/json" | "application/jsonl" | "multipart/form-data";
   /** Whether it may be left out. */
   isOptional?: boolean;
 }
