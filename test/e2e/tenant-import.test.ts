@@ -3,6 +3,7 @@ import type OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { objectId } from "../workerd/storage.ts";
 import { expectError } from "./expectations.ts";
+import { GPT_OSS } from "./harmony-support.ts";
 import { ask, call, type MadeKey, makeKey, newTenant, ROOT, startWithKeys } from "./key-support.ts";
 import type { Gateway } from "./support.ts";
 import { ended, unique } from "./turns.ts";
@@ -80,6 +81,8 @@ async function fill(client: OpenAI) {
     background: true,
   });
   await ended({ openai: client, vllm: here.vllm }, failed.id);
+  const sampled = await client.responses.create({ model: GPT_OSS, input: unique("sampled"), background: true });
+  await ended({ openai: client, vllm: here.vllm }, sampled.id);
   const said = ["added", "taken out"].map((content) => ({
     type: "message" as const,
     role: "user" as const,
@@ -92,9 +95,10 @@ async function fill(client: OpenAI) {
   const unstored = { model, input: unique("unstored"), conversation: conversation.id, store: false };
   await client.responses.create(unstored);
   return {
-    responses: [first, second, run, failed, spoken].map(({ id }) => id),
-    runs: [run.id, failed.id],
+    responses: [first, second, run, failed, sampled, spoken].map(({ id }) => id),
+    runs: [run.id, failed.id, sampled.id],
     second,
+    sampled,
     conversation,
   };
 }
@@ -124,6 +128,12 @@ function rowsOf({ storage }: Gateway, tenant: string, id: string) {
   );
 }
 
+/** What a model server was asked, without what differs by tenant. */
+function promptOf(body: unknown) {
+  const { messages, prompt } = body as { messages?: unknown; prompt?: unknown };
+  return { messages, prompt };
+}
+
 describe("the import of a tenant", () => {
   it("into another deployment under another name gives all that was there, to the byte; and it goes on there", async () => {
     const { tenant, client } = await tracked(here);
@@ -134,8 +144,8 @@ describe("the import of a tenant", () => {
     expect(answer).toMatchObject({
       object: "tenant.imported",
       id: other,
-      homes: { imported: 4, unchanged: 0, refused: 0 },
-      turns: 7,
+      homes: { imported: 5, unchanged: 0, refused: 0 },
+      turns: 8,
       limits: "set",
       api_keys_left_out: 1,
       in_progress: [],
@@ -146,11 +156,16 @@ describe("the import of a tenant", () => {
     for (const id of filled.responses) expect(rowsOf(there, other, id)).toEqual(rowsOf(here, tenant, id));
     expect(await ask(there, "GET", `/v1/admin/tenants/${other}`)).toMatchObject({ limits });
 
-    const continued = { model, input: "Go on", previous_response_id: filled.second.id };
-    const turns = [await client.responses.create(continued), await moved.responses.create(continued)];
-    const [prompt, samePrompt] = [here, there].map(({ vllm }) => vllm.simulator.requests.at(-1)?.body);
-    expect(samePrompt).toMatchObject({ messages: (prompt as { messages: unknown }).messages });
-    expect(turns[1]?.output_text).toBe(turns[0]?.output_text);
+    for (const [to, previous] of [
+      [model, filled.second.id],
+      [GPT_OSS, filled.sampled.id],
+    ] as const) {
+      const next = { model: to, input: "Go on", previous_response_id: previous };
+      const [stayed, went] = [await client.responses.create(next), await moved.responses.create(next)];
+      const [prompt, samePrompt] = [here, there].map(({ vllm }) => promptOf(vllm.simulator.requests.at(-1)?.body));
+      expect(samePrompt).toEqual(prompt);
+      expect(went.output_text).toBe(stayed.output_text);
+    }
     await moved.responses.create({ model, input: "Here, too", conversation: filled.conversation.id });
     const items = await moved.conversations.items.list(filled.conversation.id, { order: "asc", limit: 100 });
     expect(items.data).toHaveLength(7);
@@ -163,7 +178,7 @@ describe("the import of a tenant", () => {
     const lines = await exported(here, tenant);
     // Into where it came from, too.
     expect(await imported(here, tenant, lines)).toMatchObject({
-      homes: { imported: 0, unchanged: 4 },
+      homes: { imported: 0, unchanged: 5 },
       limits: "unchanged",
     });
     const other = newTenant();
@@ -172,7 +187,7 @@ describe("the import of a tenant", () => {
     await moved.responses.create({ model, input: "More", previous_response_id: filled.second.id });
     await ask(there, "POST", `/v1/admin/tenants/${other}`, { limits: { ...limits, requests_per_minute: 9 } });
     const before = await exported(there, other);
-    expect(await imported(there, other, lines)).toMatchObject({ homes: { imported: 0, unchanged: 4 }, limits: "kept" });
+    expect(await imported(there, other, lines)).toMatchObject({ homes: { imported: 0, unchanged: 5 }, limits: "kept" });
     expect(withoutUsage(await exported(there, other))).toEqual(withoutUsage(before));
   });
 
