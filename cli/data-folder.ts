@@ -52,7 +52,7 @@ export async function openDataFolder(folder: string): Promise<DataFolder> {
     try {
       checkMarker(path);
       await untilUnused(path);
-      mark(path);
+      writeMarker(path, { version, schema: SCHEMA_VERSIONS });
     } catch (error) {
       lock.close();
       throw error;
@@ -88,14 +88,18 @@ export function checkVersion({ version: other, schema }: Marker, folder: string)
   );
 }
 
+/** Whether a file in a data folder is this program's own, and there also where there is no data yet. */
+export function isOwnFile(name: string): boolean {
+  return name.startsWith(LOCK_FILE) || name.startsWith(MARKER_FILE);
+}
+
 function checkMarker(path: string): void {
   const marker = readMarker(path);
   if (marker) checkVersion(marker, path);
 }
 
-/** Notes this version; a marker that says the same is left as it is, so that a full disk is no hindrance. */
-function mark(path: string): void {
-  const marker: Marker = { version, schema: SCHEMA_VERSIONS };
+/** Notes what has written into a folder; a marker that says the same is left as it is, so that a full disk is no hindrance. */
+export function writeMarker(path: string, marker: Marker): void {
   const text = `${JSON.stringify(marker)}\n`;
   const file = join(path, MARKER_FILE);
   if (existsSync(file) && readFileSync(file, "utf8") === text) return;

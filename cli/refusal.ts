@@ -6,6 +6,8 @@ export const EXIT = {
   failed: 1,
   /** Command, argument or option that this program does not have. */
   usage: 64,
+  /** A backup, or a file of the data folder, is damaged or not whole. */
+  damaged: 65,
   /** The address is not to be had: something else listens there. */
   address: 69,
   /** The data folder is in use. */

@@ -102,7 +102,7 @@ function bundle(): string {
 }
 
 /** Makes every alarm due so much earlier: in workerd's own list of them, and in the object that it is for. */
-function passTime(storage: string, ms: number): void {
+export function passTime(storage: string, ms: number): void {
   for (const name of readdirSync(storage)) {
     if (!name.endsWith(".sqlite")) continue;
     const database = new DatabaseSync(join(storage, name));
