@@ -16,6 +16,9 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { backup } from "../../cli/backup.ts";
+import { Refusal } from "../../cli/refusal.ts";
+import { restore } from "../../cli/restore.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { passTime } from "../workerd/process.ts";
 import { root } from "../workerd/tools.ts";
@@ -69,10 +72,14 @@ async function done(args: string[], data: string): Promise<Record<string, unknow
   return lines.at(-1) ?? {};
 }
 
-/** The same, which must be refused: its exit code and its words. */
-async function refused(args: string[], data: string): Promise<string> {
-  const { code, lines } = await run(args, data);
-  return `${code}: ${lines.map(({ message }) => message).join("\n")}`;
+/** What is said where something is refused: the exit code and the words. */
+async function refused(work: Promise<unknown>): Promise<string> {
+  const reason: unknown = await work.then(
+    () => undefined,
+    (error) => error,
+  );
+  expect(reason).toBeInstanceOf(Refusal);
+  return reason instanceof Refusal ? `${reason.exitCode}: ${reason.message}` : "";
 }
 
 interface Server {
@@ -130,15 +137,24 @@ async function eventsOf({ url }: Server, id: string): Promise<string> {
 const model = "simulator";
 const HOMES = "responses-edge-Home";
 
-/** A folder that was served, and has a few responses; nobody serves it now. */
-async function filled(): Promise<{ data: string; ids: string[] }> {
+/** A folder that was served, and has three responses. */
+let served: { data: string; ids: string[] };
+beforeAll(async () => {
   const data = newFolder("data");
   const server = await serve(data);
   const ids: string[] = [];
-  for (let turn = 0; turn < 3; turn += 1)
+  for (let turn = 0; turn < 3; turn += 1) {
     ids.push((await server.openai.responses.create({ model, input: "Hello!" })).id);
+  }
   await server.stop("SIGTERM");
-  return { data, ids };
+  served = { data, ids };
+});
+
+/** Such a folder of a test's own, that nobody serves. */
+function filled(): string {
+  const data = newFolder("data");
+  cpSync(served.data, data, { recursive: true });
+  return data;
 }
 
 const objectsIn = (folder: string) =>
@@ -215,12 +231,12 @@ describe("a backup that is made while the server writes", () => {
   });
 
   it("is linked to an earlier one in what has not changed since", async () => {
-    const { data, ids } = await filled();
+    const data = filled();
     const [earlier, later, restored] = [newFolder("backup"), newFolder("backup"), newFolder("data")];
     letAlone(data);
     await done(["backup", earlier], data);
     const server = await serve(data);
-    await server.openai.responses.create({ model, input: "More", previous_response_id: ids[0] ?? null });
+    await server.openai.responses.create({ model, input: "More", previous_response_id: served.ids[0] ?? null });
     await server.stop("SIGKILL");
     expect(await done(["backup", later, "--since", earlier], data)).toMatchObject({ objects: 3, unchanged: 2 });
     rmSync(earlier, { recursive: true });
@@ -233,7 +249,7 @@ describe("a backup that is made while the server writes", () => {
   });
 
   it("leaves out an object that is damaged, says which, and has the others", async () => {
-    const { data } = await filled();
+    const data = filled();
     const [name = ""] = objectsIn(data);
     writeFileSync(join(data, HOMES, name), "x".repeat(8192));
     const [copy, restored] = [newFolder("backup"), newFolder("data")];
@@ -244,7 +260,7 @@ describe("a backup that is made while the server writes", () => {
   });
 
   it("has no alarm that its objects have not, and each that they have, with its name", async () => {
-    const { data } = await filled();
+    const data = filled();
     const metadata = join(data, HOMES, "metadata.sqlite");
     const alarms = (file: string) => {
       using database = new DatabaseSync(file);
@@ -277,9 +293,9 @@ describe("what is refused, in words", () => {
   let data: string;
   let copy: string;
   beforeAll(async () => {
-    ({ data } = await filled());
+    data = filled();
     copy = newFolder("backup");
-    await done(["backup", copy], data);
+    await backup({ data, into: copy });
   });
 
   /** A backup like that one, but for what `change` does to it. */
@@ -335,35 +351,41 @@ describe("what is refused, in words", () => {
     ],
     ["its schema is newer", () => withManifest((manifest) => (manifest.schema = { Home: 99 })), /^78: .* newer/],
     ["its format is newer", () => withManifest((manifest) => (manifest.format = 2)), /^78: .* newer/],
-  ])("nothing is restored where %s", async (_, backup, words) => {
+  ])("nothing is restored where %s", async (_, damaged, words) => {
     const into = newFolder("data");
-    expect(await refused(["restore", backup()], into)).toMatch(words);
+    expect(await refused(restore({ from: damaged(), data: into }))).toMatch(words);
     expect(existsSync(into) ? readdirSync(into).filter((name) => !name.startsWith("responses-edge.")) : []).toEqual([]);
   });
 
   it("nothing is restored over data, served or not", async () => {
     const server = await serve(data);
-    expect(await refused(["restore", copy], data)).toMatch(
+    expect(await refused(restore({ from: copy, data }))).toMatch(
       /^64: The data folder .* is not empty\. Nothing is ever restored over data\.$/,
     );
     const { id } = await server.openai.responses.create({ model, input: "Still here" });
+    expect((await server.openai.responses.retrieve(id)).id).toBe(id);
     await server.stop("SIGTERM");
-    expect(await refused(["restore", copy], data)).toMatch(/^64: /);
-    const again = await serve(data);
-    expect((await again.openai.responses.retrieve(id)).id).toBe(id);
-    await again.stop("SIGTERM");
+    expect(await refused(restore({ from: copy, data }))).toMatch(/^64: /);
   });
 
   it("a backup is never written over anything, nor into the data folder, nor made of nothing", async () => {
     const files = readdirSync(copy);
-    expect(await refused(["backup", copy], data)).toMatch(/^64: .* is not empty/);
+    expect(await refused(backup({ data, into: copy }))).toMatch(/^64: .* is not empty/);
     expect(readdirSync(copy)).toEqual(files);
-    expect(await refused(["backup", join(data, "backup")], data)).toMatch(/^64: .* would be lost with it/);
-    expect(await refused(["backup", newFolder("backup")], newFolder("nowhere"))).toMatch(/^77: There is no data in /);
-    expect(await refused(["backup", newFolder("backup"), "--since", directory], data)).toMatch(/^65: .* is no backup/);
-    expect(await refused(["backup"], data)).toMatch(/^64: backup wants a folder/);
-    expect(await refused(["serve", "--since", copy], data)).toMatch(/^64: /);
+    expect(await refused(backup({ data, into: join(data, "backup") }))).toMatch(/^64: .* would be lost with it/);
+    const nothing = backup({ data: newFolder("nowhere"), into: newFolder("backup") });
+    expect(await refused(nothing)).toMatch(/^77: There is no data in /);
+    expect(await refused(backup({ data, into: newFolder("backup"), since: directory }))).toMatch(
+      /^65: .* is no backup/,
+    );
   });
+
+  it.each([[["backup"]], [["restore"]], [["backup", "one", "two"]], [["serve", "--since", "DIR"]]])(
+    "%j is no use",
+    async (args) => {
+      expect((await run(args, data)).code).toBe(64);
+    },
+  );
 
   it("a disk that is full ends both, and leaves nothing of them", async (context) => {
     const small = newFolder("small");
@@ -374,14 +396,11 @@ describe("what is refused, in words", () => {
       context.skip("No file system of its own may be mounted here.");
     }
     try {
-      for (const command of [
-        ["backup", small],
-        ["backup", small, "--since", copy],
-      ]) {
-        expect(await refused(command, data)).toMatch(/^77: .*(left|needed)/);
+      for (const since of [undefined, copy]) {
+        expect(await refused(backup({ data, into: small, since }))).toMatch(/^77: .*(left|needed)/);
         expect(readdirSync(small)).toEqual([]);
       }
-      expect(await refused(["restore", copy], small)).toMatch(/^77: /);
+      expect(await refused(restore({ from: copy, data: small }))).toMatch(/^77: /);
       expect(readdirSync(small).filter((name) => !name.startsWith("responses-edge."))).toEqual([]);
     } finally {
       execFileSync("umount", [small]);
