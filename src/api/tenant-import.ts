@@ -10,7 +10,7 @@ import { HomeClient } from "../store/client.ts";
 import type { ImportAnswer } from "../store/home-import.ts";
 import { type HomeLine, homeLine } from "../store/home-lines.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
-import { MAX_CALL_LENGTH, MAX_LINE_LENGTH } from "../store/limits.ts";
+import { MAX_LINE_LENGTH } from "../store/limits.ts";
 import { ImportedHome } from "./imported-home.ts";
 import { parseTenant } from "./keys.ts";
 import { MAX_HOMES, type TenantData } from "./tenant-data.ts";
@@ -22,6 +22,9 @@ import { MAX_HOMES, type TenantData } from "./tenant-data.ts";
 
 /** Array elements and object members of one line: those of a request, and of all that a model can say to it. */
 const MAX_LINE_VALUES = 2_000_000;
+
+/** Of a home's lines that are handed over together, but for one that is longer by itself. UTF-16 units. */
+const MAX_PART_LENGTH = 4 * 1024 * 1024;
 
 /** Ids of responses that an answer names. */
 const MAX_NAMED = 1_000;
@@ -172,6 +175,7 @@ class Importer {
       done.turns += told.turns;
       done.sealed_unreadable += sealed;
     } else if (answer === "unchanged") done.homes.unchanged += 1;
+    else if (answer !== "differs") throw interrupted(told.id);
     else {
       done.homes.refused += 1;
       done.refused_homes.push(told.id);
@@ -180,7 +184,7 @@ class Importer {
   }
 }
 
-/** A home that is handed over to its object, a call's length at a time. */
+/** A home that is handed over to its object, a part at a time. */
 class HomeInParts {
   readonly told: ImportedHome;
   /** Items that cannot be opened here. */
@@ -199,7 +203,7 @@ class HomeInParts {
   }
 
   async add(line: string): Promise<void> {
-    if (this.#length + line.length > MAX_CALL_LENGTH && this.#lines.length > 0) await this.#hand(false);
+    if (this.#length + line.length > MAX_PART_LENGTH && this.#lines.length > 0) await this.#hand(false);
     this.#lines.push(line);
     this.#length += line.length;
   }
@@ -217,6 +221,14 @@ class HomeInParts {
     if (this.#answer === "differs" || this.#answer === "interrupted") return;
     this.#answer = await this.#client.stub(this.told.id).import(part);
   }
+}
+
+function interrupted(home: string): ApiError {
+  return new ApiError({
+    status: 409,
+    message: `Another import of the home '${home}' began meanwhile, or an hour has passed: import again.`,
+    code: "import_interrupted",
+  });
 }
 
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });

@@ -26,13 +26,14 @@ export interface ImportPart {
 
 /**
  * What became of a part. `waiting`: more is to come. `imported`: it is the last, and all are kept. `unchanged`: what it has is
- * kept already. `differs`: something else is kept; nothing was changed. `interrupted`: its other parts are not here any more.
+ * kept already. `differs`: something else is kept; nothing was changed. `interrupted`: the parts before it do not wait here: another
+ * import has begun since, or an hour has passed.
  */
 export type ImportAnswer = "waiting" | "imported" | "unchanged" | "differs" | "interrupted";
 
 /** Lines that wait, in pieces. It is there only while an import is under way: no version of the schema has it. */
 const CREATE_WAITING = `CREATE TABLE waiting_lines (
-  part INTEGER NOT NULL, line INTEGER NOT NULL, piece INTEGER NOT NULL, body TEXT NOT NULL,
+  part INTEGER NOT NULL, line INTEGER NOT NULL, piece INTEGER NOT NULL, ticket TEXT NOT NULL, body TEXT NOT NULL,
   PRIMARY KEY (part, line, piece)) WITHOUT ROWID`;
 const DROP_WAITING = "DROP TABLE IF EXISTS waiting_lines";
 
@@ -40,8 +41,6 @@ export class HomeImport {
   readonly #storage: DurableObjectStorage;
   readonly #rows: HomeRows;
   readonly #housekeeping: Housekeeping;
-  /** The import whose parts wait, and how many do. One that was under way in another life of the object begins anew. */
-  #waiting: { ticket: string; parts: number } | undefined;
 
   constructor(storage: DurableObjectStorage, rows: HomeRows, housekeeping: Housekeeping) {
     this.#storage = storage;
@@ -50,21 +49,18 @@ export class HomeImport {
   }
 
   async take({ ticket, part, isLast, lines }: ImportPart): Promise<ImportAnswer> {
-    if (part === 0) this.#waiting = { ticket, parts: 0 };
-    else if (this.#waiting?.ticket !== ticket || this.#waiting.parts !== part) return "interrupted";
     if (!this.#rows.isUnused()) return this.#compare(lines);
     // From here on nothing waits: the rows and their alarm are one write.
     await this.#housekeeping.open();
     if (!this.#rows.isUnused()) return this.#compare(lines);
+    if (part > 0 && !this.#hasWaiting(ticket, part)) return "interrupted";
     if (!isLast) {
       const swept = this.#housekeeping.sweepSoon();
-      this.#rows.transaction(() => this.#wait(part, lines));
-      this.#waiting = { ticket, parts: part + 1 };
+      this.#rows.transaction(() => this.#wait(ticket, part, lines));
       await swept;
       return "waiting";
     }
     const oldest = this.#rows.transaction(() => this.#insert(part, lines));
-    this.#waiting = undefined;
     await this.#housekeeping.retain(oldest);
     return "imported";
   }
@@ -84,16 +80,24 @@ export class HomeImport {
     return isKept ? "unchanged" : "differs";
   }
 
-  #wait(part: number, lines: readonly string[]): void {
+  /** Whether the parts before this one wait, and are of the same import. */
+  #hasWaiting(ticket: string, part: number): boolean {
+    const { sql } = this.#storage;
+    if (sql.exec("SELECT 1 FROM sqlite_schema WHERE name = 'waiting_lines'").toArray().length === 0) return false;
+    const newest = "SELECT ticket, part FROM waiting_lines ORDER BY part DESC LIMIT 1";
+    const [row] = sql.exec<{ ticket: string; part: number }>(newest).toArray();
+    return row?.ticket === ticket && row.part === part - 1;
+  }
+
+  #wait(ticket: string, part: number, lines: readonly string[]): void {
     const { sql } = this.#storage;
     if (part === 0) {
       sql.exec(DROP_WAITING);
       sql.exec(CREATE_WAITING);
     }
+    const add = "INSERT INTO waiting_lines (part, line, piece, ticket, body) VALUES (?, ?, ?, ?, ?)";
     for (const [line, text] of lines.entries()) {
-      for (const [piece, body] of toPieces(text).entries()) {
-        sql.exec("INSERT INTO waiting_lines (part, line, piece, body) VALUES (?, ?, ?, ?)", part, line, piece, body);
-      }
+      for (const [piece, body] of toPieces(text).entries()) sql.exec(add, part, line, piece, ticket, body);
     }
   }
 

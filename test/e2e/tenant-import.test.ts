@@ -229,11 +229,9 @@ describe("the import of a tenant", () => {
       background: true,
     });
     await ended({ openai: client, vllm: here.vllm }, run.id);
-    const other = newTenant();
-    expect(await imported(there, other, await exported(here, tenant))).toMatchObject({
-      homes: { imported: 2 },
-      turns: 7,
-    });
+    const [other, lines] = [newTenant(), await exported(here, tenant)];
+    expect(await imported(there, other, lines)).toMatchObject({ homes: { imported: 2 }, turns: 7 });
+    expect(await imported(there, other, lines)).toMatchObject({ homes: { unchanged: 2 }, turns: 0 });
     for (const id of [root.id, run.id]) expect(rowsOf(there, other, id)).toEqual(rowsOf(here, tenant, id));
     const home = objectId(`${other}:${root.id.slice(5, 27)}`);
     expect(there.storage.exec(home, "SELECT name FROM sqlite_schema WHERE name = 'waiting_lines'")).toEqual([]);
