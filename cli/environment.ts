@@ -1,11 +1,10 @@
 import { readFileSync } from "node:fs";
-import { ConfigError, loadConfig, misspeltVariables, VARIABLE_NAMES, type Variables } from "../src/config.ts";
+import { ConfigError, loadConfig, misspeltVariables, type TextVariables, VARIABLE_NAMES } from "../src/config.ts";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
 
 /** The environment as configuration: the Worker's variables, each also as a file (`API_KEYS_FILE`), as secrets are mounted. */
 
 export type Environment = Readonly<Record<string, string | undefined>>;
-export type WorkerVariables = Omit<Variables, "VLLM" | "ANALYTICS">;
 
 /** A process of its own has more memory than the isolate of 128 MB that the Worker's own default is for. */
 const MAX_OPEN_TURNS = "4000";
@@ -34,8 +33,8 @@ export function readVariable(name: string, environment: Environment, mistakes: s
 }
 
 /** The Worker's variables, with what a process of its own has for defaults. Notes what is wrong with their sources. */
-export function workerVariables(environment: Environment, mistakes: string[]): WorkerVariables {
-  const variables: WorkerVariables = {};
+export function workerVariables(environment: Environment, mistakes: string[]): TextVariables {
+  const variables: TextVariables = {};
   for (const name of VARIABLE_NAMES) {
     const value = readVariable(name, environment, mistakes);
     if (value === undefined) continue;
@@ -61,7 +60,7 @@ export function warningsOf(environment: Environment, others: readonly string[]):
 }
 
 /** Throws a Refusal with every mistake at once: the Worker would refuse each request with them. */
-export function checkVariables(variables: WorkerVariables, mistakes: readonly string[]): void {
+export function checkVariables(variables: TextVariables, mistakes: readonly string[]): void {
   const all = [...mistakes];
   try {
     loadConfig(variables);
@@ -83,19 +82,19 @@ const DOORS = [
 ] as const;
 
 /** Whose keys let callers in, in words; empty where nobody's do. */
-export function doorsOf(variables: WorkerVariables): string {
+export function doorsOf(variables: TextVariables): string {
   return DOORS.filter(([name]) => variables[name])
     .map(([, whose]) => whose)
     .join(", ");
 }
 
 /** What model servers there are, in a line of the banner. */
-export function backendOf({ UPSTREAMS: pool, VLLM_BASE_URL: url }: WorkerVariables): string {
+export function backendOf({ UPSTREAMS: pool, VLLM_BASE_URL: url }: TextVariables): string {
   return pool ? "the model servers of UPSTREAMS." : `vLLM at ${url}`;
 }
 
 /** What is sealed, in a line of the banner. */
-export function sealingOf({ ENCRYPTION_KEYS: keys }: WorkerVariables): string {
+export function sealingOf({ ENCRYPTION_KEYS: keys }: TextVariables): string {
   return keys
     ? "reasoning goes to clients as encrypted_content, too (ENCRYPTION_KEYS)."
     : "nothing. Without ENCRYPTION_KEYS, reasoning goes to clients as plain text only.";

@@ -1,3 +1,4 @@
+import type { TextVariables } from "../src/config.ts";
 import { checkAddress, isLoopback, ownUrl } from "./addresses.ts";
 import { faultOf } from "./certificate.ts";
 import { type DataFolder, openDataFolder } from "./data-folder.ts";
@@ -7,7 +8,6 @@ import {
   doorsOf,
   type Environment,
   sealingOf,
-  type WorkerVariables,
   warningsOf,
   workerVariables,
 } from "./environment.ts";
@@ -68,13 +68,13 @@ export async function serve(environment: Environment): Promise<void> {
 }
 
 /** Nobody serves everybody by forgetting a variable. */
-function checkDoors(variables: WorkerVariables, mistakes: string[]): void {
+function checkDoors(variables: TextVariables, mistakes: string[]): void {
   if (doorsOf(variables) !== "" || variables.ALLOW_ANONYMOUS === "true") return;
   const how = "`responses-edge create-key TENANT` makes a key and its entry";
   mistakes.push(`API_KEYS: needed, or ADMIN_KEY, or JWT_ISSUER (${how}); ALLOW_ANONYMOUS=true does without keys`);
 }
 
-function banner(url: string, settings: ServeSettings, variables: WorkerVariables, folder: DataFolder): string {
+function banner(url: string, settings: ServeSettings, variables: TextVariables, folder: DataFolder): string {
   const doors = doorsOf(variables);
   const keys = doors
     ? `${doors}.`

@@ -5,10 +5,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
+import type { TextVariables } from "../src/config.ts";
 import { ownUrl, socketAddresses } from "./addresses.ts";
 import { bundle, canBundle, madeBundle } from "./bundle.ts";
 import type { KeyPairFiles } from "./certificate.ts";
-import type { Environment, WorkerVariables } from "./environment.ts";
+import type { Environment } from "./environment.ts";
 import { askHealth } from "./health.ts";
 import { workerd } from "./installation.ts";
 import { followLines, type LogFormat } from "./log-lines.ts";
@@ -25,7 +26,7 @@ export interface WorkerOptions {
   keyPair?: KeyPairFiles | undefined;
   /** Where the objects are kept; absolute. */
   storage: string;
-  variables: WorkerVariables;
+  variables: TextVariables;
   /** This program's own, for `NODE_EXTRA_CA_CERTS` and what else the runtime may want to know. */
   environment: Environment;
   format: LogFormat;

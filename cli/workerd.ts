@@ -61,7 +61,8 @@ export interface WorkerdOptions {
 /**
  * workerd's configuration: the sockets and nothing else that listens, no inspector, no explorer, no traces. What `wrangler
  * dev` puts before the Worker lets a request name another host than its `Host` (`MF-Original-URL`), which would make the
- * check of it void.
+ * check of it void. What clients name is asked on the network `internet`, which has no private addresses, whatever a name
+ * resolves to; what the operator names, on `private-network` (`src/config/network.ts`).
  */
 export function workerdConfig(options: WorkerdOptions): string {
   const { addresses, keyPair, bundle, storage, variables, authorities } = options;
@@ -70,16 +71,19 @@ export function workerdConfig(options: WorkerdOptions): string {
   const sockets = addresses.map(
     (address, index) => `(name = "http${index}", address = "${address}", ${protocol}, service = "main")`,
   );
-  const bindings = [...objectBindings(), ...variables.map((name) => `(name = "${name}", fromEnvironment = "${name}")`)];
+  const bindings = [
+    ...objectBindings(),
+    '(name = "PRIVATE_NETWORK", service = "private-network")',
+    ...variables.map((name) => `(name = "${name}", fromEnvironment = "${name}")`),
+  ];
   const trusted = authorities.map((each) => JSON.stringify(each)).join(", ");
+  const tls = `tlsOptions = (trustBrowserCas = true, trustedCertificates = [${trusted}])`;
   return `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
   services = [
     (name = "main", worker = .worker),
-    (name = "internet", network = (
-      allow = ["public", "private"],
-      tlsOptions = (trustBrowserCas = true, trustedCertificates = [${trusted}]),
-    )),
+    (name = "internet", network = (allow = ["public"], ${tls})),
+    (name = "private-network", network = (allow = ["public", "private"], ${tls})),
     (name = "disk", disk = (path = ${JSON.stringify(storage)}, writable = true)),
   ],
   sockets = [${sockets.join(", ")}],

@@ -8,21 +8,14 @@ import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { checkAddress } from "../cli/addresses.ts";
 import { openDataFolder } from "../cli/data-folder.ts";
-import {
-  backendOf,
-  checkVariables,
-  doorsOf,
-  sealingOf,
-  type WorkerVariables,
-  warningsOf,
-  workerVariables,
-} from "../cli/environment.ts";
+import { backendOf, checkVariables, doorsOf, sealingOf, warningsOf, workerVariables } from "../cli/environment.ts";
 import { root } from "../cli/installation.ts";
 import { EXIT, Refusal } from "../cli/refusal.ts";
 import { untilStopped } from "../cli/signals.ts";
 import { startWorker } from "../cli/worker-process.ts";
 import { serveSimulator } from "../dev/simulator/serve.ts";
 import type { ToolServer } from "../dev/tool-server/server.ts";
+import type { TextVariables } from "../src/config.ts";
 
 /** Everything listens on the loopback addresses. */
 const HOST = "localhost";
@@ -85,7 +78,7 @@ async function startTools(apiKey: string): Promise<ToolServer> {
   return startToolServer({ ...optionsFromEnvironment({ ...process.env, PORT: undefined }), port: 0, apiKey });
 }
 
-function banner(url: string, variables: WorkerVariables, isSimulated: boolean): string {
+function banner(url: string, variables: TextVariables, isSimulated: boolean): string {
   const backend = isSimulated
     ? `the built-in vLLM simulator at ${variables.VLLM_BASE_URL} (it echoes; no model, no GPU).
            To use a real vLLM: VLLM_BASE_URL=http://gpu:8000/v1 npm start`
