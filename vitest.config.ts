@@ -69,6 +69,8 @@ const LONGEST = [
   "resume",
   "tool-kill",
   "start",
+  "tenant-import",
+  "backup",
   "serve",
   "create",
   "event-log",

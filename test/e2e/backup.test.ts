@@ -1,5 +1,4 @@
-import { execFileSync, spawn } from "node:child_process";
-import { once } from "node:events";
+import { execFileSync } from "node:child_process";
 import {
   cpSync,
   existsSync,
@@ -21,8 +20,8 @@ import { Refusal } from "../../cli/refusal.ts";
 import { restore } from "../../cli/restore.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { passTime } from "../workerd/process.ts";
-import { root } from "../workerd/tools.ts";
-import { type Served, serve } from "./serve-process.ts";
+import { cleanUp, run as runProgram } from "./serve-support.ts";
+import { type ServedFolder, serveFolder } from "./served-folder.ts";
 import { eventually } from "./support.ts";
 import { ended, promptsFor, textsOf, unique } from "./turns.ts";
 
@@ -35,25 +34,20 @@ beforeAll(async () => {
   directory = mkdtempSync(join(tmpdir(), "backup-test-"));
 });
 afterAll(async () => {
+  cleanUp();
   await vllm.close();
   rmSync(directory, { recursive: true, force: true });
 });
 
 interface Outcome {
-  code: number;
+  code: number | null;
   /** The lines that it has printed, as JSON values. */
   lines: { level: string; message: string; [field: string]: unknown }[];
 }
 
 /** Runs the program to its end. */
 async function run(args: string[], data: string): Promise<Outcome> {
-  const child = spawn(process.execPath, [join(root, "cli/main.ts"), ...args], {
-    env: { ...process.env, STATE_DIRECTORY: data, LOG_FORMAT: "json" },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  let output = "";
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (text) => (output += String(text)));
-  const [code] = (await once(child, "close")) as [number];
+  const [code, output] = await runProgram({ STATE_DIRECTORY: data }, args);
   return {
     code,
     lines: output
@@ -88,7 +82,7 @@ function newFolder(name: string): string {
 }
 
 /** The events of a run from its beginning, as bytes; ends with the run. */
-async function eventsOf({ url }: Served, id: string): Promise<string> {
+async function eventsOf({ url }: ServedFolder, id: string): Promise<string> {
   return (await fetch(`${url}/responses/${id}?stream=true`)).text();
 }
 
@@ -99,7 +93,7 @@ const HOMES = "responses-edge-Home";
 let served: { data: string; ids: string[] };
 beforeAll(async () => {
   const data = newFolder("data");
-  const server = await serve(data, vllm);
+  const server = await serveFolder(data, vllm);
   const ids: string[] = [];
   for (let turn = 0; turn < 3; turn += 1) {
     ids.push((await server.openai.responses.create({ model, input: "Hello!" })).id);
@@ -121,7 +115,7 @@ const objectsIn = (folder: string) =>
 describe("a backup that is made while the server writes", () => {
   it("has all that was acknowledged before; what ran goes on by itself where it is restored, and comes to its end", async () => {
     const [data, copy, restored] = [newFolder("data"), newFolder("backup"), newFolder("data")];
-    const server = await serve(data, vllm);
+    const server = await serveFolder(data, vllm);
     const { openai } = server;
     const first = await openai.responses.create({ model, input: unique("first") });
     const second = await openai.responses.create({ model, input: unique("second"), previous_response_id: first.id });
@@ -167,7 +161,7 @@ describe("a backup that is made while the server writes", () => {
     // The watchdog's time comes, with nobody asking for a run.
     passTime(join(restored, HOMES), 60_000);
     const before = vllm.simulator.requests.length;
-    const other = await serve(restored, vllm);
+    const other = await serveFolder(restored, vllm);
     await eventually(
       () => vllm.simulator.requests.slice(before).filter(({ path }) => path.startsWith("/v1/")).length >= 4,
     );
@@ -193,7 +187,7 @@ describe("a backup that is made while the server writes", () => {
     const [earlier, later, restored] = [newFolder("backup"), newFolder("backup"), newFolder("data")];
     letAlone(data);
     await done(["backup", earlier], data);
-    const server = await serve(data, vllm);
+    const server = await serveFolder(data, vllm);
     await server.openai.responses.create({ model, input: "More", previous_response_id: served.ids[0] ?? null });
     await server.stop("SIGKILL");
     expect(await done(["backup", later, "--since", earlier], data)).toMatchObject({ objects: 3, unchanged: 2 });
@@ -316,7 +310,7 @@ describe("what is refused, in words", () => {
   });
 
   it("nothing is restored over data, served or not", async () => {
-    const server = await serve(data, vllm);
+    const server = await serveFolder(data, vllm);
     expect(await refused(restore({ from: copy, data }))).toMatch(
       /^64: The data folder .* is not empty\. Nothing is ever restored over data\.$/,
     );

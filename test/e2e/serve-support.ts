@@ -38,11 +38,17 @@ const COMMAND = [process.execPath, join(root, "cli/main.ts")] as const;
 /** Only these of the tests' own variables. */
 const { PATH, RESPONSES_EDGE_TEST_BUNDLE } = process.env;
 
-/** Begins one, on any port that is free. `before`: a shell's commands that it is started after, in a mount namespace of its own. */
-export function begin(variables: Record<string, string>, command = "serve", before?: string): Served {
+/** Begins one, on any port that is free; or another command, with its arguments. `before`: a shell's commands that it is started after, in a mount namespace of its own. */
+export function begin(
+  variables: Record<string, string>,
+  command: readonly string[] | string = "serve",
+  before?: string,
+): Served {
   const [program, main] = COMMAND;
   const args =
-    before === undefined ? [main, command] : [...UNSHARE, "sh", "-c", `${before} && exec "$0" "$@"`, program, main];
+    before === undefined
+      ? [main, ...[command].flat()]
+      : [...UNSHARE, "sh", "-c", `${before} && exec "$0" "$@"`, program, main];
   const child = spawn(before === undefined ? program : "unshare", args, {
     stdio: ["ignore", "pipe", "pipe"],
     env: { PATH, RESPONSES_EDGE_TEST_BUNDLE, PORT: "0", LOG_FORMAT: "json", ...variables },
@@ -68,7 +74,10 @@ export async function start(variables: Record<string, string>, before?: string):
 }
 
 /** Runs one that is to end by itself; gives its exit code and what it has printed. */
-export async function run(variables: Record<string, string>, command = "serve"): Promise<[number | null, string]> {
+export async function run(
+  variables: Record<string, string>,
+  command: readonly string[] | string = "serve",
+): Promise<[number | null, string]> {
   const served = begin(variables, command);
   return [await served.exited, served.output()];
 }

@@ -6,7 +6,8 @@ import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import recording from "./recordings/data-of-0.1.json" with { type: "json" };
-import { type Served, serve } from "./serve-process.ts";
+import { cleanUp } from "./serve-support.ts";
+import { type ServedFolder, serveFolder } from "./served-folder.ts";
 import { lastPrompt } from "./support.ts";
 
 /**
@@ -17,17 +18,17 @@ import { lastPrompt } from "./support.ts";
 
 let vllm: SimulatorServer;
 let directory: string;
-let server: Served;
+let server: ServedFolder;
 let acme: OpenAI;
 beforeAll(async () => {
   vllm = await serveSimulator();
   directory = mkdtempSync(join(tmpdir(), "upgrade-test-"));
   writeFiles(directory);
-  server = await serve(directory, vllm, recording.environment);
+  server = await serveFolder(directory, vllm, recording.environment);
   acme = clientOf("key-of-acme");
 });
 afterAll(async () => {
-  await server.stop("SIGTERM");
+  cleanUp();
   await vllm.close();
   rmSync(directory, { recursive: true, force: true });
 });
