@@ -229,12 +229,11 @@ class Copier {
           return known;
         }
       }
-      const isCopied =
-        (settled && (await isCopiedAsItIs(source, target, settled))) || (await isCopiedLive(source, target));
-      if (!isCopied) return undefined;
+      const isAsItIs = settled !== undefined && (await isCopiedAsItIs(source, target, settled));
+      if (!isAsItIs && !(await isCopiedLive(source, target))) return undefined;
       const alarm = alarmIn(target);
       // An alarm is in the list before its object has it: where it is not, the object has lost it since.
-      if (alarm === null || alarms.has(idOf(path))) return this.#entry(path, alarm, settled ?? null);
+      if (alarm === null || alarms.has(idOf(path))) return this.#entry(path, alarm, isAsItIs ? settled : null);
       await rm(target);
     }
     throw new Error(`${source} changes faster than it can be copied`);
