@@ -300,9 +300,13 @@ async function isLinked(from: string, to: string, bytes: number): Promise<boolea
   }
 }
 
-/** Copies a settled file; false where it was written to meanwhile. */
+/** Copies a settled file; false where it was written to meanwhile, or is not there any more. */
 async function isCopiedAsItIs(from: string, to: string, state: SourceState): Promise<boolean> {
-  await copyFile(from, to, constants.COPYFILE_FICLONE);
+  try {
+    await copyFile(from, to, constants.COPYFILE_FICLONE);
+  } catch (error) {
+    if (existsSync(from)) throw error;
+  }
   if (isSame(await settledState(from), state)) return true;
   await rm(to, { force: true });
   return false;
