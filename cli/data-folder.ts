@@ -39,11 +39,15 @@ export interface DataFolder {
   close(): void;
 }
 
+/** Where `restore` has files until all of them are there: a folder that has it is not whole. */
+export const UNFINISHED_RESTORE = ".restoring";
+
 /**
  * Takes a folder, which is made if it is not there, and notes in it what writes into it from now on. Throws a Refusal where
- * it is in use, was written by a newer version, or cannot be written. It is another process's again when this one ends.
+ * it is in use, was written by a newer version, or cannot be written; and, but for `restore` itself, where one was broken off.
+ * It is another process's again when this one ends.
  */
-export async function openDataFolder(folder: string): Promise<DataFolder> {
+export async function openDataFolder(folder: string, isRestore = false): Promise<DataFolder> {
   const path = resolve(folder);
   try {
     // What clients say is nobody else's to read.
@@ -51,6 +55,7 @@ export async function openDataFolder(folder: string): Promise<DataFolder> {
     const lock = takeLock(path);
     try {
       checkMarker(path);
+      if (!isRestore) checkRestore(path);
       await untilUnused(path);
       writeMarker(path, { version, schema: SCHEMA_VERSIONS });
     } catch (error) {
@@ -85,6 +90,14 @@ export function checkVersion({ version: other, schema }: Marker, folder: string)
     EXIT.configuration,
     `The data folder ${folder} was written by responses-edge ${other}, which is newer than this one (${version}).`,
     `Its schema: ${what}. Start that version again, or restore a backup from before it.`,
+  );
+}
+
+function checkRestore(path: string): void {
+  if (!existsSync(join(path, UNFINISHED_RESTORE))) return;
+  throw new Refusal(
+    EXIT.damaged,
+    `A restore into the data folder ${path} was broken off: it is not whole. Empty it, and restore again.`,
   );
 }
 

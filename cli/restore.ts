@@ -11,13 +11,13 @@ import {
   readManifest,
   sha256Of,
 } from "./backup-manifest.ts";
-import { checkVersion, isOwnFile, openDataFolder, writeMarker } from "./data-folder.ts";
+import { checkVersion, isOwnFile, openDataFolder, UNFINISHED_RESTORE, writeMarker } from "./data-folder.ts";
 import { eachOf } from "./each-of.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 
 /**
  * `restore`: a backup into an empty data folder. Files are copied and looked through beside their places, and put there at the
- * end: a restore that is broken off leaves nothing that could be served.
+ * end: what a restore that is broken off leaves is not served.
  */
 
 export interface RestoreOptions {
@@ -36,11 +36,8 @@ export interface RestoreResult {
   startedAt: string;
 }
 
-/** Where files are until all of them are there. */
-const UNFINISHED = ".restoring";
-
 /** What an empty folder may have beside this program's own files. */
-const IGNORED = [UNFINISHED, "lost+found"];
+const IGNORED = [UNFINISHED_RESTORE, "lost+found"];
 
 /** Files that are copied at a time. */
 const AT_ONCE = 4;
@@ -60,8 +57,8 @@ export async function restore({ from, data }: RestoreOptions): Promise<RestoreRe
   checkFiles(source, files);
   checkEmpty(resolve(data));
   // Nobody else has it from here on.
-  const folder = await openDataFolder(data);
-  const unfinished = join(folder.path, UNFINISHED);
+  const folder = await openDataFolder(data, true);
+  const unfinished = join(folder.path, UNFINISHED_RESTORE);
   try {
     checkEmpty(folder.path);
     await rm(unfinished, { recursive: true, force: true });
@@ -132,6 +129,6 @@ async function putInPlace(
   for (const name of new Set(files.map(({ path }) => dirname(path)))) {
     await rename(join(unfinished, name), join(folder, name));
   }
-  await rmdir(unfinished).catch(() => {});
   await makeDurable(folder);
+  await rmdir(unfinished);
 }

@@ -47,7 +47,10 @@ interface Outcome {
 
 /** Runs the program to its end. */
 async function run(args: string[], data: string): Promise<Outcome> {
-  const [code, output] = await runProgram({ STATE_DIRECTORY: data }, args);
+  const [code, output] = await runProgram(
+    { STATE_DIRECTORY: data, ALLOW_ANONYMOUS: "true", VLLM_BASE_URL: `${vllm.url}/v1` },
+    args,
+  );
   return {
     code,
     lines: output
@@ -318,6 +321,17 @@ describe("what is refused, in words", () => {
     expect((await server.openai.responses.retrieve(id)).id).toBe(id);
     await server.stop("SIGTERM");
     expect(await refused(restore({ from: copy, data }))).toMatch(/^64: /);
+  });
+
+  it("a restore that was broken off is not served, and can be done again", async () => {
+    const into = newFolder("data");
+    mkdirSync(join(into, ".restoring", HOMES), { recursive: true });
+    const { code, lines } = await run(["serve"], into);
+    expect(lines.map(({ message }) => message).join()).toMatch(/was broken off: it is not whole/);
+    expect(code).toBe(65);
+    await restore({ from: copy, data: into });
+    expect(objectsIn(into)).toEqual(objectsIn(copy));
+    expect(existsSync(join(into, ".restoring"))).toBe(false);
   });
 
   it("a backup is never written over anything, nor into the data folder, nor made of nothing", async () => {
