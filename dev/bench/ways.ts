@@ -27,7 +27,7 @@ const START_TIMEOUT_MS = 120_000;
 /** How often a new server is asked whether it answers. */
 const LOOK_MS = 20;
 
-/** What memory is at rest, once it has answered: no request is open. */
+/** Memory is that at rest so long after the first answer. */
 const REST_MS = 2_000;
 
 interface Way {
@@ -105,13 +105,14 @@ async function measureWay(way: Way, upstream: Upstream, windowMs: number): Promi
   try {
     await firstAnswer(child, port, json);
     const firstAnswerMs = performance.now() - begun;
-    await hammer(port, json, { clients: CLIENTS, durationMs: WARM_UP_MS });
-    const { samples, seconds } = await hammer(port, json, { clients: CLIENTS, durationMs: windowMs });
     await new Promise((resolve) => setTimeout(resolve, REST_MS));
     const idle = processesOf(directory);
+    const idleMb = memoryMb(idle);
     const openMb = await memoryWithStreams(port, directory);
+    await hammer(port, json, { clients: CLIENTS, durationMs: WARM_UP_MS });
+    const { samples, seconds } = await hammer(port, json, { clients: CLIENTS, durationMs: windowMs });
     const requestsPerSecond = samples.filter(({ status }) => status === 200).length / seconds;
-    return { name: way.name, firstAnswerMs, processes: idle.length, idleMb: memoryMb(idle), openMb, requestsPerSecond };
+    return { name: way.name, firstAnswerMs, processes: idle.length, idleMb, openMb, requestsPerSecond };
   } finally {
     for (const pid of processesOf(directory)) process.kill(pid, "SIGKILL");
     rmSync(directory, { recursive: true, force: true });
