@@ -66,10 +66,12 @@ const READY_TIMEOUT_MS = 60_000;
  */
 export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
   const { host, keyPair, storage, variables, environment, format, say, signal } = options;
+  signal.throwIfAborted();
   const directory = mkdtempSync(join(tmpdir(), "responses-edge-"));
   const removeFiles = () => rmSync(directory, { recursive: true, force: true });
   process.once("exit", removeFiles);
   const bundled = madeBundle() ?? (await makeBundle(directory, signal));
+  signal.throwIfAborted();
   const extra = environment.NODE_EXTRA_CA_CERTS;
   const configFile = join(directory, "workerd.capnp");
   const launcherSocket = join(directory, "launcher");

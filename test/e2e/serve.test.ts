@@ -179,6 +179,8 @@ describe("its end", () => {
       open -= 1;
     });
     await eventually(() => texts.every((text) => text.includes("response.output_text.delta")));
+    // Twice, as a process gets it that npm runs.
+    served.child.kill("SIGTERM");
     served.child.kill("SIGTERM");
     const health = () => fetch(`${served.url}/health`, { headers: { connection: "close" } });
     const refused = await eventually(async () => {
