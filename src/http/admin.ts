@@ -12,14 +12,20 @@ import {
   rotateKey,
 } from "../api/keys.ts";
 import { eraseTenant, exportTenant, type TenantData } from "../api/tenant-data.ts";
+import { importTenant } from "../api/tenant-import.ts";
 import { readUsage } from "../api/usage.ts";
+import { ApiError } from "../protocol/errors.ts";
+import { MAX_LINE_LENGTH } from "../store/limits.ts";
 import type { AppEnv } from "./app-env.ts";
-import { readJson } from "./body.ts";
+import { readJson, readLines } from "./body.ts";
 import { adminOf, identityOf } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { unknownUrl } from "./errors.ts";
 import { json, ok } from "./openapi/operation.ts";
 import { auditQuery, homesQuery, keysQuery, usageQuery } from "./queries.ts";
+
+/** Of one import: a page of 200 homes. A unit of UTF-16 takes at most three bytes of UTF-8. */
+const IMPORT_BOUNDS = { maxBytes: 1024 * 1024 * 1024, maxLineBytes: 3 * MAX_LINE_LENGTH };
 
 /**
  * The admin API, under a root key (`ADMIN_KEY`). Paths are OpenAI's where it has an endpoint for the same
@@ -167,6 +173,21 @@ export const administration = [
     handle: async (context, query) => {
       const lines = await exportTenant(tenantData(context), context.req.param("tenant"), query);
       return context.body(lines, 200, { "content-type": "application/jsonl" });
+    },
+  }),
+  endpoint({
+    method: "POST",
+    path: "/v1/admin/tenants/:tenant/import",
+    summary:
+      "root key: take such JSON lines, of this or another deployment; homes that are here already stay as they are",
+    handle: async (context) => {
+      const data = tenantData(context);
+      const lines = readLines(context.req.raw, IMPORT_BOUNDS);
+      const done = await importTenant(data, context.get("config"), context.req.param("tenant"), lines);
+      if (done.homes.refused === 0) return context.json(done);
+      const message = `Homes that keep something else here, and were left as they are: ${done.homes.refused}.`;
+      const error = new ApiError({ status: 409, message, code: "home_differs" });
+      return context.json({ ...error.toBody(), ...done }, 409);
     },
   }),
   endpoint({

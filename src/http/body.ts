@@ -49,6 +49,83 @@ async function readDecoded(request: Request, maxBytes: number): Promise<Uint8Arr
   return decode(await readBytes(request, maxBytes), encoding, maxBytes);
 }
 
+/** Types of JSON lines; none of them is registered. */
+const LINES_TYPE = /^application\/(jsonl|x-jsonlines|x-ndjson|ndjson)\s*(;|$)/i;
+
+/**
+ * The lines of a body of JSON lines, as bytes without their line breaks, as they come; empty ones are left out. Throws ApiError: 415
+ * for another content type or an encoding, 413 for more than `maxBytes`, 400 for a line of more than `maxLineBytes`. However
+ * the reading ends, the rest of the body is read (within bounds), so that the client sees the answer.
+ */
+export async function* readLines(
+  { headers, body }: Request,
+  { maxBytes, maxLineBytes }: { maxBytes: number; maxLineBytes: number },
+): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+  if (!LINES_TYPE.test(headers.get("content-type") ?? "")) {
+    throw new ApiError({
+      status: 415,
+      message: "Unsupported content type. Send the body as 'Content-Type: application/jsonl'.",
+      code: "unsupported_media_type",
+    });
+  }
+  if ((headers.get("content-encoding") ?? "identity") !== "identity") {
+    throw new ApiError({
+      status: 415,
+      message: "Unsupported content encoding. Send JSON lines as they are.",
+      code: "unsupported_content_encoding",
+    });
+  }
+  if (!body) return;
+  const reader = (body as ReadableStream<Uint8Array<ArrayBuffer>>).getReader();
+  let length = 0;
+  let line: Uint8Array<ArrayBuffer>[] = [];
+  let lineLength = 0;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      length += value.byteLength;
+      if (length > maxBytes) throw bodyTooLarge(maxBytes);
+      let from = 0;
+      for (let end = value.indexOf(LINE_BREAK); end !== -1; end = value.indexOf(LINE_BREAK, from)) {
+        line.push(value.subarray(from, end));
+        from = end + 1;
+        const whole = concatBytes(line);
+        line = [];
+        lineLength = 0;
+        if (whole.byteLength > maxLineBytes) throw lineTooLong(maxLineBytes);
+        if (whole.byteLength > 0) yield whole;
+      }
+      line.push(value.subarray(from));
+      lineLength += value.byteLength - from;
+      if (lineLength > maxLineBytes) throw lineTooLong(maxLineBytes);
+    }
+    if (lineLength > 0) yield concatBytes(line);
+  } finally {
+    await discard(reader);
+  }
+}
+
+const LINE_BREAK = 0x0a;
+
+function lineTooLong(maxLineBytes: number): ApiError {
+  return invalidRequest(null, `A line may have ${maxLineBytes} bytes.`, "invalid_json");
+}
+
+/** Reads the rest of a body, and drops it. */
+async function discard(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<void> {
+  try {
+    for (let length = 0; length <= MAX_DISCARDED_BYTES; ) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      length += value.byteLength;
+    }
+    await reader.cancel();
+  } catch {
+    // The client has left.
+  }
+}
+
 /** Throws the 415 of a request whose content type is not JSON. */
 export function requireJsonType({ headers }: Request): void {
   if (/^application\/(json|[\w.+-]+\+json)\s*(;|$)/i.test(headers.get("content-type") ?? "")) return;

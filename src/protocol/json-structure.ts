@@ -13,8 +13,11 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
 
-/** What keeps JSON from being parsed: brackets that nest too deeply, or too many values. One pass over its bytes. */
-export function structureFault(json: Uint8Array): "depth" | "values" | undefined {
+/**
+ * What keeps JSON from being parsed: brackets that nest too deeply, or more than `maxValues` values. One pass over its
+ * bytes.
+ */
+export function structureFault(json: Uint8Array, maxValues = MAX_VALUES): "depth" | "values" | undefined {
   let depth = 0;
   let values = 0;
   let inString = false;
@@ -31,7 +34,7 @@ export function structureFault(json: Uint8Array): "depth" | "values" | undefined
       values += 1;
       if (depth > MAX_DEPTH) return "depth";
     } else if (byte === 0x7d || byte === 0x5d) depth -= 1;
-    if (values > MAX_VALUES) return "values";
+    if (values > maxValues) return "values";
   }
   return undefined;
 }

@@ -47,6 +47,13 @@ export class ConversationStore {
     return row ? this.get(row.id) : null;
   }
 
+  /** When the conversation was created, Unix milliseconds; 0 when there is none of that id. */
+  createdAt(id: string): number {
+    if (!this.#tables.has("conversation")) return 0;
+    const rows = this.#sql.exec<{ at: number }>("SELECT created_at AS at FROM conversation WHERE id = ?", id).toArray();
+    return rows[0]?.at ?? 0;
+  }
+
   exists(): boolean {
     return this.#tables.has("conversation") && this.#sql.exec("SELECT 1 FROM conversation").toArray().length > 0;
   }

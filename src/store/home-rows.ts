@@ -59,6 +59,11 @@ export class HomeRows {
     );
   }
 
+  /** Whether there is neither a turn, also of those that have expired, nor a run or a conversation. */
+  isUnused(): boolean {
+    return this.turns.isEmpty() && this.runs.turns().length === 0 && !this.conversations.exists();
+  }
+
   /** Removes a response with its event log. False when there was none. */
   deleteResponse(turn: string): boolean {
     return this.transaction(() => {

@@ -9,6 +9,7 @@ import { ReaderCount, streamEvents } from "./event-reader.ts";
 import type { History } from "./history.ts";
 import { HistoryReader, type ItemKey, type Snapshot } from "./history-reader.ts";
 import { exportLines } from "./home-export.ts";
+import { HomeImport, type ImportAnswer, type ImportPart } from "./home-import.ts";
 import { HomeRows } from "./home-rows.ts";
 import { Housekeeping, oldestOf } from "./housekeeping.ts";
 import type { IdempotencyClaim } from "./idempotency-store.ts";
@@ -41,6 +42,9 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
   readonly #settlement: Settlement;
   readonly #admission: RunAdmission;
   readonly #readers = new ReaderCount();
+  readonly #import: HomeImport;
+  /** The home's key, as it stands in its ids. */
+  readonly #address: string;
 
   constructor(state: DurableObjectState, env: Variables & QuotaBinding) {
     super(state, env);
@@ -48,6 +52,7 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
     const waitUntil = (promise: Promise<unknown>) => state.waitUntil(promise);
     const [tenant = "", address = ""] = state.id.name?.split(":") ?? [];
     const name = state.id.toString();
+    this.#address = address;
 
     this.#rows = new HomeRows(state.storage, () => oldestOf(config()));
     this.#history = new HistoryReader(this.#rows);
@@ -69,6 +74,7 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
     this.#responses = new ResponseReader(this.#rows, this.#runs);
     this.#housekeeping = new Housekeeping(state.storage, this.#rows, this.#runs, config);
     this.#settlement = new Settlement(this.#rows, this.#conversation, this.#housekeeping, config, waitUntil);
+    this.#import = new HomeImport(state.storage, this.#rows, this.#housekeeping);
     this.#admission = new RunAdmission(this.#rows, this.#runs, this.#responses, this.#conversation, this.#housekeeping);
   }
 
@@ -146,7 +152,7 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
    */
   override async fetch(request: Request): Promise<Response> {
     const { searchParams, pathname } = new URL(request.url);
-    if (pathname === "/export") return new Response(exportLines(this.#rows));
+    if (pathname === "/export") return new Response(exportLines(this.#rows, this.#address));
     const turn = searchParams.get("turn") ?? "";
     if (this.retrieve(turn) === null) return new Response(null, { status: 404 });
     const { log, turns } = this.#rows;
@@ -257,6 +263,11 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
   async erase(): Promise<void> {
     await this.#runs.cancelAll();
     await this.#housekeeping.erase();
+  }
+
+  /** Takes a part of what an export has of this home; the last one brings all of them, or none, into its rows. */
+  import(part: ImportPart): Promise<ImportAnswer> {
+    return this.#import.take(part);
   }
 
   // Idempotency: in the object that the key names

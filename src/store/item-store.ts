@@ -51,10 +51,10 @@ export class ItemStore {
     return items.find((item) => item.id === id);
   }
 
-  /** Takes an item out of the conversation. */
+  /** Takes an item out of the conversation. Again is harmless. */
   delete(id: string): void {
     this.#tables.make("deleted_items");
-    this.#sql.exec("INSERT INTO deleted_items (id) VALUES (?)", id);
+    this.#sql.exec("INSERT INTO deleted_items (id) VALUES (?) ON CONFLICT DO NOTHING", id);
   }
 
   /** The conversation up to a position, without the items that were taken out. */

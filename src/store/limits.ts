@@ -16,6 +16,9 @@ export const MAX_HISTORY_LENGTH = 12 * 1024 * 1024;
 /** Of a page of items: it ends early, and says that there is more. */
 export const MAX_PAGE_LENGTH = 4 * 1024 * 1024;
 
+/** Of a line of an export: a turn, or what one call carries of it, and what frames it. */
+export const MAX_LINE_LENGTH = MAX_CALL_LENGTH + 64 * 1024;
+
 /** What a request must leave to its answer. */
 const MIN_OUTPUT_LENGTH = 1024 * 1024;
 

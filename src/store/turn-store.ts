@@ -156,6 +156,31 @@ export class TurnStore {
     return { kept: whole("log"), text: whole("response") + whole("output") };
   }
 
+  /** A turn as it was written, expired or not, but for its log; undefined when there is none. */
+  settled(turn: string): SettledTurn | undefined {
+    if (!this.#tables.has("turns")) return undefined;
+    type Row = Omit<SettledTurn, "createdAt" | "log"> & { created_at: number };
+    const rows = this.#sql
+      .exec<Row>(
+        `SELECT turn, parent, created_at, position, base, input, output, response, messages
+         FROM turns WHERE turn = ? ORDER BY part`,
+        turn,
+      )
+      .toArray();
+    const [first] = rows;
+    if (!first) return undefined;
+    const whole = (column: "input" | "output" | "response" | "messages") =>
+      rows.map((row) => row[column] ?? "").join("");
+    const { parent, created_at: createdAt, position, base, response, messages } = first;
+    return {
+      ...{ turn, parent, createdAt, position, base },
+      input: whole("input"),
+      output: whole("output"),
+      messages: messages === null ? null : whole("messages"),
+      response: response === null ? null : whole("response"),
+    };
+  }
+
   /** Whether a turn is kept, with its response or without, expired or not. */
   has(turn: string): boolean {
     if (!this.#tables.has("turns")) return false;

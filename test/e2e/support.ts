@@ -91,7 +91,7 @@ export async function eventually<T>(condition: () => T | Promise<T>, timeoutMs =
 }
 
 /** The body of the last request for an answer that reached "vLLM". */
-export function lastPrompt(gateway: Gateway): JsonObject {
+export function lastPrompt(gateway: Pick<Gateway, "vllm">): JsonObject {
   const asked = gateway.vllm.simulator.requests.findLast(({ path }) => path === "/v1/chat/completions");
   if (!isObject(asked?.body)) throw new Error("No prompt reached vLLM.");
   return asked.body;

@@ -1,0 +1,138 @@
+import { createHash } from "node:crypto";
+import { createReadStream, existsSync, readFileSync } from "node:fs";
+import { open, rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { pathToFileURL } from "node:url";
+import { z } from "zod";
+import { EXIT, Refusal } from "./refusal.ts";
+
+/**
+ * A backup: a folder for each class with a SQLite file for each object, as in a data folder, and a manifest with the checksum
+ * of each file. The manifest is written last: a folder without one is no backup.
+ */
+
+export const MANIFEST_FILE = "backup.json";
+
+/** The version of the manifest. */
+const FORMAT = 1;
+
+/** A class's list of alarms. */
+export const METADATA_FILE = "metadata.sqlite";
+
+/** A class's folder and a file in it. Nothing else is read or written, whatever a manifest says. */
+const filePath = z.string().regex(/^[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}\/([0-9a-f]{64}|metadata)\.sqlite$/);
+const wholeNumber = z.string().regex(/^-?\d{1,20}$/);
+
+const file = z.object({
+  path: filePath,
+  bytes: z.int().min(0),
+  sha256: z.string().regex(/^[0-9a-f]{64}$/),
+  /** When the object's alarm rings, Unix nanoseconds; null: it has none. */
+  alarm: wholeNumber.nullable(),
+  /** What the file looked like from which it was made, where that had been left alone for a while; else null. */
+  source: z.object({ bytes: wholeNumber, mtime_ns: wholeNumber, inode: wholeNumber }).nullable(),
+});
+
+const manifest = z.object({
+  format: z.literal(FORMAT),
+  /** Of the program that has made the backup. */
+  version: z.string(),
+  /** The versions of the tables of each class; null where the data folder did not say. */
+  schema: z.record(z.string(), z.int()).nullable(),
+  started_at: z.iso.datetime(),
+  ended_at: z.iso.datetime(),
+  files: z.array(file),
+});
+
+export type BackupFile = z.output<typeof file>;
+export type BackupManifest = z.output<typeof manifest>;
+
+/** The manifest of a backup. Throws the Refusal of a folder that is none, or whose manifest is damaged. */
+export function readManifest(folder: string): BackupManifest {
+  const path = join(folder, MANIFEST_FILE);
+  if (!existsSync(path)) {
+    throw new Refusal(
+      EXIT.damaged,
+      `${folder} is no backup, or one that was not finished: it has no ${MANIFEST_FILE}.`,
+    );
+  }
+  let value: unknown;
+  try {
+    value = JSON.parse(readFileSync(path, "utf8"));
+  } catch {
+    throw damaged(path);
+  }
+  const { format } = z.object({ format: z.number() }).catch({ format: Number.NaN }).parse(value);
+  if (format > FORMAT) {
+    throw new Refusal(
+      EXIT.configuration,
+      `${folder} was made by a newer version of responses-edge (format ${format}).`,
+    );
+  }
+  const { data } = manifest.safeParse(value);
+  if (!data) throw damaged(path);
+  return data;
+}
+
+function damaged(path: string): Refusal {
+  return new Refusal(EXIT.damaged, `${path} is damaged: it is not what \`backup\` has written.`);
+}
+
+/** Makes a folder with all its files a backup, at once. */
+export async function writeManifest(folder: string, value: Omit<BackupManifest, "format">): Promise<void> {
+  const path = join(folder, MANIFEST_FILE);
+  const unfinished = `${path}.new`;
+  await writeFile(unfinished, `${JSON.stringify({ format: FORMAT, ...value }, null, 1)}\n`, { mode: 0o600 });
+  await makeDurable(unfinished);
+  await rename(unfinished, path);
+  await makeDurable(folder);
+}
+
+/** Waits until a file, or a folder's list of files, is on its disk. */
+export async function makeDurable(path: string): Promise<void> {
+  const handle = await open(path, "r");
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/** The SHA-256 of a file, hex. */
+export async function sha256Of(path: string): Promise<string> {
+  const hash = createHash("sha256");
+  for await (const chunk of createReadStream(path)) hash.update(chunk as Uint8Array);
+  return hash.digest("hex");
+}
+
+/** What SQLite says of a file that nobody writes to: nothing where it is whole. Leaves no file beside it. */
+export function faultIn(path: string): string | undefined {
+  try {
+    using database = openQuiet(path);
+    const [row] = database.prepare("PRAGMA quick_check(1)").all();
+    const [said] = Object.values(row ?? {});
+    return said === "ok" ? undefined : String(said);
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+/** When the alarm of the object in a file rings, Unix nanoseconds. To be asked of a copy, to which nobody writes. */
+export function alarmIn(path: string): bigint | null {
+  using database = openQuiet(path);
+  const has = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = '_cf_METADATA'").get();
+  if (!has) return null;
+  // The alarm is the first of an object's metadata.
+  const statement = database.prepare("SELECT value FROM _cf_METADATA WHERE key = 1");
+  statement.setReadBigInts(true);
+  const value = statement.get()?.value;
+  return typeof value === "bigint" ? value : null;
+}
+
+/** A file as it is: SQLite makes no write-ahead log beside it, and looks for none. */
+function openQuiet(path: string): DatabaseSync {
+  const url = pathToFileURL(path);
+  url.searchParams.set("immutable", "1");
+  return new DatabaseSync(url, { readOnly: true });
+}

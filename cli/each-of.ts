@@ -1,0 +1,21 @@
+/**
+ * Does `work` for each item, for at most `limit` of them at the same time, begun in order. Rejects as the first of them does,
+ * once those under way have ended; no more are begun then.
+ */
+export async function eachOf<T>(items: readonly T[], limit: number, work: (item: T) => Promise<void>): Promise<void> {
+  let next = 0;
+  let failure: { error: unknown } | undefined;
+  const worker = async (): Promise<void> => {
+    while (next < items.length && !failure) {
+      const item = items[next] as T;
+      next += 1;
+      try {
+        await work(item);
+      } catch (error) {
+        failure ??= { error };
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: limit }, worker));
+  if (failure) throw failure.error;
+}

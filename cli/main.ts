@@ -1,0 +1,119 @@
+#!/usr/bin/env node
+import { parseArgs } from "node:util";
+import { backup, inMb } from "./backup.ts";
+import { createKey } from "./create-key.ts";
+import { health } from "./health.ts";
+import { version, workerdVersion } from "./installation.ts";
+import { ownLine } from "./log-lines.ts";
+import { EXIT, Refusal } from "./refusal.ts";
+import { restore } from "./restore.ts";
+import { serve } from "./serve.ts";
+import { logFormat, readServeSettings } from "./serve-settings.ts";
+
+/** `responses-edge COMMAND`: the program that is installed. */
+
+const HELP = `responses-edge ${version}: the OpenAI Responses API in front of your own vLLM.
+
+Usage: responses-edge [COMMAND]
+
+  serve                 Serves, under the configuration of the environment. The default.
+  create-key TENANT     Makes an API key for a tenant; with --admin NAME a root key.
+  backup DIR            Copies the data folder into DIR, also while it is served; what has not changed since an
+                        earlier backup is linked to it with --since EARLIER.
+  restore DIR           Puts a backup into an empty data folder.
+  health                Asks the server of this environment whether it is healthy: exit code 0 or 1.
+
+  --help, --version
+
+The least that serve wants:
+
+  VLLM_BASE_URL=http://gpu:8000/v1  API_KEYS=TENANT:SHA256  responses-edge serve
+`;
+
+interface Options {
+  admin?: boolean | undefined;
+  since?: string | undefined;
+}
+
+interface Command {
+  /** How many arguments it takes. */
+  arguments: number;
+  options?: readonly (keyof Options)[];
+  run(given: readonly string[], options: Options): void | Promise<void>;
+}
+
+const COMMANDS: Readonly<Record<string, Command>> = {
+  serve: { arguments: 0, run: () => serve(process.env) },
+  health: { arguments: 0, run: () => health(process.env) },
+  "create-key": {
+    arguments: 1,
+    options: ["admin"],
+    run: ([name = ""], { admin = false }) => createKey({ name, isAdmin: admin }),
+  },
+  backup: { arguments: 1, options: ["since"], run: ([into], { since }) => makeBackup(into, since) },
+  restore: { arguments: 1, run: ([from]) => bringBack(from) },
+};
+
+/** The data folder of `serve` under the same environment, whatever else is wrong in it. */
+const dataFolder = () => readServeSettings(process.env, []).stateDirectory;
+
+async function makeBackup(into: string | undefined, since: string | undefined): Promise<void> {
+  if (!into) throw new Refusal(EXIT.usage, "backup wants a folder to write to: `responses-edge backup DIR`.");
+  const { folder, ...made } = await backup({ data: dataFolder(), into, since });
+  const linked = since === undefined ? "" : `, ${made.unchanged} of them as in ${since}`;
+  tell(`Backed up ${made.objects} objects (${inMb(made.bytes)}${linked}) into ${folder}.`, { folder, ...made });
+  if (made.damaged.length === 0) return;
+  throw new Refusal(EXIT.damaged, `These objects are damaged and are not in the backup: ${made.damaged.join(", ")}.`);
+}
+
+async function bringBack(from: string | undefined): Promise<void> {
+  if (!from) throw new Refusal(EXIT.usage, "restore wants a backup's folder: `responses-edge restore DIR`.");
+  const { folder, startedAt, ...made } = await restore({ from, data: dataFolder() });
+  const message = `Restored ${made.objects} objects (${inMb(made.bytes)}) of ${startedAt} into ${folder}.`;
+  tell(message, { folder, backup_started_at: startedAt, ...made });
+}
+
+function tell(message: string, fields: object): void {
+  console.log(ownLine("info", message, logFormat(process.env), fields));
+}
+
+try {
+  await main(process.argv.slice(2));
+} catch (error) {
+  if (!(error instanceof Refusal)) throw error;
+  console.error(ownLine("error", error.message, logFormat(process.env)));
+  process.exitCode = error.exitCode;
+}
+
+async function main(args: readonly string[]): Promise<void> {
+  const { values, positionals } = parse(args);
+  if (values.help) return console.log(HELP);
+  if (values.version) return console.log(`responses-edge ${version} (workerd ${workerdVersion})`);
+  const [name = "serve", ...given] = positionals;
+  const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+  const options: Options = { admin: values.admin, since: values.since };
+  const known = (["admin", "since"] as const).every((each) => !options[each] || command?.options?.includes(each));
+  if (!command || given.length > command.arguments || !known) throw usage();
+  await command.run(given, options);
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        help: { type: "boolean", short: "h" },
+        version: { type: "boolean", short: "v" },
+        admin: { type: "boolean" },
+        since: { type: "string" },
+      },
+    });
+  } catch {
+    throw usage();
+  }
+}
+
+function usage(): Refusal {
+  return new Refusal(EXIT.usage, "There is no such command. `responses-edge --help` has them all.");
+}

@@ -1,0 +1,134 @@
+import { readdirSync, statSync } from "node:fs";
+import { copyFile, mkdir, rename, rm, rmdir } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
+import { faultText, refuseWithoutRoom } from "./backup.ts";
+import {
+  type BackupFile,
+  type BackupManifest,
+  faultIn,
+  METADATA_FILE,
+  makeDurable,
+  readManifest,
+  sha256Of,
+} from "./backup-manifest.ts";
+import { checkVersion, isOwnFile, openDataFolder, UNFINISHED_RESTORE, writeMarker } from "./data-folder.ts";
+import { eachOf } from "./each-of.ts";
+import { EXIT, Refusal } from "./refusal.ts";
+
+/**
+ * `restore`: a backup into an empty data folder. Files are copied and looked through beside their places, and put there at the
+ * end: what a restore that is broken off leaves is not served.
+ */
+
+export interface RestoreOptions {
+  /** The backup. */
+  from: string;
+  /** The data folder: one that is not there, or empty. */
+  data: string;
+}
+
+export interface RestoreResult {
+  /** Absolute. */
+  folder: string;
+  objects: number;
+  bytes: number;
+  /** When the backup was begun: what was acknowledged before is in it. */
+  startedAt: string;
+}
+
+/** What an empty folder may have beside this program's own files. */
+const IGNORED = [UNFINISHED_RESTORE, "lost+found"];
+
+/** Files that are copied at a time. */
+const AT_ONCE = 4;
+
+/** Names of files in one message. */
+const MAX_NAMED = 5;
+
+/**
+ * Throws a Refusal where the backup is not whole or of a newer version, the data folder is in use or not empty, or cannot be
+ * written; the data folder is empty then, as it was.
+ */
+export async function restore({ from, data }: RestoreOptions): Promise<RestoreResult> {
+  const source = resolve(from);
+  const manifest = readManifest(source);
+  const { version, schema, files, started_at: startedAt } = manifest;
+  if (schema) checkVersion({ version, schema }, source);
+  checkFiles(source, files);
+  checkEmpty(resolve(data));
+  // Nobody else has it from here on.
+  const folder = await openDataFolder(data, true);
+  const unfinished = join(folder.path, UNFINISHED_RESTORE);
+  try {
+    checkEmpty(folder.path);
+    await rm(unfinished, { recursive: true, force: true });
+    const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
+    await refuseWithoutRoom(folder.path, bytes);
+    await copyAll(source, unfinished, files);
+    await putInPlace(folder.path, unfinished, manifest);
+    const objects = files.filter(({ path }) => basename(path) !== METADATA_FILE).length;
+    return { folder: folder.path, objects, bytes, startedAt };
+  } catch (error) {
+    const fault = await faultText(error, folder.path);
+    await rm(unfinished, { recursive: true, force: true }).catch(() => {});
+    if (error instanceof Refusal) throw error;
+    throw new Refusal(EXIT.noAccess, `Nothing was restored: ${fault}.`);
+  } finally {
+    folder.close();
+  }
+}
+
+/** Looks for each file of a backup, before anything is written. */
+function checkFiles(folder: string, files: readonly BackupFile[]): void {
+  const wrong = files.filter(({ path, bytes }) => {
+    return statSync(join(folder, path), { throwIfNoEntry: false })?.size !== bytes;
+  });
+  if (wrong.length > 0) throw notWhole(folder, wrong);
+}
+
+function notWhole(folder: string, files: readonly BackupFile[]): Refusal {
+  const named = files.slice(0, MAX_NAMED).map(({ path }) => path);
+  const more = files.length > named.length ? ` and ${files.length - named.length} more` : "";
+  return new Refusal(
+    EXIT.damaged,
+    `The backup ${folder} is not whole. Missing or damaged: ${named.join(", ")}${more}. Nothing was restored.`,
+  );
+}
+
+function checkEmpty(folder: string): void {
+  let names: string[];
+  try {
+    names = readdirSync(folder);
+  } catch {
+    // It is not there, or is found not to be a folder when it is opened.
+    return;
+  }
+  if (names.every((name) => IGNORED.includes(name) || isOwnFile(name))) return;
+  throw new Refusal(EXIT.usage, `The data folder ${folder} is not empty. Nothing is ever restored over data.`);
+}
+
+async function copyAll(from: string, to: string, files: readonly BackupFile[]): Promise<void> {
+  const folders = [...new Set(files.map(({ path }) => dirname(path)))];
+  for (const name of folders) await mkdir(join(to, name), { recursive: true, mode: 0o700 });
+  await eachOf(files, AT_ONCE, async (file) => {
+    const copy = join(to, file.path);
+    await copyFile(join(from, file.path), copy);
+    if ((await sha256Of(copy)) !== file.sha256 || faultIn(copy)) throw notWhole(from, [file]);
+    await makeDurable(copy);
+  });
+  for (const name of folders) await makeDurable(join(to, name));
+}
+
+async function putInPlace(
+  folder: string,
+  unfinished: string,
+  { version, schema, files }: BackupManifest,
+): Promise<void> {
+  // An older program may serve what it has written itself.
+  if (schema) writeMarker(folder, { version, schema });
+  for (const name of new Set(files.map(({ path }) => dirname(path)))) {
+    await rename(join(unfinished, name), join(folder, name));
+  }
+  await makeDurable(folder);
+  await rmdir(unfinished);
+}

@@ -1,0 +1,112 @@
+import { type ApiError, invalidRequest } from "../protocol/errors.ts";
+import { parseConversationId, responseId } from "../protocol/ids.ts";
+import { isJsonObject } from "../protocol/json.ts";
+import { type EventsLine, eventText, type HomeBegin, type KeptLine, type TurnLine } from "../store/home-lines.ts";
+
+/**
+ * What the lines of one home say together. Each of them is as its schema has it; here is found what no home of this server
+ * could have said. All of it throws the 400 that names the field.
+ */
+
+/** Turns of a home that is imported. */
+const MAX_TURNS = 100_000;
+
+export class ImportedHome {
+  readonly id: string;
+  /** Ids of responses that were under way, and are not in the export. */
+  readonly inProgress: readonly string[];
+  /** The turn that each turn continues. */
+  readonly #parents = new Map<string, string | null>();
+  readonly #positions = new Set<number>();
+  #hasConversation = false;
+  /** The response whose events may come next, and the number of the next one. */
+  #log: { response: string; next: number } | undefined;
+
+  constructor({ id, in_progress: inProgress }: HomeBegin) {
+    this.id = id;
+    this.inProgress = inProgress;
+  }
+
+  get turns(): number {
+    return this.#parents.size;
+  }
+
+  /** Takes the next line. */
+  add(line: Exclude<KeptLine, HomeBegin>): void {
+    switch (line.object) {
+      case "conversation":
+        if (this.#hasConversation || this.turns > 0)
+          throw invalid("object", "A home begins with its one conversation.");
+        if (parseConversationId(line.id)?.home !== this.id) throw invalid("id", "It is the id of another home.");
+        this.#hasConversation = true;
+        return;
+      case "response.events":
+        this.#events(line);
+        return;
+      default:
+        this.#turn(line);
+    }
+  }
+
+  /** The home is whole. */
+  end({ id, turns }: { id: string; turns: number }): void {
+    if (id !== this.id) throw invalid("id", `The home that ends here is '${this.id}'.`);
+    if (turns !== this.turns) throw invalid("turns", `The home has ${this.turns} turns here.`);
+    this.#checkAncestors();
+  }
+
+  #turn(line: TurnLine): void {
+    const { id, position } = line.turn;
+    const address = { home: this.id, turn: id };
+    this.#log = undefined;
+    if (line.object === "response") {
+      if (line.id !== responseId(address)) throw invalid("id", "It is not the id of this turn of this home.");
+      this.#log = { response: line.id, next: 0 };
+    }
+    if (this.#parents.has(id)) throw invalid("turn.id", "The home has this turn twice.");
+    if (this.turns === MAX_TURNS) throw invalid("turn", `A home may have ${MAX_TURNS} turns.`);
+    this.#parents.set(id, line.turn.parent);
+    if (position === null) return;
+    if (this.#positions.has(position)) throw invalid("turn.position", "Two turns have this position.");
+    this.#positions.add(position);
+  }
+
+  #events({ response_id: response, from, events }: EventsLine): void {
+    if (this.#log?.response !== response) {
+      throw invalid("response_id", "It is not the id of the response before these events.");
+    }
+    if (from !== this.#log.next) throw invalid("from", `Expected event ${this.#log.next}.`);
+    for (const [index, event] of events.entries()) {
+      if (!isEvent(eventText(event), from + index)) throw invalid(`events[${index}]`, "It is not that event.");
+    }
+    this.#log.next += events.length;
+  }
+
+  /** A turn that came before itself would be read for ever. */
+  #checkAncestors(): void {
+    const checked = new Set<string>();
+    for (const turn of this.#parents.keys()) {
+      const walked = new Set<string>();
+      for (let at: string | null = turn; at !== null && !checked.has(at); at = this.#parents.get(at) ?? null) {
+        if (walked.has(at)) throw invalid("turn.parent", `The turn '${at}' of the home continues itself.`);
+        walked.add(at);
+      }
+      for (const each of walked) checked.add(each);
+    }
+  }
+}
+
+/** Whether a text is the event of this number, as a log has it: a reader's frame is made of it as it is. */
+function isEvent(text: string, number: number): boolean {
+  if (!/^\{"type":"[a-z0-9_.]{1,128}"[,}]/.test(text) || /[\n\r]/.test(text)) return false;
+  try {
+    const value: unknown = JSON.parse(text);
+    return isJsonObject(value) && value.sequence_number === number;
+  } catch {
+    return false;
+  }
+}
+
+function invalid(param: string, message: string): ApiError {
+  return invalidRequest(param, `Invalid '${param}': ${message}`);
+}

@@ -1,0 +1,264 @@
+import { compactionCodec } from "../assembly/compaction-codec.ts";
+import { createSealer } from "../assembly/sealer.ts";
+import type { Config } from "../config.ts";
+import { grants } from "../contract/grants.ts";
+import { ApiError, invalidRequest } from "../protocol/errors.ts";
+import { isJsonObject } from "../protocol/json.ts";
+import { structureFault } from "../protocol/json-structure.ts";
+import { parse } from "../protocol/validation.ts";
+import { HomeClient } from "../store/client.ts";
+import type { ImportAnswer } from "../store/home-import.ts";
+import { type HomeLine, homeLine } from "../store/home-lines.ts";
+import { DIRECTORY } from "../store/keys/key-directory.ts";
+import { MAX_LINE_LENGTH } from "../store/limits.ts";
+import { ImportedHome } from "./imported-home.ts";
+import { parseTenant } from "./keys.ts";
+import { MAX_HOMES, type TenantData } from "./tenant-data.ts";
+
+/**
+ * Takes what `exportTenant` gives into this deployment: the same one or another, under the same name or another. A home
+ * that is not here is imported as a whole; one that is here already is left as it is.
+ */
+
+/** Array elements and object members of one line: those of a request, and of all that a model can say to it. */
+const MAX_LINE_VALUES = 2_000_000;
+
+/** Of a home's lines that are handed over together, but for one that is longer by itself. UTF-16 units. */
+const MAX_PART_LENGTH = 4 * 1024 * 1024;
+
+/** Ids of responses that an answer names. */
+const MAX_NAMED = 1_000;
+
+/** Kinds of lines that are not for one home. */
+const ABOUT_TENANT = ["tenant", "api_key", "usage", "export.page"];
+
+/** What an import has done. */
+export interface Import {
+  object: "tenant.imported";
+  id: string;
+  homes: { imported: number; unchanged: number; refused: number };
+  /** Turns of the homes that were imported. */
+  turns: number;
+  /** What became of the tenant's limits: `kept`: the tenant has others here. Null where the export has none. */
+  limits: "set" | "unchanged" | "kept" | null;
+  /** Keys whose text nobody has: they are not here. */
+  api_keys_left_out: number;
+  /** Items whose sealed content this deployment cannot open for this tenant. */
+  sealed_unreadable: number;
+  /** Responses that were under way when the export was made; at most a thousand of them. */
+  in_progress: string[];
+  /** Homes that keep something else here. */
+  refused_homes: string[];
+  /** `after` of the export's next page. */
+  next: string | null;
+}
+
+/**
+ * Imports a page of an export, whose lines `lines` gives without their line breaks. Notes that in the audit log. Throws the
+ * 400 of the first line that is none; what homes came before it are imported, and importing them again changes nothing.
+ */
+export async function importTenant(
+  admin: TenantData,
+  config: Pick<Config, "encryptionKeys">,
+  id: string,
+  lines: AsyncIterable<Uint8Array>,
+): Promise<Import> {
+  const tenant = parseTenant(id);
+  const directory = admin.directories.getByName(DIRECTORY);
+  await directory.note({ type: "tenant.imported", actor: admin.name, tenant, target: tenant }, "admin");
+  const importer = new Importer(admin, config, tenant);
+  let number = 0;
+  try {
+    for await (const bytes of lines) {
+      number += 1;
+      await importer.take(bytes);
+    }
+    number += 1;
+    return importer.end();
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    const message = `Line ${number}: ${error.message} The homes before it are imported.`;
+    throw new ApiError({ ...error.toFields(), message });
+  }
+}
+
+class Importer {
+  readonly #admin: TenantData;
+  readonly #tenant: string;
+  readonly #client: HomeClient;
+  readonly #isSealed: (item: unknown) => boolean;
+  readonly #done: Import;
+  #home: HomeInParts | undefined;
+  #homes = 0;
+  /** Whether the last line was that of a page. */
+  #isWhole = false;
+
+  constructor(admin: TenantData, config: Pick<Config, "encryptionKeys">, tenant: string) {
+    this.#admin = admin;
+    this.#tenant = tenant;
+    this.#client = new HomeClient({ HOME: admin.homes }, tenant);
+    this.#isSealed = sealedFor(config, tenant);
+    this.#done = {
+      object: "tenant.imported",
+      id: tenant,
+      homes: { imported: 0, unchanged: 0, refused: 0 },
+      turns: 0,
+      limits: null,
+      api_keys_left_out: 0,
+      sealed_unreadable: 0,
+      in_progress: [],
+      refused_homes: [],
+      next: null,
+    };
+  }
+
+  async take(bytes: Uint8Array): Promise<void> {
+    const { text, value } = readLine(bytes);
+    this.#isWhole = value.object === "export.page";
+    if (typeof value.object !== "string" || !ABOUT_TENANT.includes(value.object)) return this.#takeOfHome(text, value);
+    if (this.#home) throw invalidRequest("object", `The home '${this.#home.told.id}' has no end.`);
+    if (value.object === "tenant") await this.#takeLimits(value.limits);
+    else if (value.object === "api_key") this.#done.api_keys_left_out += 1;
+    else if (value.object === "export.page") this.#done.next = typeof value.next === "string" ? value.next : null;
+  }
+
+  end(): Import {
+    if (this.#isWhole) return this.#done;
+    throw invalidRequest("object", "The export is not whole: its last line is not that of an 'export.page'.");
+  }
+
+  async #takeLimits(limits: unknown): Promise<void> {
+    const told = parse(grants.nullable(), limits);
+    if (told === null) return;
+    const directory = this.#admin.directories.getByName(DIRECTORY);
+    const here = await directory.tenantLimits(this.#tenant);
+    if (here === null) await directory.setTenantLimits(this.#admin.name, this.#tenant, told);
+    this.#done.limits = here === null ? "set" : JSON.stringify(here) === JSON.stringify(told) ? "unchanged" : "kept";
+  }
+
+  async #takeOfHome(text: string, value: Record<string, unknown>): Promise<void> {
+    parse(homeLine, value);
+    // The value as it came: zod's has another order of keys.
+    const line = value as unknown as HomeLine;
+    if (line.object === "home") {
+      if (this.#home) throw invalidRequest("object", `The home '${this.#home.told.id}' has no end.`);
+      this.#homes += 1;
+      if (this.#homes > MAX_HOMES)
+        throw invalidRequest("object", `One import takes ${MAX_HOMES} homes: import by page.`);
+      await this.#admin.quotas.getByName(this.#tenant).noteHome(line.id);
+      this.#home = new HomeInParts(this.#client, new ImportedHome(line));
+      await this.#home.add(text);
+      return;
+    }
+    const home = this.#home;
+    if (!home) {
+      throw invalidRequest(
+        "object",
+        "It is not within a home. (Exports that name no homes are of an earlier version, and cannot be imported.)",
+      );
+    }
+    if (line.object === "home.end") {
+      home.told.end(line);
+      this.#home = undefined;
+      this.#told(home, await home.end());
+      return;
+    }
+    home.told.add(line);
+    if ("output" in line) home.sealed += [line.output, line.input].flat().filter(this.#isSealed).length;
+    await home.add(text);
+  }
+
+  #told({ told, sealed }: HomeInParts, answer: ImportAnswer): void {
+    const done = this.#done;
+    if (answer === "imported") {
+      done.homes.imported += 1;
+      done.turns += told.turns;
+      done.sealed_unreadable += sealed;
+    } else if (answer === "unchanged") done.homes.unchanged += 1;
+    else if (answer !== "differs") throw interrupted(told.id);
+    else {
+      done.homes.refused += 1;
+      done.refused_homes.push(told.id);
+    }
+    done.in_progress.push(...told.inProgress.slice(0, MAX_NAMED - done.in_progress.length));
+  }
+}
+
+/** A home that is handed over to its object, a part at a time. */
+class HomeInParts {
+  readonly told: ImportedHome;
+  /** Items that cannot be opened here. */
+  sealed = 0;
+  readonly #client: HomeClient;
+  readonly #ticket = crypto.randomUUID();
+  #part = 0;
+  #lines: string[] = [];
+  #length = 0;
+  /** What the parts before were answered; once a home differs, no more of it is handed over. */
+  #answer: ImportAnswer = "waiting";
+
+  constructor(client: HomeClient, told: ImportedHome) {
+    this.#client = client;
+    this.told = told;
+  }
+
+  async add(line: string): Promise<void> {
+    if (this.#length + line.length > MAX_PART_LENGTH && this.#lines.length > 0) await this.#hand(false);
+    this.#lines.push(line);
+    this.#length += line.length;
+  }
+
+  async end(): Promise<ImportAnswer> {
+    await this.#hand(true);
+    return this.#answer;
+  }
+
+  async #hand(isLast: boolean): Promise<void> {
+    const part = { ticket: this.#ticket, part: this.#part, isLast, lines: this.#lines };
+    this.#part += 1;
+    this.#lines = [];
+    this.#length = 0;
+    if (this.#answer === "differs" || this.#answer === "interrupted") return;
+    this.#answer = await this.#client.stub(this.told.id).import(part);
+  }
+}
+
+function interrupted(home: string): ApiError {
+  return new ApiError({
+    status: 409,
+    message: `Another import of the home '${home}' began meanwhile, or an hour has passed: import again.`,
+    code: "import_interrupted",
+  });
+}
+
+const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
+
+function readLine(bytes: Uint8Array): { text: string; value: Record<string, unknown> } {
+  const fault = structureFault(bytes, MAX_LINE_VALUES);
+  if (fault === "depth") throw invalidRequest(null, "The line is nested too deeply.", "invalid_json");
+  if (fault === "values") throw invalidRequest(null, "The line holds too many values.", "invalid_json");
+  let text: string;
+  let value: unknown;
+  try {
+    text = decoder.decode(bytes);
+    value = JSON.parse(text);
+  } catch {
+    throw invalidRequest(null, "The line is not JSON in UTF-8.", "invalid_json");
+  }
+  if (text.length > MAX_LINE_LENGTH) throw invalidRequest(null, "The line is too long.", "invalid_json");
+  if (!isJsonObject(value)) throw invalidRequest(null, "The line is not a JSON object.", "invalid_json");
+  return { text, value };
+}
+
+/** Tells items whose sealed content cannot be opened for a tenant. */
+function sealedFor(config: Pick<Config, "encryptionKeys">, tenant: string): (item: unknown) => boolean {
+  const codec = compactionCodec(config, tenant);
+  const sealer = createSealer(config.encryptionKeys, tenant, "");
+  return (item) => {
+    if (!isJsonObject(item) || typeof item.encrypted_content !== "string") return false;
+    const { type, encrypted_content: sealed } = item;
+    if (type === "compaction") return "fault" in codec.read(sealed, true);
+    const opened = sealer?.open("reasoning", sealed);
+    return !opened || (opened.reason !== undefined && opened.reason !== "model_mismatch");
+  };
+}

@@ -1,0 +1,206 @@
+import { recordLine } from "../turn/records.ts";
+import { turnLine } from "./home-export.ts";
+import { type EventsLine, eventText, type KeptLine, type TurnLine } from "./home-lines.ts";
+import type { HomeRows } from "./home-rows.ts";
+import type { Housekeeping } from "./housekeeping.ts";
+import { keepLog } from "./kept-log.ts";
+import { toPieces } from "./row-pieces.ts";
+import type { SettledTurn } from "./turn-store.ts";
+
+/**
+ * Brings what an export has of a home into the rows of this one: all of it or nothing, in one transaction, and only where
+ * nothing is kept. A home that is longer than one call may carry comes in parts, which wait in a table of their own.
+ *
+ * Who calls has checked each line and all of them together (`api/imported-home.ts`).
+ */
+
+/** A part of a home's lines. */
+export interface ImportPart {
+  /** Of one import of one home. */
+  ticket: string;
+  /** Counted from 0. */
+  part: number;
+  isLast: boolean;
+  lines: string[];
+}
+
+/**
+ * What became of a part. `waiting`: more is to come. `imported`: it is the last, and all are kept. `unchanged`: what it has is
+ * kept already. `differs`: something else is kept; nothing was changed. `interrupted`: the parts before it do not wait here: another
+ * import has begun since, or an hour has passed.
+ */
+export type ImportAnswer = "waiting" | "imported" | "unchanged" | "differs" | "interrupted";
+
+/** Lines that wait, in pieces. It is there only while an import is under way: no version of the schema has it. */
+const CREATE_WAITING = `CREATE TABLE waiting_lines (
+  part INTEGER NOT NULL, line INTEGER NOT NULL, piece INTEGER NOT NULL, ticket TEXT NOT NULL, body TEXT NOT NULL,
+  PRIMARY KEY (part, line, piece)) WITHOUT ROWID`;
+const DROP_WAITING = "DROP TABLE IF EXISTS waiting_lines";
+
+export class HomeImport {
+  readonly #storage: DurableObjectStorage;
+  readonly #rows: HomeRows;
+  readonly #housekeeping: Housekeeping;
+
+  constructor(storage: DurableObjectStorage, rows: HomeRows, housekeeping: Housekeeping) {
+    this.#storage = storage;
+    this.#rows = rows;
+    this.#housekeeping = housekeeping;
+  }
+
+  async take({ ticket, part, isLast, lines }: ImportPart): Promise<ImportAnswer> {
+    if (!this.#rows.isUnused()) return this.#compare(lines);
+    // From here on nothing waits: the rows and their alarm are one write.
+    await this.#housekeeping.open();
+    if (!this.#rows.isUnused()) return this.#compare(lines);
+    if (part > 0 && !this.#hasWaiting(ticket, part)) return "interrupted";
+    if (!isLast) {
+      const swept = this.#housekeeping.sweepSoon();
+      this.#rows.transaction(() => this.#wait(ticket, part, lines));
+      await swept;
+      return "waiting";
+    }
+    const oldest = this.#rows.transaction(() => this.#insert(part, lines));
+    await this.#housekeeping.retain(oldest);
+    return "imported";
+  }
+
+  /** Whether what these lines tell is kept here. A home may have gone on since it was imported. */
+  #compare(lines: readonly string[]): ImportAnswer {
+    const { conversations, turns, items } = this.#rows;
+    const takenOut = items.takenOut();
+    const shown = (settled: SettledTurn) => JSON.stringify(turnLine(settled, takenOut, undefined));
+    const isKept = lines.every((text) => {
+      const line = JSON.parse(text) as KeptLine;
+      if (line.object === "conversation") return conversations.createdAt(line.id) === line.created_at_ms;
+      if (line.object !== "response" && line.object !== "conversation.items") return true;
+      const kept = turns.settled(line.turn.id);
+      return kept !== undefined && shown(kept) === shown(settledTurn(line));
+    });
+    return isKept ? "unchanged" : "differs";
+  }
+
+  /** Whether the parts before this one wait, and are of the same import. */
+  #hasWaiting(ticket: string, part: number): boolean {
+    const { sql } = this.#storage;
+    if (sql.exec("SELECT 1 FROM sqlite_schema WHERE name = 'waiting_lines'").toArray().length === 0) return false;
+    const newest = "SELECT ticket, part FROM waiting_lines ORDER BY part DESC LIMIT 1";
+    const [row] = sql.exec<{ ticket: string; part: number }>(newest).toArray();
+    return row?.ticket === ticket && row.part === part - 1;
+  }
+
+  #wait(ticket: string, part: number, lines: readonly string[]): void {
+    const { sql } = this.#storage;
+    if (part === 0) {
+      sql.exec(DROP_WAITING);
+      sql.exec(CREATE_WAITING);
+    }
+    const add = "INSERT INTO waiting_lines (part, line, piece, ticket, body) VALUES (?, ?, ?, ?, ?)";
+    for (const [line, text] of lines.entries()) {
+      for (const [piece, body] of toPieces(text).entries()) sql.exec(add, part, line, piece, ticket, body);
+    }
+  }
+
+  *#lines(parts: number, last: readonly string[]): Generator<KeptLine> {
+    const { sql } = this.#storage;
+    for (let part = 0; part < parts; part += 1) {
+      for (let line = 0; ; line += 1) {
+        const pieces = sql
+          .exec<{ body: string }>(
+            "SELECT body FROM waiting_lines WHERE part = ? AND line = ? ORDER BY piece",
+            part,
+            line,
+          )
+          .toArray();
+        if (pieces.length === 0) break;
+        yield JSON.parse(pieces.map(({ body }) => body).join("")) as KeptLine;
+      }
+    }
+    for (const text of last) yield JSON.parse(text) as KeptLine;
+  }
+
+  /** Writes all rows. Gives when the oldest turn was created, Unix milliseconds. */
+  #insert(parts: number, last: readonly string[]): number {
+    const { items, conversations } = this.#rows;
+    let oldest = Date.now();
+    let turn: ImportedTurn | undefined;
+    for (const line of this.#lines(parts, last)) {
+      switch (line.object) {
+        case "home":
+          for (const id of line.taken_out) items.delete(id);
+          break;
+        case "conversation":
+          conversations.create(line.id, line.created_at_ms, line.metadata);
+          break;
+        case "response.events":
+          turn?.add(line);
+          break;
+        default:
+          turn?.insert();
+          turn = new ImportedTurn(this.#rows, line);
+          oldest = Math.min(oldest, line.turn.created_at_ms);
+      }
+    }
+    turn?.insert();
+    this.#storage.sql.exec(DROP_WAITING);
+    return oldest;
+  }
+}
+
+/** A turn that is being written, and its log. */
+class ImportedTurn {
+  readonly #rows: HomeRows;
+  readonly #line: TurnLine;
+  /** The newest block of its log, that is not written yet. */
+  #block: EventsLine | undefined;
+
+  constructor(rows: HomeRows, line: TurnLine) {
+    this.#rows = rows;
+    this.#line = line;
+  }
+
+  /** Takes the next events of its log. */
+  add(block: EventsLine): void {
+    if (this.#block) this.#append(this.#block, []);
+    this.#block = block;
+  }
+
+  /** Writes the turn, and its log as a run's is kept when it ends. The blocks of one that cannot be kept so stay. */
+  insert(): void {
+    const { turns, log } = this.#rows;
+    const settled = settledTurn(this.#line);
+    const block = this.#block;
+    if (!block) {
+      turns.insert(settled);
+      return;
+    }
+    const { failure } = this.#line.turn;
+    this.#append(block, failure ? [recordLine({ failure })] : []);
+    const count = block.from + block.events.length;
+    const kept = keepLog(log.all(settled.turn), count, (settled.response ?? "") + settled.output);
+    if (kept !== undefined) log.delete(settled.turn);
+    turns.insert({ ...settled, log: kept ?? null });
+  }
+
+  /** `records` come with the last block: there is looked for them. */
+  #append({ from, events }: EventsLine, records: readonly string[]): void {
+    const block = { from, to: from + events.length - 1, lines: [...events.map(eventText), ...records] };
+    this.#rows.log.append(this.#line.turn.id, block);
+  }
+}
+
+/** A turn as it is kept, but for its log. */
+function settledTurn(line: TurnLine): SettledTurn {
+  const { output, input, turn, ...head } = line;
+  return {
+    turn: turn.id,
+    parent: turn.parent,
+    createdAt: turn.created_at_ms,
+    position: turn.position,
+    base: turn.base,
+    input: JSON.stringify(input),
+    output: JSON.stringify(output),
+    messages: turn.messages === null ? null : JSON.stringify(turn.messages),
+    response: line.object === "response" ? JSON.stringify(head) : null,
+  };
+}

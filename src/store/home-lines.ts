@@ -1,0 +1,132 @@
+import { z } from "zod";
+import { list } from "../protocol/collections.ts";
+import { metadata } from "../protocol/create-request.ts";
+import { MAX_ID_LENGTH } from "../protocol/ids.ts";
+import { inputItem } from "../protocol/items.ts";
+import type { JsonObject } from "../protocol/json.ts";
+
+/**
+ * The lines in which an export tells of one home, and an import reads it again:
+ *
+ *     home                    which one, what was taken out of its conversation, and what still runs
+ *     conversation            if it has one
+ *     response, or            a turn, with its input and output; `turn` has what the API does not show of it
+ *     conversation.items
+ *     response.events         the events of the response before it, in order, where it has an event log
+ *     home.end                how many turns there were: a home without it is not whole
+ *
+ * A line that its schema takes is used as it came, and not as zod gives it: the order of keys is part of what is kept.
+ */
+
+/** The version of these lines. */
+export const LINES_VERSION = 1;
+
+/** The last second of the year 9999. */
+const MAX_TIME = 253_402_300_799;
+
+/** Elements of one list of a line. */
+const MAX_ELEMENTS = 100_000;
+
+const homeKey = z.string().regex(/^[0-9A-Za-z]{22}$/);
+const turnKey = z.string().regex(/^[0-9A-Za-z]{10}$/);
+const id = z.string().min(1).max(MAX_ID_LENGTH);
+const seconds = z.int().min(0).max(MAX_TIME);
+const milliseconds = z
+  .int()
+  .min(0)
+  .max(MAX_TIME * 1000);
+const position = z.int().min(0).max(1_000_000_000).nullable();
+
+/** Whatever is kept can be given back as input; all of it says itself. */
+const items = list(
+  inputItem.refine(({ type }) => type !== "item_reference" && type !== "compaction_trigger", {
+    message: "Expected an item, but got what stands for one.",
+    path: ["type"],
+  }),
+  { max: MAX_ELEMENTS },
+);
+
+const replay = z.looseObject({ item: id, messages: list(z.looseObject({}), { max: MAX_ELEMENTS }) });
+
+/** What the API does not show of a turn. */
+const turn = z.strictObject({
+  id: turnKey,
+  parent: turnKey.nullable(),
+  created_at_ms: milliseconds,
+  position,
+  base: position,
+  messages: list(replay, { max: MAX_ELEMENTS }).nullable(),
+  failure: z.looseObject({ status: z.int().min(400).max(599), message: z.string(), code: z.string() }).optional(),
+});
+
+const home = z.strictObject({
+  object: z.literal("home"),
+  id: homeKey,
+  version: z.literal(LINES_VERSION),
+  taken_out: list(id, { max: MAX_ELEMENTS }),
+  in_progress: list(id, { max: MAX_ELEMENTS }),
+});
+
+const conversation = z.strictObject({
+  object: z.literal("conversation"),
+  id,
+  created_at: seconds,
+  metadata,
+  created_at_ms: milliseconds,
+});
+
+const response = z.looseObject({
+  object: z.literal("response"),
+  id,
+  status: z.enum(["completed", "incomplete", "failed", "cancelled"]),
+  created_at: seconds,
+  model: z.string(),
+  output: items,
+  input: items,
+  turn,
+});
+
+const conversationItems = z.strictObject({
+  object: z.literal("conversation.items"),
+  output: items,
+  input: items,
+  turn,
+});
+
+const events = z.strictObject({
+  object: z.literal("response.events"),
+  response_id: id,
+  from: z.int().min(0),
+  events: list(z.union([z.looseObject({}), z.string()]), { min: 1, max: MAX_ELEMENTS }),
+});
+
+const homeEnd = z.strictObject({ object: z.literal("home.end"), id: homeKey, turns: z.int().min(0) });
+
+export const homeLine = z.discriminatedUnion("object", [
+  home,
+  conversation,
+  response,
+  conversationItems,
+  events,
+  homeEnd,
+]);
+
+export type HomeBegin = z.output<typeof home>;
+export type ConversationLine = z.output<typeof conversation>;
+export type TurnLine = z.output<typeof response> | z.output<typeof conversationItems>;
+export type EventsLine = z.output<typeof events>;
+
+/** A line that a home keeps something of. */
+export type KeptLine = HomeBegin | ConversationLine | TurnLine | EventsLine;
+export type HomeLine = KeptLine | z.output<typeof homeEnd>;
+
+/** An event as a line has it: its JSON as a value where that says the same, else as text. */
+export function eventValue(json: string): JsonObject | string {
+  const value = JSON.parse(json) as JsonObject;
+  return JSON.stringify(value) === json ? value : json;
+}
+
+/** The JSON text of an event as a line has it. */
+export function eventText(event: JsonObject | string): string {
+  return typeof event === "string" ? event : JSON.stringify(event);
+}

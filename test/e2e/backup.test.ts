@@ -1,0 +1,377 @@
+import { execFileSync } from "node:child_process";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import type OpenAI from "openai";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { backup } from "../../cli/backup.ts";
+import { Refusal } from "../../cli/refusal.ts";
+import { restore } from "../../cli/restore.ts";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { passTime } from "../workerd/process.ts";
+import { cleanUp, run as runProgram } from "./serve-support.ts";
+import { type ServedFolder, serveFolder } from "./served-folder.ts";
+import { eventually } from "./support.ts";
+import { ended, prompts, textsOf, unique } from "./turns.ts";
+
+/** `responses-edge backup` and `restore`, as an operator uses them, on data folders of real servers. */
+
+let vllm: SimulatorServer;
+let directory: string;
+beforeAll(async () => {
+  vllm = await serveSimulator();
+  directory = mkdtempSync(join(tmpdir(), "backup-test-"));
+});
+afterAll(async () => {
+  cleanUp();
+  await vllm.close();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+interface Outcome {
+  code: number | null;
+  /** The lines that it has printed, as JSON values. */
+  lines: { level: string; message: string; [field: string]: unknown }[];
+}
+
+/** Runs the program to its end. */
+async function run(args: string[], data: string): Promise<Outcome> {
+  const [code, output] = await runProgram(
+    { STATE_DIRECTORY: data, ALLOW_ANONYMOUS: "true", VLLM_BASE_URL: `${vllm.url}/v1` },
+    args,
+  );
+  return {
+    code,
+    lines: output
+      .trimEnd()
+      .split("\n")
+      .filter(Boolean)
+      .map((line) => JSON.parse(line)),
+  };
+}
+
+/** The same, which must succeed; what it tells last. */
+async function done(args: string[], data: string): Promise<Record<string, unknown>> {
+  const { code, lines } = await run(args, data);
+  expect(code, JSON.stringify(lines)).toBe(0);
+  return lines.at(-1) ?? {};
+}
+
+/** What is said where something is refused: the exit code and the words. */
+async function refused(work: Promise<unknown>): Promise<string> {
+  const reason: unknown = await work.then(
+    () => undefined,
+    (error) => error,
+  );
+  expect(reason).toBeInstanceOf(Refusal);
+  return reason instanceof Refusal ? `${reason.exitCode}: ${reason.message}` : "";
+}
+
+let folders = 0;
+function newFolder(name: string): string {
+  folders += 1;
+  return join(directory, `${name}-${folders}`);
+}
+
+/** The events of a run from its beginning, as bytes; ends with the run. */
+async function eventsOf({ url }: ServedFolder, id: string): Promise<string> {
+  return (await fetch(`${url}/responses/${id}?stream=true`)).text();
+}
+
+const model = "simulator";
+const HOMES = "responses-edge-Home";
+
+/** A folder that was served, and has three responses. */
+let served: { data: string; ids: string[] };
+beforeAll(async () => {
+  const data = newFolder("data");
+  const server = await serveFolder(data, vllm);
+  const ids: string[] = [];
+  for (let turn = 0; turn < 3; turn += 1) {
+    ids.push((await server.openai.responses.create({ model, input: "Hello!" })).id);
+  }
+  await server.stop("SIGTERM");
+  served = { data, ids };
+});
+
+/** Such a folder of a test's own, that nobody serves. */
+function filled(): string {
+  const data = newFolder("data");
+  cpSync(served.data, data, { recursive: true });
+  return data;
+}
+
+const objectsIn = (folder: string) =>
+  readdirSync(join(folder, HOMES)).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
+
+describe("a backup that is made while the server writes", () => {
+  it("has all that was acknowledged before; what ran goes on by itself where it is restored, and comes to its end", async () => {
+    const [data, copy, restored] = [newFolder("data"), newFolder("backup"), newFolder("data")];
+    const server = await serveFolder(data, vllm);
+    const { openai } = server;
+    const first = await openai.responses.create({ model, input: unique("first") });
+    const second = await openai.responses.create({ model, input: unique("second"), previous_response_id: first.id });
+    const conversation = await openai.conversations.create({});
+    await openai.responses.create({ model, input: unique("spoken"), conversation: conversation.id });
+    const finished = await openai.responses.create({ model, input: unique("run"), background: true });
+    await ended(server, finished.id);
+    const texts = await textsOf(server, conversation.id);
+    const kept = await Promise.all([first, second, finished].map(({ id }) => openai.responses.retrieve(id)));
+    const log = await eventsOf(server, finished.id);
+    const runTexts = Array.from({ length: 4 }, () => unique("runs on"));
+    // They stand still until they are released.
+    const stalled = "simulator?words=40&fault=stall:5";
+    const runs = await Promise.all(
+      runTexts.map((input) => openai.responses.create({ model: stalled, input, background: true })),
+    );
+    const asked = (text: string) => prompts({ openai, vllm }).filter(({ texts: said }) => said.includes(text));
+    await eventually(() => runTexts.every((text) => asked(text).length === 1));
+
+    // Turns that are acknowledged meanwhile, one after the other, and streams.
+    let isOver = false;
+    const busy = [1, 2, 3].map(async (number) => {
+      let previous: string | null = null;
+      while (!isOver) {
+        const turn: OpenAI.Responses.ResponseCreateParamsStreaming = {
+          model: "simulator?words=20",
+          input: `Busy ${number}`,
+          stream: true,
+          previous_response_id: previous,
+        };
+        for await (const event of await openai.responses.create(turn)) {
+          if (event.type === "response.completed") previous = event.response.id;
+        }
+        if (number === 3) previous = null;
+      }
+    });
+    const made = await done(["backup", copy], data);
+    isOver = true;
+    await Promise.all(busy);
+    expect(made.objects).toBeGreaterThanOrEqual(8);
+    expect(made.damaged).toEqual([]);
+    await server.stop("SIGKILL");
+
+    expect(await done(["restore", copy], restored)).toMatchObject({ objects: made.objects, bytes: made.bytes });
+    // The watchdog's time comes, with nobody asking for a run.
+    passTime(join(restored, HOMES), 60_000);
+    const other = await serveFolder(restored, vllm);
+    await eventually(() => runTexts.every((text) => asked(text).length === 2));
+    for (const text of runTexts) asked(text).at(-1)?.release();
+    for (const { id } of runs) {
+      const response = await ended({ openai: other.openai, vllm }, id);
+      expect(response.status).toBe("completed");
+      expect(response.output_text.split(" ")).toHaveLength(40);
+      expect(await eventsOf(other, id)).toContain("event: response.completed");
+    }
+    expect(await Promise.all(kept.map(({ id }) => other.openai.responses.retrieve(id)))).toEqual(kept);
+    expect(await textsOf(other, conversation.id)).toEqual(texts);
+    expect(await eventsOf(other, finished.id)).toBe(log);
+    const next = { model, input: "Go on", previous_response_id: second.id };
+    expect((await other.openai.responses.create(next)).output_text).toBe("You said: Go on");
+    await other.openai.responses.create({ model, input: "Go on", conversation: conversation.id });
+    await other.stop("SIGTERM");
+  });
+
+  it("is linked to an earlier one in what has not changed since", async () => {
+    const data = filled();
+    const [earlier, later, restored] = [newFolder("backup"), newFolder("backup"), newFolder("data")];
+    letAlone(data);
+    await done(["backup", earlier], data);
+    const server = await serveFolder(data, vllm);
+    await server.openai.responses.create({ model, input: "More", previous_response_id: served.ids[0] ?? null });
+    await server.stop("SIGKILL");
+    expect(await done(["backup", later, "--since", earlier], data)).toMatchObject({ objects: 3, unchanged: 2 });
+    rmSync(earlier, { recursive: true });
+    await done(["restore", later], restored);
+    const rows = objectsIn(restored).map((name) => {
+      using database = new DatabaseSync(join(restored, HOMES, name), { readOnly: true });
+      return database.prepare("SELECT COUNT(*) AS turns FROM turns").get()?.turns;
+    });
+    expect(rows.toSorted()).toEqual([1, 1, 2]);
+  });
+
+  it("leaves out an object that is damaged, says which, and has the others", async () => {
+    const data = filled();
+    const [name = ""] = objectsIn(data);
+    writeFileSync(join(data, HOMES, name), "x".repeat(8192));
+    const [copy, restored] = [newFolder("backup"), newFolder("data")];
+    const { code, lines } = await run(["backup", copy], data);
+    expect(code).toBe(65);
+    expect(lines.at(-1)?.message).toContain(`${HOMES}/${name}`);
+    expect(await done(["restore", copy], restored)).toMatchObject({ objects: 2 });
+  });
+
+  it("has no alarm that its objects have not, and each that they have, with its name", async () => {
+    const data = filled();
+    const metadata = join(data, HOMES, "metadata.sqlite");
+    const alarms = (file: string) => {
+      using database = new DatabaseSync(file);
+      const statement = database.prepare("SELECT * FROM _cf_ALARM ORDER BY actor_id");
+      statement.setReadBigInts(true);
+      return statement.all().map((row) => ({ ...row }));
+    };
+    const whole = alarms(metadata);
+    expect(whole).toHaveLength(3);
+    // As if the objects had been copied at other moments than the list.
+    const database = new DatabaseSync(metadata);
+    database.exec(`UPDATE _cf_ALARM SET scheduled_time = 1;
+      INSERT INTO _cf_ALARM VALUES ('${"f".repeat(64)}', 1, 'local:gone')`);
+    database.close();
+    const copy = newFolder("backup");
+    await done(["backup", copy], data);
+    expect(alarms(join(copy, HOMES, "metadata.sqlite"))).toEqual(whole);
+  });
+});
+
+/** The files of a folder as nobody has touched them for a while. */
+function letAlone(folder: string): void {
+  const then = new Date(Date.now() - 60_000);
+  for (const name of readdirSync(folder, { recursive: true, encoding: "utf8" })) {
+    if (name.endsWith(".sqlite")) utimesSync(join(folder, name), then, then);
+  }
+}
+
+describe("what is refused, in words", () => {
+  let data: string;
+  let copy: string;
+  beforeAll(async () => {
+    data = filled();
+    copy = newFolder("backup");
+    await backup({ data, into: copy });
+  });
+
+  /** A backup like that one, but for what `change` does to it. */
+  function changed(change: (folder: string, object: string) => void): string {
+    const folder = newFolder("backup");
+    cpSync(copy, folder, { recursive: true });
+    change(folder, join(folder, HOMES, objectsIn(folder)[0] ?? ""));
+    return folder;
+  }
+
+  function withManifest(change: (manifest: { files: { path: string }[]; [field: string]: unknown }) => void): string {
+    return changed((folder) => {
+      const file = join(folder, "backup.json");
+      const manifest = JSON.parse(readFileSync(file, "utf8"));
+      change(manifest);
+      writeFileSync(file, JSON.stringify(manifest));
+    });
+  }
+
+  it.each<[string, () => string, RegExp]>([
+    [
+      "a file is damaged",
+      () => changed((_, object) => flip(object)),
+      /^65: The backup .* is not whole\..*Nothing was restored\.$/,
+    ],
+    [
+      "a file is missing",
+      () => changed((_, object) => rmSync(object)),
+      /^65: The backup .* is not whole\. Missing or damaged: /,
+    ],
+    [
+      "a file is cut off",
+      () => changed((_, object) => writeFileSync(object, readFileSync(object).subarray(0, 4096))),
+      /^65: .* is not whole/,
+    ],
+    [
+      "it was not finished",
+      () => changed((folder) => rmSync(join(folder, "backup.json"))),
+      /^65: .* is no backup, or one that was not finished/,
+    ],
+    [
+      "its manifest is damaged",
+      () => changed((folder) => writeFileSync(join(folder, "backup.json"), "{")),
+      /^65: .* is damaged/,
+    ],
+    [
+      "it names files of elsewhere",
+      () =>
+        withManifest((manifest) => {
+          manifest.files = [{ ...manifest.files[0], path: "../../etc/passwd" }];
+        }),
+      /^65: .* is damaged/,
+    ],
+    ["its schema is newer", () => withManifest((manifest) => (manifest.schema = { Home: 99 })), /^78: .* newer/],
+    ["its format is newer", () => withManifest((manifest) => (manifest.format = 2)), /^78: .* newer/],
+  ])("nothing is restored where %s", async (_, damaged, words) => {
+    const into = newFolder("data");
+    expect(await refused(restore({ from: damaged(), data: into }))).toMatch(words);
+    expect(existsSync(into) ? readdirSync(into).filter((name) => !name.startsWith("responses-edge.")) : []).toEqual([]);
+  });
+
+  it("nothing is restored over data, served or not", async () => {
+    const server = await serveFolder(data, vllm);
+    expect(await refused(restore({ from: copy, data }))).toMatch(
+      /^64: The data folder .* is not empty\. Nothing is ever restored over data\.$/,
+    );
+    const { id } = await server.openai.responses.create({ model, input: "Still here" });
+    expect((await server.openai.responses.retrieve(id)).id).toBe(id);
+    await server.stop("SIGTERM");
+    expect(await refused(restore({ from: copy, data }))).toMatch(/^64: /);
+  });
+
+  it("a restore that was broken off is not served, and can be done again", async () => {
+    const into = newFolder("data");
+    mkdirSync(join(into, ".restoring", HOMES), { recursive: true });
+    const { code, lines } = await run(["serve"], into);
+    expect(lines.map(({ message }) => message).join()).toMatch(/was broken off: it is not whole/);
+    expect(code).toBe(65);
+    await restore({ from: copy, data: into });
+    expect(objectsIn(into)).toEqual(objectsIn(copy));
+    expect(existsSync(join(into, ".restoring"))).toBe(false);
+  });
+
+  it("a backup is never written over anything, nor into the data folder, nor made of nothing", async () => {
+    const files = readdirSync(copy);
+    expect(await refused(backup({ data, into: copy }))).toMatch(/^64: .* is not empty/);
+    expect(readdirSync(copy)).toEqual(files);
+    expect(await refused(backup({ data, into: join(data, "backup") }))).toMatch(/^64: .* would be lost with it/);
+    const nothing = backup({ data: newFolder("nowhere"), into: newFolder("backup") });
+    expect(await refused(nothing)).toMatch(/^77: There is no data in /);
+    expect(await refused(backup({ data, into: newFolder("backup"), since: directory }))).toMatch(
+      /^65: .* is no backup/,
+    );
+  });
+
+  it.each([[["backup"]], [["serve", "--since", "DIR"]]])("%j is no use", async (args) => {
+    expect((await run(args, data)).code).toBe(64);
+  });
+
+  it("a disk that is full ends both, and leaves nothing of them", async (context) => {
+    const small = newFolder("small");
+    mkdirSync(small);
+    try {
+      execFileSync("mount", ["-t", "tmpfs", "-o", "size=24k", "tmpfs", small], { stdio: "ignore" });
+    } catch {
+      context.skip("No file system of its own may be mounted here.");
+    }
+    try {
+      for (const since of [undefined, copy]) {
+        expect(await refused(backup({ data, into: small, since }))).toMatch(/^77: .*(left|needed)/);
+        expect(readdirSync(small)).toEqual([]);
+      }
+      expect(await refused(restore({ from: copy, data: small }))).toMatch(/^77: /);
+      expect(readdirSync(small).filter((name) => !name.startsWith("responses-edge."))).toEqual([]);
+    } finally {
+      execFileSync("umount", [small]);
+    }
+  });
+});
+
+function flip(file: string): void {
+  const bytes = readFileSync(file);
+  const at = bytes.length - 100;
+  bytes[at] = (bytes[at] ?? 0) ^ 1;
+  writeFileSync(file, bytes);
+}
