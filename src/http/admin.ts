@@ -180,6 +180,13 @@ export const administration = [
     path: "/v1/admin/tenants/:tenant/import",
     summary:
       "root key: take such JSON lines, of this or another deployment; homes that are here already stay as they are",
+    operation: {
+      id: "importTenant",
+      group: "Administration",
+      access: "root",
+      body: { name: "ImportLine", type: "application/jsonl" },
+      answers: { ...ok("ImportedTenant"), 409: { "application/json": "RefusedImport" } },
+    },
     handle: async (context) => {
       const data = tenantData(context);
       const lines = readLines(context.req.raw, IMPORT_BOUNDS);

@@ -179,6 +179,12 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
   ],
   "DELETE /v1/admin/tenants/{tenant}": () => [send("DELETE", "/v1/admin/tenants/nobody")],
   "GET /v1/admin/tenants/{tenant}/export": () => [send("GET", "/v1/admin/tenants/acme/export?limit=5")],
+  "POST /v1/admin/tenants/{tenant}/import": () => [
+    send("POST", "/v1/admin/tenants/newcomer/import", {
+      body: `${JSON.stringify({ object: "export.page", has_more: false, next: null })}\n`,
+      headers: { "content-type": "application/jsonl" },
+    }),
+  ],
   "GET /v1/organization/audit_logs": () => [send("GET", "/v1/organization/audit_logs?limit=5&project_ids=acme")],
   "GET /v1/organization/usage/completions": () => [
     send("GET", "/v1/organization/usage/completions?start_time=0&limit=2&group_by=model,project_id"),

@@ -141,6 +141,18 @@ export function answerSchemas() {
   const Tenant = z.object({ object: z.literal("tenant"), id: text, limits: grants.nullable() });
   const Conversation = z.object({ id: text, object: z.literal("conversation"), created_at: seconds, metadata });
 
+  const ImportedTenant = z.object({
+    object: z.literal("tenant.imported"),
+    id: text,
+    homes: z.object({ imported: count, unchanged: count, refused: count }),
+    turns: count,
+    limits: z.enum(["set", "unchanged", "kept"]).nullable(),
+    api_keys_left_out: count,
+    sealed_unreadable: count,
+    in_progress: z.array(text),
+    refused_homes: z.array(text),
+    next: text.nullable(),
+  });
   const ServerHealth = {
     latency_ms: z.number().min(0),
     models: z.array(text).optional(),
@@ -197,6 +209,8 @@ export function answerSchemas() {
         project: z.object({ id: text }),
       }),
     ),
+    ImportedTenant,
+    RefusedImport: ImportedTenant.extend({ error: message }),
     UsagePage: z.object({
       object: z.literal("page"),
       data: z.array(

@@ -22,6 +22,7 @@ export function bodySchemas() {
     ChangeApiKey: changeKeyBody,
     RotateApiKey: rotateKeyBody,
     ChangeTenant: tenantBody,
+    ImportLine: z.looseObject({ object: z.string() }).describe("A line of an export, as it was written."),
     PassedRequest: z
       .looseObject({})
       .describe("The model server's own request. What it may contain is said in docs/passthrough.md."),
