@@ -9,6 +9,7 @@ import type { TextVariables } from "../src/config.ts";
 import { ownUrl, socketAddresses } from "./addresses.ts";
 import { bundle, canBundle, madeBundle } from "./bundle.ts";
 import type { KeyPairFiles } from "./certificate.ts";
+import type { ClusterInstance } from "./cluster.ts";
 import type { Environment } from "./environment.ts";
 import { askHealth } from "./health.ts";
 import { workerd } from "./installation.ts";
@@ -27,6 +28,8 @@ export interface WorkerOptions {
   /** Where the objects are kept; absolute. */
   storage: string;
   variables: TextVariables;
+  /** Where it is an instance of a cluster. */
+  cluster?: ClusterInstance | undefined;
   /** This program's own, for `NODE_EXTRA_CA_CERTS` and what else the runtime may want to know. */
   environment: Environment;
   format: LogFormat;
@@ -56,7 +59,7 @@ const READY_TIMEOUT_MS = 60_000;
  * or the signal is aborted; nothing is left running then.
  */
 export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
-  const { host, keyPair, storage, variables, environment, format, say, signal } = options;
+  const { host, keyPair, storage, variables, cluster, environment, format, say, signal } = options;
   const directory = mkdtempSync(join(tmpdir(), "responses-edge-"));
   const removeFiles = () => rmSync(directory, { recursive: true, force: true });
   process.once("exit", removeFiles);
@@ -64,13 +67,13 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   const extra = environment.NODE_EXTRA_CA_CERTS;
   const configFile = join(directory, "workerd.capnp");
   const config = workerdConfig({
-    ...{ keyPair, storage, bundle: bundled, addresses: socketAddresses(host, options.port) },
+    ...{ keyPair, storage, cluster, bundle: bundled, addresses: socketAddresses(host, options.port) },
     variables: Object.keys(variables),
     authorities: extra ? certificatesIn(extra) : [],
   });
   writeFileSync(configFile, config, { mode: 0o600 });
 
-  const child = spawn(workerd, [...serveArguments(configFile), "--control-fd=3"], {
+  const child = spawn(workerd, [...serveArguments(configFile, cluster !== undefined), "--control-fd=3"], {
     stdio: ["ignore", "pipe", "pipe", "pipe"],
     // In a group of its own: Ctrl-C is for the terminal's, and would cut off what a stop in order lets end.
     detached: true,

@@ -1,5 +1,6 @@
 import { ConfigError } from "../config.ts";
-import { ApiError, internalError } from "../protocol/errors.ts";
+import { ApiError, internalError, objectUnreachable } from "../protocol/errors.ts";
+import { isRetryable } from "../store/retryable.ts";
 
 /** Where something unforeseen happened, for the log. */
 export interface FaultPlace {
@@ -17,7 +18,7 @@ export function toShownError(error: unknown, place: FaultPlace): ApiError {
     return new ApiError({ status: 500, message, code: "server_misconfigured" });
   }
   if (!place.hasClientLeft) logUnexpected(error, place);
-  return internalError();
+  return isRetryable(error) ? objectUnreachable() : internalError();
 }
 
 /** Logs where a fault happened. Its message stays out: it may quote a prompt or a key. */
