@@ -1,4 +1,4 @@
-import { existsSync, readdirSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { type Environment, readVariable } from "./environment.ts";
 import { EXIT, Refusal } from "./refusal.ts";
@@ -34,7 +34,8 @@ const MIN_KEY_BYTES = 32;
 
 /** What workerd leaves in the folder of each class whose objects are a cluster's. */
 const CLUSTER_FILE = ".cluster";
-const METADATA_FILE = "metadata.sqlite";
+/** Where an object is kept. */
+const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
 
 /** Reads them; undefined without `CLUSTER_BUCKET`. Notes in `mistakes` what is wrong. */
 export function readClusterSettings(environment: Environment, mistakes: string[]): ClusterSettings | undefined {
@@ -80,13 +81,22 @@ export function clusterConfig({ bucket, address, advertise, key, stopTimeoutMs }
  * cache is old: another instance has gone on with it. And what a single server has kept is not taken into a bucket.
  */
 export function checkKind(folder: string, isCluster: boolean): void {
-  const classes = readdirSync(folder)
-    .map((name) => join(folder, name))
-    .filter((path) => existsSync(join(path, METADATA_FILE)));
-  const other = classes.find((path) => existsSync(join(path, CLUSTER_FILE)) !== isCluster);
-  if (other === undefined) return;
-  const what = isCluster
-    ? `${folder} has what a single server kept, which a cluster does not take over. Name another folder (STATE_DIRECTORY).`
-    : `${folder} is the cache of an instance of a cluster: the data is in its bucket. Set CLUSTER_BUCKET, or name another folder (STATE_DIRECTORY).`;
-  throw new Refusal(EXIT.configuration, `The data folder ${what}`);
+  const classes = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isDirectory());
+  for (const { name } of classes) {
+    const files = readdirSync(join(folder, name));
+    const isCache = files.includes(CLUSTER_FILE);
+    if (isCache && !isCluster) {
+      const how = "Set CLUSTER_BUCKET, or name another folder (STATE_DIRECTORY).";
+      throw new Refusal(
+        EXIT.configuration,
+        `The data folder ${folder} is the cache of an instance of a cluster: the data is in its bucket. ${how}`,
+      );
+    }
+    if (isCluster && !isCache && files.some((file) => OBJECT_FILE.test(file))) {
+      throw new Refusal(
+        EXIT.configuration,
+        `The data folder ${folder} has what a single server kept, which a cluster does not take over. Name another folder (STATE_DIRECTORY).`,
+      );
+    }
+  }
 }
