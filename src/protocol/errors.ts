@@ -103,16 +103,6 @@ export function contextLengthExceeded(message: string): ApiError {
   return invalidRequest("input", message, "context_length_exceeded");
 }
 
-/** The 503 of an object that is not reached just now: the machine that had it is gone, or is handing it over. */
-export function objectUnreachable(): ApiError {
-  return new ApiError({
-    status: 503,
-    message: "Where the response or conversation is kept cannot be reached just now. Please retry in a few seconds.",
-    code: "storage_unavailable",
-    headers: { "retry-after": "5" },
-  });
-}
-
 /** What the outside may know of a fault that nobody foresaw: that it happened. */
 export function internalError(): ApiError {
   return new ApiError({
