@@ -28,6 +28,8 @@ export async function serve(environment: Environment): Promise<void> {
   const settings = readServeSettings(environment, mistakes);
   const { host, port, keyPair, stateDirectory, stopTimeoutMs, logFormat, cluster } = settings;
   const say = (line: string) => console.log(line);
+  // That nobody reads the log any more is no reason to end.
+  process.stdout.on("error", () => {});
   const tell = (level: "info" | "warn", message: string, fields?: object) =>
     say(ownLine(level, message, logFormat, fields));
   const variables = workerVariables(environment, mistakes);
@@ -45,8 +47,8 @@ export async function serve(environment: Environment): Promise<void> {
     const worker = await startWorker({
       ...{ host, port, keyPair, variables, environment, say },
       storage: folder.path,
-      // It has to have ended before it is killed.
-      cluster: cluster && { ...cluster, stopTimeoutMs: Math.floor(stopTimeoutMs * 0.9) },
+      // The first half is for turns that run beside their clients; and it has to have ended before it is killed.
+      cluster: cluster && { ...cluster, stopTimeoutMs: Math.floor(stopTimeoutMs * 0.45) },
       format: logFormat,
       signal: stopping.signal,
     });
