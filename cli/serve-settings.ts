@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { z } from "zod";
 import type { KeyPairFiles } from "./certificate.ts";
+import { CLUSTER_VARIABLES, type ClusterSettings, readClusterSettings } from "./cluster.ts";
 import type { Environment } from "./environment.ts";
 import type { LogFormat } from "./log-lines.ts";
 import { EXIT, Refusal } from "./refusal.ts";
@@ -17,6 +18,8 @@ export interface ServeSettings {
   /** How long requests may take to end once the process is told to stop, in milliseconds. */
   stopTimeoutMs: number;
   logFormat: LogFormat;
+  /** The cluster that it is an instance of; undefined for a server of its own. */
+  cluster: ClusterSettings | undefined;
 }
 
 /** The longest timer: a later one rings at once. */
@@ -47,7 +50,7 @@ const SETTINGS = {
 };
 
 /** Their names. */
-export const SERVE_VARIABLES: readonly string[] = Object.keys(SETTINGS);
+export const SERVE_VARIABLES: readonly string[] = [...Object.keys(SETTINGS), ...CLUSTER_VARIABLES];
 
 /** How an environment wants lines, also one with mistakes. People have a terminal; what is piped is read by machines. */
 export function logFormat({ LOG_FORMAT: format }: Environment): LogFormat {
@@ -74,6 +77,7 @@ export function readServeSettings(environment: Environment, mistakes?: string[])
     keyPair: certificate && key ? { certificateFile: resolve(certificate), keyFile: resolve(key) } : undefined,
     stopTimeoutMs: read("STOP_TIMEOUT_MS"),
     logFormat: logFormat({ LOG_FORMAT: read("LOG_FORMAT") }),
+    cluster: readClusterSettings(environment, wrong),
   };
   if (!mistakes && wrong.length > 0) throw new Refusal(EXIT.configuration, ...wrong);
   return settings;

@@ -1,6 +1,7 @@
 import type { TextVariables } from "../src/config.ts";
 import { checkAddress, isLoopback, ownUrl } from "./addresses.ts";
 import { faultOf } from "./certificate.ts";
+import { checkKind } from "./cluster.ts";
 import { type DataFolder, openDataFolder } from "./data-folder.ts";
 import {
   backendOf,
@@ -25,7 +26,7 @@ import { startWorker } from "./worker-process.ts";
 export async function serve(environment: Environment): Promise<void> {
   const mistakes: string[] = [];
   const settings = readServeSettings(environment, mistakes);
-  const { host, port, keyPair, stateDirectory, stopTimeoutMs, logFormat } = settings;
+  const { host, port, keyPair, stateDirectory, stopTimeoutMs, logFormat, cluster } = settings;
   const say = (line: string) => console.log(line);
   // That nobody reads the log any more is no reason to end.
   process.stdout.on("error", () => {});
@@ -41,16 +42,22 @@ export async function serve(environment: Environment): Promise<void> {
   const stopping = untilStopped();
   const folder = await openDataFolder(stateDirectory);
   try {
+    checkKind(folder.path, cluster !== undefined);
     await checkAddress(host, port);
     const worker = await startWorker({
       ...{ host, port, keyPair, variables, environment, say },
       storage: folder.path,
+      // The first half is for turns that run beside their clients; and it has to have ended before it is killed.
+      cluster: cluster && { ...cluster, stopTimeoutMs: Math.floor(stopTimeoutMs * 0.45) },
       format: logFormat,
       signal: stopping.signal,
     });
     const url = ownUrl(keyPair ? "https" : "http", host, worker.port);
     if (logFormat === "text") say(banner(url, settings, variables, folder));
-    else tell("info", "started", { url: `${url}/v1`, version, workerd: workerdVersion, data: folder.path });
+    else {
+      const kept = { data: folder.path, ...(cluster && { cluster: cluster.bucket }) };
+      tell("info", "started", { url: `${url}/v1`, version, workerd: workerdVersion, ...kept });
+    }
 
     const first = await Promise.race([worker.ended.then(() => "ended" as const), stopping.first]);
     if (first === "ended") throw new Refusal(EXIT.failed, "The Worker's process has ended.");
@@ -88,7 +95,7 @@ responses-edge ${version} listens on ${url}/v1${settings.host === "0.0.0.0" || s
   Backend: ${backendOf(variables)}
   Keys:    ${keys}
   Sealed:  ${sealingOf(variables)}
-  Data:    ${folder.path}
+  Data:    ${settings.cluster ? `${settings.cluster.bucket}, in a cluster (experimental); its cache: ` : ""}${folder.path}
 
   curl ${url}/v1/responses ${authorization}-H 'Content-Type: application/json' -d '{"input":"Hello!"}'
 `;

@@ -12,6 +12,7 @@ import type { TextVariables } from "../src/config.ts";
 import { ownUrl, socketAddresses } from "./addresses.ts";
 import { bundle, canBundle, madeBundle } from "./bundle.ts";
 import type { KeyPairFiles } from "./certificate.ts";
+import type { ClusterInstance } from "./cluster.ts";
 import type { Environment } from "./environment.ts";
 import { askHealth } from "./health.ts";
 import { workerd } from "./installation.ts";
@@ -30,6 +31,8 @@ export interface WorkerOptions {
   /** Where the objects are kept; absolute. */
   storage: string;
   variables: TextVariables;
+  /** Where it is an instance of a cluster. */
+  cluster?: ClusterInstance | undefined;
   /** This program's own, for `NODE_EXTRA_CA_CERTS` and what else the runtime may want to know. */
   environment: Environment;
   format: LogFormat;
@@ -65,7 +68,7 @@ const READY_TIMEOUT_MS = 60_000;
  * or the signal is aborted; nothing is left running then.
  */
 export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
-  const { host, keyPair, storage, variables, environment, format, say, signal } = options;
+  const { host, keyPair, storage, variables, cluster, environment, format, say, signal } = options;
   signal.throwIfAborted();
   const directory = mkdtempSync(join(tmpdir(), "responses-edge-"));
   const removeFiles = () => rmSync(directory, { recursive: true, force: true });
@@ -76,13 +79,14 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   const configFile = join(directory, "workerd.capnp");
   const launcherSocket = join(directory, "launcher");
   const config = workerdConfig({
-    ...{ keyPair, storage, launcherSocket, bundle: bundled, addresses: socketAddresses(host, options.port) },
+    ...{ keyPair, storage, cluster, launcherSocket, bundle: bundled },
+    addresses: socketAddresses(host, options.port),
     variables: Object.keys(variables),
     authorities: extra ? certificatesIn(extra) : [],
   });
   writeFileSync(configFile, config, { mode: 0o600 });
 
-  const child = spawn(workerd, [...serveArguments(configFile), "--control-fd=3"], {
+  const child = spawn(workerd, [...serveArguments(configFile, cluster !== undefined), "--control-fd=3"], {
     stdio: ["ignore", "pipe", "pipe", "pipe"],
     // In a group of its own: Ctrl-C is for the terminal's, and would cut off what a stop in order lets end.
     detached: true,
@@ -99,7 +103,11 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     const url = ownUrl(keyPair ? "https" : "http", host, port);
     const question = { url, certificateFile: keyPair?.certificateFile, timeoutMs: READY_TIMEOUT_MS };
     await Promise.race([askHealth(question), ended.then(refuseEnded)]);
-    return { port, ended, stop: (graceMs) => stop(child, launcherSocket, ended, graceMs) };
+    return {
+      port,
+      ended,
+      stop: (graceMs) => stop(child, launcherSocket, ended, graceMs, cluster ? graceMs / 2 : graceMs),
+    };
   } catch (error) {
     kill();
     await ended;
@@ -169,18 +177,22 @@ async function portOf(child: ChildProcess, ended: Promise<unknown>): Promise<num
   return Promise.race([told, ended.then(refuseEnded)]);
 }
 
-/** Ends a process as `WorkerProcess.stop` says. */
+/** Ends a process as `WorkerProcess.stop` says. It gets SIGTERM after `drainMs`: an instance of a cluster hands over then. */
 async function stop(
   child: ChildProcess,
   launcherSocket: string,
   ended: Promise<number | null>,
   graceMs: number,
+  drainMs: number,
 ): Promise<boolean> {
   const cut = () => void child.kill("SIGKILL");
   if (graceMs === 0) cut();
   const timer = setTimeout(cut, graceMs);
   // Once it has SIGTERM, workerd lets new connections wait for its end. So it gets that when little is left to end.
-  if (graceMs > 0) await Promise.race([untilDrained(launcherSocket).catch(() => {}), ended]);
+  if (graceMs > 0) {
+    const time = sleep(drainMs, undefined, { ref: false });
+    await Promise.race([untilDrained(launcherSocket).catch(() => {}), ended, time]);
+  }
   child.kill("SIGTERM");
   const code = await ended;
   clearTimeout(timer);

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { KeyPairFiles } from "./certificate.ts";
+import { type ClusterInstance, clusterConfig } from "./cluster.ts";
 import { compatibility } from "./installation.ts";
 
 /** The configuration of workerd (`workerd.capnp`) under which the Worker runs on it, wherever that is. */
@@ -58,6 +59,8 @@ export interface WorkerdOptions {
   variables: readonly string[];
   /** Certificates of authorities that are trusted beside those that browsers trust, as PEM. */
   authorities: readonly string[];
+  /** Where it is an instance of a cluster. */
+  cluster?: ClusterInstance | undefined;
 }
 
 /**
@@ -67,7 +70,7 @@ export interface WorkerdOptions {
  * resolves to; what the operator names, on `private-network` (`src/config/network.ts`).
  */
 export function workerdConfig(options: WorkerdOptions): string {
-  const { addresses, keyPair, bundle, storage, variables, authorities } = options;
+  const { addresses, keyPair, bundle, storage, variables, authorities, cluster } = options;
   const { date, flags } = compatibility();
   const protocol = keyPair ? `https = (options = (), tlsOptions = (keypair = ${keyPairOf(keyPair)}))` : "http = ()";
   const sockets = addresses.map(
@@ -94,7 +97,7 @@ const config :Workerd.Config = (
   ],
   sockets = [${sockets.join(", ")}],
   v8Flags = ${JSON.stringify(V8_FLAGS)},
-  logging = (structuredLogging = true),
+  logging = (structuredLogging = true),${cluster ? `\n  cluster = ${clusterConfig(cluster)},` : ""}
 );
 const worker :Workerd.Worker = (
   modules = [${modulesOf(bundle, bundle)}],
@@ -109,8 +112,8 @@ const worker :Workerd.Worker = (
 }
 
 /** The command line of workerd under a configuration file. Absolute paths in it are those of the file system. */
-export function serveArguments(configFile: string): string[] {
-  return ["serve", "--import-path=/", configFile];
+export function serveArguments(configFile: string, isCluster = false): string[] {
+  return ["serve", "--import-path=/", ...(isCluster ? ["--experimental"] : []), configFile];
 }
 
 function keyPairOf({ keyFile, certificateFile }: KeyPairFiles): string {

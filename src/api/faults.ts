@@ -1,5 +1,6 @@
 import { ConfigError } from "../config.ts";
 import { ApiError, internalError } from "../protocol/errors.ts";
+import { isRetryable } from "../store/retryable.ts";
 
 /** Where something unforeseen happened, for the log. */
 export interface FaultPlace {
@@ -17,6 +18,7 @@ export function toShownError(error: unknown, place: FaultPlace): ApiError {
     return new ApiError({ status: 500, message, code: "server_misconfigured" });
   }
   if (!place.hasClientLeft) logUnexpected(error, place);
+  if (isRetryable(error)) return objectUnreachable();
   return isOfStorage(error) ? storageError() : internalError();
 }
 
@@ -31,6 +33,16 @@ function isOfStorage(error: unknown): boolean {
 function storageError(): ApiError {
   const message = "What this server stores could not be read or written. Please try again later.";
   return new ApiError({ status: 500, message, code: "storage_error" });
+}
+
+/** An object that is not reached just now: the process or machine that had it is gone, or is handing it over. */
+function objectUnreachable(): ApiError {
+  return new ApiError({
+    status: 503,
+    message: "What this server has stored of this cannot be reached just now. Please retry in a few seconds.",
+    code: "storage_unavailable",
+    headers: { "retry-after": "5" },
+  });
 }
 
 /** Logs where a fault happened. Its message stays out: it may quote a prompt or a key. */

@@ -14,6 +14,7 @@ import type { ItemKey, Snapshot } from "./history-reader.ts";
 import type { Home } from "./home.ts";
 import { MAX_HISTORY_LENGTH } from "./limits.ts";
 import type { Result } from "./result.ts";
+import { isRetryable } from "./retryable.ts";
 import type { TurnToSettle } from "./settlement.ts";
 
 /** Homes that one request may refer to. Each is an object to be woken; turns that continue each other share one. */
@@ -175,8 +176,4 @@ function tooManyHomes(index: number) {
     `The items that 'input' refers to were made in more than ${MAX_HOMES} different conversations.`,
     "array_above_max_length",
   );
-}
-
-function isRetryable(error: unknown): boolean {
-  return typeof error === "object" && error !== null && "retryable" in error && error.retryable === true;
 }

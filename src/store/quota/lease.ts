@@ -1,4 +1,5 @@
 import type { CountedLimits } from "../../contract/identity.ts";
+import { isRetryable } from "../retryable.ts";
 import {
   type Amounts,
   type Answer,
@@ -499,8 +500,4 @@ function addUsage(a: UsageEntry, b: UsageEntry): UsageEntry {
     output: a.output + b.output,
     cost: a.cost + b.cost,
   };
-}
-
-function isRetryable(error: unknown): boolean {
-  return typeof error === "object" && error !== null && "retryable" in error && error.retryable === true;
 }
