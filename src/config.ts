@@ -1,6 +1,13 @@
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { z } from "zod";
+import {
+  type Fetch,
+  type OperatorNetwork,
+  operatorNetwork,
+  type PrivateNetwork,
+  publicFetch,
+} from "./config/network.ts";
 import { type EngineName, type ModelServerConfig, readModelServers } from "./config/upstreams.ts";
 import { headerSecret, httpUrl, serverUrl } from "./config/values.ts";
 import { parseKeyValues } from "./protocol/key-values.ts";
@@ -34,6 +41,8 @@ export interface JwtConfig {
   algorithms: readonly string[];
   /** How long the issuer's keys are believed when it cannot be reached, in milliseconds. */
   staleMs: number;
+  /** Reaches the issuer. */
+  fetch: Fetch;
 }
 
 /** What a model's tokens cost, in dollars a million. Cached input costs what input does where nothing is said of it. */
@@ -151,6 +160,8 @@ export interface ToolConfig {
   mayCallMcp?: ((url: URL) => boolean) | undefined;
   searxngUrl: string | undefined;
   braveApiKey: string | undefined;
+  /** Reaches what the operator has named: servers of these, and those that are listed. */
+  fetch: Fetch;
 }
 
 /** How often the deltas of a run are written to its event log, in milliseconds: while somebody reads it, and else. */
@@ -163,6 +174,8 @@ export interface EventLogConfig {
 export interface OtlpTarget {
   url: string;
   headers: Readonly<Record<string, string>>;
+  /** Reaches the collector. */
+  fetch: Fetch;
 }
 
 /** Analytics Engine, as far as it is used. */
@@ -251,7 +264,7 @@ export interface Config {
   /** 0 does not wait. */
   conversationLockWaitMs: number;
   eventLog: EventLogConfig;
-  webhook: { url: string; secret: Uint8Array } | undefined;
+  webhook: { url: string; secret: Uint8Array; fetch: Fetch } | undefined;
   /** Undefined where nobody wants to know anything. */
   telemetry: TelemetryConfig | undefined;
   maxRequestBytes: number;
@@ -651,16 +664,26 @@ type VariableName = keyof typeof variables.shape;
 
 export const VARIABLE_NAMES = Object.keys(variables.shape) as readonly VariableName[];
 
-/** What the Worker's environment holds: the variables, all text; and the bindings to a private vLLM and to Analytics Engine. */
-export type Variables = { [Name in VariableName]?: string } & {
-  VLLM?: { fetch(url: string, init: RequestInit): Promise<Response> };
+/** The variables, all text. */
+export type TextVariables = { [Name in VariableName]?: string };
+
+/** The bindings that some deployments have. */
+export interface Bindings {
+  VLLM?: { fetch: Fetch };
+  PRIVATE_NETWORK?: PrivateNetwork;
   ANALYTICS?: AnalyticsDataset;
-};
+}
+
+/** What the Worker's environment holds: the variables; and the bindings to a private vLLM, to private networks and to Analytics Engine. */
+export type Variables = TextVariables & Bindings;
+
+const BINDING_NAMES: readonly string[] = ["VLLM", "PRIVATE_NETWORK", "ANALYTICS"] satisfies (keyof Bindings)[];
 
 type Values = z.output<typeof variables>;
 
-function toTools(vars: Values): ToolConfig {
+function toTools(vars: Values, { fetch }: OperatorNetwork): ToolConfig {
   return {
+    fetch,
     servers: vars.TOOL_SERVERS,
     apiKey: vars.TOOL_SERVER_API_KEY,
     builtinLabels: vars.TOOL_SERVER_MCP_LABELS,
@@ -711,21 +734,27 @@ function toKeys(vars: Values): KeyConfig {
   };
 }
 
-function toJwt(vars: Values): JwtConfig | undefined {
+function toJwt(vars: Values, { fetch }: OperatorNetwork): JwtConfig | undefined {
   const { JWT_ISSUER: issuer, JWT_AUDIENCE: audience, JWT_JWKS_URL: jwksUrl } = vars;
   if (issuer === undefined || audience === undefined || jwksUrl === undefined) return undefined;
   const { JWT_TENANT_CLAIM: tenantClaim, JWT_ALGORITHMS: algorithms, JWT_JWKS_STALE_MS: staleMs } = vars;
-  return { issuer, audience, jwksUrl, tenantClaim, algorithms, staleMs };
+  return { issuer, audience, jwksUrl, tenantClaim, algorithms, staleMs, fetch };
 }
 
-function toWebhook({ WEBHOOK_URL: url, WEBHOOK_SECRET: secret }: Values): Config["webhook"] {
-  return url === undefined || secret === undefined ? undefined : { url, secret };
+function toWebhook(vars: Values, network: OperatorNetwork): Config["webhook"] {
+  const { WEBHOOK_URL: url, WEBHOOK_SECRET: secret, ALLOW_PRIVATE_WEBHOOKS: mayBePrivate } = vars;
+  if (url === undefined || secret === undefined) return undefined;
+  return { url, secret, fetch: mayBePrivate === "true" ? network.fetch : publicFetch };
 }
 
 /** Undefined where nothing is to be told to anybody. */
-function toTelemetry(vars: Values, analytics: AnalyticsDataset | undefined): TelemetryConfig | undefined {
-  const traces = toOtlpTarget(vars, "TRACES");
-  const metrics = toOtlpTarget(vars, "METRICS");
+function toTelemetry(
+  vars: Values,
+  analytics: AnalyticsDataset | undefined,
+  network: OperatorNetwork,
+): TelemetryConfig | undefined {
+  const traces = toOtlpTarget(vars, "TRACES", network);
+  const metrics = toOtlpTarget(vars, "METRICS", network);
   const sampler = vars.OTEL_TRACES_SAMPLER.replace("parentbased_", "") as SamplerName;
   const isWanted =
     vars.TELEMETRY_LOG !== "none" || analytics || traces || metrics || vars.PROMETHEUS_METRICS === "true";
@@ -762,13 +791,13 @@ function toTelemetry(vars: Values, analytics: AnalyticsDataset | undefined): Tel
  * Where a signal goes ("OpenTelemetry Protocol Exporter" of the specification): to its own endpoint as it is, else below the
  * common one. Its own headers are sent instead of the common ones.
  */
-function toOtlpTarget(vars: Values, signal: "TRACES" | "METRICS"): OtlpTarget | undefined {
+function toOtlpTarget(vars: Values, signal: "TRACES" | "METRICS", { fetch }: OperatorNetwork): OtlpTarget | undefined {
   const { OTEL_EXPORTER_OTLP_ENDPOINT: common, OTEL_EXPORTER_OTLP_HEADERS: commonHeaders } = vars;
   const own = vars[`OTEL_EXPORTER_OTLP_${signal}_ENDPOINT`];
   const url = own ?? (common && `${common.replace(/\/+$/, "")}/v1/${signal.toLowerCase()}`);
   if (url === undefined || vars[`OTEL_${signal}_EXPORTER`] === "none") return undefined;
   const headers = vars[`OTEL_EXPORTER_OTLP_${signal}_HEADERS`] ?? commonHeaders;
-  return { url, headers: Object.fromEntries(headers ?? []) };
+  return { url, headers: Object.fromEntries(headers ?? []), fetch };
 }
 
 /** Reads each variable by itself, so that no mistake hides another. Gives the values of those that are right. */
@@ -818,7 +847,7 @@ function checkTogether(vars: Values, mistakes: Map<string, string>): void {
 export function misspeltVariables(names: Iterable<string>): [name: string, meant: string][] {
   const known: readonly string[] = VARIABLE_NAMES;
   return [...names].flatMap((name): [string, string][] => {
-    if (name.length < MIN_MISSPELT_LENGTH || name === "VLLM" || name === "ANALYTICS" || known.includes(name)) return [];
+    if (name.length < MIN_MISSPELT_LENGTH || BINDING_NAMES.includes(name) || known.includes(name)) return [];
     const meant = known.find((other) => isNear(name.toUpperCase().replaceAll("-", "_"), other));
     return meant === undefined ? [] : [[name, meant]];
   });
@@ -871,6 +900,7 @@ function readConfig(env: Variables): Config | ConfigError {
     ...ofUpstreams.map(([name, mistake]): [string, string] => [name, mistake]),
   );
   if (told.length > 0) return new ConfigError(told.map(([name, mistake]) => `${name}: ${mistake}`));
+  const network = operatorNetwork(env);
   return {
     modelServers: upstreams.servers,
     loadFactor: vars.UPSTREAM_LOAD_FACTOR,
@@ -896,7 +926,7 @@ function readConfig(env: Variables): Config | ConfigError {
       systemInstructions: vars.HARMONY_SYSTEM_INSTRUCTIONS === "true",
       toolHeader: vars.HARMONY_TOOL_HEADER,
     },
-    tools: toTools(vars),
+    tools: toTools(vars, network),
     dropsUnknownTools: vars.UNKNOWN_TOOLS === "drop",
     isMediaListed: (url) => vars.MEDIA_URLS?.(url) ?? false,
     passthroughEndpoints: toPassthroughEndpoints(vars),
@@ -904,15 +934,15 @@ function readConfig(env: Variables): Config | ConfigError {
     priorities: vars.VLLM_PRIORITIES,
     apiKeys: vars.API_KEYS,
     keys: toKeys(vars),
-    jwt: toJwt(vars),
+    jwt: toJwt(vars, network),
     wantsKeys: wantsKeys(vars),
     encryptionKeys: vars.ENCRYPTION_KEYS,
     allowAnonymous: vars.ALLOW_ANONYMOUS === "true",
     retentionMs: vars.RETENTION_DAYS * DAY_MS,
     conversationLockWaitMs: vars.CONVERSATION_LOCK_WAIT_MS,
     eventLog: { intervalMs: vars.EVENT_LOG_INTERVAL_MS, unreadIntervalMs: vars.EVENT_LOG_UNREAD_INTERVAL_MS },
-    webhook: toWebhook(vars),
-    telemetry: toTelemetry(vars, env.ANALYTICS),
+    webhook: toWebhook(vars, network),
+    telemetry: toTelemetry(vars, env.ANALYTICS, network),
     maxRequestBytes: vars.MAX_REQUEST_BYTES,
     maxOpenTurns: vars.MAX_OPEN_TURNS,
     maxBackgroundRunsPerTenant: vars.MAX_BACKGROUND_RUNS_PER_TENANT,

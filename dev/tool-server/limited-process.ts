@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { setPriority } from "node:os";
 import type { Readable, Writable } from "node:stream";
+import { killWithUs } from "../../cli/orphan-guard.ts";
 import { MARKER, markedProcesses, tasksOnMachine } from "./marked-processes.ts";
-import { killWithUs } from "./orphan-guard.ts";
 import type { Settings } from "./settings.ts";
 
 /** How a program came to its end. */

@@ -1,14 +1,12 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
+import { type Connect, type Fetch, type OperatorNetwork, operatorNetwork, type PrivateNetwork } from "./network.ts";
 import { headerSecret, serverUrl } from "./values.ts";
 
 /** The model servers of a deployment: `UPSTREAMS` with its secrets, or the one of `VLLM_BASE_URL`. */
 
 /** How a model is spoken to: over vLLM's chat completions, or in Harmony over its completions (gpt-oss). */
 export type EngineName = "chat" | "harmony";
-
-/** `fetch`, or that of a binding. */
-type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
 export interface ModelServerConfig {
   /** Tells nothing of where the server is: health, logs and answers may have it. */
@@ -18,6 +16,8 @@ export interface ModelServerConfig {
   fetch: Fetch;
   /** Whether it is asked by `fetch`, or over a socket. */
   transport: "fetch" | "socket";
+  /** Opens the socket; undefined: the global `connect`. */
+  connect: Connect | undefined;
   apiKey: string | undefined;
   /** What else it is sent, for an access proxy before it. By lower-case names. */
   headers: Readonly<Record<string, string>>;
@@ -39,6 +39,9 @@ export interface UpstreamVariables {
   VLLM_API_KEY?: string | undefined;
   VLLM_TRANSPORT?: "fetch" | "socket" | undefined;
 }
+
+/** What the environment holds besides. Bindings to model servers have the names that the operator gives them. */
+type Bindings = { PRIVATE_NETWORK?: PrivateNetwork };
 
 /** What is at fault, and what is expected of it. Never tells a value. */
 type Mistake = readonly [
@@ -120,7 +123,7 @@ function firstIssue({ issues: [issue] }: z.ZodError): string {
  */
 export function readModelServers(
   vars: UpstreamVariables,
-  env: object,
+  env: Bindings,
 ): { servers: readonly ModelServerConfig[]; mistakes: readonly Mistake[] } {
   if (vars.UPSTREAMS !== undefined) return readPool(vars, vars.UPSTREAMS, env);
   const mistakes: Mistake[] = [];
@@ -133,11 +136,13 @@ export function readModelServers(
   if (vars.VLLM_TRANSPORT === "socket" && binding) {
     mistakes.push(["VLLM_TRANSPORT", "expected fetch: a server behind the binding VLLM is reached by its fetch alone"]);
   }
+  const network = operatorNetwork(env);
   const server: ModelServerConfig = {
     ...{ name: "vllm", weight: 1, drains: false, models: undefined, engine: undefined, headers: {} },
     baseUrl: trimmed(vars.VLLM_BASE_URL ?? "http://vllm/v1"),
-    fetch: binding ?? ((url, init) => fetch(url, init)),
+    fetch: binding ?? network.fetch,
     transport: vars.VLLM_TRANSPORT ?? "fetch",
+    connect: network.connect,
     apiKey: vars.VLLM_API_KEY,
   };
   return { servers: [server], mistakes };
@@ -146,7 +151,7 @@ export function readModelServers(
 function readPool(
   vars: UpstreamVariables,
   text: string,
-  env: object,
+  env: Bindings,
 ): { servers: readonly ModelServerConfig[]; mistakes: readonly Mistake[] } {
   const mistakes: Mistake[] = [];
   const wrong = (mistake: string) => mistakes.push(["UPSTREAMS", mistake]);
@@ -157,6 +162,7 @@ function readPool(
     return { servers: [], mistakes };
   }
   const secrets = readSecrets(vars.UPSTREAM_SECRETS, mistakes);
+  const network = operatorNetwork(env);
   const servers: ModelServerConfig[] = [];
   for (const [index, given] of json.entries()) {
     const read = entry.safeParse(given);
@@ -172,7 +178,7 @@ function readPool(
     const name = read.data.name ?? defaultName(read.data);
     const same = servers.findIndex((other) => other.name === name || other.baseUrl === baseUrlOf(read.data));
     if (same >= 0) wrong(`server ${index + 1}: expected another name, and another server, than those before it`);
-    servers.push(toServer(read.data, name, binding, secrets.get(name), vars));
+    servers.push(toServer(read.data, name, binding, network, secrets.get(name), vars));
   }
   const names = new Set(servers.map(({ name }) => name));
   // Names of servers that are wrong themselves are not known.
@@ -210,6 +216,7 @@ function toServer(
   given: Entry,
   name: string,
   binding: Fetch | undefined,
+  network: OperatorNetwork,
   secrets: Secrets | undefined,
   { VLLM_API_KEY: sharedKey, VLLM_TRANSPORT: transport = "fetch" }: UpstreamVariables,
 ): ModelServerConfig {
@@ -219,8 +226,9 @@ function toServer(
   return {
     name,
     baseUrl: baseUrlOf(given),
-    fetch: binding ?? ((url, init) => fetch(url, init)),
+    fetch: binding ?? network.fetch,
     transport,
+    connect: network.connect,
     // What all servers share is the key of those that have none of their own; null is none.
     apiKey: hasAuthorization ? undefined : ownKey === undefined ? sharedKey : (ownKey ?? undefined),
     headers,

@@ -140,7 +140,7 @@ export class ModelServer {
   }
 
   #send(path: string, signal: AbortSignal, body?: Body, contentType = "application/json"): Promise<Response> {
-    const { baseUrl, fetch, transport, apiKey, headers: own } = this.config;
+    const { baseUrl, fetch, transport, connect, apiKey, headers: own } = this.config;
     const url = path.startsWith("//") ? baseUrl.replace(/\/v1$/, "") + path.slice(1) : baseUrl + path;
     const headers: Record<string, string> = { accept: "text/event-stream, application/json", ...own };
     if (body !== undefined) headers["content-type"] = contentType;
@@ -148,7 +148,7 @@ export class ModelServer {
     if (this.#trace) Object.assign(headers, this.#trace());
     if (apiKey) headers.authorization = `Bearer ${apiKey}`;
     const request = { method: body === undefined ? "GET" : "POST", headers, body, signal };
-    if (transport === "socket") return socketFetch(url, request);
+    if (transport === "socket") return socketFetch(url, request, connect);
     // A proxy that is not content with what it was sent redirects to its login: that has no business with the secrets.
     return fetch(url, hasAny(own) ? { ...request, redirect: "manual" } : request);
   }

@@ -1,5 +1,6 @@
-import { connect } from "cloudflare:sockets";
+import { connect as globalConnect } from "cloudflare:sockets";
 import { Buffer } from "node:buffer";
+import type { Connect, Connection } from "../config/network.ts";
 import { BUFFER_BYTES, type ByteReader, NO_BYTES, streamOf } from "./byte-reader.ts";
 import {
   endOfHead,
@@ -28,14 +29,11 @@ export interface SocketRequest {
   signal: AbortSignal;
 }
 
-/** The two directions of a connection, and its end. */
-export type Connection = Pick<Socket, "readable" | "writable" | "close">;
-
 /**
  * Asks as `fetch` does, and follows no redirect. Its body's reader is the socket's own (`readerOf`). Rejects when the
  * server cannot be reached or does not answer in HTTP/1.1, and with the signal's reason when that is aborted.
  */
-export function socketFetch(url: string, request: SocketRequest): Promise<Response> {
+export function socketFetch(url: string, request: SocketRequest, connect: Connect = globalConnect): Promise<Response> {
   const { hostname, port, protocol } = new URL(url);
   const isSecure = protocol === "https:";
   const open = () =>

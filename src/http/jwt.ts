@@ -50,15 +50,13 @@ interface Keys {
 
 export class JwtVerifier {
   readonly #config: JwtConfig;
-  readonly #fetch: (url: string, init: RequestInit) => Promise<Response>;
   #keys: Keys | undefined;
   #askedAt = Number.NEGATIVE_INFINITY;
   /** Tenants of tokens that were good, by their SHA-256; oldest first. */
   readonly #believed = new Map<string, { tenant: string; until: number; from: number }>();
 
-  constructor(config: JwtConfig, fetchJwks = (url: string, init: RequestInit) => fetch(url, init)) {
+  constructor(config: JwtConfig) {
     this.#config = config;
-    this.#fetch = fetchJwks;
   }
 
   /**
@@ -131,7 +129,7 @@ export class JwtVerifier {
     try {
       const signal = AbortSignal.timeout(JWKS_TIMEOUT_MS);
       const headers = { accept: "application/json" };
-      const answer = await this.#fetch(this.#config.jwksUrl, { headers, redirect: "manual", signal });
+      const answer = await this.#config.fetch(this.#config.jwksUrl, { headers, redirect: "manual", signal });
       if (this.#keys) this.#askedAt = Date.now();
       if (!answer.ok) throw new TypeError(`The issuer's keys: ${answer.status}.`);
       const text = await readBoundedText(answer, { maxBytes: MAX_JWKS_BYTES, timeoutMs: JWKS_TIMEOUT_MS, signal });

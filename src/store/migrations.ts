@@ -1,3 +1,4 @@
+import { SCHEMA_VERSIONS } from "./schema-versions.ts";
 import { type TableName, Tables } from "./tables.ts";
 
 /**
@@ -24,7 +25,7 @@ const MIGRATIONS: readonly Migration[] = [
 ];
 
 /** The version of the tables that are made today. */
-export const SCHEMA_VERSION = 4;
+export const SCHEMA_VERSION = SCHEMA_VERSIONS.Home;
 
 /**
  * Brings an object's tables to today's version, all of them or none. To be called once, before anything is read. Makes

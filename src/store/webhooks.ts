@@ -88,7 +88,7 @@ export class WebhookStore {
 }
 
 /** Whether the endpoint has taken it. Redirects are not followed: their target was never configured. */
-async function deliver(row: Row, webhook: { url: string; secret: Uint8Array }): Promise<boolean> {
+async function deliver(row: Row, webhook: NonNullable<Config["webhook"]>): Promise<boolean> {
   const id = `evt_${row.response.slice("resp_".length)}`;
   const body = JSON.stringify({
     id,
@@ -100,7 +100,7 @@ async function deliver(row: Row, webhook: { url: string; secret: Uint8Array }): 
   const timestamp = String(Math.floor(Date.now() / 1000));
   const signature = createHmac("sha256", webhook.secret).update(`${id}.${timestamp}.${body}`).digest("base64");
   try {
-    const response = await fetch(webhook.url, {
+    const response = await webhook.fetch(webhook.url, {
       method: "POST",
       redirect: "manual",
       signal: AbortSignal.timeout(DELIVERY_TIMEOUT_MS),

@@ -101,7 +101,7 @@ export class Exporter {
     const signal = AbortSignal.timeout(timeoutMs);
     try {
       const headers = { ...target.headers, "content-type": "application/json" };
-      const response = await fetch(target.url, { method: "POST", headers, body, signal, redirect: "manual" });
+      const response = await target.fetch(target.url, { method: "POST", headers, body, signal, redirect: "manual" });
       const { status } = response;
       const answer = await readBoundedText(response, { maxBytes: MAX_ANSWER_BYTES, timeoutMs, signal });
       if (status === 200) return refusalIn(answer);

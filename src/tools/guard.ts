@@ -8,13 +8,14 @@ import { dohResolver, type GuardOptions } from "./guarded-fetch.ts";
  */
 export function guardOf(
   config: ToolConfig,
-): Required<Pick<GuardOptions, "allow" | "allowPublic" | "limit">> & Pick<GuardOptions, "resolve"> {
-  const { isListed, dohUrl } = config;
+): Required<Pick<GuardOptions, "allow" | "fetchListed" | "allowPublic" | "limit">> & Pick<GuardOptions, "resolve"> {
+  const { isListed, dohUrl, fetch } = config;
   return {
     allow: isListed,
+    fetchListed: fetch,
     allowPublic: true,
     limit: (url) => !isToolServer(url, config),
-    ...(dohUrl !== undefined && { resolve: dohResolver(dohUrl) }),
+    ...(dohUrl !== undefined && { resolve: dohResolver(dohUrl, fetch) }),
   };
 }
 

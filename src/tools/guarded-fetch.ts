@@ -1,3 +1,4 @@
+import { type Fetch, publicFetch } from "../config/network.ts";
 import { readBoundedText } from "../protocol/bounded-read.ts";
 import { isPublicUrl } from "../protocol/public-url.ts";
 import { ToolFault } from "./tool-fault.ts";
@@ -17,6 +18,8 @@ export type Resolve = (hostname: string, signal: AbortSignal) => Promise<string[
 export interface GuardOptions {
   /** URLs that somebody who may has listed: nothing more is asked of them. */
   allow?: (url: URL) => boolean;
+  /** Makes the requests to these: they may be where other calls must not lead. */
+  fetchListed?: Fetch;
   /** Admits public https (see {@link isPublicUrl}), which is the rule without `allow`, beside what that lists. */
   allowPublic?: boolean;
   /** Admits public http beside public https. */
@@ -31,8 +34,8 @@ export interface GuardOptions {
   maxBytes: number;
   /** How many redirects are followed; 5 unless given. */
   maxRedirects?: number;
-  /** Makes the requests, instead of the global one. */
-  fetch?: (url: string, init: RequestInit) => Promise<Response>;
+  /** Makes the other requests, instead of the global one. */
+  fetch?: Fetch;
 }
 
 const MAX_REDIRECTS = 5;
@@ -52,7 +55,7 @@ const NULL_BODY_STATUSES = new Set([101, 204, 205, 304]);
  * `endpoint` is such as `https://cloudflare-dns.com/dns-query`. What it returns may have changed when the connection
  * is made: it narrows rebinding, and cannot rule it out. Throws ToolFault `unreachable` when it gets no answer.
  */
-export function dohResolver(endpoint: string, fetcher: GuardOptions["fetch"] = fetch): Resolve {
+export function dohResolver(endpoint: string, fetcher: Fetch = publicFetch): Resolve {
   async function ask(hostname: string, type: "A" | "AAAA", signal: AbortSignal): Promise<string[]> {
     const url = new URL(endpoint);
     url.searchParams.set("name", hostname);
@@ -126,11 +129,12 @@ async function follow(
   const maxRedirects = options.maxRedirects ?? MAX_REDIRECTS;
   const first = await admitted(target, options, signal);
   if (!first) throw new ToolFault("refused_address", "The URL is not an address that may be called from here.");
-  let url = first;
+  let { url, isListed } = first;
   const headers = new Headers(init.headers);
   let { method = "GET", body } = init;
   for (let redirects = 0; ; redirects++) {
-    const response = await send(url, { ...init, method, headers, body, redirect: "manual", signal }, options);
+    const fetcher = (isListed ? options.fetchListed : options.fetch) ?? options.fetch ?? publicFetch;
+    const response = await send(url, { ...init, method, headers, body, redirect: "manual", signal }, fetcher);
     const location = response.headers.get("location");
     const isRedirect = [301, 302, 303, 307, 308].includes(response.status) && location !== null;
     if (!isRedirect || init.redirect === "manual") return { response, url: url.href };
@@ -139,7 +143,7 @@ async function follow(
     if (redirects === maxRedirects) {
       throw new ToolFault("protocol", `The URL redirects more than ${maxRedirects} times.`);
     }
-    const next: URL | undefined = URL.canParse(location, url.href)
+    const next: Admitted | undefined = URL.canParse(location, url.href)
       ? await admitted(new URL(location, url.href).href, options, signal)
       : undefined;
     if (!next)
@@ -155,10 +159,10 @@ async function follow(
     } else if (body instanceof ReadableStream) {
       throw new ToolFault("protocol", "The URL redirects a request that cannot be sent twice.");
     }
-    if (next.origin !== url.origin) {
+    if (next.url.origin !== url.origin) {
       for (const name of [...headers.keys()]) if (!CROSS_ORIGIN_HEADERS.has(name)) headers.delete(name);
     }
-    url = next;
+    ({ url, isListed } = next);
   }
 }
 
@@ -178,29 +182,34 @@ export async function mayCall(
   }
 }
 
+/** A URL that may be called. `isListed`: because somebody who may has listed it. */
+interface Admitted {
+  url: URL;
+  isListed: boolean;
+}
+
 /** The URL when it may be called. */
 async function admitted(
   text: string,
   options: Omit<GuardOptions, "timeoutMs" | "maxBytes">,
   signal: AbortSignal,
-): Promise<URL | undefined> {
+): Promise<Admitted | undefined> {
   if (!URL.canParse(text)) return undefined;
   const url = new URL(text);
   const { allow, allowPublic = allow === undefined, limit } = options;
   if (!/^https?:$/.test(url.protocol) || limit?.(url) === false) return undefined;
-  if (allow?.(url)) return url;
+  if (allow?.(url)) return { url, isListed: true };
   if (!allowPublic) return undefined;
   if (!isPublicUrl(url.href, options)) return undefined;
   const isAddress = url.hostname.startsWith("[") || /^[\d.]+$/.test(url.hostname);
-  if (!options.resolve || isAddress) return url;
+  if (!options.resolve || isAddress) return { url, isListed: false };
   const addresses = await unlessAborted(options.resolve(url.hostname, signal), signal);
   if (addresses.length === 0) throw new ToolFault("unreachable", `${url.host} does not exist.`);
   const isPublic = (address: string) => isPublicUrl(`https://${address.includes(":") ? `[${address}]` : address}/`);
-  return addresses.every(isPublic) ? url : undefined;
+  return addresses.every(isPublic) ? { url, isListed: false } : undefined;
 }
 
-async function send(url: URL, init: RequestInit & { signal: AbortSignal }, options: GuardOptions): Promise<Response> {
-  const fetcher = options.fetch ?? ((href: string, request: RequestInit) => fetch(href, request));
+async function send(url: URL, init: RequestInit & { signal: AbortSignal }, fetcher: Fetch): Promise<Response> {
   try {
     return await unlessAborted(fetcher(url.href, init), init.signal);
   } catch (error) {

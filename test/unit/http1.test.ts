@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import type { Connection } from "../../src/config/network.ts";
 import { readerOf } from "../../src/engine/byte-reader.ts";
 import {
   ChunkedFraming,
@@ -9,7 +10,7 @@ import {
   parseHead,
   requestText,
 } from "../../src/engine/http1.ts";
-import { type Connection, exchange } from "../../src/engine/socket-fetch.ts";
+import { exchange } from "../../src/engine/socket-fetch.ts";
 
 /** HTTP/1.1 as the socket transport reads it: by bytes, however they are cut, and whoever sends them. */
 

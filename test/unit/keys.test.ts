@@ -10,8 +10,10 @@ import { estimateTokens } from "../../src/protocol/estimate.ts";
 import { AuditLog } from "../../src/store/keys/audit-log.ts";
 import { AgeingCache } from "../../src/store/keys/key-cache.ts";
 import { DIRECTORY_VERSIONS } from "../../src/store/keys/key-directory.ts";
+import { SCHEMA_VERSION } from "../../src/store/migrations.ts";
 import { QUOTA_VERSIONS } from "../../src/store/quota/quota.ts";
 import { Schema } from "../../src/store/schema.ts";
+import { SCHEMA_VERSIONS } from "../../src/store/schema-versions.ts";
 import { guardOf, mcpGuardOf } from "../../src/tools/guard.ts";
 import { counted } from "../hostile/counting.ts";
 
@@ -203,6 +205,14 @@ describe("the schema of an object", () => {
       "CREATE TABLE usage ( start INTEGER NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, requests INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, cost REAL NOT NULL, PRIMARY KEY (start, key, model)) WITHOUT ROWID",
       "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID",
     ]);
+  });
+});
+
+it("the versions that programs beside the Worker know are those that objects write", () => {
+  expect(SCHEMA_VERSIONS).toEqual({
+    Home: SCHEMA_VERSION,
+    KeyDirectory: DIRECTORY_VERSIONS.length,
+    Quota: QUOTA_VERSIONS.length,
   });
 });
 

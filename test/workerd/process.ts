@@ -1,23 +1,17 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { ObjectStorage, UNIQUE_KEY, uniqueKeyOf } from "./storage.ts";
-import {
-  BUNDLE_VARIABLE,
-  bundleInto,
-  freePort,
-  modulesOf,
-  objectBindings,
-  objectNamespaces,
-  untilReady,
-  workerd,
-} from "./tools.ts";
+import { followLines } from "../../cli/log-lines.ts";
+import { serveArguments, uniqueKeyOf, workerdConfig } from "../../cli/workerd.ts";
+import { ObjectStorage } from "./storage.ts";
+import { BUNDLE_VARIABLE, bundleInto, freePort, root, untilReady, workerd } from "./tools.ts";
 
 /**
- * The Worker on plain `workerd`, bundled as it is deployed, with its storage on disk: a process that can be killed and
- * started again on the same storage and port.
+ * The Worker on plain `workerd`, bundled as it is deployed and configured as `serve` does it, with its storage on disk: a
+ * process that can be killed and started again on the same storage and port. With RESPONSES_EDGE_TEST_SERVE=1 it is that
+ * of `serve` itself, with its lock and its launcher, which is what is killed.
  */
 export interface WorkerdProcess {
   url: string;
@@ -38,17 +32,24 @@ export interface WorkerdProcess {
   close(): Promise<void>;
 }
 
-export async function startWorkerd(variables: Record<string, string>): Promise<WorkerdProcess> {
+export async function startWorkerd(given: Record<string, string>): Promise<WorkerdProcess> {
   const directory = mkdtempSync(join(tmpdir(), "responses-edge-"));
+  const storage = join(directory, "storage");
+  mkdirSync(storage);
   bundled ??= bundle();
-  cpSync(bundled, directory, { recursive: true });
   const port = await freePort();
-  const configFile = join(directory, "config.capnp");
-  mkdirSync(join(directory, "storage"));
-  writeFileSync(configFile, workerdConfig(port, directory, variables));
+  // The transport is that of the test project (vitest.config.ts).
+  const { VLLM_TRANSPORT } = process.env;
+  const variables = { ...(VLLM_TRANSPORT && { VLLM_TRANSPORT }), ...given };
+  const command = process.env.RESPONSES_EDGE_TEST_SERVE
+    ? serveCommand(port, storage, bundled)
+    : workerdCommand(port, directory, storage, Object.keys(variables));
   const url = `http://127.0.0.1:${port}`;
   let child: ChildProcess | undefined;
   let logs = "";
+  const say = (line: string) => {
+    logs += `${line}\n`;
+  };
   const kill = async () => {
     const running = child;
     child = undefined;
@@ -59,9 +60,11 @@ export async function startWorkerd(variables: Record<string, string>): Promise<W
   };
   const restart = async () => {
     await kill();
-    const running = spawn(workerd, ["serve", configFile], { stdio: ["ignore", "pipe", "pipe"] });
+    const { program, args, environment } = command;
+    const env = { ...process.env, ...environment, ...variables };
+    const running = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"], env });
     child = running;
-    for (const output of [running.stdout, running.stderr]) output.on("data", (text) => (logs += String(text)));
+    for (const output of [running.stdout, running.stderr]) void followLines(output, "text", say);
     try {
       await untilReady(running, `${url}/health`);
     } catch (error) {
@@ -71,21 +74,44 @@ export async function startWorkerd(variables: Record<string, string>): Promise<W
   const killAtExit = () => child?.kill("SIGKILL");
   process.once("exit", killAtExit);
   await restart();
-  const namespace = join(directory, "storage", UNIQUE_KEY);
+  const folderOf = (className: string) => join(storage, uniqueKeyOf(className));
   return {
     url,
-    storage: new ObjectStorage(namespace),
-    keys: new ObjectStorage(join(directory, "storage", uniqueKeyOf("KeyDirectory"))),
-    quotas: new ObjectStorage(join(directory, "storage", uniqueKeyOf("Quota"))),
+    storage: new ObjectStorage(folderOf("Home")),
+    keys: new ObjectStorage(folderOf("KeyDirectory")),
+    quotas: new ObjectStorage(folderOf("Quota")),
     logs: () => logs,
     kill,
     restart,
-    passTime: (ms) => passTime(namespace, ms),
+    passTime: (ms) => passTime(folderOf("Home"), ms),
     async close() {
       await kill();
       process.off("exit", killAtExit);
       rmSync(directory, { recursive: true, force: true });
     },
+  };
+}
+
+/** How a process is started; its variables are in its environment. */
+interface Command {
+  program: string;
+  args: string[];
+  environment?: Record<string, string>;
+}
+
+function workerdCommand(port: number, directory: string, storage: string, variables: string[]): Command {
+  const configFile = join(directory, "workerd.capnp");
+  const addresses = [`127.0.0.1:${port}`];
+  const options = { addresses, storage, bundle: bundled ?? "", variables, authorities: [] };
+  writeFileSync(configFile, workerdConfig(options));
+  return { program: workerd, args: serveArguments(configFile) };
+}
+
+function serveCommand(port: number, storage: string, bundle: string): Command {
+  return {
+    program: process.execPath,
+    args: [join(root, "cli/main.ts"), "serve"],
+    environment: { PORT: String(port), STATE_DIRECTORY: storage, LOG_FORMAT: "text", [BUNDLE_VARIABLE]: bundle },
   };
 }
 
@@ -116,34 +142,4 @@ function passTime(storage: string, ms: number): void {
     if (has) database.exec(`UPDATE ${alarms} - ${ms}000000 ${isList ? "" : "WHERE key = 1"}`);
     database.close();
   }
-}
-
-/** Compatibility date and flags are those of wrangler.toml; the transport is that of the test project (vitest.config.ts). */
-function workerdConfig(port: number, directory: string, variables: Record<string, string>): string {
-  const { VLLM_TRANSPORT } = process.env;
-  const bindings = Object.entries({ ...(VLLM_TRANSPORT && { VLLM_TRANSPORT }), ...variables }).map(
-    ([name, value]) => `(name = "${name}", text = ${JSON.stringify(value)})`,
-  );
-  return `using Workerd = import "/workerd/workerd.capnp";
-const config :Workerd.Config = (
-  services = [
-    (name = "main", worker = .worker),
-    (name = "internet", network = (allow = ["public", "private"])),
-    (name = "disk", disk = (path = "${join(directory, "storage")}", writable = true)),
-  ],
-  sockets = [(name = "http", address = "127.0.0.1:${port}", http = (), service = "main")],
-);
-const worker :Workerd.Worker = (
-  modules = [${modulesOf(directory)}],
-  compatibilityDate = "2026-11-09",
-  compatibilityFlags = ["enable_request_signal", "global_fetch_strictly_public"],
-  globalOutbound = "internet",
-  durableObjectNamespaces = [${objectNamespaces(uniqueKeyOf)}],
-  durableObjectStorage = (localDisk = "disk"),
-  bindings = [
-    ${bindings.join(",\n    ")},
-    ${objectBindings().join(",\n    ")},
-  ],
-);
-`;
 }

@@ -2,14 +2,7 @@ import { createHash, createHmac } from "node:crypto";
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type SQLInputValue, type SQLOutputValue } from "node:sqlite";
-
-/** The `uniqueKey` of the namespace in workerd's configuration: ids are derived from it. */
-export const UNIQUE_KEY = "home";
-
-/** The same of each class of objects. */
-export function uniqueKeyOf(className: string): string {
-  return className.toLowerCase();
-}
+import { uniqueKeyOf } from "../../cli/workerd.ts";
 
 /** What a gateway's objects have stored. SQLite lets others at its files while workerd has them open. */
 export class ObjectStorage {
@@ -55,7 +48,7 @@ export function homeKey(id: string): string {
 }
 
 /** The id that workerd derives from an object's name (`idFromName`). */
-export function objectId(name: string, uniqueKey = UNIQUE_KEY): string {
+export function objectId(name: string, uniqueKey = uniqueKeyOf("Home")): string {
   const key = createHash("sha256").update(uniqueKey).digest();
   const mac = (data: string | Buffer) => createHmac("sha256", key).update(data).digest().subarray(0, 16);
   const base = mac(name);

@@ -2,16 +2,9 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:net";
 
-export {
-  BUNDLE_VARIABLE,
-  bundleInto,
-  modulesOf,
-  objectBindings,
-  objectNamespaces,
-  root,
-  workerd,
-  workerdVersion,
-} from "../../scripts/workerd.ts";
+export { BUNDLE_VARIABLE, bundleInto } from "../../cli/bundle.ts";
+export { root, workerd, workerdVersion } from "../../cli/installation.ts";
+export { modulesOf, objectBindings, objectNamespaces } from "../../cli/workerd.ts";
 
 /** What it takes to run the Worker on plain `workerd`: for the tests that kill it, and for the benchmark. */
 

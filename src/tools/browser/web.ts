@@ -1,3 +1,4 @@
+import type { Fetch } from "../../config/network.ts";
 import type { ToolConfig } from "../../config.ts";
 import { canonicalHost } from "../../protocol/public-url.ts";
 import { parseDomain, type WebSearchTool } from "../../protocol/tools.ts";
@@ -62,14 +63,16 @@ export function newBrowser(
   });
 }
 
-function searchProvider({ searxngUrl, braveApiKey }: ToolConfig): SearchProvider | undefined {
-  if (searxngUrl !== undefined) return searxng(searxngUrl, searchAt(new URL(searxngUrl).origin));
-  return braveApiKey === undefined ? undefined : braveSearch(braveApiKey, searchAt("https://api.search.brave.com"));
+function searchProvider({ searxngUrl, braveApiKey, fetch }: ToolConfig): SearchProvider | undefined {
+  if (searxngUrl !== undefined) return searxng(searxngUrl, searchAt(new URL(searxngUrl).origin, fetch));
+  return braveApiKey === undefined
+    ? undefined
+    : braveSearch(braveApiKey, searchAt("https://api.search.brave.com", fetch));
 }
 
-function searchAt(origin: string): SearchFetch {
-  const allow = (url: URL) => url.origin === origin;
-  return (url, init) => guardedFetch(url, init, { allow, timeoutMs: PAGE_TIMEOUT_MS, maxBytes: MAX_ANSWER_BYTES });
+function searchAt(origin: string, fetchListed: Fetch): SearchFetch {
+  const guard = { allow: (url: URL) => url.origin === origin, fetchListed };
+  return (url, init) => guardedFetch(url, init, { ...guard, timeoutMs: PAGE_TIMEOUT_MS, maxBytes: MAX_ANSWER_BYTES });
 }
 
 /** Whether a host is a domain or below it; `*.` before a domain means below it only. */

@@ -38,7 +38,7 @@ function rig() {
   const waiting: string[] = [];
   let dropped = 0;
   const exporter = new Exporter({
-    target: { url: "http://collector/v1/traces", headers: {} },
+    target: { url: "http://collector/v1/traces", headers: {}, fetch: (url, init) => fetch(url, init) },
     timeoutMs: 10_000,
     kind: "traces",
     take: () => (waiting.length > 0 ? waiting.splice(0).join("+") : undefined),

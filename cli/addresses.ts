@@ -1,0 +1,66 @@
+import { once } from "node:events";
+import { createServer, isIP, isIPv6 } from "node:net";
+import { networkInterfaces } from "node:os";
+import { EXIT, Refusal, systemCode } from "./refusal.ts";
+
+/** Where a server listens: HOST and PORT. */
+
+/** A host as it stands in an address before the port. */
+function bracketed(host: string): string {
+  return isIPv6(host) ? `[${host}]` : host;
+}
+
+/** The hosts that a name stands for: `localhost` is two, and some clients try only one. */
+function hostsOf(host: string): string[] {
+  if (host !== "localhost") return [host];
+  const addresses = Object.values(networkInterfaces()).flat();
+  return ["127.0.0.1", ...(addresses.some((each) => each?.address === "::1") ? ["::1"] : [])];
+}
+
+/** The addresses of a host's sockets, `host:port`. `::` takes IPv4 too. */
+export function socketAddresses(host: string, port: number): string[] {
+  const hosts = hostsOf(host);
+  // Two sockets would get two free ports.
+  return (port === 0 ? hosts.slice(0, 1) : hosts).map((each) => `${bracketed(each)}:${port}`);
+}
+
+/** Whether only this machine reaches a host. */
+export function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
+}
+
+/** The URL by which this machine reaches a server that listens there. */
+export function ownUrl(scheme: "http" | "https", host: string, port: number): string {
+  const reached = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host === "localhost" ? "127.0.0.1" : host;
+  return `${scheme}://${bracketed(reached)}:${port}`;
+}
+
+/** Throws a Refusal where the address is not to be had: workerd would only die of it. */
+export async function checkAddress(host: string, port: number): Promise<void> {
+  for (const each of hostsOf(host)) {
+    const server = createServer();
+    try {
+      server.listen({ host: each, port, exclusive: true });
+      await once(server, "listening");
+      server.close();
+      await once(server, "close");
+    } catch (error) {
+      throw new Refusal(EXIT.address, `Cannot listen on ${bracketed(each)}:${port}: ${reason(systemCode(error))}.`);
+    }
+  }
+}
+
+function reason(code: string): string {
+  switch (code) {
+    case "EADDRINUSE":
+      return "something else listens there (PORT chooses another port)";
+    case "EACCES":
+      return "this user may not (ports below 1024 often are the administrator's)";
+    case "EADDRNOTAVAIL":
+    case "ENOTFOUND":
+    case "EAI_AGAIN":
+      return "HOST is no address of this machine";
+    default:
+      return code;
+  }
+}

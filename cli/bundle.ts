@@ -1,0 +1,46 @@
+import { type ChildProcess, execFileSync, type SpawnOptions, spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { root, shippedBundle } from "./installation.ts";
+
+/** The Worker as it is deployed: `index.js`, and the data that it imports. A package has it; a checkout makes it. */
+
+/** The environment's variable that names a folder with the Worker's bundle: tests start many Workers and bundle once. */
+export const BUNDLE_VARIABLE = "RESPONSES_EDGE_TEST_BUNDLE";
+
+/** A folder that has the bundle already; undefined where it is to be made. */
+export function madeBundle(): string | undefined {
+  return process.env[BUNDLE_VARIABLE] || shippedBundle;
+}
+
+/** Begins to bundle the Worker as `wrangler deploy` does, into a directory. */
+export function bundle(directory: string, options: SpawnOptions): ChildProcess {
+  return spawn(process.execPath, bundlingArguments(directory), { ...options, ...BUNDLING });
+}
+
+/** The same, and waits until it is done. */
+export function bundleInto(directory: string): void {
+  execFileSync(process.execPath, bundlingArguments(directory), { ...BUNDLING, stdio: ["ignore", "ignore", "inherit"] });
+}
+
+const WRANGLER = join(root, "node_modules/wrangler/bin/wrangler.js");
+
+/** Whether this installation can bundle: `npm ci --omit=dev` leaves out what it takes. */
+export function canBundle(): boolean {
+  return existsSync(WRANGLER);
+}
+
+function bundlingArguments(directory: string): string[] {
+  return [WRANGLER, "deploy", "--dry-run", "--outdir", directory];
+}
+
+const BUNDLING = {
+  cwd: root,
+  env: {
+    ...process.env,
+    WRANGLER_SEND_METRICS: "false",
+    WRANGLER_SEND_ERROR_REPORTS: "false",
+    WRANGLER_HIDE_BANNER: "true",
+    WRANGLER_LOG: "error",
+  },
+};

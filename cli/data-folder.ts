@@ -1,0 +1,143 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { setTimeout as sleep } from "node:timers/promises";
+import { SCHEMA_VERSIONS } from "../src/store/schema-versions.ts";
+import { version } from "./installation.ts";
+import { EXIT, Refusal, systemCode } from "./refusal.ts";
+
+/**
+ * The folder in which a process keeps its objects: a folder for each class, in it a SQLite file for each object and
+ * `metadata.sqlite` with the alarms. Two processes must not have the same folder: each would run every object.
+ *
+ * Locks are the kernel's, of SQLite: they end with their holder, however it dies, and hold between containers of one
+ * machine, where process ids mean nothing. This program holds LOCK_FILE; workerd has every `metadata.sqlite` open for as
+ * long as it lives. So a workerd that has outlived its launcher is seen, too.
+ */
+
+const LOCK_FILE = "responses-edge.lock";
+const MARKER_FILE = "responses-edge.json";
+const METADATA_FILE = "metadata.sqlite";
+
+/** A workerd whose launcher has been killed is killed, too: that takes a moment. */
+const ORPHAN_WAIT_MS = 5_000;
+const ORPHAN_LOOK_MS = 50;
+
+/** SQLITE_BUSY: somebody else has a lock. */
+const SQLITE_BUSY = 5;
+
+/** What has written into a folder: the program's version, and that of the tables of each class. */
+export interface Marker {
+  version: string;
+  schema: Readonly<Record<string, number>>;
+}
+
+export interface DataFolder {
+  /** Absolute. */
+  path: string;
+  /** Lets others have it. To be called when workerd has ended. */
+  close(): void;
+}
+
+/**
+ * Takes a folder, which is made if it is not there, and notes in it what writes into it from now on. Throws a Refusal where
+ * it is in use, was written by a newer version, or cannot be written. It is another process's again when this one ends.
+ */
+export async function openDataFolder(folder: string): Promise<DataFolder> {
+  const path = resolve(folder);
+  try {
+    // What clients say is nobody else's to read.
+    mkdirSync(path, { recursive: true, mode: 0o700 });
+    const lock = takeLock(path);
+    try {
+      checkMarker(path);
+      await untilUnused(path);
+      mark(path);
+    } catch (error) {
+      lock.close();
+      throw error;
+    }
+    return { path, close: () => lock.close() };
+  } catch (error) {
+    if (error instanceof Refusal) throw error;
+    throw new Refusal(EXIT.noAccess, `The data folder ${path} cannot be used: ${systemCode(error)}.`);
+  }
+}
+
+/** What is noted in a folder; undefined where nothing is: it is new, or older than the marker. */
+export function readMarker(folder: string): Marker | undefined {
+  const file = join(folder, MARKER_FILE);
+  if (!existsSync(file)) return undefined;
+  try {
+    return JSON.parse(readFileSync(file, "utf8")) as Marker;
+  } catch {
+    throw new Refusal(EXIT.configuration, `${file} is not what this program has written: it is damaged.`);
+  }
+}
+
+/** Throws a Refusal where a marker tells of tables that this version does not know. */
+export function checkVersion({ version: other, schema }: Marker, folder: string): void {
+  const known: Readonly<Record<string, number>> = SCHEMA_VERSIONS;
+  const newer = Object.entries(schema).filter(([name, number]) => number > (known[name] ?? 0));
+  if (newer.length === 0) return;
+  const what = newer.map(([name, number]) => `${name} ${number}, known here up to ${known[name] ?? 0}`).join("; ");
+  throw new Refusal(
+    EXIT.configuration,
+    `The data folder ${folder} was written by responses-edge ${other}, which is newer than this one (${version}).`,
+    `Its schema: ${what}. Start that version again, or restore a backup from before it.`,
+  );
+}
+
+function checkMarker(path: string): void {
+  const marker = readMarker(path);
+  if (marker) checkVersion(marker, path);
+}
+
+/** Notes this version; a marker that says the same is left as it is, so that a full disk is no hindrance. */
+function mark(path: string): void {
+  const marker: Marker = { version, schema: SCHEMA_VERSIONS };
+  const text = `${JSON.stringify(marker)}\n`;
+  const file = join(path, MARKER_FILE);
+  if (existsSync(file) && readFileSync(file, "utf8") === text) return;
+  const unfinished = `${file}.new`;
+  writeFileSync(unfinished, text);
+  renameSync(unfinished, file);
+}
+
+function takeLock(path: string): DatabaseSync {
+  const lock = lockWhole(join(path, LOCK_FILE));
+  if (!lock) throw new Refusal(EXIT.busy, `Another responses-edge uses the data folder ${path}.`);
+  return lock;
+}
+
+/** Waits until no workerd has the folder's files open any more. */
+async function untilUnused(path: string): Promise<void> {
+  const files = readdirSync(path)
+    .map((name) => join(path, name, METADATA_FILE))
+    .filter((file) => existsSync(file));
+  const deadline = performance.now() + ORPHAN_WAIT_MS;
+  for (const file of files) {
+    for (let free = lockWhole(file); ; free = lockWhole(file)) {
+      free?.close();
+      if (free) break;
+      if (performance.now() > deadline) {
+        throw new Refusal(EXIT.busy, `A workerd that this program has not started uses the data folder ${path}.`);
+      }
+      await sleep(ORPHAN_LOOK_MS);
+    }
+  }
+}
+
+/** A database that nobody else can have open while this one is; undefined where somebody has. */
+function lockWhole(file: string): DatabaseSync | undefined {
+  const database = new DatabaseSync(file);
+  try {
+    // A write-ahead log is shared by those who read only as long as none of them wants it whole.
+    database.exec("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE");
+    return database;
+  } catch (error) {
+    database.close();
+    if (error instanceof Error && "errcode" in error && error.errcode === SQLITE_BUSY) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,101 @@
+import { readFileSync } from "node:fs";
+import { ConfigError, loadConfig, misspeltVariables, type TextVariables, VARIABLE_NAMES } from "../src/config.ts";
+import { EXIT, Refusal, systemCode } from "./refusal.ts";
+
+/** The environment as configuration: the Worker's variables, each also as a file (`API_KEYS_FILE`), as secrets are mounted. */
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** A process of its own has more memory than the isolate of 128 MB that the Worker's own default is for. */
+const MAX_OPEN_TURNS = "4000";
+
+/** One entry of a process's environment (Linux: MAX_ARG_STRLEN), with its name. */
+const MAX_VARIABLE_BYTES = 128 * 1024 - 1;
+
+/** Names of files that a variable's value is read from end so. The line break at a file's end is no part of it. */
+const FILE = "_FILE";
+
+/** The value of a variable, from the environment or its file; undefined where it is unset or empty. Notes what is wrong. */
+export function readVariable(name: string, environment: Environment, mistakes: string[]): string | undefined {
+  const value = environment[name] || undefined;
+  const file = environment[name + FILE];
+  if (!file) return value;
+  if (value !== undefined) {
+    mistakes.push(`${name}${FILE}: expected without ${name}`);
+    return value;
+  }
+  try {
+    return readFileSync(file, "utf8").replace(/\r?\n$/, "") || undefined;
+  } catch (error) {
+    mistakes.push(`${name}${FILE}: the file cannot be read (${systemCode(error)})`);
+    return undefined;
+  }
+}
+
+/** The Worker's variables, with what a process of its own has for defaults. Notes what is wrong with their sources. */
+export function workerVariables(environment: Environment, mistakes: string[]): TextVariables {
+  const variables: TextVariables = {};
+  for (const name of VARIABLE_NAMES) {
+    const value = readVariable(name, environment, mistakes);
+    if (value === undefined) continue;
+    if (Buffer.byteLength(value) + name.length >= MAX_VARIABLE_BYTES) {
+      mistakes.push(`${name}: expected at most ${MAX_VARIABLE_BYTES} bytes`);
+      continue;
+    }
+    variables[name] = value;
+  }
+  variables.MAX_OPEN_TURNS ??= MAX_OPEN_TURNS;
+  // The cheaper way to a server near by (docs/operations.md).
+  if (variables.VLLM_BASE_URL?.startsWith("http://")) variables.VLLM_TRANSPORT ??= "socket";
+  return variables;
+}
+
+/** A line for each variable that nobody reads and that is like one that is read. `others` are read by this program. */
+export function warningsOf(environment: Environment, others: readonly string[]): string[] {
+  const files = new Set(VARIABLE_NAMES.map((name) => name + FILE));
+  const names = Object.keys(environment).filter((name) => !others.includes(name) && !files.has(name));
+  return misspeltVariables(names).map(
+    ([name, meant]) => `Warning: nothing reads the variable ${name}. Is ${meant} meant?`,
+  );
+}
+
+/** Throws a Refusal with every mistake at once: the Worker would refuse each request with them. */
+export function checkVariables(variables: TextVariables, mistakes: readonly string[]): void {
+  const all = [...mistakes];
+  try {
+    loadConfig(variables);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const known = new Set(mistakes.map((mistake) => mistake.split(":", 1)[0]));
+    all.push(...error.mistakes.filter((mistake) => !known.has(`${mistake.split(":", 1)[0]}${FILE}`)));
+  }
+  if (all.length === 0) return;
+  const lines = all.map((mistake) => `  ${mistake}`);
+  throw new Refusal(EXIT.configuration, "The configuration is not usable:", ...lines);
+}
+
+/** Whose keys let callers in, by the variable that says so. */
+const DOORS = [
+  ["API_KEYS", "those of API_KEYS"],
+  ["ADMIN_KEY", "those that the admin API makes"],
+  ["JWT_ISSUER", "tokens of JWT_ISSUER"],
+] as const;
+
+/** Whose keys let callers in, in words; empty where nobody's do. */
+export function doorsOf(variables: TextVariables): string {
+  return DOORS.filter(([name]) => variables[name])
+    .map(([, whose]) => whose)
+    .join(", ");
+}
+
+/** What model servers there are, in a line of the banner. */
+export function backendOf({ UPSTREAMS: pool, VLLM_BASE_URL: url }: TextVariables): string {
+  return pool ? "the model servers of UPSTREAMS." : `vLLM at ${url}`;
+}
+
+/** What is sealed, in a line of the banner. */
+export function sealingOf({ ENCRYPTION_KEYS: keys }: TextVariables): string {
+  return keys
+    ? "reasoning goes to clients as encrypted_content, too (ENCRYPTION_KEYS)."
+    : "nothing. Without ENCRYPTION_KEYS, reasoning goes to clients as plain text only.";
+}

@@ -1,0 +1,57 @@
+import { readFileSync } from "node:fs";
+import { request as httpRequest } from "node:http";
+import { request as httpsRequest } from "node:https";
+import { ownUrl } from "./addresses.ts";
+import type { Environment } from "./environment.ts";
+import { EXIT, Refusal, systemCode } from "./refusal.ts";
+import { readServeSettings } from "./serve-settings.ts";
+
+/** Longer than an answer takes on a machine that has much else to do, shorter than what asks for a container's health waits. */
+const TIMEOUT_MS = 5_000;
+
+export interface HealthQuestion {
+  /** Of the server, without a path. */
+  url: string;
+  /** The server's own certificate, where it speaks TLS: whatever names it has, this one is trusted, and no other. */
+  certificateFile?: string | undefined;
+  timeoutMs: number;
+}
+
+/** Asks a server's `/health`. Resolves when it says that it is well; rejects where it says otherwise, or nothing in time. */
+export function askHealth({ url, certificateFile, timeoutMs }: HealthQuestion): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const signal = AbortSignal.timeout(timeoutMs);
+  const options = { agent: false, signal };
+  const asked = certificateFile
+    ? httpsRequest(`${url}/health`, {
+        ...options,
+        ca: readFileSync(certificateFile),
+        // The certificate itself is the anchor, rather than the authority that has signed it.
+        allowPartialTrustChain: true,
+        checkServerIdentity: () => undefined,
+      })
+    : httpRequest(`${url}/health`, options);
+  asked.on("error", (error) => reject(signal.aborted ? new Error(`no answer in ${timeoutMs / 1000} s`) : error));
+  asked.on("response", (answer) => {
+    answer.resume();
+    if (answer.statusCode === 200) resolve();
+    else reject(new Error(`status ${answer.statusCode}`));
+  });
+  asked.end();
+  return promise;
+}
+
+/**
+ * `health`: asks the server that `serve` starts under the same environment how it is. Throws a Refusal where it is not well,
+ * so that a container's health check sees it by the exit code.
+ */
+export async function health(environment: Environment): Promise<void> {
+  const { host, port, keyPair } = readServeSettings(environment);
+  const url = ownUrl(keyPair ? "https" : "http", host, port);
+  try {
+    await askHealth({ url, certificateFile: keyPair?.certificateFile, timeoutMs: TIMEOUT_MS });
+  } catch (error) {
+    throw new Refusal(EXIT.failed, `${url} is not healthy: ${systemCode(error)}`);
+  }
+  console.log(`${url} is healthy.`);
+}

@@ -1,0 +1,55 @@
+import { existsSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/**
+ * Where this program's own files are, in a checkout and in a package whose programs are bundled into one file. No other
+ * module asks where it stands itself.
+ */
+
+interface Manifest {
+  name: string;
+  version: string;
+}
+
+const MANIFEST = "package.json";
+
+/** The folder of `package.json`: that of this file, or one above it. */
+export const root = findRoot(dirname(fileURLToPath(import.meta.url)));
+
+/** This program's version. */
+export const { version } = readManifest(root);
+
+/** A folder with the Worker's bundle (`index.js`, and the data that it imports), which a package has and a checkout makes. */
+export const shippedBundle = existsSync(join(root, "worker/index.js")) ? join(root, "worker") : undefined;
+
+const require = createRequire(join(root, MANIFEST));
+
+/** The path of workerd's binary, and its version: of the one that `package.json` names. */
+export const workerd = require("workerd").default as string;
+export const workerdVersion = require("workerd").version as string;
+
+/** What wrangler.toml says of the runtime that the Worker wants. Its strings and lists are written as Cap'n Proto's are. */
+export function compatibility(): { date: string; flags: string } {
+  const settings = readFileSync(join(root, "wrangler.toml"), "utf8");
+  return { date: setting(settings, "compatibility_date"), flags: setting(settings, "compatibility_flags") };
+}
+
+/** A setting on a line of its own. */
+function setting(settings: string, name: string): string {
+  const value = new RegExp(`^${name} = (.+)$`, "m").exec(settings)?.[1];
+  if (value === undefined) throw new Error(`wrangler.toml has no ${name}.`);
+  return value;
+}
+
+function findRoot(folder: string): string {
+  if (existsSync(join(folder, MANIFEST)) && readManifest(folder).name === "responses-edge") return folder;
+  const above = dirname(folder);
+  if (above === folder) throw new Error("This program stands in no folder with its package.json.");
+  return findRoot(above);
+}
+
+function readManifest(folder: string): Manifest {
+  return JSON.parse(readFileSync(join(folder, MANIFEST), "utf8")) as Manifest;
+}

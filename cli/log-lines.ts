@@ -1,0 +1,68 @@
+import { createInterface } from "node:readline";
+import type { Readable } from "node:stream";
+
+/**
+ * What is said by workerd (`structuredLogging`) and by the Worker in it, a line each, as people or machines are to see it:
+ * without the stacks of code. workerd prints one for what is no fault of its own, such as a host name that nobody knows.
+ */
+
+/** `text` for people; `json` for machines: an object on each line. */
+export type LogFormat = "text" | "json";
+
+type Level = "info" | "warn" | "error";
+
+/** A line as workerd writes it. `source` is there where it is workerd itself that speaks. */
+interface WorkerdLine {
+  level: string;
+  message: string;
+  source?: string;
+}
+
+/** Hands on every line of an output; resolves at its end. */
+export async function followLines(output: Readable, format: LogFormat, say: (line: string) => void): Promise<void> {
+  for await (const line of createInterface({ input: output, crlfDelay: Number.POSITIVE_INFINITY })) {
+    const shown = shownLine(line, format);
+    if (shown !== undefined) say(shown);
+  }
+}
+
+/** A line as it is to be shown; undefined for what is not. */
+export function shownLine(line: string, format: LogFormat): string | undefined {
+  const said = parse(line);
+  if (!said) {
+    // Not structured: workerd's last words, and those before it has read its configuration.
+    if (line.startsWith("stack: ") || line === "") return undefined;
+    return ownLine("error", plainly(line), format);
+  }
+  // The Worker's own lines are JSON already (docs/telemetry.md).
+  if (said.source === undefined && said.message.startsWith("{")) return said.message;
+  return ownLine(levelOf(said.level), plainly(said.message), format);
+}
+
+/** A line of this program's own. */
+export function ownLine(level: Level, message: string, format: LogFormat, fields: object = {}): string {
+  if (format === "text") return message;
+  return JSON.stringify({ time: new Date().toISOString(), level, message, ...fields });
+}
+
+/** What is said, without where in workerd's code it is said, and without stacks. */
+function plainly(message: string): string {
+  const [first = ""] = message.split(/\nstack: |\n\s+at /);
+  const where =
+    /^(?:\S+\.c\+\+:\d+: \w+: )?(?:Uncaught exception: )?(?:e = )?(?:\S+:\d+: (?:failed: )?)?(?:remote\.)?(?:jsg\.)?/;
+  return `workerd: ${first.replace(where, "")}`;
+}
+
+function levelOf(level: string): Level {
+  return level === "error" || level === "warn" ? level : "info";
+}
+
+function parse(line: string): WorkerdLine | undefined {
+  if (!line.startsWith("{")) return undefined;
+  try {
+    const { level, message, source } = JSON.parse(line) as Partial<WorkerdLine>;
+    return typeof level === "string" && typeof message === "string" ? { level, message, source } : undefined;
+  } catch {
+    return undefined;
+  }
+}

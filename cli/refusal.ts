@@ -1,0 +1,37 @@
+/** The exit codes of this program: those of `sysexits.h`, as far as it has one that fits (docs/self-hosting.md). */
+export const EXIT = {
+  /** Ended in order. */
+  ok: 0,
+  /** The Worker's process has ended, or never answered. */
+  failed: 1,
+  /** Command, argument or option that this program does not have. */
+  usage: 64,
+  /** The address is not to be had: something else listens there. */
+  address: 69,
+  /** The data folder is in use. */
+  busy: 75,
+  /** The data folder cannot be written. */
+  noAccess: 77,
+  /** A mistake in the configuration, or a data folder of a newer version: starting again does not help. */
+  configuration: 78,
+} as const;
+
+/** Why this program does not do what it was asked to: a line for each reason. None tells a secret. */
+export class Refusal extends Error {
+  override readonly name = "Refusal";
+  readonly exitCode: number;
+  readonly lines: readonly string[];
+
+  constructor(exitCode: number, ...lines: readonly string[]) {
+    super(lines.join("\n"));
+    this.exitCode = exitCode;
+    this.lines = lines;
+  }
+}
+
+/** What the system says of a failed call, such as `ENOSPC`; else what the error says. */
+export function systemCode(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const code = "code" in error && typeof error.code === "string" ? error.code : undefined;
+  return code === undefined || code.startsWith("ERR_") ? error.message : code;
+}

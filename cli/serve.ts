@@ -1,0 +1,93 @@
+import type { TextVariables } from "../src/config.ts";
+import { checkAddress, isLoopback, ownUrl } from "./addresses.ts";
+import { faultOf } from "./certificate.ts";
+import { type DataFolder, openDataFolder } from "./data-folder.ts";
+import {
+  backendOf,
+  checkVariables,
+  doorsOf,
+  type Environment,
+  sealingOf,
+  warningsOf,
+  workerVariables,
+} from "./environment.ts";
+import { version, workerdVersion } from "./installation.ts";
+import { ownLine } from "./log-lines.ts";
+import { EXIT, Refusal } from "./refusal.ts";
+import { readServeSettings, SERVE_VARIABLES, type ServeSettings } from "./serve-settings.ts";
+import { untilStopped } from "./signals.ts";
+import { startWorker } from "./worker-process.ts";
+
+/**
+ * `serve`: the Worker on plain workerd, for others than its developer. Resolves when it has been stopped and all requests
+ * have ended, or their time was up. Throws a Refusal where it does not start, and where the Worker's process dies.
+ */
+export async function serve(environment: Environment): Promise<void> {
+  const mistakes: string[] = [];
+  const settings = readServeSettings(environment, mistakes);
+  const { host, port, keyPair, stateDirectory, stopTimeoutMs, logFormat } = settings;
+  const say = (line: string) => console.log(line);
+  const tell = (level: "info" | "warn", message: string, fields?: object) =>
+    say(ownLine(level, message, logFormat, fields));
+  const variables = workerVariables(environment, mistakes);
+  checkDoors(variables, mistakes);
+  const fault = keyPair && faultOf(keyPair, Date.now());
+  if (fault) mistakes.push(fault);
+  checkVariables(variables, mistakes);
+  for (const warning of warningsOf(environment, SERVE_VARIABLES)) tell("warn", warning);
+
+  const stopping = untilStopped();
+  const folder = await openDataFolder(stateDirectory);
+  try {
+    await checkAddress(host, port);
+    const worker = await startWorker({
+      ...{ host, port, keyPair, variables, environment, say },
+      storage: folder.path,
+      format: logFormat,
+      signal: stopping.signal,
+    });
+    const url = ownUrl(keyPair ? "https" : "http", host, worker.port);
+    if (logFormat === "text") say(banner(url, settings, variables, folder));
+    else tell("info", "started", { url: `${url}/v1`, version, workerd: workerdVersion, data: folder.path });
+
+    const first = await Promise.race([worker.ended.then(() => "ended" as const), stopping.first]);
+    if (first === "ended") throw new Refusal(EXIT.failed, "The Worker's process has ended.");
+    tell("info", `Stopping: ${stopTimeoutMs / 1000} s for requests to end.`);
+    // Whoever says it twice does not want to wait.
+    const stopped = worker.stop(stopTimeoutMs);
+    void stopping.second.then(() => worker.stop(0));
+    const isWhole = await stopped;
+    if (isWhole) tell("info", "Stopped.");
+    else tell("warn", "Stopped. What had not ended was cut off; runs in the background go on at the next start.");
+  } catch (error) {
+    // Told to stop while it started.
+    if (!stopping.signal.aborted) throw error;
+  } finally {
+    folder.close();
+  }
+}
+
+/** Nobody serves everybody by forgetting a variable. */
+function checkDoors(variables: TextVariables, mistakes: string[]): void {
+  if (doorsOf(variables) !== "" || variables.ALLOW_ANONYMOUS === "true") return;
+  const how = "`responses-edge create-key TENANT` makes a key and its entry";
+  mistakes.push(`API_KEYS: needed, or ADMIN_KEY, or JWT_ISSUER (${how}); ALLOW_ANONYMOUS=true does without keys`);
+}
+
+function banner(url: string, settings: ServeSettings, variables: TextVariables, folder: DataFolder): string {
+  const doors = doorsOf(variables);
+  const keys = doors
+    ? `${doors}.`
+    : `none (ALLOW_ANONYMOUS). Only programs of this machine are served${isLoopback(settings.host) ? "" : ", although it listens on other addresses"}.`;
+  const authorization = doors ? "-H 'Authorization: Bearer YOUR_KEY' " : "";
+  return `
+responses-edge ${version} listens on ${url}/v1${settings.host === "0.0.0.0" || settings.host === "::" ? ", and on every other address" : ""}
+
+  Backend: ${backendOf(variables)}
+  Keys:    ${keys}
+  Sealed:  ${sealingOf(variables)}
+  Data:    ${folder.path}
+
+  curl ${url}/v1/responses ${authorization}-H 'Content-Type: application/json' -d '{"input":"Hello!"}'
+`;
+}

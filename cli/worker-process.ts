@@ -1,0 +1,173 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import type { Readable } from "node:stream";
+import type { TextVariables } from "../src/config.ts";
+import { ownUrl, socketAddresses } from "./addresses.ts";
+import { bundle, canBundle, madeBundle } from "./bundle.ts";
+import type { KeyPairFiles } from "./certificate.ts";
+import type { Environment } from "./environment.ts";
+import { askHealth } from "./health.ts";
+import { workerd } from "./installation.ts";
+import { followLines, type LogFormat } from "./log-lines.ts";
+import { killWithUs } from "./orphan-guard.ts";
+import { EXIT, Refusal } from "./refusal.ts";
+import { certificatesIn, serveArguments, workerdConfig } from "./workerd.ts";
+
+/** The process of workerd with the Worker in it: `npm start` and `serve` start, watch and end it in the same way. */
+
+export interface WorkerOptions {
+  host: string;
+  /** 0 takes a free one. */
+  port: number;
+  keyPair?: KeyPairFiles | undefined;
+  /** Where the objects are kept; absolute. */
+  storage: string;
+  variables: TextVariables;
+  /** This program's own, for `NODE_EXTRA_CA_CERTS` and what else the runtime may want to know. */
+  environment: Environment;
+  format: LogFormat;
+  /** Takes each line that the Worker or workerd says. */
+  say(line: string): void;
+  /** Abort it to end what is being started. */
+  signal: AbortSignal;
+}
+
+export interface WorkerProcess {
+  /** Of its first socket. */
+  port: number;
+  /** Resolves when the process has ended and all that it has said was said: its exit code, null where it was killed. */
+  ended: Promise<number | null>;
+  /**
+   * Ends it. For `graceMs` it takes no more connections, and goes on with the requests that it has: false where some were
+   * left then, and cut off.
+   */
+  stop(graceMs: number): Promise<boolean>;
+}
+
+/** Long enough for a first start on a slow machine. */
+const READY_TIMEOUT_MS = 60_000;
+
+/**
+ * Bundles the Worker, where that is to be done, and starts it. Resolves when it answers. Throws a Refusal where it does not,
+ * or the signal is aborted; nothing is left running then.
+ */
+export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
+  const { host, keyPair, storage, variables, environment, format, say, signal } = options;
+  const directory = mkdtempSync(join(tmpdir(), "responses-edge-"));
+  const removeFiles = () => rmSync(directory, { recursive: true, force: true });
+  process.once("exit", removeFiles);
+  const bundled = madeBundle() ?? (await makeBundle(directory, signal));
+  const extra = environment.NODE_EXTRA_CA_CERTS;
+  const configFile = join(directory, "workerd.capnp");
+  const config = workerdConfig({
+    ...{ keyPair, storage, bundle: bundled, addresses: socketAddresses(host, options.port) },
+    variables: Object.keys(variables),
+    authorities: extra ? certificatesIn(extra) : [],
+  });
+  writeFileSync(configFile, config, { mode: 0o600 });
+
+  const child = spawn(workerd, [...serveArguments(configFile), "--control-fd=3"], {
+    stdio: ["ignore", "pipe", "pipe", "pipe"],
+    // In a group of its own: Ctrl-C is for the terminal's, and would cut off what a stop in order lets end.
+    detached: true,
+    env: { ...environment, ...variables },
+  });
+  const ended = endOf(child, format, say).finally(() => {
+    process.off("exit", removeFiles);
+    removeFiles();
+  });
+  const kill = () => void child.kill("SIGKILL");
+  signal.addEventListener("abort", kill);
+  try {
+    const port = await portOf(child, ended);
+    const url = ownUrl(keyPair ? "https" : "http", host, port);
+    const question = { url, certificateFile: keyPair?.certificateFile, timeoutMs: READY_TIMEOUT_MS };
+    await Promise.race([askHealth(question), ended.then(refuseEnded)]);
+    return { port, ended, stop: (graceMs) => stop(child, ended, graceMs) };
+  } catch (error) {
+    kill();
+    await ended;
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", kill);
+  }
+}
+
+async function makeBundle(directory: string, signal: AbortSignal): Promise<string> {
+  if (!canBundle()) {
+    throw new Refusal(
+      EXIT.failed,
+      "The Worker's bundle is not there, nor wrangler, which makes it: run `npm ci` first.",
+    );
+  }
+  const made = join(directory, "worker");
+  // In a group of its own: its children end with it.
+  const child = bundle(made, { stdio: ["ignore", "ignore", "inherit"], detached: true });
+  const forget = killWithUs({ pid: child.pid, group: true });
+  const kill = () => {
+    try {
+      if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
+    } catch {
+      // It has ended already.
+    }
+  };
+  signal.addEventListener("abort", kill);
+  process.once("exit", kill);
+  try {
+    const [code] = (await once(child, "exit")) as [number | null];
+    if (code !== 0) throw new Refusal(EXIT.failed, "The Worker could not be bundled.");
+    return made;
+  } finally {
+    signal.removeEventListener("abort", kill);
+    process.off("exit", kill);
+    forget();
+  }
+}
+
+/** A child's exit code when it has ended. It is killed when this process ends, however that comes about. */
+async function endOf(child: ChildProcess, format: LogFormat, say: (line: string) => void): Promise<number | null> {
+  const forget = killWithUs({ pid: child.pid, group: false });
+  const kill = () => void child.kill("SIGKILL");
+  process.once("exit", kill);
+  const said = [child.stdout, child.stderr].map((output) => output && followLines(output, format, say));
+  try {
+    const [[code]] = await Promise.all([once(child, "exit") as Promise<[number | null]>, ...said]);
+    return code;
+  } catch (error) {
+    throw new Refusal(EXIT.failed, `workerd does not start: ${error instanceof Error ? error.message : error}.`);
+  } finally {
+    process.off("exit", kill);
+    forget();
+  }
+}
+
+/** The port on which a process has begun to listen, as it tells on descriptor 3. */
+async function portOf(child: ChildProcess, ended: Promise<unknown>): Promise<number> {
+  const lines = createInterface({ input: child.stdio[3] as Readable });
+  const told = new Promise<number>((resolve) => {
+    lines.on("line", (line) => {
+      const { event, socket, port } = JSON.parse(line) as { event: string; socket?: string; port?: number };
+      if (event === "listen" && socket === "http0" && port !== undefined) resolve(port);
+    });
+  });
+  return Promise.race([told, ended.then(refuseEnded)]);
+}
+
+/** Ends a process as `WorkerProcess.stop` says. */
+async function stop(child: ChildProcess, ended: Promise<number | null>, graceMs: number): Promise<boolean> {
+  const cut = () => void child.kill("SIGKILL");
+  if (graceMs === 0) cut();
+  else child.kill("SIGTERM");
+  const timer = setTimeout(cut, graceMs);
+  const code = await ended;
+  clearTimeout(timer);
+  return code === 0;
+}
+
+function refuseEnded(): never {
+  throw new Refusal(EXIT.failed, "The Worker's process has ended before it answered.");
+}

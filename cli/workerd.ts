@@ -1,0 +1,118 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { KeyPairFiles } from "./certificate.ts";
+import { compatibility } from "./installation.ts";
+
+/** The configuration of workerd (`workerd.capnp`) under which the Worker runs on it, wherever that is. */
+
+/** A bundle's modules as workerd's configuration lists them, the entry first; `embed` is relative to that file, or to `folder`. */
+export function modulesOf(bundle: string, folder = ""): string {
+  const data = readdirSync(bundle).filter((name) => name.endsWith(".tiktoken"));
+  const embed = (name: string) => `embed ${JSON.stringify(join(folder, name))}`;
+  return [
+    `(name = "index.js", esModule = ${embed("index.js")})`,
+    ...data.map((name) => `(name = "${name}", data = ${embed(name)})`),
+  ].join(", ");
+}
+
+/**
+ * V8's flags. Open streams make little garbage for a long time: in a young generation of 2 MB rather than 16 less of it lies about,
+ * and the process takes an eighth less memory (docs/benchmarks.md).
+ */
+export const V8_FLAGS = ["--max-semi-space-size=2"] as const;
+
+/** The classes of objects and the bindings to them, as wrangler.toml has them. */
+export const OBJECT_CLASSES = { HOME: "Home", KEYS: "KeyDirectory", QUOTAS: "Quota", BOARD: "Board" } as const;
+
+/** The `uniqueKey` of a class's namespace: the name of its folder, from which the ids of its objects are derived. It never changes. */
+export function uniqueKeyOf(className: string): string {
+  return `responses-edge-${className}`;
+}
+
+/** The namespaces of the objects as workerd's configuration lists them. */
+export function objectNamespaces(keyOf = uniqueKeyOf): string {
+  return Object.values(OBJECT_CLASSES)
+    .map((name) => `(className = "${name}", uniqueKey = "${keyOf(name)}", enableSql = true)`)
+    .join(", ");
+}
+
+/** The bindings to them. */
+export function objectBindings(): string[] {
+  return Object.entries(OBJECT_CLASSES).map(
+    ([binding, name]) => `(name = "${binding}", durableObjectNamespace = "${name}")`,
+  );
+}
+
+export interface WorkerdOptions {
+  /** Where it listens: `host:port` each. The sockets are named `http0`, `http1` and so on. */
+  addresses: readonly string[];
+  /** TLS on all of them. */
+  keyPair?: KeyPairFiles | undefined;
+  /** Where the bundle is; absolute. */
+  bundle: string;
+  /** Where the objects are kept; the disk service is named `disk`. */
+  storage: string;
+  /** Names of the Worker's variables. workerd reads their values from its environment, which no other user can read. */
+  variables: readonly string[];
+  /** Certificates of authorities that are trusted beside those that browsers trust, as PEM. */
+  authorities: readonly string[];
+}
+
+/**
+ * workerd's configuration: the sockets and nothing else that listens, no inspector, no explorer, no traces. What `wrangler
+ * dev` puts before the Worker lets a request name another host than its `Host` (`MF-Original-URL`), which would make the
+ * check of it void. What clients name is asked on the network `internet`, which has no private addresses, whatever a name
+ * resolves to; what the operator names, on `private-network` (`src/config/network.ts`).
+ */
+export function workerdConfig(options: WorkerdOptions): string {
+  const { addresses, keyPair, bundle, storage, variables, authorities } = options;
+  const { date, flags } = compatibility();
+  const protocol = keyPair ? `https = (options = (), tlsOptions = (keypair = ${keyPairOf(keyPair)}))` : "http = ()";
+  const sockets = addresses.map(
+    (address, index) => `(name = "http${index}", address = "${address}", ${protocol}, service = "main")`,
+  );
+  const bindings = [
+    ...objectBindings(),
+    '(name = "PRIVATE_NETWORK", service = "private-network")',
+    ...variables.map((name) => `(name = "${name}", fromEnvironment = "${name}")`),
+  ];
+  const trusted = authorities.map((each) => JSON.stringify(each)).join(", ");
+  const tls = `tlsOptions = (trustBrowserCas = true, trustedCertificates = [${trusted}])`;
+  return `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "main", worker = .worker),
+    (name = "internet", network = (allow = ["public"], ${tls})),
+    (name = "private-network", network = (allow = ["public", "private"], ${tls})),
+    (name = "disk", disk = (path = ${JSON.stringify(storage)}, writable = true)),
+  ],
+  sockets = [${sockets.join(", ")}],
+  v8Flags = ${JSON.stringify(V8_FLAGS)},
+  logging = (structuredLogging = true),
+);
+const worker :Workerd.Worker = (
+  modules = [${modulesOf(bundle, bundle)}],
+  compatibilityDate = ${date},
+  compatibilityFlags = ${flags},
+  globalOutbound = "internet",
+  durableObjectNamespaces = [${objectNamespaces()}],
+  durableObjectStorage = (localDisk = "disk"),
+  bindings = [${bindings.join(", ")}],
+);
+`;
+}
+
+/** The command line of workerd under a configuration file. Absolute paths in it are those of the file system. */
+export function serveArguments(configFile: string): string[] {
+  return ["serve", "--import-path=/", configFile];
+}
+
+function keyPairOf({ keyFile, certificateFile }: KeyPairFiles): string {
+  return `(privateKey = embed ${JSON.stringify(keyFile)}, certificateChain = embed ${JSON.stringify(certificateFile)})`;
+}
+
+/** The certificates in a PEM file, such as that of NODE_EXTRA_CA_CERTS: for a model server behind a private authority. */
+export function certificatesIn(file: string): string[] {
+  const pem = readFileSync(file, "utf8");
+  return (pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? []).map((each) => `${each}\n`);
+}

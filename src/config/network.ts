@@ -1,0 +1,44 @@
+/**
+ * The ways out of this server. What clients name is asked by the global `fetch`, which a server of one's own confines to
+ * public addresses (docs/self-hosting.md); what the operator names in variables may be anywhere.
+ */
+
+export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+
+/** The two directions of a connection, and its end. */
+export interface Connection {
+  readable: ReadableStream<Uint8Array>;
+  writable: WritableStream<Uint8Array>;
+  close(): Promise<void>;
+}
+
+/** As `connect()` of `cloudflare:sockets`. */
+export type Connect = (
+  address: { hostname: string; port: number },
+  options: { secureTransport: "on" | "off"; allowHalfOpen: boolean },
+) => Connection;
+
+/** The binding PRIVATE_NETWORK: a service that reaches private addresses, too. Cloudflare has none. */
+export interface PrivateNetwork {
+  fetch: Fetch;
+  connect: Connect;
+}
+
+/** How what the operator has named is reached. */
+export interface OperatorNetwork {
+  fetch: Fetch;
+  /** Undefined: by the global one. */
+  connect: Connect | undefined;
+}
+
+/** The global `fetch`. */
+export const publicFetch: Fetch = (url, init) => fetch(url, init);
+
+/** The network of an environment's binding; where there is none, the one that all use. */
+export function operatorNetwork({ PRIVATE_NETWORK: network }: { PRIVATE_NETWORK?: PrivateNetwork }): OperatorNetwork {
+  if (!network) return { fetch: publicFetch, connect: undefined };
+  return {
+    fetch: (url, init) => network.fetch(url, init),
+    connect: (address, options) => network.connect(address, options),
+  };
+}
