@@ -1,0 +1,265 @@
+import { once } from "node:events";
+import { appendFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer as createHttpsServer } from "node:https";
+import { type AddressInfo, createServer } from "node:net";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { SCHEMA_VERSIONS } from "../../src/store/schema-versions.ts";
+import { certificate, cleanUp, mayMount, newFolder, run, type Served, start } from "./serve-support.ts";
+import { eventually } from "./support.ts";
+
+/** `responses-edge serve`: the process, from its configuration to its end. What it serves is shown by the other tests. */
+
+let vllm: SimulatorServer;
+beforeAll(async () => {
+  vllm = await serveSimulator();
+});
+afterAll(() => vllm.close());
+afterEach(cleanUp);
+
+/** The least that it starts with. */
+function least(): Record<string, string> {
+  return { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", STATE_DIRECTORY: newFolder() };
+}
+
+function create(url: string, body: object): Promise<Response> {
+  const headers = { "content-type": "application/json" };
+  return fetch(`${url}/v1/responses`, { method: "POST", headers, body: JSON.stringify({ input: "Hello!", ...body }) });
+}
+
+async function stop(served: Served): Promise<number | null> {
+  served.child.kill("SIGTERM");
+  return served.exited;
+}
+
+const portOf = (server: { address(): unknown }) => (server.address() as AddressInfo).port;
+
+describe("its configuration", () => {
+  it("without keys it does not start, unless everybody is to be served", async () => {
+    const [code, output] = await run({ ...least(), ALLOW_ANONYMOUS: "" });
+    expect(code).toBe(78);
+    expect(JSON.parse(output)).toMatchObject({ level: "error", message: expect.stringContaining("API_KEYS: needed") });
+  });
+
+  it("every mistake is named at once, and no value is told", async () => {
+    const [code, output] = await run({
+      ...{ STATE_DIRECTORY: newFolder(), LOG_FORMAT: "text" },
+      ...{ VLLM_BASE_URL: "sekret-1", API_KEYS: "sekret-2", ENCRYPTION_KEYS_FILE: "/nowhere/sekret-3" },
+      ...{ PORT: "sekret-4", HOST: "sekret 5", STOP_TIMEOUT_MS: "sekret-6", TLS_KEY_FILE: "/nowhere/sekret-7" },
+    });
+    expect(code).toBe(78);
+    const named = output.split("\n").flatMap((line) => /^ {2}(\w+): /.exec(line)?.[1] ?? []);
+    expect(named.sort()).toEqual([
+      ...[
+        "API_KEYS",
+        "ENCRYPTION_KEYS_FILE",
+        "HOST",
+        "PORT",
+        "STOP_TIMEOUT_MS",
+        "TLS_CERTIFICATE_FILE",
+        "VLLM_BASE_URL",
+      ],
+    ]);
+    expect(output).not.toContain("sekret");
+  });
+
+  it("a variable may be a file, as secrets are mounted", async () => {
+    const [key, entry] = await run({}, "create-key");
+    expect([key, entry]).toEqual([64, expect.stringContaining("TENANT")]);
+    const file = join(newFolder(), "keys");
+    const sha256 = Buffer.from(await crypto.subtle.digest("SHA-256", Buffer.from("sk-test"))).toString("hex");
+    writeFileSync(file, `acme:${sha256}\n`);
+    const served = await start({ ...least(), ALLOW_ANONYMOUS: "", API_KEYS_FILE: file });
+    const status = async (apiKey: string) =>
+      (await fetch(`${served.url}/v1/models`, { headers: { authorization: `Bearer ${apiKey}` } })).status;
+    expect([await status("sk-test"), await status("sk-other")]).toEqual([200, 401]);
+    expect(await stop(served)).toBe(0);
+  });
+
+  it("a port that something else listens on is no crash", async () => {
+    const other = createServer().listen(0, "127.0.0.1");
+    await once(other, "listening");
+    const port = portOf(other);
+    const [code, output] = await run({ ...least(), PORT: String(port) });
+    other.close();
+    expect(code).toBe(69);
+    const said = `Cannot listen on 127.0.0.1:${port}: something else listens there (PORT chooses another port).`;
+    expect(JSON.parse(output).message).toBe(said);
+  });
+});
+
+describe("its certificate", () => {
+  it("is served, and trusted by the health check", async () => {
+    const { certificateFile, keyFile } = certificate(1);
+    const tls = { TLS_CERTIFICATE_FILE: certificateFile, TLS_KEY_FILE: keyFile };
+    const served = await start({ ...least(), ...tls });
+    expect(served.url).toMatch(/^https:/);
+    const { port } = new URL(served.url);
+    expect(await run({ ...tls, PORT: port }, "health")).toEqual([0, `${served.url} is healthy.\n`]);
+    // In the clear there is no answer, and no crash.
+    expect((await run({ PORT: port }, "health"))[0]).toBe(1);
+    expect(await stop(served)).toBe(0);
+  });
+
+  it.each([
+    ["has expired", () => certificate(-1), "TLS_CERTIFICATE_FILE: the certificate expired on"],
+    [
+      "is another key's",
+      () => ({ ...certificate(1), keyFile: certificate(1).keyFile }),
+      "TLS_KEY_FILE: expected the key of TLS_CERTIFICATE_FILE",
+    ],
+    ["is no certificate", () => ({ ...certificate(1), certificateFile: "/dev/null" }), "expected a certificate in PEM"],
+  ])("one that %s is refused", async (_, make, why) => {
+    const { certificateFile, keyFile } = make();
+    const [code, output] = await run({ ...least(), TLS_CERTIFICATE_FILE: certificateFile, TLS_KEY_FILE: keyFile });
+    expect(code).toBe(78);
+    expect(JSON.parse(output).message).toContain(why);
+  });
+
+  it("one of the model server's that has expired is a 502, and the log says why", async () => {
+    const { certificateFile, keyFile } = certificate(-1);
+    const model = createHttpsServer({ cert: readFileSync(certificateFile), key: readFileSync(keyFile) });
+    await once(model.listen(0, "127.0.0.1"), "listening");
+    const served = await start({
+      ...least(),
+      VLLM_BASE_URL: `https://127.0.0.1:${portOf(model)}/v1`,
+      NODE_EXTRA_CA_CERTS: certificateFile,
+    });
+    const answer = await create(served.url, { model: "m" });
+    expect([answer.status, await answer.json()]).toMatchObject([502, { error: { code: "upstream_unreachable" } }]);
+    await eventually(() => /invalid peer certificate: .*[Ee]xpired/.test(served.output()));
+    expect(served.output()).not.toContain("stack:");
+    expect(await stop(served)).toBe(0);
+    model.close();
+  });
+});
+
+describe("its data folder", () => {
+  it("is one process's; when that was killed, the next one waits until its workerd has ended", async () => {
+    const variables = least();
+    const first = await start(variables);
+    const { id } = (await (await create(first.url, {})).json()) as { id: string };
+    expect(await run(variables)).toMatchObject([75, expect.stringContaining("Another responses-edge uses the data")]);
+    first.child.kill("SIGKILL");
+    const second = await start(variables);
+    expect((await fetch(`${second.url}/v1/responses/${id}`)).status).toBe(200);
+    expect(await stop(second)).toBe(0);
+    await first.exited;
+  });
+
+  it("of a newer schema is refused, and left as it is", async () => {
+    const variables = least();
+    const marker = join(variables.STATE_DIRECTORY ?? "", "responses-edge.json");
+    const newer = JSON.stringify({ version: "9.0.0", schema: { ...SCHEMA_VERSIONS, Home: SCHEMA_VERSIONS.Home + 1 } });
+    writeFileSync(marker, newer);
+    const [code, output] = await run(variables);
+    expect(code).toBe(78);
+    expect(output).toContain("was written by responses-edge 9.0.0, which is newer than this one");
+    expect(readFileSync(marker, "utf8")).toBe(newer);
+  });
+
+  it("is told of where it cannot be written", async () => {
+    const file = join(newFolder(), "file");
+    writeFileSync(file, "");
+    const [code, output] = await run({ ...least(), STATE_DIRECTORY: join(file, "data") });
+    expect([code, output]).toMatchObject([77, expect.stringContaining("cannot be used: ENOTDIR")]);
+  });
+});
+
+describe("its end", () => {
+  it("by SIGTERM in the middle of 200 streams lets all of them end whole", async () => {
+    const served = await start(least());
+    let begun = 0;
+    const streams = Array.from({ length: 200 }, async () => {
+      const answer = await create(served.url, { model: "simulator?tps=20&words=20", stream: true });
+      begun += 1;
+      return answer.text();
+    });
+    await eventually(() => begun === streams.length);
+    served.child.kill("SIGTERM");
+    await eventually(() => served.output().includes("Stopping"));
+    await expect(fetch(`${served.url}/health`)).rejects.toThrow();
+    const texts = await Promise.all(streams);
+    expect(texts.filter((text) => /response\.completed/.test(text) && text.endsWith("data: [DONE]\n\n"))).toHaveLength(
+      200,
+    );
+    expect(await served.exited).toBe(0);
+    expect(served.output()).toContain('"message":"Stopped."');
+  });
+
+  it("cuts off what takes longer than STOP_TIMEOUT_MS", async () => {
+    const served = await start({ ...least(), STOP_TIMEOUT_MS: "200" });
+    const answer = await create(served.url, { model: "simulator?tps=1&words=1000", stream: true });
+    expect(await stop(served)).toBe(0);
+    expect(served.output()).toContain("was cut off");
+    await expect(answer.text()).rejects.toThrow();
+  });
+
+  it("by the death of workerd is an error", async () => {
+    const served = await start(least());
+    const children = readFileSync(`/proc/${served.child.pid}/task/${served.child.pid}/children`, "utf8")
+      .trim()
+      .split(" ");
+    const [workerd] = children.filter((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("workerd"));
+    process.kill(Number(workerd), "SIGKILL");
+    expect(await served.exited).toBe(1);
+    expect(served.output()).toContain("The Worker's process has ended.");
+  });
+});
+
+describe.runIf(mayMount())("on a machine of its own", () => {
+  it("a name that a client brings and that leads to a private address is not called, and the operator's is", async () => {
+    let connections = 0;
+    const canary = createServer((socket) => {
+      connections += 1;
+      socket.destroy();
+    });
+    await once(canary.listen(0, "127.0.0.1"), "listening");
+    const hosts = join(newFolder(), "hosts");
+    writeFileSync(hosts, "127.0.0.1 rebound.example.com");
+    const { port } = new URL(vllm.url);
+    const served = await start(
+      { ...least(), VLLM_BASE_URL: `http://rebound.example.com:${port}/v1` },
+      `mount --bind ${hosts} /etc/hosts`,
+    );
+    // The name is known, and leads to this machine.
+    expect((await create(served.url, {})).status).toBe(200);
+    const server_url = `https://rebound.example.com:${portOf(canary)}/mcp`;
+    const tools = [{ type: "mcp", server_label: "docs", server_url, require_approval: "never" }];
+    const { output } = (await (await create(served.url, { tools })).json()) as { output: object[] };
+    expect(output[0]).toMatchObject({ type: "mcp_list_tools", error: expect.anything() });
+    expect(connections).toBe(0);
+    expect(await stop(served)).toBe(0);
+    canary.close();
+  });
+
+  it("a full disk is a clear 5xx and nothing half-written, and it goes on when there is room again", async () => {
+    const variables = least();
+    const folder = variables.STATE_DIRECTORY ?? "";
+    const served = await start(variables, `mount -t tmpfs -o size=8m none ${folder}`);
+    const filler = `/proc/${served.child.pid}/root${folder}/filler`;
+    const kept = (await (await create(served.url, {})).json()) as { id: string };
+    fill(filler);
+    const refused = await Promise.all(
+      [{}, { background: true }, { stream: true }].map((body) => create(served.url, body)),
+    );
+    console.log(await Promise.all(refused.map(async (answer) => [answer.status, await answer.text()])));
+    console.log(served.output());
+    rmSync(filler);
+    const again = await create(served.url, { previous_response_id: kept.id });
+    console.log(again.status, await again.text());
+    expect(await stop(served)).toBe(0);
+  });
+});
+
+/** Writes until there is no room. */
+function fill(file: string): void {
+  for (const size of [65_536, 1_024, 1]) {
+    try {
+      for (;;) appendFileSync(file, Buffer.alloc(size));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
+    }
+  }
+}
