@@ -64,7 +64,9 @@ describe.skipIf(why !== undefined)("the image", () => {
   });
 
   it("makes keys", async () => {
-    expect(await podmanSays("run", "--rm", ...HARDENED, IMAGE, "create-key", "acme")).toMatch(/^ {2}acme:[0-9a-f]{64}$/m);
+    expect(await podmanSays("run", "--rm", ...HARDENED, IMAGE, "create-key", "acme")).toMatch(
+      /^ {2}acme:[0-9a-f]{64}$/m,
+    );
   });
 
   it("has its data for itself: a second container with it is refused, and its health is its own", async () => {
@@ -75,7 +77,10 @@ describe.skipIf(why !== undefined)("the image", () => {
       const given = Object.entries({ ...variables, HOST: "127.0.0.1", PORT: String(port) });
       const options = [...HARDENED, DATA, ...given.map(([name, value]) => `--env=${name}=${value}`)];
       const { code, stdout, stderr } = await podman("run", "--rm", ...options, IMAGE);
-      expect([code, stdout + stderr]).toEqual([75, expect.stringContaining("Another responses-edge uses the data folder")]);
+      expect([code, stdout + stderr]).toEqual([
+        75,
+        expect.stringContaining("Another responses-edge uses the data folder"),
+      ]);
       expect((await podman("run", "--rm", `--env=PORT=${port}`, IMAGE, "health")).code).toBe(1);
     } finally {
       await stop();

@@ -21,7 +21,9 @@ describe("the installed package", () => {
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
   it("is there by its name", () => {
-    expect(run("npx", "responses-edge", "--version")).toMatch(/^responses-edge \d+\.\d+\.\d+ \(workerd 1\.\d{8}\.\d+\)\n$/);
+    expect(run("npx", "responses-edge", "--version")).toMatch(
+      /^responses-edge \d+\.\d+\.\d+ \(workerd 1\.\d{8}\.\d+\)\n$/,
+    );
     expect(run("npx", "responses-edge", "create-key", "acme")).toMatch(/^ {2}acme:[0-9a-f]{64}$/m);
   });
 

@@ -50,7 +50,8 @@ describe("the package", () => {
       "wrangler.toml",
     ]);
     const licenses = readFileSync(join(folder, "THIRD-PARTY-LICENSES"), "utf8");
-    for (const name of ["hono", "zod", "jose", "gpt-tokenizer"]) expect(licenses).toMatch(new RegExp(`^${name} \\d`, "m"));
+    for (const name of ["hono", "zod", "jose", "gpt-tokenizer"])
+      expect(licenses).toMatch(new RegExp(`^${name} \\d`, "m"));
   });
 
   itServes(async (variables) => {

@@ -69,7 +69,9 @@ describe("the configuration", () => {
 
   it("a variable that is null is an unset one, as workerd tells those that its environment does not have", () => {
     const unset = Object.fromEntries(VARIABLE_NAMES.map((name) => [name, null]));
-    expect(loadConfig({ ...unset, VLLM_BASE_URL: "http://vllm/v1" } as Variables)).toMatchObject({ heartbeatMs: 5_000 });
+    expect(loadConfig({ ...unset, VLLM_BASE_URL: "http://vllm/v1" } as Variables)).toMatchObject({
+      heartbeatMs: 5_000,
+    });
   });
 
   it("an empty variable is an unset one", () => {
