@@ -69,6 +69,7 @@ const LONGEST = [
   "resume",
   "tool-kill",
   "start",
+  "serve",
   "create",
   "event-log",
   "limits",

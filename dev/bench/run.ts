@@ -10,6 +10,7 @@
  *     npm run bench -- --durable          instead: background runs, resume, recovery, locks; under four minutes
  *     npm run bench -- --sockets          instead: the same turns over a WebSocket and as SSE; half a minute
  *     npm run bench -- --fleet            instead: a pool of model servers of which some are in trouble; a minute
+ *     npm run bench -- --ways             instead: `npm start`, `npm run serve` and `npm run dev` as they are; a minute
  *     npm run bench -- --profile          instead: where the CPU time goes, function by function
  */
 import { readFileSync, writeFileSync } from "node:fs";
@@ -66,6 +67,7 @@ import {
   type Upstream,
   WORKERS,
 } from "./targets.ts";
+import { measureWays, OPEN_MODEL, WAYS_MODEL, waysReport } from "./ways.ts";
 import { bundle, bundledModules, startWorker } from "./workers.ts";
 
 const { values: options } = parseArgs({
@@ -77,6 +79,7 @@ const { values: options } = parseArgs({
     durable: { type: "boolean", default: false },
     sockets: { type: "boolean", default: false },
     fleet: { type: "boolean", default: false },
+    ways: { type: "boolean", default: false },
     profile: { type: "boolean", default: false },
   },
 });
@@ -99,6 +102,13 @@ process.on("SIGTERM", () => process.exit(143));
 
 if (options.fleet) {
   console.log(await measureFleetTroubles(progress));
+  process.exit(0);
+}
+if (options.ways) {
+  const upstream = await startUpstream(OTHER_CORE, [WAYS_MODEL, OPEN_MODEL]);
+  const results = await measureWays(upstream, 5 * scale.windowMs, progress);
+  await upstream.stop();
+  publish(results, waysReport(machineLine(), results), "--ways --docs", "self-hosting.md");
   process.exit(0);
 }
 progress("bundling");
@@ -259,21 +269,22 @@ async function runSocketBenchmark(upstream: Upstream): Promise<void> {
   publish(sockets, socketReport(`${machineLine()} · ${versions}`, sockets), "--sockets --docs");
 }
 
-function publish(results: unknown, tables: string, flags: string): void {
+/** `document`: which of docs/ has the place that `flags` fill. */
+function publish(results: unknown, tables: string, flags: string, document = "benchmarks.md"): void {
   progress("");
   console.log(tables);
-  if (options.docs) writeDocument(tables, flags);
+  if (options.docs) writeDocument(tables, flags, document);
   if (options.json) writeFileSync(options.json, `${JSON.stringify(results, null, 2)}\n`);
 }
 
-/** Puts the tables into docs/benchmarks.md, between the marks of those that `flags` make. */
-function writeDocument(tables: string, flags: string): void {
-  const document = new URL("../../docs/benchmarks.md", import.meta.url);
+/** Puts the tables into a document, between the marks of those that `flags` make. */
+function writeDocument(tables: string, flags: string, name: string): void {
+  const document = new URL(`../../docs/${name}`, import.meta.url);
   const text = readFileSync(document, "utf8");
   const mark = `<!-- results: npm run bench -- ${flags} -->`;
   const begin = text.indexOf(mark);
   const end = text.indexOf("<!-- end of results -->", begin);
-  if (begin === -1 || end === -1) throw new Error("docs/benchmarks.md has no place for the results");
+  if (begin === -1 || end === -1) throw new Error(`docs/${name} has no place for the results`);
   writeFileSync(document, `${text.slice(0, begin)}${mark}\n\n${tables}\n\n${text.slice(end)}`);
 }
 

@@ -17,7 +17,20 @@ export function toShownError(error: unknown, place: FaultPlace): ApiError {
     return new ApiError({ status: 500, message, code: "server_misconfigured" });
   }
   if (!place.hasClientLeft) logUnexpected(error, place);
-  return internalError();
+  return isOfStorage(error) ? storageError() : internalError();
+}
+
+/**
+ * Whether an object could not read or write what it keeps, such as on a full disk. The runtime breaks the object off then, and
+ * tells who has called it no more than this; what was written in the same transaction is not there.
+ */
+function isOfStorage(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith("internal error; reference = ");
+}
+
+function storageError(): ApiError {
+  const message = "What this server stores could not be read or written. Please try again later.";
+  return new ApiError({ status: 500, message, code: "storage_error" });
 }
 
 /** Logs where a fault happened. Its message stays out: it may quote a prompt or a key. */

@@ -11,7 +11,7 @@ let vllm: SimulatorServer;
 let worker: WorkerdProcess;
 beforeAll(async () => {
   vllm = await serveSimulator();
-  worker = await startWorkerd({ VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true" });
+  worker = await startWorkerd({ VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true" }, { through: "serve" });
 });
 afterAll(async () => {
   await worker.close();

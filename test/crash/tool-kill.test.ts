@@ -16,11 +16,8 @@ beforeAll(async () => {
   vllm = await serveSimulator();
   tools = await startMcpServer({ mode: "stateless", tools: [SLOW] });
   const url = new URL(tools.url);
-  worker = await startWorkerd({
-    VLLM_BASE_URL: `${vllm.url}/v1`,
-    ALLOW_ANONYMOUS: "true",
-    MCP_SERVERS: url.origin,
-  });
+  const variables = { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", MCP_SERVERS: url.origin };
+  worker = await startWorkerd(variables, { through: "serve" });
 });
 afterAll(async () => {
   await worker.close();

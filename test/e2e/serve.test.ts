@@ -169,21 +169,26 @@ describe("its data folder", () => {
 
 describe("its end", () => {
   it("by SIGTERM in the middle of 200 streams lets all of them end whole", async () => {
-    const served = await start(least());
-    let begun = 0;
-    const streams = Array.from({ length: 200 }, async () => {
-      const answer = await create(served.url, { model: "simulator?tps=20&words=20", stream: true });
-      begun += 1;
-      return answer.text();
+    const served = await start({ ...least(), STOP_TIMEOUT_MS: "200000" });
+    const texts = Array.from({ length: 200 }, () => "");
+    let open = texts.length;
+    const streams = texts.map(async (_, index) => {
+      const answer = await create(served.url, { model: "simulator?fault=stall:2", stream: true });
+      const decoder = new TextDecoder();
+      for await (const bytes of answer.body ?? []) texts[index] += decoder.decode(bytes, { stream: true });
+      open -= 1;
     });
-    await eventually(() => begun === streams.length);
+    await eventually(() => texts.every((text) => text.includes("response.output_text.delta")));
     served.child.kill("SIGTERM");
     await eventually(() => served.output().includes("Stopping"));
-    await expect(fetch(`${served.url}/health`)).rejects.toThrow();
-    const texts = await Promise.all(streams);
-    expect(texts.filter((text) => /response\.completed/.test(text) && text.endsWith("data: [DONE]\n\n"))).toHaveLength(
-      200,
-    );
+    expect(open).toBe(200);
+    await eventually(() => {
+      for (const { release } of vllm.simulator.requests) release();
+      return open === 0;
+    });
+    await Promise.all(streams);
+    const ended = texts.filter((text) => text.includes("response.completed") && text.endsWith("data: [DONE]\n\n"));
+    expect(ended).toHaveLength(200);
     expect(await served.exited).toBe(0);
     expect(served.output()).toContain('"message":"Stopped."');
   });
@@ -241,14 +246,23 @@ describe.runIf(mayMount())("on a machine of its own", () => {
     const filler = `/proc/${served.child.pid}/root${folder}/filler`;
     const kept = (await (await create(served.url, {})).json()) as { id: string };
     fill(filler);
-    const refused = await Promise.all(
-      [{}, { background: true }, { stream: true }].map((body) => create(served.url, body)),
-    );
-    console.log(await Promise.all(refused.map(async (answer) => [answer.status, await answer.text()])));
-    console.log(served.output());
+    const bodies = [{}, { previous_response_id: kept.id }, { background: true }, { background: true, stream: true }];
+    for (const body of bodies) {
+      const answer = await create(served.url, body);
+      expect([answer.status, await answer.json()]).toMatchObject([500, { error: { code: "storage_error" } }]);
+    }
+    const stream = await (await create(served.url, { stream: true })).text();
+    expect(stream).toContain('"code":"storage_error"');
+    expect(stream).toMatch(/"type":"response\.failed".*\n\ndata: \[DONE\]\n\n$/);
+    const [, lost] = /"id":"(resp_\w+)"/.exec(stream) ?? [];
+    expect((await fetch(`${served.url}/health`)).status).toBe(200);
+    expect(served.output()).toContain("database or disk is full");
+
     rmSync(filler);
     const again = await create(served.url, { previous_response_id: kept.id });
-    console.log(again.status, await again.text());
+    expect(again.status).toBe(200);
+    const statuses = [kept.id, lost].map(async (id) => (await fetch(`${served.url}/v1/responses/${id}`)).status);
+    expect(await Promise.all(statuses)).toEqual([200, 404]);
     expect(await stop(served)).toBe(0);
   });
 });

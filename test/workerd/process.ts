@@ -10,8 +10,8 @@ import { BUNDLE_VARIABLE, bundleInto, freePort, root, untilReady, workerd } from
 
 /**
  * The Worker on plain `workerd`, bundled as it is deployed and configured as `serve` does it, with its storage on disk: a
- * process that can be killed and started again on the same storage and port. With RESPONSES_EDGE_TEST_SERVE=1 it is that
- * of `serve` itself, with its lock and its launcher, which is what is killed.
+ * process that can be killed and started again on the same storage and port. `through`: that of `serve` itself, with its
+ * lock and its launcher, which is what is killed.
  */
 export interface WorkerdProcess {
   url: string;
@@ -32,7 +32,10 @@ export interface WorkerdProcess {
   close(): Promise<void>;
 }
 
-export async function startWorkerd(given: Record<string, string>): Promise<WorkerdProcess> {
+export async function startWorkerd(
+  given: Record<string, string>,
+  { through = "workerd" }: { through?: "workerd" | "serve" } = {},
+): Promise<WorkerdProcess> {
   const directory = mkdtempSync(join(tmpdir(), "responses-edge-"));
   const storage = join(directory, "storage");
   mkdirSync(storage);
@@ -41,9 +44,10 @@ export async function startWorkerd(given: Record<string, string>): Promise<Worke
   // The transport is that of the test project (vitest.config.ts).
   const { VLLM_TRANSPORT } = process.env;
   const variables = { ...(VLLM_TRANSPORT && { VLLM_TRANSPORT }), ...given };
-  const command = process.env.RESPONSES_EDGE_TEST_SERVE
-    ? serveCommand(port, storage, bundled)
-    : workerdCommand(port, directory, storage, Object.keys(variables));
+  const command =
+    through === "serve"
+      ? serveCommand(port, storage, bundled)
+      : workerdCommand(port, directory, storage, Object.keys(variables));
   const url = `http://127.0.0.1:${port}`;
   let child: ChildProcess | undefined;
   let logs = "";
