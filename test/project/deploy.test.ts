@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { DockerfileParser, type Instruction, type JSONInstruction } from "dockerfile-ast";
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
+import { EXIT } from "../../cli/refusal.ts";
 import { SERVE_VARIABLES } from "../../cli/serve-settings.ts";
 import { VARIABLE_NAMES } from "../../src/config.ts";
 import { root } from "../workerd/tools.ts";
@@ -144,9 +145,15 @@ describe("the manifests of Kubernetes", () => {
 });
 
 describe("responses-edge.service", () => {
+  const unit = read("deploy/responses-edge.service");
+
   it("waits longer for a stop than the program takes", () => {
-    const unit = read("deploy/responses-edge.service");
     const value = (name: string) => Number(new RegExp(`${name}=(\\d+)$`, "m").exec(unit)?.[1]);
     expect(value("TimeoutStopSec") * 1000).toBeGreaterThan(value("STOP_TIMEOUT_MS"));
+  });
+
+  it("does not start the program again where that does not help", () => {
+    const { usage, noAccess, configuration } = EXIT;
+    expect(unit).toContain(`RestartPreventExitStatus=${usage} ${noAccess} ${configuration}\n`);
   });
 });
