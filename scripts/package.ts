@@ -34,13 +34,13 @@ async function bundleCommand(): Promise<void> {
   });
 }
 
-/** The Worker, as it is deployed, without its map: nothing shows stacks. */
+/** The Worker, as it is deployed, without what wrangler puts beside it: a note, and a map that nothing reads. */
 function bundleWorker(): void {
   const made = mkdtempSync(join(tmpdir(), "responses-edge-"));
   try {
     bundleInto(made);
     for (const name of readdirSync(made)) {
-      if (/\.(js|tiktoken)$/.test(name)) copyFileSync(join(made, name), join(target, "worker", name));
+      if (name !== "index.js.map" && name !== "README.md") copyFileSync(join(made, name), join(target, "worker", name));
     }
   } finally {
     rmSync(made, { recursive: true, force: true });

@@ -53,6 +53,9 @@ export async function podmanSays(...args: string[]): Promise<string> {
   return stdout.trim();
 }
 
+/** OCI's format has no health check. Layers that are kept for the next build would pile up, a gigabyte each. */
+const BUILD = ["--format=docker", "--isolation=chroot", "--pull=never", "--layers=false"];
+
 /** Builds the image as the Dockerfile says. */
 export async function buildImage(): Promise<void> {
   mkdirSync(cache, { recursive: true });
@@ -72,8 +75,7 @@ events_logger = "file"
     await standIn(name);
   }
   // The authorities of this machine: a registry of packages may be behind one of its own.
-  const authorities = ["--volume", "/etc/ssl/certs:/etc/ssl/certs:ro"];
-  await podmanSays("build", "--format=docker", "--isolation=chroot", "--pull=never", ...authorities, "-t", IMAGE, root);
+  await podmanSays("build", ...BUILD, "--volume=/etc/ssl/certs:/etc/ssl/certs:ro", "-t", IMAGE, root);
 }
 
 /** The names after FROM, in full. */
@@ -83,26 +85,34 @@ function baseImages(): string[] {
   return names.map((name) => (name.includes("/") ? name : `docker.io/library/${name}`));
 }
 
-/** Makes an image that has what the one of this name has, as far as the Dockerfile needs it. */
+/** What the images of these names have beside Debian, as far as the Dockerfile needs it. */
+const STAND_INS: readonly [prefix: string, steps: readonly string[]][] = [
+  [
+    "docker.io/library/node:",
+    [
+      "COPY node /usr/local/bin/node",
+      "COPY npm /usr/local/lib/npm",
+      "RUN ln -s ../lib/npm/bin/npm-cli.js /usr/local/bin/npm",
+      "ENV NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt",
+    ],
+  ],
+  // It has no shell.
+  ["gcr.io/distroless/", ["RUN rm -f /bin/sh /bin/dash /bin/bash", "USER 65532"]],
+];
+
+/** Makes an image of this name of Debian's packages. */
 async function standIn(name: string): Promise<void> {
-  const isNode = name.includes("/node:");
-  const system = join(cache, "debian.tar");
+  const steps = STAND_INS.find(([prefix]) => name.startsWith(prefix))?.[1];
+  if (!steps) throw new Error(`${name} cannot be pulled, and nothing is known to take its place.`);
+  const context = join(cache, "stand-in");
+  const system = join(context, "debian.tar");
   if (!existsSync(system)) {
+    mkdirSync(context, { recursive: true });
     const packages = "libstdc++6,libssl3,ca-certificates,tzdata,netbase";
     execFileSync("mmdebstrap", ["--quiet", "--variant=minbase", `--include=${packages}`, "bookworm", system]);
-  }
-  const changes = isNode ? [`ENV NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt`] : ["USER 65532"];
-  const imported = await podmanSays("import", ...changes.flatMap((change) => ["--change", change]), system);
-  const context = join(cache, "stand-in");
-  mkdirSync(context, { recursive: true });
-  if (isNode) {
     const npm = realpathSync(execFileSync("which", ["npm"], { encoding: "utf8" }).trim());
     execFileSync("cp", ["-r", join(npm, "../.."), process.execPath, context]);
   }
-  const steps = isNode
-    ? "COPY node /usr/local/bin/node\nCOPY npm /usr/local/lib/npm\nRUN ln -s ../lib/npm/bin/npm-cli.js /usr/local/bin/npm"
-    : // A distroless image has no shell.
-      "USER 0\nRUN rm -f /bin/sh /bin/dash /bin/bash\nUSER 65532";
-  writeFileSync(join(context, "Dockerfile"), `FROM ${imported.split("\n").at(-1)}\n${steps}\n`);
-  await podmanSays("build", "--format=docker", "--isolation=chroot", "--pull=never", "-t", name, context);
+  writeFileSync(join(context, "Dockerfile"), ["FROM scratch", "ADD debian.tar /", ...steps, ""].join("\n"));
+  await podmanSays("build", ...BUILD, "-t", name, context);
 }
