@@ -27,6 +27,8 @@ export async function serve(environment: Environment): Promise<void> {
   const settings = readServeSettings(environment, mistakes);
   const { host, port, keyPair, stateDirectory, stopTimeoutMs, logFormat } = settings;
   const say = (line: string) => console.log(line);
+  // That nobody reads the log any more is no reason to end.
+  process.stdout.on("error", () => {});
   const tell = (level: "info" | "warn", message: string, fields?: object) =>
     say(ownLine(level, message, logFormat, fields));
   const variables = workerVariables(environment, mistakes);

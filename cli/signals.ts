@@ -3,6 +3,9 @@
 /** How often this process looks whether npm is still there. */
 const PARENT_CHECK_MS = 250;
 
+/** npm passes a signal on to a process that has got it already, as all of its group: that is still the first time. */
+const SAME_MS = 1_000;
+
 export interface Stopping {
   /** Aborted at the first time. */
   signal: AbortSignal;
@@ -16,8 +19,11 @@ export function untilStopped(): Stopping {
   const controller = new AbortController();
   const first = Promise.withResolvers<void>();
   const second = Promise.withResolvers<void>();
+  let since = Number.POSITIVE_INFINITY;
   const stop = () => {
-    if (controller.signal.aborted) second.resolve();
+    if (performance.now() - since > SAME_MS) second.resolve();
+    if (controller.signal.aborted) return;
+    since = performance.now();
     first.resolve();
     controller.abort();
   };

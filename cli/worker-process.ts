@@ -1,10 +1,13 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { type IncomingMessage, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
+import { json } from "node:stream/consumers";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { TextVariables } from "../src/config.ts";
 import { ownUrl, socketAddresses } from "./addresses.ts";
 import { bundle, canBundle, madeBundle } from "./bundle.ts";
@@ -42,11 +45,17 @@ export interface WorkerProcess {
   /** Resolves when the process has ended and all that it has said was said: its exit code, null where it was killed. */
   ended: Promise<number | null>;
   /**
-   * Ends it. For `graceMs` it takes no more connections, and goes on with the requests that it has: false where some were
-   * left then, and cut off.
+   * Ends it. For `graceMs` it refuses new requests, and goes on with those that it has: false where some were left then, and
+   * cut off. To be called again with less, too.
    */
   stop(graceMs: number): Promise<boolean>;
 }
+
+/** How often the Worker is asked whether its turns have ended. */
+const DRAIN_LOOK_MS = 100;
+
+/** A Worker that does not answer its launcher for so long is not waited for. */
+const LAUNCHER_TIMEOUT_MS = 5_000;
 
 /** Long enough for a first start on a slow machine. */
 const READY_TIMEOUT_MS = 60_000;
@@ -57,14 +66,17 @@ const READY_TIMEOUT_MS = 60_000;
  */
 export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
   const { host, keyPair, storage, variables, environment, format, say, signal } = options;
+  signal.throwIfAborted();
   const directory = mkdtempSync(join(tmpdir(), "responses-edge-"));
   const removeFiles = () => rmSync(directory, { recursive: true, force: true });
   process.once("exit", removeFiles);
   const bundled = madeBundle() ?? (await makeBundle(directory, signal));
+  signal.throwIfAborted();
   const extra = environment.NODE_EXTRA_CA_CERTS;
   const configFile = join(directory, "workerd.capnp");
+  const launcherSocket = join(directory, "launcher");
   const config = workerdConfig({
-    ...{ keyPair, storage, bundle: bundled, addresses: socketAddresses(host, options.port) },
+    ...{ keyPair, storage, launcherSocket, bundle: bundled, addresses: socketAddresses(host, options.port) },
     variables: Object.keys(variables),
     authorities: extra ? certificatesIn(extra) : [],
   });
@@ -87,7 +99,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     const url = ownUrl(keyPair ? "https" : "http", host, port);
     const question = { url, certificateFile: keyPair?.certificateFile, timeoutMs: READY_TIMEOUT_MS };
     await Promise.race([askHealth(question), ended.then(refuseEnded)]);
-    return { port, ended, stop: (graceMs) => stop(child, ended, graceMs) };
+    return { port, ended, stop: (graceMs) => stop(child, launcherSocket, ended, graceMs) };
   } catch (error) {
     kill();
     await ended;
@@ -158,14 +170,41 @@ async function portOf(child: ChildProcess, ended: Promise<unknown>): Promise<num
 }
 
 /** Ends a process as `WorkerProcess.stop` says. */
-async function stop(child: ChildProcess, ended: Promise<number | null>, graceMs: number): Promise<boolean> {
+async function stop(
+  child: ChildProcess,
+  launcherSocket: string,
+  ended: Promise<number | null>,
+  graceMs: number,
+): Promise<boolean> {
   const cut = () => void child.kill("SIGKILL");
   if (graceMs === 0) cut();
-  else child.kill("SIGTERM");
   const timer = setTimeout(cut, graceMs);
+  // Once it has SIGTERM, workerd lets new connections wait for its end. So it gets that when little is left to end.
+  if (graceMs > 0) await Promise.race([untilDrained(launcherSocket).catch(() => {}), ended]);
+  child.kill("SIGTERM");
   const code = await ended;
   clearTimeout(timer);
   return code === 0;
+}
+
+/** Has the Worker refuse new requests, and waits until no turn runs beside its client. Rejects where it does not answer. */
+async function untilDrained(launcherSocket: string): Promise<void> {
+  for (
+    let turns = await askLauncher("POST", launcherSocket);
+    turns > 0;
+    turns = await askLauncher("GET", launcherSocket)
+  ) {
+    await sleep(DRAIN_LOOK_MS);
+  }
+}
+
+/** How many turns run beside their clients; a POST tells the Worker to take no new ones. */
+async function askLauncher(method: "GET" | "POST", socketPath: string): Promise<number> {
+  const asked = request({ socketPath, method, agent: false, timeout: LAUNCHER_TIMEOUT_MS });
+  asked.on("timeout", () => asked.destroy(new Error("no answer")));
+  asked.end();
+  const [answer] = (await once(asked, "response")) as [IncomingMessage];
+  return ((await json(answer)) as { turns: number }).turns;
 }
 
 function refuseEnded(): never {

@@ -48,6 +48,8 @@ export interface WorkerdOptions {
   addresses: readonly string[];
   /** TLS on all of them. */
   keyPair?: KeyPairFiles | undefined;
+  /** The path of a Unix socket on which the launcher speaks with the Worker (`Launcher`); none without. */
+  launcherSocket?: string | undefined;
   /** Where the bundle is; absolute. */
   bundle: string;
   /** Where the objects are kept; the disk service is named `disk`. */
@@ -71,6 +73,10 @@ export function workerdConfig(options: WorkerdOptions): string {
   const sockets = addresses.map(
     (address, index) => `(name = "http${index}", address = "${address}", ${protocol}, service = "main")`,
   );
+  if (options.launcherSocket !== undefined) {
+    const service = '(name = "main", entrypoint = "Launcher")';
+    sockets.push(`(name = "launcher", address = "unix:${options.launcherSocket}", http = (), service = ${service})`);
+  }
   const bindings = [
     ...objectBindings(),
     '(name = "PRIVATE_NETWORK", service = "private-network")',

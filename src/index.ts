@@ -1,5 +1,6 @@
-/** The Worker: the HTTP API, and the Durable Object classes: for conversations, for keys, for what keys use, and for how the model servers are. */
+/** The Worker: the HTTP API, and the Durable Object classes: for conversations, for keys, for what keys use, and for how the model servers are; and what the launcher of a process of one's own asks. */
 export { default } from "./http/app.ts";
+export { Launcher } from "./http/draining.ts";
 export { Board } from "./store/board.ts";
 export { Home } from "./store/home.ts";
 export { KeyDirectory } from "./store/keys/key-directory.ts";

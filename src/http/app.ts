@@ -6,6 +6,7 @@ import { telemetryOf } from "../telemetry/telemetry.ts";
 import type { AppEnv } from "./app-env.ts";
 import { authentication } from "./auth.ts";
 import { browserGuard, jsonBodies } from "./browser-guard.ts";
+import { unlessDraining } from "./draining.ts";
 import { routesOf } from "./endpoint.ts";
 import { endpoints } from "./endpoints.ts";
 import { renderError, unknownUrl } from "./errors.ts";
@@ -32,6 +33,7 @@ const unobserved = createMiddleware<AppEnv>(async (context, next) => {
 const app = new Hono<AppEnv>();
 
 app.use(requestId());
+app.use(unlessDraining);
 app.use(browserGuard);
 app.get("/", (context) => {
   const always = endpoints.filter(({ path, isOpen }) => !path.includes(":") && isOpen === undefined);

@@ -31,10 +31,16 @@ export function enterTurn(limit: number): Disposable {
   return place;
 }
 
+/** How many turns run beside their clients. */
+export function turnsBesideClients(): number {
+  for (const held of places) if (held.deref() === undefined) places.delete(held);
+  return places.size;
+}
+
 /** Throws the 503 of an isolate that has `limit` turns already; runs in homes are among them. */
 export function expectRoom(limit: number): void {
   if (places.size + tenantRuns.most < limit) return;
-  for (const held of places) if (held.deref() === undefined) places.delete(held);
+  turnsBesideClients();
   if (places.size + tenantRuns.total() >= limit) throw overloaded();
 }
 

@@ -179,8 +179,16 @@ describe("its end", () => {
       open -= 1;
     });
     await eventually(() => texts.every((text) => text.includes("response.output_text.delta")));
+    // Twice, as a process gets it that npm runs.
     served.child.kill("SIGTERM");
-    await eventually(() => served.output().includes("Stopping"));
+    served.child.kill("SIGTERM");
+    const health = () => fetch(`${served.url}/health`, { headers: { connection: "close" } });
+    const refused = await eventually(async () => {
+      const answer = await health();
+      return answer.status === 503 ? answer : undefined;
+    });
+    expect(refused.headers.get("retry-after")).toBe("2");
+    expect(await refused.json()).toMatchObject({ error: { code: "server_is_stopping" } });
     expect(open).toBe(200);
     await eventually(() => {
       for (const { release } of vllm.simulator.requests) release();

@@ -1,0 +1,39 @@
+import { WorkerEntrypoint } from "cloudflare:workers";
+import { createMiddleware } from "hono/factory";
+import { ApiError } from "../protocol/errors.ts";
+import { turnsBesideClients } from "../store/open-turns.ts";
+import type { AppEnv } from "./app-env.ts";
+
+/**
+ * The end of a process of one's own: it takes no new requests while those under way end. workerd's own way of ending stops
+ * to accept connections, and leaves those that are made meanwhile without an answer.
+ */
+
+/** Of this isolate: workerd has one for each process. */
+let isDraining = false;
+
+/** Refuses every request from when the process is told to end: 503, also of `/health`, so that balancers go elsewhere. */
+export const unlessDraining = createMiddleware<AppEnv>(async (_, next) => {
+  if (isDraining) throw stopping();
+  await next();
+});
+
+/**
+ * What the launcher of the process asks, on a socket of its own (`cli/worker-process.ts`). No other deployment lets anybody
+ * reach it. POST begins the end; every answer tells how many turns are under way beside their clients.
+ */
+export class Launcher extends WorkerEntrypoint {
+  override fetch(request: Request): Response {
+    if (request.method === "POST") isDraining = true;
+    return Response.json({ turns: turnsBesideClients() });
+  }
+}
+
+function stopping(): ApiError {
+  return new ApiError({
+    status: 503,
+    message: "The server is about to stop. Please retry in a few seconds.",
+    code: "server_is_stopping",
+    headers: { "retry-after": "2" },
+  });
+}
