@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFile
 import { join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
+import { z } from "zod";
 import { SCHEMA_VERSIONS } from "../src/store/schema-versions.ts";
 import { version } from "./installation.ts";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
@@ -26,11 +27,10 @@ const ORPHAN_LOOK_MS = 50;
 /** SQLITE_BUSY: somebody else has a lock. */
 const SQLITE_BUSY = 5;
 
+const marker = z.object({ version: z.string(), schema: z.record(z.string(), z.int()) });
+
 /** What has written into a folder: the program's version, and that of the tables of each class. */
-export interface Marker {
-  version: string;
-  schema: Readonly<Record<string, number>>;
-}
+export type Marker = Readonly<z.output<typeof marker>>;
 
 export interface DataFolder {
   /** Absolute. */
@@ -69,7 +69,7 @@ export function readMarker(folder: string): Marker | undefined {
   const file = join(folder, MARKER_FILE);
   if (!existsSync(file)) return undefined;
   try {
-    return JSON.parse(readFileSync(file, "utf8")) as Marker;
+    return marker.parse(JSON.parse(readFileSync(file, "utf8")));
   } catch {
     throw new Refusal(EXIT.configuration, `${file} is not what this program has written: it is damaged.`);
   }
@@ -89,14 +89,14 @@ export function checkVersion({ version: other, schema }: Marker, folder: string)
 }
 
 function checkMarker(path: string): void {
-  const marker = readMarker(path);
-  if (marker) checkVersion(marker, path);
+  const noted = readMarker(path);
+  if (noted) checkVersion(noted, path);
 }
 
 /** Notes this version; a marker that says the same is left as it is, so that a full disk is no hindrance. */
 function mark(path: string): void {
-  const marker: Marker = { version, schema: SCHEMA_VERSIONS };
-  const text = `${JSON.stringify(marker)}\n`;
+  const own: Marker = { version, schema: SCHEMA_VERSIONS };
+  const text = `${JSON.stringify(own)}\n`;
   const file = join(path, MARKER_FILE);
   if (existsSync(file) && readFileSync(file, "utf8") === text) return;
   const unfinished = `${file}.new`;

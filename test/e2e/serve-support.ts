@@ -45,7 +45,8 @@ export function begin(variables: Record<string, string>, command = "serve", befo
     before === undefined ? [main, command] : [...UNSHARE, "sh", "-c", `${before} && exec "$0" "$@"`, program, main];
   const child = spawn(before === undefined ? program : "unshare", args, {
     stdio: ["ignore", "pipe", "pipe"],
-    env: { PATH, RESPONSES_EDGE_TEST_BUNDLE, PORT: "0", LOG_FORMAT: "json", ...variables },
+    // What one that is killed leaves behind is removed with the rest.
+    env: { PATH, RESPONSES_EDGE_TEST_BUNDLE, TMPDIR: newFolder(), PORT: "0", LOG_FORMAT: "json", ...variables },
   });
   running.add(child);
   let output = "";

@@ -46,7 +46,7 @@ export async function startWorkerd(
   const variables = { ...(VLLM_TRANSPORT && { VLLM_TRANSPORT }), ...given };
   const command =
     through === "serve"
-      ? serveCommand(port, storage, bundled)
+      ? serveCommand(port, directory, storage, bundled)
       : workerdCommand(port, directory, storage, Object.keys(variables));
   const url = `http://127.0.0.1:${port}`;
   let child: ChildProcess | undefined;
@@ -111,11 +111,14 @@ function workerdCommand(port: number, directory: string, storage: string, variab
   return { program: workerd, args: serveArguments(configFile) };
 }
 
-function serveCommand(port: number, storage: string, bundle: string): Command {
+function serveCommand(port: number, directory: string, storage: string, bundle: string): Command {
   return {
     program: process.execPath,
     args: [join(root, "cli/main.ts"), "serve"],
-    environment: { PORT: String(port), STATE_DIRECTORY: storage, LOG_FORMAT: "text", [BUNDLE_VARIABLE]: bundle },
+    environment: {
+      ...{ PORT: String(port), STATE_DIRECTORY: storage, TMPDIR: directory, LOG_FORMAT: "text" },
+      [BUNDLE_VARIABLE]: bundle,
+    },
   };
 }
 
