@@ -23,18 +23,26 @@ describe.skipIf(why !== undefined)("the image", () => {
     await podman("volume", "rm", "--force", VOLUME);
   });
 
-  async function start(variables: Record<string, string>): Promise<Running & { id: string }> {
-    const port = await freePort();
+  const optionsOf = (variables: Record<string, string>, port: number) => {
     const given = Object.entries({ ...variables, HOST: "127.0.0.1", PORT: String(port) });
-    const options = [...HARDENED, DATA, ...given.map(([name, value]) => `--env=${name}=${value}`)];
-    const id = await podmanSays("run", "--detach", ...options, IMAGE);
+    return [...HARDENED, DATA, ...given.map(([name, value]) => `--env=${name}=${value}`)];
+  };
+
+  async function start(variables: Record<string, string>): Promise<Running> {
+    const port = await freePort();
+    const id = await podmanSays("run", "--detach", ...optionsOf(variables, port), IMAGE);
     containers.add(id);
-    await eventually(async () => (await podman("healthcheck", "run", id)).code === 0);
+    await eventually(async () => {
+      if ((await podman("healthcheck", "run", id)).code === 0) return true;
+      const { stdout, stderr } = await podman("logs", id);
+      if ((await podmanSays("inspect", "--format={{.State.Running}}", id)) === "true") return false;
+      throw new Error(`The container has ended:\n${stdout}${stderr}`);
+    });
     const stop = async () => {
       await podmanSays("stop", "--time=60", id);
       return Number(await podmanSays("wait", id));
     };
-    return { id, url: `http://127.0.0.1:${port}`, stop };
+    return { url: `http://127.0.0.1:${port}`, stop };
   }
 
   it("runs as a user that is not root, and has no secrets", async () => {
@@ -74,9 +82,7 @@ describe.skipIf(why !== undefined)("the image", () => {
     const { stop } = await start(variables);
     try {
       const port = await freePort();
-      const given = Object.entries({ ...variables, HOST: "127.0.0.1", PORT: String(port) });
-      const options = [...HARDENED, DATA, ...given.map(([name, value]) => `--env=${name}=${value}`)];
-      const { code, stdout, stderr } = await podman("run", "--rm", ...options, IMAGE);
+      const { code, stdout, stderr } = await podman("run", "--rm", ...optionsOf(variables, port), IMAGE);
       expect([code, stdout + stderr]).toEqual([
         75,
         expect.stringContaining("Another responses-edge uses the data folder"),
