@@ -823,8 +823,8 @@ function readVariables(env: Variables): { vars: Values; mistakes: Map<string, st
   const mistakes = new Map<string, string>();
   for (const [name, schema] of Object.entries(variables.shape)) {
     const value: unknown = env[name as VariableName];
-    // An empty variable is an unset one.
-    const result = schema.safeParse(value === "" ? undefined : value);
+    // An empty variable is an unset one; workerd gives null for what its environment does not have (scripts/compile.ts).
+    const result = schema.safeParse(value === "" || value === null ? undefined : value);
     if (!result.success) mistakes.set(name, result.error.issues[0]?.message ?? "not understood");
     else if (name.endsWith("_MS") && Number(result.data) > MAX_TIMER_MS)
       mistakes.set(name, `expected at most ${MAX_TIMER_MS}`);

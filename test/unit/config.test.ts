@@ -8,6 +8,7 @@ import {
   ConfigError,
   loadConfig,
   misspeltVariables,
+  VARIABLE_NAMES,
   type Variables,
   VLLM_EXTRAS,
 } from "../../src/config.ts";
@@ -65,6 +66,13 @@ describe("the configuration", () => {
       /^VLLM_TRANSPORT: expected fetch/,
     );
     expect(configure({ VLLM, VLLM_TRANSPORT: "fetch" }).modelServers[0]?.transport).toBe("fetch");
+  });
+
+  it("a variable that is null is an unset one, as workerd tells those that its environment does not have", () => {
+    const unset = Object.fromEntries(VARIABLE_NAMES.map((name) => [name, null]));
+    expect(loadConfig({ ...unset, VLLM_BASE_URL: "http://vllm/v1" } as Variables)).toMatchObject({
+      heartbeatMs: 5_000,
+    });
   });
 
   it("an empty variable is an unset one", () => {

@@ -1,0 +1,159 @@
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { DockerfileParser, type Instruction, type JSONInstruction } from "dockerfile-ast";
+import { describe, expect, it } from "vitest";
+import { parse } from "yaml";
+import { EXIT } from "../../cli/refusal.ts";
+import { SERVE_VARIABLES } from "../../cli/serve-settings.ts";
+import { VARIABLE_NAMES } from "../../src/config.ts";
+import { root } from "../workerd/tools.ts";
+
+/** What the files of deployments say of each other and of the program. `npm run test:deploy` runs them. */
+
+const read = (file: string) => readFileSync(join(root, file), "utf8");
+const manifest = JSON.parse(read("package.json"));
+const compose = parse(read("deploy/compose.yaml"));
+const pod = parse(read("deploy/kubernetes/statefulset.yaml")).spec.template.spec;
+
+/** Variables that something of this project reads. */
+const KNOWN: readonly string[] = [...VARIABLE_NAMES, ...SERVE_VARIABLES];
+
+/** The names that an example of an environment has, and those of them that have a value. */
+function entriesOf(file: string): [name: string, value: string][] {
+  return [...read(file).matchAll(/^([A-Z_]+)=(.*)$/gm)].map(([, name = "", value = ""]) => [name, value]);
+}
+
+describe("the Dockerfile", () => {
+  const dockerfile = DockerfileParser.parse(read("Dockerfile"));
+  const instructions = dockerfile.getInstructions();
+  const final = instructions.slice(instructions.findLastIndex((each) => each.getKeyword() === "FROM"));
+  const one = (keyword: string): Instruction => {
+    const found = final.filter((each) => each.getKeyword() === keyword);
+    if (found.length !== 1 || !found[0]) throw new Error(`The last stage has ${found.length} ${keyword}.`);
+    return found[0];
+  };
+  const words = (instruction: Instruction) =>
+    (instruction as JSONInstruction).getJSONStrings().map((each) => each.getJSONValue());
+
+  it("begins with pinned images, and has the Node that the tests run on", () => {
+    const images = dockerfile.getFROMs().map((from) => from.getImage());
+    expect(images).toEqual([
+      `node:${manifest.devDependencies.node}-bookworm-slim`,
+      expect.stringMatching(/^gcr\.io\/distroless\/[a-z]+-debian12:nonroot$/),
+    ]);
+  });
+
+  it("copies what is there, and what .dockerignore lets in", () => {
+    const ignored = read(".dockerignore").split("\n");
+    const sources = dockerfile
+      .getCOPYs()
+      .filter((copy) => !copy.getFlags().some((flag) => flag.getName() === "from"))
+      .flatMap((copy) =>
+        copy
+          .getArguments()
+          .slice(0, -1)
+          .map((each) => each.getValue()),
+      );
+    expect(sources).toContain("src");
+    for (const source of sources) {
+      expect(existsSync(join(root, source)), source).toBe(true);
+      expect(ignored).toContain(`!${source}`);
+    }
+  });
+
+  it("runs what the package has, as a user that is not root, and asks its health", () => {
+    expect(one("USER").getArgumentsContent()).toMatch(/^[1-9]\d*:[1-9]\d*$/);
+    expect(words(one("ENTRYPOINT"))).toEqual(["/usr/local/bin/node", "/app/responses-edge.js"]);
+    expect(existsSync(join(root, "cli/responses-edge.js"))).toBe(true);
+    expect(one("HEALTHCHECK").getArgumentsContent()).toMatch(
+      /CMD \["\/usr\/local\/bin\/node", "\/app\/responses-edge.js", "health"\]$/,
+    );
+    expect(one("STOPSIGNAL").getArgumentsContent()).toBe("SIGTERM");
+  });
+
+  it("sets no variable that nobody reads, and no secret", () => {
+    const names = [...(one("ENV").getArgumentsContent() ?? "").matchAll(/([A-Z_]+)=/g)].map(([, name]) => name);
+    expect(names).toEqual(["HOST", "PORT", "STATE_DIRECTORY", "LOG_FORMAT"]);
+    expect(SERVE_VARIABLES).toEqual(expect.arrayContaining(names));
+  });
+});
+
+describe("compose.yaml", () => {
+  const gateway = compose.services["responses-edge"];
+
+  it("publishes ports of Caddy alone", () => {
+    const published = Object.keys(compose.services).filter((name) => compose.services[name].ports);
+    expect(published).toEqual(["caddy"]);
+    const networks = Object.fromEntries(
+      Object.entries<{ networks: string[] }>(compose.services).map(([name, service]) => [name, service.networks]),
+    );
+    expect(networks).toEqual({
+      caddy: ["front"],
+      "responses-edge": ["front", "models", "search"],
+      vllm: ["models"],
+      searxng: ["search"],
+    });
+  });
+
+  it("gives the gateway variables that it reads, and lets it stop in its own time", () => {
+    for (const name of Object.keys(gateway.environment)) expect(KNOWN).toContain(name);
+    expect(Number.parseInt(gateway.stop_grace_period, 10) * 1000).toBeGreaterThan(
+      Number(gateway.environment.STOP_TIMEOUT_MS),
+    );
+  });
+
+  it("has every variable in its example, none of them with a value that would let anybody in", () => {
+    const used = new Set([...read("deploy/compose.yaml").matchAll(/\$\{([A-Z_]+)/g)].map(([, name]) => name));
+    const example = entriesOf("deploy/compose.env.example");
+    expect(new Set(example.map(([name]) => name))).toEqual(used);
+    expect(example.filter(([, value]) => value !== "")).toEqual([["TELEMETRY_LOG", "errors"]]);
+  });
+});
+
+describe("the manifests of Kubernetes", () => {
+  const [container] = pod.containers;
+
+  it("give the pod variables that it reads, and time to stop", () => {
+    const values = Object.fromEntries(
+      container.env.map(({ name, value }: { name: string; value: string }) => [name, value]),
+    );
+    for (const name of Object.keys(values)) expect(KNOWN).toContain(name);
+    const { seconds } = container.lifecycle.preStop.sleep;
+    expect(pod.terminationGracePeriodSeconds * 1000).toBeGreaterThan(Number(values.STOP_TIMEOUT_MS) + seconds * 1000);
+  });
+
+  it("give it no right that it does not need", () => {
+    expect(pod).toMatchObject({
+      automountServiceAccountToken: false,
+      securityContext: { runAsNonRoot: true, runAsUser: 65532, seccompProfile: { type: "RuntimeDefault" } },
+    });
+    expect(container.securityContext).toEqual({
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ["ALL"] },
+    });
+  });
+
+  it("ask for secrets that the program reads, and have none", () => {
+    const example = entriesOf("deploy/kubernetes/secrets.env.example");
+    expect(example.filter(([name, value]) => !KNOWN.includes(name) || value !== "")).toEqual([]);
+    const kustomization = parse(read("deploy/kubernetes/kustomization.yaml"));
+    for (const file of kustomization.resources) expect(existsSync(join(root, "deploy/kubernetes", file))).toBe(true);
+    expect(kustomization.images).toMatchObject([{ name: container.image, newTag: manifest.version }]);
+    expect(kustomization.secretGenerator).toMatchObject([{ name: container.envFrom[0].secretRef.name }]);
+  });
+});
+
+describe("responses-edge.service", () => {
+  const unit = read("deploy/responses-edge.service");
+
+  it("waits longer for a stop than the program takes", () => {
+    const value = (name: string) => Number(new RegExp(`${name}=(\\d+)$`, "m").exec(unit)?.[1]);
+    expect(value("TimeoutStopSec") * 1000).toBeGreaterThan(value("STOP_TIMEOUT_MS"));
+  });
+
+  it("does not start the program again where that does not help", () => {
+    const { usage, noAccess, configuration } = EXIT;
+    expect(unit).toContain(`RestartPreventExitStatus=${usage} ${noAccess} ${configuration}\n`);
+  });
+});

@@ -1,0 +1,71 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, relative } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { itServes } from "../deploy/facts.ts";
+import { startProgram } from "../deploy/program.ts";
+import { freePort, root, workerdVersion } from "../workerd/tools.ts";
+
+/**
+ * The folder that is published, run where it was made: it finds workerd above itself. `npm run test:deploy` installs it as a
+ * user does.
+ */
+describe("the package", () => {
+  const folder = join(root, "dist/package");
+  const program = join(folder, "responses-edge.js");
+  const data = mkdtempSync(join(tmpdir(), "responses-edge-"));
+  beforeAll(() => {
+    execFileSync(process.execPath, [join(root, "scripts/package.ts")], { stdio: ["ignore", "ignore", "inherit"] });
+  });
+  afterAll(() => rmSync(data, { recursive: true, force: true }));
+
+  it("has the version of the project, its command, and workerd of the version that was tested as its only dependency", () => {
+    const read = (file: string) => JSON.parse(readFileSync(file, "utf8")) as Record<string, unknown>;
+    const { version } = read(join(root, "package.json"));
+    expect(read(join(folder, "package.json"))).toMatchObject({
+      name: "responses-edge",
+      version,
+      bin: { "responses-edge": "responses-edge.js" },
+      dependencies: { workerd: workerdVersion },
+    });
+    const said = execFileSync(process.execPath, [program, "--version"], { encoding: "utf8" });
+    expect(said).toBe(`responses-edge ${version} (workerd ${workerdVersion})\n`);
+  });
+
+  it("has the licences of the code in it, and none of the sources", () => {
+    const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((each) => each.isFile());
+    const names = files.map(({ parentPath, name }) =>
+      relative(folder, join(parentPath, name)).replace(/[0-9a-f]{40}/, "HASH"),
+    );
+    expect(names).toEqual(
+      expect.arrayContaining([
+        ...[
+          "LICENSE",
+          "README.md",
+          "THIRD-PARTY-LICENSES",
+          "cli.js",
+          "package.json",
+          "responses-edge.js",
+          "wrangler.toml",
+        ],
+        ...["worker/HASH-o200k_base.tiktoken", "worker/index.js"],
+      ]),
+    );
+    expect(names.filter((name) => /\.(ts|map)$/.test(name))).toEqual([]);
+    const licenses = readFileSync(join(folder, "THIRD-PARTY-LICENSES"), "utf8");
+    for (const name of ["hono", "zod", "jose", "gpt-tokenizer"])
+      expect(licenses).toMatch(new RegExp(`^${name} \\d`, "m"));
+  });
+
+  itServes(async (variables) => {
+    const port = String(await freePort());
+    return startProgram({
+      command: process.execPath,
+      args: [program],
+      // The tests' own bundle is not the one that is shipped.
+      environment: { PATH: process.env.PATH, PORT: port, STATE_DIRECTORY: data, ...variables },
+      url: `http://127.0.0.1:${port}`,
+    });
+  });
+});
