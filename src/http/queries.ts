@@ -35,6 +35,9 @@ export const pageQuery = z
   })
   .transform(({ include, limit, order, after }) => ({ include, limit, order, after }));
 
+/** Of a tree. */
+export const treeQuery = pageQuery.transform(({ include: _include, ...page }) => page);
+
 const limit = wholeNumber.pipe(z.int().min(1).max(100)).default(20);
 const time = wholeNumber.pipe(z.int().min(0).max(253_402_300_799));
 /** Of any of the forms in which lists stand in a query: repeated, with `[]`, separated by commas. */

@@ -21,6 +21,7 @@ import { RunHost } from "./run-host.ts";
 import type { RunSpec } from "./run-store.ts";
 import { Settlement, type TurnToSettle } from "./settlement.ts";
 import { tenantConversations, tenantRuns } from "./tenant-load.ts";
+import { TreeReader } from "./tree-reader.ts";
 import type { StoredResponse } from "./turn-store.ts";
 
 /**
@@ -37,6 +38,7 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
   readonly #conversation: ConversationTurns;
   readonly #runs: RunHost;
   readonly #responses: ResponseReader;
+  readonly #tree: TreeReader;
   readonly #housekeeping: Housekeeping;
   readonly #settlement: Settlement;
   readonly #admission: RunAdmission;
@@ -67,6 +69,7 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
       settle: (spec, base, result, endLog) => this.#settlement.run(spec, base, result, endLog),
     });
     this.#responses = new ResponseReader(this.#rows, this.#runs);
+    this.#tree = new TreeReader(this.#rows, this.#runs, address);
     this.#housekeeping = new Housekeeping(state.storage, this.#rows, this.#runs, config);
     this.#settlement = new Settlement(this.#rows, this.#conversation, this.#housekeeping, config, waitUntil);
     this.#admission = new RunAdmission(this.#rows, this.#runs, this.#responses, this.#conversation, this.#housekeeping);
@@ -100,6 +103,11 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
   /** A page of a turn's own input, or null when there is no such turn. */
   inputItems(turn: string, page: PageRequest): Result<ItemPage> | null {
     return this.#responses.inputItems(turn, page);
+  }
+
+  /** A page of the responses of the tree in which `turn` is; null when there is no such response. `page.after`: a turn. */
+  tree(turn: string, page: PageRequest): ItemPage | null {
+    return this.retrieve(turn) === null ? null : this.#tree.page(page);
   }
 
   /** Removes a response's content; one that is running is stopped first. False when there was none. */
@@ -207,6 +215,12 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
     if (!this.#rows.conversations.get(id)) return null;
     const found = this.#rows.items.page(page);
     return found ? accepted(found) : refused(unknownCursor(page.after ?? ""));
+  }
+
+  /** A page of the responses in the conversation, and of those that branch off it; null when there is no such conversation. */
+  conversationTree(id: string, page: PageRequest): ItemPage | null {
+    this.#runs.takeUpOrphans();
+    return this.#rows.conversations.get(id) && this.#tree.page(page);
   }
 
   /** Adds items; null when there is no such conversation. Waits for its turn, as every change of it does. */

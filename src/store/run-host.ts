@@ -41,6 +41,11 @@ export class RunHost {
     return this.#live.get(turn);
   }
 
+  /** The runs that live. */
+  specs(): RunSpec[] {
+    return [...this.#live.values()].map(({ spec }) => spec);
+  }
+
   /**
    * Room for one more run, and what gives it back. Throws the 429s of an object or a tenant that has all it may have, and the
    * 503 of an isolate.
