@@ -50,6 +50,9 @@ export const keysQuery = z
   .object({ tenant: z.string().max(64).optional(), limit, after: z.string().max(MAX_ID_LENGTH).optional() })
   .transform(({ tenant, limit: count, after }) => ({ tenant, limit: count, after }));
 
+/** Of runs that live. */
+export const runsQuery = keysQuery;
+
 /** Of what goes through the homes of a tenant. */
 export const homesQuery = z
   .object({

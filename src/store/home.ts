@@ -2,6 +2,7 @@ import { DurableObject } from "cloudflare:workers";
 import { loadConfig, type Variables } from "../config.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
+import type { BoardBinding } from "./announced-run.ts";
 import { ConversationLock } from "./conversation-lock.ts";
 import type { Conversation } from "./conversation-store.ts";
 import { ConversationTurns, type TurnLease } from "./conversation-turns.ts";
@@ -14,7 +15,7 @@ import { Housekeeping, oldestOf } from "./housekeeping.ts";
 import type { IdempotencyClaim } from "./idempotency-store.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "./item-page.ts";
 import type { QuotaBinding } from "./quota/run-quota.ts";
-import { ResponseReader } from "./response-reader.ts";
+import { type LiveRunFacts, ResponseReader } from "./response-reader.ts";
 import { accepted, type Result, refusalOf, refused } from "./result.ts";
 import { RunAdmission } from "./run-admission.ts";
 import { RunHost } from "./run-host.ts";
@@ -32,7 +33,7 @@ import type { StoredResponse } from "./turn-store.ts";
  * This class is what the Worker may ask, and the alarm; the work is done in the rooms that its constructor puts
  * together. Reading never creates a table.
  */
-export class Home extends DurableObject<Variables & QuotaBinding> {
+export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding> {
   readonly #rows: HomeRows;
   readonly #history: HistoryReader;
   readonly #conversation: ConversationTurns;
@@ -44,7 +45,7 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
   readonly #admission: RunAdmission;
   readonly #readers = new ReaderCount();
 
-  constructor(state: DurableObjectState, env: Variables & QuotaBinding) {
+  constructor(state: DurableObjectState, env: Variables & QuotaBinding & BoardBinding) {
     super(state, env);
     const config = () => loadConfig(this.env);
     const waitUntil = (promise: Promise<unknown>) => state.waitUntil(promise);
@@ -58,6 +59,7 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
     this.#conversation = new ConversationTurns(this.#rows, this.#history, lock, maxOpen);
     this.#runs = new RunHost({
       env,
+      tenant,
       waitUntil,
       runs: this.#rows.runs,
       log: this.#rows.log,
@@ -144,6 +146,16 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
    */
   async cancel(turn: string): Promise<Result<StoredResponse> | null> {
     return this.#responses.cancel(turn);
+  }
+
+  /** A run that lives, for the operator: nothing of what is said in it. Null when it has ended. */
+  liveRun(turn: string): LiveRunFacts | null {
+    return this.#responses.liveRun(turn);
+  }
+
+  /** Stops a run of whichever kind, for the operator; gives how it has ended. Null when it does not live. */
+  async cancelRun(turn: string): Promise<string | null> {
+    return this.#responses.cancelRun(turn);
   }
 
   /**
