@@ -79,7 +79,7 @@ export async function signIn(page: Page, key: string): Promise<void> {
   await page.getByLabel("API key").fill(key);
   await page.getByRole("button", { name: "Sign in" }).click();
   await page.getByRole("dialog").waitFor({ state: "detached" });
-  await page.getByRole("navigation").waitFor();
+  await page.getByRole("button", { name: "Sign out" }).waitFor();
 }
 
 function watch(page: Page, own: string): Tab["expectClean"] {
