@@ -49,10 +49,14 @@ const BUNDLING = {
 
 /** A bundle's modules as workerd's configuration lists them, the entry first; `embed` is relative to that file. */
 export function modulesOf(directory: string): string {
-  const data = readdirSync(directory).filter((name) => name.endsWith(".tiktoken"));
+  const names = readdirSync(directory);
+  const data = names.filter((name) => name.endsWith(".tiktoken"));
+  // What wrangler's rules have taken out of the bundle begins with its hash.
+  const texts = names.filter((name) => /^[0-9a-f]{40}-.+\.(js|css|html|svg)$/.test(name));
   return [
     '(name = "index.js", esModule = embed "index.js")',
     ...data.map((name) => `(name = "${name}", data = embed "${name}")`),
+    ...texts.map((name) => `(name = "${name}", text = embed "${name}")`),
   ].join(", ");
 }
 

@@ -13,13 +13,13 @@ import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { SseStream } from "../protocol/sse-stream.ts";
 import { unknownToolTypes } from "../protocol/unknown-tools.ts";
 import type { ConnectionOptions } from "../socket/connection.ts";
-import { openSocket, wantsSocket } from "../socket/upgrade.ts";
+import { chosenSubprotocol, openSocket, wantsSocket } from "../socket/upgrade.ts";
 import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
 import { responseBody } from "../turn/response-builder.ts";
 import { eventStream, itemList, jsonText } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
-import { authenticate } from "./auth.ts";
+import { authenticate, authorizationOf } from "./auth.ts";
 import { readJson } from "./body.ts";
 import { callerOf, identityOf } from "./caller.ts";
 import { CODEX_TURN_STATE, codexTurnState } from "./codex.ts";
@@ -123,7 +123,7 @@ export const responses = [
           const { env, executionCtx } = context;
           const waitUntil = (promise: Promise<unknown>) => executionCtx.waitUntil(promise);
           const door = { config: loadConfig(env), env, waitUntil };
-          const asked = await authenticate(context.req.header("authorization"), door);
+          const asked = await authenticate(authorizationOf(context.req.raw), door);
           if (asked.admin !== undefined || asked.identity.tenant !== tenant) throw otherTenant();
           return {
             ...callerOf(context, asked.identity),
@@ -135,7 +135,10 @@ export const responses = [
         shown: (error, hasClientLeft) => toShownError(error, { requestId, path: context.req.routePath, hasClientLeft }),
         onEnded: () => analytics?.end(),
       };
-      return openSocket(options, turnState === undefined ? {} : { [CODEX_TURN_STATE]: turnState });
+      return openSocket(options, {
+        ...chosenSubprotocol(context.req.raw),
+        ...(turnState !== undefined && { [CODEX_TURN_STATE]: turnState }),
+      });
     },
   }),
   endpoint({
