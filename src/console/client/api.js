@@ -98,18 +98,28 @@ async function faultOf(response) {
 }
 
 /**
- * The events of an SSE answer, as their JSON text, in the batches in which they came. Ends when the stream does: whoever reads on after a stream
- * without a terminal event has to ask again.
+ * @typedef {object} Arrival An event as it came
+ * @property {string} json
+ * @property {Record<string, any>} event the same, parsed
+ */
+
+/** @param {string} json @returns {Arrival} */
+export function arrival(json) {
+  return { json, event: JSON.parse(json) };
+}
+
+/**
+ * The events of an SSE answer, in the batches in which they came. Ends when the stream does, with or without a terminal event.
  * @param {string} path
  * @param {Call} [options]
- * @returns {AsyncGenerator<string[]>}
+ * @returns {AsyncGenerator<Arrival[]>}
  */
 export async function* eventBatches(path, options) {
   const response = await call(path, options);
   if (!response.body) return;
-  /** @type {string[]} */
+  /** @type {Arrival[]} */
   let batch = [];
-  const parser = createParser({ onEvent: ({ data }) => data !== "[DONE]" && batch.push(data) });
+  const parser = createParser({ onEvent: ({ data }) => data !== "[DONE]" && batch.push(arrival(data)) });
   for await (const text of textOf(response.body)) {
     parser.feed(text);
     if (batch.length === 0) continue;

@@ -27,7 +27,9 @@ export function size(bytes) {
 
 /** A moment of the API's, in the browser's time zone. @param {number | null | undefined} seconds since 1970 */
 export function moment(seconds) {
-  return seconds == null ? "–" : new Date(seconds * 1_000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+  return seconds == null
+    ? "–"
+    : new Date(seconds * 1_000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 }
 
 /** The beginning of a text. @param {string} text @param {number} length */

@@ -7,7 +7,7 @@
  */
 export async function copy(event, text) {
   const button = /** @type {HTMLButtonElement} */ (event.currentTarget);
-  const label = (button.dataset.label ??= button.textContent ?? "");
+  button.dataset.label ??= button.textContent ?? "";
   try {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
@@ -15,7 +15,7 @@ export async function copy(event, text) {
     // Browsers refuse it on pages that came over plain HTTP from another machine.
     button.textContent = "Not allowed by the browser";
   }
-  setTimeout(() => (button.textContent = label), 1_500);
+  setTimeout(() => (button.textContent = button.dataset.label ?? ""), 1_500);
 }
 
 /**

@@ -1,5 +1,335 @@
-import { html, render } from "./lib/lit-html.js";
+import { attachmentsFrom } from "./attachments.js";
+import { LocalFile, samplesOf } from "./code-samples.js";
+import { draft, rememberDraft } from "./draft.js";
+import { beginning } from "./format.js";
+import { live } from "./lib/directives/live.js";
+import { html, nothing, render } from "./lib/lit-html.js";
+import { bodyOf, FormFault, inputOf } from "./request-body.js";
+import { faultTemplate, settingsTemplate } from "./request-form.js";
+import { copy } from "./save.js";
+import { closeConnection } from "./sending.js";
+import { recall, remember, session } from "./session.js";
+import { attachmentLabel, TurnView } from "./turn-view.js";
+
+/** Try: a request, its answer as it comes, and the request as a program makes it. */
+
+/** Requests that a tab remembers. */
+const MAX_TURNS = 20;
+
 /** @param {HTMLElement} section @returns {import("./main.js").View} */
 export function tryView(section) {
-  return { show: () => render(html`<h1>Try</h1>`, section) };
+  const transcript = document.createElement("div");
+  transcript.className = "transcript";
+  /** @type {TurnView[]} */
+  let turns = [];
+  /** @type {{ field: string, message: string } | undefined} */
+  let fault;
+  let hasWideScreen = matchMedia("(min-width: 900px)").matches;
+  let language = "curl";
+  let isShowingCode = false;
+  let isDrawing = false;
+
+  function drawSoon() {
+    if (isDrawing) return;
+    isDrawing = true;
+    queueMicrotask(() => {
+      isDrawing = false;
+      draw();
+    });
+  }
+
+  const state = {
+    get fault() {
+      return fault;
+    },
+    changed() {
+      fault = undefined;
+      rememberDraft();
+      drawSoon();
+    },
+  };
+
+  function running() {
+    return turns.find((turn) => turn.isOpen);
+  }
+
+  function rememberTurns() {
+    const latest = turns.slice(-MAX_TURNS).map((turn) => turn.remembered);
+    // What is not remembered is still stored by the server.
+    if (!remember("turns", latest)) remember("turns", latest.slice(-1));
+  }
+
+  /** @type {import("./turn-view.js").Actions} */
+  const actions = {
+    changed: () => {
+      rememberTurns();
+      drawSoon();
+    },
+    began: () => {
+      draft.input = "";
+      draft.attachments = [];
+      state.changed();
+    },
+    ended: (response) => {
+      const canContinue = response.store !== false || draft.transport === "socket";
+      if (canContinue && ["completed", "incomplete"].includes(response.status)) draft.previous = response.id;
+      state.changed();
+    },
+    branch: (id) => {
+      draft.previous = id;
+      state.changed();
+      section.querySelector("#input")?.scrollIntoView({ block: "nearest" });
+      /** @type {HTMLElement | null} */ (section.querySelector("#input"))?.focus();
+    },
+    answer: (input, id, text) => {
+      draft.previous = id;
+      void send(input, text);
+    },
+  };
+
+  /** @param {unknown} [input] outputs of calls, instead of what is typed in @param {string} [text] what they are, for people */
+  async function send(input, text = draft.input) {
+    if (running()) return;
+    fault = undefined;
+    /** @type {Record<string, unknown>} */
+    let body;
+    try {
+      if (input === undefined && draft.input === "" && draft.attachments.length === 0)
+        throw new FormFault("input", "Type what to ask.");
+      draft.model ||= session.models[0] ?? "";
+      body = bodyOf(draft, input);
+    } catch (error) {
+      if (!(error instanceof FormFault)) throw error;
+      fault = error;
+      hasWideScreen ||= error.field !== "input";
+      draw();
+      document.getElementById(error.field)?.focus();
+      return;
+    }
+    const parts = input === undefined && draft.attachments.length > 0 ? attachmentParts() : [];
+    const turn = new TurnView(
+      { input: text, transport: draft.transport, isStored: draft.store, isOpen: true },
+      actions,
+      parts,
+    );
+    turns.push(turn);
+    transcript.append(turn.element);
+    drawSoon();
+    turn.element.scrollIntoView({ block: "end" });
+    await turn.send(body);
+    drawSoon();
+  }
+
+  /** What is attached, as the parts of a message that show it. */
+  function attachmentParts() {
+    const [message] = /** @type {{ content: { type: string }[] }[]} */ (inputOf(draft));
+    return message?.content.filter(({ type }) => type !== "input_text") ?? [];
+  }
+
+  function startAnew() {
+    for (const turn of turns) turn.leave();
+    turns = [];
+    transcript.replaceChildren();
+    draft.previous = "";
+    state.changed();
+    rememberTurns();
+  }
+
+  /** @param {Iterable<File>} files */
+  async function attach(files) {
+    try {
+      draft.attachments = [...draft.attachments, ...(await attachmentsFrom(files, draft.attachments))];
+      state.changed();
+    } catch (error) {
+      fault = { field: "input", message: error instanceof Error ? error.message : String(error) };
+      drawSoon();
+    }
+  }
+
+  /** @param {KeyboardEvent} event */
+  function keyPressed(event) {
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    void send();
+  }
+
+  /** @param {ClipboardEvent} event */
+  function pasted(event) {
+    const files = event.clipboardData?.files ?? [];
+    if (files.length === 0) return;
+    event.preventDefault();
+    void attach(files);
+  }
+
+  function draw() {
+    render(
+      html`
+        <h1 class="unseen">Try</h1>
+        <div class="try">
+          <details class="settings card" ?open=${hasWideScreen}>
+            <summary><h2>Request</h2></summary>
+            <div class="stack inner">${settingsTemplate(state)}</div>
+          </details>
+          <div class="conversation">
+            ${turns.length === 0 ? html`<p class="empty note">Ask something. The answer appears here as it comes.</p>` : nothing}
+            ${transcript}
+            ${composerTemplate()}
+            ${codeTemplate()}
+          </div>
+        </div>
+      `,
+      section,
+    );
+  }
+
+  function composerTemplate() {
+    const open = running();
+    return html`<form
+      class="composer card"
+      @submit=${(/** @type {Event} */ event) => {
+        event.preventDefault();
+        void send();
+      }}
+      @dragover=${(/** @type {Event} */ event) => event.preventDefault()}
+      @drop=${(/** @type {DragEvent} */ event) => {
+        event.preventDefault();
+        void attach(event.dataTransfer?.files ?? []);
+      }}
+    >
+      ${
+        draft.previous
+          ? html`<p class="continues note">
+              Continues <a href="#/responses/${draft.previous}"><code>${beginning(draft.previous, 24)}</code></a>
+              <button type="button" class="plain" @click=${startAnew}>Start anew</button>
+            </p>`
+          : nothing
+      }
+      <label for="input">Input</label>
+      <textarea
+        id="input"
+        rows="3"
+        aria-describedby="input-fault"
+        .value=${live(draft.input)}
+        @input=${(/** @type {Event} */ event) => {
+          draft.input = /** @type {HTMLTextAreaElement} */ (event.target).value;
+          state.changed();
+        }}
+        @keydown=${keyPressed}
+        @paste=${pasted}
+      ></textarea>
+      ${faultTemplate(state, "input")}
+      ${draft.attachments.length > 0 ? attachmentsTemplate() : nothing}
+      <div class="buttons">
+        ${
+          open
+            ? html`<button type="button" class="danger" @click=${() => void open.stop()}>Stop</button>`
+            : html`<button type="submit" class="primary">Send</button>`
+        }
+        <label class="button" for="files">Attach</label>
+        <input
+          class="unseen"
+          id="files"
+          type="file"
+          multiple
+          @change=${(/** @type {Event} */ event) => {
+            const field = /** @type {HTMLInputElement} */ (event.target);
+            void attach([...(field.files ?? [])]);
+            field.value = "";
+          }}
+        />
+        <span class="note hint">Ctrl + Enter sends</span>
+      </div>
+    </form>`;
+  }
+
+  function attachmentsTemplate() {
+    return html`<ul class="attachments">
+      ${draft.attachments.map(
+        (attachment, index) => html`<li>
+          ${attachment.type.startsWith("image/") ? html`<img src=${attachment.url} alt="" />` : nothing}
+          <span>${attachmentLabel(attachment)}</span>
+          <button
+            type="button"
+            class="plain"
+            aria-label="Remove ${attachment.name}"
+            @click=${() => {
+              draft.attachments = draft.attachments.filter((_, at) => at !== index);
+              state.changed();
+            }}
+          >
+            Remove
+          </button>
+        </li>`,
+      )}
+    </ul>`;
+  }
+
+  function codeTemplate() {
+    return html`<details
+      class="code-samples"
+      @toggle=${(/** @type {Event} */ event) => {
+        isShowingCode = /** @type {HTMLDetailsElement} */ (event.currentTarget).open;
+        drawSoon();
+      }}
+    >
+      <summary>The same as code</summary>
+      ${isShowingCode ? samplesTemplate() : nothing}
+    </details>`;
+  }
+
+  function samplesTemplate() {
+    let samples;
+    try {
+      const body = bodyOf(
+        draft,
+        inputOf(draft, ({ name, type }) => new LocalFile(name, type)),
+      );
+      samples = samplesOf({ model: session.models[0], ...body }, draft.transport, `${location.origin}/v1`);
+    } catch (error) {
+      return html`<p class="fault">${error instanceof Error ? error.message : String(error)}</p>`;
+    }
+    const chosen = samples.find(({ name }) => name === language);
+    return html`<div class="inner">
+      <div class="buttons" role="group" aria-label="Language">
+        ${samples.map(
+          ({ name }) => html`<button
+            type="button"
+            aria-pressed=${name === language}
+            @click=${() => {
+              language = name;
+              drawSoon();
+            }}
+          >
+            ${name}
+          </button>`,
+        )}
+        <button type="button" class="plain" @click=${(/** @type {Event} */ event) => void copy(event, chosen?.code ?? "")}>Copy</button>
+      </div>
+      <pre class="sample" tabindex="0" aria-label="The request for ${language}">${chosen?.code}</pre>
+    </div>`;
+  }
+
+  for (const sent of recall("turns") ?? []) {
+    const turn = new TurnView(sent, actions);
+    turns.push(turn);
+    transcript.append(turn.element);
+    void turn.restore();
+  }
+
+  return {
+    show({ query }) {
+      const previous = query.get("previous_response_id");
+      if (previous) {
+        draft.previous = previous;
+        rememberDraft();
+        // The address is for this once: a reload must not undo what was done since.
+        history.replaceState(null, "", "#/try");
+      }
+      draw();
+    },
+    signedIn() {
+      closeConnection();
+      for (const turn of turns) turn.followAgain();
+    },
+  };
 }
