@@ -70,7 +70,9 @@ export function limitsOf(form) {
   const limits = readOthers(text(form, "others"));
   for (const [name] of NUMBERS) if (text(form, name) !== "") limits[name] = Number(text(form, name));
   for (const [name] of SWITCHES) if (form.get(name) !== null) limits[name] = true;
-  const models = text(form, "models").split(",").map((model) => model.trim());
+  const models = text(form, "models")
+    .split(",")
+    .map((model) => model.trim());
   if (models.some((model) => model !== "")) limits.models = models.filter((model) => model !== "");
   const [tokens, usd] = [text(form, "budget.tokens"), text(form, "budget.usd")];
   if (tokens !== "" || usd !== "") {

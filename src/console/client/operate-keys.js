@@ -1,6 +1,6 @@
 import { announce } from "./announce.js";
 import { callJson } from "./api.js";
-import { ask as dialogOf, confirmed, faultNotice, messageOf, showSecret } from "./dialogs.js";
+import { confirmed, ask as dialogOf, faultNotice, messageOf, showSecret } from "./dialogs.js";
 import { moment } from "./format.js";
 import { html, nothing, render } from "./lib/lit-html.js";
 import { limitsFields, limitsInWords, limitsOf } from "./limits-form.js";
@@ -163,7 +163,9 @@ export function keysSection(element) {
     attempt(async () => {
       const path = `/v1/admin/tenants/${encodeURIComponent(name)}`;
       const { limits } = await callJson(path);
-      await editedLimits(`Limits of tenant ${name}`, limits, (changed) => callJson(path, { body: { limits: changed } }));
+      await editedLimits(`Limits of tenant ${name}`, limits, (changed) =>
+        callJson(path, { body: { limits: changed } }),
+      );
     });
 
   /** @param {SubmitEvent} event */

@@ -35,8 +35,10 @@ export function serversSection(element) {
 
   async function ask() {
     try {
-      health = await callJson("/health/upstream", { acceptedStatuses: [503, 504] });
-      fault = "";
+      const answer = await callJson("/health/upstream", { alsoGood: [503, 504] });
+      // A 503 may also be that of keys which cannot be looked up.
+      fault = answer.error?.message && !answer.status ? answer.error.message : "";
+      if (!fault) health = answer;
     } catch (error) {
       fault = messageOf(error);
     }
@@ -94,7 +96,17 @@ function healthTemplate(health) {
 }
 
 /** @param {Server} server */
-function rowTemplate({ name = "vLLM", status, latency_ms: latency, models = [], error, down_since: since, draining, ejected, board }) {
+function rowTemplate({
+  name = "vLLM",
+  status,
+  latency_ms: latency,
+  models = [],
+  error,
+  down_since: since,
+  draining,
+  ejected,
+  board,
+}) {
   return html`<tr>
     <th scope="row">${name}</th>
     <td>

@@ -121,7 +121,11 @@ export function usageSection(element) {
     }
     const { label, of } = /** @type {(typeof MEASURES)[string]} */ (MEASURES[chosen.measure]);
     const field = GROUPS[chosen.group]?.field;
-    const series = field ? byGroup(shown, field, of) : chosen.measure === "tokens" ? byKind(shown) : [whole(shown, label, of)];
+    const series = field
+      ? byGroup(shown, field, of)
+      : chosen.measure === "tokens"
+        ? byKind(shown)
+        : [whole(shown, label, of)];
     const labels = shown.map(({ start_time: start }) => labelOf(start));
     const total = series.reduce((sum, { values }) => sum + values.reduce((rest, value) => rest + value, 0), 0);
     const title = `${label}, ${SPANS[chosen.span]?.label.toLowerCase()}: ${figure(total)} in all`;
@@ -155,7 +159,9 @@ export function usageSection(element) {
     const hour = { hour: "2-digit", minute: "2-digit" };
     /** @type {Intl.DateTimeFormatOptions} */
     // A day is one of UTC's: so the server counts.
-    const options = /** @type {any} */ (chosen.span === "month" ? { ...day, timeZone: "UTC" } : chosen.span === "week" ? { ...day, ...hour } : hour);
+    const options = /** @type {any} */ (
+      chosen.span === "month" ? { ...day, timeZone: "UTC" } : chosen.span === "week" ? { ...day, ...hour } : hour
+    );
     return date.toLocaleString("en-GB", options);
   }
 
@@ -196,7 +202,9 @@ function byGroup(buckets, field, of) {
     }
   }
   const sum = (/** @type {readonly number[]} */ values) => values.reduce((total, value) => total + value, 0);
-  const sorted = [...groups].map(([name, values]) => ({ name, values })).sort((one, other) => sum(other.values) - sum(one.values));
+  const sorted = [...groups]
+    .map(([name, values]) => ({ name, values }))
+    .sort((one, other) => sum(other.values) - sum(one.values));
   if (sorted.length <= MAX_SERIES) return sorted;
   const rest = sorted.slice(MAX_SERIES - 1);
   const others = buckets.map((_, at) => rest.reduce((total, { values }) => total + (values[at] ?? 0), 0));

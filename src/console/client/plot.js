@@ -62,7 +62,7 @@ export function barPlot({ title, labels, series }) {
 function niceTop(most) {
   if (most <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(most));
-  return (([1, 2, 4, 5, 8, 10].find((factor) => factor * power >= most)) ?? 10) * power;
+  return ([1, 2, 4, 5, 8, 10].find((factor) => factor * power >= most) ?? 10) * power;
 }
 
 /** @param {number} value */

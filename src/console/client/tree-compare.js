@@ -15,7 +15,10 @@ const TURNS = 10;
 /** @param {HTMLElement} element @param {[one: Entry, other: Entry]} pair */
 export function showBranches(element, [one, other]) {
   const parted = compared(one, other);
-  render(html`<div class="tree-branches">${branch(parted.one, "One")}${branch(parted.other, "The other")}</div>`, element);
+  render(
+    html`<div class="tree-branches">${branch(parted.one, "One")}${branch(parted.other, "The other")}</div>`,
+    element,
+  );
 }
 
 /** @param {readonly Entry[]} entries @param {string} title */
