@@ -98,7 +98,7 @@ export function auditSection(element) {
   }
 
   function tableTemplate() {
-    return html`<div class="wide card" tabindex="0" role="region" aria-label="Audit log">
+    return html`<div class="wide card cards" tabindex="0" role="region" aria-label="Audit log">
       <table>
         <thead>
           <tr>
@@ -122,10 +122,10 @@ function rowTemplate(row) {
   const { id, changes_requested: changes } = row[row.type] ?? {};
   return html`<tr>
     <td class="when">${moment(row.effective_at)}</td>
-    <td><code>${row.actor.api_key.id}</code></td>
+    <td data-label="Who"><code>${row.actor.api_key.id}</code></td>
     <td>${row.type}</td>
-    <td>${row.project.id}</td>
-    <td>
+    <td data-label="Tenant">${row.project.id}</td>
+    <td data-label="To what">
       <code>${beginning(String(id), 64)}</code>
       ${changes ? html`<details><summary>What was asked for</summary><pre>${JSON.stringify(changes, null, 2)}</pre></details>` : nothing}
     </td>

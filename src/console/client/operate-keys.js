@@ -206,7 +206,7 @@ export function keysSection(element) {
 
   /** @param {readonly Key[]} shown */
   function tableTemplate(shown) {
-    return html`<div class="wide card" tabindex="0" role="region" aria-label="Keys">
+    return html`<div class="wide card cards" tabindex="0" role="region" aria-label="Keys">
       <table>
         <thead>
           <tr>
@@ -232,10 +232,10 @@ export function keysSection(element) {
         ${hasExpired ? html`<span class="tag bad">expired</span>` : nothing}
         <br /><code class="note">${key.redacted_value}</code><br /><code class="note">${key.id}</code>
       </th>
-      <td><button type="button" class="plain" title="Limits of this tenant" @click=${() => void editTenant(key.tenant)}>${key.tenant}</button></td>
-      <td class="limits">${limitsInWords(key.limits)}</td>
-      <td class="when">${moment(key.created_at)}</td>
-      <td class="when">${key.expires_at === null ? "never" : moment(key.expires_at)}</td>
+      <td data-label="Tenant"><button type="button" class="plain" title="Limits of this tenant" @click=${() => void editTenant(key.tenant)}>${key.tenant}</button></td>
+      <td class="limits" data-label="Limits">${limitsInWords(key.limits)}</td>
+      <td class="when" data-label="Made">${moment(key.created_at)}</td>
+      <td class="when" data-label="Expires">${key.expires_at === null ? "never" : moment(key.expires_at)}</td>
       <td>
         <div class="buttons">
           <button type="button" aria-label=${`${key.disabled ? "Enable" : "Disable"} ${nameOf(key)}`} @click=${() => void toggle(key)}>${key.disabled ? "Enable" : "Disable"}</button>

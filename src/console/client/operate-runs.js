@@ -89,7 +89,7 @@ export function runsSection(element) {
       ${
         shown.length === 0
           ? nothing
-          : html`<div class="wide card" tabindex="0" role="region" aria-label="Live runs">
+          : html`<div class="wide card cards" tabindex="0" role="region" aria-label="Live runs">
               <table>
                 <thead>
                   <tr>
@@ -114,14 +114,14 @@ export function runsSection(element) {
     const { id, tenant, status, model, created_at: createdAt, background, server, events } = run;
     return html`<tr>
       <th scope="row"><code>${id}</code></th>
-      <td>${tenant}</td>
-      <td>
+      <td data-label="Tenant">${tenant}</td>
+      <td data-label="Model">
         ${model ?? "–"} ${background === false ? html`<span class="tag">Idempotency-Key</span>` : nothing}
         ${status === "unknown" ? html`<span class="tag bad">unknown</span>` : nothing}
       </td>
-      <td>${server ?? "–"}</td>
-      <td>${createdAt === null ? "–" : html`${moment(createdAt)}<br /><span class="note">${duration(Math.max(0, Date.now() - createdAt * 1_000))} ago</span>`}</td>
-      <td class="number">${count(events)}</td>
+      <td data-label="Server">${server ?? "–"}</td>
+      <td data-label="Begun">${createdAt === null ? "–" : html`${moment(createdAt)}<br /><span class="note">${duration(Math.max(0, Date.now() - createdAt * 1_000))} ago</span>`}</td>
+      <td class="number" data-label="Events">${count(events)}</td>
       <td>
         <button type="button" class="danger" aria-disabled=${String(ending.has(id))} aria-label=${`Cancel ${id}`} @click=${() => void cancel(run)}>
           ${ending.has(id) ? "Ending…" : "Cancel"}

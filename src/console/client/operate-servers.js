@@ -74,9 +74,9 @@ function healthTemplate(health) {
             ? html`<span class="tag bad">degraded</span> Some do not answer; the others take their requests.`
             : html`<span class="tag bad">unreachable</span> ${servers.length === 1 ? "It does" : "They do"} not answer: requests fail.`
       }
-      <span class="note">A turn waits for ${duration(health.recovery.foreground_ms)}, in the background for ${duration(health.recovery.background_ms)}, that one comes back.</span>
+      <span class="note">A turn waits up to ${duration(health.recovery.foreground_ms)} for one to come back, in the background up to ${duration(health.recovery.background_ms)}.</span>
     </p>
-    <div class="wide card" tabindex="0" role="region" aria-label="Model servers">
+    <div class="wide card cards" tabindex="0" role="region" aria-label="Model servers">
       <table>
         <thead>
           <tr>
@@ -91,7 +91,7 @@ function healthTemplate(health) {
         <tbody>${servers.map(rowTemplate)}</tbody>
       </table>
     </div>
-    <p class="note">The load is the requests that run and wait at a server, as the board sees it (<code>UPSTREAM_BOARD_MS</code>).</p>
+    <p class="note">The load is the requests that run and wait at a server, as the board sees it (where there is <code>UPSTREAM_BOARD_MS</code>).</p>
   `;
 }
 
@@ -115,13 +115,13 @@ function rowTemplate({
       ${ejected ? html`<span class="tag bad">ejected</span>` : nothing}
       ${error ? html`<p class="note">${error.message}</p>` : nothing}
     </td>
-    <td class="number">${status === "ok" ? duration(latency) : "–"}</td>
-    <td class="number">${count(board?.load)}</td>
-    <td>
+    <td class="number" data-label="Answers in">${status === "ok" ? duration(latency) : "–"}</td>
+    <td class="number" data-label="Load">${count(board?.load)}</td>
+    <td data-label="Models">
       ${models.slice(0, MAX_MODELS).map((model) => html`<code class="model">${model}</code> `)}
       ${models.length > MAX_MODELS ? html`<span class="note">and ${models.length - MAX_MODELS} more</span>` : nothing}
       ${models.length === 0 ? "–" : nothing}
     </td>
-    <td>${since === null ? "–" : new Date(since).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" })}</td>
+    <td data-label="Down since">${since === null ? "–" : new Date(since).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" })}</td>
   </tr>`;
 }

@@ -9,15 +9,19 @@ import { nothing, svg } from "./lib/lit-html.js";
  * @property {readonly number[]} values one for each bar
  */
 
-const WIDTH = 900;
-const HEIGHT = 260;
-const MARGIN = { left: 64, right: 8, top: 12, bottom: 28 };
+const MARGIN = { left: 52, right: 4, top: 12, bottom: 28 };
+
+/** Of the plot, in pixels, and how many labels have room below the bars. */
+const SIZES = {
+  wide: { width: 1_180, height: 280, labels: 8 },
+  narrow: { width: 340, height: 240, labels: 3 },
+};
+
+/** As the style sheets have it. */
+const NARROW = "(max-width: 640px)";
 
 /** Colours that there are (`operate.css`). */
 export const MAX_SERIES = 7;
-
-/** Labels below the bars, at most. */
-const MAX_LABELS = 8;
 
 /**
  * @param {object} plot
@@ -28,15 +32,18 @@ const MAX_LABELS = 8;
 export function barPlot({ title, labels, series }) {
   const totals = labels.map((_, bar) => series.reduce((sum, { values }) => sum + (values[bar] ?? 0), 0));
   const top = niceTop(Math.max(0, ...totals));
-  const [width, height] = [WIDTH - MARGIN.left - MARGIN.right, HEIGHT - MARGIN.top - MARGIN.bottom];
+  const size = matchMedia(NARROW).matches ? SIZES.narrow : SIZES.wide;
+  const [width, height] = [size.width - MARGIN.left - MARGIN.right, size.height - MARGIN.top - MARGIN.bottom];
   const step = width / Math.max(1, labels.length);
   const y = (/** @type {number} */ value) => MARGIN.top + height * (1 - value / top);
   const gap = Math.min(4, step * 0.2);
-  const every = Math.ceil(labels.length / MAX_LABELS);
+  const every = Math.ceil(labels.length / size.labels);
   const lines = [0, 0.25, 0.5, 0.75, 1].map((share) => share * top);
-  return svg`<svg class="plot" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${`${title}. The figures are in the table below.`}>
+  return svg`<svg class="plot" viewBox=${`0 0 ${size.width} ${size.height}`} role="img" aria-label=${`${title}. The figures are in the table below.`}>
     ${lines.map(
-      (value) => svg`<line class="grid" x1=${MARGIN.left} x2=${WIDTH - MARGIN.right} y1=${y(value)} y2=${y(value)} />
+      (
+        value,
+      ) => svg`<line class="grid" x1=${MARGIN.left} x2=${size.width - MARGIN.right} y1=${y(value)} y2=${y(value)} />
       <text class="axis" x=${MARGIN.left - 8} y=${y(value) + 4} text-anchor="end">${shortly(value)}</text>`,
     )}
     ${labels.map((label, bar) => {
@@ -51,7 +58,7 @@ export function barPlot({ title, labels, series }) {
       });
       const text =
         bar % every === 0
-          ? svg`<text class="axis" x=${MARGIN.left + (bar + 0.5) * step} y=${HEIGHT - 8} text-anchor="middle">${label}</text>`
+          ? svg`<text class="axis" x=${MARGIN.left + (bar + 0.5) * step} y=${size.height - 8} text-anchor="middle">${label}</text>`
           : nothing;
       return svg`${parts}${text}`;
     })}

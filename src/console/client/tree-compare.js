@@ -16,7 +16,7 @@ const TURNS = 10;
 export function showBranches(element, [one, other]) {
   const parted = compared(one, other);
   render(
-    html`<div class="tree-branches">${branch(parted.one, "One")}${branch(parted.other, "The other")}</div>`,
+    html`<div class="tree-branches">${branch(parted.one, "One branch")}${branch(parted.other, "The other branch")}</div>`,
     element,
   );
 }
@@ -25,7 +25,7 @@ export function showBranches(element, [one, other]) {
 function branch(entries, title) {
   const section = document.createElement("section");
   section.className = "card stack";
-  section.setAttribute("aria-label", `${title} branch`);
+  section.setAttribute("aria-label", title);
   let shown = 0;
   /** @type {HTMLElement[]} */
   const turns = [];

@@ -127,7 +127,7 @@ export class TreeList {
       <span class="tree-said">${isOrphan ? html`<span class="unseen">Continues a deleted response. </span>` : nothing}${said}</span>
       <span class="tree-answered">${answered}</span>
       <span class="tree-facts">
-        ${siblings > 1 ? html`<span class="tag">${index + 1}/${count(siblings)}</span>` : nothing}
+        ${siblings > 1 ? html`<span class="tag">${count(index + 1)}/${count(siblings)}</span>` : nothing}
         ${node.status === USUAL ? nothing : html`<span class="tag ${node.status === "in_progress" || node.status === "queued" ? "busy" : "bad"}">${node.status.replaceAll("_", " ")}</span>`}
         <span class="tree-time">${moment(node.created_at)}</span>
       </span>
