@@ -26,36 +26,36 @@ const WINDOWS = ["hour", "day", "week", "month", "total"];
 
 const NAMED = new Set([...NUMBERS, ...SWITCHES].map(([name]) => name).concat("models", "budget"));
 
-/** @param {Limits | null} limits */
-export function limitsFields(limits) {
+/** @param {Limits | null} limits @param {string} prefix of the ids of the fields: a page may have several of these forms */
+export function limitsFields(limits, prefix) {
   const given = limits ?? {};
   const others = Object.entries(given).filter(([name, value]) => !NAMED.has(name) && value != null);
   const field = (/** @type {string} */ name, /** @type {string} */ label, /** @type {unknown} */ value, step = "1") =>
     html`<div>
-      <label for=${`limit-${name}`}>${label}</label>
-      <input id=${`limit-${name}`} name=${name} type="number" min="0" step=${step} inputmode="decimal" placeholder="no limit" .value=${value == null ? "" : String(value)} />
+      <label for=${`${prefix}-${name}`}>${label}</label>
+      <input id=${`${prefix}-${name}`} name=${name} type="number" min="0" step=${step} inputmode="decimal" placeholder="no limit" .value=${value == null ? "" : String(value)} />
     </div>`;
   return html`
     <div class="fields">
       ${NUMBERS.map(([name, label]) => field(name, label, given[name]))}
       ${field("budget.tokens", "Budget in tokens", given.budget?.tokens)} ${field("budget.usd", "Budget in US dollars", given.budget?.usd, "any")}
       <div>
-        <label for="limit-window">Budget begins anew</label>
-        <select id="limit-window" name="budget.window">
+        <label for=${`${prefix}-window`}>Budget begins anew</label>
+        <select id=${`${prefix}-window`} name="budget.window">
           ${WINDOWS.map((window) => html`<option value=${window} ?selected=${window === (given.budget?.window ?? "month")}>${window === "total" ? "never" : `each ${window}`}</option>`)}
         </select>
       </div>
     </div>
     <div>
-      <label for="limit-models">Models</label>
-      <input id="limit-models" name="models" autocomplete="off" spellcheck="false" placeholder="all; or names, or beginnings such as qwen*, separated by commas" .value=${(given.models ?? []).join(", ")} />
+      <label for=${`${prefix}-models`}>Models</label>
+      <input id=${`${prefix}-models`} name="models" autocomplete="off" spellcheck="false" placeholder="all; or names, or beginnings such as qwen*, separated by commas" .value=${(given.models ?? []).join(", ")} />
     </div>
     <div>
       ${SWITCHES.map(([name, label]) => html`<label class="check"><input type="checkbox" name=${name} .checked=${given[name] === true} /> ${label}</label> `)}
     </div>
     <div>
-      <label for="limit-others">Others, as JSON</label>
-      <textarea id="limit-others" name="others" class="code" spellcheck="false" placeholder='{"hosted_tools": ["web_search"], "tier": "gold"}' .value=${others.length === 0 ? "" : JSON.stringify(Object.fromEntries(others), null, 2)}></textarea>
+      <label for=${`${prefix}-others`}>Others, as JSON</label>
+      <textarea id=${`${prefix}-others`} name="others" class="code" spellcheck="false" placeholder='{"hosted_tools": ["web_search"], "tier": "gold"}' .value=${others.length === 0 ? "" : JSON.stringify(Object.fromEntries(others), null, 2)}></textarea>
     </div>
   `;
 }

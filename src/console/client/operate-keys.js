@@ -188,7 +188,7 @@ export function keysSection(element) {
               <div><label for="new-name">Name</label><input id="new-name" name="name" maxlength="256" autocomplete="off" placeholder="what it is for" /></div>
               <div><label for="new-days">Expires in days</label><input id="new-days" name="days" type="number" min="1" max="36500" placeholder="never" /></div>
             </div>
-            <fieldset class="stack"><legend>Limits</legend>${limitsFields(null)}</fieldset>
+            <fieldset class="stack"><legend>Limits</legend>${limitsFields(null, "new")}</fieldset>
             <div class="buttons"><button class="primary" type="submit">Make the key</button></div>
           </form>
         </details>
@@ -281,7 +281,7 @@ async function editedLimits(title, limits, save) {
   };
   await dialogOf(
     title,
-    html`<form id="limits" class="stack" @submit=${submit}>${limitsFields(limits)} ${error}</form>`,
+    html`<form id="limits" class="stack" @submit=${submit}>${limitsFields(limits, "edited")} ${error}</form>`,
     (close) => html`
       <button type="submit" form="limits" class="primary">Save</button>
       <button type="button" @click=${() => close("")}>Go back</button>
