@@ -51,13 +51,7 @@ export async function launch(): Promise<Browser> {
 /** Starts a gateway and a browser, for all tests of a file. */
 export async function startConsole(vars: Record<string, string> = {}): Promise<ConsoleRig> {
   const [gateway, browser] = await Promise.all([startGateway(vars), launch()]);
-  const open: ConsoleRig["open"] = async (at = "", options = {}) => {
-    const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
-    const page = await context.newPage();
-    const expectClean = watch(page, gateway.url);
-    await page.goto(`${gateway.url}/${at}`);
-    return { page, expectClean, close: () => context.close() };
-  };
+  const open: ConsoleRig["open"] = (at, options) => openTab(browser, gateway.url, at, options);
   return {
     gateway,
     browser,
@@ -72,6 +66,22 @@ export async function startConsole(vars: Record<string, string> = {}): Promise<C
       await gateway.close();
     },
   };
+}
+
+/** Opens the console of a server in a tab of its own. */
+export async function openTab(
+  browser: Browser,
+  url: string,
+  at = "",
+  options: BrowserContextOptions = {},
+): Promise<Tab> {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  // What does not come in this time does not come.
+  context.setDefaultTimeout(20_000);
+  const page = await context.newPage();
+  const expectClean = watch(page, url);
+  await page.goto(`${url}/${at}`);
+  return { page, expectClean, close: () => context.close() };
 }
 
 /** Types a key into the form that asks for it, and waits until it was taken. */
