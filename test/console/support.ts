@@ -38,7 +38,7 @@ export interface ConsoleRig {
   browser: Browser;
   /** Opens the console in a tab of its own, with a storage of its own. `at`: the hash. */
   open(at?: string, options?: BrowserContextOptions): Promise<Tab>;
-  /** The same, signed in. */
+  /** The same, as after a reload of a tab that was signed in with a key. */
   openSignedIn(key: string, at?: string, options?: BrowserContextOptions): Promise<Tab>;
   close(): Promise<void>;
 }
@@ -56,11 +56,7 @@ export async function startConsole(vars: Record<string, string> = {}): Promise<C
     gateway,
     browser,
     open,
-    async openSignedIn(key, at, options) {
-      const tab = await open(at, options);
-      await signIn(tab.page, key);
-      return tab;
-    },
+    openSignedIn: (key, at, options) => openTab(browser, gateway.url, at, options, key),
     async close() {
       await browser.close();
       await gateway.close();
@@ -68,16 +64,18 @@ export async function startConsole(vars: Record<string, string> = {}): Promise<C
   };
 }
 
-/** Opens the console of a server in a tab of its own. */
+/** Opens the console of a server in a tab of its own; with a key as if it had been signed in before. */
 export async function openTab(
   browser: Browser,
   url: string,
   at = "",
   options: BrowserContextOptions = {},
+  key?: string,
 ): Promise<Tab> {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   // What does not come in this time does not come.
   context.setDefaultTimeout(20_000);
+  if (key !== undefined) await context.addInitScript(`sessionStorage["console.key"] ??= ${JSON.stringify(key)}`);
   const page = await context.newPage();
   const expectClean = watch(page, url);
   await page.goto(`${url}/${at}`);

@@ -26,7 +26,7 @@ let rig: ConsoleRig;
 let tools: McpTestServer;
 beforeAll(async () => {
   tools = await startMcpServer();
-  rig = await startConsole({ ...KEYED, MCP_SERVERS: tools.url, EVENT_LOG_INTERVAL_MS: "50" });
+  rig = await startConsole({ ...KEYED, MCP_SERVERS: tools.url, EVENT_LOG_INTERVAL_MS: "50", HEARTBEAT_MS: "300" });
 });
 afterAll(async () => {
   await rig.close();
@@ -34,14 +34,12 @@ afterAll(async () => {
 });
 beforeEach(() => rig.gateway.vllm.simulator.clear());
 
-const SIGNED_OUT = ["401"];
-
 /** A tab that is signed in, at Try; it must be clean when the test is done with it. */
 async function trying(use: (page: Page, tab: Tab) => Promise<void>, expected: string[] = []): Promise<void> {
   const tab = await rig.openSignedIn(KEY, "#/try");
   await tab.page.locator("#input").waitFor();
   await use(tab.page, tab);
-  tab.expectClean([...SIGNED_OUT, ...expected]);
+  tab.expectClean(expected);
   await tab.close();
 }
 
@@ -57,7 +55,7 @@ async function further(page: Page, fields: object): Promise<void> {
   await field.fill(JSON.stringify(fields));
 }
 
-const choose = (page: Page, transport: string) => page.getByText(transport, { exact: true }).click();
+const choose = (page: Page, transport: string) => page.getByRole("radio", { name: transport }).check();
 const answers = (page: Page) => page.locator(".item-answer");
 const release = () => {
   for (const request of rig.gateway.vllm.simulator.requests) request.release();
@@ -69,7 +67,7 @@ describe("an answer", () => {
       await choose(page, transport);
       await further(page, { model: "simulator?fault=stall:2" });
       await ask(page, "one two three");
-      await page.getByText("You said:", { exact: true }).waitFor();
+      await answers(page).getByText(/^You/).waitFor();
       expect(await answers(page).textContent()).not.toContain("three");
       release();
       await page.getByText("You said: one two three", { exact: true }).waitFor();
@@ -87,7 +85,7 @@ describe("an answer", () => {
       await page.getByLabel("Output", { exact: true }).selectOption("json_schema");
       await page.getByRole("button", { name: "Put in an example" }).first().click();
       await ask(page, "hello");
-      await page.getByText('{"answer":"answer"}').waitFor();
+      await answers(page).getByText('{"answer":"answer"}').waitFor();
       await page.getByText("Reasoning", { exact: true }).click();
       await page.getByText("I should answer with effort high.").waitFor();
       expect(lastPrompt(rig.gateway)).toMatchObject({ messages: [{ role: "system", content: "Be brief." }, {}] });
@@ -120,7 +118,6 @@ describe("stopping", () => {
         await answers(page).waitFor();
         await page.getByRole("button", { name: "Stop" }).click();
         await page.getByRole("button", { name: "Send", exact: true }).waitFor();
-        // In silence plain workerd learns of a stream's end with the next heartbeat.
         await eventually(() => rig.gateway.vllm.simulator.requests.some(({ state }) => state === "aborted"));
         if (transport === "Background") await page.getByText("cancelled", { exact: true }).waitFor();
         else await page.getByText("Stopped.").waitFor();
@@ -133,22 +130,21 @@ describe("stopping", () => {
 describe("a reload in mid-stream", () => {
   it("goes on where it was, without losing or repeating a token", () =>
     trying(async (page) => {
-      await further(page, { model: "simulator?fault=stall:3&words=40" });
-      await ask(page, "count");
+      await further(page, { model: "simulator?fault=stall:3" });
+      const words = Array.from({ length: 40 }, (_, at) => `word-${at}`).join(" ");
+      await ask(page, words);
       await answers(page).waitFor();
       await page.reload();
       await page.getByRole("button", { name: "Stop" }).waitFor();
       await answers(page).waitFor();
       release();
       await page.getByText("completed", { exact: true }).waitFor();
-      const words = (await answers(page).locator("pre").textContent())?.trim().split(/\s+/) ?? [];
-      expect(words.length).toBe(40);
-      expect(new Set(words).size).toBe(40);
+      expect(await answers(page).locator("pre").textContent()).toBe(`You said: ${words}`);
       // And what had ended is there again, too, with the settings.
       await page.reload();
       await page.getByText("completed", { exact: true }).waitFor();
       expect(await answers(page).count()).toBe(1);
-      expect(await page.getByLabel("Further fields (JSON)").inputValue()).toContain("words=40");
+      expect(await page.getByLabel("Further fields (JSON)").inputValue()).toContain("stall:3");
     }));
 
   it("says of a response that stopped with the page that it did, and what there is of it", () =>
@@ -178,20 +174,22 @@ describe("tools", () => {
       await call.getByText('"city": "city"').waitFor();
       await page.getByLabel("Output of get_weather").fill("sunny");
       await page.getByRole("button", { name: "Send output" }).click();
-      await page.getByText("The tool get_weather returned: sunny").waitFor();
+      await answers(page).getByText("The tool get_weather returned: sunny").waitFor();
     }));
 
   it("an MCP server's call waits for approval, and is shown with its output", () =>
     trying(async (page) => {
       await page.locator("summary", { hasText: "Tools" }).click();
       await page.getByRole("button", { name: "Add an MCP server" }).click();
-      await page.getByLabel("Label").fill("notes");
-      await page.getByLabel("URL").fill(tools.url);
-      await page.getByLabel("Token").fill("token-of-notes");
+      await page.getByLabel("Label", { exact: true }).fill("notes");
+      await page.getByLabel("URL", { exact: true }).fill(tools.url);
+      await page.getByLabel("Token", { exact: true }).fill("token-of-notes");
       await ask(page, "Use notes__echo.");
       await page.getByRole("button", { name: "Approve" }).click();
       await page.locator(".item-call", { hasText: "Output" }).waitFor();
-      await page.getByText(/The tool notes__echo returned:/).waitFor();
+      await answers(page)
+        .getByText(/The tool notes__echo returned:/)
+        .waitFor();
       // What others could use stays in this page.
       expect(await page.evaluate("JSON.stringify(sessionStorage)")).not.toContain("token-of-notes");
     }));
@@ -217,7 +215,9 @@ describe("input", () => {
       expect(prompt).toContain(PIXEL.toString("base64"));
       expect(prompt).toContain("the notes");
       expect(prompt).not.toContain("not this");
-      expect(await page.locator(".item-input img").evaluate("image => image.naturalWidth")).toBe(1);
+      expect(await page.locator(".item-input img").evaluate((image) => (image as HTMLImageElement).naturalWidth)).toBe(
+        1,
+      );
       expect(await page.locator(".attachments li").count()).toBe(0);
     }));
 
@@ -236,7 +236,7 @@ describe("input", () => {
       async (page) => {
         await further(page, { top_p: 7 });
         await ask(page, "hello");
-        await page.getByText("(top_p)").waitFor();
+        await page.getByRole("alert").getByText("(top_p)").waitFor();
         expect(await page.getByLabel("Input", { exact: true }).inputValue()).toBe("hello");
       },
       ["400"],
@@ -248,7 +248,7 @@ describe("hostile", () => {
     trying(async (page) => {
       const attack = `<script>window.taken = 1</script><img src="https://evil.example.com/x" onerror="window.taken = 1"><b>bold</b>`;
       await ask(page, attack);
-      await page.getByText(`You said: ${attack}`).waitFor();
+      await answers(page).getByText(`You said: ${attack}`).waitFor();
       expect(await page.locator(".transcript :is(script, img, b)").count()).toBe(0);
       expect(await page.evaluate("window.taken")).toBeUndefined();
     }));
@@ -268,7 +268,6 @@ describe("hostile", () => {
       ],
     });
     const { page, expectClean, close } = await openTab(rig.browser, scripted.url, "#/try");
-    await page.getByLabel("Model").fill("long");
     await ask(page, "go");
     await page.getByText("completed", { exact: true }).waitFor();
     await page.getByText("20,000 of 5,000,000 characters shown.").waitFor();
@@ -313,8 +312,8 @@ it("a key that is revoked is asked for anew, in clear words, and nothing that wa
   await signIn(page, KEY);
   expect(await page.getByLabel("Input", { exact: true }).inputValue()).toBe("a long question");
   await page.getByRole("button", { name: "Send", exact: true }).click();
-  await page.getByText("You said: a long question").waitFor();
-  expectClean(SIGNED_OUT);
+  await answers(page).getByText("You said: a long question").waitFor();
+  expectClean(["401"]);
   await close();
 });
 
@@ -372,7 +371,7 @@ describe("Look", () => {
     await page.getByRole("link", { name: "Branch from here" }).click();
     await page.getByText("Continues").waitFor();
     expect(new URL(page.url()).hash).toBe("#/try");
-    expectClean(SIGNED_OUT);
+    expectClean();
     await close();
   });
 
@@ -380,7 +379,7 @@ describe("Look", () => {
     const id = await made();
     const { page, expectClean, close } = await rig.openSignedIn(OTHER_KEY, `#/responses/${id}`);
     await page.getByText(`There is no response ${id}`).waitFor();
-    expectClean(["401", "404"]);
+    expectClean(["404"]);
     await close();
   });
 
@@ -394,7 +393,7 @@ describe("Look", () => {
     await answers(page).waitFor();
     await page.getByRole("button", { name: "Cancel" }).click();
     await page.getByText("cancelled", { exact: true }).waitFor();
-    expectClean(SIGNED_OUT);
+    expectClean();
     await close();
   });
 
