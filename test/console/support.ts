@@ -38,7 +38,7 @@ export interface ConsoleRig {
   browser: Browser;
   /** Opens the console in a tab of its own, with a storage of its own. `at`: the hash. */
   open(at?: string, options?: BrowserContextOptions): Promise<Tab>;
-  /** The same, signed in. */
+  /** The same, as after a reload of a tab that was signed in with a key. */
   openSignedIn(key: string, at?: string, options?: BrowserContextOptions): Promise<Tab>;
   close(): Promise<void>;
 }
@@ -51,27 +51,35 @@ export async function launch(): Promise<Browser> {
 /** Starts a gateway and a browser, for all tests of a file. */
 export async function startConsole(vars: Record<string, string> = {}): Promise<ConsoleRig> {
   const [gateway, browser] = await Promise.all([startGateway(vars), launch()]);
-  const open: ConsoleRig["open"] = async (at = "", options = {}) => {
-    const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
-    const page = await context.newPage();
-    const expectClean = watch(page, gateway.url);
-    await page.goto(`${gateway.url}/${at}`);
-    return { page, expectClean, close: () => context.close() };
-  };
+  const open: ConsoleRig["open"] = (at, options) => openTab(browser, gateway.url, at, options);
   return {
     gateway,
     browser,
     open,
-    async openSignedIn(key, at, options) {
-      const tab = await open(at, options);
-      await signIn(tab.page, key);
-      return tab;
-    },
+    openSignedIn: (key, at, options) => openTab(browser, gateway.url, at, options, key),
     async close() {
       await browser.close();
       await gateway.close();
     },
   };
+}
+
+/** Opens the console of a server in a tab of its own; with a key as if it had been signed in before. */
+export async function openTab(
+  browser: Browser,
+  url: string,
+  at = "",
+  options: BrowserContextOptions = {},
+  key?: string,
+): Promise<Tab> {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  // What does not come in this time does not come.
+  context.setDefaultTimeout(20_000);
+  if (key !== undefined) await context.addInitScript(`sessionStorage["console.key"] ??= ${JSON.stringify(key)}`);
+  const page = await context.newPage();
+  const expectClean = watch(page, url);
+  await page.goto(`${url}/${at}`);
+  return { page, expectClean, close: () => context.close() };
 }
 
 /** Types a key into the form that asks for it, and waits until it was taken. */

@@ -259,7 +259,11 @@ class Looked {
     const rows = [
       ["Model", response.model],
       ["Created", moment(created)],
-      ...(completed ? /** @type {[string, string][]} */ ([["Took", duration((completed - created) * 1_000)]]) : []),
+      ...(completed
+        ? /** @type {[string, string][]} */ ([
+            ["Took", completed > created ? duration((completed - created) * 1_000) : "less than 1 s"],
+          ])
+        : []),
       ...(token === undefined ? [] : /** @type {[string, string][]} */ ([["First token", duration(token)]])),
       ...(last === undefined ? [] : /** @type {[string, string][]} */ ([["Seen here in", duration(last)]])),
     ];

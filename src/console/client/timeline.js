@@ -84,7 +84,7 @@ export class Timeline {
     const times =
       first.at === undefined || last.at === undefined
         ? nothing
-        : html`<span class="time">${duration(first.at)} – ${duration(last.at)}</span>`;
+        : html`<span class="time">${duration(first.at)} + ${duration(last.at - first.at)}</span>`;
     return html`<li>
       <button type="button" class="event-line" aria-expanded=${shown > 0} @click=${() => this.#toggleRun(first.sequence)}>
         <span class="sequence">${first.sequence}–${last.sequence}</span>

@@ -199,7 +199,6 @@ export class TurnView {
   #fail(error) {
     const where = error instanceof ApiFault && error.param ? ` (${error.param})` : "";
     this.#fault = `${error instanceof Error ? error.message : String(error)}${where}`;
-    announce(this.#fault);
     // A run goes on without whoever could not follow it.
     const goesOn =
       this.sent.transport === "background" &&
