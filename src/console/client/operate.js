@@ -72,6 +72,7 @@ export function operateView(view) {
       made.get(shown)?.section.hide?.();
     },
     signedIn() {
+      made.get(shown)?.section.hide?.();
       made.clear();
     },
   };

@@ -102,8 +102,12 @@ export function treeView(section) {
     event.preventDefault();
     const id = section.querySelector("input")?.value.trim();
     if (!id) return;
-    if (id === of) void load(id);
-    else location.hash = `#/tree/${encodeURIComponent(id)}`;
+    const hash = `#/tree/${encodeURIComponent(id)}`;
+    if (location.hash === hash) void load(id);
+    else {
+      of = undefined;
+      location.hash = hash;
+    }
   }
 
   function draw() {
@@ -189,10 +193,6 @@ export function treeView(section) {
       if (id === undefined || id === "") return draw();
       void shown(id, verb === "compare" && one && other ? [one, other] : undefined);
     },
-    hide() {
-      asking.abort();
-      reading.abort();
-    },
     signedIn() {
       if (of !== undefined) void load(of);
     },
@@ -210,7 +210,6 @@ export function treeView(section) {
     } else {
       draw();
       list.choose(chosen?.node.id);
-      if (chosen && reading.signal.aborted) choose(chosen);
     }
   }
 }
