@@ -31,6 +31,8 @@ export class TreeList {
   /** @type {Set<string>} */
   #closed = new Set();
   #active = 0;
+  /** What is looked for, in small letters. */
+  #wanted = "";
   /** @type {string | undefined} */
   #chosen;
   #onChoose;
@@ -55,9 +57,33 @@ export class TreeList {
   set(tree, chosen) {
     this.#tree = tree;
     this.#chosen = chosen;
+    this.#wanted = "";
     this.#fill();
     const at = this.#rows.findIndex(({ node }) => node.id === chosen);
     this.#active = Math.max(0, at);
+    this.#scrollTo(this.#active);
+    this.#draw();
+  }
+
+  /**
+   * Shows only what has a text in its id or its previews, wherever it is; all of it for the empty one. Gives how many those are.
+   * @param {string} wanted
+   */
+  find(wanted) {
+    this.#wanted = wanted.toLowerCase();
+    this.#fill();
+    this.#scrollTo(this.#active);
+    this.#draw();
+    return this.#rows.length;
+  }
+
+  /** Closes all that is continued, but for the roots, or opens it. @param {boolean} isClosed */
+  foldAll(isClosed) {
+    this.#closed.clear();
+    for (const { node, parent, children } of (isClosed && this.#tree?.rows(this.#closed)) || []) {
+      if (parent && children.length > 0) this.#closed.add(node.id);
+    }
+    this.#fill();
     this.#scrollTo(this.#active);
     this.#draw();
   }
@@ -75,7 +101,8 @@ export class TreeList {
 
   #fill() {
     const id = this.#rows[this.#active]?.node.id;
-    this.#rows = this.#tree?.rows(this.#closed) ?? [];
+    const rows = this.#tree?.rows(this.#wanted ? new Set() : this.#closed) ?? [];
+    this.#rows = this.#wanted ? rows.filter(({ node }) => hasText(node, this.#wanted)) : rows;
     const at = this.#rows.findIndex(({ node }) => node.id === id);
     this.#active = Math.max(0, Math.min(at, this.#rows.length - 1));
   }
@@ -230,6 +257,11 @@ export class TreeList {
     }
     event.preventDefault();
   }
+}
+
+/** @param {Entry["node"]} node @param {string} wanted in small letters */
+function hasText({ id, input, output }, wanted) {
+  return [id, input?.text, output?.text].some((text) => text?.toLowerCase().includes(wanted));
 }
 
 /** A node in a few words. @param {Entry} entry */

@@ -83,6 +83,12 @@ export function treeView(section) {
     draw();
   }
 
+  /** @param {Event} event */
+  function find(event) {
+    const found = list.find(/** @type {HTMLInputElement} */ (event.target).value.trim());
+    announce(`${count(found)} found.`);
+  }
+
   function mark() {
     marked = chosen;
     announce("Choose the turn to compare it with.");
@@ -138,6 +144,14 @@ export function treeView(section) {
         ${count(shown.size)} responses, ${count(shown.leaves)} ${shown.leaves === 1 ? "branch" : "branches"}.
         ${isCut ? "There are more, which are not shown." : nothing}
       </p>
+      <div class="tree-tools">
+        <div>
+          <label for="tree-find">Find</label>
+          <input id="tree-find" type="search" autocomplete="off" spellcheck="false" placeholder="in what was said" @input=${find} />
+        </div>
+        <button type="button" @click=${() => list.foldAll(true)}>Close all</button>
+        <button type="button" @click=${() => list.foldAll(false)}>Open all</button>
+      </div>
       <div class="tree-panes">
         <div class="card tree-pane">${list.element}</div>
         <div class="card tree-turn" aria-live="off">${chosen ? turnTemplate(chosen) : html`<p class="note">Choose a turn to see what was said.</p>`}</div>
