@@ -91,7 +91,7 @@ describe("an answer", () => {
       expect(lastPrompt(rig.gateway)).toMatchObject({ messages: [{ role: "system", content: "Be brief." }, {}] });
     }));
 
-  it("is continued by the next request, until one starts anew", () =>
+  it("is continued by the next request, or another one is, until one starts anew", () =>
     trying(async (page) => {
       await further(page, { model: "simulator?mode=transcript" });
       await ask(page, "first");
@@ -100,6 +100,12 @@ describe("an answer", () => {
       await eventually(() => JSON.stringify(lastPrompt(rig.gateway)).includes("second"));
       expect(JSON.stringify(lastPrompt(rig.gateway))).toContain("first");
       await page.getByText("completed", { exact: true }).nth(1).waitFor();
+      await page.getByRole("button", { name: "Branch from here" }).first().click();
+      await ask(page, "other");
+      await eventually(() => JSON.stringify(lastPrompt(rig.gateway)).includes("other"));
+      expect(JSON.stringify(lastPrompt(rig.gateway))).toContain("first");
+      expect(JSON.stringify(lastPrompt(rig.gateway))).not.toContain("second");
+      await page.getByText("completed", { exact: true }).nth(2).waitFor();
       await page.getByRole("button", { name: "Start anew" }).click();
       expect(await page.locator(".turn").count()).toBe(0);
       await ask(page, "third");
@@ -173,8 +179,11 @@ describe("tools", () => {
       await call.getByText("get_weather").waitFor();
       await call.getByText('"city": "city"').waitFor();
       await page.getByLabel("Output of get_weather").fill("sunny");
+      await page.getByLabel("Input", { exact: true }).fill("for later");
       await page.getByRole("button", { name: "Send output" }).click();
       await answers(page).getByText("The tool get_weather returned: sunny").waitFor();
+      expect(await page.getByLabel("Output of get_weather").count()).toBe(0);
+      expect(await page.getByLabel("Input", { exact: true }).inputValue()).toBe("for later");
     }));
 
   it("an MCP server's call waits for approval, and is shown with its output", () =>

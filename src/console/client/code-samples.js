@@ -38,6 +38,8 @@ function curl(body, transport, baseUrl) {
     file: ({ name, type }) => `"data:${type};base64,'"$(base64 < ${shellWord(name)} | tr -d '\\n')"'"`,
     key: (name) => JSON.stringify(name).replaceAll("'", "'\\''"),
     words: { true: "true", false: "false", null: "null" },
+    indent: "  ",
+    space: " ",
   });
   const note = transport === "socket" ? "# curl speaks no WebSocket of this kind: the same as a stream.\n" : "";
   return `${note}curl ${transport === "whole" ? "" : "-N "}${baseUrl}/responses \\
@@ -58,6 +60,8 @@ function python(body, transport, baseUrl) {
     file: (/** @type {LocalFile} */ { name, type }) => `data_url(${pythonText(name)}, ${pythonText(type)})`,
     key: pythonText,
     words: { true: "True", false: "False", null: "None" },
+    indent: "    ",
+    space: "",
   };
   const hasFiles = filesIn(body);
   const head = `${hasFiles ? "import base64\n" : ""}from openai import OpenAI
@@ -73,30 +77,29 @@ def data_url(path, mime_type):
 `
     : ""
 }`;
-  const known = knownToPython(body);
-  const sent = transport === "socket" ? known : overHttp(known, transport);
-  const lines = Object.entries(sent).map(([name, value]) => `    ${name}=${written(value, form, 1)},`);
-  const args = `\n${lines.join("\n")}\n`;
-  switch (transport) {
-    case "whole":
-      return `${head}
-response = client.responses.create(${args})
-print(response.output_text)`;
-    case "socket":
-      return `${head}
+  if (transport === "socket") {
+    return `${head}
 with client.responses.connect() as connection:  # pip install 'openai[realtime]'
-    connection.response.create(${args.replaceAll("\n", "\n    ")})
+    connection.send(${written({ type: "response.create", ...body }, form, 1)})
     for event in connection:
         if event.type == "response.output_text.delta":
             print(event.delta, end="", flush=True)
         elif event.type in ("response.completed", "response.failed", "response.incomplete", "error"):
             break`;
-    default:
-      return `${head}
+  }
+  const lines = Object.entries(overHttp(knownToPython(body), transport)).map(
+    ([name, value]) => `    ${name}=${written(value, form, 1)},`,
+  );
+  const args = `\n${lines.join("\n")}\n`;
+  if (transport === "whole") {
+    return `${head}
+response = client.responses.create(${args})
+print(response.output_text)`;
+  }
+  return `${head}
 for event in client.responses.create(${args}):
     if event.type == "response.output_text.delta":
         print(event.delta, end="", flush=True)`;
-  }
 }
 
 /** Arguments that the Python client has; what it does not know goes in `extra_body`. */
@@ -127,6 +130,8 @@ function typescript(body, transport, baseUrl) {
       `\`data:${type};base64,\${readFileSync(${JSON.stringify(name)}, "base64")}\``,
     key: (/** @type {string} */ name) => (/^[A-Za-z_$][\w$]*$/.test(name) ? name : JSON.stringify(name)),
     words: { true: "true", false: "false", null: "null" },
+    indent: "  ",
+    space: " ",
   };
   const files = filesIn(body) ? 'import { readFileSync } from "node:fs";\n' : "";
   const client = `const client = new OpenAI({ baseURL: ${JSON.stringify(baseUrl)} }); // reads OPENAI_API_KEY\n`;
@@ -167,6 +172,8 @@ function filesIn(value) {
  * @property {(file: LocalFile) => string} file
  * @property {(name: string) => string} key
  * @property {{ true: string, false: string, null: string }} words
+ * @property {string} indent
+ * @property {string} space within the braces of an object on one line
  *
  * @param {unknown} value
  * @param {Form} form
@@ -183,8 +190,10 @@ function written(value, form, depth = 0) {
     ? value.map((each) => written(each, form, depth + 1))
     : Object.entries(value).map(([name, each]) => `${form.key(name)}: ${written(each, form, depth + 1)}`);
   const [open, close] = Array.isArray(value) ? ["[", "]"] : ["{", "}"];
-  const line = `${open}${parts.join(", ")}${close}`;
-  if (parts.length === 0 || (line.length + depth * 2 < 80 && !line.includes("\n"))) return line;
-  const indent = "  ".repeat(depth + 1);
-  return `${open}\n${parts.map((part) => indent + part).join(",\n")}\n${"  ".repeat(depth)}${close}`;
+  if (parts.length === 0) return open + close;
+  const space = open === "{" ? form.space : "";
+  const line = `${open}${space}${parts.join(", ")}${space}${close}`;
+  if (line.length + depth * 2 < 80 && !line.includes("\n")) return line;
+  const indent = form.indent.repeat(depth + 1);
+  return `${open}\n${parts.map((part) => indent + part).join(",\n")}\n${form.indent.repeat(depth)}${close}`;
 }

@@ -65,11 +65,7 @@ export function tryView(section) {
       rememberTurns();
       drawSoon();
     },
-    began: () => {
-      draft.input = "";
-      draft.attachments = [];
-      state.changed();
-    },
+    began: () => {},
     ended: (response) => {
       const canContinue = response.store !== false || draft.transport === "socket";
       if (canContinue && ["completed", "incomplete"].includes(response.status)) draft.previous = response.id;
@@ -81,14 +77,24 @@ export function tryView(section) {
       section.querySelector("#input")?.scrollIntoView({ block: "nearest" });
       /** @type {HTMLElement | null} */ (section.querySelector("#input"))?.focus();
     },
-    answer: (input, id, text) => {
-      draft.previous = id;
-      void send(input, text);
+    answer: (turn, input, text) => {
+      draft.previous = turn.sent.id ?? "";
+      void send({ input, text, began: () => turn.answered() });
     },
   };
 
-  /** @param {unknown} [input] outputs of calls, instead of what is typed in @param {string} [text] what they are, for people */
-  async function send(input, text = draft.input) {
+  /** What was typed in has been sent. */
+  function typedWasSent() {
+    draft.input = "";
+    draft.attachments = [];
+    state.changed();
+  }
+
+  /**
+   * Sends what is typed in, or outputs of calls.
+   * @param {{ input?: object[], text?: string, began?: () => void }} [outputs] `text`: what they are, for people
+   */
+  async function send({ input, text = draft.input, began = typedWasSent } = {}) {
     if (running()) return;
     fault = undefined;
     /** @type {Record<string, unknown>} */
@@ -109,7 +115,7 @@ export function tryView(section) {
     const parts = input === undefined && draft.attachments.length > 0 ? attachmentParts() : [];
     const turn = new TurnView(
       { input: text, transport: draft.transport, isStored: draft.store, isOpen: true },
-      actions,
+      { ...actions, began },
       parts,
     );
     turns.push(turn);

@@ -16,13 +16,14 @@ import { cancel, follow, send } from "./sending.js";
  * @property {import("./sending.js").Transport} transport
  * @property {boolean} isStored
  * @property {boolean} isOpen whether it had not ended
+ * @property {boolean} [isAnswered] whether its calls have been answered
  *
  * @typedef {object} Actions
  * @property {() => void} changed There is something new to remember.
  * @property {() => void} began The server has accepted the request.
  * @property {(response: Record<string, any>) => void} ended
  * @property {(id: string) => void} branch
- * @property {(input: object[], id: string, text: string) => void} answer Sends outputs of calls.
+ * @property {(turn: TurnView, input: object[], text: string) => void} answer Sends outputs of the turn's calls; `text`: the same for people.
  */
 
 /** A response that stopped with its page is stored soon after the server has noticed. */
@@ -102,6 +103,13 @@ export class TurnView {
     if (transport !== "background") this.#abort.abort();
     // Without an id it is stopped as soon as it has one.
     else if (id !== undefined) await this.#cancel(id);
+  }
+
+  /** Its calls have been answered: they are not asked for again. */
+  answered() {
+    this.sent.isAnswered = true;
+    this.#actions.changed();
+    this.#draw();
   }
 
   /** Leaves the response to itself. */
@@ -229,7 +237,7 @@ export class TurnView {
             : nothing
         }
         ${this.#note ? html`<p class="notice">${this.#note}</p>` : nothing}
-        ${isOpen ? nothing : this.#callsTemplate()}
+        ${isOpen || this.sent.isAnswered ? nothing : this.#callsTemplate()}
         <footer class="turn-footer">
           ${isOpen && !this.#fault ? html`<span class="tag busy"><span class="busy-dot" aria-hidden="true">●</span> ${this.#isStopping ? "stopping" : (response?.status ?? "sending").replaceAll("_", " ")}</span>` : statusTag(response?.status)}
           ${isOpen ? nothing : this.#figures()}
@@ -270,7 +278,7 @@ export class TurnView {
     if (calls.length + requests.length === 0) return nothing;
     if (!isStored && transport !== "socket")
       return html`<p class="note">To answer these calls, let the response be stored.</p>`;
-    return html`<form class="outputs stack" @submit=${(/** @type {Event} */ event) => this.#sendOutputs(event, id, calls)}>
+    return html`<form class="outputs stack" @submit=${(/** @type {Event} */ event) => this.#sendOutputs(event, calls)}>
       ${calls.map(
         ({ call_id: call, name }) => html`<div>
           <label for="output-${call}">Output of <code>${name}</code></label>
@@ -286,16 +294,16 @@ export class TurnView {
       ${requests.map(
         ({ id: request, server_label: label, name }) => html`<div class="buttons">
           <span>May <code>${label}.${name}</code> be called?</span>
-          <button type="button" class="primary" @click=${() => this.#approve(id, request, true)}>Approve</button>
-          <button type="button" @click=${() => this.#approve(id, request, false)}>Deny</button>
+          <button type="button" class="primary" @click=${() => this.#approve(request, true)}>Approve</button>
+          <button type="button" @click=${() => this.#approve(request, false)}>Deny</button>
         </div>`,
       )}
       ${calls.length > 0 ? html`<div class="buttons"><button class="primary" type="submit">Send ${calls.length > 1 ? "outputs" : "output"}</button></div>` : nothing}
     </form>`;
   }
 
-  /** @param {Event} event @param {string} id @param {Record<string, any>[]} calls */
-  #sendOutputs(event, id, calls) {
+  /** @param {Event} event @param {Record<string, any>[]} calls */
+  #sendOutputs(event, calls) {
     event.preventDefault();
     const input = calls.map(({ type, call_id: call }) => ({
       type: `${type}_output`,
@@ -303,13 +311,13 @@ export class TurnView {
       output: this.#outputs.get(call) ?? "",
     }));
     const text = calls.map(({ name, call_id: call }) => `${name}: ${this.#outputs.get(call) ?? ""}`);
-    this.#actions.answer(input, id, text.join("\n"));
+    this.#actions.answer(this, input, text.join("\n"));
   }
 
-  /** @param {string} id @param {string} request @param {boolean} approve */
-  #approve(id, request, approve) {
+  /** @param {string} request @param {boolean} approve */
+  #approve(request, approve) {
     const input = [{ type: "mcp_approval_response", approval_request_id: request, approve }];
-    this.#actions.answer(input, id, approve ? "Approved." : "Denied.");
+    this.#actions.answer(this, input, approve ? "Approved." : "Denied.");
   }
 }
 
