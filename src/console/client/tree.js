@@ -140,10 +140,6 @@ export function treeView(section) {
   function treeTemplate(shown) {
     if (shown.size === 0) return html`<p class="note">No response has been made here yet, or none is kept.</p>`;
     return html`
-      <p class="note">
-        ${count(shown.size)} responses, ${count(shown.leaves)} ${shown.leaves === 1 ? "branch" : "branches"}.
-        ${isCut ? "There are more, which are not shown." : nothing}
-      </p>
       <div class="tree-tools">
         <div>
           <label for="tree-find">Find</label>
@@ -151,6 +147,10 @@ export function treeView(section) {
         </div>
         <button type="button" @click=${() => list.foldAll(true)}>Close all</button>
         <button type="button" @click=${() => list.foldAll(false)}>Open all</button>
+        <p class="note">
+          ${count(shown.size)} responses, ${count(shown.leaves)} ${shown.leaves === 1 ? "branch" : "branches"}.
+          ${isCut ? "There are more, which are not shown." : nothing}
+        </p>
       </div>
       <div class="tree-panes">
         <div class="card tree-pane">${list.element}</div>
