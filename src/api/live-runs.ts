@@ -93,13 +93,17 @@ export async function cancelLiveRun(
   const board = admin.boards.getByName(BOARD);
   const run = parseResponseId(id) ? await board.run(id) : null;
   if (!run) throw runNotFound(id);
-  const status = await ofHome(admin, run, (home, turn) => home.cancelRun(turn));
+  const isLive = (await ofHome(admin, run, (home, turn) => home.liveRun(turn))) !== null;
+  if (isLive) {
+    const { tenant } = run;
+    const directory = admin.directories.getByName(DIRECTORY);
+    // Before it is done: what cannot be noted is not done.
+    await directory.note({ type: "response.cancelled", actor: admin.name, tenant, target: id }, "admin");
+    const status = await ofHome(admin, run, (home, turn) => home.cancelRun(turn));
+    if (status !== null) return { object: "run", id, tenant, status };
+  }
   await board.forgetRuns([id]);
-  if (status === null) throw runNotFound(id);
-  const { tenant } = run;
-  const directory = admin.directories.getByName(DIRECTORY);
-  await directory.note({ type: "response.cancelled", actor: admin.name, tenant, target: id }, "admin");
-  return { object: "run", id, tenant, status };
+  throw runNotFound(id);
 }
 
 async function ofHome<T>(

@@ -10,14 +10,14 @@ import type { Caller } from "./transport.ts";
  */
 
 export async function responseTree({ homes }: Caller, address: TurnAddress, page: PageRequest): Promise<ItemPage> {
-  const tree = await homes.stub(address.home).tree(address.turn, withinHome(page, address.home));
+  const tree = await homes.stub(address.home).tree(address, withinHome(page, address.home));
   if (!tree) throw responseNotFound(responseId(address));
   return tree;
 }
 
 export async function conversationTree({ homes }: Caller, id: string, page: PageRequest): Promise<ItemPage> {
   const { home } = conversationAddress(id);
-  const tree = await homes.stub(home).conversationTree(id, withinHome(page, home));
+  const tree = await homes.stub(home).conversationTree(id, home, withinHome(page, home));
   if (!tree) throw conversationNotFound(id);
   return tree;
 }

@@ -2,6 +2,7 @@ import { DurableObject } from "cloudflare:workers";
 import { loadConfig, type Variables } from "../config.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
+import type { TurnAddress } from "../protocol/ids.ts";
 import type { BoardBinding } from "./announced-run.ts";
 import { ConversationLock } from "./conversation-lock.ts";
 import type { Conversation } from "./conversation-store.ts";
@@ -59,7 +60,6 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
     this.#conversation = new ConversationTurns(this.#rows, this.#history, lock, maxOpen);
     this.#runs = new RunHost({
       env,
-      tenant,
       waitUntil,
       runs: this.#rows.runs,
       log: this.#rows.log,
@@ -71,7 +71,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
       settle: (spec, base, result, endLog) => this.#settlement.run(spec, base, result, endLog),
     });
     this.#responses = new ResponseReader(this.#rows, this.#runs);
-    this.#tree = new TreeReader(this.#rows, this.#runs, address);
+    this.#tree = new TreeReader(this.#rows, this.#runs);
     this.#housekeeping = new Housekeeping(state.storage, this.#rows, this.#runs, config);
     this.#settlement = new Settlement(this.#rows, this.#conversation, this.#housekeeping, config, waitUntil);
     this.#admission = new RunAdmission(this.#rows, this.#runs, this.#responses, this.#conversation, this.#housekeeping);
@@ -107,9 +107,9 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
     return this.#responses.inputItems(turn, page);
   }
 
-  /** A page of the responses of the tree in which `turn` is; null when there is no such response. `page.after`: a turn. */
-  tree(turn: string, page: PageRequest): ItemPage | null {
-    return this.retrieve(turn) === null ? null : this.#tree.page(page);
+  /** A page of the responses of the tree in which a response is; null when there is no such response. */
+  tree({ home, turn }: TurnAddress, page: PageRequest): ItemPage | null {
+    return this.#responses.has(turn) ? this.#tree.page(home, page) : null;
   }
 
   /** Removes a response's content; one that is running is stopped first. False when there was none. */
@@ -230,9 +230,9 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
   }
 
   /** A page of the responses in the conversation, and of those that branch off it; null when there is no such conversation. */
-  conversationTree(id: string, page: PageRequest): ItemPage | null {
+  conversationTree(id: string, home: string, page: PageRequest): ItemPage | null {
     this.#runs.takeUpOrphans();
-    return this.#rows.conversations.get(id) && this.#tree.page(page);
+    return this.#rows.conversations.get(id) && this.#tree.page(home, page);
   }
 
   /** Adds items; null when there is no such conversation. Waits for its turn, as every change of it does. */

@@ -23,8 +23,6 @@ import type { ObjectLoad } from "./tenant-load.ts";
 /** What a run needs from its home. */
 export interface RunHome {
   env: Variables & QuotaBinding & BoardBinding;
-  /** Whose home it is. */
-  tenant: string;
   /** Keeps an object alive and its errors out of nowhere. */
   waitUntil(promise: Promise<unknown>): void;
   runs: RunStore;

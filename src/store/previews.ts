@@ -12,27 +12,27 @@ const READ_LENGTH = 4 * PREVIEW_LENGTH;
 
 /** What was said to the model last: by the user, or else by a tool. `items`: a JSON array, or its beginning. */
 export function inputPreview(items: string, isTakenOut: (id: string) => boolean): Preview | null {
-  const said = itemsOf(items, isTakenOut);
-  return previewOf(said.findLast((item) => item.type === "message" && item.role === "user") ?? said.at(-1));
+  return preview(items, isTakenOut, ({ role }) => role === "user");
 }
 
 /** What the model has said last, or else what it has called. */
 export function outputPreview(items: string, isTakenOut: (id: string) => boolean): Preview | null {
-  const said = itemsOf(items, isTakenOut);
-  return previewOf(said.findLast(({ type }) => type === "message") ?? said.at(-1));
+  return preview(items, isTakenOut, () => true);
 }
 
 /** Items of which the last may be cut: it may lack any field but its type. */
 type ReadItem = { type: string } & Partial<Record<string, unknown>>;
 
-function itemsOf(json: string, isTakenOut: (id: string) => boolean): ReadItem[] {
-  const items = parseJsonPrefix(json) as ReadItem[];
-  return items.filter(
-    ({ type, id }) => typeof type === "string" && type !== "reasoning" && !(typeof id === "string" && isTakenOut(id)),
-  );
-}
-
-function previewOf(item: ReadItem | undefined): Preview | null {
+/** Of the last message that is wanted, or else of the last item. */
+function preview(
+  json: string,
+  isTakenOut: (id: string) => boolean,
+  isWanted: (message: ReadItem) => boolean,
+): Preview | null {
+  const items = (parseJsonPrefix(json) as ReadItem[]).filter(({ type }) => typeof type === "string");
+  const isThere = ({ type, id }: ReadItem) => type !== "reasoning" && !(typeof id === "string" && isTakenOut(id));
+  const item =
+    items.findLast((each) => each.type === "message" && isWanted(each) && isThere(each)) ?? items.findLast(isThere);
   return item ? { type: item.type, text: oneLine(textOf(item)) } : null;
 }
 

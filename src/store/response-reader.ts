@@ -41,6 +41,12 @@ export class ResponseReader {
     return live ? runningBody(live.spec, "in_progress") : null;
   }
 
+  /** Whether there is such a response. */
+  has(turn: string): boolean {
+    this.#runs.takeUpOrphans();
+    return this.#rows.turns.hasResponse(turn) || this.#runs.live(turn) !== undefined;
+  }
+
   /** A page of a turn's own input; null when there is no such response. The 400 when the input has not the item `after`. */
   inputItems(turn: string, { limit, order, after }: PageRequest): Result<ItemPage> | null {
     if (this.retrieve(turn) === null) return null;

@@ -103,7 +103,7 @@ export class RunHost {
   #launch(run: PreparedRun, scope: DisposableStack, work: () => Promise<TurnResult>, isOrphan = false): void {
     const { spec, abort, log, quota, server } = run;
     scope.defer(quota.renew(isOrphan));
-    scope.defer(announceRun({ id: responseId(spec), tenant: this.#home.tenant }, this.#home));
+    if (spec.tenant !== undefined) scope.defer(announceRun({ id: responseId(spec), tenant: spec.tenant }, this.#home));
     const ended = this.#runToEnd(run, work(), scope.move());
     this.#live.set(spec.turn, { spec, abort, log, ended, server });
     this.#home.waitUntil(ended);

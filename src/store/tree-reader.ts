@@ -20,30 +20,28 @@ import type { NodeRow } from "./turn-store.ts";
 type Head = Pick<ResponseObject, "status" | "background" | "model" | "usage" | "previous_response_id">;
 
 /** Makes a node of a turn that is about to be read, and says how much text that took, in UTF-16 units. */
-type Source = (isTakenOut: (id: string) => boolean) => { node: TreeNode; read: number };
+type Source = () => { node: TreeNode; read: number };
 
 export class TreeReader {
   readonly #rows: HomeRows;
   readonly #runs: RunHost;
-  readonly #address: string;
 
-  /** `address`: the home's key, which ids carry. */
-  constructor(rows: HomeRows, runs: RunHost, address: string) {
+  constructor(rows: HomeRows, runs: RunHost) {
     this.#rows = rows;
     this.#runs = runs;
-    this.#address = address;
   }
 
-  /** A page of nodes; `after` is a turn, of the past or not. It ends early where what it reads is large. */
-  page({ limit, order, after }: PageRequest): ItemPage {
-    const deleted = this.#rows.items.takenOut();
-    const isTakenOut = (id: string) => deleted.has(id);
+  /**
+   * A page of nodes. It ends early where what it reads is large. `home`: this home's key, which ids carry; `after`: the name of a
+   * turn, which need not be there.
+   */
+  page(home: string, { limit, order, after }: PageRequest): ItemPage {
     const nodes: TreeNode[] = [];
     let read = 0;
-    for (const source of this.#sources(order, after)) {
+    for (const source of this.#sources(home, order, after)) {
       // One more than the page has: it tells that there is more.
       if (read > MAX_PAGE_LENGTH) return { ...pageOf(nodes, limit), hasMore: true };
-      const found = source(isTakenOut);
+      const found = source();
       read += found.read;
       nodes.push(found.node);
       if (nodes.length > limit) break;
@@ -52,61 +50,63 @@ export class TreeReader {
   }
 
   /** What is settled and what runs, in one order. */
-  *#sources(order: "asc" | "desc", after: string | undefined): Generator<Source> {
+  *#sources(home: string, order: "asc" | "desc", after: string | undefined): Generator<Source> {
     const isBefore = (one: string, other: string) => (order === "asc" ? one < other : one > other);
     const live = this.#runs
       .specs()
       .filter(({ turn }) => after === undefined || isBefore(after, turn))
       .sort((one, other) => (isBefore(one.turn, other.turn) ? -1 : 1));
     for (const row of this.#rows.turns.nodes(order, after)) {
-      while (live[0] && isBefore(live[0].turn, row.turn)) yield this.#ofRun(live.shift() as RunSpec);
-      yield this.#ofRow(row);
+      while (live[0] && isBefore(live[0].turn, row.turn)) yield this.#ofRun(home, live.shift() as RunSpec);
+      yield this.#ofRow(home, row);
     }
-    for (const spec of live) yield this.#ofRun(spec);
+    for (const spec of live) yield this.#ofRun(home, spec);
   }
 
-  #ofRow(row: NodeRow): Source {
-    return (isTakenOut) => {
+  #ofRow(home: string, row: NodeRow): Source {
+    return () => {
+      const isTakenOut = (id: string) => this.#rows.items.isTakenOut(id);
       const head = this.#rows.turns.head(row);
       const input = inputPreview(row.input, isTakenOut);
       const output = outputPreview(row.output, isTakenOut);
       const read = head.length + row.input.length + row.output.length;
-      return { node: this.#node(row, JSON.parse(head) as Head, { input, output }), read };
+      return { node: nodeOf(home, row, JSON.parse(head) as Head, { input, output }), read };
     };
   }
 
-  #ofRun(spec: RunSpec): Source {
+  #ofRun(home: string, spec: RunSpec): Source {
     return () => {
       const items = JSON.stringify(spec.input);
       const { head } = runningBody(spec, "in_progress");
       const row = { turn: spec.turn, createdAt: spec.createdAt, position: null, base: null };
       const input = inputPreview(items, () => false);
-      const node = this.#node(row, JSON.parse(head) as Head, { input, output: null });
+      const node = nodeOf(home, row, JSON.parse(head) as Head, { input, output: null });
       return { node, read: head.length + items.length };
     };
   }
+}
 
-  #node(
-    { turn, createdAt, position, base }: Pick<NodeRow, "turn" | "createdAt" | "position" | "base">,
-    { status, background, model, usage, previous_response_id }: Head,
-    previews: Pick<TreeNode, "input" | "output">,
-  ): TreeNode {
-    return {
-      id: responseId({ home: this.#address, turn }),
-      object: "response.node",
-      previous_response_id,
-      position,
-      continues_position: base,
-      created_at: Math.floor(createdAt / 1000),
-      status,
-      background,
-      model,
-      usage: usage && {
-        input_tokens: usage.input_tokens,
-        output_tokens: usage.output_tokens,
-        total_tokens: usage.total_tokens,
-      },
-      ...previews,
-    };
-  }
+function nodeOf(
+  home: string,
+  { turn, createdAt, position, base }: Pick<NodeRow, "turn" | "createdAt" | "position" | "base">,
+  { status, background, model, usage, previous_response_id }: Head,
+  previews: Pick<TreeNode, "input" | "output">,
+): TreeNode {
+  return {
+    id: responseId({ home, turn }),
+    object: "response.node",
+    previous_response_id,
+    position,
+    continues_position: base,
+    created_at: Math.floor(createdAt / 1000),
+    status,
+    background,
+    model,
+    usage: usage && {
+      input_tokens: usage.input_tokens,
+      output_tokens: usage.output_tokens,
+      total_tokens: usage.total_tokens,
+    },
+    ...previews,
+  };
 }

@@ -185,6 +185,13 @@ export class TurnStore {
     return { kept: whole("log"), text: whole("response") + whole("output") };
   }
 
+  /** Whether a response is there. */
+  hasResponse(turn: string): boolean {
+    if (!this.#tables.has("turns")) return false;
+    const there = "SELECT 1 FROM turns WHERE turn = ? AND part = 0 AND created_at > ? AND response IS NOT NULL";
+    return this.#sql.exec(there, turn, this.#oldest()).toArray().length > 0;
+  }
+
   /** Whether a turn is kept, with its response or without, expired or not. */
   has(turn: string): boolean {
     if (!this.#tables.has("turns")) return false;

@@ -39,6 +39,9 @@ function turnOf(turn: string, { said = turn, createdAt = Date.now() } = {}): Tur
   };
 }
 
+/** As ids name it: each test has an object of its own. */
+const HOME = "h".repeat(22);
+
 function newHome(): Stub {
   return env.HOME.getByName(`tenant:${newTurnAddress().home}`);
 }
@@ -48,7 +51,7 @@ async function pagesOf(stub: Stub, turn: string, order: "asc" | "desc", limit: n
   const pages: TreeNode[][] = [];
   let after: string | undefined;
   for (;;) {
-    const page = await stub.tree(turn, { order, limit, ...(after !== undefined && { after }) });
+    const page = await stub.tree({ home: HOME, turn }, { order, limit, ...(after !== undefined && { after }) });
     if (!page) throw new Error("no tree");
     pages.push(JSON.parse(page.data) as TreeNode[]);
     if (!page.hasMore) return pages;
@@ -91,7 +94,7 @@ describe("the pages of a tree", () => {
         cursors.push(cursor);
         return cursor;
       }) as typeof exec;
-      home.tree("0000000500", { order: "desc", limit: 10, after: "0000000500" });
+      home.tree({ home: HOME, turn: "0000000500" }, { order: "desc", limit: 10, after: "0000000500" });
       sql.exec = exec;
       return cursors.reduce((sum, cursor) => sum + cursor.rowsRead, 0);
     });
@@ -120,8 +123,8 @@ describe("the pages of a tree", () => {
     await stub.delete("deleted000");
     const [nodes = []] = await pagesOf(stub, "child00000", "asc", 100);
     expect(nodes.map(({ id }) => id.slice(-10))).toEqual(["child00000"]);
-    expect(await stub.tree("deleted000", { order: "asc", limit: 1 })).toBeNull();
-    expect(await stub.tree("expired000", { order: "asc", limit: 1 })).toBeNull();
+    expect(await stub.tree({ home: HOME, turn: "deleted000" }, { order: "asc", limit: 1 })).toBeNull();
+    expect(await stub.tree({ home: HOME, turn: "expired000" }, { order: "asc", limit: 1 })).toBeNull();
   });
 });
 
