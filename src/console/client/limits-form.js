@@ -50,7 +50,7 @@ export function limitsFields(limits, prefix) {
       <label for=${`${prefix}-models`}>Models</label>
       <input id=${`${prefix}-models`} name="models" autocomplete="off" spellcheck="false" placeholder="all; or names, or beginnings such as qwen*, separated by commas" .value=${(given.models ?? []).join(", ")} />
     </div>
-    <div>
+    <div class="checks">
       ${SWITCHES.map(([name, label]) => html`<label class="check"><input type="checkbox" name=${name} .checked=${given[name] === true} /> ${label}</label> `)}
     </div>
     <div>
