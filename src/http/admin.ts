@@ -11,6 +11,7 @@ import {
   retrieveTenant,
   rotateKey,
 } from "../api/keys.ts";
+import { cancelLiveRun, type LiveRuns, listLiveRuns } from "../api/live-runs.ts";
 import { eraseTenant, exportTenant, type TenantData } from "../api/tenant-data.ts";
 import { readUsage } from "../api/usage.ts";
 import type { AppEnv } from "./app-env.ts";
@@ -18,7 +19,7 @@ import { readJson } from "./body.ts";
 import { adminOf, identityOf } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { unknownUrl } from "./errors.ts";
-import { auditQuery, homesQuery, keysQuery, usageQuery } from "./queries.ts";
+import { auditQuery, homesQuery, keysQuery, runsQuery, usageQuery } from "./queries.ts";
 
 /**
  * The admin API, under a root key (`ADMIN_KEY`). Paths are OpenAI's where it has an endpoint for the same
@@ -105,6 +106,19 @@ export const administration = [
   }),
   endpoint({
     method: "GET",
+    path: "/v1/admin/runs",
+    summary: "root key: background runs that live, by their ids: `tenant`, `limit` 1–100 (20), `after`",
+    query: runsQuery,
+    handle: async (context, query) => context.json(await listLiveRuns(liveRuns(context), query)),
+  }),
+  endpoint({
+    method: "POST",
+    path: "/v1/admin/runs/:id/cancel",
+    summary: "root key: stop one of them",
+    handle: async (context) => context.json(await cancelLiveRun(liveRuns(context), context.req.param("id"))),
+  }),
+  endpoint({
+    method: "GET",
     path: "/v1/organization/audit_logs",
     summary:
       "root key: who did what and when, newest first: `project_ids`, `event_types`, `effective_at[gte]`, `effective_at[lt]`, `limit` 1–100 (20), `after`",
@@ -133,6 +147,10 @@ function administrator(context: Context<AppEnv>): Administrator {
 
 function tenantData(context: Context<AppEnv>): TenantData {
   return { ...administrator(context), homes: context.env.HOME, quotas: context.env.QUOTAS };
+}
+
+function liveRuns(context: Context<AppEnv>): LiveRuns {
+  return { ...administrator(context), homes: context.env.HOME, boards: context.env.BOARD };
 }
 
 function readBody(context: Context<AppEnv>): Promise<unknown> {

@@ -5,6 +5,7 @@ import { toShownError } from "../api/faults.ts";
 import { countInputTokens } from "../api/input-tokens.ts";
 import { cancelResponse, deleteResponse, listInputItems, responseAddress, retrieveResponse } from "../api/responses.ts";
 import { followResponse } from "../api/runs.ts";
+import { responseTree } from "../api/tree.ts";
 import { loadConfig } from "../config.ts";
 import type { Identity } from "../contract/identity.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
@@ -23,7 +24,7 @@ import { readJson } from "./body.ts";
 import { callerOf, identityOf } from "./caller.ts";
 import { CODEX_TURN_STATE, codexTurnState } from "./codex.ts";
 import { endpoint } from "./endpoint.ts";
-import { pageQuery, retrieveQuery } from "./queries.ts";
+import { pageQuery, retrieveQuery, treeQuery } from "./queries.ts";
 
 /** Types beyond this are not told: a header has its limits. */
 const MAX_TOLD_TYPES = 16;
@@ -185,6 +186,17 @@ export const responses = [
     handle: async (context, page) => {
       const address = responseAddress(context.req.param("id"));
       return itemList(context, await listInputItems(callerOf(context), address, page));
+    },
+  }),
+  endpoint({
+    method: "GET",
+    path: "/v1/responses/:id/tree",
+    summary:
+      "all responses of its conversation tree, with previews: `limit` 1–100 (20), `order` `desc`\\|`asc` of ids, `after`",
+    query: treeQuery,
+    handle: async (context, page) => {
+      const address = responseAddress(context.req.param("id"));
+      return itemList(context, await responseTree(callerOf(context), address, page));
     },
   }),
 ];

@@ -6,7 +6,8 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
-import { type ConsoleRig, KEY, KEYED, startConsole } from "./support.ts";
+import { sampleOperations, sampleTree } from "./sample-data.ts";
+import { type ConsoleRig, KEY, KEYED, ROOT_KEY, startConsole } from "./support.ts";
 
 /** What is to be seen in a picture. */
 interface Picture {
@@ -57,7 +58,49 @@ const PICTURES: Picture[] = [
       await page.evaluate("scrollTo(0, 0)");
     },
   },
+  {
+    name: "tree",
+    key: KEY,
+    at: "#/tree",
+    async prepare(page, rig) {
+      const { other } = await sampleTree(rig);
+      await page.evaluate(`location.hash = "#/tree/${other}"`);
+      await page.locator(".turn-items").getByText("You said:").waitFor();
+    },
+  },
+  {
+    name: "compare",
+    key: KEY,
+    at: "#/tree",
+    async prepare(page, rig) {
+      const { one, other } = await sampleTree(rig);
+      await page.evaluate(`location.hash = "#/tree/${one}/compare/${one}/${other}"`);
+      for (const text of ["You said: Why that one?", "You said: How is it pronounced?"]) {
+        await page.getByText(text, { exact: true }).waitFor();
+      }
+    },
+  },
+  operating("runs", (page) => page.getByRole("row").nth(3).waitFor()),
+  operating("keys", (page) => page.getByRole("row").nth(3).waitFor()),
+  operating("usage", async (page) => {
+    await page.getByLabel("Divided by").selectOption({ label: "Tenant" });
+    await page.locator(".legend").getByText("initech").waitFor();
+  }),
 ];
+
+/** A section of the operator's view. */
+function operating(section: string, arrange: (page: Page) => Promise<void>): Picture {
+  return {
+    name: section,
+    key: ROOT_KEY,
+    at: "#/operate",
+    async prepare(page, rig) {
+      await sampleOperations(rig);
+      await page.evaluate(`location.hash = "#/operate/${section}"`);
+      await arrange(page);
+    },
+  };
+}
 
 const directory = process.argv[2] ?? fileURLToPath(new URL("../../docs/images", import.meta.url));
 mkdirSync(directory, { recursive: true });

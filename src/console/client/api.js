@@ -37,6 +37,7 @@ export function tellKeyRefused(message) {
  * @property {unknown} [body] to be sent as JSON
  * @property {AbortSignal} [signal]
  * @property {string} [key] instead of the session's
+ * @property {readonly number[]} [alsoGood] statuses whose answers are no errors
  */
 
 /**
@@ -47,7 +48,7 @@ export function tellKeyRefused(message) {
  */
 export async function call(
   path,
-  { body, method = body === undefined ? "GET" : "POST", signal, key = session.key } = {},
+  { body, method = body === undefined ? "GET" : "POST", signal, key = session.key, alsoGood = [] } = {},
 ) {
   /** @type {Record<string, string>} */
   const headers = { accept: "application/json" };
@@ -69,7 +70,7 @@ export async function call(
     if (signal?.aborted) throw error;
     throw new ApiFault("The server could not be reached. Is it running, and is this machine online?");
   }
-  if (response.ok) return response;
+  if (response.ok || alsoGood.includes(response.status)) return response;
   const fault = await faultOf(response);
   if (response.status === 401 && key === session.key) tellKeyRefused(fault.message);
   throw fault;

@@ -221,6 +221,7 @@ class Looked {
         ${response.incomplete_details ? html`<p class="notice">Incomplete: ${String(response.incomplete_details.reason).replaceAll("_", " ")}.</p>` : nothing}
         <div class="buttons">
           <a class="button" href="#/try?previous_response_id=${id}">Branch from here</a>
+          <a class="button" href="#/tree/${id}">Tree</a>
           ${response.previous_response_id ? html`<a class="button" href="#/responses/${response.previous_response_id}">The one before</a>` : nothing}
           ${response.background && isOpen(response.status) ? html`<button type="button" class="danger" @click=${this.#cancel}>Cancel</button>` : nothing}
         </div>

@@ -1,9 +1,11 @@
 import { ApiFault, whenKeyIsRefused } from "./api.js";
 import { html, nothing, render } from "./lib/lit-html.js";
 import { lookView } from "./look.js";
+import { operateView } from "./operate.js";
 import { forgetEverything, session } from "./session.js";
 import { askForKey, identify } from "./sign-in.js";
 import { applyTheme, chooseTheme, theme } from "./theme.js";
+import { treeView } from "./tree.js";
 import { tryView } from "./try.js";
 
 /**
@@ -30,6 +32,8 @@ import { tryView } from "./try.js";
 const VIEWS = {
   try: { label: "Try", for: ["open", "tenant"], make: tryView },
   responses: { label: "Look", for: ["open", "tenant"], make: lookView },
+  tree: { label: "Tree", for: ["open", "tenant"], make: treeView },
+  operate: { label: "Operate", for: ["open", "admin"], make: operateView },
 };
 
 const bar = element("bar");
