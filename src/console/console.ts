@@ -70,6 +70,12 @@ function theConsole(): Console {
   return built;
 }
 
+/** Headers of a text that the runtime compresses as it goes out, for who takes that: plain workerd has nothing before it that would. */
+function compressed(context: Context): Record<string, string> {
+  const vary = "Accept, Accept-Encoding";
+  return context.req.header("accept-encoding")?.includes("gzip") ? { vary, "content-encoding": "gzip" } : { vary };
+}
+
 /** Whether who asks for `/` wants to see a page. A program that takes anything does not. */
 export function wantsPage({ headers }: Request): boolean {
   return headers.get("accept")?.includes("text/html") === true;
@@ -78,9 +84,9 @@ export function wantsPage({ headers }: Request): boolean {
 /** The page itself. It is asked for anew each time, and answered with a 304 where the browser has it. */
 export function consolePage(context: Context): Response {
   const { version, page } = theConsole();
-  const headers = { ...HEADERS, "cache-control": "no-cache", etag: `"${version}"`, vary: "Accept" };
-  if (context.req.header("if-none-match")?.includes(headers.etag)) return context.body(null, 304, headers);
-  return context.body(page, 200, { ...headers, "content-type": "text/html; charset=utf-8" });
+  const headers = { ...HEADERS, "cache-control": "no-cache", etag: `W/"${version}"` };
+  if (context.req.header("if-none-match")?.includes(`"${version}"`)) return context.body(null, 304, headers);
+  return context.body(page, 200, { ...headers, ...compressed(context), "content-type": "text/html; charset=utf-8" });
 }
 
 /** The files of the console: `/console/{version}/…`. What another version had is not there any more. */
@@ -89,7 +95,8 @@ export const consoleFiles = new Hono().get("/console/:version/:name{.+}", (conte
   const text = fileNamed(name);
   if (text === undefined || version !== theConsole().version) return next();
   const type = TYPES[name.slice(name.lastIndexOf(".") + 1)] ?? "text/plain; charset=utf-8";
-  return context.body(text, 200, { ...HEADERS, "content-type": type, "cache-control": FOR_GOOD });
+  const headers = { ...HEADERS, ...compressed(context), "content-type": type, "cache-control": FOR_GOOD };
+  return context.body(text, 200, headers);
 });
 
 function fileNamed(name: string): string | undefined {

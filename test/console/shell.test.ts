@@ -82,7 +82,12 @@ describe("the files", () => {
 
   it("are kept by browsers for good, because another version has other names", async () => {
     const [name = ""] = /\/console\/[^"]+main\.js/.exec(await (await get("/", asBrowser)).text()) ?? [];
-    expect((await get(name)).headers.get("cache-control")).toContain("immutable");
+    const [plain, compressed] = await Promise.all(
+      ["identity", "gzip"].map((encoding) => get(name, { headers: { "accept-encoding": encoding } })),
+    );
+    expect(plain?.headers.get("cache-control")).toContain("immutable");
+    expect([plain, compressed].map((answer) => answer?.headers.get("content-encoding"))).toEqual([null, "gzip"]);
+    expect(await compressed?.text()).toBe(await plain?.text());
     const others = [name.replace(/\w{16}/, "0".repeat(16)), name.replace("main.js", "index.html"), `${name}x`];
     others.push(name.replace("main.js", "constructor"), name.replace("main.js", "x".repeat(5_000)));
     for (const other of others) expect((await get(other)).status).toBe(404);

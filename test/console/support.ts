@@ -3,7 +3,9 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { type Browser, type BrowserContextOptions, chromium as driver, type Page } from "playwright-core";
 import { expect } from "vitest";
-import { type Gateway, startGateway } from "../e2e/support.ts";
+import { serveSimulator } from "../../dev/simulator/serve.ts";
+import { type Gateway, gatewayAt } from "../e2e/support.ts";
+import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { chromium } from "./chromium.ts";
 
 /** The console in a real browser, in front of a real workerd and a simulated vLLM. */
@@ -35,6 +37,8 @@ export interface Tab {
 
 export interface ConsoleRig {
   gateway: Gateway;
+  /** The gateway's process. */
+  worker: WorkerdProcess;
   browser: Browser;
   /** Opens the console in a tab of its own, with a storage of its own. `at`: the hash. */
   open(at?: string, options?: BrowserContextOptions): Promise<Tab>;
@@ -50,10 +54,14 @@ export async function launch(): Promise<Browser> {
 
 /** Starts a gateway and a browser, for all tests of a file. */
 export async function startConsole(vars: Record<string, string> = {}): Promise<ConsoleRig> {
-  const [gateway, browser] = await Promise.all([startGateway(vars), launch()]);
+  const vllm = await serveSimulator();
+  const variables = { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", ...vars };
+  const [worker, browser] = await Promise.all([startWorkerd(variables), launch()]);
+  const gateway = gatewayAt(worker, vllm);
   const open: ConsoleRig["open"] = (at, options) => openTab(browser, gateway.url, at, options);
   return {
     gateway,
+    worker,
     browser,
     open,
     openSignedIn: (key, at, options) => openTab(browser, gateway.url, at, options, key),

@@ -262,6 +262,50 @@ describe("hostile", () => {
       expect(await page.evaluate("window.taken")).toBeUndefined();
     }));
 
+  it("no item of any kind brings markup, a script's address or another host's image onto the page", () =>
+    trying(async (page) => {
+      const html = "<img src=x onerror=window.taken=1>";
+      const url = "javascript:window.taken=1";
+      const annotations = [{ type: "url_citation", url, title: html }];
+      const items = [
+        { type: "message", role: html, status: html, content: [{ type: "output_text", text: html, annotations }] },
+        {
+          type: "message",
+          role: "user",
+          content: [{ type: "input_image", image_url: "https://evil.example.com/x.png" }],
+        },
+        { type: "message", role: "user", content: [{ type: "input_image", image_url: url }, { type: html }, null, 7] },
+        { type: "reasoning", summary: [{ text: html }], content: [{ text: html }], encrypted_content: html },
+        { type: "function_call", name: html, arguments: html, namespace: html },
+        { type: "function_call_output", call_id: html, output: [{ type: "input_text", text: html }] },
+        { type: "mcp_call", server_label: html, name: html, arguments: html, output: html, error: { message: html } },
+        { type: "mcp_list_tools", server_label: html, tools: [{ name: html, description: html }], error: html },
+        { type: "web_search_call", action: { type: "search", query: html, sources: [{ url }] } },
+        { type: "code_interpreter_call", code: html, outputs: [{ type: "logs", logs: html }, { type: html }] },
+        { type: html, content: html },
+        { type: "constructor" },
+        {},
+      ];
+      const views = await page.evaluateHandle<{ ItemView: new (item: object) => { element: HTMLElement } }>(
+        `import(document.querySelector("script[src]").src.replace("main.js", "item-view.js"))`,
+      );
+      const found = await views.evaluate(async ({ ItemView }, given) => {
+        const holder = document.createElement("div");
+        document.body.append(holder);
+        for (const item of given) holder.append(new ItemView(item).element);
+        await new Promise((resolve) => requestAnimationFrame(resolve));
+        const made = [...holder.querySelectorAll("img, script, a, iframe, object, [onerror]")].map(
+          (each) => each.outerHTML,
+        );
+        const shown = holder.textContent?.split("onerror").length ?? 0;
+        holder.remove();
+        return { made, shown };
+      }, items);
+      expect(found.made).toEqual([]);
+      expect(found.shown).toBeGreaterThan(20);
+      expect(await page.evaluate("window.taken")).toBeUndefined();
+    }));
+
   it("5 MB on one line leave the page usable, and nothing of them is lost", async () => {
     const line = "0123456789".repeat(500_000);
     const scripted = await startScripted();
@@ -323,6 +367,31 @@ it("a key that is revoked is asked for anew, in clear words, and nothing that wa
   await page.getByRole("button", { name: "Send", exact: true }).click();
   await answers(page).getByText("You said: a long question").waitFor();
   expectClean(["401"]);
+  await close();
+});
+
+it("a background response goes on over a server that dies and a key that is refused, and so does what is shown of it", async () => {
+  const { page, expectClean, close } = await rig.openSignedIn(KEY, "#/try");
+  await further(page, { model: "simulator?fault=stall:3" });
+  await ask(page, "one two three four five six");
+  await answers(page).waitFor();
+  let isRefused = true;
+  await page.route(/starting_after=/, (route) => {
+    if (!isRefused) return route.continue();
+    const error = { message: "Incorrect API key provided.", code: "invalid_api_key", param: null };
+    return route.fulfill({ status: 401, json: { error } });
+  });
+  await rig.worker.restart();
+  await page.getByText("The server does not accept this key any more").waitFor();
+  isRefused = false;
+  await signIn(page, KEY);
+  // The run that was taken up asks the model anew.
+  await eventually(() => {
+    release();
+    return page.getByText("completed", { exact: true }).isVisible();
+  });
+  expect(await answers(page).locator("pre").textContent()).toBe("You said: one two three four five six");
+  expectClean(["401", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_REFUSED", "network error"]);
   await close();
 });
 

@@ -136,10 +136,13 @@ class Looked {
   /** @param {unknown} error */
   #fail(error) {
     if (this.#abort.signal.aborted) return;
-    this.#fault =
-      error instanceof ApiFault && error.status === 404
-        ? `There is no response ${this.id}: it was never stored, or is deleted.`
-        : String(error instanceof Error ? error.message : error);
+    const isMissing = error instanceof ApiFault && error.status === 404;
+    const why = recordOf(this.id)
+      ? "it is still running, or is not to be stored."
+      : "it was never stored, or is deleted.";
+    this.#fault = isMissing
+      ? `There is no response ${this.id}: ${why}`
+      : String(error instanceof Error ? error.message : error);
     this.#draw();
   }
 
@@ -178,7 +181,8 @@ class Looked {
       }
       this.#timeline.draw();
     }
-    keepRecord(this.id, record);
+    // What the page has seen itself has times.
+    if (!seen) keepRecord(this.id, record);
     this.#draw();
   }
 

@@ -161,10 +161,12 @@ async function begin() {
     await identify(session.key);
   } catch (error) {
     if (!(error instanceof ApiFault)) throw error;
+    main.replaceChildren();
     if (error.status !== 401) return showUnusable(error);
     const reason = session.key !== undefined || error.code === "no_api_keys_configured" ? error.message : undefined;
     await askForKey({ reason, isRequired: true });
   }
+  main.replaceChildren();
   bar.hidden = false;
   whenKeyIsRefused((message) => void keyRefused(message));
   addEventListener("hashchange", showRoute);

@@ -164,7 +164,7 @@ function jsonTemplate(state, set, field, label, example) {
 function toolsTemplate(state, set) {
   const { servers, hosted, functions } = draft;
   const number = servers.length + hosted.length + (functions.trim() === "" ? 0 : 1);
-  return html`<details ?open=${state.fault?.field === "functions"}>
+  return html`<details>
     <summary>Tools${number > 0 ? html` <span class="tag busy">${number}</span>` : nothing}</summary>
     <div class="stack inner">
       ${jsonTemplate(state, set, "functions", "Functions (JSON)", FUNCTION_EXAMPLE)}
@@ -231,8 +231,7 @@ function serverTemplate(server, index, set) {
 
 /** @param {FormState} state @param {Set} set */
 function moreTemplate(state, set) {
-  const hasFault = ["further", "temperature", "max-output-tokens"].includes(state.fault?.field ?? "");
-  return html`<details ?open=${hasFault}>
+  return html`<details>
     <summary>More</summary>
     <div class="stack inner">
       <div class="pair">

@@ -78,13 +78,14 @@ async function* sendBackground(body, signal) {
 }
 
 /**
- * Follows a background response from its beginning, until it ends: also over streams that break off.
+ * Follows a background response until it ends: also over streams that break off.
  * @param {string} id
  * @param {AbortSignal} signal
+ * @param {number} [last] the number of the event after which to begin; without it from the beginning
  * @returns {AsyncGenerator<Arrival[]>}
  */
-export function follow(id, signal) {
-  return followFrom({ id, last: -1, hasEnded: false }, id, signal);
+export function follow(id, signal, last = -1) {
+  return followFrom({ id, last, hasEnded: false }, id, signal);
 }
 
 /**

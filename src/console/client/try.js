@@ -16,6 +16,14 @@ import { attachmentLabel, TurnView } from "./turn-view.js";
 /** Requests that a tab remembers. */
 const MAX_TURNS = 20;
 
+/** Opens what a field is in, and goes there. @param {string} id */
+function reveal(id) {
+  const field = document.getElementById(id);
+  for (let around = field?.closest("details"); around; around = around.parentElement?.closest("details"))
+    around.open = true;
+  field?.focus();
+}
+
 /** @param {HTMLElement} section @returns {import("./main.js").View} */
 export function tryView(section) {
   const transcript = document.createElement("div");
@@ -24,7 +32,7 @@ export function tryView(section) {
   let turns = [];
   /** @type {{ field: string, message: string } | undefined} */
   let fault;
-  let hasWideScreen = matchMedia("(min-width: 900px)").matches;
+  const isWide = matchMedia("(min-width: 900px)").matches;
   let language = "curl";
   let isShowingCode = false;
   let isDrawing = false;
@@ -49,6 +57,12 @@ export function tryView(section) {
     },
   };
 
+  /** A select shows its first model where the draft's is none of them. */
+  function chooseModel() {
+    const [first] = session.models;
+    if (first !== undefined && !session.models.includes(draft.model)) draft.model = first;
+  }
+
   function running() {
     return turns.find((turn) => turn.isOpen);
   }
@@ -66,8 +80,8 @@ export function tryView(section) {
       drawSoon();
     },
     began: () => {},
-    ended: (response) => {
-      const canContinue = response.store !== false || draft.transport === "socket";
+    ended: (turn, response) => {
+      const canContinue = turn.sent.isStored || turn.sent.transport === "socket";
       if (canContinue && ["completed", "incomplete"].includes(response.status)) draft.previous = response.id;
       state.changed();
     },
@@ -102,14 +116,12 @@ export function tryView(section) {
     try {
       if (input === undefined && draft.input === "" && draft.attachments.length === 0)
         throw new FormFault("input", "Type what to ask.");
-      draft.model ||= session.models[0] ?? "";
       body = bodyOf(draft, input);
     } catch (error) {
       if (!(error instanceof FormFault)) throw error;
       fault = error;
-      hasWideScreen ||= error.field !== "input";
       draw();
-      document.getElementById(error.field)?.focus();
+      reveal(error.field);
       return;
     }
     const parts = input === undefined && draft.attachments.length > 0 ? attachmentParts() : [];
@@ -172,7 +184,7 @@ export function tryView(section) {
       html`
         <h1 class="unseen">Try</h1>
         <div class="try">
-          <details class="settings card" ?open=${hasWideScreen}>
+          <details class="settings card" ?open=${isWide}>
             <summary><h2>Request</h2></summary>
             <div class="stack inner">${settingsTemplate(state)}</div>
           </details>
@@ -290,7 +302,7 @@ export function tryView(section) {
         draft,
         inputOf(draft, ({ name, type }) => new LocalFile(name, type)),
       );
-      samples = samplesOf({ model: session.models[0], ...body }, draft.transport, `${location.origin}/v1`);
+      samples = samplesOf(body, draft.transport, `${location.origin}/v1`);
     } catch (error) {
       return html`<p class="fault">${error instanceof Error ? error.message : String(error)}</p>`;
     }
@@ -331,10 +343,12 @@ export function tryView(section) {
         // The address is for this once: a reload must not undo what was done since.
         history.replaceState(null, "", "#/try");
       }
+      chooseModel();
       draw();
     },
     signedIn() {
       closeConnection();
+      chooseModel();
       for (const turn of turns) turn.followAgain();
     },
   };

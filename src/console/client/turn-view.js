@@ -21,7 +21,7 @@ import { cancel, follow, send } from "./sending.js";
  * @typedef {object} Actions
  * @property {() => void} changed There is something new to remember.
  * @property {() => void} began The server has accepted the request.
- * @property {(response: Record<string, any>) => void} ended
+ * @property {(turn: TurnView, response: Record<string, any>) => void} ended
  * @property {(id: string) => void} branch
  * @property {(turn: TurnView, input: object[], text: string) => void} answer Sends outputs of the turn's calls; `text`: the same for people.
  */
@@ -41,6 +41,8 @@ export class TurnView {
   #record = new EventRecord();
   #abort = new AbortController();
   #actions;
+  /** The number of the last event. */
+  #last = -1;
   /** @type {string | undefined} */
   #fault;
   #note = "";
@@ -88,8 +90,8 @@ export class TurnView {
       return;
     }
     try {
-      this.#show(await retrieve(id, isOpen ? STORED_ATTEMPTS : 1));
-      if (isOpen) this.#end("This response stopped with its page. One in the background goes on.");
+      this.#answer.show(await retrieve(id, isOpen ? STORED_ATTEMPTS : 1));
+      this.#end(isOpen ? "This response stopped with its page. One in the background goes on." : "");
     } catch (error) {
       this.#fail(error);
     }
@@ -117,12 +119,13 @@ export class TurnView {
     this.#abort.abort();
   }
 
-  /** Goes on with what a refused key has interrupted. */
+  /** Goes on with what a refused key has interrupted, after the last event. */
   followAgain() {
     const { id, isOpen, transport } = this.sent;
     if (this.#fault === undefined || !isOpen || id === undefined || transport !== "background") return;
     this.#fault = undefined;
-    void this.#take(follow(id, this.#abort.signal), false);
+    this.#draw();
+    void this.#take(follow(id, this.#abort.signal, this.#last), false);
   }
 
   /** @param {string} id */
@@ -158,6 +161,7 @@ export class TurnView {
   /** @param {string} json @param {Record<string, any>} event @param {number | undefined} at */
   #event(json, event, at) {
     this.#record.add(json, /** @type {any} */ (event), at);
+    this.#last = event.sequence_number ?? this.#last;
     if (at !== undefined) {
       this.#times.first ||= at;
       if (typeof event.delta === "string") this.#times.token ||= at;
@@ -186,7 +190,7 @@ export class TurnView {
     const { response } = this.#answer;
     this.#end("");
     if (!response) return;
-    this.#actions.ended(response);
+    this.#actions.ended(this, response);
     const text = this.#answer.items
       .flatMap(({ type, content }) => (type === "message" ? content : []))
       .map((part) => part.text ?? "")
