@@ -65,6 +65,7 @@ if (!chromium)
 /** Files that take long, longest first. */
 const LONGEST = [
   "vllm-facts",
+  "try",
   "tool-loop",
   "harmony-continuation",
   "kill",

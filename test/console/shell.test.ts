@@ -46,6 +46,21 @@ describe("signing in", () => {
   });
 });
 
+it("the theme is the system's until another one is chosen, which the browser keeps", async () => {
+  const { page, expectClean, close } = await rig.openSignedIn(KEY, "", { colorScheme: "light" });
+  const paper = () => page.evaluate("getComputedStyle(document.documentElement).backgroundColor");
+  await page.getByLabel("Theme").waitFor();
+  const light = await paper();
+  await page.getByLabel("Theme").selectOption("dark");
+  const dark = await paper();
+  expect(dark).not.toBe(light);
+  await page.reload();
+  await page.getByLabel("Theme").waitFor();
+  expect(await paper()).toBe(dark);
+  expectClean();
+  await close();
+});
+
 describe("the files", () => {
   const asBrowser = { headers: { accept: "text/html,application/xhtml+xml,*/*;q=0.8" } };
   const get = (path: string, init?: RequestInit) => fetch(rig.gateway.url + path, init);

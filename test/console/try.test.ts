@@ -76,6 +76,18 @@ describe("an answer", () => {
     }),
   );
 
+  it("can be had with the keyboard alone", () =>
+    trying(async (page) => {
+      await page.keyboard.press("Tab");
+      expect(await page.locator(":focus").textContent()).toBe("Skip to content");
+      await page.keyboard.press("Enter");
+      const focused = () => page.evaluate("document.activeElement.id");
+      for (let stops = 0; (await focused()) !== "input" && stops < 30; stops += 1) await page.keyboard.press("Tab");
+      await page.keyboard.type("hello");
+      await page.keyboard.press("Control+Enter");
+      await answers(page).getByText("You said: hello").waitFor();
+    }));
+
   it("comes as a whole, with the settings of the form", () =>
     trying(async (page) => {
       await choose(page, "Whole");
