@@ -1,6 +1,7 @@
 import { cloudflareTest } from "@cloudflare/vitest-plugin";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
+import { chromium } from "./test/console/chromium.ts";
 
 /** What all projects share: vitest runs them as one queue only where they have as many workers. */
 const shared = {
@@ -49,9 +50,22 @@ const OVER_SOCKETS = [
   ...["harmony", "harmony-continuation", "http", "model-output", "socket", "state", "tool-loop", "tools"].map(e2e),
 ];
 
+/** The console, in a real browser. */
+const inBrowser = {
+  test: {
+    ...shared,
+    name: "browser",
+    globalSetup: ["test/workerd/bundle-once.ts"],
+    include: ["test/console/**/*.test.ts"],
+  },
+};
+if (!chromium)
+  console.warn("Left out: the console's tests. They need Chromium: apt-get install chromium, or CHROMIUM=/its/path.");
+
 /** Files that take long, longest first. */
 const LONGEST = [
   "vllm-facts",
+  "try",
   "tool-loop",
   "harmony-continuation",
   "kill",
@@ -88,7 +102,7 @@ class LongestFirst extends BaseSequencer {
       const index = LONGEST.findIndex((name) => moduleId.endsWith(`/${name}.test.ts`));
       return index < 0 ? LONGEST.length : index;
     };
-    const projects = ["workerd-fake-timers", "workerd", "node", "node-socket"];
+    const projects = ["workerd-fake-timers", "workerd", "browser", "node", "node-socket"];
     const group = (file: TestSpecification) => {
       const isShort = file.project.name === "node" && place(file) === LONGEST.length;
       return isShort ? projects.length : projects.indexOf(file.project.name);
@@ -125,7 +139,7 @@ export default defineConfig({
           ...inNode,
           name: "node",
           include: ["test/**/*.test.ts"],
-          exclude: ["test/unit/**", ...OVER_SOCKETS],
+          exclude: ["test/unit/**", "test/console/**", ...OVER_SOCKETS],
         },
       },
       {
@@ -136,6 +150,7 @@ export default defineConfig({
           include: [...OVER_SOCKETS, ...OVER_BOTH],
         },
       },
+      ...(chromium ? [inBrowser] : []),
     ],
   },
 });

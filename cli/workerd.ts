@@ -8,11 +8,15 @@ import { compatibility } from "./installation.ts";
 
 /** A bundle's modules as workerd's configuration lists them, the entry first; `embed` is relative to that file, or to `folder`. */
 export function modulesOf(bundle: string, folder = ""): string {
-  const data = readdirSync(bundle).filter((name) => name.endsWith(".tiktoken"));
+  const names = readdirSync(bundle);
+  const data = names.filter((name) => name.endsWith(".tiktoken"));
+  // What wrangler's rules have taken out of the bundle begins with its hash.
+  const texts = names.filter((name) => /^[0-9a-f]{40}-.+\.(js|css|html|svg)$/.test(name));
   const embed = (name: string) => `embed ${JSON.stringify(join(folder, name))}`;
   return [
     `(name = "index.js", esModule = ${embed("index.js")})`,
     ...data.map((name) => `(name = "${name}", data = ${embed(name)})`),
+    ...texts.map((name) => `(name = "${name}", text = ${embed(name)})`),
   ].join(", ");
 }
 

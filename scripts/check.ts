@@ -9,6 +9,7 @@ const CHECKS = [
   `${TSC}/src.json`,
   `${TSC}/test.json -p test`,
   `${TSC}/unit.json -p test/unit`,
+  `${TSC}/console.json -p src/console/client`,
   "biome ci .",
   "wrangler deploy --dry-run --outdir dist",
 ];

@@ -177,7 +177,8 @@ export function parseTenant(id: string): string {
   return parse(z.object({ tenant }), { tenant: id }).tenant;
 }
 
-function page<Item extends { id: string }>(items: Item[], limit: number): Page<Item> {
+/** A page of the first `limit` items; one more of them tells that there are more. */
+export function page<Item extends { id: string }>(items: Item[], limit: number): Page<Item> {
   const data = items.slice(0, limit);
   const [first, last] = [data[0], data.at(-1)];
   return {

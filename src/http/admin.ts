@@ -11,6 +11,7 @@ import {
   retrieveTenant,
   rotateKey,
 } from "../api/keys.ts";
+import { cancelLiveRun, type LiveRuns, listLiveRuns } from "../api/live-runs.ts";
 import { eraseTenant, exportTenant, type TenantData } from "../api/tenant-data.ts";
 import { importTenant } from "../api/tenant-import.ts";
 import { readUsage } from "../api/usage.ts";
@@ -22,7 +23,7 @@ import { adminOf, identityOf } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { unknownUrl } from "./errors.ts";
 import { json, ok } from "./openapi/operation.ts";
-import { auditQuery, homesQuery, keysQuery, usageQuery } from "./queries.ts";
+import { auditQuery, homesQuery, keysQuery, runsQuery, usageQuery } from "./queries.ts";
 
 /** Of one import: a page of 200 homes. A unit of UTF-16 takes at most three bytes of UTF-8. */
 const IMPORT_BOUNDS = { maxBytes: 1024 * 1024 * 1024, maxLineBytes: 3 * MAX_LINE_LENGTH };
@@ -199,6 +200,21 @@ export const administration = [
   }),
   endpoint({
     method: "GET",
+    path: "/v1/admin/runs",
+    summary: "root key: background runs that live, by their ids: `tenant`, `limit` 1–100 (20), `after`",
+    operation: { id: "listRuns", group: "Administration", access: "root", answers: ok("RunList") },
+    query: runsQuery,
+    handle: async (context, query) => context.json(await listLiveRuns(liveRuns(context), query)),
+  }),
+  endpoint({
+    method: "POST",
+    path: "/v1/admin/runs/:id/cancel",
+    summary: "root key: stop one of them",
+    operation: { id: "cancelRun", group: "Administration", access: "root", answers: ok("CancelledRun") },
+    handle: async (context) => context.json(await cancelLiveRun(liveRuns(context), context.req.param("id"))),
+  }),
+  endpoint({
+    method: "GET",
     path: "/v1/organization/audit_logs",
     summary:
       "root key: who did what and when, newest first: `project_ids`, `event_types`, `effective_at[gte]`, `effective_at[lt]`, `limit` 1–100 (20), `after`",
@@ -240,6 +256,10 @@ function administrator(context: Context<AppEnv>): Administrator {
 
 function tenantData(context: Context<AppEnv>): TenantData {
   return { ...administrator(context), homes: context.env.HOME, quotas: context.env.QUOTAS };
+}
+
+function liveRuns(context: Context<AppEnv>): LiveRuns {
+  return { ...administrator(context), homes: context.env.HOME, boards: context.env.BOARD };
 }
 
 function readBody(context: Context<AppEnv>): Promise<unknown> {

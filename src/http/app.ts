@@ -2,6 +2,7 @@ import { Hono } from "hono";
 import { createMiddleware } from "hono/factory";
 import { requestId } from "hono/request-id";
 import { loadConfig } from "../config.ts";
+import { consoleFiles, consolePage, wantsPage } from "../console/console.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
 import type { AppEnv } from "./app-env.ts";
 import { authentication } from "./auth.ts";
@@ -36,9 +37,12 @@ app.use(requestId());
 app.use(unlessDraining);
 app.use(browserGuard);
 app.get("/", (context) => {
+  context.header("vary", "Accept");
+  if (wantsPage(context.req.raw)) return consolePage(context);
   const always = endpoints.filter(({ path, isOpen }) => !path.includes(":") && isOpen === undefined);
   return context.json({ name: "responses-edge", endpoints: [...new Set(always.map(({ path }) => path))] });
 });
+app.route("/", consoleFiles);
 // The Worker is healthy also while its configuration is not.
 app.use("/v1/*", configuration, authentication, jsonBodies);
 // vLLM has these at its root.

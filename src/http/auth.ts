@@ -4,6 +4,7 @@ import type { Config } from "../config.ts";
 import { CONFIGURED_KEY, type Identity, NO_KEY } from "../contract/identity.ts";
 import type { Env } from "../env.ts";
 import { ApiError } from "../protocol/errors.ts";
+import { subprotocolKey, wantsSocket } from "../socket/upgrade.ts";
 import { keyCache } from "../store/keys/key-cache.ts";
 import type { AppEnv, Authenticated } from "./app-env.ts";
 import { hasJwtForm, jwtVerifier } from "./jwt.ts";
@@ -25,6 +26,17 @@ export function unauthorized(message: string, code: string): ApiError {
 
 function incorrect(): ApiError {
   return unauthorized("Incorrect API key provided.", "invalid_api_key");
+}
+
+/**
+ * The `Authorization` of a request. A page in a browser cannot set this header when it opens a WebSocket: an upgrade without it may
+ * have its key in a subprotocol.
+ */
+export function authorizationOf(request: Request): string | undefined {
+  const authorization = request.headers.get("authorization");
+  if (authorization !== null || !wantsSocket(request)) return authorization ?? undefined;
+  const key = subprotocolKey(request);
+  return key === undefined ? undefined : `Bearer ${key}`;
 }
 
 /**
@@ -102,7 +114,7 @@ async function fromToken(token: string, { config, env, waitUntil }: Door): Promi
 
 /** Sets who asks, or answers 401. */
 export const authentication = createMiddleware<AppEnv>(async (context, next) => {
-  const asked = authenticate(context.req.header("authorization"), {
+  const asked = authenticate(authorizationOf(context.req.raw), {
     config: context.get("config"),
     env: context.env,
     waitUntil: (promise) => context.executionCtx.waitUntil(promise),

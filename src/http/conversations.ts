@@ -9,13 +9,14 @@ import {
   retrieveConversationItem,
   updateConversation,
 } from "../api/conversations.ts";
+import { conversationTree } from "../api/tree.ts";
 import { itemList, jsonText } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { readJson } from "./body.ts";
 import { callerOf } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { json, ok } from "./openapi/operation.ts";
-import { includeQuery, pageQuery } from "./queries.ts";
+import { includeQuery, pageQuery, treeQuery } from "./queries.ts";
 
 export const conversations = [
   endpoint({
@@ -139,6 +140,15 @@ export const conversations = [
       const { id, item } = context.req.param();
       return context.json(await deleteConversationItem(callerOf(context), id, item));
     },
+  }),
+  endpoint({
+    method: "GET",
+    path: "/v1/conversations/:id/tree",
+    summary: "the responses in it, and those that branch off it: as `GET /v1/responses/{id}/tree`",
+    operation: { id: "readConversationTree", group: "Conversations", access: "tenant", answers: ok("Tree") },
+    query: treeQuery,
+    handle: async (context, page) =>
+      itemList(context, await conversationTree(callerOf(context), context.req.param("id"), page)),
   }),
 ];
 

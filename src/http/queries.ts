@@ -39,6 +39,9 @@ export const pageQuery = z
   })
   .transform(({ include, limit, order, after }) => ({ include, limit, order, after }));
 
+/** Of a tree. */
+export const treeQuery = pageQuery.transform(({ include: _include, ...page }) => page);
+
 const limit = wholeNumber.pipe(z.int().min(1).max(100)).default(20);
 const time = wholeNumber.pipe(z.int().min(0).max(253_402_300_799));
 /** Of any of the forms in which lists stand in a query: repeated, with `[]`, separated by commas. */
@@ -51,6 +54,9 @@ const names = describedAs(
 export const keysQuery = z
   .object({ tenant: z.string().max(64).optional(), limit, after: z.string().max(MAX_ID_LENGTH).optional() })
   .transform(({ tenant, limit: count, after }) => ({ tenant, limit: count, after }));
+
+/** Of runs that live. */
+export const runsQuery = keysQuery;
 
 /** Of what goes through the homes of a tenant. */
 export const homesQuery = z

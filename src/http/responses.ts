@@ -5,6 +5,7 @@ import { toShownError } from "../api/faults.ts";
 import { countInputTokens } from "../api/input-tokens.ts";
 import { cancelResponse, deleteResponse, listInputItems, responseAddress, retrieveResponse } from "../api/responses.ts";
 import { followResponse } from "../api/runs.ts";
+import { responseTree } from "../api/tree.ts";
 import { loadConfig } from "../config.ts";
 import type { Identity } from "../contract/identity.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
@@ -12,19 +13,19 @@ import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { SseStream } from "../protocol/sse-stream.ts";
 import { unknownToolTypes } from "../protocol/unknown-tools.ts";
 import type { ConnectionOptions } from "../socket/connection.ts";
-import { openSocket, wantsSocket } from "../socket/upgrade.ts";
+import { chosenSubprotocol, openSocket, wantsSocket } from "../socket/upgrade.ts";
 import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
 import { responseBody } from "../turn/response-builder.ts";
 import { eventStream, itemList, jsonText } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
-import { authenticate } from "./auth.ts";
+import { authenticate, authorizationOf } from "./auth.ts";
 import { readJson } from "./body.ts";
 import { callerOf, identityOf } from "./caller.ts";
 import { CODEX_TURN_STATE, codexTurnState } from "./codex.ts";
 import { endpoint } from "./endpoint.ts";
 import { json, ok } from "./openapi/operation.ts";
-import { pageQuery, retrieveQuery } from "./queries.ts";
+import { pageQuery, retrieveQuery, treeQuery } from "./queries.ts";
 
 /** Types beyond this are not told: a header has its limits. */
 const MAX_TOLD_TYPES = 16;
@@ -162,7 +163,7 @@ export const responses = [
           const { env, executionCtx } = context;
           const waitUntil = (promise: Promise<unknown>) => executionCtx.waitUntil(promise);
           const door = { config: loadConfig(env), env, waitUntil };
-          const asked = await authenticate(context.req.header("authorization"), door);
+          const asked = await authenticate(authorizationOf(context.req.raw), door);
           if (asked.admin !== undefined || asked.identity.tenant !== tenant) throw otherTenant();
           return {
             ...callerOf(context, asked.identity),
@@ -174,7 +175,10 @@ export const responses = [
         shown: (error, hasClientLeft) => toShownError(error, { requestId, path: context.req.routePath, hasClientLeft }),
         onEnded: () => analytics?.end(),
       };
-      return openSocket(options, turnState === undefined ? {} : { [CODEX_TURN_STATE]: turnState });
+      return openSocket(options, {
+        ...chosenSubprotocol(context.req.raw),
+        ...(turnState !== undefined && { [CODEX_TURN_STATE]: turnState }),
+      });
     },
   }),
   endpoint({
@@ -247,6 +251,18 @@ export const responses = [
     handle: async (context, page) => {
       const address = responseAddress(context.req.param("id"));
       return itemList(context, await listInputItems(callerOf(context), address, page));
+    },
+  }),
+  endpoint({
+    method: "GET",
+    path: "/v1/responses/:id/tree",
+    summary:
+      "all responses of its conversation tree, with previews: `limit` 1–100 (20), `order` `desc`\\|`asc` of ids, `after`",
+    operation: { id: "readResponseTree", group: "Responses", access: "tenant", answers: ok("Tree") },
+    query: treeQuery,
+    handle: async (context, page) => {
+      const address = responseAddress(context.req.param("id"));
+      return itemList(context, await responseTree(callerOf(context), address, page));
     },
   }),
 ];

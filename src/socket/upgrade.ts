@@ -7,6 +7,33 @@ export function wantsSocket({ headers }: Request): boolean {
   return headers.get("upgrade")?.toLowerCase() === "websocket";
 }
 
+/** What a browser's WebSocket says that it speaks. It closes a connection whose answer names none of those that it has offered. */
+const SUBPROTOCOL = "responses";
+
+/** OpenAI's way to show a key where no header can be set, in clients of its Realtime API. */
+const KEY_SUBPROTOCOL = "openai-insecure-api-key.";
+
+/** Headers beyond this have no key in them. */
+const MAX_OFFER_LENGTH = 16 * 1024;
+
+/** The subprotocols that a client offers. */
+function offered({ headers }: Request): string[] {
+  const offer = headers.get("sec-websocket-protocol") ?? "";
+  return offer.length > MAX_OFFER_LENGTH ? [] : offer.split(",").map((name) => name.trim());
+}
+
+/** The key that an upgrade has among its subprotocols. */
+export function subprotocolKey(request: Request): string | undefined {
+  return offered(request)
+    .find((name) => name.startsWith(KEY_SUBPROTOCOL))
+    ?.slice(KEY_SUBPROTOCOL.length);
+}
+
+/** The header of an answer that chooses among the subprotocols offered. The one with the key is never said again. */
+export function chosenSubprotocol(request: Request): Record<string, string> {
+  return offered(request).includes(SUBPROTOCOL) ? { "sec-websocket-protocol": SUBPROTOCOL } : {};
+}
+
 /** The answer that opens a connection, with these headers. */
 export function openSocket(options: ConnectionOptions, headers: Record<string, string>): Response {
   const { 0: client, 1: server } = new WebSocketPair();

@@ -1,10 +1,12 @@
 import { DurableObject } from "cloudflare:workers";
 import { askServers, type BoardReport } from "../assembly/model-server.ts";
 import { loadConfig, type Variables } from "../config.ts";
+import { type AnnouncedRun, type RunQuery, RunRegister } from "./run-register.ts";
 
 /**
  * The board: one Durable Object that asks all model servers how they are, so that isolates need not each find out for
- * themselves. It keeps nothing but its alarm, and asks nobody while no isolate wants to know.
+ * themselves, and asks nobody while no isolate wants to know. Where there is an operator it knows which runs live. It
+ * keeps nothing but these and its alarm.
  */
 
 /** The name of the only one. */
@@ -16,12 +18,35 @@ const IDLE_INTERVALS = 12;
 export class Board extends DurableObject<Variables> {
   #report: BoardReport | undefined;
   #readAt = Number.NEGATIVE_INFINITY;
+  readonly #runs: RunRegister;
+
+  constructor(state: DurableObjectState, env: Variables) {
+    super(state, env);
+    this.#runs = new RunRegister(state.storage);
+  }
 
   /** The last report; null where there is none yet. */
   async read(): Promise<BoardReport | null> {
     this.#readAt = Date.now();
     if ((await this.ctx.storage.getAlarm()) === null) await this.ctx.storage.setAlarm(Date.now());
     return this.#report ?? null;
+  }
+
+  announceRun(run: AnnouncedRun): void {
+    this.#runs.add(run, Date.now());
+  }
+
+  forgetRuns(ids: readonly string[]): void {
+    this.#runs.remove(ids);
+  }
+
+  /** A run that was announced and has not been forgotten; it may have ended. */
+  run(id: string): AnnouncedRun | null {
+    return this.#runs.get(id);
+  }
+
+  runs(query: RunQuery): AnnouncedRun[] {
+    return this.#runs.list(query);
   }
 
   override async alarm(): Promise<void> {

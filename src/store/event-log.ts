@@ -269,6 +269,11 @@ export class EventLogWriter implements BatchSink {
     return this.#next === 0 && this.#pendingEvents === 0;
   }
 
+  /** Events so far. */
+  get events(): number {
+    return this.#next + this.#pendingEvents;
+  }
+
   event(type: string, json: string): void {
     this.#pending.push(json);
     this.#pendingEvents += 1;

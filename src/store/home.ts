@@ -2,6 +2,8 @@ import { DurableObject } from "cloudflare:workers";
 import { loadConfig, type Variables } from "../config.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
+import type { TurnAddress } from "../protocol/ids.ts";
+import type { BoardBinding } from "./announced-run.ts";
 import { ConversationLock } from "./conversation-lock.ts";
 import type { Conversation } from "./conversation-store.ts";
 import { ConversationTurns, type TurnLease } from "./conversation-turns.ts";
@@ -15,13 +17,14 @@ import { Housekeeping, oldestOf } from "./housekeeping.ts";
 import type { IdempotencyClaim } from "./idempotency-store.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "./item-page.ts";
 import type { QuotaBinding } from "./quota/run-quota.ts";
-import { ResponseReader } from "./response-reader.ts";
+import { type LiveRunFacts, ResponseReader } from "./response-reader.ts";
 import { accepted, type Result, refusalOf, refused } from "./result.ts";
 import { RunAdmission } from "./run-admission.ts";
 import { RunHost } from "./run-host.ts";
 import type { RunSpec } from "./run-store.ts";
 import { Settlement, type TurnToSettle } from "./settlement.ts";
 import { tenantConversations, tenantRuns } from "./tenant-load.ts";
+import { TreeReader } from "./tree-reader.ts";
 import type { StoredResponse } from "./turn-store.ts";
 
 /**
@@ -32,12 +35,13 @@ import type { StoredResponse } from "./turn-store.ts";
  * This class is what the Worker may ask, and the alarm; the work is done in the rooms that its constructor puts
  * together. Reading never creates a table.
  */
-export class Home extends DurableObject<Variables & QuotaBinding> {
+export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding> {
   readonly #rows: HomeRows;
   readonly #history: HistoryReader;
   readonly #conversation: ConversationTurns;
   readonly #runs: RunHost;
   readonly #responses: ResponseReader;
+  readonly #tree: TreeReader;
   readonly #housekeeping: Housekeeping;
   readonly #settlement: Settlement;
   readonly #admission: RunAdmission;
@@ -46,7 +50,7 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
   /** The home's key, as it stands in its ids. */
   readonly #address: string;
 
-  constructor(state: DurableObjectState, env: Variables & QuotaBinding) {
+  constructor(state: DurableObjectState, env: Variables & QuotaBinding & BoardBinding) {
     super(state, env);
     const config = () => loadConfig(this.env);
     const waitUntil = (promise: Promise<unknown>) => state.waitUntil(promise);
@@ -72,6 +76,7 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
       settle: (spec, base, result, endLog) => this.#settlement.run(spec, base, result, endLog),
     });
     this.#responses = new ResponseReader(this.#rows, this.#runs);
+    this.#tree = new TreeReader(this.#rows, this.#runs);
     this.#housekeeping = new Housekeeping(state.storage, this.#rows, this.#runs, config);
     this.#settlement = new Settlement(this.#rows, this.#conversation, this.#housekeeping, config, waitUntil);
     this.#import = new HomeImport(state.storage, this.#rows, this.#housekeeping);
@@ -108,6 +113,11 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
     return this.#responses.inputItems(turn, page);
   }
 
+  /** A page of the responses of the tree in which a response is; null when there is no such response. */
+  tree({ home, turn }: TurnAddress, page: PageRequest): ItemPage | null {
+    return this.#responses.has(turn) ? this.#tree.page(home, page) : null;
+  }
+
   /** Removes a response's content; one that is running is stopped first. False when there was none. */
   async delete(turn: string): Promise<boolean> {
     this.#runs.takeUpOrphans();
@@ -142,6 +152,16 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
    */
   async cancel(turn: string): Promise<Result<StoredResponse> | null> {
     return this.#responses.cancel(turn);
+  }
+
+  /** A run that lives, for the operator: nothing of what is said in it. Null when it has ended. */
+  liveRun(turn: string): LiveRunFacts | null {
+    return this.#responses.liveRun(turn);
+  }
+
+  /** Stops a run of whichever kind, for the operator; gives how it has ended. Null when it does not live. */
+  async cancelRun(turn: string): Promise<string | null> {
+    return this.#responses.cancelRun(turn);
   }
 
   /**
@@ -213,6 +233,12 @@ export class Home extends DurableObject<Variables & QuotaBinding> {
     if (!this.#rows.conversations.get(id)) return null;
     const found = this.#rows.items.page(page);
     return found ? accepted(found) : refused(unknownCursor(page.after ?? ""));
+  }
+
+  /** A page of the responses in the conversation, and of those that branch off it; null when there is no such conversation. */
+  conversationTree(id: string, home: string, page: PageRequest): ItemPage | null {
+    this.#runs.takeUpOrphans();
+    return this.#rows.conversations.get(id) && this.#tree.page(home, page);
   }
 
   /** Adds items; null when there is no such conversation. Waits for its turn, as every change of it does. */

@@ -1,8 +1,7 @@
 import { type ApiError, invalidRequest } from "../protocol/errors.ts";
-import type { Item } from "../protocol/items.ts";
 import { MAX_PAGE_LENGTH } from "./limits.ts";
 
-/** Pages of items, as `GET …/items` and `GET …/input_items` give them. */
+/** Pages of items, as `GET …/items` and `GET …/input_items` give them, and of the nodes of a tree. */
 
 export interface PageRequest {
   limit: number;
@@ -20,7 +19,7 @@ export interface ItemPage {
 }
 
 /** The first `limit` (1 or more) of the items, or fewer where they are large. The items are in the order of the page. */
-export function pageOf(items: readonly Item[], limit: number): ItemPage {
+export function pageOf(items: readonly { id?: string | undefined }[], limit: number): ItemPage {
   const data: string[] = [];
   let length = 0;
   for (const item of items.slice(0, limit)) {

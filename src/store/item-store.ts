@@ -36,7 +36,7 @@ export class ItemStore {
       if (body === undefined) break;
       read += body.length;
       for (const item of JSON.parse(body) as Item[]) {
-        if (item.id === undefined || !ids.has(item.id) || found.has(item.id) || this.#isDeleted(item.id)) continue;
+        if (item.id === undefined || !ids.has(item.id) || found.has(item.id) || this.isTakenOut(item.id)) continue;
         found.set(item.id, JSON.stringify(item));
       }
     }
@@ -46,7 +46,7 @@ export class ItemStore {
   /** An item of the conversation, or undefined when it has none of that id. */
   ofConversation(id: string): Item | undefined {
     const address = parseItemId(id);
-    if (!address || this.#isDeleted(id) || !this.#turns.isInConversation(address.turn)) return undefined;
+    if (!address || this.isTakenOut(id) || !this.#turns.isInConversation(address.turn)) return undefined;
     const items = JSON.parse(this.#turns.conversationItems(address.turn, address.side) ?? "[]") as Item[];
     return items.find((item) => item.id === id);
   }
@@ -102,7 +102,8 @@ export class ItemStore {
     return JSON.parse(concatArrays([input, output])) as Item[];
   }
 
-  #isDeleted(id: string): boolean {
+  /** Whether an item was taken out of the conversation. */
+  isTakenOut(id: string): boolean {
     if (!this.#tables.has("deleted_items")) return false;
     return this.#sql.exec("SELECT 1 FROM deleted_items WHERE id = ?", id).toArray().length > 0;
   }

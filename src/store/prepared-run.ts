@@ -3,11 +3,13 @@ import type { Past } from "../assembly/past.ts";
 import { restrictedConfig } from "../assembly/restricted-config.ts";
 import { type Config, loadConfig, type Variables } from "../config.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
+import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { responseId } from "../protocol/ids.ts";
 import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";
 import { matchOutputs } from "../turn/history.ts";
 import type { TurnState } from "../turn/state.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
+import type { BoardBinding } from "./announced-run.ts";
 import type { Lease } from "./conversation-lock.ts";
 import { type EventLogStore, EventLogWriter } from "./event-log.ts";
 import { type History, readHistory } from "./history.ts";
@@ -20,7 +22,7 @@ import type { ObjectLoad } from "./tenant-load.ts";
 
 /** What a run needs from its home. */
 export interface RunHome {
-  env: Variables & QuotaBinding;
+  env: Variables & QuotaBinding & BoardBinding;
   /** Keeps an object alive and its errors out of nowhere. */
   waitUntil(promise: Promise<unknown>): void;
   runs: RunStore;
@@ -61,6 +63,8 @@ export interface PreparedRun {
   settle: Settle;
   /** What telemetry sees of the run, where there is any. */
   observation: Observation | undefined;
+  /** The model server that has answered last, by its name; undefined where none has. */
+  server: () => string | undefined;
 }
 
 /** `logged` is what the run's log tells of it, when it has one. `access` is to the MCP servers of its request. */
@@ -77,12 +81,26 @@ export function prepareRun(
   const room = Math.max(0, MAX_CALL_LENGTH - JSON.stringify(spec).length);
   const observation = observe(home, spec, config);
   let base: number | null = null;
+  let server: string | undefined;
+  const onAttempt = (attempt: ServerAttempt) => {
+    if (attempt.fault === undefined) ({ server } = attempt);
+  };
   const makeTurn = (past: RunPast | undefined): Turn => {
     base = past?.base ?? null;
     const waitUntil = (promise: Promise<unknown>) => home.waitUntil(promise);
     const { signal } = abort;
     const measured = observation?.measured;
-    return assembleTurn(spec, past, { config, access, room, signal, waitUntil, sink: log, logged, measured });
+    return assembleTurn(spec, past, {
+      config,
+      access,
+      room,
+      signal,
+      waitUntil,
+      onAttempt,
+      sink: log,
+      logged,
+      measured,
+    });
   };
   const quota = new HeldQuota(spec.reservation, home.env);
   const settle: Settle = async (result, terminate) => {
@@ -100,7 +118,17 @@ export function prepareRun(
       throw error;
     }
   };
-  return { spec, abort, log, quota, logged: logged?.sequence ?? 0, makeTurn, settle, observation };
+  return {
+    spec,
+    abort,
+    log,
+    quota,
+    logged: logged?.sequence ?? 0,
+    makeTurn,
+    settle,
+    observation,
+    server: () => server,
+  };
 }
 
 /** A run is a request of its own to telemetry: the one that has begun it may have ended long before. */

@@ -9,6 +9,19 @@ import type { RunHost } from "./run-host.ts";
 import type { RunSpec } from "./run-store.ts";
 import type { StoredResponse } from "./turn-store.ts";
 
+/** What the operator is told of a run that lives. */
+export interface LiveRunFacts {
+  model: string;
+  /** Unix milliseconds. */
+  createdAt: number;
+  /** False of a turn under an `Idempotency-Key`. */
+  isBackground: boolean;
+  /** The model server that has answered last, by its name; null where none has. */
+  server: string | null;
+  /** Events so far: about one for each token. */
+  events: number;
+}
+
 /** Responses as a client sees them, whether they are settled or still run. Reading one takes up the home's orphans. */
 export class ResponseReader {
   readonly #rows: HomeRows;
@@ -26,6 +39,12 @@ export class ResponseReader {
     if (settled) return settled;
     const live = this.#runs.live(turn);
     return live ? runningBody(live.spec, "in_progress") : null;
+  }
+
+  /** Whether there is such a response. */
+  has(turn: string): boolean {
+    this.#runs.takeUpOrphans();
+    return this.#rows.turns.hasResponse(turn) || this.#runs.live(turn) !== undefined;
   }
 
   /** A page of a turn's own input; null when there is no such response. The 400 when the input has not the item `after`. */
@@ -60,6 +79,24 @@ export class ResponseReader {
     await this.#runs.cancel(turn);
     const cancelled = this.retrieve(turn);
     return cancelled && accepted(cancelled);
+  }
+
+  /** A run that lives, without anything that was said in it; null when it does not. */
+  liveRun(turn: string): LiveRunFacts | null {
+    this.#runs.takeUpOrphans();
+    const run = this.#runs.live(turn);
+    if (!run) return null;
+    const { model, createdAt, request } = run.spec;
+    const isBackground = request.background === true;
+    return { model: model.name, createdAt, isBackground, server: run.server() ?? null, events: run.log.events };
+  }
+
+  /** Stops a run of whichever kind; gives the status with which it has ended. Null when it does not live. */
+  async cancelRun(turn: string): Promise<string | null> {
+    this.#runs.takeUpOrphans();
+    if (!(await this.#runs.cancel(turn))) return null;
+    const ended = this.#rows.turns.response(turn);
+    return ended && (JSON.parse(ended.head) as { status: string }).status;
   }
 }
 

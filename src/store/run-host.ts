@@ -2,7 +2,9 @@ import { loadConfig } from "../config.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
 import { estimateTokens } from "../protocol/estimate.ts";
+import { responseId } from "../protocol/ids.ts";
 import type { TurnResult } from "../turn/turn.ts";
+import { announceRun } from "./announced-run.ts";
 import type { EventLogWriter } from "./event-log.ts";
 import { expectRoom } from "./open-turns.ts";
 import { takeUpOrphan } from "./orphans.ts";
@@ -20,6 +22,8 @@ interface LiveRun {
   abort: AbortController;
   log: EventLogWriter;
   ended: Promise<void>;
+  /** The model server that has answered last. */
+  server: () => string | undefined;
 }
 
 /** Runs that may live in one object at the same time: its 128 MB are shared by all of them. */
@@ -39,6 +43,11 @@ export class RunHost {
 
   live(turn: string): LiveRun | undefined {
     return this.#live.get(turn);
+  }
+
+  /** The runs that live. */
+  specs(): RunSpec[] {
+    return [...this.#live.values()].map(({ spec }) => spec);
   }
 
   /**
@@ -92,10 +101,11 @@ export class RunHost {
 
   /** Lets a run go. What `scope` holds is the run's from now on, and is freed when it has ended. */
   #launch(run: PreparedRun, scope: DisposableStack, work: () => Promise<TurnResult>, isOrphan = false): void {
-    const { spec, abort, log, quota } = run;
+    const { spec, abort, log, quota, server } = run;
     scope.defer(quota.renew(isOrphan));
+    if (spec.tenant !== undefined) scope.defer(announceRun({ id: responseId(spec), tenant: spec.tenant }, this.#home));
     const ended = this.#runToEnd(run, work(), scope.move());
-    this.#live.set(spec.turn, { spec, abort, log, ended });
+    this.#live.set(spec.turn, { spec, abort, log, ended, server });
     this.#home.waitUntil(ended);
   }
 

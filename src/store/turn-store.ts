@@ -43,6 +43,18 @@ export interface StoredResponse {
   output: string;
 }
 
+/** The first row of a turn with a response: each text is whole, or its beginning. */
+export interface NodeRow {
+  turn: string;
+  /** Unix milliseconds. */
+  createdAt: number;
+  position: number | null;
+  base: number | null;
+  input: string;
+  output: string;
+  response: string;
+}
+
 type PartRow = { turn: string; input: string; output: string; messages: string | null };
 type ChainRow = [
   turn: string,
@@ -135,6 +147,23 @@ export class TurnStore {
     return { head: rows.map((row) => row.response).join(""), output: rows.map((row) => row.output).join("") };
   }
 
+  /** The responses that are there, in the order of their turns' names: those past `after`, read as they are taken. */
+  *nodes(order: "asc" | "desc", after: string | undefined): Generator<NodeRow> {
+    if (!this.#tables.has("turns")) return;
+    const [sorting, past] = order === "asc" ? ["ASC", ">"] : ["DESC", "<"];
+    yield* this.#sql.exec<NodeRow & Record<string, SqlStorageValue>>(
+      `SELECT turn, created_at AS createdAt, position, base, input, output, response FROM turns
+       WHERE part = 0 AND response IS NOT NULL AND created_at > ?${after === undefined ? "" : ` AND turn ${past} ?`}
+       ORDER BY turn ${sorting}`,
+      ...[this.#oldest(), ...(after === undefined ? [] : [after])],
+    );
+  }
+
+  /** The whole response of a first row, but its output. */
+  head({ turn, response }: NodeRow): string {
+    return mayContinue(response) ? (this.#text(turn, "response") ?? response) : response;
+  }
+
   /** Whether an event log is kept with a turn. */
   hasLog(turn: string): boolean {
     if (!this.#tables.has("turns")) return false;
@@ -181,6 +210,13 @@ export class TurnStore {
     };
   }
 
+  /** Whether a response is there. */
+  hasResponse(turn: string): boolean {
+    if (!this.#tables.has("turns")) return false;
+    const there = "SELECT 1 FROM turns WHERE turn = ? AND part = 0 AND created_at > ? AND response IS NOT NULL";
+    return this.#sql.exec(there, turn, this.#oldest()).toArray().length > 0;
+  }
+
   /** Whether a turn is kept, with its response or without, expired or not. */
   has(turn: string): boolean {
     if (!this.#tables.has("turns")) return false;
@@ -197,7 +233,11 @@ export class TurnStore {
     return this.#text(turn, side);
   }
 
-  #text(turn: string, column: "input" | "output" | "messages", oldest = Number.NEGATIVE_INFINITY): string | undefined {
+  #text(
+    turn: string,
+    column: "input" | "output" | "messages" | "response",
+    oldest = Number.NEGATIVE_INFINITY,
+  ): string | undefined {
     if (!this.#tables.has("turns")) return undefined;
     const rows = this.#sql
       .exec<{ body: string | null }>(

@@ -21,7 +21,9 @@ const BY_OBJECT: Record<string, Root> = {
  */
 export function listViolations(body: unknown, url: URL): string[] {
   const conversation = url.pathname.includes("/conversations/");
-  const shape = shapeViolations(conversation ? "ConversationItemList" : "ResponseItemList", body);
+  // The nodes of a tree are no items: OpenAI has none.
+  const isTree = url.pathname.endsWith("/tree");
+  const shape = isTree ? [] : shapeViolations(conversation ? "ConversationItemList" : "ResponseItemList", body);
   if (shape.length > 0 || !isObject(body) || !Array.isArray(body.data)) {
     return shape.map((message) => `#37 list schema: ${message}`);
   }
@@ -29,9 +31,8 @@ export function listViolations(body: unknown, url: URL): string[] {
   const report = (message: string): void => void violations.push(`#37 list: ${message}`);
   const ids: unknown[] = body.data.map((item: unknown) => (isObject(item) ? item.id : undefined));
   for (const [index, item] of body.data.entries()) {
-    for (const message of memberViolations(conversation ? "ConversationItem" : "ResponseItem", item)) {
-      report(`data[${index}] ${message}`);
-    }
+    const root = conversation ? "ConversationItem" : "ResponseItem";
+    for (const message of isTree ? [] : memberViolations(root, item)) report(`data[${index}] ${message}`);
     const id = ids[index];
     if (typeof id !== "string" || id === "") report(`data[${index}] has no id`);
     else if (ids.indexOf(id) < index) report(`data[${index}] has the id ${id} of another item`);

@@ -8,7 +8,7 @@ import { type ConformantFetch, conformantFetch } from "../conformance/client.ts"
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { ADMIN_KEY, ROOT } from "./key-support.ts";
 import { SocketClient } from "./socket-support.ts";
-import { type Gateway, startGateway } from "./support.ts";
+import { eventually, type Gateway, startGateway } from "./support.ts";
 
 /** The description at `GET /openapi.json`, held to each of its operations. Other tests hold all that passes them to it, too (`startGateway`). */
 
@@ -179,6 +179,15 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
   ],
   "DELETE /v1/admin/tenants/{tenant}": () => [send("DELETE", "/v1/admin/tenants/nobody")],
   "GET /v1/admin/tenants/{tenant}/export": () => [send("GET", "/v1/admin/tenants/acme/export?limit=5")],
+  "GET /v1/responses/{id}/tree": () => [newResponse().then((id) => ask("GET", `/v1/responses/${id}/tree`))],
+  "GET /v1/conversations/{id}/tree": () => [newConversation().then((id) => ask("GET", `/v1/conversations/${id}/tree`))],
+  "GET /v1/admin/runs": () => [send("GET", "/v1/admin/runs?limit=5")],
+  "POST /v1/admin/runs/{id}/cancel": () => [
+    newResponse({ model: "simulator?tps=1", background: true }).then(async (id) => {
+      await eventually(async () => (await (await send("GET", "/v1/admin/runs?limit=100")).text()).includes(id));
+      return send("POST", `/v1/admin/runs/${id}/cancel`);
+    }),
+  ],
   "POST /v1/admin/tenants/{tenant}/import": () => [
     send("POST", "/v1/admin/tenants/newcomer/import", {
       body: `${JSON.stringify({ object: "export.page", has_more: false, next: null })}\n`,

@@ -30,6 +30,8 @@ const CALLS: [method: string, path: string, body?: object][] = [
   ["POST", "/v1/admin/keys/key_1/rotate"],
   ["GET", "/v1/admin/tenants/acme"],
   ["POST", "/v1/admin/tenants/acme", { limits: null }],
+  ["GET", "/v1/admin/runs"],
+  ["POST", "/v1/admin/runs/resp_1/cancel"],
   ["GET", "/v1/organization/audit_logs"],
 ];
 

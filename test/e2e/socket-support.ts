@@ -48,9 +48,13 @@ export class SocketClient {
     });
   }
 
-  static async open({ url }: { url: string }, options: WebSocket.ClientOptions = {}): Promise<SocketClient> {
+  /** `protocols`: the subprotocols that are offered. */
+  static async open(
+    { url }: { url: string },
+    { protocols = [], ...options }: WebSocket.ClientOptions & { protocols?: string[] } = {},
+  ): Promise<SocketClient> {
     const { href } = new URL("/v1/responses", url.replace("http", "ws"));
-    const client = new SocketClient(new WebSocket(href, { perMessageDeflate: false, ...options }));
+    const client = new SocketClient(new WebSocket(href, protocols, { perMessageDeflate: false, ...options }));
     await once(client.socket, "open");
     return client;
   }

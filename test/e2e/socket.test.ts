@@ -157,6 +157,38 @@ describe("the upgrade", () => {
       await expect(SocketClient.open(gateway, { ...(headers && { headers }) })).rejects.toThrow("401");
     }
   });
+
+  it("takes a page's key from a subprotocol, which is never said again", async () => {
+    const protocols = ["responses", `openai-insecure-api-key.${KEYS.a}`];
+    const socket = await SocketClient.open(gateway, { protocols });
+    expect(socket.socket.protocol).toBe("responses");
+    expect((await socket.turn({ input: "Hello!" })).text).toBe("You said: Hello!");
+    await socket.close();
+    expect(gateway.logs()).not.toContain(KEYS.a);
+  });
+
+  it.each<[string, string[], Record<string, string>]>([
+    ["a key of nobody's", ["responses", "openai-insecure-api-key.of-nobody"], {}],
+    ["no key", ["responses"], {}],
+    ["an empty one", ["responses", "openai-insecure-api-key."], {}],
+    [
+      "a header with another key, which comes first",
+      ["responses", `openai-insecure-api-key.${KEYS.a}`],
+      { authorization: "Bearer of-nobody" },
+    ],
+    [
+      "more than any offer has",
+      ["responses", ...Array.from({ length: 2_000 }, (_, at) => `protocol-${at}`), `openai-insecure-api-key.${KEYS.a}`],
+      {},
+    ],
+  ])("refuses a subprotocol with %s", async (_, protocols, headers) => {
+    await expect(SocketClient.open(gateway, { protocols, headers })).rejects.toThrow(/Unexpected server response: 4/);
+  });
+
+  it("takes no key from a subprotocol where there is no upgrade", async () => {
+    const headers = { "sec-websocket-protocol": `openai-insecure-api-key.${KEYS.a}` };
+    expect((await gateway.fetch(`${gateway.url}/v1/models`, { headers })).status).toBe(401);
+  });
 });
 
 describe("lanes", () => {

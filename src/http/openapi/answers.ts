@@ -141,6 +141,31 @@ export function answerSchemas() {
   const Tenant = z.object({ object: z.literal("tenant"), id: text, limits: grants.nullable() });
   const Conversation = z.object({ id: text, object: z.literal("conversation"), created_at: seconds, metadata });
 
+  const preview = z.object({ type: text, text }).nullable();
+  const TreeNode = z.object({
+    id: text,
+    object: z.literal("response.node"),
+    previous_response_id: text.nullable(),
+    position: count.nullable(),
+    continues_position: count.nullable(),
+    created_at: seconds,
+    status: ResponseObject.shape.status,
+    background: z.boolean(),
+    model: text,
+    usage: z.object({ input_tokens: count, output_tokens: count, total_tokens: count }).nullable(),
+    input: preview,
+    output: preview,
+  });
+  const run = { object: z.literal("run"), id: text, tenant: text };
+  const Run = z.object({
+    ...run,
+    status: z.enum(["in_progress", "unknown"]),
+    model: text.nullable(),
+    created_at: seconds.nullable(),
+    background: z.boolean().nullable(),
+    server: text.nullable(),
+    events: count.nullable(),
+  });
   const ImportedTenant = z.object({
     object: z.literal("tenant.imported"),
     id: text,
@@ -209,6 +234,11 @@ export function answerSchemas() {
         project: z.object({ id: text }),
       }),
     ),
+    TreeNode,
+    Tree: page(TreeNode),
+    Run,
+    RunList: page(Run),
+    CancelledRun: z.object({ ...run, status: text }),
     ImportedTenant,
     RefusedImport: ImportedTenant.extend({ error: message }),
     UsagePage: z.object({

@@ -1,0 +1,126 @@
+import { ApiError } from "../protocol/errors.ts";
+import { parseResponseId } from "../protocol/ids.ts";
+import { BOARD, type Board } from "../store/board.ts";
+import { HomeClient } from "../store/client.ts";
+import type { Home } from "../store/home.ts";
+import { DIRECTORY } from "../store/keys/key-directory.ts";
+import type { AnnouncedRun } from "../store/run-register.ts";
+import { type Administrator, type Page, page } from "./keys.ts";
+
+/**
+ * Runs that live, of all tenants, for the administrator: never what is said in them. The board knows which there are, and
+ * the home of each how it is. Foreground turns are not among them: they live in isolates, which nobody can ask.
+ */
+
+export interface LiveRuns extends Administrator {
+  homes: DurableObjectNamespace<Home>;
+  boards: DurableObjectNamespace<Board>;
+}
+
+/** A run as the admin API shows it. */
+export interface ShownRun {
+  object: "run";
+  /** Of its response. */
+  id: string;
+  tenant: string;
+  /** `unknown` where its home does not answer; then the rest is not known either. */
+  status: "in_progress" | "unknown";
+  model: string | null;
+  /** Unix seconds. */
+  created_at: number | null;
+  /** False of a turn under an `Idempotency-Key`. */
+  background: boolean | null;
+  /** The model server that has answered last. */
+  server: string | null;
+  /** Events so far: about one for each token. */
+  events: number | null;
+}
+
+/** Homes that are asked at a time. */
+const CONCURRENT_HOMES = 16;
+
+/** Runs by their ids. One that has ended since it was announced is left out, so that a page may have fewer than `limit`. */
+export async function listLiveRuns(
+  admin: LiveRuns,
+  { limit, ...query }: { tenant?: string | undefined; after?: string | undefined; limit: number },
+): Promise<Page<ShownRun>> {
+  const board = admin.boards.getByName(BOARD);
+  const { data: announced, last_id, has_more } = page(await board.runs({ ...query, limit: limit + 1 }), limit);
+  const shown: ShownRun[] = [];
+  const ended: string[] = [];
+  for (let start = 0; start < announced.length; start += CONCURRENT_HOMES) {
+    const asked = announced.slice(start, start + CONCURRENT_HOMES);
+    const answers = await Promise.all(asked.map((run) => shownRun(admin, run)));
+    for (const [index, run] of answers.entries()) {
+      if (run) shown.push(run);
+      else ended.push(asked[index]?.id ?? "");
+    }
+  }
+  if (ended.length > 0) await board.forgetRuns(ended);
+  // The next page comes after all that was looked at.
+  return {
+    object: "list",
+    data: shown,
+    first_id: shown[0]?.id ?? null,
+    last_id: has_more ? last_id : (shown.at(-1)?.id ?? null),
+    has_more,
+  };
+}
+
+/** Null of a run that has ended. */
+async function shownRun(admin: LiveRuns, run: AnnouncedRun): Promise<ShownRun | null> {
+  const { id, tenant } = run;
+  const unknown = { model: null, created_at: null, background: null, server: null, events: null };
+  try {
+    const found = await ofHome(admin, run, (home, turn) => home.liveRun(turn));
+    if (!found) return null;
+    const { createdAt, isBackground: background, ...facts } = found;
+    const created_at = Math.floor(createdAt / 1000);
+    return { object: "run", id, tenant, status: "in_progress", created_at, background, ...facts };
+  } catch {
+    return { object: "run", id, tenant, status: "unknown", ...unknown };
+  }
+}
+
+/**
+ * Stops a run as its tenant could, and notes that in the audit log. Gives how it has ended, which may be by itself. Throws
+ * the 404 of one that does not live.
+ */
+export async function cancelLiveRun(
+  admin: LiveRuns,
+  id: string,
+): Promise<{ object: "run"; id: string; tenant: string; status: string }> {
+  const board = admin.boards.getByName(BOARD);
+  const run = parseResponseId(id) ? await board.run(id) : null;
+  if (!run) throw runNotFound(id);
+  const isLive = (await ofHome(admin, run, (home, turn) => home.liveRun(turn))) !== null;
+  if (isLive) {
+    const { tenant } = run;
+    const directory = admin.directories.getByName(DIRECTORY);
+    // Before it is done: what cannot be noted is not done.
+    await directory.note({ type: "response.cancelled", actor: admin.name, tenant, target: id }, "admin");
+    const status = await ofHome(admin, run, (home, turn) => home.cancelRun(turn));
+    if (status !== null) return { object: "run", id, tenant, status };
+  }
+  await board.forgetRuns([id]);
+  throw runNotFound(id);
+}
+
+async function ofHome<T>(
+  { homes }: LiveRuns,
+  { id, tenant }: AnnouncedRun,
+  ask: (home: DurableObjectStub<Home>, turn: string) => Promise<T>,
+): Promise<T> {
+  const address = parseResponseId(id);
+  if (!address) throw new TypeError("Only responses are announced.");
+  return ask(new HomeClient({ HOME: homes }, tenant).stub(address.home), address.turn);
+}
+
+function runNotFound(id: string): ApiError {
+  return new ApiError({
+    status: 404,
+    message: `No run with id '${id.slice(0, 64)}' is under way.`,
+    param: "id",
+    code: "run_not_found",
+  });
+}

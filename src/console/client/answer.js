@@ -1,0 +1,63 @@
+import { ItemView } from "./item-view.js";
+
+/**
+ * The items of a response on the page, made from its events as they come or from the response as it is.
+ */
+export class Answer {
+  element = document.createElement("div");
+  /**
+   * The response as the last event had it.
+   * @type {Record<string, any> | undefined}
+   */
+  response;
+  /** @type {ItemView[]} */
+  #items = [];
+
+  constructor() {
+    this.element.className = "answer";
+  }
+
+  /** The items so far. */
+  get items() {
+    return this.#items.filter((each) => each !== undefined).map(({ item }) => item);
+  }
+
+  /** Takes an event of the stream, in order. @param {Record<string, any>} event */
+  apply(event) {
+    if (event.response) this.response = event.response;
+    switch (event.type) {
+      case "response.output_item.added":
+      case "response.output_item.done":
+        this.#setItem(event.output_index, event.item);
+        return;
+      case "response.completed":
+      case "response.failed":
+      case "response.incomplete":
+        this.show(event.response);
+        return;
+      default:
+        if (typeof event.output_index === "number") this.#items[event.output_index]?.apply(event);
+    }
+  }
+
+  /** Shows a response as it is. @param {Record<string, any>} response */
+  show(response) {
+    this.response = response;
+    const output = Array.isArray(response.output) ? response.output : [];
+    for (const [index, item] of output.entries()) this.#setItem(index, item);
+    for (const extra of this.#items.splice(output.length)) extra?.element.remove();
+  }
+
+  /** @param {number} index @param {Record<string, any>} item */
+  #setItem(index, item) {
+    const known = this.#items[index];
+    if (known) {
+      known.set(item);
+      return;
+    }
+    const made = new ItemView(item);
+    this.#items[index] = made;
+    const next = this.#items.slice(index + 1).find((each) => each !== undefined);
+    this.element.insertBefore(made.element, next?.element ?? null);
+  }
+}

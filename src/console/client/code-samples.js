@@ -1,0 +1,199 @@
+/**
+ * A request as programs make it: for curl, Python and TypeScript. The key is named, never shown.
+ */
+
+/** Stands in a body for a file, which a program reads for itself. */
+export class LocalFile {
+  /** @param {string} name @param {string} type */
+  constructor(name, type) {
+    this.name = name;
+    this.type = type;
+  }
+}
+
+/**
+ * @param {Record<string, unknown>} body without what the transport says; files as LocalFile
+ * @param {import("./sending.js").Transport} transport
+ * @param {string} baseUrl with `/v1`
+ * @returns {{ name: string, code: string }[]}
+ */
+export function samplesOf(body, transport, baseUrl) {
+  return [
+    { name: "curl", code: curl(body, transport, baseUrl) },
+    { name: "Python", code: python(body, transport, baseUrl) },
+    { name: "TypeScript", code: typescript(body, transport, baseUrl) },
+  ];
+}
+
+/** @param {Record<string, unknown>} body @param {import("./sending.js").Transport} transport */
+function overHttp(body, transport) {
+  if (transport === "whole") return body;
+  return transport === "background" ? { ...body, background: true, stream: true } : { ...body, stream: true };
+}
+
+/** @param {Record<string, unknown>} body @param {import("./sending.js").Transport} transport @param {string} baseUrl */
+function curl(body, transport, baseUrl) {
+  const json = written(overHttp(body, transport), {
+    string: (text) => JSON.stringify(text).replaceAll("'", "'\\''"),
+    file: ({ name, type }) => `"data:${type};base64,'"$(base64 < ${shellWord(name)} | tr -d '\\n')"'"`,
+    key: (name) => JSON.stringify(name).replaceAll("'", "'\\''"),
+    words: { true: "true", false: "false", null: "null" },
+    indent: "  ",
+    space: " ",
+  });
+  const note = transport === "socket" ? "# curl speaks no WebSocket of this kind: the same as a stream.\n" : "";
+  return `${note}curl ${transport === "whole" ? "" : "-N "}${baseUrl}/responses \\
+  -H "Authorization: Bearer $OPENAI_API_KEY" \\
+  -H 'Content-Type: application/json' \\
+  -d '${json}'`;
+}
+
+/** @param {string} word */
+function shellWord(word) {
+  return `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+/** @param {Record<string, unknown>} body @param {import("./sending.js").Transport} transport @param {string} baseUrl */
+function python(body, transport, baseUrl) {
+  const form = {
+    string: pythonText,
+    file: (/** @type {LocalFile} */ { name, type }) => `data_url(${pythonText(name)}, ${pythonText(type)})`,
+    key: pythonText,
+    words: { true: "True", false: "False", null: "None" },
+    indent: "    ",
+    space: "",
+  };
+  const hasFiles = filesIn(body);
+  const head = `${hasFiles ? "import base64\n" : ""}from openai import OpenAI
+
+client = OpenAI(base_url=${pythonText(baseUrl)})  # reads OPENAI_API_KEY
+${
+  hasFiles
+    ? `
+def data_url(path, mime_type):
+    with open(path, "rb") as file:
+        return f"data:{mime_type};base64,{base64.b64encode(file.read()).decode()}"
+
+`
+    : ""
+}`;
+  if (transport === "socket") {
+    return `${head}
+with client.responses.connect() as connection:  # pip install 'openai[realtime]'
+    connection.send(${written({ type: "response.create", ...body }, form, 1)})
+    for event in connection:
+        if event.type == "response.output_text.delta":
+            print(event.delta, end="", flush=True)
+        elif event.type in ("response.completed", "response.failed", "response.incomplete", "error"):
+            break`;
+  }
+  const lines = Object.entries(overHttp(knownToPython(body), transport)).map(
+    ([name, value]) => `    ${name}=${written(value, form, 1)},`,
+  );
+  const args = `\n${lines.join("\n")}\n`;
+  if (transport === "whole") {
+    return `${head}
+response = client.responses.create(${args})
+print(response.output_text)`;
+  }
+  return `${head}
+for event in client.responses.create(${args}):
+    if event.type == "response.output_text.delta":
+        print(event.delta, end="", flush=True)`;
+}
+
+/** Arguments that the Python client has; what it does not know goes in `extra_body`. */
+const PYTHON_ARGUMENTS = new Set(
+  "background conversation include input instructions max_output_tokens max_tool_calls metadata model parallel_tool_calls previous_response_id prompt_cache_key reasoning service_tier store stream temperature text tool_choice tools top_logprobs top_p truncation user".split(
+    " ",
+  ),
+);
+
+/** @param {Record<string, unknown>} body */
+function knownToPython(body) {
+  const entries = Object.entries(body);
+  const extra = entries.filter(([name]) => !PYTHON_ARGUMENTS.has(name));
+  const known = entries.filter(([name]) => PYTHON_ARGUMENTS.has(name));
+  return { ...Object.fromEntries(known), ...(extra.length > 0 && { extra_body: Object.fromEntries(extra) }) };
+}
+
+/** JSON's escapes are Python's, too. @param {string} text */
+function pythonText(text) {
+  return JSON.stringify(text);
+}
+
+/** @param {Record<string, unknown>} body @param {import("./sending.js").Transport} transport @param {string} baseUrl */
+function typescript(body, transport, baseUrl) {
+  const form = {
+    string: (/** @type {string} */ text) => JSON.stringify(text),
+    file: (/** @type {LocalFile} */ { name, type }) =>
+      `\`data:${type};base64,\${readFileSync(${JSON.stringify(name)}, "base64")}\``,
+    key: (/** @type {string} */ name) => (/^[A-Za-z_$][\w$]*$/.test(name) ? name : JSON.stringify(name)),
+    words: { true: "true", false: "false", null: "null" },
+    indent: "  ",
+    space: " ",
+  };
+  const files = filesIn(body) ? 'import { readFileSync } from "node:fs";\n' : "";
+  const client = `const client = new OpenAI({ baseURL: ${JSON.stringify(baseUrl)} }); // reads OPENAI_API_KEY\n`;
+  if (transport === "socket") {
+    return `${files}import OpenAI from "openai";
+import { ResponsesWS } from "openai/resources/responses/ws"; // needs the package ws
+
+${client}
+const socket = new ResponsesWS(client);
+socket.on("response.output_text.delta", ({ delta }) => process.stdout.write(delta));
+for (const end of ["response.completed", "response.failed", "response.incomplete"] as const) socket.on(end, () => socket.close());
+socket.send(${written({ type: "response.create", ...body }, form)});`;
+  }
+  const args = written(overHttp(body, transport), form);
+  const head = `${files}import OpenAI from "openai";\n\n${client}`;
+  if (transport === "whole") {
+    return `${head}
+const response = await client.responses.create(${args});
+console.log(response.output_text);`;
+  }
+  return `${head}
+const stream = await client.responses.create(${args});
+for await (const event of stream) {
+  if (event.type === "response.output_text.delta") process.stdout.write(event.delta);
+}`;
+}
+
+/** @param {unknown} value @returns {boolean} whether there are files in it */
+function filesIn(value) {
+  if (value instanceof LocalFile) return true;
+  return typeof value === "object" && value !== null && Object.values(value).some(filesIn);
+}
+
+/**
+ * A value as a language writes it.
+ * @typedef {object} Form
+ * @property {(text: string) => string} string
+ * @property {(file: LocalFile) => string} file
+ * @property {(name: string) => string} key
+ * @property {{ true: string, false: string, null: string }} words
+ * @property {string} indent
+ * @property {string} space within the braces of an object on one line
+ *
+ * @param {unknown} value
+ * @param {Form} form
+ * @param {number} [depth]
+ * @returns {string}
+ */
+function written(value, form, depth = 0) {
+  if (value instanceof LocalFile) return form.file(value);
+  if (typeof value === "string") return form.string(value);
+  if (value === null || value === undefined) return form.words.null;
+  if (typeof value === "boolean") return form.words[value ? "true" : "false"];
+  if (typeof value !== "object") return String(value);
+  const parts = Array.isArray(value)
+    ? value.map((each) => written(each, form, depth + 1))
+    : Object.entries(value).map(([name, each]) => `${form.key(name)}: ${written(each, form, depth + 1)}`);
+  const [open, close] = Array.isArray(value) ? ["[", "]"] : ["{", "}"];
+  if (parts.length === 0) return open + close;
+  const space = open === "{" ? form.space : "";
+  const line = `${open}${space}${parts.join(", ")}${space}${close}`;
+  if (line.length + depth * 2 < 80 && !line.includes("\n")) return line;
+  const indent = form.indent.repeat(depth + 1);
+  return `${open}\n${parts.map((part) => indent + part).join(",\n")}\n${form.indent.repeat(depth)}${close}`;
+}

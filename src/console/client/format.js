@@ -1,0 +1,48 @@
+/** Numbers, sizes and times as people read them. */
+
+const number = new Intl.NumberFormat("en");
+
+/** @param {number | null | undefined} value */
+export function count(value) {
+  return value == null ? "–" : number.format(value);
+}
+
+/** @param {number} milliseconds */
+export function duration(milliseconds) {
+  if (milliseconds < 1_000) return `${Math.round(milliseconds)} ms`;
+  const seconds = milliseconds / 1_000;
+  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
+  const whole = Math.round(seconds);
+  return whole < 3_600
+    ? `${Math.floor(whole / 60)} min ${whole % 60} s`
+    : `${Math.floor(whole / 3_600)} h ${Math.floor((whole % 3_600) / 60)} min`;
+}
+
+/** @param {number} bytes */
+export function size(bytes) {
+  if (bytes < 1_000) return `${bytes} B`;
+  if (bytes < 1_000_000) return `${(bytes / 1_000).toFixed(bytes < 10_000 ? 1 : 0)} kB`;
+  return `${(bytes / 1_000_000).toFixed(1)} MB`;
+}
+
+/** A moment of the API's, in the browser's time zone. @param {number | null | undefined} seconds since 1970 */
+export function moment(seconds) {
+  return seconds == null
+    ? "–"
+    : new Date(seconds * 1_000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+}
+
+/** The beginning of a text. @param {string} text @param {number} length */
+export function beginning(text, length) {
+  return text.length > length ? `${text.slice(0, length)}…` : text;
+}
+
+/** JSON laid out to be read, where it is JSON and not too long for that; else the text as it is. @param {string} text */
+export function readableJson(text) {
+  if (text.length > 100_000) return text;
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}

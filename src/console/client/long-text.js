@@ -1,0 +1,154 @@
+import { count } from "./format.js";
+import { copy, download } from "./save.js";
+
+/**
+ * A text of any length, that may still be growing. The page shows its beginning, and more on demand: a browser takes seconds to lay out a line of
+ * megabytes. All of it can be copied and saved. What is appended is shown with the next frame, at once for all texts of the page.
+ */
+
+/** Characters shown at first, and with each demand for more. */
+const FIRST = 20_000;
+const MORE = 100_000;
+
+/** Characters of one text node: appending to a long one lays all of it out again. */
+const NODE_LENGTH = 4_000;
+
+/** @type {Set<LongText>} */
+const changed = new Set();
+
+function drawChanged() {
+  for (const text of changed) text.draw();
+  changed.clear();
+}
+
+/** @param {LongText} text */
+function drawSoon(text) {
+  if (changed.size === 0) {
+    // A tab in the background has no frames.
+    if (document.hidden) setTimeout(drawChanged, 200);
+    else requestAnimationFrame(drawChanged);
+  }
+  changed.add(text);
+}
+
+export class LongText {
+  /** To be put into the page. */
+  element = document.createElement("div");
+  /** Characters so far. */
+  length = 0;
+  /** @type {string[]} */
+  #pieces = [];
+  #shown = 0;
+  #limit = FIRST;
+  /** The first piece that is not shown as a whole, and where in the text it begins. */
+  #next = { piece: 0, offset: 0 };
+  #pre = document.createElement("pre");
+  /** @type {HTMLElement | undefined} */
+  #more;
+  #fileName;
+
+  /** @param {string} [text] @param {{ fileName?: string }} [options] `fileName`: what it is saved as */
+  constructor(text = "", { fileName = "text.txt" } = {}) {
+    this.#fileName = fileName;
+    this.element.className = "long-text";
+    this.element.append(this.#pre);
+    if (text !== "") this.append(text);
+  }
+
+  /** @param {string} text */
+  append(text) {
+    if (text === "") return;
+    this.#pieces.push(text);
+    this.length += text.length;
+    drawSoon(this);
+  }
+
+  /** Makes it this text. One that it has already is left as it is. @param {string} text */
+  set(text) {
+    if (text.length === this.length && text === this.text()) return;
+    this.#pieces = [];
+    this.length = 0;
+    this.#shown = 0;
+    this.#next = { piece: 0, offset: 0 };
+    this.#pre.replaceChildren();
+    this.append(text);
+    drawSoon(this);
+  }
+
+  text() {
+    if (this.#pieces.length > 1) {
+      const text = this.#pieces.join("");
+      // Where the pieces shown end is where the one piece is shown to.
+      this.#pieces = [text];
+      this.#next = { piece: 0, offset: this.#shown };
+    }
+    return this.#pieces[0] ?? "";
+  }
+
+  draw() {
+    let room = this.#limit - this.#shown;
+    while (room > 0 && this.#next.piece < this.#pieces.length) {
+      const piece = this.#pieces[this.#next.piece] ?? "";
+      const part = piece.slice(this.#next.offset, this.#next.offset + room);
+      this.#show(part);
+      room -= part.length;
+      this.#next.offset += part.length;
+      if (this.#next.offset >= piece.length) this.#next = { piece: this.#next.piece + 1, offset: 0 };
+    }
+    this.#drawMore();
+  }
+
+  /** @param {string} part */
+  #show(part) {
+    for (let at = 0; at < part.length; ) {
+      let node = this.#pre.lastChild;
+      if (!(node instanceof Text) || node.length >= NODE_LENGTH) {
+        node = document.createTextNode("");
+        this.#pre.append(node);
+      }
+      const text = /** @type {Text} */ (node);
+      const chunk = part.slice(at, at + NODE_LENGTH - text.length);
+      text.appendData(chunk);
+      at += chunk.length;
+    }
+    this.#shown += part.length;
+  }
+
+  #drawMore() {
+    const hidden = this.length - this.#shown;
+    if (hidden === 0) {
+      this.#more?.remove();
+      this.#more = undefined;
+      return;
+    }
+    this.#more ??= this.#makeMore();
+    const [said] = this.#more.children;
+    if (said) said.textContent = `${count(this.#shown)} of ${count(this.length)} characters shown.`;
+  }
+
+  #makeMore() {
+    const line = document.createElement("p");
+    line.className = "more note buttons";
+    line.append(
+      document.createElement("span"),
+      button(`Show ${count(MORE)} more`, () => {
+        this.#limit += MORE;
+        this.draw();
+      }),
+      button("Copy all", (event) => void copy(event, this.text())),
+      button("Save all", () => download(this.#fileName, this.#pieces)),
+    );
+    this.element.append(line);
+    return line;
+  }
+}
+
+/** @param {string} label @param {(event: MouseEvent) => void} onClick */
+function button(label, onClick) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.className = "plain";
+  made.textContent = label;
+  made.addEventListener("click", onClick);
+  return made;
+}

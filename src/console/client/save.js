@@ -1,0 +1,33 @@
+/** Texts that leave the page: to the clipboard, or into a file. */
+
+/**
+ * Copies a text, and says so on the button for a moment.
+ * @param {Event} event of the button
+ * @param {string} text
+ */
+export async function copy(event, text) {
+  const button = /** @type {HTMLButtonElement} */ (event.currentTarget);
+  button.dataset.label ??= button.textContent ?? "";
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    // Browsers refuse it on pages that came over plain HTTP from another machine.
+    button.textContent = "Not allowed by the browser";
+  }
+  setTimeout(() => (button.textContent = button.dataset.label ?? ""), 1_500);
+}
+
+/**
+ * Saves a text as a file.
+ * @param {string} name
+ * @param {string | string[]} text
+ */
+export function download(name, text) {
+  const url = URL.createObjectURL(new Blob(Array.isArray(text) ? text : [text], { type: "text/plain" }));
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}

@@ -1,0 +1,64 @@
+/** JSON of which only the beginning is at hand. */
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const ARRAY = 0x5b;
+const ARRAY_END = 0x5d;
+const OBJECT = 0x7b;
+const OBJECT_END = 0x7d;
+
+/**
+ * The beginning of a JSON text as a value: every value that is whole in it, and the last text as far as it goes. The text must
+ * be an array or an object. One pass over it.
+ */
+export function parseJsonPrefix(text: string): unknown {
+  /** What closes the brackets that are open. */
+  let closing = "";
+  /** Up to where all is whole: a bracket, or a text that is no key. */
+  let whole = { end: 0, closing: "" };
+  let isKey = false;
+  for (let index = 0; index < text.length; index += 1) {
+    const code = text.charCodeAt(index);
+    if (code === QUOTE) {
+      const end = endOfText(text, index + 1);
+      if (end === undefined) return JSON.parse(isKey ? upTo(text, whole) : cutText(text, index) + closing);
+      index = end;
+      if (!isKey) whole = { end: index + 1, closing };
+    } else if (code === ARRAY || code === OBJECT) {
+      closing = (code === ARRAY ? "]" : "}") + closing;
+      isKey = code === OBJECT;
+      whole = { end: index + 1, closing };
+    } else if (code === ARRAY_END || code === OBJECT_END) {
+      closing = closing.slice(1);
+      if (closing === "") return JSON.parse(text.slice(0, index + 1));
+      whole = { end: index + 1, closing };
+    } else if (code === COMMA) {
+      isKey = closing.startsWith("}");
+      // What is before a comma may be a number, of which nothing else tells where it ends.
+      whole = { end: index, closing };
+    } else if (code === COLON) isKey = false;
+  }
+  return JSON.parse(upTo(text, whole));
+}
+
+function upTo(text: string, { end, closing }: { end: number; closing: string }): string {
+  return text.slice(0, end) + closing;
+}
+
+/** Where the quote is that ends the text which begins at `start`; undefined where it is not there. */
+function endOfText(text: string, start: number): number | undefined {
+  for (let index = start; index < text.length; index += 1) {
+    const code = text.charCodeAt(index);
+    if (code === BACKSLASH) index += 1;
+    else if (code === QUOTE) return index;
+  }
+  return undefined;
+}
+
+/** All up to the end, with the text that is open since `quote` closed; without an escape that is cut. */
+function cutText(text: string, quote: number): string {
+  const inside = text.slice(quote + 1);
+  return `${text.slice(0, quote + 1)}${inside.replace(/(?<!\\)((?:\\\\)*)\\(u[0-9a-fA-F]{0,3})?$/, "$1")}"`;
+}

@@ -1,0 +1,226 @@
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ask, create, type MadeKey, makeKey, newTenant } from "../e2e/key-support.ts";
+import { eventually } from "../e2e/support.ts";
+import { type ConsoleRig, expectAccessible, KEYED, LOOKS, ROOT_KEY, signIn, startConsole } from "./support.ts";
+
+/** What an operator does, in a browser. */
+
+let rig: ConsoleRig;
+beforeAll(async () => {
+  rig = await startConsole(KEYED);
+});
+afterAll(() => rig.close());
+
+/** The answer that a root key has to the question which models there are: it is no tenant's. */
+const EXPECTED = ["403"];
+
+const openOperate = (section: string) => rig.openSignedIn(ROOT_KEY, `#/operate/${section}`);
+
+const rowOf = (page: Page, text: string) => page.getByRole("row").filter({ hasText: text });
+
+describe("keys", () => {
+  it("are made, shown once, disabled and enabled; a console that uses one says so in clear words", async () => {
+    const tenant = newTenant();
+    const { page, expectClean, close } = await openOperate("keys");
+    await page.getByText("Make a key").click();
+    await page.getByLabel("Tenant").first().fill(tenant);
+    await page.getByLabel("Name").fill("A web app");
+    await page.getByLabel("Requests per minute").fill("600");
+    await page.getByRole("button", { name: "Make the key" }).click();
+    const value = await page.getByRole("dialog").getByLabel("API key").inputValue();
+    await page.getByRole("button", { name: "Done" }).click();
+    await rowOf(page, "A web app").getByText("requests per minute: 600").waitFor();
+    const isShown = "[...document.querySelectorAll('input')].some(({ value }) => value.startsWith('sk-'))";
+    expect(await page.evaluate(isShown)).toBe(false);
+
+    const user = await rig.openSignedIn(value, "#/try");
+    await user.page.getByRole("textbox", { name: "Input", exact: true }).fill("I have typed this.");
+    await page.getByRole("button", { name: "Disable A web app" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Disable" }).click();
+    await rowOf(page, "A web app").getByText("disabled").waitFor();
+    await eventually(async () => (await create(rig.gateway, value)).status === 401);
+    await user.page.getByRole("button", { name: "Send" }).click();
+    await user.page.getByRole("dialog").getByText("The server does not accept this key any more").waitFor();
+    await page.getByRole("button", { name: "Enable A web app" }).click();
+    await page.getByRole("button", { name: "Disable A web app" }).waitFor();
+    await eventually(async () => (await create(rig.gateway, value)).status === 200);
+    await signIn(user.page, value);
+    const typed = user.page.getByRole("textbox", { name: "Input", exact: true });
+    expect(await typed.inputValue()).toBe("I have typed this.");
+    await user.close();
+    expectClean(EXPECTED);
+    await close();
+  });
+
+  it("are rotated and deleted, after a question that can be answered with no", async () => {
+    const key = await makeKey(rig.gateway, newTenant(), undefined, { name: "To go" });
+    const { page, expectClean, close } = await openOperate("keys");
+    await page.getByRole("button", { name: "Rotate To go" }).click();
+    await page.getByRole("dialog").getByRole("combobox").selectOption({ label: "no longer" });
+    await page.getByRole("dialog").getByRole("button", { name: "Rotate" }).click();
+    const value = await page.getByRole("dialog").getByLabel("API key").inputValue();
+    await page.getByRole("button", { name: "Done" }).click();
+    expect((await create(rig.gateway, value)).status).toBe(200);
+    expect((await create(rig.gateway, key)).status).toBe(401);
+    await page.getByRole("button", { name: "Delete To go" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Go back" }).click();
+    expect(await rowOf(page, "To go").count()).toBe(1);
+    await page.getByRole("button", { name: "Delete To go" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+    await rowOf(page, "To go").waitFor({ state: "detached" });
+    await eventually(async () => (await create(rig.gateway, value)).status === 401);
+    expectClean(EXPECTED);
+    await close();
+  });
+
+  it("and tenants have limits, which the server checks: what it refuses is said, and nothing typed is lost", async () => {
+    const tenant = newTenant();
+    await makeKey(rig.gateway, tenant, { budget: { usd: 5, window: "week" }, tier: "gold" }, { name: "Limited" });
+    const { page, close } = await openOperate("keys");
+    await page.getByRole("button", { name: "Limits of Limited" }).click();
+    const dialog = page.getByRole("dialog");
+    expect(await dialog.getByLabel("Budget in US dollars").inputValue()).toBe("5");
+    expect(await dialog.getByLabel("Budget begins anew").inputValue()).toBe("week");
+    expect(JSON.parse(await dialog.getByLabel("Others, as JSON").inputValue())).toEqual({ tier: "gold" });
+    await expectAccessible(page);
+    await dialog.getByLabel("Others, as JSON").fill('{"teir": "gold"}');
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await dialog.getByRole("alert").getByText("teir").waitFor();
+    await dialog.getByLabel("Others, as JSON").fill('{"tier": "silver"}');
+    await dialog.getByLabel("Models").fill("sim*, other");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await rowOf(page, "Limited").getByText("models: sim*, other · budget: 5 usd each week · tier: silver").waitFor();
+    await page.getByRole("button", { name: tenant, exact: true }).click();
+    await dialog.getByLabel("Tokens per minute").fill("1000");
+    await dialog.getByLabel("Store nothing").check();
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await dialog.waitFor({ state: "detached" });
+    const { limits } = await ask<{ limits: object }>(rig.gateway, "GET", `/v1/admin/tenants/${tenant}`);
+    expect(limits).toEqual({ tokens_per_minute: 1000, force_store_false: true });
+    await close();
+  });
+});
+
+/** A key whose use is counted, that has been used. */
+async function usedKey(): Promise<MadeKey> {
+  const key = await makeKey(rig.gateway, newTenant(), { track_usage: true });
+  expect((await create(rig.gateway, key, { input: "Hello there" })).status).toBe(200);
+  const from = Math.floor(Date.now() / 1_000) - 86_400;
+  const path = `/v1/organization/usage/completions?start_time=${from}&project_ids=${key.tenant}`;
+  await eventually(async () => {
+    const { data } = await ask<{ data: { results: object[] }[] }>(rig.gateway, "GET", path);
+    return data.some(({ results }) => results.length > 0);
+  });
+  return key;
+}
+
+it("usage is a plot, and a table with the same figures", async () => {
+  const { tenant } = await usedKey();
+  const { page, expectClean, close } = await openOperate("usage");
+  await page.getByLabel("Tenant").fill(tenant);
+  await page.getByLabel("Tenant").press("Enter");
+  await page
+    .getByRole("figure")
+    .getByText(/^Tokens, the last 24 hours: \d+ in all$/)
+    .waitFor();
+  expect(await page.locator("svg.plot rect").count()).toBeGreaterThanOrEqual(2);
+  await page.getByText("The figures as a table").click();
+  const headings = await page.getByRole("region", { name: "Usage" }).getByRole("columnheader").allTextContents();
+  expect(headings).toEqual(["From", "Input, cached", "Input", "Output"]);
+  await page.getByLabel("Of what").selectOption({ label: "Requests" });
+  await page.getByLabel("Divided by").selectOption({ label: "Model" });
+  await page.getByRole("figure").getByText("Requests, the last 24 hours: 1 in all").waitFor();
+  const table = page.getByRole("region", { name: "Usage" });
+  await table.getByRole("columnheader", { name: "simulator" }).waitFor();
+  const rows = await table.getByRole("row").allTextContents();
+  expect(rows).toHaveLength(25);
+  expect(rows.at(-1)).toMatch(/\d\d:\d\d1$/);
+  expectClean(EXPECTED);
+  await close();
+});
+
+it("a live run is seen and cancelled, after a question, and the audit log tells who did", async () => {
+  const key = await makeKey(rig.gateway, newTenant());
+  const client = rig.gateway.client({ apiKey: key.value });
+  const model = "simulator?words=40&fault=stall:5";
+  const { id } = await client.responses.create({ model, input: "Do not stop", background: true });
+  const { page, expectClean, close } = await openOperate("runs");
+  const row = rowOf(page, id);
+  await eventually(async () => {
+    if ((await row.count()) > 0) return true;
+    await page.getByRole("button", { name: "Ask again" }).click();
+    return false;
+  });
+  expect(await row.textContent()).toContain(key.tenant);
+  await page.getByRole("button", { name: `Cancel ${id}` }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Go back" }).click();
+  expect((await client.responses.retrieve(id)).status).toBe("in_progress");
+  await page.getByRole("button", { name: `Cancel ${id}` }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Cancel the run" }).click();
+  await row.waitFor({ state: "detached" });
+  expect((await client.responses.retrieve(id)).status).toBe("cancelled");
+  await page.getByRole("link", { name: "Audit log" }).click();
+  await rowOf(page, id).getByText("response.cancelled").waitFor();
+  expect(await rowOf(page, id).textContent()).toContain("ops");
+  expectClean(EXPECTED);
+  await close();
+});
+
+it("the audit log comes in pages, and in parts", async () => {
+  const tenant = newTenant();
+  for (let index = 0; index < 52; index += 1) await makeKey(rig.gateway, tenant);
+  const { page, expectClean, close } = await openOperate("audit");
+  await page.getByLabel("Tenant").fill(tenant);
+  await page.getByLabel("What was done").selectOption("api_key.created");
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  const rows = page.getByRole("region", { name: "Audit log" }).getByRole("row").filter({ hasText: tenant });
+  await eventually(async () => (await rows.count()) === 50);
+  await page.getByRole("button", { name: "Show older" }).click();
+  await eventually(async () => (await rows.count()) === 52);
+  expect(await page.getByRole("button", { name: "Show older" }).count()).toBe(0);
+  expectClean(EXPECTED);
+  await close();
+});
+
+describe("without a root key", () => {
+  it("a deployment without keys says what operating it needs, and how its model server is", async () => {
+    const open = await startConsole();
+    try {
+      const { page, expectClean, close } = await open.open("#/operate");
+      await page.getByText("It answers.").waitFor();
+      await page.getByRole("link", { name: "Keys and limits" }).click();
+      await page.getByRole("heading", { name: "This needs a root key" }).waitFor();
+      await open.gateway.vllm.close();
+      await page.getByRole("link", { name: "Model servers" }).click();
+      await page.getByText("It does not answer: requests fail.").waitFor();
+      expectClean(["503"]);
+      await close();
+    } finally {
+      await open.close();
+    }
+  });
+});
+
+describe("the sections", () => {
+  beforeAll(usedKey);
+
+  it.each(LOOKS)("are accessible, and fit the screen: %s", async (_, options) => {
+    const { page, close } = await rig.openSignedIn(ROOT_KEY, "#/operate/servers", options);
+    const sections: [link: string, there: string][] = [
+      ["Model servers", "table"],
+      ["Live runs", "p.note"],
+      ["Keys and limits", "tbody tr"],
+      ["Usage", "svg.plot"],
+      ["Audit log", "tbody tr"],
+    ];
+    for (const [link, there] of sections) {
+      await page.getByRole("link", { name: link }).click();
+      await page.locator(`.view-operate ${there}`).first().waitFor();
+      for (const summary of await page.locator(".stack > .card > summary").all()) await summary.click();
+      await expectAccessible(page);
+      expect(await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), link).toBe(true);
+    }
+    await close();
+  });
+});

@@ -1,0 +1,68 @@
+import { uniqueKeyOf } from "../../cli/workerd.ts";
+import { ask, create, makeKey } from "../e2e/key-support.ts";
+import { eventually } from "../e2e/support.ts";
+import { objectId } from "../workerd/storage.ts";
+import { type ConsoleRig, KEY } from "./support.ts";
+
+/** What pictures of the console show: a conversation with branches, and a deployment that is used. */
+
+const HOUR_MS = 3_600_000;
+
+/** Makes a conversation, and gives the ids of the last turns of two of its branches. */
+export async function sampleTree({ gateway }: ConsoleRig): Promise<{ one: string; other: string }> {
+  const { responses } = gateway.client({ apiKey: KEY });
+  const say = async (input: string, previous?: string, model = "simulator") =>
+    (await responses.create({ model, input, ...(previous && { previous_response_id: previous }) })).id;
+  const root = await say("Suggest a name for a small sailing boat.");
+  const short = await say("Something of one syllable, please.", root);
+  const windy = await say("Something that has to do with the wind.", root);
+  const french = await say("And what would that be in French?", windy, "simulator-reasoning");
+  const other = await say("How is it pronounced?", french);
+  const one = await say("Why that one?", short);
+  await say("Is there a well-known boat of that name?", short);
+  await say("And in Portuguese?", windy);
+  return { one, other };
+}
+
+const TENANTS = [
+  { tenant: "acme", name: "Web app", limits: { requests_per_minute: 600, tokens_per_minute: 200_000 }, share: 1 },
+  { tenant: "globex", name: "Nightly batch", limits: { budget: { usd: 250, window: "month" as const } }, share: 0.6 },
+  { tenant: "initech", name: "Prototype", limits: { max_concurrent_requests: 4, models: ["simulator*"] }, share: 0.2 },
+];
+
+/** Makes keys that have been used for a day, and runs under way. Again is harmless. */
+export async function sampleOperations(rig: ConsoleRig): Promise<void> {
+  const { gateway } = rig;
+  const { data } = await ask<{ data: object[] }>(gateway, "GET", "/v1/admin/keys");
+  if (data.length > 0) return;
+  for (const { tenant, name, limits, share } of TENANTS) {
+    const key = await makeKey(gateway, tenant, { ...limits, track_usage: true }, { name });
+    await create(gateway, key);
+    await create(gateway, key, { model: "simulator?words=400&fault=stall:120", background: true });
+    await eventually(() => gateway.quotas.exec(quotaOf(tenant), "SELECT 1 FROM usage")[0]);
+    useForADay(rig, tenant, key.id, share);
+  }
+  await eventually(async () => {
+    const runs = await ask<{ data: object[] }>(gateway, "GET", "/v1/admin/runs");
+    return runs.data.length === TENANTS.length;
+  });
+}
+
+/** Writes usage of the last day, as if there had been some: more by day than by night. */
+function useForADay({ gateway }: ConsoleRig, tenant: string, key: string, share: number): void {
+  const now = Math.floor(Date.now() / HOUR_MS) * HOUR_MS;
+  for (let hour = 1; hour < 24; hour += 1) {
+    const start = now - hour * HOUR_MS;
+    const load = share * (1.2 + Math.sin(((start / HOUR_MS - 9) / 12) * Math.PI)) * (1 + (hour % 5) / 12);
+    const [requests, input, output] = [90, 160_000, 70_000].map((most) => Math.round(most * load));
+    gateway.quotas.exec(
+      quotaOf(tenant),
+      "INSERT INTO usage (start, key, model, requests, input, cached, output, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+      ...[start, key, "simulator", requests ?? 0, input ?? 0, Math.round((input ?? 0) * 0.4), output ?? 0, 0],
+    );
+  }
+}
+
+function quotaOf(tenant: string): string {
+  return objectId(tenant, uniqueKeyOf("Quota"));
+}

@@ -1,0 +1,118 @@
+/**
+ * `npm run screenshots`: pictures of the console's views for the docs, in both themes, of a real deployment in front of the simulator. Into
+ * docs/images, or the directory that is named.
+ */
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Page } from "playwright-core";
+import { sampleOperations, sampleTree } from "./sample-data.ts";
+import { type ConsoleRig, KEY, KEYED, ROOT_KEY, startConsole } from "./support.ts";
+
+/** What is to be seen in a picture. */
+interface Picture {
+  name: string;
+  /** Who is signed in; nobody without. */
+  key?: string;
+  /** The address's hash. */
+  at: string;
+  /** Brings the page to where it is to be shown. */
+  prepare(page: Page, rig: ConsoleRig): Promise<void>;
+}
+
+const QUESTION = "What is the weather in Lisbon? Use get_weather.";
+
+/** Asks a question whose answer is a call, and gives its output. */
+async function askForWeather(page: Page): Promise<void> {
+  await page.getByLabel("Model").selectOption("simulator-reasoning");
+  await page.getByLabel("Instructions").fill("Answer in one sentence.");
+  await page.locator("summary", { hasText: "Tools" }).click();
+  await page.getByRole("button", { name: "Put in an example" }).first().click();
+  await page.getByLabel("Input", { exact: true }).fill(QUESTION);
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.getByLabel("Output of get_weather").fill('{"sky": "clear", "celsius": 24}');
+  await page.getByRole("button", { name: "Send output" }).click();
+  await page.getByText("completed", { exact: true }).nth(1).waitFor();
+}
+
+const PICTURES: Picture[] = [
+  { name: "sign-in", at: "", prepare: (page) => page.getByRole("dialog").waitFor() },
+  {
+    name: "try",
+    key: KEY,
+    at: "#/try",
+    async prepare(page) {
+      await askForWeather(page);
+      await page.evaluate("scrollTo(0, 0)");
+    },
+  },
+  {
+    name: "look",
+    key: KEY,
+    at: "#/try",
+    async prepare(page) {
+      await askForWeather(page);
+      await page.getByRole("link", { name: "Look", exact: true }).nth(1).click();
+      await page.getByRole("button", { name: "response.created" }).click();
+      await page.locator(".looked .item-reasoning summary").first().click();
+      await page.evaluate("scrollTo(0, 0)");
+    },
+  },
+  {
+    name: "tree",
+    key: KEY,
+    at: "#/tree",
+    async prepare(page, rig) {
+      const { other } = await sampleTree(rig);
+      await page.evaluate(`location.hash = "#/tree/${other}"`);
+      await page.locator(".turn-items").getByText("You said:").waitFor();
+    },
+  },
+  {
+    name: "compare",
+    key: KEY,
+    at: "#/tree",
+    async prepare(page, rig) {
+      const { one, other } = await sampleTree(rig);
+      await page.evaluate(`location.hash = "#/tree/${one}/compare/${one}/${other}"`);
+      for (const text of ["You said: Why that one?", "You said: How is it pronounced?"]) {
+        await page.getByText(text, { exact: true }).waitFor();
+      }
+    },
+  },
+  operating("runs", (page) => page.getByRole("row").nth(3).waitFor()),
+  operating("keys", (page) => page.getByRole("row").nth(3).waitFor()),
+  operating("usage", async (page) => {
+    await page.getByLabel("Divided by").selectOption({ label: "Tenant" });
+    await page.locator(".legend").getByText("initech").waitFor();
+  }),
+];
+
+/** A section of the operator's view. */
+function operating(section: string, arrange: (page: Page) => Promise<void>): Picture {
+  return {
+    name: section,
+    key: ROOT_KEY,
+    at: "#/operate",
+    async prepare(page, rig) {
+      await sampleOperations(rig);
+      await page.evaluate(`location.hash = "#/operate/${section}"`);
+      await arrange(page);
+    },
+  };
+}
+
+const directory = process.argv[2] ?? fileURLToPath(new URL("../../docs/images", import.meta.url));
+mkdirSync(directory, { recursive: true });
+const rig = await startConsole(KEYED);
+for (const { name, key, at, prepare } of PICTURES) {
+  for (const colorScheme of ["light", "dark"] as const) {
+    const options = { colorScheme, viewport: { width: 1200, height: 860 } };
+    const { page, close } = key === undefined ? await rig.open(at, options) : await rig.openSignedIn(key, at, options);
+    await prepare(page, rig);
+    await page.evaluate("document.activeElement?.blur()");
+    await page.screenshot({ path: join(directory, `console-${name}-${colorScheme}.png`) });
+    await close();
+  }
+}
+await rig.close();

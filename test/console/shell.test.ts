@@ -1,0 +1,110 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type ConsoleRig, expectAccessible, KEY, KEYED, LOOKS, ROOT_KEY, signIn, startConsole } from "./support.ts";
+
+/** Who gets in, and what the console's files say of themselves. */
+
+let rig: ConsoleRig;
+beforeAll(async () => {
+  rig = await startConsole(KEYED);
+});
+afterAll(() => rig.close());
+
+describe("signing in", () => {
+  it("shows nothing but a form until the server has accepted a key, and keeps the key out of the address", async () => {
+    const { page, expectClean, close } = await rig.open("#/try");
+    await page.getByRole("dialog").waitFor();
+    expect(await page.getByRole("navigation").count()).toBe(0);
+    await page.getByLabel("API key").fill("no-such-key");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByText("Incorrect API key provided.").waitFor();
+    await signIn(page, KEY);
+    await page.getByRole("heading", { name: "Try" }).waitFor();
+    expect(page.url()).not.toContain(KEY);
+    await page.reload();
+    await page.getByRole("heading", { name: "Try" }).waitFor();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByRole("dialog").waitFor();
+    expect(await page.evaluate("Object.keys(sessionStorage)")).toEqual([]);
+    expectClean(["401"]);
+    await close();
+  });
+
+  it("a root key, which has no responses, is shown no view of them", async () => {
+    const { page, expectClean, close } = await rig.openSignedIn(ROOT_KEY, "#/try");
+    await page.getByRole("button", { name: "Sign out" }).waitFor();
+    const views = await page.getByRole("navigation").getByRole("link").allTextContents();
+    expect(views).not.toContain("Try");
+    expectClean(["403"]);
+    await close();
+  });
+
+  it.each(LOOKS)("the form is accessible: %s", async (_, options) => {
+    const { page, close } = await rig.open("", options);
+    await page.getByRole("dialog").waitFor();
+    await expectAccessible(page);
+    await close();
+  });
+});
+
+it("the theme is the system's until another one is chosen, which the browser keeps", async () => {
+  const { page, expectClean, close } = await rig.openSignedIn(KEY, "", { colorScheme: "light" });
+  const paper = () => page.evaluate("getComputedStyle(document.documentElement).backgroundColor");
+  await page.getByLabel("Theme").waitFor();
+  const light = await paper();
+  await page.getByLabel("Theme").selectOption("dark");
+  const dark = await paper();
+  expect(dark).not.toBe(light);
+  await page.reload();
+  await page.getByLabel("Theme").waitFor();
+  expect(await paper()).toBe(dark);
+  expectClean();
+  await close();
+});
+
+describe("the files", () => {
+  const asBrowser = { headers: { accept: "text/html,application/xhtml+xml,*/*;q=0.8" } };
+  const get = (path: string, init?: RequestInit) => fetch(rig.gateway.url + path, init);
+
+  it("a program that asks for / gets the list of endpoints, a browser the page", async () => {
+    for (const init of [undefined, { headers: { accept: "application/json" } }, { headers: { accept: "*/*" } }]) {
+      const answer = await get("/", init);
+      expect(answer.headers.get("vary")).toBe("Accept");
+      expect(await answer.json()).toMatchObject({ name: "responses-edge" });
+    }
+    const page = await get("/", asBrowser);
+    expect(page.headers.get("content-type")).toBe("text/html; charset=utf-8");
+    const etag = page.headers.get("etag") ?? "";
+    const again = await get("/", { headers: { ...asBrowser.headers, "if-none-match": etag } });
+    expect([again.status, await again.text()]).toEqual([304, ""]);
+  });
+
+  it("have a policy under which nothing that is written into the page can become script", async () => {
+    const page = await get("/", asBrowser);
+    const html = await page.text();
+    const names = [...html.matchAll(/\/console\/[^"]+/g)].map(([name]) => name);
+    expect(names.length).toBeGreaterThan(5);
+    for (const answer of [page, ...(await Promise.all(names.map((name) => get(name))))]) {
+      expect(answer.status).toBe(200);
+      const policy = answer.headers.get("content-security-policy") ?? "";
+      expect(policy).toContain("default-src 'none'");
+      expect(policy).toContain("require-trusted-types-for 'script'");
+      expect(policy).not.toContain("unsafe");
+      expect(answer.headers.get("x-content-type-options")).toBe("nosniff");
+      expect(answer.headers.get("referrer-policy")).toBe("no-referrer");
+    }
+    expect(html).not.toMatch(/<script>|<style|\son\w+=|style=/);
+  });
+
+  it("are kept by browsers for good, because another version has other names", async () => {
+    const [name = ""] = /\/console\/[^"]+main\.js/.exec(await (await get("/", asBrowser)).text()) ?? [];
+    const [plain, compressed] = await Promise.all(
+      ["identity", "gzip"].map((encoding) => get(name, { headers: { "accept-encoding": encoding } })),
+    );
+    expect(plain?.headers.get("cache-control")).toContain("immutable");
+    expect([plain, compressed].map((answer) => answer?.headers.get("content-encoding"))).toEqual([null, "gzip"]);
+    expect(await compressed?.text()).toBe(await plain?.text());
+    const others = [name.replace(/\w{16}/, "0".repeat(16)), name.replace("main.js", "index.html"), `${name}x`];
+    others.push(name.replace("main.js", "constructor"), name.replace("main.js", "x".repeat(5_000)));
+    for (const other of others) expect((await get(other)).status).toBe(404);
+  });
+});

@@ -1,0 +1,140 @@
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { type Browser, type BrowserContextOptions, chromium as driver, type Page } from "playwright-core";
+import { expect } from "vitest";
+import { serveSimulator } from "../../dev/simulator/serve.ts";
+import { type Gateway, gatewayAt } from "../e2e/support.ts";
+import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+import { chromium } from "./chromium.ts";
+
+/** The console in a real browser, in front of a real workerd and a simulated vLLM. */
+
+/** A key of the tenant "acme", and one of the tenant "other"; the root key of the admin API. */
+export const KEY = "key-of-acme";
+export const OTHER_KEY = "key-of-other";
+export const ROOT_KEY = "root-key-of-ops";
+
+const entry = (name: string, key: string) => `${name}:${createHash("sha256").update(key).digest("hex")}`;
+
+/** The variables of a deployment with these keys. */
+export const KEYED = {
+  API_KEYS: [entry("acme", KEY), entry("other", OTHER_KEY)].join(","),
+  ADMIN_KEY: entry("ops", ROOT_KEY),
+  KEY_CACHE_MS: "100",
+};
+
+/** A tab, and what went wrong in it that no test expects. */
+export interface Tab {
+  page: Page;
+  /**
+   * Throws when the tab has asked another host for anything, broken its content-security policy, or reported an error to its console.
+   * `expected`: parts of messages that belong to the test, such as the status of an answer.
+   */
+  expectClean(expected?: string[]): void;
+  close(): Promise<void>;
+}
+
+export interface ConsoleRig {
+  gateway: Gateway;
+  /** The gateway's process. */
+  worker: WorkerdProcess;
+  browser: Browser;
+  /** Opens the console in a tab of its own, with a storage of its own. `at`: the hash. */
+  open(at?: string, options?: BrowserContextOptions): Promise<Tab>;
+  /** The same, as after a reload of a tab that was signed in with a key. */
+  openSignedIn(key: string, at?: string, options?: BrowserContextOptions): Promise<Tab>;
+  close(): Promise<void>;
+}
+
+export async function launch(): Promise<Browser> {
+  // A container's root may not have the sandbox's namespaces; the pages are this project's own.
+  return driver.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+}
+
+/** Starts a gateway and a browser, for all tests of a file. */
+export async function startConsole(vars: Record<string, string> = {}): Promise<ConsoleRig> {
+  const vllm = await serveSimulator();
+  const variables = { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", ...vars };
+  const [worker, browser] = await Promise.all([startWorkerd(variables), launch()]);
+  const gateway = gatewayAt(worker, vllm);
+  const open: ConsoleRig["open"] = (at, options) => openTab(browser, gateway.url, at, options);
+  return {
+    gateway,
+    worker,
+    browser,
+    open,
+    openSignedIn: (key, at, options) => openTab(browser, gateway.url, at, options, key),
+    async close() {
+      await browser.close();
+      await gateway.close();
+    },
+  };
+}
+
+/** Opens the console of a server in a tab of its own; with a key as if it had been signed in before. */
+export async function openTab(
+  browser: Browser,
+  url: string,
+  at = "",
+  options: BrowserContextOptions = {},
+  key?: string,
+): Promise<Tab> {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  // What does not come in this time does not come.
+  context.setDefaultTimeout(20_000);
+  if (key !== undefined) await context.addInitScript(`sessionStorage["console.key"] ??= ${JSON.stringify(key)}`);
+  const page = await context.newPage();
+  const expectClean = watch(page, url);
+  await page.goto(`${url}/${at}`);
+  return { page, expectClean, close: () => context.close() };
+}
+
+/** Types a key into the form that asks for it, and waits until it was taken. */
+export async function signIn(page: Page, key: string): Promise<void> {
+  await page.getByLabel("API key").fill(key);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Sign out" }).waitFor();
+}
+
+function watch(page: Page, own: string): Tab["expectClean"] {
+  const strangers: string[] = [];
+  const errors: string[] = [];
+  const { host } = new URL(own);
+  page.on("request", (request) => {
+    const url = new URL(request.url());
+    if (!["data:", "blob:"].includes(url.protocol) && url.host !== host) strangers.push(request.url());
+  });
+  page.on("websocket", (socket) => new URL(socket.url()).host !== host && strangers.push(socket.url()));
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && errors.push(message.text()));
+  page.on("pageerror", (error) => errors.push(String(error)));
+  return (expected = []) => {
+    expect(strangers).toEqual([]);
+    expect(errors.filter((error) => !expected.some((part) => error.includes(part)))).toEqual([]);
+  };
+}
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** Throws what axe finds in a page, with the places. */
+export async function expectAccessible(page: Page): Promise<void> {
+  // Not as a script of the page's: its policy would not let it in.
+  const found = await page.evaluate(
+    `${axe}; axe.run({ runOnly: ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"] })`,
+  );
+  const { violations } = found as { violations: { id: string; nodes: { html: string; failureSummary?: string }[] }[] };
+  expect(
+    violations.map(({ id, nodes }) => ({
+      id,
+      at: nodes.map(({ html, failureSummary }) => `${html} ${failureSummary}`),
+    })),
+  ).toEqual([]);
+}
+
+/** The themes and the widths that every view is looked at in. */
+export const LOOKS: [name: string, options: BrowserContextOptions][] = [
+  ["light", { colorScheme: "light" }],
+  ["dark", { colorScheme: "dark" }],
+  ["phone", { colorScheme: "light", viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }],
+];

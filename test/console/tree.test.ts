@@ -1,0 +1,218 @@
+import type { Response } from "openai/resources/responses/responses";
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { homeKey, objectId } from "../workerd/storage.ts";
+import { type ConsoleRig, expectAccessible, KEY, KEYED, LOOKS, startConsole } from "./support.ts";
+
+/** Conversations as trees, in a browser. */
+
+let rig: ConsoleRig;
+beforeAll(async () => {
+  rig = await startConsole(KEYED);
+});
+afterAll(() => rig.close());
+
+const client = () => rig.gateway.client({ apiKey: KEY });
+
+function say(input: string, previous?: Response, more: object = {}): Promise<Response> {
+  const continued = previous && { previous_response_id: previous.id };
+  return client().responses.create({ model: "simulator", input, ...continued, ...more });
+}
+
+/** What would be markup, if anything made any of it. */
+const QUESTION = "A name for a boat? <img src=x onerror=alert(1)>";
+
+/** A question, two answers to it that were asked for, and one further turn of the second. */
+async function smallTree() {
+  const root = await say(QUESTION);
+  const left = await say("Something shorter", root);
+  const right = await say("Something windy", root);
+  return { root, left, right, leaf: await say("And in French?", right) };
+}
+
+const rows = (page: Page) => page.getByRole("treeitem");
+
+/** The row under the cursor, as who listens to the page is told. */
+async function active(page: Page): Promise<{ level: string | null; text: string }> {
+  const id = await page.getByRole("tree").getAttribute("aria-activedescendant");
+  const row = page.locator(`#${id}`);
+  return { level: await row.getAttribute("aria-level"), text: (await row.locator(".tree-said").textContent()) ?? "" };
+}
+
+describe("the tree", () => {
+  it("has every turn where it belongs, and shows what was said in the one that is chosen", async () => {
+    const { root, right, leaf } = await smallTree();
+    const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/tree/${leaf.id}`);
+    await page.getByText("4 responses, 2 branches.", { exact: true }).first().waitFor();
+    const levels = await rows(page).evaluateAll((found) => found.map((row) => row.getAttribute("aria-level")));
+    expect(levels.toSorted()).toEqual(["1", "2", "2", "3"]);
+    // The one that was asked for is chosen.
+    await page.getByRole("link", { name: leaf.id }).waitFor();
+    await rows(page).filter({ hasText: "Something windy" }).click();
+    await page.locator(".turn-items").getByText("You said: Something windy").waitFor();
+    expect(await page.getByRole("link", { name: right.id }).getAttribute("href")).toBe(`#/responses/${right.id}`);
+    const branch = page.getByRole("link", { name: "Branch from here" });
+    expect(await branch.getAttribute("href")).toBe(`#/try?previous_response_id=${right.id}`);
+    expectClean();
+    await client().responses.delete(root.id);
+    await page.getByRole("button", { name: "Show", exact: true }).click();
+    await page.getByText("3 responses, 2 branches.", { exact: true }).first().waitFor();
+    await rows(page).filter({ hasText: "Something windy" }).click();
+    await page.getByText("continues a response that was deleted").waitFor();
+    await close();
+  });
+
+  it("branches from a turn: Try goes on from it, and the tree has one branch more", async () => {
+    const { root } = await smallTree();
+    const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/tree/${root.id}`);
+    await page.getByRole("link", { name: "Branch from here" }).click();
+    await page.getByRole("textbox", { name: "Input", exact: true }).fill("Something else");
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByText("You said: Something else", { exact: true }).waitFor();
+    await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Tree" }).click();
+    await page.getByRole("button", { name: "Show", exact: true }).click();
+    await page.getByText("5 responses, 3 branches.", { exact: true }).first().waitFor();
+    expect(await rows(page).filter({ hasText: "Something else" }).getAttribute("aria-level")).toBe("2");
+    expectClean();
+    await close();
+  });
+
+  it("is gone through with the keyboard alone", async () => {
+    const { root } = await smallTree();
+    const { page, close } = await rig.openSignedIn(KEY, `#/tree/${root.id}`);
+    await rows(page).first().waitFor();
+    await page.getByRole("tree").focus();
+    const levelAfter = async (key: string) => {
+      await page.keyboard.press(key);
+      return Number((await active(page)).level);
+    };
+    // The last row has nothing to close: left goes to what it continues.
+    expect(await levelAfter("End")).toBe((await levelAfter("ArrowLeft")) + 1);
+    expect(await levelAfter("Home")).toBe(1);
+    expect(await levelAfter("ArrowRight")).toBe(2);
+    expect(await levelAfter("ArrowUp")).toBe(1);
+    expect(await levelAfter("ArrowUp")).toBe(1);
+    expect(await rows(page).first().getAttribute("aria-expanded")).toBe("true");
+    await page.keyboard.press("ArrowLeft");
+    expect(await rows(page).first().getAttribute("aria-expanded")).toBe("false");
+    expect(await rows(page).count()).toBe(1);
+    await page.keyboard.press("ArrowRight");
+    expect(await rows(page).count()).toBe(4);
+    await page.getByRole("button", { name: "Close all" }).click();
+    expect(await rows(page).count()).toBe(3);
+    await page.getByRole("button", { name: "Open all" }).click();
+    expect(await rows(page).count()).toBe(4);
+    await page.getByRole("tree").focus();
+    await page.keyboard.press("Home");
+    await page.keyboard.press("ArrowDown");
+    const { text } = await active(page);
+    await page.keyboard.press("Enter");
+    await page.locator(".turn-items").getByText(text, { exact: true }).waitFor();
+    await close();
+  });
+
+  it("of a conversation has its turns one after the other, and branches beside them", async () => {
+    const { id } = await client().conversations.create();
+    const first = await say("One", undefined, { conversation: id });
+    await say("Two", undefined, { conversation: id });
+    await say("Aside", first);
+    const { page, close } = await rig.openSignedIn(KEY, `#/tree/${id}`);
+    await page.getByText("3 responses, 2 branches.", { exact: true }).first().waitFor();
+    const of = (text: string) => rows(page).filter({ hasText: `You said: ${text}` });
+    expect(await of("One").getAttribute("aria-level")).toBe("1");
+    for (const text of ["Two", "Aside"]) expect(await of(text).getAttribute("aria-level")).toBe("2");
+    await close();
+  });
+
+  it("stays quick with two thousand branches: what cannot be seen is not on the page", async () => {
+    const root = await say("The root");
+    const branch = await say("Branch #0", root);
+    grow(branch.id, 1_999);
+    const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/tree/${root.id}`);
+    await page.getByText("2,001 responses, 2,000 branches.", { exact: true }).first().waitFor();
+    expect(await rows(page).count()).toBeLessThan(60);
+    await page.getByRole("tree").focus();
+    await page.keyboard.press("End");
+    expect(await page.locator(".tree-row.active").getAttribute("aria-posinset")).toBe("2000");
+    await page.keyboard.press("PageUp");
+    await page.keyboard.press("Enter");
+    await page
+      .locator(".turn-items")
+      .getByText(/^You said: Branch #\d+$/)
+      .waitFor();
+    await page.getByRole("tree").evaluate((tree) => tree.scrollTo(0, tree.scrollHeight / 2));
+    await page.locator("[aria-posinset='1000']").waitFor();
+    expect(await rows(page).count()).toBeLessThan(60);
+    await page.getByLabel("Find").fill("branch #1234");
+    await page.locator("[aria-posinset='1235']").waitFor();
+    expect(await rows(page).count()).toBe(1);
+    expectClean();
+    await close();
+  });
+
+  it("says what is wrong with an id, and keeps it in the field", async () => {
+    const { page, close } = await rig.openSignedIn(KEY, "#/tree");
+    await page.getByLabel("Response or conversation").fill("resp_<script>");
+    await page.getByRole("button", { name: "Show" }).click();
+    await page.getByText("Response with id 'resp_<script>' not found.").waitFor();
+    expect(await page.getByLabel("Response or conversation").inputValue()).toBe("resp_<script>");
+    await close();
+  });
+});
+
+/** Copies a turn in its home, so often, as if all of its copies had been made. */
+function grow(id: string, copies: number): void {
+  const { storage } = rig.gateway;
+  const turn = id.slice(-10);
+  storage.exec(
+    objectId(`acme:${homeKey(id)}`),
+    `WITH RECURSIVE copies(number) AS (VALUES (1) UNION ALL SELECT number + 1 FROM copies WHERE number < ?2),
+     named AS (SELECT number, printf('%010d', number) AS name FROM copies)
+     INSERT INTO turns (turn, part, parent, created_at, position, base, input, output, response, messages, log)
+     SELECT name, part, parent, created_at + number, position, base,
+       replace(replace(input, ?1, name), '#0', '#' || number), replace(replace(output, ?1, name), '#0', '#' || number),
+       replace(response, ?1, name), messages, log
+     FROM turns, named WHERE turn = ?1`,
+    turn,
+    copies,
+  );
+}
+
+describe("comparing", () => {
+  it("has two branches side by side, from where they part", async () => {
+    const { root, left, leaf, right } = await smallTree();
+    const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/tree/${left.id}`);
+    await page.getByRole("button", { name: "Compare with…" }).click();
+    await page.getByText("Now choose the other turn.").waitFor();
+    await rows(page).filter({ hasText: "And in French?" }).click();
+    await page.getByRole("link", { name: "Compare with “Something shorter”" }).click();
+    const one = page.getByRole("region", { name: "One branch" });
+    const other = page.getByRole("region", { name: "The other branch" });
+    await one.getByText("You said: Something shorter").waitFor();
+    await other.getByText("You said: Something windy").waitFor();
+    await other.getByText("You said: And in French?").waitFor();
+    const common = page.getByRole("link", { name: `“${QUESTION}”` });
+    expect(await common.getAttribute("href")).toBe(`#/responses/${root.id}`);
+    await page.getByRole("link", { name: "Back to the tree" }).click();
+    await rows(page).first().waitFor();
+    await page.evaluate(`location.hash = "#/tree/${left.id}/compare/${right.id}/${leaf.id}"`);
+    await one.getByText("Ends where the other one goes on.").waitFor();
+    expectClean();
+    await close();
+  });
+});
+
+const FITS = "document.documentElement.scrollWidth <= innerWidth";
+
+it.each(LOOKS)("is accessible, and fits the screen: %s", async (_, options) => {
+  const { left, leaf } = await smallTree();
+  const { page, close } = await rig.openSignedIn(KEY, `#/tree/${leaf.id}`, options);
+  await page.locator(".turn-items").getByText("You said: And in French?").waitFor();
+  await expectAccessible(page);
+  expect(await page.evaluate(FITS)).toBe(true);
+  await page.evaluate(`location.hash = "#/tree/${leaf.id}/compare/${left.id}/${leaf.id}"`);
+  await page.getByRole("region", { name: "One branch" }).getByText("You said: Something shorter").waitFor();
+  await expectAccessible(page);
+  expect(await page.evaluate(FITS)).toBe(true);
+  await close();
+});

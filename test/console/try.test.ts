@@ -1,0 +1,512 @@
+import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { promisify } from "node:util";
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { startScripted } from "../e2e/scripted-vllm.ts";
+import { eventually, lastPrompt } from "../e2e/support.ts";
+import { type McpTestServer, startMcpServer } from "../tools/mcp-server.ts";
+import {
+  type ConsoleRig,
+  expectAccessible,
+  KEY,
+  KEYED,
+  LOOKS,
+  OTHER_KEY,
+  openTab,
+  ROOT_KEY,
+  signIn,
+  startConsole,
+  type Tab,
+} from "./support.ts";
+
+/** Try and Look, as people use them. */
+
+let rig: ConsoleRig;
+let tools: McpTestServer;
+beforeAll(async () => {
+  tools = await startMcpServer();
+  rig = await startConsole({ ...KEYED, MCP_SERVERS: tools.url, EVENT_LOG_INTERVAL_MS: "50", HEARTBEAT_MS: "300" });
+});
+afterAll(async () => {
+  await rig.close();
+  await tools.close();
+});
+beforeEach(() => rig.gateway.vllm.simulator.clear());
+
+/** A tab that is signed in, at Try; it must be clean when the test is done with it. */
+async function trying(use: (page: Page, tab: Tab) => Promise<void>, expected: string[] = []): Promise<void> {
+  const tab = await rig.openSignedIn(KEY, "#/try");
+  await tab.page.locator("#input").waitFor();
+  await use(tab.page, tab);
+  tab.expectClean(expected);
+  await tab.close();
+}
+
+async function ask(page: Page, text: string): Promise<void> {
+  await page.getByLabel("Input", { exact: true }).fill(text);
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+}
+
+/** Sets fields that have no control of their own, such as a model's name with the simulator's settings. */
+async function further(page: Page, fields: object): Promise<void> {
+  const field = page.getByLabel("Further fields (JSON)");
+  if (!(await field.isVisible())) await page.locator("summary", { hasText: "More" }).click();
+  await field.fill(JSON.stringify(fields));
+}
+
+const choose = (page: Page, transport: string) => page.getByRole("radio", { name: transport }).check();
+const answers = (page: Page) => page.locator(".item-answer");
+const release = () => {
+  for (const request of rig.gateway.vllm.simulator.requests) request.release();
+};
+
+describe("an answer", () => {
+  it.each(["Background", "Stream", "WebSocket"])("appears as it comes: %s", (transport) =>
+    trying(async (page) => {
+      await choose(page, transport);
+      await further(page, { model: "simulator?fault=stall:2" });
+      await ask(page, "one two three");
+      await answers(page).getByText(/^You/).waitFor();
+      expect(await answers(page).textContent()).not.toContain("three");
+      release();
+      await page.getByText("You said: one two three", { exact: true }).waitFor();
+      await page.getByText("completed", { exact: true }).waitFor();
+      expect(await page.getByRole("status").textContent()).toBe("Answer: You said: one two three");
+    }),
+  );
+
+  it("can be had with the keyboard alone", () =>
+    trying(async (page) => {
+      await page.keyboard.press("Tab");
+      expect(await page.locator(":focus").textContent()).toBe("Skip to content");
+      await page.keyboard.press("Enter");
+      const focused = () => page.evaluate("document.activeElement.id");
+      for (let stops = 0; (await focused()) !== "input" && stops < 30; stops += 1) await page.keyboard.press("Tab");
+      await page.keyboard.type("hello");
+      await page.keyboard.press("Control+Enter");
+      await answers(page).getByText("You said: hello").waitFor();
+    }));
+
+  it("comes as a whole, with the settings of the form", () =>
+    trying(async (page) => {
+      await choose(page, "Whole");
+      await page.getByLabel("Model").selectOption("simulator-reasoning");
+      await page.getByLabel("Instructions").fill("Be brief.");
+      await page.getByLabel("Reasoning effort").selectOption("high");
+      await page.getByLabel("Output", { exact: true }).selectOption("json_schema");
+      await page.getByRole("button", { name: "Put in an example" }).first().click();
+      await ask(page, "hello");
+      await answers(page).getByText('{"answer":"answer"}').waitFor();
+      await page.getByText("Reasoning", { exact: true }).click();
+      await page.getByText("I should answer with effort high.").waitFor();
+      expect(lastPrompt(rig.gateway)).toMatchObject({ messages: [{ role: "system", content: "Be brief." }, {}] });
+    }));
+
+  it("is continued by the next request, or another one is, until one starts anew", () =>
+    trying(async (page) => {
+      await further(page, { model: "simulator?mode=transcript" });
+      await ask(page, "first");
+      await page.getByText("Continues").waitFor();
+      await ask(page, "second");
+      await eventually(() => JSON.stringify(lastPrompt(rig.gateway)).includes("second"));
+      expect(JSON.stringify(lastPrompt(rig.gateway))).toContain("first");
+      await page.getByText("completed", { exact: true }).nth(1).waitFor();
+      await page.getByRole("button", { name: "Branch from here" }).first().click();
+      await ask(page, "other");
+      await eventually(() => JSON.stringify(lastPrompt(rig.gateway)).includes("other"));
+      expect(JSON.stringify(lastPrompt(rig.gateway))).toContain("first");
+      expect(JSON.stringify(lastPrompt(rig.gateway))).not.toContain("second");
+      await page.getByText("completed", { exact: true }).nth(2).waitFor();
+      await page.getByRole("button", { name: "Start anew" }).click();
+      expect(await page.locator(".turn").count()).toBe(0);
+      await ask(page, "third");
+      await eventually(() => JSON.stringify(lastPrompt(rig.gateway)).includes("third"));
+      expect(JSON.stringify(lastPrompt(rig.gateway))).not.toContain("first");
+    }));
+});
+
+describe("stopping", () => {
+  it.each(["Background", "Stream", "WebSocket"])("ends the generation: %s", (transport) =>
+    trying(
+      async (page) => {
+        await choose(page, transport);
+        await further(page, { model: "simulator?fault=stall:2&words=50" });
+        await ask(page, "count");
+        await answers(page).waitFor();
+        await page.getByRole("button", { name: "Stop" }).click();
+        await page.getByRole("button", { name: "Send", exact: true }).waitFor();
+        await eventually(() => rig.gateway.vllm.simulator.requests.some(({ state }) => state === "aborted"));
+        if (transport === "Background") await page.getByText("cancelled", { exact: true }).waitFor();
+        else await page.getByText("Stopped.").waitFor();
+      },
+      ["WebSocket"],
+    ),
+  );
+});
+
+describe("a reload in mid-stream", () => {
+  it("goes on where it was, without losing or repeating a token", () =>
+    trying(async (page) => {
+      await further(page, { model: "simulator?fault=stall:3" });
+      const words = Array.from({ length: 40 }, (_, at) => `word-${at}`).join(" ");
+      await ask(page, words);
+      await answers(page).waitFor();
+      await page.reload();
+      await page.getByRole("button", { name: "Stop" }).waitFor();
+      await answers(page).waitFor();
+      release();
+      await page.getByText("completed", { exact: true }).waitFor();
+      expect(await answers(page).locator("pre").textContent()).toBe(`You said: ${words}`);
+      // And what had ended is there again, too, with the settings.
+      await page.reload();
+      await page.getByText("completed", { exact: true }).waitFor();
+      expect(await answers(page).count()).toBe(1);
+      expect(await page.getByLabel("Further fields (JSON)").inputValue()).toContain("stall:3");
+    }));
+
+  it("says of a response that stopped with the page that it did, and what there is of it", () =>
+    trying(
+      async (page) => {
+        await choose(page, "WebSocket");
+        await further(page, { model: "simulator?fault=stall:3&words=40" });
+        await ask(page, "count");
+        await answers(page).waitFor();
+        await page.reload();
+        await page.getByText("This response stopped with its page.").waitFor();
+        await answers(page).waitFor();
+        await page.getByText("cancelled", { exact: true }).waitFor();
+      },
+      ["404"],
+    ));
+});
+
+describe("tools", () => {
+  it("a function's call is shown with its arguments, and its output typed in", () =>
+    trying(async (page) => {
+      await page.locator("summary", { hasText: "Tools" }).click();
+      await page.getByRole("button", { name: "Put in an example" }).first().click();
+      await ask(page, "Use get_weather.");
+      const call = page.locator(".item-call");
+      await call.getByText("get_weather").waitFor();
+      await call.getByText('"city": "city"').waitFor();
+      await page.getByLabel("Output of get_weather").fill("sunny");
+      await page.getByLabel("Input", { exact: true }).fill("for later");
+      await page.getByRole("button", { name: "Send output" }).click();
+      await answers(page).getByText("The tool get_weather returned: sunny").waitFor();
+      expect(await page.getByLabel("Output of get_weather").count()).toBe(0);
+      expect(await page.getByLabel("Input", { exact: true }).inputValue()).toBe("for later");
+    }));
+
+  it("an MCP server's call waits for approval, and is shown with its output", () =>
+    trying(async (page) => {
+      await page.locator("summary", { hasText: "Tools" }).click();
+      await page.getByRole("button", { name: "Add an MCP server" }).click();
+      await page.getByLabel("Label", { exact: true }).fill("notes");
+      await page.getByLabel("URL", { exact: true }).fill(tools.url);
+      await page.getByLabel("Token", { exact: true }).fill("token-of-notes");
+      await ask(page, "Use notes__echo.");
+      await page.getByRole("button", { name: "Approve" }).click();
+      await page.locator(".item-call", { hasText: "Output" }).waitFor();
+      await answers(page)
+        .getByText(/The tool notes__echo returned:/)
+        .waitFor();
+      // What others could use stays in this page.
+      expect(await page.evaluate("JSON.stringify(sessionStorage)")).not.toContain("token-of-notes");
+    }));
+});
+
+describe("input", () => {
+  const PIXEL = Buffer.from(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+    "base64",
+  );
+
+  it("an image and a file go with it", () =>
+    trying(async (page) => {
+      await page.getByLabel("Attach").setInputFiles([
+        { name: "pixel.png", mimeType: "image/png", buffer: PIXEL },
+        { name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("the notes") },
+        { name: "wrong.txt", mimeType: "text/plain", buffer: Buffer.from("not this") },
+      ]);
+      await page.getByRole("button", { name: "Remove wrong.txt" }).click();
+      await ask(page, "What is this?");
+      await page.getByText("completed", { exact: true }).waitFor();
+      const prompt = JSON.stringify(lastPrompt(rig.gateway));
+      expect(prompt).toContain(PIXEL.toString("base64"));
+      expect(prompt).toContain("the notes");
+      expect(prompt).not.toContain("not this");
+      expect(await page.locator(".item-input img").evaluate((image) => (image as HTMLImageElement).naturalWidth)).toBe(
+        1,
+      );
+      expect(await page.locator(".attachments li").count()).toBe(0);
+    }));
+
+  it("a field that no request can be made of is named, and nothing is sent", () =>
+    trying(async (page) => {
+      await page.locator("summary", { hasText: "Tools" }).click();
+      await page.getByLabel("Functions (JSON)").fill("{nonsense");
+      await ask(page, "hello");
+      await page.getByText("This is no JSON").waitFor();
+      expect(await page.locator(":focus").getAttribute("id")).toBe("functions");
+      expect(await page.locator(".turn").count()).toBe(0);
+    }));
+
+  it("what the server refuses is said in its words, and stays typed in", () =>
+    trying(
+      async (page) => {
+        await further(page, { top_p: 7 });
+        await ask(page, "hello");
+        await page.getByRole("alert").getByText("(top_p)").waitFor();
+        expect(await page.getByLabel("Input", { exact: true }).inputValue()).toBe("hello");
+      },
+      ["400"],
+    ));
+});
+
+describe("hostile", () => {
+  it("what a model writes is text, whatever it looks like", () =>
+    trying(async (page) => {
+      const attack = `<script>window.taken = 1</script><img src="https://evil.example.com/x" onerror="window.taken = 1"><b>bold</b>`;
+      await ask(page, attack);
+      await answers(page).getByText(`You said: ${attack}`).waitFor();
+      expect(await page.locator(".transcript :is(script, img, b)").count()).toBe(0);
+      expect(await page.evaluate("window.taken")).toBeUndefined();
+    }));
+
+  it("no item of any kind brings markup, a script's address or another host's image onto the page", () =>
+    trying(async (page) => {
+      const html = "<img src=x onerror=window.taken=1>";
+      const url = "javascript:window.taken=1";
+      const annotations = [{ type: "url_citation", url, title: html }];
+      const items = [
+        { type: "message", role: html, status: html, content: [{ type: "output_text", text: html, annotations }] },
+        {
+          type: "message",
+          role: "user",
+          content: [{ type: "input_image", image_url: "https://evil.example.com/x.png" }],
+        },
+        { type: "message", role: "user", content: [{ type: "input_image", image_url: url }, { type: html }, null, 7] },
+        { type: "reasoning", summary: [{ text: html }], content: [{ text: html }], encrypted_content: html },
+        { type: "function_call", name: html, arguments: html, namespace: html },
+        { type: "function_call_output", call_id: html, output: [{ type: "input_text", text: html }] },
+        { type: "mcp_call", server_label: html, name: html, arguments: html, output: html, error: { message: html } },
+        { type: "mcp_list_tools", server_label: html, tools: [{ name: html, description: html }], error: html },
+        { type: "web_search_call", action: { type: "search", query: html, sources: [{ url }] } },
+        { type: "code_interpreter_call", code: html, outputs: [{ type: "logs", logs: html }, { type: html }] },
+        { type: html, content: html },
+        { type: "constructor" },
+        {},
+      ];
+      const views = await page.evaluateHandle<{ ItemView: new (item: object) => { element: HTMLElement } }>(
+        `import(document.querySelector("script[src]").src.replace("main.js", "item-view.js"))`,
+      );
+      const found = await views.evaluate(async ({ ItemView }, given) => {
+        const holder = document.createElement("div");
+        document.body.append(holder);
+        for (const item of given) holder.append(new ItemView(item).element);
+        await new Promise((resolve) => requestAnimationFrame(resolve));
+        const made = [...holder.querySelectorAll("img, script, a, iframe, object, [onerror]")].map(
+          (each) => each.outerHTML,
+        );
+        const shown = holder.textContent?.split("onerror").length ?? 0;
+        holder.remove();
+        return { made, shown };
+      }, items);
+      expect(found.made).toEqual([]);
+      expect(found.shown).toBeGreaterThan(20);
+      expect(await page.evaluate("window.taken")).toBeUndefined();
+    }));
+
+  it("5 MB on one line leave the page usable, and nothing of them is lost", async () => {
+    const line = "0123456789".repeat(500_000);
+    const scripted = await startScripted();
+    const chunk = { id: "x", object: "chat.completion.chunk", created: 1, model: "long" };
+    scripted.replies({
+      events: [
+        { ...chunk, choices: [{ index: 0, delta: { role: "assistant", content: "" } }] },
+        ...Array.from({ length: 5 }, (_, at) => ({
+          ...chunk,
+          choices: [{ index: 0, delta: { content: line.slice(at * 1_000_000, (at + 1) * 1_000_000) } }],
+        })),
+        { ...chunk, choices: [{ index: 0, delta: {}, finish_reason: "stop" }] },
+      ],
+    });
+    const { page, expectClean, close } = await openTab(rig.browser, scripted.url, "#/try");
+    await ask(page, "go");
+    await page.getByText("completed", { exact: true }).waitFor();
+    await page.getByText("20,000 of 5,000,000 characters shown.").waitFor();
+    await page.getByRole("button", { name: "Show 100,000 more" }).click();
+    await page.getByText("120,000 of 5,000,000 characters shown.").waitFor();
+    const saving = page.waitForEvent("download");
+    await page.getByRole("button", { name: "Save all" }).click();
+    expect(readFileSync(await (await saving).path(), "utf8")).toBe(line);
+    // Its events and its JSON, too.
+    await page.getByRole("link", { name: "Look", exact: true }).last().click();
+    await page.getByRole("button", { name: /response.completed/ }).click();
+    await page.locator("summary", { hasText: "JSON" }).click();
+    await page
+      .getByText(/characters shown/)
+      .nth(2)
+      .waitFor();
+    expectClean();
+    await close();
+    await scripted.close();
+  });
+});
+
+it("a key that is revoked is asked for anew, in clear words, and nothing that was typed is lost", async () => {
+  const admin = (path: string, body: object) =>
+    fetch(`${rig.gateway.url}/v1/admin/keys${path}`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${ROOT_KEY}`, "content-type": "application/json" },
+      body: JSON.stringify(body),
+    }).then((answer) => answer.json() as Promise<{ id: string; value: string }>);
+  const { id, value } = await admin("", { tenant: "acme" });
+  const { page, expectClean, close } = await rig.openSignedIn(value, "#/try");
+  await ask(page, "before");
+  await page.getByText("completed", { exact: true }).waitFor();
+  await admin(`/${id}`, { disabled: true });
+  await eventually(async () => {
+    const headers = { authorization: `Bearer ${value}` };
+    return (await fetch(`${rig.gateway.url}/v1/models`, { headers })).status === 401;
+  });
+  await ask(page, "a long question");
+  await page.getByText("The server does not accept this key any more").waitFor();
+  await expectAccessible(page);
+  await signIn(page, KEY);
+  expect(await page.getByLabel("Input", { exact: true }).inputValue()).toBe("a long question");
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await answers(page).getByText("You said: a long question").waitFor();
+  expectClean(["401"]);
+  await close();
+});
+
+it("a background response goes on over a server that dies and a key that is refused, and so does what is shown of it", async () => {
+  const { page, expectClean, close } = await rig.openSignedIn(KEY, "#/try");
+  await further(page, { model: "simulator?fault=stall:3" });
+  await ask(page, "one two three four five six");
+  await answers(page).waitFor();
+  let isRefused = true;
+  await page.route(/starting_after=/, (route) => {
+    if (!isRefused) return route.continue();
+    const error = { message: "Incorrect API key provided.", code: "invalid_api_key", param: null };
+    return route.fulfill({ status: 401, json: { error } });
+  });
+  await rig.worker.restart();
+  await page.getByText("The server does not accept this key any more").waitFor();
+  isRefused = false;
+  await signIn(page, KEY);
+  // The run that was taken up asks the model anew.
+  await eventually(() => {
+    release();
+    return page.getByText("completed", { exact: true }).isVisible();
+  });
+  expect(await answers(page).locator("pre").textContent()).toBe("You said: one two three four five six");
+  expectClean(["401", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_REFUSED", "network error"]);
+  await close();
+});
+
+describe("the same as code", () => {
+  const run = promisify(execFile);
+
+  it("does what the form does, and names the key rather than show it", () =>
+    trying(async (page) => {
+      await choose(page, "Whole");
+      const text = `It's "quoted", $HOME, \`ticks\`, \\ and ${"é".repeat(3)}`;
+      await page.getByLabel("Instructions").fill("Don't.");
+      await page.getByLabel("Input", { exact: true }).fill(text);
+      await page.locator("summary", { hasText: "The same as code" }).click();
+      const sample = async (language: string) => {
+        await page.getByRole("button", { name: language }).click();
+        const code = (await page.locator(".sample").textContent()) ?? "";
+        expect(code).not.toContain(KEY);
+        expect(code).toContain("OPENAI_API_KEY");
+        return code;
+      };
+      const env = { ...process.env, OPENAI_API_KEY: KEY };
+      const shell = await run("sh", ["-c", await sample("curl")], { env });
+      expect(JSON.parse(shell.stdout)).toMatchObject({ output: [{ content: [{ text: `You said: ${text}` }] }] });
+      const script = ["--input-type=module-typescript", "-e", await sample("TypeScript")];
+      const { stdout } = await run(process.execPath, script, { env, cwd: process.cwd() });
+      expect(stdout).toBe(`You said: ${text}\n`);
+      const python = await sample("Python");
+      expect(python).toContain(`input=${JSON.stringify(text)}`);
+    }));
+});
+
+describe("Look", () => {
+  /** Asks for a response with raw messages, and gives its id. */
+  async function made(): Promise<string> {
+    const answer = await rig.gateway.post(
+      { model: "simulator-gpt-oss", input: "hello", background: true, stream: true, enable_response_messages: true },
+      { authorization: `Bearer ${KEY}` },
+    );
+    return /"id":"(resp_\w+)"/.exec(await answer.text())?.[1] ?? "";
+  }
+
+  it("shows the items, the log of events, figures and raw messages of a response that this page has not seen", async () => {
+    const id = await made();
+    const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/responses/${id}`);
+    await page.getByText("You said: hello").first().waitFor();
+    await page.getByText("Input tokens").waitFor();
+    const last = page.getByRole("button", { name: /response.completed/ });
+    await last.click();
+    await page.getByText('"type": "response.completed"').waitFor();
+    await page.getByRole("button", { name: /response.output_text.delta/ }).click();
+    await page.getByText('" hello"', { exact: true }).waitFor();
+    const raw = page.locator("section", { has: page.getByRole("heading", { name: "Raw messages" }) });
+    await raw.getByText("analysis", { exact: true }).waitFor();
+    await page.locator(".item-reasoning summary").click();
+    await page.getByRole("link", { name: "Branch from here" }).click();
+    await page.getByText("Continues").waitFor();
+    expect(new URL(page.url()).hash).toBe("#/try");
+    expectClean();
+    await close();
+  });
+
+  it("shows nobody another tenant's response", async () => {
+    const id = await made();
+    const { page, expectClean, close } = await rig.openSignedIn(OTHER_KEY, `#/responses/${id}`);
+    await page.getByText(`There is no response ${id}`).waitFor();
+    expectClean(["404"]);
+    await close();
+  });
+
+  it("follows one that is running, and cancels it", async () => {
+    const answer = await rig.gateway.post(
+      { model: "simulator?fault=stall:2&words=50", input: "count", background: true },
+      { authorization: `Bearer ${KEY}` },
+    );
+    const { id } = (await answer.json()) as { id: string };
+    const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/responses/${id}`);
+    await answers(page).waitFor();
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await page.getByText("cancelled", { exact: true }).waitFor();
+    expectClean();
+    await close();
+  });
+
+  it.each(LOOKS)("and Try are accessible, and fit the screen: %s", async (_, options) => {
+    const id = await made();
+    const { page, close } = await rig.openSignedIn(KEY, "#/try", options);
+    await page.locator("#input").waitFor();
+    if (!(await page.locator("#model").isVisible())) await page.locator(".settings > summary").click();
+    await page.locator("summary", { hasText: "Tools" }).click();
+    await page.getByRole("button", { name: "Put in an example" }).first().click();
+    await page.getByRole("button", { name: "Add an MCP server" }).click();
+    await page.getByRole("button", { name: "Remove" }).click();
+    await page.locator("summary", { hasText: "The same as code" }).click();
+    await ask(page, "Use get_weather.");
+    await page.getByRole("button", { name: "Send output" }).waitFor();
+    await expectAccessible(page);
+    const fits = "document.documentElement.scrollWidth <= innerWidth";
+    expect(await page.evaluate(fits)).toBe(true);
+    await page.evaluate((hash) => (location.hash = hash), `#/responses/${id}`);
+    await page.getByRole("button", { name: /response.completed/ }).click();
+    await page.locator("summary", { hasText: "JSON" }).click();
+    await expectAccessible(page);
+    expect(await page.evaluate(fits)).toBe(true);
+    await close();
+  });
+});
