@@ -82,6 +82,7 @@ describe("keys", () => {
     expect(await dialog.getByLabel("Budget in US dollars").inputValue()).toBe("5");
     expect(await dialog.getByLabel("Budget begins anew").inputValue()).toBe("week");
     expect(JSON.parse(await dialog.getByLabel("Others, as JSON").inputValue())).toEqual({ tier: "gold" });
+    await expectAccessible(page);
     await dialog.getByLabel("Others, as JSON").fill('{"teir": "gold"}');
     await dialog.getByRole("button", { name: "Save" }).click();
     await dialog.getByRole("alert").getByText("teir").waitFor();
@@ -200,21 +201,28 @@ describe("without a root key", () => {
   });
 });
 
-it.each(LOOKS)("is accessible: %s", async (_, options) => {
-  await usedKey();
-  const { page, close } = await rig.openSignedIn(ROOT_KEY, "#/operate/servers", options);
-  const sections: [link: string, there: string][] = [
-    ["Model servers", "table"],
-    ["Live runs", "p.note"],
-    ["Keys and limits", "table"],
-    ["Usage", "svg.plot"],
-    ["Audit log", "table"],
-  ];
-  for (const [link, there] of sections) {
-    await page.getByRole("link", { name: link }).click();
-    await page.locator(`.view-operate ${there}`).first().waitFor();
-    for (const summary of await page.locator("summary").all()) await summary.click();
-    await expectAccessible(page);
-  }
-  await close();
+describe("the sections", () => {
+  let key: MadeKey;
+  beforeAll(async () => {
+    key = await usedKey();
+  });
+
+  it.each(LOOKS)("are accessible, and fit the screen: %s", async (_, options) => {
+    const { page, close } = await rig.openSignedIn(ROOT_KEY, "#/operate/servers", options);
+    const sections: [link: string, there: string][] = [
+      ["Model servers", "table"],
+      ["Live runs", "p.note"],
+      ["Keys and limits", `td:has-text("${key.tenant}")`],
+      ["Usage", "svg.plot"],
+      ["Audit log", `td:has-text("${key.tenant}")`],
+    ];
+    for (const [link, there] of sections) {
+      await page.getByRole("link", { name: link }).click();
+      await page.locator(`.view-operate ${there}`).first().waitFor();
+      for (const summary of await page.locator(".stack > .card > summary").all()) await summary.click();
+      await expectAccessible(page);
+      expect(await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), link).toBe(true);
+    }
+    await close();
+  });
 });

@@ -202,13 +202,17 @@ describe("comparing", () => {
   });
 });
 
-it.each(LOOKS)("is accessible: %s", async (_, options) => {
+const FITS = "document.documentElement.scrollWidth <= innerWidth";
+
+it.each(LOOKS)("is accessible, and fits the screen: %s", async (_, options) => {
   const { left, leaf } = await smallTree();
   const { page, close } = await rig.openSignedIn(KEY, `#/tree/${leaf.id}`, options);
   await page.locator(".turn-items").getByText("You said: And in French?").waitFor();
   await expectAccessible(page);
+  expect(await page.evaluate(FITS)).toBe(true);
   await page.evaluate(`location.hash = "#/tree/${leaf.id}/compare/${left.id}/${leaf.id}"`);
   await page.getByRole("region", { name: "One branch" }).getByText("You said: Something shorter").waitFor();
   await expectAccessible(page);
+  expect(await page.evaluate(FITS)).toBe(true);
   await close();
 });
