@@ -27,6 +27,7 @@ import operateRuns from "./client/operate-runs.js?raw";
 import operateServers from "./client/operate-servers.js?raw";
 import operateUsage from "./client/operate-usage.js?raw";
 import plot from "./client/plot.js?raw";
+import recent from "./client/recent.js?raw";
 import refresher from "./client/refresher.js?raw";
 import requestBody from "./client/request-body.js?raw";
 import requestForm from "./client/request-form.js?raw";
@@ -74,6 +75,7 @@ export const assets = {
   "operate-servers.js": operateServers,
   "operate-usage.js": operateUsage,
   "plot.js": plot,
+  "recent.js": recent,
   "refresher.js": refresher,
   "request-body.js": requestBody,
   "request-form.js": requestForm,

@@ -5,8 +5,8 @@ import { count, duration, moment } from "./format.js";
 import { ItemView, statusTag } from "./item-view.js";
 import { html, nothing, render } from "./lib/lit-html.js";
 import { LongText } from "./long-text.js";
+import { recentResponses } from "./recent.js";
 import { cancel, follow } from "./sending.js";
-import { recall } from "./session.js";
 import { Timeline } from "./timeline.js";
 
 /** Look: a response as it is stored: its items, events, figures and raw messages. */
@@ -31,9 +31,6 @@ export function lookView(section) {
 
   /** @param {string} id */
   function draw(id) {
-    /** @type {import("./turn-view.js").Sent[]} */
-    const recent = recall("turns") ?? [];
-    const known = recent.filter((turn) => turn.id !== undefined).reverse();
     render(
       html`
         <h1 class="unseen">Look</h1>
@@ -42,19 +39,7 @@ export function lookView(section) {
           <input id="response-id" placeholder="resp_…" spellcheck="false" autocomplete="off" .value=${id} />
           <button type="submit">Look</button>
         </form>
-        ${
-          looked?.element ??
-          html`<div class="card stack">
-            <h2>Responses of this tab</h2>
-            ${
-              known.length === 0
-                ? html`<p class="note">There are none yet. Any response of your tenant that is stored can be looked at by its id.</p>`
-                : html`<ul class="recent">
-                    ${known.map((turn) => html`<li><a href="#/responses/${turn.id}"><code>${turn.id}</code></a> <span class="note">${turn.input.slice(0, 120)}</span></li>`)}
-                  </ul>`
-            }
-          </div>`
-        }
+        ${looked?.element ?? recentResponses("responses")}
       `,
       section,
     );

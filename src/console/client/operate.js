@@ -33,7 +33,7 @@ export function operateView(view) {
   function draw() {
     render(
       html`<div class="stack">
-        <h1>Operate</h1>
+        <h1 class="unseen">Operate</h1>
         <nav class="sections" aria-label="Sections">
           ${Object.entries(SECTIONS).map(
             ([name, { label }]) =>

@@ -2,6 +2,7 @@ import { announce } from "./announce.js";
 import { ApiFault, callJson } from "./api.js";
 import { count, moment } from "./format.js";
 import { html, nothing, render } from "./lib/lit-html.js";
+import { recentResponses } from "./recent.js";
 import { showBranches } from "./tree-compare.js";
 import { nameOf, TreeList } from "./tree-list.js";
 import { compared, Tree } from "./tree-model.js";
@@ -119,16 +120,15 @@ export function treeView(section) {
   function draw() {
     render(
       html`<div class="stack">
-        <h1>Tree</h1>
-        <form class="tree-form" @submit=${submit}>
-          <div>
-            <label for="tree-id">Response or conversation</label>
-            <input id="tree-id" class="mono" autocomplete="off" spellcheck="false" placeholder="resp_… or conv_…" .value=${of ?? ""} />
-          </div>
+        <h1 class="unseen">Tree</h1>
+        <form class="look-up" @submit=${submit}>
+          <label class="unseen" for="tree-id">Response or conversation</label>
+          <input id="tree-id" autocomplete="off" spellcheck="false" placeholder="resp_… or conv_…" .value=${of ?? ""} />
           <button type="submit">${of === undefined ? "Show" : "Show again"}</button>
         </form>
         ${fault ? html`<p class="notice bad" role="alert">${fault}</p>` : nothing}
         ${progress ? html`<p class="note">${progress}</p>` : nothing}
+        ${of === undefined ? recentResponses("tree") : nothing}
         ${tree && !branches ? treeTemplate(tree) : nothing}
         ${branches ? compareTemplate(branches) : nothing}
       </div>`,
