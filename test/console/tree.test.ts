@@ -55,7 +55,7 @@ describe("the tree", () => {
     expect(await branch.getAttribute("href")).toBe(`#/try?previous_response_id=${right.id}`);
     expectClean();
     await client().responses.delete(root.id);
-    await page.getByRole("button", { name: "Show again" }).click();
+    await page.getByRole("button", { name: "Show", exact: true }).click();
     await page.getByText("3 responses, 2 branches.", { exact: true }).first().waitFor();
     await rows(page).filter({ hasText: "Something windy" }).click();
     await page.getByText("continues a response that was deleted").waitFor();
@@ -70,7 +70,7 @@ describe("the tree", () => {
     await page.getByRole("button", { name: "Send" }).click();
     await page.getByText("You said: Something else", { exact: true }).waitFor();
     await page.getByRole("navigation", { name: "Views" }).getByRole("link", { name: "Tree" }).click();
-    await page.getByRole("button", { name: "Show again" }).click();
+    await page.getByRole("button", { name: "Show", exact: true }).click();
     await page.getByText("5 responses, 3 branches.", { exact: true }).first().waitFor();
     expect(await rows(page).filter({ hasText: "Something else" }).getAttribute("aria-level")).toBe("2");
     expectClean();

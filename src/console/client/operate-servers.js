@@ -118,7 +118,7 @@ function rowTemplate({
     <td class="number" data-label="Answers in">${status === "ok" ? duration(latency) : "–"}</td>
     <td class="number" data-label="Load">${count(board?.load)}</td>
     <td data-label="Models">
-      ${models.slice(0, MAX_MODELS).map((model) => html`<code class="model">${model}</code> `)}
+      ${models.slice(0, MAX_MODELS).map((model) => html`<code>${model}</code> `)}
       ${models.length > MAX_MODELS ? html`<span class="note">and ${models.length - MAX_MODELS} more</span>` : nothing}
       ${models.length === 0 ? "–" : nothing}
     </td>

@@ -122,7 +122,7 @@ export class TreeList {
     const last = Math.min(this.#rows.length, Math.ceil((scrollTop + clientHeight) / ROW_HEIGHT) + SPARE_ROWS);
     const seen = this.#rows.slice(first, last);
     const space = (/** @type {number} */ rows) =>
-      html`<div role="none" class="tree-space" .style=${`height: ${rows * ROW_HEIGHT}px`}></div>`;
+      html`<div role="none" .style=${`height: ${rows * ROW_HEIGHT}px`}></div>`;
     render(
       html`${space(first)}${seen.map((entry, index) => this.#row(entry, first + index))}${space(this.#rows.length - last)}`,
       this.element,
@@ -142,7 +142,7 @@ export class TreeList {
       role="treeitem"
       id=${`turn-${at}`}
       data-at=${at}
-      class="tree-row${at === this.#active ? " active" : ""}${siblings > 1 ? " branch" : ""}"
+      class="tree-row${at === this.#active ? " active" : ""}"
       .style=${`--indent: ${Math.min(indent, MAX_INDENT)}`}
       aria-level=${depth}
       aria-setsize=${siblings}

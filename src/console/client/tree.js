@@ -124,7 +124,7 @@ export function treeView(section) {
         <form class="look-up" @submit=${submit}>
           <label class="unseen" for="tree-id">Response or conversation</label>
           <input id="tree-id" autocomplete="off" spellcheck="false" placeholder="resp_… or conv_…" .value=${of ?? ""} />
-          <button type="submit">${of === undefined ? "Show" : "Show again"}</button>
+          <button type="submit">Show</button>
         </form>
         ${fault ? html`<p class="notice bad" role="alert">${fault}</p>` : nothing}
         ${progress ? html`<p class="note">${progress}</p>` : nothing}
