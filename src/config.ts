@@ -359,16 +359,15 @@ const efforts = z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "ma
  * `tenant:sha256hex`, separated by commas or white space. Several keys may name one tenant (rotation), no key two.
  * A text without any entry is a mistake: whoever sets it does not mean to serve everybody.
  */
-const apiKeys = z
-  .string()
-  .transform((text, context): ApiKey[] => {
+function keyEntries(expected: string) {
+  return z.string().transform((text, context): ApiKey[] => {
     const tenants = new Map<string, string>();
     const entries = listed(text);
     if (entries.length === 0) context.addIssue({ code: "custom", message: "expected at least one entry" });
     for (const entry of entries) {
       const [, tenant, hash] = /^([A-Za-z0-9_-]{1,64}):([0-9a-fA-F]{64})$/.exec(entry) ?? [];
       if (tenant === undefined || hash === undefined) {
-        context.addIssue({ code: "custom", message: "expected entries of the form tenant:sha256-in-hex" });
+        context.addIssue({ code: "custom", message: expected });
         return z.NEVER;
       }
       const known = tenants.get(hash.toLowerCase());
@@ -379,11 +378,29 @@ const apiKeys = z
       tenants.set(hash.toLowerCase(), tenant);
     }
     return [...tenants].map(([hash, tenant]) => ({ tenant, sha256: new Uint8Array(Buffer.from(hash, "hex")) }));
-  })
+  });
+}
+
+const apiKeys = keyEntries("expected entries of the form tenant:sha256-in-hex").default([]);
+
+/** A root key as its text, for whoever has nothing but a form to fill in: it has its prefix, and as many random characters as nobody guesses. */
+const PLAIN_ROOT_KEY = /^sk-admin-[A-Za-z0-9_-]{32,512}$/;
+
+/** Who acts with such a key. */
+const PLAIN_ROOT_NAME = "root";
+
+/** `name:sha256hex`, as `API_KEYS`, where the names are those of who acts; or the text of a root key. */
+const adminKeys = z
+  .string()
+  .transform((text) => listed(text).map(hashedRootKey).join(","))
+  .pipe(keyEntries("expected entries of the form name:sha256-in-hex, or sk-admin- and at least 32 letters and digits"))
+  .transform((keys): AdminKey[] => keys.map(({ tenant, sha256 }) => ({ name: tenant, sha256 })))
   .default([]);
 
-/** `name:sha256hex`: as `API_KEYS`, and their names are those of who acts. */
-const adminKeys = apiKeys.transform((keys): AdminKey[] => keys.map(({ tenant, sha256 }) => ({ name: tenant, sha256 })));
+function hashedRootKey(entry: string): string {
+  if (!PLAIN_ROOT_KEY.test(entry)) return entry;
+  return `${PLAIN_ROOT_NAME}:${createHash("sha256").update(entry).digest("hex")}`;
+}
 
 const price = z.number().min(0).max(1_000_000);
 const modelPrice = z.strictObject(

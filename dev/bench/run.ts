@@ -14,6 +14,7 @@
  *     npm run bench -- --profile          instead: where the CPU time goes, function by function
  */
 import { readFileSync, writeFileSync } from "node:fs";
+import { loadavg } from "node:os";
 import { parseArgs } from "node:util";
 import { workerdVersion } from "../../test/workerd/tools.ts";
 import {
@@ -105,10 +106,12 @@ if (options.fleet) {
   process.exit(0);
 }
 if (options.ways) {
+  // Of others' work before it: a start is mostly CPU time.
+  const load = `load average ${(loadavg()[0] ?? 0).toFixed(1)} before it`;
   const upstream = await startUpstream(OTHER_CORE, [WAYS_MODEL, OPEN_MODEL]);
   const results = await measureWays(upstream, 5 * scale.windowMs, progress);
   await upstream.stop();
-  publish(results, waysReport(machineLine(), results), "--ways --docs", "self-hosting.md");
+  publish(results, waysReport(`${machineLine()}, ${load}`, results), "--ways --docs", "self-hosting.md");
   process.exit(0);
 }
 progress("bundling");

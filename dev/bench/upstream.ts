@@ -27,19 +27,19 @@ const recordings = new Map<string, Promise<Recording>>();
 const served = process.argv.slice(3);
 let promptBytes = 0;
 
-function recording(path: string, model: string, stream: boolean): Promise<Recording> {
-  const key = `${path} ${stream} ${model}`;
+function recording(path: string, model: string, stream: boolean, interval: number): Promise<Recording> {
+  const key = `${path} ${stream} ${interval} ${model}`;
   let found = recordings.get(key);
   if (found === undefined) {
-    found = record(path, model, stream);
+    found = record(path, model, stream, interval);
     recordings.set(key, found);
   }
   return found;
 }
 
-async function record(path: string, model: string, stream: boolean): Promise<Recording> {
+async function record(path: string, model: string, stream: boolean, interval: number): Promise<Recording> {
   if (path === "/v1/responses") return recordResponses(model, stream);
-  const response = await simulate(path, model, stream);
+  const response = await simulate(path, model, stream, interval);
   if (!stream) return whole(response, Buffer.from(await response.arrayBuffer()));
   const bodies: Uint8Array[] = [];
   if (response.body) for await (const bytes of response.body) bodies.push(bytes);
@@ -47,7 +47,7 @@ async function record(path: string, model: string, stream: boolean): Promise<Rec
 }
 
 async function recordResponses(model: string, stream: boolean): Promise<Recording> {
-  const response = await simulate("/v1/chat/completions", model, stream);
+  const response = await simulate("/v1/chat/completions", model, stream, 1);
   if (!stream) {
     const { choices } = (await response.json()) as { choices: { message: { content: string } }[] };
     const body = responsesBody(choices[0]?.message.content ?? "", model, "completed");
@@ -58,7 +58,7 @@ async function recordResponses(model: string, stream: boolean): Promise<Recordin
   return streamed(response, responsesChunks(chunks, model));
 }
 
-function simulate(path: string, model: string, stream: boolean): Promise<Response> {
+function simulate(path: string, model: string, stream: boolean, interval: number): Promise<Response> {
   const { name, settings } = splitName(model);
   const promptTokens = Number(settings.get("prompt") ?? 0);
   settings.delete("prompt");
@@ -66,6 +66,7 @@ function simulate(path: string, model: string, stream: boolean): Promise<Respons
     ...(path === "/v1/completions" ? completion(promptTokens) : { messages: [{ role: "user", content: "Hello" }] }),
     model: settings.size > 0 ? `${name}?${settings}` : name,
     stream,
+    stream_interval: interval,
   };
   const body = JSON.stringify(stream ? { ...request, stream_options: { include_usage: true } } : request);
   const headers = { "content-type": "application/json" };
@@ -178,6 +179,8 @@ const MODEL = Buffer.from('"model":"');
 /** `ASKED` in targets.ts. */
 const ASKED = Buffer.from("asked:");
 const STREAM = Buffer.from('"stream":true');
+/** vLLM heeds it, whoever asks. */
+const INTERVAL = /"stream_interval":(\d+)/;
 
 async function answer(socket: Socket, method: string, path: string, body: Buffer): Promise<void> {
   if (method === "GET") {
@@ -194,7 +197,9 @@ async function answer(socket: Socket, method: string, path: string, body: Buffer
   if (tag !== undefined) return answerLive(socket, path, body, tag);
   const { model, tps } = splitPace(name);
   const ended = noteRequest("");
-  const recorded = await recording(path, model, body.includes(STREAM));
+  // At a pace each chunk has one token.
+  const interval = tps === 0 ? Number(INTERVAL.exec(body.toString("latin1"))?.[1] ?? 1) : 1;
+  const recorded = await recording(path, model, body.includes(STREAM), interval);
   const { head, chunks, whole } = path === "/v1/responses" ? withOwnIds(recorded) : recorded;
   if (tps !== 0) return pace(socket, head, chunks, tps, ended);
   socket.write(whole);

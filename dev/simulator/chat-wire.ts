@@ -49,7 +49,7 @@ export function* chatFrames(result: ChatResult): Generator<Frame> {
   let called = false;
   let unsent = 0;
   const hides = !request.includeReasoning;
-  for (const steps of groups(chatSteps(speech, request, result.maxTokens), settings.perDelta)) {
+  for (const steps of groups(chatSteps(speech, request, result.maxTokens), settings.perDelta, request.streamInterval)) {
     const delta = steps.length === 1 ? (steps[0]?.delta ?? {}) : merged(steps);
     const ending = steps.at(-1)?.ending;
     sent.completionTokens += steps.length;

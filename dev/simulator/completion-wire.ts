@@ -65,7 +65,7 @@ export function* completionFrames(result: CompletionResult): Generator<Frame> {
       sent += texts.length;
       return data(shaped);
     };
-    for (const texts of groups(choice.texts, settings.perDelta)) {
+    for (const texts of groups(choice.texts, settings.perDelta, request.streamInterval)) {
       const ended = position + texts.length === choice.texts.length;
       const role = ended && index === lastIndex ? "last delta" : "delta";
       yield { data: shape(texts, ended), tokens: texts.length, role };

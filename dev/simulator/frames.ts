@@ -21,8 +21,15 @@ export function doneFrame(): Frame {
   return { data: "[DONE]", tokens: 0, role: "after" };
 }
 
-/** The deltas of some tokens: `size` tokens each, or (`odd`) 1 to 6, as their position has it. */
-export function* groups<Token>(tokens: Iterable<Token>, size: Settings["perDelta"]): Generator<readonly Token[]> {
+/**
+ * The deltas of some tokens: `size` tokens each, or (`odd`) 1 to 6, as their position has it. All but the first have at least
+ * `interval` of them: the request's `stream_interval`, as vLLM heeds it.
+ */
+export function* groups<Token>(
+  tokens: Iterable<Token>,
+  size: Settings["perDelta"],
+  interval: number,
+): Generator<readonly Token[]> {
   let group: Token[] = [];
   let at = 0;
   let wanted = groupSize(at, size);
@@ -32,7 +39,7 @@ export function* groups<Token>(tokens: Iterable<Token>, size: Settings["perDelta
     if (group.length < wanted) continue;
     yield group;
     group = [];
-    wanted = groupSize(at, size);
+    wanted = Math.max(interval, groupSize(at, size));
   }
   if (group.length > 0) yield group;
 }

@@ -18,6 +18,8 @@ export type Sampling = {
   cacheSalt: string;
   returnTokenIds: boolean;
   requestId: string | undefined;
+  /** Tokens of each delta after the first. */
+  streamInterval: number;
 };
 
 /** What the content must be. */
@@ -50,7 +52,15 @@ export function parseSampling(body: JsonObject): Sampling {
     cacheSalt: cacheSalt ?? "",
     returnTokenIds: booleanField(body, "return_token_ids") ?? false,
     requestId: stringField(body, "request_id"),
+    streamInterval: parseStreamInterval(body),
   };
+}
+
+function parseStreamInterval(body: JsonObject): number {
+  const interval = integerField(body, "stream_interval") ?? 1;
+  if (interval >= 1) return interval;
+  const msg = "Input should be greater than or equal to 1";
+  throw invalidBody({ type: "greater_than_equal", loc: "body.stream_interval", msg, input: interval, ctx: { ge: 1 } });
 }
 
 /** The first of some fields that limit the tokens, and its name. Throws a 400 below 1. */

@@ -25,12 +25,15 @@ import type { Caller } from "./transport.ts";
  */
 
 const MAX_ITEMS = 20;
-const createBody = z.object({ items: list(inputItem, { max: MAX_ITEMS }).nullish(), metadata: metadata.nullish() });
-const updateBody = z.object({ metadata });
-const addItemsBody = z.object({ items: list(inputItem, { min: 1, max: MAX_ITEMS }) });
+export const conversationBody = z.object({
+  items: list(inputItem, { max: MAX_ITEMS }).nullish(),
+  metadata: metadata.nullish(),
+});
+export const updateConversationBody = z.object({ metadata });
+export const addItemsBody = z.object({ items: list(inputItem, { min: 1, max: MAX_ITEMS }) });
 
 export async function createConversation(caller: Caller, body: unknown): Promise<Conversation> {
-  const { items, metadata: values } = parse(createBody, body);
+  const { items, metadata: values } = parse(conversationBody, body);
   checkMayStore(caller.identity);
   const address = newTurnAddress();
   const first = await toStoredItems(caller, items ?? [], address);
@@ -44,7 +47,7 @@ export async function retrieveConversation(caller: Caller, id: string): Promise<
 }
 
 export async function updateConversation(caller: Caller, id: string, body: unknown): Promise<Conversation> {
-  const { metadata: values } = parse(updateBody, body);
+  const { metadata: values } = parse(updateConversationBody, body);
   return found(id, await stubOf(caller, id).updateConversation(id, values));
 }
 

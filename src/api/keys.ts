@@ -50,24 +50,26 @@ const tenant = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "Expected 1 to 64 lette
 const name = z.string().max(256);
 const expiresAt = z.int().min(0).max(MAX_TIME).nullable();
 
-const createBody = z.strictObject({
+export const createKeyBody = z.strictObject({
   tenant,
   name: name.default(""),
   expires_at: expiresAt.default(null),
   limits: grants.nullable().default(null),
 });
-const changeBody = z.strictObject({
+export const changeKeyBody = z.strictObject({
   name: name.optional(),
   expires_at: expiresAt.optional(),
   disabled: z.boolean().optional(),
   limits: grants.nullable().optional(),
 });
-const rotateBody = z.strictObject({ grace_seconds: z.int().min(0).max(MAX_GRACE_SECONDS).default(GRACE_SECONDS) });
-const tenantBody = z.strictObject({ limits: grants.nullable() });
+export const rotateKeyBody = z.strictObject({
+  grace_seconds: z.int().min(0).max(MAX_GRACE_SECONDS).default(GRACE_SECONDS),
+});
+export const tenantBody = z.strictObject({ limits: grants.nullable() });
 
 /** Makes a key, and shows it this once. */
 export async function createKey(admin: Administrator, body: unknown): Promise<ShownKey> {
-  const { tenant: of, expires_at: end, ...fields } = parse(createBody, body);
+  const { tenant: of, expires_at: end, ...fields } = parse(createKeyBody, body);
   const made = await directoryOf(admin).create(admin.name, of, { ...fields, expiresAt: toMs(end) });
   return { ...shownKey(made.key), value: made.value };
 }
@@ -87,14 +89,14 @@ export async function retrieveKey(admin: Administrator, id: string): Promise<Sho
 
 /** Changes what is given; `limits` as a whole. */
 export async function changeKey(admin: Administrator, id: string, body: unknown): Promise<ShownKey> {
-  const { expires_at: end, ...rest } = parse(changeBody, body);
+  const { expires_at: end, ...rest } = parse(changeKeyBody, body);
   const change: KeyChange = { ...rest, ...(end !== undefined && { expiresAt: toMs(end) }) };
   return shownKey(found(id, await directoryOf(admin).change(admin.name, id, change)));
 }
 
 /** Gives a key another text, and shows that this once. The one before is good for the grace time. */
 export async function rotateKey(admin: Administrator, id: string, body: unknown): Promise<ShownKey> {
-  const { grace_seconds: grace } = parse(rotateBody, body);
+  const { grace_seconds: grace } = parse(rotateKeyBody, body);
   const { key, value } = found(id, await directoryOf(admin).rotate(admin.name, id, grace * 1000));
   return { ...shownKey(key), value };
 }

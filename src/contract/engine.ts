@@ -123,6 +123,8 @@ export interface Prompt {
   freeInputs?: boolean;
   /** Output tokens that this turn has used up of `max_output_tokens` already. */
   spentTokens?: number;
+  /** Nobody sees a word of the answer before it is whole. */
+  isUnwatched?: true;
   /** The model sees its tools, and is to write text: no call, and nothing in the format of the answer. */
   asksForText?: true;
 }

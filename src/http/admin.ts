@@ -18,6 +18,7 @@ import { readJson } from "./body.ts";
 import { adminOf, identityOf } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { unknownUrl } from "./errors.ts";
+import { json, ok } from "./openapi/operation.ts";
 import { auditQuery, homesQuery, keysQuery, usageQuery } from "./queries.ts";
 
 /**
@@ -29,12 +30,25 @@ export const administration = [
     method: "POST",
     path: "/v1/admin/keys",
     summary: "root key: make a key for a tenant; its `value` is shown this once",
+    operation: {
+      id: "createApiKey",
+      group: "Administration",
+      access: "root",
+      body: json("CreateApiKey"),
+      answers: ok("NewApiKey"),
+    },
     handle: async (context) => context.json(await createKey(administrator(context), await readBody(context))),
   }),
   endpoint({
     method: "GET",
     path: "/v1/admin/keys",
     summary: "root key: list keys: `tenant`, `limit` 1–100 (20), `after`",
+    operation: {
+      id: "listApiKeys",
+      group: "Administration",
+      access: "root",
+      answers: ok("ApiKeyList"),
+    },
     query: keysQuery,
     handle: async (context, query) => context.json(await listKeys(administrator(context), query)),
   }),
@@ -42,12 +56,25 @@ export const administration = [
     method: "GET",
     path: "/v1/admin/keys/:id",
     summary: "root key: retrieve",
+    operation: {
+      id: "retrieveApiKey",
+      group: "Administration",
+      access: "root",
+      answers: ok("ApiKey"),
+    },
     handle: async (context) => context.json(await retrieveKey(administrator(context), context.req.param("id"))),
   }),
   endpoint({
     method: "POST",
     path: "/v1/admin/keys/:id",
     summary: "root key: change its `name`, `expires_at`, `disabled`, `limits`",
+    operation: {
+      id: "changeApiKey",
+      group: "Administration",
+      access: "root",
+      body: json("ChangeApiKey"),
+      answers: ok("ApiKey"),
+    },
     handle: async (context) => {
       const admin = administrator(context);
       return context.json(await changeKey(admin, context.req.param("id"), await readBody(context)));
@@ -57,12 +84,25 @@ export const administration = [
     method: "DELETE",
     path: "/v1/admin/keys/:id",
     summary: "root key: delete, for good",
+    operation: {
+      id: "deleteApiKey",
+      group: "Administration",
+      access: "root",
+      answers: ok("DeletedApiKey"),
+    },
     handle: async (context) => context.json(await deleteKey(administrator(context), context.req.param("id"))),
   }),
   endpoint({
     method: "POST",
     path: "/v1/admin/keys/:id/rotate",
     summary: "root key: another `value`; the old one is good for `grace_seconds` (3600) more",
+    operation: {
+      id: "rotateApiKey",
+      group: "Administration",
+      access: "root",
+      body: { ...json("RotateApiKey"), isOptional: true },
+      answers: ok("NewApiKey"),
+    },
     handle: async (context) => {
       const admin = administrator(context);
       const body = hasBody(context) ? await readBody(context) : {};
@@ -73,12 +113,26 @@ export const administration = [
     method: "GET",
     path: "/v1/admin/tenants/:tenant",
     summary: "root key: a tenant's `limits`",
+    operation: {
+      id: "retrieveTenant",
+      group: "Administration",
+      access: "root",
+      answers: ok("Tenant"),
+      errors: [400],
+    },
     handle: async (context) => context.json(await retrieveTenant(administrator(context), context.req.param("tenant"))),
   }),
   endpoint({
     method: "POST",
     path: "/v1/admin/tenants/:tenant",
     summary: "root key: set a tenant's `limits`; all its keys share them",
+    operation: {
+      id: "changeTenant",
+      group: "Administration",
+      access: "root",
+      body: json("ChangeTenant"),
+      answers: ok("Tenant"),
+    },
     handle: async (context) => {
       const admin = administrator(context);
       return context.json(await changeTenant(admin, context.req.param("tenant"), await readBody(context)));
@@ -89,6 +143,12 @@ export const administration = [
     path: "/v1/admin/tenants/:tenant",
     summary:
       "root key: erase a tenant: its keys, limits and usage, and what is kept in its noted homes; again while `has_more`: `after`",
+    operation: {
+      id: "eraseTenant",
+      group: "Administration",
+      access: "root",
+      answers: ok("ErasedTenant"),
+    },
     query: homesQuery,
     handle: async (context, { after }) =>
       context.json(await eraseTenant(tenantData(context), context.req.param("tenant"), after)),
@@ -97,6 +157,12 @@ export const administration = [
     method: "GET",
     path: "/v1/admin/tenants/:tenant/export",
     summary: "root key: a tenant's data as JSON lines: `limit` 1–200 (200) homes, `after`",
+    operation: {
+      id: "exportTenant",
+      group: "Administration",
+      access: "root",
+      answers: { 200: { "application/jsonl": "ExportLine" } },
+    },
     query: homesQuery,
     handle: async (context, query) => {
       const lines = await exportTenant(tenantData(context), context.req.param("tenant"), query);
@@ -108,6 +174,12 @@ export const administration = [
     path: "/v1/organization/audit_logs",
     summary:
       "root key: who did what and when, newest first: `project_ids`, `event_types`, `effective_at[gte]`, `effective_at[lt]`, `limit` 1–100 (20), `after`",
+    operation: {
+      id: "listAuditLog",
+      group: "Administration",
+      access: "root",
+      answers: ok("AuditLog"),
+    },
     query: auditQuery,
     handle: async (context, query) => context.json(await listAuditLog(administrator(context), query)),
   }),
@@ -116,6 +188,13 @@ export const administration = [
     path: "/v1/organization/usage/completions",
     summary:
       "tokens, requests and cost: a tenant's own, or with a root key all: `start_time`, `end_time`, `bucket_width` `1h`\\|`1d`, `group_by`, `project_ids`, `api_key_ids`, `models`, `limit`, `page`",
+    operation: {
+      id: "readUsage",
+      group: "Administration",
+      access: "tenant or root",
+      openedBy: "ADMIN_KEY",
+      answers: ok("UsagePage"),
+    },
     query: usageQuery,
     handle: async (context, query) => {
       if (context.get("config").keys.adminKeys.length === 0) throw unknownUrl(context);

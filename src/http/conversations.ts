@@ -14,6 +14,7 @@ import type { AppEnv } from "./app-env.ts";
 import { readJson } from "./body.ts";
 import { callerOf } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
+import { json, ok } from "./openapi/operation.ts";
 import { includeQuery, pageQuery } from "./queries.ts";
 
 export const conversations = [
@@ -21,6 +22,13 @@ export const conversations = [
     method: "POST",
     path: "/v1/conversations",
     summary: "create a conversation: `items` (≤ 20), `metadata`",
+    operation: {
+      id: "createConversation",
+      group: "Conversations",
+      access: "tenant",
+      body: { ...json("CreateConversation"), isOptional: true },
+      answers: ok("Conversation"),
+    },
     handle: async (context) => {
       // The body may be left out altogether.
       const { raw } = context.req;
@@ -33,12 +41,20 @@ export const conversations = [
     method: "GET",
     path: "/v1/conversations/:id",
     summary: "retrieve",
+    operation: { id: "retrieveConversation", group: "Conversations", access: "tenant", answers: ok("Conversation") },
     handle: async (context) => context.json(await retrieveConversation(callerOf(context), context.req.param("id"))),
   }),
   endpoint({
     method: "POST",
     path: "/v1/conversations/:id",
     summary: "change its `metadata`",
+    operation: {
+      id: "updateConversation",
+      group: "Conversations",
+      access: "tenant",
+      body: json("UpdateConversation"),
+      answers: ok("Conversation"),
+    },
     handle: async (context) => {
       const body = await readBody(context);
       return context.json(await updateConversation(callerOf(context), context.req.param("id"), body));
@@ -48,6 +64,12 @@ export const conversations = [
     method: "DELETE",
     path: "/v1/conversations/:id",
     summary: "delete; responses in it stay",
+    operation: {
+      id: "deleteConversation",
+      group: "Conversations",
+      access: "tenant",
+      answers: ok("DeletedConversation"),
+    },
     handle: async (context) => {
       const id = context.req.param("id");
       await deleteConversation(callerOf(context), id);
@@ -58,6 +80,12 @@ export const conversations = [
     method: "GET",
     path: "/v1/conversations/:id/items",
     summary: "its items: `limit` 1–100 (20), `order` `desc`\\|`asc`, `after`, `include`",
+    operation: {
+      id: "listConversationItems",
+      group: "Conversations",
+      access: "tenant",
+      answers: ok("ItemList"),
+    },
     query: pageQuery,
     handle: async (context, page) =>
       itemList(context, await listConversationItems(callerOf(context), context.req.param("id"), page)),
@@ -66,6 +94,14 @@ export const conversations = [
     method: "POST",
     path: "/v1/conversations/:id/items",
     summary: "add `items` (≤ 20)",
+    operation: {
+      id: "addConversationItems",
+      group: "Conversations",
+      access: "tenant",
+      body: json("AddItems"),
+      answers: ok("ItemList"),
+      errors: [409, 429],
+    },
     query: includeQuery,
     handle: async (context, { include }) => {
       const body = await readBody(context);
@@ -76,6 +112,12 @@ export const conversations = [
     method: "GET",
     path: "/v1/conversations/:id/items/:item",
     summary: "one of them",
+    operation: {
+      id: "retrieveConversationItem",
+      group: "Conversations",
+      access: "tenant",
+      answers: ok("Item"),
+    },
     query: includeQuery,
     handle: async (context, { include }) => {
       const { id, item } = context.req.param();
@@ -86,6 +128,13 @@ export const conversations = [
     method: "DELETE",
     path: "/v1/conversations/:id/items/:item",
     summary: "take it out",
+    operation: {
+      id: "deleteConversationItem",
+      group: "Conversations",
+      access: "tenant",
+      answers: ok("Conversation"),
+      errors: [409, 429],
+    },
     handle: async (context) => {
       const { id, item } = context.req.param();
       return context.json(await deleteConversationItem(callerOf(context), id, item));

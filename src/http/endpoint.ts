@@ -5,20 +5,25 @@ import { ApiError } from "../protocol/errors.ts";
 import { parse } from "../protocol/validation.ts";
 import type { AppEnv } from "./app-env.ts";
 import { unknownUrl } from "./errors.ts";
+import type { Operation } from "./openapi/operation.ts";
 
-/** An endpoint of the API: its route, its query and its answer. The 405 of its path and its line in README follow. */
+/** An endpoint of the API: its route, its query and its answer. The 405 of its path, its line in README and its description follow. */
 export interface Endpoint {
   method: "GET" | "POST" | "DELETE";
   /** With Hono's parameters, such as `/v1/responses/:id`. */
   path: string;
   /** What README says of it, in Markdown. */
   summary: string;
+  /** What the API's description says of it. */
+  operation: Operation;
+  /** What its query must be; only of an endpoint that takes one. */
+  query?: z.ZodType | undefined;
   /** Whether the deployment has it: where it does not, its path is an unknown one. Without this it always does. */
   isOpen?(config: Config): boolean;
   handle(context: Context<AppEnv>): Response | Promise<Response>;
 }
 
-interface Declaration<Path extends string, Query> extends Omit<Endpoint, "path" | "handle"> {
+interface Declaration<Path extends string, Query> extends Omit<Endpoint, "path" | "query" | "handle"> {
   path: Path;
   /** What the query must be: the 400s of a query that is not are thrown before anything else is done. */
   query?: z.ZodType<Query>;
@@ -31,6 +36,7 @@ export function endpoint<const Path extends string, Query = undefined>(
   const { query, handle, ...rest } = declaration;
   return {
     ...rest,
+    query,
     handle: (context) =>
       handle(context as Context<AppEnv, Path>, query ? parse(query, queryOf(context)) : (undefined as Query)),
   };

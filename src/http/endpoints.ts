@@ -4,6 +4,7 @@ import type { Endpoint } from "./endpoint.ts";
 import { health } from "./health.ts";
 import { metrics } from "./metrics.ts";
 import { models } from "./models.ts";
+import { description } from "./openapi.ts";
 import { passthrough } from "./passthrough.ts";
 import { responses } from "./responses.ts";
 
@@ -16,4 +17,5 @@ export const endpoints: readonly Endpoint[] = [
   ...administration,
   ...health,
   ...metrics,
+  ...description(() => endpoints),
 ];

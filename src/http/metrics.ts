@@ -12,6 +12,13 @@ export const metrics = [
     path: "/metrics",
     summary:
       "metrics of this process for Prometheus, with `PROMETHEUS_METRICS`; `PROMETHEUS_TOKEN` is its key ([docs/telemetry.md](docs/telemetry.md))",
+    operation: {
+      id: "metrics",
+      group: "Operation",
+      access: "metrics",
+      openedBy: "PROMETHEUS_METRICS",
+      answers: { 200: { "text/plain": "Metrics" } },
+    },
     handle: (context) => {
       const config = context.get("config");
       const totals = telemetryOf(config)?.totals;

@@ -6,6 +6,7 @@ import type { AppEnv } from "./app-env.ts";
 import { readForm, readJson } from "./body.ts";
 import { callerOf } from "./caller.ts";
 import { type Endpoint, endpoint } from "./endpoint.ts";
+import type { Operation, OperationBody } from "./openapi/operation.ts";
 
 /** vLLM's own endpoints, as far as the operator opens them (`PASSTHROUGH_ENDPOINTS`). */
 
@@ -17,11 +18,28 @@ function answerOf(context: Context<AppEnv>, { type, body, server }: PassedAnswer
   return body === null ? context.body(null, 200, headers) : context.body(body, 200, headers);
 }
 
+/** What the description says of one of them. The model server's own answers are not described here. */
+function operation(name: PassthroughEndpoint, body: OperationBody): Operation {
+  const words = name.split("/").map((word) => word.charAt(0).toUpperCase() + word.slice(1));
+  return {
+    id: `pass${words.join("")}`,
+    group: "Model server",
+    access: "tenant",
+    openedBy: "PASSTHROUGH_ENDPOINTS",
+    body,
+    answers: {
+      200: { "application/json": "PassedAnswer", "text/event-stream": "PassedAnswer", "text/plain": "PassedAnswer" },
+    },
+    errors: [422, 429],
+  };
+}
+
 function json(name: PassthroughEndpoint, path: string, summary: string): Endpoint {
   return endpoint({
     method: "POST",
     path,
     summary,
+    operation: operation(name, { name: "PassedRequest", type: "application/json" }),
     isOpen: ({ passthroughEndpoints }) => passthroughEndpoints.has(name),
     handle: async (context) => {
       const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
@@ -35,6 +53,7 @@ function form(name: PassthroughEndpoint, path: string, summary: string): Endpoin
     method: "POST",
     path,
     summary,
+    operation: operation(name, { name: "PassedForm", type: "multipart/form-data" }),
     isOpen: ({ passthroughEndpoints }) => passthroughEndpoints.has(name),
     handle: async (context) => {
       const { bytes, type } = await readForm(context.req.raw, context.get("config").maxRequestBytes);

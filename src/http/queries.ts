@@ -2,11 +2,15 @@ import { z } from "zod";
 import { MAX_HOMES } from "../api/tenant-data.ts";
 import { USAGE_GROUPS, USAGE_WIDTHS } from "../api/usage.ts";
 import { includeValues } from "../protocol/create-request.ts";
+import { describedAs } from "../protocol/described-as.ts";
 import { MAX_ID_LENGTH } from "../protocol/ids.ts";
 
 /** The queries that endpoints take. */
 
-const boolean = z.enum(["true", "false"]).transform((text) => text === "true");
+const boolean = describedAs(
+  z.enum(["true", "false"]).transform((text) => text === "true"),
+  () => z.boolean(),
+);
 const wholeNumber = z
   .string()
   .regex(/^-?\d+$/, "Expected an integer.")
@@ -38,10 +42,11 @@ export const pageQuery = z
 const limit = wholeNumber.pipe(z.int().min(1).max(100)).default(20);
 const time = wholeNumber.pipe(z.int().min(0).max(253_402_300_799));
 /** Of any of the forms in which lists stand in a query: repeated, with `[]`, separated by commas. */
-const names = z
-  .array(z.string().max(512))
-  .max(200)
-  .transform((values) => (values.length === 0 ? undefined : values));
+const nameList = z.array(z.string().max(512)).max(200);
+const names = describedAs(
+  nameList.transform((values) => (values.length === 0 ? undefined : values)),
+  () => nameList,
+);
 
 export const keysQuery = z
   .object({ tenant: z.string().max(64).optional(), limit, after: z.string().max(MAX_ID_LENGTH).optional() })

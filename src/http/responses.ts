@@ -23,6 +23,7 @@ import { readJson } from "./body.ts";
 import { callerOf, identityOf } from "./caller.ts";
 import { CODEX_TURN_STATE, codexTurnState } from "./codex.ts";
 import { endpoint } from "./endpoint.ts";
+import { json, ok } from "./openapi/operation.ts";
 import { pageQuery, retrieveQuery } from "./queries.ts";
 
 /** Types beyond this are not told: a header has its limits. */
@@ -51,6 +52,20 @@ export const responses = [
     method: "POST",
     path: "/v1/responses",
     summary: "create; JSON, or SSE with `stream: true`",
+    operation: {
+      id: "createResponse",
+      group: "Responses",
+      access: "tenant",
+      headers: [
+        {
+          name: "Idempotency-Key",
+          description: "The same request with the same key gets the same response, for 24 hours.",
+        },
+      ],
+      body: json("CreateResponse"),
+      answers: { 200: { "application/json": "ResponseObject", "text/event-stream": "ResponseStreamEvent" } },
+      errors: [404, 409, 422, 429],
+    },
     handle: async (context) => {
       const { maxRequestBytes, heartbeatMs, dropsUnknownTools } = context.get("config");
       const body = await readJson(context.req.raw, maxRequestBytes);
@@ -79,6 +94,14 @@ export const responses = [
     method: "POST",
     path: "/v1/responses/input_tokens",
     summary: "count the prompt that a create with the same body would send; nothing is stored",
+    operation: {
+      id: "countInputTokens",
+      group: "Responses",
+      access: "tenant",
+      body: json("CountInputTokens"),
+      answers: ok("InputTokenCount"),
+      errors: [404, 429],
+    },
     handle: async (context) => {
       const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
       const input_tokens = await countInputTokens(callerOf(context), body);
@@ -90,6 +113,14 @@ export const responses = [
     path: "/v1/responses/compact",
     summary:
       "compact `input` and what `previous_response_id` continues: the user's messages and one `compaction` item; nothing is stored",
+    operation: {
+      id: "compactConversation",
+      group: "Responses",
+      access: "tenant",
+      body: json("CompactConversation"),
+      answers: ok("CompactedResponse"),
+      errors: [404, 429],
+    },
     handle: async (context) => {
       const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
       return context.json(await compactConversation(callerOf(context), body));
@@ -99,6 +130,15 @@ export const responses = [
     method: "GET",
     path: "/v1/responses",
     summary: "with `Upgrade: websocket`: WebSocket mode ([docs/websocket.md](docs/websocket.md)); else 426",
+    operation: {
+      id: "connectResponses",
+      group: "Responses",
+      access: "tenant",
+      answers: { 101: {} },
+      errors: [426],
+      description:
+        'Frames are JSON texts. A client sends `{"type":"response.create","stream_id"?, …}` with the fields of `CreateResponse`; it is sent `ResponseStreamEvent`s, with the `stream_id`, and errors as `{"type":"error","status","error"}`.',
+    },
     handle: (context) => {
       if (!wantsSocket(context.req.raw)) throw upgradeRequired();
       const { config, requestId } = context.var;
@@ -142,6 +182,12 @@ export const responses = [
     path: "/v1/responses/:id",
     summary:
       "retrieve; with `stream=true`, `starting_after`, `include_obfuscation`: replay a background response's events and follow it",
+    operation: {
+      id: "retrieveResponse",
+      group: "Responses",
+      access: "tenant",
+      answers: { 200: { "application/json": "ResponseObject", "text/event-stream": "ResponseStreamEvent" } },
+    },
     query: retrieveQuery,
     handle: async (context, { include, stream, starting_after: after, include_obfuscation: obfuscation = true }) => {
       const address = responseAddress(context.req.param("id"));
@@ -159,6 +205,12 @@ export const responses = [
     method: "DELETE",
     path: "/v1/responses/:id",
     summary: "delete, for good",
+    operation: {
+      id: "deleteResponse",
+      group: "Responses",
+      access: "tenant",
+      answers: ok("DeletedResponse"),
+    },
     handle: async (context) => {
       const id = context.req.param("id");
       await deleteResponse(callerOf(context), responseAddress(id));
@@ -169,6 +221,13 @@ export const responses = [
     method: "POST",
     path: "/v1/responses/:id/cancel",
     summary: "stop a background response",
+    operation: {
+      id: "cancelResponse",
+      group: "Responses",
+      access: "tenant",
+      answers: ok("ResponseObject"),
+      errors: [400],
+    },
     handle: async (context) => {
       const address = responseAddress(context.req.param("id"));
       return jsonText(context, responseBody(await cancelResponse(callerOf(context), address)));
@@ -178,6 +237,12 @@ export const responses = [
     method: "GET",
     path: "/v1/responses/:id/input_items",
     summary: "its input: `limit` 1–100 (20), `order` `desc`\\|`asc`, `after`, `include`",
+    operation: {
+      id: "listInputItems",
+      group: "Responses",
+      access: "tenant",
+      answers: ok("ItemList"),
+    },
     query: pageQuery,
     handle: async (context, page) => {
       const address = responseAddress(context.req.param("id"));

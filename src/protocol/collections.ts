@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { describedAs } from "./described-as.ts";
 
 /**
  * Arrays and maps of a request, of which the first element at fault ends the reading. Zod's own read on and keep an
@@ -11,7 +12,7 @@ export function list<Element extends z.ZodType>(
   element: Element,
   { min = 0, max = Number.POSITIVE_INFINITY }: { min?: number; max?: number } = {},
 ) {
-  return z.transform((value: unknown, context): z.output<Element>[] => {
+  const schema = z.transform((value: unknown, context): z.output<Element>[] => {
     if (!Array.isArray(value)) {
       context.addIssue({ code: "invalid_type", expected: "array", input: value });
       return z.NEVER;
@@ -35,6 +36,10 @@ export function list<Element extends z.ZodType>(
     }
     return elements;
   });
+  return describedAs(schema, () => {
+    const array = min > 0 ? z.array(element).min(min) : z.array(element);
+    return Number.isFinite(max) ? array.max(max) : array;
+  });
 }
 
 /** An object whose keys and values are of one kind each. Raises the issues of `z.record`, for one key at most. */
@@ -43,7 +48,7 @@ export function map<Value extends z.ZodType>(
   value: Value,
   { max = Number.POSITIVE_INFINITY }: { max?: number } = {},
 ) {
-  return z.transform((input: unknown, context): Record<string, z.output<Value>> => {
+  const schema = z.transform((input: unknown, context): Record<string, z.output<Value>> => {
     if (typeof input !== "object" || input === null || Array.isArray(input)) {
       context.addIssue({ code: "invalid_type", expected: "record", input });
       return z.NEVER;
@@ -77,6 +82,7 @@ export function map<Value extends z.ZodType>(
     }
     return entries;
   });
+  return describedAs(schema, () => z.record(key, value).meta(Number.isFinite(max) ? { maxProperties: max } : {}));
 }
 
 /** The issues of an element or value, as those of what it is in. */

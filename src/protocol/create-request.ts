@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { ClientTools, clientToolsIn, fullNameOf } from "./client-tools.ts";
 import { list, map } from "./collections.ts";
+import { describedAs } from "./described-as.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { type InputItem, inputItem } from "./items.ts";
 import { reasoningEffort, textFormat } from "./output-settings.ts";
@@ -14,8 +15,8 @@ import { type ChosenTool, chosenTools, hostedKey, type Tool, type ToolChoice, to
  */
 
 /** A field of OpenAI's API that this server does not serve: absent, null and the given neutral values pass. */
-function notServed(field: string, ...neutral: unknown[]) {
-  return z
+function notServed(field: string, ...neutral: z.core.util.Literal[]) {
+  const schema = z
     .unknown()
     .superRefine((value, context) => {
       if (value == null || neutral.some((accepted) => isSame(accepted, value))) return;
@@ -26,11 +27,17 @@ function notServed(field: string, ...neutral: unknown[]) {
       });
     })
     .optional();
+  return describedAs(schema, () =>
+    z
+      .literal([...neutral, null])
+      .describe("Not supported by this server.")
+      .optional(),
+  );
 }
 
 /** A field of chat completions that the Responses API has elsewhere: told, as OpenAI does, rather than dropped. */
 function moved(field: string, to: string) {
-  return z
+  const schema = z
     .unknown()
     .superRefine((value, context) => {
       if (value == null) return;
@@ -41,6 +48,7 @@ function moved(field: string, to: string) {
       });
     })
     .optional();
+  return describedAs(schema, () => z.null().describe(`A field of chat completions. Here it is '${to}'.`).optional());
 }
 
 /** Fields of chat completions, under the names that OpenAI's API refuses here. */
@@ -209,18 +217,22 @@ const messageFields = {
   previous_input_messages: list(jsonObject, { max: 100_000 }).nullish(),
 };
 
-const allFields = z.object({ ...openaiFields, ...vllmFields, ...messageFields, ...chatFields });
+/** All fields, as each of the bodies below may have them. */
+export const requestFields = z.object({ ...openaiFields, ...vllmFields, ...messageFields, ...chatFields });
 
-export const createRequest = allFields.superRefine((body, context) => {
-  if (body.input == null) {
-    const params = { code: "missing_required_parameter" };
-    context.addIssue({ code: "custom", path: ["input"], message: "Missing required parameter: 'input'.", params });
-  }
-  checkTogether(body, context);
-});
+export const createRequest = describedAs(
+  requestFields.superRefine((body, context) => {
+    if (body.input == null) {
+      const params = { code: "missing_required_parameter" };
+      context.addIssue({ code: "custom", path: ["input"], message: "Missing required parameter: 'input'.", params });
+    }
+    checkTogether(body, context);
+  }),
+  () => requestFields.meta({ required: ["input"] }),
+);
 
 /** The body of `POST /v1/responses/input_tokens`: a create's, where what is continued may stand without an input. */
-export const countRequest = allFields
+export const countRequest = requestFields
   .transform((body) => ({ ...body, input: body.input ?? [] }))
   .superRefine(checkTogether);
 
@@ -228,22 +240,25 @@ export const countRequest = allFields
  * The body of `POST /v1/responses/compact` as the create that it is: one that asks for a compaction of its input and of
  * what it continues, and keeps nothing.
  */
-export const compactRequest = allFields
-  .extend({ model: z.string().min(1).max(512).nullable() })
-  .transform(({ input, conversation: _, ...body }) => ({
-    ...body,
-    input: [...toItems(input), { type: "compaction_trigger" as const }],
-    background: false,
-    stream: false,
-    store: false,
-  }))
-  .superRefine((body, context) => {
-    if (body.input.length === 1 && !continuesSomething(body)) {
-      const params = { code: "missing_required_parameter" };
-      context.addIssue({ code: "custom", path: ["input"], message: "Missing required parameter: 'input'.", params });
-    }
-    checkTogether(body, context);
-  });
+export const compactRequest = describedAs(
+  requestFields
+    .extend({ model: z.string().min(1).max(512).nullable() })
+    .transform(({ input, conversation: _, ...body }) => ({
+      ...body,
+      input: [...toItems(input), { type: "compaction_trigger" as const }],
+      background: false,
+      stream: false,
+      store: false,
+    }))
+    .superRefine((body, context) => {
+      if (body.input.length === 1 && !continuesSomething(body)) {
+        const params = { code: "missing_required_parameter" };
+        context.addIssue({ code: "custom", path: ["input"], message: "Missing required parameter: 'input'.", params });
+      }
+      checkTogether(body, context);
+    }),
+  () => requestFields.meta({ required: ["model"] }),
+);
 
 /** The input of a request as items. */
 export function toItems(input: string | InputItem[] | null | undefined): InputItem[] {
@@ -252,7 +267,7 @@ export function toItems(input: string | InputItem[] | null | undefined): InputIt
 }
 
 /** Raises what fields are at fault together. */
-function checkTogether(body: z.output<typeof allFields>, context: z.RefinementCtx): void {
+function checkTogether(body: z.output<typeof requestFields>, context: z.RefinementCtx): void {
   const issue = (path: (string | number)[], message: string, code = "invalid_value") =>
     context.addIssue({ code: "custom", path, message, params: { code } });
   if (Array.isArray(body.input) && body.input.length === 0 && !continuesSomething(body)) {
@@ -347,7 +362,7 @@ function loadsTools({ type }: { type: string }): boolean {
   return type === "additional_tools" || type === "tool_search_output";
 }
 
-function continuesSomething(body: z.output<typeof allFields>): boolean {
+function continuesSomething(body: z.output<typeof requestFields>): boolean {
   return (
     body.previous_response_id != null || body.conversation != null || (body.previous_input_messages?.length ?? 0) > 0
   );

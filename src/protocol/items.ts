@@ -223,7 +223,7 @@ const compactionTrigger = z
 const itemReference = z.object({ type: z.literal("item_reference"), id: z.string().min(1).max(MAX_ID_LENGTH) });
 
 /** Items of tools of OpenAI's that no model gets to use here, such as a conversation that began there has. */
-const FOREIGN_ITEM_TYPES = [
+export const FOREIGN_ITEM_TYPES = [
   "computer_call",
   "computer_call_output",
   "file_search_call",

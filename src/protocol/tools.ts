@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { list, map } from "./collections.ts";
+import { describedAs } from "./described-as.ts";
 import { canonicalHost } from "./public-url.ts";
 import { shortened } from "./validation.ts";
 
@@ -260,7 +261,8 @@ const codeInterpreterTool = z.object({
 /** vLLM's: a shell, on the operator's tool server. */
 const containerTool = z.object({ type: z.literal("container") });
 
-const tool = z.discriminatedUnion("type", [
+/** One tool, in normal form. */
+export const tool = z.discriminatedUnion("type", [
   functionTool,
   customTool,
   namespaceTool,
@@ -392,6 +394,18 @@ const UNSERVED_CHOICES = new Set([
   "programmatic_tool_calling",
 ]);
 
+/** A choice of certain tools, and any choice, in their normal form. */
+export const namedChoice = z.discriminatedUnion("type", [...choices, allowedTools]);
+export const normalChoice = z.union([z.enum(["none", "auto", "required"]), namedChoice]);
+
+const nested = z.object({ name: namedFields.name });
+
+/** Chat completions' form of a choice. */
+export const nestedChoice = z.discriminatedUnion("type", [
+  z.object({ type: z.literal("function"), function: nested }),
+  z.object({ type: z.literal("custom"), custom: nested }),
+]);
+
 /** Accepts also chat completions' nested `{type:"function", function:{name}}` (and `custom`), which some clients send. */
 function normaliseChoice(value: unknown, context: z.RefinementCtx): unknown {
   if (typeof value !== "object" || value === null || !("type" in value)) return value;
@@ -413,9 +427,8 @@ function normaliseChoice(value: unknown, context: z.RefinementCtx): unknown {
   return value;
 }
 
-export const toolChoice = z.preprocess(
-  normaliseChoice,
-  z.union([z.enum(["none", "auto", "required"]), z.discriminatedUnion("type", [...choices, allowedTools])]),
+export const toolChoice = describedAs(z.preprocess(normaliseChoice, normalChoice), () =>
+  z.union([normalChoice, nestedChoice]),
 );
 
 export type ToolChoice = z.output<typeof toolChoice>;

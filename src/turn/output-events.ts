@@ -94,7 +94,7 @@ export class EventWriter {
    * `extra` is JSON to stand behind the delta.
    */
   delta(type: DeltaType, head: string, text: string, extra = ""): void {
-    applyDelta(this.#state, type);
+    applyDelta(this.#state, type, text);
     if (!this.#sink) return;
     let json = `${head}${this.#state.sequence++},"delta":${JSON.stringify(text)}${extra}`;
     if (this.#padding !== "") {

@@ -4,7 +4,7 @@ import type { PendingCall } from "../contract/server-tool.ts";
 import type { DeltaEvent, DeltaType, StreamEvent, Unnumbered } from "../protocol/events.ts";
 import type { OutputItem, Usage } from "../protocol/response.ts";
 import type { CallAnswer, TurnRecord } from "./records.ts";
-import { type DeltaCount, NO_DELTAS } from "./usage.ts";
+import { type DeltaCount, NO_DELTAS, tokensIn } from "./usage.ts";
 
 /**
  * The state of one turn: all that its events and records tell.
@@ -183,7 +183,7 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
     case "response.custom_tool_call_input.delta":
     case "response.mcp_call_arguments.delta":
     case "response.code_interpreter_call_code.delta":
-      applyDelta(state, event.type);
+      applyDelta(state, event.type, event.delta);
       addLoggedText(state, event);
       return;
     case "error":
@@ -241,14 +241,15 @@ export function spentTokens({ usage, summaryTokens }: TurnState): number {
 }
 
 /** Counts a delta event. Its text is added where it belongs: to the open part (`addText`), or to the item of a call. */
-export function applyDelta(state: TurnState, type: DeltaType): void {
+export function applyDelta(state: TurnState, type: DeltaType, text: string): void {
   const isReasoning = type === "response.reasoning_text.delta" || type === "response.reasoning_summary_text.delta";
-  countDelta(state, isReasoning);
+  countDelta(state, text, isReasoning);
 }
 
-function countDelta(state: TurnState, isReasoning: boolean): void {
-  state.deltas.all += 1;
-  if (isReasoning) state.deltas.reasoning += 1;
+function countDelta(state: TurnState, text: string, isReasoning: boolean): void {
+  const tokens = tokensIn(text);
+  state.deltas.all += tokens;
+  if (isReasoning) state.deltas.reasoning += tokens;
   state.round.outageSince = undefined;
 }
 
@@ -328,7 +329,7 @@ function addThought(state: TurnState, text: string): void {
   state.openPart ??= newPart("hidden_text", state.output.length - 1, 0);
   if (text === "") return;
   state.openPart.text += text;
-  countDelta(state, true);
+  countDelta(state, text, true);
 }
 
 function endThought(state: TurnState, item: string): void {

@@ -122,7 +122,8 @@ export class Turn {
     this.#options = options;
     this.#sink = sink;
     const { engine, request, signal, tools, logged } = options;
-    const first = makePrompt(options, engine.noteRole);
+    const made = makePrompt(options, engine.noteRole);
+    const first: Prompt = sink ? made : { ...made, isUnwatched: true };
     const clientTool = (name: string) => ClientTools.of(this.#prompt.current.request.tools).get(name);
     const kind = compactionKind(request, options.input);
     // A compaction carries calls that nobody has answered yet.

@@ -1,11 +1,22 @@
+import { Buffer } from "node:buffer";
 import type { Usage } from "../protocol/response.ts";
 
 /** What a turn has used: as the model server says, and, where a generation broke off before it could, as deltas. */
 
-/** Delta events: about as many as tokens; and those of them that were reasoning. */
+/** Tokens of delta events, about; and those of them that were reasoning. */
 export interface DeltaCount {
   all: number;
   reasoning: number;
+}
+
+/** Few tokens are longer, and few pairs of them are as long. UTF-16 units. */
+const LONGEST_TOKEN = 16;
+
+const BYTES_PER_TOKEN = 4;
+
+/** How many tokens a delta has, about: one as a rule, and more where the model server sends several in one event. */
+export function tokensIn(delta: string): number {
+  return delta.length <= LONGEST_TOKEN ? 1 : Math.round(Buffer.byteLength(delta) / BYTES_PER_TOKEN);
 }
 
 /** That of a turn which has asked the model nothing. */

@@ -1,5 +1,6 @@
 /** A `fetch` that checks every answer of the Responses API that passes through it, and changes none of them. */
 import type { Response as ResponseObject } from "openai/resources/responses/responses";
+import type { ApiDescription } from "./api-description.ts";
 import { type CheckedStream, checkEventStream, checkWithOpenAiNode, parseEventStream } from "./event-stream.ts";
 import {
   deletionViolations,
@@ -42,6 +43,8 @@ interface Exchange {
   readonly url: URL;
   /** The JSON body sent; empty when there was none. */
   readonly sent: JsonObject;
+  /** The JSON body as it was sent, whatever it is; undefined when there was none. */
+  readonly body: unknown;
 }
 
 /**
@@ -49,8 +52,10 @@ interface Exchange {
  *
  * Server-sent events are passed on chunk by chunk as they come, and checked when the stream ends. A stream that its
  * reader or the network cuts off is checked only as far as it got.
+ *
+ * @param description what the server says of itself, where all that passes is to be held to that, too
  */
-export function conformantFetch(base: typeof fetch = fetch): ConformantFetch {
+export function conformantFetch(base: typeof fetch = fetch, description?: ApiDescription): ConformantFetch {
   const violations: string[] = [];
   const pending = new Set<Promise<void>>();
   const open = new Set<() => void>();
@@ -74,17 +79,19 @@ export function conformantFetch(base: typeof fetch = fetch): ConformantFetch {
     const answer = await base(input, init);
     // Noted before the answer, since the stream may end first; a refused cancellation excuses nothing.
     if (cancelledId !== undefined && !answer.ok) memory.cancelled.delete(cancelledId);
+    const contentType = answer.headers.get("content-type");
+    if (description) track(exchange, () => describedViolations(description, exchange, answer));
     if (!/\/(responses|conversations)(\/|$)/.test(exchange.url.pathname)) return answer;
 
-    const contentType = answer.headers.get("content-type");
     if (answer.status === 200 && /^text\/event-stream\s*(;|$)/i.test(contentType ?? "") && answer.body !== null) {
       const recording = record(answer.body, (bytes, ended) => {
         open.delete(recording.stop);
-        track(exchange, () => streamViolations(bytes, ended, exchange, memory));
+        track(exchange, () => streamViolations(bytes, ended, exchange, memory, description));
       });
       open.add(recording.stop);
       const { status, statusText, headers } = answer;
-      return new Response(recording.stream, { status, statusText, headers });
+      const passed = new Response(recording.stream, { status, statusText, headers });
+      return Object.defineProperty(passed, "url", { value: answer.url });
     }
     if (answer.status === 101 || answer.status === 204 || exchange.method === "HEAD" || exchange.method === "OPTIONS") {
       return answer;
@@ -110,6 +117,20 @@ export function conformantFetch(base: typeof fetch = fetch): ConformantFetch {
     if (found.length > 0) throw new ConformanceError("What the server answered", found);
   };
   return Object.assign(checkedFetch, { violations, settled });
+}
+
+/** What of an exchange is not as the server describes it. Streams are looked at by their events. */
+async function describedViolations(
+  description: ApiDescription,
+  { method, url, body }: Exchange,
+  answer: Response,
+): Promise<readonly string[]> {
+  const { status, headers } = answer;
+  const contentType = headers.get("content-type");
+  const exchange = { method, url, status, contentType, sent: body };
+  if (method === "HEAD" || !isJsonType(contentType)) return description.violations(exchange);
+  const text = await readText(answer.clone());
+  return text === undefined ? [] : description.violations({ ...exchange, answered: parseJson(text) });
 }
 
 interface Recording {
@@ -162,15 +183,17 @@ async function streamViolations(
   ended: boolean,
   exchange: Exchange,
   memory: Memory,
+  description?: ApiDescription,
 ): Promise<readonly string[]> {
   const stream = parseEventStream(bytes, { partial: !ended });
+  const undescribed = stream.events.flatMap(({ data }) => description?.streamedViolations(exchange, data) ?? []);
   // A client that stops reading at [DONE], as openai-node does, has read the whole stream.
   const partial = !ended && !stream.done;
   const id = responseIdOf(stream.events, exchange);
   const startingAfter = Number(exchange.url.searchParams.get("starting_after") ?? Number.NaN);
   const replaying = Number.isInteger(startingAfter);
   const known = memory.events.get(id) ?? new Map<number, unknown>();
-  const violations = replayViolations(stream.events, known);
+  const violations = [...undescribed, ...replayViolations(stream.events, known)];
 
   // A replay that starts later is checked together with the beginning, when that was seen.
   const prefix = replaying ? eventsUpTo(known, startingAfter) : [];
@@ -306,7 +329,8 @@ function exchangeOf(...[input, init]: Parameters<typeof fetch>): Exchange {
   const request = input instanceof Request ? input : undefined;
   const url = new URL(request?.url ?? String(input));
   const body = typeof init?.body === "string" ? parseJson(init.body) : undefined;
-  return { method: (init?.method ?? request?.method ?? "GET").toUpperCase(), url, sent: isObject(body) ? body : {} };
+  const method = (init?.method ?? request?.method ?? "GET").toUpperCase();
+  return { method, url, sent: isObject(body) ? body : {}, body };
 }
 
 function wantsStream({ method, url, sent }: Exchange): boolean {

@@ -7,7 +7,7 @@ import type {
 } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { generationsOf, isWhole, replay, typesOf } from "./event-streams.ts";
-import { eventually, type Gateway, startGateway } from "./support.ts";
+import { eventually, type Gateway, startGateway, TOKEN_BY_TOKEN } from "./support.ts";
 
 let gateway: Gateway;
 beforeAll(async () => {
@@ -23,7 +23,7 @@ const WAYS: Way[] = ["json", "stream", "background"];
 /** The response to a request, whichever way it is answered. Only JSON throws where the response failed. */
 async function create(way: Way, body: ResponseCreateParamsNonStreaming, through = gateway): Promise<Response> {
   const { responses } = through.openai;
-  if (way === "json") return responses.create(body);
+  if (way === "json") return responses.create({ ...body, ...TOKEN_BY_TOKEN });
   if (way === "background") {
     const { id } = await responses.create({ ...body, background: true });
     return eventually(async () => {
@@ -173,6 +173,49 @@ it("a call that nobody has seen yet is begun anew", async () => {
   const response = await create("background", { model, input: "Call get_weather.", tools: [weatherTool] });
   expect(response.output).toMatchObject([{ type: "function_call", name: "get_weather", status: "completed" }]);
   expect(generationsOf(gateway, model)).toHaveLength(2);
+});
+
+describe.concurrent("an answer that nobody watches", () => {
+  const input = Array.from({ length: 80 }, (_, index) => `word${index}`).join(" ");
+
+  it("comes 16 tokens an event, and loses none of them wherever it is cut", async () => {
+    const whole = await create("stream", { model: "simulator", input });
+    for (const after of [1, 2, 3, 4]) {
+      const model = broken(after);
+      const response = await gateway.openai.responses.create({ model, input });
+      expect([after, essence(response)]).toEqual([after, essence(whole)]);
+      const [first, second] = generationsOf(gateway, model);
+      expect(first?.body).toMatchObject({ stream: true, stream_interval: 16 });
+      expect(first?.deltasSent).toBe(after);
+      expect(second?.body).toMatchObject({ continue_final_message: true, stream_interval: 16 });
+    }
+  });
+
+  it("comes as its client asks; and token by token where somebody watches, or calls are to be parsed", async () => {
+    const intervals = async (body: object) => {
+      const model = own("simulator");
+      await (await gateway.post({ model, input, ...body })).text();
+      return generationsOf(gateway, model).map((asked) => (asked.body as Record<string, unknown>).stream_interval);
+    };
+    expect(await intervals({})).toEqual([16]);
+    expect(await intervals({ stream_interval: 4 })).toEqual([4]);
+    expect(await intervals({ stream: true })).toEqual([undefined]);
+    expect(await intervals({ background: true, stream: true })).toEqual([undefined]);
+    expect(await intervals({ tools: [weatherTool] })).toEqual([undefined]);
+  });
+
+  it("that breaks off in the thoughts counts what was thought in vain as about as many tokens", async () => {
+    const question = { input: "the cat is in the old box ".repeat(15).trim() };
+    const whole = await create("stream", { model: "simulator-reasoning", ...question });
+    const model = own("simulator-reasoning?fault=cut:4&fault_times=1");
+    const { usage, output_text } = await gateway.openai.responses.create({ model, ...question });
+    expect(output_text).toBe(textOf(whole.output));
+    const inVain =
+      (usage?.output_tokens_details.reasoning_tokens ?? 0) - (whole.usage?.output_tokens_details.reasoning_tokens ?? 0);
+    // The first token, and three times sixteen.
+    expect(inVain).toBeGreaterThan(49 / 2);
+    expect(inVain).toBeLessThan(49 * 2);
+  });
 });
 
 describe.concurrent("a cut in the reasoning", () => {

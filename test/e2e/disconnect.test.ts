@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { SimulatedRequest } from "../../dev/simulator/handler.ts";
 import { expectError } from "./expectations.ts";
-import { eventually, type Gateway, startGateway } from "./support.ts";
+import { eventually, type Gateway, startGateway, TOKEN_BY_TOKEN } from "./support.ts";
 
 /**
  * What happens when a client leaves.
@@ -189,7 +189,7 @@ it("a client that leaves a JSON request is not noticed locally: the answer is ma
   const left = gateway.fetch(`${gateway.url}/v1/responses`, {
     method: "POST",
     headers: { "content-type": "application/json" },
-    body: JSON.stringify({ model, input: "Hello!" }),
+    body: JSON.stringify({ model, input: "Hello!", ...TOKEN_BY_TOKEN }),
     signal: leaving.signal,
   });
   await eventually(() => requestOf(model)?.deltasSent === 3);

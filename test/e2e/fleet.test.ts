@@ -4,7 +4,7 @@ import { isWhole, replay } from "./event-streams.ts";
 import { expectError, readStream } from "./expectations.ts";
 import { type Fleet, type Replica, startFleet } from "./fleet.ts";
 import { SocketClient } from "./socket-support.ts";
-import { eventually } from "./support.ts";
+import { eventually, TOKEN_BY_TOKEN } from "./support.ts";
 import { mcp, startTools, type ToolServer } from "./tool-support.ts";
 
 /** Several model servers behind one door, as clients and the servers see it. */
@@ -17,7 +17,7 @@ const INPUT = "one two three four five six seven eight nine ten";
 /** What became of a request, whichever way it is answered, and the text of its events, where it has any. */
 async function create(fleet: Fleet, way: Way, body: ResponseCreateParamsNonStreaming) {
   const { responses } = fleet.openai;
-  if (way === "json") return { response: await responses.create(body), text: undefined };
+  if (way === "json") return { response: await responses.create({ ...body, ...TOKEN_BY_TOKEN }), text: undefined };
   if (way === "stream") {
     const events = await (await fleet.post({ ...body, stream: true })).text();
     return { response: await responses.retrieve(idOf(events)), text: textOf(events) };

@@ -1,5 +1,6 @@
 import { isObject } from "../../dev/simulator/json.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { descriptionOf } from "../conformance/api-description.ts";
 import { startWorkerd } from "../workerd/process.ts";
 import { type Gateway, gatewayAt } from "./support.ts";
 
@@ -53,7 +54,7 @@ export async function startFleet({ servers: described, variables = {} }: FleetOp
   });
   const [first] = replicas;
   if (!first) throw new Error("A fleet has servers.");
-  const gateway = gatewayAt(worker, first.server);
+  const gateway = gatewayAt(worker, first.server, await descriptionOf(worker.url));
   return {
     ...gateway,
     replicas,

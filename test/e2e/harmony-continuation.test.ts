@@ -4,7 +4,7 @@ import { harmonyTokenizer } from "../../dev/simulator/harmony-tokenizer.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { startWorkerd } from "../workerd/process.ts";
 import { framesOf, isWhole, replay, typesOf } from "./event-streams.ts";
-import { type Gateway, gatewayAt } from "./support.ts";
+import { type Gateway, gatewayAt, TOKEN_BY_TOKEN } from "./support.ts";
 
 /** gpt-oss goes on wherever its server dies, and nothing of it tells that it did. */
 
@@ -101,7 +101,8 @@ interface Answer {
 /** The response to a request, whichever way it is answered, and how it came about. */
 async function create(way: Way, body: Body, { faults, settings = "" }: Circumstances = {}, through = gateway) {
   const model = vllm.model(settings, faults);
-  const whole = { ...body, model, stream: way !== "json", background: way === "background" };
+  const how = way === "json" ? TOKEN_BY_TOKEN : { stream: true, background: way === "background" };
+  const whole = { ...how, ...body, model };
   const answer = await through.post(whole);
   const text = await answer.text();
   const asked = vllm.asked(model);

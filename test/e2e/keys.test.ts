@@ -3,7 +3,6 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { mintKey, newMint } from "../../src/protocol/api-keys.ts";
 import { expectError, rejection } from "./expectations.ts";
 import {
-  ADMIN_KEY,
   ask,
   call,
   create,
@@ -289,10 +288,20 @@ it("the audit log tells who did what, newest first, and no key", async () => {
   expect(ofType.data.map(({ type }) => type)).toEqual(["api_key.deleted", "api_key.rotated"]);
 });
 
-it("a deployment with a root key serves nobody without a key", async () => {
-  const other = await startGateway({ ADMIN_KEY, ALLOW_ANONYMOUS: "true" });
+it("a deployment with nothing but the text of a root key serves nobody without a key, and makes its first one", async () => {
+  const root = `sk-admin-${"0123456789abcdef".repeat(4)}`;
+  const other = await startGateway({ ADMIN_KEY: root, ALLOW_ANONYMOUS: "true" });
   try {
     expect((await other.post({ input: "Hello!" })).status).toBe(401);
+    for (const wrong of [`${root}0`, root.slice(0, -1), sha256(root)]) {
+      expect((await call(other, "POST", "/v1/admin/keys", { tenant: "acme" }, wrong)).status).toBe(401);
+    }
+    const made = await call(other, "POST", "/v1/admin/keys", { tenant: "acme" }, root);
+    const { value } = (await made.json()) as MadeKey;
+    expect((await create(other, value)).status).toBe(200);
+    const noted = await call(other, "GET", "/v1/organization/audit_logs", undefined, root);
+    expect((await noted.json()).data).toMatchObject([{ type: "api_key.created", actor: { api_key: { id: "root" } } }]);
+    expect(other.logs()).not.toContain(root);
   } finally {
     await other.close();
   }

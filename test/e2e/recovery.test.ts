@@ -4,7 +4,7 @@ import { startWorkerd } from "../workerd/process.ts";
 import { framesOf, generationsOf, isWhole, replay } from "./event-streams.ts";
 import { expectError, readStream } from "./expectations.ts";
 import { type Death, type MortalServer, startMortalServer } from "./mortal-server.ts";
-import { eventually, type Gateway, gatewayAt } from "./support.ts";
+import { eventually, type Gateway, gatewayAt, TOKEN_BY_TOKEN } from "./support.ts";
 
 /** A model server that dies and comes back. The faults are those of vLLM 0.32: see mortal-server.ts. */
 
@@ -39,7 +39,7 @@ const own = (model: string) => `${model}?max_model_len=${100_000 + names++}`;
 /** What became of a request, whichever way it is answered; and its events, where it has any. */
 async function create(way: Way, body: ResponseCreateParamsNonStreaming, through = gateway) {
   const { responses } = through.openai;
-  if (way === "json") return { response: await responses.create(body), events: "" };
+  if (way === "json") return { response: await responses.create({ ...body, ...TOKEN_BY_TOKEN }), events: "" };
   if (way === "stream") {
     const events = await (await through.post({ ...body, stream: true })).text();
     expect(isWhole(events)).toBe(true);
@@ -195,7 +195,7 @@ describe("a model server that stays away", () => {
     for (const stream of [false, true]) {
       const model = own("simulator");
       mortal.dieAfter(model, 3, "kill");
-      const answer = await hasty.post({ model, input: INPUT, stream });
+      const answer = await hasty.post({ model, input: INPUT, stream, ...TOKEN_BY_TOKEN });
       if (stream) expect((await readStream(answer)).types.slice(-2)).toEqual(["error", "response.failed"]);
       else await expectError(answer, { status: 502, code: "upstream_unreachable" });
       await mortal.restart();

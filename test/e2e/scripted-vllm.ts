@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import OpenAI from "openai";
+import { descriptionOf } from "../conformance/api-description.ts";
 import { type ConformantFetch, conformantFetch } from "../conformance/client.ts";
 import { startWorkerd } from "../workerd/process.ts";
 
@@ -43,7 +44,7 @@ export async function startScripted(vars: Record<string, string> = {}): Promise<
     ALLOW_ANONYMOUS: "true",
     ...vars,
   });
-  const fetch = conformantFetch();
+  const fetch = conformantFetch(undefined, await descriptionOf(worker.url));
   return {
     url: worker.url,
     fetch,

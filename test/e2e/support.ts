@@ -1,6 +1,7 @@
 import OpenAI from "openai";
 import { isObject, type JsonObject } from "../../dev/simulator/json.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { type ApiDescription, descriptionOf } from "../conformance/api-description.ts";
 import { type ConformantFetch, conformantFetch } from "../conformance/client.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import type { ObjectStorage } from "../workerd/storage.ts";
@@ -35,17 +36,20 @@ type Variables = Record<string, string>;
 export async function startGateway(vars: Variables = {}): Promise<Gateway> {
   const vllm = await serveSimulator();
   const worker = await startWorkerd(variables(vllm, vars));
-  return gatewayAt(worker, vllm);
+  return gatewayAt(worker, vllm, await descriptionOf(worker.url));
 }
 
 function variables(vllm: SimulatorServer, vars: Variables): Variables {
   return { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", ...vars };
 }
 
-/** A gateway whose Worker and model server run already; closing it ends both. */
-export function gatewayAt(worker: WorkerdProcess, vllm: SimulatorServer): Gateway {
+/**
+ * A gateway whose Worker and model server run already; closing it ends both. With a description, all that its clients send and get is
+ * held to that.
+ */
+export function gatewayAt(worker: WorkerdProcess, vllm: SimulatorServer, description?: ApiDescription): Gateway {
   const { url, storage, keys, quotas, logs } = worker;
-  const fetch = conformantFetch();
+  const fetch = conformantFetch(undefined, description);
   const client: Gateway["client"] = (options) =>
     new OpenAI({ apiKey: "any", baseURL: `${url}/v1`, maxRetries: 0, fetch, ...options });
   return {
@@ -92,3 +96,6 @@ export function lastPrompt(gateway: Gateway): JsonObject {
   if (!isObject(asked?.body)) throw new Error("No prompt reached vLLM.");
   return asked.body;
 }
+
+/** An answer that its client gets whole comes to this server 16 tokens an event. Where it is to break off at a token, it comes as a stream does. */
+export const TOKEN_BY_TOKEN = { stream_interval: 1 };

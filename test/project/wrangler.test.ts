@@ -1,9 +1,90 @@
 import { readFileSync } from "node:fs";
-import { expect, it } from "vitest";
+import { Ajv } from "ajv";
+import { parse } from "smol-toml";
+import { describe, expect, it } from "vitest";
+import { VARIABLE_NAMES } from "../../src/config.ts";
 
-it("a deployment keeps no URL that a request has brought: no traces, and no queries in its logs", () => {
-  const settings = readFileSync(new URL("../../wrangler.toml", import.meta.url), "utf8");
-  // `enabled` of [observability] turns both on unless they are named.
-  expect(settings).toMatch(/^\[observability\]\n(\w.*\n)*redact_query_string = true$/m);
-  expect(settings).toMatch(/^\[observability\.traces\]\nenabled = false$/m);
+/** What a deployment to Cloudflare is made with. */
+
+function read(name: string): string {
+  return readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
+}
+
+/** The settings that a page suggests. */
+function snippets(page: string): string[] {
+  const found = read(page).matchAll(/^( *)```toml\n([\s\S]*?)^ *```$/gm);
+  return [...found].map(([, indent = "", text = ""]) => text.replaceAll(new RegExp(`^${indent}`, "gm"), ""));
+}
+
+interface Manifest {
+  scripts: Record<string, string>;
+  cloudflare: { bindings: Record<string, { description: string }> };
+}
+
+const manifest = JSON.parse(read("package.json")) as Manifest;
+const settings = parse(read("wrangler.toml")) as {
+  exports: Record<string, unknown>;
+  durable_objects: { bindings: { name: string; class_name: string }[] };
+} & Record<string, unknown>;
+
+describe("wrangler.toml", () => {
+  const ajv = new Ajv({ strict: false, allErrors: true, validateFormats: false });
+  const check = ajv.compile(JSON.parse(read("node_modules/wrangler/config-schema.json")) as object);
+
+  it("is as wrangler's own schema of it says", () => {
+    check(settings);
+    expect(check.errors ?? []).toEqual([]);
+  });
+
+  it("would be found wrong with a setting that wrangler does not know, or one of the wrong type", () => {
+    expect(check({ ...settings, compatibility_dates: "2026-11-09" })).toBe(false);
+    expect(check({ ...settings, limits: { cpu_ms: "300000" } })).toBe(false);
+  });
+
+  it.each(snippets("docs/deploy-cloudflare.md"))("may have what docs/deploy-cloudflare.md says: %s", (snippet) => {
+    check({ ...settings, ...parse(snippet) });
+    expect(check.errors ?? []).toEqual([]);
+  });
+
+  it("binds each class that it exports, once", () => {
+    const bound = settings.durable_objects.bindings.map((binding) => binding.class_name);
+    expect(bound.toSorted()).toEqual(Object.keys(settings.exports).toSorted());
+  });
+
+  it("keeps no URL that a request has brought: no traces, and no queries in its logs", () => {
+    // `enabled` of [observability] turns both on unless they are named.
+    expect(settings.observability).toMatchObject({ redact_query_string: true, traces: { enabled: false } });
+  });
+});
+
+describe(".dev.vars.example, of which the button makes secrets", () => {
+  const entries = read(".dev.vars.example")
+    .split("\n")
+    .filter((line) => line !== "" && !line.startsWith("#"))
+    .map((line) => line.split("=", 2) as [name: string, value: string]);
+
+  it("asks for the model server and the first key", () => {
+    expect(entries.map(([name]) => name)).toEqual(["VLLM_BASE_URL", "ADMIN_KEY"]);
+    expect(VARIABLE_NAMES).toEqual(expect.arrayContaining(entries.map(([name]) => name)));
+  });
+
+  it("suggests no value: what it suggested would be deployed", () => {
+    expect(entries.filter(([, value]) => value !== "")).toEqual([]);
+  });
+
+  it("has a description in package.json for each, as each binding has, and none for what there is not", () => {
+    const bindings = settings.durable_objects.bindings.map(({ name }) => name);
+    const described = Object.entries(manifest.cloudflare.bindings);
+    expect(described.map(([name]) => name).toSorted()).toEqual(
+      [...entries.map(([name]) => name), ...bindings].toSorted(),
+    );
+    expect(described.filter(([, { description }]) => description.trim() === "")).toEqual([]);
+  });
+});
+
+it("the button builds and deploys with scripts that ask nothing", () => {
+  expect(manifest.scripts).toMatchObject({
+    build: "wrangler deploy --dry-run --outdir dist",
+    deploy: "wrangler deploy",
+  });
 });

@@ -1,5 +1,6 @@
 import { env } from "cloudflare:workers";
 import { Buffer } from "node:buffer";
+import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { tenantCacheSalt } from "../../src/api/cache-salt.ts";
 import {
@@ -172,6 +173,9 @@ describe("the configuration", () => {
     ["ADMIN_KEY", "s3cret"],
     ["ADMIN_KEY", `ops:${HASH.slice(1)}`],
     ["ADMIN_KEY", " , "],
+    ["ADMIN_KEY", "sk-admin-s3cret"],
+    ["ADMIN_KEY", `sk-admin-s3cret-${"é".repeat(40)}`],
+    ["ADMIN_KEY", `sk-s3cret-${"a".repeat(40)}`],
     ["KEY_CACHE_MS", "99"],
     ["KEY_CACHE_MS", "600001"],
     ["MODEL_PRICES", '{"m":5}'],
@@ -228,6 +232,15 @@ describe("the configuration", () => {
   ])("with %s wants keys, and opens none of vLLM's extras by itself", (_, vars) => {
     expect(configure({ ...vars, ALLOW_ANONYMOUS: "true" }).wantsKeys).toBe(true);
     expect([...configure(vars).vllmExtras]).toEqual([]);
+  });
+
+  it("takes a root key as its hash, with a name, or as its text", () => {
+    const text = `sk-admin-${"Ab3_-".repeat(8)}`;
+    const { adminKeys } = configure({ ADMIN_KEY: `ops:${HASH}, ${text}` }).keys;
+    expect(adminKeys).toEqual([
+      { name: "ops", sha256: new Uint8Array(Buffer.from(HASH, "hex")) },
+      { name: "root", sha256: new Uint8Array(createHash("sha256").update(text).digest()) },
+    ]);
   });
 
   it("is checked once: what is wrong stays wrong until the deployment changes", () => {

@@ -9,7 +9,7 @@ import { boundRules } from "../grammar/bound-inputs.ts";
 import type { Rules } from "../grammar/lark.ts";
 import { toPattern } from "../grammar/pattern.ts";
 import { offeredTools } from "../offered-tools.ts";
-import { isStreamed } from "../vllm-words.ts";
+import { isStreamed, streamInterval } from "../vllm-words.ts";
 import { type ChatMessage, isUnfinished, type MessageOptions, toChatMessages } from "./messages.ts";
 
 /** A prompt as the body of vLLM's `/v1/chat/completions` (and, in part, of `/tokenize`). */
@@ -154,6 +154,8 @@ export function toChatRequest(prompt: Prompt, asking: Asking, hostedTools: Hoste
   Object.assign(body, fields, {
     stream: streamed,
     stream_options: streamed ? { include_usage: true } : undefined,
+    // vLLM's parsers of tool calls go by events: the fewer tokens one has, the fewer of their cases it meets.
+    stream_interval: fields.tools ? (request.stream_interval ?? undefined) : streamInterval(prompt),
     tool_choice: fields.tools && (asking.finalText || isInput ? "none" : chatToolChoice(request)),
     parallel_tool_calls: fields.tools ? (request.parallel_tool_calls ?? undefined) : undefined,
     response_format: asking.bindsFormat ? responseFormat(request) : undefined,

@@ -138,7 +138,7 @@ export class Completion {
   }
 
   #take(chunk: CompletionChunk, pieces: Segment[], out: ModelDelta[]): void {
-    this.#parser.push(pieces, tokensOf(chunk), this.#deltas);
+    this.#parser.push(pieces, chunk.ids ?? tokensOf(chunk), this.#deltas);
     this.#settle(chunk, out);
   }
 

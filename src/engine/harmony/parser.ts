@@ -6,7 +6,7 @@ import type { Channel, HarmonyMessage } from "./message.ts";
 import { fullName, isOfferedTool, type OfferedTools, type Recipient, resolveRecipient } from "./recipients.ts";
 import { type Segment, toText } from "./segments.ts";
 import type { StopStrings } from "./stop-strings.ts";
-import { CALL, CHANNEL, CONSTRAIN, END, ENDOFTEXT, MESSAGE, RETURN, START } from "./vocabulary.ts";
+import { CALL, CHANNEL, CONSTRAIN, END, ENDOFTEXT, FIRST_SPECIAL_ID, MESSAGE, RETURN, START } from "./vocabulary.ts";
 
 /** What the parser makes of tokens: deltas, and calls of tools that no client runs. Such a call has shown nothing. */
 export type HarmonyDelta = ModelDelta | { kind: "unserved_call"; message: HarmonyMessage };
@@ -121,26 +121,31 @@ export class HarmonyParser {
   }
 
   /**
-   * Reads pieces that were sampled as `tokens` tokens, and adds what they make to `out`. `logprob` is that of a token
-   * which comes alone: it goes with the first of its text that is shown as the answer.
+   * Reads pieces that were sampled as `tokens`, their ids, or how many there were where nobody gives ids, and adds what they make to `out`.
+   * `logprob` is that of a token which comes alone: it goes with the first of its text that is shown as the answer.
    */
-  push(pieces: readonly Segment[], tokens: number, out: HarmonyDelta[], logprob?: TokenLogprob): void {
-    const perCharacter = pieces.length > 1 ? tokensPerCharacter(pieces, tokens) : 0;
+  push(
+    pieces: readonly Segment[],
+    tokens: number | readonly number[],
+    out: HarmonyDelta[],
+    logprob?: TokenLogprob,
+  ): void {
+    const count = typeof tokens === "number" ? sharedOut(pieces, tokens) : countedByIds(tokens);
     if (logprob && this.#mayShow() && typeof pieces[0] !== "number") {
       this.#logprobs.push({ entry: logprob, start: this.#message.content.length });
     }
-    // Tokens that end within a character: their text comes with the next.
-    if (pieces.length === 0) this.#countText(tokens);
     for (const piece of pieces) {
       if (this.#state === "over") break;
+      this.#countText(count(piece));
       if (typeof piece === "number") {
         this.#seenSpecial = true;
         this.#readSpecial(piece, out);
       } else {
-        this.#countText(pieces.length > 1 ? piece.length * perCharacter : tokens);
         this.#readText(piece, out);
       }
     }
+    // Tokens that end within a character: their text comes with the next.
+    if (this.#state !== "over") this.#countText(count(undefined));
     this.#flush(out);
   }
 
@@ -483,13 +488,32 @@ function toMessage({ recipient, channel, contentType, content, header }: OpenMes
   return header === undefined || header === standardHeader(message) ? message : { ...message, header };
 }
 
-/** How the tokens of a push are shared out among its texts; a special token is one. */
-function tokensPerCharacter(pieces: readonly Segment[], tokens: number): number {
+/** How many tokens of text go with a piece, or, at the end, are left; to be asked of one piece after the other. */
+type TextTokens = (piece: Segment | undefined) => number;
+
+/** By ids: those up to the next special one. */
+function countedByIds(ids: readonly number[]): TextTokens {
+  let at = 0;
+  return (piece) => {
+    const from = at;
+    while (at < ids.length && (ids[at] ?? 0) < FIRST_SPECIAL_ID) at += 1;
+    const counted = at - from;
+    if (typeof piece === "number") at += 1;
+    return counted;
+  };
+}
+
+/** Without ids: by the lengths of the texts; a special token is one. */
+function sharedOut(pieces: readonly Segment[], tokens: number): TextTokens {
   let characters = 0;
   let left = tokens;
   for (const piece of pieces) {
     if (typeof piece === "number") left -= 1;
     else characters += piece.length;
   }
-  return characters === 0 ? 0 : Math.max(0, left) / characters;
+  const each = characters === 0 ? 0 : Math.max(0, left) / characters;
+  return (piece) => {
+    if (piece === undefined) return pieces.length === 0 ? tokens : 0;
+    return typeof piece === "number" ? 0 : piece.length * each;
+  };
 }

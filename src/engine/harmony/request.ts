@@ -1,6 +1,6 @@
 import type { Prompt } from "../../contract/engine.ts";
 import { vllmFields } from "../../protocol/create-request.ts";
-import { isStreamed } from "../vllm-words.ts";
+import { isStreamed, streamInterval } from "../vllm-words.ts";
 import { wantsLogprobs } from "./logprobs.ts";
 import { STOP_TOKEN_IDS } from "./vocabulary.ts";
 
@@ -42,6 +42,7 @@ export function toCompletionRequest(
     prompt: text,
     stream: streamed,
     stream_options: streamed ? { include_usage: true } : undefined,
+    stream_interval: streamInterval(prompt),
     max_tokens: maxTokens,
     temperature: request.temperature ?? undefined,
     top_p: request.top_p ?? undefined,

@@ -1,0 +1,247 @@
+import { z } from "zod";
+import { grants } from "../../contract/grants.ts";
+import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
+import { normalChoice, tool } from "../../protocol/tools.ts";
+import { eventSchemas } from "./events.ts";
+import { itemSchemas } from "./items.ts";
+
+/**
+ * What endpoints answer, as zod schemas by the names of the description's components. They only describe: nothing is
+ * checked with them but in tests, which hold them to every answer that they see, and to the types of the openai package.
+ */
+export type Answers = ReturnType<typeof answerSchemas>;
+
+/** The name of an answer. */
+export type AnswerName = keyof Answers;
+
+/** Makes the schemas. A function, so that an isolate which nobody asks for its description does not make them. */
+export function answerSchemas() {
+  const items = itemSchemas();
+  const text = z.string();
+  const seconds = z.int().min(0).describe("Unix seconds.");
+  const count = z.int().min(0);
+  const metadata = z.record(text, text);
+  const message = z.object({ type: text, code: text.nullable(), message: text, param: text.nullable() });
+
+  const Usage = z.object({
+    input_tokens: count,
+    input_tokens_details: z.object({ cached_tokens: count, cache_write_tokens: count }),
+    output_tokens: count,
+    output_tokens_details: z.object({ reasoning_tokens: count, tool_output_tokens: count.optional() }),
+    total_tokens: count,
+    input_tokens_per_turn: z.array(count).optional(),
+    cached_tokens_per_turn: z.array(count).optional(),
+    output_tokens_per_turn: z.array(count).optional(),
+    tool_output_tokens_per_turn: z.array(count).optional(),
+  });
+  const ResponseObject = z.object({
+    id: text,
+    object: z.literal("response"),
+    created_at: seconds,
+    completed_at: seconds.nullable(),
+    status: z.enum(["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]),
+    background: z.boolean(),
+    error: z.object({ code: text, message: text }).nullable(),
+    incomplete_details: z.object({ reason: z.enum(["max_output_tokens", "content_filter"]) }).nullable(),
+    model: text,
+    previous_response_id: text.nullable(),
+    conversation: z.object({ id: text }).nullable(),
+    instructions: text.nullable(),
+    output: z.array(items.OutputItem),
+    tools: z.array(tool),
+    tool_choice: normalChoice,
+    parallel_tool_calls: z.boolean(),
+    max_output_tokens: z.int().nullable(),
+    max_tool_calls: z.int().nullable(),
+    temperature: z.number(),
+    top_p: z.number(),
+    presence_penalty: z.number(),
+    frequency_penalty: z.number(),
+    top_logprobs: z.int(),
+    text: z.object({ format: textFormat, verbosity: z.enum(["low", "medium", "high"]) }),
+    reasoning: z
+      .object({
+        effort: reasoningEffort.nullable(),
+        summary: z.enum(["auto", "concise", "detailed"]).nullable(),
+        context: z.enum(["auto", "current_turn", "all_turns"]).optional(),
+      })
+      .nullable(),
+    truncation: z.enum(["auto", "disabled"]),
+    usage: Usage.nullable(),
+    store: z.boolean(),
+    service_tier: z.enum(["default", "flex", "scale", "priority", "fast", "ultrafast"]),
+    metadata,
+    safety_identifier: text.nullable(),
+    access_programs: z.null(),
+    moderation: z.null(),
+    prompt: z.null(),
+    prompt_cache_key: text.nullable(),
+    prompt_cache_retention: z.enum(["in_memory", "in-memory", "24h"]).nullable(),
+    prompt_cache_options: z
+      .object({
+        mode: z.enum(["implicit", "explicit"]),
+        ttl: z.enum(["30m", "12h"]),
+        comparison_response_id: text.nullish(),
+      })
+      .optional(),
+    user: text.nullable(),
+    input_transformations: z
+      .array(
+        z.object({
+          type: z.literal("reasoning"),
+          id: text,
+          action: z.literal("removed"),
+          reason: z.enum(["organization_mismatch", "model_mismatch"]),
+        }),
+      )
+      .optional(),
+    input_messages: z.array(z.looseObject({})).optional(),
+    output_messages: z.array(z.looseObject({})).optional(),
+    kv_transfer_params: z.unknown().optional(),
+    recovery: z
+      .object({ down_since: seconds, gives_up_at: seconds })
+      .describe("Only in events, while the model server is waited for.")
+      .optional(),
+  });
+  const ResponseStreamEvent = eventSchemas(items, ResponseObject);
+
+  const page = <Item extends z.ZodType>(item: Item) =>
+    z.object({
+      object: z.literal("list"),
+      data: z.array(item),
+      first_id: text.nullable(),
+      last_id: text.nullable(),
+      has_more: z.boolean(),
+    });
+  const deleted = <const Name extends string>(object: Name) =>
+    z.object({ id: text, object: z.literal(object), deleted: z.literal(true) });
+
+  const Model = z.looseObject({
+    id: text,
+    object: z.literal("model"),
+    created: z.int(),
+    owned_by: text,
+    root: text.optional(),
+    parent: text.nullish(),
+    max_model_len: z.int().nullish(),
+  });
+  const CodexModel = z.looseObject({ slug: text, display_name: text });
+
+  const ApiKey = z.object({
+    object: z.literal("api_key"),
+    id: text,
+    tenant: text,
+    name: text,
+    redacted_value: text,
+    created_at: seconds,
+    expires_at: seconds.nullable(),
+    disabled: z.boolean(),
+    limits: grants.nullable(),
+  });
+  const Tenant = z.object({ object: z.literal("tenant"), id: text, limits: grants.nullable() });
+  const Conversation = z.object({ id: text, object: z.literal("conversation"), created_at: seconds, metadata });
+
+  const ServerHealth = {
+    latency_ms: z.number().min(0),
+    models: z.array(text).optional(),
+    error: z.object({ code: text, message: text }).optional(),
+    down_since: text.nullable().describe("ISO 8601."),
+  };
+
+  return {
+    ...items,
+    Usage,
+    ResponseObject,
+    ResponseStreamEvent,
+    DeletedResponse: deleted("response.deleted"),
+    InputTokenCount: z.object({ object: z.literal("response.input_tokens"), input_tokens: count }),
+    CompactedResponse: z.object({
+      id: text,
+      object: z.literal("response.compaction"),
+      created_at: seconds,
+      output: z.array(items.Item),
+      usage: Usage,
+    }),
+    ItemList: page(items.Item),
+    Conversation,
+    DeletedConversation: deleted("conversation.deleted"),
+    Model,
+    CodexModel,
+    ModelList: z.union([
+      z.object({ object: z.literal("list"), data: z.array(Model) }),
+      z.object({ models: z.array(CodexModel) }),
+    ]),
+    PassedAnswer: z.unknown().describe("The model server's own answer, as it came."),
+    ApiKey,
+    NewApiKey: ApiKey.extend({ value: text.describe("The key itself. It is shown this once.") }),
+    ApiKeyList: page(ApiKey),
+    DeletedApiKey: deleted("api_key.deleted"),
+    Tenant,
+    ErasedTenant: z.object({
+      object: z.literal("tenant.erased"),
+      id: text,
+      homes: count,
+      next: text.nullable().describe("`after` of the next call, where there are more homes."),
+      has_more: z.boolean(),
+    }),
+    ExportLine: z
+      .looseObject({ object: text })
+      .describe("A tenant, a key, a usage row, a conversation, or a response with its input; last an `export.page`."),
+    AuditLog: page(
+      z.looseObject({
+        id: text,
+        object: z.literal("organization.audit_log"),
+        type: text,
+        effective_at: seconds,
+        actor: z.object({ type: z.literal("api_key"), api_key: z.object({ id: text }) }),
+        project: z.object({ id: text }),
+      }),
+    ),
+    UsagePage: z.object({
+      object: z.literal("page"),
+      data: z.array(
+        z.object({
+          object: z.literal("bucket"),
+          start_time: seconds,
+          end_time: seconds,
+          results: z.array(
+            z.object({
+              object: z.literal("organization.usage.completions.result"),
+              input_tokens: count,
+              input_cached_tokens: count,
+              output_tokens: count,
+              num_model_requests: count,
+              project_id: text.nullable(),
+              api_key_id: text.nullable(),
+              model: text.nullable(),
+              cost_usd: z.number().min(0),
+            }),
+          ),
+        }),
+      ),
+      has_more: z.boolean(),
+      next_page: text.nullable(),
+    }),
+    Health: z.object({ status: z.literal("ok") }),
+    UpstreamHealth: z.object({
+      ...ServerHealth,
+      status: z.enum(["ok", "degraded", "unreachable"]),
+      recovery: z.object({ background_ms: z.number(), foreground_ms: z.number() }),
+      servers: z
+        .array(
+          z.object({
+            ...ServerHealth,
+            status: z.enum(["ok", "unreachable"]),
+            name: text,
+            draining: z.boolean(),
+            ejected: z.boolean(),
+            board: z.object({ down: z.boolean(), load: z.number().nullable() }).optional(),
+          }),
+        )
+        .optional(),
+    }),
+    Metrics: text.describe("Prometheus's text format."),
+    Description: z.looseObject({ openapi: text }).describe("An OpenAPI document."),
+    ErrorBody: z.object({ error: message }).describe("`param` is the path of the field at fault, or null."),
+  };
+}

@@ -1,0 +1,135 @@
+import { z } from "zod";
+import { FOREIGN_ITEM_TYPES } from "../../protocol/items.ts";
+import { isJsonObject, type JsonObject } from "../../protocol/json.ts";
+import { answerSchemas } from "./answers.ts";
+import { bodySchemas, sharedSchemas } from "./bodies.ts";
+
+/** The description's components: every schema that has a name, each once. */
+
+/** Unions whose members have names of their own, by what makes a member's `type` its name. */
+const MEMBER_NAMES: Record<string, (type: string) => string> = {
+  InputItem: (type) => `${type}Input`,
+  InputPart: (type) => `${type}Part`,
+  Tool: (type) => `${type}Tool`,
+  NamedToolChoice: (type) => `${type}Choice`,
+  NestedToolChoice: (type) => `Nested${type}Choice`,
+  TextFormat: (type) => `${type}OutputFormat`,
+  StoredInput: (type) => `Stored${type}`,
+  ResponseStreamEvent: (type) => `${type}Event`,
+};
+
+/** Unions whose members have a type, and no other's. */
+const TOLD_APART = [
+  ...["InputPart", "Tool", "NamedToolChoice", "NestedToolChoice", "TextFormat"],
+  ...["OutputItem", "ResponseStreamEvent"],
+];
+
+/** Every component's JSON Schema (draft 2020-12, as OpenAPI 3.1 has it), by its name. */
+export function componentSchemas(): Record<string, JsonObject> {
+  const registry = z.registry<{ id: string }>();
+  const named: Record<string, z.ZodType> = { ...sharedSchemas(), ...bodySchemas(), ...answerSchemas() };
+  for (const [id, schema] of Object.entries(named)) {
+    registry.add(schema, { id });
+    const nameOf = MEMBER_NAMES[id];
+    if (!nameOf) continue;
+    for (const { types, member } of membersOf(schema)) {
+      const name = nameOf(pascal(firstOf(types)));
+      registry.add(member, { id: name });
+      // A message is another one for each role.
+      for (const [role, ofRole] of rolesOf(member)) registry.add(ofRole, { id: `${pascal(role)}${name}` });
+    }
+  }
+  // Answers are such that what they give is what they take.
+  const { schemas } = z.toJSONSchema(registry, { uri: reference, io: "input", override: corrected });
+  const components = Object.entries(schemas).map(([id, { $schema: _schema, $id: _id, ...schema }]) => [id, schema]);
+  const found = Object.fromEntries(components) as Record<string, JsonObject>;
+  for (const id of TOLD_APART) found[id] = { ...found[id], discriminator: discriminator(named[id], registry) };
+  return withUntyped(found);
+}
+
+function discriminator(union: z.ZodType | undefined, registry: z.core.$ZodRegistry<{ id: string }>) {
+  const mapping = membersOf(union).flatMap(({ types, member }) => {
+    const name = reference(registry.get(member)?.id ?? "");
+    return types.map((type) => [type, name]);
+  });
+  return { propertyName: "type", mapping: Object.fromEntries(mapping) as Record<string, string> };
+}
+
+/** The type by which a member is named. Items that are OpenAI's alone have one schema. */
+function firstOf([type = ""]: readonly string[]): string {
+  return type === FOREIGN_ITEM_TYPES[0] ? "foreign_item" : type;
+}
+
+function reference(id: string): string {
+  return `#/components/schemas/${id}`;
+}
+
+/** `response.output_text.delta` → `ResponseOutputTextDelta`. */
+function pascal(type: string): string {
+  return type.replaceAll(/(?:^|[._])(\w)/g, (_, letter: string) => letter.toUpperCase());
+}
+
+/** The members of a union told apart by `type`, and their types. */
+function membersOf(schema: z.ZodType | undefined): { types: string[]; member: z.ZodType }[] {
+  const union = schema instanceof z.ZodPipe ? schema.out : schema;
+  if (!(union instanceof z.ZodUnion)) throw new TypeError("Only a union has members.");
+  return (union.options as z.ZodType[]).map((member) => ({ types: typesOf(member), member }));
+}
+
+function typesOf(member: unknown): string[] {
+  if (member instanceof z.ZodPipe) return typesOf(member.in);
+  if (member instanceof z.ZodUnion) return typesOf(member.options[0]);
+  const { type } = member instanceof z.ZodObject ? member.shape : {};
+  if (type instanceof z.ZodLiteral) return [...type.values] as string[];
+  if (type instanceof z.ZodEnum) return type.options as string[];
+  throw new TypeError("A member of such a union has a type.");
+}
+
+function rolesOf(member: z.ZodType): [role: string, member: z.ZodType][] {
+  if (!(member instanceof z.ZodUnion)) return [];
+  return (member.options as z.ZodType[]).flatMap((ofRole) => {
+    const object = ofRole instanceof z.ZodPipe ? ofRole.in : ofRole;
+    const role = object instanceof z.ZodObject ? object.shape.role : undefined;
+    return role instanceof z.ZodLiteral ? [[String(role.value), ofRole]] : [];
+  });
+}
+
+type Override = NonNullable<z.core.ToJSONSchemaParams["override"]>;
+
+/** Mends what zod cannot know, and leaves out what says nothing. */
+const corrected: Override = ({ zodSchema, jsonSchema }) => {
+  const { maximum, minimum, propertyNames } = jsonSchema;
+  if (maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
+  if (minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
+  if (isJsonObject(propertyNames) && Object.keys(propertyNames).join() === "type") delete jsonSchema.propertyNames;
+  // Generators take a field with a default for one that is always there, and ask for it in bodies.
+  if (jsonSchema.default !== undefined) {
+    const { default: given, description = "" } = jsonSchema;
+    jsonSchema.description = `${description} Default: \`${JSON.stringify(given)}\`.`.trimStart();
+    delete jsonSchema.default;
+  }
+  // Where an element is at fault is found by code (`collections.ts`), for which zod takes such a field to be optional.
+  if (zodSchema instanceof z.ZodObject) {
+    const required = Object.keys(zodSchema.shape).filter((key) => !isOptional(zodSchema.shape[key]));
+    if (required.length > 0) jsonSchema.required = required;
+  }
+};
+
+function isOptional(field: z.ZodType): boolean {
+  return field.safeParse(undefined).success;
+}
+
+/** Of these items the type may be left out, as in OpenAI's API: a message is known by its role, a reference by its id alone. */
+const UNTYPED = /MessageInput$|^ItemReferenceInput$/;
+
+function withUntyped({ InputItem, ...schemas }: Record<string, JsonObject>): Record<string, JsonObject> {
+  const easy = Object.entries(schemas)
+    .filter(([name, { required }]) => UNTYPED.test(name) && Array.isArray(required))
+    .map(([name, schema]) => [name, withoutType(schema)] as const);
+  // What has an id and a role would be both of them.
+  return { InputItem: { anyOf: InputItem?.oneOf }, ...schemas, ...Object.fromEntries(easy) };
+}
+
+function withoutType({ required, ...schema }: JsonObject): JsonObject {
+  return { ...schema, required: (required as string[]).filter((name) => name !== "type") };
+}

@@ -1,0 +1,163 @@
+import { z } from "zod";
+import type { JsonObject } from "../../protocol/json.ts";
+import type { Endpoint } from "../endpoint.ts";
+import { componentSchemas } from "./components.ts";
+import { type Access, GROUPS, type MediaType, type Operation, type OperationAnswer } from "./operation.ts";
+
+/**
+ * The API's description: an OpenAPI 3.1 document of all endpoints. Paths, parameters, bodies and answers come from the endpoints' own
+ * declarations, and their schemas from the zod schemas that requests are parsed with (`bodies.ts`) and answers are held to in tests
+ * (`answers.ts`).
+ */
+export function describeApi(endpoints: readonly Endpoint[]): JsonObject {
+  const byPath = Map.groupBy(endpoints, ({ path }) => pathTemplate(path));
+  const paths = [...byPath].map(([path, here]) => [
+    path,
+    Object.fromEntries(here.map((endpoint) => [endpoint.method.toLowerCase(), operationOf(endpoint)])),
+  ]);
+  return {
+    openapi: "3.1.1",
+    info: {
+      title: "responses-edge",
+      version: VERSION,
+      summary: "The OpenAI Responses API in front of vLLM.",
+      license: { name: "Apache-2.0", identifier: "Apache-2.0" },
+    },
+    servers: [{ url: "/" }],
+    tags: Object.entries(GROUPS).map(([name, description]) => ({ name, description })),
+    paths: Object.fromEntries(paths) as JsonObject,
+    components: {
+      schemas: componentSchemas(),
+      headers: {
+        RequestId: { description: "Names the request in this server's logs.", schema: { type: "string" } },
+      },
+      responses: {
+        Error: {
+          description: "An error in OpenAI's shape.",
+          headers: REQUEST_ID,
+          content: { "application/json": { schema: { $ref: "#/components/schemas/ErrorBody" } } },
+        },
+      },
+      securitySchemes: SECURITY_SCHEMES,
+    },
+  };
+}
+
+/** Of this API, not of the package: it changes with what clients can see. */
+const VERSION = "1";
+
+const SECURITY_SCHEMES = {
+  apiKey: { type: "http", scheme: "bearer", description: "A tenant's API key, or a token of the configured issuer." },
+  rootKey: { type: "http", scheme: "bearer", description: "A root key (`ADMIN_KEY`)." },
+  metricsToken: { type: "http", scheme: "bearer", description: "`PROMETHEUS_TOKEN`." },
+};
+
+/** Each entry is one way in. `{}` is that of deployments without keys (`ALLOW_ANONYMOUS`). */
+const SECURITY: Record<Access, object[]> = {
+  everyone: [],
+  tenant: [{ apiKey: [] }, {}],
+  root: [{ rootKey: [] }],
+  "tenant or root": [{ apiKey: [] }, { rootKey: [] }, {}],
+  metrics: [{ metricsToken: [] }, {}],
+};
+
+const REQUEST_ID = { "x-request-id": { $ref: "#/components/headers/RequestId" } };
+
+/** OpenAPI's path of one of Hono's. */
+function pathTemplate(path: string): string {
+  return path.replaceAll(/:(\w+)(\{[^}]*\})?/g, "{$1}");
+}
+
+function operationOf({ method, path, summary, query, operation }: Endpoint): JsonObject {
+  const { id, group, access, body, headers = [], description } = operation;
+  const openedBy = openedByOf(operation);
+  const parameters = [
+    ...[...path.matchAll(/:(\w+)/g)].map(([, name]) => ({
+      name,
+      in: "path",
+      required: true,
+      schema: { type: "string" },
+    })),
+    ...(query ? queryParameters(query) : []),
+    ...headers.map((header) => ({ ...header, in: "header", schema: { type: "string" } })),
+  ];
+  return {
+    operationId: id,
+    tags: [group],
+    summary: plainText(summary),
+    ...(description !== undefined && { description }),
+    ...(openedBy !== undefined && { "x-opened-by": openedBy }),
+    security: SECURITY[access],
+    ...(parameters.length > 0 && { parameters }),
+    ...(body && {
+      requestBody: {
+        required: body.isOptional !== true,
+        content: { [body.type]: { schema: { $ref: `#/components/schemas/${body.name}` } } },
+      },
+    }),
+    responses: {
+      ...Object.fromEntries(Object.entries(operation.answers).map(([status, answer]) => [status, answerOf(answer)])),
+      ...Object.fromEntries(errorStatuses(method, path, operation, query).map((status) => [status, ERROR])),
+    },
+  };
+}
+
+function openedByOf({ access, openedBy }: Operation): Operation["openedBy"] {
+  return openedBy ?? (access === "root" ? "ADMIN_KEY" : undefined);
+}
+
+const ERROR = { $ref: "#/components/responses/Error" };
+
+/** Errors that follow from how an endpoint is declared, and those that it names. */
+function errorStatuses(
+  method: Endpoint["method"],
+  path: string,
+  operation: Operation,
+  query: Endpoint["query"],
+): (number | "5XX")[] {
+  const { access, body, answers, errors = [] } = operation;
+  // Every endpoint refuses web pages of other hosts where there are no keys.
+  const statuses = new Set<number>([403, ...errors]);
+  if (access !== "everyone") statuses.add(401);
+  if (body || query) statuses.add(400);
+  if (body) statuses.add(413);
+  if (method === "POST") statuses.add(415);
+  if (path.includes(":") || openedByOf(operation) !== undefined) statuses.add(404);
+  for (const status of Object.keys(answers)) statuses.delete(Number(status));
+  return [...[...statuses].toSorted((one, other) => one - other), "5XX"];
+}
+
+/** How bodies that are streams of values are told: OpenAPI 3.1 has no word for it, 3.2 says `itemSchema`. */
+const STREAMS: Partial<Record<MediaType, string>> = {
+  "text/event-stream":
+    "Server-sent events: the `data` of each is one such value as JSON, `event` is its `type`; the last `data` is `[DONE]`.",
+  "application/jsonl": "JSON lines: each line is one such value.",
+};
+
+function answerOf(answer: OperationAnswer): JsonObject {
+  const types = Object.entries(answer) as [MediaType, string][];
+  const told = types.map(([type]) => STREAMS[type]).filter((text) => text !== undefined);
+  const content = types.map(([type, name]) => [type, { schema: { $ref: `#/components/schemas/${name}` } }]);
+  return {
+    description: types.length > 0 ? ["The answer.", ...told].join(" ") : "The connection is a WebSocket from here on.",
+    headers: REQUEST_ID,
+    ...(content.length > 0 && { content: Object.fromEntries(content) as JsonObject }),
+  };
+}
+
+/** The parameters of a query's schema: its fields as what they are read as, numbers and lists. */
+function queryParameters(query: z.ZodType): JsonObject[] {
+  let object: z.core.$ZodType = query;
+  while (object instanceof z.ZodPipe) object = object.in;
+  if (!(object instanceof z.ZodObject)) throw new TypeError("A query is an object.");
+  return Object.entries(object.shape).map(([name, field]) => {
+    const { $schema: _, ...schema } = z.toJSONSchema(field as z.ZodType, { io: "output" });
+    const required = schema.type !== "array" && !(field as z.ZodType).safeParse(undefined).success;
+    return { name, in: "query", ...(required && { required }), schema };
+  }) as JsonObject[];
+}
+
+/** A summary without Markdown's links and escapes, which lead to this project's own files. */
+function plainText(summary: string): string {
+  return summary.replaceAll(/ ?\(\[[^\]]*\]\([^)]*\)\)/g, "").replaceAll("\\|", "|");
+}

@@ -1,0 +1,64 @@
+import type { Variables } from "../../config.ts";
+import type { AnswerName } from "./answers.ts";
+import type { BodyName } from "./bodies.ts";
+
+/** What the API's description (`GET /openapi.json`) says of an endpoint beside its route, its query and its summary. */
+export interface Operation {
+  /** Its `operationId`, of which generators make a function's name: it stays. */
+  id: string;
+  group: Group;
+  access: Access;
+  /** The variable without which a deployment does not have it: its path is then an unknown one. Root keys' operations need `ADMIN_KEY`. */
+  openedBy?: keyof Variables;
+  body?: OperationBody;
+  /** Headers of a request that change what is done. */
+  headers?: readonly OperationHeader[];
+  /** What is answered, by status: the names of `answers.ts` by media type. Nothing but errors is answered with another status. */
+  answers: Readonly<Record<number, OperationAnswer>>;
+  /** Statuses of errors beside those that follow from all else: 4xx. Every endpoint may answer 5xx. */
+  errors?: readonly number[];
+  /** What only fits into sentences. */
+  description?: string;
+}
+
+/** Tags, in their order. */
+export const GROUPS = {
+  Responses: "OpenAI's Responses API.",
+  Conversations: "OpenAI's Conversations API.",
+  Models: "The models that responses can be made with.",
+  "Model server":
+    "vLLM's own endpoints. A deployment has those that `PASSTHROUGH_ENDPOINTS` names; the others answer 404.",
+  Administration:
+    "Keys, limits, usage and the audit log. A deployment has them where `ADMIN_KEY` is set; else they answer 404.",
+  Operation: "How this server is.",
+} as const;
+export type Group = keyof typeof GROUPS;
+
+/** Who may ask: everyone, a tenant with its key or token, a root key, either of these, or the holder of `PROMETHEUS_TOKEN`. */
+export type Access = "everyone" | "tenant" | "root" | "tenant or root" | "metrics";
+
+export interface OperationBody {
+  name: BodyName;
+  type: "application/json" | "application/jsonl" | "multipart/form-data";
+  /** Whether it may be left out. */
+  isOptional?: boolean;
+}
+
+export interface OperationHeader {
+  name: string;
+  description: string;
+}
+
+export type MediaType = "application/json" | "application/jsonl" | "text/event-stream" | "text/plain";
+
+export type OperationAnswer = Partial<Record<MediaType, AnswerName>>;
+
+/** An answer of JSON. */
+export function ok(name: AnswerName): Operation["answers"] {
+  return { 200: { "application/json": name } };
+}
+
+/** A body of JSON. */
+export function json(name: BodyName): OperationBody {
+  return { name, type: "application/json" };
+}

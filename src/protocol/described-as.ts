@@ -1,0 +1,15 @@
+import { z } from "zod";
+
+/**
+ * Gives a schema that is made of code, which no JSON Schema can say, the JSON Schema of another one (`z.toJSONSchema`). `plain` is made when
+ * it is asked for. What the schema takes and gives stays as it is.
+ */
+export function describedAs<Schema extends z.ZodType>(schema: Schema, plain: () => z.ZodType): Schema {
+  schema._zod.processJSONSchema = (context, _json, params) => {
+    const described = plain();
+    z.core.processSchema(described, context, params);
+    const seen = context.seen.get(schema);
+    if (seen) seen.ref = described;
+  };
+  return schema;
+}

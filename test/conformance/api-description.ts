@@ -1,0 +1,164 @@
+/** Holds requests and answers to the API's own description (`GET /openapi.json`): its paths, statuses, media types and schemas. */
+import { Ajv2020, type ErrorObject, type ValidateFunction } from "ajv/dist/2020.js";
+import { isObject, type JsonObject, show } from "./violations.ts";
+
+/** One exchange of a request for an answer, as far as it is checked. */
+export interface DescribedExchange {
+  method: string;
+  url: URL;
+  status: number;
+  contentType: string | null;
+  /** The JSON that was sent; undefined where none was. */
+  sent?: unknown;
+  /** The JSON that was answered; undefined for other bodies. */
+  answered?: unknown;
+}
+
+export interface ApiDescription {
+  document: JsonObject;
+  /** Every operation, as `GET /v1/models/{id}`. */
+  operations: readonly string[];
+  /** The operation that a request is for; undefined where there is none. */
+  operationOf(method: string, path: string): string | undefined;
+  /** What of an exchange is not as described. */
+  violations(exchange: DescribedExchange): string[];
+  /** What of one value of a stream is not as described. */
+  streamedViolations(exchange: Pick<DescribedExchange, "method" | "url">, value: unknown): string[];
+}
+
+let described: Promise<ApiDescription> | undefined;
+
+/** The description that a server gives of itself. The first one is asked: all servers of a test run are of one build, and say the same. */
+export function descriptionOf(origin: string): Promise<ApiDescription> {
+  described ??= askFor(origin).catch((error: unknown) => {
+    described = undefined;
+    throw error;
+  });
+  return described;
+}
+
+async function askFor(origin: string): Promise<ApiDescription> {
+  const answer = await fetch(`${origin}/openapi.json`);
+  const text = await answer.text();
+  if (answer.status !== 200) throw new Error(`GET /openapi.json: ${answer.status} ${text}`);
+  return compile(text);
+}
+
+function compile(text: string): ApiDescription {
+  const document = JSON.parse(text) as JsonObject;
+  const paths = objectsIn(document.paths);
+  const operations = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(objectsIn(methods)).map(([method, operation]) => ({
+      method: method.toUpperCase(),
+      path,
+      // The name of a model may have slashes.
+      pattern: new RegExp(`^${path.replaceAll(/\{\w+\}/g, path.startsWith("/v1/models/") ? ".+" : "[^/]+")}$`),
+      operation,
+    })),
+  );
+  const find = (method: string, path: string) => {
+    const asked = method === "HEAD" ? "GET" : method;
+    return operations.find(
+      (each) => each.method === asked && (path in paths ? each.path === path : each.pattern.test(path)),
+    );
+  };
+  const requests = checker(text, (schema) => schema);
+  const answers = checker(text, closed);
+
+  const responseOf = (operation: JsonObject, status: number): JsonObject | undefined => {
+    const responses = objectsIn(operation.responses);
+    const found = responses[status] ?? responses[`${Math.floor(status / 100)}XX`];
+    const name = typeof found?.$ref === "string" ? found.$ref.split("/").at(-1) : undefined;
+    return name === undefined ? found : objectsIn(objectsIn(document.components).responses)[name];
+  };
+  const schemaFor = (content: unknown, contentType: string | null) => {
+    const type = (contentType ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
+    const media = objectsIn(content)[type];
+    return media && { type, reference: String((media.schema as JsonObject).$ref) };
+  };
+
+  return {
+    document,
+    operations: operations.map(({ method, path }) => `${method} ${path}`),
+    operationOf(method, path) {
+      const found = find(method, path);
+      return found && `${found.method} ${found.path}`;
+    },
+    violations({ method, url, status, contentType, sent, answered }) {
+      const found = find(method, url.pathname);
+      if (!found) return [];
+      const response = responseOf(found.operation, status);
+      if (!response) return [`#50 description: no answer with status ${status}`];
+      const violations: string[] = [];
+      if (response.content !== undefined && method !== "HEAD") {
+        const media = schemaFor(response.content, contentType);
+        if (!media) violations.push(`#50 description: no answer of type ${contentType} with status ${status}`);
+        else if (media.type === "application/json") violations.push(...answers(media.reference, answered));
+      }
+      const body = found.operation.requestBody;
+      if (status < 300 && sent !== undefined && isObject(body)) {
+        const media = schemaFor(body.content, "application/json");
+        if (media) violations.push(...requests(media.reference, sent).map((text) => `${text} (of the request)`));
+      }
+      return violations;
+    },
+    streamedViolations({ method, url }, value) {
+      const operation = find(method, url.pathname)?.operation;
+      const response = operation && responseOf(operation, 200);
+      const media = response && schemaFor(response.content, "text/event-stream");
+      return media ? answers(media.reference, value) : ["#50 description: no answer that is a stream"];
+    },
+  };
+}
+
+/** Checks values with the document's components, each changed by `change`. Each is compiled when it is needed. */
+function checker(text: string, change: (schema: JsonObject) => JsonObject) {
+  const components = objectsIn(objectsIn((JSON.parse(text) as JsonObject).components).schemas);
+  const ajv = new Ajv2020({ strict: false, discriminator: true, validateFormats: false });
+  const schemas = Object.fromEntries(
+    Object.entries(components).map(([name, schema]) => [name, change(unmapped(schema))]),
+  );
+  ajv.addSchema({ $id: "openapi", components: { schemas } });
+  const checks = new Map<string, ValidateFunction>();
+  return (reference: string, value: unknown): string[] => {
+    const check = checks.get(reference) ?? ajv.getSchema(`openapi${reference}`);
+    if (!check) throw new Error(`The description has no ${reference}`);
+    checks.set(reference, check);
+    check(value);
+    const name = reference.split("/").at(-1);
+    return (check.errors ?? []).map((error) => `#50 description: ${name}${toldOf(error)}`);
+  };
+}
+
+function toldOf({ instancePath, message, keyword, params }: ErrorObject): string {
+  const detail: unknown = params.additionalProperty ?? params.allowedValues ?? params.allowedValue ?? params.tagValue;
+  return `${instancePath} ${message ?? keyword}${detail === undefined ? "" : ` ${show(detail)}`}`;
+}
+
+/** ajv finds the member of a union by its `type` itself, and knows no mappings. */
+function unmapped(schema: JsonObject): JsonObject {
+  const { discriminator, ...rest } = schema;
+  return isObject(discriminator)
+    ? { ...rest, type: "object", required: ["type"], discriminator: { propertyName: "type" } }
+    : rest;
+}
+
+/** A schema by which an answer has no key that is not described. Clients are not to count on that, so it is not in the document. */
+function closed(node: JsonObject): JsonObject {
+  const entries = Object.entries(node).map(([key, child]) => [
+    key,
+    Array.isArray(child)
+      ? child.map((each: unknown) => (isObject(each) ? closed(each) : each))
+      : isObject(child)
+        ? closed(child)
+        : child,
+  ]);
+  const copy = Object.fromEntries(entries) as JsonObject;
+  const isOpen = !isObject(copy.properties) || "additionalProperties" in copy || copy.type !== "object";
+  return isOpen ? copy : { ...copy, additionalProperties: false };
+}
+
+function objectsIn(value: unknown): Record<string, JsonObject> {
+  if (!isObject(value)) return {};
+  return Object.fromEntries(Object.entries(value).filter((entry): entry is [string, JsonObject] => isObject(entry[1])));
+}

@@ -1,0 +1,297 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { Validator } from "@seriousme/openapi-schema-validator";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type ApiDescription, descriptionOf } from "../conformance/api-description.ts";
+import { type ConformantFetch, conformantFetch } from "../conformance/client.ts";
+import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+import { ADMIN_KEY, ROOT } from "./key-support.ts";
+import { SocketClient } from "./socket-support.ts";
+import { type Gateway, startGateway } from "./support.ts";
+
+/** The description at `GET /openapi.json`, held to each of its operations. Other tests hold all that passes them to it, too (`startGateway`). */
+
+const VARIABLES = { ADMIN_KEY, PROMETHEUS_METRICS: "true", PROMETHEUS_TOKEN: ROOT };
+
+/** With a tenant's key and all that the operations of a driver need. */
+let gateway: Gateway;
+let key: string;
+let description: ApiDescription;
+/** In front of a model server that has every endpoint of its own. */
+let passing: { url: string; fetch: ConformantFetch; close(): Promise<void> };
+
+beforeAll(async () => {
+  gateway = await startGateway(VARIABLES);
+  description = await descriptionOf(gateway.url);
+  const made = await send("POST", "/v1/admin/keys", { body: { tenant: "acme", limits: { track_homes: true } } });
+  key = String((await made.json()).value);
+  passing = await startPassing();
+});
+afterAll(async () => {
+  await passing.close();
+  await gateway.close();
+});
+
+async function startPassing(): Promise<typeof passing> {
+  const server = createServer((request, response) => {
+    request.resume().once("end", () => {
+      response.writeHead(200, { "content-type": "application/json" }).end('{"object":"list","data":[]}');
+    });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const worker: WorkerdProcess = await startWorkerd({
+    VLLM_BASE_URL: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
+    ALLOW_ANONYMOUS: "true",
+    PASSTHROUGH_ENDPOINTS:
+      "chat/completions,completions,embeddings,rerank,score,audio/transcriptions,audio/translations,messages,tokenize,detokenize",
+  });
+  const fetch = conformantFetch(undefined, description);
+  return {
+    url: worker.url,
+    fetch,
+    async close() {
+      await worker.close();
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+}
+
+interface Asked {
+  body?: unknown;
+  /** The root key, where it is not another. */
+  bearer?: string | undefined;
+  headers?: Record<string, string>;
+}
+
+function send(method: string, path: string, { body, bearer = ROOT, headers }: Asked = {}): Promise<Response> {
+  return gateway.fetch(gateway.url + path, {
+    method,
+    headers: {
+      ...(bearer !== "" && { authorization: `Bearer ${bearer}` }),
+      ...(body !== undefined && { "content-type": "application/json" }),
+      ...headers,
+    },
+    ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
+  });
+}
+
+/** The same with the tenant's key. */
+function ask(method: string, path: string, body?: unknown): Promise<Response> {
+  return send(method, path, { body, bearer: key });
+}
+
+/** The id of what a request has made. */
+async function idOf(answer: Promise<Response>): Promise<string> {
+  return String(((await (await answer).json()) as { id: unknown }).id);
+}
+
+const turn = { model: "simulator", input: "Hello!" };
+const newResponse = (more: object = {}) => idOf(ask("POST", "/v1/responses", { ...turn, ...more }));
+const newConversation = (more: object = {}) => idOf(ask("POST", "/v1/conversations", more));
+const newKey = () => idOf(send("POST", "/v1/admin/keys", { body: { tenant: "acme" } }));
+const items = [{ role: "user", content: "Hello!" }];
+
+async function newItem(): Promise<string> {
+  const conversation = await newConversation({ items });
+  const page = (await (await ask("GET", `/v1/conversations/${conversation}/items`)).json()) as { first_id: string };
+  return `/v1/conversations/${conversation}/items/${page.first_id}`;
+}
+
+function pass(path: string, body: object = { model: "any", input: "Hello!" }): Promise<Response> {
+  return passing.fetch(passing.url + path, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+}
+
+function passFile(path: string): Promise<Response> {
+  const body = new FormData();
+  body.append("model", "any");
+  body.append("file", new Blob(["RIFF"]), "speech.wav");
+  return passing.fetch(passing.url + path, { method: "POST", body });
+}
+
+/** For each operation requests that it answers well. Who adds an endpoint adds some here. */
+const DRIVERS: Record<string, () => Promise<Response>[]> = {
+  "POST /v1/responses": () => [
+    ask("POST", "/v1/responses", turn),
+    ask("POST", "/v1/responses", { ...turn, stream: true, background: true }),
+  ],
+  "POST /v1/responses/input_tokens": () => [ask("POST", "/v1/responses/input_tokens", turn)],
+  "POST /v1/responses/compact": () => [ask("POST", "/v1/responses/compact", turn)],
+  "GET /v1/responses/{id}": () => [newResponse().then((id) => ask("GET", `/v1/responses/${id}`))],
+  "DELETE /v1/responses/{id}": () => [newResponse().then((id) => ask("DELETE", `/v1/responses/${id}`))],
+  "POST /v1/responses/{id}/cancel": () => [
+    newResponse({ background: true }).then((id) => ask("POST", `/v1/responses/${id}/cancel`)),
+  ],
+  "GET /v1/responses/{id}/input_items": () => [
+    newResponse().then((id) => ask("GET", `/v1/responses/${id}/input_items?limit=5&order=asc`)),
+  ],
+  "POST /v1/conversations": () => [
+    ask("POST", "/v1/conversations"),
+    ask("POST", "/v1/conversations", { items, metadata: { a: "b" } }),
+  ],
+  "GET /v1/conversations/{id}": () => [newConversation().then((id) => ask("GET", `/v1/conversations/${id}`))],
+  "POST /v1/conversations/{id}": () => [
+    newConversation().then((id) => ask("POST", `/v1/conversations/${id}`, { metadata: { a: "b" } })),
+  ],
+  "DELETE /v1/conversations/{id}": () => [newConversation().then((id) => ask("DELETE", `/v1/conversations/${id}`))],
+  "GET /v1/conversations/{id}/items": () => [
+    newConversation({ items }).then((id) => ask("GET", `/v1/conversations/${id}/items`)),
+  ],
+  "POST /v1/conversations/{id}/items": () => [
+    newConversation().then((id) => ask("POST", `/v1/conversations/${id}/items`, { items })),
+  ],
+  "GET /v1/conversations/{id}/items/{item}": () => [newItem().then((path) => ask("GET", path))],
+  "DELETE /v1/conversations/{id}/items/{item}": () => [newItem().then((path) => ask("DELETE", path))],
+  "GET /v1/models": () => [ask("GET", "/v1/models"), ask("GET", "/v1/models?client_version=0.169.0")],
+  "GET /v1/models/{id}": () => [ask("GET", "/v1/models/simulator")],
+  "POST /v1/chat/completions": () => [pass("/v1/chat/completions", { model: "any", messages: [] })],
+  "POST /v1/completions": () => [pass("/v1/completions")],
+  "POST /v1/embeddings": () => [pass("/v1/embeddings")],
+  "POST /v1/rerank": () => [pass("/v1/rerank")],
+  "POST /v1/score": () => [pass("/v1/score")],
+  "POST /v1/audio/transcriptions": () => [passFile("/v1/audio/transcriptions")],
+  "POST /v1/audio/translations": () => [passFile("/v1/audio/translations")],
+  "POST /v1/messages": () => [pass("/v1/messages", { model: "any", max_tokens: 5, messages: [] })],
+  "POST /tokenize": () => [pass("/tokenize")],
+  "POST /detokenize": () => [pass("/detokenize")],
+  "POST /v1/admin/keys": () => [
+    send("POST", "/v1/admin/keys", { body: { tenant: "acme", name: "one", limits: { models: ["simulator"] } } }),
+  ],
+  "GET /v1/admin/keys": () => [send("GET", "/v1/admin/keys?limit=1&tenant=acme")],
+  "GET /v1/admin/keys/{id}": () => [newKey().then((id) => send("GET", `/v1/admin/keys/${id}`))],
+  "POST /v1/admin/keys/{id}": () => [
+    newKey().then((id) => send("POST", `/v1/admin/keys/${id}`, { body: { disabled: true } })),
+  ],
+  "DELETE /v1/admin/keys/{id}": () => [newKey().then((id) => send("DELETE", `/v1/admin/keys/${id}`))],
+  "POST /v1/admin/keys/{id}/rotate": () => [
+    newKey().then((id) => send("POST", `/v1/admin/keys/${id}/rotate`)),
+    newKey().then((id) => send("POST", `/v1/admin/keys/${id}/rotate`, { body: { grace_seconds: 1 } })),
+  ],
+  "GET /v1/admin/tenants/{tenant}": () => [send("GET", "/v1/admin/tenants/acme")],
+  "POST /v1/admin/tenants/{tenant}": () => [
+    send("POST", "/v1/admin/tenants/other", { body: { limits: { requests_per_minute: 5 } } }),
+  ],
+  "DELETE /v1/admin/tenants/{tenant}": () => [send("DELETE", "/v1/admin/tenants/nobody")],
+  "GET /v1/admin/tenants/{tenant}/export": () => [send("GET", "/v1/admin/tenants/acme/export?limit=5")],
+  "GET /v1/organization/audit_logs": () => [send("GET", "/v1/organization/audit_logs?limit=5&project_ids=acme")],
+  "GET /v1/organization/usage/completions": () => [
+    send("GET", "/v1/organization/usage/completions?start_time=0&limit=2&group_by=model,project_id"),
+    ask("GET", `/v1/organization/usage/completions?start_time=${Math.floor(Date.now() / 1000) - 60}`),
+  ],
+  "GET /health": () => [send("GET", "/health", { bearer: "" })],
+  "GET /health/upstream": () => [send("GET", "/health/upstream")],
+  "GET /metrics": () => [send("GET", "/metrics")],
+  "GET /openapi.json": () => [send("GET", "/openapi.json", { bearer: "" })],
+};
+
+/** Those that answer nothing over plain HTTP. */
+const SOCKETS = "GET /v1/responses";
+
+const cases = Object.keys(DRIVERS).map((operation) => {
+  const [method = "", path = ""] = operation.split(" ");
+  return { operation, method, path, unknown: path.replaceAll(/\{\w+\}/g, "no_such_thing") };
+});
+
+describe("the description", () => {
+  it("is a valid OpenAPI 3.1 document", async () => {
+    const validator = new Validator();
+    const { valid, errors } = await validator.validate(structuredClone(description.document));
+    expect({ valid, errors }).toEqual({ valid: true, errors: undefined });
+    expect(validator.version).toBe("3.1");
+  });
+
+  it("is there without a key, also for HEAD", async () => {
+    const answer = await send("HEAD", "/openapi.json", { bearer: "" });
+    expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "application/json"]);
+  });
+
+  it("refers to nothing that is not in it", () => {
+    const text = JSON.stringify(description.document);
+    const references = [...text.matchAll(/"\$ref":"#\/components\/(\w+)\/(\w+)"/g)];
+    const { components } = description.document as { components: Record<string, Record<string, unknown>> };
+    expect(references.filter(([, kind = "", name = ""]) => !components[kind]?.[name])).toEqual([]);
+    expect(references.length).toBe(text.split('"$ref"').length - 1);
+  });
+
+  it("has no operation that is not driven here (add yours to DRIVERS), and none is driven that it has not", () => {
+    expect([...Object.keys(DRIVERS), SOCKETS].toSorted()).toEqual([...description.operations].toSorted());
+  });
+});
+
+describe.for(cases)("$operation", ({ operation, method, path, unknown }) => {
+  it("answers as it is described", async () => {
+    const answers = await Promise.all(DRIVERS[operation]?.() ?? []);
+    for (const answer of answers) {
+      expect(answer.status, await answer.text()).toBe(200);
+      expect(description.operationOf(method, new URL(answer.url).pathname)).toBe(operation);
+    }
+    await settled();
+  });
+
+  it("refuses as it is described", async () => {
+    const isPassed = JSON.stringify(operationOf(operation)).includes("PASSTHROUGH_ENDPOINTS");
+    const { security, requestBody } = operationOf(operation);
+    const refused: Promise<Response>[] = [];
+    // What cannot be the id of anything, an unknown one, and the endpoints that this deployment does not have.
+    if (path.includes("{id}") || isPassed)
+      refused.push(send(method, unknown, { bearer: isPassed ? key : undefined, body: bodyOf(method) }));
+    if (security.length > 0) refused.push(send(method, unknown, { bearer: "wrong", body: bodyOf(method) }));
+    if (security.length > 0) refused.push(send(method, unknown, { bearer: "", body: bodyOf(method) }));
+    if (requestBody) {
+      const bearer = path.startsWith("/v1/admin") ? ROOT : key;
+      refused.push(send(method, unknown, { bearer, body: "{" }));
+      refused.push(send(method, unknown, { bearer, body: [] }));
+      refused.push(send(method, unknown, { bearer, body: "x", headers: { "content-type": "text/plain" } }));
+    }
+    for (const answer of await Promise.all(refused)) {
+      expect(answer.status, `${answer.url} ${await answer.text()}`).toBeGreaterThanOrEqual(400);
+      expect(answer.status).toBeLessThan(500);
+    }
+    await settled();
+  });
+});
+
+describe(SOCKETS, () => {
+  it("answers plain HTTP as it is described", async () => {
+    expect((await ask("GET", "/v1/responses")).status).toBe(426);
+    await settled();
+  });
+
+  it("sends the events that are described", async () => {
+    const client = await SocketClient.open(gateway, { headers: { authorization: `Bearer ${key}` } });
+    const { events } = await client.turn(turn);
+    const at = { method: "POST", url: new URL(`${gateway.url}/v1/responses`) };
+    expect(events.flatMap((event) => description.streamedViolations(at, event))).toEqual([]);
+    expect(events.length).toBeGreaterThan(5);
+    await client.close();
+  });
+});
+
+interface Operation {
+  security: object[];
+  requestBody?: object;
+}
+
+function operationOf(operation: string): Operation {
+  const [method = "", path = ""] = operation.split(" ");
+  const { paths } = description.document as { paths: Record<string, Record<string, Operation>> };
+  const found = paths[path]?.[method.toLowerCase()];
+  if (!found) throw new Error(`The description has no ${operation}.`);
+  return found;
+}
+
+function bodyOf(method: string): unknown {
+  return method === "POST" ? {} : undefined;
+}
+
+/** Throws what was found of the exchanges so far. */
+async function settled(): Promise<void> {
+  await gateway.fetch.settled();
+  await passing.fetch.settled();
+}

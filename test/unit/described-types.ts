@@ -1,0 +1,52 @@
+import type { Conversation } from "openai/resources/conversations/conversations";
+import type {
+  Response,
+  ResponseItem,
+  ResponseOutputItem,
+  ResponseStreamEvent,
+} from "openai/resources/responses/responses";
+import type { z } from "zod";
+import type { UpstreamHealth } from "../../src/api/health.ts";
+import type { ShownKey } from "../../src/api/keys.ts";
+import type { Erasure } from "../../src/api/tenant-data.ts";
+import type { UsagePage } from "../../src/api/usage.ts";
+import type { AnswerName, Answers } from "../../src/http/openapi/answers.ts";
+import type { StreamEvent } from "../../src/protocol/events.ts";
+import type { OutputItem, ResponseObject } from "../../src/protocol/response.ts";
+
+/** The description's schemas against types. All of it is said to the compiler, and nothing runs. */
+
+/** What is described, as a type. */
+type Described<Name extends AnswerName> = z.output<Answers[Name]>;
+
+/** Does not compile where one type is not also the other. */
+type Fits<One extends Other, Other> = One;
+
+/** Tools and one hint are as requests may have them, errors may have codes of this server's, and what is not there is null. */
+type Own = "tools" | "tool_choice" | "output" | "error" | "usage" | "user" | "prompt_cache_retention";
+type WithoutError<Item> = Item extends unknown ? Omit<Item, "error"> : never;
+type PlainItem = WithoutError<Exclude<Described<"OutputItem">, { tools: unknown; execution: unknown }>>;
+type ItemEvent = "response.output_item.added" | "response.output_item.done";
+type LifeEvent = Extract<ResponseStreamEvent, { response: unknown }>["type"];
+type DescribedEvent = Described<"ResponseStreamEvent">;
+
+/** What this server's own code says is described. */
+export type OwnTypesAreDescribed = [
+  Fits<keyof ResponseObject, keyof Described<"ResponseObject">>,
+  Fits<OutputItem["type"], Described<"OutputItem">["type"]>,
+  Fits<StreamEvent["type"], DescribedEvent["type"]>,
+  Fits<DescribedEvent["type"], StreamEvent["type"]>,
+  Fits<ShownKey, Described<"ApiKey">>,
+  Fits<UsagePage, Described<"UsagePage">>,
+  Fits<UpstreamHealth, Described<"UpstreamHealth">>,
+  Fits<Erasure, Described<"ErasedTenant">>,
+];
+
+/** What is described is what OpenAI's client expects. */
+export type DescribedTypesAreOpenAIs = [
+  Fits<Omit<Described<"ResponseObject">, Own>, Omit<Response, Own | "output_text">>,
+  Fits<PlainItem, WithoutError<ResponseOutputItem>>,
+  Fits<PlainItem, WithoutError<ResponseItem>>,
+  Fits<Exclude<DescribedEvent, { type: LifeEvent | ItemEvent }>, ResponseStreamEvent>,
+  Fits<Described<"Conversation">, Conversation>,
+];
