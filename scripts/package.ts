@@ -49,12 +49,14 @@ function bundleWorker(): void {
 
 /**
  * The licences of the packages that the bundles have: whoever hands on their code hands these on, too. esbuild names each
- * file in a comment before its code; the tokenizer's vocabulary is data, and has none.
+ * file in a comment before its code.
  */
 function licenses(): string {
   const code = ["cli.js", "worker/index.js"].map((name) => readFileSync(join(target, name), "utf8")).join("\n");
   const folders = [...code.matchAll(/^\/\/ (node_modules\/(?:@[^/]+\/)?[^/]+)\//gm)].map(([, folder = ""]) => folder);
-  return [...new Set([...folders, "node_modules/gpt-tokenizer"])].toSorted().map(licenseOf).join("\n");
+  // Files that go along as they are: the tokenizer's vocabulary, and what the console shows itself with.
+  const inFiles = ["gpt-tokenizer", "lit-html", "eventsource-parser"].map((name) => `node_modules/${name}`);
+  return [...new Set([...folders, ...inFiles])].toSorted().map(licenseOf).join("\n");
 }
 
 function licenseOf(folder: string): string {
