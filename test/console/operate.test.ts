@@ -216,6 +216,7 @@ describe("the sections", () => {
     ];
     for (const [link, there] of sections) {
       await page.getByRole("link", { name: link }).click();
+      await page.getByRole("heading", { name: link }).waitFor();
       await page.locator(`.view-operate ${there}`).first().waitFor();
       for (const summary of await page.locator(".stack > .card > summary").all()) await summary.click();
       await expectAccessible(page);
