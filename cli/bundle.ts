@@ -1,6 +1,6 @@
 import { type ChildProcess, execFileSync, type SpawnOptions, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { root, shippedBundle } from "./installation.ts";
 
 /** The Worker as it is deployed: `index.js`, and the data that it imports. A package has it; a checkout makes it. */
@@ -10,7 +10,8 @@ export const BUNDLE_VARIABLE = "RESPONSES_EDGE_TEST_BUNDLE";
 
 /** A folder that has the bundle already; undefined where it is to be made. */
 export function madeBundle(): string | undefined {
-  return process.env[BUNDLE_VARIABLE] || shippedBundle;
+  const given = process.env[BUNDLE_VARIABLE];
+  return given ? resolve(given) : shippedBundle;
 }
 
 /** Begins to bundle the Worker as `wrangler deploy` does, into a directory. */

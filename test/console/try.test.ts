@@ -465,6 +465,23 @@ describe("Look", () => {
     await close();
   });
 
+  it("shows long input in pages, also after another view was looked at", async () => {
+    const input = Array.from({ length: 150 }, (_, at) => ({ role: "user", content: `number ${at}.` }));
+    const answer = await rig.gateway.post({ model: "simulator", input }, { authorization: `Bearer ${KEY}` });
+    const { id } = (await answer.json()) as { id: string };
+    const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/responses/${id}`);
+    await page.getByText("number 99.", { exact: true }).waitFor();
+    await page.getByText("Only of background responses a log of the events is kept.").waitFor();
+    await page.getByRole("link", { name: "Try", exact: true }).click();
+    await page.locator("#input").waitFor();
+    await page.goBack();
+    await page.getByRole("button", { name: "Show more" }).click();
+    await page.getByText("number 149.", { exact: true }).waitFor();
+    expect(await page.locator(".item-input").count()).toBe(150);
+    expectClean();
+    await close();
+  });
+
   it("shows nobody another tenant's response", async () => {
     const id = await made();
     const { page, expectClean, close } = await rig.openSignedIn(OTHER_KEY, `#/responses/${id}`);

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { followLines } from "../../cli/log-lines.ts";
 import { serveArguments, uniqueKeyOf, workerdConfig } from "../../cli/workerd.ts";
@@ -127,7 +127,7 @@ let bundled: string | undefined;
 
 function bundle(): string {
   const given = process.env[BUNDLE_VARIABLE];
-  if (given) return given;
+  if (given) return resolve(given);
   const directory = mkdtempSync(join(tmpdir(), "responses-edge-bundle-"));
   bundleInto(directory);
   process.on("exit", () => rmSync(directory, { recursive: true, force: true }));

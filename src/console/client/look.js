@@ -60,6 +60,7 @@ export function lookView(section) {
     },
     signedIn() {
       if (looked) {
+        looked.leave();
         looked = new Looked(looked.id);
         void looked.begin();
       }
@@ -72,6 +73,8 @@ class Looked {
   element = document.createElement("div");
   /** Whether what is shown is what the server has. */
   isCurrent = true;
+  /** Whether the response has ended, and all of it is here. */
+  #isWhole = false;
   #abort = new AbortController();
   #answer = new Answer();
   #input = document.createElement("div");
@@ -96,9 +99,10 @@ class Looked {
     this.#draw();
   }
 
+  /** Stops what is under way: it is to be asked for anew. */
   leave() {
-    const status = this.#answer.response?.status;
-    if (this.#fault !== undefined || status === undefined || isOpen(status)) this.isCurrent = false;
+    if (this.#isWhole) return;
+    this.isCurrent = false;
     this.#abort.abort();
   }
 
@@ -108,6 +112,7 @@ class Looked {
       this.#answer.show(response);
       this.#draw();
       await Promise.all([this.#moreInput(), this.#events(response)]);
+      this.#isWhole = true;
     } catch (error) {
       this.#fail(error);
     }
@@ -216,7 +221,7 @@ class Looked {
           <section class="card stack">
             <h2>Input</h2>
             ${this.#input}
-            ${this.#inputAfter === undefined ? nothing : html`<button type="button" @click=${this.#moreInput}>Show more</button>`}
+            ${this.#inputAfter === undefined ? nothing : html`<button type="button" @click=${() => this.#moreInput().catch((error) => this.#fail(error))}>Show more</button>`}
           </section>
           <section class="card stack">
             <h2>Output</h2>
