@@ -84,7 +84,7 @@ describe(".dev.vars.example, of which the button makes secrets", () => {
 
 it("the button builds and deploys with scripts that ask nothing", () => {
   expect(manifest.scripts).toMatchObject({
-    build: "wrangler deploy --dry-run --outdir dist",
+    build: "wrangler deploy --dry-run --outdir dist/worker",
     deploy: "wrangler deploy",
   });
 });
