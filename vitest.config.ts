@@ -60,7 +60,9 @@ const inBrowser = {
   },
 };
 if (!chromium)
-  console.warn("Left out: the console's tests. They need Chromium: apt-get install chromium, or CHROMIUM=/its/path.");
+  console.warn(
+    "Left out: the console's tests. They need Chromium: apt-get install chromium-headless-shell, or CHROMIUM=/its/path.",
+  );
 
 /** Files that take long, longest first. */
 const LONGEST = [

@@ -1,7 +1,8 @@
 import { existsSync } from "node:fs";
 
-/** Where distributions put Chromium, and Google its Chrome. */
+/** Where distributions put Chromium, and Google its Chrome. The one without a window does the same with half the work. */
 const PLACES = [
+  "/usr/bin/chromium-headless-shell",
   "/usr/bin/chromium",
   "/usr/bin/chromium-browser",
   "/usr/bin/google-chrome",
