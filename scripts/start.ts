@@ -86,7 +86,7 @@ function banner(url: string, variables: TextVariables, isSimulated: boolean): st
   const doors = doorsOf(variables);
   const keys = doors
     ? `${doors}.`
-    : "none. This is open local development: any program of this machine is served, and no web page.";
+    : "none. This is open local development: any program of this machine is served, and no page of another site.";
   const here = toolServer?.pythonVersion ? `Python ${toolServer.pythonVersion}` : "no Python found";
   const tools = toolServer
     ? `${here}, container. They run a model's code on this machine, without a sandbox.`
@@ -95,7 +95,7 @@ function banner(url: string, variables: TextVariables, isSimulated: boolean): st
       : "TOOL_SERVER=1 npm start runs python and container here, for development.";
   const authorization = doors ? "-H 'Authorization: Bearer YOUR_KEY' " : "";
   return `
-responses-edge listens on ${url}/v1
+responses-edge listens on ${url}/v1, and has a console at ${url}/
 
   Backend: ${backend}
   Keys:    ${keys}
