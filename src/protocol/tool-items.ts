@@ -221,6 +221,12 @@ const shellCall = z
     status: call.status ?? ("completed" as const),
   }));
 
+/** How a shell command has ended. */
+export const shellOutcome = z.discriminatedUnion("type", [
+  z.object({ type: z.literal("exit"), exit_code: z.int() }),
+  z.object({ type: z.literal("timeout") }),
+]);
+
 const shellCallOutput = z
   .object({
     type: z.literal("shell_call_output"),
@@ -230,10 +236,7 @@ const shellCallOutput = z
       z.object({
         stdout: text,
         stderr: text,
-        outcome: z.discriminatedUnion("type", [
-          z.object({ type: z.literal("exit"), exit_code: z.int() }),
-          z.object({ type: z.literal("timeout") }),
-        ]),
+        outcome: shellOutcome,
       }),
       { max: 1_000 },
     ),

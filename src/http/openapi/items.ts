@@ -2,7 +2,7 @@ import { z } from "zod";
 import { inputPart, toolOutput } from "../../protocol/item-parts.ts";
 import { FOREIGN_ITEM_TYPES } from "../../protocol/items.ts";
 import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
-import { patchOperation } from "../../protocol/tool-items.ts";
+import { patchOperation, shellOutcome } from "../../protocol/tool-items.ts";
 import { tool } from "../../protocol/tools.ts";
 
 /** Items as they are answered: with an id, and with all that requests may leave out. Types: `ResponseOutputItem` of the openai package. */
@@ -219,10 +219,7 @@ export function itemSchemas() {
         z.object({
           stdout: text,
           stderr: text,
-          outcome: z.discriminatedUnion("type", [
-            z.object({ type: z.literal("exit"), exit_code: z.int() }),
-            z.object({ type: z.literal("timeout") }),
-          ]),
+          outcome: shellOutcome,
         }),
       ),
       max_output_length: z.int().nullable(),
