@@ -4,7 +4,7 @@ import type { CreateRequest } from "./create-request.ts";
 /** How many tokens a prompt will have, about, before anybody has counted them: what limits are reserved by. */
 
 /** Bytes of a token: of English about four, of other scripts as many or fewer. */
-const BYTES_PER_TOKEN = 4;
+export const BYTES_PER_TOKEN = 4;
 
 /** An image, a sound or a file as a data URL is not text: as many tokens as a model makes of a usual image. */
 const TOKENS_OF_MEDIA = 1_000;

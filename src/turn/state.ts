@@ -26,9 +26,9 @@ export interface TurnState {
   buffered: string;
   /** What the model has thought and no event tells, by the ids of its items: an operator may hide it. */
   thoughts: Map<string, string>;
-  /** Delta events so far. */
+  /** Tokens of delta events so far, about. */
   deltas: DeltaCount;
-  /** Delta events before each item, by its `output_index`. */
+  /** The same before each item, by its `output_index`. */
   deltasBefore: DeltaCount[];
   /** Ids of items that the model says anew. */
   superseded: Set<string>;
@@ -56,7 +56,7 @@ export interface TurnState {
 export interface RoundState {
   /** `output_index` of its first item. */
   firstItem: number;
-  /** Delta events before it. */
+  /** Tokens of delta events before it, about. */
   deltasBefore: DeltaCount;
   /** What it has said in vain, because it was begun anew. */
   lost: DeltaCount;

@@ -1,4 +1,5 @@
 import { Buffer } from "node:buffer";
+import { BYTES_PER_TOKEN } from "../protocol/estimate.ts";
 import type { Usage } from "../protocol/response.ts";
 
 /** What a turn has used: as the model server says, and, where a generation broke off before it could, as deltas. */
@@ -11,8 +12,6 @@ export interface DeltaCount {
 
 /** Few tokens are longer, and few pairs of them are as long. UTF-16 units. */
 const LONGEST_TOKEN = 16;
-
-const BYTES_PER_TOKEN = 4;
 
 /** How many tokens a delta has, about: one as a rule, and more where the model server sends several in one event. */
 export function tokensIn(delta: string): number {
