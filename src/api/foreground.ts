@@ -5,7 +5,7 @@ import type { Replay } from "../contract/engine.ts";
 import { accessOf } from "../contract/mcp-access.ts";
 import { responseId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
-import { homeOf, unwrap } from "../store/client.ts";
+import { homeOf } from "../store/client.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
 import { enterTurn } from "../store/open-turns.ts";
@@ -103,17 +103,12 @@ function stream<Sink extends ClientSink>(
 /** Waits for the conversation. Throws the 404 of one that is not there, and the 409 and 429 of one that is not free. */
 async function enterConversation(creation: Creation, id: string): Promise<EnteredConversation> {
   const { caller, address } = creation;
-  const stub = caller.homes.stub(address.home);
+  const { homes, config } = caller;
   const token = randomUUID();
-  const { conversationLockWaitMs } = caller.config;
-  const entered = await inQueue(
-    creation,
-    token,
-    async () => await stub.enterConversation(id, token, conversationLockWaitMs),
-  );
-  const { lease, history } = unwrap(entered);
-  // Disposing of the lease, also by this Worker's death, gives the conversation to the next in line.
-  return { ...readHistory(history), token, release: () => lease[Symbol.dispose]() };
+  const place = { id, home: address.home };
+  const enter = () => homes.enterConversation(place, token, config.conversationLockWaitMs);
+  const { history, release } = await inQueue(creation, token, enter);
+  return { ...readHistory(history), token, release };
 }
 
 /** Reads the past and checks the request against its model: what makes the turn, and what settles it. */

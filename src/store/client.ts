@@ -9,9 +9,10 @@ import {
 } from "../protocol/errors.ts";
 import { parseConversationId, parseItemId, responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem, Item } from "../protocol/items.ts";
-import { readHistory } from "./history.ts";
+import { type History, readHistory } from "./history.ts";
 import type { ItemKey, Snapshot } from "./history-reader.ts";
 import type { Home } from "./home.ts";
+import { receiveHistory } from "./lease-sockets.ts";
 import { MAX_HISTORY_LENGTH } from "./limits.ts";
 import type { Result } from "./result.ts";
 import { isRetryable } from "./retryable.ts";
@@ -35,6 +36,23 @@ export class HomeClient implements PastSource {
 
   stub(home: string): DurableObjectStub<Home> {
     return this.#namespace.getByName(`${this.#tenant}:${home}`);
+  }
+
+  /**
+   * Enters a conversation: gives its history, and what gives it back. Until then nobody else has it, unless this Worker dies.
+   * Throws the 404 of one that is not there, and the 409 and 429 of one that is not free.
+   */
+  async enterConversation(
+    { id, home }: { id: string; home: string },
+    ticket: string,
+    waitMs: number,
+  ): Promise<{ history: History; release(): void }> {
+    const asked = new URLSearchParams({ id, ticket, wait: String(waitMs) });
+    const headers = { upgrade: "websocket" };
+    const response = await this.stub(home).fetch(`http://home/conversation?${asked}`, { headers });
+    const { webSocket: socket } = response;
+    if (!socket) throw new ApiError(await response.json());
+    return { history: await receiveHistory(socket), release: () => socket.close() };
   }
 
   /** The object that remembers an idempotency key. */

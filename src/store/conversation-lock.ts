@@ -5,7 +5,8 @@ import type { ObjectLoad } from "./tenant-load.ts";
  * Who may take a turn in the conversation: one at a time, first come, first served.
  *
  * The lock is in memory only. When the object dies, a background run is taken up again and waits for the lock first. A
- * foreground turn in a Worker finds that its lease is of another life of the object, and may not settle.
+ * foreground turn in a Worker finds that its lease is of another life of the object, and may not settle. An object that
+ * hibernates has a holder at most, which its next life finds by its socket (`lease-sockets.ts`).
  */
 
 /**
@@ -56,6 +57,12 @@ export class ConversationLock {
       };
       this.#waiting.push({ ticket, giveBack, grant });
     });
+  }
+
+  /** Has the lock at once, for the holder that it had when the object hibernated. Nobody may have it yet. */
+  resume(): Lease {
+    if (this.#holder) throw new Error("The lock is held.");
+    return this.#grant(this.#load.take(Number.POSITIVE_INFINITY) ?? (() => {}));
   }
 
   /** A waiter goes away. */

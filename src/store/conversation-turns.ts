@@ -1,37 +1,18 @@
-import { RpcTarget } from "cloudflare:workers";
 import { conversationLocked, conversationNotFound } from "../protocol/errors.ts";
 import type { Item } from "../protocol/items.ts";
 import type { ConversationLock, Lease } from "./conversation-lock.ts";
 import type { Conversation } from "./conversation-store.ts";
-import type { History } from "./history.ts";
 import type { HistoryReader } from "./history-reader.ts";
 import type { HomeRows } from "./home-rows.ts";
 import { type ItemPage, pageOf } from "./item-page.ts";
+import type { LeaseSockets } from "./lease-sockets.ts";
 import { accepted, type Result, refusalOf, refused } from "./result.ts";
 
 /** The turns of the conversation that lives in a home: each of them, and each change of its items, waits for its lock. */
 
-/** The right to take a turn in the conversation, as the Worker holds it: disposing of it, or dying, gives it back. */
-export class TurnLease extends RpcTarget {
-  readonly #scope: Disposable;
-
-  /** `scope` holds the lease, and nobody else frees it. */
-  constructor(scope: Disposable) {
-    super();
-    this.#scope = scope;
-  }
-
-  release(): void {
-    this.#scope[Symbol.dispose]();
-  }
-
-  [Symbol.dispose](): void {
-    this.release();
-  }
-}
-
-/** A foreground turn that has entered the conversation. */
+/** The foreground turn that has entered the conversation. It has it until its lease is released, or its Worker is gone. */
 interface EnteredTurn {
+  ticket: string;
   lease: Lease;
   /** The last position of the conversation that it saw. */
   base: number;
@@ -42,15 +23,25 @@ export class ConversationTurns {
   readonly #history: HistoryReader;
   readonly #lock: ConversationLock;
   readonly #maxOpen: () => number;
-  /** By ticket. */
-  readonly #entered = new Map<string, EnteredTurn>();
+  readonly #sockets: LeaseSockets;
+  /** The last turn that has entered; its lease may have been released meanwhile. */
+  #entered: EnteredTurn | undefined;
 
   /** `maxOpen` gives how many turns of a tenant may hold a conversation or wait for one. */
-  constructor(rows: HomeRows, history: HistoryReader, lock: ConversationLock, maxOpen: () => number) {
+  constructor(
+    rows: HomeRows,
+    history: HistoryReader,
+    lock: ConversationLock,
+    sockets: LeaseSockets,
+    maxOpen: () => number,
+  ) {
     this.#rows = rows;
     this.#history = history;
     this.#lock = lock;
+    this.#sockets = sockets;
     this.#maxOpen = maxOpen;
+    const held = sockets.held();
+    if (held) this.#entered = { ...held, lease: lock.resume() };
   }
 
   /**
@@ -66,8 +57,11 @@ export class ConversationTurns {
     return this.#lock.acquire("orphan", Number.POSITIVE_INFINITY);
   }
 
-  /** Waits for the conversation and gives its history, with the lease under which a foreground turn may be settled. */
-  async enter(id: string, ticket: string, waitMs: number): Promise<Result<{ lease: TurnLease; history: History }>> {
+  /**
+   * Waits for the conversation. Gives the answer to the Worker of a foreground turn, with the socket by which it holds the
+   * conversation, and on which it is told the history.
+   */
+  async enter(id: string, ticket: string, waitMs: number): Promise<Result<Response>> {
     if (!this.#rows.conversations.get(id)) return refused(conversationNotFound(id));
     try {
       using scope = new DisposableStack();
@@ -76,32 +70,35 @@ export class ConversationTurns {
       // Deleted while this turn waited.
       if (!this.#rows.conversations.get(id)) throw conversationNotFound(id);
       const base = this.#rows.turns.lastPosition();
-      const history = this.#history.ofConversation(base);
-      this.#forgetReleased();
-      this.#entered.set(ticket, { lease, base });
-      return accepted({ lease: new TurnLease(scope.move()), history });
+      const answer = this.#sockets.open({ ticket, base }, this.#history.ofConversation(base));
+      this.#entered = { ticket, base, lease };
+      scope.move();
+      return accepted(answer);
     } catch (error) {
       return refusalOf(error);
     }
   }
 
-  /** A caller that waits for the conversation, or has just entered it, has left. */
+  /** A caller that waits for the conversation, or has entered it, has left. */
   leave(ticket: string): void {
     this.#lock.leave(ticket);
-    this.#entered.get(ticket)?.lease.release();
+    this.release(ticket);
+  }
+
+  /** The turn that has entered with the ticket gives the conversation to the next in line. */
+  release(ticket: string): void {
+    if (!this.entered(ticket)) return;
+    this.#sockets.clear(ticket);
+    this.#entered?.lease.release();
   }
 
   /**
-   * The foreground turn that has entered with the ticket. Undefined when it does not hold the conversation any more: it
-   * entered in another life of the object, or gave its lease back, and somebody else may have had the conversation since.
+   * The foreground turn that has entered with the ticket. Undefined when it does not hold the conversation any more: its
+   * object has died since, or it gave its lease back, and somebody else may have had the conversation since.
    */
-  entered(ticket: string): EnteredTurn | undefined {
-    const turn = this.#entered.get(ticket);
-    return turn?.lease.released ? undefined : turn;
-  }
-
-  #forgetReleased(): void {
-    for (const [ticket, { lease }] of this.#entered) if (lease.released) this.#entered.delete(ticket);
+  entered(ticket: string): Pick<EnteredTurn, "base"> | undefined {
+    const turn = this.#entered;
+    return turn?.ticket !== ticket || turn.lease.released ? undefined : turn;
   }
 
   /** Makes the conversation, with first items (a JSON array) if there are any. */

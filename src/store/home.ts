@@ -6,7 +6,7 @@ import type { TurnAddress } from "../protocol/ids.ts";
 import type { BoardBinding } from "./announced-run.ts";
 import { ConversationLock } from "./conversation-lock.ts";
 import type { Conversation } from "./conversation-store.ts";
-import { ConversationTurns, type TurnLease } from "./conversation-turns.ts";
+import { ConversationTurns } from "./conversation-turns.ts";
 import { ReaderCount, streamEvents } from "./event-reader.ts";
 import type { History } from "./history.ts";
 import { HistoryReader, type ItemKey, type Snapshot } from "./history-reader.ts";
@@ -16,6 +16,7 @@ import { HomeRows } from "./home-rows.ts";
 import { Housekeeping, oldestOf } from "./housekeeping.ts";
 import type { IdempotencyClaim } from "./idempotency-store.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "./item-page.ts";
+import { LeaseSockets } from "./lease-sockets.ts";
 import type { QuotaBinding } from "./quota/run-quota.ts";
 import { type LiveRunFacts, ResponseReader } from "./response-reader.ts";
 import { accepted, type Result, refusalOf, refused } from "./result.ts";
@@ -38,6 +39,7 @@ import type { StoredResponse } from "./turn-store.ts";
 export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding> {
   readonly #rows: HomeRows;
   readonly #history: HistoryReader;
+  readonly #sockets: LeaseSockets;
   readonly #conversation: ConversationTurns;
   readonly #runs: RunHost;
   readonly #responses: ResponseReader;
@@ -62,7 +64,8 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
     this.#history = new HistoryReader(this.#rows);
     const lock = new ConversationLock(tenantConversations.of(tenant, name, this));
     const maxOpen = () => config().maxOpenConversationsPerTenant;
-    this.#conversation = new ConversationTurns(this.#rows, this.#history, lock, maxOpen);
+    this.#sockets = new LeaseSockets(state);
+    this.#conversation = new ConversationTurns(this.#rows, this.#history, lock, this.#sockets, maxOpen);
     this.#runs = new RunHost({
       env,
       waitUntil,
@@ -169,10 +172,14 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
    * run lives. A `fetch` rather than an RPC, because its body goes to the client as it is, and a client that leaves is
    * noticed here. 404 when there is no such response, 409 when it has no log, 429 when it has readers enough.
    * `GET /export`: all that is kept here, as JSON lines.
+   * `GET /conversation?id=…&ticket=…&wait=…`: waits for the conversation, at most `wait` milliseconds. 101 with a WebSocket on
+   * which the history is told (`receiveHistory`): a turn may be settled under the ticket while it is open. Any other status
+   * comes with the error's fields.
    */
   override async fetch(request: Request): Promise<Response> {
     const { searchParams, pathname } = new URL(request.url);
     if (pathname === "/export") return new Response(exportLines(this.#rows, this.#address));
+    if (pathname === "/conversation") return this.#enterConversation(searchParams);
     const turn = searchParams.get("turn") ?? "";
     if (this.retrieve(turn) === null) return new Response(null, { status: 404 });
     const { log, turns } = this.#rows;
@@ -270,19 +277,25 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
     return this.#conversation.deleteItem(id, itemId, ticket, waitMs);
   }
 
-  /** Waits for the conversation and gives its history, with the lease under which a foreground turn may be settled. */
-  async enterConversation(
-    id: string,
-    ticket: string,
-    waitMs: number,
-  ): Promise<Result<{ lease: TurnLease; history: History }>> {
+  async #enterConversation(asked: URLSearchParams): Promise<Response> {
     this.#runs.takeUpOrphans();
-    return this.#conversation.enter(id, ticket, waitMs);
+    const [id = "", ticket = "", waitMs = ""] = ["id", "ticket", "wait"].map((name) => asked.get(name) ?? "");
+    const entered = await this.#conversation.enter(id, ticket, Number(waitMs));
+    return entered.ok ? entered.value : Response.json(entered.error, { status: entered.error.status });
   }
 
-  /** The caller that waits for the conversation, or has just entered it, has left. */
+  /** The caller that waits for the conversation, or has entered it, has left. */
   leaveConversation(ticket: string): void {
     this.#conversation.leave(ticket);
+  }
+
+  /** The Worker of a turn is gone, or does not need the conversation any more. */
+  override webSocketClose(socket: WebSocket): void {
+    this.#conversation.leave(this.#sockets.ticketOf(socket));
+  }
+
+  override webSocketError(socket: WebSocket): void {
+    this.#conversation.leave(this.#sockets.ticketOf(socket));
   }
 
   /** Forgets all that is kept here. What runs is stopped first. */

@@ -56,7 +56,7 @@ export class Settlement {
       return this.#rows.turns.insert({ ...settled, base: entered?.base ?? null, position });
     });
     const retained = this.#housekeeping.retain(settled.createdAt);
-    entered?.lease.release();
+    if (lease) this.#conversation.release(lease.token);
     await retained;
     return accepted(rows);
   }

@@ -133,6 +133,30 @@ describe.concurrent("turns on one conversation", () => {
     await release();
   });
 
+  it("let their home sleep while the model speaks, and still hold it", async () => {
+    const conversation = await newConversation(impatient);
+    const inputs = [unique("Slow"), unique("Next")];
+    const [input = "", next = ""] = inputs;
+    const turn = impatient.openai.responses.create({ model: STALLED, input, conversation });
+    const release = await reached(impatient, input);
+    const { storage } = impatient;
+    const asleep = async () => {
+      // Looking costs much more than what it looks at.
+      await pause(500);
+      return !storage.isAwake(conversation);
+    };
+    expect(storage.isAwake(conversation)).toBe(true);
+    await eventually(asleep);
+    const other = impatient.openai.responses.create({ input: "Me too.", conversation });
+    await expect(Promise.resolve(other)).rejects.toMatchObject(LOCKED);
+    await eventually(asleep);
+    release();
+    expect((await turn).status).toBe("completed");
+    await impatient.openai.responses.create({ input: next, conversation });
+    const expected = inputs.flatMap((text) => [text, `You said: ${text}`]);
+    expect(await textsOf(impatient, conversation)).toEqual(expected);
+  });
+
   it("are tried again by the SDK when they were refused", async () => {
     const conversation = await newConversation(impatient);
     const input = unique("Slow");

@@ -5,8 +5,10 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import { conversationId, itemId, newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 import type { InputItem, Item } from "../../src/protocol/items.ts";
 import { HomeClient } from "../../src/store/client.ts";
+import type { History } from "../../src/store/history.ts";
 import type { Home } from "../../src/store/home.ts";
 import { ItemStore } from "../../src/store/item-store.ts";
+import { receiveHistory } from "../../src/store/lease-sockets.ts";
 import { toPieces } from "../../src/store/row-pieces.ts";
 import type { TurnToSettle } from "../../src/store/settlement.ts";
 import { Tables } from "../../src/store/tables.ts";
@@ -390,11 +392,25 @@ describe("deleting", () => {
 });
 
 describe("the lease of a conversation", () => {
-  /** What the Worker has been given: it holds a lease until it disposes of that. */
-  const results: Disposable[] = [];
+  /** The Workers' ends, by ticket: that a turn's is open holds its lease. */
+  const sockets = new Map<string, WebSocket>();
   afterEach(() => {
-    for (const result of results.splice(0)) result[Symbol.dispose]();
+    for (const socket of sockets.values()) socket.close();
+    sockets.clear();
   });
+
+  function ask(stub: Stub, id: string, ticket: string, init: RequestInit = {}, waitMs = 0) {
+    const headers = { upgrade: "websocket" };
+    return stub.fetch(`http://home/conversation?id=${id}&ticket=${ticket}&wait=${waitMs}`, { headers, ...init });
+  }
+
+  /** The history that the turn is told, or why it is refused. */
+  async function enter(stub: Stub, id: string, ticket: string) {
+    const response = await ask(stub, id, ticket);
+    if (!response.webSocket) return response.json();
+    sockets.set(ticket, response.webSocket);
+    return receiveHistory(response.webSocket);
+  }
 
   async function newConversation(text = "Hello!") {
     const address = newTurnAddress();
@@ -402,12 +418,7 @@ describe("the lease of a conversation", () => {
     const id = conversationId(address);
     const items = JSON.stringify([message(itemId("message", address, "input", 0), text)]);
     await stub.createConversation(id, address.turn, {}, items);
-    const enter = async (ticket: string) => {
-      const result = await stub.enterConversation(id, ticket, 0);
-      results.push(result);
-      return result;
-    };
-    return { stub, id, address, enter };
+    return { stub, id, address, enter: (ticket: string) => enter(stub, id, ticket) };
   }
 
   /** A turn that is settled under the lease of a ticket. */
@@ -415,13 +426,14 @@ describe("the lease of a conversation", () => {
     return { ...turnOf(newTurnAddress().turn), lease: { token, joins: true } };
   }
 
-  const entered = { ok: true, value: { history: expect.anything() } };
-  const locked = { ok: false, error: { code: "conversation_locked" } };
+  const entered = { items: expect.any(String), messages: expect.any(String) };
+  const locked = { code: "conversation_locked" };
+  const unsettled = { ok: false, error: locked };
 
   it("is given back when the conversation is too long to be entered", async () => {
     const { enter } = await newConversation("x".repeat(13 * 1024 * 1024));
     for (const ticket of ["first", "second"]) {
-      expect(await enter(ticket)).toMatchObject({ ok: false, error: { code: "context_length_exceeded" } });
+      expect(await enter(ticket)).toMatchObject({ code: "context_length_exceeded" });
     }
   });
 
@@ -429,7 +441,7 @@ describe("the lease of a conversation", () => {
     const { stub, id, enter } = await newConversation();
     await runInDurableObject(stub, async (home: Home, { storage: { sql } }) => {
       sql.exec("ALTER TABLE turns RENAME TO hidden");
-      await expect(home.enterConversation(id, "first", 0)).rejects.toThrow();
+      await expect(home.fetch(new Request(`http://home/conversation?id=${id}&ticket=first&wait=0`))).rejects.toThrow();
       sql.exec("ALTER TABLE hidden RENAME TO turns");
     });
     expect(await enter("second")).toMatchObject(entered);
@@ -458,32 +470,70 @@ describe("the lease of a conversation", () => {
     expect(await enter("hasty")).toMatchObject(locked);
     expect(await stub.settle(leased("turn"))).toEqual({ ok: true, value: 1 });
     expect(await enter("next")).toMatchObject(entered);
-    expect(await stub.settle(leased("turn"))).toMatchObject(locked);
+    expect(await stub.settle(leased("turn"))).toMatchObject(unsettled);
   });
 
-  it("stays with the Worker when settling fails, until the Worker disposes of it", async () => {
+  it("stays with the Worker when settling fails, until the Worker is gone", async () => {
     const { stub, enter } = await newConversation();
-    const turn = await enter("turn");
-    if (!turn.ok) throw new Error("A free conversation was refused.");
+    expect(await enter("turn")).toMatchObject(entered);
     await runInDurableObject(stub, async (home: Home, { storage: { sql } }) => {
       sql.exec("CREATE TRIGGER broken BEFORE INSERT ON turns BEGIN SELECT RAISE(ABORT, 'Broken.'); END");
       await expect(home.settle(leased("turn"))).rejects.toThrow("Broken.");
       sql.exec("DROP TRIGGER broken");
     });
     expect(await enter("hasty")).toMatchObject(locked);
-    turn.value.lease[Symbol.dispose]();
+    sockets.get("turn")?.close();
     await vi.waitFor(async () => expect(await enter("next")).toMatchObject(entered));
   });
 
   it("of an earlier life of the object settles nothing", async () => {
-    const { id, address, enter } = await newConversation();
-    expect(await enter("turn")).toMatchObject(entered);
+    const { id, address, enter: enterFirst } = await newConversation();
+    expect(await enterFirst("turn")).toMatchObject(entered);
     await abortAllDurableObjects();
     const stub = env.HOME.getByName(`tenant:${address.home}`);
-    expect(await stub.settle(leased("turn"))).toMatchObject(locked);
-    const next = await stub.enterConversation(id, "next", 0);
-    results.push(next);
-    expect(next).toMatchObject(entered);
+    expect(await stub.settle(leased("turn"))).toMatchObject(unsettled);
+    expect(await enter(stub, id, "next")).toMatchObject(entered);
+  });
+
+  it("is not kept for who has gone while it waited", async () => {
+    const { stub, id, enter } = await newConversation();
+    expect(await enter("turn")).toMatchObject(entered);
+    const worker = new AbortController();
+    const waiting = ask(stub, id, "gone", { signal: worker.signal }, 60_000);
+    worker.abort();
+    await expect(waiting).rejects.toThrow();
+    expect(await stub.settle(leased("turn"))).toEqual({ ok: true, value: 1 });
+    await vi.waitFor(async () => expect(await enter("next")).toMatchObject(entered));
+  });
+
+  it("comes with the whole history, however long that is", async () => {
+    const text = "\u{1f600} 長い ".repeat(1_200_000);
+    const { enter } = await newConversation(text);
+    const history = (await enter("turn")) as History;
+    expect(JSON.parse(history.items)).toMatchObject([{ content: [{ text }] }]);
+    expect(history.messages).toBe("[]");
+  });
+
+  it("outlives the object's hibernation", async () => {
+    const { stub, enter } = await newConversation();
+    expect(await enter("turn")).toMatchObject(entered);
+    await evictDurableObject(stub);
+    expect(await enter("hasty")).toMatchObject(locked);
+    expect(await stub.settle(leased("hasty"))).toMatchObject(unsettled);
+    await evictDurableObject(stub);
+    expect(await stub.settle(leased("turn"))).toEqual({ ok: true, value: 1 });
+    // What is over is not found again.
+    await evictDurableObject(stub);
+    expect(await stub.settle(leased("turn"))).toMatchObject(unsettled);
+    expect(await enter("next")).toMatchObject(entered);
+  });
+
+  it("is given back by a Worker that goes while the object hibernates", async () => {
+    const { stub, enter } = await newConversation();
+    expect(await enter("turn")).toMatchObject(entered);
+    await evictDurableObject(stub);
+    sockets.get("turn")?.close();
+    await vi.waitFor(async () => expect(await enter("next")).toMatchObject(entered));
   });
 });
 

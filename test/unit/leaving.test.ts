@@ -5,6 +5,7 @@ import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts"
 import type { Env } from "../../src/env.ts";
 import app from "../../src/http/app.ts";
 import { parseConversationId } from "../../src/protocol/ids.ts";
+import { HomeClient } from "../../src/store/client.ts";
 
 /**
  * Clients that leave while nothing is written to them, as Cloudflare tells of it (`enable_request_signal`): by the
@@ -63,6 +64,12 @@ function homeOf(conversation: string) {
   return env.HOME.getByName(`${TENANT}:${parseConversationId(conversation)?.home}`);
 }
 
+/** Somebody else takes a turn in the conversation. */
+function holdConversation(id: string) {
+  const home = parseConversationId(id)?.home ?? "";
+  return new HomeClient(env, TENANT).enterConversation({ id, home }, "holder", 0);
+}
+
 async function textsIn(conversation: string): Promise<string[]> {
   const page = await homeOf(conversation).conversationItems(conversation, { limit: 100, order: "asc" });
   const items = JSON.parse(page?.ok ? page.value.data : "[]") as { content: { text: string }[] }[];
@@ -98,16 +105,14 @@ describe("a client that leaves", () => {
     "while it waits for a conversation leaves the queue (%o)",
     async (way) => {
       const conversation = await newConversation();
-      const entered = await homeOf(conversation).enterConversation(conversation, "holder", 0);
-      if (!entered.ok) throw new Error("A free conversation was refused.");
+      const { release } = await holdConversation(conversation);
       const leaver = create({ input: "I leave.", conversation, ...way });
       await pause(50);
       const next = create({ input: "I stay.", conversation });
       await pause(50);
       leaver.leave();
       await leaver.over();
-      const { lease } = entered.value;
-      await lease.release();
+      release();
       expect((await next.answer).status).toBe(200);
       expect(asked("I leave.")).toEqual([]);
       expect(await textsIn(conversation)).toEqual(["I stay.", "You said: I stay."]);
@@ -116,15 +121,14 @@ describe("a client that leaves", () => {
 
   it("while it waits in vain is not waited for", async () => {
     const conversation = await newConversation();
-    const entered = await homeOf(conversation).enterConversation(conversation, "holder", 0);
-    if (!entered.ok) throw new Error("A free conversation was refused.");
+    const { release } = await holdConversation(conversation);
     // Who stays in the queue outlives the test.
     const vars = { CONVERSATION_LOCK_WAIT_MS: "3600000" };
     const leaver = create({ input: "I leave.", conversation }, { vars });
     await pause(50);
     leaver.leave();
     await leaver.over();
-    await entered.value.lease.release();
+    release();
   });
 
   it("with an Idempotency-Key as soon as its run has begun does not free the key", async () => {

@@ -1,5 +1,5 @@
 import { createHash, createHmac } from "node:crypto";
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, readdirSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type SQLInputValue, type SQLOutputValue } from "node:sqlite";
 import { uniqueKeyOf } from "../../cli/workerd.ts";
@@ -35,9 +35,36 @@ export class ObjectStorage {
     }
   }
 
+  /** Whether the home of a response, a conversation or an item of this id is in memory: a process has its file open (Linux). */
+  isAwake(itsId: string): boolean {
+    const file = join(this.#directory, `${objectId(`local:${homeKey(itsId)}`)}.sqlite`);
+    const processes = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
+    return processes.some((pid) => openFiles(`/proc/${pid}/fd`).includes(file));
+  }
+
   /** The same in the home of a response, a conversation or an item of this id. */
   execAt(itsId: string, sql: string, ...values: SQLInputValue[]): Record<string, SQLOutputValue>[] {
     return this.exec(objectId(`local:${homeKey(itsId)}`), sql, ...values);
+  }
+}
+
+/** The files behind a process's descriptors; none of a process of somebody else's, or that is gone. */
+function openFiles(directory: string): string[] {
+  return namesIn(directory).map((name) => {
+    try {
+      return readlinkSync(join(directory, name));
+    } catch {
+      // Closed meanwhile.
+      return "";
+    }
+  });
+}
+
+function namesIn(directory: string): string[] {
+  try {
+    return readdirSync(directory);
+  } catch {
+    return [];
   }
 }
 
