@@ -1,3 +1,5 @@
+import { lagPauseMs, setTellingTimeout } from "./thread-lag.ts";
+
 /** What a model server sends, as it comes. */
 export interface ByteReader {
   /**
@@ -48,27 +50,118 @@ export function readerOf(body: ReadableStream<Uint8Array>): ByteReader {
   } catch {
     return new PieceReader(body.getReader());
   }
-  return new BufferReader(reader);
+  return new BufferReader(body, reader);
 }
 
-/** A fetch body gives at most one HTTP chunk per read, and vLLM sends one per token. */
-class BufferReader implements ByteReader {
-  readonly #reader: ReadableStreamBYOBReader;
-  #buffer: ArrayBufferLike = new ArrayBuffer(BUFFER_BYTES);
+/** A read that comes within this has not been waited for. Milliseconds. */
+const QUICK_MS = 2;
 
-  constructor(reader: ReadableStreamBYOBReader) {
+/** A read of more than this is worth its cost. */
+const LARGE_BYTES = BUFFER_BYTES / 2;
+
+/** After so many reads in a row that were not waited for, the server is ahead. */
+const QUICK_READS = 8;
+
+/** How long what comes is gathered while the server is ahead. Milliseconds. */
+const GATHER_MS = 3;
+
+/**
+ * A fetch body gives at most one HTTP chunk per read, and vLLM sends one per token. A read, and the write that follows it, cost
+ * the same however much they bring. Where the server is ahead, or the thread behind (`thread-lag.ts`), what comes is gathered
+ * for some milliseconds, and read at once. What comes alone is read as it comes.
+ */
+class BufferReader implements ByteReader {
+  readonly #body: ReadableStream<Uint8Array>;
+  #reader: ReadableStreamBYOBReader;
+  #buffer: ArrayBufferLike = new ArrayBuffer(BUFFER_BYTES);
+  #ahead: ReadAhead | undefined;
+  /** Reads in a row that were not waited for. */
+  #quick = 0;
+
+  constructor(body: ReadableStream<Uint8Array>, reader: ReadableStreamBYOBReader) {
+    this.#body = body;
     this.#reader = reader;
   }
 
   async read(): Promise<Uint8Array> {
+    const gatherMs = this.#gatherMs();
+    if (gatherMs > 0) await this.#readAhead().gather(gatherMs);
+    else this.#ahead?.begin();
+    const askedAt = Date.now();
     const { value, done } = await this.#reader.read(new Uint8Array(this.#buffer));
     if (done) return NO_BYTES;
     this.#buffer = value.buffer;
+    const isQuick = Date.now() - askedAt <= QUICK_MS && (gatherMs > 0 || value.length < LARGE_BYTES);
+    this.#quick = isQuick ? this.#quick + 1 : 0;
     return value;
   }
 
   cancel(): void {
     this.#reader.cancel().catch(() => {});
+    this.#ahead?.cancel();
+  }
+
+  #gatherMs(): number {
+    return lagPauseMs() || (this.#quick >= QUICK_READS ? GATHER_MS : 0);
+  }
+
+  #readAhead(): ReadAhead {
+    if (this.#ahead) return this.#ahead;
+    this.#reader.releaseLock();
+    const [own, other] = this.#body.tee();
+    this.#reader = own.getReader({ mode: "byob" });
+    this.#ahead = new ReadAhead(other);
+    return this.#ahead;
+  }
+}
+
+/**
+ * Has the runtime take what comes of a body, so that the other branch of it has it at the next read, all at once. Nothing of it
+ * is looked at here, so that nothing is lost when the body breaks off.
+ */
+class ReadAhead {
+  readonly #reader: ReadableStreamBYOBReader;
+  #buffer: ArrayBufferLike = new ArrayBuffer(BUFFER_BYTES);
+  /** Resolves when as much has come as is read at once, or nothing more will. */
+  #full: Promise<void> | undefined;
+
+  constructor(branch: ReadableStream<Uint8Array>) {
+    const { readable, writable } = new IdentityTransformStream();
+    // What nobody takes would be kept for as long as the other branch is read.
+    branch.pipeTo(writable).catch(() => branch.cancel().catch(() => {}));
+    this.#reader = readable.getReader({ mode: "byob" });
+  }
+
+  /** Lets as much come as is read at once; until this is called again, no more than that is kept. */
+  begin(): Promise<void> {
+    this.#full ??= this.#fill();
+    return this.#full;
+  }
+
+  /** Waits until so much has come, at most `ms`. */
+  gather(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTellingTimeout(resolve, ms);
+      void this.begin().then(() => {
+        clearTimeout(timer);
+        resolve();
+      });
+    });
+  }
+
+  cancel(): void {
+    this.#reader.cancel().catch(() => {});
+  }
+
+  async #fill(): Promise<void> {
+    try {
+      const { value, done } = await this.#reader.readAtLeast(BUFFER_BYTES, new Uint8Array(this.#buffer));
+      if (done) return;
+      this.#buffer = value.buffer;
+      this.#full = undefined;
+    } catch {
+      // Who reads the other branch hears of it.
+    }
   }
 }
 

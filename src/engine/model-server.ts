@@ -4,6 +4,7 @@ import { ApiError } from "../protocol/errors.ts";
 import { readerOf } from "./byte-reader.ts";
 import { sawDown, sawUp, statusOf } from "./server-status.ts";
 import { socketFetch } from "./socket-fetch.ts";
+import { setTellingTimeout } from "./thread-lag.ts";
 import {
   connectionLost,
   ENGINE_DEAD,
@@ -25,6 +26,9 @@ const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
 /** How long the server may take to say how it is, and what is wrong with a request, in milliseconds. */
 const HEALTH_TIMEOUT_MS = 2_000;
 const ERROR_TIMEOUT_MS = 5_000;
+
+/** When a stream's timer rings first: many streams that begin at once show soon that the thread is behind. In milliseconds. */
+const FIRST_LOOK_MS = 50;
 
 /** What `/health` is answered with where no engine lives behind it: by vLLM itself, or by a proxy before it. */
 const GONE_STATUSES = new Set([502, 503, 504]);
@@ -281,15 +285,16 @@ export class ModelServer {
       if (isGone && waitingSince === since) giveUp(connectionLost());
     };
     // One timer per stream that looks now and then, rather than one per read.
-    const watchdog = setInterval(
-      () => {
-        if (waitingSince === undefined) return;
-        const silentFor = Date.now() - waitingSince;
-        if (silentFor >= limit) giveUp(timedOut("went silent", limit));
-        else if (silentFor >= silenceMs) void ask(waitingSince);
-      },
-      Math.max(10, Math.min(firstByteTimeoutMs, idleTimeoutMs, silenceMs, 4000) / 4),
-    );
+    const everyMs = Math.max(10, Math.min(firstByteTimeoutMs, idleTimeoutMs, silenceMs, 4000) / 4);
+    let watchdog: ReturnType<typeof setTimeout> | undefined;
+    const watch = () => {
+      watchdog = setTellingTimeout(watch, everyMs);
+      if (waitingSince === undefined) return;
+      const silentFor = Date.now() - waitingSince;
+      if (silentFor >= limit) giveUp(timedOut("went silent", limit));
+      else if (silentFor >= silenceMs) void ask(waitingSince);
+    };
+    watchdog = setTellingTimeout(watch, Math.min(everyMs, FIRST_LOOK_MS));
     signal.addEventListener("abort", close, { once: true });
     const comments = new CommentFilter();
     try {
@@ -310,7 +315,7 @@ export class ModelServer {
       if (fault) throw fault;
       throw error instanceof ApiError ? error : connectionLost();
     } finally {
-      clearInterval(watchdog);
+      clearTimeout(watchdog);
       asking?.abort();
       signal.removeEventListener("abort", close);
       if (!ended) close();

@@ -12,6 +12,7 @@ import {
   parseHead,
   requestText,
 } from "./http1.ts";
+import { lagPauseMs, setTellingTimeout } from "./thread-lag.ts";
 
 /**
  * The model server over a socket, instead of `fetch`: one HTTP/1.1 request to a connection. A fetch body gives at most
@@ -130,6 +131,8 @@ class SocketBody implements ByteReader {
     const held = this.#unframe(this.#held);
     this.#held = NO_BYTES;
     if (held.length > 0) return held;
+    const pauseMs = lagPauseMs();
+    if (pauseMs > 0) await new Promise<void>((resolve) => setTellingTimeout(resolve, pauseMs));
     while (!this.#framing.ended) {
       const own = await this.#receive();
       if (!own || own.length > 0) return own ?? NO_BYTES;

@@ -152,6 +152,119 @@ describe("an answer", () => {
   });
 });
 
+/** A stream, as its client has it until now. */
+interface Client {
+  /** The text of the deltas that have come. */
+  text(): string;
+  /** What the stream has ended with; undefined as long as it goes on. */
+  last(): string | undefined;
+  leave(): void;
+}
+
+/** Begins a stream, and reads it, unless the client is one that does not. */
+async function beginStream(answer: (socket: Socket) => unknown, { reads = true } = {}) {
+  const model = `wire-${models++}`;
+  answers.set(model, answer);
+  const left = new AbortController();
+  const response = await fetch(`${worker.url}/v1/responses`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ model, input: "Hi", store: false, stream: true }),
+    signal: left.signal,
+  });
+  let text = "";
+  let last: string | undefined;
+  const read = async () => {
+    let held = "";
+    for await (const bytes of response.body as ReadableStream<Uint8Array>) {
+      const events = (held + Buffer.from(bytes).toString()).split("\n\n");
+      held = events.pop() ?? "";
+      for (const event of events) {
+        const { type, delta } = JSON.parse(event.slice(event.indexOf("data: ") + 6).replace("[DONE]", "{}"));
+        if (type === "response.output_text.delta") text += delta;
+        else if (/^response\.(completed|incomplete|failed)$/.test(type)) last = type;
+      }
+    }
+  };
+  if (reads) read().catch(() => {});
+  const client: Client = { text: () => text, last: () => last, leave: () => left.abort() };
+  return { client, socket: received.get(model)?.socket as Socket };
+}
+
+const word = (index: number) => `word ${index} `;
+const words = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => word(from + index));
+/** A delta, in an HTTP chunk of its own. */
+const httpChunk = (event: object) => {
+  const text = `data: ${JSON.stringify(event)}\n\n`;
+  return `${text.length.toString(16)}\r\n${text}\r\n`;
+};
+const deltas = (from: number, to: number) =>
+  words(from, to)
+    .map((content) => httpChunk(chunk({ content })))
+    .join("");
+const END = `${httpChunk(chunk({}, "stop"))}0\r\n\r\n`;
+
+describe("an answer that comes faster than it is read", () => {
+  it("is shown up to its last word whenever the model pauses", async () => {
+    const { client, socket } = await beginStream((socket) => socket.write(CHUNKED + deltas(0, 1)));
+    const sizes = [1, 3, 40, 9, 200, 1, 1, 17, 500, 2];
+    let said = 1;
+    for (const size of sizes) {
+      socket.write(deltas(said, said + size));
+      said += size;
+      // Nothing more comes until all of it is there.
+      await eventually(() => client.text() === words(0, said).join(""));
+    }
+    socket.end(END);
+    await eventually(() => client.last() === "response.completed");
+    expect(client.text()).toBe(words(0, said).join(""));
+  });
+
+  it("is shown up to its last word when the connection breaks", async () => {
+    const { client, socket } = await beginStream((socket) => socket.write(CHUNKED + deltas(0, 700)));
+    await eventually(() => client.text().length > 0);
+    socket.end(deltas(700, 1_000));
+    await eventually(() => client.last() === "response.failed");
+    expect(client.text()).toBe(words(0, 1_000).join(""));
+  });
+
+  it("is not read on for a client that does not read", async () => {
+    const { client, socket } = await beginStream((socket) => socket.write(CHUNKED), { reads: false });
+    let index = 0;
+    const write = () => {
+      while (socket.write(deltas(index, index + 100))) index += 100;
+      index += 100;
+    };
+    socket.on("drain", write);
+    write();
+    // What nobody takes any more stays where it is.
+    let before = -1;
+    await eventually(async () => {
+      const taken = index;
+      const isStill = taken === before;
+      before = taken;
+      await new Promise((resolve) => setTimeout(resolve, 1_000));
+      return isStill;
+    });
+    client.leave();
+    socket.destroy();
+  });
+
+  it("is given up when the client leaves", async () => {
+    const { client, socket } = await beginStream((socket) => socket.write(CHUNKED));
+    let index = 0;
+    const speaking = setInterval(() => {
+      socket.write(deltas(index, index + 50));
+      index += 50;
+    }, 5);
+    await eventually(() => client.text().length > 5_000);
+    client.leave();
+    // It may be reset while it is written to.
+    await new Promise((resolve) => socket.once("close", resolve));
+    clearInterval(speaking);
+  });
+});
+
 describe.runIf(isSocket)("over a socket", () => {
   it("a request says that its connection is used once, and its end is the connection's", async () => {
     const { model } = await ask((socket) => socket.write(`${CHUNKED}${chunked(50)}0\r\n\r\n`));
