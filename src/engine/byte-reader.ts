@@ -75,7 +75,8 @@ class BufferReader implements ByteReader {
   #reader: ReadableStreamBYOBReader;
   #buffer: ArrayBufferLike = new ArrayBuffer(BUFFER_BYTES);
   #ahead: ReadAhead | undefined;
-  /** Reads in a row that were not waited for. */
+  #reads = 0;
+  /** How many of the last ones, in a row, were not waited for. */
   #quick = 0;
 
   constructor(body: ReadableStream<Uint8Array>, reader: ReadableStreamBYOBReader) {
@@ -87,6 +88,7 @@ class BufferReader implements ByteReader {
     const gatherMs = this.#gatherMs();
     if (gatherMs > 0) await this.#readAhead().gather(gatherMs);
     else this.#ahead?.begin();
+    this.#reads += 1;
     const askedAt = Date.now();
     const { value, done } = await this.#reader.read(new Uint8Array(this.#buffer));
     if (done) return NO_BYTES;
@@ -102,7 +104,7 @@ class BufferReader implements ByteReader {
   }
 
   #gatherMs(): number {
-    return lagPauseMs() || (this.#quick >= QUICK_READS ? GATHER_MS : 0);
+    return lagPauseMs(this.#reads) || (this.#quick >= QUICK_READS ? GATHER_MS : 0);
   }
 
   #readAhead(): ReadAhead {

@@ -115,6 +115,7 @@ class SocketBody implements ByteReader {
   readonly #framing: Framing;
   readonly #close: () => void;
   #buffer: ArrayBufferLike;
+  #reads = 0;
   /** What has come with the head, until the first read. */
   #held: Uint8Array;
 
@@ -131,7 +132,8 @@ class SocketBody implements ByteReader {
     const held = this.#unframe(this.#held);
     this.#held = NO_BYTES;
     if (held.length > 0) return held;
-    const pauseMs = lagPauseMs();
+    const pauseMs = lagPauseMs(this.#reads);
+    this.#reads += 1;
     if (pauseMs > 0) await new Promise<void>((resolve) => setTellingTimeout(resolve, pauseMs));
     while (!this.#framing.ended) {
       const own = await this.#receive();
