@@ -59,10 +59,25 @@ const QUICK_MS = 2;
 /** A read of more than this is worth its cost. */
 const LARGE_BYTES = BUFFER_BYTES / 2;
 
-/** After so many reads in a row that were not waited for, the server is ahead. */
-const QUICK_READS = 8;
+/** So many reads in a row tell how a stream goes. */
+const MANY_READS = 8;
 
-/** How long what comes is gathered while the server is ahead. Milliseconds. */
+/** How many of a stream's last reads, in a row, were not worth their cost. */
+export class SmallReads {
+  #count = 0;
+
+  /** A read has brought so much; `wasGathered`: only because it was put off. */
+  note(bytes: number, wasGathered: boolean): void {
+    this.#count = wasGathered || bytes < LARGE_BYTES ? this.#count + 1 : 0;
+  }
+
+  /** Whether what comes next is better gathered where that hurts nobody. */
+  get areMany(): boolean {
+    return this.#count >= MANY_READS;
+  }
+}
+
+/** How long what comes is gathered while the server is ahead: reads are not waited for. Milliseconds. */
 const GATHER_MS = 3;
 
 /**
@@ -75,8 +90,8 @@ class BufferReader implements ByteReader {
   #reader: ReadableStreamBYOBReader;
   #buffer: ArrayBufferLike = new ArrayBuffer(BUFFER_BYTES);
   #ahead: ReadAhead | undefined;
-  #reads = 0;
-  /** How many of the last ones, in a row, were not waited for. */
+  readonly #small = new SmallReads();
+  /** How many of the last reads, in a row, were not waited for. */
   #quick = 0;
 
   constructor(body: ReadableStream<Uint8Array>, reader: ReadableStreamBYOBReader) {
@@ -88,13 +103,12 @@ class BufferReader implements ByteReader {
     const gatherMs = this.#gatherMs();
     if (gatherMs > 0) await this.#readAhead().gather(gatherMs);
     else this.#ahead?.begin();
-    this.#reads += 1;
     const askedAt = Date.now();
     const { value, done } = await this.#reader.read(new Uint8Array(this.#buffer));
     if (done) return NO_BYTES;
     this.#buffer = value.buffer;
-    const isQuick = Date.now() - askedAt <= QUICK_MS && (gatherMs > 0 || value.length < LARGE_BYTES);
-    this.#quick = isQuick ? this.#quick + 1 : 0;
+    this.#small.note(value.length, gatherMs > 0);
+    this.#quick = Date.now() - askedAt <= QUICK_MS ? this.#quick + 1 : 0;
     return value;
   }
 
@@ -104,7 +118,8 @@ class BufferReader implements ByteReader {
   }
 
   #gatherMs(): number {
-    return lagPauseMs(this.#reads) || (this.#quick >= QUICK_READS ? GATHER_MS : 0);
+    if (!this.#small.areMany) return 0;
+    return lagPauseMs() || (this.#quick >= MANY_READS ? GATHER_MS : 0);
   }
 
   #readAhead(): ReadAhead {

@@ -28,11 +28,8 @@ export function setTellingTimeout(ring: () => void, ms: number): ReturnType<type
   }, ms);
 }
 
-/** A stream that has not been read so often may be at its end soon. */
-const FIRST_READS = 8;
-
-/** How long a stream that was read `reads` times is not read because the thread is behind. Milliseconds; 0: at once. */
-export function lagPauseMs(reads: number): number {
-  if (reads < FIRST_READS || lagMs <= LAG_MS || Date.now() - toldAt > KNOWN_MS) return 0;
+/** How long a stream is not read because the thread is behind. Milliseconds; 0: it is not. */
+export function lagPauseMs(): number {
+  if (lagMs <= LAG_MS || Date.now() - toldAt > KNOWN_MS) return 0;
   return Math.min(MAX_PAUSE_MS, PAUSE_PER_LAG * lagMs);
 }
