@@ -11,8 +11,8 @@ export interface TokenLogprob {
   top_logprobs: { token: string; logprob: number; bytes: number[] }[];
 }
 
-/** Why a model stopped. `abort`: the server gave the request up. */
-export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter" | "abort";
+/** Why a model stopped. */
+export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 
 /**
  * What a model does, in the smallest words that every engine can say. An engine cannot emit events, choose ids or

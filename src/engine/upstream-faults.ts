@@ -36,6 +36,11 @@ export function connectionLost(): ApiError {
   });
 }
 
+/** 502: vLLM has given up what it was saying. */
+export function answerAborted(): ApiError {
+  return new ApiError({ status: 502, message: "The model server aborted the request.", code: "upstream_aborted" });
+}
+
 /** 502: vLLM's answer is not what its API gives. */
 export function malformedAnswer(): ApiError {
   return new ApiError({

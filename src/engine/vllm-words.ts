@@ -2,6 +2,7 @@ import type { FinishReason, Prompt } from "../contract/engine.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Usage } from "../protocol/response.ts";
 import type { RequestOptions } from "./model-server.ts";
+import { answerAborted } from "./upstream-faults.ts";
 
 /** What both of vLLM's completion routes say in the same words. Read leniently: its versions differ. */
 
@@ -40,12 +41,17 @@ function count(value: number | null | undefined): number {
   return typeof value === "number" ? value : 0;
 }
 
+/**
+ * Throws ApiError 502 for an answer that the server has given up: one that is shut down, paused or put to sleep aborts what it is
+ * generating (vLLM, `EngineCore.shutdown`, `PauseMode`), and some of its streams hear of it.
+ */
 export function toFinishReason(reason: string): FinishReason {
   switch (reason) {
+    case "abort":
+      throw answerAborted();
     case "length":
     case "tool_calls":
     case "content_filter":
-    case "abort":
       return reason;
     default:
       return "stop";

@@ -71,9 +71,17 @@ function strangeHeader({ headers, url }: Request): "Host" | "Origin" | "Sec-Fetc
   return site !== null && !LOCAL_SITES.has(site) ? "Sec-Fetch-Site" : undefined;
 }
 
+/** What the last URL of this machine began with, up to its path: most requests come the same way. */
+let lastLocal: string | undefined;
+
 function isLocal(url: string): boolean {
+  const path = url.indexOf("/", "https://".length);
+  const origin = path === -1 ? url : url.slice(0, path);
+  if (origin === lastLocal) return true;
   const { protocol = "", hostname = "" } = URL.parse(url) ?? {};
-  return /^https?:$/.test(protocol) && LOCAL_HOSTS.has(hostname);
+  const is = /^https?:$/.test(protocol) && LOCAL_HOSTS.has(hostname);
+  if (is) lastLocal = origin;
+  return is;
 }
 
 /** Node's `fetch` sends `Sec-Fetch-Mode`, and neither of these. */

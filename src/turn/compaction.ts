@@ -224,7 +224,7 @@ export class Compaction {
 
   async #consume(generation: Generation, said: SummaryText): Promise<void> {
     for await (const deltas of generation) {
-      if (said.take(deltas) === "abort") throw summaryAborted();
+      said.take(deltas);
       if (said.hasBegun) {
         this.#builder.beginCompaction();
         const full = this.#sink?.flush();
@@ -269,8 +269,4 @@ function tooLargeToKeep(): ApiError {
 function noSummary(): ApiError {
   const message = "The model has written no summary of the conversation.";
   return new ApiError({ status: 502, message, code: "upstream_malformed_response" });
-}
-
-function summaryAborted(): ApiError {
-  return new ApiError({ status: 502, message: "The model server aborted the request.", code: "upstream_aborted" });
 }

@@ -338,8 +338,6 @@ function outcomeOf({ finishReason }: ResponseBuilder): Outcome {
       return { status: "incomplete", reason: "max_output_tokens" };
     case "content_filter":
       return { status: "incomplete", reason: "content_filter" };
-    case "abort":
-      return { status: "failed", error: upstreamAborted() };
     default:
       return { status: "completed" };
   }
@@ -351,8 +349,4 @@ function cannotContinue(fault: ApiError): ApiError {
     message: `${fault.message} The model cannot be put back to where it was (in a function call, in structured output or in a refusal).`,
     code: "cannot_continue",
   });
-}
-
-function upstreamAborted(): ApiError {
-  return new ApiError({ status: 502, message: "The model server aborted the request.", code: "upstream_aborted" });
 }

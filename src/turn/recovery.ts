@@ -30,6 +30,7 @@ const MAX_WAIT_MS = 5_000;
 
 /** Faults of the way to the model server, and its being overloaded, restarting or dead: worth another try. */
 const TRANSIENT = new Set([
+  "upstream_aborted",
   "upstream_connection_lost",
   "upstream_engine_dead",
   "upstream_timeout",

@@ -107,14 +107,11 @@ export class SummaryText {
     this.#usage = undefined;
   }
 
-  /** Gives the reason of a generation that the model server has given up. */
-  take(deltas: readonly ModelDelta[]): "abort" | undefined {
+  take(deltas: readonly ModelDelta[]): void {
     for (const delta of deltas) {
       this.#progress += 1;
       if (delta.kind === "text" && this.#text.length < this.#maxLength) this.#text += delta.text;
       else if (delta.kind === "usage") this.#usage = delta.usage;
-      else if (delta.kind === "finish" && delta.reason === "abort") return "abort";
     }
-    return undefined;
   }
 }

@@ -5,10 +5,10 @@ import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.
 
 /**
  * A model server that dies as vLLM 0.32 does: `kill` (SIGKILL: its connections break), `terminate` (SIGTERM: its port
- * closes, and open streams fall silent for ever) and `engine` (its EngineCore dies: open streams end with an error, then
- * the port closes). What it says is the simulator's.
+ * closes, and open streams fall silent for ever), `abort` (the same, but they still hear that their requests were given up) and
+ * `engine` (its EngineCore dies: open streams end with an error, then the port closes). What it says is the simulator's.
  */
-export type Death = "kill" | "terminate" | "engine";
+export type Death = "kill" | "terminate" | "abort" | "engine";
 
 export interface MortalServer {
   simulator: SimulatorServer;
@@ -32,6 +32,12 @@ interface Life {
   over: Death | undefined;
   streams: Set<ServerResponse>;
 }
+
+/** The last event of an answer that is given up, on either route. */
+const ABORTED = `data: ${JSON.stringify({
+  object: "chat.completion.chunk",
+  choices: [{ index: 0, delta: { content: "" }, text: "", logprobs: null, finish_reason: "abort" }],
+})}\n\ndata: [DONE]\n\n`;
 
 const ENGINE_DEAD =
   'data: {"error": {"message": "EngineCore encountered an issue. See stack trace (above) for the root cause.", "type": "InternalServerError", "param": null, "code": 500}}\n\ndata: [DONE]\n\n';
@@ -112,6 +118,7 @@ export async function startMortalServer(): Promise<MortalServer> {
     server?.close();
     server?.closeIdleConnections();
     if (death === "engine") for (const stream of life.streams) stream.end(ENGINE_DEAD);
+    if (death === "abort") for (const stream of life.streams) stream.end(ABORTED);
     // What was written before must still arrive.
     if (death !== "terminate") setTimeout(closeAll, 10, server);
   }

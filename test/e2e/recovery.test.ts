@@ -31,7 +31,7 @@ afterAll(async () => {
 
 type Way = "json" | "stream" | "background";
 const WAYS: Way[] = ["json", "stream", "background"];
-const DEATHS: Death[] = ["kill", "terminate", "engine"];
+const DEATHS: Death[] = ["kill", "terminate", "abort", "engine"];
 
 let names = 0;
 const own = (model: string) => `${model}?max_model_len=${100_000 + names++}`;

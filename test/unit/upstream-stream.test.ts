@@ -103,7 +103,7 @@ describe("a stream of vLLM", () => {
     });
   });
 
-  it("that vLLM aborts makes the response failed", async () => {
+  it("that vLLM aborts fails the response where that may not be asked for again", async () => {
     expect(ending(await play1(delta({ content: "a" }), finish("abort")))).toMatchObject({
       type: "response.failed",
       code: "upstream_aborted",

@@ -7,7 +7,7 @@ import { type CompletionChunk, readCompletionChunk } from "./chunks.ts";
 import type { FunctionNames } from "./function-names.ts";
 import { toTokenLogprobs } from "./logprobs.ts";
 import type { HarmonyMessage } from "./message.ts";
-import { type HarmonyDelta, HarmonyParser } from "./parser.ts";
+import { type EndReason, type HarmonyDelta, HarmonyParser } from "./parser.ts";
 import { PieceReader } from "./pieces.ts";
 import { toRawMessage } from "./raw-messages.ts";
 import type { Segment } from "./segments.ts";
@@ -34,7 +34,7 @@ export class Completion {
   /** An event that cannot be read without a tokenizer. */
   #unread: CompletionChunk | undefined;
   #usage: VllmUsage | undefined;
-  #finish: "stop" | "length" | "abort" | undefined;
+  #finish: EndReason | undefined;
   #answer: RawMessage | undefined;
   /** The tools that the client answers, by their flat names. */
   readonly #clients: ReadonlyMap<string, ClientTool>;
@@ -159,7 +159,7 @@ export class Completion {
     } else if (!ids && text !== "" && !(this.#unlogged && "ids" in this.#unlogged)) {
       this.#unlogged = { text: (this.#unlogged && "text" in this.#unlogged ? this.#unlogged.text : "") + text };
     }
-    if (finish) this.#finish = finish === "length" || finish === "abort" ? finish : "stop";
+    if (finish) this.#finish = finish === "length" ? "length" : "stop";
     // Why the parser has stopped comes before what the server says of tokens that nobody reads.
     if (this.#parser.stopped) this.#finish = this.#parser.isCutShort ? "length" : "stop";
     this.#give(out);

@@ -24,7 +24,7 @@ export interface HarmonyParserOptions extends OfferedTools {
 }
 
 /** Why there are no more tokens: the model stopped, or was cut off. */
-export type EndReason = "stop" | "length" | "abort";
+export type EndReason = "stop" | "length";
 
 /**
  * Text without any special token that is longer than this is no header any more: `<|message|>` is missing. About 64
@@ -164,7 +164,7 @@ export class HarmonyParser {
    * 502 `upstream_misconfigured` when the server has removed the special tokens from its text.
    */
   end(reason: EndReason, out: HarmonyDelta[]): void {
-    if (reason !== "abort") this.#refuseStrippedMarkers();
+    this.#refuseStrippedMarkers();
     if (reason === "stop") {
       this.#finish(RETURN, out);
     } else if (this.#state === "content") {
