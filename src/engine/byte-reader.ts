@@ -62,18 +62,33 @@ const LARGE_BYTES = BUFFER_BYTES / 2;
 /** So many reads in a row tell how a stream goes. */
 const MANY_READS = 8;
 
-/** How many of a stream's last reads, in a row, were not worth their cost. */
-export class SmallReads {
-  #count = 0;
+/** Of each time between two reads, how much it changes what is known of them. */
+const WEIGHT = 1 / 4;
+
+/** How a stream's reads go: whether they bring so little, and so often, that it is better to gather for a while. */
+export class ReadPace {
+  /** How many of the last reads, in a row, were not worth their cost. */
+  #small = 0;
+  #lastAt = Date.now();
+  /** Between two reads. Milliseconds. */
+  #everyMs = 0;
 
   /** A read has brought so much; `wasGathered`: only because it was put off. */
-  note(bytes: number, wasGathered: boolean): void {
-    this.#count = wasGathered || bytes < LARGE_BYTES ? this.#count + 1 : 0;
+  note(bytes: number, wasGathered: boolean, now: number): void {
+    this.#small = wasGathered || bytes < LARGE_BYTES ? this.#small + 1 : 0;
+    if (!wasGathered) this.#everyMs += (now - this.#lastAt - this.#everyMs) * WEIGHT;
+    this.#lastAt = now;
   }
 
-  /** Whether what comes next is better gathered where that hurts nobody. */
-  get areMany(): boolean {
-    return this.#count >= MANY_READS;
+  /** Whether small reads follow each other. */
+  get isSmall(): boolean {
+    return this.#small >= MANY_READS;
+  }
+
+  /** How long the stream is not read because the thread is behind. Milliseconds; 0: it is not, or it would gather nothing. */
+  lagPauseMs(): number {
+    const pauseMs = this.isSmall ? lagPauseMs() : 0;
+    return pauseMs > this.#everyMs ? pauseMs : 0;
   }
 }
 
@@ -90,7 +105,7 @@ class BufferReader implements ByteReader {
   #reader: ReadableStreamBYOBReader;
   #buffer: ArrayBufferLike = new ArrayBuffer(BUFFER_BYTES);
   #ahead: ReadAhead | undefined;
-  readonly #small = new SmallReads();
+  readonly #pace = new ReadPace();
   /** How many of the last reads, in a row, were not waited for. */
   #quick = 0;
 
@@ -107,8 +122,9 @@ class BufferReader implements ByteReader {
     const { value, done } = await this.#reader.read(new Uint8Array(this.#buffer));
     if (done) return NO_BYTES;
     this.#buffer = value.buffer;
-    this.#small.note(value.length, gatherMs > 0);
-    this.#quick = Date.now() - askedAt <= QUICK_MS ? this.#quick + 1 : 0;
+    const now = Date.now();
+    this.#pace.note(value.length, gatherMs > 0, now);
+    this.#quick = now - askedAt <= QUICK_MS ? this.#quick + 1 : 0;
     return value;
   }
 
@@ -118,8 +134,7 @@ class BufferReader implements ByteReader {
   }
 
   #gatherMs(): number {
-    if (!this.#small.areMany) return 0;
-    return lagPauseMs() || (this.#quick >= MANY_READS ? GATHER_MS : 0);
+    return this.#pace.lagPauseMs() || (this.#pace.isSmall && this.#quick >= MANY_READS ? GATHER_MS : 0);
   }
 
   #readAhead(): ReadAhead {

@@ -1,7 +1,7 @@
 import { connect as globalConnect } from "cloudflare:sockets";
 import { Buffer } from "node:buffer";
 import type { Connect, Connection } from "../config/network.ts";
-import { BUFFER_BYTES, type ByteReader, NO_BYTES, SmallReads, streamOf } from "./byte-reader.ts";
+import { BUFFER_BYTES, type ByteReader, NO_BYTES, ReadPace, streamOf } from "./byte-reader.ts";
 import {
   endOfHead,
   type Framing,
@@ -12,7 +12,7 @@ import {
   parseHead,
   requestText,
 } from "./http1.ts";
-import { lagPauseMs, setTellingTimeout } from "./thread-lag.ts";
+import { setTellingTimeout } from "./thread-lag.ts";
 
 /**
  * The model server over a socket, instead of `fetch`: one HTTP/1.1 request to a connection. A fetch body gives at most
@@ -115,7 +115,7 @@ class SocketBody implements ByteReader {
   readonly #framing: Framing;
   readonly #close: () => void;
   #buffer: ArrayBufferLike;
-  readonly #small = new SmallReads();
+  readonly #pace = new ReadPace();
   /** What has come with the head, until the first read. */
   #held: Uint8Array;
 
@@ -132,11 +132,11 @@ class SocketBody implements ByteReader {
     const held = this.#unframe(this.#held);
     this.#held = NO_BYTES;
     if (held.length > 0) return held;
-    const pauseMs = this.#small.areMany ? lagPauseMs() : 0;
+    const pauseMs = this.#pace.lagPauseMs();
     if (pauseMs > 0) await new Promise<void>((resolve) => setTellingTimeout(resolve, pauseMs));
     while (!this.#framing.ended) {
       const own = await this.#receive();
-      this.#small.note(own?.length ?? 0, pauseMs > 0);
+      this.#pace.note(own?.length ?? 0, pauseMs > 0, Date.now());
       if (!own || own.length > 0) return own ?? NO_BYTES;
     }
     return NO_BYTES;
