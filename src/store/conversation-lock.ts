@@ -46,8 +46,7 @@ export class ConversationLock {
    */
   async acquire(ticket: string, waitMs: number, limit = Number.POSITIVE_INFINITY): Promise<Lease | undefined> {
     if (this.#holder && waitMs === 0) return undefined;
-    const giveBack = this.#load.take(limit);
-    if (!giveBack) throw noRoom();
+    const giveBack = this.#take(limit);
     if (!this.#holder) return this.#grant(giveBack);
     return new Promise((resolve) => {
       const timer = Number.isFinite(waitMs) ? setTimeout(() => this.leave(ticket), waitMs) : undefined;
@@ -62,7 +61,7 @@ export class ConversationLock {
   /** Has the lock at once, for the holder that it had when the object hibernated. Nobody may have it yet. */
   resume(): Lease {
     if (this.#holder) throw new Error("The lock is held.");
-    return this.#grant(this.#load.take(Number.POSITIVE_INFINITY) ?? (() => {}));
+    return this.#grant(this.#take(Number.POSITIVE_INFINITY));
   }
 
   /** A waiter goes away. */
@@ -72,6 +71,12 @@ export class ConversationLock {
     const [waiter] = this.#waiting.splice(index, 1);
     waiter?.giveBack();
     waiter?.grant(undefined);
+  }
+
+  #take(limit: number): () => void {
+    const giveBack = this.#load.take(limit);
+    if (!giveBack) throw noRoom();
+    return giveBack;
   }
 
   #grant(giveBack: () => void): Lease {

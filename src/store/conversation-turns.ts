@@ -85,6 +85,11 @@ export class ConversationTurns {
     this.release(ticket);
   }
 
+  /** The socket of a turn has ended. */
+  lose(socket: WebSocket): void {
+    this.leave(this.#sockets.ticketOf(socket));
+  }
+
   /** The turn that has entered with the ticket gives the conversation to the next in line. */
   release(ticket: string): void {
     if (!this.entered(ticket)) return;

@@ -39,7 +39,6 @@ import type { StoredResponse } from "./turn-store.ts";
 export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding> {
   readonly #rows: HomeRows;
   readonly #history: HistoryReader;
-  readonly #sockets: LeaseSockets;
   readonly #conversation: ConversationTurns;
   readonly #runs: RunHost;
   readonly #responses: ResponseReader;
@@ -64,8 +63,8 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
     this.#history = new HistoryReader(this.#rows);
     const lock = new ConversationLock(tenantConversations.of(tenant, name, this));
     const maxOpen = () => config().maxOpenConversationsPerTenant;
-    this.#sockets = new LeaseSockets(state);
-    this.#conversation = new ConversationTurns(this.#rows, this.#history, lock, this.#sockets, maxOpen);
+    const sockets = new LeaseSockets(state);
+    this.#conversation = new ConversationTurns(this.#rows, this.#history, lock, sockets, maxOpen);
     this.#runs = new RunHost({
       env,
       waitUntil,
@@ -279,8 +278,9 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
 
   async #enterConversation(asked: URLSearchParams): Promise<Response> {
     this.#runs.takeUpOrphans();
-    const [id = "", ticket = "", waitMs = ""] = ["id", "ticket", "wait"].map((name) => asked.get(name) ?? "");
-    const entered = await this.#conversation.enter(id, ticket, Number(waitMs));
+    const id = asked.get("id") ?? "";
+    const ticket = asked.get("ticket") ?? "";
+    const entered = await this.#conversation.enter(id, ticket, Number(asked.get("wait")));
     return entered.ok ? entered.value : Response.json(entered.error, { status: entered.error.status });
   }
 
@@ -291,11 +291,11 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
 
   /** The Worker of a turn is gone, or does not need the conversation any more. */
   override webSocketClose(socket: WebSocket): void {
-    this.#conversation.leave(this.#sockets.ticketOf(socket));
+    this.#conversation.lose(socket);
   }
 
   override webSocketError(socket: WebSocket): void {
-    this.#conversation.leave(this.#sockets.ticketOf(socket));
+    this.#conversation.lose(socket);
   }
 
   /** Forgets all that is kept here. What runs is stopped first. */

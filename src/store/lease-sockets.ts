@@ -21,10 +21,12 @@ export interface HeldLease {
 /** UTF-16 units of a message: at most 12 MiB of UTF-8, of the 32 MiB that a message may have. */
 const MESSAGE_LENGTH = 4 * 1024 * 1024;
 
-export class LeaseSockets {
-  readonly #state: Pick<DurableObjectState, "acceptWebSocket" | "getWebSockets" | "getTags">;
+type SocketState = Pick<DurableObjectState, "acceptWebSocket" | "getWebSockets" | "getTags">;
 
-  constructor(state: Pick<DurableObjectState, "acceptWebSocket" | "getWebSockets" | "getTags">) {
+export class LeaseSockets {
+  readonly #state: SocketState;
+
+  constructor(state: SocketState) {
     this.#state = state;
   }
 
