@@ -263,6 +263,8 @@ export interface Config {
   retentionMs: number;
   /** 0 does not wait. */
   conversationLockWaitMs: number;
+  /** Conversation trees that begin in one home, before the next one is taken. */
+  treesPerHome: number;
   eventLog: EventLogConfig;
   webhook: { url: string; secret: Uint8Array; fetch: Fetch } | undefined;
   /** Undefined where nobody wants to know anything. */
@@ -305,6 +307,9 @@ const MAX_RETENTION_DAYS = 36_500;
 
 /** As long as AES-256's own key. */
 const MIN_ENCRYPTION_KEY_BYTES = 32;
+
+/** As many runs may live in a home: each tree of it can have one. */
+const MAX_TREES_PER_HOME = 32;
 
 /** No request of this size fits into a Worker's memory; a larger number is a slip of the pen. */
 const MAX_MAX_REQUEST_BYTES = 1024 ** 3;
@@ -668,6 +673,7 @@ const variables = z.object({
   PROMETHEUS_METRICS: z.enum(["true", "false"]).default("false"),
   PROMETHEUS_TOKEN: headerSecret().optional(),
   PROMETHEUS_TENANTS: z.enum(["true", "false"]).default("false"),
+  TREES_PER_HOME: integer(16, 1, MAX_TREES_PER_HOME),
   MAX_REQUEST_BYTES: integer(12 * 1024 * 1024, 1024, MAX_MAX_REQUEST_BYTES),
   MAX_OPEN_TURNS: integer(200, 1),
   MAX_BACKGROUND_RUNS_PER_TENANT: integer(500, 1),
@@ -957,6 +963,7 @@ function readConfig(env: Variables): Config | ConfigError {
     allowAnonymous: vars.ALLOW_ANONYMOUS === "true",
     retentionMs: vars.RETENTION_DAYS * DAY_MS,
     conversationLockWaitMs: vars.CONVERSATION_LOCK_WAIT_MS,
+    treesPerHome: vars.TREES_PER_HOME,
     eventLog: { intervalMs: vars.EVENT_LOG_INTERVAL_MS, unreadIntervalMs: vars.EVENT_LOG_UNREAD_INTERVAL_MS },
     webhook: toWebhook(vars, network),
     telemetry: toTelemetry(vars, env.ANALYTICS, network),

@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import { checkRequestItems } from "../assembly/request-items.ts";
-import { type Affinity, placedHome } from "../assembly/session.ts";
+import { type Affinity, placedTree } from "../assembly/session.ts";
 import { type CreateRequest, conversationOf, createRequest, toItems } from "../protocol/create-request.ts";
 import { previousResponseNotFound } from "../protocol/errors.ts";
 import { withExtraFields } from "../protocol/extra-fields.ts";
@@ -8,16 +8,20 @@ import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/i
 import type { InputItem } from "../protocol/items.ts";
 import { withoutUnknownTools } from "../protocol/unknown-tools.ts";
 import { parse } from "../protocol/validation.ts";
-import { conversationAddress, homeOf } from "../store/client.ts";
+import { conversationAddress, knownTree } from "../store/client.ts";
 import { type Admission, type AdmissionKind, admit } from "./admission.ts";
 import { affinityOf } from "./affinity.ts";
 import { tenantCacheSalt } from "./cache-salt.ts";
 import { abortedByClient } from "./client-left.ts";
+import { newTree } from "./new-trees.ts";
 import { underPolicy } from "./policy.ts";
 import type { Caller } from "./transport.ts";
 import { checkVllmExtras } from "./vllm-extras.ts";
 
 /** A response that is to be created: what the ways of creating one begin with. */
+
+/** Of the request of a first turn in a home of several trees, as JSON, in UTF-16 units. */
+const MAX_SHARED_LENGTH = 256 * 1024;
 
 /** A checked request, with all that is known before anybody is asked. */
 export interface Creation {
@@ -30,6 +34,8 @@ export interface Creation {
   conversation: { id: string; address: TurnAddress } | undefined;
   /** The new turn's own address. */
   address: TurnAddress;
+  /** It is the first that is put into its home. */
+  isNewHome: boolean;
   cacheSalt: string;
   /** What it has in common with other turns, which do well at the same model server. */
   affinity: Affinity;
@@ -74,7 +80,12 @@ export async function checkCreation(
   await checkRequestItems(input, "input", caller, signal);
   const previous = previousAddress(request.previous_response_id);
   const abort = abortedByClient(signal);
-  const known = homeOf(input, previous, conversation?.address);
+  const newPlace = () => {
+    const isShared = config.treesPerHome > 1 && makesTurn && sharesHome(request);
+    const draw = newTree(tenant, isShared ? config.treesPerHome : 1);
+    return placedTree({ tenant, model: request.model, affinity }, draw, config, abort.signal);
+  };
+  const known = knownTree(input, previous, conversation?.address);
   const affinity = affinityOf({
     request,
     input,
@@ -83,8 +94,8 @@ export async function checkCreation(
     clientSession: caller.clientSession ?? turnState,
     hasPool: config.modelServers.length > 1,
   });
-  const placed = { tenant, model: request.model, affinity };
-  const address = newTurnAddress(known ?? (await placedHome(placed, config, abort.signal)));
+  const { home, tree, isFirst } = known ? { ...known, isFirst: false } : await newPlace();
+  const address = newTurnAddress(home, tree);
   const admitted = admit(caller, request, input, address, kind ?? (request.background ? "run" : "turn"));
   return {
     caller,
@@ -93,12 +104,18 @@ export async function checkCreation(
     previous,
     conversation,
     address,
+    isNewHome: isFirst,
     cacheSalt: tenantCacheSalt(tenant, request.cache_salt),
     affinity,
     createdAt: Date.now(),
     abort,
     admission: admitted instanceof Promise ? await admitted : admitted,
   };
+}
+
+/** Whether the tree that a turn begins may have others beside it: it is stored, and not so large that they would be in need. */
+function sharesHome(request: CreateRequest): boolean {
+  return request.store !== false && JSON.stringify(request).length <= MAX_SHARED_LENGTH;
 }
 
 function previousAddress(id: string | null | undefined): TurnAddress | null {

@@ -5,7 +5,6 @@ import type { Replay } from "../contract/engine.ts";
 import { accessOf } from "../contract/mcp-access.ts";
 import { responseId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
-import { homeOf } from "../store/client.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
 import { enterTurn } from "../store/open-turns.ts";
@@ -121,8 +120,8 @@ async function prepare(
     request,
     input: sent,
     previous,
-    conversation,
     address,
+    isNewHome,
     cacheSalt,
     affinity,
     createdAt,
@@ -161,10 +160,8 @@ async function prepare(
   const noted = isKept ? noteHome(caller, address.home) : undefined;
   noted?.catch(() => {});
   let waking: ReturnType<typeof setTimeout> | undefined;
-  // Any other home has been asked for the past already.
-  const isNewHome = homeOf(sent, previous, conversation?.address) === undefined;
   const wakeHome = () => {
-    // An answer without a stream that fails leaves nothing.
+    // Any other home is there. An answer without a stream that fails leaves nothing.
     if (request.store === false || !request.stream || !isNewHome) return;
     waking = setTimeout(() => waitUntil(homes.awaitTurn(address.home, createdAt)), WAKE_AFTER_MS);
   };

@@ -1,31 +1,31 @@
 import { conversationNotFound, responseNotFound } from "../protocol/errors.ts";
-import { parseResponseId, responseId, type TurnAddress } from "../protocol/ids.ts";
+import { parseResponseId, responseId, type TreeAddress, type TurnAddress, treeOf } from "../protocol/ids.ts";
 import { conversationAddress } from "../store/client.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "../store/item-page.ts";
 import type { Caller } from "./transport.ts";
 
 /**
- * The tree that a response or a conversation is in: all responses of its home, in pages. Both throw the 404 of what is
+ * The tree that a response or a conversation is in: all responses of it, in pages. Both throw the 404 of what is
  * unknown, deleted or another tenant's, and the 400 of an `after` that is no response of this tree's.
  */
 
 export async function responseTree({ homes }: Caller, address: TurnAddress, page: PageRequest): Promise<ItemPage> {
-  const tree = await homes.stub(address.home).tree(address, withinHome(page, address.home));
+  const tree = await homes.stub(address.home).tree(address, withinTree(page, treeOf(address)));
   if (!tree) throw responseNotFound(responseId(address));
   return tree;
 }
 
 export async function conversationTree({ homes }: Caller, id: string, page: PageRequest): Promise<ItemPage> {
   const { home } = conversationAddress(id);
-  const tree = await homes.stub(home).conversationTree(id, home, withinHome(page, home));
+  const tree = await homes.stub(home).conversationTree(id, home, withinTree(page, { home, tree: "" }));
   if (!tree) throw conversationNotFound(id);
   return tree;
 }
 
-/** The same page, whose `after` is a turn of the home. That one may have been deleted meanwhile. */
-function withinHome({ after, ...page }: PageRequest, home: string): PageRequest {
+/** The same page, whose `after` is a turn of the tree. That one may have been deleted meanwhile. */
+function withinTree({ after, ...page }: PageRequest, { home, tree }: TreeAddress): PageRequest {
   if (after === undefined) return page;
   const address = parseResponseId(after);
-  if (address?.home !== home) throw unknownCursor(after);
+  if (address?.home !== home || !address.turn.startsWith(tree)) throw unknownCursor(after);
   return { ...page, after: address.turn };
 }

@@ -38,7 +38,7 @@ export async function passOn(
   config: Config,
   { signal, onAttempt }: { signal: AbortSignal; onAttempt?: ((call: ServerAttempt) => void) | undefined },
 ): Promise<PassedAnswer> {
-  const session = sessionOf({ tenant, home: "", affinity }, model ?? "");
+  const session = sessionOf({ tenant, home: "", turn: "", affinity }, model ?? "");
   const upstream = new Upstream(config, { model, session, onAttempt: onAttempt });
   const withinMs = isStream ? undefined : config.firstByteTimeoutMs;
   const response = await upstream.request(path, signal, body, { withinMs, contentType, isPassedOn: true });

@@ -4,12 +4,16 @@
  *     resp_ HHHHHHHHHHHHHHHHHHHHHH TTTTTTTTTT            home (22), turn (10)
  *     msg_  HHHHHHHHHHHHHHHHHHHHHH TTTTTTTTTT o 3        … then i(nput) or o(utput) and the item's index in base62
  *
- * The home names the Durable Object that keeps a whole conversation tree, so no directory is needed; the turn
- * names the row in it; the rest names the item in the row. All ids stay below OpenAI's 64 characters.
+ * The home names the Durable Object that keeps whole conversation trees, so no directory is needed; the turn names the
+ * row in it; the rest names the item in the row. A home whose key begins with `SHARED_MARK` has several trees, and the
+ * turns of each have the same two first characters; any other home is one tree. All ids stay below OpenAI's 64 characters.
  */
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const HOME_LENGTH = 22;
 const TURN_LENGTH = 10;
+const TREE_LENGTH = 2;
+/** A random key begins so once in 57 billion times. */
+const SHARED_MARK = "000000";
 const RESPONSE_ID = /^resp_([0-9A-Za-z]{22})([0-9A-Za-z]{10})$/;
 const CONVERSATION_ID = /^conv_([0-9A-Za-z]{22})([0-9A-Za-z]{10})$/;
 const ITEM_ID = /^[a-z]+_([0-9A-Za-z]{22})([0-9A-Za-z]{10})([io])([0-9A-Za-z]{1,6})$/;
@@ -21,6 +25,15 @@ export const MAX_ID_LENGTH = 64;
 export interface TurnAddress {
   readonly home: string;
   readonly turn: string;
+}
+
+/**
+ * Where a conversation tree lives: in its home, the turns of it being those whose names begin with `tree`. That is empty where
+ * the home is one tree.
+ */
+export interface TreeAddress {
+  readonly home: string;
+  readonly tree: string;
 }
 
 /** Where an item lives: in its turn's input or output, at an index. */
@@ -58,9 +71,24 @@ export function newHome(): string {
   return randomBase62(HOME_LENGTH);
 }
 
-/** The address of a new turn: in the given home, or in a new one. */
-export function newTurnAddress(home = newHome()): TurnAddress {
-  return { home, turn: randomBase62(TURN_LENGTH) };
+/** The key of a new home of several trees: 95 random bits. */
+export function newSharedHome(): string {
+  return SHARED_MARK + randomBase62(HOME_LENGTH - SHARED_MARK.length);
+}
+
+/** The name of a new tree in a home of several: one of 3,844. */
+export function newTreeName(): string {
+  return randomBase62(TREE_LENGTH);
+}
+
+/** The address of a new turn: in the given home and tree, or in a home of its own. */
+export function newTurnAddress(home = newHome(), tree = ""): TurnAddress {
+  return { home, turn: tree + randomBase62(TURN_LENGTH - tree.length) };
+}
+
+/** The tree that a turn is in. */
+export function treeOf({ home, turn }: TurnAddress): TreeAddress {
+  return { home, tree: home.startsWith(SHARED_MARK) ? turn.slice(0, TREE_LENGTH) : "" };
 }
 
 export function responseId(address: TurnAddress): string {

@@ -7,7 +7,14 @@ import {
   invalidRequest,
   previousResponseNotFound,
 } from "../protocol/errors.ts";
-import { parseConversationId, parseItemId, responseId, type TurnAddress } from "../protocol/ids.ts";
+import {
+  parseConversationId,
+  parseItemId,
+  responseId,
+  type TreeAddress,
+  type TurnAddress,
+  treeOf,
+} from "../protocol/ids.ts";
 import type { InputItem, Item } from "../protocol/items.ts";
 import { type History, readHistory } from "./history.ts";
 import type { ItemKey, Snapshot } from "./history-reader.ts";
@@ -156,18 +163,19 @@ export function unwrap<T>(result: Result<T>): T {
 }
 
 /**
- * The home in which a new turn belongs: its conversation's, else its predecessor's, else that of the newest item it
+ * The tree in which a new turn belongs: its conversation's, else its predecessor's, else that of the newest item it
  * refers to, else none yet.
  */
-export function homeOf(
+export function knownTree(
   input: readonly InputItem[],
   previous: TurnAddress | null,
   conversation: TurnAddress | undefined,
-): string | undefined {
-  if (conversation) return conversation.home;
-  if (previous) return previous.home;
+): TreeAddress | undefined {
+  if (conversation) return treeOf(conversation);
+  if (previous) return treeOf(previous);
   const newest = input.findLast((item) => item.type === "item_reference");
-  return newest?.id === undefined ? undefined : parseItemId(newest.id)?.home;
+  const address = newest?.id === undefined ? undefined : parseItemId(newest.id);
+  return address && treeOf(address);
 }
 
 /** Where a conversation lives. Throws the 404 for an id that this server cannot have made. */

@@ -2,7 +2,7 @@ import { DurableObject } from "cloudflare:workers";
 import { loadConfig, type Variables } from "../config.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
-import type { TurnAddress } from "../protocol/ids.ts";
+import { type TurnAddress, treeOf } from "../protocol/ids.ts";
 import type { BoardBinding } from "./announced-run.ts";
 import { ConversationLock } from "./conversation-lock.ts";
 import type { Conversation } from "./conversation-store.ts";
@@ -29,9 +29,9 @@ import { TreeReader } from "./tree-reader.ts";
 import type { StoredResponse } from "./turn-store.ts";
 
 /**
- * The home of a conversation tree: one Durable Object that keeps every turn of it as an immutable row, runs its
- * background turns, and orders the turns of its conversation. Its name is tenant + home key, so another tenant's key
- * addresses another, empty object.
+ * The home of a conversation, or of one or several trees of responses: one Durable Object that keeps every turn of them as an
+ * immutable row, runs their background turns, and orders the turns of its conversation. Its name is tenant + home key, so another
+ * tenant's key addresses another, empty object.
  *
  * This class is what the Worker may ask, and the alarm; the work is done in the rooms that its constructor puts
  * together. Reading never creates a table.
@@ -116,8 +116,8 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
   }
 
   /** A page of the responses of the tree in which a response is; null when there is no such response. */
-  tree({ home, turn }: TurnAddress, page: PageRequest): ItemPage | null {
-    return this.#responses.has(turn) ? this.#tree.page(home, page) : null;
+  tree(address: TurnAddress, page: PageRequest): ItemPage | null {
+    return this.#responses.has(address.turn) ? this.#tree.page(treeOf(address), page) : null;
   }
 
   /** Removes a response's content; one that is running is stopped first. False when there was none. */
@@ -244,7 +244,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
   /** A page of the responses in the conversation, and of those that branch off it; null when there is no such conversation. */
   conversationTree(id: string, home: string, page: PageRequest): ItemPage | null {
     this.#runs.takeUpOrphans();
-    return this.#rows.conversations.get(id) && this.#tree.page(home, page);
+    return this.#rows.conversations.get(id) && this.#tree.page({ home, tree: "" }, page);
   }
 
   /** Adds items; null when there is no such conversation. Waits for its turn, as every change of it does. */

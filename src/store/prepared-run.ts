@@ -48,10 +48,14 @@ export interface RunHome {
 export interface RunPast extends Past {
   /** The last position of its conversation that it has seen. */
   base: number | null;
+  /** Of what came before, as JSON, in UTF-16 units. */
+  length: number;
 }
 
 export interface PreparedRun {
   spec: RunSpec;
+  /** Of its spec, and of what it continues where that is known, as JSON, in UTF-16 units. */
+  length: number;
   abort: AbortController;
   log: EventLogWriter;
   /** What it has reserved of its caller's limits. */
@@ -78,7 +82,8 @@ export function prepareRun(
   const abort = new AbortController();
   const log = new EventLogWriter(home.log, spec.turn, logged?.sequence ?? 0, config.eventLog);
   // The spec has the request and the input, which are kept beside what the turn puts out.
-  const room = Math.max(0, MAX_CALL_LENGTH - JSON.stringify(spec).length);
+  const { length } = JSON.stringify(spec);
+  const room = Math.max(0, MAX_CALL_LENGTH - length);
   const observation = observe(home, spec, config);
   let base: number | null = null;
   let server: string | undefined;
@@ -120,6 +125,7 @@ export function prepareRun(
   };
   return {
     spec,
+    length,
     abort,
     log,
     quota,
@@ -151,5 +157,5 @@ export function readRunPast(home: RunHome, spec: RunSpec): RunPast {
   const read = readHistory(history);
   // The run settles its spec's input.
   spec.input = [...matchOutputs(read.history, spec.input)];
-  return { ...read, input: spec.input, base };
+  return { ...read, input: spec.input, base, length: history.items.length + history.messages.length };
 }

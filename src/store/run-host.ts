@@ -24,10 +24,16 @@ interface LiveRun {
   ended: Promise<void>;
   /** The model server that has answered last. */
   server: () => string | undefined;
+  /** Of its request and what it continues, as JSON, in UTF-16 units. */
+  length: number;
 }
 
-/** Runs that may live in one object at the same time: its 128 MB are shared by all of them. */
+/**
+ * Runs that may live in one object at the same time, and how long they may be together, in UTF-16 units, where there are several:
+ * its 128 MB are shared by all of them.
+ */
 const MAX_LIVE_RUNS = 32;
+const MAX_LIVE_LENGTH = 16 * 1024 * 1024;
 
 export class RunHost {
   readonly #home: RunHome;
@@ -56,13 +62,20 @@ export class RunHost {
    */
   #takeRoom(): () => void {
     if (this.#live.size >= MAX_LIVE_RUNS) {
-      throw tooManyInProgress(`This conversation already has ${MAX_LIVE_RUNS} background responses in progress.`);
+      throw tooManyInProgress(`${MAX_LIVE_RUNS} background responses are in progress where this one belongs.`);
     }
     const { maxBackgroundRunsPerTenant: limit, maxOpenTurns } = loadConfig(this.#home.env);
     expectRoom(maxOpenTurns);
     const giveBack = this.#home.load.take(limit);
     if (!giveBack) throw tooManyInProgress(`You already have ${limit} background responses in progress.`);
     return giveBack;
+  }
+
+  /** Throws the 429 of a run that is too long to live beside the others. */
+  #checkLength(length: number): void {
+    const others = this.#live.values().reduce((sum, run) => sum + run.length, 0);
+    if (others === 0 || others + length <= MAX_LIVE_LENGTH) return;
+    throw tooManyInProgress("The background responses in progress where this one belongs leave no room for it.");
   }
 
   /**
@@ -75,6 +88,8 @@ export class RunHost {
     scope.defer(this.#takeRoom());
     const run = prepareRun(this.#home, spec, undefined, access);
     const past = readRunPast(this.#home, spec);
+    run.length += past.length;
+    this.#checkLength(run.length);
     const turn = run.makeTurn(past);
     if (spec.reservation) run.quota.raise(estimateTokens(past.history), loadConfig(this.#home.env).keys.prices);
     this.#home.transaction(() => {
@@ -101,11 +116,11 @@ export class RunHost {
 
   /** Lets a run go. What `scope` holds is the run's from now on, and is freed when it has ended. */
   #launch(run: PreparedRun, scope: DisposableStack, work: () => Promise<TurnResult>, isOrphan = false): void {
-    const { spec, abort, log, quota, server } = run;
+    const { spec, abort, log, quota, server, length } = run;
     scope.defer(quota.renew(isOrphan));
     if (spec.tenant !== undefined) scope.defer(announceRun({ id: responseId(spec), tenant: spec.tenant }, this.#home));
     const ended = this.#runToEnd(run, work(), scope.move());
-    this.#live.set(spec.turn, { spec, abort, log, ended, server });
+    this.#live.set(spec.turn, { spec, abort, log, ended, server, length });
     this.#home.waitUntil(ended);
   }
 

@@ -1,4 +1,4 @@
-import { responseId } from "../protocol/ids.ts";
+import { responseId, type TreeAddress } from "../protocol/ids.ts";
 import type { ResponseObject } from "../protocol/response.ts";
 import type { TreeNode } from "../protocol/tree.ts";
 import type { HomeRows } from "./home-rows.ts";
@@ -11,7 +11,7 @@ import type { RunSpec } from "./run-store.ts";
 import type { NodeRow } from "./turn-store.ts";
 
 /**
- * All responses of a home, as nodes of its tree. They come in the order of their ids, which is that of the rows: a page
+ * All responses of a tree, as its nodes. They come in the order of their ids, which is that of the rows: a page
  * reads the rows that it shows and no others, however many there are, and what is added or removed meanwhile neither hides
  * another one nor shows it twice.
  */
@@ -32,13 +32,13 @@ export class TreeReader {
   }
 
   /**
-   * A page of nodes. It ends early where what it reads is large. `home`: this home's key, which ids carry; `after`: the name of a
-   * turn, which need not be there.
+   * A page of nodes. It ends early where what it reads is large. `address` is that of a tree of this home; `after`: the name of a
+   * turn of it, which need not be there.
    */
-  page(home: string, { limit, order, after }: PageRequest): ItemPage {
+  page(address: TreeAddress, { limit, order, after }: PageRequest): ItemPage {
     const nodes: TreeNode[] = [];
     let read = 0;
-    for (const source of this.#sources(home, order, after)) {
+    for (const source of this.#sources(address, order, after)) {
       // One more than the page has: it tells that there is more.
       if (read > MAX_PAGE_LENGTH) return { ...pageOf(nodes, limit), hasMore: true };
       const found = source();
@@ -50,13 +50,13 @@ export class TreeReader {
   }
 
   /** What is settled and what runs, in one order. */
-  *#sources(home: string, order: "asc" | "desc", after: string | undefined): Generator<Source> {
+  *#sources({ home, tree }: TreeAddress, order: "asc" | "desc", after: string | undefined): Generator<Source> {
     const isBefore = (one: string, other: string) => (order === "asc" ? one < other : one > other);
     const live = this.#runs
       .specs()
-      .filter(({ turn }) => after === undefined || isBefore(after, turn))
+      .filter(({ turn }) => turn.startsWith(tree) && (after === undefined || isBefore(after, turn)))
       .sort((one, other) => (isBefore(one.turn, other.turn) ? -1 : 1));
-    for (const row of this.#rows.turns.nodes(order, after)) {
+    for (const row of this.#rows.turns.nodes(tree, order, after)) {
       while (live[0] && isBefore(live[0].turn, row.turn)) yield this.#ofRun(home, live.shift() as RunSpec);
       yield this.#ofRow(home, row);
     }

@@ -1,4 +1,5 @@
 import { concatArrays, EMPTY_HISTORY, type History, joinArrays, joinElements } from "./history.ts";
+import { type Chain, RecentChains } from "./recent-chains.ts";
 import { mayContinue, toPieces } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
 
@@ -73,28 +74,14 @@ export interface ResponseHistory {
   history: History;
 }
 
-/** The same as it is kept in memory. `items` and `messages` are elements separated by commas, without brackets. */
-interface Chain {
-  turn: string;
-  /** When the turn was created, Unix milliseconds. */
-  createdAt: number;
-  base: number | null;
-  items: string;
-  messages: string;
-}
-
 /** A log's pieces, beside the others in their row. */
 const LOG_PIECE_LENGTH = 60_000;
-
-/** A longer chain than this is read anew each time: the object's memory is not only its own. UTF-16 units. */
-const MAX_REMEMBERED_LENGTH = 4 * 1024 * 1024;
 
 export class TurnStore {
   readonly #sql: SqlStorage;
   readonly #tables: Tables;
   readonly #oldest: () => number;
-  /** The chain that was continued last: the next turn most often goes on with it. */
-  #recent: Chain | undefined;
+  readonly #recent = new RecentChains();
 
   /** `oldest` gives a creation time, Unix milliseconds: what was created then or before has expired. */
   constructor(sql: SqlStorage, tables: Tables, oldest: () => number) {
@@ -147,15 +134,21 @@ export class TurnStore {
     return { head: rows.map((row) => row.response).join(""), output: rows.map((row) => row.output).join("") };
   }
 
-  /** The responses that are there, in the order of their turns' names: those past `after`, read as they are taken. */
-  *nodes(order: "asc" | "desc", after: string | undefined): Generator<NodeRow> {
+  /**
+   * The responses that are there and whose turns' names begin with `tree`, in the order of these: those past `after`, read as they
+   * are taken.
+   */
+  *nodes(tree: string, order: "asc" | "desc", after: string | undefined): Generator<NodeRow> {
     if (!this.#tables.has("turns")) return;
-    const [sorting, past] = order === "asc" ? ["ASC", ">"] : ["DESC", "<"];
+    // No letter of a turn's name comes after "~".
+    const [from, to] = order === "asc" ? [after ?? tree, `${tree}~`] : [tree, after ?? `${tree}~`];
     yield* this.#sql.exec<NodeRow & Record<string, SqlStorageValue>>(
       `SELECT turn, created_at AS createdAt, position, base, input, output, response FROM turns
-       WHERE part = 0 AND response IS NOT NULL AND created_at > ?${after === undefined ? "" : ` AND turn ${past} ?`}
-       ORDER BY turn ${sorting}`,
-      ...[this.#oldest(), ...(after === undefined ? [] : [after])],
+       WHERE turn > ? AND turn < ? AND part = 0 AND response IS NOT NULL AND created_at > ?
+       ORDER BY turn ${order === "asc" ? "ASC" : "DESC"}`,
+      from,
+      to,
+      this.#oldest(),
     );
   }
 
@@ -258,8 +251,8 @@ export class TurnStore {
 
   /** The history of a response. Undefined when the response is not there (any more), or one before it was deleted. */
   history(previous: string): ResponseHistory | undefined {
-    const chain = this.#recent?.turn === previous ? this.#recent : this.#readChain(previous);
-    this.#recent = chain && lengthOf(chain) <= MAX_REMEMBERED_LENGTH ? chain : undefined;
+    const chain = this.#recent.get(previous) ?? this.#readChain(previous);
+    if (chain) this.#recent.put(chain);
     if (!chain || chain.createdAt <= this.#oldest()) return undefined;
     return { base: chain.base, history: { items: `[${chain.items}]`, messages: `[${chain.messages}]` } };
   }
@@ -303,19 +296,19 @@ export class TurnStore {
     };
   }
 
-  /** A turn that goes on with the chain in memory takes it along; rows never change, so it stays true. */
+  /** A turn that goes on with a chain in memory takes it along. */
   #remember({ turn, parent, createdAt, base, input, output, messages: raw, response }: SettledTurn): void {
-    const before = this.#recent?.turn === parent ? this.#recent : undefined;
+    const before = parent === null ? undefined : this.#recent.get(parent);
     if (response === null || (parent !== null && !before)) return;
     const items = joinElements([before?.items ?? "", joinArrays([input, output])]);
     const messages = joinElements([before?.messages ?? "", raw === null ? "" : joinArrays([raw])]);
-    const chain = { turn, createdAt, base: before ? before.base : base, items, messages };
-    this.#recent = lengthOf(chain) > MAX_REMEMBERED_LENGTH ? undefined : chain;
+    if (before) this.#recent.delete(before.turn);
+    this.#recent.put({ turn, createdAt, base: before ? before.base : base, items, messages });
   }
 
   /** To be called when a transaction was rolled back. */
   forget(): void {
-    this.#recent = undefined;
+    this.#recent.clear();
   }
 
   /** What the conversation's turns up to a position brought, oldest first, with the items that were taken out of it since. */
@@ -428,8 +421,4 @@ function joinParts(rows: Iterable<PartRow>): History {
     messages.push(row.messages ?? "");
   }
   return { items: concatArrays(arrays), messages: concatArrays(messages) };
-}
-
-function lengthOf(chain: Pick<Chain, "items" | "messages">): number {
-  return chain.items.length + chain.messages.length;
 }

@@ -167,7 +167,7 @@ function grow(id: string, copies: number): void {
   storage.exec(
     objectId(`acme:${homeKey(id)}`),
     `WITH RECURSIVE copies(number) AS (VALUES (1) UNION ALL SELECT number + 1 FROM copies WHERE number < ?2),
-     named AS (SELECT number, printf('%010d', number) AS name FROM copies)
+     named AS (SELECT number, substr(?1, 1, 2) || printf('%08d', number) AS name FROM copies)
      INSERT INTO turns (turn, part, parent, created_at, position, base, input, output, response, messages, log)
      SELECT name, part, parent, created_at + number, position, base,
        replace(replace(input, ?1, name), '#0', '#' || number), replace(replace(output, ?1, name), '#0', '#' || number),

@@ -92,11 +92,14 @@ async function eventsOf({ url }: ServedFolder, id: string): Promise<string> {
 const model = "simulator";
 const HOMES = "responses-edge-Home";
 
+/** Each tree of responses has an object of its own. */
+const A_HOME_EACH = { ALLOW_ANONYMOUS: "true", TREES_PER_HOME: "1" };
+
 /** A folder that was served, and has three responses. */
 let served: { data: string; ids: string[] };
 beforeAll(async () => {
   const data = newFolder("data");
-  const server = await serveFolder(data, vllm);
+  const server = await serveFolder(data, vllm, A_HOME_EACH);
   const ids: string[] = [];
   for (let turn = 0; turn < 3; turn += 1) {
     ids.push((await server.openai.responses.create({ model, input: "Hello!" })).id);
@@ -118,7 +121,7 @@ const objectsIn = (folder: string) =>
 describe("a backup that is made while the server writes", () => {
   it("has all that was acknowledged before; what ran goes on by itself where it is restored, and comes to its end", async () => {
     const [data, copy, restored] = [newFolder("data"), newFolder("backup"), newFolder("data")];
-    const server = await serveFolder(data, vllm);
+    const server = await serveFolder(data, vllm, A_HOME_EACH);
     const { openai } = server;
     const first = await openai.responses.create({ model, input: unique("first") });
     const second = await openai.responses.create({ model, input: unique("second"), previous_response_id: first.id });
@@ -165,7 +168,7 @@ describe("a backup that is made while the server writes", () => {
     expect(await done(["restore", copy], restored)).toMatchObject({ objects: made.objects, bytes: made.bytes });
     // The watchdog's time comes, with nobody asking for a run.
     passTime(join(restored, HOMES), 60_000);
-    const other = await serveFolder(restored, vllm);
+    const other = await serveFolder(restored, vllm, A_HOME_EACH);
     await eventually(() => runTexts.every((text) => asked(text).length === 2));
     for (const text of runTexts) asked(text).at(-1)?.release();
     for (const { id } of runs) {
@@ -188,7 +191,7 @@ describe("a backup that is made while the server writes", () => {
     const [earlier, later, restored] = [newFolder("backup"), newFolder("backup"), newFolder("data")];
     letAlone(data);
     await done(["backup", earlier], data);
-    const server = await serveFolder(data, vllm);
+    const server = await serveFolder(data, vllm, A_HOME_EACH);
     await server.openai.responses.create({ model, input: "More", previous_response_id: served.ids[0] ?? null });
     await server.stop("SIGKILL");
     expect(await done(["backup", later, "--since", earlier], data)).toMatchObject({ objects: 3, unchanged: 2 });
@@ -311,7 +314,7 @@ describe("what is refused, in words", () => {
   });
 
   it("nothing is restored over data, served or not", async () => {
-    const server = await serveFolder(data, vllm);
+    const server = await serveFolder(data, vllm, A_HOME_EACH);
     expect(await refused(restore({ from: copy, data }))).toMatch(
       /^64: The data folder .* is not empty\. Nothing is ever restored over data\.$/,
     );

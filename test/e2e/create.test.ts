@@ -683,6 +683,7 @@ describe("a deployment", () => {
     configured = await startGateway({
       MODEL_ALIASES: JSON.stringify({ "gpt-5": "simulator-reasoning", missing: "no-such-model" }),
       HEARTBEAT_MS: "100",
+      TREES_PER_HOME: "1",
     });
   });
   afterAll(() => configured.close());

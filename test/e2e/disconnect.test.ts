@@ -14,7 +14,7 @@ const HEARTBEAT_MS = 100;
 
 let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startGateway({ HEARTBEAT_MS: String(HEARTBEAT_MS) });
+  gateway = await startGateway({ HEARTBEAT_MS: String(HEARTBEAT_MS), TREES_PER_HOME: "1" });
 });
 afterAll(() => gateway.close());
 

@@ -33,9 +33,9 @@ function promptEndingIn(text: string): unknown {
   throw new Error(`No prompt ended in ${text}`);
 }
 
-/** The part of an id that names the conversation's home. */
-function home(id: string): string {
-  return id.slice(id.indexOf("_") + 1).slice(0, 22);
+/** The part of an id that names its home and, where that has several, its tree. */
+function tree(id: string): string {
+  return id.slice(id.indexOf("_") + 1).slice(0, 24);
 }
 
 async function listed(id: string, query: Record<string, string | number> = {}): Promise<ResponseInputItem[]> {
@@ -167,12 +167,12 @@ describe("a conversation", () => {
     expect(lastPrompt(gateway).messages).toEqual(conversation(...said));
   });
 
-  it("has one home, which its ids name; another conversation has another", async () => {
+  it("has one tree, which its ids name; another conversation has another", async () => {
     const first = await say("one");
     const second = await say("two", first);
-    expect(home(second.id)).toBe(home(first.id));
-    expect(home(String(second.output[0]?.id))).toBe(home(first.id));
-    expect(home((await say("one")).id)).not.toBe(home(first.id));
+    expect(tree(second.id)).toBe(tree(first.id));
+    expect(tree(String(second.output[0]?.id))).toBe(tree(first.id));
+    expect(tree((await say("one")).id)).not.toBe(tree(first.id));
   });
 });
 
@@ -389,7 +389,7 @@ describe("item_reference", () => {
       { role: "assistant", content: "You said: one" },
       { role: "user", content: "three" },
     ]);
-    expect(home(response.id)).toBe(home(first.id));
+    expect(tree(response.id)).toBe(tree(first.id));
     expect(await listed(response.id)).toMatchObject([{ id, type: "message", role: "assistant" }, { role: "user" }]);
   });
 
@@ -418,7 +418,7 @@ describe("item_reference", () => {
       previous_response_id: first.id,
       input: [{ id: other.output[0]?.id }, { role: "user", content: "two" }],
     });
-    expect(home(((await answer.json()) as Response).id)).toBe(home(first.id));
+    expect(tree(((await answer.json()) as Response).id)).toBe(tree(first.id));
     expect(lastPrompt(gateway).messages).toEqual([
       { role: "user", content: "one" },
       { role: "assistant", content: "You said: one" },

@@ -14,7 +14,8 @@ const SEALING = [`old:${"a".repeat(43)}=`, `new:${"b".repeat(43)}=`];
 let here: Gateway;
 let there: Gateway;
 beforeAll(async () => {
-  const [one, other] = await Promise.all(SEALING.map((ENCRYPTION_KEYS) => startWithKeys({ ENCRYPTION_KEYS })));
+  const options = SEALING.map((ENCRYPTION_KEYS) => ({ ENCRYPTION_KEYS, TREES_PER_HOME: "1" }));
+  const [one, other] = await Promise.all(options.map((each) => startWithKeys(each)));
   if (!one || !other) throw new Error("There are two.");
   [here, there] = [one, other];
 });

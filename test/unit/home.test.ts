@@ -565,6 +565,7 @@ describe("retention", () => {
     const stub = newHome();
     await settle(stub, turnOf("a"), turnOf("b"));
     await age(stub, 31, "a");
+    await evictDurableObject(stub);
     expect(await stub.retrieve("a")).toBeNull();
     expect(await stub.inputItems("a", { limit: 20, order: "desc" })).toBeNull();
     expect(await stub.snapshot("a", [])).toEqual({ found: false, missing: "previous" });

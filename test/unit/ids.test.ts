@@ -4,10 +4,14 @@ import {
   itemId,
   MAX_ID_LENGTH,
   newCallId,
+  newHome,
+  newSharedHome,
+  newTreeName,
   newTurnAddress,
   parseItemId,
   parseResponseId,
   responseId,
+  treeOf,
 } from "../../src/protocol/ids.ts";
 
 describe("ids", () => {
@@ -22,6 +26,23 @@ describe("ids", () => {
     const second = newTurnAddress(first.home);
     expect(second.home).toBe(first.home);
     expect(second.turn).not.toBe(first.turn);
+  });
+
+  it("an id in a home of several trees tells its tree", () => {
+    const [home, tree] = [newSharedHome(), newTreeName()];
+    const [first, second] = [newTurnAddress(home, tree), newTurnAddress(home, tree)];
+    expect(responseId(first)).toMatch(/^resp_[0-9A-Za-z]{32}$/);
+    expect(second.turn).not.toBe(first.turn);
+    for (const address of [first, second]) {
+      expect(parseResponseId(responseId(address))).toEqual(address);
+      expect(treeOf(address)).toEqual({ home, tree });
+    }
+  });
+
+  it("a home of any other key is one tree", () => {
+    const home = newHome();
+    expect(treeOf(newTurnAddress(home))).toEqual({ home, tree: "" });
+    expect(treeOf({ home: "h".repeat(22), turn: "t".repeat(10) }).tree).toBe("");
   });
 
   it("an item's id tells its turn, side and place, whatever its type", () => {

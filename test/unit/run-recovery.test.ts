@@ -858,4 +858,17 @@ describe("a home with all the runs that it can carry", () => {
     await first?.ended();
     expect(await late.start()).toMatchObject({ ok: true });
   });
+
+  it("refuses one that is too long to live beside the others, and takes it alone", async () => {
+    const { home } = newTurnAddress();
+    const small = await Run.begin({}, "small", newTurnAddress(home));
+    const long = "long ".repeat(1_200_000);
+    const [first, second] = [long, long].map((text) => new Run({ instructions: text }, long, newTurnAddress(home)));
+    expect(await first?.start()).toMatchObject({ ok: true });
+    expect(await second?.start()).toMatchObject({ ok: false, error: { status: 429, code: "rate_limit_exceeded" } });
+    expect(await second?.home.retrieve(second.address.turn)).toBeNull();
+    const also = await Run.begin({}, "also small", newTurnAddress(home));
+    for (const run of [small, also, first]) await run?.home.cancel(run.address.turn);
+    expect(await second?.start()).toMatchObject({ ok: true });
+  });
 });

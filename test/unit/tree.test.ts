@@ -2,7 +2,7 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { newTurnAddress } from "../../src/protocol/ids.ts";
+import { newSharedHome, newTurnAddress } from "../../src/protocol/ids.ts";
 import { parseJsonPrefix } from "../../src/protocol/json-prefix.ts";
 import type { TreeNode } from "../../src/protocol/tree.ts";
 import type { Home } from "../../src/store/home.ts";
@@ -47,11 +47,17 @@ function newHome(): Stub {
 }
 
 /** All nodes of the tree in which a turn is, page by page. */
-async function pagesOf(stub: Stub, turn: string, order: "asc" | "desc", limit: number): Promise<TreeNode[][]> {
+async function pagesOf(
+  stub: Stub,
+  turn: string,
+  order: "asc" | "desc",
+  limit: number,
+  home = HOME,
+): Promise<TreeNode[][]> {
   const pages: TreeNode[][] = [];
   let after: string | undefined;
   for (;;) {
-    const page = await stub.tree({ home: HOME, turn }, { order, limit, ...(after !== undefined && { after }) });
+    const page = await stub.tree({ home, turn }, { order, limit, ...(after !== undefined && { after }) });
     if (!page) throw new Error("no tree");
     pages.push(JSON.parse(page.data) as TreeNode[]);
     if (!page.hasMore) return pages;
@@ -77,6 +83,31 @@ describe("the pages of a tree", () => {
           const sorted = turns.toSorted((one, other) => (one < other ? -1 : 1));
           expect(found).toEqual(order === "asc" ? sorted : sorted.toReversed());
           for (const page of pages) expect(page.length).toBeLessThanOrEqual(limit);
+        },
+      ),
+      { numRuns: 15 },
+    );
+  });
+
+  it("have the responses of one tree alone, where their home has several", async () => {
+    const home = newSharedHome();
+    const named = fc.tuple(fc.constantFrom("00", "0A", "Zz", "zz"), fc.stringMatching(/^[0-9A-Za-z]{8}$/));
+    await fc.assert(
+      fc.asyncProperty(
+        fc.uniqueArray(named, { minLength: 1, maxLength: 30, selector: (parts) => parts.join("") }),
+        fc.integer({ min: 1, max: 40 }),
+        fc.constantFrom("asc", "desc"),
+        async (names, limit, order) => {
+          const stub = newHome();
+          for (const name of names) await stub.settle(turnOf(name.join("")));
+          for (const [tree, own] of Map.groupBy(names, ([tree]) => tree)) {
+            const turns = own.map((name) => name.join("")).toSorted((one, other) => (one < other ? -1 : 1));
+            const found = (await pagesOf(stub, turns[0] ?? "", order, limit, home)).flat();
+            expect(found.map(({ id }) => id)).toEqual(
+              (order === "asc" ? turns : turns.toReversed()).map((turn) => `resp_${home}${turn}`),
+            );
+            for (const turn of turns) expect(turn.startsWith(tree)).toBe(true);
+          }
         },
       ),
       { numRuns: 15 },

@@ -1,0 +1,87 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { type NewTree, newTree } from "../../src/api/new-trees.ts";
+import { treeOf } from "../../src/protocol/ids.ts";
+
+/** Which homes new trees go to. */
+
+/** The isolate remembers tenants: each test has its own. */
+let tenants = 0;
+const newTenant = () => `tenant ${tenants++}`;
+
+function places(tenant: string, count: number, treesPerHome: number): NewTree[] {
+  return Array.from({ length: count }, () => newTree(tenant, treesPerHome)());
+}
+
+const homesOf = (trees: readonly NewTree[]) => [...new Set(trees.map(({ home }) => home))];
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["Date"] });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+describe("new trees of a tenant", () => {
+  it("share a home, as many as it takes, and then the next one", () => {
+    const trees = places(newTenant(), 40, 16);
+    const homes = homesOf(trees);
+    expect(homes).toHaveLength(3);
+    expect(trees.map(({ home }) => homes.indexOf(home))).toEqual([
+      ...Array(16).fill(0),
+      ...Array(16).fill(1),
+      ...Array(8).fill(2),
+    ]);
+    expect(new Set(trees.map(({ home, tree }) => home + tree)).size).toBe(40);
+    expect(trees.flatMap(({ isFirst }, index) => (isFirst ? [index] : []))).toEqual([0, 16, 32]);
+    for (const { home, tree } of trees) expect(treeOf({ home, turn: `${tree}12345678` })).toEqual({ home, tree });
+  });
+
+  it("never share one with another tenant's", () => {
+    const [one, other] = [newTenant(), newTenant()];
+    const mixed = [places(one, 3, 16), places(other, 3, 16), places(one, 3, 16)];
+    const [first = [], second = [], third = []] = mixed.map(homesOf);
+    expect(first).toHaveLength(1);
+    expect(third).toEqual(first);
+    expect(second).not.toEqual(first);
+  });
+
+  it("have a home each where a home takes one", () => {
+    const trees = places(newTenant(), 3, 1);
+    expect(homesOf(trees)).toHaveLength(3);
+    for (const { home, tree, isFirst } of trees) {
+      expect({ tree, isFirst }).toEqual({ tree: "", isFirst: true });
+      expect(treeOf({ home, turn: "t".repeat(10) }).tree).toBe("");
+    }
+  });
+
+  it("get another home after an hour", () => {
+    const tenant = newTenant();
+    const [first] = homesOf(places(tenant, 2, 16));
+    vi.setSystemTime(Date.now() + 3_599_000);
+    expect(homesOf(places(tenant, 1, 16))).toEqual([first]);
+    vi.setSystemTime(Date.now() + 1_000);
+    const [later] = places(tenant, 1, 16);
+    expect(later?.home).not.toBe(first);
+    expect(later?.isFirst).toBe(true);
+  });
+
+  it("may be drawn many times: only the last draw takes a place", () => {
+    const tenant = newTenant();
+    const draw = newTree(tenant, 2);
+    const drawn = Array.from({ length: 200 }, () => draw());
+    expect(homesOf(drawn)).toHaveLength(1);
+    expect(new Set(drawn.map(({ tree }) => tree)).size).toBeGreaterThan(100);
+    const [beside] = places(tenant, 1, 2);
+    expect(beside?.home).toBe(drawn[0]?.home);
+    expect(beside?.tree).not.toBe(drawn.at(-1)?.tree);
+    expect(places(tenant, 1, 2)[0]?.home).not.toBe(drawn[0]?.home);
+  });
+
+  it("of ten thousand tenants are not all remembered", () => {
+    const first = newTenant();
+    const [home] = homesOf(places(first, 1, 16));
+    for (let tenant = 0; tenant < 1_000; tenant += 1) places(newTenant(), 1, 16);
+    const [later] = places(first, 1, 16);
+    expect(later?.home).not.toBe(home);
+  });
+});
