@@ -309,7 +309,7 @@ const MAX_RETENTION_DAYS = 36_500;
 const MIN_ENCRYPTION_KEY_BYTES = 32;
 
 /** As many runs may live in a home: each tree of it can have one. */
-const MAX_TREES_PER_HOME = 32;
+const MAX_TREES_PER_HOME = 64;
 
 /** No request of this size fits into a Worker's memory; a larger number is a slip of the pen. */
 const MAX_MAX_REQUEST_BYTES = 1024 ** 3;
@@ -673,7 +673,7 @@ const variables = z.object({
   PROMETHEUS_METRICS: z.enum(["true", "false"]).default("false"),
   PROMETHEUS_TOKEN: headerSecret().optional(),
   PROMETHEUS_TENANTS: z.enum(["true", "false"]).default("false"),
-  TREES_PER_HOME: integer(16, 1, MAX_TREES_PER_HOME),
+  TREES_PER_HOME: integer(32, 1, MAX_TREES_PER_HOME),
   MAX_REQUEST_BYTES: integer(12 * 1024 * 1024, 1024, MAX_MAX_REQUEST_BYTES),
   MAX_OPEN_TURNS: integer(200, 1),
   MAX_BACKGROUND_RUNS_PER_TENANT: integer(500, 1),

@@ -58,12 +58,9 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   try {
     await noteHome(creation.caller, address.home);
     roomBeside(specJson.length + JSON.stringify(access).length);
-    const accepted = await inQueue(
-      creation,
-      ticket,
-      async () => await homes.stub(address.home).startRun(specJson, ticket, config.conversationLockWaitMs, access),
-    );
-    return unwrap(accepted);
+    const start = async () =>
+      await homes.stub(address.home).startRun(specJson, ticket, config.conversationLockWaitMs, access);
+    return await homes.filling(address.home, async () => unwrap(await inQueue(creation, ticket, start)));
   } catch (error) {
     // What the home refuses does not run. Whatever else happened, the run may have begun.
     if (error instanceof ApiError) admission.takeBack();

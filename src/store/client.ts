@@ -21,6 +21,7 @@ import type { ItemKey, Snapshot } from "./history-reader.ts";
 import type { Home } from "./home.ts";
 import { receiveHistory } from "./lease-sockets.ts";
 import { MAX_HISTORY_LENGTH } from "./limits.ts";
+import { closeHome } from "./new-trees.ts";
 import type { Result } from "./result.ts";
 import { isRetryable } from "./retryable.ts";
 import type { TurnToSettle } from "./settlement.ts";
@@ -76,17 +77,29 @@ export class HomeClient implements PastSource {
     }
   }
 
+  /** Does what puts something into a home. One that does not take it gets no new trees, unless it is the client who is wrong. */
+  async filling<T>(home: string, put: () => Promise<T>): Promise<T> {
+    try {
+      return await put();
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status >= 429) closeHome(this.#tenant, home);
+      throw error;
+    }
+  }
+
   /**
    * Keeps a turn, and gives the rows that it took; once more on a new stub when the platform says that trying again may
    * help. Throws the 409 when the turn has lost its conversation meanwhile.
    */
   async settle(home: string, turn: TurnToSettle): Promise<number> {
-    try {
-      return unwrap(await this.stub(home).settle(turn));
-    } catch (error) {
-      if (!isRetryable(error)) throw error;
-      return unwrap(await this.stub(home).settle(turn));
-    }
+    return this.filling(home, async () => {
+      try {
+        return unwrap(await this.stub(home).settle(turn));
+      } catch (error) {
+        if (!isRetryable(error)) throw error;
+        return unwrap(await this.stub(home).settle(turn));
+      }
+    });
   }
 
   /**

@@ -14,8 +14,8 @@ export interface Chain {
 /** Of all of them together: the object's memory is not only its own. A longer one is read anew each time. UTF-16 units. */
 const MAX_LENGTH = 4 * 1024 * 1024;
 
-/** At most so many, however short: as many trees as a home may have. */
-const MAX_CHAINS = 32;
+/** At most so many, however short: as many as a home may have trees. */
+const MAX_CHAINS = 64;
 
 export class RecentChains {
   /** The one that was used last comes last. */

@@ -32,7 +32,7 @@ interface LiveRun {
  * Runs that may live in one object at the same time, and how long they may be together, in UTF-16 units, where there are several:
  * its 128 MB are shared by all of them.
  */
-const MAX_LIVE_RUNS = 32;
+const MAX_LIVE_RUNS = 64;
 const MAX_LIVE_LENGTH = 16 * 1024 * 1024;
 
 export class RunHost {

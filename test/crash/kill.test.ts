@@ -90,7 +90,7 @@ describe("kill -9 while nobody reads", () => {
     const bodies = Array.from({ length: RUNS }, () => ({ model, input: "Go on.", background: true }));
     const ids = await Promise.all(bodies.map(async (body) => ((await (await post(body)).json()) as { id: string }).id));
     // Several live in one home.
-    expect(new Set(ids.map((id) => id.slice(0, 27))).size).toBeLessThan(RUNS);
+    expect(new Set(ids.map((id) => id.slice(0, 27))).size).toBeLessThanOrEqual(2);
     await pause(wait);
     await worker.kill();
     return ids;

@@ -186,6 +186,20 @@ describe("a tree that has others beside it", () => {
   });
 });
 
+describe("a home that cannot be written to", () => {
+  it("takes no more first turns: the next one has another home", async () => {
+    const [root = ""] = await fullHome();
+    const { id } = await say("Begins a home");
+    expect(homeOf(id)).not.toBe(homeOf(root));
+    const refuse = "CREATE TRIGGER refuse BEFORE INSERT ON turns BEGIN SELECT RAISE(ABORT, 'refused'); END";
+    gateway.storage.exec(objectId(`one:${homeOf(id)}`), refuse);
+    await expect(say("Not kept")).rejects.toMatchObject({ status: 500, code: "storage_error" });
+    const next = await say("Kept");
+    expect(homeOf(next.id)).not.toBe(homeOf(id));
+    expect((await client().responses.retrieve(id)).output_text).toBe("You said: Begins a home");
+  });
+});
+
 describe("what a home of several trees has", () => {
   it("is exported together, and imported together, to the byte", async () => {
     const [here, there] = await Promise.all([startWithKeys({}), startWithKeys({})]);

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { type NewTree, newTree } from "../../src/api/new-trees.ts";
 import { treeOf } from "../../src/protocol/ids.ts";
+import { closeHome, type NewTree, newTree } from "../../src/store/new-trees.ts";
 
 /** Which homes new trees go to. */
 
@@ -63,6 +63,16 @@ describe("new trees of a tenant", () => {
     const [later] = places(tenant, 1, 16);
     expect(later?.home).not.toBe(first);
     expect(later?.isFirst).toBe(true);
+  });
+
+  it("get another home where theirs does not take what it is given", () => {
+    const tenant = newTenant();
+    const [first = ""] = homesOf(places(tenant, 2, 16));
+    closeHome(newTenant(), first);
+    closeHome(tenant, "another");
+    expect(homesOf(places(tenant, 1, 16))).toEqual([first]);
+    closeHome(tenant, first);
+    expect(homesOf(places(tenant, 1, 16))).not.toEqual([first]);
   });
 
   it("may be drawn many times: only the last draw takes a place", () => {

@@ -846,7 +846,7 @@ describe("a home with all the runs that it can carry", () => {
   it("refuses one more politely, and takes it when another has ended", async () => {
     const { home } = newTurnAddress();
     const runs: Run[] = [];
-    for (let index = 0; index < 32; index += 1) runs.push(await Run.begin({}, `${index}`, newTurnAddress(home)));
+    for (let index = 0; index < 64; index += 1) runs.push(await Run.begin({}, `${index}`, newTurnAddress(home)));
     const late = new Run({}, "late", newTurnAddress(home));
     expect(await late.start()).toMatchObject({
       ok: false,

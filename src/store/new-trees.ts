@@ -47,6 +47,11 @@ export function newTree(tenant: string, treesPerHome: number): () => NewTree {
   };
 }
 
+/** A home that could not take what it was given takes no new trees from this isolate. */
+export function closeHome(tenant: string, home: string): void {
+  if (open.get(tenant)?.key === home) open.delete(tenant);
+}
+
 function openHome(tenant: string, treesPerHome: number): OpenHome {
   const now = Date.now();
   const known = open.get(tenant);
