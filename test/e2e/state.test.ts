@@ -271,13 +271,18 @@ describe("delete", () => {
   });
 
   it("of all turns leaves a home that is empty, and gives its storage back", async () => {
-    const first = await say("one");
-    const second = await say("two", first);
-    expect(gateway.storage.execAt(first.id, "SELECT COUNT(*) AS turns FROM turns")).toEqual([{ turns: 2 }]);
-    await gateway.openai.responses.delete(first.id);
-    await gateway.openai.responses.delete(second.id);
-    const tables = "SELECT name FROM sqlite_schema WHERE name = 'turns'";
-    expect(gateway.storage.execAt(first.id, tables)).toEqual([]);
+    const alone = await startGateway({ TREES_PER_HOME: "1" });
+    try {
+      const { responses } = alone.openai;
+      const first = await responses.create({ model, input: "one" });
+      const second = await responses.create({ model, input: "two", previous_response_id: first.id });
+      expect(alone.storage.execAt(first.id, "SELECT COUNT(*) AS turns FROM turns")).toEqual([{ turns: 2 }]);
+      for (const { id } of [first, second]) await responses.delete(id);
+      const tables = "SELECT name FROM sqlite_schema WHERE name = 'turns'";
+      expect(alone.storage.execAt(first.id, tables)).toEqual([]);
+    } finally {
+      await alone.close();
+    }
   });
 });
 
