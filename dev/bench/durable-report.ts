@@ -32,7 +32,7 @@ export function durableReport(results: DurableResults): string {
   ].join("\n\n");
 }
 
-/** The rows of a run's event log. */
+/** The rows of a run's event log; of all runs that were made together. */
 export function logRows({ run }: RunCost): number {
   return run.rows["INSERT events"] ?? 0;
 }
@@ -118,20 +118,22 @@ function costTable(costs: readonly RunCost[]): string {
       "stored kB",
     ],
     costs.map((cost) => {
-      const { name, tokens, run, afterwards, removal, storedBytes } = cost;
+      const { name, tokens, together, run, afterwards, removal, storedBytes } = cost;
+      const each = (count: number) => number(count / together, together === 1 ? 0 : 1);
+      const calls = [...new Set(run.calls)].join(", ");
       const made = Object.entries(run.rows).filter(([kind]) => kind.startsWith("CREATE"));
       return [
         name,
         number(tokens, 0),
-        String(run.rowsWritten + afterwards.rowsWritten),
-        String(logRows(cost)),
-        String(made.reduce((sum, [, rows]) => sum + rows, 0)),
-        String(run.alarms + afterwards.alarms),
-        String(removal.rowsWritten),
-        number(run.rowsRead + afterwards.rowsRead, 0),
-        run.calls.length === 0 ? "0" : `${run.calls.length} (${run.calls.join(", ")})`,
-        String(run.rings + afterwards.rings),
-        number(storedBytes / 1000, 0),
+        each(run.rowsWritten + afterwards.rowsWritten),
+        each(logRows(cost)),
+        each(made.reduce((sum, [, rows]) => sum + rows, 0)),
+        each(run.alarms + afterwards.alarms),
+        each(removal.rowsWritten),
+        each(run.rowsRead + afterwards.rowsRead),
+        run.calls.length === 0 ? "0" : `${each(run.calls.length)} (${calls})`,
+        each(run.rings + afterwards.rings),
+        each(storedBytes / 1000),
       ];
     }),
   );

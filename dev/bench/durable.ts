@@ -211,6 +211,8 @@ interface Counts {
 export interface RunCost {
   name: string;
   tokens: number;
+  /** Of so many responses that were made at once, in one home. */
+  together: number;
   /** Until the run's end, and what its watchdog's last ring adds. */
   run: Counts;
   afterwards: Counts;
@@ -227,6 +229,8 @@ interface CostCase {
   /** Earlier turns of the same chain, uncounted. */
   turnsBefore?: number;
   inConversation?: boolean;
+  /** As many are made at once, and have a home together. */
+  together?: number;
   /** Beside those of the benchmark. */
   variables?: Record<string, string>;
 }
@@ -243,7 +247,15 @@ const CADENCES = [
   variables: { EVENT_LOG_INTERVAL_MS: interval, EVENT_LOG_UNREAD_INTERVAL_MS: unread },
 }));
 
+/** Of one response where a home has as many trees as it takes. */
+const FULL_HOMES = [
+  { name: "background, read as it runs", extra: { background: true, stream: true } },
+  { name: "background, unread", extra: { background: true } },
+  { name: "stored, first turn", extra: { stream: true } },
+].map(({ name, extra }) => ({ name: `${name}, one of 32`, extra, tokens: 500, together: 32 }));
+
 const COST_CASES: readonly CostCase[] = [
+  ...FULL_HOMES,
   ...[100, 500, 1_000].flatMap((tokens) => [
     { name: "background, read as it runs", tokens, extra: { background: true, stream: true } },
     { name: "background, unread", tokens, extra: { background: true } },
@@ -258,13 +270,13 @@ const COST_CASES: readonly CostCase[] = [
 /** The watchdog's interval, and a little more. */
 const WATCHDOG_SECONDS = 31;
 
-/** Rows, calls and alarms of single responses at 50 tokens/s, counted by the server itself; all at the same time. */
+/** Rows, calls and alarms of responses at 50 tokens/s, counted by the server itself; all at the same time. */
 export async function countRuns(upstream: Upstream): Promise<RunCost[]> {
   return Promise.all(COST_CASES.map((costCase) => countRun(upstream, costCase)));
 }
 
 async function countRun(upstream: Upstream, costCase: CostCase): Promise<RunCost> {
-  const { name, tokens, extra, turnsBefore = 0, inConversation, variables = {} } = costCase;
+  const { name, tokens, extra, turnsBefore = 0, inConversation, together = 1, variables = {} } = costCase;
   const worker = await startWorker("counting", upstream.port, { variables });
   const counts = async () => (await (await fetch(`http://127.0.0.1:${worker.port}/bench/counts`)).json()) as Counts;
   try {
@@ -280,19 +292,21 @@ async function countRun(upstream: Upstream, costCase: CostCase): Promise<RunCost
     const { databaseBytes } = await counts();
     const start = performance.now();
     const request = create(`words=${tokens}&tps=50`, { ...extra, previous_response_id: previous, conversation });
-    const id = responseIdIn(await ask(worker.port, request));
+    const ids = await onConnections(worker.port, together, together, (connection) => createId(connection, request));
     // Without a reader: nobody looks before it must have ended.
     if (extra.stream !== true) await wait((tokens / 50) * 1000 + 1_500);
     const run = await counts();
     if (extra.background) await wait(WATCHDOG_SECONDS * 1000 - (performance.now() - start));
     const afterwards = await counts();
-    if (extra.store !== false && (await statusOf(worker.port, id)) !== "completed")
-      throw new Error(`${name}: not completed`);
+    for (const id of ids) {
+      if (extra.store !== false && (await statusOf(worker.port, id)) !== "completed")
+        throw new Error(`${name}: not completed`);
+    }
     await counts();
-    await fetch(`http://127.0.0.1:${worker.port}/v1/responses/${id}`, { method: "DELETE" });
+    for (const id of ids) await fetch(`http://127.0.0.1:${worker.port}/v1/responses/${id}`, { method: "DELETE" });
     const removal = await counts();
     const storedBytes = afterwards.databaseBytes - databaseBytes;
-    return { name, tokens, run, afterwards, removal, storedBytes };
+    return { name, tokens, together, run, afterwards, removal, storedBytes };
   } finally {
     await worker.stop();
   }
