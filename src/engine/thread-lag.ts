@@ -8,7 +8,7 @@
  * A timer's lateness counts by the time since the one before, up to a limit: those that ring together after a standstill tell of
  * one, and one that rings alone does not tell of much. Milliseconds.
  */
-const LAG_TIME_MS = 500;
+const LAG_TIME_MS = 200;
 const MAX_TOLD_MS = 50;
 
 /** A timer that rings later than this tells of a clock that was set, or a machine that slept. Milliseconds. */
