@@ -157,7 +157,9 @@ const worker :Workerd.Worker = (
     (name = "VLLM_BASE_URL", text = "${upstream}/v1"),
     (name = "UPSTREAM_ORIGIN", text = "${upstream}"),
     (name = "ALLOW_ANONYMOUS", text = "true"),
-    (name = "MAX_OPEN_TURNS", text = "100000"),${hasHome ? `\n    ${bindings.join(",\n    ")},` : ""}${given.join("")}
+    (name = "MAX_OPEN_TURNS", text = "100000"),
+    (name = "MAX_BACKGROUND_RUNS_PER_TENANT", text = "100000"),
+    (name = "MAX_OPEN_CONVERSATIONS_PER_TENANT", text = "100000"),${hasHome ? `\n    ${bindings.join(",\n    ")},` : ""}${given.join("")}
   ],
 );
 `;
