@@ -46,7 +46,7 @@ export function report(results: Results): string {
     memoryTable(results.memory),
     storedTable(results.stored),
     `The runtime's own price of storing: a Worker that does nothing but write one row takes ` +
-      `${number(results.objectFloor.fresh, 0)} µs CPU when the object is new (as with every first turn here) and ` +
+      `${number(results.objectFloor.fresh, 0)} µs CPU when the object is new and ` +
       `${number(results.objectFloor.known, 0)} µs when it is not.`,
     chainTable(results.chain),
     ...harmonyTables(results.harmony),

@@ -162,7 +162,8 @@ export async function countStoredTurns(upstream: Upstream): Promise<StoredTurnCo
   try {
     let previous: string | undefined;
     const turns: [name: string, model: string, store: boolean, chained: boolean][] = [
-      ["turn 1 of a conversation", "simulator?words=500", true, false],
+      ["turn 1 of a tree, in a new home", "simulator?words=500", true, false],
+      ["turn 1 of the next tree there", "simulator?words=500", true, false],
       ["turn 2", "simulator?words=500", true, true],
       ["turn 3", "simulator?words=500", true, true],
       ["a turn of 300,000 words (1.5 MB of text)", "simulator?words=300000&chunk=64", true, true],

@@ -51,7 +51,7 @@ export class HomeRows {
   /** Whether nothing is kept that is still needed, but perhaps the turn `except`. What has expired may be there. */
   isEmpty(except?: string): boolean {
     return (
-      this.turns.oldestLiving(except) === null &&
+      !this.turns.hasLiving(except) &&
       this.runs.turns().length === 0 &&
       !this.conversations.exists() &&
       this.idempotency.isEmpty() &&

@@ -382,14 +382,18 @@ export class TurnStore {
     );
   }
 
-  /**
-   * When the oldest turn that has not expired was created (Unix milliseconds), or null when there is none but perhaps
-   * `except`.
-   */
-  oldestLiving(except = ""): number | null {
+  /** When the oldest turn that has not expired was created (Unix milliseconds), or null when there is none. */
+  oldestLiving(): number | null {
     if (!this.#tables.has("turns")) return null;
-    const oldest = "SELECT MIN(created_at) AS next FROM turns WHERE created_at > ? AND turn <> ?";
-    return this.#sql.exec<{ next: number | null }>(oldest, this.#oldest(), except).one().next;
+    const oldest = "SELECT MIN(created_at) AS next FROM turns WHERE created_at > ?";
+    return this.#sql.exec<{ next: number | null }>(oldest, this.#oldest()).one().next;
+  }
+
+  /** Whether there is a turn that has not expired, but perhaps `except`. Reads the first one that it finds. */
+  hasLiving(except = ""): boolean {
+    if (!this.#tables.has("turns")) return false;
+    const living = "SELECT 1 FROM turns WHERE created_at > ? AND turn <> ? LIMIT 1";
+    return this.#sql.exec(living, this.#oldest(), except).toArray().length > 0;
   }
 
   /** All turns, oldest first. */

@@ -33,11 +33,14 @@ interface Life {
   streams: Set<ServerResponse>;
 }
 
-/** The last event of an answer that is given up, on either route. */
-const ABORTED = `data: ${JSON.stringify({
-  object: "chat.completion.chunk",
-  choices: [{ index: 0, delta: { content: "" }, text: "", logprobs: null, finish_reason: "abort" }],
-})}\n\ndata: [DONE]\n\n`;
+/** The last event of an answer that is given up. */
+function abortedOn(path: string): string {
+  const end = { index: 0, logprobs: null, finish_reason: "abort", stop_reason: null, token_ids: null };
+  const chunk = path.includes("/chat/")
+    ? { object: "chat.completion.chunk", choices: [{ delta: {}, ...end }] }
+    : { object: "text_completion", choices: [{ text: "", ...end }] };
+  return `data: ${JSON.stringify(chunk)}\n\ndata: [DONE]\n\n`;
+}
 
 const ENGINE_DEAD =
   'data: {"error": {"message": "EngineCore encountered an issue. See stack trace (above) for the root cause.", "type": "InternalServerError", "param": null, "code": 500}}\n\ndata: [DONE]\n\n';
@@ -118,7 +121,7 @@ export async function startMortalServer(): Promise<MortalServer> {
     server?.close();
     server?.closeIdleConnections();
     if (death === "engine") for (const stream of life.streams) stream.end(ENGINE_DEAD);
-    if (death === "abort") for (const stream of life.streams) stream.end(ABORTED);
+    if (death === "abort") for (const stream of life.streams) stream.end(abortedOn(stream.req.url ?? ""));
     // What was written before must still arrive.
     if (death !== "terminate") setTimeout(closeAll, 10, server);
   }
