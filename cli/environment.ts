@@ -46,7 +46,7 @@ export function workerVariables(environment: Environment, mistakes: string[]): T
   }
   variables.MAX_OPEN_TURNS ??= MAX_OPEN_TURNS;
   // The cheaper way to a server near by (docs/operations.md).
-  if (variables.VLLM_BASE_URL?.startsWith("http://")) variables.VLLM_TRANSPORT ??= "socket";
+  if (variables.VLLM_BASE_URL?.startsWith("http://")) variables.VLLM_TRANSPORT ??= "mixed";
   return variables;
 }
 

@@ -8,7 +8,7 @@ import {
   type PrivateNetwork,
   publicFetch,
 } from "./config/network.ts";
-import { type EngineName, type ModelServerConfig, readModelServers } from "./config/upstreams.ts";
+import { type EngineName, type ModelServerConfig, readModelServers, TRANSPORTS } from "./config/upstreams.ts";
 import { headerSecret, httpUrl, serverUrl } from "./config/values.ts";
 import { parseKeyValues } from "./protocol/key-values.ts";
 import { allowList, isPublicUrl } from "./protocol/public-url.ts";
@@ -556,7 +556,7 @@ const MAX_EXPORT_TIMEOUT_MS = 20_000;
 const variables = z.object({
   VLLM_BASE_URL: serverUrl().optional(),
   VLLM_API_KEY: headerSecret().optional(),
-  VLLM_TRANSPORT: z.enum(["fetch", "socket"]).default("fetch"),
+  VLLM_TRANSPORT: z.enum(TRANSPORTS).default("fetch"),
   UPSTREAMS: z.string().optional(),
   UPSTREAM_SECRETS: z.string().optional(),
   UPSTREAM_LOAD_FACTOR: z

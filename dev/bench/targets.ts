@@ -39,7 +39,7 @@ export const DIRECT: TargetKind = {
 };
 
 /**
- * Workers; `reads` copies the bytes in JavaScript, `translates` makes an event of each delta and nothing else. `socket` is
+ * Workers; `reads` copies the bytes in JavaScript, `translates` makes an event of each delta and nothing else. `mixed` is
  * the transport to the model server.
  */
 export const WORKERS: readonly TargetKind[] = [
@@ -47,7 +47,7 @@ export const WORKERS: readonly TargetKind[] = [
   worker("reads", "reads", chatRequest),
   worker("translates", "translate", unstored),
   worker("store:false", "ours", unstored),
-  worker("store:false, socket", "ours", unstored, { variables: { VLLM_TRANSPORT: "socket" } }),
+  worker("store:false, mixed", "ours", unstored, { variables: { VLLM_TRANSPORT: "mixed" } }),
   worker("store:true", "ours", stored),
 ];
 

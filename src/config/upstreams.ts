@@ -8,14 +8,18 @@ import { headerSecret, serverUrl } from "./values.ts";
 /** How a model is spoken to: over vLLM's chat completions, or in Harmony over its completions (gpt-oss). */
 export type EngineName = "chat" | "harmony";
 
+/** Of `VLLM_TRANSPORT`. */
+export const TRANSPORTS = ["fetch", "socket", "mixed"] as const;
+export type Transport = (typeof TRANSPORTS)[number];
+
 export interface ModelServerConfig {
   /** Tells nothing of where the server is: health, logs and answers may have it. */
   name: string;
   /** With `/v1`, without a slash at its end. No two servers have the same. Behind a binding its host means nothing. */
   baseUrl: string;
   fetch: Fetch;
-  /** Whether it is asked by `fetch`, or over a socket. */
-  transport: "fetch" | "socket";
+  /** Whether it is asked by `fetch`, over sockets, or over sockets for streams of tokens alone. */
+  transport: Transport;
   /** Opens the socket; undefined: the global `connect`. */
   connect: Connect | undefined;
   apiKey: string | undefined;
@@ -37,7 +41,7 @@ export interface UpstreamVariables {
   UPSTREAM_SECRETS?: string | undefined;
   VLLM_BASE_URL?: string | undefined;
   VLLM_API_KEY?: string | undefined;
-  VLLM_TRANSPORT?: "fetch" | "socket" | undefined;
+  VLLM_TRANSPORT?: Transport | undefined;
 }
 
 /** What the environment holds besides. Bindings to model servers have the names that the operator gives them. */
@@ -133,7 +137,7 @@ export function readModelServers(
     const mistake = "set it to the vLLM server's URL, such as http://gpu:8000/v1, or set UPSTREAMS";
     mistakes.push(["VLLM_BASE_URL", mistake]);
   }
-  if (vars.VLLM_TRANSPORT === "socket" && binding) {
+  if (binding && (vars.VLLM_TRANSPORT ?? "fetch") !== "fetch") {
     mistakes.push(["VLLM_TRANSPORT", "expected fetch: a server behind the binding VLLM is reached by its fetch alone"]);
   }
   const network = operatorNetwork(env);
@@ -172,7 +176,7 @@ function readPool(
     }
     const binding = read.data.binding === undefined ? undefined : bindingOf(env, read.data.binding);
     if (read.data.binding !== undefined && !binding) wrong(`server ${index + 1}: no such binding with a fetch`);
-    if (binding && vars.VLLM_TRANSPORT === "socket") {
+    if (binding && (vars.VLLM_TRANSPORT ?? "fetch") !== "fetch") {
       mistakes.push(["VLLM_TRANSPORT", "expected fetch: a server behind a binding is reached by its fetch alone"]);
     }
     const name = read.data.name ?? defaultName(read.data);

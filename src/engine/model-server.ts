@@ -42,6 +42,8 @@ export interface RequestOptions {
   withinMs?: number | undefined;
   /** The answer comes when all of it is there: its headers say nothing before. */
   isWhole?: boolean | undefined;
+  /** The answer comes in many small pieces. */
+  isTokenStream?: boolean | undefined;
   /** Of a body that is no JSON. */
   contentType?: string | undefined;
   /** The client has spoken to the server in its own words, and hears of its faults in these. */
@@ -105,7 +107,7 @@ export class ModelServer {
     path: string,
     signal: AbortSignal,
     body?: Body,
-    { withinMs = this.#bounds.connectTimeoutMs, contentType, isPassedOn }: RequestOptions = {},
+    { withinMs = this.#bounds.connectTimeoutMs, contentType, isPassedOn, isTokenStream }: RequestOptions = {},
   ): Promise<Response> {
     const { silenceMs } = this.#bounds;
     const abort = new AbortController();
@@ -128,7 +130,7 @@ export class ModelServer {
     let timer = setTimeout(look, Math.min(silenceMs, withinMs));
     let response: Response;
     try {
-      response = await this.#send(path, abort.signal, body, contentType);
+      response = await this.#send(path, abort.signal, body, { contentType, isTokenStream });
     } catch {
       if (signal.aborted) throw signal.reason;
       if (abort.signal.aborted && !isGone) throw timedOut("did not answer", withinMs);
@@ -143,7 +145,12 @@ export class ModelServer {
     return response;
   }
 
-  #send(path: string, signal: AbortSignal, body?: Body, contentType = "application/json"): Promise<Response> {
+  #send(
+    path: string,
+    signal: AbortSignal,
+    body?: Body,
+    { contentType = "application/json", isTokenStream }: RequestOptions = {},
+  ): Promise<Response> {
     const { baseUrl, fetch, transport, connect, apiKey, headers: own } = this.config;
     const url = path.startsWith("//") ? baseUrl.replace(/\/v1$/, "") + path.slice(1) : baseUrl + path;
     const headers: Record<string, string> = { accept: "text/event-stream, application/json", ...own };
@@ -152,7 +159,7 @@ export class ModelServer {
     if (this.#trace) Object.assign(headers, this.#trace());
     if (apiKey) headers.authorization = `Bearer ${apiKey}`;
     const request = { method: body === undefined ? "GET" : "POST", headers, body, signal };
-    if (transport === "socket") return socketFetch(url, request, connect);
+    if (transport === "socket" || (transport === "mixed" && isTokenStream)) return socketFetch(url, request, connect);
     // A proxy that is not content with what it was sent redirects to its login: that has no business with the secrets.
     return fetch(url, hasAny(own) ? { ...request, redirect: "manual" } : request);
   }

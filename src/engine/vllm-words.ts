@@ -75,7 +75,8 @@ export function streamInterval({ request, isUnwatched }: Prompt): number | undef
   return request.stream_interval ?? (isUnwatched && isStreamed(request) ? UNWATCHED_INTERVAL : undefined);
 }
 
-/** How an answer to a request is asked for. */
-export function askingFor(request: CreateRequest): RequestOptions | undefined {
-  return isStreamed(request) ? undefined : { isWhole: true };
+/** How an answer is asked for of which `interval` tokens come in an event, as far as that is said. */
+export function askingFor({ request }: Prompt, interval: number | undefined): RequestOptions {
+  const isWhole = !isStreamed(request);
+  return { isWhole, isTokenStream: !isWhole && (interval ?? 1) < UNWATCHED_INTERVAL };
 }

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { createServer, type Server, type Socket } from "node:net";
+import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
@@ -57,8 +57,8 @@ async function listen(host: string): Promise<{ server: Server; port: number }> {
   return { server, port: address.port };
 }
 
-const start = (origin: string) =>
-  startWorkerd({ VLLM_BASE_URL: `${origin}/v1`, ALLOW_ANONYMOUS: "true", VLLM_MAX_RETRIES: "0" });
+const start = (origin: string, variables: Record<string, string> = {}) =>
+  startWorkerd({ VLLM_BASE_URL: `${origin}/v1`, ALLOW_ANONYMOUS: "true", VLLM_MAX_RETRIES: "0", ...variables });
 
 let server: Server;
 let worker: WorkerdProcess;
@@ -262,6 +262,43 @@ describe("an answer that comes faster than it is read", () => {
     // It may be reset while it is written to.
     await new Promise((resolve) => socket.once("close", resolve));
     clearInterval(speaking);
+  });
+});
+
+describe.runIf(isSocket)("with mixed transports", () => {
+  let mixed: WorkerdProcess;
+  beforeAll(async () => {
+    const { port } = server.address() as AddressInfo;
+    mixed = await start(`http://127.0.0.1:${port}`, { VLLM_TRANSPORT: "mixed" });
+  });
+  afterAll(() => mixed.close());
+
+  const look = { type: "function", name: "look", parameters: null, strict: null };
+  it.each<[what: string, body: object, isOverSocket: boolean]>([
+    ["a stream comes over a socket", { stream: true }, true],
+    ["a background run, too", { background: true, store: true }, true],
+    ["an answer as JSON comes by fetch: several tokens an event", {}, false],
+    ["– but over a socket where its tokens come one by one", { tools: [look] }, true],
+    ["– and by fetch where it comes whole", { kv_transfer_params: { do_remote_decode: true } }, false],
+  ])("%s", async (_what, body, isOverSocket) => {
+    const model = `wire-${models++}`;
+    const whole = { id: "c", object: "chat.completion", created: 1, model, kv_transfer_params: {} };
+    const choices = [{ index: 0, message: { role: "assistant", content: "Hello" }, finish_reason: "stop" }];
+    const text = JSON.stringify({ ...whole, choices, usage: { prompt_tokens: 1, completion_tokens: 1 } });
+    const json = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${text.length}\r\n\r\n${text}`;
+    answers.set(model, (socket) =>
+      socket.end("kv_transfer_params" in body ? json : `${CHUNKED}${chunked(50)}0\r\n\r\n`),
+    );
+    const answer = await fetch(`${mixed.url}/v1/responses`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ model, input: "Hi", store: false, ...body }),
+    });
+    expect(answer.status).toBe(200);
+    await answer.text();
+    const { head } = await eventually(() => received.get(model));
+    if (isOverSocket) expect(head).toMatch(/\r\nconnection: close\r\n/i);
+    else expect(head).not.toMatch(/\r\nconnection: close\r\n/i);
   });
 });
 

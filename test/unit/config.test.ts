@@ -59,7 +59,9 @@ describe("the configuration", () => {
 
   it("reaches vLLM by fetch, or over a socket; a binding has no sockets", () => {
     expect(configure({}).modelServers[0]?.transport).toBe("fetch");
-    expect(configure({ VLLM_TRANSPORT: "socket" }).modelServers[0]?.transport).toBe("socket");
+    for (const transport of ["fetch", "socket", "mixed"]) {
+      expect(configure({ VLLM_TRANSPORT: transport }).modelServers[0]?.transport).toBe(transport);
+    }
     expect(failure(() => configure({ VLLM_TRANSPORT: "tcp" })).message).toMatch(/^VLLM_TRANSPORT: /);
     const VLLM = { fetch: async () => new Response() };
     expect(failure(() => configure({ VLLM, VLLM_TRANSPORT: "socket" })).message).toMatch(

@@ -19,6 +19,7 @@ import type { ChatMessage } from "./messages.ts";
 import {
   type Asking,
   callableTools,
+  chatStreamInterval,
   isContinued,
   isJoined,
   mayCall,
@@ -249,7 +250,7 @@ export class ChatEngine implements Engine {
     const thinkingBudget = this.#thinkingBudget(prompt);
     const send = (laterSystemMessages: Asking["laterSystemMessages"]) => {
       const body = toChatRequest(prompt, { ...asking, laterSystemMessages, thinkingBudget }, this.#hostedTools);
-      return this.#upstream.request("/chat/completions", signal, body, askingFor(prompt.request));
+      return this.#upstream.request("/chat/completions", signal, body, askingFor(prompt, chatStreamInterval(prompt)));
     };
     return placingSystemMessages(send);
   }

@@ -141,6 +141,11 @@ export function mayCall(prompt: Prompt): boolean {
   return prompt.request.tool_choice !== "none" && callableTools(prompt).length > 0;
 }
 
+/** As `streamInterval`; vLLM's parsers of tool calls go by events: the fewer tokens one has, the fewer of their cases it meets. */
+export function chatStreamInterval(prompt: Prompt): number | undefined {
+  return callableTools(prompt).length > 0 ? (prompt.request.stream_interval ?? undefined) : streamInterval(prompt);
+}
+
 /** The body of `/v1/chat/completions`. */
 export function toChatRequest(prompt: Prompt, asking: Asking, hostedTools: HostedTools): string {
   const { request } = prompt;
@@ -154,8 +159,7 @@ export function toChatRequest(prompt: Prompt, asking: Asking, hostedTools: Hoste
   Object.assign(body, fields, {
     stream: streamed,
     stream_options: streamed ? { include_usage: true } : undefined,
-    // vLLM's parsers of tool calls go by events: the fewer tokens one has, the fewer of their cases it meets.
-    stream_interval: fields.tools ? (request.stream_interval ?? undefined) : streamInterval(prompt),
+    stream_interval: chatStreamInterval(prompt),
     tool_choice: fields.tools && (asking.finalText || isInput ? "none" : chatToolChoice(request)),
     parallel_tool_calls: fields.tools ? (request.parallel_tool_calls ?? undefined) : undefined,
     response_format: asking.bindsFormat ? responseFormat(request) : undefined,

@@ -19,7 +19,7 @@ import { contextWindow } from "../models.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import type { Upstream } from "../upstream.ts";
 import { connectionLost, malformedAnswer } from "../upstream-faults.ts";
-import { askingFor } from "../vllm-words.ts";
+import { askingFor, streamInterval } from "../vllm-words.ts";
 import { Completion } from "./completion.ts";
 import { exchangeMessages, harmonyEffort, notText, toConversation, withHeader } from "./conversation.ts";
 import type { FunctionNames } from "./function-names.ts";
@@ -152,7 +152,7 @@ export class HarmonyEngine implements Engine {
     const send = (structured: Record<string, unknown> | undefined) =>
       withOutputLimit(limited, (body, maxTokens) => {
         const completion = toCompletionRequest(prompt, body, maxTokens, structured);
-        return this.#upstream.request("/completions", signal, completion, askingFor(request));
+        return this.#upstream.request("/completions", signal, completion, askingFor(prompt, streamInterval(prompt)));
       });
     // A grammar begins with the first token that is generated, so it cannot be had in the middle.
     const isFree = prompt.sampled !== undefined || opening.length > 0 || prompt.asksForText === true;
