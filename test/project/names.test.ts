@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { OBJECT_CLASSES, uniqueKeyOf } from "../../cli/workerd.ts";
+import { parseConversationId, parseItemId, parseResponseId, treeOf } from "../../src/protocol/ids.ts";
 
 /**
  * Names that what is kept is found by: under another one a deployment is empty (docs/upgrades.md). What these tests say may be
@@ -28,4 +29,15 @@ it("the unique keys of workerd's namespaces stay, from which the ids of objects 
     "responses-edge-Quota",
     "responses-edge-Board",
   ]);
+});
+
+it("ids go on telling where an object lives", () => {
+  const alone = { home: "6jnDBPNPFK7Tl97ennX4vg", turn: "RuJRD9A8hL" };
+  expect(parseResponseId("resp_6jnDBPNPFK7Tl97ennX4vgRuJRD9A8hL")).toEqual(alone);
+  expect(parseConversationId("conv_6jnDBPNPFK7Tl97ennX4vgRuJRD9A8hL")).toEqual(alone);
+  expect(parseItemId("msg_6jnDBPNPFK7Tl97ennX4vgRuJRD9A8hLo1A")).toEqual({ ...alone, side: "output", index: 72 });
+  expect(treeOf(alone)).toEqual({ home: alone.home, tree: "" });
+  const beside = { home: "000000cYo1n1S2AAv1tLHC", turn: "q7RuJRD9A8" };
+  expect(parseResponseId("resp_000000cYo1n1S2AAv1tLHCq7RuJRD9A8")).toEqual(beside);
+  expect(treeOf(beside)).toEqual({ home: beside.home, tree: "q7" });
 });
