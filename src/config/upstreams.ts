@@ -44,6 +44,10 @@ export interface UpstreamVariables {
   VLLM_TRANSPORT?: Transport | undefined;
 }
 
+function usesSockets({ VLLM_TRANSPORT: transport = "fetch" }: UpstreamVariables): boolean {
+  return transport !== "fetch";
+}
+
 /** What the environment holds besides. Bindings to model servers have the names that the operator gives them. */
 type Bindings = { PRIVATE_NETWORK?: PrivateNetwork };
 
@@ -137,7 +141,7 @@ export function readModelServers(
     const mistake = "set it to the vLLM server's URL, such as http://gpu:8000/v1, or set UPSTREAMS";
     mistakes.push(["VLLM_BASE_URL", mistake]);
   }
-  if (binding && (vars.VLLM_TRANSPORT ?? "fetch") !== "fetch") {
+  if (binding && usesSockets(vars)) {
     mistakes.push(["VLLM_TRANSPORT", "expected fetch: a server behind the binding VLLM is reached by its fetch alone"]);
   }
   const network = operatorNetwork(env);
@@ -176,7 +180,7 @@ function readPool(
     }
     const binding = read.data.binding === undefined ? undefined : bindingOf(env, read.data.binding);
     if (read.data.binding !== undefined && !binding) wrong(`server ${index + 1}: no such binding with a fetch`);
-    if (binding && (vars.VLLM_TRANSPORT ?? "fetch") !== "fetch") {
+    if (binding && usesSockets(vars)) {
       mistakes.push(["VLLM_TRANSPORT", "expected fetch: a server behind a binding is reached by its fetch alone"]);
     }
     const name = read.data.name ?? defaultName(read.data);

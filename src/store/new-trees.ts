@@ -30,20 +30,22 @@ export interface NewTree extends TreeAddress {
 }
 
 /**
- * A place for a new tree of a tenant's, and another one with each call, of which the last counts. A home takes `treesPerHome` of
- * them.
+ * What gives a place for a new tree of a tenant's, and another one with each call, of which the last counts. A home takes
+ * `treesPerHome` of them. The first call takes the place: whoever waits before it takes none from the others.
  */
 export function newTree(tenant: string, treesPerHome: number): () => NewTree {
   if (treesPerHome === 1) return () => ({ home: newHome(), tree: "", isFirst: true });
-  const { key: home, trees } = openHome(tenant, treesPerHome);
-  const isFirst = trees.size === 0;
-  let last: string | undefined;
+  let home: OpenHome | undefined;
+  let last = "";
   return () => {
-    if (last !== undefined) trees.delete(last);
+    home ??= openHome(tenant, treesPerHome);
+    const { key, trees } = home;
+    trees.delete(last);
+    const isFirst = trees.size === 0;
     do last = newTreeName();
     while (trees.has(last));
     trees.add(last);
-    return { home, tree: last, isFirst };
+    return { home: key, tree: last, isFirst };
   };
 }
 

@@ -36,6 +36,19 @@ describe("new trees of a tenant", () => {
     for (const { home, tree } of trees) expect(treeOf({ home, turn: `${tree}12345678` })).toEqual({ home, tree });
   });
 
+  it("are no more in a home than it takes, however many wait for their places at once", () => {
+    const tenant = newTenant();
+    const draws = Array.from({ length: 5_000 }, () => newTree(tenant, 16));
+    const homes = [
+      ...Map.groupBy(
+        draws.map((draw) => draw()),
+        ({ home }) => home,
+      ).values(),
+    ];
+    for (const trees of homes.slice(0, -1)) expect(trees).toHaveLength(16);
+    for (const trees of homes) expect(trees.filter(({ isFirst }) => isFirst)).toHaveLength(1);
+  });
+
   it("never share one with another tenant's", () => {
     const [one, other] = [newTenant(), newTenant()];
     const mixed = [places(one, 3, 16), places(other, 3, 16), places(one, 3, 16)];
