@@ -4,6 +4,30 @@ import { copy } from "./save.js";
 /** Questions and answers before everything else. Each is a modal dialog, which Escape puts away. */
 
 /**
+ * Shows a dialog before everything else until it is closed, and takes it out of the page. A browser tells of its closing in a task of its own:
+ * `close` does not wait for that, as what the dialog shows may be a secret.
+ * @param {HTMLDialogElement} dialog
+ * @returns {{ closed: Promise<string>, close: (result: string) => void }} `closed`: what it was closed with; empty where it was put away
+ */
+export function showModal(dialog) {
+  const { promise, resolve } = /** @type {PromiseWithResolvers<string>} */ (Promise.withResolvers());
+  const end = () => {
+    dialog.remove();
+    resolve(dialog.returnValue);
+  };
+  dialog.addEventListener("close", end);
+  document.body.append(dialog);
+  dialog.showModal();
+  return {
+    closed: promise,
+    close(result) {
+      dialog.close(result);
+      end();
+    },
+  };
+}
+
+/**
  * @param {string} title
  * @param {unknown} content a template
  * @param {(close: (result: string) => void) => unknown} buttons a template
@@ -16,18 +40,12 @@ export function ask(title, content, buttons) {
     html`<div class="stack">
       <h2 id="dialog-title">${title}</h2>
       ${content}
-      <div class="buttons">${buttons((result) => dialog.close(result))}</div>
+      <div class="buttons">${buttons((result) => modal.close(result))}</div>
     </div>`,
     dialog,
   );
-  document.body.append(dialog);
-  const { promise, resolve } = /** @type {PromiseWithResolvers<string>} */ (Promise.withResolvers());
-  dialog.addEventListener("close", () => {
-    dialog.remove();
-    resolve(dialog.returnValue);
-  });
-  dialog.showModal();
-  return promise;
+  const modal = showModal(dialog);
+  return modal.closed;
 }
 
 /**

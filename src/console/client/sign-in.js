@@ -1,4 +1,5 @@
 import { ApiFault, call, callJson } from "./api.js";
+import { showModal } from "./dialogs.js";
 import { html, nothing, render } from "./lib/lit-html.js";
 import { keepKey, session } from "./session.js";
 
@@ -54,7 +55,7 @@ export function askForKey({ reason, isRequired }) {
     draw();
     try {
       await identify(key);
-      dialog.close("signed in");
+      modal.close("signed in");
     } catch (error) {
       isBusy = false;
       fault = error instanceof Error ? error.message : String(error);
@@ -74,7 +75,7 @@ export function askForKey({ reason, isRequired }) {
         <p class="fault" id="key-fault" role="alert">${fault || nothing}</p>
         <div class="buttons">
           <button class="primary" type="submit" aria-disabled=${isBusy}>${isBusy ? "Signing in…" : "Sign in"}</button>
-          ${isRequired ? nothing : html`<button type="button" @click=${() => dialog.close()}>Later</button>`}
+          ${isRequired ? nothing : html`<button type="button" @click=${() => modal.close("")}>Later</button>`}
         </div>
       </form>`,
       dialog,
@@ -82,13 +83,7 @@ export function askForKey({ reason, isRequired }) {
   }
 
   draw();
-  document.body.append(dialog);
   dialog.addEventListener("cancel", (event) => isRequired && event.preventDefault());
-  const { promise, resolve } = /** @type {PromiseWithResolvers<boolean>} */ (Promise.withResolvers());
-  dialog.addEventListener("close", () => {
-    dialog.remove();
-    resolve(dialog.returnValue === "signed in");
-  });
-  dialog.showModal();
-  return promise;
+  const modal = showModal(dialog);
+  return modal.closed.then((result) => result === "signed in");
 }
