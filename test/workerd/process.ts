@@ -6,7 +6,7 @@ import { DatabaseSync } from "node:sqlite";
 import { followLines } from "../../cli/log-lines.ts";
 import { serveArguments, uniqueKeyOf, workerdConfig } from "../../cli/workerd.ts";
 import { ObjectStorage } from "./storage.ts";
-import { BUNDLE_VARIABLE, bundleInto, freePort, root, untilReady, workerd } from "./tools.ts";
+import { BUNDLE_VARIABLE, bundleInto, freePort, root, untilReady, untilSilent, workerd } from "./tools.ts";
 
 /**
  * The Worker on plain `workerd`, bundled as it is deployed and configured as `serve` does it, with its storage on disk: a
@@ -61,6 +61,8 @@ export async function startWorkerd(
     const gone = new Promise((resolve) => running.once("exit", resolve));
     running.kill("SIGKILL");
     await gone;
+    // What `serve` has started is killed a moment later, and answers until then.
+    await untilSilent(port);
   };
   const restart = async () => {
     await kill();

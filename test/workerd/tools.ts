@@ -1,6 +1,6 @@
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { createServer } from "node:net";
+import { connect, createServer } from "node:net";
 
 export { BUNDLE_VARIABLE, bundleInto } from "../../cli/bundle.ts";
 export { root, workerd, workerdVersion } from "../../cli/installation.ts";
@@ -20,6 +20,24 @@ export async function untilReady(child: ChildProcess, url: string): Promise<void
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
   throw new Error(`no answer from ${url}`);
+}
+
+/** Waits until nothing listens on a port any more; throws when something has for a minute. */
+export async function untilSilent(port: number): Promise<void> {
+  for (let attempt = 0; attempt < 2_400; attempt += 1) {
+    if (!(await isOpen(port))) return;
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+  throw new Error(`port ${port} is still open`);
+}
+
+function isOpen(port: number): Promise<boolean> {
+  const socket = connect(port, "127.0.0.1");
+  const opened = once(socket, "connect").then(
+    () => true,
+    () => false,
+  );
+  return opened.finally(() => socket.destroy());
 }
 
 /** A port on which nothing listens. */
