@@ -7,7 +7,6 @@ import { itemId, responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import type { OutputItem, ResponseObject, Usage } from "../protocol/response.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
-import { enterTurn } from "../store/open-turns.ts";
 import { openNewest, SUMMARY_ID, standingPast } from "../turn/compacted-past.ts";
 import { matchOutputs } from "../turn/history.ts";
 import { NO_USAGE } from "../turn/usage.ts";
@@ -33,6 +32,7 @@ export interface CompactedResponse {
 export async function compactConversation(caller: Caller, body: unknown): Promise<CompactedResponse> {
   const creation = await checkCreation(caller, body, { schema: compactRequest, makesTurn: false });
   const { admission } = creation;
+  using _place = creation.place;
   try {
     return await compact(caller, creation);
   } finally {
@@ -41,7 +41,6 @@ export async function compactConversation(caller: Caller, body: unknown): Promis
 }
 
 async function compact(caller: Caller, creation: Creation): Promise<CompactedResponse> {
-  using _place = enterTurn(caller.config.maxOpenTurns);
   const { request, input: sent, previous, address, cacheSalt, affinity, createdAt, abort } = creation;
   const { config, tenant, waitUntil, onAttempt, observation } = caller;
   const { signal } = abort;
@@ -49,6 +48,7 @@ async function compact(caller: Caller, creation: Creation): Promise<CompactedRes
     resolveModel(request.model, config, signal),
     caller.past.past(sent, previous),
   ]);
+  creation.place.fit(caller.bodyLength + found.length);
   const past = { ...found, input: [...matchOutputs(found.history, found.input)] };
   await creation.admission.expect?.([...past.history, ...past.input]);
   const accepted = acceptRequest(request, model, config);

@@ -35,7 +35,8 @@ export async function createResponse<Sink extends ClientSink>(
     if (idempotencyKey !== undefined) return await createOnce(creation, idempotencyKey, body);
     return await answerRun(creation, await startRun(creation));
   } finally {
-    // Unless a run has it: none was begun.
+    // Unless a run has them: none was begun.
     creation.admission.end();
+    creation.place[Symbol.dispose]();
   }
 }

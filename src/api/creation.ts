@@ -9,6 +9,7 @@ import type { InputItem } from "../protocol/items.ts";
 import { withoutUnknownTools } from "../protocol/unknown-tools.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, knownTree } from "../store/client.ts";
+import { enterTurn, type Place } from "../store/isolate-room.ts";
 import { newTree } from "../store/new-trees.ts";
 import { type Admission, type AdmissionKind, admit } from "./admission.ts";
 import { affinityOf } from "./affinity.ts";
@@ -20,7 +21,7 @@ import { checkVllmExtras } from "./vllm-extras.ts";
 
 /** A response that is to be created: what the ways of creating one begin with. */
 
-/** Of the request of a first turn in a home of several trees, as JSON, in UTF-16 units. */
+/** Of the body of a first turn in a home of several trees, as `Caller.bodyLength` has it. */
 const MAX_SHARED_LENGTH = 256 * 1024;
 
 /** A checked request, with all that is known before anybody is asked. */
@@ -45,6 +46,8 @@ export interface Creation {
   abort: AbortController;
   /** What the request has reserved of its caller's limits. Whoever goes on with the creation ends it. */
   admission: Admission;
+  /** What the request holds of this isolate. Whoever goes on with the creation disposes of it. */
+  place: Place;
 }
 
 export interface CreationOptions {
@@ -61,13 +64,24 @@ export interface CreationOptions {
 /**
  * Checks the body of a create, or of another request that `schema` makes one of. Throws the 400s of all that can be seen to be
  * wrong without asking a home or the model server, the 404 of a conversation's id that this server cannot have made, and what
- * refuses the caller: the 403s and 400s of its policy, and the 429s and the 503 of its limits; of several model servers also what
+ * refuses the caller: the 403s and 400s of its policy, the 429s and the 503 of its limits, and those of an isolate that has no room; of several model servers also what
  * asking one for its models throws. Every way of creating passes here.
  */
-export async function checkCreation(
+export async function checkCreation(caller: Caller, sent: unknown, options: CreationOptions = {}): Promise<Creation> {
+  const place = enterTurn(caller, caller.bodyLength);
+  try {
+    return await check(caller, sent, options, place);
+  } catch (error) {
+    place[Symbol.dispose]();
+    throw error;
+  }
+}
+
+async function check(
   caller: Caller,
   sent: unknown,
-  { schema = createRequest, turnState, makesTurn = true, kind }: CreationOptions = {},
+  { schema = createRequest, turnState, makesTurn = true, kind }: CreationOptions,
+  place: Place,
 ): Promise<Creation> {
   const { config, tenant, identity, signal } = caller;
   const body = config.dropsUnknownTools ? withoutUnknownTools(sent) : sent;
@@ -81,7 +95,9 @@ export async function checkCreation(
   const previous = previousAddress(request.previous_response_id);
   const abort = abortedByClient(signal);
   const newPlace = () => {
-    const isShared = config.treesPerHome > 1 && makesTurn && sharesHome(request);
+    // What begins large leaves little room to others.
+    const isShared =
+      config.treesPerHome > 1 && makesTurn && request.store !== false && caller.bodyLength <= MAX_SHARED_LENGTH;
     const draw = newTree(tenant, isShared ? config.treesPerHome : 1);
     return placedTree({ tenant, model: request.model, affinity }, draw, config, abort.signal);
   };
@@ -110,12 +126,8 @@ export async function checkCreation(
     createdAt: Date.now(),
     abort,
     admission: admitted instanceof Promise ? await admitted : admitted,
+    place,
   };
-}
-
-/** Whether the tree that a turn begins may have others beside it: it is stored, and not so large that they would be in need. */
-function sharesHome(request: CreateRequest): boolean {
-  return request.store !== false && JSON.stringify(request).length <= MAX_SHARED_LENGTH;
 }
 
 function previousAddress(id: string | null | undefined): TurnAddress | null {

@@ -7,7 +7,6 @@ import { responseId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
-import { enterTurn } from "../store/open-turns.ts";
 import { keptInput, matchOutputs, needsItemIds, withItemIds } from "../turn/history.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import { clientLeft, inQueue } from "./client-left.ts";
@@ -28,6 +27,8 @@ interface EnteredConversation {
   /** The conversation's items before the turn, and the raw messages behind them. */
   history: Item[];
   replays: Replay[];
+  /** Of them, as JSON, in UTF-16 units. */
+  length: number;
   /** Names the lease under which the turn may be settled. */
   token: string;
   release(): void;
@@ -45,13 +46,11 @@ export async function runForeground<Sink extends ClientSink>(
   generate: boolean,
   openSink: (onLeft: () => void, id: string) => Sink,
 ): Promise<Created<Sink>> {
-  const { caller, request, address, conversation, abort, admission } = creation;
-  let place: Disposable | undefined;
+  const { caller, request, address, conversation, abort, admission, place } = creation;
   let entered: EnteredConversation | undefined;
   let sink: Sink | undefined;
   let isRunning = false;
   try {
-    place = enterTurn(caller.config.maxOpenTurns);
     entered = conversation && (await enterConversation(creation, conversation.id));
     const prepared = await prepare(creation, entered);
     sink = request.stream ? openSink(() => abort.abort(clientLeft()), responseId(address)) : undefined;
@@ -65,7 +64,7 @@ export async function runForeground<Sink extends ClientSink>(
     if (generate) prepared.wakeHome();
     const ended = running.then((result) => {
       entered?.release();
-      place?.[Symbol.dispose]();
+      place[Symbol.dispose]();
       admission.end(result);
       return result;
     });
@@ -73,7 +72,7 @@ export async function runForeground<Sink extends ClientSink>(
     return sink ? stream(caller, ended, sink) : await answer(caller, ended);
   } finally {
     if (!isRunning) {
-      place?.[Symbol.dispose]();
+      place[Symbol.dispose]();
       entered?.release();
       admission.end();
       if (sink) caller.waitUntil(sink.abandon());
@@ -134,6 +133,7 @@ async function prepare(
     caller.past.past(sent, previous),
   ]);
   const accepted = acceptRequest(request, model, config);
+  creation.place.fit(caller.bodyLength + past.length + (entered?.length ?? 0));
   const { history, replays } = entered ?? past;
   const matched = [...matchOutputs(history, past.input)];
   const { expect } = creation.admission;

@@ -28,6 +28,7 @@ export async function createOnce(creation: Creation, key: string, body: unknown)
     // Deleted or expired: the key stands for that response, and brings no other to life.
     if (!known) throw responseNotFound(responseId(address));
     creation.admission.end();
+    creation.place[Symbol.dispose]();
     return answerRun(keyed, known);
   }
   // Not begun as far as is known: whoever comes second finds the run that the first has begun.

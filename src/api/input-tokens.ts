@@ -1,6 +1,6 @@
 import { assemblePrompt } from "../assembly/assemble-turn.ts";
 import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
-import type { Past } from "../assembly/past.ts";
+import type { ReadPast } from "../assembly/past.ts";
 import { accessOf } from "../contract/mcp-access.ts";
 import { countRequest } from "../protocol/create-request.ts";
 import { conversationNotFound } from "../protocol/errors.ts";
@@ -18,6 +18,7 @@ import type { Caller } from "./transport.ts";
  */
 export async function countInputTokens(caller: Caller, body: unknown): Promise<number> {
   const creation = await checkCreation(caller, body, { schema: countRequest, makesTurn: false, kind: "count" });
+  using _place = creation.place;
   try {
     return await count(caller, creation);
   } finally {
@@ -30,6 +31,7 @@ async function count(caller: Caller, creation: Creation): Promise<number> {
   const { config, tenant } = caller;
   const { signal } = abort;
   const [model, past] = await Promise.all([resolveModel(request.model, config, signal), readPast(creation)]);
+  creation.place.fit(caller.bodyLength + past.length);
   const accepted = acceptRequest(request, model, config);
   const matched = [...matchOutputs(past.history, past.input)];
   const isOfConversation = creation.conversation !== undefined;
@@ -44,11 +46,12 @@ async function count(caller: Caller, creation: Creation): Promise<number> {
 }
 
 /** The past of a create, as it is now: nobody waits for a turn that is under way. */
-async function readPast({ caller, input, previous, conversation }: Creation): Promise<Past> {
+async function readPast({ caller, input, previous, conversation }: Creation): Promise<ReadPast> {
   const past = await caller.past.past(input, previous);
   if (!conversation) return past;
   const { id, address } = conversation;
   const history = await caller.homes.stub(address.home).conversationHistory(id);
   if (!history) throw conversationNotFound(id);
-  return { ...past, ...readHistory(unwrap(history)) };
+  const read = readHistory(unwrap(history));
+  return { ...past, ...read, length: past.length + read.length };
 }

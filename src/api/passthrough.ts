@@ -5,7 +5,7 @@ import { invalidRequest } from "../protocol/errors.ts";
 import { estimateTokens } from "../protocol/estimate.ts";
 import { hashText } from "../protocol/hash.ts";
 import { isJsonObject, type JsonObject } from "../protocol/json.ts";
-import { enterTurn } from "../store/open-turns.ts";
+import { enterTurn } from "../store/isolate-room.ts";
 import { admitPassed, type TokenCount } from "./admission.ts";
 import { tenantCacheSalt } from "./cache-salt.ts";
 import { urlsIn } from "./passed-urls.ts";
@@ -62,6 +62,8 @@ const FIRST_MESSAGES = 2;
 export async function passJson(caller: Caller, name: PassthroughEndpoint, body: unknown): Promise<PassedAnswer> {
   if (!isJsonObject(body)) throw invalidRequest(null, "The body must be a JSON object.", "invalid_type");
   const { config, tenant, signal } = caller;
+  using scope = new DisposableStack();
+  scope.use(enterTurn(caller, caller.bodyLength));
   checkFields(caller, (field) => body[field] != null);
   await checkMediaUrls(urlsIn(body), config, signal);
   const model = modelOf(caller, body.model);
@@ -74,14 +76,15 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
   if (model !== undefined) sent.model = model;
   if (SALTED.has(name)) sent.cache_salt = tenantCacheSalt(tenant, salt);
   const hint = typeof body.prompt_cache_key === "string" ? body.prompt_cache_key : caller.clientSession;
-  return pass(caller, name, {
+  const passed = {
     body: JSON.stringify(sent),
     model,
     hint,
     beginning: hint === undefined ? beginningOf(body) : undefined,
     isStream: body.stream === true,
     most: () => ({ input: estimateTokens(body), cached: 0, output: mostOutput(caller, name, sent) }),
-  });
+  };
+  return await pass(caller, name, passed, scope);
 }
 
 /**
@@ -142,6 +145,8 @@ export async function passForm(
   type: string,
 ): Promise<PassedAnswer> {
   const { config, clientSession } = caller;
+  using scope = new DisposableStack();
+  scope.use(enterTurn(caller, caller.bodyLength));
   let form: FormData;
   try {
     form = await new Response(bytes, { headers: { "content-type": type } }).formData();
@@ -158,7 +163,8 @@ export async function passForm(
   const isStream = form.get("stream") === "true";
   // How long a sound is, only the model knows.
   const most = () => ({ input: 0, cached: 0, output: config.keys.reservedOutputTokens });
-  return pass(caller, name, { body, contentType, model, hint: clientSession, beginning: undefined, isStream, most });
+  const passed = { body, contentType, model, hint: clientSession, beginning: undefined, isStream, most };
+  return await pass(caller, name, passed, scope);
 }
 
 interface Passed {
@@ -172,12 +178,15 @@ interface Passed {
   most: () => TokenCount;
 }
 
-/** Has it answered, within what the caller's limits and this isolate have room for. */
-async function pass(caller: Caller, name: PassthroughEndpoint, passed: Passed): Promise<PassedAnswer> {
+/** Has it answered, within what the caller's limits have room for. What `scope` holds is the answer's until that has ended. */
+async function pass(
+  caller: Caller,
+  name: PassthroughEndpoint,
+  passed: Passed,
+  scope: DisposableStack,
+): Promise<PassedAnswer> {
   const { config, tenant, waitUntil } = caller;
   const { hint, beginning, most, ...request } = passed;
-  using scope = new DisposableStack();
-  scope.use(enterTurn(config.maxOpenTurns));
   const takesNone = UNCOUNTED.has(name);
   const admission = await admitPassed(caller, passed.model ?? "unknown", takesNone ? () => NO_TOKENS : most);
   try {

@@ -58,6 +58,8 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   try {
     await noteHome(creation.caller, address.home);
     roomBeside(specJson.length + JSON.stringify(access).length);
+    // The run takes its own.
+    creation.place[Symbol.dispose]();
     const start = async () =>
       await homes.stub(address.home).startRun(specJson, ticket, config.conversationLockWaitMs, access);
     return await homes.filling(address.home, async () => unwrap(await inQueue(creation, ticket, start)));

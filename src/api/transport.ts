@@ -33,6 +33,8 @@ export interface Caller {
   homes: HomeClient;
   /** Where earlier turns are read. */
   past: PastSource;
+  /** Of the request's body, in bytes, or in UTF-16 units; 0 where there is none. */
+  bodyLength: number;
   /** What a header says of the session that its requests are part of. */
   clientSession?: string | undefined;
   /** Is told of every request to a model server for an answer of the model's, and of each try of it. */

@@ -12,11 +12,17 @@ export interface Past {
   input: Item[];
 }
 
+/** A past that was read. */
+export interface ReadPast extends Past {
+  /** Of what was read for it, as JSON, in UTF-16 units. */
+  length: number;
+}
+
 /** Where the past of a turn can be read: the homes of its tenant, or whoever else keeps turns. */
 export interface PastSource {
   /**
    * The turn at `previous` with all before it, and `input` with what it refers to. Throws the 400s of what is not
    * there: another tenant's, deleted and never stored ones look alike.
    */
-  past(input: readonly InputItem[], previous: TurnAddress | null): Promise<Past>;
+  past(input: readonly InputItem[], previous: TurnAddress | null): Promise<ReadPast>;
 }

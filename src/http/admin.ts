@@ -18,8 +18,8 @@ import { readUsage } from "../api/usage.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { MAX_LINE_LENGTH } from "../store/limits.ts";
 import type { AppEnv } from "./app-env.ts";
-import { readJson, readLines } from "./body.ts";
-import { adminOf, identityOf } from "./caller.ts";
+import { readLines } from "./body.ts";
+import { adminOf, identityOf, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { unknownUrl } from "./errors.ts";
 import { json, ok } from "./openapi/operation.ts";
@@ -44,7 +44,7 @@ export const administration = [
       body: json("CreateApiKey"),
       answers: ok("NewApiKey"),
     },
-    handle: async (context) => context.json(await createKey(administrator(context), await readBody(context))),
+    handle: async (context) => context.json(await createKey(administrator(context), await jsonBody(context))),
   }),
   endpoint({
     method: "GET",
@@ -84,7 +84,7 @@ export const administration = [
     },
     handle: async (context) => {
       const admin = administrator(context);
-      return context.json(await changeKey(admin, context.req.param("id"), await readBody(context)));
+      return context.json(await changeKey(admin, context.req.param("id"), await jsonBody(context)));
     },
   }),
   endpoint({
@@ -112,7 +112,7 @@ export const administration = [
     },
     handle: async (context) => {
       const admin = administrator(context);
-      const body = hasBody(context) ? await readBody(context) : {};
+      const body = hasBody(context) ? await jsonBody(context) : {};
       return context.json(await rotateKey(admin, context.req.param("id"), body));
     },
   }),
@@ -142,7 +142,7 @@ export const administration = [
     },
     handle: async (context) => {
       const admin = administrator(context);
-      return context.json(await changeTenant(admin, context.req.param("tenant"), await readBody(context)));
+      return context.json(await changeTenant(admin, context.req.param("tenant"), await jsonBody(context)));
     },
   }),
   endpoint({
@@ -260,10 +260,6 @@ function tenantData(context: Context<AppEnv>): TenantData {
 
 function liveRuns(context: Context<AppEnv>): LiveRuns {
   return { ...administrator(context), homes: context.env.HOME, boards: context.env.BOARD };
-}
-
-function readBody(context: Context<AppEnv>): Promise<unknown> {
-  return readJson(context.req.raw, context.get("config").maxRequestBytes);
 }
 
 function hasBody({ req: { raw } }: Context<AppEnv>): boolean {

@@ -13,6 +13,8 @@ export interface AppEnv {
     config: Config;
     authenticated: Authenticated;
     requestId: string;
+    /** Of the request's body in bytes, once it was read. */
+    bodyLength: number | undefined;
     /** Only where there is telemetry. */
     observation: Observation | undefined;
   };

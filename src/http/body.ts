@@ -2,8 +2,17 @@ import { brotliDecompressSync, gunzipSync, inflateSync, zstdDecompressSync } fro
 import { concatBytes } from "../protocol/bytes.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { bodyTooLarge, parseBody } from "../protocol/json-body.ts";
+import { type Asker, bodyPlace, type Place, SHORT_BODY_LENGTH } from "../store/isolate-room.ts";
 
-/** Reads the JSON body of a request within limits. Everything wrong with it is a 4xx in OpenAI's shape. */
+/** Reads the body of a request within limits. Everything wrong with it is a 4xx in OpenAI's shape. */
+
+/** Who sends a body, and how long it may be. */
+export interface Sender extends Asker {
+  config: Asker["config"] & { maxRequestBytes: number };
+}
+
+/** A body that takes longer to come is not waited for: it holds places that others could have. Milliseconds. */
+const BODY_TIMEOUT_MS = 300_000;
 
 /**
  * How much of a body beyond the limit is still read, and dropped. A connection that is closed with unread data is reset,
@@ -20,19 +29,21 @@ const DECODERS: Record<string, (body: Uint8Array, options: { maxOutputLength: nu
 };
 
 /**
- * The parsed body. Throws ApiError: 415 for another content type or encoding, 413 beyond `maxBytes` (before and after
- * decompression), and as `parseBody` does.
+ * The parsed body, and how many bytes it has. Throws ApiError: 415 for another content type or encoding, 413 beyond `maxRequestBytes`
+ * (before and after decompression), 408 for one that does not come, as `parseBody` does, and as `Place.fit` does.
  */
-export async function readJson(request: Request, maxBytes: number): Promise<unknown> {
+export async function readJson(request: Request, sender: Sender): Promise<{ value: unknown; length: number }> {
   requireJsonType(request);
-  return parseBody(await readDecoded(request, maxBytes));
+  using place = bodyPlace(sender);
+  const bytes = await readDecoded(request, sender.config.maxRequestBytes, place);
+  return { value: await parseBody(bytes), length: bytes.length };
 }
 
 /**
  * The bytes of a form with files, and the type that says where its parts begin. Throws ApiError: 415 for another content type or
- * encoding, 413 beyond `maxBytes` (before and after decompression).
+ * encoding, 413 beyond `maxRequestBytes` (before and after decompression), 408 for one that does not come, and as `Place.fit` does.
  */
-export async function readForm(request: Request, maxBytes: number): Promise<{ bytes: Uint8Array; type: string }> {
+export async function readForm(request: Request, sender: Sender): Promise<{ bytes: Uint8Array; type: string }> {
   const type = request.headers.get("content-type") ?? "";
   if (!/^multipart\/form-data\s*;/i.test(type)) {
     throw new ApiError({
@@ -41,12 +52,15 @@ export async function readForm(request: Request, maxBytes: number): Promise<{ by
       code: "unsupported_media_type",
     });
   }
-  return { bytes: await readDecoded(request, maxBytes), type };
+  using place = bodyPlace(sender);
+  return { bytes: await readDecoded(request, sender.config.maxRequestBytes, place), type };
 }
 
-async function readDecoded(request: Request, maxBytes: number): Promise<Uint8Array> {
+async function readDecoded(request: Request, maxBytes: number, place: Place): Promise<Uint8Array> {
   const encoding = (request.headers.get("content-encoding") ?? "").trim().toLowerCase();
-  return decode(await readBytes(request, maxBytes), encoding, maxBytes);
+  const bytes = decode(await readBytes(request, maxBytes, place), encoding, maxBytes);
+  place.fit(bytes.length);
+  return bytes;
 }
 
 /** Types of JSON lines; none of them is registered. */
@@ -136,22 +150,66 @@ export function requireJsonType({ headers }: Request): void {
   });
 }
 
-async function readBytes(request: Request, maxBytes: number): Promise<Uint8Array> {
+async function readBytes(request: Request, maxBytes: number, place: Place): Promise<Uint8Array> {
   const announced = request.headers.get("content-length");
-  if (announced !== null && Number(announced) <= maxBytes) return new Uint8Array(await request.arrayBuffer());
+  if (announced !== null && Number(announced) <= Math.min(SHORT_BODY_LENGTH, maxBytes)) {
+    return new Uint8Array(await request.arrayBuffer());
+  }
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(bodyTimeout()), BODY_TIMEOUT_MS);
+  });
+  try {
+    return await Promise.race([readLong(request, announced, maxBytes, place), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function readLong(
+  request: Request,
+  announced: string | null,
+  maxBytes: number,
+  place: Place,
+): Promise<Uint8Array> {
+  if (announced !== null && Number(announced) <= maxBytes) {
+    const refusal = refusalOf(() => place.fit(Number(announced)));
+    if (!refusal) return new Uint8Array(await request.arrayBuffer());
+    if (request.body) await discard(request.body.getReader());
+    throw refusal.error;
+  }
   // Nobody sends all of it before reading the answer.
   if (Number(announced) > maxBytes + MAX_DISCARDED_BYTES) throw bodyTooLarge(maxBytes);
   if (!request.body) return new Uint8Array();
-  const chunks: Uint8Array<ArrayBuffer>[] = [];
+  let chunks: Uint8Array<ArrayBuffer>[] = [];
   let length = 0;
+  let refusal: { error: unknown } | undefined;
   for await (const chunk of request.body) {
     length += chunk.byteLength;
     // Of a body that has announced itself nothing is kept: it is too large.
-    if (announced === null && length <= maxBytes) chunks.push(chunk);
-    else if (length > maxBytes + MAX_DISCARDED_BYTES) break;
+    if (announced === null && length <= maxBytes && !refusal) {
+      chunks.push(chunk);
+      refusal = refusalOf(() => place.fit(length));
+      if (refusal) chunks = [];
+    } else if (length > maxBytes + MAX_DISCARDED_BYTES) break;
   }
   if (announced !== null || length > maxBytes) throw bodyTooLarge(maxBytes);
+  if (refusal) throw refusal.error;
   return concatBytes(chunks);
+}
+
+function bodyTimeout(): ApiError {
+  return new ApiError({ status: 408, message: "The request body did not come in time.", code: "request_timeout" });
+}
+
+/** What it throws, where it does: what is left of the body is to be read before that is said. */
+function refusalOf(hold: () => void): { error: unknown } | undefined {
+  try {
+    hold();
+    return undefined;
+  } catch (error) {
+    return { error };
+  }
 }
 
 function decode(body: Uint8Array, encoding: string, maxBytes: number): Uint8Array {

@@ -7,6 +7,7 @@ import { ApiError } from "../protocol/errors.ts";
 import { HomeClient } from "../store/client.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import type { AppEnv } from "./app-env.ts";
+import { readForm, readJson, type Sender } from "./body.ts";
 import { unknownUrl } from "./errors.ts";
 import { clientSession } from "./session-headers.ts";
 
@@ -24,6 +25,7 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
     quotas: context.env.QUOTAS,
     homes,
     past: homes,
+    bodyLength: context.get("bodyLength") ?? 0,
     clientSession: clientSession(context.req.raw.headers),
     signal: context.req.raw.signal,
     observation: context.get("observation"),
@@ -68,4 +70,25 @@ function noteOf(context: Context<AppEnv>, { tenant, keyId }: Identity): NonNulla
     const told = noted.catch(() => console.error(JSON.stringify({ level: "error", audit_not_noted: event })));
     context.executionCtx.waitUntil(told);
   };
+}
+
+/** The parsed body of a context's request, whose length the context then knows. Throws as `readJson` does. */
+export async function jsonBody(context: Context<AppEnv>): Promise<unknown> {
+  const { value, length } = await readJson(context.req.raw, senderOf(context));
+  context.set("bodyLength", length);
+  return value;
+}
+
+/** The same of a form, as it came. Throws as `readForm` does. */
+export async function formBody(context: Context<AppEnv>): Promise<{ bytes: Uint8Array; type: string }> {
+  const form = await readForm(context.req.raw, senderOf(context));
+  context.set("bodyLength", form.bytes.length);
+  return form;
+}
+
+function senderOf(context: Context<AppEnv>): Sender {
+  const authenticated = context.get("authenticated");
+  // Administrators are no tenant's, and together one sender.
+  const tenant = authenticated.admin === undefined ? authenticated.identity.tenant : "";
+  return { tenant, config: context.get("config") };
 }

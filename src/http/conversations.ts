@@ -1,4 +1,3 @@
-import type { Context } from "hono";
 import {
   addConversationItems,
   createConversation,
@@ -11,9 +10,7 @@ import {
 } from "../api/conversations.ts";
 import { conversationTree } from "../api/tree.ts";
 import { itemList, jsonText } from "./answers.ts";
-import type { AppEnv } from "./app-env.ts";
-import { readJson } from "./body.ts";
-import { callerOf } from "./caller.ts";
+import { callerOf, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { json, ok } from "./openapi/operation.ts";
 import { includeQuery, pageQuery, treeQuery } from "./queries.ts";
@@ -34,7 +31,7 @@ export const conversations = [
       // The body may be left out altogether.
       const { raw } = context.req;
       const isEmpty = raw.body === null || raw.headers.get("content-length") === "0";
-      const body = isEmpty ? undefined : await readBody(context);
+      const body = isEmpty ? undefined : await jsonBody(context);
       return context.json(await createConversation(callerOf(context), body ?? {}));
     },
   }),
@@ -57,7 +54,7 @@ export const conversations = [
       answers: ok("Conversation"),
     },
     handle: async (context) => {
-      const body = await readBody(context);
+      const body = await jsonBody(context);
       return context.json(await updateConversation(callerOf(context), context.req.param("id"), body));
     },
   }),
@@ -105,7 +102,7 @@ export const conversations = [
     },
     query: includeQuery,
     handle: async (context, { include }) => {
-      const body = await readBody(context);
+      const body = await jsonBody(context);
       return itemList(context, await addConversationItems(callerOf(context), context.req.param("id"), body, include));
     },
   }),
@@ -151,7 +148,3 @@ export const conversations = [
       itemList(context, await conversationTree(callerOf(context), context.req.param("id"), page)),
   }),
 ];
-
-function readBody(context: Context<AppEnv>): Promise<unknown> {
-  return readJson(context.req.raw, context.get("config").maxRequestBytes);
-}

@@ -1,7 +1,7 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { createMiddleware } from "hono/factory";
 import { ApiError } from "../protocol/errors.ts";
-import { turnsBesideClients } from "../store/open-turns.ts";
+import { turnsBesideClients } from "../store/isolate-room.ts";
 import type { AppEnv } from "./app-env.ts";
 
 /**

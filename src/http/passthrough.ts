@@ -3,8 +3,7 @@ import { type PassedAnswer, passForm, passJson } from "../api/passthrough.ts";
 import type { PassthroughEndpoint } from "../config.ts";
 import { SSE_HEADERS } from "../protocol/sse-stream.ts";
 import type { AppEnv } from "./app-env.ts";
-import { readForm, readJson } from "./body.ts";
-import { callerOf } from "./caller.ts";
+import { callerOf, formBody, jsonBody } from "./caller.ts";
 import { type Endpoint, endpoint } from "./endpoint.ts";
 import type { Operation, OperationBody } from "./openapi/operation.ts";
 
@@ -42,7 +41,7 @@ function json(name: PassthroughEndpoint, path: string, summary: string): Endpoin
     operation: operation(name, { name: "PassedRequest", type: "application/json" }),
     isOpen: ({ passthroughEndpoints }) => passthroughEndpoints.has(name),
     handle: async (context) => {
-      const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
+      const body = await jsonBody(context);
       return answerOf(context, await passJson(callerOf(context), name, body));
     },
   });
@@ -56,7 +55,7 @@ function form(name: PassthroughEndpoint, path: string, summary: string): Endpoin
     operation: operation(name, { name: "PassedForm", type: "multipart/form-data" }),
     isOpen: ({ passthroughEndpoints }) => passthroughEndpoints.has(name),
     handle: async (context) => {
-      const { bytes, type } = await readForm(context.req.raw, context.get("config").maxRequestBytes);
+      const { bytes, type } = await formBody(context);
       return answerOf(context, await passForm(callerOf(context), name, bytes, type));
     },
   });

@@ -20,8 +20,7 @@ import { responseBody } from "../turn/response-builder.ts";
 import { eventStream, itemList, jsonText } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { authenticate, authorizationOf } from "./auth.ts";
-import { readJson } from "./body.ts";
-import { callerOf, identityOf } from "./caller.ts";
+import { callerOf, identityOf, jsonBody } from "./caller.ts";
 import { CODEX_TURN_STATE, codexTurnState } from "./codex.ts";
 import { endpoint } from "./endpoint.ts";
 import { json, ok } from "./openapi/operation.ts";
@@ -68,8 +67,8 @@ export const responses = [
       errors: [404, 409, 422, 429],
     },
     handle: async (context) => {
-      const { maxRequestBytes, heartbeatMs, dropsUnknownTools } = context.get("config");
-      const body = await readJson(context.req.raw, maxRequestBytes);
+      const { heartbeatMs, dropsUnknownTools } = context.get("config");
+      const body = await jsonBody(context);
       const turnState = codexTurnState(context.req.raw.headers);
       if (turnState !== undefined) context.header(CODEX_TURN_STATE, turnState);
       if (dropsUnknownTools) tellDroppedTools(context, unknownToolTypes(body));
@@ -104,7 +103,7 @@ export const responses = [
       errors: [404, 429],
     },
     handle: async (context) => {
-      const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
+      const body = await jsonBody(context);
       const input_tokens = await countInputTokens(callerOf(context), body);
       return context.json({ object: "response.input_tokens", input_tokens });
     },
@@ -123,7 +122,7 @@ export const responses = [
       errors: [404, 429],
     },
     handle: async (context) => {
-      const body = await readJson(context.req.raw, context.get("config").maxRequestBytes);
+      const body = await jsonBody(context);
       return context.json(await compactConversation(callerOf(context), body));
     },
   }),

@@ -4,6 +4,7 @@ import type { Config } from "../config.ts";
 import { ApiError, invalidRequest, tooManyInProgress } from "../protocol/errors.ts";
 import type { JsonObject } from "../protocol/json.ts";
 import { bodyTooLarge, parseBody } from "../protocol/json-body.ts";
+import { type Place, textPlace } from "../store/isolate-room.ts";
 import { errorFrame, laneHead, readCreate, readFrame, steerFailedFrame } from "./frames.ts";
 import { KeptTurns } from "./kept-turns.ts";
 import { Lanes } from "./lanes.ts";
@@ -18,7 +19,7 @@ import { Outbox, type Wire } from "./outbox.ts";
 
 export interface ConnectionOptions {
   tenant: string;
-  config: Pick<Config, "maxRequestBytes" | "heartbeatMs" | "socketLifetimeMs" | "socketSendTimeoutMs">;
+  config: Pick<Config, "maxRequestBytes" | "maxOpenTurns" | "heartbeatMs" | "socketLifetimeMs" | "socketSendTimeoutMs">;
   /**
    * Who asks, checked anew for each create, until `signal` is aborted. Throws the 401 of a key that is none any more; the
    * connection then ends.
@@ -65,6 +66,8 @@ export class Connection {
   /** Frames that nobody has looked at yet; of those that are refused whatever they say, only why. */
   #inbox: (string | ApiError)[] = [];
   #inboxLength = 0;
+  /** Of what has come and does not run yet. */
+  readonly #place: Place;
   #isReading = false;
   #frames = FRAME_BURST;
   #countedAt = Date.now();
@@ -80,6 +83,7 @@ export class Connection {
     });
     this.#lanes = new Lanes(config.maxRequestBytes);
     this.#kept = new KeptTurns(tenant);
+    this.#place = textPlace({ tenant, config });
     this.#lifetime = setTimeout(
       () => this.#end(lifetimeOver(config.socketLifetimeMs), NORMAL),
       config.socketLifetimeMs,
@@ -91,12 +95,31 @@ export class Connection {
     if (this.#isClosed) return;
     const { maxRequestBytes } = this.#options.config;
     const frame =
-      typeof data !== "string" ? notText() : data.length > maxRequestBytes ? bodyTooLarge(maxRequestBytes) : data;
+      typeof data !== "string"
+        ? notText()
+        : data.length > maxRequestBytes
+          ? bodyTooLarge(maxRequestBytes)
+          : this.#admitted(data);
     this.#inbox.push(frame);
     this.#inboxLength += typeof frame === "string" ? frame.length : 0;
     if (!this.#count(lengthOf(data))) this.#end(tooMuch("frames in too short a time"), POLICY_VIOLATION);
     else if (this.#inboxLength > MAX_UNREAD_BODIES * maxRequestBytes) this.#end(tooMuch("bytes"), POLICY_VIOLATION);
     else void this.#read();
+  }
+
+  /** A frame for which there is room, or what refuses it. */
+  #admitted(text: string): string | ApiError {
+    try {
+      this.#place.fit(this.#inboxLength + this.#lanes.waitingLength + text.length);
+      return text;
+    } catch (error) {
+      return this.#shown(error);
+    }
+  }
+
+  /** What waited runs now, or was refused. */
+  #giveBack(): void {
+    this.#place.fit(this.#inboxLength + this.#lanes.waitingLength, true);
   }
 
   /** The client has gone, or nobody can be heard any more: ends all that runs for it. */
@@ -107,6 +130,7 @@ export class Connection {
     this.#outbox.close();
     this.#lanes.clear();
     this.#inbox = [];
+    this.#place[Symbol.dispose]();
     for (const abort of this.#aborts) abort.abort();
     this.#kept.clear();
     this.#options.onEnded?.();
@@ -148,6 +172,7 @@ export class Connection {
       } catch (error) {
         this.#outbox.send(errorFrame(this.#shown(error)));
       }
+      if (!this.#isClosed) this.#giveBack();
     }
     this.#isReading = false;
   }
@@ -176,7 +201,7 @@ export class Connection {
   #queue(lane: string | undefined, body: JsonObject, text: string): void {
     let parsed: JsonObject | undefined = body;
     try {
-      const isNow = this.#lanes.add(lane, text.length, () => this.#create(lane, parsed ?? bodyOf(text)));
+      const isNow = this.#lanes.add(lane, text.length, () => this.#create(lane, parsed ?? bodyOf(text), text.length));
       if (!isNow) parsed = undefined;
     } catch (error) {
       const shown = this.#shown(error);
@@ -186,8 +211,8 @@ export class Connection {
     }
   }
 
-  /** Creates a response, to its end. Never rejects. */
-  async #create(lane: string | undefined, fields: JsonObject): Promise<void> {
+  /** Creates a response, to its end. `bodyLength`: of its frame. Never rejects. */
+  async #create(lane: string | undefined, fields: JsonObject, bodyLength: number): Promise<void> {
     const { previous_response_id: previous } = fields;
     const abort = new AbortController();
     this.#aborts.add(abort);
@@ -196,18 +221,23 @@ export class Connection {
     try {
       caller = await this.#caller(abort.signal, lane);
       if (!caller) return;
+      this.#giveBack();
       const { body, generate } = readCreate(fields);
       const continuation = this.#kept.continuation(lane, previous, caller.past);
       if (continuation.isUnstored && (body.store ?? true) === true) throw parentIsNotStored();
-      const created = await createResponse({ ...caller, past: continuation, keep: continuation.keep }, body, {
-        generate,
-        turnState: this.#options.turnState,
-        openSink: (_, responseId) => {
-          id = responseId;
-          this.#running.set(id, lane);
-          return new LaneSink(this.#outbox, lane, HEARTBEATS_OF_SILENCE * this.#options.config.heartbeatMs);
+      const created = await createResponse(
+        { ...caller, bodyLength, past: continuation, keep: continuation.keep },
+        body,
+        {
+          generate,
+          turnState: this.#options.turnState,
+          openSink: (_, responseId) => {
+            id = responseId;
+            this.#running.set(id, lane);
+            return new LaneSink(this.#outbox, lane, HEARTBEATS_OF_SILENCE * this.#options.config.heartbeatMs);
+          },
         },
-      });
+      );
       // What streams in the foreground, without an idempotency key, is nothing else.
       if (created.kind !== "events") throw new TypeError(`Unexpected ${created.kind}.`);
       const { outcome } = await created.ended;

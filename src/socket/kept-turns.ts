@@ -1,5 +1,5 @@
 import type { UnstoredTurn } from "../api/transport.ts";
-import type { Past, PastSource } from "../assembly/past.ts";
+import type { PastSource, ReadPast } from "../assembly/past.ts";
 import { parseResponseId, responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem } from "../protocol/items.ts";
 import { concatArrays, readHistory } from "../store/history.ts";
@@ -133,12 +133,13 @@ async function readPast(
   { base, items, messages }: KeptTurn,
   input: readonly InputItem[],
   homes: PastSource,
-): Promise<Past> {
+): Promise<ReadPast> {
   const before = await homes.past(input, base);
-  const { history, replays } = readHistory({ items: concatArrays(items), messages: concatArrays(messages) });
+  const { history, replays, length } = readHistory({ items: concatArrays(items), messages: concatArrays(messages) });
   return {
     history: [...before.history, ...history],
     replays: [...before.replays, ...replays],
     input: before.input,
+    length: before.length + length,
   };
 }

@@ -55,6 +55,11 @@ export class Lanes {
     throw noRoom();
   }
 
+  /** What waits, in UTF-16 units of its text. */
+  get waitingLength(): number {
+    return lengthOf(this.#waiting);
+  }
+
   /** Says a refusal when its turn in its lane has come. False where too many wait already. */
   refuse(lane: string | undefined, say: () => void): boolean {
     if (this.#waiting.length >= MAX_WAITING_REFUSALS) return false;

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Past, PastSource } from "../assembly/past.ts";
+import type { PastSource, ReadPast } from "../assembly/past.ts";
 import {
   ApiError,
   contextLengthExceeded,
@@ -109,9 +109,9 @@ export class HomeClient implements PastSource {
    * Throws the 400s of unknown ids: those of other tenants, deleted and never stored ones look alike; and of references
    * that lead into too many homes, or together mean more than a history may have.
    */
-  async past(input: readonly InputItem[], previous: TurnAddress | null): Promise<Past> {
+  async past(input: readonly InputItem[], previous: TurnAddress | null): Promise<ReadPast> {
     const needed = [...input.entries()].filter(([, item]) => item.type === "item_reference" || lacksResult(item));
-    if (!previous && needed.length === 0) return { history: [], replays: [], input: input as Item[] };
+    if (!previous && needed.length === 0) return { history: [], replays: [], input: input as Item[], length: 0 };
 
     const wanted = new Map<string, { previous: string | null; keys: ItemKey[] }>();
     if (previous) wanted.set(previous.home, { previous: previous.turn, keys: [] });
@@ -125,7 +125,7 @@ export class HomeClient implements PastSource {
     }
 
     const snapshots = await this.#snapshots([...wanted]);
-    let past: Pick<Past, "history" | "replays"> = { history: [], replays: [] };
+    let past: Omit<ReadPast, "input"> = { history: [], replays: [], length: 0 };
     const resolved = new Map<string, { item: Item; length: number }>();
     for (const [index, snapshot] of snapshots.entries()) {
       if (!snapshot.found) {
@@ -144,6 +144,7 @@ export class HomeClient implements PastSource {
     if (length > MAX_HISTORY_LENGTH) throw contextLengthExceeded("The items that 'input' refers to are too long.");
     return {
       ...past,
+      length: past.length + length,
       input: input.map((item) => {
         if (item.type === "item_reference") return resolved.get(item.id)?.item as Item;
         if (item.type !== "mcp_call" || !lacksResult(item)) return item;

@@ -20,9 +20,13 @@ export interface History {
 
 export const EMPTY_HISTORY: History = { items: "[]", messages: "[]" };
 
-/** A history as values. */
-export function readHistory({ items, messages }: History): { history: Item[]; replays: Replay[] } {
-  return { history: JSON.parse(items) as Item[], replays: JSON.parse(messages) as Replay[] };
+/** A history as values, and how long it is as JSON, in UTF-16 units. */
+export function readHistory({ items, messages }: History): { history: Item[]; replays: Replay[]; length: number } {
+  return {
+    history: JSON.parse(items) as Item[],
+    replays: JSON.parse(messages) as Replay[],
+    length: items.length + messages.length,
+  };
 }
 
 /** One history after the other. */

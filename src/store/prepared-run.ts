@@ -1,5 +1,5 @@
 import { assembleTurn } from "../assembly/assemble-turn.ts";
-import type { Past } from "../assembly/past.ts";
+import type { ReadPast } from "../assembly/past.ts";
 import { restrictedConfig } from "../assembly/restricted-config.ts";
 import { type Config, loadConfig, type Variables } from "../config.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
@@ -45,11 +45,9 @@ export interface RunHome {
 }
 
 /** The past of a run. */
-export interface RunPast extends Past {
+export interface RunPast extends ReadPast {
   /** The last position of its conversation that it has seen. */
   base: number | null;
-  /** Of what came before, as JSON, in UTF-16 units. */
-  length: number;
 }
 
 export interface PreparedRun {
@@ -157,5 +155,5 @@ export function readRunPast(home: RunHome, spec: RunSpec): RunPast {
   const read = readHistory(history);
   // The run settles its spec's input.
   spec.input = [...matchOutputs(read.history, spec.input)];
-  return { ...read, input: spec.input, base, length: history.items.length + history.messages.length };
+  return { ...read, input: spec.input, base };
 }

@@ -6,7 +6,7 @@ import { responseId } from "../protocol/ids.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import { announceRun } from "./announced-run.ts";
 import type { EventLogWriter } from "./event-log.ts";
-import { expectRoom } from "./open-turns.ts";
+import { expectPlaces, type Place, textPlace } from "./isolate-room.ts";
 import { takeUpOrphan } from "./orphans.ts";
 import { type PreparedRun, prepareRun, type RunHome, readRunPast } from "./prepared-run.ts";
 import type { RunSpec } from "./run-store.ts";
@@ -60,15 +60,21 @@ export class RunHost {
    * Room for one more run, and what gives it back. Throws the 429s of an object or a tenant that has all it may have, and the
    * 503 of an isolate.
    */
-  #takeRoom(): () => void {
+  #takeRoom(tenant: string): () => void {
     if (this.#live.size >= MAX_LIVE_RUNS) {
       throw tooManyInProgress(`${MAX_LIVE_RUNS} background responses are in progress where this one belongs.`);
     }
-    const { maxBackgroundRunsPerTenant: limit, maxOpenTurns } = loadConfig(this.#home.env);
-    expectRoom(maxOpenTurns);
+    const config = loadConfig(this.#home.env);
+    const { maxBackgroundRunsPerTenant: limit } = config;
+    expectPlaces({ tenant, config }, 1);
     const giveBack = this.#home.load.take(limit);
     if (!giveBack) throw tooManyInProgress(`You already have ${limit} background responses in progress.`);
     return giveBack;
+  }
+
+  /** What a run holds beside what it has as one of its tenant's runs. */
+  #placeOf({ tenant = "" }: RunSpec): Place {
+    return textPlace({ tenant, config: loadConfig(this.#home.env) });
   }
 
   /** Throws the 429 of a run that is too long to live beside the others. */
@@ -85,11 +91,12 @@ export class RunHost {
    * MCP servers of the request, and kept only as long as this process lives.
    */
   start(spec: RunSpec, scope: DisposableStack, access: Readonly<Record<string, McpAccess>>): void {
-    scope.defer(this.#takeRoom());
+    scope.defer(this.#takeRoom(spec.tenant ?? ""));
     const run = prepareRun(this.#home, spec, undefined, access);
     const past = readRunPast(this.#home, spec);
     run.length += past.length;
     this.#checkLength(run.length);
+    scope.use(this.#placeOf(spec)).fit(run.length);
     const turn = run.makeTurn(past);
     if (spec.reservation) run.quota.raise(estimateTokens(past.history), loadConfig(this.#home.env).keys.prices);
     this.#home.transaction(() => {
@@ -111,6 +118,7 @@ export class RunHost {
     using scope = new DisposableStack();
     const giveBack = this.#home.load.take(Number.POSITIVE_INFINITY);
     if (giveBack) scope.defer(giveBack);
+    scope.use(this.#placeOf(run.spec)).fit(run.length, true);
     this.#launch(run, scope, work, true);
   }
 

@@ -42,6 +42,8 @@ afterAll(() => {
   JSON.parse = parse;
 });
 
+const SENDER = { tenant: "attacker", config: { maxRequestBytes: MAX_BYTES, maxOpenTurns: 200 } };
+
 /** What is made of a body before it is validated, and what validating it then costs. */
 async function validated(body: string | Uint8Array) {
   const request = new Request("http://gateway/", {
@@ -51,7 +53,7 @@ async function validated(body: string | Uint8Array) {
   });
   const before = parsedTexts;
   try {
-    const value = await readJson(request, MAX_BYTES);
+    const value = (await readJson(request, SENDER)).value;
     const { value: watched, reads } = counted(value);
     const result = createRequest.safeParse(watched);
     return { isParsed: true, values: valuesOf(value), reads: reads(), issues: result.error?.issues.length ?? 0 };

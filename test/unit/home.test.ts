@@ -706,7 +706,7 @@ describe("the calls that the Worker makes to homes", () => {
 
   it("are none before the model when there is no history", async () => {
     const { calls, client } = noting();
-    expect(await client.past([text], null)).toEqual({ history: [], replays: [], input: [text] });
+    expect(await client.past([text], null)).toEqual({ history: [], replays: [], input: [text], length: 0 });
     expect(calls).toEqual([]);
   });
 

@@ -48,7 +48,17 @@ class FakeSocket {
         if (this.refusal) throw this.refusal;
         const identity = { tenant: "tenant", keyId: NO_KEY, policy: undefined, counted: undefined };
         const { QUOTAS: quotas } = env;
-        return { config, tenant: "tenant", identity, quotas, homes, past: homes, signal, waitUntil: () => {} };
+        return {
+          config,
+          tenant: "tenant",
+          identity,
+          quotas,
+          homes,
+          past: homes,
+          bodyLength: 0,
+          signal,
+          waitUntil: () => {},
+        };
       },
       shown: toApiError,
     });
@@ -232,7 +242,7 @@ describe("kept turns", () => {
   const homes: PastSource = {
     past: async (_, previous) => {
       if (previous) throw previousResponseNotFound(responseId(previous));
-      return { history: [], replays: [], input: [] };
+      return { history: [], replays: [], input: [], length: 0 };
     },
   };
 

@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
 import { createResponse } from "../../src/api/create-response.ts";
 import type { Caller, ClientSink } from "../../src/api/transport.ts";
-import type { Past, PastSource } from "../../src/assembly/past.ts";
+import type { PastSource, ReadPast } from "../../src/assembly/past.ts";
 import { loadConfig } from "../../src/config.ts";
 import { NO_KEY } from "../../src/contract/identity.ts";
 import { previousResponseNotFound } from "../../src/protocol/errors.ts";
@@ -22,10 +22,10 @@ beforeEach(() => {
 class Connection implements PastSource {
   readonly sinks: MessageSink[] = [];
   readonly #client = new AbortController();
-  readonly #turns = new Map<string, Past>();
+  readonly #turns = new Map<string, ReadPast>();
 
-  async past(input: readonly Item[], previous: Parameters<PastSource["past"]>[1]): Promise<Past> {
-    if (!previous) return { history: [], replays: [], input: [...input] };
+  async past(input: readonly Item[], previous: Parameters<PastSource["past"]>[1]): Promise<ReadPast> {
+    if (!previous) return { history: [], replays: [], input: [...input], length: 0 };
     const before = this.#turns.get(responseId(previous));
     if (!before) throw previousResponseNotFound(responseId(previous));
     return { ...before, input: [...input] };
@@ -34,7 +34,7 @@ class Connection implements PastSource {
   /** Creates a response and waits until its events have ended. Gives the response's id. */
   async create(input: string, fields: object = {}): Promise<string> {
     const body = { model: "simulator", input, stream: true, store: false, ...fields };
-    const created = await createResponse(this.#caller(), body, {
+    const created = await createResponse(this.#caller(JSON.stringify(body)), body, {
       openSink: (onLeft) => this.sinks[this.sinks.push(new MessageSink(onLeft)) - 1] as MessageSink,
     });
     if (created.kind !== "events") throw new Error(`Expected events, not ${created.kind}.`);
@@ -48,7 +48,12 @@ class Connection implements PastSource {
       content: [{ type: "input_text", text: input }],
     };
     if (outcome.status === "completed") {
-      this.#turns.set(id, { history: [said, ...(JSON.parse(closed.kept) as Item[])], replays: [], input: [] });
+      this.#turns.set(id, {
+        history: [said, ...(JSON.parse(closed.kept) as Item[])],
+        replays: [],
+        input: [],
+        length: closed.kept.length,
+      });
     }
     return id;
   }
@@ -57,7 +62,7 @@ class Connection implements PastSource {
     this.#client.abort();
   }
 
-  #caller(): Caller {
+  #caller(body: string): Caller {
     const fetch = (url: string, init: RequestInit) => simulator.fetch(new Request(url, init));
     return {
       config: loadConfig({ VLLM: { fetch }, ALLOW_ANONYMOUS: "true" }),
@@ -66,6 +71,7 @@ class Connection implements PastSource {
       quotas: env.QUOTAS,
       homes: new HomeClient(env, "tenant"),
       past: this,
+      bodyLength: body.length,
       signal: this.#client.signal,
       waitUntil: () => {},
     };

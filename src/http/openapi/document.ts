@@ -120,7 +120,7 @@ function errorStatuses(
   const statuses = new Set<number>([403, ...errors]);
   if (access !== "everyone") statuses.add(401);
   if (body || query) statuses.add(400);
-  if (body) statuses.add(413);
+  if (body) for (const status of [408, 413, 429]) statuses.add(status);
   if (method === "POST") statuses.add(415);
   if (path.includes(":") || openedByOf(operation) !== undefined) statuses.add(404);
   for (const status of Object.keys(answers)) statuses.delete(Number(status));
