@@ -1,6 +1,9 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { readJson } from "../../../src/http/body.ts";
-import { enterTurn } from "../../../src/store/isolate-room.ts";
+
+// With an isolate's room of their own: other tests of this isolate hold something, too.
+vi.resetModules();
+const { readJson } = await import("../../../src/http/body.ts");
+const { enterTurn } = await import("../../../src/store/isolate-room.ts");
 
 beforeEach(() => {
   vi.useFakeTimers();
