@@ -150,6 +150,7 @@ export function requireJsonType({ headers }: Request): void {
   });
 }
 
+/** The bytes of a body, as they came. One that is not short has to come in time, and takes places. */
 async function readBytes(request: Request, maxBytes: number, place: Place): Promise<Uint8Array> {
   const announced = request.headers.get("content-length");
   if (announced !== null && Number(announced) <= Math.min(SHORT_BODY_LENGTH, maxBytes)) {
@@ -203,9 +204,9 @@ function bodyTimeout(): ApiError {
 }
 
 /** What it throws, where it does: what is left of the body is to be read before that is said. */
-function refusalOf(hold: () => void): { error: unknown } | undefined {
+function refusalOf(take: () => void): { error: unknown } | undefined {
   try {
-    hold();
+    take();
     return undefined;
   } catch (error) {
     return { error };

@@ -119,7 +119,7 @@ export class Connection {
 
   /** What waited runs now, or was refused. */
   #giveBack(): void {
-    this.#place.fit(this.#inboxLength + this.#lanes.waitingLength, true);
+    if (!this.#isClosed) this.#place.fit(this.#inboxLength + this.#lanes.waitingLength, true);
   }
 
   /** The client has gone, or nobody can be heard any more: ends all that runs for it. */
@@ -172,7 +172,7 @@ export class Connection {
       } catch (error) {
         this.#outbox.send(errorFrame(this.#shown(error)));
       }
-      if (!this.#isClosed) this.#giveBack();
+      this.#giveBack();
     }
     this.#isReading = false;
   }

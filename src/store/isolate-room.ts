@@ -104,13 +104,14 @@ export function textPlace(asker: Asker): Place {
 
 /** Throws what refuses so many places more. Runs that live in homes have one each. */
 export function expectPlaces(asker: Asker, more: number): void {
-  const share = areOthersAbout(asker.tenant) ? shareOf(asker) : Number.POSITIVE_INFINITY;
-  const isOver = () => (takenBy.get(asker.tenant) ?? 0) + more > share;
-  const isFull = (runs: number) => taken + runs + more > asker.config.maxOpenTurns;
-  if (!isOver() && !isFull(tenantRuns.most)) return;
+  const { tenant, config } = asker;
+  const share = areOthersAbout(tenant) ? shareOf(asker) : Number.POSITIVE_INFINITY;
+  const isOver = (runs: number) => (takenBy.get(tenant) ?? 0) + runs + more > share;
+  const isFull = (runs: number) => taken + runs + more > config.maxOpenTurns;
+  if (!isOver(tenantRuns.most) && !isFull(tenantRuns.most)) return;
   forgetLost();
   if (isFull(tenantRuns.total())) throw overloaded();
-  if (isOver())
+  if (isOver(tenantRuns.heldBy(tenant)))
     throw tooManyInProgress("Your requests in progress leave no room to others. Please retry in a few seconds.");
 }
 

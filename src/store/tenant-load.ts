@@ -31,7 +31,7 @@ export class TenantLoad {
     const holding = new Holding(owner);
     return {
       take: (limit) => {
-        if (this.#count(tenant) >= limit) return undefined;
+        if (this.heldBy(tenant) >= limit) return undefined;
         let objects = this.#tenants.get(tenant);
         if (!objects) {
           objects = new Map();
@@ -60,11 +60,12 @@ export class TenantLoad {
 
   /** What the objects of all tenants hold. */
   total(): number {
-    this.#most = [...this.#tenants.keys()].reduce((sum, tenant) => sum + this.#count(tenant), 0);
+    this.#most = [...this.#tenants.keys()].reduce((sum, tenant) => sum + this.heldBy(tenant), 0);
     return this.#most;
   }
 
-  #count(tenant: string): number {
+  /** What a tenant's objects hold. */
+  heldBy(tenant: string): number {
     let count = 0;
     for (const [object, holding] of this.#tenants.get(tenant) ?? []) {
       if (holding.isDead) this.#forget(tenant, object);
