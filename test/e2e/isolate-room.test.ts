@@ -160,8 +160,7 @@ describe("an isolate of eight places", () => {
     await expectRoomFor(3);
     run.release();
     await ended(gateway, (await run.turn).id);
-    await eventually(() => hello());
-    await expectRoomFor(8);
+    await eventually(() => hasRoomFor(8));
   });
 
   it("counts what a short request continues", async () => {
