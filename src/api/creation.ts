@@ -64,25 +64,16 @@ export interface CreationOptions {
 /**
  * Checks the body of a create, or of another request that `schema` makes one of. Throws the 400s of all that can be seen to be
  * wrong without asking a home or the model server, the 404 of a conversation's id that this server cannot have made, and what
- * refuses the caller: the 403s and 400s of its policy, the 429s and the 503 of its limits, and those of an isolate that has no room; of several model servers also what
- * asking one for its models throws. Every way of creating passes here.
+ * refuses the caller: the 403s and 400s of its policy, the 429s and the 503 of its limits, and those of an isolate that has no
+ * room; of several model servers also what asking one for its models throws. Every way of creating passes here.
  */
-export async function checkCreation(caller: Caller, sent: unknown, options: CreationOptions = {}): Promise<Creation> {
-  const place = enterTurn(caller, caller.bodyLength);
-  try {
-    return await check(caller, sent, options, place);
-  } catch (error) {
-    place[Symbol.dispose]();
-    throw error;
-  }
-}
-
-async function check(
+export async function checkCreation(
   caller: Caller,
   sent: unknown,
-  { schema = createRequest, turnState, makesTurn = true, kind }: CreationOptions,
-  place: Place,
+  { schema = createRequest, turnState, makesTurn = true, kind }: CreationOptions = {},
 ): Promise<Creation> {
+  using scope = new DisposableStack();
+  const place = scope.use(enterTurn(caller, caller.bodyLength));
   const { config, tenant, identity, signal } = caller;
   const body = config.dropsUnknownTools ? withoutUnknownTools(sent) : sent;
   const asked = withExtraFields(parse(schema, body), body, config.vllmExtraFields);
@@ -113,6 +104,8 @@ async function check(
   const { home, tree, isFirst } = known ? { ...known, isFirst: false } : await newPlace();
   const address = newTurnAddress(home, tree);
   const admitted = admit(caller, request, input, address, kind ?? (request.background ? "run" : "turn"));
+  const admission = admitted instanceof Promise ? await admitted : admitted;
+  scope.move();
   return {
     caller,
     request,
@@ -125,7 +118,7 @@ async function check(
     affinity,
     createdAt: Date.now(),
     abort,
-    admission: admitted instanceof Promise ? await admitted : admitted,
+    admission,
     place,
   };
 }

@@ -94,12 +94,7 @@ export class Connection {
   receive(data: unknown): void {
     if (this.#isClosed) return;
     const { maxRequestBytes } = this.#options.config;
-    const frame =
-      typeof data !== "string"
-        ? notText()
-        : data.length > maxRequestBytes
-          ? bodyTooLarge(maxRequestBytes)
-          : this.#admitted(data);
+    const frame = this.#admitted(data);
     this.#inbox.push(frame);
     this.#inboxLength += typeof frame === "string" ? frame.length : 0;
     if (!this.#count(lengthOf(data))) this.#end(tooMuch("frames in too short a time"), POLICY_VIOLATION);
@@ -107,11 +102,14 @@ export class Connection {
     else void this.#read();
   }
 
-  /** A frame for which there is room, or what refuses it. */
-  #admitted(text: string): string | ApiError {
+  /** A frame of text for which there is room, or what refuses it. */
+  #admitted(data: unknown): string | ApiError {
+    const { maxRequestBytes } = this.#options.config;
+    if (typeof data !== "string") return notText();
+    if (data.length > maxRequestBytes) return bodyTooLarge(maxRequestBytes);
     try {
-      this.#place.fit(this.#inboxLength + this.#lanes.waitingLength + text.length);
-      return text;
+      this.#place.fit(this.#inboxLength + this.#lanes.waitingLength + data.length);
+      return data;
     } catch (error) {
       return this.#shown(error);
     }
@@ -119,7 +117,7 @@ export class Connection {
 
   /** What waited runs now, or was refused. */
   #giveBack(): void {
-    if (!this.#isClosed) this.#place.fit(this.#inboxLength + this.#lanes.waitingLength, true);
+    this.#place.fit(this.#inboxLength + this.#lanes.waitingLength, true);
   }
 
   /** The client has gone, or nobody can be heard any more: ends all that runs for it. */

@@ -28,11 +28,20 @@ const RETRY_AFTER = "2";
 /** Tenants of whom one was here so long ago are not in each other's way. Milliseconds. */
 const ABOUT_MS = 600_000;
 
+/** How many places something of a length takes. */
+const PLACES_OF = {
+  turn: (length: number) => 1 + Math.floor(length / PLACE_LENGTH),
+  body: (length: number) => (length <= SHORT_BODY_LENGTH ? 0 : Math.ceil((BODY_COPIES * length) / PLACE_LENGTH)),
+  text: (length: number) => Math.floor(length / PLACE_LENGTH),
+};
+
+type Kind = keyof typeof PLACES_OF;
+
 /** What is held, apart from its holder: it is still known when that is gone. */
 interface Holding {
   tenant: string;
+  kind: Kind;
   places: number;
-  isTurn: boolean;
 }
 
 /**
@@ -48,22 +57,23 @@ const takenBy = new Map<string, number>();
 export class Place implements Disposable {
   readonly #asker: Asker;
   readonly #holding: Holding;
-  readonly #placesOf: (length: number) => number;
   #key: WeakRef<Place> | undefined;
+  #isDisposed = false;
 
-  constructor(asker: Asker, isTurn: boolean, placesOf: (length: number) => number) {
+  constructor(asker: Asker, kind: Kind) {
     this.#asker = asker;
-    this.#holding = { tenant: asker.tenant, places: 0, isTurn };
-    this.#placesOf = placesOf;
+    this.#holding = { tenant: asker.tenant, kind, places: 0 };
   }
 
   /**
-   * Has it hold as many places as what is so long takes, instead of those that it had. Throws, and leaves it as it was, the 503 of an isolate
-   * that has no room for more, and the 429 of a tenant that leaves none to others; not where the places are taken in any case.
+   * Has it hold as many places as what is so long takes, instead of those that it had; none once it was disposed of. Throws, and
+   * leaves it as it was, the 503 of an isolate that has no room for more, and the 429 of a tenant that leaves none to others; not
+   * where the places are taken in any case.
    */
   fit(length: number, inAnyCase = false): void {
+    if (this.#isDisposed) return;
     // One request is let in however long it is, where nothing else is there.
-    const places = Math.min(this.#placesOf(length), shareOf(this.#asker));
+    const places = Math.min(PLACES_OF[this.#holding.kind](length), shareOf(this.#asker));
     const more = places - this.#holding.places;
     if (more > 0 && !inAnyCase) expectPlaces(this.#asker, more);
     if (more === 0) return;
@@ -75,23 +85,21 @@ export class Place implements Disposable {
   }
 
   [Symbol.dispose](): void {
+    this.#isDisposed = true;
     if (this.#key && holdings.delete(this.#key)) count(this.#holding.tenant, -this.#holding.places);
-    this.#holding.places = 0;
   }
 }
 
 /** Lets a turn in beside its client, whose request is so long. Throws as `Place.fit` does. */
 export function enterTurn(asker: Asker, length: number): Place {
-  const place = new Place(asker, true, (prompt) => 1 + Math.floor(prompt / PLACE_LENGTH));
+  const place = new Place(asker, "turn");
   place.fit(length);
   return place;
 }
 
 /** The places of a body that is being read: none yet. */
 export function bodyPlace(asker: Asker): Place {
-  const placesOf = (length: number) =>
-    length <= SHORT_BODY_LENGTH ? 0 : Math.ceil((BODY_COPIES * length) / PLACE_LENGTH);
-  return new Place(asker, false, placesOf);
+  return new Place(asker, "body");
 }
 
 /**
@@ -99,7 +107,7 @@ export function bodyPlace(asker: Asker): Place {
  * (`tenantRuns`), and of frames that wait. None yet.
  */
 export function textPlace(asker: Asker): Place {
-  return new Place(asker, false, (length) => Math.floor(length / PLACE_LENGTH));
+  return new Place(asker, "text");
 }
 
 /** Throws what refuses so many places more. Runs that live in homes have one each. */
@@ -108,17 +116,21 @@ export function expectPlaces(asker: Asker, more: number): void {
   const share = areOthersAbout(tenant) ? shareOf(asker) : Number.POSITIVE_INFINITY;
   const isOver = (runs: number) => (takenBy.get(tenant) ?? 0) + runs + more > share;
   const isFull = (runs: number) => taken + runs + more > config.maxOpenTurns;
-  if (!isOver(tenantRuns.most) && !isFull(tenantRuns.most)) return;
-  forgetLost();
-  if (isFull(tenantRuns.total())) throw overloaded();
-  if (isOver(tenantRuns.heldBy(tenant)))
-    throw tooManyInProgress("Your requests in progress leave no room to others. Please retry in a few seconds.");
+  // What nobody holds any more is looked for only where it would make room.
+  if (isFull(tenantRuns.most)) {
+    forgetLost();
+    if (isFull(tenantRuns.total())) throw overloaded();
+  }
+  if (isOver(tenantRuns.most) && isOver(tenantRuns.heldBy(tenant))) {
+    forgetLost();
+    if (isOver(tenantRuns.heldBy(tenant))) throw leavesNoRoom();
+  }
 }
 
 /** How many turns run beside their clients. */
 export function turnsBesideClients(): number {
   forgetLost();
-  return holdings.values().reduce((sum, { isTurn }) => sum + Number(isTurn), 0);
+  return holdings.values().reduce((sum, { kind }) => sum + Number(kind === "turn"), 0);
 }
 
 function count(tenant: string, places: number): void {
@@ -148,6 +160,10 @@ function areOthersAbout(tenant: string): boolean {
   if (tenant !== lastTenant && lastTenant !== undefined) othersAt = now;
   lastTenant = tenant;
   return now - othersAt < ABOUT_MS;
+}
+
+function leavesNoRoom(): ApiError {
+  return tooManyInProgress("Your requests in progress leave no room to others. Please retry in a few seconds.");
 }
 
 /** OpenAI's code and status of a server that has too much to do; its clients try again after `retry-after`. */

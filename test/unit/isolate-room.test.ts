@@ -71,6 +71,7 @@ describe("the room of an isolate", () => {
             chosen.place[Symbol.dispose]();
             // Again does nothing.
             chosen.place[Symbol.dispose]();
+            chosen.place.fit(length);
             held.splice(at, 1);
           } else {
             const places = PLACES[chosen.kind](length);
