@@ -39,7 +39,9 @@ const inNode = {
 const e2e = (name: string) => `test/e2e/${name}.test.ts`;
 
 /** What goes wrong between the gateway and its model server: over each of the transports (`VLLM_TRANSPORT`). */
-const OVER_BOTH = ["disconnect", "model-server-wire", "passthrough", "recovery", "upstream-faults"].map(e2e);
+const OVER_BOTH = ["disconnect", "model-server-wire", "passthrough", "recovery", "redirects", "upstream-faults"].map(
+  e2e,
+);
 
 /** What does not depend on the transport is shown over one of them. These take the one that `npm start` takes. */
 const OVER_SOCKETS = [

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { ConfigError, loadConfig, misspeltVariables, type TextVariables, VARIABLE_NAMES } from "../src/config.ts";
+import { openFilesLimit, turnsWithin } from "./open-files.ts";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
 
 /** The environment as configuration: the Worker's variables, each also as a file (`API_KEYS_FILE`), as secrets are mounted. */
@@ -7,7 +8,7 @@ import { EXIT, Refusal, systemCode } from "./refusal.ts";
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** A process of its own has more memory than the isolate of 128 MB that the Worker's own default is for. */
-const MAX_OPEN_TURNS = "4000";
+const MAX_OPEN_TURNS = 4000;
 
 /** One entry of a process's environment (Linux: MAX_ARG_STRLEN), with its name. */
 const MAX_VARIABLE_BYTES = 128 * 1024 - 1;
@@ -44,7 +45,7 @@ export function workerVariables(environment: Environment, mistakes: string[]): T
     }
     variables[name] = value;
   }
-  variables.MAX_OPEN_TURNS ??= MAX_OPEN_TURNS;
+  variables.MAX_OPEN_TURNS ??= String(Math.min(MAX_OPEN_TURNS, turnsWithin(openFilesLimit())));
   // The cheaper way to a server near by (docs/operations.md).
   if (variables.VLLM_BASE_URL?.startsWith("http://")) variables.VLLM_TRANSPORT ??= "mixed";
   return variables;

@@ -1,5 +1,5 @@
-import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
+import { logLine, oneLine } from "../src/protocol/log-line.ts";
 
 /**
  * What is said by workerd (`structuredLogging`) and by the Worker in it, a line each, as people or machines are to see it:
@@ -20,10 +20,25 @@ interface WorkerdLine {
 
 /** Hands on every line of an output; resolves at its end. */
 export async function followLines(output: Readable, format: LogFormat, say: (line: string) => void): Promise<void> {
-  for await (const line of createInterface({ input: output, crlfDelay: Number.POSITIVE_INFINITY })) {
+  for await (const line of linesOf(output)) {
     const shown = shownLine(line, format);
     if (shown !== undefined) say(shown);
   }
+}
+
+/** Lines that LF ends, as workerd writes them. (Node's `readline` also ends them at U+2028, U+2029 and CR.) */
+async function* linesOf(output: Readable): AsyncGenerator<string> {
+  let pieces: string[] = [];
+  for await (const piece of output.setEncoding("utf8") as AsyncIterable<string>) {
+    const [first = "", ...others] = piece.split("\n");
+    pieces.push(first);
+    for (const other of others) {
+      yield pieces.join("").replace(/\r$/, "");
+      pieces = [other];
+    }
+  }
+  const last = pieces.join("");
+  if (last !== "") yield last;
 }
 
 /** A line as it is to be shown; undefined for what is not. */
@@ -35,14 +50,14 @@ export function shownLine(line: string, format: LogFormat): string | undefined {
     return ownLine("error", plainly(line), format);
   }
   // The Worker's own lines are JSON already (docs/telemetry.md).
-  if (said.source === undefined && said.message.startsWith("{")) return said.message;
+  if (said.source === undefined && said.message.startsWith("{")) return oneLine(said.message);
   return ownLine(levelOf(said.level), plainly(said.message), format);
 }
 
 /** A line of this program's own. */
 export function ownLine(level: Level, message: string, format: LogFormat, fields: object = {}): string {
   if (format === "text") return message;
-  return JSON.stringify({ time: new Date().toISOString(), level, message, ...fields });
+  return logLine({ time: new Date().toISOString(), level, message, ...fields });
 }
 
 /** What is said, without where in workerd's code it is said, and without stacks. */
@@ -50,7 +65,7 @@ function plainly(message: string): string {
   const [first = ""] = message.split(/\nstack: |\n\s+at /);
   const where =
     /^(?:\S+\.c\+\+:\d+: \w+: )?(?:Uncaught exception: )?(?:e = )?(?:\S+:\d+: (?:failed: )?)?(?:remote\.)?(?:jsg\.)?/;
-  return `workerd: ${first.replace(where, "")}`;
+  return `workerd: ${oneLine(first.replace(where, ""))}`;
 }
 
 function levelOf(level: string): Level {

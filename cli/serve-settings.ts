@@ -3,6 +3,7 @@ import { z } from "zod";
 import type { KeyPairFiles } from "./certificate.ts";
 import { CLUSTER_VARIABLES, type ClusterSettings, readClusterSettings } from "./cluster.ts";
 import type { Environment } from "./environment.ts";
+import { LEAST_FREE, type LeastFree, leastFree } from "./free-disk.ts";
 import type { LogFormat } from "./log-lines.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 
@@ -14,6 +15,8 @@ export interface ServeSettings {
   port: number;
   /** Where responses, keys and counters are kept; absolute. */
   stateDirectory: string;
+  /** What must be free on its file system, so that something new is stored. */
+  leastFree: LeastFree;
   keyPair: KeyPairFiles | undefined;
   /** How long requests may take to end once the process is told to stop, in milliseconds. */
   stopTimeoutMs: number;
@@ -42,6 +45,11 @@ const SETTINGS = {
     .default("127.0.0.1"),
   PORT: number(0, 65_535, 8787),
   STATE_DIRECTORY: z.string().default("data"),
+  MIN_FREE_DISK: z
+    .string()
+    .regex(LEAST_FREE, "expected bytes, or a percentage such as 5%")
+    .optional()
+    .transform(leastFree),
   TLS_CERTIFICATE_FILE: z.string().optional(),
   TLS_KEY_FILE: z.string().optional(),
   // Kubernetes gives a pod 30 s.
@@ -74,6 +82,7 @@ export function readServeSettings(environment: Environment, mistakes?: string[])
     host: read("HOST"),
     port: read("PORT"),
     stateDirectory: resolve(read("STATE_DIRECTORY")),
+    leastFree: read("MIN_FREE_DISK"),
     keyPair: certificate && key ? { certificateFile: resolve(certificate), keyFile: resolve(key) } : undefined,
     stopTimeoutMs: read("STOP_TIMEOUT_MS"),
     logFormat: logFormat({ LOG_FORMAT: read("LOG_FORMAT") }),

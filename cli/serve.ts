@@ -14,6 +14,7 @@ import {
 } from "./environment.ts";
 import { version, workerdVersion } from "./installation.ts";
 import { ownLine } from "./log-lines.ts";
+import { fewFiles, openFilesLimit } from "./open-files.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 import { readServeSettings, SERVE_VARIABLES, type ServeSettings } from "./serve-settings.ts";
 import { untilStopped } from "./signals.ts";
@@ -26,7 +27,7 @@ import { startWorker } from "./worker-process.ts";
 export async function serve(environment: Environment): Promise<void> {
   const mistakes: string[] = [];
   const settings = readServeSettings(environment, mistakes);
-  const { host, port, keyPair, stateDirectory, stopTimeoutMs, logFormat, cluster } = settings;
+  const { host, port, keyPair, stateDirectory, leastFree, stopTimeoutMs, logFormat, cluster } = settings;
   const say = (line: string) => console.log(line);
   // That nobody reads the log any more is no reason to end.
   process.stdout.on("error", () => {});
@@ -38,6 +39,8 @@ export async function serve(environment: Environment): Promise<void> {
   if (fault) mistakes.push(fault);
   checkVariables(variables, mistakes);
   for (const warning of warningsOf(environment, SERVE_VARIABLES)) tell("warn", warning);
+  const few = fewFiles(openFilesLimit());
+  if (few) tell("warn", few);
 
   const stopping = untilStopped();
   const folder = await openDataFolder(stateDirectory);
@@ -45,7 +48,7 @@ export async function serve(environment: Environment): Promise<void> {
     checkKind(folder.path, cluster !== undefined);
     await checkAddress(host, port);
     const worker = await startWorker({
-      ...{ host, port, keyPair, variables, environment, say },
+      ...{ host, port, keyPair, leastFree, variables, environment, say },
       storage: folder.path,
       // The first half is for turns that run beside their clients; and it has to have ended before it is killed.
       cluster: cluster && { ...cluster, stopTimeoutMs: Math.floor(stopTimeoutMs * 0.45) },

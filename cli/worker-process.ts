@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import { type IncomingMessage, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,12 +14,15 @@ import { bundle, canBundle, madeBundle } from "./bundle.ts";
 import type { KeyPairFiles } from "./certificate.ts";
 import type { ClusterInstance } from "./cluster.ts";
 import type { Environment } from "./environment.ts";
+import { type Disk, type LeastFree, watchDisk } from "./free-disk.ts";
 import { askHealth } from "./health.ts";
 import { workerd } from "./installation.ts";
-import { followLines, type LogFormat } from "./log-lines.ts";
+import { followLines, type LogFormat, ownLine } from "./log-lines.ts";
+import { openFileList, openFilesLimit } from "./open-files.ts";
 import { killWithUs } from "./orphan-guard.ts";
 import { EXIT, Refusal } from "./refusal.ts";
-import { certificatesIn, serveArguments, workerdConfig } from "./workerd.ts";
+import { removeVacantFiles } from "./vacant-files.ts";
+import { certificatesIn, homesFolder, serveArguments, workerdConfig } from "./workerd.ts";
 
 /** The process of workerd with the Worker in it: `npm start` and `serve` start, watch and end it in the same way. */
 
@@ -30,6 +33,8 @@ export interface WorkerOptions {
   keyPair?: KeyPairFiles | undefined;
   /** Where the objects are kept; absolute. */
   storage: string;
+  /** What must be free there, so that something new is stored. */
+  leastFree: LeastFree;
   variables: TextVariables;
   /** Where it is an instance of a cluster. */
   cluster?: ClusterInstance | undefined;
@@ -68,7 +73,8 @@ const READY_TIMEOUT_MS = 60_000;
  * or the signal is aborted; nothing is left running then.
  */
 export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
-  const { host, keyPair, storage, variables, cluster, environment, format, say, signal } = options;
+  const { host, keyPair, storage, leastFree, cluster, environment, format, say, signal } = options;
+  const variables = { ...(!cluster && storedBytesOf(storage)), ...options.variables };
   signal.throwIfAborted();
   const directory = mkdtempSync(join(tmpdir(), "responses-edge-"));
   const removeFiles = () => rmSync(directory, { recursive: true, force: true });
@@ -83,7 +89,14 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     addresses: socketAddresses(host, options.port),
     variables: Object.keys(variables),
     authorities: extra ? certificatesIn(extra) : [],
+    // A cluster's objects are in its bucket, and move between its instances.
+    openFiles: cluster ? undefined : { limit: openFilesLimit(), list: openFileList() },
   });
+  if (!cluster) {
+    const homes = homesFolder(storage);
+    mkdirSync(homes, { recursive: true });
+    removeVacantFiles(homes);
+  }
   writeFileSync(configFile, config, { mode: 0o600 });
 
   const child = spawn(workerd, [...serveArguments(configFile, cluster !== undefined), "--control-fd=3"], {
@@ -98,11 +111,18 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   });
   const kill = () => void child.kill("SIGKILL");
   signal.addEventListener("abort", kill);
+  let wasLow = false;
   try {
     const port = await portOf(child, ended);
     const url = ownUrl(keyPair ? "https" : "http", host, port);
     const question = { url, certificateFile: keyPair?.certificateFile, timeoutMs: READY_TIMEOUT_MS };
     await Promise.race([askHealth(question), ended.then(refuseEnded)]);
+    const watch = await watchDisk(storage, leastFree, async (disk) => {
+      await askLauncher("PUT", launcherSocket, disk.isLow ? "low" : "ok");
+      if (disk.isLow || wasLow) say(diskLine(disk, format));
+      wasLow = disk.isLow;
+    });
+    void ended.finally(() => watch[Symbol.dispose]()).catch(() => {});
     return {
       port,
       ended,
@@ -115,6 +135,12 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   } finally {
     signal.removeEventListener("abort", kill);
   }
+}
+
+/** No tenant fills the disk: where nothing else is said, each may store a quarter of what the folder's disk has. */
+function storedBytesOf(folder: string): TextVariables {
+  const { blocks, bsize } = statfsSync(folder);
+  return { STORED_BYTES_PER_TENANT: String(Math.floor((blocks * bsize) / 4)) };
 }
 
 async function makeBundle(directory: string, signal: AbortSignal): Promise<string> {
@@ -210,13 +236,22 @@ async function untilDrained(launcherSocket: string): Promise<void> {
   }
 }
 
-/** How many turns run beside their clients; a POST tells the Worker to take no new ones. */
-async function askLauncher(method: "GET" | "POST", socketPath: string): Promise<number> {
+/** How many turns run beside their clients; a POST tells the Worker to take no new ones, a PUT how the disk is. */
+async function askLauncher(method: "GET" | "POST" | "PUT", socketPath: string, body?: string): Promise<number> {
   const asked = request({ socketPath, method, agent: false, timeout: LAUNCHER_TIMEOUT_MS });
   asked.on("timeout", () => asked.destroy(new Error("no answer")));
-  asked.end();
+  asked.end(body);
   const [answer] = (await once(asked, "response")) as [IncomingMessage];
   return ((await json(answer)) as { turns: number }).turns;
+}
+
+function diskLine({ freeBytes, leastBytes, isLow }: Disk, format: LogFormat): string {
+  const megabytes = (bytes: number) => `${Math.round(bytes / 1e6)} MB`;
+  const room = `${megabytes(freeBytes)} are free on the data folder's disk (MIN_FREE_DISK: ${megabytes(leastBytes)})`;
+  const fields = { free_bytes: freeBytes, least_bytes: Math.round(leastBytes) };
+  return isLow
+    ? ownLine("warn", `The disk is low: ${room}. Nothing new is stored; everything else goes on.`, format, fields)
+    : ownLine("info", `The disk has room again: ${room}. New things are stored.`, format, fields);
 }
 
 function refuseEnded(): never {

@@ -21,10 +21,10 @@ export function modulesOf(bundle: string, folder = ""): string {
 }
 
 /**
- * V8's flags. Open streams make little garbage for a long time: in a young generation of 2 MB rather than 16 less of it lies about,
+ * V8's flags. The Worker may have it collect (`src/store/garbage.ts`). Open streams make little garbage for a long time: in a young generation of 2 MB rather than 16 less of it lies about,
  * and the process takes an eighth less memory (docs/benchmarks.md).
  */
-export const V8_FLAGS = ["--max-semi-space-size=2"] as const;
+export const V8_FLAGS = ["--max-semi-space-size=2", "--expose-gc"] as const;
 
 /** The classes of objects and the bindings to them, as wrangler.toml has them. */
 export const OBJECT_CLASSES = { HOME: "Home", KEYS: "KeyDirectory", QUOTAS: "Quota", BOARD: "Board" } as const;
@@ -65,6 +65,20 @@ export interface WorkerdOptions {
   authorities: readonly string[];
   /** Where it is an instance of a cluster. */
   cluster?: ClusterInstance | undefined;
+  /** What the Worker is told of the files that its process may have open; nothing without. */
+  openFiles?: OpenFiles | undefined;
+}
+
+/** The files that a process may have open (`src/store/open-homes.ts`). */
+export interface OpenFiles {
+  limit: number;
+  /** A folder that lists those which are open; undefined where the system has none. */
+  list: string | undefined;
+}
+
+/** The folder in which the homes' databases are. It has to be there when workerd starts. */
+export function homesFolder(storage: string): string {
+  return join(storage, uniqueKeyOf(OBJECT_CLASSES.HOME));
 }
 
 /**
@@ -74,7 +88,7 @@ export interface WorkerdOptions {
  * resolves to; what the operator names, on `private-network` (`src/config/network.ts`).
  */
 export function workerdConfig(options: WorkerdOptions): string {
-  const { addresses, keyPair, bundle, storage, variables, authorities, cluster } = options;
+  const { addresses, keyPair, bundle, storage, variables, authorities, cluster, openFiles } = options;
   const { date, flags } = compatibility();
   const protocol = keyPair ? `https = (options = (), tlsOptions = (keypair = ${keyPairOf(keyPair)}))` : "http = ()";
   const sockets = addresses.map(
@@ -84,11 +98,21 @@ export function workerdConfig(options: WorkerdOptions): string {
     const service = '(name = "main", entrypoint = "Launcher")';
     sockets.push(`(name = "launcher", address = "unix:${options.launcherSocket}", http = (), service = ${service})`);
   }
+  const folders: string[] = [];
   const bindings = [
     ...objectBindings(),
     '(name = "PRIVATE_NETWORK", service = "private-network")',
     ...variables.map((name) => `(name = "${name}", fromEnvironment = "${name}")`),
   ];
+  const addFolder = (binding: string, name: string, path: string, isWritable: boolean) => {
+    folders.push(`(name = "${name}", disk = (path = ${JSON.stringify(path)}, writable = ${isWritable})),`);
+    bindings.push(`(name = "${binding}", service = "${name}")`);
+  };
+  if (openFiles) {
+    bindings.push(`(name = "OPEN_FILES", text = "${openFiles.limit}")`);
+    if (openFiles.list !== undefined) addFolder("OPEN_FILE_LIST", "open-file-list", openFiles.list, false);
+    addFolder("HOME_FILES", "home-files", homesFolder(storage), true);
+  }
   const trusted = authorities.map((each) => JSON.stringify(each)).join(", ");
   const tls = `tlsOptions = (trustBrowserCas = true, trustedCertificates = [${trusted}])`;
   return `using Workerd = import "/workerd/workerd.capnp";
@@ -98,6 +122,7 @@ const config :Workerd.Config = (
     (name = "internet", network = (allow = ["public"], ${tls})),
     (name = "private-network", network = (allow = ["public", "private"], ${tls})),
     (name = "disk", disk = (path = ${JSON.stringify(storage)}, writable = true)),
+    ${folders.join("\n    ")}
   ],
   sockets = [${sockets.join(", ")}],
   v8Flags = ${JSON.stringify(V8_FLAGS)},

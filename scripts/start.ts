@@ -1,6 +1,7 @@
 /**
  * `npm start`: the Worker on `workerd`, in front of a vLLM (VLLM_BASE_URL) or of the built-in simulator. Variables of the
- * environment that the Worker knows are handed to it; PORT chooses the port, STATE_DIRECTORY where responses are kept.
+ * environment that the Worker knows are handed to it; PORT chooses the port, STATE_DIRECTORY where responses are kept, MIN_FREE_DISK
+ * what must be free there.
  * TOOL_SERVER=1 starts the development tool server beside it. Everything listens on loopback addresses, and ends with
  * this process, or with npm. What it shares with `serve` is in `cli/`.
  */
@@ -9,6 +10,7 @@ import { join } from "node:path";
 import { checkAddress } from "../cli/addresses.ts";
 import { openDataFolder } from "../cli/data-folder.ts";
 import { backendOf, checkVariables, doorsOf, sealingOf, warningsOf, workerVariables } from "../cli/environment.ts";
+import { LEAST_FREE, leastFree } from "../cli/free-disk.ts";
 import { root } from "../cli/installation.ts";
 import { EXIT, Refusal } from "../cli/refusal.ts";
 import { untilStopped } from "../cli/signals.ts";
@@ -25,7 +27,7 @@ const DEFAULT_PORT = 8787;
 const DEFAULT_STATE = join(root, ".wrangler/state/v3/do");
 
 /** What this program reads of the environment itself. */
-const OWN_VARIABLES = ["PORT", "STATE_DIRECTORY", "TOOL_SERVER"];
+const OWN_VARIABLES = ["PORT", "STATE_DIRECTORY", "MIN_FREE_DISK", "TOOL_SERVER"];
 
 const stopping = untilStopped();
 let toolServer: ToolServer | undefined;
@@ -50,6 +52,8 @@ async function start(): Promise<void> {
   const variables = workerVariables({ ...process.env, ...simulated }, mistakes);
   variables.ALLOW_ANONYMOUS = String(doorsOf(variables) === "");
   for (const warning of warningsOf(process.env, OWN_VARIABLES)) console.error(warning);
+  const { MIN_FREE_DISK: least } = process.env;
+  if (least && !LEAST_FREE.test(least)) mistakes.push("MIN_FREE_DISK: expected bytes, or a percentage such as 5%");
   checkVariables(variables, mistakes);
   if (process.env.TOOL_SERVER && !variables.TOOL_SERVERS) {
     variables.TOOL_SERVER_API_KEY ??= randomBytes(32).toString("base64url");
@@ -62,6 +66,7 @@ async function start(): Promise<void> {
   const worker = await startWorker({
     ...{ host: HOST, port, variables, environment: process.env, signal: stopping.signal },
     storage: folder.path,
+    leastFree: leastFree(least || undefined),
     format: "text",
     say: console.log,
   });

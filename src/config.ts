@@ -11,6 +11,7 @@ import {
 import { type EngineName, type ModelServerConfig, readModelServers, TRANSPORTS } from "./config/upstreams.ts";
 import { headerSecret, httpUrl, serverUrl } from "./config/values.ts";
 import { parseKeyValues } from "./protocol/key-values.ts";
+import { logLine } from "./protocol/log-line.ts";
 import { allowList, isPublicUrl } from "./protocol/public-url.ts";
 
 /** A key that may call this server: the SHA-256 of its text, and the tenant it names. */
@@ -38,12 +39,17 @@ export interface JwtConfig {
   jwksUrl: string;
   /** The claim that names the tenant. */
   tenantClaim: string;
+  /** What the names of tokens' tenants begin with; "" where a token's tenant may be that of a key, too. */
+  tenantPrefix: string;
   algorithms: readonly string[];
   /** How long the issuer's keys are believed when it cannot be reached, in milliseconds. */
   staleMs: number;
   /** Reaches the issuer. */
   fetch: Fetch;
 }
+
+/** Begins the names of tokens' tenants with `JWT_TENANTS=own`. No tenant in `API_KEYS` has a dot in its name. */
+export const TOKEN_TENANT_PREFIX = "jwt.";
 
 /** What a model's tokens cost, in dollars a million. Cached input costs what input does where nothing is said of it. */
 export interface ModelPrice {
@@ -62,6 +68,8 @@ export interface KeyConfig {
   reservedOutputTokens: number;
   /** By the name that clients use; `*` is every other model. */
   prices: Readonly<Record<string, ModelPrice>>;
+  /** What each tenant may store whose own limits do not say it, in bytes; 0 is any amount. */
+  storedBytesPerTenant: number;
   usageRetentionMs: number;
   auditRetentionMs: number;
 }
@@ -214,6 +222,8 @@ export interface Config {
   boardMs: number;
   /** Whether answers tell which server has made them. */
   showsUpstream: boolean;
+  /** Whether streams have Open Responses' names of events for every client. */
+  speaksOpenResponses: boolean;
   connectTimeoutMs: number;
   firstByteTimeoutMs: number;
   idleTimeoutMs: number;
@@ -276,6 +286,8 @@ export interface Config {
   maxBackgroundRunsPerTenant: number;
   maxOpenConversationsPerTenant: number;
   heartbeatMs: number;
+  /** Whether answers without `stream` have heartbeats, too: white space before the JSON. */
+  jsonHeartbeats: boolean;
   /** After which a WebSocket connection is closed, whatever it does. */
   socketLifetimeMs: number;
   /** How long the client of a WebSocket may leave unread what was sent to it. */
@@ -568,6 +580,7 @@ const variables = z.object({
   UPSTREAM_FAILOVER_MS: integer(10_000, 1),
   UPSTREAM_BOARD_MS: integer(0, 0),
   SHOW_UPSTREAM: z.enum(["true", "false"]).default("false"),
+  OPEN_RESPONSES: z.enum(["true", "false"]).default("false"),
   VLLM_CONNECT_TIMEOUT_MS: integer(30_000, 1),
   VLLM_FIRST_BYTE_TIMEOUT_MS: integer(300_000, 1),
   VLLM_IDLE_TIMEOUT_MS: integer(60_000, 1),
@@ -632,12 +645,14 @@ const variables = z.object({
   RESERVED_OUTPUT_TOKENS: integer(4_096, 1, 10_000_000),
   MODEL_PRICES: jsonMap(modelPrice, '{"model":{"input":0.5,"output":1.5}}'),
   VLLM_PRIORITIES: jsonMap(priority, '{"default":0,"background":100,"gold":-10}'),
+  STORED_BYTES_PER_TENANT: integer(0, 0, Number.MAX_SAFE_INTEGER),
   USAGE_RETENTION_DAYS: integer(90, 1, MAX_RETENTION_DAYS),
   AUDIT_RETENTION_DAYS: integer(365, 1, MAX_RETENTION_DAYS),
   JWT_ISSUER: z.string().min(1).max(1024).optional(),
   JWT_AUDIENCE: z.string().min(1).max(1024).optional(),
   JWT_JWKS_URL: httpUrl().optional(),
   JWT_TENANT_CLAIM: z.string().min(1).max(256).default("sub"),
+  JWT_TENANTS: z.enum(["own", "shared"]).optional(),
   JWT_ALGORITHMS: jwtAlgorithms,
   JWT_JWKS_STALE_MS: integer(86_400_000, 0),
   ENCRYPTION_KEYS: encryptionKeys,
@@ -679,6 +694,7 @@ const variables = z.object({
   MAX_BACKGROUND_RUNS_PER_TENANT: integer(500, 1),
   MAX_OPEN_CONVERSATIONS_PER_TENANT: integer(500, 1),
   HEARTBEAT_MS: integer(5_000, 10),
+  JSON_HEARTBEATS: z.enum(["true", "false"]).default("false"),
   WEBSOCKET_LIFETIME_MS: integer(3_600_000, 1),
   WEBSOCKET_SEND_TIMEOUT_MS: integer(60_000, 1),
 });
@@ -752,6 +768,7 @@ function toKeys(vars: Values): KeyConfig {
     cacheMs: vars.KEY_CACHE_MS,
     reservedOutputTokens: vars.RESERVED_OUTPUT_TOKENS,
     prices: vars.MODEL_PRICES,
+    storedBytesPerTenant: vars.STORED_BYTES_PER_TENANT,
     usageRetentionMs: vars.USAGE_RETENTION_DAYS * DAY_MS,
     auditRetentionMs: vars.AUDIT_RETENTION_DAYS * DAY_MS,
   };
@@ -761,7 +778,8 @@ function toJwt(vars: Values, { fetch }: OperatorNetwork): JwtConfig | undefined 
   const { JWT_ISSUER: issuer, JWT_AUDIENCE: audience, JWT_JWKS_URL: jwksUrl } = vars;
   if (issuer === undefined || audience === undefined || jwksUrl === undefined) return undefined;
   const { JWT_TENANT_CLAIM: tenantClaim, JWT_ALGORITHMS: algorithms, JWT_JWKS_STALE_MS: staleMs } = vars;
-  return { issuer, audience, jwksUrl, tenantClaim, algorithms, staleMs, fetch };
+  const tenantPrefix = vars.JWT_TENANTS === "own" ? TOKEN_TENANT_PREFIX : "";
+  return { issuer, audience, jwksUrl, tenantClaim, tenantPrefix, algorithms, staleMs, fetch };
 }
 
 function toWebhook(vars: Values, network: OperatorNetwork): Config["webhook"] {
@@ -848,8 +866,13 @@ function checkTogether(vars: Values, mistakes: Map<string, string>): void {
     if (vars.JWT_AUDIENCE === undefined)
       add("JWT_AUDIENCE", "needed with JWT_ISSUER: whom the issuer's tokens are for");
     if (vars.JWT_JWKS_URL === undefined) add("JWT_JWKS_URL", "needed with JWT_ISSUER: where the issuer's keys are");
-  } else if (vars.JWT_AUDIENCE !== undefined || vars.JWT_JWKS_URL !== undefined) {
-    add("JWT_ISSUER", "needed with JWT_AUDIENCE and JWT_JWKS_URL: whose tokens are taken");
+    if (vars.JWT_TENANTS === undefined && (vars.API_KEYS.length > 0 || vars.ADMIN_KEY.length > 0)) {
+      const why = "needed with JWT_ISSUER beside API_KEYS or ADMIN_KEY";
+      const shared = "shared (a token's tenant is the key tenant of the same name, as before this variable was there)";
+      add("JWT_TENANTS", `${why}: ${shared} or own (it is another one, ${TOKEN_TENANT_PREFIX}NAME)`);
+    }
+  } else if (vars.JWT_AUDIENCE !== undefined || vars.JWT_JWKS_URL !== undefined || vars.JWT_TENANTS !== undefined) {
+    add("JWT_ISSUER", "needed with JWT_AUDIENCE, JWT_JWKS_URL and JWT_TENANTS: whose tokens are taken");
   }
   if (
     vars.PROMETHEUS_METRICS === "true" &&
@@ -904,7 +927,7 @@ export function loadConfig(env: Variables): Config {
     // Bindings have the names that the operator gives them.
     const names = Object.keys(env).filter((name) => typeof (env as Record<string, unknown>)[name] === "string");
     for (const [name, meant] of misspeltVariables(names)) {
-      console.warn(JSON.stringify({ level: "warn", unknown_variable: name, meant }));
+      console.warn(logLine({ level: "warn", unknown_variable: name, meant }));
     }
   }
   if (known instanceof ConfigError) throw known;
@@ -930,6 +953,7 @@ function readConfig(env: Variables): Config | ConfigError {
     failoverMs: vars.UPSTREAM_FAILOVER_MS,
     boardMs: vars.UPSTREAM_BOARD_MS,
     showsUpstream: vars.SHOW_UPSTREAM === "true",
+    speaksOpenResponses: vars.OPEN_RESPONSES === "true",
     connectTimeoutMs: vars.VLLM_CONNECT_TIMEOUT_MS,
     firstByteTimeoutMs: vars.VLLM_FIRST_BYTE_TIMEOUT_MS,
     idleTimeoutMs: vars.VLLM_IDLE_TIMEOUT_MS,
@@ -972,6 +996,7 @@ function readConfig(env: Variables): Config | ConfigError {
     maxBackgroundRunsPerTenant: vars.MAX_BACKGROUND_RUNS_PER_TENANT,
     maxOpenConversationsPerTenant: vars.MAX_OPEN_CONVERSATIONS_PER_TENANT,
     heartbeatMs: vars.HEARTBEAT_MS,
+    jsonHeartbeats: vars.JSON_HEARTBEATS === "true",
     socketLifetimeMs: vars.WEBSOCKET_LIFETIME_MS,
     socketSendTimeoutMs: vars.WEBSOCKET_SEND_TIMEOUT_MS,
   };

@@ -2,10 +2,11 @@ import type { Variables } from "./config.ts";
 import type { Board } from "./store/board.ts";
 import type { Home } from "./store/home.ts";
 import type { KeyDirectory } from "./store/keys/key-directory.ts";
+import type { FileBindings } from "./store/open-homes.ts";
 import type { Quota } from "./store/quota/quota.ts";
 
-/** What wrangler binds to the Worker. */
-export interface Env extends Variables {
+/** What wrangler binds to the Worker, and `serve`. */
+export interface Env extends Variables, FileBindings {
   HOME: DurableObjectNamespace<Home>;
   KEYS: DurableObjectNamespace<KeyDirectory>;
   QUOTAS: DurableObjectNamespace<Quota>;

@@ -9,7 +9,7 @@
  * for and ended; kept from the first time that it is asked for, begun anew by `GET /log?reset`), and `/v1/responses`
  * (vllm-responses.ts), which other gateways ask.
  *
- *     node dev/bench/upstream.ts PORT [MODEL...]      the models are those that `/v1/models` lists
+ *     npx node dev/bench/upstream.ts PORT [MODEL...]      the models are those that `/v1/models` lists
  */
 import { createServer, type Socket } from "node:net";
 import { createSimulator } from "../simulator/handler.ts";

@@ -29,11 +29,15 @@ function renderMessage(message: ChatMessage): string {
   const { role, text } = message;
   if (role === "tool") return `<|im_start|>user\n<tool_response>\n${text}\n</tool_response><|im_end|>\n`;
   if (role !== "assistant") return `<|im_start|>${role}\n${text}<|im_end|>\n`;
-  const thoughts = message.reasoning === "" ? "" : `<think>\n${message.reasoning}\n</think>\n\n`;
+  // As Qwen3's template: the line ends around thoughts, and before what follows them, are the template's own.
+  const isThought = message.reasoning !== "";
+  const thoughts = isThought ? `<think>\n${message.reasoning.replace(/^\n+|\n+$/g, "")}\n</think>\n\n` : "";
+  const said = isThought ? text.replace(/^\n+/, "") : text;
   const calls = message.toolCalls.map(
     (call) => `<tool_call>\n{"name": "${call.name}", "arguments": ${spaced(call.arguments)}}\n</tool_call>`,
   );
-  return `<|im_start|>assistant\n${thoughts}${text}${calls.join("")}<|im_end|>\n`;
+  const parts = said === "" ? calls : [said, ...calls];
+  return `<|im_start|>assistant\n${thoughts}${parts.join("\n")}<|im_end|>\n`;
 }
 
 /** vLLM parses the arguments of earlier calls, and the template writes them again; what is no JSON is nothing. */

@@ -1,5 +1,5 @@
 import { answerChat } from "./chat-answer.ts";
-import { parseChatRequest, parseMessages, parseTools, type Tool } from "./chat-request.ts";
+import { type ChatMessage, parseChatRequest, parseMessages, parseTools, type Tool } from "./chat-request.ts";
 import { renderPrompt } from "./chat-template.ts";
 import { chatBody, chatFrames } from "./chat-wire.ts";
 import { renderChatml } from "./chatml-template.ts";
@@ -179,13 +179,16 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     return new Response(`${lines.join("\n")}\n`, { headers: { "content-type": "text/plain; version=0.0.4" } });
   }
 
+  /** The scripted models read text alone, wherever a prompt is made of messages. */
+  function expectReadable(messages: readonly ChatMessage[], model: string): void {
+    const base = engineOf(model);
+    if (isScripted(base) && messages.some(({ media }) => media)) throw badRequest(`${base} is not a multimodal model`);
+  }
+
   async function chat(call: Call, body: JsonObject, model: string): Promise<Response> {
     const { settings } = call;
     const request = withSettings(parseChatRequest(body), settings);
-    const base = engineOf(model);
-    if (isScripted(base) && request.messages.some(({ media }) => media)) {
-      throw badRequest(`${base} is not a multimodal model`);
-    }
+    expectReadable(request.messages, model);
     const ending = request.continueFinalMessage
       ? "open message"
       : request.addGenerationPrompt
@@ -280,9 +283,11 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
         : body.add_generation_prompt === false
           ? "closed message"
           : "generation prompt";
+      const messages = parseMessages(body);
+      expectReadable(messages, model);
       text = isScripted(engineOf(model))
-        ? renderChatml(parseMessages(body), body.tools, ending, true)
-        : renderPrompt(parseMessages(body), body.tools, ending);
+        ? renderChatml(messages, body.tools, ending, true)
+        : renderPrompt(messages, body.tools, ending);
     }
     const tokenizer = await tokenizerOf(model);
     const tokens = tokenizer.encode(text);

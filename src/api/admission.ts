@@ -1,4 +1,5 @@
-import type { Grants } from "../contract/grants.ts";
+import { type Grants, limitsStored, NOTHING_STORED, type Stored } from "../contract/grants.ts";
+import type { Identity } from "../contract/identity.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { estimateFrame, estimateTokens } from "../protocol/estimate.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
@@ -32,6 +33,34 @@ export interface Admission {
 /** A turn beside its client, a run in its home, or a question that makes no model speak. */
 export type AdmissionKind = "turn" | "run" | "count";
 
+/**
+ * Counts a request that no admission has counted, as one of `kind`. Undefined where that is done at once, or nothing is to be
+ * counted. Throws, or rejects with, the 429 of a limit and the 503 where limits cannot be checked.
+ */
+export function countRequest(
+  { identity, quotas, waitUntil, counting }: Countable,
+  kind: "requests" | "reads",
+): Promise<void> | undefined {
+  if (counting.isDone || !identity.counted) return undefined;
+  counting.isDone = true;
+  return leaseOf(identity, quotas)?.count(kind, identity.counted, waitUntil);
+}
+
+/** Does what counts as one of `kind`: what has ended uncounted, such as one with a body that is no request, counts then. */
+export async function countedWork<T>(
+  request: Countable,
+  kind: "requests" | "reads",
+  work: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await work();
+  } finally {
+    await countRequest(request, kind);
+  }
+}
+
+type Countable = Pick<Caller, "identity" | "quotas" | "waitUntil" | "counting">;
+
 const UNCOUNTED: Admission = { expect: undefined, handOver: () => undefined, takeBack: () => {}, end: () => {} };
 
 /** Lets a request in. Throws the 429 of a limit, and the 503 where limits cannot be checked: then nobody is let in. */
@@ -40,15 +69,45 @@ export function admit(
   request: CreateRequest,
   input: readonly InputItem[],
   address: TurnAddress,
-  kind: AdmissionKind,
+  { kind, makesTurn }: { kind: AdmissionKind; makesTurn: boolean },
 ): Admission | Promise<Admission> {
-  const { identity } = caller;
+  const { identity, counting } = caller;
   if (!identity.counted) return UNCOUNTED;
+  counting.isDone = true;
   const { tenant, key } = identity.counted;
   const isReserved = kind !== "count" && (limitsTokens(tenant) || limitsTokens(key));
   const need = new Need(caller, request, input, isReserved);
-  return kind === "run" ? admitRun(caller, request, address, need) : admitTurn(caller, request, need);
+  if (kind === "run") return admitRun(caller, request, address, need);
+  return admitTurn(caller, request, need, makesTurn ? need.stored : NOTHING_STORED);
 }
+
+/** The key as whose its things are stored, where what is stored is counted; undefined where it is not. */
+export function storingKey({ counted, keyId }: Identity): string | undefined {
+  return counted && (limitsStored(counted.tenant) || limitsStored(counted.key)) ? keyId : undefined;
+}
+
+/**
+ * Reserves what a request stores that makes no turn, in bytes and in conversations, for as long as it lasts. Undefined where what is
+ * stored is not counted. Throws as `admit` does, and the 413 of one that is longer than all that may be stored.
+ */
+export async function admitStored(
+  { identity, quotas, waitUntil }: Caller,
+  bytes: number,
+  conversations: number,
+): Promise<Disposable | undefined> {
+  const lease = leaseOf(identity, quotas);
+  if (!lease || !identity.counted || storingKey(identity) === undefined) return undefined;
+  const need = { stored_bytes: bytes + ROW_BYTES, stored_conversations: conversations };
+  const reservation = await lease.take(need, identity.counted, waitUntil);
+  return { [Symbol.dispose]: () => reservation.end(undefined) };
+}
+
+/** What a row takes beside the texts of its request, about. */
+const ROW_BYTES = 4_096;
+
+/** What a token of an answer takes as it is stored, about, and how many are expected where a request does not say it. */
+const BYTES_PER_TOKEN = 4;
+const EXPECTED_TOKENS = 1_024;
 
 /** Millionths of a dollar: also of a budget that is used up, a model without a price has nothing. */
 const LEAST_COST = 0.001;
@@ -89,14 +148,26 @@ class Need {
     const cost = costOf(model ?? "", { input: this.input, cached: 0, output }, prices);
     return { tokens: this.input + output, cost: Math.max(cost, LEAST_COST) };
   }
+
+  /** What its turn stores, about: what comes, and what is put out. */
+  get stored(): Stored {
+    const { store, conversation, max_output_tokens: most } = this.#request;
+    if (store === false && conversation == null) return NOTHING_STORED;
+    const bytes = this.#caller.bodyLength + ROW_BYTES + BYTES_PER_TOKEN * (most ?? EXPECTED_TOKENS);
+    return { ...NOTHING_STORED, stored_bytes: bytes, stored_responses: store === false ? 0 : 1 };
+  }
 }
 
-async function admitTurn(caller: Caller, request: CreateRequest, need: Need): Promise<Admission> {
+async function admitTurn(caller: Caller, request: CreateRequest, need: Need, stored: Stored): Promise<Admission> {
   const { identity, waitUntil, config } = caller;
   const { counted, tenant, keyId } = identity;
   const lease = leaseOf(identity, caller.quotas);
   if (!lease || !counted) throw new TypeError(`${tenant}:${keyId} is not counted.`);
-  const reservation: Reservation = await lease.take(need.amounts, counted, waitUntil);
+  const reservation: Reservation = await lease.take(
+    { ...need.amounts, ...stored, requests: 1, slots: 1 },
+    counted,
+    waitUntil,
+  );
   caller.tell?.(rateHeaders(reservation.status));
   return {
     expect: need.isReserved
@@ -111,7 +182,7 @@ async function admitTurn(caller: Caller, request: CreateRequest, need: Need): Pr
     end(result) {
       const { prices } = config.keys;
       const asked = { model: request.model ?? modelOf(result), estimatedInput: () => need.input };
-      reservation.end(result && usageOfTurn(result, asked, prices));
+      reservation.end(result && counted.tellsUsage ? usageOfTurn(result, asked, prices) : undefined);
     },
   };
 }
@@ -131,6 +202,7 @@ async function admitRun(
     keyId,
     limits: counted,
     ...need.amounts,
+    stored: need.stored,
     estimatedInput: need.input,
     ...(model != null && { model }),
   };
@@ -174,24 +246,26 @@ export interface PassedAdmission {
  * `admit` does.
  */
 export async function admitPassed(
-  { identity, quotas, waitUntil, config, tell }: Caller,
+  { identity, quotas, waitUntil, config, tell, counting }: Caller,
   model: string,
   most: () => TokenCount,
 ): Promise<PassedAdmission | undefined> {
   const { counted } = identity;
   const lease = leaseOf(identity, quotas);
   if (!counted || !lease) return undefined;
+  counting.isDone = true;
   const { prices } = config.keys;
   const amountsOf = (count: TokenCount) => ({
     tokens: count.input + count.output,
     cost: Math.max(costOf(model, count, prices), LEAST_COST),
   });
+  const usageOf = (used: TokenCount) => ({ model, requests: 1, ...used, cost: costOf(model, used, prices) });
   const isReserved = limitsTokens(counted.tenant) || limitsTokens(counted.key);
   const amounts = isReserved ? amountsOf(most()) : { tokens: 0, cost: 0 };
-  const reservation = await lease.take(amounts, counted, waitUntil);
+  const reservation = await lease.take({ ...amounts, requests: 1, slots: 1 }, counted, waitUntil);
   tell?.(rateHeaders(reservation.status));
   return {
-    end: (used) => reservation.end(used && { model, requests: 1, ...used, cost: costOf(model, used, prices) }),
+    end: (used) => reservation.end(used && counted.tellsUsage ? usageOf(used) : undefined),
   };
 }
 

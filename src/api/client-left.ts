@@ -1,4 +1,4 @@
-import { ApiError } from "../protocol/errors.ts";
+import { clientLeft } from "../protocol/errors.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { Caller } from "./transport.ts";
 
@@ -15,18 +15,14 @@ export function abortedByClient(signal: AbortSignal): AbortController {
   return controller;
 }
 
-/** What ends the work for a client that has left. Nobody gets to see it. */
-export function clientLeft(): ApiError {
-  return new ApiError({ status: 499, message: "The client closed the request.", code: "client_closed_request" });
-}
-
 /** Does what may have to wait for the new turn's conversation, under `ticket`. */
 export async function inQueue<T>(
   { caller, address, abort }: { caller: Caller; address: TurnAddress; abort: AbortController },
   ticket: string,
   work: () => Promise<T>,
 ): Promise<T> {
-  const leave = () => caller.waitUntil(caller.homes.stub(address.home).leaveConversation(ticket));
+  const leave = () =>
+    caller.waitUntil(caller.homes.ask(address.home, undefined, (home) => home.leaveConversation(ticket)));
   abort.signal.addEventListener("abort", leave, { once: true });
   try {
     return await work();

@@ -2,7 +2,7 @@ import { assembleTurn } from "../assembly/assemble-turn.ts";
 import { compactionCodec } from "../assembly/compaction-codec.ts";
 import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
 import { compactRequest } from "../protocol/create-request.ts";
-import { internalError } from "../protocol/errors.ts";
+import { clientLeft, internalError } from "../protocol/errors.ts";
 import { itemId, responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import type { OutputItem, ResponseObject, Usage } from "../protocol/response.ts";
@@ -10,7 +10,6 @@ import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { openNewest, SUMMARY_ID, standingPast } from "../turn/compacted-past.ts";
 import { matchOutputs } from "../turn/history.ts";
 import { NO_USAGE } from "../turn/usage.ts";
-import { clientLeft } from "./client-left.ts";
 import { type Creation, checkCreation } from "./creation.ts";
 import type { Caller } from "./transport.ts";
 
@@ -32,7 +31,7 @@ export interface CompactedResponse {
 export async function compactConversation(caller: Caller, body: unknown): Promise<CompactedResponse> {
   const creation = await checkCreation(caller, body, { schema: compactRequest, makesTurn: false });
   const { admission } = creation;
-  using _place = creation.place;
+  using _permits = creation.permits;
   try {
     return await compact(caller, creation);
   } finally {
@@ -48,7 +47,7 @@ async function compact(caller: Caller, creation: Creation): Promise<CompactedRes
     resolveModel(request.model, config, signal),
     caller.past.past(sent, previous),
   ]);
-  creation.place.fit(caller.bodyLength + found.length);
+  creation.permits.resize(caller.bodyLength + found.length);
   const past = { ...found, input: [...matchOutputs(found.history, found.input)] };
   await creation.admission.expect?.([...past.history, ...past.input]);
   const accepted = acceptRequest(request, model, config);

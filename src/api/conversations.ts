@@ -9,10 +9,12 @@ import { type InputItem, inputItem } from "../protocol/items.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, unwrap } from "../store/client.ts";
 import type { Conversation } from "../store/conversation-store.ts";
+import type { HomeStub } from "../store/home-calls.ts";
 import type { ItemPage } from "../store/item-page.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { withItemIds } from "../turn/history.ts";
 import { checkMedia } from "../turn/media.ts";
+import { admitStored, storingKey } from "./admission.ts";
 import { noteHome } from "./noted-homes.ts";
 import { checkMayStore } from "./policy.ts";
 import { type Include, type ShownPage, shownItem, shownItemPage } from "./shown.ts";
@@ -35,24 +37,27 @@ export const addItemsBody = z.object({ items: list(inputItem, { min: 1, max: MAX
 export async function createConversation(caller: Caller, body: unknown): Promise<Conversation> {
   const { items, metadata: values } = parse(conversationBody, body);
   checkMayStore(caller.identity);
+  using _stored = await admitStored(caller, caller.bodyLength, 1);
   const address = newTurnAddress();
   const first = await toStoredItems(caller, items ?? [], address);
-  const stub = caller.homes.stub(address.home);
   await noteHome(caller, address.home);
-  return stub.createConversation(conversationId(address), address.turn, values ?? {}, first);
+  const owner = storingKey(caller.identity);
+  return caller.homes.open(address.home, (home) =>
+    home.createConversation(conversationId(address), address.turn, values ?? {}, first, owner),
+  );
 }
 
 export async function retrieveConversation(caller: Caller, id: string): Promise<Conversation> {
-  return found(id, await stubOf(caller, id).conversation(id));
+  return ask(caller, id, (home) => home.conversation(id));
 }
 
 export async function updateConversation(caller: Caller, id: string, body: unknown): Promise<Conversation> {
   const { metadata: values } = parse(updateConversationBody, body);
-  return found(id, await stubOf(caller, id).updateConversation(id, values));
+  return ask(caller, id, (home) => home.updateConversation(id, values));
 }
 
 export async function deleteConversation(caller: Caller, id: string): Promise<void> {
-  if (!(await stubOf(caller, id).deleteConversation(id))) throw conversationNotFound(id);
+  await ask(caller, id, async (home) => (await home.deleteConversation(id)) || null);
   caller.note?.({ type: "conversation.deleted", target: id });
 }
 
@@ -61,7 +66,7 @@ export async function listConversationItems(
   id: string,
   { include, ...page }: ShownPage,
 ): Promise<ItemPage> {
-  const items = unwrap(found(id, await stubOf(caller, id).conversationItems(id, page)));
+  const items = unwrap(await ask(caller, id, (home) => home.conversationItems(id, page)));
   return shownItemPage(caller, items, include);
 }
 
@@ -75,15 +80,17 @@ export async function addConversationItems(
   const { items } = parse(addItemsBody, body);
   checkMayStore(caller.identity);
   const { home } = conversationAddress(id);
+  using _stored = await admitStored(caller, caller.bodyLength, 0);
   // Items that no turn has made are kept as the input of one.
   const address = newTurnAddress(home);
   const added = await toStoredItems(caller, items, address);
-  const { homes, config } = caller;
+  const { conversationLockWaitMs } = caller.config;
   await noteHome(caller, home);
-  const page = await homes
-    .stub(home)
-    .addConversationItems(id, address.turn, added, randomUUID(), config.conversationLockWaitMs);
-  return shownItemPage(caller, unwrap(found(id, page)), include);
+  const owner = storingKey(caller.identity);
+  const page = await ask(caller, id, (stub) =>
+    stub.addConversationItems(id, address.turn, added, randomUUID(), conversationLockWaitMs, owner),
+  );
+  return shownItemPage(caller, unwrap(page), include);
 }
 
 /** One item, as JSON text. */
@@ -93,18 +100,20 @@ export async function retrieveConversationItem(
   itemId: string,
   include: Include,
 ): Promise<string> {
-  const stub = stubOf(caller, id);
-  found(id, await stub.conversation(id));
-  const item = await stub.conversationItem(id, itemId);
-  if (item === null) throw itemNotFound(id, itemId);
-  return shownItem(caller, item, include);
+  const item = await ask(caller, id, async (home) => {
+    return (await home.conversation(id)) && { text: await home.conversationItem(id, itemId) };
+  });
+  if (item.text === null) throw itemNotFound(id, itemId);
+  return shownItem(caller, item.text, include);
 }
 
 /** Takes an item out, and gives the conversation. */
 export async function deleteConversationItem(caller: Caller, id: string, itemId: string): Promise<Conversation> {
   const { conversationLockWaitMs } = caller.config;
-  const result = await stubOf(caller, id).deleteConversationItem(id, itemId, randomUUID(), conversationLockWaitMs);
-  const conversation = unwrap(found(id, result));
+  const result = await ask(caller, id, (home) =>
+    home.deleteConversationItem(id, itemId, randomUUID(), conversationLockWaitMs),
+  );
+  const conversation = unwrap(result);
   if (!conversation) throw itemNotFound(id, itemId);
   return conversation;
 }
@@ -124,11 +133,9 @@ async function toStoredItems(caller: Caller, items: InputItem[], address: TurnAd
   return stored;
 }
 
-function stubOf({ homes }: Caller, id: string) {
-  return homes.stub(conversationAddress(id).home);
-}
-
-function found<T>(id: string, value: T | null): T {
+/** Asks a conversation's home. Throws the 404 where that gives null, or keeps nothing. */
+async function ask<T>({ homes }: Caller, id: string, work: (home: HomeStub) => Promise<T | null>): Promise<T> {
+  const value = await homes.ask(conversationAddress(id).home, null, work);
   if (value === null) throw conversationNotFound(id);
   return value;
 }

@@ -2,41 +2,43 @@ import { checkCreation } from "./creation.ts";
 import { runForeground } from "./foreground.ts";
 import { createOnce } from "./idempotency.ts";
 import { answerRun, startRun } from "./runs.ts";
-import type { Caller, ClientSink, Created } from "./transport.ts";
+import type { Caller, ClientSink, Created, SlowAnswer } from "./transport.ts";
 
 export interface CreateOptions<Sink extends ClientSink> {
   idempotencyKey?: string | undefined;
   /** What an answer before told the client to say again: requests that say the same go well with each other. */
   turnState?: string | undefined;
-  /** False asks nothing of the model: the response is empty, and can be continued. Only of foreground turns. */
-  generate?: boolean | undefined;
   /**
    * Makes the sink for the events of a foreground turn with `stream`, which makes the response `id`. `onLeft` is to be
    * called when nobody reads them any more. A sink that has been made is always ended or abandoned.
    */
   openSink: (onLeft: () => void, id: string) => Sink;
+  /** Keeps the client of a foreground turn without `stream` while the model answers. */
+  slowAnswer?: SlowAnswer | undefined;
 }
 
 /**
  * Creates a response. `body` is the request's, as parsed JSON. A foreground turn runs here, and stops with its client;
  * a background run, or one with an idempotency key, lives in its home.
  * Throws ApiError: for all that refuses the request before its turn has begun, and, where the request neither streams
- * nor runs in the background, for a turn that fails.
+ * nor runs in the background, for a turn that fails before `slowAnswer` has begun.
  */
 export async function createResponse<Sink extends ClientSink>(
   caller: Caller,
   body: unknown,
-  { idempotencyKey, turnState, generate = true, openSink }: CreateOptions<Sink>,
+  { idempotencyKey, turnState, openSink, slowAnswer }: CreateOptions<Sink>,
 ): Promise<Created<Sink>> {
   const kind = idempotencyKey === undefined ? undefined : "run";
   const creation = await checkCreation(caller, body, { turnState, kind });
-  if (idempotencyKey === undefined && !creation.request.background) return runForeground(creation, generate, openSink);
+  if (idempotencyKey === undefined && !creation.request.background) {
+    return runForeground(creation, openSink, slowAnswer);
+  }
   try {
     if (idempotencyKey !== undefined) return await createOnce(creation, idempotencyKey, body);
     return await answerRun(creation, await startRun(creation));
   } finally {
     // Unless a run has them: none was begun.
     creation.admission.end();
-    creation.place[Symbol.dispose]();
+    creation.permits[Symbol.dispose]();
   }
 }

@@ -1,15 +1,23 @@
 import type { z } from "zod";
 import { checkRequestItems } from "../assembly/request-items.ts";
 import { type Affinity, placedTree } from "../assembly/session.ts";
-import { type CreateRequest, conversationOf, createRequest, toItems } from "../protocol/create-request.ts";
+import {
+  type CreateRequest,
+  conversationOf,
+  createRequest,
+  readInputAhead,
+  toItems,
+} from "../protocol/create-request.ts";
 import { previousResponseNotFound } from "../protocol/errors.ts";
 import { withExtraFields } from "../protocol/extra-fields.ts";
 import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem } from "../protocol/items.ts";
+import { LongWork } from "../protocol/long-work.ts";
 import { withoutUnknownTools } from "../protocol/unknown-tools.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, knownTree } from "../store/client.ts";
-import { enterTurn, type Place } from "../store/isolate-room.ts";
+import { checkDisk } from "../store/free-disk.ts";
+import { type Permits, turnPermits } from "../store/memory-permits.ts";
 import { newTree } from "../store/new-trees.ts";
 import { type Admission, type AdmissionKind, admit } from "./admission.ts";
 import { affinityOf } from "./affinity.ts";
@@ -46,8 +54,8 @@ export interface Creation {
   abort: AbortController;
   /** What the request has reserved of its caller's limits. Whoever goes on with the creation ends it. */
   admission: Admission;
-  /** What the request holds of this isolate. Whoever goes on with the creation disposes of it. */
-  place: Place;
+  /** The memory permits of the turn. Whoever goes on with the creation disposes of them. */
+  permits: Permits;
 }
 
 export interface CreationOptions {
@@ -65,7 +73,7 @@ export interface CreationOptions {
  * Checks the body of a create, or of another request that `schema` makes one of. Throws the 400s of all that can be seen to be
  * wrong without asking a home or the model server, the 404 of a conversation's id that this server cannot have made, and what
  * refuses the caller: the 403s and 400s of its policy, the 429s and the 503 of its limits, and those of an isolate that has no
- * room; of several model servers also what asking one for its models throws. Every way of creating passes here.
+ * room; the 507 of a disk without; of several model servers also what asking one for its models throws. Every way of creating passes here.
  */
 export async function checkCreation(
   caller: Caller,
@@ -73,14 +81,19 @@ export async function checkCreation(
   { schema = createRequest, turnState, makesTurn = true, kind }: CreationOptions = {},
 ): Promise<Creation> {
   using scope = new DisposableStack();
-  const place = scope.use(enterTurn(caller, caller.bodyLength));
+  const permits = scope.use(turnPermits(caller, caller.bodyLength));
   const { config, tenant, identity, signal } = caller;
   const body = config.dropsUnknownTools ? withoutUnknownTools(sent) : sent;
+  await new LongWork(tenant).run(readInputAhead(body));
   const asked = withExtraFields(parse(schema, body), body, config.vllmExtraFields);
   checkVllmExtras(asked, config.vllmExtras);
   const request = underPolicy(asked, identity, config);
   const id = conversationOf(request);
   const conversation = id === undefined ? undefined : { id, address: conversationAddress(id) };
+  // A run is stored in any case, and so are the items of a conversation.
+  const isStored =
+    request.store !== false || request.background === true || conversation !== undefined || kind === "run";
+  if (makesTurn && isStored) checkDisk();
   const input = toItems(request.input);
   await checkRequestItems(input, "input", caller, signal);
   const previous = previousAddress(request.previous_response_id);
@@ -103,7 +116,8 @@ export async function checkCreation(
   });
   const { home, tree, isFirst } = known ? { ...known, isFirst: false } : await newPlace();
   const address = newTurnAddress(home, tree);
-  const admitted = admit(caller, request, input, address, kind ?? (request.background ? "run" : "turn"));
+  const kindOf = kind ?? (request.background ? "run" : "turn");
+  const admitted = admit(caller, request, input, address, { kind: kindOf, makesTurn });
   const admission = admitted instanceof Promise ? await admitted : admitted;
   scope.move();
   return {
@@ -119,7 +133,7 @@ export async function checkCreation(
     createdAt: Date.now(),
     abort,
     admission,
-    place,
+    permits,
   };
 }
 

@@ -1,5 +1,7 @@
 import { ConfigError } from "../config.ts";
 import { ApiError, internalError } from "../protocol/errors.ts";
+import { logLine } from "../protocol/log-line.ts";
+import { diskState, insufficientStorage } from "../store/free-disk.ts";
 import { isRetryable } from "../store/retryable.ts";
 
 /** Where something unforeseen happened, for the log. */
@@ -19,7 +21,8 @@ export function toShownError(error: unknown, place: FaultPlace): ApiError {
   }
   if (!place.hasClientLeft) logUnexpected(error, place);
   if (isRetryable(error)) return objectUnreachable();
-  return isOfStorage(error) ? storageError() : internalError();
+  if (!isOfStorage(error)) return internalError();
+  return diskState() === "low" ? insufficientStorage() : storageError();
 }
 
 /**
@@ -49,5 +52,5 @@ function objectUnreachable(): ApiError {
 function logUnexpected(error: unknown, { requestId, path }: FaultPlace): void {
   const { name, stack = "" } = error instanceof Error ? error : { name: typeof error };
   const at = stack.split("\n").filter((line) => /^\s*at /.test(line));
-  console.error(JSON.stringify({ level: "error", request_id: requestId, path, error: name, at }));
+  console.error(logLine({ level: "error", request_id: requestId, path, error: name, at }));
 }

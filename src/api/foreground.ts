@@ -3,16 +3,19 @@ import { assembleTurn } from "../assembly/assemble-turn.ts";
 import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
 import type { Replay } from "../contract/engine.ts";
 import { accessOf } from "../contract/mcp-access.ts";
+import { isOnlyPrepared } from "../protocol/create-request.ts";
+import { clientLeft } from "../protocol/errors.ts";
 import { responseId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
 import { keptInput, matchOutputs, needsItemIds, withItemIds } from "../turn/history.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
-import { clientLeft, inQueue } from "./client-left.ts";
+import { storingKey } from "./admission.ts";
+import { inQueue } from "./client-left.ts";
 import type { Creation } from "./creation.ts";
 import { noteHome } from "./noted-homes.ts";
-import type { Caller, ClientSink, Created } from "./transport.ts";
+import type { Caller, ClientSink, Created, SlowAnswer } from "./transport.ts";
 
 /** A foreground turn: it runs in this process, beside its client, and stops with it. */
 
@@ -36,43 +39,47 @@ interface EnteredConversation {
 
 /**
  * Runs the turn: to its end, or, with `stream`, until its events go to the sink. `openSink` is called when the
- * turn is about to be made; its `onLeft` is to be called when nobody reads the events any more. Without `generate`
- * the turn is checked and settled, and the model is asked nothing.
+ * turn is about to be made; its `onLeft` is to be called when nobody reads the events any more. A request that
+ * is only prepared (`generate: false`) is checked and settled, and the model is asked nothing.
  * Throws ApiError for all that refuses the turn before it has begun (503 where this isolate has enough of them), and, without
  * a stream, for a turn that fails.
  */
 export async function runForeground<Sink extends ClientSink>(
   creation: Creation,
-  generate: boolean,
   openSink: (onLeft: () => void, id: string) => Sink,
+  slowAnswer?: SlowAnswer,
 ): Promise<Created<Sink>> {
-  const { caller, request, address, conversation, abort, admission, place } = creation;
+  const { caller, request, address, conversation, abort, admission, permits } = creation;
+  const generates = !isOnlyPrepared(request);
   let entered: EnteredConversation | undefined;
   let sink: Sink | undefined;
   let isRunning = false;
   try {
     entered = conversation && (await enterConversation(creation, conversation.id));
-    const prepared = await prepare(creation, entered);
+    const prepared = await prepare(creation, entered, slowAnswer);
     sink = request.stream ? openSink(() => abort.abort(clientLeft()), responseId(address)) : undefined;
     const turn = prepared.makeTurn(sink);
-    const started = generate ? turn.start() : Promise.resolve();
+    const started = generates ? turn.start() : Promise.resolve();
     // What the model server refuses at once is thrown. When it takes longer than a client should be left without a
     // word, the stream begins, and a later refusal is an event in it.
     if (sink) await settledWithin(started, caller.config.heartbeatMs);
-    else await started;
-    const running = generate ? turn.run(started, prepared.settle) : turn.warmUp(prepared.settle);
-    if (generate) prepared.wakeHome();
+    else {
+      await started;
+      slowAnswer?.begin(() => abort.abort(clientLeft()));
+    }
+    const running = generates ? turn.run(started, prepared.settle) : turn.warmUp(prepared.settle);
+    if (generates) prepared.wakeHome();
     const ended = running.then((result) => {
       entered?.release();
-      place[Symbol.dispose]();
+      permits[Symbol.dispose]();
       admission.end(result);
       return result;
     });
     isRunning = true;
-    return sink ? stream(caller, ended, sink) : await answer(caller, ended);
+    return sink ? stream(caller, ended, sink) : await answer(caller, ended, slowAnswer);
   } finally {
     if (!isRunning) {
-      place[Symbol.dispose]();
+      permits[Symbol.dispose]();
       entered?.release();
       admission.end();
       if (sink) caller.waitUntil(sink.abandon());
@@ -80,11 +87,15 @@ export async function runForeground<Sink extends ClientSink>(
   }
 }
 
-async function answer({ waitUntil }: Caller, ended: Promise<TurnResult>): Promise<Created<never>> {
+async function answer(
+  { waitUntil, observation }: Caller,
+  ended: Promise<TurnResult>,
+  slowAnswer: SlowAnswer | undefined,
+): Promise<Created<never>> {
   // Lets the settlement finish when the client leaves.
-  waitUntil(ended);
+  waitUntil(observation && slowAnswer ? observation.streamsUntil(ended) : ended);
   const { outcome, closed } = await ended;
-  if (outcome.status === "failed") throw outcome.error;
+  if (outcome.status === "failed" && !slowAnswer?.hasBegun) throw outcome.error;
   return { kind: "response", response: closed };
 }
 
@@ -113,6 +124,7 @@ async function enterConversation(creation: Creation, id: string): Promise<Entere
 async function prepare(
   creation: Creation,
   entered: EnteredConversation | undefined,
+  slowAnswer: SlowAnswer | undefined,
 ): Promise<{ makeTurn(sink: ClientSink | undefined): Turn; wakeHome(): void; settle: Settle }> {
   const {
     caller,
@@ -133,7 +145,7 @@ async function prepare(
     caller.past.past(sent, previous),
   ]);
   const accepted = acceptRequest(request, model, config);
-  creation.place.fit(caller.bodyLength + past.length + (entered?.length ?? 0));
+  creation.permits.resize(caller.bodyLength + past.length + (entered?.length ?? 0));
   const { history, replays } = entered ?? past;
   const matched = [...matchOutputs(history, past.input)];
   const { expect } = creation.admission;
@@ -159,17 +171,19 @@ async function prepare(
   // Known before anything is kept there; while the model speaks.
   const noted = isKept ? noteHome(caller, address.home) : undefined;
   noted?.catch(() => {});
+  const owner = storingKey(caller.identity);
   let waking: ReturnType<typeof setTimeout> | undefined;
   const wakeHome = () => {
     // Any other home is there. An answer without a stream that fails leaves nothing.
     if (request.store === false || !request.stream || !isNewHome) return;
-    waking = setTimeout(() => waitUntil(homes.awaitTurn(address.home, createdAt)), WAKE_AFTER_MS);
+    waking = setTimeout(() => waitUntil(homes.awaitTurn(address.home, createdAt, owner !== undefined)), WAKE_AFTER_MS);
   };
   const settle: Settle = async ({ outcome, closed }, terminate) => {
     clearTimeout(waking);
     const { status } = outcome;
-    // Without a stream a failure is thrown: nobody learns the id that a record of it would have.
-    const keep = request.store !== false && (status !== "failed" || request.stream === true);
+    // A failure that is thrown has no response: nobody learns the id that a record of it would have.
+    const isTold = request.stream === true || slowAnswer?.hasBegun === true;
+    const keep = request.store !== false && (status !== "failed" || isTold);
     const isWhole = status === "completed" || status === "incomplete";
     const joins = inConversation && isWhole;
     const { kept: output, messages } = closed;
@@ -185,6 +199,7 @@ async function prepare(
         messages,
         // A turn that is not to be stored leaves its items in its conversation, and no response.
         response: keep ? closed.head : null,
+        owner,
         lease: entered ? { token: entered.token, joins } : null,
       });
       if (observation) observation.measured.rowsWritten = rows;

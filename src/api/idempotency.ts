@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { isOnlyPrepared, preparedBy } from "../protocol/create-request.ts";
 import { ApiError, invalidRequest, responseNotFound } from "../protocol/errors.ts";
 import { responseId } from "../protocol/ids.ts";
 import { canonicalJson } from "../protocol/json.ts";
@@ -17,18 +18,18 @@ const MAX_KEY_LENGTH = 255;
 export async function createOnce(creation: Creation, key: string, body: unknown): Promise<Created<never>> {
   checkKey(creation, key);
   const { homes } = creation.caller;
-  const stub = homes.keyStub(key);
   const fingerprint = createHash("sha256").update(canonicalJson(body)).digest("hex");
-  const claim = await stub.claim(fingerprint, creation.address.home, creation.address.turn);
+  const { home, turn } = creation.address;
+  const claim = await homes.openKey(key, (stub) => stub.claim(fingerprint, home, turn));
   if (claim.kind === "conflict") throw keyReused();
   const address = claim.kind === "known" ? { home: claim.home, turn: claim.turn } : creation.address;
   const keyed = { ...creation, address };
   if (claim.kind === "known" && claim.begun) {
-    const known = await homes.stub(address.home).retrieve(address.turn);
+    const known = await homes.ask(address.home, null, (stub) => stub.retrieve(address.turn));
     // Deleted or expired: the key stands for that response, and brings no other to life.
     if (!known) throw responseNotFound(responseId(address));
     creation.admission.end();
-    creation.place[Symbol.dispose]();
+    creation.permits[Symbol.dispose]();
     return answerRun(keyed, known);
   }
   // Not begun as far as is known: whoever comes second finds the run that the first has begun.
@@ -38,11 +39,13 @@ export async function createOnce(creation: Creation, key: string, body: unknown)
   } catch (error) {
     // Refused before anything was begun: the client may mend it and try again. One that waited in vain for its
     // conversation keeps its turn under the key; and whatever else happened, the run may have begun.
-    if (error instanceof ApiError && error.status !== 409) await stub.unclaim(fingerprint, address.turn);
+    if (error instanceof ApiError && error.status !== 409) {
+      await homes.openKey(key, (stub) => stub.unclaim(fingerprint, address.turn));
+    }
     throw error;
   }
   // Beside the answer. Where it fails, the key only forgets a deletion.
-  const noted = stub.begun(fingerprint, address.home, address.turn).catch(() => {});
+  const noted = homes.openKey(key, (stub) => stub.begun(fingerprint, address.home, address.turn)).catch(() => {});
   const created = await answerRun(keyed, accepted);
   await noted;
   return created;
@@ -56,6 +59,12 @@ function checkKey({ request }: Creation, key: string): void {
     throw invalidRequest(
       "Idempotency-Key",
       "An Idempotency-Key needs 'store: true': the response is kept to be given again.",
+    );
+  }
+  if (isOnlyPrepared(request)) {
+    throw invalidRequest(
+      preparedBy(request).join("."),
+      "A response that is only prepared takes no Idempotency-Key: prepare it again instead.",
     );
   }
 }

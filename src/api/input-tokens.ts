@@ -18,7 +18,7 @@ import type { Caller } from "./transport.ts";
  */
 export async function countInputTokens(caller: Caller, body: unknown): Promise<number> {
   const creation = await checkCreation(caller, body, { schema: countRequest, makesTurn: false, kind: "count" });
-  using _place = creation.place;
+  using _permits = creation.permits;
   try {
     return await count(caller, creation);
   } finally {
@@ -31,7 +31,7 @@ async function count(caller: Caller, creation: Creation): Promise<number> {
   const { config, tenant } = caller;
   const { signal } = abort;
   const [model, past] = await Promise.all([resolveModel(request.model, config, signal), readPast(creation)]);
-  creation.place.fit(caller.bodyLength + past.length);
+  creation.permits.resize(caller.bodyLength + past.length);
   const accepted = acceptRequest(request, model, config);
   const matched = [...matchOutputs(past.history, past.input)];
   const isOfConversation = creation.conversation !== undefined;
@@ -50,7 +50,7 @@ async function readPast({ caller, input, previous, conversation }: Creation): Pr
   const past = await caller.past.past(input, previous);
   if (!conversation) return past;
   const { id, address } = conversation;
-  const history = await caller.homes.stub(address.home).conversationHistory(id);
+  const history = await caller.homes.ask(address.home, null, (home) => home.conversationHistory(id));
   if (!history) throw conversationNotFound(id);
   const read = readHistory(unwrap(history));
   return { ...past, ...read, length: past.length + read.length };

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { type Grants, grants } from "../contract/grants.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { parse } from "../protocol/validation.ts";
+import { checkDisk } from "../store/free-disk.ts";
 import type { AuditRow } from "../store/keys/audit-log.ts";
 import { DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
 import type { KeyChange, StoredKey } from "../store/keys/key-store.ts";
@@ -46,7 +47,8 @@ const MAX_TIME = 253_402_300_799;
 const MAX_GRACE_SECONDS = 604_800;
 const GRACE_SECONDS = 3_600;
 
-const tenant = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "Expected 1 to 64 letters, digits, '_' or '-'.");
+/** Tenants of tokens may have a prefix (`TOKEN_TENANT_PREFIX`). */
+const tenant = z.string().regex(/^(?:jwt\.)?[A-Za-z0-9_-]{1,64}$/, "Expected 1 to 64 letters, digits, '_' or '-'.");
 const name = z.string().max(256);
 const expiresAt = z.int().min(0).max(MAX_TIME).nullable();
 
@@ -67,9 +69,10 @@ export const rotateKeyBody = z.strictObject({
 });
 export const tenantBody = z.strictObject({ limits: grants.nullable() });
 
-/** Makes a key, and shows it this once. */
+/** Makes a key, and shows it this once. Throws the 507 of a disk without room. */
 export async function createKey(admin: Administrator, body: unknown): Promise<ShownKey> {
   const { tenant: of, expires_at: end, ...fields } = parse(createKeyBody, body);
+  checkDisk();
   const made = await directoryOf(admin).create(admin.name, of, { ...fields, expiresAt: toMs(end) });
   return { ...shownKey(made.key), value: made.value };
 }

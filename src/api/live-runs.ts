@@ -2,7 +2,7 @@ import { ApiError } from "../protocol/errors.ts";
 import { parseResponseId } from "../protocol/ids.ts";
 import { BOARD, type Board } from "../store/board.ts";
 import { HomeClient } from "../store/client.ts";
-import type { Home } from "../store/home.ts";
+import type { HomeStub, HomesBinding } from "../store/home-calls.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import type { AnnouncedRun } from "../store/run-register.ts";
 import { type Administrator, type Page, page } from "./keys.ts";
@@ -13,7 +13,7 @@ import { type Administrator, type Page, page } from "./keys.ts";
  */
 
 export interface LiveRuns extends Administrator {
-  homes: DurableObjectNamespace<Home>;
+  homes: HomesBinding;
   boards: DurableObjectNamespace<Board>;
 }
 
@@ -109,11 +109,11 @@ export async function cancelLiveRun(
 async function ofHome<T>(
   { homes }: LiveRuns,
   { id, tenant }: AnnouncedRun,
-  ask: (home: DurableObjectStub<Home>, turn: string) => Promise<T>,
-): Promise<T> {
+  ask: (home: HomeStub, turn: string) => Promise<T | null>,
+): Promise<T | null> {
   const address = parseResponseId(id);
   if (!address) throw new TypeError("Only responses are announced.");
-  return ask(new HomeClient({ HOME: homes }, tenant).stub(address.home), address.turn);
+  return new HomeClient(homes, tenant).ask(address.home, null, (home) => ask(home, address.turn));
 }
 
 function runNotFound(id: string): ApiError {

@@ -1,45 +1,62 @@
+import { Buffer } from "node:buffer";
+import { isJsonObject } from "../protocol/json.ts";
+import { JsonMember } from "../protocol/json-member.ts";
 import type { TokenCount } from "./admission.ts";
 
-/** What an answer of vLLM's own endpoints says that it has used, told from its bytes as they go by. */
+/** Counts the tokens of an answer of vLLM's own endpoints, as the model server says them, while its bytes pass. */
 
-/** vLLM says it at the end of an answer. Bytes. */
-const TAIL_BYTES = 4_096;
+/** An event is held until its end where it may have to be left out: a longer one is none that says only usage. Bytes. */
+const MAX_HELD_BYTES = 16 * 1024;
 
-const LINE_FEED = 10;
+/** About what stands around the text in an event. Bytes. */
+const ENVELOPE_BYTES = 256;
 
-/** The numbers of OpenAI's and of Anthropic's usage. A model's own words have backslashes before their quotes. */
-const FIELDS = {
-  input: /"(?:prompt|input)_tokens":\s*(\d{1,12})/g,
-  cached: /"(?:cached_tokens|cache_read_input_tokens)":\s*(\d{1,12})/g,
-  output: /"(?:completion|output)_tokens":\s*(\d{1,12})/g,
-};
+/** Bytes of a token. */
+const BYTES_PER_TOKEN = 4;
+
+const LINE_FEED = 0x0a;
+const CARRIAGE_RETURN = 0x0d;
+const DATA = new TextEncoder().encode("data:");
+
+export interface CountedAnswer {
+  /** The content type. */
+  type: string;
+  /** Whether the events that say only usage are left out: this server has asked for them, the client has not. */
+  hidesUsage: boolean;
+  /** What the request has reserved: what an answer has used that says nothing of it. */
+  reserved: () => TokenCount;
+}
 
 /**
- * A body that is counted as it is read: the same bytes, and what was used, when they have ended or nobody reads them any more. Of
- * an answer that says nothing of it the input is as estimated, and each event of a stream a token of output.
+ * The body, counted as it is read. `onEnd` is called once, when the body has ended or nobody reads it any more. It is given the
+ * usage that the answer has told last. A stream that has told none has used the input that was reserved, and a token for
+ * each event, or more where events are long; any other answer that has told none has used all that was reserved.
  */
 export function countedBody(
   body: ReadableStream<Uint8Array>,
-  estimatedInput: () => number,
+  { type, hidesUsage, reserved }: CountedAnswer,
   onEnd: (used: TokenCount) => void,
 ): ReadableStream<Uint8Array> {
-  const tail = new Tail();
+  const counter: Counter = type.startsWith("text/event-stream")
+    ? new EventCounter(hidesUsage)
+    : new BodyCounter(/^application\/(?:[^;]*\+)?json\b/.test(type));
   let hasEnded = false;
   const end = () => {
     if (hasEnded) return;
     hasEnded = true;
-    onEnd(tail.used(estimatedInput));
+    onEnd(counter.used(reserved));
   };
   const reader = body.getReader();
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
         try {
-          const { done, value } = await reader.read();
-          if (!done) {
-            tail.add(value);
-            controller.enqueue(value);
-            return;
+          for (;;) {
+            const { done, value } = await reader.read();
+            const pieces = done ? counter.end() : counter.push(value);
+            for (const piece of pieces) controller.enqueue(piece);
+            if (done) break;
+            if (pieces.length > 0) return;
           }
         } catch (error) {
           end();
@@ -57,35 +74,189 @@ export function countedBody(
   );
 }
 
-/** The end of what has gone by, and how many events that was. */
-class Tail {
-  #bytes = new Uint8Array();
-  #lines = 0;
+interface Counter {
+  /** Reads the next bytes. Gives those that are the client's. */
+  push(bytes: Uint8Array): readonly Uint8Array[];
+  /** Gives the bytes that were held at the end of the answer. */
+  end(): readonly Uint8Array[];
+  used(reserved: () => TokenCount): TokenCount;
+}
 
-  add(chunk: Uint8Array): void {
-    for (let at = chunk.indexOf(LINE_FEED); at !== -1; at = chunk.indexOf(LINE_FEED, at + 1)) this.#lines += 1;
-    const kept = this.#bytes.subarray(Math.max(0, this.#bytes.length + chunk.length - TAIL_BYTES));
-    const added = chunk.subarray(-TAIL_BYTES);
-    const bytes = new Uint8Array(kept.length + added.length);
-    bytes.set(kept);
-    bytes.set(added, kept.length);
-    this.#bytes = bytes;
+/** An answer that is one JSON text, or no JSON at all. */
+class BodyCounter implements Counter {
+  readonly #member: JsonMember | undefined;
+  #told: ToldUsage = {};
+
+  constructor(isJson: boolean) {
+    if (isJson) this.#member = new JsonMember("usage", (usage) => Object.assign(this.#told, readUsage(usage)));
   }
 
-  used(estimatedInput: () => number): TokenCount {
-    const text = new TextDecoder().decode(this.#bytes);
-    const last = (field: RegExp) => {
-      const [, number] = [...text.matchAll(field)].at(-1) ?? [];
-      return number === undefined ? undefined : Number(number);
-    };
-    const input = last(FIELDS.input);
-    const output = last(FIELDS.output);
-    // An event is a line of data and an empty one.
-    const events = text.includes("\ndata: ") ? Math.floor(this.#lines / 2) : 0;
-    return {
-      input: input ?? estimatedInput(),
-      cached: last(FIELDS.cached) ?? 0,
-      output: output ?? (input === undefined ? events : 0),
-    };
+  push(bytes: Uint8Array): readonly Uint8Array[] {
+    this.#member?.push(bytes);
+    return [bytes];
   }
+
+  end(): readonly Uint8Array[] {
+    return [];
+  }
+
+  used(reserved: () => TokenCount): TokenCount {
+    const { input, cached = 0, output } = this.#told;
+    return input === undefined ? reserved() : { input, cached, output: output ?? 0 };
+  }
+}
+
+/** A stream of server-sent events (HTML Living Standard, 9.2.6), each of whose data is a JSON text. */
+class EventCounter implements Counter {
+  readonly #hidesUsage: boolean;
+  /** Anthropic's first event has the usage in its `message`. */
+  readonly #member = new JsonMember("usage", (usage) => this.#take(usage), "message");
+  #told: ToldUsage = {};
+  #events = 0;
+  #dataBytes = 0;
+  /** Bytes of the line, as far as they tell its field. */
+  #column = 0;
+  #isData = true;
+  /** The event has data, and tells usage. */
+  #hasData = false;
+  #tellsUsage = false;
+  /** The beginning of the event, which came in earlier reads. */
+  #held: Uint8Array[] = [];
+  #heldBytes = 0;
+  /** The beginning of the event was given on already. */
+  #isGiven = false;
+
+  constructor(hidesUsage: boolean) {
+    this.#hidesUsage = hidesUsage;
+  }
+
+  push(bytes: Uint8Array): readonly Uint8Array[] {
+    const given: Uint8Array[] = [];
+    /** Where what was not given yet begins, and the event in it. */
+    let from = 0;
+    let eventAt = 0;
+    for (let at = 0; at < bytes.length; ) {
+      const newline = bytes.indexOf(LINE_FEED, at);
+      const end = newline === -1 ? bytes.length : newline;
+      this.#readLine(bytes, at, end);
+      if (newline === -1) break;
+      at = newline + 1;
+      const isBlank = this.#column === 0;
+      this.#column = 0;
+      this.#isData = true;
+      if (!isBlank) continue;
+      const isHidden = this.#isHidden(bytes.subarray(eventAt, at));
+      if (isHidden) {
+        if (eventAt > from) given.push(bytes.subarray(from, eventAt));
+        from = at;
+      } else given.push(...this.#held);
+      this.#beginEvent();
+      eventAt = at;
+    }
+    const isHeld = this.#hidesUsage && !this.#isGiven && this.#heldBytes + bytes.length - eventAt <= MAX_HELD_BYTES;
+    if (!isHeld && eventAt < bytes.length) {
+      given.push(...this.#held);
+      this.#held = [];
+      this.#isGiven = true;
+    }
+    const until = isHeld ? eventAt : bytes.length;
+    if (until > from) given.push(bytes.subarray(from, until));
+    if (until < bytes.length) {
+      this.#held.push(bytes.slice(until));
+      this.#heldBytes += bytes.length - until;
+    }
+    return given;
+  }
+
+  end(): readonly Uint8Array[] {
+    return this.#held;
+  }
+
+  used(reserved: () => TokenCount): TokenCount {
+    const { input, cached = 0, output } = this.#told;
+    if (input !== undefined && output !== undefined && output > 0) return { input, cached, output };
+    const most = reserved();
+    const long = Math.ceil(Math.max(0, this.#dataBytes - this.#events * ENVELOPE_BYTES) / BYTES_PER_TOKEN);
+    const estimated = Math.max(1, this.#events, Math.min(most.output, this.#events + long));
+    return { input: input ?? most.input, cached, output: estimated };
+  }
+
+  /** Reads a line, or a part of it, without its end. */
+  #readLine(bytes: Uint8Array, start: number, end: number): void {
+    let at = start;
+    for (; at < end && this.#column < DATA.length; at += 1) {
+      if (bytes[at] === CARRIAGE_RETURN && at === end - 1) break;
+      if (bytes[at] !== DATA[this.#column]) this.#isData = false;
+      this.#column += 1;
+    }
+    if (!this.#isData || this.#column < DATA.length) return;
+    if (at < end) this.#hasData = true;
+    this.#dataBytes += end - at;
+    this.#member.push(bytes, at, end);
+  }
+
+  #take(usage: unknown): void {
+    const told = readUsage(usage);
+    if (!told) return;
+    this.#tellsUsage = true;
+    Object.assign(this.#told, told);
+  }
+
+  /** Whether the event that ends is one that says nothing but usage, and is to be left out. `last`: its bytes of this read. */
+  #isHidden(last: Uint8Array): boolean {
+    if (!this.#hidesUsage || !this.#tellsUsage || this.#isGiven) return false;
+    if (this.#heldBytes + last.length > MAX_HELD_BYTES) return false;
+    const lines: string[] = Buffer.concat([...this.#held, last])
+      .toString()
+      .split("\n");
+    const data = lines.filter((line) => line.startsWith("data:")).map((line) => line.slice(DATA.length));
+    try {
+      const { choices } = JSON.parse(data.join("\n")) as { choices?: unknown };
+      return Array.isArray(choices) && choices.length === 0;
+    } catch {
+      return false;
+    }
+  }
+
+  #beginEvent(): void {
+    if (this.#hasData) this.#events += 1;
+    this.#member.reset();
+    this.#hasData = false;
+    this.#tellsUsage = false;
+    this.#held = [];
+    this.#heldBytes = 0;
+    this.#isGiven = false;
+  }
+}
+
+/** Tokens, as far as a model server has told them. */
+type ToldUsage = Partial<TokenCount>;
+
+/**
+ * Reads the usage that OpenAI's, Anthropic's and Jina's APIs tell. Undefined where it tells no tokens: speech may be told in
+ * seconds. Anthropic's `input_tokens` are those that are neither read from the cache nor written to it.
+ */
+function readUsage(usage: unknown): ToldUsage | undefined {
+  if (!isJsonObject(usage)) return undefined;
+  const { prompt_tokens_details: details } = usage;
+  const fresh = count(usage.input_tokens);
+  const read = count(usage.cache_read_input_tokens);
+  const written = count(usage.cache_creation_input_tokens);
+  const output = count(usage.completion_tokens) ?? count(usage.output_tokens);
+  const total = count(usage.total_tokens);
+  const input =
+    count(usage.prompt_tokens) ??
+    (fresh === undefined ? undefined : fresh + (read ?? 0) + (written ?? 0)) ??
+    (total === undefined ? undefined : Math.max(0, total - (output ?? 0)));
+  const cached = (isJsonObject(details) ? count(details.cached_tokens) : undefined) ?? read;
+  if (input === undefined && output === undefined) return undefined;
+  return {
+    ...(input !== undefined && { input }),
+    ...(cached !== undefined && { cached }),
+    ...(output !== undefined && { output }),
+  };
+}
+
+function count(value: unknown): number | undefined {
+  return Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : undefined;
 }

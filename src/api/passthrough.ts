@@ -1,11 +1,12 @@
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn } from "../assembly/passed-request.ts";
 import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config.ts";
-import { invalidRequest } from "../protocol/errors.ts";
+import { refuseLargeFormats } from "../protocol/bounded-formats.ts";
+import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { estimateTokens } from "../protocol/estimate.ts";
 import { hashText } from "../protocol/hash.ts";
 import { isJsonObject, type JsonObject } from "../protocol/json.ts";
-import { enterTurn } from "../store/isolate-room.ts";
+import { turnPermits } from "../store/memory-permits.ts";
 import { admitPassed, type TokenCount } from "./admission.ts";
 import { tenantCacheSalt } from "./cache-salt.ts";
 import { urlsIn } from "./passed-urls.ts";
@@ -20,14 +21,25 @@ export type { PassedAnswer } from "../assembly/passed-request.ts";
  * understand; here is only seen to what it may reach beyond itself.
  */
 
-/** Those that vLLM keeps a prefix cache for, and takes a salt of. */
-const SALTED: ReadonlySet<PassthroughEndpoint> = new Set(["chat/completions", "completions"]);
+/** Those that make a model read a prompt, for which vLLM keeps a prefix cache, and take a salt. Forms have no field for one. */
+const SALTED: ReadonlySet<PassthroughEndpoint> = new Set([
+  ...(["chat/completions", "completions", "messages"] as const),
+  ...(["embeddings", "rerank", "score"] as const),
+]);
+
+/** Those whose streams tell their usage where `stream_options` asks for it. Streams of `messages` always do. */
+const ASKED_FOR_USAGE: ReadonlySet<PassthroughEndpoint> = new Set(["chat/completions", "completions"]);
+
+/** Those that put each document to the model together with the query. */
+const PAIRING: ReadonlySet<PassthroughEndpoint> = new Set(["rerank", "score"]);
 
 /** Those whose answers are made token by token, and the fields that limit them; the first is the one that is said for a client. */
 const OUTPUT_LIMITS: Partial<Record<PassthroughEndpoint, readonly string[]>> = {
   "chat/completions": ["max_completion_tokens", "max_tokens"],
-  completions: ["max_tokens"],
+  completions: ["max_tokens", "max_completion_tokens"],
   messages: ["max_tokens"],
+  "audio/transcriptions": ["max_completion_tokens"],
+  "audio/translations": ["max_completion_tokens"],
 };
 
 /** Those that use no tokens. */
@@ -44,6 +56,12 @@ const OPERATORS_FIELDS = [
   "prompt_embeds",
   "request_id",
   "session_id",
+] as const;
+
+/** Fields of any version of vLLM, and of Anthropic's, that bind what a model writes. */
+const FORMATS = [
+  ...["guided_choice", "guided_grammar", "guided_json", "guided_regex", "output_config", "response_format"],
+  ...["structural_tag", "structured_outputs", "tools"],
 ] as const;
 
 /** Names of models are short; what is longer is none. UTF-16 units. */
@@ -63,8 +81,9 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
   if (!isJsonObject(body)) throw invalidRequest(null, "The body must be a JSON object.", "invalid_type");
   const { config, tenant, signal } = caller;
   using scope = new DisposableStack();
-  scope.use(enterTurn(caller, caller.bodyLength));
+  scope.use(turnPermits(caller, caller.bodyLength));
   checkFields(caller, (field) => body[field] != null);
+  refuseLargeFormats(Object.fromEntries(FORMATS.map((field) => [field, body[field]])), []);
   await checkMediaUrls(urlsIn(body), config, signal);
   const model = modelOf(caller, body.model);
   const limits = limitsOf(caller, name, body);
@@ -72,7 +91,12 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
   if (salt != null && typeof salt !== "string") {
     throw invalidRequest("cache_salt", "Expected a string.", "invalid_type");
   }
-  const sent: JsonObject = { ...body, ...limits };
+  if (body.stream != null && typeof body.stream !== "boolean") {
+    throw invalidRequest("stream", "Expected a boolean.", "invalid_type");
+  }
+  const isStream = body.stream === true;
+  const asked = isStream && caller.identity.counted && ASKED_FOR_USAGE.has(name) ? usageAsked(body) : undefined;
+  const sent: JsonObject = { ...body, ...limits, ...(asked && { stream_options: asked.options }) };
   if (model !== undefined) sent.model = model;
   if (SALTED.has(name)) sent.cache_salt = tenantCacheSalt(tenant, salt);
   const hint = typeof body.prompt_cache_key === "string" ? body.prompt_cache_key : caller.clientSession;
@@ -81,10 +105,21 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
     model,
     hint,
     beginning: hint === undefined ? beginningOf(body) : undefined,
-    isStream: body.stream === true,
-    most: () => ({ input: estimateTokens(body), cached: 0, output: mostOutput(caller, name, sent) }),
+    isStream,
+    hidesUsage: asked?.isOurs === true,
+    most: () => ({ input: mostInput(name, body), cached: 0, output: mostOutput(caller, name, sent) }),
   };
   return await pass(caller, name, passed, scope);
+}
+
+/** The `stream_options` that make a stream tell its usage. `isOurs`: the client has not asked for that. */
+function usageAsked({ stream_options: options }: JsonObject): { options: JsonObject; isOurs: boolean } {
+  if (options != null && !isJsonObject(options)) {
+    throw invalidRequest("stream_options", "Expected an object.", "invalid_type");
+  }
+  if (options?.include_usage) return { options, isOurs: false };
+  // vLLM heeds it beside `include_usage` alone.
+  return { options: { ...options, include_usage: true, continuous_usage_stats: false }, isOurs: true };
 }
 
 /**
@@ -115,12 +150,26 @@ function checkNumber(field: string, value: unknown): void {
   throw invalidRequest(field, `Invalid type for '${field}': expected a number.`, "invalid_type");
 }
 
-/** How many tokens the answers may have: each of them, of each prompt (completions take several). */
+/** About how many tokens the model will read. */
+function mostInput(name: PassthroughEndpoint, body: JsonObject): number {
+  const all = estimateTokens(body);
+  if (!PAIRING.has(name)) return all;
+  const lists = Object.values(body).filter((value) => Array.isArray(value));
+  const documents = lists.toSorted((one, other) => other.length - one.length)[0];
+  if (!documents) return all;
+  // The query is read once more for each document but the first.
+  return all + (documents.length - 1) * Math.max(0, all - estimateTokens(documents));
+}
+
+/**
+ * How many tokens the answers may have: each of them, of each prompt (completions take several). Which of two limits holds is
+ * the server's to know: the larger is reserved.
+ */
 function mostOutput({ config }: Caller, name: PassthroughEndpoint, body: JsonObject): number {
   const fields = OUTPUT_LIMITS[name];
   if (!fields) return 0;
   const limits = fields.map((field) => numberOf(body[field])).filter((limit) => limit !== undefined);
-  const each = limits.length > 0 ? Math.min(...limits) : config.keys.reservedOutputTokens;
+  const each = limits.length > 0 ? Math.max(...limits) : config.keys.reservedOutputTokens;
   const answers = Math.max(1, ...ANSWERS.map((field) => numberOf(body[field]) ?? 1));
   return Math.max(0, each) * answers * promptsIn(body);
 }
@@ -144,9 +193,9 @@ export async function passForm(
   bytes: Uint8Array,
   type: string,
 ): Promise<PassedAnswer> {
-  const { config, clientSession } = caller;
+  const { config, clientSession, identity } = caller;
   using scope = new DisposableStack();
-  scope.use(enterTurn(caller, caller.bodyLength));
+  scope.use(turnPermits(caller, caller.bodyLength));
   let form: FormData;
   try {
     form = await new Response(bytes, { headers: { "content-type": type } }).formData();
@@ -156,15 +205,40 @@ export async function passForm(
   checkFields(caller, (field) => form.has(field));
   const model = modelOf(caller, form.get("model") ?? undefined);
   if (model !== undefined) form.set("model", model);
+  const limit = formNumber(form, "max_completion_tokens");
+  checkCap("max_completion_tokens", limit, identity.policy?.maxOutputTokens);
+  const cap = limit ?? identity.policy?.maxOutputTokens;
+  if (cap !== undefined) form.set("max_completion_tokens", String(cap));
+  const isStream = formFlag(form, "stream");
+  const hidesUsage = isStream && identity.counted !== undefined && !formFlag(form, "stream_include_usage");
+  if (hidesUsage) {
+    form.set("stream_include_usage", "true");
+    form.delete("stream_continuous_usage_stats");
+  }
   // Written anew: what this server has checked is what vLLM reads.
   const written = new Response(form);
   const body = new Uint8Array(await written.arrayBuffer());
   const contentType = written.headers.get("content-type") ?? type;
-  const isStream = form.get("stream") === "true";
   // How long a sound is, only the model knows.
-  const most = () => ({ input: 0, cached: 0, output: config.keys.reservedOutputTokens });
-  const passed = { body, contentType, model, hint: clientSession, beginning: undefined, isStream, most };
+  const most = () => ({ input: 0, cached: 0, output: cap ?? config.keys.reservedOutputTokens });
+  const passed = { body, contentType, model, hint: clientSession, beginning: undefined, isStream, hidesUsage, most };
   return await pass(caller, name, passed, scope);
+}
+
+/** Throws the 400 of a field that is there and no number. */
+function formNumber(form: FormData, field: string): number | undefined {
+  const [text, ...others] = form.getAll(field);
+  if (text === undefined) return undefined;
+  if (others.length === 0 && typeof text === "string" && /^\d{1,15}$/.test(text)) return Number(text);
+  throw invalidRequest(field, `Invalid type for '${field}': expected a number.`, "invalid_type");
+}
+
+/** Throws the 400 of a field that is there and neither true nor false: vLLM takes many words for both. */
+function formFlag(form: FormData, field: string): boolean {
+  const [text = "false", ...others] = form.getAll(field);
+  if (others.length === 0 && (text === "true" || text === "True")) return true;
+  if (others.length === 0 && (text === "false" || text === "False" || text === "")) return false;
+  throw invalidRequest(field, `Invalid type for '${field}': expected true or false.`, "invalid_type");
 }
 
 interface Passed {
@@ -174,6 +248,8 @@ interface Passed {
   hint: string | undefined;
   beginning: string | undefined;
   isStream: boolean;
+  /** The stream tells its usage because this server has asked for it, and not the client. */
+  hidesUsage: boolean;
   /** What the request will take at most. */
   most: () => TokenCount;
 }
@@ -186,7 +262,7 @@ async function pass(
   scope: DisposableStack,
 ): Promise<PassedAnswer> {
   const { config, tenant, waitUntil } = caller;
-  const { hint, beginning, most, ...request } = passed;
+  const { hint, beginning, most, hidesUsage, ...request } = passed;
   const takesNone = UNCOUNTED.has(name);
   const admission = await admitPassed(caller, passed.model ?? "unknown", takesNone ? () => NO_TOKENS : most);
   try {
@@ -201,11 +277,17 @@ async function pass(
       return answer;
     }
     const count = (used: TokenCount) => admission.end(takesNone ? NO_TOKENS : used);
-    return { ...answer, body: countedBody(answer.body, () => most().input, count) };
+    const counted = { type: answer.type, hidesUsage, reserved: most };
+    return { ...answer, body: countedBody(answer.body, counted, count) };
   } catch (error) {
-    admission?.end(undefined);
+    admission?.end(!takesNone && hasWorked(error, caller.signal) ? most() : undefined);
     throw error;
   }
+}
+
+/** Whether a model server may have worked on a request that failed: what it has used then, nobody says. */
+function hasWorked(error: unknown, signal: AbortSignal): boolean {
+  return signal.aborted || (error instanceof ApiError && error.code === "upstream_timeout");
 }
 
 const NO_TOKENS: TokenCount = { input: 0, cached: 0, output: 0 };

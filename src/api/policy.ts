@@ -4,6 +4,7 @@ import type { Identity } from "../contract/identity.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { shortened } from "../protocol/validation.ts";
+import { checkDisk } from "../store/free-disk.ts";
 
 /** What a key allows its requests, apart from what is counted (`admission.ts`) and what its configuration says. */
 
@@ -37,14 +38,16 @@ export function mayUseModel({ policy }: Identity, name: string): boolean {
   return policy?.models.every((models) => hasModel(models, name)) ?? true;
 }
 
-/** Throws the 403 of a key whose tenant keeps nothing here. */
+/** Throws the 403 of a key whose tenant keeps nothing here, and the 507 of a disk without room. */
 export function checkMayStore({ policy }: Identity): void {
-  if (!policy?.forceStoreFalse) return;
-  throw new ApiError({
-    status: 403,
-    message: "This API key does not allow anything to be stored.",
-    code: "storage_not_allowed",
-  });
+  if (policy?.forceStoreFalse) {
+    throw new ApiError({
+      status: 403,
+      message: "This API key does not allow anything to be stored.",
+      code: "storage_not_allowed",
+    });
+  }
+  checkDisk();
 }
 
 /** Throws the 400 of more output tokens than a key allows. */

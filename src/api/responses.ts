@@ -1,6 +1,7 @@
 import { invalidRequest, responseNotFound } from "../protocol/errors.ts";
 import { MAX_ID_LENGTH, parseResponseId, responseId, type TurnAddress } from "../protocol/ids.ts";
 import { unwrap } from "../store/client.ts";
+import type { HomeStub } from "../store/home-calls.ts";
 import type { ItemPage } from "../store/item-page.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import { type Include, type ShownPage, shownItemPage, shownResponse } from "./shown.ts";
@@ -27,20 +28,20 @@ export async function retrieveResponse(
   address: TurnAddress,
   include: Include,
 ): Promise<StoredResponse> {
-  const response = await caller.homes.stub(address.home).retrieve(address.turn);
-  return shownResponse(caller, found(address, response), include);
+  const response = await ask(caller, address, (home) => home.retrieve(address.turn));
+  return shownResponse(caller, response, include);
 }
 
 /** Stops a background run; gives the response as it then stands. Throws the 400 of a synchronous response. */
 export async function cancelResponse(caller: Caller, address: TurnAddress): Promise<StoredResponse> {
-  const response = unwrap(found(address, await caller.homes.stub(address.home).cancel(address.turn)));
+  const response = unwrap(await ask(caller, address, (home) => home.cancel(address.turn)));
   return shownResponse(caller, response, []);
 }
 
 /** Deletes a response, for good; one that is running is stopped first. */
-export async function deleteResponse({ homes, note }: Caller, address: TurnAddress): Promise<void> {
-  if (!(await homes.stub(address.home).delete(address.turn))) throw responseNotFound(responseId(address));
-  note?.({ type: "response.deleted", target: responseId(address) });
+export async function deleteResponse(caller: Caller, address: TurnAddress): Promise<void> {
+  await ask(caller, address, async (home) => (await home.delete(address.turn)) || null);
+  caller.note?.({ type: "response.deleted", target: responseId(address) });
 }
 
 /** A page of a turn's own input. Throws the 400 of an `after` that the input does not have. */
@@ -49,11 +50,17 @@ export async function listInputItems(
   address: TurnAddress,
   { include, ...page }: ShownPage,
 ): Promise<ItemPage> {
-  const items = unwrap(found(address, await caller.homes.stub(address.home).inputItems(address.turn, page)));
+  const items = unwrap(await ask(caller, address, (home) => home.inputItems(address.turn, page)));
   return shownItemPage(caller, items, include);
 }
 
-function found<T>(address: TurnAddress, value: T | null): T {
+/** Asks a response's home. Throws the 404 where that gives null, or keeps nothing. */
+async function ask<T>(
+  { homes }: Caller,
+  address: TurnAddress,
+  work: (home: HomeStub) => Promise<T | null>,
+): Promise<T> {
+  const value = await homes.ask(address.home, null, work);
   if (value === null) throw responseNotFound(responseId(address));
   return value;
 }

@@ -2,15 +2,26 @@ import { randomUUID } from "node:crypto";
 import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
 import { accessOf, type McpAccess } from "../contract/mcp-access.ts";
 import { newSpanId } from "../contract/measurements.ts";
-import { ApiError, internalError, invalidRequest, responseNotFound, tooManyInProgress } from "../protocol/errors.ts";
+import {
+  ApiError,
+  conversationNotFound,
+  internalError,
+  invalidRequest,
+  previousResponseNotFound,
+  responseNotFound,
+  tooManyInProgress,
+} from "../protocol/errors.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { ResponseObject } from "../protocol/response.ts";
 import { echoTool, type Tool } from "../protocol/tools.ts";
 import { unwrap } from "../store/client.ts";
+import type { HomeStub } from "../store/home-calls.ts";
 import { roomBeside } from "../store/limits.ts";
+import { refused } from "../store/result.ts";
 import type { RunSpec } from "../store/run-store.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import { withItemIds } from "../turn/history.ts";
+import { storingKey } from "./admission.ts";
 import { inQueue } from "./client-left.ts";
 import type { Creation } from "./creation.ts";
 import { noteHome } from "./noted-homes.ts";
@@ -35,6 +46,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   const access = accessOf(rest);
   const trace = caller.observation?.runTrace(newSpanId);
   const tools = rest.tools?.map(echoTool);
+  const owner = storingKey(identity);
   const spec: RunSpec = {
     home: address.home,
     turn: address.turn,
@@ -51,6 +63,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     withheld: Object.keys(access).filter((label) => !isReachable(tools, label, access)),
     inConversation: conversation !== undefined,
     ...(identity.policy && { policy: identity.policy }),
+    ...(owner !== undefined && { owner }),
   };
   const reservation = admission.handOver();
   const specJson = JSON.stringify({ ...spec, ...(reservation && { reservation }) } satisfies RunSpec);
@@ -59,15 +72,25 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     await noteHome(creation.caller, address.home);
     roomBeside(specJson.length + JSON.stringify(access).length);
     // The run takes its own.
-    creation.place[Symbol.dispose]();
-    const start = async () =>
-      await homes.stub(address.home).startRun(specJson, ticket, config.conversationLockWaitMs, access);
+    creation.permits[Symbol.dispose]();
+    const start = async () => {
+      const begin = async (home: HomeStub) =>
+        await home.startRun(specJson, ticket, config.conversationLockWaitMs, access);
+      const missing = missingPast(creation);
+      return missing ? homes.ask(address.home, refused(missing), begin) : homes.open(address.home, begin);
+    };
     return await homes.filling(address.home, async () => unwrap(await inQueue(creation, ticket, start)));
   } catch (error) {
     // What the home refuses does not run. Whatever else happened, the run may have begun.
     if (error instanceof ApiError) admission.takeBack();
     throw error;
   }
+}
+
+/** What a run is refused with whose home, which keeps what it continues, is not there. Undefined of one that continues nothing. */
+function missingPast({ conversation, previous }: Creation): ApiError | undefined {
+  if (conversation) return conversationNotFound(conversation.id);
+  return previous ? previousResponseNotFound(responseId(previous)) : undefined;
 }
 
 /** Whether a server can be reached by what is shown of its tool. */
@@ -90,7 +113,7 @@ export async function answerRun(
     return { kind: "run", events: await followResponse(caller, address, { after: -1, obfuscation }) };
   }
   if (request.background) return { kind: "response", response: createdResponse(caller, accepted) };
-  const finished = await caller.homes.stub(address.home).finished(address.turn);
+  const finished = await caller.homes.ask(address.home, null, (home) => home.finished(address.turn));
   if (!finished) throw responseNotFound(responseId(address));
   const { error } = JSON.parse(finished.response.head) as { error: ResponseObject["error"] };
   if (error) throw finished.failure ? new ApiError(finished.failure) : failureOf(error);
@@ -115,7 +138,9 @@ export async function followResponse(
   { after, obfuscation }: { after: number; obfuscation: boolean },
 ): Promise<ReadableStream<Uint8Array>> {
   const query = new URLSearchParams({ turn: address.turn, after: String(after), obfuscation: obfuscation ? "1" : "0" });
-  const events = await homes.stub(address.home).fetch(`http://home/events?${query}`, { signal });
+  const url = `http://home/events?${query}`;
+  const events = await homes.ask(address.home, null, (home) => home.fetch(url, { signal }));
+  if (!events) throw responseNotFound(responseId(address));
   if (events.status === 429) throw tooManyInProgress("This response has as many readers as it may have.");
   if (events.status === 409) {
     throw invalidRequest("stream", "Only responses created with 'background: true' can be streamed again.");

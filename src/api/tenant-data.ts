@@ -1,5 +1,5 @@
 import { HomeClient } from "../store/client.ts";
-import type { Home } from "../store/home.ts";
+import type { HomesBinding } from "../store/home-calls.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
 import { type Administrator, parseTenant, shownKey } from "./keys.ts";
@@ -10,7 +10,7 @@ import { type Administrator, parseTenant, shownKey } from "./keys.ts";
  */
 
 export interface TenantData extends Administrator {
-  homes: DurableObjectNamespace<Home>;
+  homes: HomesBinding;
   quotas: DurableObjectNamespace<Quota>;
 }
 
@@ -57,7 +57,7 @@ async function writeAll(
   homes: readonly string[],
   last: object,
 ): Promise<void> {
-  const client = new HomeClient({ HOME: admin.homes }, tenant);
+  const client = new HomeClient(admin.homes, tenant);
   const write = async (line: object) => {
     const writer = writable.getWriter();
     await writer.write(new TextEncoder().encode(`${JSON.stringify(line)}\n`));
@@ -66,8 +66,10 @@ async function writeAll(
   try {
     for (const line of lines) await write(line);
     for (const home of homes) {
-      const { body } = await client.stub(home).fetch("http://home/export");
-      await body?.pipeTo(writable, { preventClose: true });
+      await client.ask(home, undefined, async (stub) => {
+        const { body } = await stub.fetch("http://home/export");
+        await body?.pipeTo(writable, { preventClose: true });
+      });
     }
     await write(last);
     await writable.close();
@@ -113,8 +115,8 @@ export async function eraseTenant(admin: TenantData, id: string, after: string |
   await directory.eraseTenant(admin.name, tenant);
   const quota = admin.quotas.getByName(tenant);
   const homes = await quota.homes(after ?? "", MAX_HOMES);
-  const client = new HomeClient({ HOME: admin.homes }, tenant);
-  for (const home of homes) await client.stub(home).erase();
+  const client = new HomeClient(admin.homes, tenant);
+  for (const home of homes) await client.ask(home, undefined, (stub) => stub.erase());
   const isEmpty = await quota.forgetHomes(homes, SETTLED_AFTER_MS);
   if (isEmpty) await quota.erase();
   const next = homes.length === MAX_HOMES ? (homes.at(-1) ?? null) : null;

@@ -1,12 +1,13 @@
 import { compactionCodec } from "../assembly/compaction-codec.ts";
 import { createSealer } from "../assembly/sealer.ts";
 import type { Config } from "../config.ts";
-import { grants } from "../contract/grants.ts";
+import { grants, limitsStored, withStoredBytes } from "../contract/grants.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import { structureFault } from "../protocol/json-structure.ts";
 import { parse } from "../protocol/validation.ts";
 import { HomeClient } from "../store/client.ts";
+import { checkDisk } from "../store/free-disk.ts";
 import type { ImportAnswer } from "../store/home-import.ts";
 import { type HomeLine, homeLine } from "../store/home-lines.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
@@ -59,11 +60,12 @@ export interface Import {
  */
 export async function importTenant(
   admin: TenantData,
-  config: Pick<Config, "encryptionKeys">,
+  config: Pick<Config, "encryptionKeys" | "keys">,
   id: string,
   lines: AsyncIterable<Uint8Array>,
 ): Promise<Import> {
   const tenant = parseTenant(id);
+  checkDisk();
   const directory = admin.directories.getByName(DIRECTORY);
   await directory.note({ type: "tenant.imported", actor: admin.name, tenant, target: tenant }, "admin");
   const importer = new Importer(admin, config, tenant);
@@ -84,19 +86,23 @@ export async function importTenant(
 
 class Importer {
   readonly #admin: TenantData;
+  readonly #config: Pick<Config, "keys">;
   readonly #tenant: string;
   readonly #client: HomeClient;
   readonly #isSealed: (item: unknown) => boolean;
   readonly #done: Import;
+  /** Known from the first home on. */
+  #counted: Promise<boolean> | undefined;
   #home: HomeInParts | undefined;
   #homes = 0;
   /** Whether the last line was that of a page. */
   #isWhole = false;
 
-  constructor(admin: TenantData, config: Pick<Config, "encryptionKeys">, tenant: string) {
+  constructor(admin: TenantData, config: Pick<Config, "encryptionKeys" | "keys">, tenant: string) {
     this.#admin = admin;
+    this.#config = config;
     this.#tenant = tenant;
-    this.#client = new HomeClient({ HOME: admin.homes }, tenant);
+    this.#client = new HomeClient(admin.homes, tenant);
     this.#isSealed = sealedFor(config, tenant);
     this.#done = {
       object: "tenant.imported",
@@ -146,7 +152,7 @@ class Importer {
       if (this.#homes > MAX_HOMES)
         throw invalidRequest("object", `One import takes ${MAX_HOMES} homes: import by page.`);
       await this.#admin.quotas.getByName(this.#tenant).noteHome(line.id);
-      this.#home = new HomeInParts(this.#client, new ImportedHome(line));
+      this.#home = new HomeInParts(this.#client, new ImportedHome(line), await this.#isCounted());
       await this.#home.add(text);
       return;
     }
@@ -166,6 +172,15 @@ class Importer {
     home.told.add(line);
     if ("output" in line) home.sealed += [line.output, line.input].flat().filter(this.#isSealed).length;
     await home.add(text);
+  }
+
+  /** Whether what the tenant stores is counted. */
+  #isCounted(): Promise<boolean> {
+    this.#counted ??= this.#admin.directories
+      .getByName(DIRECTORY)
+      .tenantLimits(this.#tenant)
+      .then((limits) => limitsStored(withStoredBytes(limits, this.#config.keys.storedBytesPerTenant)));
+    return this.#counted;
   }
 
   #told({ told, sealed }: HomeInParts, answer: ImportAnswer): void {
@@ -190,6 +205,7 @@ class HomeInParts {
   /** Items that cannot be opened here. */
   sealed = 0;
   readonly #client: HomeClient;
+  readonly #isCounted: boolean;
   readonly #ticket = crypto.randomUUID();
   #part = 0;
   #lines: string[] = [];
@@ -197,8 +213,9 @@ class HomeInParts {
   /** What the parts before were answered; once a home differs, no more of it is handed over. */
   #answer: ImportAnswer = "waiting";
 
-  constructor(client: HomeClient, told: ImportedHome) {
+  constructor(client: HomeClient, told: ImportedHome, isCounted: boolean) {
     this.#client = client;
+    this.#isCounted = isCounted;
     this.told = told;
   }
 
@@ -214,12 +231,12 @@ class HomeInParts {
   }
 
   async #hand(isLast: boolean): Promise<void> {
-    const part = { ticket: this.#ticket, part: this.#part, isLast, lines: this.#lines };
+    const part = { ticket: this.#ticket, part: this.#part, isLast, lines: this.#lines, isCounted: this.#isCounted };
     this.#part += 1;
     this.#lines = [];
     this.#length = 0;
     if (this.#answer === "differs" || this.#answer === "interrupted") return;
-    this.#answer = await this.#client.stub(this.told.id).import(part);
+    this.#answer = await this.#client.open(this.told.id, (home) => home.import(part));
   }
 }
 

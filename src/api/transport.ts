@@ -16,6 +16,11 @@ import type { TurnResult } from "../turn/turn.ts";
  * that calls `createResponse`, and, where it keeps turns itself, a source of the past.
  */
 
+/** Whether a request has been counted, or refused, by its caller's limits. All copies of its `Caller` share it. */
+export interface Counting {
+  isDone: boolean;
+}
+
 /** Who asks, and what the transport and the platform hand on: all operations of the API take it. */
 export interface Caller {
   /** As it is for this caller. */
@@ -25,6 +30,8 @@ export interface Caller {
   identity: Identity;
   /** Where the use of those is counted who have limits. */
   quotas: DurableObjectNamespace<Quota>;
+  /** Whether this request has been counted there. */
+  counting: Counting;
   /** Tells the client something beside the answer, as headers, where there is an answer that can have them. */
   tell?: ((headers: Record<string, string>) => void) | undefined;
   /** Notes a deletion in the audit log, where there is one. */
@@ -66,6 +73,14 @@ export type Created<Sink extends ClientSink> =
   | { kind: "events"; sink: Sink; ended: Promise<TurnResult> }
   /** A run in its home, followed from its first event: SSE, as `followResponse` gives it. */
   | { kind: "run"; events: ReadableStream<Uint8Array> };
+
+/** Tells the client of a turn without `stream` that its answer is on the way. */
+export interface SlowAnswer {
+  /** Called when the model has begun to answer. `onLeft` is to be called when the client is found to have left. */
+  begin(onLeft: () => void): void;
+  /** Whether the client has been told already: an error cannot be its answer any more, and a failed response is. */
+  readonly hasBegun: boolean;
+}
 
 /** Leads the events of a foreground turn to its client. */
 export interface ClientSink extends BatchSink {

@@ -10,14 +10,16 @@ import type { Caller } from "./transport.ts";
  */
 
 export async function responseTree({ homes }: Caller, address: TurnAddress, page: PageRequest): Promise<ItemPage> {
-  const tree = await homes.stub(address.home).tree(address, withinTree(page, treeOf(address)));
+  const within = withinTree(page, treeOf(address));
+  const tree = await homes.ask(address.home, null, (home) => home.tree(address, within));
   if (!tree) throw responseNotFound(responseId(address));
   return tree;
 }
 
 export async function conversationTree({ homes }: Caller, id: string, page: PageRequest): Promise<ItemPage> {
   const { home } = conversationAddress(id);
-  const tree = await homes.stub(home).conversationTree(id, home, withinTree(page, { home, tree: "" }));
+  const within = withinTree(page, { home, tree: "" });
+  const tree = await homes.ask(home, null, (stub) => stub.conversationTree(id, home, within));
   if (!tree) throw conversationNotFound(id);
   return tree;
 }

@@ -1,3 +1,11 @@
+import {
+  type Grants,
+  NOTHING_STORED,
+  STORED_LIMITS,
+  type Stored,
+  type StoredLimit,
+  withStoredBytes,
+} from "../contract/grants.ts";
 import { type ApiError, invalidRequest } from "../protocol/errors.ts";
 import { DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
@@ -98,6 +106,90 @@ export async function readUsage(
   };
 }
 
+/** What can be asked of what is stored. */
+export interface StorageRequest {
+  groupBy: readonly StorageGroup[];
+  projects?: readonly string[] | undefined;
+}
+
+export const STORAGE_GROUPS = ["project_id", "api_key_id"] as const;
+export type StorageGroup = (typeof STORAGE_GROUPS)[number];
+
+/** What is stored now, in the shape of OpenAI's usage: one bucket, of this moment. */
+export interface StoragePage {
+  object: "page";
+  data: { object: "bucket"; start_time: number; end_time: number; results: StorageResult[] }[];
+  has_more: false;
+  next_page: null;
+}
+
+export interface StorageResult {
+  object: "organization.usage.storage.result";
+  usage_bytes: number;
+  num_responses: number;
+  num_conversations: number;
+  project_id: string | null;
+  api_key_id: string | null;
+  /** Of one tenant that is not told apart by keys: what it may store. Null where nothing limits it, and of all else. */
+  limits: Partial<Record<StoredLimit, number>> | null;
+}
+
+/** What is stored now by one tenant, or, without one, by those that are asked for: by all, where none is. */
+export async function readStorage(
+  tenant: string | undefined,
+  { groupBy, projects }: StorageRequest,
+  sources: UsageSources,
+  storedBytesPerTenant: number,
+): Promise<StoragePage> {
+  const tenants = tenant === undefined ? await tenantsOf({ projects }, sources) : [tenant];
+  const rows: { tenant: string; key: string; stored: Stored }[] = [];
+  await forEachTenant(tenants, async (of) => {
+    const byKey = Object.entries(await sources.quotas.getByName(of).stored());
+    // Who stores nothing has a row, too: it has limits.
+    for (const [key, stored] of [["", NOTHING_STORED] as const, ...byKey]) rows.push({ tenant: of, key, stored });
+  });
+  const byTenant = groupBy.includes("project_id");
+  const byKey = groupBy.includes("api_key_id");
+  const groups = Map.groupBy(rows, ({ tenant: of, key }) => `${byTenant ? of : ""}:${byKey ? key : ""}`);
+  const directory = sources.directories.getByName(DIRECTORY);
+  const results = await Promise.all(
+    [...groups.values()].map(async (group): Promise<StorageResult> => {
+      const sum = (kind: StoredLimit) => group.reduce((total, { stored }) => total + stored[kind], 0);
+      const [first] = group;
+      const of = byTenant || tenants.length === 1 ? first?.tenant : undefined;
+      const limits = of === undefined || byKey ? null : await directory.tenantLimits(of);
+      return {
+        object: "organization.usage.storage.result",
+        usage_bytes: sum("stored_bytes"),
+        num_responses: sum("stored_responses"),
+        num_conversations: sum("stored_conversations"),
+        project_id: byTenant ? (first?.tenant ?? null) : null,
+        api_key_id: byKey ? first?.key || null : null,
+        limits: of === undefined || byKey ? null : storedLimits(withStoredBytes(limits, storedBytesPerTenant)),
+      };
+    }),
+  );
+  const now = Math.floor(Date.now() / 1000);
+  return {
+    object: "page",
+    data: [{ object: "bucket", start_time: now, end_time: now + 1, results }],
+    has_more: false,
+    next_page: null,
+  };
+}
+
+function storedLimits(grants: Grants | null): StorageResult["limits"] {
+  const limits = STORED_LIMITS.map((kind) => [kind, grants?.[kind]] as const).filter(([, limit]) => limit != null);
+  return limits.length === 0 ? null : Object.fromEntries(limits);
+}
+
+/** Does something for each tenant, a few at a time. */
+async function forEachTenant(tenants: readonly string[], work: (tenant: string) => Promise<void>): Promise<void> {
+  for (let start = 0; start < tenants.length; start += CONCURRENT_TENANTS) {
+    await Promise.all(tenants.slice(start, start + CONCURRENT_TENANTS).map(work));
+  }
+}
+
 type TenantRow = UsageRow & { tenant: string };
 
 async function rowsOf(
@@ -119,7 +211,10 @@ async function rowsOf(
 }
 
 /** The tenants that are asked for; without any, all that have keys or limits. */
-async function tenantsOf({ projects }: UsageRequest, { directories }: UsageSources): Promise<readonly string[]> {
+async function tenantsOf(
+  { projects }: Pick<UsageRequest, "projects">,
+  { directories }: UsageSources,
+): Promise<readonly string[]> {
   const tenants = projects ?? (await directories.getByName(DIRECTORY).tenants("", MAX_TENANTS + 1));
   if (tenants.length <= MAX_TENANTS) return tenants;
   throw tooMuch(`Name at most ${MAX_TENANTS} tenants in 'project_ids'.`);

@@ -6,6 +6,7 @@ import { type Measurements, modelServerTrace } from "../contract/measurements.ts
 import type { Model } from "../contract/model.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { createEngine } from "../engine/create-engine.ts";
+import { isOperatorsModel } from "../engine/models.ts";
 import { Upstream } from "../engine/upstream.ts";
 import { type CreateRequest, conversationOf } from "../protocol/create-request.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
@@ -81,11 +82,11 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
   const compactions = compactionCodec(config, spec.tenant ?? "");
   const opened = past && openPast(past, spec.request, compactions, config);
   const request = withConfiguration(spec.request, withContent(history, opened), input);
-  if (measured) noteTurn(measured, spec, request);
+  if (measured) noteTurn(measured, spec, request, config);
   const upstream = upstreamOf(spec, host);
   return new Turn(
     {
-      engine: createEngine(model.engine, config, upstream, HOSTED_TOOLS),
+      engine: createEngine(model.engine, config, upstream, HOSTED_TOOLS, spec.tenant ?? ""),
       request,
       address: spec,
       model,
@@ -136,7 +137,7 @@ export async function assemblePrompt(
   const request = withConfiguration(spec.request, withContent(past.history, opened), past.input);
   checkPromptMedia(past, request, config.isMediaListed);
   const tools = toolsOf(spec, past, opened, host);
-  const engine = createEngine(model.engine, config, upstreamOf(spec, host), HOSTED_TOOLS);
+  const engine = createEngine(model.engine, config, upstreamOf(spec, host), HOSTED_TOOLS, spec.tenant ?? "");
   const source = { ...spec, ...past, request, opened };
   const firstPrompt = () => makePrompt(source, engine.noteRole, tools?.mayCall(0) ? tools.serverTools : undefined);
   checkCallPairs(firstPrompt().items);
@@ -177,9 +178,15 @@ async function listTools(tools: Toolset, signal: AbortSignal): Promise<void> {
   }
 }
 
-function noteTurn(measured: Measurements, { model, ...address }: TurnSpec, request: CreateRequest): void {
+function noteTurn(
+  measured: Measurements,
+  { model, ...address }: TurnSpec,
+  request: CreateRequest,
+  config: Config,
+): void {
   measured.turn = {
     model,
+    isOperatorsModel: isOperatorsModel(model.upstream, config),
     responseId: responseId(address),
     conversation: conversationOf(request),
     isStored: request.store !== false,

@@ -41,7 +41,7 @@ export function acceptRequest(request: CreateRequest, model: Model, config: Conf
       "unsupported_parameter",
     );
   }
-  return createEngine(model.engine, config, new Upstream(config), HOSTED_TOOLS).accept(request);
+  return createEngine(model.engine, config, new Upstream(config), HOSTED_TOOLS, "").accept(request);
 }
 
 /** Asks every model server how it is, for the board. Does not throw. */

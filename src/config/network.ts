@@ -3,7 +3,13 @@
  * public addresses (docs/self-hosting.md); what the operator names in variables may be anywhere.
  */
 
+/** Follows no redirect: the answer is the 3xx itself. Whoever follows one checks where it leads first (`guardedFetch`). */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+
+/** A way out as a {@link Fetch}. */
+export function withoutRedirects(send: Fetch): Fetch {
+  return (url, init) => send(url, { ...init, redirect: "manual" });
+}
 
 /** The two directions of a connection, and its end. */
 export interface Connection {
@@ -20,7 +26,7 @@ export type Connect = (
 
 /** The binding PRIVATE_NETWORK: a service that reaches private addresses, too. Cloudflare has none. */
 export interface PrivateNetwork {
-  fetch: Fetch;
+  fetch: (url: string, init: RequestInit) => Promise<Response>;
   connect: Connect;
 }
 
@@ -32,13 +38,13 @@ export interface OperatorNetwork {
 }
 
 /** The global `fetch`. */
-export const publicFetch: Fetch = (url, init) => fetch(url, init);
+export const publicFetch = withoutRedirects((url, init) => fetch(url, init));
 
 /** The network of an environment's binding; where there is none, the one that all use. */
 export function operatorNetwork({ PRIVATE_NETWORK: network }: { PRIVATE_NETWORK?: PrivateNetwork }): OperatorNetwork {
   if (!network) return { fetch: publicFetch, connect: undefined };
   return {
-    fetch: (url, init) => network.fetch(url, init),
+    fetch: withoutRedirects((url, init) => network.fetch(url, init)),
     connect: (address, options) => network.connect(address, options),
   };
 }

@@ -1,6 +1,13 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
-import { type Connect, type Fetch, type OperatorNetwork, operatorNetwork, type PrivateNetwork } from "./network.ts";
+import {
+  type Connect,
+  type Fetch,
+  type OperatorNetwork,
+  operatorNetwork,
+  type PrivateNetwork,
+  withoutRedirects,
+} from "./network.ts";
 import { headerSecret, serverUrl } from "./values.ts";
 
 /** The model servers of a deployment: `UPSTREAMS` with its secrets, or the one of `VLLM_BASE_URL`. */
@@ -253,7 +260,7 @@ function bindingOf(env: object, name: string): Fetch | undefined {
   const binding: unknown = Object.hasOwn(env, name) ? (env as Record<string, unknown>)[name] : undefined;
   if (typeof binding !== "object" || binding === null || !("fetch" in binding)) return undefined;
   if (typeof binding.fetch !== "function") return undefined;
-  return (url, init) => (binding as { fetch: Fetch }).fetch(url, init);
+  return withoutRedirects((url, init) => (binding as { fetch: Fetch }).fetch(url, init));
 }
 
 function baseUrlOf({ url, binding }: Pick<Entry, "url" | "binding">): string {

@@ -11,6 +11,7 @@ import codeSamples from "./client/code-samples.js?raw";
 import dialogs from "./client/dialogs.js?raw";
 import draft from "./client/draft.js?raw";
 import eventRecord from "./client/event-record.js?raw";
+import followEnd from "./client/follow-end.js?raw";
 import format from "./client/format.js?raw";
 import icon from "./client/icon.svg?raw";
 import index from "./client/index.html?raw";
@@ -62,6 +63,7 @@ export const assets = {
   "dialogs.js": dialogs,
   "draft.js": draft,
   "event-record.js": eventRecord,
+  "follow-end.js": followEnd,
   "format.js": format,
   "item-view.js": itemView,
   "limits-form.js": limitsForm,

@@ -36,8 +36,11 @@ export type ModelDelta =
   | { kind: "message"; index: number; itemKind?: "reasoning" | "message" | "call"; message: RawMessage }
   /** The call in whose middle the generation goes on, with all of it so far: said before the first delta. */
   | { kind: "resumed_call"; index: number; name: string; arguments: string }
-  /** The model called what nobody offered: it is to be asked again, after these messages that tell it so. */
-  | { kind: "ask_again"; messages: RawMessage[] }
+  /**
+   * The answer ends in what is none: a call that cannot be made. `why` says what of the request it does not keep to. The model is
+   * to be asked again, after these messages that tell it so; without any, it has been asked often enough.
+   */
+  | { kind: "broken"; why: string; messages: RawMessage[] }
   /** What was sampled since the last of these: with all of them a generation can be put back to where it was. */
   | { kind: "sampled"; sampled: Sampled }
   | { kind: "usage"; usage: Usage }

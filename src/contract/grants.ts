@@ -39,10 +39,15 @@ export const TIER = /^[A-Za-z0-9_-]{1,64}$/;
 export const grants = z.strictObject({
   models: list(modelName, { max: MAX_NAMES }).nullish(),
   requests_per_minute: count.nullish(),
+  /** Of requests that read, delete or cancel. What it is by itself: `readsPerMinute`. */
+  reads_per_minute: count.nullish(),
   tokens_per_minute: count.nullish(),
   max_concurrent_requests: count.nullish(),
   max_background_runs: count.nullish(),
   budget: budget.nullish(),
+  stored_bytes: count.nullish(),
+  stored_responses: count.nullish(),
+  stored_conversations: count.nullish(),
   max_output_tokens: z.int().min(1).nullish(),
   hosted_tools: list(z.enum(HOSTED_TOOL_NAMES), { max: MAX_NAMES }).nullish(),
   mcp_hosts: list(host, { max: MAX_NAMES }).nullish(),
@@ -56,6 +61,25 @@ export const grants = z.strictObject({
 });
 
 export type Grants = z.output<typeof grants>;
+
+/** Limits of what is kept, each named as the grant and as the figure that it limits. Whatever else is to be kept is named here. */
+export const STORED_LIMITS = ["stored_bytes", "stored_responses", "stored_conversations"] as const;
+export type StoredLimit = (typeof STORED_LIMITS)[number];
+
+/** How much is kept of each. */
+export type Stored = Readonly<Record<StoredLimit, number>>;
+
+export const NOTHING_STORED: Stored = { stored_bytes: 0, stored_responses: 0, stored_conversations: 0 };
+
+/** Whether anything of what is kept is limited. */
+export function limitsStored(given: Grants | null): boolean {
+  return given !== null && STORED_LIMITS.some((limit) => given[limit] != null);
+}
+
+/** A tenant's grants, with what it may store where they do not say it, in bytes; 0 is any amount. */
+export function withStoredBytes(given: Grants | null, bytes: number): Grants | null {
+  return bytes === 0 || given?.stored_bytes != null ? given : { ...given, stored_bytes: bytes };
+}
 
 /** What requests of a key are held to, apart from what is counted: its own grants within its tenant's. */
 export interface Policy {
@@ -92,12 +116,24 @@ function intersection<Name>(lists: readonly (readonly Name[] | null | undefined)
   return first?.filter((name) => rest.every((other) => other.includes(name)));
 }
 
+/** Where `reads_per_minute` is absent: so many for each request a minute, and no fewer than a client needs that polls. */
+const READS_PER_REQUEST = 10;
+const LEAST_READS = 120;
+
+/** How many reads a minute are allowed: those that are set, else what the requests a minute come with. Undefined: any number. */
+export function readsPerMinute({ reads_per_minute: reads, requests_per_minute: requests }: Grants): number | undefined {
+  if (reads != null) return reads;
+  if (requests == null) return undefined;
+  return requests === 0 ? 0 : Math.max(LEAST_READS, READS_PER_REQUEST * requests);
+}
+
 /** Whether anything of grants has to be counted. */
 export function isCounted(given: Grants | null): boolean {
   if (!given) return false;
   const { requests_per_minute: requests, tokens_per_minute: tokens, max_concurrent_requests: slots } = given;
-  const limits = [requests, tokens, slots, given.max_background_runs, given.budget?.tokens, given.budget?.usd];
-  return given.track_usage === true || limits.some((limit) => limit != null);
+  const { reads_per_minute: reads, max_background_runs: runs, budget } = given;
+  const limits = [requests, reads, tokens, slots, runs, budget?.tokens, budget?.usd];
+  return given.track_usage === true || limitsStored(given) || limits.some((limit) => limit != null);
 }
 
 /** Whether a list of models has one: by its name, or by a beginning of it. */

@@ -4,6 +4,8 @@ import type { Grants, Policy } from "./grants.ts";
 export interface CountedLimits {
   tenant: Grants | null;
   key: Grants | null;
+  /** Whether it is told what was used: not where nothing but the deployment's own limit of what is kept binds the caller. */
+  tellsUsage: boolean;
 }
 
 /** Who asks, as its key tells. Made once for what is known of a key, and shared by the requests that it makes. */

@@ -48,6 +48,8 @@ export interface Trace {
 
 export interface MeasuredTurn {
   model: Model;
+  /** The model is the operator's: configured by name, or loaded by a server as it began, and no adapter. */
+  isOperatorsModel: boolean;
   responseId: string;
   conversation: string | undefined;
   isStored: boolean;

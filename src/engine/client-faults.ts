@@ -89,7 +89,11 @@ export class ClientFaults implements Engine {
   }
 
   async measure(prompt: Prompt, signal: AbortSignal, options?: { countsAll?: boolean }): Promise<PromptSize> {
-    return this.#engine.measure(prompt, signal, options);
+    try {
+      return await this.#engine.measure(prompt, signal, options);
+    } catch (error) {
+      throw error instanceof ApiError && !signal.aborted ? named(error, prompt.request) : error;
+    }
   }
 
   answerMessages(exchange: ToolExchange, made: RawMessage | undefined): RawMessage[] {

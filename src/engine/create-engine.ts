@@ -1,16 +1,24 @@
 import type { Config, EngineName } from "../config.ts";
 import type { Engine } from "../contract/engine.ts";
 import type { HostedTools } from "../contract/hosted-tool.ts";
+import { LongWork } from "../protocol/long-work.ts";
 import { ChatEngine } from "./chat/engine.ts";
 import { ClientFaults } from "./client-faults.ts";
 import { HarmonyEngine } from "./harmony/engine.ts";
 import type { Upstream } from "./upstream.ts";
 
-/** The engine that speaks to a model. `hostedTools` are those whose calls may stand in a prompt. */
-export function createEngine(name: EngineName, config: Config, upstream: Upstream, hostedTools: HostedTools): Engine {
+/** The engine that speaks to a model. `hostedTools` are those whose calls may stand in a prompt, `tenant` is whose work it does. */
+export function createEngine(
+  name: EngineName,
+  config: Config,
+  upstream: Upstream,
+  hostedTools: HostedTools,
+  tenant: string,
+): Engine {
+  const work = new LongWork(tenant);
   const engine =
     name === "harmony"
-      ? new HarmonyEngine(upstream, hostedTools, config.harmony)
-      : new ChatEngine(upstream, hostedTools, config);
+      ? new HarmonyEngine(upstream, hostedTools, config.harmony, work)
+      : new ChatEngine(upstream, hostedTools, config, work);
   return new ClientFaults(engine);
 }

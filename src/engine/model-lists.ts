@@ -48,7 +48,7 @@ function isRecent(at: number | undefined, now = Date.now()): boolean {
 }
 
 /** The cards of a server, however old; undefined where it never gave any. */
-export function knownCards({ baseUrl }: ModelServer): readonly ModelCard[] | undefined {
+export function knownCards({ baseUrl }: Pick<ModelServer, "baseUrl">): readonly ModelCard[] | undefined {
   return lists.get(baseUrl)?.cards;
 }
 

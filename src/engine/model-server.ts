@@ -160,8 +160,7 @@ export class ModelServer {
     if (apiKey) headers.authorization = `Bearer ${apiKey}`;
     const request = { method: body === undefined ? "GET" : "POST", headers, body, signal };
     if (transport === "socket" || (transport === "mixed" && isTokenStream)) return socketFetch(url, request, connect);
-    // A proxy that is not content with what it was sent redirects to its login: that has no business with the secrets.
-    return fetch(url, hasAny(own) ? { ...request, redirect: "manual" } : request);
+    return fetch(url, request);
   }
 
   /** The fault that a response tells of. Of a body that is too long, or takes too long, nothing is kept. */
@@ -329,11 +328,6 @@ export class ModelServer {
       onEnd?.();
     }
   }
-}
-
-function hasAny(fields: object): boolean {
-  for (const _ in fields) return true;
-  return false;
 }
 
 /** Tells reads of a stream that hold nothing but whole SSE comments and blank lines. */

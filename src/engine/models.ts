@@ -61,6 +61,20 @@ export async function resolveModel(
   return { name: first.id, upstream: first.id, engine: await engineOf(first.id, config, upstream, signal) };
 }
 
+/**
+ * Whether a model is one of the operator's: the configuration names it, or a server lists it, as far as this isolate has heard, and not
+ * as an adapter. Servers load adapters by the names that clients say (vLLM's LoRA resolvers), and list them from then on.
+ */
+export function isOperatorsModel(model: string, config: Config): boolean {
+  const { modelServers, modelAliases, modelEngines, thinkingBudgets, codexModels, keys } = config;
+  const named = [modelEngines, thinkingBudgets, codexModels, keys.prices].some((each) => Object.hasOwn(each, model));
+  if (named || Object.values(modelAliases).includes(model)) return true;
+  return modelServers.some(
+    (server) =>
+      server.models?.includes(model) || knownCards(server)?.some(({ id, parent }) => id === model && parent == null),
+  );
+}
+
 /** gpt-oss in the name that vLLM serves a model by, or in the path or repository that it was loaded from. */
 const GPT_OSS = /gpt-?oss/i;
 

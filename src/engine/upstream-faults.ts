@@ -93,12 +93,12 @@ const CONTEXT_LENGTH = /maximum context length|max_model_len|longer than the max
  * server (5xx) or of our credentials there (401, 403) says only that.
  */
 export function toFaultError(status: number, fault: UpstreamFault | undefined, retryAfter?: string | null): ApiError {
-  const message = fault?.message ?? `The model server answered with status ${status}.`;
+  const message = messageOf(status, fault);
   const headers: Record<string, string> = retryAfter ? { "retry-after": retryAfter } : {};
   if (status >= 500 && ENGINE_DEAD_WORDS.test(message)) {
     return new ApiError({ status: 502, message: "The model server's engine has died.", code: ENGINE_DEAD });
   }
-  if (status === 404 && /model/i.test(message)) return invalidRequest("model", message, "model_not_found");
+  if (isOfModel(status, fault)) return invalidRequest("model", message, "model_not_found");
   if (status === 400 || status === 413 || status === 422) return toRefusal(message, fault?.param);
   if (status === 429) {
     return new ApiError({
@@ -116,6 +116,10 @@ export function toFaultError(status: number, fault: UpstreamFault | undefined, r
     return new ApiError({ status, message: "The model server timed out.", code: "upstream_timeout" });
   }
   if (status === 501) return invalidRequest(null, message, "unsupported_parameter");
+  if (status >= 300 && status < 400) {
+    const message = `The model server answered with a redirect (status ${status}), which this server does not follow.`;
+    return new ApiError({ status: 502, message, code: "upstream_error" });
+  }
   const why =
     status === 401 || status === 403
       ? "The model server refused this server's credentials (VLLM_API_KEY)."
@@ -146,8 +150,21 @@ const REFUSALS = new Set([400, 404, 405, 413, 415, 422, 501]);
  */
 export function toPassedError(status: number, fault: UpstreamFault | undefined, retryAfter?: string | null): ApiError {
   if (!REFUSALS.has(status)) return toFaultError(status, fault, retryAfter);
-  const message = fault?.message ?? `The model server answered with status ${status}.`;
-  const isModel = status === 404 && /model/i.test(message);
+  const isModel = isOfModel(status, fault);
   const code = isModel ? "model_not_found" : status === 404 || status === 405 ? "not_served" : "invalid_request";
-  return new ApiError({ status, message, param: isModel ? "model" : (fault?.param ?? null), code });
+  return new ApiError({
+    status,
+    message: messageOf(status, fault),
+    param: isModel ? "model" : (fault?.param ?? null),
+    code,
+  });
+}
+
+function messageOf(status: number, fault: UpstreamFault | undefined): string {
+  return fault?.message ?? `The model server answered with status ${status}.`;
+}
+
+/** Whether a 404 is about the model, by the server's own words. Without words it is about the route. */
+function isOfModel(status: number, fault: UpstreamFault | undefined): boolean {
+  return status === 404 && fault !== undefined && (fault.param === "model" || /model/i.test(fault.message));
 }

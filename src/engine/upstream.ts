@@ -1,6 +1,6 @@
 import type { Config } from "../config.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
-import { ApiError, invalidRequest } from "../protocol/errors.ts";
+import { ApiError } from "../protocol/errors.ts";
 import { hashOf } from "../protocol/hash.ts";
 import { pause } from "../protocol/pause.ts";
 import { learnModels, noteRefused, serves } from "./model-lists.ts";
@@ -182,7 +182,9 @@ export class Upstream {
         const isWorthIt = mayMove && attempt < this.#triesAfter(fault, blame);
         this.#learn(fault, blame, server);
         this.#giveUp(server);
-        if (!isWorthIt || this.#others(server).length === 0 || !takeRetry(retryBudget, Date.now())) throw worst;
+        if (!isWorthIt || this.#others(server).length === 0 || !takeRetry(retryBudget, Date.now())) {
+          throw this.#verdict(worst);
+        }
         await pause(Math.random() * BACK_OFF_MS * 2 ** (attempt - 1), signal);
         signal.throwIfAborted();
       }
@@ -250,7 +252,7 @@ export class Upstream {
       loadFactor: this.#config.loadFactor,
       random: Math.random,
     });
-    if (!chosen) throw unknownModel();
+    if (!chosen) throw unknownModel(this.#options.model);
     return chosen.server;
   }
 
@@ -302,6 +304,18 @@ export class Upstream {
     // A name that nobody is known to have is a name that there is not.
     if (blame === "model") return this.servers.some((each) => serves(each, this.#options.model ?? "")) ? MAX_TRIES : 1;
     return answeredStatus(fault) === 500 && fault.code === "upstream_error" ? MAX_TRIES_AT_FAILURE : MAX_TRIES;
+  }
+
+  /**
+   * The fault that the client is told, of those that the servers gave. A name that all have listed their models without is
+   * unknown, whichever of them was asked for it, and whether that one could be reached: the answer must not depend on the choice.
+   */
+  #verdict(fault: ApiError): ApiError {
+    const { model } = this.#options;
+    const blame = blameFor(fault);
+    if (blame === "model") return unknownModel(model, fault.status);
+    const isUnlisted = model !== undefined && this.servers.every((server) => serves(server, model) === false);
+    return isUnlisted && blame === "server" ? unknownModel(model) : fault;
   }
 
   /** Remembers what a fault tells of its server. */
@@ -368,7 +382,11 @@ function isPage({ headers }: Response): boolean {
   return headers.get("content-type")?.startsWith("text/html") ?? false;
 }
 
-/** The 400 of a model that no server may be asked for. */
-function unknownModel(): ApiError {
-  return invalidRequest("model", "The model does not exist: no model server has it.", "model_not_found");
+/**
+ * The error of a model that no server has: 400, or the status that the endpoint gives it. A server's own words are not repeated: they
+ * name the models of that server alone, and `/v1/models` names those that the key may use.
+ */
+function unknownModel(model: string | undefined, status = 400): ApiError {
+  const message = `The model '${model}' does not exist: no model server has it. GET /v1/models lists those there are.`;
+  return new ApiError({ status, message, param: "model", code: "model_not_found" });
 }

@@ -69,10 +69,11 @@ const UNWATCHED_INTERVAL = 16;
 /**
  * vLLM's `stream_interval`: after the first token, so many come in one event. Each event costs this server and vLLM as much as many tokens
  * do. An answer that nobody watches is streamed all the same: its silences are noticed, no proxy gives it up, and what was said is known
- * when it breaks off.
+ * when it breaks off. Where a stop string may end the answer, tokens come one by one: those behind it cost, too.
  */
 export function streamInterval({ request, isUnwatched }: Prompt): number | undefined {
-  return request.stream_interval ?? (isUnwatched && isStreamed(request) ? UNWATCHED_INTERVAL : undefined);
+  const isMerged = isUnwatched && isStreamed(request) && request.stop == null;
+  return request.stream_interval ?? (isMerged ? UNWATCHED_INTERVAL : undefined);
 }
 
 /** How an answer is asked for of which `interval` tokens come in an event, as far as that is said. */

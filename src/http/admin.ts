@@ -14,7 +14,7 @@ import {
 import { cancelLiveRun, type LiveRuns, listLiveRuns } from "../api/live-runs.ts";
 import { eraseTenant, exportTenant, type TenantData } from "../api/tenant-data.ts";
 import { importTenant } from "../api/tenant-import.ts";
-import { readUsage } from "../api/usage.ts";
+import { readStorage, readUsage } from "../api/usage.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { MAX_LINE_LENGTH } from "../store/limits.ts";
 import type { AppEnv } from "./app-env.ts";
@@ -23,7 +23,7 @@ import { adminOf, identityOf, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { unknownUrl } from "./errors.ts";
 import { json, ok } from "./openapi/operation.ts";
-import { auditQuery, homesQuery, keysQuery, runsQuery, usageQuery } from "./queries.ts";
+import { auditQuery, homesQuery, keysQuery, runsQuery, storageQuery, usageQuery } from "./queries.ts";
 
 /** Of one import: a page of 200 homes. A unit of UTF-16 takes at most three bytes of UTF-8. */
 const IMPORT_BOUNDS = { maxBytes: 1024 * 1024 * 1024, maxLineBytes: 3 * MAX_LINE_LENGTH };
@@ -236,6 +236,7 @@ export const administration = [
       id: "readUsage",
       group: "Administration",
       access: "tenant or root",
+      counted: "read",
       openedBy: "ADMIN_KEY",
       answers: ok("UsagePage"),
     },
@@ -248,6 +249,26 @@ export const administration = [
       return context.json(await readUsage(tenant, query, { directories, quotas }));
     },
   }),
+  endpoint({
+    method: "GET",
+    path: "/v1/organization/usage/storage",
+    summary: "what is stored now, and what may be: a tenant's own, or with a root key all: `group_by`, `project_ids`",
+    operation: {
+      id: "readStorageUsage",
+      group: "Administration",
+      access: "tenant or root",
+      counted: "read",
+      answers: ok("StoragePage"),
+    },
+    query: storageQuery,
+    handle: async (context, query) => {
+      const { KEYS: directories, QUOTAS: quotas } = context.env;
+      const isAdmin = context.get("authenticated").admin !== undefined;
+      const tenant = isAdmin ? undefined : identityOf(context).tenant;
+      const { storedBytesPerTenant } = context.get("config").keys;
+      return context.json(await readStorage(tenant, query, { directories, quotas }, storedBytesPerTenant));
+    },
+  }),
 ];
 
 function administrator(context: Context<AppEnv>): Administrator {
@@ -255,11 +276,11 @@ function administrator(context: Context<AppEnv>): Administrator {
 }
 
 function tenantData(context: Context<AppEnv>): TenantData {
-  return { ...administrator(context), homes: context.env.HOME, quotas: context.env.QUOTAS };
+  return { ...administrator(context), homes: context.env, quotas: context.env.QUOTAS };
 }
 
 function liveRuns(context: Context<AppEnv>): LiveRuns {
-  return { ...administrator(context), homes: context.env.HOME, boards: context.env.BOARD };
+  return { ...administrator(context), homes: context.env, boards: context.env.BOARD };
 }
 
 function hasBody({ req: { raw } }: Context<AppEnv>): boolean {

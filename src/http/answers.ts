@@ -1,6 +1,8 @@
 import type { Context } from "hono";
+import { OPEN_RESPONSES_VERSION, openResponsesStream } from "../protocol/open-responses.ts";
 import { SSE_HEADERS } from "../protocol/sse-stream.ts";
 import type { ItemPage } from "../store/item-page.ts";
+import type { AppEnv } from "./app-env.ts";
 
 /** Answers whose bodies are text or bytes already. */
 
@@ -16,6 +18,11 @@ export function itemList(context: Context, { data, firstId, lastId, hasMore }: I
 }
 
 /** An answer of server-sent events. */
-export function eventStream(context: Context, events: ReadableStream<Uint8Array>): Response {
-  return context.body(events, 200, SSE_HEADERS);
+export function eventStream(context: Context<AppEnv>, events: ReadableStream<Uint8Array>): Response {
+  return context.body(speaksOpenResponses(context) ? openResponsesStream(events) : events, 200, SSE_HEADERS);
+}
+
+/** Whether events are to have Open Responses' names: the client says its version, or the operator wants it for all. */
+export function speaksOpenResponses(context: Context<AppEnv>): boolean {
+  return context.get("config").speaksOpenResponses || context.req.header(OPEN_RESPONSES_VERSION) !== undefined;
 }

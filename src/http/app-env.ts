@@ -1,3 +1,4 @@
+import type { Counting } from "../api/transport.ts";
 import type { Config } from "../config.ts";
 import type { Identity } from "../contract/identity.ts";
 import type { Env } from "../env.ts";
@@ -12,6 +13,8 @@ export interface AppEnv {
   Variables: {
     config: Config;
     authenticated: Authenticated;
+    /** Only of a request that is counted. */
+    counting: Counting | undefined;
     requestId: string;
     /** Of the request's body in bytes, once it was read. */
     bodyLength: number | undefined;

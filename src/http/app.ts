@@ -1,12 +1,13 @@
-import { Hono } from "hono";
+import { type Context, Hono } from "hono";
 import { createMiddleware } from "hono/factory";
 import { requestId } from "hono/request-id";
 import { loadConfig } from "../config.ts";
 import { consoleFiles, consolePage, wantsPage } from "../console/console.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
 import type { AppEnv } from "./app-env.ts";
-import { authentication } from "./auth.ts";
-import { browserGuard, jsonBodies } from "./browser-guard.ts";
+import { setAuthenticated } from "./auth.ts";
+import { discardBody } from "./body.ts";
+import { browserGuard } from "./browser-guard.ts";
 import { unlessDraining } from "./draining.ts";
 import { routesOf } from "./endpoint.ts";
 import { endpoints } from "./endpoints.ts";
@@ -31,6 +32,8 @@ const unobserved = createMiddleware<AppEnv>(async (context, next) => {
   await next();
 });
 
+const unconfigured = createMiddleware<AppEnv>((_, next) => next());
+
 const app = new Hono<AppEnv>();
 
 app.use(requestId());
@@ -44,13 +47,25 @@ app.get("/", (context) => {
 });
 app.route("/", consoleFiles);
 // The Worker is healthy also while its configuration is not.
-app.use("/v1/*", configuration, authentication, jsonBodies);
-// vLLM has these at its root.
-for (const path of ["/tokenize", "/detokenize"]) app.use(path, configuration, authentication, jsonBodies);
-app.use("/health/upstream", unobserved);
-app.use("/metrics", unobserved);
-app.route("/", routesOf(endpoints));
-app.notFound((context) => renderError(unknownUrl(context), context));
-app.onError(renderError);
+app.route(
+  "/",
+  routesOf(endpoints, ({ access, group }) => {
+    if (access === "everyone") return unconfigured;
+    return group === "Operation" ? unobserved : configuration;
+  }),
+);
+// Whoever shows no key learns of no path that there is not.
+app.use("/v1/*", configuration, async (context, next) => {
+  await setAuthenticated(context);
+  await next();
+});
+app.notFound((context) => refuse(unknownUrl(context), context));
+app.onError(refuse);
+
+/** Renders an error, once what it leaves unread of the request's body is read: a client that is still sending would not see it. */
+async function refuse(error: Error, context: Context<AppEnv>): Promise<Response> {
+  await discardBody(context.req.raw);
+  return renderError(error, context);
+}
 
 export default app;

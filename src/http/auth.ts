@@ -1,16 +1,16 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import { createMiddleware } from "hono/factory";
+import type { Context } from "hono";
 import type { Config } from "../config.ts";
 import { CONFIGURED_KEY, type Identity, NO_KEY } from "../contract/identity.ts";
 import type { Env } from "../env.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { subprotocolKey, wantsSocket } from "../socket/upgrade.ts";
-import { keyCache } from "../store/keys/key-cache.ts";
+import { keyCache, newIdentity } from "../store/keys/key-cache.ts";
 import type { AppEnv, Authenticated } from "./app-env.ts";
 import { hasJwtForm, jwtVerifier } from "./jwt.ts";
 
 /** The tenant of every caller where `ALLOW_ANONYMOUS` is set and no keys are (local development). */
-const ANONYMOUS: Identity = { tenant: "local", keyId: NO_KEY, policy: undefined, counted: undefined };
+const ANONYMOUS = "local";
 
 /** What it takes to know who asks. `waitUntil` takes what need not be waited for. */
 export interface Door {
@@ -47,7 +47,7 @@ export function authorizationOf(request: Request): string | undefined {
 export function authenticate(header: string | undefined, door: Door): Authenticated | Promise<Authenticated> {
   const { config } = door;
   if (!config.wantsKeys) {
-    if (config.allowAnonymous) return { identity: ANONYMOUS };
+    if (config.allowAnonymous) return { identity: identityOfTenant(ANONYMOUS, NO_KEY, config) };
     throw unauthorized(
       "This deployment has no API keys and refuses every call. Set the secret API_KEYS (see README, 'API keys').",
       "no_api_keys_configured",
@@ -64,7 +64,11 @@ export function authenticate(header: string | undefined, door: Door): Authentica
 }
 
 /** Whose key it is of those that stand in the configuration. */
-function configured(key: string, { apiKeys, keys: { adminKeys } }: Config): Authenticated | undefined {
+function configured(key: string, config: Config): Authenticated | undefined {
+  const {
+    apiKeys,
+    keys: { adminKeys },
+  } = config;
   if (apiKeys.length === 0 && adminKeys.length === 0) return undefined;
   const digest = createHash("sha256").update(key).digest();
   let tenant: string | undefined;
@@ -72,17 +76,18 @@ function configured(key: string, { apiKeys, keys: { adminKeys } }: Config): Auth
   for (const known of apiKeys) if (timingSafeEqual(digest, known.sha256)) tenant = known.tenant;
   for (const known of adminKeys) if (timingSafeEqual(digest, known.sha256)) admin = known.name;
   if (admin !== undefined) return { admin };
-  return tenant === undefined ? undefined : { identity: identityOfTenant(tenant) };
+  return tenant === undefined ? undefined : { identity: identityOfTenant(tenant, CONFIGURED_KEY, config) };
 }
 
 const identities = new Map<string, Identity>();
 
-/** The identity of a configured tenant's keys, of which there are as many as the configuration has. */
-function identityOfTenant(tenant: string): Identity {
-  let identity = identities.get(tenant);
+/** The identity of a tenant of whom nothing is known but what the configuration says of all. There are as many as it has tenants. */
+function identityOfTenant(tenant: string, keyId: string, { keys }: Config): Identity {
+  const name = `${tenant}:${keyId}:${keys.storedBytesPerTenant}`;
+  let identity = identities.get(name);
   if (!identity) {
-    identity = { tenant, keyId: CONFIGURED_KEY, policy: undefined, counted: undefined };
-    identities.set(tenant, identity);
+    identity = newIdentity({ tenant, keyId }, null, null, keys.storedBytesPerTenant);
+    identities.set(name, identity);
   }
   return identity;
 }
@@ -93,7 +98,7 @@ function fromElsewhere(key: string, { config, env, waitUntil }: Door): Authentic
   const { jwt } = config;
   if (jwt && hasJwtForm(key)) return fromToken(key, { config, env, waitUntil });
   if (adminKeys.length === 0) throw incorrect();
-  const found = keyCache(env).identityOf(key, cacheMs, waitUntil);
+  const found = keyCache(env, config.keys.storedBytesPerTenant).identityOf(key, cacheMs, waitUntil);
   if (found instanceof Promise) return found.then(toAuthenticated);
   return toAuthenticated(found);
 }
@@ -108,17 +113,34 @@ async function fromToken(token: string, { config, env, waitUntil }: Door): Promi
   const tenant = await jwtVerifier(config.jwt).tenantOf(token, waitUntil);
   const { adminKeys, cacheMs } = config.keys;
   // Who has limits stands in the directory; where nobody can set any, nobody is asked.
-  if (adminKeys.length === 0) return { identity: identityOfTenant(tenant) };
-  return { identity: await keyCache(env).identityOfTenant(tenant, cacheMs, waitUntil) };
+  if (adminKeys.length === 0) return { identity: identityOfTenant(tenant, CONFIGURED_KEY, config) };
+  return {
+    identity: await keyCache(env, config.keys.storedBytesPerTenant).identityOfTenant(tenant, cacheMs, waitUntil),
+  };
 }
 
-/** Sets who asks, or answers 401. */
-export const authentication = createMiddleware<AppEnv>(async (context, next) => {
+/** Sets who asks. Throws, or rejects with, the 401. */
+export async function setAuthenticated(context: Context<AppEnv>): Promise<void> {
   const asked = authenticate(authorizationOf(context.req.raw), {
     config: context.get("config"),
     env: context.env,
     waitUntil: (promise) => context.executionCtx.waitUntil(promise),
   });
   context.set("authenticated", asked instanceof Promise ? await asked : asked);
-  await next();
-});
+}
+
+/**
+ * Throws the 401 of a header without the token of the metrics, where there are any; without a token whoever may call this server
+ * may read them.
+ */
+export function checkMetricsToken(header: string | undefined, { telemetry, allowAnonymous, wantsKeys }: Config): void {
+  if (!telemetry?.prometheus) return;
+  const expected = telemetry.prometheus.tokenSha256;
+  if (!expected && allowAnonymous && !wantsKeys) return;
+  const token = /^Bearer +(\S+)$/i.exec(header ?? "")?.[1];
+  const digest = createHash("sha256")
+    .update(token ?? "")
+    .digest();
+  if (token !== undefined && expected && timingSafeEqual(digest, expected)) return;
+  throw unauthorized("Incorrect token provided for the metrics (PROMETHEUS_TOKEN).", "invalid_api_key");
+}

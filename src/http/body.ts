@@ -1,47 +1,33 @@
-import { brotliDecompressSync, gunzipSync, inflateSync, zstdDecompressSync } from "node:zlib";
 import { concatBytes } from "../protocol/bytes.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { bodyTooLarge, parseBody } from "../protocol/json-body.ts";
-import { type Asker, bodyPlace, type Place, SHORT_BODY_LENGTH } from "../store/isolate-room.ts";
+import { LongWork } from "../protocol/long-work.ts";
+import { bodyPermits, type PermitOwner, type Permits } from "../store/memory-permits.ts";
+import { BODY_TIMEOUT_MS, BodySource, MAX_DISCARDED_BYTES, readShort, SHORT_BODY_LENGTH } from "./body-source.ts";
+import { Decompressor, type Encoding, encodingOf } from "./decompression.ts";
 
 /** Reads the body of a request within limits. Everything wrong with it is a 4xx in OpenAI's shape. */
 
 /** Who sends a body, and how long it may be. */
-export interface Sender extends Asker {
-  config: Asker["config"] & { maxRequestBytes: number };
+export interface Sender extends PermitOwner {
+  config: PermitOwner["config"] & { maxRequestBytes: number };
 }
-
-/** A body that takes longer to come is not waited for: it holds places that others could have. Milliseconds. */
-const BODY_TIMEOUT_MS = 300_000;
-
-/**
- * How much of a body beyond the limit is still read, and dropped. A connection that is closed with unread data is reset,
- * and its client would see that instead of the 413.
- */
-const MAX_DISCARDED_BYTES = 100 * 1024 * 1024;
-
-const DECODERS: Record<string, (body: Uint8Array, options: { maxOutputLength: number }) => Uint8Array> = {
-  gzip: gunzipSync,
-  "x-gzip": gunzipSync,
-  deflate: inflateSync,
-  br: brotliDecompressSync,
-  zstd: zstdDecompressSync,
-};
 
 /**
  * The parsed body, and how many bytes it has. Throws ApiError: 415 for another content type or encoding, 413 beyond `maxRequestBytes`
- * (before and after decompression), 408 for one that does not come, as `parseBody` does, and as `Place.fit` does.
+ * (before and after decompression) and for too high a compression, 408 for a sender that is too slow, as `parseBody` does, and as
+ * `Permits.resize` does.
  */
 export async function readJson(request: Request, sender: Sender): Promise<{ value: unknown; length: number }> {
   requireJsonType(request);
-  using place = bodyPlace(sender);
-  const bytes = await readDecoded(request, sender.config.maxRequestBytes, place);
-  return { value: await parseBody(bytes), length: bytes.length };
+  using permits = bodyPermits(sender);
+  const bytes = await readBytes(request, sender, permits);
+  return { value: await parseBody(bytes, new LongWork(sender.tenant)), length: bytes.length };
 }
 
 /**
- * The bytes of a form with files, and the type that says where its parts begin. Throws ApiError: 415 for another content type or
- * encoding, 413 beyond `maxRequestBytes` (before and after decompression), 408 for one that does not come, and as `Place.fit` does.
+ * The bytes of a form with files, and the type that says where its parts begin. Throws the 415 of another content type, and as
+ * `readJson` does before anything is parsed.
  */
 export async function readForm(request: Request, sender: Sender): Promise<{ bytes: Uint8Array; type: string }> {
   const type = request.headers.get("content-type") ?? "";
@@ -52,15 +38,8 @@ export async function readForm(request: Request, sender: Sender): Promise<{ byte
       code: "unsupported_media_type",
     });
   }
-  using place = bodyPlace(sender);
-  return { bytes: await readDecoded(request, sender.config.maxRequestBytes, place), type };
-}
-
-async function readDecoded(request: Request, maxBytes: number, place: Place): Promise<Uint8Array> {
-  const encoding = (request.headers.get("content-encoding") ?? "").trim().toLowerCase();
-  const bytes = decode(await readBytes(request, maxBytes, place), encoding, maxBytes);
-  place.fit(bytes.length);
-  return bytes;
+  using permits = bodyPermits(sender);
+  return { bytes: await readBytes(request, sender, permits), type };
 }
 
 /** Types of JSON lines; none of them is registered. */
@@ -90,14 +69,13 @@ export async function* readLines(
     });
   }
   if (!body) return;
-  const reader = (body as ReadableStream<Uint8Array<ArrayBuffer>>).getReader();
+  using source = new BodySource(body);
   let length = 0;
   let line: Uint8Array<ArrayBuffer>[] = [];
   let lineLength = 0;
   try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) break;
+    for (let chunk = await source.read(); chunk; chunk = await source.read()) {
+      const value = chunk.slice();
       length += value.byteLength;
       if (length > maxBytes) throw bodyTooLarge(maxBytes);
       let from = 0;
@@ -116,7 +94,7 @@ export async function* readLines(
     }
     if (lineLength > 0) yield concatBytes(line);
   } finally {
-    await discard(reader);
+    await source.discard();
   }
 }
 
@@ -126,18 +104,11 @@ function lineTooLong(maxLineBytes: number): ApiError {
   return invalidRequest(null, `A line may have ${maxLineBytes} bytes.`, "invalid_json");
 }
 
-/** Reads the rest of a body, and drops it. */
-async function discard(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<void> {
-  try {
-    for (let length = 0; length <= MAX_DISCARDED_BYTES; ) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      length += value.byteLength;
-    }
-    await reader.cancel();
-  } catch {
-    // The client has left.
-  }
+/** Reads the body of a request that nobody has begun to read, within bounds, and drops it, so that the client sees the answer. */
+export async function discardBody({ body, bodyUsed, headers }: Request): Promise<void> {
+  if (!body || bodyUsed || body.locked || Number(headers.get("content-length")) > MAX_DISCARDED_BYTES) return;
+  using source = new BodySource(body, BODY_TIMEOUT_MS);
+  await source.discard();
 }
 
 /** Throws the 415 of a request whose content type is not JSON. */
@@ -150,88 +121,69 @@ export function requireJsonType({ headers }: Request): void {
   });
 }
 
-/** The bytes of a body, as they came. One that is not short has to come in time, and takes places. */
-async function readBytes(request: Request, maxBytes: number, place: Place): Promise<Uint8Array> {
-  const announced = request.headers.get("content-length");
-  if (announced !== null && Number(announced) <= Math.min(SHORT_BODY_LENGTH, maxBytes)) {
-    return new Uint8Array(await request.arrayBuffer());
+/**
+ * The bytes of a body, decompressed. It takes permits for what has come, never for what was announced. A body that is refused is read
+ * to its end, within bounds, so that the client sees the answer.
+ */
+async function readBytes(request: Request, { tenant, config }: Sender, permits: Permits): Promise<Uint8Array> {
+  const { maxRequestBytes: maxBytes } = config;
+  const { body, headers } = request;
+  const announced = Number(headers.get("content-length") ?? Number.NaN);
+  // Nobody sends all of it before reading the answer.
+  if (announced > maxBytes + MAX_DISCARDED_BYTES) throw bodyTooLarge(maxBytes);
+  if (announced <= Math.min(SHORT_BODY_LENGTH, maxBytes) && !headers.has("content-encoding")) {
+    permits.resize(0);
+    return readShort(request);
   }
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(bodyTimeout()), BODY_TIMEOUT_MS);
-  });
+  if (!body) return new Uint8Array();
+  using source = new BodySource(body, BODY_TIMEOUT_MS);
   try {
-    return await Promise.race([readLong(request, announced, maxBytes, place), late]);
-  } finally {
-    clearTimeout(timer);
+    const encoding = encodingOf(request);
+    permits.resize(0);
+    if (announced > maxBytes) throw bodyTooLarge(maxBytes);
+    const take = (length: number) => {
+      if (length > maxBytes) throw bodyTooLarge(maxBytes);
+      permits.resize(length);
+    };
+    return encoding === undefined
+      ? await readAll(source, take)
+      : await decompressAll(source, encoding, take, new LongWork(tenant));
+  } catch (error) {
+    permits[Symbol.dispose]();
+    await source.discard();
+    throw error;
   }
 }
 
-async function readLong(
-  request: Request,
-  announced: string | null,
-  maxBytes: number,
-  place: Place,
-): Promise<Uint8Array> {
-  if (announced !== null && Number(announced) <= maxBytes) {
-    const refusal = refusalOf(() => place.fit(Number(announced)));
-    if (!refusal) return new Uint8Array(await request.arrayBuffer());
-    if (request.body) await discard(request.body.getReader());
-    throw refusal.error;
-  }
-  // Nobody sends all of it before reading the answer.
-  if (Number(announced) > maxBytes + MAX_DISCARDED_BYTES) throw bodyTooLarge(maxBytes);
-  if (!request.body) return new Uint8Array();
-  let chunks: Uint8Array<ArrayBuffer>[] = [];
+async function readAll(source: BodySource, take: (length: number) => void): Promise<Uint8Array> {
+  const chunks: Uint8Array<ArrayBuffer>[] = [];
   let length = 0;
-  let refusal: { error: unknown } | undefined;
-  for await (const chunk of request.body) {
+  for (let chunk = await source.read(); chunk; chunk = await source.read()) {
     length += chunk.byteLength;
-    // Of a body that has announced itself nothing is kept: it is too large.
-    if (announced === null && length <= maxBytes && !refusal) {
-      chunks.push(chunk);
-      refusal = refusalOf(() => place.fit(length));
-      if (refusal) chunks = [];
-    } else if (length > maxBytes + MAX_DISCARDED_BYTES) break;
+    take(length);
+    chunks.push(chunk.slice());
   }
-  if (announced !== null || length > maxBytes) throw bodyTooLarge(maxBytes);
-  if (refusal) throw refusal.error;
   return concatBytes(chunks);
 }
 
-function bodyTimeout(): ApiError {
-  return new ApiError({ status: 408, message: "The request body did not come in time.", code: "request_timeout" });
-}
+/** So many bytes of output take a microsecond. */
+const DECOMPRESSED_PER_UNIT = 200;
 
-/** What it throws, where it does: what is left of the body is to be read before that is said. */
-function refusalOf(take: () => void): { error: unknown } | undefined {
-  try {
-    take();
-    return undefined;
-  } catch (error) {
-    return { error };
+async function decompressAll(
+  source: BodySource,
+  encoding: Encoding,
+  take: (length: number) => void,
+  work: LongWork,
+): Promise<Uint8Array> {
+  let sent = 0;
+  using decompressor = new Decompressor(encoding, (length) => take(Math.max(sent, length)));
+  for (let chunk = await source.read(); chunk; chunk = await source.read()) {
+    sent += chunk.byteLength;
+    const before = decompressor.length;
+    take(Math.max(sent, before));
+    await decompressor.write(chunk);
+    const slice = work.spend((decompressor.length - before) / DECOMPRESSED_PER_UNIT);
+    if (slice) await slice;
   }
-}
-
-function decode(body: Uint8Array, encoding: string, maxBytes: number): Uint8Array {
-  if (encoding === "" || encoding === "identity") return body;
-  const decoder = Object.hasOwn(DECODERS, encoding) ? DECODERS[encoding] : undefined;
-  if (!decoder) {
-    throw new ApiError({
-      status: 415,
-      message: `Unsupported content encoding. Supported values are: ${Object.keys(DECODERS).join(", ")}.`,
-      code: "unsupported_content_encoding",
-      headers: { "accept-encoding": Object.keys(DECODERS).join(", ") },
-    });
-  }
-  try {
-    return decoder(body, { maxOutputLength: maxBytes });
-  } catch (error) {
-    if (error instanceof RangeError) throw bodyTooLarge(maxBytes);
-    throw invalidRequest(
-      null,
-      "The body could not be decoded as its Content-Encoding says.",
-      "invalid_content_encoding",
-    );
-  }
+  return await decompressor.end();
 }

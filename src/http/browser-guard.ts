@@ -19,12 +19,6 @@ const LOCAL_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
  */
 const LOCAL_SITES = new Set(["same-origin", "same-site", "none"]);
 
-/** Endpoints that take files, and so forms, which they ask for themselves. `browserGuard` has seen who sends them. */
-const FORMS = "/v1/audio/";
-
-/** An endpoint that takes JSON lines, whose type it asks for itself. */
-const LINES = /^\/v1\/admin\/tenants\/[^/]+\/import$/;
-
 const METHODS_WITH_BODY = new Set(["POST", "PUT", "PATCH"]);
 
 /**
@@ -38,18 +32,15 @@ export const browserGuard = createMiddleware<AppEnv>(async (context, next) => {
 });
 
 /**
- * Refuses bodies that do not say that they are JSON, on every endpoint that takes JSON: 415. A browser sends other types to any site
- * without asking it first. An empty body needs no type (the SDKs cancel without one), except from a browser where
- * there are no keys.
+ * Throws the 415 of a body that does not say that it is JSON. A browser sends other types to any site without asking it first. An
+ * empty body needs no type (the SDKs cancel without one), except from a browser where there are no keys.
  */
-export const jsonBodies = createMiddleware<AppEnv>(async (context, next) => {
-  const { raw, path } = context.req;
-  if (METHODS_WITH_BODY.has(raw.method) && !path.startsWith(FORMS) && !LINES.test(path)) {
-    const hasBody = !isEmpty(raw) || raw.headers.has("content-type");
-    if (hasBody || (isFromBrowser(raw) && servesWithoutKeys(context))) requireJsonType(raw);
-  }
-  await next();
-});
+export function requireJsonBody(context: Context<AppEnv>): void {
+  const { raw } = context.req;
+  if (!METHODS_WITH_BODY.has(raw.method)) return;
+  const hasBody = !isEmpty(raw) || raw.headers.has("content-type");
+  if (hasBody || (isFromBrowser(raw) && servesWithoutKeys(context))) requireJsonType(raw);
+}
 
 /** Whether anybody who reaches this server is served. One that is misconfigured serves nobody. */
 function servesWithoutKeys(context: Context<AppEnv>): boolean {

@@ -4,14 +4,16 @@ import type { Caller } from "../api/transport.ts";
 import { restrictedConfig } from "../assembly/restricted-config.ts";
 import type { Identity } from "../contract/identity.ts";
 import { ApiError } from "../protocol/errors.ts";
+import { logLine } from "../protocol/log-line.ts";
 import { HomeClient } from "../store/client.ts";
+import { notePassed } from "../store/garbage.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import type { AppEnv } from "./app-env.ts";
 import { readForm, readJson, type Sender } from "./body.ts";
 import { unknownUrl } from "./errors.ts";
 import { clientSession } from "./session-headers.ts";
 
-/** Who asks, for the API: an authenticated HTTP request. Its past is in the tenant's homes. Throws the 403 of an administrator. */
+/** Who asks, for the API: an authenticated HTTP request. Its past is in the tenant's homes. */
 export function callerOf(context: Context<AppEnv>, identity: Identity = identityOf(context)): Caller {
   const { tenant, policy } = identity;
   const homes = new HomeClient(context.env, tenant);
@@ -23,6 +25,7 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
     tenant,
     identity,
     quotas: context.env.QUOTAS,
+    counting: context.get("counting") ?? { isDone: false },
     homes,
     past: homes,
     bodyLength: context.get("bodyLength") ?? 0,
@@ -67,7 +70,7 @@ export function adminOf(context: Context<AppEnv>): string {
 function noteOf(context: Context<AppEnv>, { tenant, keyId }: Identity): NonNullable<Caller["note"]> {
   return (event) => {
     const noted = context.env.KEYS.getByName(DIRECTORY).note({ ...event, tenant, actor: keyId }, "tenant");
-    const told = noted.catch(() => console.error(JSON.stringify({ level: "error", audit_not_noted: event })));
+    const told = noted.catch(() => console.error(logLine({ level: "error", audit_not_noted: event })));
     context.executionCtx.waitUntil(told);
   };
 }
@@ -76,6 +79,7 @@ function noteOf(context: Context<AppEnv>, { tenant, keyId }: Identity): NonNulla
 export async function jsonBody(context: Context<AppEnv>): Promise<unknown> {
   const { value, length } = await readJson(context.req.raw, senderOf(context));
   context.set("bodyLength", length);
+  notePassed(length);
   return value;
 }
 

@@ -1,7 +1,8 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { createMiddleware } from "hono/factory";
 import { ApiError } from "../protocol/errors.ts";
-import { turnsBesideClients } from "../store/isolate-room.ts";
+import { noteDisk } from "../store/free-disk.ts";
+import { turnsBesideClients } from "../store/memory-permits.ts";
 import type { AppEnv } from "./app-env.ts";
 
 /**
@@ -20,11 +21,13 @@ export const unlessDraining = createMiddleware<AppEnv>(async (_, next) => {
 
 /**
  * What the launcher of the process asks, on a socket of its own (`cli/worker-process.ts`). No other deployment lets anybody
- * reach it. POST begins the end; every answer tells how many turns are under way beside their clients.
+ * reach it. POST begins the end, PUT `ok` or `low` says how the disk is; every answer tells how many turns are under way beside
+ * their clients.
  */
 export class Launcher extends WorkerEntrypoint {
-  override fetch(request: Request): Response {
+  override async fetch(request: Request): Promise<Response> {
     if (request.method === "POST") isDraining = true;
+    if (request.method === "PUT") noteDisk((await request.text()) === "low" ? "low" : "ok");
     return Response.json({ turns: turnsBesideClients() });
   }
 }

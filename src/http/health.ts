@@ -1,5 +1,6 @@
 import { checkUpstream } from "../api/health.ts";
-import { authenticate } from "./auth.ts";
+import { diskState } from "../store/free-disk.ts";
+import { filesInUse } from "../store/open-homes.ts";
 import { endpoint } from "./endpoint.ts";
 import { ok } from "./openapi/operation.ts";
 
@@ -7,9 +8,13 @@ export const health = [
   endpoint({
     method: "GET",
     path: "/health",
-    summary: "the Worker; needs no key",
+    summary: "the Worker, its disk and its open files; needs no key",
     operation: { id: "health", group: "Operation", access: "everyone", answers: ok("Health") },
-    handle: (context) => context.json({ status: "ok" }),
+    handle: async (context) => {
+      const disk = diskState();
+      const files = await filesInUse(context.env);
+      return context.json({ status: "ok", ...(disk && { disk }), ...(files && { open_files: files }) });
+    },
   }),
   endpoint({
     method: "GET",
@@ -19,6 +24,7 @@ export const health = [
       id: "upstreamHealth",
       group: "Operation",
       access: "tenant or root",
+      counted: "read",
       answers: {
         ...ok("UpstreamHealth"),
         503: { "application/json": "UpstreamHealth" },
@@ -27,9 +33,6 @@ export const health = [
     },
     handle: async (context) => {
       const config = context.get("config");
-      const { env, executionCtx } = context;
-      const waitUntil = (promise: Promise<unknown>) => executionCtx.waitUntil(promise);
-      await authenticate(context.req.header("authorization"), { config, env, waitUntil });
       const { health, hasTimedOut } = await checkUpstream({ config, signal: context.req.raw.signal });
       return context.json(health, health.status !== "unreachable" ? 200 : hasTimedOut ? 504 : 503);
     },

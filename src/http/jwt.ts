@@ -70,7 +70,7 @@ export class JwtVerifier {
     const known = this.#believed.get(hash);
     if (known && now >= known.from && now < known.until) return known.tenant;
     const payload = await this.#verified(token, beside);
-    const tenant = tenantIn(payload, this.#config.tenantClaim);
+    const tenant = this.#config.tenantPrefix + tenantIn(payload, this.#config.tenantClaim);
     const expires = (payload.exp ?? 0) * 1000 + LEEWAY_S * 1000;
     this.#believed.delete(hash);
     this.#believed.set(hash, { tenant, from: now, until: Math.min(expires, now + BELIEVED_MS) });
@@ -129,7 +129,7 @@ export class JwtVerifier {
     try {
       const signal = AbortSignal.timeout(JWKS_TIMEOUT_MS);
       const headers = { accept: "application/json" };
-      const answer = await this.#config.fetch(this.#config.jwksUrl, { headers, redirect: "manual", signal });
+      const answer = await this.#config.fetch(this.#config.jwksUrl, { headers, signal });
       if (this.#keys) this.#askedAt = Date.now();
       if (!answer.ok) throw new TypeError(`The issuer's keys: ${answer.status}.`);
       const text = await readBoundedText(answer, { maxBytes: MAX_JWKS_BYTES, timeoutMs: JWKS_TIMEOUT_MS, signal });

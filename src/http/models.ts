@@ -10,7 +10,7 @@ export const models = [
     method: "GET",
     path: "/v1/models",
     summary: "vLLM's models and your aliases; cached for 30 s; with `client_version`: in Codex's own shape",
-    operation: { id: "listModels", group: "Models", access: "tenant", answers: ok("ModelList") },
+    operation: { id: "listModels", group: "Models", access: "tenant", counted: "read", answers: ok("ModelList") },
     query: modelsQuery,
     handle: async (context, { client_version: codexVersion }) =>
       codexVersion === undefined
@@ -22,7 +22,7 @@ export const models = [
     // Names have slashes in them (Qwen/Qwen3-8B), encoded or not.
     path: "/v1/models/:id{.+}",
     summary: "one of them",
-    operation: { id: "retrieveModel", group: "Models", access: "tenant", answers: ok("Model") },
+    operation: { id: "retrieveModel", group: "Models", access: "tenant", counted: "read", answers: ok("Model") },
     handle: async (context) => context.json(await retrieveModel(callerOf(context), context.req.param("id"))),
   }),
 ];

@@ -24,6 +24,7 @@ function operation(name: PassthroughEndpoint, body: OperationBody): Operation {
     id: `pass${words.join("")}`,
     group: "Model server",
     access: "tenant",
+    counted: "turn",
     openedBy: "PASSTHROUGH_ENDPOINTS",
     body,
     answers: {

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { MAX_HOMES } from "../api/tenant-data.ts";
-import { USAGE_GROUPS, USAGE_WIDTHS } from "../api/usage.ts";
+import { STORAGE_GROUPS, USAGE_GROUPS, USAGE_WIDTHS } from "../api/usage.ts";
 import { includeValues } from "../protocol/create-request.ts";
 import { describedAs } from "../protocol/described-as.ts";
 import { MAX_ID_LENGTH } from "../protocol/ids.ts";
@@ -83,6 +83,10 @@ export const auditQuery = z
     from: query["effective_at[gte]"],
     until: query["effective_at[lt]"],
   }));
+
+export const storageQuery = z
+  .object({ group_by: z.array(z.enum(STORAGE_GROUPS)).max(STORAGE_GROUPS.length), project_ids: names })
+  .transform((query) => ({ groupBy: query.group_by, projects: query.project_ids }));
 
 export const usageQuery = z
   .object({

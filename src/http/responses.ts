@@ -10,6 +10,7 @@ import { loadConfig } from "../config.ts";
 import type { Identity } from "../contract/identity.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
+import { OPEN_RESPONSES_VERSION } from "../protocol/open-responses.ts";
 import { SseStream } from "../protocol/sse-stream.ts";
 import { unknownToolTypes } from "../protocol/unknown-tools.ts";
 import type { ConnectionOptions } from "../socket/connection.ts";
@@ -17,17 +18,24 @@ import { chosenSubprotocol, openSocket, wantsSocket } from "../socket/upgrade.ts
 import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
 import { responseBody } from "../turn/response-builder.ts";
-import { eventStream, itemList, jsonText } from "./answers.ts";
+import { eventStream, itemList, jsonText, speaksOpenResponses } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { authenticate, authorizationOf } from "./auth.ts";
 import { callerOf, identityOf, jsonBody } from "./caller.ts";
 import { CODEX_TURN_STATE, codexTurnState } from "./codex.ts";
 import { endpoint } from "./endpoint.ts";
+import { JsonHeartbeats } from "./json-heartbeats.ts";
 import { json, ok } from "./openapi/operation.ts";
 import { pageQuery, retrieveQuery, treeQuery } from "./queries.ts";
 
 /** Types beyond this are not told: a header has its limits. */
 const MAX_TOLD_TYPES = 16;
+
+const VERSION_HEADER = {
+  name: OPEN_RESPONSES_VERSION,
+  description:
+    "Any value: events of reasoning in a stream are `response.reasoning.delta` and `response.reasoning.done`, as in Open Responses.",
+};
 
 /** Says which of the request's tools were left out (`UNKNOWN_TOOLS`), by their types. */
 function tellDroppedTools(context: Context, types: readonly string[]): void {
@@ -56,38 +64,45 @@ export const responses = [
       id: "createResponse",
       group: "Responses",
       access: "tenant",
+      counted: "turn",
       headers: [
         {
           name: "Idempotency-Key",
           description: "The same request with the same key gets the same response, for 24 hours.",
         },
+        VERSION_HEADER,
       ],
       body: json("CreateResponse"),
       answers: { 200: { "application/json": "ResponseObject", "text/event-stream": "ResponseStreamEvent" } },
       errors: [404, 409, 422, 429],
     },
     handle: async (context) => {
-      const { heartbeatMs, dropsUnknownTools } = context.get("config");
+      const { heartbeatMs, jsonHeartbeats, dropsUnknownTools } = context.get("config");
       const body = await jsonBody(context);
       const turnState = codexTurnState(context.req.raw.headers);
       if (turnState !== undefined) context.header(CODEX_TURN_STATE, turnState);
       if (dropsUnknownTools) tellDroppedTools(context, unknownToolTypes(body));
       const caller = callerOf(context);
       const telling = tellsServer(context);
-      const created = await createResponse({ ...caller, onAttempt: telling?.onAttempt }, body, {
-        idempotencyKey: context.req.header("idempotency-key"),
-        turnState,
-        openSink: (onLeft) => new SseStream(heartbeatMs, onLeft),
-      });
-      telling?.tell();
-      switch (created.kind) {
-        case "response":
-          return jsonText(context, responseBody(created.response));
-        case "events":
-          return eventStream(context, created.sink.readable);
-        case "run":
-          return eventStream(context, created.events);
-      }
+      const slowAnswer = jsonHeartbeats ? new JsonHeartbeats(heartbeatMs) : undefined;
+      const answer = async () => {
+        const created = await createResponse({ ...caller, onAttempt: telling?.onAttempt }, body, {
+          idempotencyKey: context.req.header("idempotency-key"),
+          turnState,
+          openSink: (onLeft) => new SseStream(heartbeatMs, onLeft),
+          slowAnswer,
+        });
+        telling?.tell();
+        switch (created.kind) {
+          case "response":
+            return jsonText(context, responseBody(created.response));
+          case "events":
+            return eventStream(context, created.sink.readable);
+          case "run":
+            return eventStream(context, created.events);
+        }
+      };
+      return slowAnswer ? slowAnswer.before(answer(), context) : answer();
     },
   }),
   endpoint({
@@ -98,6 +113,7 @@ export const responses = [
       id: "countInputTokens",
       group: "Responses",
       access: "tenant",
+      counted: "turn",
       body: json("CountInputTokens"),
       answers: ok("InputTokenCount"),
       errors: [404, 429],
@@ -117,6 +133,7 @@ export const responses = [
       id: "compactConversation",
       group: "Responses",
       access: "tenant",
+      counted: "turn",
       body: json("CompactConversation"),
       answers: ok("CompactedResponse"),
       errors: [404, 429],
@@ -134,6 +151,7 @@ export const responses = [
       id: "connectResponses",
       group: "Responses",
       access: "tenant",
+      counted: "read",
       answers: { 101: {} },
       errors: [426],
       description:
@@ -158,6 +176,7 @@ export const responses = [
         tenant,
         config,
         turnState,
+        speaksOpenResponses: speaksOpenResponses(context),
         caller: async (signal) => {
           const { env, executionCtx } = context;
           const waitUntil = (promise: Promise<unknown>) => executionCtx.waitUntil(promise);
@@ -166,6 +185,7 @@ export const responses = [
           if (asked.admin !== undefined || asked.identity.tenant !== tenant) throw otherTenant();
           return {
             ...callerOf(context, asked.identity),
+            counting: { isDone: false },
             tell: undefined,
             signal,
             observation: observeCreate(asked.identity),
@@ -189,6 +209,8 @@ export const responses = [
       id: "retrieveResponse",
       group: "Responses",
       access: "tenant",
+      headers: [VERSION_HEADER],
+      counted: "read",
       answers: { 200: { "application/json": "ResponseObject", "text/event-stream": "ResponseStreamEvent" } },
     },
     query: retrieveQuery,
@@ -212,6 +234,7 @@ export const responses = [
       id: "deleteResponse",
       group: "Responses",
       access: "tenant",
+      counted: "read",
       answers: ok("DeletedResponse"),
     },
     handle: async (context) => {
@@ -228,6 +251,7 @@ export const responses = [
       id: "cancelResponse",
       group: "Responses",
       access: "tenant",
+      counted: "read",
       answers: ok("ResponseObject"),
       errors: [400],
     },
@@ -244,6 +268,7 @@ export const responses = [
       id: "listInputItems",
       group: "Responses",
       access: "tenant",
+      counted: "read",
       answers: ok("ItemList"),
     },
     query: pageQuery,
@@ -257,7 +282,7 @@ export const responses = [
     path: "/v1/responses/:id/tree",
     summary:
       "all responses of its conversation tree, with previews: `limit` 1–100 (20), `order` `desc`\\|`asc` of ids, `after`",
-    operation: { id: "readResponseTree", group: "Responses", access: "tenant", answers: ok("Tree") },
+    operation: { id: "readResponseTree", group: "Responses", access: "tenant", counted: "read", answers: ok("Tree") },
     query: treeQuery,
     handle: async (context, page) => {
       const address = responseAddress(context.req.param("id"));

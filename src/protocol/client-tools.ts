@@ -28,11 +28,19 @@ const MAX_FLAT_LENGTH = 64;
 const HASH_LENGTH = 16;
 
 /**
+ * Whether a call's namespace is no namespace of the client's: OpenAI gives a deferred function that a search has found its own name
+ * as its namespace, and the Agents SDKs find the function by that.
+ */
+export function isOwnNamespace(namespace: string, name: string): boolean {
+  return namespace === name;
+}
+
+/**
  * The name under which models see a tool of a namespace: `namespace__name`, with a hash at the end of one that would be
  * too long. It depends on nothing else, so that a call has the same name in every prompt.
  */
 export function flatName(namespace: string | null | undefined, name: string): string {
-  if (namespace == null) return name;
+  if (namespace == null || isOwnNamespace(namespace, name)) return name;
   const flat = `${namespace}__${name}`.replaceAll(/[^A-Za-z0-9_-]/g, "_");
   if (flat.length <= MAX_FLAT_LENGTH) return flat;
   const hash = createHash("sha256").update(`${namespace}\n${name}`).digest("hex").slice(0, HASH_LENGTH);

@@ -1,9 +1,11 @@
 import { z } from "zod";
 import { ClientTools, clientToolsIn, fullNameOf } from "./client-tools.ts";
-import { list, map } from "./collections.ts";
+import { list, map, readAhead } from "./collections.ts";
 import { describedAs } from "./described-as.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { type InputItem, inputItem } from "./items.ts";
+import { isJsonObject } from "./json.ts";
+import type { Steps } from "./long-work.ts";
 import { reasoningEffort, textFormat } from "./output-settings.ts";
 import { type ChosenTool, chosenTools, hostedKey, type Tool, type ToolChoice, toolChoice, tools } from "./tools.ts";
 
@@ -27,12 +29,13 @@ function notServed(field: string, ...neutral: z.core.util.Literal[]) {
       });
     })
     .optional();
-  return describedAs(schema, () =>
-    z
-      .literal([...neutral, null])
-      .describe("Not supported by this server.")
-      .optional(),
-  );
+  return describedAs(schema, () => describeNeutral(neutral).describe("Not supported by this server.").optional());
+}
+
+/** Some generators know enumerations of words only. */
+function describeNeutral(neutral: z.core.util.Literal[]): z.ZodType {
+  if (neutral.length === 0) return z.null();
+  return neutral.every((value) => typeof value === "boolean") ? z.boolean().nullable() : z.literal([...neutral, null]);
 }
 
 /** A field of chat completions that the Responses API has elsewhere: told, as OpenAI does, rather than dropped. */
@@ -87,13 +90,14 @@ const promptCacheOptions = z.object({
   mode: z.enum(["implicit", "explicit"]).default("implicit"),
   ttl: z.enum(["30m", "12h"]).default("30m"),
   comparison_response_id: z.string().max(MAX_ID_LENGTH).nullish(),
+  /** The same as `generate: false`. */
+  prewarm: z.boolean().nullish(),
 });
 
-/** Values of `include`, here and in the queries that take it. */
+/** Values of `include`, here and in the queries that take it. `web_search_call.results` is none of them: searches give pages, no results. */
 export const includeValues = list(
   z.enum([
     "file_search_call.results",
-    "web_search_call.results",
     "web_search_call.action.sources",
     "message.input_image.image_url",
     "computer_call_output.output.image_url",
@@ -146,7 +150,9 @@ const openaiFields = {
   metadata: metadata.nullish(),
   truncation: z.enum(["auto", "disabled"]).nullish(),
   context_management: list(contextManagement, { max: 16 }).nullish(),
-  // Hints: echoed, and of no further effect here.
+  /** False: the request is checked and kept, so that it can be continued, and the model is asked nothing. */
+  generate: z.boolean().nullish(),
+  // Hints, of no effect here. There is one tier, which every response says.
   service_tier: z.enum(["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"]).nullish(),
   safety_identifier: z.string().max(128).nullish(),
   prompt_cache_key: z.string().max(1024).nullish(),
@@ -156,8 +162,16 @@ const openaiFields = {
   // Not served.
   prompt: notServed("prompt"),
   moderation: notServed("moderation"),
-  image: notServed("image"),
-  access_programs: notServed("access_programs"),
+  image: z.strictObject({ context_compression: notServed("image.context_compression", "auto", "disabled") }).nullish(),
+  access_programs: z.strictObject({ cyber: notServed("access_programs.cyber", "standard") }).nullish(),
+  multi_agent: z
+    .strictObject({
+      enabled: notServed("multi_agent.enabled", false),
+      max_concurrent_subagents: z.int().min(1).nullish(),
+    })
+    .nullish(),
+  /** Of `input_tokens`. */
+  personality: notServed("personality"),
 };
 
 const finite = z.number();
@@ -251,6 +265,10 @@ export const compactRequest = describedAs(
       store: false,
     }))
     .superRefine((body, context) => {
+      if (isOnlyPrepared(body)) {
+        const params = { code: "invalid_value" };
+        context.addIssue({ code: "custom", path: preparedBy(body), message: "A compaction is generated.", params });
+      }
       if (body.input.length === 1 && !continuesSomething(body)) {
         const params = { code: "missing_required_parameter" };
         context.addIssue({ code: "custom", path: ["input"], message: "Missing required parameter: 'input'.", params });
@@ -259,6 +277,11 @@ export const compactRequest = describedAs(
     }),
   () => requestFields.meta({ required: ["model"] }),
 );
+
+/** Reads the items of a long input, in steps: validating the body they are in then takes little at once. */
+export function* readInputAhead(body: unknown): Steps<void> {
+  if (isJsonObject(body) && Array.isArray(body.input)) yield* readAhead(inputItem, body.input, MAX_ITEMS);
+}
 
 /** The input of a request as items. */
 export function toItems(input: string | InputItem[] | null | undefined): InputItem[] {
@@ -279,6 +302,9 @@ function checkTogether(body: z.output<typeof requestFields>, context: z.Refineme
   }
   if (body.background && body.store === false) {
     issue(["background"], "background can only be used when `store` is true");
+  }
+  if (body.background && isOnlyPrepared(body)) {
+    issue(preparedBy(body), "A response that is only prepared cannot be made in the background.");
   }
   if (body.conversation != null && body.previous_response_id != null) {
     const message = "Mutually exclusive parameters: 'conversation' and 'previous_response_id'. Send one of them.";
@@ -366,6 +392,18 @@ function continuesSomething(body: z.output<typeof requestFields>): boolean {
   return (
     body.previous_response_id != null || body.conversation != null || (body.previous_input_messages?.length ?? 0) > 0
   );
+}
+
+type Preparing = Pick<z.output<typeof requestFields>, "generate" | "prompt_cache_options">;
+
+/** Whether a request is to be checked and kept, and the model to be asked nothing. */
+export function isOnlyPrepared({ generate, prompt_cache_options: cache }: Preparing): boolean {
+  return generate === false || cache?.prewarm === true;
+}
+
+/** The field by which it is that. */
+export function preparedBy({ generate }: Preparing): string[] {
+  return generate === false ? ["generate"] : ["prompt_cache_options", "prewarm"];
 }
 
 /** The id of the conversation that a request names, in either form. */

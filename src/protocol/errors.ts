@@ -42,6 +42,11 @@ export class ApiError extends Error {
   }
 }
 
+/** What ends the work for a client that has left. Nobody gets to see it. */
+export function clientLeft(): ApiError {
+  return new ApiError({ status: 499, message: "The client closed the request.", code: "client_closed_request" });
+}
+
 /** 400 on a request field. `param` is the field's path. */
 export function invalidRequest(param: string | null, message: string, code = "invalid_value"): ApiError {
   return new ApiError({ status: 400, message, param, code });

@@ -31,7 +31,9 @@ function bytesIn(value: unknown, depth: number): number {
   if (typeof value !== "object" || value === null) return 1;
   if (depth >= MAX_DEPTH) return 0;
   let sum = BYTES_PER_TOKEN;
-  if (Array.isArray(value)) for (const each of value) sum += bytesIn(each, depth + 1);
+  // A number in a list may be a token's id.
+  if (Array.isArray(value))
+    for (const each of value) sum += typeof each === "number" ? BYTES_PER_TOKEN : bytesIn(each, depth + 1);
   else for (const key in value) sum += bytesIn((value as Record<string, unknown>)[key], depth + 1);
   return sum;
 }

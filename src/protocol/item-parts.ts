@@ -22,7 +22,16 @@ export function notServed(context: z.RefinementCtx, path: (string | number)[], w
   });
 }
 
-export const inputText = z.object({ type: z.literal("input_text"), text });
+/** Where OpenAI is to end a cached prefix. vLLM caches every prefix: kept as it came, and of no effect. */
+const promptCacheBreakpoint = z
+  .object({ mode: z.literal("explicit"), ttl: z.enum(["30m", "12h"]).nullish() })
+  .nullish();
+
+export const inputText = z.object({
+  type: z.literal("input_text"),
+  text,
+  prompt_cache_breakpoint: promptCacheBreakpoint,
+});
 
 const inputImage = z
   .object({
@@ -30,6 +39,7 @@ const inputImage = z
     image_url: z.string().nullish(),
     file_id: z.string().nullish(),
     detail: z.enum(["low", "high", "auto", "original"]).nullish(),
+    prompt_cache_breakpoint: promptCacheBreakpoint,
   })
   .transform((part, context) => {
     if (part.file_id != null) notServed(context, ["file_id"], "An image by 'file_id'");
@@ -40,8 +50,21 @@ const inputImage = z
         message: "Expected an http(s) URL, or a base64 data URL with an image media type (data:image/…;base64,…).",
       });
     }
-    return { type: part.type, image_url: part.image_url ?? "", detail: part.detail ?? "auto" };
+    return {
+      type: part.type,
+      image_url: part.image_url ?? "",
+      detail: part.detail ?? "auto",
+      ...withBreakpoint(part),
+    };
   });
+
+function withBreakpoint({
+  prompt_cache_breakpoint,
+}: {
+  prompt_cache_breakpoint?: z.output<typeof promptCacheBreakpoint>;
+}) {
+  return prompt_cache_breakpoint == null ? {} : { prompt_cache_breakpoint };
+}
 
 /** Media types of a file that can be given to a chat model as text. */
 const TEXT_FILE =
@@ -66,6 +89,8 @@ const inputFile = z
     file_id: z.string().nullish(),
     file_url: z.string().nullish(),
     filename: z.string().nullish(),
+    detail: z.enum(["auto", "low", "high"]).nullish(),
+    prompt_cache_breakpoint: promptCacheBreakpoint,
   })
   .transform((part, context) => {
     if (part.file_id != null) notServed(context, ["file_id"], "A file by 'file_id'");
@@ -86,6 +111,8 @@ const inputFile = z
       type: part.type,
       file_data: part.file_data ?? "",
       ...(part.filename != null && { filename: part.filename }),
+      ...(part.detail != null && { detail: part.detail }),
+      ...withBreakpoint(part),
     };
   });
 
@@ -102,6 +129,18 @@ export type InputPart = z.output<typeof inputPart>;
 
 /** What a tool has answered: a text, or parts. */
 export const toolOutput = z.union([text, list(inputPart)]);
+
+/** Who has made a call: the model itself, or a program that it wrote at OpenAI. Kept as it came; no model is told. */
+export const caller = z
+  .discriminatedUnion("type", [
+    z.object({ type: z.literal("direct") }),
+    z.object({ type: z.literal("program"), caller_id: callId }),
+  ])
+  .nullish();
+
+export function withCaller(from: z.output<typeof caller>) {
+  return from == null ? {} : { caller: from };
+}
 
 export function withId(id: string | null | undefined): { id?: string } {
   return id == null ? {} : { id };

@@ -1,10 +1,11 @@
 import { ApiError, invalidRequest } from "./errors.ts";
 import { MAX_DEPTH, MAX_VALUES, structureFault } from "./json-structure.ts";
+import type { LongWork, Steps } from "./long-work.ts";
 
 /** Reads the JSON of a request within limits, whatever brought it. */
 
-/** A body of this size takes milliseconds at each step: between two of them other requests get their turn. */
-const LONG_BODY_BYTES = 1024 * 1024;
+/** So many bytes take a microsecond: to be looked at, and to become values. */
+const BYTES_PER_UNIT = 100;
 
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
 
@@ -12,13 +13,18 @@ const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
  * The value of a body that is within `MAX_REQUEST_BYTES`. Throws ApiError: 413 for more than `MAX_VALUES` values, 400 for
  * anything that is not UTF-8 JSON or is nested too deeply.
  */
-export async function parseBody(body: Uint8Array): Promise<unknown> {
-  const isLong = body.byteLength > LONG_BODY_BYTES;
-  if (isLong) await giveWay();
+export function parseBody(body: Uint8Array, work: LongWork): Promise<unknown> {
+  return work.run(parsing(body));
+}
+
+function* parsing(body: Uint8Array): Steps<unknown> {
+  // Paid before: neither can be done in part.
+  const units = body.byteLength / BYTES_PER_UNIT;
+  yield units;
   checkStructure(body);
-  if (isLong) await giveWay();
+  yield units;
   const value = parseJson(body);
-  if (isLong) await giveWay();
+  yield units;
   return value;
 }
 
@@ -33,11 +39,6 @@ function parseJson(body: Uint8Array): unknown {
       "invalid_json",
     );
   }
-}
-
-/** Lets what else this process has to do be done first. */
-function giveWay(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, 0));
 }
 
 /** The 413 of a body of more than `maxBytes`. */

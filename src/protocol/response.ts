@@ -94,6 +94,30 @@ export interface Usage {
   tool_output_tokens_per_turn?: number[];
 }
 
+/** What hosted tools have used. OpenAI's type has images, too, which nothing makes here. */
+export interface ToolUsage {
+  image_gen: {
+    input_tokens: number;
+    input_tokens_details: { image_tokens: number; text_tokens: number };
+    output_tokens: number;
+    total_tokens: number;
+  };
+  web_search: { num_requests: number };
+}
+
+/** What the hosted tools of a response have used: undefined of one without a web search. */
+export function toolUsageOf({ tools, output }: Pick<ResponseObject, "tools" | "output">): ToolUsage | undefined {
+  if (!tools.some(({ type }) => type.startsWith("web_search"))) return undefined;
+  const searches = output.filter(
+    (item) => item.type === "web_search_call" && item.status === "completed" && item.action.type === "search",
+  );
+  const images = { image_tokens: 0, text_tokens: 0 };
+  return {
+    image_gen: { input_tokens: 0, input_tokens_details: images, output_tokens: 0, total_tokens: 0 },
+    web_search: { num_requests: searches.length },
+  };
+}
+
 /** An item of the input that the model did not get, in the words of OpenAI's `input_transformations` (openai 7.56). */
 export interface InputTransformation {
   type: "reasoning";
@@ -148,7 +172,11 @@ export interface ResponseObject {
   prompt_cache_key: string | null;
   prompt_cache_retention: string | null;
   /** As the request had them; absent otherwise. */
-  prompt_cache_options?: NonNullable<CreateRequest["prompt_cache_options"]>;
+  prompt_cache_options?: Omit<NonNullable<CreateRequest["prompt_cache_options"]>, "prewarm">;
+  /** Only where the request asked for a comparison: vLLM tells how much of a prompt was cached, and not why the rest was not. */
+  prompt_cache_diagnostics?: { type: "unavailable" };
+  /** Only of a request with a web search. */
+  tool_usage?: ToolUsage;
   user: string | null;
   /** What the model did not get of the input, in its order; present only where there is any. */
   input_transformations?: InputTransformation[];
@@ -202,7 +230,7 @@ export function initialResponse(
     usage: null,
     store: request.store ?? true,
     // The tier that served the request, which is the only one there is.
-    service_tier: request.service_tier == null || request.service_tier === "auto" ? "default" : request.service_tier,
+    service_tier: "default",
     metadata: request.metadata ?? {},
     safety_identifier: request.safety_identifier ?? null,
     access_programs: null,
@@ -210,7 +238,17 @@ export function initialResponse(
     prompt: null,
     prompt_cache_key: request.prompt_cache_key ?? null,
     prompt_cache_retention: request.prompt_cache_retention ?? null,
-    ...(request.prompt_cache_options && { prompt_cache_options: request.prompt_cache_options }),
+    ...promptCacheFields(request),
     user: request.user ?? null,
+  };
+}
+
+function promptCacheFields({ prompt_cache_options: asked }: CreateRequest) {
+  if (asked == null) return {};
+  const { prewarm: _, ...options } = asked;
+  const isCompared = options.comparison_response_id != null;
+  return {
+    prompt_cache_options: options,
+    ...(isCompared && { prompt_cache_diagnostics: { type: "unavailable" as const } }),
   };
 }

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { list, map } from "./collections.ts";
-import { callId, itemId, itemStatus, text, toolOutput, withId } from "./item-parts.ts";
+import { caller, callId, itemId, itemStatus, text, toolOutput, withCaller, withId } from "./item-parts.ts";
 import { reasoningEffort, textFormat } from "./output-settings.ts";
-import { loadedTools } from "./tools.ts";
+import { loadedTools, notAsync } from "./tools.ts";
 
 /** Items of the tools that the client runs: their calls, their outputs, and what brings tools and other settings. */
 
@@ -21,10 +21,13 @@ const functionCall = z
     arguments: text,
     id: itemId,
     status: itemStatus,
+    caller,
+    async: notAsync,
   })
   .transform((call) => ({
     type: call.type,
     ...withId(call.id),
+    ...withCaller(call.caller),
     call_id: call.call_id,
     name: call.name,
     ...withNamespace(call.namespace),
@@ -42,6 +45,7 @@ const functionCallOutput = z
     output: toolOutput,
     id: itemId,
     status: itemStatus,
+    caller,
   })
   .transform((output, context) => {
     if (output.call_id == null && output.name == null) {
@@ -55,6 +59,7 @@ const functionCallOutput = z
     return {
       type: output.type,
       ...withId(output.id),
+      ...withCaller(output.caller),
       call_id: output.call_id ?? "",
       ...(output.call_id == null && { name: output.name ?? "", ...withNamespace(output.namespace) }),
       output: output.output,
@@ -71,10 +76,13 @@ const customToolCall = z
     input: text,
     id: itemId,
     status: itemStatus,
+    caller,
+    async: notAsync,
   })
   .transform((call) => ({
     type: call.type,
     ...withId(call.id),
+    ...withCaller(call.caller),
     status: call.status ?? ("completed" as const),
     call_id: call.call_id,
     name: call.name,
@@ -89,10 +97,12 @@ const customToolCallOutput = z
     output: toolOutput,
     id: itemId,
     status: itemStatus,
+    caller,
   })
   .transform((output) => ({
     type: output.type,
     ...withId(output.id),
+    ...withCaller(output.caller),
     call_id: output.call_id,
     output: output.output,
     status: "completed" as const,
@@ -207,10 +217,12 @@ const shellCall = z
     }),
     environment: z.looseObject({ type: z.string().max(64) }).nullish(),
     status: itemStatus,
+    caller,
   })
   .transform((call) => ({
     type: call.type,
     ...withId(call.id),
+    ...withCaller(call.caller),
     call_id: call.call_id,
     action: {
       commands: call.action.commands,
@@ -242,10 +254,12 @@ const shellCallOutput = z
     ),
     max_output_length: z.int().min(0).nullish(),
     status: itemStatus,
+    caller,
   })
   .transform((output) => ({
     type: output.type,
     ...withId(output.id),
+    ...withCaller(output.caller),
     call_id: output.call_id,
     output: output.output,
     max_output_length: output.max_output_length ?? null,
@@ -267,10 +281,12 @@ const applyPatchCall = z
     call_id: callId,
     operation: patchOperation,
     status: itemStatus,
+    caller,
   })
   .transform((call) => ({
     type: call.type,
     ...withId(call.id),
+    ...withCaller(call.caller),
     call_id: call.call_id,
     operation: call.operation,
     status: "completed" as const,
@@ -283,10 +299,12 @@ const applyPatchCallOutput = z
     call_id: callId,
     status: z.enum(["completed", "failed"]),
     output: text.nullish(),
+    caller,
   })
   .transform((output) => ({
     type: output.type,
     ...withId(output.id),
+    ...withCaller(output.caller),
     call_id: output.call_id,
     status: output.status,
     output: output.output ?? null,

@@ -19,12 +19,32 @@ const MAX_GRAMMAR_LENGTH = 65_536;
 /** The name of an MCP server's tool. */
 const mcpToolName = z.string().min(1).max(256);
 
-/** What clients say of a tool beside what it is: echoed. Of these only `defer_loading` has an effect. */
-const callerFields = {
-  defer_loading: z.boolean().nullish(),
-  allowed_callers: list(z.enum(["direct", "programmatic"]), { max: 2 }).nullish(),
-  async: z.boolean().nullish(),
-};
+/** Raises the issue that `field` of a tool asks for what this server does not do. */
+function refuse(context: z.RefinementCtx, path: string[], message: string): void {
+  context.addIssue({ code: "custom", path, message, params: { code: "unsupported_parameter" } });
+}
+
+/** Who may call a tool. Models call tools directly; no program of theirs runs here, so a list must have `direct`. */
+const callers = list(z.enum(["direct", "programmatic"]), { max: 2 });
+const allowedCallers = describedAs(
+  callers.superRefine((given, context) => {
+    if (given.includes("direct")) return;
+    const message = "Programmatic tool calling is not supported by this server: 'allowed_callers' must have 'direct'.";
+    refuse(context, [], message);
+  }),
+  () => z.array(z.enum(["direct", "programmatic"])).max(2),
+).nullish();
+
+/** Whether outputs may come later than with the next response. They may not. */
+export const notAsync = z
+  .boolean()
+  .superRefine((isAsync, context) => {
+    if (isAsync) refuse(context, [], "Asynchronous calls are not supported by this server: 'async' must be false.");
+  })
+  .nullish();
+
+/** What clients say of a tool beside what it is. */
+const callerFields = { defer_loading: z.boolean().nullish(), allowed_callers: allowedCallers, async: notAsync };
 
 type CallerFields = { [Name in keyof typeof callerFields]?: z.output<(typeof callerFields)[Name]> };
 
@@ -126,17 +146,13 @@ const shellTool = z
         skills: list(z.unknown(), { max: 200 }).nullish(),
       })
       .nullish(),
-    allowed_callers: callerFields.allowed_callers,
+    allowed_callers: allowedCallers,
   })
   .transform(({ type, environment, allowed_callers }, context) => {
     const skills = list(skill).safeParse(environment?.skills ?? []);
     if (environment != null && environment.type !== "local") {
-      context.addIssue({
-        code: "custom",
-        path: ["environment", "type"],
-        message: "Only the environment 'local' is supported by this server: the client runs the commands.",
-        params: { code: "unsupported_parameter" },
-      });
+      const message = "Only the environment 'local' is supported by this server: the client runs the commands.";
+      refuse(context, ["environment", "type"], message);
     } else if (!skills.success) {
       for (const issue of skills.error.issues) {
         context.addIssue({ ...issue, path: ["environment", "skills", ...issue.path] } as z.core.$ZodRawIssue);
@@ -151,7 +167,7 @@ const shellTool = z
   });
 
 const applyPatchTool = z
-  .object({ type: z.literal("apply_patch"), allowed_callers: callerFields.allowed_callers })
+  .object({ type: z.literal("apply_patch"), allowed_callers: allowedCallers })
   .transform(({ type, allowed_callers }) => ({ type, ...(allowed_callers != null && { allowed_callers }) }));
 
 /** Some of a server's tools: by name, or those that only read. */
@@ -175,16 +191,18 @@ const mcpServerTool = z
     headers: map(z.string().max(256), z.string().max(16_384), { max: 100 }).nullish(),
     allowed_tools: z.union([list(mcpToolName, { max: MAX_TOOLS }), toolFilter]).nullish(),
     require_approval: z.union([z.enum(["always", "never"]), approvalFilter]).nullish(),
+    defer_loading: z.boolean().nullish(),
+    allowed_callers: allowedCallers,
   })
   .transform((tool, context) => {
     for (const field of ["connector_id", "tunnel_id"] as const) {
       if (tool[field] == null) continue;
-      context.addIssue({
-        code: "custom",
-        path: [field],
-        message: `'${field}' is not supported by this server: name the MCP server by 'server_url'.`,
-        params: { code: "unsupported_parameter" },
-      });
+      refuse(context, [field], `'${field}' is not supported by this server: name the MCP server by 'server_url'.`);
+    }
+    if (tool.defer_loading) {
+      const message =
+        "'defer_loading' of an MCP server is not supported by this server. Name the tools to offer in 'allowed_tools'.";
+      refuse(context, ["defer_loading"], message);
     }
     return {
       type: tool.type,
@@ -195,6 +213,7 @@ const mcpServerTool = z
       ...(tool.headers != null && { headers: tool.headers }),
       ...(tool.allowed_tools != null && { allowed_tools: tool.allowed_tools }),
       require_approval: tool.require_approval ?? ("always" as const),
+      ...callerFieldsOf(tool),
     };
   });
 
@@ -239,24 +258,34 @@ const webSearchTool = z.object({
   external_web_access: z.boolean().nullish(),
 });
 
+/** What a container has and may is its operator's: the tool server gives every one the same, and is told nothing of a request. */
 const automaticContainer = z
-  .object({ type: z.literal("auto"), file_ids: list(z.string()).nullish(), memory_limit: z.string().nullish() })
-  .transform(({ type, file_ids: files }, context) => {
-    if (files?.length) {
-      context.addIssue({
-        code: "custom",
-        path: ["file_ids"],
-        message: "'file_ids' is not supported by this server.",
-        params: { code: "unsupported_parameter" },
-      });
+  .object({
+    type: z.literal("auto"),
+    file_ids: list(z.string()).nullish(),
+    memory_limit: z.unknown().optional(),
+    network_policy: z.unknown().optional(),
+  })
+  .transform(({ type, file_ids: files, ...asked }, context) => {
+    if (files?.length) refuse(context, ["file_ids"], "'file_ids' is not supported by this server.");
+    for (const field of ["memory_limit", "network_policy"] as const) {
+      if (asked[field] == null) continue;
+      refuse(context, [field], `'${field}' is not supported by this server: its operator sets what a container may.`);
     }
     return { type };
   });
 
-const codeInterpreterTool = z.object({
-  type: z.literal("code_interpreter"),
-  container: z.union([z.string().min(1).max(256), automaticContainer]).default({ type: "auto" as const }),
-});
+const codeInterpreterTool = z
+  .object({
+    type: z.literal("code_interpreter"),
+    container: z.union([z.string().min(1).max(256), automaticContainer]).default({ type: "auto" as const }),
+    allowed_callers: allowedCallers,
+  })
+  .transform(({ type, container, allowed_callers }) => ({
+    type,
+    container,
+    ...(allowed_callers != null && { allowed_callers }),
+  }));
 
 /** vLLM's: a shell, on the operator's tool server. */
 const containerTool = z.object({ type: z.literal("container") });
@@ -307,12 +336,9 @@ function refuseUnservedTool(value: unknown, context: z.RefinementCtx): unknown {
   if (typeof value !== "object" || value === null || !("type" in value) || typeof value.type !== "string") return value;
   const { type } = value;
   if (isServedType(type)) return value;
-  context.addIssue({
-    code: "custom",
-    path: ["type"],
-    message: `The tool type '${shortened(type)}' is not supported by this server. Supported values are: ${SERVED.map((name) => `'${name}'`).join(", ")}.`,
-    params: { code: "unsupported_parameter" },
-  });
+  const served = SERVED.map((name) => `'${name}'`).join(", ");
+  const message = `The tool type '${shortened(type)}' is not supported by this server. Supported values are: ${served}.`;
+  refuse(context, ["type"], message);
   return z.NEVER;
 }
 
@@ -410,12 +436,7 @@ export const nestedChoice = z.discriminatedUnion("type", [
 function normaliseChoice(value: unknown, context: z.RefinementCtx): unknown {
   if (typeof value !== "object" || value === null || !("type" in value)) return value;
   if (typeof value.type === "string" && UNSERVED_CHOICES.has(value.type)) {
-    context.addIssue({
-      code: "custom",
-      path: ["type"],
-      message: `The tool choice '${value.type}' is not supported by this server.`,
-      params: { code: "unsupported_parameter" },
-    });
+    refuse(context, ["type"], `The tool choice '${value.type}' is not supported by this server.`);
     return z.NEVER;
   }
   if ((value.type === "function" || value.type === "custom") && !("name" in value) && value.type in value) {

@@ -1,10 +1,13 @@
+import { countedWork } from "../api/admission.ts";
 import { createResponse } from "../api/create-response.ts";
 import type { Caller, ClientSink } from "../api/transport.ts";
 import type { Config } from "../config.ts";
 import { ApiError, invalidRequest, tooManyInProgress } from "../protocol/errors.ts";
 import type { JsonObject } from "../protocol/json.ts";
 import { bodyTooLarge, parseBody } from "../protocol/json-body.ts";
-import { type Place, textPlace } from "../store/isolate-room.ts";
+import { LongWork } from "../protocol/long-work.ts";
+import { inOpenResponses } from "../protocol/open-responses.ts";
+import { type Permits, textPermits } from "../store/memory-permits.ts";
 import { errorFrame, laneHead, readCreate, readFrame, steerFailedFrame } from "./frames.ts";
 import { KeptTurns } from "./kept-turns.ts";
 import { Lanes } from "./lanes.ts";
@@ -27,6 +30,8 @@ export interface ConnectionOptions {
   caller: (signal: AbortSignal) => Caller | Promise<Caller>;
   /** What the client was told to say again when it connected. */
   turnState?: string | undefined;
+  /** Events have Open Responses' names. */
+  speaksOpenResponses?: boolean;
   /** What the client gets to see of an error; what breaks off because it `hasLeft` is no fault. */
   shown: (error: unknown, hasLeft: boolean) => ApiError;
   /** Called once, when the connection has ended. */
@@ -67,7 +72,7 @@ export class Connection {
   #inbox: (string | ApiError)[] = [];
   #inboxLength = 0;
   /** Of what has come and does not run yet. */
-  readonly #place: Place;
+  readonly #permits: Permits;
   #isReading = false;
   #frames = FRAME_BURST;
   #countedAt = Date.now();
@@ -83,7 +88,7 @@ export class Connection {
     });
     this.#lanes = new Lanes(config.maxRequestBytes);
     this.#kept = new KeptTurns(tenant);
-    this.#place = textPlace({ tenant, config });
+    this.#permits = textPermits({ tenant, config });
     this.#lifetime = setTimeout(
       () => this.#end(lifetimeOver(config.socketLifetimeMs), NORMAL),
       config.socketLifetimeMs,
@@ -108,7 +113,7 @@ export class Connection {
     if (typeof data !== "string") return notText();
     if (data.length > maxRequestBytes) return bodyTooLarge(maxRequestBytes);
     try {
-      this.#place.fit(this.#inboxLength + this.#lanes.waitingLength + data.length);
+      this.#permits.resize(this.#inboxLength + this.#lanes.waitingLength + data.length);
       return data;
     } catch (error) {
       return this.#shown(error);
@@ -117,7 +122,7 @@ export class Connection {
 
   /** What waited runs now, or was refused. */
   #giveBack(): void {
-    this.#place.fit(this.#inboxLength + this.#lanes.waitingLength, true);
+    this.#permits.resizeAnyway(this.#inboxLength + this.#lanes.waitingLength);
   }
 
   /** The client has gone, or nobody can be heard any more: ends all that runs for it. */
@@ -128,7 +133,7 @@ export class Connection {
     this.#outbox.close();
     this.#lanes.clear();
     this.#inbox = [];
-    this.#place[Symbol.dispose]();
+    this.#permits[Symbol.dispose]();
     for (const abort of this.#aborts) abort.abort();
     this.#kept.clear();
     this.#options.onEnded?.();
@@ -180,7 +185,7 @@ export class Connection {
     const { maxRequestBytes } = this.#options.config;
     const bytes = encoder.encode(text);
     if (bytes.length > maxRequestBytes) throw bodyTooLarge(maxRequestBytes);
-    const frame = readFrame(await parseBody(bytes));
+    const frame = readFrame(await parseBody(bytes, new LongWork(this.#options.tenant)));
     if (this.#isClosed) return;
     switch (frame.kind) {
       case "create":
@@ -220,22 +225,20 @@ export class Connection {
       caller = await this.#caller(abort.signal, lane);
       if (!caller) return;
       this.#giveBack();
-      const { body, generate } = readCreate(fields);
-      const continuation = this.#kept.continuation(lane, previous, caller.past);
-      if (continuation.isUnstored && (body.store ?? true) === true) throw parentIsNotStored();
-      const created = await createResponse(
-        { ...caller, bodyLength, past: continuation, keep: continuation.keep },
-        body,
-        {
-          generate,
+      const asked = { ...caller, bodyLength };
+      const created = await countedWork(asked, "requests", async () => {
+        const body = readCreate(fields);
+        const continuation = this.#kept.continuation(lane, previous, asked.past);
+        if (continuation.isUnstored && (body.store ?? true) === true) throw parentIsNotStored();
+        return await createResponse({ ...asked, past: continuation, keep: continuation.keep }, body, {
           turnState: this.#options.turnState,
           openSink: (_, responseId) => {
             id = responseId;
             this.#running.set(id, lane);
-            return new LaneSink(this.#outbox, lane, HEARTBEATS_OF_SILENCE * this.#options.config.heartbeatMs);
+            return new LaneSink(this.#outbox, lane, this.#options);
           },
-        },
-      );
+        });
+      });
       // What streams in the foreground, without an idempotency key, is nothing else.
       if (created.kind !== "events") throw new TypeError(`Unexpected ${created.kind}.`);
       const { outcome } = await created.ended;
@@ -281,15 +284,18 @@ class LaneSink implements ClientSink {
   readonly signOfLifeMs: number;
   readonly #outbox: Outbox;
   readonly #head: string | undefined;
+  readonly #speaksOpenResponses: boolean;
 
-  constructor(outbox: Outbox, lane: string | undefined, signOfLifeMs: number) {
+  constructor(outbox: Outbox, lane: string | undefined, { config, speaksOpenResponses = false }: ConnectionOptions) {
     this.#outbox = outbox;
     this.#head = laneHead(lane);
-    this.signOfLifeMs = signOfLifeMs;
+    this.#speaksOpenResponses = speaksOpenResponses;
+    this.signOfLifeMs = HEARTBEATS_OF_SILENCE * config.heartbeatMs;
   }
 
   event(_type: string, json: string): void {
-    this.#outbox.send(this.#head === undefined ? json : this.#head + json.slice(1));
+    const event = this.#speaksOpenResponses ? inOpenResponses(json) : json;
+    this.#outbox.send(this.#head === undefined ? event : this.#head + event.slice(1));
   }
 
   flush(): Promise<void> | undefined {

@@ -54,20 +54,8 @@ function readSteer({ previous_response_id: previous, input }: JsonObject): Clien
   return { kind: "steer", previous, input };
 }
 
-/** What a create over a socket asks for: a body as HTTP would bring it, and whether the model is to answer. */
-export interface SocketCreate {
-  body: JsonObject;
-  generate: boolean;
-}
-
-/**
- * The create in a frame's body. It always streams, whatever `stream` says; `generate: false` and
- * `prompt_cache_options.prewarm` only prepare. Throws the 400s of what no socket serves.
- */
-export function readCreate({ generate, ...fields }: JsonObject): SocketCreate {
-  if (generate != null && typeof generate !== "boolean") {
-    throw invalidRequest("generate", "Invalid type for 'generate': expected a boolean.", "invalid_type");
-  }
+/** The create in a frame's body, as HTTP would bring it. It always streams, whatever `stream` says. Throws the 400 of what no socket serves. */
+export function readCreate(fields: JsonObject): JsonObject {
   if (fields.background === true) {
     throw invalidRequest(
       "background",
@@ -75,13 +63,7 @@ export function readCreate({ generate, ...fields }: JsonObject): SocketCreate {
       "unsupported_parameter",
     );
   }
-  const { prewarm, ...options } = isJsonObject(fields.prompt_cache_options) ? fields.prompt_cache_options : {};
-  const body: JsonObject = { ...fields, stream: true };
-  if (prewarm !== undefined) {
-    if (Object.keys(options).length > 0) body.prompt_cache_options = options;
-    else delete body.prompt_cache_options;
-  }
-  return { body, generate: generate !== false && prewarm !== true };
+  return { ...fields, stream: true };
 }
 
 /** The events of a lane's responses begin with this instead of their brace. */

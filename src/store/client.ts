@@ -16,9 +16,10 @@ import {
   treeOf,
 } from "../protocol/ids.ts";
 import type { InputItem, Item } from "../protocol/items.ts";
+import { checkDisk } from "./free-disk.ts";
 import { type History, readHistory } from "./history.ts";
-import type { ItemKey, Snapshot } from "./history-reader.ts";
-import type { Home } from "./home.ts";
+import { emptySnapshot, type ItemKey, type Snapshot } from "./history-reader.ts";
+import { HomeCalls, type HomeStub, type HomesBinding } from "./home-calls.ts";
 import { receiveHistory } from "./lease-sockets.ts";
 import { MAX_HISTORY_LENGTH } from "./limits.ts";
 import { closeHome } from "./new-trees.ts";
@@ -34,16 +35,27 @@ const CONCURRENT_HOMES = 16;
 
 /** A tenant's homes, as the Worker sees them. An object's name is tenant + home: no other tenant's can be reached. */
 export class HomeClient implements PastSource {
-  readonly #namespace: DurableObjectNamespace<Home>;
+  readonly #homes: HomeCalls;
   readonly #tenant: string;
 
-  constructor({ HOME: namespace }: { HOME: DurableObjectNamespace<Home> }, tenant: string) {
-    this.#namespace = namespace;
+  constructor(binding: HomesBinding, tenant: string) {
+    this.#homes = new HomeCalls(binding);
     this.#tenant = tenant;
   }
 
-  stub(home: string): DurableObjectStub<Home> {
-    return this.#namespace.getByName(`${this.#tenant}:${home}`);
+  /** Has a home do what makes it where it is not there. Throws the 503 of a process that has enough of them open. */
+  open<T>(home: string, work: (home: HomeStub) => Promise<T>): Promise<T> {
+    return this.#homes.call(this.#nameOf(home), work);
+  }
+
+  /** Asks a home about what it should keep. Gives `absent` where that is seen to be nothing without opening it. Throws as `open`. */
+  async ask<T, Absent>(home: string, absent: Absent, work: (home: HomeStub) => Promise<T>): Promise<T | Absent> {
+    const name = this.#nameOf(home);
+    return (await this.#homes.mayExist(name)) ? this.#homes.call(name, work) : absent;
+  }
+
+  #nameOf(home: string): string {
+    return `${this.#tenant}:${home}`;
   }
 
   /**
@@ -57,32 +69,35 @@ export class HomeClient implements PastSource {
   ): Promise<{ history: History; release(): void }> {
     const asked = new URLSearchParams({ id, ticket, wait: String(waitMs) });
     const headers = { upgrade: "websocket" };
-    const response = await this.stub(home).fetch(`http://home/conversation?${asked}`, { headers });
+    const response = await this.ask(home, null, (stub) => stub.fetch(`http://home/conversation?${asked}`, { headers }));
+    if (!response) throw conversationNotFound(id);
     const { webSocket: socket } = response;
     if (!socket) throw new ApiError(await response.json());
     return { history: await receiveHistory(socket), release: () => socket.close() };
   }
 
-  /** The object that remembers an idempotency key. */
-  keyStub(idempotencyKey: string): DurableObjectStub<Home> {
-    return this.stub(`key:${createHash("sha256").update(idempotencyKey).digest("hex")}`);
+  /** Has the object that remembers an idempotency key do something. Throws as `open`. */
+  openKey<T>(idempotencyKey: string, work: (key: HomeStub) => Promise<T>): Promise<T> {
+    return this.open(`key:${createHash("sha256").update(idempotencyKey).digest("hex")}`, work);
   }
 
   /** Has a home ready that is about to be given its first turn. Never rejects: the turn does without it, too. */
-  async awaitTurn(home: string, createdAt: number): Promise<void> {
+  async awaitTurn(home: string, createdAt: number, isCounted: boolean): Promise<void> {
     try {
-      await this.stub(home).awaitTurn(createdAt);
+      await this.open(home, (stub) => stub.awaitTurn(createdAt, isCounted));
     } catch {
       // Whatever it is, the settlement says it.
     }
   }
 
-  /** Does what puts something into a home. One that does not take it gets no new trees, unless it is the client who is wrong. */
+  /** Does what puts something into a home. One that does not take it gets no new trees, unless it is the client who is wrong. Throws the 507 where it fails while the disk is low. */
   async filling<T>(home: string, put: () => Promise<T>): Promise<T> {
     try {
       return await put();
     } catch (error) {
       if (!(error instanceof ApiError) || error.status >= 429) closeHome(this.#tenant, home);
+      // The disk may be full by now: all that the platform says of it is that an object has failed.
+      if (!(error instanceof ApiError || isRetryable(error))) checkDisk();
       throw error;
     }
   }
@@ -92,12 +107,13 @@ export class HomeClient implements PastSource {
    * help. Throws the 409 when the turn has lost its conversation meanwhile.
    */
   async settle(home: string, turn: TurnToSettle): Promise<number> {
+    const settle = () => this.open(home, (stub) => stub.settle(turn));
     return this.filling(home, async () => {
       try {
-        return unwrap(await this.stub(home).settle(turn));
+        return unwrap(await settle());
       } catch (error) {
         if (!isRetryable(error)) throw error;
-        return unwrap(await this.stub(home).settle(turn));
+        return unwrap(await settle());
       }
     });
   }
@@ -160,7 +176,13 @@ export class HomeClient implements PastSource {
     for (let start = 0; start < wanted.length; start += CONCURRENT_HOMES) {
       const asked = wanted.slice(start, start + CONCURRENT_HOMES);
       const answers = await Promise.all(
-        asked.map(([home, { previous, keys }]) => this.stub(home).snapshot(previous, keys)),
+        asked.map(([home, { previous, keys }]) =>
+          this.ask(
+            home,
+            emptySnapshot(previous, keys),
+            async (stub): Promise<Snapshot> => stub.snapshot(previous, keys),
+          ),
+        ),
       );
       snapshots.push(...answers);
       // What is missing ends the request: the others need not be asked.

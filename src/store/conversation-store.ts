@@ -19,14 +19,15 @@ export class ConversationStore {
     this.#tables = tables;
   }
 
-  /** `createdAt` in Unix milliseconds. */
-  create(id: string, createdAt: number, metadata: Record<string, string>): Conversation {
+  /** `createdAt` in Unix milliseconds. `owner`: the key that stores it, where what is stored is counted (`home-stored.ts`). */
+  create(id: string, createdAt: number, metadata: Record<string, string>, owner?: string | null): Conversation {
     this.#tables.make("conversation");
     this.#sql.exec(
-      "INSERT INTO conversation (id, created_at, metadata) VALUES (?, ?, ?)",
+      "INSERT INTO conversation (id, created_at, metadata, owner) VALUES (?, ?, ?, ?)",
       id,
       createdAt,
       JSON.stringify(metadata),
+      owner ?? null,
     );
     return conversationObject(id, createdAt, metadata);
   }

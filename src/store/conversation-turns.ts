@@ -106,12 +106,24 @@ export class ConversationTurns {
     return turn?.ticket !== ticket || turn.lease.released ? undefined : turn;
   }
 
+  /** Whether a foreground turn has entered, and not left. */
+  get isEntered(): boolean {
+    return this.#entered?.lease.released === false;
+  }
+
   /** Makes the conversation, with first items (a JSON array) if there are any. */
-  create(id: string, turn: string, metadata: Record<string, string>, itemsJson: string): Conversation {
+  create(
+    id: string,
+    turn: string,
+    metadata: Record<string, string>,
+    itemsJson: string,
+    owner: string | undefined,
+  ): Conversation {
     const createdAt = Date.now();
+    this.#rows.stored.forget();
     return this.#rows.transaction(() => {
-      this.#insertItems(turn, createdAt, itemsJson);
-      return this.#rows.conversations.create(id, createdAt, metadata);
+      this.#insertItems(turn, createdAt, itemsJson, owner);
+      return this.#rows.conversations.create(id, createdAt, metadata, owner);
     });
   }
 
@@ -122,9 +134,11 @@ export class ConversationTurns {
     itemsJson: string,
     ticket: string,
     waitMs: number,
+    owner: string | undefined,
   ): Promise<Result<ItemPage> | null> {
     return this.#change(id, ticket, waitMs, () => {
-      this.#rows.transaction(() => this.#insertItems(turn, Date.now(), itemsJson));
+      this.#rows.transaction(() => this.#insertItems(turn, Date.now(), itemsJson, owner));
+      this.#rows.stored.added(turn);
       const items = JSON.parse(itemsJson) as Item[];
       return pageOf(items, items.length);
     });
@@ -140,11 +154,11 @@ export class ConversationTurns {
   }
 
   /** Items that a client adds are a turn without a response. */
-  #insertItems(turn: string, createdAt: number, itemsJson: string): void {
+  #insertItems(turn: string, createdAt: number, itemsJson: string, owner: string | undefined): void {
     if (itemsJson === "[]") return;
     const position = this.#rows.turns.lastPosition() + 1;
     const items = { input: itemsJson, output: "[]", messages: null, response: null };
-    this.#rows.turns.insert({ turn, parent: null, createdAt, base: null, position, ...items });
+    this.#rows.turns.insert({ turn, parent: null, createdAt, base: null, position, owner, ...items });
   }
 
   /** Runs `work` while nobody else has the conversation; null when there is no such conversation. */

@@ -4,7 +4,7 @@ import { isJsonObject } from "../protocol/json.ts";
 import type { BatchSink } from "../turn/output-events.ts";
 import { isRecord, recordLine, type TurnRecord } from "../turn/records.ts";
 import { type EventBlock, failureIn, keepLog, readKeptLog } from "./kept-log.ts";
-import { toPieces } from "./row-pieces.ts";
+import { fromCells, type StoredCell, toCells } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
 import type { TurnLog } from "./turn-store.ts";
 
@@ -29,7 +29,7 @@ interface KeptLogs {
   log(turn: string): TurnLog | undefined;
 }
 
-type BlockRow = { seq_from: number; seq_to: number; body: string };
+type BlockRow = { seq_from: number; seq_to: number; body: StoredCell };
 type PartRow = BlockRow & { part: number };
 
 /** Reads and writes the logs of a home's runs. */
@@ -48,9 +48,9 @@ export class EventLogStore {
   /** Writes events `from` to `to`, with records between them (`lines`), or, when it throws, nothing of it. */
   append(turn: string, block: { from: number; to: number; lines: string[] }): void {
     this.#tables.make("events");
-    const pieces = toPieces(block.lines.join("\n"));
+    const cells = toCells(block.lines.join("\n"));
     try {
-      for (const [part, body] of pieces.entries()) {
+      for (const [part, body] of cells.entries()) {
         this.#sql.exec(
           "INSERT INTO events (turn, seq_from, part, seq_to, body) VALUES (?, ?, ?, ?, ?)",
           turn,
@@ -94,7 +94,7 @@ export class EventLogStore {
       .toArray();
     const first = last ? last.part + 1 : FIRST_RECORD_PART;
     try {
-      for (const [index, body] of toPieces(`${lines.join("\n")}\n`).entries()) {
+      for (const [index, body] of toCells(`${lines.join("\n")}\n`).entries()) {
         this.#sql.exec(
           "INSERT INTO events (turn, seq_from, part, seq_to, body) VALUES (?, ?, ?, ?, ?)",
           turn,
@@ -142,7 +142,7 @@ export class EventLogStore {
     for (const block of this.#blocks(turn)) {
       const [first] = block;
       if (!first) return;
-      const count = countEvents(linesOf(block), next);
+      const count = countEvents(block, next);
       if (first.seq_from === next && first.seq_to - first.seq_from + 1 === count) {
         next += count;
         continue;
@@ -210,11 +210,11 @@ export class EventLogStore {
   }
 }
 
-/** How many of the lines are events, counted up from `first`; undefined where a line is neither event nor record. */
-function countEvents(lines: readonly string[], first: number): number | undefined {
+/** How many of a block's lines are events, counted up from `first`; undefined where one is neither event nor record, or cannot be read. */
+function countEvents(block: readonly BlockRow[], first: number): number | undefined {
   let next = first;
   try {
-    for (const line of lines) {
+    for (const line of linesOf(block)) {
       const value = JSON.parse(line) as unknown;
       if (Array.isArray(value)) continue;
       if (!isJsonObject(value) || value.sequence_number !== next) return undefined;
@@ -231,9 +231,7 @@ function* chained<T>(...lists: Iterable<T>[]): Generator<T> {
 }
 
 function linesOf(rows: readonly BlockRow[]): string[] {
-  return rows
-    .map((row) => row.body)
-    .join("")
+  return fromCells(rows.map((row) => row.body))
     .split("\n")
     .filter((line) => line !== "");
 }

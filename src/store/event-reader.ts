@@ -13,6 +13,8 @@ const MAX_READERS = 100;
 /** How many readers each run has. */
 export class ReaderCount {
   readonly #counts = new Map<string, number>();
+  /** Runs that were deleted while they had readers. */
+  readonly #deleted = new Set<string>();
 
   /** One reader more, and what tells that it has left; undefined when the run has as many as it may have. */
   enter(turn: string): (() => void) | undefined {
@@ -22,8 +24,21 @@ export class ReaderCount {
     return () => {
       const left = (this.#counts.get(turn) ?? 1) - 1;
       if (left > 0) this.#counts.set(turn, left);
-      else this.#counts.delete(turn);
+      else {
+        this.#counts.delete(turn);
+        this.#deleted.delete(turn);
+      }
     };
+  }
+
+  /** Notes that a run is deleted. To be called before its log is. */
+  delete(turn: string): void {
+    if (this.#counts.has(turn)) this.#deleted.add(turn);
+  }
+
+  /** Whether a run was deleted that has readers yet. */
+  isDeleted(turn: string): boolean {
+    return this.#deleted.has(turn);
   }
 }
 
@@ -49,10 +64,11 @@ export interface ReadableRun {
   log: EventLogStore;
   live: () => EventLogWriter | undefined;
   settled: () => boolean;
+  deleted: () => boolean;
 }
 
-/** A run's events as an SSE answer. */
-export function streamEvents({ turn, log, live, settled }: ReadableRun, options: ReaderOptions): Response {
+/** A run's events as an SSE answer. It ends with the run, or when the run is deleted. */
+export function streamEvents({ turn, log, live, settled, deleted }: ReadableRun, options: ReaderOptions): Response {
   let hasLeft = false;
   let leave = () => {};
   const stream = new SseStream(options.heartbeatMs, () => {
@@ -63,6 +79,7 @@ export function streamEvents({ turn, log, live, settled }: ReadableRun, options:
   const read = async (): Promise<void> => {
     let after = options.after;
     while (!hasLeft) {
+      if (deleted()) return stream.end();
       const block = log.next(turn, after);
       if (!block) {
         const writer = live();

@@ -1,7 +1,7 @@
-import { previousResponseNotFound } from "../protocol/errors.ts";
+import { ApiError, previousResponseNotFound } from "../protocol/errors.ts";
 import { concatHistories, EMPTY_HISTORY, type History, historyTooLong, isTooLong } from "./history.ts";
 import type { HomeRows } from "./home-rows.ts";
-import { MAX_HISTORY_LENGTH } from "./limits.ts";
+import { MAX_HISTORY_LENGTH, MAX_READ_LENGTH } from "./limits.ts";
 import type { RunSpec } from "./run-store.ts";
 
 /** What a turn continues, as its home keeps it. */
@@ -21,8 +21,16 @@ export interface ItemKey {
   optional?: true;
 }
 
-/** Most that is read to find the items that one turn refers to: each side of a turn that has one is parsed as a whole. */
-const MAX_READ_LENGTH = 4 * MAX_HISTORY_LENGTH;
+/** What a home that keeps nothing knows of what is asked for. */
+export function emptySnapshot(previous: string | null, references: readonly ItemKey[]): Snapshot {
+  if (previous !== null) return { found: false, missing: "previous" };
+  return snapshotOf(EMPTY_HISTORY, references, {});
+}
+
+function snapshotOf(history: History, references: readonly ItemKey[], found: Record<string, string>): Snapshot {
+  const missing = references.find(({ id, optional }) => !optional && !Object.hasOwn(found, id));
+  return missing ? { found: false, missing: "item", id: missing.id } : { found: true, history, references: found };
+}
 
 export class HistoryReader {
   readonly #rows: HomeRows;
@@ -36,13 +44,18 @@ export class HistoryReader {
    * ancestor was deleted has no history any more.
    */
   snapshot(previous: string | null, references: readonly ItemKey[]): Snapshot {
-    const history = previous === null ? EMPTY_HISTORY : this.#ofResponse(previous);
+    let history: History | undefined = EMPTY_HISTORY;
+    try {
+      if (previous !== null) history = this.#ofResponse(previous);
+    } catch (error) {
+      // A call to an object carries no error of ours.
+      if (error instanceof ApiError) return { found: false, missing: "room" };
+      throw error;
+    }
     if (history === undefined) return { found: false, missing: "previous" };
-    if (isTooLong(history)) return { found: false, missing: "room" };
     const found = this.#items(references, MAX_HISTORY_LENGTH - history.items.length - history.messages.length);
     if (found === undefined) return { found: false, missing: "room" };
-    const missing = references.find(({ id, optional }) => !optional && !Object.hasOwn(found, id));
-    return missing ? { found: false, missing: "item", id: missing.id } : { found: true, history, references: found };
+    return snapshotOf(history, references, found);
   }
 
   /** The history of the conversation up to a position. Throws the 400 when it is too long. */
@@ -62,14 +75,18 @@ export class HistoryReader {
     if (spec.parent === null) return { history: EMPTY_HISTORY, base: null };
     const history = this.#ofResponse(spec.parent);
     if (history === undefined) throw previousResponseNotFound(spec.request.previous_response_id ?? "");
-    return { history: checked(history), base: null };
+    return { history, base: null };
   }
 
-  /** The history of a response; what came before it in its conversation comes first, when it began in one. */
+  /**
+   * The history of a response; what came before it in its conversation comes first, when it began in one. Throws the 400 when
+   * it is too long.
+   */
   #ofResponse(previous: string): History | undefined {
     const found = this.#rows.turns.history(previous);
-    if (found === undefined || found.base === null) return found?.history;
-    return concatHistories(this.#rows.items.history(found.base), found.history);
+    if (found === undefined) return undefined;
+    const { base, history } = found;
+    return checked(base === null ? history : concatHistories(this.#rows.items.history(base), history));
   }
 
   /** Items as JSON texts by id, without those that are missing. Undefined when they are longer than `room` in all. */

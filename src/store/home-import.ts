@@ -4,7 +4,7 @@ import { type EventsLine, eventText, type KeptLine, type TurnLine } from "./home
 import type { HomeRows } from "./home-rows.ts";
 import type { Housekeeping } from "./housekeeping.ts";
 import { keepLog } from "./kept-log.ts";
-import { toPieces } from "./row-pieces.ts";
+import { fromCells, type StoredCell, toCells } from "./row-pieces.ts";
 import type { SettledTurn } from "./turn-store.ts";
 
 /**
@@ -22,6 +22,8 @@ export interface ImportPart {
   part: number;
   isLast: boolean;
   lines: string[];
+  /** Whether what the tenant stores is counted. */
+  isCounted?: boolean;
 }
 
 /**
@@ -48,7 +50,7 @@ export class HomeImport {
     this.#housekeeping = housekeeping;
   }
 
-  async take({ ticket, part, isLast, lines }: ImportPart): Promise<ImportAnswer> {
+  async take({ ticket, part, isLast, lines, isCounted = false }: ImportPart): Promise<ImportAnswer> {
     if (!this.#rows.isUnused()) return this.#compare(lines);
     // From here on nothing waits: the rows and their alarm are one write.
     await this.#housekeeping.open();
@@ -60,8 +62,10 @@ export class HomeImport {
       await swept;
       return "waiting";
     }
-    const oldest = this.#rows.transaction(() => this.#insert(part, lines));
-    await this.#housekeeping.retain(oldest);
+    this.#rows.stored.forget();
+    const oldest = this.#rows.transaction(() => this.#insert(part, lines, isCounted ? "" : undefined));
+    await this.#housekeeping.retain(oldest, isCounted);
+    if (isCounted) await this.#rows.stored.tell();
     return "imported";
   }
 
@@ -97,7 +101,7 @@ export class HomeImport {
     }
     const add = "INSERT INTO waiting_lines (part, line, piece, ticket, body) VALUES (?, ?, ?, ?, ?)";
     for (const [line, text] of lines.entries()) {
-      for (const [piece, body] of toPieces(text).entries()) sql.exec(add, part, line, piece, ticket, body);
+      for (const [piece, body] of toCells(text).entries()) sql.exec(add, part, line, piece, ticket, body);
     }
   }
 
@@ -106,21 +110,23 @@ export class HomeImport {
     for (let part = 0; part < parts; part += 1) {
       for (let line = 0; ; line += 1) {
         const pieces = sql
-          .exec<{ body: string }>(
+          .exec<{ body: StoredCell }>(
             "SELECT body FROM waiting_lines WHERE part = ? AND line = ? ORDER BY piece",
             part,
             line,
           )
           .toArray();
         if (pieces.length === 0) break;
-        yield JSON.parse(pieces.map(({ body }) => body).join("")) as KeptLine;
+        // Its rows take the place that it gives back.
+        sql.exec("DELETE FROM waiting_lines WHERE part = ? AND line = ?", part, line);
+        yield JSON.parse(fromCells(pieces.map(({ body }) => body))) as KeptLine;
       }
     }
     for (const text of last) yield JSON.parse(text) as KeptLine;
   }
 
-  /** Writes all rows. Gives when the oldest turn was created, Unix milliseconds. */
-  #insert(parts: number, last: readonly string[]): number {
+  /** Writes all rows, as an owner's. Gives when the oldest turn was created, Unix milliseconds. */
+  #insert(parts: number, last: readonly string[], owner: string | undefined): number {
     const { items, conversations } = this.#rows;
     let oldest = Date.now();
     let turn: ImportedTurn | undefined;
@@ -130,14 +136,14 @@ export class HomeImport {
           for (const id of line.taken_out) items.delete(id);
           break;
         case "conversation":
-          conversations.create(line.id, line.created_at_ms, line.metadata);
+          conversations.create(line.id, line.created_at_ms, line.metadata, owner);
           break;
         case "response.events":
           turn?.add(line);
           break;
         default:
           turn?.insert();
-          turn = new ImportedTurn(this.#rows, line);
+          turn = new ImportedTurn(this.#rows, line, owner);
           oldest = Math.min(oldest, line.turn.created_at_ms);
       }
     }
@@ -151,12 +157,14 @@ export class HomeImport {
 class ImportedTurn {
   readonly #rows: HomeRows;
   readonly #line: TurnLine;
+  readonly #owner: string | undefined;
   /** The newest block of its log, that is not written yet. */
   #block: EventsLine | undefined;
 
-  constructor(rows: HomeRows, line: TurnLine) {
+  constructor(rows: HomeRows, line: TurnLine, owner: string | undefined) {
     this.#rows = rows;
     this.#line = line;
+    this.#owner = owner;
   }
 
   /** Takes the next events of its log. */
@@ -168,7 +176,7 @@ class ImportedTurn {
   /** Writes the turn, and its log as a run's is kept when it ends. The blocks of one that cannot be kept so stay. */
   insert(): void {
     const { turns, log } = this.#rows;
-    const settled = settledTurn(this.#line);
+    const settled = { ...settledTurn(this.#line), owner: this.#owner };
     const block = this.#block;
     if (!block) {
       turns.insert(settled);

@@ -1,8 +1,10 @@
 import { ConversationStore } from "./conversation-store.ts";
 import { EventLogStore } from "./event-log.ts";
+import { HomeStored } from "./home-stored.ts";
 import { IdempotencyStore } from "./idempotency-store.ts";
 import { ItemStore } from "./item-store.ts";
 import { migrate } from "./migrations.ts";
+import type { QuotaBinding } from "./quota/run-quota.ts";
 import { RunStore } from "./run-store.ts";
 import { Tables } from "./tables.ts";
 import { TurnStore } from "./turn-store.ts";
@@ -17,14 +19,20 @@ export class HomeRows {
   readonly conversations: ConversationStore;
   readonly idempotency: IdempotencyStore;
   readonly webhooks: WebhookStore;
+  readonly stored: HomeStored;
   readonly #storage: DurableObjectStorage;
   readonly #tables: Tables;
 
   /**
    * Opens the rows, and brings tables of an earlier version up to today's. `oldest` gives a creation time, Unix
-   * milliseconds: a response that was created then or before has expired.
+   * milliseconds: a response that was created then or before has expired. `who` and `env` are for telling what is stored.
    */
-  constructor(storage: DurableObjectStorage, oldest: () => number) {
+  constructor(
+    storage: DurableObjectStorage,
+    oldest: () => number,
+    who: { tenant: string; home: string },
+    env: QuotaBinding,
+  ) {
     const { sql } = storage;
     this.#storage = storage;
     this.#tables = new Tables(sql);
@@ -36,6 +44,7 @@ export class HomeRows {
     this.conversations = new ConversationStore(sql, this.#tables);
     this.idempotency = new IdempotencyStore(sql, this.#tables);
     this.webhooks = new WebhookStore(sql, this.#tables);
+    this.stored = new HomeStored(sql, this.#tables, who, env);
   }
 
   /** Runs `body` in a transaction. When it throws, nothing of it stays: not in the tables, and not in memory. */
@@ -59,26 +68,54 @@ export class HomeRows {
     );
   }
 
+  /** Whether nothing was ever written, or all was given back. */
+  isVacant(): boolean {
+    return this.#tables.isNone();
+  }
+
+  /** Whether that may be so, as far as is known without looking. */
+  get mayBeVacant(): boolean {
+    return this.#tables.mayBeNone;
+  }
+
   /** Whether there is neither a turn, also of those that have expired, nor a run or a conversation. */
   isUnused(): boolean {
     return this.turns.isEmpty() && this.runs.turns().length === 0 && !this.conversations.exists();
   }
 
-  /** Removes a response with its event log. False when there was none. */
+  /** Removes a response with its event log, and what only it needed of a conversation that is gone. False when there was none. */
   deleteResponse(turn: string): boolean {
-    return this.transaction(() => {
+    return this.#removing(() => {
       if (!this.turns.delete(turn)) return false;
       this.log.delete(turn);
+      if (!this.conversations.exists()) this.turns.sweepItems();
       return true;
     });
   }
 
+  /** Removes a conversation; and its items, unless a turn `isUnderWay` that has them for its history. */
+  deleteConversation(id: string, isUnderWay: boolean): void {
+    this.#removing(() => {
+      this.conversations.delete(id);
+      if (!isUnderWay) this.turns.sweepItems();
+    });
+  }
+
+  /** Removes what is left of a conversation that is gone, and nobody needs any more. */
+  sweepItems(): void {
+    if (!this.conversations.exists()) this.#removing(() => this.turns.sweepItems());
+  }
+
   /** Removes what has expired, with the logs of the turns that were removed. */
   sweepTurns(): void {
-    this.transaction(() => {
+    this.#removing(() => {
       this.turns.sweep(this.conversations.exists());
       if (this.#tables.has("turns")) this.log.sweep();
     });
+  }
+
+  #removing<T>(remove: () => T): T {
+    return this.transaction(() => this.stored.removing(remove));
   }
 
   /** Gives the storage back, with its tables and its alarm. */
@@ -92,5 +129,6 @@ export class HomeRows {
   #forget(): void {
     this.#tables.forget();
     this.turns.forget();
+    this.stored.forget();
   }
 }

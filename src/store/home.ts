@@ -17,6 +17,7 @@ import { Housekeeping, oldestOf } from "./housekeeping.ts";
 import type { IdempotencyClaim } from "./idempotency-store.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "./item-page.ts";
 import { LeaseSockets } from "./lease-sockets.ts";
+import { type FileBindings, homeLeaves, homeLeft, homeOpened, type LivingHome, removeFiles } from "./open-homes.ts";
 import type { QuotaBinding } from "./quota/run-quota.ts";
 import { type LiveRunFacts, ResponseReader } from "./response-reader.ts";
 import { accepted, type Result, refusalOf, refused } from "./result.ts";
@@ -36,7 +37,7 @@ import type { StoredResponse } from "./turn-store.ts";
  * This class is what the Worker may ask, and the alarm; the work is done in the rooms that its constructor puts
  * together. Reading never creates a table.
  */
-export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding> {
+export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding & FileBindings> implements LivingHome {
   readonly #rows: HomeRows;
   readonly #history: HistoryReader;
   readonly #conversation: ConversationTurns;
@@ -50,21 +51,25 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
   readonly #import: HomeImport;
   /** The home's key, as it stands in its ids. */
   readonly #address: string;
+  readonly #sockets: LeaseSockets;
+  /** What is under way besides calls: runs, readers, deliveries, the alarm. */
+  #underWay = 0;
+  #awaitsTurn = false;
 
-  constructor(state: DurableObjectState, env: Variables & QuotaBinding & BoardBinding) {
+  constructor(state: DurableObjectState, env: Variables & QuotaBinding & BoardBinding & FileBindings) {
     super(state, env);
     const config = () => loadConfig(this.env);
-    const waitUntil = (promise: Promise<unknown>) => state.waitUntil(promise);
+    const waitUntil = (promise: Promise<unknown>) => this.#waitUntil(promise);
     const [tenant = "", address = ""] = state.id.name?.split(":") ?? [];
     const name = state.id.toString();
     this.#address = address;
 
-    this.#rows = new HomeRows(state.storage, () => oldestOf(config()));
+    this.#rows = new HomeRows(state.storage, () => oldestOf(config()), { tenant, home: address }, env);
     this.#history = new HistoryReader(this.#rows);
     const lock = new ConversationLock(tenantConversations.of(tenant, name, this));
     const maxOpen = () => config().maxOpenConversationsPerTenant;
-    const sockets = new LeaseSockets(state);
-    this.#conversation = new ConversationTurns(this.#rows, this.#history, lock, sockets, maxOpen);
+    this.#sockets = new LeaseSockets(state);
+    this.#conversation = new ConversationTurns(this.#rows, this.#history, lock, this.#sockets, maxOpen);
     this.#runs = new RunHost({
       env,
       waitUntil,
@@ -83,6 +88,56 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
     this.#settlement = new Settlement(this.#rows, this.#conversation, this.#housekeeping, config, waitUntil);
     this.#import = new HomeImport(state.storage, this.#rows, this.#housekeeping);
     this.#admission = new RunAdmission(this.#rows, this.#runs, this.#responses, this.#conversation, this.#housekeeping);
+    if (env.OPEN_FILES !== undefined) homeOpened(this.#name, this);
+  }
+
+  // Its life in a process
+
+  get isIdle(): boolean {
+    return this.#underWay === 0;
+  }
+
+  get mayBeVacant(): boolean {
+    return this.isIdle && !this.#awaitsTurn && !this.#housekeeping.hasAlarm && this.#rows.mayBeVacant;
+  }
+
+  /**
+   * Ends this life of the object, so that its files are closed, and removes them where it keeps nothing: the call does not come
+   * back then. False where it stays: something is under way, or it keeps something and `onlyIfVacant`. To be called while nobody
+   * else calls it.
+   */
+  async leave(onlyIfVacant: boolean): Promise<boolean> {
+    const { storage } = this.ctx;
+    const files = this.env.HOME_FILES;
+    const isVacant = files !== undefined && this.#rows.isVacant() && (await storage.getAlarm()) === null;
+    if (onlyIfVacant && !isVacant) return false;
+    if (isVacant) await removeFiles(files, this.ctx.id);
+    // What was written is on the disk before the object ends.
+    else await storage.sync();
+    // Whoever holds the conversation would lose it.
+    if (!isVacant && (!this.isIdle || this.#sockets.isAnyOpen)) return false;
+    return this.ctx.abort("It has left.") as never;
+  }
+
+  /** The same where the alarm has found nothing that is needed. */
+  async #leaveIfVacant(): Promise<void> {
+    const files = this.env.HOME_FILES;
+    if (!files || !this.mayBeVacant || !homeLeaves(this.#name)) return;
+    await removeFiles(files, this.ctx.id);
+    // After the alarm: one that breaks off rings again.
+    setTimeout(() => {
+      homeLeft(this.#name);
+      this.ctx.abort("It has left.");
+    }, 0);
+  }
+
+  get #name(): string {
+    return this.ctx.id.name ?? "";
+  }
+
+  #waitUntil(promise: Promise<unknown>): void {
+    this.#underWay += 1;
+    this.ctx.waitUntil(promise.finally(() => (this.#underWay -= 1)));
   }
 
   // Responses
@@ -96,8 +151,9 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
   }
 
   /** A turn that was created at `createdAt` is about to be settled: what that needs is made before it is waited for. */
-  awaitTurn(createdAt: number): Promise<void> {
-    return this.#housekeeping.retain(createdAt);
+  awaitTurn(createdAt: number, isCounted: boolean): Promise<void> {
+    this.#awaitsTurn = true;
+    return this.#housekeeping.retain(createdAt, isCounted);
   }
 
   /** Keeps a foreground turn for good: one row where it fits, in one transaction. Again is harmless. */
@@ -125,7 +181,11 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
     this.#runs.takeUpOrphans();
     await this.#runs.cancel(turn);
     if (!this.#rows.turns.response(turn)) return false;
-    return (await this.#housekeeping.releaseIfEmpty(turn)) || this.#rows.deleteResponse(turn);
+    this.#readers.delete(turn);
+    if (await this.#housekeeping.releaseIfEmpty(turn)) return true;
+    const isDeleted = await this.#housekeeping.removing(() => this.#rows.deleteResponse(turn));
+    if (this.#rows.isUnused()) await this.#housekeeping.releaseIfEmpty();
+    return isDeleted;
   }
 
   // Background runs
@@ -189,13 +249,13 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
     const settled = () => turns.response(turn) !== null;
     const { heartbeatMs, hidesReasoning } = loadConfig(this.env);
     return streamEvents(
-      { turn, log, live, settled },
+      { turn, log, live, settled, deleted: () => this.#readers.isDeleted(turn) },
       {
         after: Number(searchParams.get("after") ?? -1),
         obfuscation: searchParams.get("obfuscation") !== "0",
         hidesReasoning,
         heartbeatMs,
-        waitUntil: (promise) => this.ctx.waitUntil(promise.finally(leave)),
+        waitUntil: (promise) => this.#waitUntil(promise.finally(leave)),
       },
     );
   }
@@ -203,8 +263,16 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
   // Conversations
 
   /** Makes the conversation, with first items (a JSON array) if there are any. */
-  createConversation(id: string, turn: string, metadata: Record<string, string>, itemsJson: string): Conversation {
-    return this.#conversation.create(id, turn, metadata, itemsJson);
+  async createConversation(
+    id: string,
+    turn: string,
+    metadata: Record<string, string>,
+    itemsJson: string,
+    owner?: string,
+  ): Promise<Conversation> {
+    const made = this.#conversation.create(id, turn, metadata, itemsJson, owner);
+    await this.#counted(owner);
+    return made;
   }
 
   conversation(id: string): Conversation | null {
@@ -219,8 +287,11 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
 
   async deleteConversation(id: string): Promise<boolean> {
     if (!this.#rows.conversations.get(id)) return false;
-    this.#rows.conversations.delete(id);
-    await this.#housekeeping.sweepSoon();
+    const isUnderWay = () => this.#conversation.isEntered || this.#runs.liveRuns > 0;
+    await this.#housekeeping.removing(() => this.#rows.deleteConversation(id, isUnderWay()));
+    if (isUnderWay() || !(await this.#housekeeping.releaseIfEmpty())) {
+      await this.#housekeeping.sweepSoon();
+    }
     return true;
   }
 
@@ -254,9 +325,19 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
     itemsJson: string,
     ticket: string,
     waitMs: number,
+    owner?: string,
   ): Promise<Result<ItemPage> | null> {
     this.#runs.takeUpOrphans();
-    return this.#conversation.addItems(id, turn, itemsJson, ticket, waitMs);
+    const added = await this.#conversation.addItems(id, turn, itemsJson, ticket, waitMs, owner);
+    if (added?.ok) await this.#counted(owner);
+    return added;
+  }
+
+  /** Has the quota told of what was stored, beside the answer, where that is counted; and the alarm makes sure of it. */
+  async #counted(owner: string | undefined): Promise<void> {
+    if (owner === undefined) return;
+    this.#waitUntil(this.#rows.stored.tellSoon());
+    await this.#housekeeping.retain(Number.POSITIVE_INFINITY, true);
   }
 
   /** An item as JSON text, or null when there is no such conversation or item. */
@@ -332,7 +413,13 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding>
 
   // The alarm
 
-  override alarm(): Promise<void> {
-    return this.#housekeeping.ring();
+  override async alarm(): Promise<void> {
+    this.#underWay += 1;
+    try {
+      await this.#housekeeping.ring();
+    } finally {
+      this.#underWay -= 1;
+    }
+    await this.#leaveIfVacant();
   }
 }

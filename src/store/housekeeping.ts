@@ -13,6 +13,15 @@ const MIN_SWEEP_INTERVAL_MS = 3_600_000;
 /** How soon the alarm looks after live runs: an orphan is found within this time after its process came back. */
 const WATCHDOG_MS = 30_000;
 
+/**
+ * So long after something was stored, a home that is counted makes sure that its tenant's quota knows of it: whoever should have told
+ * it may have died.
+ */
+const TELL_AGAIN_MS = 3_600_000;
+
+/** When it tries again, where the quota cannot be reached. */
+const TELL_RETRY_MS = 300_000;
+
 /** The runs of the home, as far as housekeeping needs them. */
 export interface HousekeptRuns {
   readonly liveRuns: number;
@@ -48,20 +57,28 @@ export class Housekeeping {
     if (this.#alarmAt === undefined) this.#alarmAt = known;
   }
 
+  /** Whether the alarm is known to be set. */
+  get hasAlarm(): boolean {
+    return typeof this.#alarmAt === "number";
+  }
+
   /** What the alarm does. It generates nothing itself. */
   async ring(): Promise<void> {
     this.#alarmAt = null;
     this.#runs.takeUpOrphans();
     const now = Date.now();
     const due: number[] = [];
+    const isCounted = this.#rows.stored.isCounted();
     if (this.#runs.liveRuns > 0 || this.#rows.runs.turns().length > 0) due.push(now + WATCHDOG_MS);
     await this.#rows.webhooks.deliverDue(this.#config());
     const webhook = this.#rows.webhooks.nextDue();
     if (webhook !== null) due.push(Math.max(webhook, now));
     const sweep = this.#sweep(now);
     if (sweep !== null) due.push(sweep);
-    if (due.length === 0) await this.releaseIfEmpty();
-    else await this.#setAlarm(Math.min(...due));
+    // One that goes as a whole tells it as it goes.
+    if (due.length === 0 && (await this.releaseIfEmpty())) return;
+    if (isCounted && !(await this.#rows.stored.tell())) due.push(now + TELL_RETRY_MS);
+    if (due.length > 0) await this.#setAlarm(Math.min(...due));
   }
 
   /** The home has a run from now on. */
@@ -69,10 +86,25 @@ export class Housekeeping {
     return this.#setAlarm(Date.now() + WATCHDOG_MS);
   }
 
-  /** The home keeps a turn that was created at `createdAt` (Unix milliseconds), until it expires. */
-  async retain(createdAt: number): Promise<void> {
+  /**
+   * The home keeps a turn that was created at `createdAt` (Unix milliseconds), until it expires. `isCounted`: and what it keeps is
+   * to be told.
+   */
+  async retain(createdAt: number, isCounted = false): Promise<void> {
     const { retentionMs } = this.#config();
-    if (retentionMs > 0) await this.#setAlarm(createdAt + retentionMs);
+    const expires = retentionMs > 0 ? createdAt + retentionMs : Number.POSITIVE_INFINITY;
+    const tells = isCounted ? Date.now() + TELL_AGAIN_MS : Number.POSITIVE_INFINITY;
+    const at = Math.min(expires, tells);
+    if (Number.isFinite(at)) await this.#setAlarm(at);
+  }
+
+  /** What a counted home stores becomes less: that is told before this resolves, or by the alarm. Not of one that is not counted. */
+  async removing<T>(remove: () => T): Promise<T> {
+    if (!this.#rows.stored.isCounted()) return remove();
+    await this.retain(Number.POSITIVE_INFINITY, true);
+    const removed = remove();
+    await this.#rows.stored.tell();
+    return removed;
   }
 
   /** The home keeps an idempotency key from now on. */
@@ -97,7 +129,18 @@ export class Housekeeping {
    * with it: that is no row written. Whether it has.
    */
   async releaseIfEmpty(except?: string): Promise<boolean> {
-    if (this.#runs.liveRuns > 0 || !this.#rows.isEmpty(except)) return false;
+    const isNeeded = () => this.#runs.liveRuns > 0 || !this.#rows.isEmpty(except);
+    if (isNeeded()) return false;
+    if (this.#rows.stored.isCounted()) {
+      // An object without storage has no alarm that could tell it later.
+      const isTold = await this.#rows.stored.tell({});
+      const isNeededAfterAll = isNeeded();
+      if (!isTold || isNeededAfterAll) {
+        if (isNeededAfterAll) await this.#rows.stored.tell();
+        await this.retain(Number.POSITIVE_INFINITY, true);
+        return false;
+      }
+    }
     const deleted = this.#rows.deleteAll();
     this.#alarmAt = null;
     await deleted;
@@ -106,6 +149,7 @@ export class Housekeeping {
 
   /** Gives the storage back, whatever is in it. */
   async erase(): Promise<void> {
+    if (this.#rows.stored.isCounted()) await this.#rows.stored.tell({});
     const deleted = this.#rows.deleteAll();
     this.#alarmAt = null;
     await deleted;
@@ -123,6 +167,7 @@ export class Housekeeping {
 
   #sweepTurns(now: number): number | null {
     const { retentionMs } = this.#config();
+    if (this.#runs.liveRuns === 0) this.#rows.sweepItems();
     if (retentionMs === 0) return null;
     // The storage goes as a whole.
     if (this.#runs.liveRuns === 0 && this.#rows.isEmpty()) return null;

@@ -13,9 +13,11 @@ import { isRecord, type TurnRecord } from "../turn/records.ts";
 /** A block of events is read as one. UTF-16 units of these events. */
 const BLOCK_LENGTH = 64 * 1024;
 
-/** What is longer is not kept so: a reader reads the turn's texts anew for each block. UTF-16 units. */
-const MAX_TEXT_LENGTH = 1024 * 1024;
+/** A longer log is not kept so. An event counts as no more than a block. UTF-16 units. */
 const MAX_LOG_LENGTH = 16 * 1024 * 1024;
+
+/** A reader reads the turn's texts anew for each block. A log is not kept so where all of it would take more. UTF-16 units. */
+const MAX_READ_LENGTH = 256 * 1024 * 1024;
 
 /** A piece that is shorter than this is kept as it is. */
 const MIN_PIECE_LENGTH = 32;
@@ -23,8 +25,11 @@ const MIN_PIECE_LENGTH = 32;
 /** Texts are found by their pieces of this length. */
 const ANCHOR_LENGTH = 16;
 
+/** Of a turn's text no more pieces than this are noted, so that its pieces are found. */
+const MAX_ANCHORS = 64 * 1024;
+
 /** All searches of a log together look through no more of the turn's text than this. UTF-16 units. */
-const MAX_SEARCHED_LENGTH = 64 * MAX_TEXT_LENGTH;
+const MAX_SEARCHED_LENGTH = 64 * 1024 * 1024;
 
 /** Where a text begins in that of the turn, or the text itself. */
 type Place = number | string;
@@ -64,12 +69,11 @@ export interface EventBlock {
  * Undefined where they cannot be, because they are too long, or would not be read back as they are.
  */
 export function keepLog(lines: Iterable<string>, count: number, text: string): string | undefined {
-  if (text.length > MAX_TEXT_LENGTH) return undefined;
   const keeper = new LogKeeper(text);
   let length = 0;
   for (const line of lines) {
-    length += line.length;
-    if (length > MAX_LOG_LENGTH) return undefined;
+    length += Math.min(line.length, BLOCK_LENGTH);
+    if (length > MAX_LOG_LENGTH || (length / BLOCK_LENGTH) * text.length > MAX_READ_LENGTH) return undefined;
     if (isRecord(line)) keeper.record(line);
     else if (!keeper.event(line)) return undefined;
   }
@@ -171,7 +175,7 @@ interface OpenDeltas {
 class LogKeeper {
   readonly #text: string;
   readonly #log: KeptLog = { frames: [], paddings: [], blocks: [] };
-  /** The first place of each piece at a multiple of its length. */
+  /** The first place of each piece at a multiple of a number of units. */
   #anchors: Map<string, number> | undefined;
   #searched = 0;
   /** Where the last text that was found ends: the next one often begins there. */
@@ -323,7 +327,8 @@ class LogKeeper {
 
 function anchorsOf(text: string): Map<string, number> {
   const anchors = new Map<string, number>();
-  for (let at = 0; at + ANCHOR_LENGTH <= text.length; at += ANCHOR_LENGTH) {
+  const step = Math.max(ANCHOR_LENGTH, Math.ceil(text.length / MAX_ANCHORS));
+  for (let at = 0; at + ANCHOR_LENGTH <= text.length; at += step) {
     const piece = text.slice(at, at + ANCHOR_LENGTH);
     if (!anchors.has(piece)) anchors.set(piece, at);
   }

@@ -48,6 +48,11 @@ export class LeaseSockets {
     for (const socket of this.#state.getWebSockets(ticket)) socket.serializeAttachment(null);
   }
 
+  /** Whether a turn's Worker has its end of one. */
+  get isAnyOpen(): boolean {
+    return this.#state.getWebSockets().some(({ readyState }) => readyState === WebSocket.OPEN);
+  }
+
   /** What an earlier life of the object has written and not cleared, where its Worker is still there. */
   held(): HeldLease | undefined {
     for (const socket of this.#state.getWebSockets()) {

@@ -13,6 +13,9 @@ export const MAX_CALL_LENGTH = 15 * 1024 * 1024;
 /** Of the history of one turn. */
 export const MAX_HISTORY_LENGTH = 12 * 1024 * 1024;
 
+/** Most that is read to make one up: items that were taken out, and those beside the ones that are referred to, are read with the others. */
+export const MAX_READ_LENGTH = 4 * MAX_HISTORY_LENGTH;
+
 /** Of a page of items: it ends early, and says that there is more. */
 export const MAX_PAGE_LENGTH = 4 * 1024 * 1024;
 

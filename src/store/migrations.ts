@@ -5,8 +5,9 @@ import { type TableName, Tables } from "./tables.ts";
  * The versions of the schema. An object whose tables an earlier version made gets what they lack when it opens.
  *
  * The version of an object is told by its columns. Durable Objects refuse `PRAGMA user_version` (SQLITE_AUTH), and a
- * table for the version would cost every new object three rows more. So every version must bring a column that tells it.
- * docs/storage.md lists the versions.
+ * table for the version would cost every new object three rows more. So a version that changes tables must bring a column that
+ * tells it. One that does not has nothing to migrate: version 5 has the tables of version 4, and a cell tells by its type how to
+ * read it (`row-pieces.ts`). docs/storage.md lists the versions.
  */
 
 interface Migration {
@@ -22,6 +23,8 @@ const MIGRATIONS: readonly Migration[] = [
   { version: 2, table: "turns", column: "messages", type: "TEXT" },
   { version: 3, table: "idempotency", column: "begun", type: "INTEGER NOT NULL DEFAULT 0" },
   { version: 4, table: "turns", column: "log", type: "TEXT" },
+  { version: 6, table: "turns", column: "owner", type: "TEXT" },
+  { version: 7, table: "conversation", column: "owner", type: "TEXT" },
 ];
 
 /** The version of the tables that are made today. */

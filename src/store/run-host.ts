@@ -3,10 +3,11 @@ import type { McpAccess } from "../contract/mcp-access.ts";
 import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
 import { estimateTokens } from "../protocol/estimate.ts";
 import { responseId } from "../protocol/ids.ts";
+import { logLine } from "../protocol/log-line.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import { announceRun } from "./announced-run.ts";
 import type { EventLogWriter } from "./event-log.ts";
-import { expectPlaces, type Place, textPlace } from "./isolate-room.ts";
+import { orphanPermits, type PermitOwner, runPermits } from "./memory-permits.ts";
 import { takeUpOrphan } from "./orphans.ts";
 import { type PreparedRun, prepareRun, type RunHome, readRunPast } from "./prepared-run.ts";
 import type { RunSpec } from "./run-store.ts";
@@ -56,25 +57,20 @@ export class RunHost {
     return [...this.#live.values()].map(({ spec }) => spec);
   }
 
-  /**
-   * Room for one more run, and what gives it back. Throws the 429s of an object or a tenant that has all it may have, and the
-   * 503 of an isolate.
-   */
-  #takeRoom(tenant: string): () => void {
+  /** Counts one more run of the tenant; gives what ends that. Throws the 429s of an object or a tenant that has as many as it may. */
+  #countRun(): () => void {
     if (this.#live.size >= MAX_LIVE_RUNS) {
       throw tooManyInProgress(`${MAX_LIVE_RUNS} background responses are in progress where this one belongs.`);
     }
-    const config = loadConfig(this.#home.env);
-    const { maxBackgroundRunsPerTenant: limit } = config;
-    expectPlaces({ tenant, config }, 1);
+    const { maxBackgroundRunsPerTenant: limit } = loadConfig(this.#home.env);
     const giveBack = this.#home.load.take(limit);
     if (!giveBack) throw tooManyInProgress(`You already have ${limit} background responses in progress.`);
     return giveBack;
   }
 
-  /** What a run holds beside what it has as one of its tenant's runs. */
-  #placeOf({ tenant = "" }: RunSpec): Place {
-    return textPlace({ tenant, config: loadConfig(this.#home.env) });
+  /** Whose memory permits a run takes. */
+  #ownerOf({ tenant = "" }: RunSpec): PermitOwner {
+    return { tenant, config: loadConfig(this.#home.env) };
   }
 
   /** Throws the 429 of a run that is too long to live beside the others. */
@@ -91,12 +87,13 @@ export class RunHost {
    * MCP servers of the request, and kept only as long as this process lives.
    */
   start(spec: RunSpec, scope: DisposableStack, access: Readonly<Record<string, McpAccess>>): void {
-    scope.defer(this.#takeRoom(spec.tenant ?? ""));
+    scope.defer(this.#countRun());
+    const permits = scope.use(runPermits(this.#ownerOf(spec), 0));
     const run = prepareRun(this.#home, spec, undefined, access);
     const past = readRunPast(this.#home, spec);
     run.length += past.length;
     this.#checkLength(run.length);
-    scope.use(this.#placeOf(spec)).fit(run.length);
+    permits.resize(run.length);
     const turn = run.makeTurn(past);
     if (spec.reservation) run.quota.raise(estimateTokens(past.history), loadConfig(this.#home.env).keys.prices);
     this.#home.transaction(() => {
@@ -118,7 +115,7 @@ export class RunHost {
     using scope = new DisposableStack();
     const giveBack = this.#home.load.take(Number.POSITIVE_INFINITY);
     if (giveBack) scope.defer(giveBack);
-    scope.use(this.#placeOf(run.spec)).fit(run.length, true);
+    scope.use(orphanPermits(this.#ownerOf(run.spec), run.length));
     this.#launch(run, scope, work, true);
   }
 
@@ -144,7 +141,7 @@ export class RunHost {
     } catch (error) {
       // Nobody foresaw it: the run stays noted, and the alarm takes it up again.
       abort.abort(error);
-      console.error(JSON.stringify({ level: "error", run: spec.turn, error: errorName(error) }));
+      console.error(logLine({ level: "error", run: spec.turn, error: errorName(error) }));
     } finally {
       this.#live.delete(spec.turn);
       log.stop();

@@ -6,7 +6,7 @@ import type { Item } from "../protocol/items.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import type { KeptTrace } from "../telemetry/telemetry.ts";
 import type { RunReservation } from "./quota/run-quota.ts";
-import { toPieces } from "./row-pieces.ts";
+import { fromCells, type StoredCell, toCells } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
 
 /** Background runs that are not settled yet: all that is needed to take one up again. */
@@ -31,6 +31,8 @@ export interface RunSpec {
   /** What its caller's key allows, and what it has reserved of its limits; runs of before, and of others, have neither. */
   policy?: Policy;
   reservation?: RunReservation;
+  /** The key that stores it, where what is stored is counted. */
+  owner?: string;
   /** The trace that the run belongs to, and its own span, where there are traces. */
   trace?: KeptTrace;
 }
@@ -44,9 +46,9 @@ export interface NotedRun {
   attempts: number;
 }
 
-function readSpec(json: string): RunSpec | undefined {
+function readSpec(cells: StoredCell[]): RunSpec | undefined {
   try {
-    const spec = JSON.parse(json) as Partial<RunSpec> | null;
+    const spec = JSON.parse(fromCells(cells)) as Partial<RunSpec> | null;
     const isWhole = isJsonObject(spec?.request) && isJsonObject(spec.model) && Array.isArray(spec.input);
     return isWhole ? (spec as RunSpec) : undefined;
   } catch {
@@ -65,7 +67,7 @@ export class RunStore {
 
   insert(spec: RunSpec): void {
     this.#tables.make("runs");
-    for (const [part, body] of toPieces(JSON.stringify(spec)).entries()) {
+    for (const [part, body] of toCells(JSON.stringify(spec)).entries()) {
       this.#sql.exec(
         "INSERT INTO runs (turn, part, created_at, attempts, body) VALUES (?, ?, ?, 0, ?)",
         spec.turn,
@@ -88,7 +90,7 @@ export class RunStore {
   /** Reads a run and counts one more attempt at taking it up. Undefined when it is settled. */
   takeUp(turn: string): NotedRun | undefined {
     const rows = this.#sql
-      .exec<{ created_at: number; attempts: number; body: string }>(
+      .exec<{ created_at: number; attempts: number; body: StoredCell }>(
         "SELECT created_at, attempts, body FROM runs WHERE turn = ? ORDER BY part",
         turn,
       )
@@ -96,7 +98,7 @@ export class RunStore {
     const [first] = rows;
     if (!first) return undefined;
     this.#sql.exec("UPDATE runs SET attempts = attempts + 1 WHERE turn = ? AND part = 0", turn);
-    const spec = readSpec(rows.map((row) => row.body).join(""));
+    const spec = readSpec(rows.map((row) => row.body));
     return { turn, spec, createdAt: first.created_at, attempts: first.attempts + 1 };
   }
 

@@ -55,7 +55,8 @@ export class Settlement {
       const position = lease?.joins ? this.#rows.turns.lastPosition() + 1 : null;
       return this.#rows.turns.insert({ ...settled, base: entered?.base ?? null, position });
     });
-    const retained = this.#housekeeping.retain(settled.createdAt);
+    const retained = this.#housekeeping.retain(settled.createdAt, settled.owner != null);
+    this.#tell(settled);
     if (lease) this.#conversation.release(lease.token);
     await retained;
     return accepted(rows);
@@ -70,6 +71,8 @@ export class Settlement {
     const hasWebhook = spec.request.background === true && this.#config().webhook !== undefined;
     const rows = this.#rows.transaction(() => {
       const log = endLog();
+      // Before the turn is written: it takes the place that the run's rows give back.
+      this.#rows.runs.delete(spec.turn);
       const inserted = this.#rows.turns.insert({
         turn: spec.turn,
         parent: spec.parent,
@@ -81,13 +84,21 @@ export class Settlement {
         messages: closed.messages,
         response: closed.head,
         log,
+        owner: spec.owner,
       });
-      this.#rows.runs.delete(spec.turn);
       if (hasWebhook) this.#rows.webhooks.add(spec, outcome.status);
       return inserted;
     });
     if (hasWebhook) this.#waitUntil(this.#housekeeping.deliverWebhooks());
-    this.#waitUntil(this.#housekeeping.retain(spec.createdAt));
+    this.#waitUntil(this.#housekeeping.retain(spec.createdAt, spec.owner !== undefined));
+    this.#tell(spec);
     return rows;
+  }
+
+  /** Has the quota told of a turn that was kept, where what is stored is counted. */
+  #tell({ turn, owner }: Pick<SettledTurn, "turn" | "owner">): void {
+    if (owner == null) return;
+    this.#rows.stored.added(turn);
+    this.#waitUntil(this.#rows.stored.tellSoon());
   }
 }

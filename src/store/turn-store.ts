@@ -1,6 +1,7 @@
-import { concatArrays, EMPTY_HISTORY, type History, joinArrays, joinElements } from "./history.ts";
+import { concatArrays, EMPTY_HISTORY, type History, historyTooLong, joinArrays, joinElements } from "./history.ts";
+import { MAX_READ_LENGTH } from "./limits.ts";
 import { type Chain, RecentChains } from "./recent-chains.ts";
-import { mayContinue, toPieces } from "./row-pieces.ts";
+import { fromCell, fromCells, mayContinue, type StoredCell, toCells } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
 
 /**
@@ -30,6 +31,8 @@ export interface SettledTurn {
   response: string | null;
   /** The event log of a run, as `kept-log.ts` keeps it with the response and the output; absent where it has none. */
   log?: string | null;
+  /** The key that stores it, where what is stored is counted (`home-stored.ts`). */
+  owner?: string | null | undefined;
 }
 
 /** A kept event log, and the texts that it has places in. */
@@ -56,15 +59,15 @@ export interface NodeRow {
   response: string;
 }
 
-type PartRow = { turn: string; input: string; output: string; messages: string | null };
+type PartRow = { turn: string; input: StoredCell; output: StoredCell; messages: StoredCell | null };
 type ChainRow = [
   turn: string,
   parent: string | null,
   createdAt: number,
   base: number | null,
-  input: string,
-  output: string,
-  messages: string | null,
+  input: StoredCell,
+  output: StoredCell,
+  messages: StoredCell | null,
 ];
 
 /** The history of a response: its own items and those of all turns before it. */
@@ -93,16 +96,16 @@ export class TurnStore {
   /** Writes a turn: one row where it fits. Gives how many there are. To be called within a transaction. */
   insert(turn: SettledTurn): number {
     this.#tables.make("turns");
-    const input = toPieces(turn.input);
-    const output = toPieces(turn.output);
-    const response = turn.response === null ? [] : toPieces(turn.response);
-    const messages = turn.messages === null ? [] : toPieces(turn.messages);
-    const log = turn.log == null ? [] : toPieces(turn.log, LOG_PIECE_LENGTH);
+    const input = toCells(turn.input);
+    const output = toCells(turn.output);
+    const response = turn.response === null ? [] : toCells(turn.response);
+    const messages = turn.messages === null ? [] : toCells(turn.messages);
+    const log = turn.log == null ? [] : toCells(turn.log, LOG_PIECE_LENGTH);
     const parts = Math.max(input.length, output.length, response.length, messages.length, log.length);
     for (let part = 0; part < parts; part += 1) {
       this.#sql.exec(
-        `INSERT INTO turns (turn, part, parent, created_at, position, base, input, output, response, messages, log)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        `INSERT INTO turns (turn, part, parent, created_at, position, base, input, output, response, messages, log, owner)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
         turn.turn,
         part,
         turn.parent,
@@ -114,6 +117,7 @@ export class TurnStore {
         response[part] ?? (turn.response === null ? null : ""),
         messages[part] ?? null,
         log[part] ?? null,
+        turn.owner ?? null,
       );
     }
     this.#remember(turn);
@@ -124,14 +128,14 @@ export class TurnStore {
   response(turn: string): StoredResponse | null {
     if (!this.#tables.has("turns")) return null;
     const rows = this.#sql
-      .exec<{ output: string; response: string }>(
+      .exec<{ output: StoredCell; response: StoredCell }>(
         "SELECT output, response FROM turns WHERE turn = ? AND created_at > ? AND response IS NOT NULL ORDER BY part",
         turn,
         this.#oldest(),
       )
       .toArray();
     if (rows.length === 0) return null;
-    return { head: rows.map((row) => row.response).join(""), output: rows.map((row) => row.output).join("") };
+    return { head: fromCells(rows.map((row) => row.response)), output: fromCells(rows.map((row) => row.output)) };
   }
 
   /**
@@ -142,7 +146,8 @@ export class TurnStore {
     if (!this.#tables.has("turns")) return;
     // No letter of a turn's name comes after "~".
     const [from, to] = order === "asc" ? [after ?? tree, `${tree}~`] : [tree, after ?? `${tree}~`];
-    yield* this.#sql.exec<NodeRow & Record<string, SqlStorageValue>>(
+    type Row = Omit<NodeRow, "input" | "output" | "response"> & Record<"input" | "output" | "response", StoredCell>;
+    const rows = this.#sql.exec<Row>(
       `SELECT turn, created_at AS createdAt, position, base, input, output, response FROM turns
        WHERE turn > ? AND turn < ? AND part = 0 AND response IS NOT NULL AND created_at > ?
        ORDER BY turn ${order === "asc" ? "ASC" : "DESC"}`,
@@ -150,6 +155,9 @@ export class TurnStore {
       to,
       this.#oldest(),
     );
+    for (const { input, output, response, ...row } of rows) {
+      yield { ...row, input: fromCell(input), output: fromCell(output), response: fromCell(response) };
+    }
   }
 
   /** The whole response of a first row, but its output. */
@@ -168,20 +176,21 @@ export class TurnStore {
   log(turn: string): TurnLog | undefined {
     if (!this.#tables.has("turns")) return undefined;
     const rows = this.#sql
-      .exec<{ output: string; response: string | null; log: string | null }>(
+      .exec<{ output: StoredCell; response: StoredCell | null; log: StoredCell | null }>(
         "SELECT output, response, log FROM turns WHERE turn = ? ORDER BY part",
         turn,
       )
       .toArray();
     if (rows[0]?.log == null) return undefined;
-    const whole = (column: "output" | "response" | "log") => rows.map((row) => row[column] ?? "").join("");
+    const whole = (column: "output" | "response" | "log") => fromCells(rows.map((row) => row[column]));
     return { kept: whole("log"), text: whole("response") + whole("output") };
   }
 
   /** A turn as it was written, expired or not, but for its log; undefined when there is none. */
   settled(turn: string): SettledTurn | undefined {
     if (!this.#tables.has("turns")) return undefined;
-    type Row = Omit<SettledTurn, "createdAt" | "log"> & { created_at: number };
+    type Texts = { input: StoredCell; output: StoredCell; response: StoredCell | null; messages: StoredCell | null };
+    type Row = Pick<SettledTurn, "turn" | "parent" | "position" | "base"> & Texts & { created_at: number };
     const rows = this.#sql
       .exec<Row>(
         `SELECT turn, parent, created_at, position, base, input, output, response, messages
@@ -191,8 +200,7 @@ export class TurnStore {
       .toArray();
     const [first] = rows;
     if (!first) return undefined;
-    const whole = (column: "input" | "output" | "response" | "messages") =>
-      rows.map((row) => row[column] ?? "").join("");
+    const whole = (column: keyof Texts) => fromCells(rows.map((row) => row[column]));
     const { parent, created_at: createdAt, position, base, response, messages } = first;
     return {
       ...{ turn, parent, createdAt, position, base },
@@ -233,13 +241,13 @@ export class TurnStore {
   ): string | undefined {
     if (!this.#tables.has("turns")) return undefined;
     const rows = this.#sql
-      .exec<{ body: string | null }>(
+      .exec<{ body: StoredCell | null }>(
         `SELECT ${column} AS body FROM turns WHERE turn = ? AND created_at > ? ORDER BY part`,
         turn,
         oldest,
       )
       .toArray();
-    return rows.length === 0 ? undefined : rows.map((row) => row.body ?? "").join("");
+    return rows.length === 0 ? undefined : fromCells(rows.map((row) => row.body));
   }
 
   /** Whether a turn is part of the conversation. */
@@ -281,8 +289,10 @@ export class TurnStore {
     if (!newest || !root || root[1] !== null) return undefined;
     const items: string[] = [];
     const messages: string[] = [];
-    const whole = (turn: string, column: "input" | "output" | "messages", piece: string) =>
-      mayContinue(piece) ? (this.#text(turn, column) ?? "[]") : piece;
+    const whole = (turn: string, column: "input" | "output" | "messages", cell: StoredCell) => {
+      const piece = fromCell(cell);
+      return mayContinue(piece) ? (this.#text(turn, column) ?? "[]") : piece;
+    };
     for (const [turn, , , , input, output, raw] of rows.reverse()) {
       items.push(whole(turn, "input", input), whole(turn, "output", output));
       if (raw !== null) messages.push(whole(turn, "messages", raw));
@@ -311,7 +321,10 @@ export class TurnStore {
     this.#recent.clear();
   }
 
-  /** What the conversation's turns up to a position brought, oldest first, with the items that were taken out of it since. */
+  /**
+   * What the conversation's turns up to a position brought, oldest first, with the items that were taken out of it since.
+   * Throws the 400 of a conversation that is too long to be read.
+   */
   conversationHistory(upTo: number): History {
     if (!this.#tables.has("turns")) return EMPTY_HISTORY;
     const rows = this.#sql.exec<PartRow>(
@@ -358,6 +371,17 @@ export class TurnStore {
   }
 
   /**
+   * Removes the items that a conversation kept which is gone, unless a response is kept that began in it: then they are its history.
+   */
+  sweepItems(): void {
+    if (!this.#tables.has("turns")) return;
+    const needed = "SELECT 1 FROM turns WHERE base IS NOT NULL AND response IS NOT NULL LIMIT 1";
+    if (this.#sql.exec(needed).toArray().length > 0) return;
+    this.forget();
+    this.#sql.exec("DELETE FROM turns WHERE response IS NULL");
+  }
+
+  /**
    * Removes what has expired. An expired turn stays as long as a living one continues it, being that one's history, and
    * as long as its conversation, or a living turn that began in it, does.
    */
@@ -396,6 +420,16 @@ export class TurnStore {
     return this.#sql.exec(living, this.#oldest(), except).toArray().length > 0;
   }
 
+  /** Bytes that a turn's texts take in its rows; 0 where there is no such turn. Reads none of them. */
+  bytes(turn: string): number {
+    if (!this.#tables.has("turns")) return 0;
+    const columns = ["input", "output", "response", "messages", "log"].map(
+      (name) => `ifnull(octet_length(${name}), 0)`,
+    );
+    const sum = `SELECT ifnull(SUM(${columns.join(" + ")}), 0) AS bytes FROM turns WHERE turn = ?`;
+    return this.#sql.exec<{ bytes: number }>(sum, turn).one().bytes;
+  }
+
   /** All turns, oldest first. */
   all(): string[] {
     if (!this.#tables.has("turns")) return [];
@@ -408,21 +442,26 @@ export class TurnStore {
   }
 }
 
-/** The input and output of each turn, and the messages behind them, of rows in order. */
+/** The input and output of each turn, and the messages behind them, of rows in order. Throws the 400 when they are too long to be read. */
 function joinParts(rows: Iterable<PartRow>): History {
   const arrays: string[] = [];
   const messages: string[] = [];
+  let length = 0;
   let turn: string | undefined;
   for (const row of rows) {
+    const [input, output] = [fromCell(row.input), fromCell(row.output)];
+    const raw = row.messages === null ? "" : fromCell(row.messages);
+    length += input.length + output.length + raw.length;
+    if (length > MAX_READ_LENGTH) throw historyTooLong();
     if (row.turn === turn) {
-      arrays[arrays.length - 2] += row.input;
-      arrays[arrays.length - 1] += row.output;
-      messages[messages.length - 1] += row.messages ?? "";
+      arrays[arrays.length - 2] += input;
+      arrays[arrays.length - 1] += output;
+      messages[messages.length - 1] += raw;
       continue;
     }
     turn = row.turn;
-    arrays.push(row.input, row.output);
-    messages.push(row.messages ?? "");
+    arrays.push(input, output);
+    messages.push(raw);
   }
   return { items: concatArrays(arrays), messages: concatArrays(messages) };
 }

@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
 import type { Config } from "../config.ts";
 import { responseId } from "../protocol/ids.ts";
-import type { Outcome } from "../turn/response-builder.ts";
+import type { Outcome } from "../turn/outcome.ts";
 import type { RunSpec } from "./run-store.ts";
 import type { Tables } from "./tables.ts";
 
@@ -102,7 +102,6 @@ async function deliver(row: Row, webhook: NonNullable<Config["webhook"]>): Promi
   try {
     const response = await webhook.fetch(webhook.url, {
       method: "POST",
-      redirect: "manual",
       signal: AbortSignal.timeout(DELIVERY_TIMEOUT_MS),
       headers: {
         "content-type": "application/json",

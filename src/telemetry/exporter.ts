@@ -1,5 +1,6 @@
 import type { OtlpTarget } from "../config.ts";
 import { ReadFault, readBoundedText } from "../protocol/bounded-read.ts";
+import { logLine } from "../protocol/log-line.ts";
 
 /**
  * Sends telemetry of one kind to a collector, beside the requests that it is about: none of them waits for it, and none
@@ -101,7 +102,7 @@ export class Exporter {
     const signal = AbortSignal.timeout(timeoutMs);
     try {
       const headers = { ...target.headers, "content-type": "application/json" };
-      const response = await target.fetch(target.url, { method: "POST", headers, body, signal, redirect: "manual" });
+      const response = await target.fetch(target.url, { method: "POST", headers, body, signal });
       const { status } = response;
       const answer = await readBoundedText(response, { maxBytes: MAX_ANSWER_BYTES, timeoutMs, signal });
       if (status === 200) return refusalIn(answer);
@@ -131,7 +132,7 @@ export class Exporter {
     if (now - this.#toldAt >= TOLD_EVERY_MS) {
       this.#toldAt = now;
       const { kind } = this.#options;
-      console.warn(JSON.stringify({ level: "warn", event: "export_failed", kind, why, dropped: this.#dropped }));
+      console.warn(logLine({ level: "warn", event: "export_failed", kind, why, dropped: this.#dropped }));
       this.#dropped = 0;
     }
     return !isFinal;

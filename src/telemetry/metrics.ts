@@ -1,4 +1,4 @@
-import { type Measurements, TOOL_ERROR } from "../contract/measurements.ts";
+import { type MeasuredTurn, type Measurements, TOOL_ERROR } from "../contract/measurements.ts";
 import {
   CACHED_TOKENS,
   CLIENT_OPERATION_DURATION,
@@ -22,32 +22,30 @@ import type { WideEvent } from "./wide-event.ts";
 
 /**
  * What a request adds to the metrics. How many series there are is bounded by what the server is, and not by what clients
- * invent: a model's name counts once the model server has taken a prompt for it, tools count by their kind.
+ * invent: the operator's models count by their names, all others together, and tools by their kind.
  */
 
 /** Takes one value. */
 export type Record = (instrument: Instrument, attributes: Attributes, value: number) => void;
 
-/** Names of models that are told apart: adapters can be many. */
+/** The operator's models that are told apart, at most. */
 const MAX_MODELS = 200;
 
-/** What a model is called that no model server has answered for. */
+/** What all other models are called. */
 const OTHER = "_OTHER";
 
-/** Names that a model server has taken a prompt for, in this process. */
+/** The operator's models that were told of in this process. */
 const knownModels = new Set<string>();
 
-function modelLabel(name: string | undefined, isAccepted: boolean): string {
-  if (name === undefined) return OTHER;
-  if (isAccepted && knownModels.size < MAX_MODELS) knownModels.add(name);
-  return knownModels.has(name) ? name : OTHER;
+function modelLabel({ model: { upstream }, isOperatorsModel }: MeasuredTurn): string {
+  if (isOperatorsModel && knownModels.size < MAX_MODELS) knownModels.add(upstream);
+  return knownModels.has(upstream) ? upstream : OTHER;
 }
 
 export function recordMetrics(event: WideEvent, measured: Measurements, record: Record): void {
   recordHttp(event, record);
   if (!measured.turn || (event.transport !== "background" && !measured.end && measured.modelCalls.length === 0)) return;
-  const isAccepted = measured.modelCalls.some((call) => call.acceptedAt !== undefined);
-  const model = modelLabel(event.upstream_model, isAccepted);
+  const model = modelLabel(measured.turn);
   const common = {
     "gen_ai.operation.name": operationOf(event.engine),
     "gen_ai.provider.name": PROVIDER,

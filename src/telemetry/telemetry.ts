@@ -1,5 +1,6 @@
 import type { Config, TelemetryConfig } from "../config.ts";
 import { type Measurements, newMeasurements, randomHex, type Trace } from "../contract/measurements.ts";
+import { logLine } from "../protocol/log-line.ts";
 import { AnalyticsWriter } from "./analytics.ts";
 import { Exporter, type ExportHost } from "./exporter.ts";
 import { EXPORTS_DROPPED, type Instrument } from "./instruments.ts";
@@ -67,7 +68,7 @@ export class Telemetry {
 
   /** Tells what is to be told of a request that has ended. */
   tell({ event, measured, begunAt, endedAt }: EndedRequest, analytics: AnalyticsWriter | undefined): void {
-    if (isLogged(event, this.config.log)) console.log(JSON.stringify(event));
+    if (isLogged(event, this.config.log)) console.log(logLine(event));
     analytics?.add(event);
     const { trace } = measured;
     if (trace?.isKept) this.#queue(spansOf({ event, measured, trace, begunAt, endedAt }));
@@ -209,7 +210,7 @@ export class Observation {
       this.#tellNow();
     } catch (error) {
       const name = error instanceof Error ? error.name : typeof error;
-      console.error(JSON.stringify({ level: "error", event: "telemetry_failed", error: name }));
+      console.error(logLine({ level: "error", event: "telemetry_failed", error: name }));
     }
   }
 

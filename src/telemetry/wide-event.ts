@@ -40,6 +40,9 @@ export interface WideEvent {
 /** `background` is a run in its home: also one under an `Idempotency-Key`, which does not end with its client, either. */
 export type Transport = "http" | "sse" | "websocket" | "background";
 
+/** The status of a request whose client has left before it was answered (nginx's). No fault of anybody's. */
+const CLIENT_CLOSED_REQUEST = 499;
+
 /** A client may name a model as it likes; no server has one of a longer name. */
 const MAX_NAME_LENGTH = 256;
 
@@ -64,11 +67,12 @@ export interface RequestFacts {
 export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEvent {
   const { turn, end, trace, modelCalls, toolCalls, toolCounts } = measured;
   const error = facts.error ?? end?.error;
+  const hasLeft = facts.status === CLIENT_CLOSED_REQUEST;
   const spoken = modelCalls.filter(({ purpose }) => purpose !== "summary");
   const accepted = spoken.find((call) => call.acceptedAt !== undefined);
   const first = spoken.find((call) => call.firstChunkAt !== undefined);
   return {
-    level: error === undefined ? "info" : "error",
+    level: error === undefined || hasLeft ? "info" : "error",
     event: "request",
     request_id: facts.requestId,
     trace_id: trace?.traceId,
@@ -103,7 +107,7 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
       rows_written: measured.rowsWritten,
       stored: turn.isStored,
     }),
-    client_left: facts.hasClientLeft,
+    client_left: facts.hasClientLeft || hasLeft,
   };
 }
 
@@ -120,10 +124,10 @@ function since(from: number, to: number | undefined): number | undefined {
 
 /** Whether an event is logged: an error always, of the others a share, where all are wanted. */
 export function isLogged(
-  { error }: WideEvent,
+  { level }: WideEvent,
   { events, ratio }: { events: "all" | "errors" | "none"; ratio: number },
 ) {
   if (events === "none") return false;
-  if (error !== undefined) return true;
+  if (level === "error") return true;
   return events === "all" && (ratio >= 1 || Math.random() < ratio);
 }

@@ -62,7 +62,6 @@ export function dohResolver(endpoint: string, fetcher: Fetch = publicFetch): Res
     url.searchParams.set("type", type);
     const response = await fetcher(url.href, {
       headers: { accept: "application/dns-json" },
-      redirect: "manual",
       signal,
     });
     if (!response.ok) throw new Error("no answer");

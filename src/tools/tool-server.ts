@@ -21,7 +21,7 @@ export class ToolServer {
       const headers = { "x-session-id": turn.sessionOf(container) };
       return {
         server: { label: builtin, url, headers, ...(authorization !== undefined && { authorization }) },
-        guard: { allow: (target) => target.origin === origin, fetchListed: turn.config.fetch },
+        guard: { allow: (target) => target.origin === origin, fetchListed: turn.config.fetch, maxRedirects: 0 },
       };
     });
   }

@@ -12,10 +12,11 @@ import type { Item } from "../protocol/items.ts";
 import { pause } from "../protocol/pause.ts";
 import type { Usage } from "../protocol/response.ts";
 import { type BrokenOff, continued, type Generation, outOfTokens } from "./continuation.ts";
+import { type Outcome, outcomeOf } from "./outcome.ts";
 import type { BatchSink } from "./output-events.ts";
 import type { RoundPrompt } from "./prompt.ts";
 import { isTransient, Recovery } from "./recovery.ts";
-import type { Outage, Outcome, ResponseBuilder } from "./response-builder.ts";
+import type { Outage, ResponseBuilder } from "./response-builder.ts";
 import { type DeltaCount, plus } from "./usage.ts";
 
 /**
@@ -124,7 +125,7 @@ export class Generations {
     });
     const call = this.#options.measured?.modelCalls.at(-1);
     if (call && !broken) call.finishReason = builder.finishReason;
-    return broken ?? outcomeOf(builder);
+    return broken ?? outcomeOf(builder.finishReason);
   }
 
   /**
@@ -329,17 +330,6 @@ export class Generations {
       if (error instanceof ApiError && (await this.#passes(error))) throw error;
       return undefined;
     }
-  }
-}
-
-function outcomeOf({ finishReason }: ResponseBuilder): Outcome {
-  switch (finishReason) {
-    case "length":
-      return { status: "incomplete", reason: "max_output_tokens" };
-    case "content_filter":
-      return { status: "incomplete", reason: "content_filter" };
-    default:
-      return { status: "completed" };
   }
 }
 

@@ -1,4 +1,4 @@
-import { isDeferred } from "../protocol/client-tools.ts";
+import { isDeferred, isOwnNamespace } from "../protocol/client-tools.ts";
 import { type CreateRequest, clashingTools, wrongChoice } from "../protocol/create-request.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import type { Item } from "../protocol/items.ts";
@@ -16,9 +16,10 @@ import { chosenTools, hostedKey, MAX_TOOLS, type NamespaceTool, type Tool } from
  * Throws the 400 of tools whose names a model could not tell apart, and of a choice that names none of them.
  */
 export function withLoadedTools(request: CreateRequest, items: readonly Item[]): CreateRequest {
-  const loads = items.flatMap((item) =>
-    item.type === "additional_tools" || item.type === "tool_search_output" ? [item.tools] : [],
-  );
+  const loads = items.flatMap((item) => {
+    if (item.type === "additional_tools") return [item.tools];
+    return item.type === "tool_search_output" ? [item.tools.map(inOwnNamespace)] : [];
+  });
   const own = request.tools ?? [];
   const hasDeferred = own.some(
     (tool) => isDeferred(tool) || (tool.type === "namespace" && tool.tools.some(isDeferred)),
@@ -89,6 +90,12 @@ function withoutDeferred(tools: readonly Tool[], { tool_choice: choice }: Create
   });
 }
 
+/** A deferred function that a search has found, in the namespace of its own name in which OpenAI calls it (`isOwnNamespace`). */
+function inOwnNamespace(tool: Tool): Tool {
+  if (tool.type !== "function" || !isDeferred(tool)) return tool;
+  return { type: "namespace", name: tool.name, description: "", tools: [tool] };
+}
+
 type Member = NamespaceTool["tools"][number];
 
 /** A tool that an item has brought; `namespace` is what it is in. */
@@ -140,7 +147,9 @@ function taken(tool: Tool): Loaded[] {
 }
 
 function keyOf(tool: Tool, namespace: NamespaceTool | undefined): string {
-  return hostedKey(tool) ?? `${namespace?.name ?? ""}.${"name" in tool ? tool.name : tool.type}`;
+  const name = "name" in tool ? tool.name : tool.type;
+  if (!namespace || isOwnNamespace(namespace.name, name)) return hostedKey(tool) ?? `.${name}`;
+  return `${namespace.name}.${name}`;
 }
 
 /** What has been found is there. */

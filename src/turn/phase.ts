@@ -1,7 +1,7 @@
 import type { OutputItem } from "../protocol/response.ts";
 import type { CompactionKind, DueCompaction } from "./compaction.ts";
 import type { Generation } from "./continuation.ts";
-import type { Outcome } from "./response-builder.ts";
+import type { Outcome } from "./outcome.ts";
 import type { TurnState } from "./state.ts";
 
 /**

@@ -14,10 +14,12 @@ import {
   isServerCall,
   type OutputItem,
   type ResponseObject,
+  toolUsageOf,
   type Usage,
 } from "../protocol/response.ts";
 import { ClientCalls } from "./client-calls.ts";
 import { Compactions } from "./compactions.ts";
+import type { Outcome } from "./outcome.ts";
 import { type EventSink, EventWriter } from "./output-events.ts";
 import { OutputSize } from "./output-size.ts";
 import { RawMessages } from "./raw-messages.ts";
@@ -80,6 +82,8 @@ export interface BuilderOptions {
   firstInput: string | undefined;
 }
 
+type BrokenAnswer = Extract<ModelDelta, { kind: "broken" }>;
+
 /** What one round has done that its log does not tell. */
 interface Round {
   /** Calls that it has made. */
@@ -90,10 +94,8 @@ interface Round {
   closedIndices: Set<number>;
   /** It may call this server's tools. What a model calls that was not offered any is ignored. */
   offersServerTools: boolean;
-  /** Messages with which the model is to be asked again. */
-  again: RawMessage[];
-  /** Its last word was a call of the client's that broke off. */
-  endsInCutCall: boolean;
+  /** It has ended in what is no answer. */
+  broken: BrokenAnswer | undefined;
   /** Why the model stopped, once it has said so. */
   finish: FinishReason | undefined;
 }
@@ -104,8 +106,7 @@ function newRound(calls: number): Round {
     ignoredCalls: 0,
     closedIndices: new Set(),
     offersServerTools: true,
-    again: [],
-    endsInCutCall: false,
+    broken: undefined,
     finish: undefined,
   };
 }
@@ -115,13 +116,6 @@ export interface Outage {
   since: number;
   until: number;
 }
-
-/** How a turn ended. */
-export type Outcome =
-  | { status: "completed" }
-  | { status: "incomplete"; reason: "max_output_tokens" | "content_filter" }
-  | { status: "cancelled" }
-  | { status: "failed"; error: ApiError };
 
 /**
  * A closed response as JSON text: `head` is all of it but `output`, so that the store can keep the two apart.
@@ -302,6 +296,8 @@ export class ResponseBuilder {
     response.completed_at = outcome.status === "completed" ? seconds(this.#options.clock()) : null;
     response.incomplete_details = outcome.status === "incomplete" ? { reason: outcome.reason } : null;
     response.error = outcome.status === "failed" ? toResponseError(outcome.error) : null;
+    const toolUsage = toolUsageOf(response);
+    if (toolUsage) response.tool_usage = toolUsage;
     const { output, ...head } = response;
     const shown = JSON.stringify(output);
     const kept = this.state.thoughts.size === 0 ? shown : JSON.stringify(withThoughts(this.state, output));
@@ -351,7 +347,6 @@ export class ResponseBuilder {
         this.#texts.release();
         if (!this.#clientCalls.cut(delta.index)) return;
         this.#round.closedIndices.add(delta.index);
-        this.#round.endsInCutCall = true;
         return;
       case "item_done":
         // Reasoning is done before the call that it is sealed with.
@@ -370,8 +365,8 @@ export class ResponseBuilder {
         this.#progress += 1;
         this.#writer.record({ sampled: delta.sampled });
         return;
-      case "ask_again":
-        this.#round.again.push(...delta.messages);
+      case "broken":
+        this.#round.broken = delta;
         return;
       case "usage":
         this.#response.usage = addUsage(this.#response.usage, withLost(delta.usage, this.state.round.lost));
@@ -467,7 +462,6 @@ export class ResponseBuilder {
     }
     round.calls += 1;
     this.#makeWay(this.#sealsMessages && !this.#clientCalls.isOpen);
-    round.endsInCutCall = false;
     this.#clientCalls.begin(index, this.#options.clientTool(name), name, callId);
     return true;
   }
@@ -588,20 +582,14 @@ export class ResponseBuilder {
     return this.#serverCalls.pending;
   }
 
-  /** Messages with which the model is to be asked again, because it called what nobody offered. */
-  get again(): readonly RawMessage[] {
-    return this.#round.again;
+  /** What the round has ended in instead of an answer, with the messages after which the model is to be asked again. */
+  get broken(): BrokenAnswer | undefined {
+    return this.#round.broken;
   }
 
   /** Calls that this round has made beyond what the turn may. */
   get ignoredCalls(): number {
     return this.#round.ignoredCalls;
-  }
-
-  /** Whether the last item is a client's call that the model has not made as it has to. */
-  get endsInCutCall(): boolean {
-    const last = this.state.output.at(-1);
-    return this.#round.endsInCutCall || (isClientCall(last) && last.status === "incomplete");
   }
 
   /** Calls of this server's tools that the turn may still make. */

@@ -92,12 +92,10 @@ export async function measureOrExplain(
   try {
     return await engine.measure(prompt, signal);
   } catch (error) {
-    // A proxy in front of vLLM that hides /tokenize must not look like an unknown model.
+    // Such as a proxy in front of vLLM that hides /tokenize. A refusal that names what the client sent is the client's to hear.
     if (
       error instanceof ApiError &&
-      error.status < 500 &&
-      error.code !== "context_length_exceeded" &&
-      error.code !== "model_not_found"
+      (error.code === "upstream_error" || (error.status < 500 && error.param === null))
     ) {
       throw new ApiError({
         status: 502,

@@ -24,10 +24,11 @@ import { forEachAtOnce } from "./for-each-at-once.ts";
 import { Generations } from "./generation.ts";
 import { checkCallPairs } from "./history.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
+import { type Outcome, outcomeOf } from "./outcome.ts";
 import type { BatchSink } from "./output-events.ts";
 import { type BegunRound, end, firstPhase, newRoundPhase, type Phase } from "./phase.ts";
 import { afterFirstRound, RoundPrompt } from "./prompt.ts";
-import { type BuilderOptions, type ClosedResponse, type Outcome, ResponseBuilder } from "./response-builder.ts";
+import { type BuilderOptions, type ClosedResponse, ResponseBuilder } from "./response-builder.ts";
 import type { ReasoningSeal } from "./sealed-reasoning.ts";
 import { newTurnState, roundItems, spentTokens, type TurnState, withThoughts } from "./state.ts";
 
@@ -94,7 +95,7 @@ export interface TurnOptions {
 /** Codex's idle timeout is 300 s and counts events only: after two of these without one, `in_progress` is repeated. */
 const SIGN_OF_LIFE_MS = 120_000;
 
-/** How often a turn asks its model again that has called what nobody offered. */
+/** How often a turn asks its model again that has made a call which cannot be made. */
 const MAX_ASKED_AGAIN = 3;
 
 /**
@@ -340,8 +341,10 @@ export class Turn {
     if (outcome.status !== "completed") return end(outcome);
     const builder = this.#builder;
     const calls = builder.endGeneration();
-    const again = builder.state.askedAgain < MAX_ASKED_AGAIN ? [...builder.again] : [];
-    if (again.length === 0 && builder.again.length > 0 && builder.endsInCutCall) throw brokenCalls();
+    const { broken, state } = builder;
+    const again = broken && state.askedAgain < MAX_ASKED_AGAIN ? [...broken.messages] : [];
+    const isLast = broken && again.length === 0 && calls.length === 0 && !builder.waitsForClient;
+    if (isLast) return end(outcomeOf(builder.finishReason, broken.why));
     // Without the tools the model is asked once: one that calls them all the same would do so for ever.
     const mayAnswer = builder.ignoredCalls > 0 && this.#prompt.current.serverTools !== undefined;
     if (calls.length === 0 && again.length === 0 && !mayAnswer) return end(outcome);
@@ -497,14 +500,6 @@ function connectionOfProcessLost(): ApiError {
     status: 500,
     message: "The server was restarted in the middle of the response.",
     code: "server_restarted",
-  });
-}
-
-function brokenCalls(): ApiError {
-  return new ApiError({
-    status: 502,
-    message: "The model goes on making function calls whose arguments are not a JSON object.",
-    code: "upstream_malformed_response",
   });
 }
 

@@ -47,11 +47,12 @@ describe.each(["simulator", "simulator-gpt-oss"])("%s", (model) => {
     expect(counted).toBe(used);
   });
 
-  it("works for the Agents SDK over sockets, and for its compaction session", async () => {
-    const { socket, answer, kept } = await run("agents_sdk.py", model);
+  it("works for the Agents SDK over sockets, for its compaction session, and for its deferred tools", async () => {
+    const { socket, answer, kept, found } = await run("agents_sdk.py", model);
     const told = "The tool get_weather returned: sunny in city";
     expect(socket).toEqual([told, told, told, told]);
     expect(answer).toBe(told);
     expect(kept).toContain("compaction");
+    expect(found).toBe("The tool deep_weather returned: waves in city");
   });
 });

@@ -67,14 +67,14 @@ function compile(text: string): ApiDescription {
 
   const responseOf = (operation: JsonObject, status: number): JsonObject | undefined => {
     const responses = objectsIn(operation.responses);
-    const found = responses[status] ?? responses[`${Math.floor(status / 100)}XX`];
+    const found = responses[status];
     const name = typeof found?.$ref === "string" ? found.$ref.split("/").at(-1) : undefined;
     return name === undefined ? found : objectsIn(objectsIn(document.components).responses)[name];
   };
-  const schemaFor = (content: unknown, contentType: string | null) => {
+  const schemaFor = (content: unknown, contentType: string | null, streams?: unknown) => {
     const type = (contentType ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
-    const media = objectsIn(content)[type];
-    return media && { type, reference: String((media.schema as JsonObject).$ref) };
+    const media = objectsIn(content)[type] ?? objectsIn(streams)[type];
+    return media && { type, reference: String(((media.schema ?? media.itemSchema) as JsonObject).$ref) };
   };
 
   return {
@@ -91,7 +91,7 @@ function compile(text: string): ApiDescription {
       if (!response) return [`#50 description: no answer with status ${status}`];
       const violations: string[] = [];
       if (response.content !== undefined && method !== "HEAD") {
-        const media = schemaFor(response.content, contentType);
+        const media = schemaFor(response.content, contentType, response["x-streams"]);
         if (!media) violations.push(`#50 description: no answer of type ${contentType} with status ${status}`);
         else if (media.type === "application/json") violations.push(...answers(media.reference, answered));
       }
@@ -105,7 +105,7 @@ function compile(text: string): ApiDescription {
     streamedViolations({ method, url }, value) {
       const operation = find(method, url.pathname)?.operation;
       const response = operation && responseOf(operation, 200);
-      const media = response && schemaFor(response.content, "text/event-stream");
+      const media = response && schemaFor(response.content, "text/event-stream", response["x-streams"]);
       return media ? answers(media.reference, value) : ["#50 description: no answer that is a stream"];
     },
   };

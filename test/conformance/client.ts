@@ -279,6 +279,8 @@ function optionsOf({ method, url, sent }: Exchange): StreamOptions {
     obfuscation: typeof wanted === "boolean" ? wanted : undefined,
     logprobs: include.includes("message.output_text.logprobs"),
     background: sent.background === true,
+    prepared:
+      sent.generate === false || (isObject(sent.prompt_cache_options) && sent.prompt_cache_options.prewarm === true),
   };
 }
 

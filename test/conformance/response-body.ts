@@ -147,11 +147,11 @@ function* statusExplained(response: Response): Iterable<string> {
 /** Calls that the server runs, side by side: they are cut off together, and a limit may be reached after them. */
 const SERVER_CALLS: ReadonlySet<string> = new Set(["mcp_call", "web_search_call", "code_interpreter_call"]);
 
-const BEGUN_ANEW: ReadonlySet<string> = new Set(["reasoning", "function_call"]);
+const BEGUN_ANEW: ReadonlySet<string> = new Set(["reasoning", "function_call", "custom_tool_call"]);
 
 /**
  * What a model begins anew in an item of its own: thoughts and server calls in whose middle its server has died, and a
- * strict function call that it has broken off itself (docs/deviations.md).
+ * call of a strict function or a custom tool that it has broken off itself, or that cannot be made (docs/deviations.md).
  */
 function isBegunAnew(response: Response, index: number): boolean {
   const type = response.output[index]?.type ?? "";

@@ -11,7 +11,6 @@ import { isObject, type JsonObject, show } from "./violations.ts";
 
 const require = createRequire(import.meta.url);
 const SCHEMA_ID = "openai";
-const ROOTS_PATH = fileURLToPath(new URL("./roots.ts", import.meta.url));
 const TSCONFIG_PATH = fileURLToPath(new URL("../tsconfig.json", import.meta.url));
 const CACHE_DIRECTORY = new URL("../../node_modules/.cache/responses-edge/", import.meta.url);
 
@@ -58,9 +57,21 @@ interface Catalog {
 
 let catalog: Catalog | undefined;
 
+/** Files here with an interface `Roots`, from whose members schemas are made. */
+const ROOTS = ["roots", "request-roots", "beta-request-roots"] as const;
+
 /** Generates the schemas of the installed `openai` package, unless that was done before. */
 export function prepareSchemas(): void {
-  readOrGenerate();
+  for (const roots of ROOTS) readOrGenerate(roots);
+}
+
+/** The bodies of requests, by the names in `request-roots.ts` and `beta-request-roots.ts`, with what they refer to. */
+export function requestSchemas(): { body: string; schema: JsonObject; definitions: Record<string, JsonObject> }[] {
+  return (["request-roots", "beta-request-roots"] as const).flatMap((roots) => {
+    const definitions = objectsIn(readOrGenerate(roots).definitions);
+    const bodies = Object.entries(objectsIn(definition(definitions, "Roots").properties));
+    return bodies.map(([body, schema]) => ({ body, schema, definitions }));
+  });
 }
 
 /** What is wrong with the shape of `value` as the named type; empty when it fits. */
@@ -128,17 +139,18 @@ function describe(error: ErrorObject): string {
 }
 
 function load(): Catalog {
-  catalog ??= compile(readOrGenerate());
+  catalog ??= compile(readOrGenerate("roots"));
   return catalog;
 }
 
-function readOrGenerate(): JsonObject {
-  const key = createHash("sha256").update(readFileSync(ROOTS_PATH)).digest("hex").slice(0, 16);
+function readOrGenerate(roots: (typeof ROOTS)[number]): JsonObject {
+  const path = fileURLToPath(new URL(`./${roots}.ts`, import.meta.url));
+  const key = createHash("sha256").update(readFileSync(path)).digest("hex").slice(0, 16);
   const file = fileURLToPath(new URL(`openai-${installedVersion("openai")}-${key}.json`, CACHE_DIRECTORY));
   try {
     return parseObject(readFileSync(file, "utf8"));
   } catch {
-    const generated = JSON.stringify(generate());
+    const generated = JSON.stringify(generate(path));
     mkdirSync(CACHE_DIRECTORY, { recursive: true });
     // Several test workers may be here at once: each writes its own file, and the rename is atomic.
     const temporary = `${file}.${randomUUID()}`;
@@ -148,12 +160,12 @@ function readOrGenerate(): JsonObject {
   }
 }
 
-function generate(): unknown {
+function generate(path: string): unknown {
   // Loaded only when the cache is cold: it brings a whole TypeScript compiler.
   const generator: typeof import("ts-json-schema-generator") = require("ts-json-schema-generator");
   return generator
     .createGenerator({
-      path: ROOTS_PATH,
+      path,
       tsconfig: TSCONFIG_PATH,
       type: "Roots",
       skipTypeCheck: true,

@@ -16,6 +16,7 @@ const CHANGING_KEYS: ReadonlySet<string> = new Set([
   "recovery",
   "service_tier",
   "status",
+  "tool_usage",
   "usage",
 ]);
 
@@ -137,6 +138,8 @@ function* inProgressNext({ events, options }: Trace): Iterable<string> {
   const queued = types[1] === "response.queued";
   if (options.background === true && types.length > 1 && !queued) yield "a background response is not queued first";
   if (options.background === false && queued) yield "a response that is not in the background is queued";
+  // A response that is only prepared (`generate: false`) never is in progress.
+  if (options.prepared === true && types[1] === "response.completed" && types.length === 2) return;
   const next = types[queued ? 2 : 1];
   const mayEnd = options.partial || (queued && options.cancelled);
   if (next !== "response.in_progress" && !(next === undefined && mayEnd)) {

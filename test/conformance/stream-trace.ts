@@ -21,6 +21,8 @@ export interface StreamOptions {
   logprobs?: boolean;
   /** Whether the response was created with `background: true`; undefined when unknown. */
   background?: boolean;
+  /** The request was only to be checked and kept (`generate: false`). */
+  prepared?: boolean;
   /** The stream was cut off: nothing is required of its end. */
   partial?: boolean;
   /** The response was cancelled while streaming: the terminal event may be missing, or say `cancelled`. */

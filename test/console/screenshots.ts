@@ -1,8 +1,8 @@
 /**
  * `npm run screenshots`: pictures of the console's views for the docs, in both themes, of a real deployment in front of the simulator. Into
- * docs/images, or the directory that is named.
+ * docs/images, or the directory that is named. `console.json` beside them says which views and sections each of them shows.
  */
-import { mkdirSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
@@ -105,14 +105,17 @@ function operating(section: string, arrange: (page: Page) => Promise<void>): Pic
 const directory = process.argv[2] ?? fileURLToPath(new URL("../../docs/images", import.meta.url));
 mkdirSync(directory, { recursive: true });
 const rig = await startConsole(KEYED);
+const shown: Record<string, string[]> = {};
 for (const { name, key, at, prepare } of PICTURES) {
   for (const colorScheme of ["light", "dark"] as const) {
     const options = { colorScheme, viewport: { width: 1200, height: 860 } };
     const { page, close } = key === undefined ? await rig.open(at, options) : await rig.openSignedIn(key, at, options);
     await prepare(page, rig);
     await page.evaluate("document.activeElement?.blur()");
+    shown[name] = await page.getByRole("navigation").getByRole("link").allTextContents();
     await page.screenshot({ path: join(directory, `console-${name}-${colorScheme}.png`) });
     await close();
   }
 }
+writeFileSync(join(directory, "console.json"), `${JSON.stringify(shown, null, 2)}\n`);
 await rig.close();

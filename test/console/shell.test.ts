@@ -1,5 +1,17 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type ConsoleRig, expectAccessible, KEY, KEYED, LOOKS, ROOT_KEY, signIn, startConsole } from "./support.ts";
+import {
+  type ConsoleRig,
+  expectAccessible,
+  expectUsable,
+  KEY,
+  KEYED,
+  LOOKS,
+  ROOT_KEY,
+  signIn,
+  startConsole,
+} from "./support.ts";
 
 /** Who gets in, and what the console's files say of themselves. */
 
@@ -42,8 +54,34 @@ describe("signing in", () => {
     const { page, close } = await rig.open("", options);
     await page.getByRole("dialog").waitFor();
     await expectAccessible(page);
+    await expectUsable(page);
     await close();
   });
+});
+
+it("the pictures in the docs show the views and sections that there are", async () => {
+  const docs = fileURLToPath(new URL("../../docs/", import.meta.url));
+  const pictures = JSON.parse(readFileSync(`${docs}images/console.json`, "utf8")) as Record<string, string[]>;
+  const linksOf = async (key: string, at: string) => {
+    const { page, close } = await rig.openSignedIn(key, at);
+    await page.getByRole("button", { name: "Sign out" }).waitFor();
+    const links = await page.getByRole("navigation").getByRole("link").allTextContents();
+    await close();
+    return links;
+  };
+  const views = await linksOf(KEY, "#/try");
+  const operate = await linksOf(ROOT_KEY, "#/operate");
+  for (const [name, links] of Object.entries(pictures)) {
+    expect([[], views, operate], name).toContainEqual(links);
+    expect(readdirSync(`${docs}images`)).toEqual(
+      expect.arrayContaining([`console-${name}-light.png`, `console-${name}-dark.png`]),
+    );
+  }
+  expect(Object.keys(pictures)).toEqual(expect.arrayContaining(views.map((label) => label.toLowerCase())));
+  const shown = [...readFileSync(`${docs}console.md`, "utf8").matchAll(/console-([\w-]+)-light\.png/g)].map(
+    ([, name]) => name,
+  );
+  expect(shown.toSorted()).toEqual(Object.keys(pictures).toSorted());
 });
 
 it("the theme is the system's until another one is chosen, which the browser keeps", async () => {
@@ -93,6 +131,44 @@ describe("the files", () => {
       expect(answer.headers.get("referrer-policy")).toBe("no-referrer");
     }
     expect(html).not.toMatch(/<script>|<style|\son\w+=|style=/);
+  });
+
+  it("style with every rule that they have: the browser has dropped none, and each is for something that is there", async () => {
+    const { page, close } = await rig.openSignedIn(KEY);
+    await page.getByLabel("Theme").waitFor();
+    const sheets = await page.evaluate(async () => {
+      const rulesOf = (list: CSSRuleList): CSSStyleRule[] =>
+        [...list].flatMap((rule) =>
+          rule instanceof CSSStyleRule ? [rule] : rule instanceof CSSMediaRule ? rulesOf(rule.cssRules) : [],
+        );
+      return Promise.all(
+        [...document.styleSheets].map(async (sheet) => ({
+          name: sheet.href?.split("/").at(-1),
+          text: await (await fetch(sheet.href ?? "")).text(),
+          rules: rulesOf(sheet.cssRules).map(({ selectorText, style }) => ({ selectorText, length: style.length })),
+        })),
+      );
+    });
+    await close();
+    const folder = fileURLToPath(new URL("../../src/console/client/", import.meta.url));
+    const names = readdirSync(folder);
+    expect(sheets.map(({ name }) => name).toSorted()).toEqual(names.filter((name) => name.endsWith(".css")).toSorted());
+    const scripts = names.filter((name) => !name.endsWith(".css")).map((name) => readFileSync(folder + name, "utf8"));
+    for (const { name, text, rules } of sheets) {
+      const written = text.replace(/\/\*[\s\S]*?\*\//g, "").matchAll(/([^{};]+)\{[^{}]*\}/g);
+      const own = [...written].filter(([, selector = ""]) => !/^\s*\d+%\s*$/.test(selector));
+      expect(rules, name).toHaveLength(own.length);
+      for (const { selectorText, length } of rules) {
+        expect(length, selectorText).toBeGreaterThan(0);
+        for (const [, word = ""] of selectorText.matchAll(/\.([a-z][\w-]*)/g)) {
+          const stem = word.replace(/^(item|series|view)-.*/, "$1-");
+          expect(
+            scripts.some((script) => script.includes(stem)),
+            `${name}: .${word}`,
+          ).toBe(true);
+        }
+      }
+    }
   });
 
   it("are kept by browsers for good, because another version has other names", async () => {

@@ -132,9 +132,48 @@ export async function expectAccessible(page: Page): Promise<void> {
   ).toEqual([]);
 }
 
+/**
+ * Throws what of a page cannot be used: it is wider than the view; a control that has the focus is out of view, or something covers it; a card has less
+ * than half of a phone's width; a text field takes one direction of writing only.
+ */
+export async function expectUsable(page: Page): Promise<void> {
+  const faults = await page.evaluate(async () => {
+    const found: string[] = [];
+    const named = (element: Element | null) => element?.outerHTML.replace(/\s+/g, " ").slice(0, 120) ?? "nothing";
+    const { clientWidth: width, clientHeight: height, scrollWidth } = document.documentElement;
+    if (scrollWidth > width) found.push(`The page is ${scrollWidth} wide, its view ${width}.`);
+    const scope = document.querySelector("dialog[open]") ?? document.body;
+    const before = document.activeElement;
+    for (const control of scope.querySelectorAll<HTMLElement>(
+      "a, button, input, select, textarea, summary, [tabindex='0']",
+    )) {
+      if (!control.checkVisibility() || control.matches(".skip, .unseen")) continue;
+      control.focus();
+      await new Promise((done) => requestAnimationFrame(done));
+      const box = control.getClientRects()[0] as DOMRect;
+      const x = box.left + box.width / 2;
+      const y = (Math.max(0, box.top) + Math.min(height, box.bottom)) / 2;
+      const there = document.elementFromPoint(x, y);
+      if (box.left < 0 || box.right > width + 1) found.push(`Beside the view: ${named(control)}`);
+      else if (!control.contains(there)) found.push(`At the place of ${named(control)} is ${named(there)}`);
+    }
+    if (before instanceof HTMLElement) before.focus();
+    for (const card of scope.querySelectorAll(".card")) {
+      const share = card.getBoundingClientRect().width / width;
+      if (width <= 640 && card.checkVisibility() && share < 0.5) found.push(`Squeezed: ${named(card)}`);
+    }
+    for (const field of scope.querySelectorAll<HTMLElement>("textarea, input:not([type])")) {
+      if (field.dir !== "auto") found.push(`Without dir="auto": ${named(field)}`);
+    }
+    return found;
+  });
+  expect(faults).toEqual([]);
+}
+
 /** The themes and the widths that every view is looked at in. */
 export const LOOKS: [name: string, options: BrowserContextOptions][] = [
   ["light", { colorScheme: "light" }],
   ["dark", { colorScheme: "dark" }],
   ["phone", { colorScheme: "light", viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }],
+  ["small phone", { colorScheme: "dark", viewport: { width: 320, height: 640 }, hasTouch: true, isMobile: true }],
 ];

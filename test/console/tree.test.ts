@@ -2,7 +2,7 @@ import type { Response } from "openai/resources/responses/responses";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { homeKey, objectId } from "../workerd/storage.ts";
-import { type ConsoleRig, expectAccessible, KEY, KEYED, LOOKS, startConsole } from "./support.ts";
+import { type ConsoleRig, expectAccessible, expectUsable, KEY, KEYED, LOOKS, startConsole } from "./support.ts";
 
 /** Conversations as trees, in a browser. */
 
@@ -202,17 +202,15 @@ describe("comparing", () => {
   });
 });
 
-const FITS = "document.documentElement.scrollWidth <= innerWidth";
-
 it.each(LOOKS)("is accessible, and fits the screen: %s", async (_, options) => {
   const { left, leaf } = await smallTree();
   const { page, close } = await rig.openSignedIn(KEY, `#/tree/${leaf.id}`, options);
   await page.locator(".turn-items").getByText("You said: And in French?").waitFor();
   await expectAccessible(page);
-  expect(await page.evaluate(FITS)).toBe(true);
+  await expectUsable(page);
   await page.evaluate(`location.hash = "#/tree/${leaf.id}/compare/${left.id}/${leaf.id}"`);
   await page.getByRole("region", { name: "One branch" }).getByText("You said: Something shorter").waitFor();
   await expectAccessible(page);
-  expect(await page.evaluate(FITS)).toBe(true);
+  await expectUsable(page);
   await close();
 });

@@ -9,6 +9,7 @@ import { type McpTestServer, startMcpServer } from "../tools/mcp-server.ts";
 import {
   type ConsoleRig,
   expectAccessible,
+  expectUsable,
   KEY,
   KEYED,
   LOOKS,
@@ -165,19 +166,58 @@ describe("a reload in mid-stream", () => {
       expect(await page.getByLabel("Further fields (JSON)").inputValue()).toContain("stall:3");
     }));
 
-  it("says of a response that stopped with the page that it did, and what there is of it", () =>
+  it.each([
+    ["Stream", "This response stopped with its page"],
+    ["WebSocket", "This response stopped with its page"],
+    ["Whole", "The page was left before the server had answered"],
+  ])("says what became of a response that does not go on, also after another reload: %s", (transport, said) =>
     trying(
       async (page) => {
-        await choose(page, "WebSocket");
+        await choose(page, transport);
         await further(page, { model: "simulator?fault=stall:3&words=40" });
         await ask(page, "count");
-        await answers(page).waitFor();
-        await page.reload();
-        await page.getByText("This response stopped with its page.").waitFor();
-        await answers(page).waitFor();
-        await page.getByText("cancelled", { exact: true }).waitFor();
+        await eventually(() => rig.gateway.vllm.simulator.requests[0]);
+        if (transport !== "Whole") await answers(page).waitFor();
+        for (const _ of ["once", "twice"]) {
+          await page.reload();
+          await page.getByText(said).waitFor();
+          if (transport === "Whole") continue;
+          await answers(page).waitFor();
+          await page.getByText("cancelled", { exact: true }).waitFor();
+        }
+        await page.getByRole("button", { name: "Send", exact: true }).waitFor();
       },
       ["404"],
+    ),
+  );
+
+  it("says of one that was not stored that nothing is left of it", () =>
+    trying(async (page) => {
+      await choose(page, "Stream");
+      await further(page, { model: "simulator?fault=stall:3&words=40" });
+      await page.getByLabel("Store the response").uncheck();
+      await ask(page, "count");
+      await answers(page).waitFor();
+      await page.reload();
+      await page.getByText("nothing is left of it").waitFor();
+    }));
+
+  it("says again why a first turn failed, after which one can start anew", () =>
+    trying(
+      async (page) => {
+        await further(page, { top_p: 7 });
+        await ask(page, "hello");
+        await page.getByRole("alert").getByText("(top_p)").waitFor();
+        await page.reload();
+        await page.getByRole("alert").getByText("(top_p)").waitFor();
+        await page.getByRole("button", { name: "Start anew" }).click();
+        expect(await page.locator(".turn").count()).toBe(0);
+        await page.reload();
+        await page.locator("#input").waitFor();
+        expect(await page.locator(".turn").count()).toBe(0);
+        expect(await page.getByRole("button", { name: "Start anew" }).count()).toBe(0);
+      },
+      ["400"],
     ));
 });
 
@@ -517,13 +557,12 @@ describe("Look", () => {
     await ask(page, "Use get_weather.");
     await page.getByRole("button", { name: "Send output" }).waitFor();
     await expectAccessible(page);
-    const fits = "document.documentElement.scrollWidth <= innerWidth";
-    expect(await page.evaluate(fits)).toBe(true);
+    await expectUsable(page);
     await page.evaluate((hash) => (location.hash = hash), `#/responses/${id}`);
     await page.getByRole("button", { name: /response.completed/ }).click();
     await page.locator("summary", { hasText: "JSON" }).click();
     await expectAccessible(page);
-    expect(await page.evaluate(fits)).toBe(true);
+    await expectUsable(page);
     await close();
   });
 });

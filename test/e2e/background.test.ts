@@ -350,9 +350,13 @@ describe("deleting a background response", () => {
     const model = own("simulator?tps=50&words=1000");
     const { id } = await beginTalking(model);
     // Not through the checks: they do not know that this ends the stream.
-    const reading = fetch(`${gateway.url}/v1/responses/${id}?stream=true`)
-      .then((answer) => answer.text())
-      .catch(() => "cut off");
+    const reading = await fetch(`${gateway.url}/v1/responses/${id}?stream=true`);
+    const reader = reading.body?.getReader();
+    await reader?.read();
+    // Nothing was said that these have not got.
+    const waiting = Array.from({ length: 5 }, () =>
+      fetch(`${gateway.url}/v1/responses/${id}?stream=true&starting_after=100000`),
+    );
     expect(
       await gateway.fetch(`${gateway.url}/v1/responses/${id}`, { method: "DELETE" }).then((a) => a.json()),
     ).toEqual({
@@ -361,12 +365,39 @@ describe("deleting a background response", () => {
       deleted: true,
     });
     await eventually(() => generation(model).state === "aborted");
-    await reading;
+    let rest = "";
+    for (;;) {
+      const part = await reader?.read();
+      if (part?.value) rest += new TextDecoder().decode(part.value);
+      if (part?.done !== false) break;
+    }
+    expect(rest).toMatch(/data: \[DONE\]\n\n$/);
+    for (const answer of await Promise.all(waiting)) {
+      const text = await answer.text();
+      if (answer.status === 200) expect(text).toMatch(/data: \[DONE\]\n\n$/);
+      else expect(answer.status).toBe(404);
+    }
     for (const path of ["", "?stream=true", "/input_items"]) {
       const answer = await gateway.fetch(`${gateway.url}/v1/responses/${id}${path}`);
       expect([path, answer.status]).toEqual([path, 404]);
     }
     await expect(cancel(id)).rejects.toMatchObject({ status: 404 });
+  });
+
+  it("that has readers just then ends their streams, or is a 404 to them", async () => {
+    for (let round = 0; round < 5; round += 1) {
+      const { id } = await begin({ model: "simulator?tps=50&words=1000", input: "Hello!" });
+      const url = `${gateway.url}/v1/responses/${id}`;
+      const read = (query: string) => [fetch(url + query), fetch(url + query)];
+      const readers = [...read("?stream=true"), ...read("?stream=true&starting_after=5")];
+      const deleted = gateway.fetch(url, { method: "DELETE" });
+      readers.push(...read("?stream=true"), ...read("?stream=true&starting_after=5"));
+      expect((await deleted).status).toBe(200);
+      for (const answer of await Promise.all(readers)) {
+        const text = await answer.text();
+        if (answer.status !== 404) expect([answer.status, text.slice(-14)]).toEqual([200, "data: [DONE]\n\n"]);
+      }
+    }
   });
 
   it("that has ended removes its events too", async () => {

@@ -596,6 +596,13 @@ describe("what this server does not serve is named", () => {
     "unsupported_parameter",
     `Unsupported parameter: '${field}'. In the Responses API, this parameter has moved to '${to}'. Try again with the new parameter.`,
   ];
+  const asks = (param: string, fields: Record<string, unknown>): Row => [
+    JSON.stringify(fields),
+    fields,
+    param,
+    "unsupported_parameter",
+    /not supported by this server/,
+  ];
   const part = (fields: object, param: string): Row => [
     `${(fields as { type: string }).type} by ${param}`,
     { input: [user(fields)] },
@@ -606,8 +613,41 @@ describe("what this server does not serve is named", () => {
   refuses([
     no("prompt", { id: "pmpt_1" }),
     no("moderation", { model: "omni" }),
-    no("image", { context_compression: "auto" }),
-    no("access_programs", { cyber: true }),
+    asks("image.context_compression", { image: { context_compression: "enabled" } }),
+    asks("access_programs.cyber", { access_programs: { cyber: "daybreak_blue" } }),
+    asks("multi_agent.enabled", { multi_agent: { enabled: true } }),
+    asks("personality", { personality: "friendly" }),
+    asks("tools[0].container.network_policy", {
+      tools: [{ type: "code_interpreter", container: { type: "auto", network_policy: { type: "disabled" } } }],
+    }),
+    asks("tools[0].container.memory_limit", {
+      tools: [{ type: "code_interpreter", container: { type: "auto", memory_limit: "1g" } }],
+    }),
+    asks("tools[0].allowed_callers", { tools: [functionTool({ allowed_callers: ["programmatic"] })] }),
+    asks("tools[0].allowed_callers", { tools: [{ type: "code_interpreter", allowed_callers: ["programmatic"] }] }),
+    asks("tools[0].tools[0].async", {
+      tools: [{ type: "namespace", name: "n", description: "d", tools: [functionTool({ async: true })] }],
+    }),
+    asks("tools[0].defer_loading", {
+      tools: [{ type: "mcp", server_label: "docs", server_url: "https://mcp.example.com", defer_loading: true }],
+    }),
+    asks("input[0].async", {
+      input: [{ type: "function_call", call_id: "c", name: "f", arguments: "{}", async: true }],
+    }),
+    [
+      "include: web_search_call.results",
+      { include: ["web_search_call.results"] },
+      "include[0]",
+      "invalid_value",
+      /'web_search_call.results'/,
+    ],
+    ["generate: false in the background", { generate: false, background: true }, "generate", "invalid_value"],
+    [
+      "prewarm in the background",
+      { prompt_cache_options: { prewarm: true }, background: true },
+      "prompt_cache_options.prewarm",
+      "invalid_value",
+    ],
     moved("messages", [{ role: "user", content: "Hello!" }], "input"),
     moved("max_tokens", 100, "max_output_tokens"),
     moved("max_completion_tokens", 100, "max_output_tokens"),
@@ -632,6 +672,11 @@ describe("what this server does not serve is named", () => {
     { background: false },
     { reasoning: { mode: "standard" } },
     { context_management: [] },
+    { access_programs: { cyber: "standard" } },
+    { image: { context_compression: "auto" } },
+    { multi_agent: { enabled: false } },
+    { tools: [functionTool({ async: false, allowed_callers: ["direct"] })] },
+    { generate: true, prompt_cache_options: { prewarm: false } },
     { client_metadata: { a: 1 }, unheard_of: [1, 2, 3] },
   ])("%j asks for nothing, and is accepted", async (fields) => {
     const response = await gateway.post({ model: "simulator", input: "Hello!", store: false, ...fields });

@@ -83,15 +83,12 @@ describe("logprobs", () => {
     );
   });
 
-  it("are the text's own where a stop string holds it back", async () => {
-    const tokens = ["You", " said", ":", " alpha"].map((token, index) => chunk({}, null, [entry(token, -index)]));
-    const late = [
-      chunk({ content: "Yo" }, null, [entry(" beta", -4)]),
-      chunk({ content: "u said" }, null, [entry(" gamma", -5)]),
-      chunk({ content: ": alpha be" }, "stop", [entry("<|im_end|>", -6)]),
-    ];
-    gateway.replies({ events: [...tokens, ...late] });
+  it("end with the token in which a stop string cuts the text", async () => {
+    const tokens = ["You", " said", ":", " alpha", " beta", " gamma", " delta"];
+    const events = tokens.map((token, index) => chunk({ content: token }, null, [entry(token, -index)]));
+    gateway.replies({ events: [...events, chunk({}, "stop", [entry("<|im_end|>", -6)])] });
     const response = await create({ include, stop: ["ta gamma"] } as object);
+    expect(logprobsOf(response).text).toBe("You said: alpha be");
     expect(logprobsOf(response).tokens.map(([token]) => token)).toEqual(["You", " said", ":", " alpha", " beta"]);
   });
 });
@@ -102,6 +99,51 @@ describe("a choice", () => {
     const first = { index: 0, delta: { content: "yes" }, finish_reason: null };
     gateway.replies(stream([{ choices: [other, first] }, { choices: [other] }], "stop"));
     expect((await create()).output_text).toBe("yes");
+  });
+});
+
+describe("white space that no word follows", () => {
+  const thought = chunk({ reasoning: "Hm." }, null);
+  const gap = chunk({ content: "\n\n" }, null);
+
+  it("between thoughts, calls and the end is no message", async () => {
+    const calls = [...call(0, "get_time", "{}"), { content: "\n" }, ...call(1, "get_time", '{"zone":"CET"}')];
+    const deltas = [{ reasoning: "Hm." }, { content: "\n" }, { content: "\n" }, ...calls, { content: "\n" }];
+    for (const ask of [create, async (fields: object) => (await streamed(fields)).response]) {
+      gateway.replies(stream(deltas, "tool_calls"));
+      expect(typesOf(await ask({ tools: [getTime] }))).toEqual(["reasoning", "function_call", "function_call"]);
+    }
+  });
+
+  it("is none where the server dies after it, either: the model thinks anew", async () => {
+    gateway.replies(
+      { events: [thought, gap] },
+      stream([{ reasoning: "Yes." }, { content: "\n\n" }, { content: "Hi" }], "stop"),
+    );
+    const { response, events } = await streamed();
+    expect(response.output).toMatchObject([
+      { type: "reasoning", status: "incomplete", content: [{ text: "Hm." }] },
+      { type: "reasoning", content: [{ text: "Yes." }] },
+      { type: "message", content: [{ text: "\n\nHi" }] },
+    ]);
+    expect(events.filter(({ type }) => type === "response.output_text.delta")).toMatchObject([{ delta: "\n\nHi" }]);
+  });
+
+  it("is given to no template, between thoughts and a text or a call", async () => {
+    const said = (...deltas: object[]) => [{ reasoning: "Hm." }, { content: "\n\n" }, ...deltas];
+    gateway.replies(
+      stream(said({ content: "I look." }, { content: "\n" }, ...call(0, "get_time", "{}")), "tool_calls"),
+    );
+    const first = await create({ tools: [getTime] });
+    expect(first.output_text).toBe("\n\nI look.\n");
+    const made = first.output.find(({ type }) => type === "function_call") as { call_id: string };
+    const output = { type: "function_call_output" as const, call_id: made.call_id, output: "12:00" };
+    gateway.replies(stream(said({ content: "Noon." }), "stop"));
+    const next = await create({ previous_response_id: first.id, input: [output], tools: [getTime] });
+    expect(messagesOf(gateway.asked[0])[1]).toMatchObject({ content: "I look.", reasoning: "Hm." });
+    gateway.replies(stream(said({ content: "Bye." }), "stop"));
+    await create({ previous_response_id: next.id, input: "Bye." });
+    expect(messagesOf(gateway.asked[0]).at(-2)).toMatchObject({ role: "assistant", content: "Noon." });
   });
 });
 
@@ -187,6 +229,90 @@ describe("a call that cannot be made", () => {
     expect(gateway.asked.map((body) => body.max_completion_tokens)).toEqual([20, 15]);
     gateway.replies(stream(call(0, "nope", "{}"), "tool_calls"), right());
     expect((await create({ tools: [getTime], max_output_tokens: 5 })).status).toBe("incomplete");
+    expect(gateway.asked).toHaveLength(1);
+  });
+});
+
+describe("the input of a custom tool with a grammar", () => {
+  const grammar = (name: string, syntax: "lark" | "regex", definition: string) => ({
+    type: "custom" as const,
+    name,
+    format: { type: "grammar" as const, syntax, definition },
+  });
+  /** No pattern says what a rule does that uses itself: nothing binds a call that the model may make. */
+  const lists = grammar("keep", "lark", 'start: list\nlist: "(" (list ("," list)*)? ")"\n');
+  const date = grammar("set_date", "regex", "\\d{4}-\\d{2}-\\d{2}");
+  const input = (name: string, text: string) => stream(call(0, name, JSON.stringify({ input: text })), "tool_calls");
+
+  it.each([
+    [lists, "nonsense", "((),())", /does not keep to the tool's grammar: after 0 characters.*nonsense/],
+    [lists, "((),", "()", /it ends too early/],
+  ])("that nothing binds is shown when it keeps to it: %j %s", async (tool, wrong, good, told) => {
+    for (const ask of [() => create({ tools: [tool] }), async () => (await streamed({ tools: [tool] })).response]) {
+      gateway.replies(input(tool.name, wrong), input(tool.name, good));
+      const response = await ask();
+      expect(response.output).toMatchObject([{ type: "custom_tool_call", input: good, status: "completed" }]);
+      expect(gateway.asked).toHaveLength(2);
+      expect(messagesOf(gateway.asked[1]).at(-1)).toMatchObject({ role: "tool", content: expect.stringMatching(told) });
+    }
+  });
+
+  it("that a server does not bind, though it was asked to, ends incomplete where it is shown, and is said again", async () => {
+    gateway.replies(input("set_date", "tomorrow"), input("set_date", "2026-11-23"));
+    const response = await create({ tools: [date] });
+    expect(hasPattern(gateway.asked[0] ?? {})).toBe(true);
+    expect(response.output).toMatchObject([
+      { input: "tomorrow", status: "incomplete" },
+      { input: "2026-11-23", status: "completed" },
+    ]);
+  });
+
+  it("fails the response where the model never keeps to it, and says which promise is broken", async () => {
+    gateway.replies(input("keep", "nonsense"));
+    const answer = await gateway.post({ model: MODEL, input: "Hi", tools: [lists] });
+    expect(answer.status).toBe(502);
+    const { code, message } = await errorOf(answer);
+    expect(code).toBe("upstream_malformed_response");
+    expect(message).toMatch(/a call of 'keep': the input does not keep to the tool's grammar/);
+    expect(gateway.asked).toHaveLength(4);
+    gateway.replies(input("keep", "nonsense"));
+    const { response } = await streamed({ tools: [lists] });
+    expect(response).toMatchObject({ status: "failed", output: [], error: { message } });
+  });
+
+  const ignoring = '<tool_call>\n{"name": "set_date", "arguments": {"input": "2026-11-23"}}\n</tool_call>';
+  it.each([
+    ["the syntax of a call", [ignoring.slice(0, 5), ignoring.slice(5)], []],
+    ["a text that begins well", ["2026-", "I do not know"], ["2026-"]],
+    ["a text that ends too early", ["2026-", "11"], ["2026-11"]],
+  ])(
+    "that has to be called is asked for as a function where a server ignores it and gives %s",
+    async (_, texts, shown) => {
+      for (const ask of [create, async (fields: object) => (await streamed(fields)).response]) {
+        const written = texts.map((content) => ({ content }));
+        gateway.replies(stream(written, "stop"), input("set_date", "2026-11-23"));
+        const response = await ask({ tools: [date], tool_choice: "required" as const });
+        expect(response.status).toBe("completed");
+        expect(response.output).toMatchObject([
+          ...shown.map((text) => ({ type: "custom_tool_call", input: text, status: "incomplete" })),
+          { type: "custom_tool_call", name: "set_date", input: "2026-11-23", status: "completed" },
+        ]);
+        expect(gateway.asked[0]).toMatchObject({
+          tool_choice: "none",
+          structured_outputs: { grammar: expect.any(String) },
+        });
+        expect(gateway.asked[1]).toMatchObject({ tool_choice: "required" });
+        expect(gateway.asked[1]).not.toHaveProperty("structured_outputs");
+        expect(response.usage).toMatchObject({ input_tokens: 20, output_tokens: 10 });
+      }
+    },
+  );
+
+  it("that keeps to it is asked for once", async () => {
+    gateway.replies(stream([{ content: "2026-" }, { content: "11-23" }], "stop"));
+    const { response, events } = await streamed({ tools: [date], tool_choice: "required" });
+    expect(response.output).toMatchObject([{ input: "2026-11-23", status: "completed" }]);
+    expect(events.filter(({ type }) => type === "response.custom_tool_call_input.delta")).toHaveLength(2);
     expect(gateway.asked).toHaveLength(1);
   });
 });
@@ -343,7 +469,7 @@ describe("a fault", () => {
   it("in the grammar of a custom tool is none of the client's: the model is asked without", async () => {
     const tool = { type: "custom", name: "f", format: { type: "grammar", syntax: "lark", definition: 'start: "a"+' } };
     const refused = fault(400, "Invalid grammar specification: Failed to convert the grammar from GBNF to Lark");
-    const called = stream(call(0, "f", '{"input":"b"}'), "tool_calls");
+    const called = stream(call(0, "f", '{"input":"aa"}'), "tool_calls");
     for (const reply of [
       { status: 400, body: refused },
       { events: [refused] },
@@ -353,7 +479,7 @@ describe("a fault", () => {
       for (const choice of ["required", "auto"]) {
         const fields = { tools: [tool], tool_choice: choice } as object;
         const { response } = await streamed(fields);
-        expect(response.output).toMatchObject([{ type: "custom_tool_call", name: "f", input: "b" }]);
+        expect(response.output).toMatchObject([{ type: "custom_tool_call", name: "f", input: "aa" }]);
         expect(gateway.asked.at(-1)).toMatchObject({ tool_choice: choice, tools: [{ function: { name: "f" } }] });
       }
     }

@@ -253,6 +253,49 @@ describe.each(MODELS)("%s", (model) => {
     expect(onlyCall(again, "function_call")).toMatchObject({ name: "list_events", namespace: "calendar" });
   });
 
+  it("calls a deferred function that was found in the namespace of its own name, and shows the model its name alone", async () => {
+    const weather: Tool = {
+      type: "function",
+      name: "weather",
+      description: "The weather.",
+      parameters: {},
+      strict: false,
+      defer_loading: true,
+    };
+    const tools: Tool[] = [weather, { type: "tool_search" }];
+    const input = script(model, "tool_search", "functions.tool_search", '{"query": "weather", "limit": 1}');
+    const { response } = await stream({ model, input, tools });
+    expect(response.output).toContainEqual(
+      expect.objectContaining({ type: "tool_search_output", tools: [expect.objectContaining({ name: "weather" })] }),
+    );
+    const asked = await create({
+      model,
+      previous_response_id: response.id,
+      input: script(model, "weather", "functions.weather", "{}"),
+      tools,
+    });
+    const call = onlyCall(asked, "function_call");
+    expect(call).toMatchObject({ name: "weather", namespace: "weather" });
+    const output: ResponseInputItem = { type: "function_call_output", call_id: call.call_id, output: "sunny" };
+    const showsItsName = () => {
+      expect(promptText(model)).toContain(model === CHAT ? '"name":"weather"' : "to=functions.weather");
+      expect(promptText(model)).not.toMatch(/weather__weather|weather\.weather/);
+    };
+    await create({ model, previous_response_id: asked.id, input: [output], tools });
+    showsItsName();
+    // The same of a client that keeps everything itself. A choice that names the function offers it once.
+    const items = [...response.output, ...asked.output, output] as ResponseInputItem[];
+    const again = script(model, "weather", "functions.weather", "{}");
+    const forced = await create({
+      model,
+      input: [...items, { role: "user", content: again }],
+      tools,
+      tool_choice: { type: "function", name: "weather" },
+    });
+    expect(onlyCall(forced, "function_call")).toMatchObject({ name: "weather" });
+    showsItsName();
+  });
+
   it("takes more tools, and other settings, from the middle of the input", async () => {
     const more: ResponseInputItem = {
       type: "additional_tools",

@@ -352,7 +352,6 @@ describe("create", () => {
       prompt_cache_retention: "24h" as const,
       reasoning: { effort: "low" as const, summary: "concise" as const },
       safety_identifier: "somebody",
-      service_tier: "flex" as const,
       store: false,
       temperature: 0.5,
       text: { format: { type: "text" as const }, verbosity: "low" as const },
@@ -377,9 +376,35 @@ describe("create", () => {
     });
   });
 
-  it("says 'default' for the service tier 'auto', as nothing else can have served it", async () => {
-    const response = await gateway.openai.responses.create({ input: "Hello!", service_tier: "auto" });
-    expect(response.service_tier).toBe("default");
+  it.each(["auto", "default", "flex", "priority"] as const)(
+    "says 'default' for the service tier '%s', as nothing else can have served it",
+    async (service_tier) => {
+      const response = await gateway.openai.responses.create({ input: "Hello!", service_tier });
+      expect(response.service_tier).toBe("default");
+    },
+  );
+
+  it.each([{ generate: false }, { prompt_cache_options: { prewarm: true } }])(
+    "asks the model nothing with %j, and gives an id to continue from",
+    async (fields) => {
+      gateway.vllm.simulator.requests.length = 0;
+      const prepared = await (await gateway.post({ model: "simulator", input: "Prepared", ...fields })).json();
+      expect(prepared).toMatchObject({ status: "completed", output: [], usage: { total_tokens: 0 } });
+      const streamed = await gateway.post({ model: "simulator", input: "Prepared", stream: true, ...fields });
+      expect((await streamed.text()).match(/^event: .*/gm)).toEqual([
+        "event: response.created",
+        "event: response.completed",
+      ]);
+      expect(gateway.vllm.simulator.requests.map(({ path }) => path)).not.toContain("/v1/chat/completions");
+      await gateway.openai.responses.create({ input: "Go on", previous_response_id: (prepared as { id: string }).id });
+      expect(lastPrompt(gateway).messages).toMatchObject([{ content: "Prepared" }, { content: "Go on" }]);
+    },
+  );
+
+  it("says that it cannot compare a prompt's cache with another response's", async () => {
+    const prompt_cache_options = { comparison_response_id: "resp_1" };
+    const response = await gateway.openai.responses.create({ input: "Hello!", prompt_cache_options });
+    expect(response.prompt_cache_diagnostics).toEqual({ type: "unavailable" });
   });
 
   it("reads null as absent in every optional field", async () => {
@@ -408,7 +433,6 @@ describe("create", () => {
       presence_penalty: 0.5,
       frequency_penalty: -0.5,
       seed: 7,
-      stop: ["never", "ever"],
       stop_token_ids: [1, 2],
       ignore_eos: true,
       include_stop_str_in_output: true,
@@ -422,8 +446,11 @@ describe("create", () => {
       kv_transfer_params: { do_remote_decode: true },
       include_reasoning: true,
     };
-    await gateway.openai.responses.create({ input: "Hello!", max_output_tokens: 8, ...extras });
+    const stop = ["never", "ever"];
+    await gateway.openai.responses.create({ input: "Hello!", max_output_tokens: 8, stop, ...extras } as object);
     expect(lastPrompt(gateway)).toMatchObject(extras);
+    // vLLM would find it in thoughts and calls, too.
+    expect(lastPrompt(gateway)).not.toHaveProperty("stop");
     // vLLM hands the transfer's parameters over only in an answer that is not streamed.
     expect(lastPrompt(gateway).stream).toBe(false);
   });

@@ -1,3 +1,4 @@
+import type { Response as ResponseBody } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { SimulatedRequest } from "../../dev/simulator/handler.ts";
 import { expectError } from "./expectations.ts";
@@ -198,6 +199,55 @@ it("a client that leaves a JSON request is not noticed locally: the answer is ma
   requestOf(model)?.release();
   await eventually(() => requestOf(model)?.state === "completed");
   await eventually(() => gateway.storage.ids().length === before + 1);
+});
+
+describe("a JSON request, with JSON_HEARTBEATS", () => {
+  let patient: Gateway;
+  beforeAll(async () => {
+    const variables = { VLLM_FOREGROUND_RECOVERY_TIME_MS: "0", JSON_HEARTBEATS: "true" };
+    patient = await startGateway({ HEARTBEAT_MS: String(HEARTBEAT_MS), ...variables });
+  });
+  afterAll(() => patient.close());
+
+  it("whose client leaves is found out by a heartbeat, and vLLM stops", async () => {
+    const seen = () => patient.vllm.simulator.requests.at(-1);
+    const leaving = new AbortController();
+    const left = patient.fetch(`${patient.url}/v1/responses`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ model: "simulator?words=30&fault=stall:3", input: "Hello!", ...TOKEN_BY_TOKEN }),
+      signal: leaving.signal,
+    });
+    await eventually(() => seen()?.deltasSent === 3);
+    leaving.abort();
+    await expect(left).rejects.toThrow();
+    await eventually(() => seen()?.state === "aborted");
+  });
+
+  it("whose client waits gets the JSON after the heartbeats, and finds the response by its id", async () => {
+    const asked = patient.post({ model: "simulator?words=5&fault=stall:3", input: "Hello!", ...TOKEN_BY_TOKEN });
+    const response = await asked;
+    // The headers came before the answer.
+    patient.vllm.simulator.requests.at(-1)?.release();
+    const text = await response.text();
+    expect(text).toMatch(/^\n+\{/);
+    const { id, status } = JSON.parse(text) as ResponseBody;
+    expect(status).toBe("completed");
+    expect((await patient.openai.responses.retrieve(id)).status).toBe("completed");
+  });
+
+  it("is what it is without them where it is refused, or answered before the first one", async () => {
+    await expectError(await patient.post({ model: "nobody", input: "Hello!" }), { status: 400, param: "model" });
+    const quick = await patient.post({ model: "simulator", input: "Hello!" });
+    expect(await quick.text()).toMatch(/^\{/);
+  });
+
+  it("that fails after the first one is a failed response, because its status is sent", async () => {
+    const asked = await patient.post({ model: "simulator?tps=5&fault=error:3", input: "Hello!", ...TOKEN_BY_TOKEN });
+    const { id, status, error } = (await asked.json()) as ResponseBody;
+    expect({ status, error }).toMatchObject({ status: "failed", error: { code: "server_error" } });
+    expect((await patient.openai.responses.retrieve(id)).status).toBe("failed");
+  });
 });
 
 it("a client that stays through silence gets the whole answer", async () => {

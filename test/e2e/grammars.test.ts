@@ -66,6 +66,28 @@ describe.each(["tiny-qwen3", "tiny-gpt-oss"])("%s", (model) => {
     });
   });
 
+  it("what expands to too much never reaches the model server", async () => {
+    const bomb = "((a{99}){99}){99}";
+    const before = gateway.vllm.simulator.requests.length;
+    const format = { type: "json_schema", name: "a", schema: { type: "string", pattern: bomb } };
+    const own = { type: "function", name: "f", strict: true, parameters: { properties: { a: { pattern: bomb } } } };
+    const cases: [fields: object, param: string][] = [
+      [{ tools: [regex("bomb", bomb)] }, "tools[0].format.definition"],
+      [{ tools: [text, lark("bomb", 'start: "a"~1..1000000')] }, "tools[1].format.definition"],
+      [{ tools: [lark("bomb", `start: /${bomb}/`)] }, "tools[0].format.definition"],
+      [{ tools: [own] }, "tools[0].parameters.properties.a.pattern"],
+      [{ text: { format } }, "text.format.schema.pattern"],
+      [{ structured_outputs: { regex: bomb } }, "structured_outputs.regex"],
+      [{ structured_outputs: { grammar: `root ::= ${'("a"{999}){999}'}` } }, "structured_outputs.grammar"],
+    ];
+    for (const [fields, param] of cases) {
+      expect(await refusal(fields)).toMatchObject({ status: 400, code: "above_max_value", param });
+    }
+    expect(
+      gateway.vllm.simulator.requests.slice(before).filter(({ body }) => JSON.stringify(body).includes("99")),
+    ).toEqual([]);
+  });
+
   it("what binds nothing stands in the description, and the model is free", async () => {
     const beyond = regex("f", "(?=a).*");
     const response = await gateway.openai.responses.create(body({ tools: [beyond] }));

@@ -744,26 +744,28 @@ describe("malformed output", () => {
     expect((await lastTurns(gateway)).at(-1)).toContain("There are no tools.");
   });
 
-  it("such calls without end are asked again three times, and the response ends in order", async () => {
+  it("such calls without end are asked again three times, and the response fails with what it has cost", async () => {
     const call = "<|channel|>commentary to=a.b json<|message|>{}<|call|>";
-    const model = saying(...Array.from({ length: 8 }, () => call));
-    for (const ask of [
-      () => create({ model, input: "Hello!" }),
-      () => gateway.openai.responses.stream({ model, input: "Hello!" }).finalResponse(),
-    ]) {
-      const from = completions(gateway).length;
-      const response = await ask();
-      expect(completions(gateway).length - from).toBe(4);
-      expect(response).toMatchObject({ status: "completed", output: [] });
-      const sampled = await Promise.all(
-        completions(gateway)
-          .slice(from)
-          .map(({ body }) => sampledIds(body)),
-      );
-      expect(response.usage?.output_tokens).toBe(sampled.flat().length);
-      const next = await create({ previous_response_id: response.id, input: "More." });
-      expect(next.output_text).toBe("You said: More.");
-    }
+    const thought = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant";
+    const model = saying(...Array.from({ length: 4 }, () => thought + call));
+    const why = /asked again in vain.*a call of 'a\.b': there is no tool of this name/;
+    const from = completions(gateway).length;
+    await expect(create({ model, input: "Hello!" })).rejects.toMatchObject({
+      status: 502,
+      code: "upstream_malformed_response",
+      message: expect.stringMatching(why),
+    });
+    expect(completions(gateway).length - from).toBe(4);
+    const { id } = await create({ model, input: "Hello!", background: true });
+    const failed = await eventually(async () => {
+      const response = await gateway.openai.responses.retrieve(id);
+      return response.status === "failed" ? response : undefined;
+    });
+    expect(failed.error).toMatchObject({ code: "server_error", message: expect.stringMatching(why) });
+    expect(failed.output.map(({ type }) => type)).toEqual(Array(4).fill("reasoning"));
+    const sampled = completions(gateway).slice(from, from + 4);
+    const ids = await Promise.all(sampled.map(({ body }) => sampledIds(body)));
+    expect(failed.usage?.output_tokens).toBe(ids.flat().length);
   });
 
   it("arguments that are no JSON are no call that was made: it ends incomplete, and the model is asked again", async () => {

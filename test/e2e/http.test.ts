@@ -1,6 +1,7 @@
 import { brotliCompressSync, constants, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { NotFoundError } from "openai";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { openFilesLimit } from "../../cli/open-files.ts";
 import { errorOf, expectError, rejection } from "./expectations.ts";
 import { type Gateway, startGateway } from "./support.ts";
 
@@ -298,6 +299,17 @@ describe("routes", () => {
     });
   });
 
+  it.each([
+    ["POST", "/v1/files", { status: 404, code: "unknown_url" }],
+    ["POST", "/v1/models", { status: 405, code: "method_not_allowed" }],
+    ["POST", "/v1/responses", { status: 415, code: "unsupported_media_type" }],
+  ])("%s %s with a form of 24 MB is read to its end, and refused for what it is", async (method, path, wanted) => {
+    const body = new FormData();
+    body.set("purpose", "user_data");
+    body.set("file", new Blob(["x".repeat(24 * 1024 * 1024)]), "big.txt");
+    await expectError(await get(path, { method, body }), wanted);
+  });
+
   it.each([id, "resp_", "resp_1", "msg_1", "%E2%82%AC", "%ff", "a%2Fb", "..%2F..", "constructor"])(
     "an unknown id (%s) is a 404 for all that is done with it",
     async (unknown) => {
@@ -346,7 +358,9 @@ describe("routes", () => {
 describe("/health", () => {
   it("says that the Worker is up, without asking vLLM", async () => {
     const response = await get("/health");
-    expect({ status: response.status, body: await response.json() }).toEqual({ status: 200, body: { status: "ok" } });
+    const limits = { limit: expect.any(Number), open: expect.any(Number) };
+    const open_files = { limit: openFilesLimit(), used: expect.any(Number), homes: limits };
+    expect([response.status, await response.json()]).toMatchObject([200, { status: "ok", open_files }]);
     expect(gateway.vllm.simulator.requests).toEqual([]);
   });
 

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { expectError } from "./expectations.ts";
 import { ADMIN_KEY, ask, create, sha256 } from "./key-support.ts";
 import { SocketClient } from "./socket-support.ts";
-import { type Gateway, startGateway } from "./support.ts";
+import { eventually, type Gateway, startGateway } from "./support.ts";
 
 /** An issuer of tokens: its keys, over HTTP, and how often they were asked for. */
 class Issuer {
@@ -74,9 +74,13 @@ function gatewayOf(issuer: Issuer, vars: Record<string, string> = {}): Promise<G
     JWT_AUDIENCE: AUDIENCE,
     JWT_JWKS_URL: issuer.url,
     JWT_TENANT_CLAIM: "org",
+    JWT_TENANTS: "shared",
     ...vars,
   });
 }
+
+/** A root key, and a key of a tenant that tokens name, too. */
+const WITH_KEYS = { ADMIN_KEY, KEY_CACHE_MS: "100", API_KEYS: `acme:${sha256("key-of-acme")}` };
 
 const issuer = new Issuer();
 let gateway: Gateway;
@@ -84,7 +88,7 @@ let key: CryptoKey;
 beforeAll(async () => {
   await issuer.listen();
   key = await issuer.newKey("one");
-  gateway = await gatewayOf(issuer, { ADMIN_KEY, KEY_CACHE_MS: "100", API_KEYS: `acme:${sha256("key-of-acme")}` });
+  gateway = await gatewayOf(issuer, { ...WITH_KEYS, JWT_TENANTS: "shared" });
 });
 afterAll(async () => {
   await gateway.close();
@@ -92,7 +96,7 @@ afterAll(async () => {
 });
 
 describe("a token of the issuer", () => {
-  it("lets in whom its claim names: the very tenant that a key of that name lets in", async () => {
+  it("lets in whom its claim names: where tenants are shared, the tenant that a key of that name lets in", async () => {
     const client = gateway.client({ apiKey: await token(key) });
     const { id } = await client.responses.create({ model: "simulator", input: "Hello!" });
     expect((await gateway.client({ apiKey: "key-of-acme" }).responses.retrieve(id)).id).toBe(id);
@@ -113,6 +117,26 @@ describe("a token of the issuer", () => {
     const statuses = [];
     for (let turn = 0; turn < 3; turn += 1) statuses.push((await create(gateway, bound)).status);
     expect(statuses).toEqual([200, 200, 429]);
+  });
+
+  it("names a tenant of its own where tenants are not shared", async () => {
+    const own = await gatewayOf(issuer, { ...WITH_KEYS, JWT_TENANTS: "own" });
+    try {
+      const client = own.client({ apiKey: await token(key) });
+      const { id } = await client.responses.create({ model: "simulator", input: "Hello!" });
+      expect((await client.responses.retrieve(id)).id).toBe(id);
+      const withKey = own.client({ apiKey: "key-of-acme" });
+      await expect(withKey.responses.retrieve(id)).rejects.toMatchObject({ status: 404 });
+      // No claim leads out of it.
+      for (const tenant of ["jwt.acme", "acme:x", "../acme"]) {
+        expect((await create(own, await token(key, { tenant }))).status).toBe(401);
+      }
+      await ask(own, "POST", "/v1/admin/tenants/jwt.acme", { limits: { requests_per_minute: 0 } });
+      await eventually(async () => (await create(own, await token(key))).status === 429);
+      expect((await create(own, "key-of-acme")).status).toBe(200);
+    } finally {
+      await own.close();
+    }
   });
 
   it("opens a WebSocket, too", async () => {

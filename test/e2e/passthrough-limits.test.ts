@@ -1,3 +1,6 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Grants } from "../../src/contract/grants.ts";
@@ -36,12 +39,28 @@ interface Usage {
   data: { results: { input_tokens: number; output_tokens: number; num_model_requests: number }[] }[];
 }
 
+async function postJson(where: Gateway, key: MadeKey, path: string, body: object): Promise<string> {
+  const answer = await call(where, "POST", path, body, key.value);
+  expect(answer.status).toBe(200);
+  return answer.text();
+}
+
+async function postForm(where: Gateway, key: MadeKey, path: string, fields: object): Promise<string> {
+  const form = new FormData();
+  form.set("file", new Blob(["sound"]));
+  for (const [name, value] of Object.entries(fields)) form.set(name, String(value));
+  const headers = { authorization: `Bearer ${key.value}` };
+  const answer = await fetch(where.url + path, { method: "POST", headers, body: form });
+  expect(answer.status).toBe(200);
+  return answer.text();
+}
+
 /** What a tenant has used, as soon as anything is known of it. */
-function usageOf(key: MadeKey) {
+function usageOf(key: MadeKey, where: Gateway = gateway) {
   const from = Math.floor(Date.now() / 1000) - 3_600;
   return eventually(async () => {
     const query = `start_time=${from}&project_ids=${key.tenant}`;
-    const usage = await ask<Usage>(gateway, "GET", `/v1/organization/usage/completions?${query}`);
+    const usage = await ask<Usage>(where, "GET", `/v1/organization/usage/completions?${query}`);
     return usage.data.flatMap(({ results }) => results).find((result) => result.num_model_requests > 0);
   });
 }
@@ -119,12 +138,128 @@ describe("usage", () => {
     });
   });
 
-  it("of a stream that says nothing of it is estimated by its events", async () => {
+  it("of a stream is asked for where the client has not, who does not see it", async () => {
     const key = await limited({ track_usage: true });
-    const text = await (await post(key, chat({ stream: true }))).text();
+    for (const stream_options of [undefined, null, { include_usage: false, continuous_usage_stats: true }]) {
+      const text = await (await post(key, chat({ stream: true, stream_options }))).text();
+      expect(text).not.toContain('"usage"');
+      expect(text).toMatch(/data: \[DONE\]\n\n$/);
+    }
+    const { usage } = (await (await post(key, chat())).json()) as OpenAI.ChatCompletion;
+    await eventually(async () => (await usageOf(key))?.num_model_requests === 4);
+    expect(await usageOf(key)).toMatchObject({
+      input_tokens: 4 * (usage?.prompt_tokens ?? 0),
+      output_tokens: 4 * (usage?.completion_tokens ?? 0),
+    });
+  });
+
+  it("is what the answer says before the ids of its prompt", async () => {
+    const key = await limited({ track_usage: true });
+    const prompt = Array.from({ length: 3_000 }, () => "word").join(" ");
+    const messages = [{ role: "user", content: prompt }];
+    for (const stream of [false, true]) {
+      const answer = await post(key, chat({ model: "simulator?words=3", messages, return_token_ids: true, stream }));
+      expect((await answer.text()).length).toBeGreaterThan(10_000);
+    }
+    await eventually(async () => (await usageOf(key))?.num_model_requests === 2);
+    expect((await usageOf(key))?.input_tokens).toBeGreaterThan(6_000);
+  });
+
+  it.each([false, true])("of a client that leaves before its answer is charged (stream: %s)", async (stream) => {
+    const key = await limited({ track_usage: true });
+    const leaving = new AbortController();
+    const before = gateway.vllm.simulator.requests.length;
+    const left = fetch(gateway.url + CHAT, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key.value}`, "content-type": "application/json" },
+      body: JSON.stringify(chat({ model: "simulator?headers_delay=500", stream })),
+      signal: leaving.signal,
+    }).then((answer) => answer.text());
+    await eventually(async () => gateway.vllm.simulator.requests.length > before);
+    leaving.abort();
+    await expect(left).rejects.toThrow();
     const used = await usageOf(key);
     expect(used?.input_tokens).toBeGreaterThan(0);
-    expect(used?.output_tokens).toBe(text.split("\n\n").length - 1);
+    expect(used?.output_tokens).toBeGreaterThan(0);
+  });
+});
+
+describe("every endpoint", () => {
+  /** What it answers, and whether that is a stream. */
+  const json = (body: object) => ({ type: "application/json", body: JSON.stringify(body) });
+  const events = (...said: object[]) => ({
+    type: "text/event-stream",
+    body: said.map((each) => `data: ${JSON.stringify(each)}\n\n`).join(""),
+  });
+  const openAi = { prompt_tokens: 40, completion_tokens: 2, total_tokens: 42 };
+  const told = { input_tokens: 40, output_tokens: 2 };
+  const read = { input_tokens: 40, output_tokens: 0 };
+  const anthropic = { input_tokens: 30, cache_read_input_tokens: 10, output_tokens: 2 };
+  const CASES: [path: string, body: object, answer: { type: string; body: string }, used: object][] = [
+    [CHAT, chat(), json({ usage: openAi, prompt_token_ids: [1, 2] }), told],
+    ["/v1/completions", { prompt: "a" }, json({ usage: openAi }), told],
+    ["/v1/completions", { prompt: "a", stream: true }, events({ choices: [], usage: openAi }), told],
+    ["/v1/embeddings", { input: "a" }, json({ usage: { prompt_tokens: 40, total_tokens: 40 } }), read],
+    ["/v1/embeddings", { input: [Array.from({ length: 50 }, () => 7)] }, { type: "text/plain", body: "x" }, {}],
+    ["/v1/rerank", { query: "a", documents: ["b"] }, json({ usage: { total_tokens: 40 } }), read],
+    ["/v1/score", { text_1: "a", text_2: ["b"] }, json({ usage: { prompt_tokens: 40, total_tokens: 40 } }), read],
+    ["/v1/messages", { messages: [] }, json({ usage: anthropic }), told],
+    [
+      "/v1/messages",
+      { messages: [], stream: true },
+      events(
+        { type: "message_start", message: { usage: { input_tokens: 40, output_tokens: 0 } } },
+        { usage: anthropic },
+      ),
+      told,
+    ],
+    [
+      "/v1/audio/transcriptions",
+      {},
+      json({ text: "a", usage: { type: "duration", seconds: 1 } }),
+      { output_tokens: 100 },
+    ],
+    ["/v1/audio/transcriptions", { stream: "true" }, events({ choices: [], usage: openAi }), told],
+    ["/v1/audio/translations", { max_completion_tokens: "30" }, json({ text: "a" }), { output_tokens: 30 }],
+  ];
+
+  it("charges what its answer says, and what was reserved where that says nothing", async () => {
+    let answer = json({});
+    const seen: { url: string; body: string }[] = [];
+    const server = createServer(async (request, response) => {
+      const chunks: Buffer[] = [];
+      for await (const chunk of request) chunks.push(chunk as Buffer);
+      seen.push({ url: request.url ?? "", body: Buffer.concat(chunks).toString() });
+      response.writeHead(200, { "content-type": answer.type }).end(answer.body);
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const VLLM_BASE_URL = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+    const other = await startWithKeys({ VLLM_BASE_URL, PASSTHROUGH_ENDPOINTS: "all", RESERVED_OUTPUT_TOKENS: "100" });
+    try {
+      const charged: Promise<void>[] = [];
+      for (const [path, body, said, used] of CASES) {
+        answer = said;
+        const isForm = path.includes("/audio/");
+        const key = await makeKey(other, newTenant(), { track_usage: true });
+        const text = await (isForm ? postForm : postJson)(other, key, path, body);
+        // Who has not asked for usage does not get it.
+        expect(text).toBe("stream" in body && path !== "/v1/messages" ? "" : said.body);
+        const { body: sent } = seen.at(-1) ?? { body: "" };
+        if (!isForm) expect(JSON.parse(sent)).toHaveProperty("cache_salt");
+        else if ("stream" in body) expect(sent).toMatch(/name="stream_include_usage"\r\n\r\ntrue/);
+        const isCharged = async () => {
+          const counted = await usageOf(key, other);
+          expect(counted, path).toMatchObject({ num_model_requests: 1, ...used });
+          expect((counted?.input_tokens ?? 0) + (counted?.output_tokens ?? 0), path).toBeGreaterThanOrEqual(30);
+        };
+        charged.push(isCharged());
+      }
+      await Promise.all(charged);
+    } finally {
+      await other.close();
+      server.close();
+    }
   });
 });
 
@@ -166,6 +301,17 @@ describe("a key", () => {
     const prompts = { model: "simulator", prompt: ["one", "two", "three", "four"], max_tokens: 300 };
     expect((await post(key, prompts, "/v1/completions")).status).toBe(429);
     expect((await post(key, { ...prompts, prompt: "one" }, "/v1/completions")).status).toBe(200);
+  });
+
+  it("reserves the larger of two limits, the ids of a prompt, and a query for each document", async () => {
+    const key = await limited({ tokens_per_minute: 1_000 });
+    expect((await post(key, chat({ max_tokens: 1, max_completion_tokens: 100_000 }))).status).toBe(429);
+    expect((await post(key, chat({ max_tokens: 100_000, max_completion_tokens: 1 }))).status).toBe(429);
+    const ids = { prompt: Array.from({ length: 1_100 }, () => 7), max_tokens: 1 };
+    expect((await post(key, { model: "simulator", ...ids }, "/v1/completions")).status).toBe(429);
+    const query = "word ".repeat(20);
+    const documents = Array.from({ length: 50 }, () => "a");
+    expect((await post(key, { model: "simulator", query, documents }, "/v1/rerank")).status).toBe(429);
   });
 
   it("has its tier's priority, and no client a better one", async () => {

@@ -218,7 +218,7 @@ describe("a request that is passed on", () => {
       await post(path, { model: "m", messages: [], cache_salt: salt }, { authorization: `Bearer ${key}` });
       return witness.takeJson().cache_salt;
     };
-    for (const path of ["/v1/chat/completions", "/v1/completions"]) {
+    for (const path of PATHS.filter((each) => each.startsWith("/v1/") && !each.includes("/audio/"))) {
       const own = await saltOf("key-of-a", path);
       expect(own).toMatch(/^[\w-]{43}$/);
       expect(await saltOf("key-of-a", path)).toBe(own);
@@ -263,6 +263,22 @@ describe("a request that is passed on", () => {
     ];
     const response = await post("/v1/chat/completions", { model: "m", messages });
     await expectError(response, { status: 400, code: "invalid_url", param });
+    expect(witness.seen).toEqual([]);
+  });
+
+  it.each<[path: string, format: object, param: string]>([
+    ["/v1/chat/completions", { structured_outputs: { regex: "((a{99}){99}){99}" } }, "structured_outputs.regex"],
+    ["/v1/completions", { guided_regex: "((a{99}){99}){99}" }, "guided_regex"],
+    ["/v1/completions", { guided_grammar: 'root ::= ("a"{999}){999}' }, "guided_grammar"],
+    [
+      "/v1/chat/completions",
+      { response_format: { type: "json_schema", json_schema: { schema: { pattern: "(a{999}){999}" } } } },
+      "response_format.json_schema.schema.pattern",
+    ],
+    ["/v1/messages", { tools: [{ name: "a", input_schema: { minLength: 1e9 } }] }, "tools[0].input_schema.minLength"],
+  ])("may not have a format in it that expands to too much: %s %j", async (path, format, param) => {
+    const response = await post(path, { model: "m", messages: [], ...format });
+    await expectError(response, { status: 400, code: "above_max_value", param });
     expect(witness.seen).toEqual([]);
   });
 

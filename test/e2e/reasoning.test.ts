@@ -8,7 +8,7 @@ import type {
   ResponseStreamEvent,
 } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { framesOf, idIn, replay } from "./event-streams.ts";
+import { framesOf, idIn, replay, typesOf, withoutHeartbeats } from "./event-streams.ts";
 import {
   DATE,
   GPT_OSS,
@@ -20,7 +20,7 @@ import {
   tools,
 } from "./harmony-support.ts";
 import { SocketClient } from "./socket-support.ts";
-import { type Gateway, lastPrompt, startGateway } from "./support.ts";
+import { eventually, type Gateway, lastPrompt, startGateway } from "./support.ts";
 import { ended, itemsOf } from "./turns.ts";
 
 /** Reasoning that clients keep (`encrypted_content`), that people see (`summary`), and that nobody gets to see. */
@@ -469,6 +469,67 @@ describe("reasoning that the operator hides", () => {
   it("is not in raw messages, either: they are refused", async () => {
     const asked = hidden.responses.create({ model: GPT_OSS, input: "Hi", enable_response_messages: true } as Body);
     await expect(asked).rejects.toMatchObject({ status: 400, param: "enable_response_messages" });
+  });
+});
+
+describe("a client that says its version of Open Responses", () => {
+  const headers = { authorization: `Bearer ${KEYS.a}`, "openresponses-version": "latest" };
+  const body = { model: CHAT, input: "Hi", stream: true };
+  /** Past the checks of what passes: they know OpenAI's names alone. */
+  const post = (fields: object, more: object = headers, signal?: AbortSignal) =>
+    fetch(`${gateway.url}/v1/responses`, {
+      method: "POST",
+      headers: { "content-type": "application/json", ...more },
+      body: JSON.stringify({ ...body, ...fields }),
+      ...(signal && { signal }),
+    });
+  /** A stream's lines but for what is new in each. */
+  const constant = (text: string) =>
+    withoutHeartbeats(text)
+      .replaceAll(/\b([a-z]+)_[A-Za-z0-9]{20,}/g, "$1_")
+      .replaceAll(/"(\w+_at|obfuscation)":("\w*"|\d+)/g, "");
+  const renamed = (text: string) => text.replaceAll("response.reasoning_text.", "response.reasoning.");
+
+  it("gets its names of events, and nothing else that differs", async () => {
+    const { "openresponses-version": _, ...plain } = headers;
+    const fields = { stream_options: { include_obfuscation: false }, include: [] };
+    const [named, openai] = await Promise.all(
+      [post(fields), post(fields, plain)].map(async (answer) => (await answer).text()),
+    );
+    expect(openai).toContain('event: response.reasoning_text.delta\ndata: {"type":"response.reasoning_text.delta"');
+    const sealed = (text = "") => constant(text).replaceAll(/"encrypted_content":"[^"]*"/g, "");
+    expect(sealed(named)).toBe(renamed(sealed(openai)));
+  });
+
+  it("gets them when it reads a background response's events again", async () => {
+    const stream = await (await post({ background: true })).text();
+    const again = await fetch(`${gateway.url}/v1/responses/${idIn(stream)}?stream=true`, { headers });
+    expect(withoutHeartbeats(await again.text())).toBe(withoutHeartbeats(stream));
+    expect(typesOf(stream)).toContain("response.reasoning.done");
+    expect(stream).not.toContain("response.reasoning_text.");
+    const { "openresponses-version": _, ...plain } = headers;
+    const openai = await fetch(`${gateway.url}/v1/responses/${idIn(stream)}?stream=true`, { headers: plain });
+    expect(renamed(withoutHeartbeats(await openai.text()))).toBe(withoutHeartbeats(stream));
+  });
+
+  it("gets them over a socket", async () => {
+    const socket = await SocketClient.open(gateway, { headers });
+    const { types } = await socket.turn({ model: CHAT, input: "Hi" });
+    await socket.close();
+    expect(types).toContain("response.reasoning.delta");
+    expect(types.filter((type) => type.startsWith("response.reasoning_text"))).toEqual([]);
+  });
+
+  it("stops the model when it leaves", async () => {
+    const model = "simulator?words=100000&tps=100";
+    const controller = new AbortController();
+    const answer = await post({ model }, headers, controller.signal);
+    await answer.body?.getReader().read();
+    const asked = () =>
+      gateway.vllm.simulator.requests.findLast((request) => JSON.stringify(request.body)?.includes(model));
+    await eventually(() => asked()?.state === "open");
+    controller.abort();
+    await eventually(() => asked()?.state === "aborted");
   });
 });
 

@@ -9,7 +9,7 @@ import { startWorkerd } from "../workerd/process.ts";
 /** A Worker in front of a server that says word by word what a test has seen a vLLM say. */
 
 /** One answer of the model server's: the events of a stream, or a status with a body. */
-export type Reply = { events: object[] } | { status: number; body: object };
+export type Reply = { events: Iterable<object> | AsyncIterable<object> } | { status: number; body: object };
 
 // biome-ignore lint/suspicious/noExplicitAny: bodies as vLLM gets them, of which each test looks at something else.
 export type Asked = Record<string, any>;
@@ -88,7 +88,7 @@ async function answer(request: IncomingMessage, response: ServerResponse, reply:
     return;
   }
   response.writeHead(200, { "content-type": "text/event-stream; charset=utf-8" });
-  for (const event of said.events) response.write(`data: ${JSON.stringify(event)}\n\n`);
+  for await (const event of said.events) response.write(`data: ${JSON.stringify(event)}\n\n`);
   response.end("data: [DONE]\n\n");
 }
 

@@ -38,18 +38,24 @@ const COMMAND = [process.execPath, join(root, "cli/main.ts")] as const;
 /** Only these of the tests' own variables. */
 const { PATH, RESPONSES_EDGE_TEST_BUNDLE } = process.env;
 
-/** Begins one, on any port that is free; or another command, with its arguments. `before`: a shell's commands that it is started after, in a mount namespace of its own. */
+/** What a program is started after. */
+export interface Before {
+  /** A shell's commands, in a mount namespace of their own. */
+  mounts?: string;
+  /** How many files it may have open, and cannot have more. */
+  openFiles?: number;
+}
+
+/** Begins one, on any port that is free; or another command, with its arguments. */
 export function begin(
   variables: Record<string, string>,
   command: readonly string[] | string = "serve",
-  before?: string,
+  { mounts, openFiles }: Before = {},
 ): Served {
-  const [program, main] = COMMAND;
-  const args =
-    before === undefined
-      ? [main, ...[command].flat()]
-      : [...UNSHARE, "sh", "-c", `${before} && exec "$0" "$@"`, program, main];
-  const child = spawn(before === undefined ? program : "unshare", args, {
+  const shell = [openFiles && `ulimit -n ${openFiles}`, mounts, 'exec "$0" "$@"'].filter(Boolean).join(" && ");
+  const wrapper = mounts === undefined ? [] : ["unshare", ...UNSHARE];
+  const [program = "", ...args] = [...wrapper, "sh", "-c", shell, ...COMMAND, ...[command].flat()];
+  const child = spawn(program, args, {
     stdio: ["ignore", "pipe", "pipe"],
     // What one that is killed leaves behind is removed with the rest.
     env: { PATH, RESPONSES_EDGE_TEST_BUNDLE, TMPDIR: newFolder(), PORT: "0", LOG_FORMAT: "json", ...variables },
@@ -65,7 +71,7 @@ export function begin(
 }
 
 /** Starts one, and waits until it answers. */
-export async function start(variables: Record<string, string>, before?: string): Promise<Served> {
+export async function start(variables: Record<string, string>, before?: Before): Promise<Served> {
   const served = begin(variables, "serve", before);
   const url = () => /"url":"([^"]+)\/v1"/.exec(served.output())?.[1];
   await eventually(() => url() !== undefined || served.child.exitCode !== null);

@@ -234,7 +234,7 @@ describe.runIf(mayMount())("on a machine of its own", () => {
     const { port } = new URL(vllm.url);
     const served = await start(
       { ...least(), VLLM_BASE_URL: `http://rebound.example.com:${port}/v1` },
-      `mount --bind ${hosts} /etc/hosts`,
+      { mounts: `mount --bind ${hosts} /etc/hosts` },
     );
     // The name is known, and leads to this machine.
     expect((await create(served.url, {})).status).toBe(200);
@@ -247,28 +247,113 @@ describe.runIf(mayMount())("on a machine of its own", () => {
     canary.close();
   });
 
-  it("a full disk is a clear 5xx and nothing half-written, and it goes on when there is room again", async () => {
-    const variables = least();
+  it("below MIN_FREE_DISK nothing new is stored, whatever it is, and everything else goes on", async () => {
+    const admin = `sk-admin-${"a1b2c3d4".repeat(8)}`;
+    const variables: Record<string, string> = {
+      ...least(),
+      ALLOW_ANONYMOUS: "",
+      ADMIN_KEY: admin,
+      MIN_FREE_DISK: "50%",
+    };
     const folder = variables.STATE_DIRECTORY ?? "";
-    const served = await start(variables, `mount -t tmpfs -o size=8m none ${folder}`);
+    const served = await start(variables, { mounts: `mount -t tmpfs -o size=16m none ${folder}` });
     const filler = `/proc/${served.child.pid}/root${folder}/filler`;
-    const kept = (await (await create(served.url, {})).json()) as { id: string };
-    fill(filler);
-    const bodies = [{}, { previous_response_id: kept.id }, { background: true }, { background: true, stream: true }];
-    for (const body of bodies) {
-      const answer = await create(served.url, body);
-      expect([answer.status, await answer.json()]).toMatchObject([500, { error: { code: "storage_error" } }]);
+    const send = async (method: string, path: string, key: string, body?: object) => {
+      const headers = { "content-type": "application/json", authorization: `Bearer ${key}` };
+      return fetch(`${served.url}${path}`, { method, headers, ...(body && { body: JSON.stringify(body) }) });
+    };
+    const made = await send("POST", "/v1/admin/keys", admin, { tenant: "acme" });
+    const { value: key, id: keyId } = (await made.json()) as { value: string; id: string };
+    const idOf = async (path: string, body: object) =>
+      ((await (await send("POST", path, key, body)).json()) as { id: string }).id;
+    const [kept, other] = [
+      await idOf("/v1/responses", { input: "Hello!" }),
+      await idOf("/v1/responses", { input: "!" }),
+    ];
+    const conversation = await idOf("/v1/conversations", {});
+    const health = async () => (await (await fetch(`${served.url}/health`)).json()) as object;
+    expect(await health()).toMatchObject({ status: "ok", disk: "ok" });
+    const stalled = { input: "Hello!", model: "simulator?fault=stall:2" };
+    const stream = await send("POST", "/v1/responses", key, { ...stalled, stream: true });
+    const run = await idOf("/v1/responses", { ...stalled, background: true });
+    await eventually(
+      () => vllm.simulator.requests.filter(({ body }) => JSON.stringify(body)?.includes("stall")).length > 1,
+    );
+
+    appendFileSync(filler, Buffer.alloc(10 * 1024 * 1024));
+    await eventually(async () => "disk" in (await health()) && JSON.stringify(await health()).includes('"low"'));
+    await eventually(() => /"level":"warn","message":"The disk is low: .*MIN_FREE_DISK/.test(served.output()));
+    const items = [{ role: "user", content: "Hello!" }];
+    const storing: [path: string, body: object, key?: string][] = [
+      ["/v1/responses", { input: "Hello!" }],
+      ["/v1/responses", { input: "Hello!", stream: true }],
+      ["/v1/responses", { input: "Hello!", background: true }],
+      ["/v1/responses", { input: "Hello!", previous_response_id: kept }],
+      ["/v1/responses", { input: "Hello!", conversation }],
+      ["/v1/responses", { input: "Hello!", conversation, store: false }],
+      ["/v1/conversations", { items }],
+      [`/v1/conversations/${conversation}/items`, { items }],
+      ["/v1/admin/keys", { tenant: "acme" }, admin],
+      ["/v1/admin/tenants/acme/import", {}, admin],
+    ];
+    for (const [path, body, as = key] of storing) {
+      const answer = await send("POST", path, as, body);
+      const refused = { error: { code: "insufficient_storage", type: "server_error", param: null } };
+      expect([path, answer.status, await answer.json()]).toMatchObject([path, 507, refused]);
     }
-    const stream = await (await create(served.url, { stream: true })).text();
-    expect(stream).toContain('"code":"storage_error"');
-    expect(stream).toMatch(/"type":"response\.failed".*\n\ndata: \[DONE\]\n\n$/);
-    const [, lost] = /"id":"(resp_\w+)"/.exec(stream) ?? [];
-    expect((await fetch(`${served.url}/health`)).status).toBe(200);
-    expect(served.output()).toContain("database or disk is full");
+    const going: [method: string, path: string, body?: object, key?: string][] = [
+      ["POST", "/v1/responses", { input: "Hello!", store: false }],
+      ["POST", "/v1/responses/input_tokens", { input: "Hello!" }],
+      ["GET", `/v1/responses/${kept}`],
+      ["GET", `/v1/conversations/${conversation}/items`],
+      ["POST", `/v1/conversations/${conversation}`, { metadata: { a: "b" } }],
+      ["DELETE", `/v1/responses/${other}`],
+      ["DELETE", `/v1/conversations/${conversation}`],
+      ["POST", `/v1/responses/${run}/cancel`],
+      ["POST", `/v1/admin/keys/${keyId}`, { name: "renamed" }, admin],
+    ];
+    for (const [method, path, body, as = key] of going) {
+      expect([method, path, (await send(method, path, as, body)).status]).toEqual([method, path, 200]);
+    }
+    // What was under way is stored.
+    for (const { release } of vllm.simulator.requests) release();
+    const [, id] = /"id":"(resp_\w+)".*response\.completed/s.exec(await stream.text()) ?? [];
+    expect((await send("GET", `/v1/responses/${id}`, key)).status).toBe(200);
 
     rmSync(filler);
-    const again = await create(served.url, { previous_response_id: kept.id });
-    expect(again.status).toBe(200);
+    await eventually(async () => (await send("POST", "/v1/conversations", key, { items })).status === 200);
+    expect(await health()).toMatchObject({ status: "ok", disk: "ok" });
+    await eventually(() => served.output().includes("The disk has room again"));
+    expect(await stop(served)).toBe(0);
+  });
+
+  it("a full disk is a 507 and nothing half-written, also for a turn under way, and it goes on when there is room again", async () => {
+    const variables: Record<string, string> = { ...least(), MIN_FREE_DISK: "0" };
+    const folder = variables.STATE_DIRECTORY ?? "";
+    const served = await start(variables, { mounts: `mount -t tmpfs -o size=8m none ${folder}` });
+    const filler = `/proc/${served.child.pid}/root${folder}/filler`;
+    const kept = (await (await create(served.url, {})).json()) as { id: string };
+    const begun = vllm.simulator.requests.length;
+    const stalled = { model: "simulator?fault=stall:2" };
+    const underWay = [create(served.url, { ...stalled, stream: true }), create(served.url, stalled)];
+    await eventually(() => vllm.simulator.requests.length >= begun + 2);
+    fill(filler);
+    await eventually(async () => (await (await fetch(`${served.url}/health`)).text()).includes('"low"'));
+    const bodies = [{}, { previous_response_id: kept.id }, { background: true }, { stream: true }];
+    for (const body of bodies) {
+      const answer = await create(served.url, body);
+      expect([answer.status, await answer.json()]).toMatchObject([507, { error: { code: "insufficient_storage" } }]);
+    }
+    for (const { release } of vllm.simulator.requests) release();
+    const [streamed, whole] = await Promise.all(underWay);
+    const stream = (await streamed?.text()) ?? "";
+    expect(stream).toContain('"code":"insufficient_storage"');
+    expect(stream).toMatch(/"type":"response\.failed".*\n\ndata: \[DONE\]\n\n$/);
+    expect([whole?.status, await whole?.json()]).toMatchObject([507, { error: { code: "insufficient_storage" } }]);
+    const [, lost] = /"id":"(resp_\w+)"/.exec(stream) ?? [];
+
+    rmSync(filler);
+    await eventually(async () => (await create(served.url, { previous_response_id: kept.id })).status === 200);
     const statuses = [kept.id, lost].map(async (id) => (await fetch(`${served.url}/v1/responses/${id}`)).status);
     expect(await Promise.all(statuses)).toEqual([200, 404]);
     expect(await stop(served)).toBe(0);

@@ -218,7 +218,7 @@ describe.each(MODELS)("the browser of %s", (model) => {
     const input = `Use ${name}: \`elsewhere\``;
     const { response } = await ask(gateway, "json", { model, tools: [search], input });
     expect(onlyItem(response, "web_search_call").status).toBe("failed");
-    expect(textOf(response)).toContain("redirects to an address that may not be called from here");
+    expect(textOf(response)).toContain("The URL redirects");
     // The operator's own address is not told.
     expect(textOf(response)).not.toContain(String(portOf(web)));
     expect(reached).toBe(0);

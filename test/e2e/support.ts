@@ -20,6 +20,8 @@ export interface Gateway {
   /** What its other objects have: keys, and what tenants have used. */
   keys: ObjectStorage;
   quotas: ObjectStorage;
+  /** Resident memory of its process, in MB (Linux). */
+  memory(): number;
   /** All that the Worker has printed. */
   logs(): string;
   /** Another client: another key, another option. */
@@ -48,7 +50,7 @@ function variables(vllm: SimulatorServer, vars: Variables): Variables {
  * held to that.
  */
 export function gatewayAt(worker: WorkerdProcess, vllm: SimulatorServer, description?: ApiDescription): Gateway {
-  const { url, storage, keys, quotas, logs } = worker;
+  const { url, storage, keys, quotas, memory, logs } = worker;
   const fetch = conformantFetch(undefined, description);
   const client: Gateway["client"] = (options) =>
     new OpenAI({ apiKey: "any", baseURL: `${url}/v1`, maxRetries: 0, fetch, ...options });
@@ -59,6 +61,7 @@ export function gatewayAt(worker: WorkerdProcess, vllm: SimulatorServer, descrip
     storage,
     keys,
     quotas,
+    memory,
     logs,
     client,
     openai: client({}),

@@ -1,4 +1,6 @@
 import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { connect } from "node:net";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { serveSimulator } from "../../dev/simulator/serve.ts";
 import { type ReceivedSpan, type Receiver, startReceiver } from "../telemetry/receiver.ts";
@@ -429,6 +431,16 @@ describe("metrics", () => {
     expect(await answer.text()).toContain("# TYPE gen_ai_client_operation_duration_seconds histogram\n");
   });
 
+  it("have no series for names that clients say and the model server accepts", async () => {
+    for (let adapter = 0; adapter < 20; adapter += 1) {
+      await gateway.openai.responses.create({ model: `simulator?words=${adapter + 1}`, input: "Hello!" });
+    }
+    const text = await (await scrape()).text();
+    const models = new Set([...text.matchAll(/gen_ai_request_model="([^"]*)"/g)].map(([, name]) => name));
+    expect([...models].filter((name) => name?.includes("words="))).toEqual([]);
+    expect(models).toContain("_OTHER");
+  });
+
   it("count a background run, and name neither tenants nor what clients invent", async () => {
     const { id } = await gateway.openai.responses.create({ input: "Hello!", background: true });
     await ended(gateway, id);
@@ -448,6 +460,52 @@ describe("metrics", () => {
     expect(text).not.toContain("invented");
     expect(text).not.toContain("acme");
     expect(text).not.toContain(KEY);
+  });
+});
+
+describe("the log", () => {
+  it("has one line for a request, whatever its fields say", async () => {
+    const ends = ["\n", "\r\n", "\u2028", "\u2029", "\u0085", "\v", "\f", "\u001c", "\u009b"];
+    const forged = '{"event":"request","level":"info","tenant":"forged"}';
+    for (const end of ends) {
+      const model = `m${end}${forged}${end}`;
+      const before = gateway.logs().length;
+      const headers = { authorization: `Bearer ${KEY}`, "content-type": "application/json" };
+      const body = { model, input: "a", metadata: { a: forged }, prompt_cache_key: forged, user: forged };
+      await (
+        await gateway.fetch(`${gateway.url}/v1/responses`, { method: "POST", headers, body: JSON.stringify(body) })
+      ).text();
+      const line = await eventually(() => wideEvents(gateway).find((each) => each.model === model));
+      expect(line).toMatchObject({ event: "request", tenant: "acme" });
+      for (const said of gateway
+        .logs()
+        .slice(before)
+        .split(new RegExp(ends.join("|")))) {
+        if (said.includes("forged")) expect(JSON.parse(said)).toMatchObject({ tenant: "acme", model });
+      }
+    }
+  });
+
+  it.each([
+    ["short", "content-length: 1000", '{"mod'],
+    ["long", "content-length: 100000", '{"mod'],
+    ["chunked", "transfer-encoding: chunked", '5\r\n{"mod\r\n'],
+  ])("tells of a client that leaves in the middle of a %s body as of no fault", async (_, header, begun) => {
+    const { hostname, port, host } = new URL(gateway.url);
+    const before = wideEvents(gateway).filter(({ status }) => status === 499).length;
+    const faults = () =>
+      gateway
+        .logs()
+        .split("\n")
+        .filter((line) => line.includes('"at":[')).length;
+    const faultsBefore = faults();
+    const socket = connect(Number(port), hostname);
+    await once(socket, "connect");
+    const head = `POST /v1/responses HTTP/1.1\r\nhost: ${host}\r\nauthorization: Bearer ${KEY}`;
+    socket.write(`${head}\r\ncontent-type: application/json\r\n${header}\r\n\r\n${begun}`, () => socket.destroy());
+    const event = await eventually(() => wideEvents(gateway).filter(({ status }) => status === 499)[before]);
+    expect(event).toMatchObject({ level: "info", error: "client_closed_request", client_left: true, tenant: "acme" });
+    expect(faults()).toBe(faultsBefore);
   });
 });
 
@@ -595,7 +653,9 @@ describe("without configuration", () => {
         expect(headers).not.toHaveProperty("traceparent");
         expect(headers).not.toHaveProperty("tracestate");
       }
-      expect(plain.logs()).toBe("");
+      // workerd notes that its compile cache was made with other flags of V8's.
+      const lines = plain.logs().split("\n");
+      expect(lines.filter((line) => line !== "" && !line.includes("bootstrap compile cache"))).toEqual([]);
       const metrics = await fetch(`${plain.url}/metrics`);
       expect(metrics.status).toBe(404);
     } finally {

@@ -117,6 +117,25 @@ describe("vLLM fails before it answers", () => {
     }
   });
 
+  it("a picture for a model that reads none is named alike by a create, its count and its truncation", async () => {
+    const body = {
+      model: "tiny-qwen3",
+      input: [
+        {
+          role: "user",
+          content: [
+            { type: "input_text", text: "What is this?" },
+            { type: "input_image", image_url: "data:image/png;base64,iVBORw0KGgo=", detail: "auto" },
+          ],
+        },
+      ],
+    };
+    const wanted = { status: 400, type: "invalid_request_error", param: "input[0].content[1]" };
+    await expectError(await gateway.post(body), wanted);
+    await expectError(await gateway.post({ ...body, truncation: "auto" }), wanted);
+    await expect(gateway.openai.responses.inputTokens.count(body as never)).rejects.toMatchObject(wanted);
+  });
+
   it("truncation: auto without a working /tokenize is an upstream's error, not the client's", async () => {
     for (const fault of ["http:404", "http:400", "http:500", "html"]) {
       const response = await ask(`fault=${fault}`, { truncation: "auto" });

@@ -154,6 +154,7 @@ describe.each(EVERY_WAY)("with %s as %s,", (model, way) => {
       },
     });
     expect(visits.map(({ path }) => path)).toEqual(["/search?q=how+to+make+tea&format=json"]);
+    expect(response.tool_usage?.web_search).toEqual({ num_requests: 1 });
     if (way === "stream") {
       expect(eventsOfItem(events, response.output.indexOf(item))).toEqual([
         "response.output_item.added: in_progress",

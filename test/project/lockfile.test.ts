@@ -3,6 +3,8 @@ import { expect, it } from "vitest";
 
 interface LockedPackage {
   version?: string;
+  link?: boolean;
+  integrity?: string;
   optionalDependencies?: Record<string, string>;
 }
 
@@ -30,4 +32,36 @@ it("the lock file names the binaries of every platform, so that `npm ci` works o
     }
   }
   expect(missing).toEqual([]);
+});
+
+/**
+ * Binaries of other platforms than that which the lock file was made on, of versions that its registry did not have: nobody could read
+ * their checksums there. `npm ci` takes them unchecked. `npm install` on such a platform adds the checksums.
+ */
+const UNCHECKED: Record<string, string[]> = {
+  "2.6.8": ["android-arm64", "android-x64", "darwin-arm64", "darwin-x64", "linux-arm64-musl", "linux-x64-musl"]
+    .concat("win32-arm64", "win32-x64")
+    .map((platform) => `node_modules/@biomejs/cli-${platform}`),
+  "1.20261102.1": ["@cloudflare/vitest-plugin", "miniflare"].flatMap((user) =>
+    ["darwin-64", "darwin-arm64", "windows-64"].map(
+      (platform) => `node_modules/${user}/node_modules/@cloudflare/workerd-${platform}`,
+    ),
+  ),
+  "1.20261117.1": ["darwin-64", "darwin-arm64", "windows-64"].map(
+    (platform) => `node_modules/@cloudflare/workerd-${platform}`,
+  ),
+};
+
+it("the lock file has the checksum of every package but of those that are known to lack one", () => {
+  const own = new Set(["", ...Object.keys(lock.packages).filter((path) => lock.packages[path]?.link)]);
+  const unchecked = Object.entries(lock.packages).filter(([path, { integrity }]) => !own.has(path) && !integrity);
+  const named = unchecked.map(([path, { version }]) => `${path}@${version}`);
+  const known = Object.entries(UNCHECKED).flatMap(([version, paths]) => paths.map((path) => `${path}@${version}`));
+  expect(named.toSorted()).toEqual(known.toSorted());
+});
+
+it("the lock file's checksums are SHA-512", () => {
+  for (const [path, { integrity }] of Object.entries(lock.packages)) {
+    if (integrity !== undefined) expect(integrity, path).toMatch(/^sha512-[A-Za-z0-9+/]{86}==$/);
+  }
 });

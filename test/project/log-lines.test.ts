@@ -1,5 +1,9 @@
+import { globSync, readFileSync } from "node:fs";
+import { Readable } from "node:stream";
+import fc from "fast-check";
 import { expect, it } from "vitest";
-import { shownLine } from "../../cli/log-lines.ts";
+import { followLines, shownLine } from "../../cli/log-lines.ts";
+import { logLine } from "../../src/protocol/log-line.ts";
 
 const fault = "failed to lookup address information: Name or service not known";
 const said = (message: string, level = "error", source: string | null = "workerd/jsg/util.c++:320") =>
@@ -26,4 +30,57 @@ it("what workerd says before it has read its configuration is told, too", () => 
 it.each(["text", "json"] as const)("what the Worker prints is printed as it is, as %s", (format) => {
   const line = '{"level":"error","error":"Error"}';
   expect(shownLine(said(line, "error", null), format)).toBe(line);
+});
+
+/** Ends of lines, as any reader of logs may see them. */
+const ENDS = ["\n", "\r", "\r\n", "\v", "\f", "\u001c", "\u001d", "\u001e", "\u0085", "\u2028", "\u2029"];
+const hostile = fc
+  .array(
+    fc.oneof(
+      fc.string({ unit: "binary" }),
+      fc.constantFrom(...ENDS, '{"event":"request"}', "stack: ", "\u007f", "\u009b"),
+    ),
+  )
+  .map((parts) => parts.join(""));
+
+it("whatever a field says, a line of the log is one line to every reader, and says it", async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.dictionary(fc.string({ minLength: 1 }), hostile),
+      fc.integer({ min: 1, max: 50 }),
+      async (fields, size) => {
+        const { __proto__: _, ...told } = fields;
+        const event = { event: "request", told, status: 200 };
+        const line = logLine(event);
+        for (const end of ENDS) expect(line.split(end)).toHaveLength(1);
+        expect(JSON.parse(line)).toEqual(event);
+        // As workerd hands it on, in any pieces, and between other lines.
+        const bytes = Buffer.from(`${said("before", "info")}\n${said(line, "log", null)}\n${said("after", "info")}`);
+        const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, at) =>
+          bytes.subarray(at * size, (at + 1) * size),
+        );
+        const shown: string[] = [];
+        await followLines(Readable.from(pieces, { objectMode: false }), "json", (each) => shown.push(each));
+        expect(shown).toHaveLength(3);
+        expect(shown[1]).toBe(line);
+      },
+    ),
+  );
+});
+
+it("what workerd says of a hostile text is one line, too", () => {
+  fc.assert(
+    fc.property(hostile, fc.constantFrom("text", "json"), (text, format) => {
+      for (const line of [said(text), said(`{${text}`, "log", null), JSON.stringify(text)]) {
+        for (const end of ENDS) expect((shownLine(line, format as "text" | "json") ?? "").split(end)).toHaveLength(1);
+      }
+    }),
+  );
+});
+
+it("the Worker writes its log by `logLine` alone", () => {
+  for (const file of globSync("src/**/*.ts", { cwd: new URL("../..", import.meta.url).pathname })) {
+    const text = readFileSync(new URL(`../../${file}`, import.meta.url), "utf8");
+    for (const [, call] of text.matchAll(/console\.\w+\((\w*)/g)) expect(call, file).toBe("logLine");
+  }
 });

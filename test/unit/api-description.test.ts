@@ -11,6 +11,26 @@ it("is the same whenever it is made: its components' names and order are those o
   expect(JSON.stringify(describeApi(endpoints))).toBe(JSON.stringify(describeApi(endpoints)));
 });
 
+it("says nothing that generators of clients are known to stumble over", () => {
+  const faults: string[] = [];
+  const visit = (node: unknown, at: string): void => {
+    if (typeof node !== "object" || node === null) return;
+    const { content, responses, anyOf, type, ...schema } = node as Record<string, unknown>;
+    if (content && Object.keys(content).includes("text/event-stream") && Object.keys(content).length > 1) {
+      const schemas = new Set(Object.values(content).map((media) => JSON.stringify(media)));
+      if (schemas.size > 1) faults.push(`${at}: an answer of one type or another`);
+    }
+    if (responses && Object.keys(responses).some((status) => /X/.test(status)))
+      faults.push(`${at}: a range of statuses`);
+    if (type === "boolean" && "const" in schema) faults.push(`${at}: a constant that is no text`);
+    if (type === "null" && !/\.(any|one)Of\.\d+$/.test(at)) faults.push(`${at}: null alone`);
+    if (Array.isArray(anyOf) && anyOf.some((each) => "anyOf" in each)) faults.push(`${at}: a union in a union`);
+    for (const [key, child] of Object.entries(node)) visit(child, `${at}.${key}`);
+  };
+  visit(describeApi(endpoints), "");
+  expect(faults).toEqual([]);
+});
+
 it("says each schema once: what has a name is referred to by it", () => {
   const { components } = describeApi(endpoints) as { components: { schemas: Record<string, unknown> } };
   const places = new Map<string, string[]>();

@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { ModelDelta } from "../../src/contract/engine.ts";
 import { ChunkReader } from "../../src/engine/chat/chunks.ts";
+import { StopStrings } from "../../src/engine/stop-strings.ts";
 
 /** Logprobs of a chat model belong to the tokens of the shown text: vLLM sends them for all that it samples. */
 
@@ -23,16 +24,17 @@ function chunk(delta: object, entries: object[]): string {
 }
 
 /** The text deltas of some chunks. */
-function textsOf(payloads: readonly string[], stops = false) {
-  const reader = new ChunkReader({ stops });
+function textsOf(payloads: readonly string[], stop?: string) {
+  const reader = new ChunkReader({ stop: stop === undefined ? undefined : new StopStrings([stop], false) });
   const deltas: ModelDelta[] = [];
   for (const payload of payloads) reader.read(payload, deltas);
+  reader.read(JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }), deltas);
   return deltas.filter((delta) => delta.kind === "text");
 }
 
 /** Every token with its place as its logprob, so that each is told from all others. */
-function tokensOf(payloads: readonly string[], stops = false): (readonly [string, number])[] {
-  return textsOf(payloads, stops).flatMap(({ logprobs = [] }) =>
+function tokensOf(payloads: readonly string[], stop?: string): (readonly [string, number])[] {
+  return textsOf(payloads, stop).flatMap(({ logprobs = [] }) =>
     logprobs.map(({ token, logprob }) => [token, logprob] as const),
   );
 }
@@ -103,25 +105,31 @@ describe("logprobs of a chat model", () => {
     );
   });
 
-  it("are those of the text's tokens where a stop string holds text back", () => {
+  it("are those of the text's tokens up to the one in which a stop string cuts it", () => {
+    const sizes = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 5 });
+    const stops = fc.constantFrom("a You", "said\n", "b", "\n\n", ".", " ä", "好🦄", "zzz");
     fc.assert(
-      fc.property(answers, fc.integer({ min: 1, max: 4 }), fc.integer({ min: 1, max: 20 }), (tokens, size, held) => {
-        expect(tokensOf(sent(tokens, [size], held), true)).toEqual(expected(tokens));
+      fc.property(answers, sizes, stops, (tokens, lengths, stop) => {
+        const content = tokens.map((token) => (token.kind === "content" && !token.part ? token.text : "")).join("");
+        const from = content.length - content.trimStart().length;
+        const at = content.indexOf(stop, from);
+        const shown = at < 0 ? content : content.slice(0, at);
+        const payloads = sent(tokens, lengths, 0);
+        expect(
+          textsOf(payloads, stop)
+            .map(({ text }) => text)
+            .join(""),
+        ).toBe(shown);
+        let start = 0;
+        const wanted = expected(tokens).filter(([text]) => {
+          const isShown = start < shown.length;
+          start += text.length;
+          return isShown;
+        });
+        expect(tokensOf(payloads, stop)).toEqual(wanted);
       }),
       { numRuns: 2_000 },
     );
-  });
-
-  it("end with the token in which a stop string cut the text", () => {
-    const texts = ["You", " said", ":", " alpha", " beta", " gamma"];
-    const tokens = texts.map((text): Token => ({ text, kind: "content" }));
-    const payloads = sent(tokens, [1], 5, "You said: alpha be".length);
-    expect(
-      textsOf(payloads, true)
-        .map(({ text }) => text)
-        .join(""),
-    ).toBe("You said: alpha be");
-    expect(tokensOf(payloads, true).map(([token]) => token)).toEqual(["You", " said", ":", " alpha", " beta"]);
   });
 
   it("come with the text in which their first byte is shown", () => {
@@ -131,9 +139,7 @@ describe("logprobs of a chat model", () => {
       chunk({ content: "u said" }, [entry(" gamma", -5)]),
       chunk({ content: ": alpha beta gamma" }, [entry("<|im_end|>", -6)]),
     ];
-    expect(
-      textsOf(payloads, true).map(({ text, logprobs = [] }) => [text, logprobs.map(({ token }) => token)]),
-    ).toEqual([
+    expect(textsOf(payloads).map(({ text, logprobs = [] }) => [text, logprobs.map(({ token }) => token)])).toEqual([
       ["Yo", ["You"]],
       ["u said", [" said"]],
       [": alpha beta gamma", [":", " alpha", " beta", " gamma"]],
@@ -142,7 +148,7 @@ describe("logprobs of a chat model", () => {
 
   it("leave out a call and its syntax between two texts", () => {
     const payloads = [
-      chunk({ content: "\n" }, [entry("\n", -1)]),
+      chunk({ content: "Look" }, [entry("Look", -1)]),
       chunk({}, [entry("<tool_call>", -2), entry("\n", -3)]),
       chunk({ tool_calls: [{ index: 0, id: "c", function: { name: "f" } }] }, [entry("f", -4)]),
       chunk({ tool_calls: [{ index: 0, function: { arguments: "{}" } }] }, [entry("{}", -5)]),
@@ -151,7 +157,7 @@ describe("logprobs of a chat model", () => {
       chunk({ content: "Done" }, [entry("Done", -9)]),
     ];
     expect(tokensOf(payloads)).toEqual([
-      ["\n", -1],
+      ["Look", -1],
       ["\n", -8],
       ["Done", -9],
     ]);

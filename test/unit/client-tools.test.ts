@@ -289,7 +289,7 @@ describe("tools", () => {
         output_schema: { type: "object" },
         defer_loading: true,
         allowed_callers: ["direct", "programmatic"],
-        async: true,
+        async: false,
       },
       { type: "custom", name: "c", format: { type: "grammar", syntax: "regex", definition: "a+" }, async: false },
       { type: "tool_search", execution: "client", description: "d", parameters: { type: "object" } },

@@ -43,6 +43,11 @@ describe("the configuration", () => {
     expect(failure(() => loadConfig({} as Variables)).message).toContain("VLLM_BASE_URL");
   });
 
+  it("speaks Open Responses with every client where it is told to", () => {
+    expect(configure({}).speaksOpenResponses).toBe(false);
+    expect(configure({ OPEN_RESPONSES: "true" }).speaksOpenResponses).toBe(true);
+  });
+
   it("needs no URL with a binding to vLLM, and asks that", async () => {
     const asked: string[] = [];
     const VLLM = {
@@ -226,6 +231,20 @@ describe("the configuration", () => {
       const error = failure(() => configure({ ...issuer, [name]: undefined }));
       expect(error.message).toMatch(new RegExp(`^${name}: needed with`));
     }
+  });
+
+  it("whether tokens share the tenants of keys is said where there are both", () => {
+    const issuer = { JWT_ISSUER: "https://id.acme.dev", JWT_AUDIENCE: "x", JWT_JWKS_URL: "https://id.acme.dev/jwks" };
+    for (const keys of [{ ADMIN_KEY: `ops:${HASH}` }, { API_KEYS: `acme:${HASH}` }]) {
+      expect(failure(() => configure({ ...issuer, ...keys })).message).toMatch(
+        /^JWT_TENANTS: needed .* shared .* own /,
+      );
+      expect(configure({ ...issuer, ...keys, JWT_TENANTS: "shared" }).jwt?.tenantPrefix).toBe("");
+      expect(configure({ ...issuer, ...keys, JWT_TENANTS: "own" }).jwt?.tenantPrefix).toBe("jwt.");
+    }
+    expect(configure(issuer).jwt?.tenantPrefix).toBe("");
+    expect(failure(() => configure({ JWT_TENANTS: "own" })).message).toMatch(/^JWT_ISSUER: needed with/);
+    expect(failure(() => configure({ API_KEYS: `jwt.acme:${HASH}` })).message).toMatch(/^API_KEYS: /);
   });
 
   it.each<[string, Partial<Variables>]>([

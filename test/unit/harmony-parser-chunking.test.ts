@@ -167,6 +167,63 @@ describe("any chunking of a stream of tokens", () => {
   });
 });
 
+describe("the tokens of reasoning", () => {
+  /** Every token of some text with its id, `length` characters each; a special token is its own. */
+  const toTokens = (segments: readonly Segment[], length: number) =>
+    segments.flatMap((segment): { piece: Segment; id: number }[] =>
+      typeof segment === "number"
+        ? [{ piece: segment, id: segment }]
+        : (segment.match(new RegExp(`.{1,${length}}`, "gsu")) ?? []).map((piece) => ({ piece, id: 1 })),
+    );
+
+  it("are counted alike however tokens are put into chunks, and are no more than there are", () => {
+    fc.assert(
+      fc.property(
+        fc.oneof(wellFormed, garbage),
+        fc.integer({ min: 1, max: 6 }),
+        sizes,
+        reason,
+        (said, length, by, why) => {
+          const tokens = toTokens(said, length);
+          fc.pre(tokens.some(({ piece }) => typeof piece === "number"));
+          const count = (lengths: readonly number[]) => {
+            const parser = newParser();
+            const out: HarmonyDelta[] = [];
+            for (let at = 0, turn = 0; at < tokens.length; turn += 1) {
+              const some = tokens.slice(at, at + (lengths[turn % lengths.length] ?? 1));
+              at += some.length;
+              parser.push(
+                some.map(({ piece }) => piece),
+                some.map(({ id }) => id),
+                out,
+              );
+            }
+            parser.end(why, out);
+            return parser.reasoningTokens;
+          };
+          const whole = count([tokens.length]);
+          expect(whole).toBeGreaterThanOrEqual(0);
+          expect(whole).toBeLessThanOrEqual(tokens.length);
+          expect(count(by)).toBe(whole);
+          expect(count([1])).toBe(whole);
+        },
+      ),
+      { numRuns: 3_000 },
+    );
+  });
+
+  it("are a number where a header without a channel has its text before a marker", () => {
+    const parser = newParser();
+    const out: HarmonyDelta[] = [];
+    parser.push(["system", " commentary", " to=", "x ", CONSTRAIN], [1, 1, 1, 1, CONSTRAIN], out);
+    parser.push([END], [END], out);
+    parser.push(["we need", CONSTRAIN, END], [1, 1, CONSTRAIN, END], out);
+    parser.end("stop", out);
+    expect(parser.reasoningTokens).toEqual(expect.any(Number));
+    expect(parser.reasoningTokens).not.toBeNaN();
+  });
+});
+
 describe("text of ordinary tokens", () => {
   it("stays text whatever it says", () => {
     fc.assert(

@@ -9,6 +9,7 @@ import { newTurnAddress, responseId, type TurnAddress } from "../../src/protocol
 import { tools } from "../../src/protocol/tools.ts";
 import { parse } from "../../src/protocol/validation.ts";
 import { readKeptLog } from "../../src/store/kept-log.ts";
+import { fromCell, type StoredCell } from "../../src/store/row-pieces.ts";
 import * as rig from "./recovery-rig.ts";
 import { crash, decode, expectWholeLog, f, idsOf } from "./recovery-rig.ts";
 
@@ -68,17 +69,19 @@ class Run extends rig.NamedRun<Completion> {
 
   /** The events of the log that is kept with its turn. */
   async keptEvents(): Promise<string> {
-    const [row] = await this.sql<{ log: string; text: string }>(
-      `SELECT log, response || output AS text FROM turns WHERE turn = '${this.address.turn}'`,
+    const [row] = await this.sql<{ log: StoredCell; response: StoredCell; output: StoredCell }>(
+      `SELECT log, response, output FROM turns WHERE turn = '${this.address.turn}'`,
     );
-    return row ? (readKeptLog(row.log, row.text, -1)?.events.join("\n") ?? "") : "";
+    return row
+      ? (readKeptLog(fromCell(row.log), fromCell(row.response) + fromCell(row.output), -1)?.events.join("\n") ?? "")
+      : "";
   }
 
   /** The token ids that the log's records have since the last round. */
   async loggedIds(): Promise<number[]> {
-    const rows = await this.sql<{ body: string }>("SELECT body FROM events ORDER BY seq_from, part");
+    const rows = await this.sql<{ body: StoredCell }>("SELECT body FROM events ORDER BY seq_from, part");
     let ids: number[] = [];
-    for (const line of rows.flatMap(({ body }) => body.split("\n"))) {
+    for (const line of rows.flatMap(({ body }) => fromCell(body).split("\n"))) {
       if (!line.startsWith("[")) continue;
       const [record] = JSON.parse(line) as [{ sampled?: { ids: number[] } }];
       // What is thought and not shown belongs to the round.

@@ -1,7 +1,8 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { renderConversation } from "../../src/engine/harmony/render.ts";
-import { loadTokenizer, type Tokenizer, toTokenIds, toTokenIdsByAndBy } from "../../src/engine/harmony/tokenizer.ts";
+import { loadTokenizer, type Tokenizer, tokenizing, toTokenIds } from "../../src/engine/harmony/tokenizer.ts";
 import { END, FIRST_SPECIAL_ID, MESSAGE, START } from "../../src/engine/harmony/vocabulary.ts";
+import { LongWork } from "../../src/protocol/long-work.ts";
 
 let tokenizer: Tokenizer;
 
@@ -58,7 +59,7 @@ describe("the tokenizer", () => {
       if (!isDone) setTimeout(takeTurns, 0);
     };
     takeTurns();
-    const ids = await toTokenIdsByAndBy(segments, tokenizer);
+    const ids = await new LongWork("").run(tokenizing(segments, tokenizer));
     isDone = true;
     expect(ids).toEqual(toTokenIds(segments, tokenizer));
     // A part has 16,384 characters at most.
@@ -77,7 +78,9 @@ describe("the tokenizer", () => {
       },
     };
     const text = "I have no words. ".repeat(100_000);
-    expect((await toTokenIdsByAndBy([START, text, END], counting, 10_000)).length).toBeGreaterThan(10_000);
+    expect((await new LongWork("").run(tokenizing([START, text, END], counting, 10_000))).length).toBeGreaterThan(
+      10_000,
+    );
     expect(parts).toBeLessThan(6);
   });
 

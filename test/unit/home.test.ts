@@ -1,6 +1,5 @@
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { conversationId, itemId, newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 import type { InputItem, Item } from "../../src/protocol/items.ts";
@@ -9,7 +8,6 @@ import type { History } from "../../src/store/history.ts";
 import type { Home } from "../../src/store/home.ts";
 import { ItemStore } from "../../src/store/item-store.ts";
 import { receiveHistory } from "../../src/store/lease-sockets.ts";
-import { toPieces } from "../../src/store/row-pieces.ts";
 import type { TurnToSettle } from "../../src/store/settlement.ts";
 import { Tables } from "../../src/store/tables.ts";
 import { TurnStore } from "../../src/store/turn-store.ts";
@@ -146,7 +144,7 @@ describe("the rows that a settled turn writes", () => {
 describe("a home that is told of its first turn before it ends", () => {
   it("has its alarm by then, and no table: the end writes the turn, and nothing else", async () => {
     const stub = newHome();
-    await stub.awaitTurn(Date.now());
+    await stub.awaitTurn(Date.now(), false);
     const { tables, alarm } = await storageOf(stub);
     expect(tables).toEqual([]);
     expect(alarm).not.toBeNull();
@@ -155,7 +153,7 @@ describe("a home that is told of its first turn before it ends", () => {
 
   it("gives its storage back when that turn never comes", async () => {
     const stub = newHome();
-    await stub.awaitTurn(Date.now());
+    await stub.awaitTurn(Date.now(), false);
     expect(await runDurableObjectAlarm(stub)).toBe(true);
     expect(await storageOf(stub)).toEqual(empty);
   });
@@ -780,44 +778,6 @@ describe("the calls that the Worker makes to homes", () => {
     });
     await expect(broken.client.settle(home, turnOf("c"))).rejects.toThrow("Full.");
     expect(broken.calls).toHaveLength(1);
-  });
-});
-
-describe("toPieces", () => {
-  // Short texts repeated to a length around a few cuts, which so fall anywhere in them.
-  const long = fc
-    .tuple(fc.string({ unit: "binary", minLength: 1, maxLength: 9 }), fc.integer({ min: 0, max: 650_000 }))
-    .map(([unit, length]) => unit.repeat(Math.ceil(length / unit.length)));
-
-  it("gives pieces that join to the text, whatever it is", () => {
-    fc.assert(
-      fc.property(fc.oneof(fc.string(), long), (text) => {
-        const pieces = toPieces(text);
-        expect(pieces.join("") === text).toBe(true);
-        expect(pieces.length).toBeGreaterThan(0);
-        for (const piece of pieces) expect(piece.length).toBeLessThanOrEqual(150_000);
-      }),
-    );
-  });
-
-  it("never cuts a surrogate pair", () => {
-    const arbitrary = fc.tuple(fc.integer({ min: 0, max: 3 }), fc.integer({ min: 0, max: 300_000 }));
-    fc.assert(
-      fc.property(
-        fc.oneof(
-          long,
-          arbitrary.map(([odd, emoji]) => "x".repeat(odd) + "🦜".repeat(emoji)),
-        ),
-        (text) => {
-          for (const piece of toPieces(text)) expect(piece.isWellFormed()).toBe(true);
-        },
-      ),
-    );
-  });
-
-  it("cuts text that is not well-formed all the same", () => {
-    const lone = "\ud83e".repeat(450_000);
-    expect(toPieces(lone).join("") === lone).toBe(true);
   });
 });
 

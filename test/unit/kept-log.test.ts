@@ -116,9 +116,23 @@ describe("a kept log", () => {
   it("is none where events are missing, or it is too long to be read at once", () => {
     const lines = ['{"type":"response.created","sequence_number":0}'];
     expect(keepLog(lines, 2, "")).toBeUndefined();
-    expect(keepLog(lines, 1, "x".repeat(1_100_000))).toBeUndefined();
-    const long = Array.from({ length: 20 }, () => `{"type":"${"x".repeat(1_000_000)}"}`);
-    expect(keepLog(long, 20, "")).toBeUndefined();
+    const event = `{"type":"${"x".repeat(70_000)}"}`;
+    const eventsOf = (count: number) => Array.from({ length: count }, () => event);
+    expect(keepLog(eventsOf(10), 10, "")).toBeDefined();
+    expect(keepLog(eventsOf(10), 10, "x".repeat(30_000_000))).toBeUndefined();
+    expect(keepLog(eventsOf(300), 300, "")).toBeUndefined();
+  });
+
+  it("has long instructions, which several events repeat, nowhere but in the turn", () => {
+    const instructions = Array.from({ length: 400_000 }, (_, index) => `rule ${index}`).join(", ");
+    const head = JSON.stringify({ id: "resp_1", status: "completed", instructions });
+    const lines = said((writer) => {
+      for (const status of ["queued", "in_progress", "completed"] as const)
+        writer.lifecycle(`response.${status}`, JSON.stringify({ id: "resp_1", status, instructions }));
+    });
+    const kept = keepLog(lines, lines.length, head) ?? "";
+    expect(kept.length).toBeLessThan(5_000);
+    expect(blocksOf(kept, head).flatMap(({ events }) => events)).toEqual(lines);
   });
 
   it("takes no longer for texts that stand nowhere, and for calls whose arguments come by turns", () => {

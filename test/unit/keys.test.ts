@@ -205,6 +205,9 @@ describe("the schema of an object", () => {
       "CREATE TABLE usage ( start INTEGER NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, requests INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, cost REAL NOT NULL, PRIMARY KEY (start, key, model)) WITHOUT ROWID",
       "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID",
     ]);
+    expect(text(QUOTA_VERSIONS.slice(1))).toEqual([
+      "CREATE TABLE stored ( home TEXT NOT NULL, key TEXT NOT NULL, bytes INTEGER NOT NULL, responses INTEGER NOT NULL, conversations INTEGER NOT NULL, PRIMARY KEY (home, key)) WITHOUT ROWID",
+    ]);
   });
 });
 

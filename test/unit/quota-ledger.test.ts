@@ -39,7 +39,7 @@ function report({
     key,
     holder,
     report: rest.report ?? reports,
-    limits: { key: ofKey as Grants | null, tenant: ofTenant as Grants | null },
+    limits: { key: ofKey as Grants | null, tenant: ofTenant as Grants | null, tellsUsage: true },
     held: amounts(held),
     used: amounts(used),
     lifetimeMs: 60_000,

@@ -13,6 +13,7 @@ import { newTurnAddress, type TurnAddress } from "../../src/protocol/ids.ts";
 import type { Item } from "../../src/protocol/items.ts";
 import { shownItems } from "../../src/protocol/shown-reasoning.ts";
 import type { Home } from "../../src/store/home.ts";
+import { fromCell, type StoredCell } from "../../src/store/row-pieces.ts";
 import type { RunSpec } from "../../src/store/run-store.ts";
 import { responseBody } from "../../src/turn/response-builder.ts";
 
@@ -400,14 +401,14 @@ export class NamedRun<G extends Generation> extends Run {
 
   /** What is stored of the turn, without what differs between two runs of the same. */
   async kept(): Promise<{ items: Item[]; replays: unknown[] }> {
-    const rows = await this.sql<{ output: string; messages: string | null }>(
+    const rows = await this.sql<{ output: StoredCell; messages: StoredCell | null }>(
       `SELECT output, messages FROM turns WHERE turn = '${this.address.turn}'`,
     );
     const [row] = rows;
     if (!row || rows.length > 1) throw new Error("One row was expected.");
-    const items = (JSON.parse(row.output) as Item[]).map((item) => this.#unsealed(item));
+    const items = (JSON.parse(fromCell(row.output)) as Item[]).map((item) => this.#unsealed(item));
     const indexes = new Map(items.map(({ id }, index) => [id, index]));
-    const replays = JSON.parse(row.messages ?? "[]") as Replay[];
+    const replays = JSON.parse(fromCell(row.messages ?? "[]")) as Replay[];
     const json = JSON.stringify({
       items: items.map((item) => ({ ...item, id: "", ...("call_id" in item && { call_id: "" }) })),
       replays: replays.map((replay) => ({ ...replay, item: indexes.get(replay.item) })),

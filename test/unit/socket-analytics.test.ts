@@ -30,7 +30,17 @@ it("a connection of many creates loses none of them, and is heard of when it has
     {
       ...{ tenant: "acme", config, shown: toApiError, onEnded },
       caller: (signal) => ({
-        ...{ config, tenant: "acme", homes, past: homes, bodyLength: 0, signal, waitUntil, quotas: env.QUOTAS },
+        ...{
+          config,
+          tenant: "acme",
+          homes,
+          past: homes,
+          bodyLength: 0,
+          signal,
+          waitUntil,
+          quotas: env.QUOTAS,
+          counting: { isDone: false },
+        },
         identity: { tenant: "acme", keyId: NO_KEY, policy: undefined, counted: undefined },
         observation: telemetry?.observe(
           { requestId: "r", transport: "websocket", endpoint: "response.create", tenant: "acme" },

@@ -53,6 +53,7 @@ class FakeSocket {
           tenant: "tenant",
           identity,
           quotas,
+          counting: { isDone: false },
           homes,
           past: homes,
           bodyLength: 0,

@@ -269,6 +269,7 @@ describe("the dashboard", () => {
       model: { name: "m", upstream: "m", engine: "chat" },
       responseId: "r",
       conversation: undefined,
+      isOperatorsModel: true,
       isStored: true,
     } as const;
     measured.turn = { ...turn, settings: { maxTokens: undefined, temperature: undefined, topP: undefined } };
@@ -333,6 +334,7 @@ describe("the documentation", () => {
         model: { name: "m", upstream: "m", engine: "chat" },
         responseId: "r",
         conversation: undefined,
+        isOperatorsModel: true,
         isStored: false,
       },
       settings: { maxTokens: undefined, temperature: undefined, topP: undefined },
@@ -343,13 +345,17 @@ describe("the documentation", () => {
 });
 
 describe("a line of the log", () => {
-  const failed = event({ error: "e" });
+  const failed = event({ level: "error", error: "e" });
 
   it("is there for errors whatever is sampled", () => {
     expect(isLogged(failed, { events: "all", ratio: 0 })).toBe(true);
     expect(isLogged(failed, { events: "errors", ratio: 0 })).toBe(true);
     expect(isLogged(failed, { events: "none", ratio: 1 })).toBe(false);
     expect(isLogged(event(), { events: "errors", ratio: 1 })).toBe(false);
+    const left = { requestId: "r", endpoint: "e", transport: "http", tenant: "t", keyId: "k", status: 499 } as const;
+    const toldOfLeft = { ...left, error: "client_closed_request", hasClientLeft: false, begunAt: 0, endedAt: 1 };
+    expect(toWideEvent(toldOfLeft, newMeasurements())).toMatchObject({ level: "info", client_left: true });
+    expect(isLogged(toWideEvent(toldOfLeft, newMeasurements()), { events: "errors", ratio: 1 })).toBe(false);
     expect(isLogged(event(), { events: "all", ratio: 0 })).toBe(false);
     expect(isLogged(event(), { events: "all", ratio: 1 })).toBe(true);
   });

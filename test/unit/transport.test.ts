@@ -65,10 +65,12 @@ class Connection implements PastSource {
   #caller(body: string): Caller {
     const fetch = (url: string, init: RequestInit) => simulator.fetch(new Request(url, init));
     return {
-      config: loadConfig({ VLLM: { fetch }, ALLOW_ANONYMOUS: "true" }),
+      // Runs that other files have left hold permits of this isolate.
+      config: loadConfig({ VLLM: { fetch }, ALLOW_ANONYMOUS: "true", MAX_OPEN_TURNS: "10000" }),
       tenant: "tenant",
       identity: { tenant: "tenant", keyId: NO_KEY, policy: undefined, counted: undefined },
       quotas: env.QUOTAS,
+      counting: { isDone: false },
       homes: new HomeClient(env, "tenant"),
       past: this,
       bodyLength: body.length,

@@ -43,7 +43,7 @@ const deltas: fc.Arbitrary<ModelDelta> = fc.oneof(
     }),
   ),
   indices.map((id): ModelDelta => ({ kind: "sampled", sampled: { ids: [id] } })),
-  fc.constant<ModelDelta>({ kind: "ask_again", messages: [{ role: "tool" }] }),
+  fc.constant<ModelDelta>({ kind: "broken", why: "no such tool", messages: [{ role: "tool" }] }),
   fc.constant<ModelDelta>({
     kind: "usage",
     usage: {
@@ -116,7 +116,7 @@ function take(builder: ResponseBuilder, step: Step): void {
 /** Answers all calls of the round but the last `left` ones; then, where none is left, the next round begins. */
 function answer(builder: ResponseBuilder, left: number): void {
   builder.endGeneration();
-  builder.beginAnswering([...builder.again]);
+  builder.beginAnswering([...(builder.broken?.messages ?? [])]);
   const calls = builder.pendingCalls;
   for (const call of calls.slice(0, calls.length - left)) {
     builder.startCall(call);

@@ -105,8 +105,8 @@ describe("a turn", () => {
 
   it("sends the session's name, and each server's own key and headers", async () => {
     const sent: Headers[] = [];
-    const noting = failing((_, { headers, redirect }) => {
-      sent.push(new Headers({ ...(headers as Record<string, string>), ...(redirect && { redirect }) }));
+    const noting = failing((_, { headers }) => {
+      sent.push(new Headers(headers));
       return Response.json({});
     });
     const UPSTREAM_SECRETS = JSON.stringify({ a: { api_key: "key-of-a", headers: { "CF-Access-Client-Id": "id" } } });
@@ -116,11 +116,8 @@ describe("a turn", () => {
     expect(a?.get("x-session-id")).toMatch(/^session-/);
     expect(a?.get("authorization")).toBe("Bearer key-of-a");
     expect(a?.get("cf-access-client-id")).toBe("id");
-    // Where an access proxy redirects to, no secret may follow.
-    expect(a?.get("redirect")).toBe("manual");
     expect(b?.get("authorization")).toBe("Bearer key-of-all");
     expect(b?.has("cf-access-client-id")).toBe(false);
-    expect(b?.has("redirect")).toBe(false);
   });
 });
 
@@ -335,6 +332,46 @@ describe("the models of several servers", () => {
     const fleet = fleetOf({ a: unknown, b: unknown });
     await expect(ask(fleet.upstream({ model: "x" }))).rejects.toMatchObject({ status: 400, code: "model_not_found" });
     expect(fleet.asked).toHaveLength(1);
+  });
+
+  it("that nobody lists are unknown, whichever server is asked, while another one is down", async () => {
+    const unknown = failing(() =>
+      Response.json({ error: { message: "The model `x` does not exist. Valid aliases: qwen3." } }, { status: 404 }),
+    );
+    let isDown = false;
+    const dying: Answer = (path, init) => {
+      if (isDown) throw new TypeError("connection refused");
+      return unknown(path, init);
+    };
+    for (const first of ["a", "b"]) {
+      isDown = false;
+      const fleet = fleetOf({ a: unknown, b: dying });
+      await listModels(fleet.config, new Upstream(fleet.config), signal);
+      isDown = true;
+      await expect(ask(fleet.upstream({ model: "x", session: sessionFor(first, fleet) }))).rejects.toMatchObject({
+        status: 400,
+        code: "model_not_found",
+        param: "model",
+        message: "The model 'x' does not exist: no model server has it. GET /v1/models lists those there are.",
+      });
+      expect(fleet.asked[0]).toBe(first);
+    }
+  });
+
+  it("that a server may have which was never heard are unknown to nobody: it cannot be reached", async () => {
+    const unknown = failing(() =>
+      Response.json({ error: { message: "The model `x` does not exist." } }, { status: 404 }),
+    );
+    const down: Answer = () => {
+      throw new TypeError("connection refused");
+    };
+    for (const first of ["a", "b"]) {
+      const fleet = fleetOf({ a: unknown, b: down });
+      const session = sessionFor(first, fleet);
+      await expect(ask(fleet.upstream({ model: "x", session }))).rejects.toMatchObject({
+        code: "upstream_unreachable",
+      });
+    }
   });
 
   it("are spoken to as the operator says of their server", async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { loadConfig } from "../../src/config.ts";
 import { Upstream } from "../../src/engine/upstream.ts";
-import { readFault, toFaultError } from "../../src/engine/upstream-faults.ts";
+import { readFault, toFaultError, toPassedError } from "../../src/engine/upstream-faults.ts";
 import { ApiError } from "../../src/protocol/errors.ts";
 
 type Fetch = (url: string, init: RequestInit) => Promise<Response>;
@@ -148,6 +148,16 @@ describe("a fault of vLLM as an error of this API", () => {
     expect(error.message).not.toMatch(/CUDA|10\.0|abc/);
     expect(error.status).not.toBe(401);
     expect(error.status).not.toBe(403);
+  });
+
+  it.each([
+    [undefined, "upstream_error", "not_served"],
+    [{ message: "Not Found" }, "upstream_error", "not_served"],
+    [{ message: "The model `x` does not exist." }, "model_not_found", "model_not_found"],
+    [{ message: "No such thing.", param: "model" }, "model_not_found", "model_not_found"],
+  ])("a 404 that says %j is %s of a create, %s where it is passed on", (fault, created, passed) => {
+    expect(toFaultError(404, fault).code).toBe(created);
+    expect(toPassedError(404, fault)).toMatchObject({ status: 404, code: passed });
   });
 
   it("retry-after is passed on where a retry helps", () => {

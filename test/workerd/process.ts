@@ -1,10 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { followLines } from "../../cli/log-lines.ts";
-import { serveArguments, uniqueKeyOf, workerdConfig } from "../../cli/workerd.ts";
+import { openFileList, openFilesLimit } from "../../cli/open-files.ts";
+import { homesFolder, serveArguments, uniqueKeyOf, workerdConfig } from "../../cli/workerd.ts";
 import { ObjectStorage } from "./storage.ts";
 import { BUNDLE_VARIABLE, bundleInto, freePort, root, untilReady, untilSilent, workerd } from "./tools.ts";
 
@@ -20,6 +21,8 @@ export interface WorkerdProcess {
   /** What its other objects have stored: keys, and what tenants have used. */
   keys: ObjectStorage;
   quotas: ObjectStorage;
+  /** Resident memory of the process, in MB (Linux). */
+  memory(): number;
   /** All that it has printed: the Worker's console, and workerd's own words. */
   logs(): string;
   /** SIGKILL: nothing gets a chance to finish. */
@@ -86,6 +89,7 @@ export async function startWorkerd(
     storage: new ObjectStorage(folderOf("Home")),
     keys: new ObjectStorage(folderOf("KeyDirectory")),
     quotas: new ObjectStorage(folderOf("Quota")),
+    memory: () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child?.pid}/status`, "utf8"))?.[1]) / 1024,
     logs: () => logs,
     kill,
     restart,
@@ -108,7 +112,9 @@ interface Command {
 function workerdCommand(port: number, directory: string, storage: string, variables: string[]): Command {
   const configFile = join(directory, "workerd.capnp");
   const addresses = [`127.0.0.1:${port}`];
-  const options = { addresses, storage, bundle: bundled ?? "", variables, authorities: [] };
+  const openFiles = { limit: openFilesLimit(), list: openFileList() };
+  const options = { addresses, storage, bundle: bundled ?? "", variables, authorities: [], openFiles };
+  mkdirSync(homesFolder(storage), { recursive: true });
   writeFileSync(configFile, workerdConfig(options));
   return { program: workerd, args: serveArguments(configFile) };
 }

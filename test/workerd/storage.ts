@@ -1,5 +1,5 @@
 import { createHash, createHmac } from "node:crypto";
-import { existsSync, readdirSync, readlinkSync } from "node:fs";
+import { existsSync, readdirSync, readlinkSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type SQLInputValue, type SQLOutputValue } from "node:sqlite";
 import { uniqueKeyOf } from "../../cli/workerd.ts";
@@ -40,6 +40,13 @@ export class ObjectStorage {
     const file = join(this.#directory, `${objectId(`local:${homeKey(itsId)}`)}.sqlite`);
     const processes = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
     return processes.some((pid) => openFiles(`/proc/${pid}/fd`).includes(file));
+  }
+
+  /** Bytes of the files of the home of a response, a conversation or an item of this id: the database, and what waits to be written into it. */
+  bytesAt(itsId: string): number {
+    const file = join(this.#directory, `${objectId(`local:${homeKey(itsId)}`)}.sqlite`);
+    const sizes = [file, `${file}-wal`].map((name) => statSync(name, { throwIfNoEntry: false })?.size ?? 0);
+    return sizes.reduce((sum, size) => sum + size);
   }
 
   /** The same in the home of a response, a conversation or an item of this id. */

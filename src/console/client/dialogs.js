@@ -71,7 +71,7 @@ export function showSecret(title, value) {
     title,
     html`<p class="notice">Copy it now: it is kept nowhere, and is not shown again.</p>
       <label for="secret">API key</label>
-      <input id="secret" class="mono" readonly .value=${value} />`,
+      <input dir="auto" id="secret" class="mono" readonly .value=${value} />`,
     (close) => html`
       <button type="button" class="primary" @click=${(/** @type {MouseEvent} */ event) => void copy(event, value)}>Copy</button>
       <button type="button" @click=${() => close("")}>Done</button>
@@ -86,5 +86,5 @@ export function messageOf(error) {
 
 /** What went wrong, where something has. @param {string} message */
 export function faultNotice(message) {
-  return message ? html`<p class="notice bad" role="alert">${message}</p>` : nothing;
+  return message ? html`<p class="notice bad" dir="auto" role="alert">${message}</p>` : nothing;
 }

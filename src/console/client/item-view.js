@@ -283,7 +283,7 @@ export class ItemView {
     for (const key of this.#begun) {
       if (!shown.some((part) => part.key === key)) shown.push({ key, text: "", isCode: key === "arguments" });
     }
-    const heading = html`<span class="item-title">${title}</span>${name ? html` <code class="item-name">${beginning(name, 200)}</code>` : nothing}
+    const heading = html`<span class="item-title">${title}</span>${name ? html` <code class="item-name" dir="auto">${beginning(name, 200)}</code>` : nothing}
       ${status && status !== "completed" ? statusTag(status) : nothing}`;
     const body = html`
       ${shown.map((part) => this.#partTemplate(part))}
@@ -321,6 +321,6 @@ export class ItemView {
 function linkTemplate({ href, label }) {
   const shown = beginning(label, 300);
   return isWebPage(href)
-    ? html`<li><a href=${href} target="_blank" rel="noopener noreferrer nofollow">${shown}</a></li>`
-    : html`<li>${shown}</li>`;
+    ? html`<li dir="auto"><a href=${href} target="_blank" rel="noopener noreferrer nofollow">${shown}</a></li>`
+    : html`<li dir="auto">${shown}</li>`;
 }

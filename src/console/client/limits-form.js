@@ -9,6 +9,7 @@ import { html } from "./lib/lit-html.js";
 /** @type {[name: string, label: string][]} */
 const NUMBERS = [
   ["requests_per_minute", "Requests per minute"],
+  ["reads_per_minute", "Reads per minute"],
   ["tokens_per_minute", "Tokens per minute"],
   ["max_concurrent_requests", "Requests at a time"],
   ["max_background_runs", "Background runs at a time"],
@@ -48,14 +49,14 @@ export function limitsFields(limits, prefix) {
     </div>
     <div>
       <label for=${`${prefix}-models`}>Models</label>
-      <input id=${`${prefix}-models`} name="models" autocomplete="off" spellcheck="false" placeholder="all; or names, or beginnings such as qwen*, separated by commas" .value=${(given.models ?? []).join(", ")} />
+      <input dir="auto" id=${`${prefix}-models`} name="models" autocomplete="off" spellcheck="false" placeholder="all; or names, or beginnings such as qwen*, separated by commas" .value=${(given.models ?? []).join(", ")} />
     </div>
     <div class="checks">
       ${SWITCHES.map(([name, label]) => html`<label class="check"><input type="checkbox" name=${name} .checked=${given[name] === true} /> ${label}</label> `)}
     </div>
     <div>
       <label for=${`${prefix}-others`}>Others, as JSON</label>
-      <textarea id=${`${prefix}-others`} name="others" class="code" spellcheck="false" placeholder='{"hosted_tools": ["web_search"], "tier": "gold"}' .value=${others.length === 0 ? "" : JSON.stringify(Object.fromEntries(others), null, 2)}></textarea>
+      <textarea dir="auto" id=${`${prefix}-others`} name="others" class="code" spellcheck="false" placeholder='{"hosted_tools": ["web_search"], "tier": "gold"}' .value=${others.length === 0 ? "" : JSON.stringify(Object.fromEntries(others), null, 2)}></textarea>
     </div>
   `;
 }

@@ -47,10 +47,14 @@ export class LongText {
   #more;
   #fileName;
 
-  /** @param {string} [text] @param {{ fileName?: string }} [options] `fileName`: what it is saved as */
-  constructor(text = "", { fileName = "text.txt" } = {}) {
+  /**
+   * @param {string} [text]
+   * @param {{ fileName?: string, dir?: "auto" | "ltr" }} [options] `fileName`: what it is saved as; `dir`: which way it is written
+   */
+  constructor(text = "", { fileName = "text.txt", dir = "auto" } = {}) {
     this.#fileName = fileName;
     this.element.className = "long-text";
+    this.#pre.dir = dir;
     this.element.append(this.#pre);
     if (text !== "") this.append(text);
   }

@@ -36,7 +36,7 @@ export function lookView(section) {
         <h1 class="unseen">Look</h1>
         <form class="look-up" @submit=${open}>
           <label class="unseen" for="response-id">Id of a response</label>
-          <input id="response-id" placeholder="resp_…" spellcheck="false" autocomplete="off" .value=${id} />
+          <input dir="auto" id="response-id" placeholder="resp_…" spellcheck="false" autocomplete="off" .value=${id} />
           <button type="submit">Look</button>
         </form>
         ${looked?.element ?? recentResponses("responses")}
@@ -190,7 +190,7 @@ class Looked {
     const { response } = this.#answer;
     render(
       html`
-        ${this.#fault ? html`<p class="notice bad" role="alert">${this.#fault}</p>` : nothing}
+        ${this.#fault ? html`<p class="notice bad" dir="auto" role="alert">${this.#fault}</p>` : nothing}
         ${response ? this.#template(response) : this.#fault ? nothing : html`<p class="note">Asking…</p>`}
       `,
       this.element,
@@ -207,7 +207,7 @@ class Looked {
           ${statusTag(response.status)} ${response.background ? html`<span class="tag">background</span>` : nothing}
         </div>
         ${this.#figures(response)}
-        ${response.error ? html`<p class="notice bad">${response.error.code}: ${response.error.message}</p>` : nothing}
+        ${response.error ? html`<p class="notice bad" dir="auto">${response.error.code}: ${response.error.message}</p>` : nothing}
         ${response.incomplete_details ? html`<p class="notice">Incomplete: ${String(response.incomplete_details.reason).replaceAll("_", " ")}.</p>` : nothing}
         <div class="buttons">
           <a class="button" href="#/try?previous_response_id=${id}">Branch from here</a>
@@ -299,7 +299,9 @@ class Looked {
   /** @param {Event} event @param {Record<string, any>} response */
   #toggleJson(event, response) {
     const { open } = /** @type {HTMLDetailsElement} */ (event.currentTarget);
-    this.#json = open ? new LongText(JSON.stringify(response, null, 2), { fileName: `${this.id}.json` }) : undefined;
+    this.#json = open
+      ? new LongText(JSON.stringify(response, null, 2), { fileName: `${this.id}.json`, dir: "ltr" })
+      : undefined;
     this.#draw();
   }
 }

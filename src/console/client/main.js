@@ -39,10 +39,12 @@ const VIEWS = {
 const bar = element("bar");
 const main = element("main");
 
-/** @type {Map<string, { view: View, section: HTMLElement }>} */
+/** `top`: where it was scrolled to when another one was shown. @type {Map<string, { view: View, section: HTMLElement, top: number }>} */
 const made = new Map();
 /** @type {string | undefined} */
 let shown;
+/** The path that it was shown with. */
+let address = "";
 
 /** @param {string} id @returns {HTMLElement} */
 function element(id) {
@@ -117,10 +119,16 @@ function showRoute() {
     if (!first) return drawBar();
     route = { view: first[0], path: [], query: new URLSearchParams() };
   }
-  if (shown !== route.view) {
+  const isOther = shown !== route.view;
+  const isElsewhere = isOther || address !== route.path.join("/");
+  address = route.path.join("/");
+  if (isOther) {
     const before = shown === undefined ? undefined : made.get(shown);
     before?.view.hide?.();
-    if (before) before.section.hidden = true;
+    if (before) {
+      before.top = scrollY;
+      before.section.hidden = true;
+    }
     shown = route.view;
   }
   let next = made.get(route.view);
@@ -130,13 +138,14 @@ function showRoute() {
     main.append(section);
     const kind = VIEWS[route.view];
     if (!kind) return;
-    next = { section, view: kind.make(section) };
+    next = { section, view: kind.make(section), top: 0 };
     made.set(route.view, next);
   }
   next.section.hidden = false;
   document.title = `${VIEWS[route.view]?.label} · responses-edge`;
   drawBar();
   next.view.show(route);
+  if (isElsewhere) scrollTo({ top: isOther ? next.top : 0, behavior: "instant" });
 }
 
 /** Whether the form for a key is up because the one before was refused. */
@@ -156,6 +165,8 @@ async function keyRefused(message) {
 
 async function begin() {
   applyTheme();
+  // Views share the page's place: each has its own.
+  history.scrollRestoration = "manual";
   element("skip").addEventListener("click", () => main.focus());
   try {
     await identify(session.key);

@@ -79,7 +79,7 @@ export function auditSection(element) {
       html`
         <div class="section-heading"><h2>Audit log</h2></div>
         <form class="filters" @submit=${submit}>
-          <div><label for="audit-tenant">Tenant</label><input id="audit-tenant" name="tenant" autocomplete="off" spellcheck="false" placeholder="all" /></div>
+          <div><label for="audit-tenant">Tenant</label><input dir="auto" id="audit-tenant" name="tenant" autocomplete="off" spellcheck="false" placeholder="all" /></div>
           <div>
             <label for="audit-type">What was done</label>
             <select id="audit-type" name="type">

@@ -184,8 +184,8 @@ export function keysSection(element) {
           <summary>Make a key</summary>
           <form class="stack" @submit=${make}>
             <div class="fields">
-              <div><label for="new-tenant">Tenant</label><input id="new-tenant" name="tenant" required pattern="[A-Za-z0-9_\\-]{1,64}" title="1 to 64 letters, digits, _ or -" autocomplete="off" spellcheck="false" /></div>
-              <div><label for="new-name">Name</label><input id="new-name" name="name" maxlength="256" autocomplete="off" placeholder="what it is for" /></div>
+              <div><label for="new-tenant">Tenant</label><input dir="auto" id="new-tenant" name="tenant" required pattern="[A-Za-z0-9_\\-]{1,64}" title="1 to 64 letters, digits, _ or -" autocomplete="off" spellcheck="false" /></div>
+              <div><label for="new-name">Name</label><input dir="auto" id="new-name" name="name" maxlength="256" autocomplete="off" placeholder="what it is for" /></div>
               <div><label for="new-days">Expires in days</label><input id="new-days" name="days" type="number" min="1" max="36500" placeholder="never" /></div>
             </div>
             <fieldset class="stack"><legend>Limits</legend>${limitsFields(null, "new")}</fieldset>
@@ -193,7 +193,7 @@ export function keysSection(element) {
           </form>
         </details>
         <form class="filters" @submit=${filter}>
-          <div><label for="keys-tenant">Tenant</label><input id="keys-tenant" name="tenant" autocomplete="off" spellcheck="false" placeholder="all" /></div>
+          <div><label for="keys-tenant">Tenant</label><input dir="auto" id="keys-tenant" name="tenant" autocomplete="off" spellcheck="false" placeholder="all" /></div>
           <button type="submit">Show</button>
           ${tenant ? html`<button type="button" @click=${() => void editTenant(tenant)}>Limits of tenant ${tenant}</button>` : nothing}
         </form>
@@ -228,7 +228,7 @@ export function keysSection(element) {
     const hasExpired = key.expires_at !== null && key.expires_at * 1_000 <= Date.now();
     return html`<tr>
       <th scope="row">
-        ${key.name || "unnamed"} ${key.disabled ? html`<span class="tag bad">disabled</span>` : nothing}
+        <bdi>${key.name || "unnamed"}</bdi> ${key.disabled ? html`<span class="tag bad">disabled</span>` : nothing}
         ${hasExpired ? html`<span class="tag bad">expired</span>` : nothing}
         <br /><code class="note">${key.redacted_value}</code><br /><code class="note">${key.id}</code>
       </th>

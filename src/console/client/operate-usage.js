@@ -51,6 +51,8 @@ const KINDS = [
   ["Output", ({ output_tokens: output }) => output],
 ];
 
+const COUNTED = html`Only keys and tenants with a counted limit, or with <code>track_usage</code>, are counted: what others use is not in these figures.`;
+
 /** @param {HTMLElement} element @returns {import("./operate.js").Section} */
 export function usageSection(element) {
   const chosen = { span: "day", group: "kind", measure: "tokens", tenant: "" };
@@ -103,7 +105,7 @@ export function usageSection(element) {
           <div><label for="usage-span">Time</label><select id="usage-span" name="span">${options(SPANS, chosen.span)}</select></div>
           <div><label for="usage-measure">Of what</label><select id="usage-measure" name="measure">${options(MEASURES, chosen.measure)}</select></div>
           <div><label for="usage-group">Divided by</label><select id="usage-group" name="group">${options(GROUPS, chosen.group)}</select></div>
-          <div><label for="usage-tenant">Tenant</label><input id="usage-tenant" name="tenant" autocomplete="off" spellcheck="false" placeholder="all" /></div>
+          <div><label for="usage-tenant">Tenant</label><input dir="auto" id="usage-tenant" name="tenant" autocomplete="off" spellcheck="false" placeholder="all" /></div>
         </form>
         ${faultNotice(fault)}
         ${buckets ? usageTemplate(buckets) : fault ? nothing : html`<p class="note">Loading…</p>`}
@@ -115,9 +117,7 @@ export function usageSection(element) {
   /** @param {readonly Bucket[]} shown */
   function usageTemplate(shown) {
     if (shown.every(({ results }) => results.length === 0)) {
-      return html`<p class="note">
-        Nothing was counted in this time. Counted is what keys with a limit, or with <code>track_usage</code>, have used.
-      </p>`;
+      return html`<p class="note">Nothing was counted in this time. ${COUNTED}</p>`;
     }
     const { label, of } = /** @type {(typeof MEASURES)[string]} */ (MEASURES[chosen.measure]);
     const field = GROUPS[chosen.group]?.field;
@@ -128,10 +128,11 @@ export function usageSection(element) {
         : [whole(shown, label, of)];
     const labels = shown.map(({ start_time: start }) => labelOf(start));
     const total = series.reduce((sum, { values }) => sum + values.reduce((rest, value) => rest + value, 0), 0);
-    const title = `${label}, ${SPANS[chosen.span]?.label.toLowerCase()}: ${figure(total)} in all`;
+    const title = `${label}, ${SPANS[chosen.span]?.label.toLowerCase()}: ${figure(total)} counted`;
     return html`
       <figure class="card stack usage">
         <figcaption>${title}</figcaption>
+        <p class="note">${COUNTED}</p>
         ${barPlot({ title, labels, series })}
         <ul class="legend">${series.map(({ name }, index) => html`<li><span class=${`swatch series-${index}`} aria-hidden="true"></span>${name}</li>`)}</ul>
       </figure>

@@ -15,7 +15,7 @@ export function recentResponses(view) {
       known.length === 0
         ? html`<p class="note">There are none yet. Any response of your tenant that is stored can be looked at by its id.</p>`
         : html`<ul class="recent">
-            ${known.map((turn) => html`<li><a href="#/${view}/${turn.id}"><code>${turn.id}</code></a> <span class="note">${turn.input.slice(0, 120)}</span></li>`)}
+            ${known.map((turn) => html`<li><a href="#/${view}/${turn.id}"><code>${turn.id}</code></a> <span class="note" dir="auto">${turn.input.slice(0, 120)}</span></li>`)}
           </ul>`
     }
   </div>`;

@@ -57,7 +57,7 @@ function isChecked(event) {
 /** @param {FormState} state @param {string} field */
 export function faultTemplate({ fault }, field) {
   return fault?.field === field
-    ? html`<p class="fault" id="${field}-fault" role="alert">${fault.message}</p>`
+    ? html`<p class="fault" dir="auto" id="${field}-fault" role="alert">${fault.message}</p>`
     : nothing;
 }
 
@@ -72,7 +72,7 @@ export function settingsTemplate(state) {
     ${modelTemplate(set)}
     <div>
       <label for="instructions">Instructions</label>
-      <textarea id="instructions" rows="2" .value=${live(draft.instructions)} @input=${(/** @type {Event} */ e) => set({ instructions: textOf(e) })}></textarea>
+      <textarea dir="auto" id="instructions" rows="2" .value=${live(draft.instructions)} @input=${(/** @type {Event} */ e) => set({ instructions: textOf(e) })}></textarea>
     </div>
     ${transportTemplate(set)}
     <div class="pair">
@@ -105,7 +105,7 @@ function modelTemplate(set) {
   if (session.models.length === 0) {
     return html`<div>
       <label for="model">Model</label>
-      <input id="model" .value=${live(draft.model)} @input=${(/** @type {Event} */ e) => set({ model: textOf(e) })} />
+      <input dir="auto" id="model" .value=${live(draft.model)} @input=${(/** @type {Event} */ e) => set({ model: textOf(e) })} />
       <p class="note">The server could not name its models.</p>
     </div>`;
   }
@@ -146,6 +146,7 @@ function jsonTemplate(state, set, field, label, example) {
   return html`<div>
     <label for=${field}>${label}</label>
     <textarea
+      dir="auto"
       id=${field}
       class="code"
       rows="3"
@@ -208,16 +209,16 @@ function serverTemplate(server, index, set) {
     <div class="pair">
       <div>
         <label for="${id}-label">Label</label>
-        <input id="${id}-label" .value=${live(server.label)} @input=${(/** @type {Event} */ e) => change({ label: textOf(e) })} />
+        <input dir="auto" id="${id}-label" .value=${live(server.label)} @input=${(/** @type {Event} */ e) => change({ label: textOf(e) })} />
       </div>
       <div>
         <label for="${id}-token">Token</label>
-        <input id="${id}-token" type="password" autocomplete="off" .value=${live(server.authorization)} @input=${(/** @type {Event} */ e) => change({ authorization: textOf(e) })} />
+        <input dir="auto" id="${id}-token" type="password" autocomplete="off" .value=${live(server.authorization)} @input=${(/** @type {Event} */ e) => change({ authorization: textOf(e) })} />
       </div>
     </div>
     <div>
       <label for="${id}-url">URL</label>
-      <input id="${id}-url" inputmode="url" .value=${live(server.url)} @input=${(/** @type {Event} */ e) => change({ url: textOf(e) })} />
+      <input dir="auto" id="${id}-url" inputmode="url" .value=${live(server.url)} @input=${(/** @type {Event} */ e) => change({ url: textOf(e) })} />
     </div>
     <div class="buttons">
       <label class="check">
@@ -237,12 +238,12 @@ function moreTemplate(state, set) {
       <div class="pair">
         <div>
           <label for="max-output-tokens">Most output tokens</label>
-          <input id="max-output-tokens" inputmode="numeric" .value=${live(draft.maxOutputTokens)} @input=${(/** @type {Event} */ e) => set({ maxOutputTokens: textOf(e) })} />
+          <input dir="auto" id="max-output-tokens" inputmode="numeric" .value=${live(draft.maxOutputTokens)} @input=${(/** @type {Event} */ e) => set({ maxOutputTokens: textOf(e) })} />
           ${faultTemplate(state, "max-output-tokens")}
         </div>
         <div>
           <label for="temperature">Temperature</label>
-          <input id="temperature" inputmode="decimal" .value=${live(draft.temperature)} @input=${(/** @type {Event} */ e) => set({ temperature: textOf(e) })} />
+          <input dir="auto" id="temperature" inputmode="decimal" .value=${live(draft.temperature)} @input=${(/** @type {Event} */ e) => set({ temperature: textOf(e) })} />
           ${faultTemplate(state, "temperature")}
         </div>
       </div>

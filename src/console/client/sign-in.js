@@ -68,11 +68,11 @@ export function askForKey({ reason, isRequired }) {
     render(
       html`<form @submit=${submit}>
         <h1 id="sign-in-title">responses-edge</h1>
-        ${reason === undefined ? html`<p>This server asks for an API key.</p>` : html`<p class="notice" role="alert">${reason}</p>`}
+        ${reason === undefined ? html`<p>This server asks for an API key.</p>` : html`<p class="notice" dir="auto" role="alert">${reason}</p>`}
         <label for="key">API key</label>
-        <input id="key" name="key" type="password" autocomplete="off" spellcheck="false" autofocus aria-describedby="key-note key-fault" />
+        <input dir="auto" id="key" name="key" type="password" autocomplete="off" spellcheck="false" autofocus aria-describedby="key-note key-fault" />
         <p class="note" id="key-note">It stays in this tab, and is forgotten when you sign out or close it.</p>
-        <p class="fault" id="key-fault" role="alert">${fault || nothing}</p>
+        <p class="fault" dir="auto" id="key-fault" role="alert">${fault || nothing}</p>
         <div class="buttons">
           <button class="primary" type="submit" aria-disabled=${isBusy}>${isBusy ? "Signing in…" : "Sign in"}</button>
           ${isRequired ? nothing : html`<button type="button" @click=${() => modal.close("")}>Later</button>`}

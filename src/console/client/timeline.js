@@ -114,7 +114,7 @@ export class Timeline {
     return html`<li>
       <button type="button" class="event-line" aria-expanded=${json !== undefined} @click=${() => this.#toggleJson(event)}>
         <span class="sequence">${event.sequence}</span>
-        <span class="event-type">${delta === undefined ? label : html`<code>${delta}</code>`}</span>
+        <span class="event-type">${delta === undefined ? label : html`<code dir="auto">${delta}</code>`}</span>
         ${event.at === undefined ? nothing : html`<span class="time">${duration(event.at)}</span>`}
       </button>
       ${json?.element ?? nothing}
@@ -146,7 +146,7 @@ export class Timeline {
     if (this.#json.has(sequence)) this.#json.delete(sequence);
     else {
       const text = json === undefined ? "There was no room on this page for this event's JSON." : readableJson(json);
-      this.#json.set(sequence, new LongText(text, { fileName: `event-${sequence}.json` }));
+      this.#json.set(sequence, new LongText(text, { fileName: `event-${sequence}.json`, dir: "ltr" }));
     }
     this.draw();
   }

@@ -151,8 +151,8 @@ export class TreeList {
       aria-selected=${String(node.id === this.#chosen)}
     >
       <span class="tree-toggle" aria-hidden="true">${children.length === 0 ? "" : isClosed ? "▸" : "▾"}</span>
-      <span class="tree-said">${isOrphan ? html`<span class="unseen">Continues a deleted response. </span>` : nothing}${said}</span>
-      <span class="tree-answered">${answered}</span>
+      <span class="tree-said" dir="auto">${isOrphan ? html`<span class="unseen" dir="ltr">Continues a deleted response. </span>` : nothing}${said}</span>
+      <span class="tree-answered" dir="auto">${answered}</span>
       <span class="tree-facts">
         ${siblings > 1 ? html`<span class="tag">${count(index + 1)}/${count(siblings)}</span>` : nothing}
         ${node.status === USUAL ? nothing : html`<span class="tag ${node.status === "in_progress" || node.status === "queued" ? "busy" : "bad"}">${node.status.replaceAll("_", " ")}</span>`}

@@ -123,10 +123,10 @@ export function treeView(section) {
         <h1 class="unseen">Tree</h1>
         <form class="look-up" @submit=${submit}>
           <label class="unseen" for="tree-id">Response or conversation</label>
-          <input id="tree-id" autocomplete="off" spellcheck="false" placeholder="resp_… or conv_…" .value=${of ?? ""} />
+          <input dir="auto" id="tree-id" autocomplete="off" spellcheck="false" placeholder="resp_… or conv_…" .value=${of ?? ""} />
           <button type="submit">Show</button>
         </form>
-        ${fault ? html`<p class="notice bad" role="alert">${fault}</p>` : nothing}
+        ${fault ? html`<p class="notice bad" dir="auto" role="alert">${fault}</p>` : nothing}
         ${progress ? html`<p class="note">${progress}</p>` : nothing}
         ${of === undefined ? recentResponses("tree") : nothing}
         ${tree && !branches ? treeTemplate(tree) : nothing}
@@ -143,7 +143,7 @@ export function treeView(section) {
       <div class="tree-tools">
         <div>
           <label for="tree-find">Find</label>
-          <input id="tree-find" type="search" autocomplete="off" spellcheck="false" placeholder="in what was said" @input=${find} />
+          <input dir="auto" id="tree-find" type="search" autocomplete="off" spellcheck="false" placeholder="in what was said" @input=${find} />
         </div>
         <button type="button" @click=${() => list.foldAll(true)}>Close all</button>
         <button type="button" @click=${() => list.foldAll(false)}>Open all</button>
@@ -173,7 +173,7 @@ export function treeView(section) {
         <a class="button" href=${`#/try?previous_response_id=${node.id}`}>Branch from here</a>
         ${
           marked && marked !== entry
-            ? html`<a class="button" href=${`#/tree/${of}/compare/${marked.node.id}/${node.id}`}>Compare with ${nameOf(marked)}</a>`
+            ? html`<a class="button" href=${`#/tree/${of}/compare/${marked.node.id}/${node.id}`}>Compare with <bdi>${nameOf(marked)}</bdi></a>`
             : html`<button type="button" aria-pressed=${String(marked === entry)} @click=${mark}>Compare with…</button>`
         }
         ${marked ? html`<button type="button" class="plain" @click=${unmark}>Compare nothing</button>` : nothing}
@@ -195,7 +195,7 @@ export function treeView(section) {
       <div class="buttons"><a class="button" href=${`#/tree/${of}`}>Back to the tree</a></div>
       <p>${
         common
-          ? html`Both continue <a href=${`#/responses/${common.node.id}`}>${nameOf(common)}</a>, and part there.`
+          ? html`Both continue <a href=${`#/responses/${common.node.id}`}><bdi>${nameOf(common)}</bdi></a>, and part there.`
           : "They have nothing in common but the tree: each begins anew."
       }</p>
       ${comparison}

@@ -1,6 +1,7 @@
 import { attachmentsFrom } from "./attachments.js";
 import { LocalFile, samplesOf } from "./code-samples.js";
 import { draft, rememberDraft } from "./draft.js";
+import { EndFollower } from "./follow-end.js";
 import { beginning } from "./format.js";
 import { live } from "./lib/directives/live.js";
 import { html, nothing, render } from "./lib/lit-html.js";
@@ -36,6 +37,8 @@ export function tryView(section) {
   let language = "curl";
   let isShowingCode = false;
   let isDrawing = false;
+  /** @type {EndFollower | undefined} */
+  let follower;
 
   function drawSoon() {
     if (isDrawing) return;
@@ -133,7 +136,7 @@ export function tryView(section) {
     turns.push(turn);
     transcript.append(turn.element);
     drawSoon();
-    turn.element.scrollIntoView({ block: "end" });
+    follower?.follow();
     await turn.send(body);
     drawSoon();
   }
@@ -151,6 +154,7 @@ export function tryView(section) {
     draft.previous = "";
     state.changed();
     rememberTurns();
+    /** @type {HTMLElement | null} */ (section.querySelector("#input"))?.focus();
   }
 
   /** @param {Iterable<File>} files */
@@ -198,6 +202,7 @@ export function tryView(section) {
       `,
       section,
     );
+    follower ??= new EndFollower(transcript, /** @type {HTMLElement} */ (section.querySelector(".composer")), drawSoon);
   }
 
   function composerTemplate() {
@@ -214,18 +219,20 @@ export function tryView(section) {
         void attach(event.dataTransfer?.files ?? []);
       }}
     >
+      <button type="button" class="to-end" ?hidden=${!follower?.isAway} @click=${() => follower?.follow()}>
+        <span aria-hidden="true">↓</span> To the end
+      </button>
       ${
         draft.previous
-          ? html`<p class="continues note">
-              Continues <a href="#/responses/${draft.previous}"><code>${beginning(draft.previous, 24)}</code></a>
-              <button type="button" class="plain" @click=${startAnew}>Start anew</button>
-            </p>`
+          ? html`<p class="note">Continues <a href="#/responses/${draft.previous}"><code>${beginning(draft.previous, 24)}</code></a></p>`
           : nothing
       }
-      <label for="input">Input</label>
+      <label class="unseen" for="input">Input</label>
       <textarea
         id="input"
-        rows="3"
+        dir="auto"
+        rows="2"
+        placeholder="Ask something"
         aria-describedby="input-fault"
         .value=${live(draft.input)}
         @input=${(/** @type {Event} */ event) => {
@@ -255,6 +262,7 @@ export function tryView(section) {
             field.value = "";
           }}
         />
+        ${turns.length > 0 || draft.previous ? html`<button type="button" class="plain" @click=${startAnew}>Start anew</button>` : nothing}
         <span class="note hint">Ctrl + Enter sends</span>
       </div>
     </form>`;
@@ -265,7 +273,7 @@ export function tryView(section) {
       ${draft.attachments.map(
         (attachment, index) => html`<li>
           ${attachment.type.startsWith("image/") ? html`<img src=${attachment.url} alt="" />` : nothing}
-          <span>${attachmentLabel(attachment)}</span>
+          <span dir="auto">${attachmentLabel(attachment)}</span>
           <button
             type="button"
             class="plain"
@@ -304,7 +312,7 @@ export function tryView(section) {
       );
       samples = samplesOf(body, draft.transport, `${location.origin}/v1`);
     } catch (error) {
-      return html`<p class="fault">${error instanceof Error ? error.message : String(error)}</p>`;
+      return html`<p class="fault" dir="auto">${error instanceof Error ? error.message : String(error)}</p>`;
     }
     const chosen = samples.find(({ name }) => name === language);
     return html`<div class="inner">
@@ -323,7 +331,7 @@ export function tryView(section) {
         )}
         <button type="button" class="plain" @click=${(/** @type {Event} */ event) => void copy(event, chosen?.code ?? "")}>Copy</button>
       </div>
-      <pre class="sample" tabindex="0" aria-label="The request for ${language}">${chosen?.code}</pre>
+      <pre class="sample" dir="ltr" tabindex="0" aria-label="The request for ${language}">${chosen?.code}</pre>
     </div>`;
   }
 

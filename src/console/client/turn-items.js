@@ -28,7 +28,7 @@ export async function showTurnItems(element, id, signal) {
   } catch (error) {
     if (signal.aborted) return;
     const message = error instanceof Error ? error.message : String(error);
-    render(html`<p class="notice bad" role="alert">${message}</p>`, element);
+    render(html`<p class="notice bad" dir="auto" role="alert">${message}</p>`, element);
   }
 }
 
@@ -39,5 +39,5 @@ function elementsOf(items) {
 
 /** @param {{ error: { message: string } | null }} response */
 function errorOf({ error }) {
-  return error ? html`<p class="notice bad">${error.message}</p>` : nothing;
+  return error ? html`<p class="notice bad" dir="auto">${error.message}</p>` : nothing;
 }

@@ -17,6 +17,9 @@ import { cancel, follow, send } from "./sending.js";
  * @property {boolean} isStored
  * @property {boolean} isOpen whether it had not ended
  * @property {boolean} [isAnswered] whether its calls have been answered
+ * @property {boolean} [isCut] whether the connection was lost before the response had ended, so that only the server knows what became of it
+ * @property {string} [note] how it ended, where its response does not say so
+ * @property {string} [fault] why it failed, where its response does not say so
  *
  * @typedef {object} Actions
  * @property {() => void} changed There is something new to remember.
@@ -33,6 +36,17 @@ const STORED_PAUSE_MS = 1_000;
 /** Longer input is not remembered as a whole. */
 const MAX_INPUT = 20_000;
 
+const UNSTORED = "This response was not stored: it was shown only once.";
+
+/** What became of a response whose page lost its connection. A page that is left does. */
+const CUT_WITHOUT_ID = "The page was left before the server had answered: the answer is lost to it.";
+const CUT_UNSTORED =
+  "The page was left before the response had ended, which stopped it. It was not stored: nothing is left of it.";
+const CUT_ASKING = "The page was left before the response had ended. Asking the server what became of it…";
+const CUT_STOPPED =
+  "This response stopped with its page: the page was left before it had ended. One in the background goes on.";
+const CUT_MISSING = "The page was left before the response had ended. The server has stored nothing of it so far.";
+
 export class TurnView {
   element = document.createElement("article");
   /** @type {Sent} */
@@ -43,9 +57,6 @@ export class TurnView {
   #actions;
   /** The number of the last event. */
   #last = -1;
-  /** @type {string | undefined} */
-  #fault;
-  #note = "";
   #isStopping = false;
   #times = { start: performance.now(), first: 0, token: 0, end: 0 };
   /** Outputs that are typed in, by call. @type {Map<string, string>} */
@@ -76,24 +87,29 @@ export class TurnView {
     await this.#take(send(body, this.sent.transport, this.#abort.signal), true);
   }
 
-  /** Shows what there is of it after a reload, and goes on where it goes on. */
+  /** Shows what there is of it after a reload, says what became of it, and goes on where it goes on. */
   async restore() {
     const { id, transport, isOpen, isStored } = this.sent;
     if (isOpen && id !== undefined && transport === "background")
       return this.#take(follow(id, this.#abort.signal), false);
-    if (id === undefined || !isStored) {
-      this.#end(
-        id === undefined
-          ? "The page was left before the response had begun."
-          : "This response was not stored: it was shown only once.",
-      );
-      return;
-    }
+    const isCut = isOpen || this.sent.isCut === true;
+    if (isCut) Object.assign(this.sent, { isCut, fault: undefined });
+    if (id === undefined) return this.#end(isCut ? CUT_WITHOUT_ID : this.sent.note);
+    if (!isStored) return this.#end(isCut ? CUT_UNSTORED : (this.sent.note ?? UNSTORED));
+    const { note } = this.sent;
+    this.sent.fault = undefined;
+    this.#end(isCut ? CUT_ASKING : note);
     try {
-      this.#answer.show(await retrieve(id, isOpen ? STORED_ATTEMPTS : 1));
-      this.#end(isOpen ? "This response stopped with its page. One in the background goes on." : "");
+      const response = await retrieve(id, isCut ? STORED_ATTEMPTS : 1, this.#abort.signal);
+      this.#answer.show(response);
+      this.sent.isCut = false;
+      if (isCut) this.#end(response.status === "completed" ? undefined : CUT_STOPPED);
+      else this.#draw();
     } catch (error) {
-      this.#fail(error);
+      if (this.#abort.signal.aborted) return;
+      if (isCut && error instanceof ApiFault && error.status === 404) return this.#end(CUT_MISSING);
+      this.sent.fault = messageOf(error);
+      this.#end(isCut ? undefined : note);
     }
   }
 
@@ -122,9 +138,7 @@ export class TurnView {
   /** Goes on with what a refused key has interrupted, after the last event. */
   followAgain() {
     const { id, isOpen, transport } = this.sent;
-    if (this.#fault === undefined || !isOpen || id === undefined || transport !== "background") return;
-    this.#fault = undefined;
-    this.#draw();
+    if (this.sent.fault === undefined || !isOpen || id === undefined || transport !== "background") return;
     void this.#take(follow(id, this.#abort.signal, this.#last), false);
   }
 
@@ -145,16 +159,20 @@ export class TurnView {
    * @param {boolean} isTimed whether the time of arrival says when an event was made
    */
   async #take(batches, isTimed) {
+    this.sent.fault = undefined;
+    this.#draw();
     try {
       for await (const batch of batches) {
         const at = performance.now() - this.#times.start;
         for (const { json, event } of batch) this.#event(json, event, isTimed ? at : undefined);
-        keepInView();
       }
       this.#finished();
     } catch (error) {
-      if (!this.#abort.signal.aborted) this.#fail(error);
-      else if (this.sent.isOpen) this.#end("Stopped.");
+      if (!this.#abort.signal.aborted) {
+        // A page that is being left loses its connections before it is told so.
+        this.sent.isCut = this.sent.transport !== "background" && !(error instanceof ApiFault && error.status !== 0);
+        this.#fail(error);
+      } else if (this.sent.isOpen) this.#end("Stopped.");
     }
   }
 
@@ -188,7 +206,7 @@ export class TurnView {
 
   #finished() {
     const { response } = this.#answer;
-    this.#end("");
+    this.#end();
     if (!response) return;
     this.#actions.ended(this, response);
     const text = this.#answer.items
@@ -198,30 +216,29 @@ export class TurnView {
     announce(response.status === "completed" ? `Answer: ${text}` : `The response is ${response.status}.`);
   }
 
-  /** @param {string} note */
+  /** @param {string} [note] how, where the response does not say so */
   #end(note) {
     this.sent.isOpen = false;
+    this.sent.note = note;
     this.#isStopping = false;
-    this.#note = note;
     this.#actions.changed();
     this.#draw();
   }
 
   /** @param {unknown} error */
   #fail(error) {
-    const where = error instanceof ApiFault && error.param ? ` (${error.param})` : "";
-    this.#fault = `${error instanceof Error ? error.message : String(error)}${where}`;
+    this.sent.fault = messageOf(error);
     // A run goes on without whoever could not follow it.
     const goesOn =
       this.sent.transport === "background" &&
       this.sent.id !== undefined &&
       !(error instanceof ApiFault && error.status === 404);
     if (goesOn) this.#draw();
-    else this.#end("");
+    else this.#end();
   }
 
   #draw() {
-    const { id, isOpen } = this.sent;
+    const { id, isOpen, fault, note } = this.sent;
     const { response } = this.#answer;
     const error = response?.error;
     const cut = response?.incomplete_details?.reason;
@@ -230,20 +247,20 @@ export class TurnView {
         <h2 class="unseen">Request</h2>
         ${this.#input.element}
         ${this.#answer.element}
-        ${error ? html`<p class="notice bad" role="alert">${error.message}</p>` : nothing}
+        ${error ? html`<p class="notice bad" dir="auto" role="alert">${error.message}</p>` : nothing}
         ${cut ? html`<p class="notice">The response is incomplete: ${cut.replaceAll("_", " ")}.</p>` : nothing}
         ${
-          this.#fault
+          fault
             ? html`<div class="notice bad" role="alert">
-                <p>${this.#fault}</p>
+                <p dir="auto">${fault}</p>
                 ${isOpen ? html`<button type="button" @click=${() => this.followAgain()}>Follow again</button>` : nothing}
               </div>`
             : nothing
         }
-        ${this.#note ? html`<p class="notice">${this.#note}</p>` : nothing}
+        ${note ? html`<p class="notice" dir="auto">${note}</p>` : nothing}
         ${isOpen || this.sent.isAnswered ? nothing : this.#callsTemplate()}
         <footer class="turn-footer">
-          ${isOpen && !this.#fault ? html`<span class="tag busy"><span class="busy-dot" aria-hidden="true">●</span> ${this.#isStopping ? "stopping" : (response?.status ?? "sending").replaceAll("_", " ")}</span>` : statusTag(response?.status)}
+          ${isOpen && !fault ? html`<span class="tag busy"><span class="busy-dot" aria-hidden="true">●</span> ${this.#isStopping ? "stopping" : (response?.status ?? "sending").replaceAll("_", " ")}</span>` : statusTag(response?.status)}
           ${isOpen ? nothing : this.#figures()}
           ${id === undefined ? nothing : html`<a href="#/responses/${id}">Look</a>`}
           ${
@@ -285,8 +302,9 @@ export class TurnView {
     return html`<form class="outputs stack" @submit=${(/** @type {Event} */ event) => this.#sendOutputs(event, calls)}>
       ${calls.map(
         ({ call_id: call, name }) => html`<div>
-          <label for="output-${call}">Output of <code>${name}</code></label>
+          <label for="output-${call}">Output of <code dir="auto">${name}</code></label>
           <textarea
+            dir="auto"
             id="output-${call}"
             class="code"
             rows="2"
@@ -297,7 +315,7 @@ export class TurnView {
       )}
       ${requests.map(
         ({ id: request, server_label: label, name }) => html`<div class="buttons">
-          <span>May <code>${label}.${name}</code> be called?</span>
+          <span>May <code dir="auto">${label}.${name}</code> be called?</span>
           <button type="button" class="primary" @click=${() => this.#approve(request, true)}>Approve</button>
           <button type="button" @click=${() => this.#approve(request, false)}>Deny</button>
         </div>`,
@@ -325,29 +343,22 @@ export class TurnView {
   }
 }
 
-/** A stored response; one that is being stored is waited for. @param {string} id @param {number} attempts */
-async function retrieve(id, attempts) {
+/** What went wrong, with the name of the field. @param {unknown} error */
+function messageOf(error) {
+  const where = error instanceof ApiFault && error.param ? ` (${error.param})` : "";
+  return `${error instanceof Error ? error.message : String(error)}${where}`;
+}
+
+/** A stored response; one that is being stored is waited for. @param {string} id @param {number} attempts @param {AbortSignal} signal */
+async function retrieve(id, attempts, signal) {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await callJson(`/v1/responses/${encodeURIComponent(id)}`);
+      return await callJson(`/v1/responses/${encodeURIComponent(id)}`, { signal });
     } catch (error) {
       if (!(error instanceof ApiFault) || error.status !== 404 || attempt >= attempts) throw error;
     }
     await new Promise((resolve) => setTimeout(resolve, STORED_PAUSE_MS));
   }
-}
-
-let isScrolling = false;
-
-/** Keeps the end of the page in view for who is there already. */
-function keepInView() {
-  const { scrollHeight, clientHeight, scrollTop } = document.documentElement;
-  if (isScrolling || scrollHeight - clientHeight - scrollTop > 120) return;
-  isScrolling = true;
-  requestAnimationFrame(() => {
-    isScrolling = false;
-    scrollTo({ top: document.documentElement.scrollHeight, behavior: "instant" });
-  });
 }
 
 /** What was attached, in a line. @param {import("./request-body.js").Attachment} attachment */

@@ -2,6 +2,7 @@ import type { ModelDelta, TokenLogprob } from "../../contract/engine.ts";
 import { malformedStream } from "../sse-decoder.ts";
 import { readFault, toFaultError } from "../upstream-faults.ts";
 import { toFinishReason, toUsage, type VllmUsage } from "../vllm-words.ts";
+import { AnswerText, type AnswerTextOptions } from "./answer-text.ts";
 import { LogprobAligner } from "./logprobs.ts";
 
 /**
@@ -54,24 +55,31 @@ interface ChatChunk {
 /** vLLM writes this for a logprob of minus infinity, which JSON cannot carry. */
 const LOGPROB_FLOOR = -9999;
 
-export interface ChunkReaderOptions {
-  /** Stop strings were asked for: text may come later than its tokens. */
-  stops?: boolean;
-  /** The prompt ends in an open message: the answer is the rest of its text. */
-  continues?: boolean;
+export interface ChunkReaderOptions extends AnswerTextOptions {
+  /** Output tokens before which no stop string counts. */
+  minTokens?: number | undefined;
 }
 
 /** Reads one answer of vLLM's, chunk by chunk or whole. */
 export class ChunkReader {
-  readonly #logprobs: LogprobAligner;
+  readonly #logprobs = new LogprobAligner();
+  readonly #text: AnswerText;
   readonly #continues: boolean;
+  readonly #minTokens: number;
   #reasoned = false;
+  #isOver = false;
   /** Text has come as such. */
   #hasText = false;
 
-  constructor({ stops = false, continues = false }: ChunkReaderOptions = {}) {
-    this.#logprobs = new LogprobAligner(stops);
-    this.#continues = continues;
+  constructor(options: ChunkReaderOptions = {}) {
+    this.#text = new AnswerText(options);
+    this.#continues = options.continues ?? false;
+    this.#minTokens = options.minTokens ?? 0;
+  }
+
+  /** A stop string has ended the answer, and its usage is known: what the server still generates is not wanted. */
+  get isOver(): boolean {
+    return this.#isOver;
   }
 
   /** Adds the deltas of one `data:` payload to `deltas`. Throws ApiError for an error in the stream and for non-JSON. */
@@ -95,21 +103,30 @@ export class ChunkReader {
     const choices = list(chunk.choices);
     // One answer is asked for; what else a server sends is not it.
     const choice = choices.map((each) => object<ChatChoice>(each)).find(({ index }) => (index ?? 0) === 0);
-    if (choice) {
+    const wasStopped = this.#text.stopped;
+    if (choice && !wasStopped) {
       const entries = list(choice.logprobs?.content);
       if (entries.length > 0) this.#logprobs.push(entries.map(toTokenLogprob));
       const delta = choice.delta ?? choice.message;
-      if (delta != null) this.#readDelta(this.#withoutLostText(object<ChatMessageDelta>(delta)), deltas);
+      if (delta != null) {
+        const isBound = (chunk.usage?.completion_tokens ?? Number.POSITIVE_INFINITY) > this.#minTokens;
+        this.#readDelta(this.#withoutLostText(object<ChatMessageDelta>(delta)), deltas, isBound);
+      }
       if (choice.token_ids != null) deltas.push({ kind: "sampled", sampled: { ids: [...list(choice.token_ids)] } });
-      const reason = text(choice.finish_reason);
-      if (reason !== "") deltas.push({ kind: "finish", reason: toFinishReason(reason) });
+      const said = text(choice.finish_reason);
+      const reason = this.#text.stopped ? "stop" : said === "" ? undefined : toFinishReason(said);
+      if (reason) {
+        this.#text.end(reason, deltas);
+        deltas.push({ kind: "finish", reason });
+      }
     } else if (!chunk.choices && !chunk.usage) {
       throw malformedStream();
     }
     // With `continuous_usage_stats` every chunk has usage; only the one without choices counts them all. A completion
-    // that came whole has both in one.
-    if (chunk.usage && (choices.length === 0 || choice?.message)) {
+    // that came whole has both in one, and of an answer that is over all have been counted.
+    if (chunk.usage && !this.#isOver && (choices.length === 0 || choice?.message || this.#text.stopped)) {
       deltas.push({ kind: "usage", usage: this.#usage(chunk.usage) });
+      this.#isOver = this.#text.stopped;
     }
     if (chunk.kv_transfer_params != null) deltas.push({ kind: "kv_transfer_params", value: chunk.kv_transfer_params });
   }
@@ -132,22 +149,29 @@ export class ChunkReader {
     return this.#continues && !this.#reasoned ? { ...usage, output_tokens_details: { reasoning_tokens: 0 } } : usage;
   }
 
-  #readDelta(delta: ChatMessageDelta, deltas: ModelDelta[]): void {
+  #readDelta(delta: ChatMessageDelta, deltas: ModelDelta[], isBound: boolean): void {
     const reasoning = text(delta.reasoning ?? delta.reasoning_content);
     const content = text(delta.content);
     const calls = list(delta.tool_calls);
     if (reasoning !== "") {
       this.#reasoned = true;
+      this.#text.interrupt("thought", deltas);
       deltas.push({ kind: "reasoning", text: reasoning });
       this.#logprobs.take(reasoning, content === "" && calls.length === 0);
     }
     if (content !== "") {
-      const logprobs = this.#logprobs.take(content, calls.length === 0);
-      deltas.push(logprobs.length > 0 ? { kind: "text", text: content, logprobs } : { kind: "text", text: content });
+      this.#text.push(content, this.#logprobs.take(content, calls.length === 0), deltas, isBound);
+      if (this.#text.stopped) return;
     }
     const refusal = text(delta.refusal);
-    if (refusal !== "") deltas.push({ kind: "refusal", text: refusal });
-    if (calls.length > 0) this.#logprobs.skip();
+    if (refusal !== "") {
+      this.#text.interrupt("refusal", deltas);
+      deltas.push({ kind: "refusal", text: refusal });
+    }
+    if (calls.length > 0) {
+      this.#logprobs.skip();
+      this.#text.interrupt("call", deltas);
+    }
     for (const [position, entry] of calls.entries()) {
       const call = object<ChatToolCall>(entry);
       deltas.push({

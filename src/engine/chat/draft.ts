@@ -1,14 +1,14 @@
-import { faultOf } from "../../contract/client-functions.ts";
 import type { FinishReason, ModelDelta } from "../../contract/engine.ts";
 import type { ClientTool } from "../../protocol/client-tools.ts";
-import { ApiError } from "../../protocol/errors.ts";
+import { callFaultOf } from "../call-faults.ts";
+import type { Rules } from "../grammar/lark.ts";
 import type { FinalFormat } from "./final-format.ts";
 import { asJson, type ChatMessage } from "./messages.ts";
 
 /**
  * One answer of a model that may call tools, before it is taken for one. What nothing binds may be wrong: a call of a
- * tool that was not offered, a call without a name, arguments that are cut in the middle, a final text without its
- * format. The model is then told, and asked again.
+ * tool that was not offered, a call without a name, arguments that are cut in the middle, an input outside of its tool's
+ * grammar, a final text without its format. The model is then told, and asked again.
  */
 
 export interface DraftOptions {
@@ -18,6 +18,8 @@ export interface DraftOptions {
   clients: ReadonlyMap<string, ClientTool>;
   /** Names of those of the client's whose calls are shown as they are written. */
   live: ReadonlySet<string>;
+  /** The grammars of custom tools, by their names. */
+  rules: ReadonlyMap<string, Rules>;
   /** What the final text must be; it is held back until it is known to be so. */
   format: FinalFormat | undefined;
 }
@@ -35,6 +37,8 @@ interface DraftCall {
   callId: string | undefined;
   name: string | undefined;
   arguments: string[];
+  /** Why it cannot be made, as of so many pieces of its arguments. */
+  judged: { pieces: number; fault: string | undefined } | undefined;
   /** Its deltas, as long as it is not known to be right. */
   buffered: ModelDelta[];
 }
@@ -104,7 +108,7 @@ export class Draft {
     if (!call) {
       // The one before it has ended.
       if (this.#newest) this.#release(this.#newest, out);
-      call = { callId: delta.callId, name: undefined, arguments: [], buffered: [] };
+      call = { callId: delta.callId, name: undefined, arguments: [], judged: undefined, buffered: [] };
       this.#calls.set(index, call);
       this.#newest = call;
     }
@@ -135,10 +139,7 @@ export class Draft {
     return name !== undefined && this.#options.offered.has(name);
   }
 
-  /**
-   * Ends the draft: adds what is still to be said of it to `deltas`. `isLast`: the model is not asked again.
-   * Throws the ApiError of a model that does not get it right.
-   */
+  /** Ends the draft: adds what is still to be said of it to `deltas`. `isLast`: the model is not asked again. */
   end(deltas: ModelDelta[], isLast: boolean): Verdict {
     const finish: ModelDelta = { kind: "finish", reason: this.#finish ?? "stop" };
     if (finish.reason !== "stop" && finish.reason !== "tool_calls") {
@@ -158,9 +159,12 @@ export class Draft {
       return { next: "accept" };
     }
     if (wrong.length > 0) {
-      if (isLast) throw wrongCalls();
       deltas.push({ kind: "item_done" });
-      return { next: "again", messages: this.#corrections(wrong.map(([, call]) => call)) };
+      const calls = wrong.map(([, call]) => call);
+      if (!isLast) return { next: "again", messages: this.#corrections(calls) };
+      const [first] = calls;
+      deltas.push({ kind: "broken", why: first ? this.#whyOf(first) : "", messages: [] }, finish);
+      return { next: "accept" };
     }
     const { format } = this.#options;
     if (!format || this.#refused || format.accepts(this.#said)) {
@@ -176,9 +180,19 @@ export class Draft {
   }
 
   /** Why a call of the client's tool cannot be made, if it cannot. A function without arguments is called with none. */
-  #faultOf({ name, arguments: pieces }: DraftCall): string | undefined {
-    const tool = name === undefined ? undefined : this.#options.clients.get(name);
-    return tool && faultOf(tool, pieces.join(""));
+  #faultOf(call: DraftCall): string | undefined {
+    const tool = call.name === undefined ? undefined : this.#options.clients.get(call.name);
+    if (!tool) return undefined;
+    const { length: pieces } = call.arguments;
+    if (call.judged?.pieces !== pieces) {
+      call.judged = { pieces, fault: callFaultOf(tool, call.arguments.join(""), this.#options.rules) };
+    }
+    return call.judged.fault;
+  }
+
+  #whyOf(call: DraftCall): string {
+    const fault = this.#isOffered(call) ? this.#faultOf(call) : "there is no tool of this name.";
+    return `a call of '${safeName(call.name)}': ${fault ?? "it was not made."}`;
   }
 
   #isCut(call: DraftCall): boolean {
@@ -192,15 +206,11 @@ export class Draft {
     return [
       {
         role: "assistant",
-        content: this.#options.format ? "" : this.#said,
-        tool_calls: calls.map(({ name = "", arguments: pieces }, index) => ({
+        content: this.#options.format ? "" : this.#said.trim(),
+        tool_calls: calls.map(({ name, arguments: pieces }, index) => ({
           id: id(index),
           type: "function",
-          // A name of the model's own making must not become more than a name.
-          function: {
-            name: /^[\w.:-]{1,64}$/.test(name) ? name : "unknown",
-            arguments: asJson(pieces.join("") || "{}"),
-          },
+          function: { name: safeName(name), arguments: asJson(pieces.join("") || "{}") },
         })),
       },
       ...calls.map(
@@ -216,10 +226,7 @@ export class Draft {
   }
 }
 
-function wrongCalls(): ApiError {
-  return new ApiError({
-    status: 502,
-    message: "The model made no call that can be made: of tools that were not offered, or with broken arguments.",
-    code: "upstream_malformed_response",
-  });
+/** A name of the model's own making, which must not become more than a name. */
+function safeName(name = ""): string {
+  return /^[\w.:-]{1,64}$/.test(name) ? name : "unknown";
 }

@@ -1,20 +1,22 @@
 import type { Config } from "../../config.ts";
 import type { Continuation, Engine, ModelDelta, Prompt, PromptSize, RawMessage } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
-import { ClientTools } from "../../protocol/client-tools.ts";
+import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest, toApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
+import { LongWork } from "../../protocol/long-work.ts";
 import { isServerCall } from "../../protocol/response.ts";
-import { refuseBrokenGrammars } from "../grammar/bound-inputs.ts";
+import { boundRules, refuseBadFormats } from "../grammar/bound-inputs.ts";
 import { SseDecoder } from "../sse-decoder.ts";
+import { stopStringsOf } from "../stop-strings.ts";
 import type { Upstream } from "../upstream.ts";
 import { connectionLost, malformedAnswer } from "../upstream-faults.ts";
 import { askingFor } from "../vllm-words.ts";
 import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
 import { finalFormat } from "./final-format.ts";
-import { asCall, forcedInput } from "./forced-input.ts";
+import { type ForcedInput, forcedInput, InputCall } from "./forced-input.ts";
 import type { ChatMessage } from "./messages.ts";
 import {
   type Asking,
@@ -46,19 +48,22 @@ export class ChatEngine implements Engine {
   readonly #upstream: Upstream;
   readonly #hostedTools: HostedTools;
   readonly #config: ChatConfig;
+  readonly #work: LongWork;
 
   constructor(
     upstream: Upstream,
     hostedTools: HostedTools,
     config: ChatConfig = { formatWithTools: "never", thinkingBudgets: {} },
+    work = new LongWork(""),
   ) {
+    this.#work = work;
     this.#upstream = upstream;
     this.#hostedTools = hostedTools;
     this.#config = config;
   }
 
   accept(request: CreateRequest): CreateRequest {
-    refuseBrokenGrammars(request);
+    refuseBadFormats(request);
     if (request.previous_input_messages == null) return request;
     throw invalidRequest(
       "previous_input_messages",
@@ -79,12 +84,38 @@ export class ChatEngine implements Engine {
     const input = forcedInput(prompt);
     if (input) {
       const asking = { bindsFormat: false, inputGrammar: input.grammar };
-      return asCall(await this.#answer(prompt, asking, signal), input.tool.flatName);
+      return this.#forced(prompt, input, await this.#answer(prompt, asking, signal), signal);
     }
-    const format = finalFormat(prompt.request);
-    const bindsFormat = !format || isJoined(prompt, this.#config.formatWithTools);
-    const first = await this.#answer(prompt, { bindsFormat }, signal);
-    return this.#judged(prompt, first, bindsFormat, signal);
+    const bindsFormat = this.#bindsFormat(prompt);
+    return this.#judged(prompt, { bindsFormat, answer: await this.#answer(prompt, { bindsFormat }, signal) }, signal);
+  }
+
+  #bindsFormat(prompt: Prompt): boolean {
+    return !finalFormat(prompt.request) || isJoined(prompt, this.#config.formatWithTools);
+  }
+
+  /** An answer that is the input of a call. Where it does not keep to the grammar, the call is asked for as any other is. */
+  async *#forced(
+    prompt: Prompt,
+    input: ForcedInput,
+    answer: AsyncIterable<ModelDelta[]>,
+    signal: AbortSignal,
+  ): AsyncGenerator<ModelDelta[]> {
+    const call = new InputCall(input);
+    for await (const deltas of answer) {
+      const shown = call.read(deltas);
+      if (shown.length > 0) yield shown;
+    }
+    if (!call.isBroken) return;
+    yield [{ kind: "item_done" }];
+    const free = { ...prompt, freeInputs: true, spentTokens: (prompt.spentTokens ?? 0) + call.tokens };
+    if (isSpent(free)) {
+      yield [{ kind: "finish", reason: "length" }];
+      return;
+    }
+    const bindsFormat = this.#bindsFormat(free);
+    const again = await this.#answer(free, { bindsFormat }, signal);
+    yield* this.#judged(free, { bindsFormat, answer: again, nextIndex: 1 }, signal);
   }
 
   /**
@@ -93,11 +124,10 @@ export class ChatEngine implements Engine {
    */
   async *#judged(
     prompt: Prompt,
-    first: AsyncIterable<ModelDelta[]>,
-    bindsFormat: boolean,
+    first: { bindsFormat: boolean; answer: AsyncIterable<ModelDelta[]>; nextIndex?: number },
     signal: AbortSignal,
   ): AsyncGenerator<ModelDelta[]> {
-    const { max_output_tokens: limit } = prompt.request;
+    const { bindsFormat } = first;
     const options = {
       offered: new Set(callableTools(prompt).map(({ name }) => name)),
       ...clientsOf(prompt),
@@ -105,8 +135,7 @@ export class ChatEngine implements Engine {
     };
     const corrections: ChatMessage[] = [];
     let spentTokens = prompt.spentTokens ?? 0;
-    let nextIndex = 0;
-    let answer = first;
+    let { answer, nextIndex = 0 } = first;
     for (let asked = 0; ; asked += 1) {
       const draft = new Draft(options, nextIndex);
       for await (const deltas of answer) {
@@ -119,7 +148,7 @@ export class ChatEngine implements Engine {
       if (verdict.next === "accept") return;
       spentTokens += draft.tokens;
       nextIndex = draft.nextIndex;
-      if (limit != null && spentTokens >= limit) {
+      if (isSpent({ ...prompt, spentTokens })) {
         yield [{ kind: "finish", reason: "length" }];
         return;
       }
@@ -136,7 +165,9 @@ export class ChatEngine implements Engine {
   async #answer(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     const response = await this.#request(prompt, asking, signal);
     const reader = new ChunkReader({
-      stops: prompt.request.stop != null,
+      // The input of a call is none of the answer.
+      stop: asking.inputGrammar === undefined ? stopStringsOf(prompt) : undefined,
+      minTokens: prompt.request.min_tokens ?? undefined,
       continues: isContinued(prompt) && !asking.corrections?.length,
     });
     const type = response.headers.get("content-type") ?? "";
@@ -180,8 +211,8 @@ export class ChatEngine implements Engine {
   }
 
   async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
-    const size = await placingSystemMessages((laterSystemMessages) => {
-      const body = toTokenizeRequest(prompt, laterSystemMessages, this.#hostedTools);
+    const size = await placingSystemMessages(async (laterSystemMessages) => {
+      const body = await this.#work.run(toTokenizeRequest(prompt, laterSystemMessages, this.#hostedTools));
       return this.#upstream.json("//tokenize", signal, body);
     });
     if (typeof size !== "object" || size === null || !("count" in size) || !("max_model_len" in size)) {
@@ -198,7 +229,7 @@ export class ChatEngine implements Engine {
     const tokenized = await this.#rawTokens(
       "//tokenize",
       signal,
-      toTokenizeRequest(prompt, "at_beginning", this.#hostedTools),
+      await this.#work.run(toTokenizeRequest(prompt, "at_beginning", this.#hostedTools)),
     );
     if (typeof tokenized !== "object" || tokenized === null || !("tokens" in tokenized)) throw malformedAnswer();
     if (!Array.isArray(tokenized.tokens)) throw malformedAnswer();
@@ -236,8 +267,8 @@ export class ChatEngine implements Engine {
     try {
       return await this.#upstream.json(path, signal, body);
     } catch (error) {
-      // A proxy in front of vLLM that hides these routes must not look like an unknown model.
-      if (!(error instanceof ApiError) || error.status >= 500 || error.code === "context_length_exceeded") throw error;
+      // Such as a proxy in front of vLLM that hides these routes.
+      if (!(error instanceof ApiError) || error.code !== "upstream_error") throw error;
       throw new ApiError({
         status: 502,
         message: "'enable_response_messages' needs the model server's /tokenize and /detokenize routes.",
@@ -248,8 +279,9 @@ export class ChatEngine implements Engine {
 
   async #request(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<Response> {
     const thinkingBudget = this.#thinkingBudget(prompt);
-    const send = (laterSystemMessages: Asking["laterSystemMessages"]) => {
-      const body = toChatRequest(prompt, { ...asking, laterSystemMessages, thinkingBudget }, this.#hostedTools);
+    const send = async (laterSystemMessages: Asking["laterSystemMessages"]) => {
+      const asked = { ...asking, laterSystemMessages, thinkingBudget };
+      const body = await this.#work.run(toChatRequest(prompt, asked, this.#hostedTools));
       return this.#upstream.request("/chat/completions", signal, body, askingFor(prompt, chatStreamInterval(prompt)));
     };
     return placingSystemMessages(send);
@@ -271,6 +303,8 @@ export class ChatEngine implements Engine {
         finished ||= deltas.some((delta) => delta.kind === "finish");
         if (deltas.length > 0) yield deltas;
         if (fault) throw fault;
+        // Leaving closes the upstream request.
+        if (reader.isOver) return;
       }
     } catch (error) {
       // The answer is whole; only its usage may be missing.
@@ -334,16 +368,26 @@ function assistantTextOf(item: Item): string {
 /** How a prompt is asked, but for what is tried out. */
 type Asked = Omit<Asking, "laterSystemMessages" | "thinkingBudget">;
 
+/** Whether nothing is left of `max_output_tokens`. */
+function isSpent({ request: { max_output_tokens: limit }, spentTokens = 0 }: Prompt): boolean {
+  return limit != null && spentTokens >= limit;
+}
+
 /**
  * The tools that the client answers, and those of them whose calls are shown as they are written: the strict ones, which
- * vLLM binds, and custom ones, whose inputs are long.
+ * vLLM binds, and custom ones without a grammar, whose inputs are long and may be anything.
  */
-function clientsOf({ request }: Prompt): Pick<DraftOptions, "clients" | "live"> {
+function clientsOf(prompt: Prompt): Pick<DraftOptions, "clients" | "live" | "rules"> {
+  const { request } = prompt;
   const offered = ClientTools.of(request.tools).offered(request.tool_choice);
-  const live = offered.filter(({ tool }) => tool.type === "custom" || (tool.type === "function" && tool.strict));
+  const rules = boundRules(request);
+  const strict = new Set(callableTools(prompt).flatMap((tool) => (tool.strict === true ? [tool.name] : [])));
+  const isFree = ({ flatName, tool }: ClientTool) => tool.type === "custom" && !rules.has(flatName);
+  const live = offered.filter((tool) => isFree(tool) || strict.has(tool.flatName));
   return {
     clients: new Map(offered.map((tool) => [tool.flatName, tool])),
     live: new Set(live.map(({ flatName }) => flatName)),
+    rules,
   };
 }
 

@@ -3,6 +3,8 @@ import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { boundRules } from "../grammar/bound-inputs.ts";
 import { toEbnf } from "../grammar/ebnf.ts";
+import type { Rules } from "../grammar/lark.ts";
+import { Recogniser } from "../grammar/recogniser.ts";
 import { callableTools, isContinued } from "./request.ts";
 
 /**
@@ -11,6 +13,7 @@ import { callableTools, isContinued } from "./request.ts";
  */
 export interface ForcedInput {
   tool: ClientTool;
+  rules: Rules;
   /** EBNF. */
   grammar: string;
 }
@@ -25,26 +28,70 @@ export function forcedInput(prompt: Prompt): ForcedInput | undefined {
   const only = callable.length === 1 ? callable[0] : undefined;
   const tool = clients.named(choice) ?? (only && clients.get(only.name));
   const rules = tool && boundRules(request).get(tool.flatName);
-  return rules && { tool, grammar: toEbnf(rules) };
+  return rules && { tool, rules, grammar: toEbnf(rules) };
 }
 
 /**
- * A call with the text of an answer for its input. It is written as the JSON of a function's arguments, since a text may
- * look like such.
+ * An answer as a call with its text for the input. The call is written as the JSON of a function's arguments, since a text may look like
+ * such. A model server may ignore the grammar: what does not keep to it is not shown.
  */
-export async function* asCall(answer: AsyncIterable<ModelDelta[]>, name: string): AsyncGenerator<ModelDelta[]> {
-  let isOpen = false;
-  const write = (text: string): ModelDelta => {
-    const first = isOpen ? undefined : name;
-    isOpen = true;
-    const opening = first === undefined ? "" : '{"input": "';
-    return { kind: "tool_call", index: 0, ...(first !== undefined && { name }), arguments: opening + text };
-  };
-  for await (const deltas of answer) {
-    yield deltas.flatMap((delta): ModelDelta[] => {
-      if (delta.kind === "text") return [write(JSON.stringify(delta.text).slice(1, -1))];
-      if (delta.kind !== "finish" || delta.reason !== "stop") return [delta];
-      return [write('"}'), { kind: "finish", reason: "tool_calls" }];
-    });
+export class InputCall {
+  readonly #name: string;
+  readonly #recogniser: Recogniser;
+  #isOpen = false;
+  #isBroken = false;
+  #tokens = 0;
+
+  constructor({ tool, rules }: ForcedInput) {
+    this.#name = tool.flatName;
+    this.#recogniser = new Recogniser(rules);
+  }
+
+  /** The call that is made cannot be: the model server has not kept to the grammar. */
+  get isBroken(): boolean {
+    return this.#isBroken;
+  }
+
+  /** Tokens that the answer has cost, by the word of the model server. */
+  get tokens(): number {
+    return this.#tokens;
+  }
+
+  /** Takes the deltas of one read. Gives those of the call. */
+  read(deltas: readonly ModelDelta[]): ModelDelta[] {
+    const out: ModelDelta[] = [];
+    for (const delta of deltas) {
+      if (delta.kind === "text") this.#readInput(delta.text, out);
+      else if (delta.kind === "finish" && delta.reason === "stop") this.#end(out);
+      else {
+        if (delta.kind === "usage") this.#tokens += delta.usage.output_tokens;
+        out.push(delta);
+      }
+    }
+    return out;
+  }
+
+  #readInput(text: string, out: ModelDelta[]): void {
+    if (this.#isBroken) return;
+    if (this.#recogniser.push(text)) this.#write(JSON.stringify(text).slice(1, -1), out);
+    else this.#break(out);
+  }
+
+  #end(out: ModelDelta[]): void {
+    if (!this.#isBroken && !this.#recogniser.accepts) this.#break(out);
+    if (this.#isBroken) return;
+    this.#write('"}', out);
+    out.push({ kind: "finish", reason: "tool_calls" });
+  }
+
+  #write(text: string, out: ModelDelta[]): void {
+    if (this.#isOpen) out.push({ kind: "tool_call", index: 0, arguments: text });
+    else out.push({ kind: "tool_call", index: 0, name: this.#name, arguments: `{"input": "${text}` });
+    this.#isOpen = true;
+  }
+
+  #break(out: ModelDelta[]): void {
+    this.#isBroken = true;
+    if (this.#isOpen) out.push({ kind: "call_cut", index: 0 });
   }
 }

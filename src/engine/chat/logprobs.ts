@@ -4,25 +4,18 @@ import type { TokenLogprob } from "../../contract/engine.ts";
  * Which of the sampled tokens make up a text that is shown.
  *
  * vLLM sends an entry for every token that it samples: also for reasoning, `<think>`, the syntax of calls and the end of
- * the text. Text comes later than its tokens (a stop string or a parser holds it back), merged with other text, or not
- * at all. So entries are kept until text comes that their bytes are found in: texts are matched in the order in which
- * they come, and what lies between two texts was not shown. A token belongs to the text in which its first shown byte
- * stands. Tokens of an unfinished character have no bytes, or U+FFFD before 0.11: they belong to the token that completes it.
+ * the text. Text comes later than its tokens (a parser holds it back), merged with other text, or not at all. So entries
+ * are kept until text comes that their bytes are found in: texts are matched in the order in which they come, and what lies
+ * between two texts was not shown. A token belongs to the text in which its first shown byte stands. Tokens of an unfinished character have no bytes, or U+FFFD before 0.11: they belong to the token that completes it.
  *
  * Work is linear in tokens and text: whatever is searched is consumed, or given up.
  */
 export class LogprobAligner {
-  /** Text comes later than its tokens by an unknown length (`stop`). */
-  readonly #lags: boolean;
   #pending: TokenLogprob[] = [];
   #head = 0;
   #behindCall = false;
   /** Bytes of the head's that have been shown; it has been given then. */
   #shown = 0;
-
-  constructor(lags: boolean) {
-    this.#lags = lags;
-  }
 
   push(entries: readonly TokenLogprob[]): void {
     for (const entry of entries) this.#pending.push(entry);
@@ -36,11 +29,10 @@ export class LogprobAligner {
     const taken: TokenLogprob[] = [];
     if (this.#head >= this.#pending.length) return taken;
     const bytes = encoder.encode(text);
-    const fromEnd = isNewest && !this.#lags;
     const rest = this.#finishHead(bytes);
     // Behind a call, what looks like the text may still be the call's.
-    const at = this.#behindCall && fromEnd ? rest : this.#walk(bytes, rest, taken);
-    if (at < bytes.length) this.#takeBehind(bytes, at, fromEnd, taken);
+    const at = this.#behindCall && isNewest ? rest : this.#walk(bytes, rest, taken);
+    if (at < bytes.length) this.#takeBehind(bytes, at, isNewest, taken);
     this.#behindCall = false;
     this.#compact();
     return taken;
@@ -48,7 +40,6 @@ export class LogprobAligner {
 
   /** What has been sampled so far is not shown any more: a call has begun. */
   skip(): void {
-    if (this.#lags) return;
     this.#behindCall = true;
     this.#pending = [];
     this.#head = 0;

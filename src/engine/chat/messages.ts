@@ -2,6 +2,7 @@ import { calledId, clientCallOf, clientOutputOf } from "../../contract/client-ca
 import type { Replay, ToolExchange } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
 import type { InputPart, Item, MessageItem } from "../../protocol/items.ts";
+import { finish, type Steps } from "../../protocol/long-work.ts";
 import { isClientCall } from "../../protocol/response.ts";
 import { fileText } from "../file-text.ts";
 
@@ -53,6 +54,15 @@ export interface MessageOptions {
  * beginning are joined with the instructions to one; reasoning, text and calls of one assistant step are one message.
  */
 export function toChatMessages(items: readonly Item[], options: MessageOptions): ChatMessage[] {
+  return finish(chatMessages(items, options));
+}
+
+/** Items between two steps, and about how many microseconds each of them takes. */
+const ITEMS_PER_STEP = 100;
+const UNITS_PER_ITEM = 15;
+
+/** The same in steps. */
+export function* chatMessages(items: readonly Item[], options: MessageOptions): Steps<ChatMessage[]> {
   const system: string[] = options.instructions ? [options.instructions] : [];
   const messages: ChatMessage[] = [];
   const reasoningFrom = options.reasoningContext === "current_turn" ? lastUserMessage(items) : 0;
@@ -96,14 +106,14 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
   };
 
   for (const [index, item] of items.entries()) {
+    if (index % ITEMS_PER_STEP === ITEMS_PER_STEP - 1) yield ITEMS_PER_STEP * UNITS_PER_ITEM;
     const exchange = exchangeAt(item);
     if (exchange) {
       if (step !== undefined && step !== exchange.step && !waitsForClient()) endStep();
       step = exchange.step;
       const id = callIdOf(index, clientCalls);
-      const message = currentAssistant();
-      message.tool_calls ??= [];
-      message.tool_calls.push({ id, type: "function", function: toFunction(hostedTools.toFunctionCall(exchange)) });
+      const calls = callsOf(currentAssistant());
+      calls.push({ id, type: "function", function: toFunction(hostedTools.toFunctionCall(exchange)) });
       answers.push({ role: "tool", tool_call_id: id, content: exchange.output });
       continue;
     }
@@ -113,9 +123,8 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
       const following = step === undefined || waitsForClient() ? undefined : nextStep(index);
       if (following !== undefined && following !== step) endStep();
       const message = currentAssistant();
-      message.tool_calls ??= [];
       const { flatName: name, arguments: json } = call;
-      message.tool_calls.push({ id: call.call_id, type: "function", function: { name, arguments: asJson(json) } });
+      callsOf(message).push({ id: call.call_id, type: "function", function: { name, arguments: asJson(json) } });
       unanswered = message;
       continue;
     }
@@ -137,7 +146,9 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
           }
           // A second text without a call in between is a message of its own.
           if (assistant?.content !== undefined || assistant?.tool_calls) assistant = undefined;
-          currentAssistant().content = assistantText(item);
+          const text = assistantText(item);
+          // Templates have a gap of their own after thoughts.
+          currentAssistant().content = before?.type === "reasoning" ? text.replace(/^\n+/, "") : text;
           break;
         }
         if (item.role === "user") {
@@ -169,6 +180,16 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
   endStep();
   if (system.length > 0) messages.unshift({ role: "system", content: system.join("\n\n") });
   return options.laterSystemMessages === "at_beginning" ? withUsersJoined(messages) : messages;
+}
+
+/** The calls of an assistant's message. Templates have a gap of their own between its text and them. */
+function callsOf(message: AssistantMessage): ToolCall[] {
+  if (message.tool_calls) return message.tool_calls;
+  const text = message.content?.trimEnd();
+  if (text) message.content = text;
+  else delete message.content;
+  message.tool_calls = [];
+  return message.tool_calls;
 }
 
 function withUsersJoined(messages: readonly ChatMessage[]): ChatMessage[] {

@@ -4,17 +4,19 @@ import type { Prompt } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
 import { ClientTools } from "../../protocol/client-tools.ts";
 import { type CreateRequest, vllmFields } from "../../protocol/create-request.ts";
+import type { Steps } from "../../protocol/long-work.ts";
 import { type FunctionTool, mustCall } from "../../protocol/tools.ts";
 import { boundRules } from "../grammar/bound-inputs.ts";
 import type { Rules } from "../grammar/lark.ts";
 import { toPattern } from "../grammar/pattern.ts";
 import { offeredTools } from "../offered-tools.ts";
 import { isStreamed, streamInterval } from "../vllm-words.ts";
-import { type ChatMessage, isUnfinished, type MessageOptions, toChatMessages } from "./messages.ts";
+import { type ChatMessage, chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";
 
 /** A prompt as the body of vLLM's `/v1/chat/completions` (and, in part, of `/tokenize`). */
 
-const PASSED_THROUGH = Object.keys(vllmFields) as (keyof typeof vllmFields)[];
+/** All of vLLM's fields but `stop`, which vLLM would find in thoughts and calls, too: it is looked for here (`answer-text.ts`). */
+const PASSED_THROUGH = (Object.keys(vllmFields) as (keyof typeof vllmFields)[]).filter((field) => field !== "stop");
 
 /** Efforts that every vLLM since 0.10 takes as `reasoning_effort`; the others reach the template only. */
 const PORTABLE_EFFORTS = new Set(["low", "medium", "high"]);
@@ -117,7 +119,7 @@ export function isContinued(prompt: Prompt): boolean {
 }
 
 /** What decides the prompt's tokens: shared by generating and measuring. */
-function promptFields(
+function* promptFields(
   prompt: Prompt,
   { laterSystemMessages, corrections = [] }: Pick<Asking, "laterSystemMessages" | "corrections">,
   hostedTools: HostedTools,
@@ -127,7 +129,7 @@ function promptFields(
   return {
     model: prompt.model,
     messages: [
-      ...toChatMessages(prompt.items, messageOptions(prompt, laterSystemMessages, hostedTools)),
+      ...(yield* chatMessages(prompt.items, messageOptions(prompt, laterSystemMessages, hostedTools))),
       ...corrections,
     ],
     tools: chatTools(prompt),
@@ -147,18 +149,21 @@ export function chatStreamInterval(prompt: Prompt): number | undefined {
 }
 
 /** The body of `/v1/chat/completions`. */
-export function toChatRequest(prompt: Prompt, asking: Asking, hostedTools: HostedTools): string {
+export function* toChatRequest(prompt: Prompt, asking: Asking, hostedTools: HostedTools): Steps<string> {
   const { request } = prompt;
   const body: Record<string, unknown> = { ...request.vllm_fields };
   for (const field of PASSED_THROUGH) if (request[field] != null) body[field] = request[field];
-  const fields = promptFields(prompt, asking, hostedTools);
+  const fields = yield* promptFields(prompt, asking, hostedTools);
   const effort = request.reasoning?.effort;
   const logprobs = request.include?.includes("message.output_text.logprobs");
   const streamed = isStreamed(request);
   const isInput = asking.inputGrammar !== undefined;
   Object.assign(body, fields, {
     stream: streamed,
-    stream_options: streamed ? { include_usage: true } : undefined,
+    // An answer that is left before its end must have been counted by then.
+    stream_options: streamed
+      ? { include_usage: true, ...(request.stop != null && { continuous_usage_stats: true }) }
+      : undefined,
     stream_interval: chatStreamInterval(prompt),
     tool_choice: fields.tools && (asking.finalText || isInput ? "none" : chatToolChoice(request)),
     parallel_tool_calls: fields.tools ? (request.parallel_tool_calls ?? undefined) : undefined,
@@ -184,15 +189,15 @@ export function toChatRequest(prompt: Prompt, asking: Asking, hostedTools: Hoste
 }
 
 /** The body of `/tokenize`, for the same prompt. */
-export function toTokenizeRequest(
+export function* toTokenizeRequest(
   prompt: Prompt,
   laterSystemMessages: MessageOptions["laterSystemMessages"],
   hostedTools: HostedTools,
-): string {
+): Steps<string> {
   const { vllm_fields, mm_processor_kwargs } = prompt.request;
   return JSON.stringify({
     ...vllm_fields,
     ...(mm_processor_kwargs != null && { mm_processor_kwargs }),
-    ...promptFields(prompt, { laterSystemMessages }, hostedTools),
+    ...(yield* promptFields(prompt, { laterSystemMessages }, hostedTools)),
   });
 }

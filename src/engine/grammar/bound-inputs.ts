@@ -1,7 +1,9 @@
 import type { Prompt } from "../../contract/engine.ts";
+import { refuseLargeFormats } from "../../protocol/bounded-formats.ts";
 import { ClientTools, clientToolsIn } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
+import { expansionOf, MAX_EXPANSION } from "../../protocol/grammar-expansion.ts";
 import type { Tool } from "../../protocol/tools.ts";
 import { formatPath } from "../../protocol/validation.ts";
 import { GrammarFault } from "./faults.ts";
@@ -14,10 +16,14 @@ import type { Rules } from "./lark.ts";
 const MAX_TOTAL_LENGTH = 131_072;
 
 /**
- * Throws the 400 of a grammar that is none, which names its field, line and column; and of those in `tools` that are too
- * long together. Items may bring tools again and again: what is too long of theirs is not bound, and not looked at.
+ * Throws the 400 of a format or a grammar that expands to too much; of a grammar that is none, which names its field, line and column;
+ * and of those in `tools` that are too long together. Items may bring tools again and again: what is too long of theirs is not bound,
+ * and not looked at.
  */
-export function refuseBrokenGrammars({ tools, input }: CreateRequest): void {
+export function refuseBadFormats({ tools, input, text, structured_outputs: outputs }: CreateRequest): void {
+  refuseLargeFormats(text?.format, ["text", "format"]);
+  refuseLargeFormats(outputs, ["structured_outputs"]);
+  refuseLargeFormats(tools, ["tools"]);
   let length = 0;
   for (const { field, format } of grammarsIn(tools ?? [], ["tools"])) {
     length += format.definition.length;
@@ -30,6 +36,7 @@ export function refuseBrokenGrammars({ tools, input }: CreateRequest): void {
   if (!Array.isArray(input)) return;
   for (const [index, item] of input.entries()) {
     if (item.type !== "additional_tools" && item.type !== "tool_search_output") continue;
+    refuseLargeFormats(item.tools, ["input", index, "tools"]);
     for (const { field, format } of grammarsIn(item.tools, ["input", index, "tools"])) {
       length += format.definition.length;
       if (length > MAX_TOTAL_LENGTH) return;
@@ -50,6 +57,10 @@ function* grammarsIn(
 }
 
 function refuseBroken(field: string, format: GrammarFormat): void {
+  if (expansionOf(format.definition, format.syntax) > MAX_EXPANSION) {
+    const why = `it expands to more than ${MAX_EXPANSION} elements when its repetitions are written out`;
+    throw invalidRequest(field, `Invalid '${field}': ${why}.`, "above_max_value");
+  }
   try {
     readGrammar(format);
   } catch (error) {
@@ -87,6 +98,7 @@ function readAll(tools: readonly Tool[]): ReadonlyMap<string, Rules> {
     if (tool.type !== "custom" || tool.format.type !== "grammar") continue;
     length += tool.format.definition.length;
     if (length > MAX_TOTAL_LENGTH) break;
+    if (expansionOf(tool.format.definition, tool.format.syntax) > MAX_EXPANSION) continue;
     const reading = understood(tool.format);
     if (reading && !("beyond" in reading)) rules.set(flatName, reading);
   }

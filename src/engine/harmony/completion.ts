@@ -1,7 +1,9 @@
-import { faultOf } from "../../contract/client-functions.ts";
 import type { ModelDelta, Prompt, RawMessage, Sampled, ServerTools, TokenLogprob } from "../../contract/engine.ts";
 import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
+import { callFaultOf } from "../call-faults.ts";
+import { boundRules } from "../grammar/bound-inputs.ts";
 import { offeredTools } from "../offered-tools.ts";
+import { stopStringsOf } from "../stop-strings.ts";
 import { toUsage, type VllmUsage } from "../vllm-words.ts";
 import { type CompletionChunk, readCompletionChunk } from "./chunks.ts";
 import type { FunctionNames } from "./function-names.ts";
@@ -11,7 +13,6 @@ import { type EndReason, type HarmonyDelta, HarmonyParser } from "./parser.ts";
 import { PieceReader } from "./pieces.ts";
 import { toRawMessage } from "./raw-messages.ts";
 import type { Segment } from "./segments.ts";
-import { StopStrings } from "./stop-strings.ts";
 import { boundTo } from "./structural-tag.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 import { STOP_TOKEN_IDS } from "./vocabulary.ts";
@@ -35,7 +36,10 @@ export class Completion {
   #unread: CompletionChunk | undefined;
   #usage: VllmUsage | undefined;
   #finish: EndReason | undefined;
-  #answer: RawMessage | undefined;
+  /** What the model is told that has ended in a call which cannot be made, and why. */
+  #refusal: { why: string; message: RawMessage } | undefined;
+  /** The call that was judged last. */
+  #judged: { message: HarmonyMessage; fault: string | undefined } | undefined;
   /** The tools that the client answers, by their flat names. */
   readonly #clients: ReadonlyMap<string, ClientTool>;
   /** Counts the calls: the index of the last one. */
@@ -49,7 +53,6 @@ export class Completion {
     const offered = new Set(offeredTools(prompt).map((tool) => tool.name));
     const written = [...functions.written].filter(([, name]) => offered.has(name));
     const format = request.text?.format?.type ?? "text";
-    const stop = typeof request.stop === "string" ? [request.stop] : (request.stop ?? []);
     this.#functions = functions;
     this.#prompt = prompt;
     const clients = ClientTools.of(request.tools).offered(request.tool_choice);
@@ -60,7 +63,7 @@ export class Completion {
       custom: new Set(clients.flatMap(({ flatName, tool }) => (tool.type === "custom" ? [flatName] : []))),
       builtins: new Set(builtinNames(serverTools)),
       expectsJson: format !== "text" && !prompt.asksForText,
-      stop: stop.length > 0 ? new StopStrings(stop, request.include_stop_str_in_output === true) : undefined,
+      stop: stopStringsOf(prompt),
       bound: prompt.asksForText ? undefined : boundTo(prompt),
     });
     this.#parser.push(opening, 0, []);
@@ -183,7 +186,10 @@ export class Completion {
     this.#parser.push(this.#reader.flush(), 0, this.#deltas);
     this.#parser.end(finish, this.#deltas);
     this.#give(out, true);
-    if (finish === "stop" && this.#answer) out.push({ kind: "ask_again", messages: [this.#answer] });
+    if (finish === "stop" && this.#refusal) {
+      const { why, message } = this.#refusal;
+      out.push({ kind: "broken", why, messages: [message] });
+    }
     out.push({ kind: "finish", reason: finish }, { kind: "usage", usage: this.#total() });
   }
 
@@ -192,13 +198,13 @@ export class Completion {
     for (const [index, delta] of this.#deltas.entries()) {
       const isDone = !isEnd || this.#deltas[index - 1]?.kind === "item_done";
       if (delta.kind === "unserved_call") {
-        this.#answer = toRawMessage(refusal(delta.message, `there is no tool of this name. ${this.#offered()}`));
+        this.#refusal = refusalOf(delta.message, "there is no tool of this name.", this.#offered());
       } else if (delta.kind === "message") {
         const message = delta.message as HarmonyMessage;
         const fault = isDone && delta.itemKind === "call" ? this.#faultOf(message) : undefined;
         const isBroken = fault !== undefined;
         // Only the last call of a completion is answered: after it comes the model's turn again.
-        this.#answer = isBroken ? toRawMessage(refusal(message, fault)) : undefined;
+        this.#refusal = isBroken ? refusalOf(message, fault) : undefined;
         // No item stands for a broken call in later prompts: it leads to what comes next.
         const { itemKind, ...rest } = delta;
         out.push({ ...rest, ...(itemKind && !isBroken && { itemKind }), message: toRawMessage(message) });
@@ -218,11 +224,16 @@ export class Completion {
   }
 
   /** Why a message that calls a tool of the client's is no call that it could answer, if it is none. */
-  #faultOf({ recipient = "", content }: HarmonyMessage): string | undefined {
+  #faultOf(message: HarmonyMessage): string | undefined {
+    if (this.#judged?.message === message) return this.#judged.fault;
+    const { recipient = "", content } = message;
     const name = this.#functions.written.get(recipient.replace(/^functions\./, ""));
     const tool = name === undefined ? undefined : this.#clients.get(name);
     const [first] = content;
-    return tool && first?.type === "text" ? faultOf(tool, first.text) : undefined;
+    const isJudged = tool && first?.type === "text";
+    const fault = isJudged ? callFaultOf(tool, first.text, boundRules(this.#prompt.request)) : undefined;
+    this.#judged = { message, fault };
+    return fault;
   }
 
   /** The tools that the model may call. Not all that have a name here: some were only called in earlier turns. */
@@ -271,14 +282,12 @@ function builtinNames(serverTools: ServerTools | undefined): string[] {
   );
 }
 
-/** What the model is told that has made a call which cannot be answered. */
-function refusal({ recipient = "", channel = "commentary" }: HarmonyMessage, why: string): HarmonyMessage {
-  return {
-    role: "tool",
-    // A name of the model's own making must not become more than a name.
-    name: /^[A-Za-z0-9_.:-]{1,128}$/.test(recipient) ? recipient : "tool",
-    recipient: "assistant",
-    channel,
-    content: [{ type: "text", text: `Error: ${why}` }],
-  };
+/** What the model is told that has made a call which cannot be answered, and why. */
+function refusalOf({ recipient = "", channel = "commentary" }: HarmonyMessage, fault: string, advice = "") {
+  // A name of the model's own making must not become more than a name.
+  const name = /^[A-Za-z0-9_.:-]{1,128}$/.test(recipient) ? recipient : "tool";
+  const text = `Error: ${fault}${advice && ` ${advice}`}`;
+  const content: HarmonyMessage["content"] = [{ type: "text", text }];
+  const message: HarmonyMessage = { role: "tool", name, recipient: "assistant", channel, content };
+  return { why: `a call of '${name}': ${fault}`, message: toRawMessage(message) };
 }

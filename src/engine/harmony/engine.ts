@@ -14,7 +14,8 @@ import type { HostedTools } from "../../contract/hosted-tool.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
-import { refuseBrokenGrammars } from "../grammar/bound-inputs.ts";
+import type { LongWork } from "../../protocol/long-work.ts";
+import { refuseBadFormats } from "../grammar/bound-inputs.ts";
 import { contextWindow } from "../models.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import type { Upstream } from "../upstream.ts";
@@ -31,7 +32,7 @@ import { renderConversation } from "./render.ts";
 import { toCompletionRequest } from "./request.ts";
 import { hasSpecialLiteral, type Segment, toText } from "./segments.ts";
 import { refusedSchema, refuseEndlessSchemas, structuredOutputs } from "./structural-tag.ts";
-import { loadTokenizer, toTokenIdsByAndBy } from "./tokenizer.ts";
+import { loadTokenizer, tokenizing } from "./tokenizer.ts";
 import { CALL, CHANNEL, END, MESSAGE } from "./vocabulary.ts";
 
 /** What a server says that does not know structural tags, rather than one that refuses a schema in them. */
@@ -65,8 +66,10 @@ export class HarmonyEngine implements Engine {
   readonly #upstream: Upstream;
   readonly #hostedTools: HostedTools;
   readonly #config: HarmonyConfig;
+  readonly #work: LongWork;
 
-  constructor(upstream: Upstream, hostedTools: HostedTools, config: HarmonyConfig) {
+  constructor(upstream: Upstream, hostedTools: HostedTools, config: HarmonyConfig, work: LongWork) {
+    this.#work = work;
     this.#upstream = upstream;
     this.#hostedTools = hostedTools;
     this.#config = config;
@@ -74,7 +77,7 @@ export class HarmonyEngine implements Engine {
 
   accept(request: CreateRequest): CreateRequest {
     harmonyEffort(request.reasoning?.effort);
-    refuseBrokenGrammars(request);
+    refuseBadFormats(request);
     refuseOtherThanText(request);
     if (request.previous_input_messages == null) return request;
     const messages = parsePreviousMessages(request.previous_input_messages).map(toRawMessage);
@@ -86,7 +89,7 @@ export class HarmonyEngine implements Engine {
     const completion = new Completion(prompt, rendered.functions, rendered.opening);
     const { sampled } = prompt;
     if (sampled) await completion.goOnAfter(sampled, loadTokenizer);
-    if (completion.finished) return endOf(completion, await toPromptIds(rendered.segments, sampled));
+    if (completion.finished) return endOf(completion, await toPromptIds(rendered.segments, sampled, this.#work));
     if (wantsLogprobs(prompt.request)) completion.showLogprobs(await loadTokenizer());
     let response: Response;
     try {
@@ -95,7 +98,7 @@ export class HarmonyEngine implements Engine {
       // What was sampled before has filled the window: the answer is as long as it can be.
       if (!sampled || !(error instanceof ApiError) || error.code !== "context_length_exceeded") throw error;
       completion.endAtWindow();
-      return endOf(completion, await toPromptIds(rendered.segments, sampled));
+      return endOf(completion, await toPromptIds(rendered.segments, sampled, this.#work));
     }
     const type = response.headers.get("content-type") ?? "";
     if (type.includes("application/json")) return this.#wholeAnswer(response, completion, signal);
@@ -114,7 +117,7 @@ export class HarmonyEngine implements Engine {
   async measure(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {
     const window = (await contextWindow(prompt.model, this.#upstream, signal)) ?? GPT_OSS_WINDOW;
     const limit = countsAll ? Math.max(window, MAX_COUNTED) : window;
-    const ids = await toPromptIds(this.#render(prompt).segments, prompt.sampled, limit);
+    const ids = await toPromptIds(this.#render(prompt).segments, prompt.sampled, this.#work, limit);
     if (countsAll && ids.length > limit) throw windowFull(window);
     return { tokens: ids.length, contextWindow: window };
   }
@@ -146,8 +149,8 @@ export class HarmonyEngine implements Engine {
       model,
       window,
       wanted: request.max_output_tokens == null ? undefined : request.max_output_tokens - spentTokens,
-      body: await toPromptText(segments, sampled, window),
-      count: (limit: number) => toPromptIds(segments, sampled, limit),
+      body: await toPromptText(segments, sampled, window, this.#work),
+      count: (limit: number) => toPromptIds(segments, sampled, this.#work, limit),
     };
     const send = (structured: Record<string, unknown> | undefined) =>
       withOutputLimit(limited, (body, maxTokens) => {
@@ -224,6 +227,8 @@ async function* endOf(completion: Completion, promptIds: readonly number[]): Asy
 async function readAll(completion: Completion, payloads: readonly string[], deltas: ModelDelta[]): Promise<unknown> {
   try {
     for (const payload of payloads) {
+      // What a server has generated meanwhile is not wanted, and does not count.
+      if (completion.stopped) break;
       if (payload === "[DONE]") continue;
       if (!completion.read(payload, deltas)) completion.readExactly(await loadTokenizer(), deltas);
     }
@@ -241,10 +246,11 @@ async function toPromptText(
   segments: Segment[],
   sampled: Sampled | undefined,
   window: number | undefined,
+  work: LongWork,
 ): Promise<string | number[]> {
   if (hasSpecialLiteral(segments) || (sampled && "ids" in sampled)) {
     const limit = window ?? Number.POSITIVE_INFINITY;
-    const ids = await toPromptIds(segments, sampled, limit);
+    const ids = await toPromptIds(segments, sampled, work, limit);
     if (ids.length > limit) throw windowFull(limit);
     return ids;
   }
@@ -255,12 +261,13 @@ async function toPromptText(
 async function toPromptIds(
   segments: Segment[],
   sampled: Sampled | undefined,
+  work: LongWork,
   limit = Number.POSITIVE_INFINITY,
 ): Promise<number[]> {
   const tokenizer = await loadTokenizer();
-  const ids = await toTokenIdsByAndBy(segments, tokenizer, limit);
+  const ids = await work.run(tokenizing(segments, tokenizer, limit));
   if (!sampled || ids.length > limit) return ids;
-  const more = "ids" in sampled ? sampled.ids : await toTokenIdsByAndBy(cutAtLiterals(sampled.text), tokenizer);
+  const more = "ids" in sampled ? sampled.ids : await work.run(tokenizing(cutAtLiterals(sampled.text), tokenizer));
   for (const id of more) ids.push(id);
   return ids;
 }

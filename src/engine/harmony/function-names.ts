@@ -1,4 +1,4 @@
-import { flatName } from "../../protocol/client-tools.ts";
+import { flatName, isOwnNamespace } from "../../protocol/client-tools.ts";
 
 /** A tool by the name that the rest of the code knows it by, and where it is. */
 export interface NamedTool {
@@ -28,7 +28,8 @@ export class FunctionNames {
   /** `tools` are the caller's, each by its name alone where it is in no namespace; those on offer first. */
   constructor(tools: Iterable<string | NamedTool>) {
     const all = [...tools];
-    const isNamespaced = (tool: string | NamedTool) => typeof tool !== "string" && tool.namespace !== undefined;
+    const isNamespaced = (tool: string | NamedTool) =>
+      typeof tool !== "string" && tool.namespace !== undefined && !isOwnNamespace(tool.namespace, tool.name);
     const names = [...new Set(all.flatMap((tool) => (isNamespaced(tool) ? [] : nameOf(tool))))];
     const members = all.flatMap((tool) => (typeof tool !== "string" && isNamespaced(tool) ? tool : []));
     this.#functions.add(names);

@@ -126,5 +126,6 @@ function aboveWindow(wanted: number, window: number): ApiError {
   return invalidRequest(
     "max_output_tokens",
     `'max_output_tokens' is too large: ${wanted}. This model's context window is ${window} tokens.`,
+    "above_max_value",
   );
 }

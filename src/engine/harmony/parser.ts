@@ -1,11 +1,11 @@
 import type { ModelDelta, TokenLogprob } from "../../contract/engine.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import { isJson } from "../../protocol/json.ts";
+import type { StopStrings } from "../stop-strings.ts";
 import { type Header, parseHeader, standardHeader } from "./header.ts";
 import type { Channel, HarmonyMessage } from "./message.ts";
 import { fullName, isOfferedTool, type OfferedTools, type Recipient, resolveRecipient } from "./recipients.ts";
 import { type Segment, toText } from "./segments.ts";
-import type { StopStrings } from "./stop-strings.ts";
 import { CALL, CHANNEL, CONSTRAIN, END, ENDOFTEXT, FIRST_SPECIAL_ID, MESSAGE, RETURN, START } from "./vocabulary.ts";
 
 /** What the parser makes of tokens: deltas, and calls of tools that no client runs. Such a call has shown nothing. */
@@ -87,8 +87,9 @@ export class HarmonyParser {
   #seenSpecial = false;
   /** The output began with `analysis` and its text, without anything between them. */
   #beganGlued = false;
-  /** Of the header since its last special token, and of the content. */
+  /** Tokens of the text of the header, or since the last message, and its length; tokens of the content. */
   #headerTokens = 0;
+  #headerLength = 0;
   #contentTokens = 0;
   #closedReasoningTokens = 0;
   #stopped = false;
@@ -184,6 +185,7 @@ export class HarmonyParser {
     } else if (this.#state === "header") {
       const room = LONGEST_HEADER_TEXT - this.#headerText.length;
       this.#headerText += text.slice(0, room);
+      this.#headerLength += Math.min(text.length, room);
       if (text.length <= room) return;
       this.#open(undefined, out);
       this.#readText(text.slice(room), out);
@@ -244,18 +246,18 @@ export class HarmonyParser {
       case START:
         // Also ends a message without `<|end|>`, as in SGLang; a doubled one has nothing to end (vLLM #43408).
         this.#finish(END, out);
-        this.#beginHeader([]);
+        this.#beginHeader("");
         return;
       case CHANNEL:
         // Within content, `<|end|>` and `<|start|>` are missing; after it, only `<|start|>`.
         if (this.#state === "content") this.#finish(END, out);
-        if (this.#state !== "header") this.#beginHeader([this.#stray]);
+        if (this.#state !== "header") this.#beginHeader(this.#stray);
         this.#addToHeader(id);
         return;
       case MESSAGE:
         // In what is shown, this may be where a hidden message begins whose other markers are missing.
         if (this.#state === "content" && this.#isVisible()) this.#finish(END, out);
-        if (this.#state === "between") this.#beginHeader([this.#stray]);
+        if (this.#state === "between") this.#beginHeader(this.#stray);
         if (this.#state === "header") this.#open(MESSAGE, out);
         else this.#dropped += 1;
         return;
@@ -281,12 +283,14 @@ export class HarmonyParser {
     return this.#options.expectsJson === true && !this.#answered;
   }
 
-  #beginHeader(header: Segment[]): void {
+  /** `text` stands in it already. */
+  #beginHeader(text: string): void {
     if (this.#state === "over") return;
     this.#state = "header";
-    this.#header = header;
+    this.#header = [text];
     this.#headerText = "";
-    this.#headerTokens = 0;
+    if (text === "") this.#headerTokens = 0;
+    this.#headerLength = text.length;
     this.#stray = "";
   }
 
@@ -294,7 +298,6 @@ export class HarmonyParser {
     if (this.#headerText !== "") this.#header.push(this.#headerText);
     this.#header.push(id);
     this.#headerText = "";
-    this.#headerTokens = 0;
   }
 
   /**
@@ -327,7 +330,9 @@ export class HarmonyParser {
     this.#message = { show, recipient: to, channel, contentType, isOfJson, content: rest, hasWords };
     if (header.clean && delimited && header.recipient === to) this.#message.header = toText(segments);
     this.#fresh = rest;
-    this.#contentTokens = rest === "" ? 0 : (this.#headerTokens * rest.length) / this.#headerText.length;
+    // Of a header that grew too long, all is content: its last tokens have not been read yet.
+    const share = by === undefined ? 1 : rest.length / Math.max(1, this.#headerLength);
+    this.#contentTokens = rest === "" ? 0 : this.#headerTokens * share;
     this.#buffered = 0;
     this.#logprobs = [];
     this.#state = "content";
@@ -345,7 +350,12 @@ export class HarmonyParser {
     if (this.#state === "content") this.#close(by, out);
     if (this.#state === "over") return;
     if (by === RETURN) this.#takeStrayAnswer(true, out);
+    this.#beginBetween();
+  }
+
+  #beginBetween(): void {
     this.#state = "between";
+    this.#headerTokens = 0;
   }
 
   /** Ends the open message; `by` is undefined where it was cut off. */
@@ -374,7 +384,7 @@ export class HarmonyParser {
     if (open.show === "final" && itemKind !== undefined) this.#answered = true;
     if (open.show === "reasoning") this.#closedReasoningTokens += this.#contentTokens;
     this.#contentTokens = 0;
-    this.#state = "between";
+    this.#beginBetween();
   }
 
   /** A JSON answer that the model gave after `<|end|>` without a header (sglang #31019); other such text is junk. */

@@ -1,4 +1,5 @@
 /// <reference path="./tiktoken.d.ts" />
+import { finish, type Steps } from "../../protocol/long-work.ts";
 import type { Segment } from "./segments.ts";
 import { specialTokenName } from "./vocabulary.ts";
 
@@ -47,35 +48,26 @@ export function loadTokenizer(): Promise<Tokenizer> {
 
 /** A prompt as token ids: each string is tokenised by itself, as openai/harmony does, and so cannot become structure. */
 export function toTokenIds(segments: readonly Segment[], tokenizer: Tokenizer): number[] {
-  const ids: number[] = [];
-  for (const segment of segments) {
-    if (typeof segment === "number") ids.push(segment);
-    else for (const slice of tokenizer.slices(segment)) append(ids, slice);
-  }
-  return ids;
+  return finish(tokenizing(segments, tokenizer));
 }
 
 /**
- * The same, giving way to other requests in between: megabytes take seconds. A prompt of more than `limit` tokens is not
- * tokenised to its end; more than `limit` ids come back.
+ * The same in steps: megabytes take seconds. A prompt of more than `limit` tokens is not tokenised to its end; more than `limit` ids
+ * come back.
  */
-export async function toTokenIdsByAndBy(
+export function* tokenizing(
   segments: readonly Segment[],
   tokenizer: Tokenizer,
   limit = Number.POSITIVE_INFINITY,
-): Promise<number[]> {
+): Steps<number[]> {
   const ids: number[] = [];
-  let characters = 0;
   for (const segment of segments) {
     if (typeof segment === "number") ids.push(segment);
     else {
       for (const slice of tokenizer.slices(segment)) {
         append(ids, slice);
-        characters += Math.min(segment.length, SLICE);
         if (ids.length > limit) return ids;
-        if (characters < SLICE) continue;
-        characters = 0;
-        await giveWay();
+        yield Math.min(segment.length, SLICE) / CHARACTERS_PER_UNIT;
       }
     }
     if (ids.length > limit) return ids;
@@ -83,13 +75,11 @@ export async function toTokenIdsByAndBy(
   return ids;
 }
 
+/** So many characters take a microsecond where nothing of them is a word that is a token. */
+const CHARACTERS_PER_UNIT = 2;
+
 function append(ids: number[], more: readonly number[]): void {
   for (const id of more) ids.push(id);
-}
-
-/** Lets whatever else the isolate has to do go first; a resolved promise would not. */
-function giveWay(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, 0));
 }
 
 /** Bytes, one to a character: hashed, sliced and compared faster than an array of them. */
@@ -215,33 +205,75 @@ function idOf(token: ByteString, ranks: ReadonlyMap<ByteString, number>): number
 function mergeLong(bytes: ByteString, ranks: ReadonlyMap<ByteString, number>, ids: number[]): void {
   const size = bytes.length;
   // A part is known by its first byte; ends[part] is where it ends and the next one starts, before[part] the one before it.
-  const ends = Int32Array.from({ length: size }, (_, index) => index + 1);
-  const before = Int32Array.from({ length: size }, (_, index) => index - 1);
+  const ends = new Int32Array(size);
+  const before = new Int32Array(size);
+  const tokens = new Int32Array(size);
   const current = new Float64Array(size).fill(Infinity);
-  const heap: number[] = [];
+  const heap = new KeyHeap(size);
+  for (let part = 0; part < size; part++) {
+    ends[part] = part + 1;
+    before[part] = part - 1;
+    tokens[part] = idOf(bytes.charAt(part), ranks);
+  }
   const consider = (part: number) => {
     const next = ends[part] ?? size;
-    const end = next < size ? (ends[next] ?? size) : Infinity;
-    const rank = end - part <= LONGEST_TOKEN ? (ranks.get(bytes.slice(part, end)) ?? Infinity) : Infinity;
+    const rank = next < size ? joinedRank(bytes, part, next, ends[next] ?? size, tokens, ranks) : NO_RANK;
+    if (rank === NO_RANK) {
+      current[part] = Infinity;
+      return;
+    }
     // Rank and position in one number, which orders by rank and then from the left.
     const key = rank * POSITIONS + part;
     current[part] = key;
-    if (rank !== Infinity) push(heap, key);
+    heap.push(key);
   };
   for (let part = 0; part < size; part++) consider(part);
-  for (let key = pop(heap); key !== undefined; key = pop(heap)) {
+  for (let key = heap.pop(); key !== Infinity; key = heap.pop()) {
     const part = key % POSITIONS;
     if (current[part] !== key) continue;
     const next = ends[part] ?? size;
     const end = ends[next] ?? size;
     ends[part] = end;
+    tokens[part] = (key - part) / POSITIONS;
     current[next] = Infinity;
     if (end < size) before[end] = part;
     consider(part);
     const previous = before[part] ?? -1;
     if (previous >= 0) consider(previous);
   }
-  for (let part = 0; part < size; part = ends[part] ?? size) ids.push(idOf(bytes.slice(part, ends[part]), ranks));
+  for (let part = 0; part < size; part = ends[part] ?? size) ids.push(tokens[part] ?? 0);
+}
+
+/** Two tokens make no token. */
+const NO_RANK = -1;
+
+/** Which tokens two tokens make, as far as lately asked: a lookup by their text costs ten times as much. By a hash of the two. */
+const JOINED = 1 << 15;
+const joinedPairs = new Float64Array(JOINED).fill(-1);
+const joinedRanks = new Int32Array(JOINED);
+
+/** More than there are tokens. */
+const TOKENS = 1 << 18;
+
+/** The rank of the token that two parts make, which begin at `part` and `next`. */
+function joinedRank(
+  bytes: ByteString,
+  part: number,
+  next: number,
+  end: number,
+  tokens: Int32Array,
+  ranks: ReadonlyMap<ByteString, number>,
+): number {
+  if (end - part > LONGEST_TOKEN) return NO_RANK;
+  const left = tokens[part] ?? 0;
+  const right = tokens[next] ?? 0;
+  const pair = left * TOKENS + right;
+  const at = (Math.imul(left, 0x9e3779b1) ^ Math.imul(right, 0x85ebca6b)) >>> (32 - 15);
+  if (joinedPairs[at] !== pair) {
+    joinedPairs[at] = pair;
+    joinedRanks[at] = ranks.get(bytes.slice(part, end)) ?? NO_RANK;
+  }
+  return joinedRanks[at] ?? NO_RANK;
 }
 
 /** In bytes; o200k's is 128 spaces. */
@@ -250,32 +282,47 @@ const LONGEST_TOKEN = 128;
 /** More than a piece has bytes. */
 const POSITIONS = 4 * SLICE;
 
-function push(heap: number[], key: number): void {
-  let at = heap.length;
-  while (at > 0) {
-    const parent = (at - 1) >> 1;
-    const above = heap[parent] ?? 0;
-    if (above <= key) break;
-    heap[at] = above;
-    at = parent;
-  }
-  heap[at] = key;
-}
+/** The least of many numbers first. */
+class KeyHeap {
+  readonly #keys: Float64Array;
+  #size = 0;
 
-function pop(heap: number[]): number | undefined {
-  const top = heap[0];
-  const last = heap.pop();
-  if (last === undefined || heap.length === 0) return top;
-  let at = 0;
-  for (;;) {
-    let child = 2 * at + 1;
-    if (child >= heap.length) break;
-    if ((heap[child + 1] ?? Infinity) < (heap[child] ?? Infinity)) child += 1;
-    const below = heap[child] ?? Infinity;
-    if (below >= last) break;
-    heap[at] = below;
-    at = child;
+  /** `parts`: each part of a piece is pushed once, and each merge of two pushes two more. */
+  constructor(parts: number) {
+    this.#keys = new Float64Array(3 * parts);
   }
-  heap[at] = last;
-  return top;
+
+  push(key: number): void {
+    const keys = this.#keys;
+    let at = this.#size++;
+    while (at > 0) {
+      const parent = (at - 1) >> 1;
+      const above = keys[parent] ?? 0;
+      if (above <= key) break;
+      keys[at] = above;
+      at = parent;
+    }
+    keys[at] = key;
+  }
+
+  /** Takes the least; Infinity where there is none. */
+  pop(): number {
+    if (this.#size === 0) return Infinity;
+    const keys = this.#keys;
+    const top = keys[0] ?? Infinity;
+    const size = --this.#size;
+    const last = keys[size] ?? Infinity;
+    let at = 0;
+    for (;;) {
+      let child = 2 * at + 1;
+      if (child >= size) break;
+      if (child + 1 < size && (keys[child + 1] ?? Infinity) < (keys[child] ?? Infinity)) child += 1;
+      const below = keys[child] ?? Infinity;
+      if (below >= last) break;
+      keys[at] = below;
+      at = child;
+    }
+    keys[at] = last;
+    return top;
+  }
 }

@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { grants } from "../../contract/grants.ts";
+import { grants, STORED_LIMITS } from "../../contract/grants.ts";
+import { describedAs } from "../../protocol/described-as.ts";
 import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
 import { normalChoice, tool } from "../../protocol/tools.ts";
 import { eventSchemas } from "./events.ts";
@@ -21,6 +22,8 @@ export function answerSchemas() {
   const seconds = z.int().min(0).describe("Unix seconds.");
   const count = z.int().min(0);
   const metadata = z.record(text, text);
+  // Some generators have no type for null alone.
+  const nothing = describedAs(z.null(), () => z.unknown().describe("Always null."));
   const message = z.object({ type: text, code: text.nullable(), message: text, param: text.nullable() });
 
   const Usage = z.object({
@@ -33,6 +36,15 @@ export function answerSchemas() {
     cached_tokens_per_turn: z.array(count).optional(),
     output_tokens_per_turn: z.array(count).optional(),
     tool_output_tokens_per_turn: z.array(count).optional(),
+  });
+  const ToolUsage = z.object({
+    image_gen: z.object({
+      input_tokens: count,
+      input_tokens_details: z.object({ image_tokens: count, text_tokens: count }),
+      output_tokens: count,
+      total_tokens: count,
+    }),
+    web_search: z.object({ num_requests: count }),
   });
   const ResponseObject = z.object({
     id: text,
@@ -72,9 +84,9 @@ export function answerSchemas() {
     service_tier: z.enum(["default", "flex", "scale", "priority", "fast", "ultrafast"]),
     metadata,
     safety_identifier: text.nullable(),
-    access_programs: z.null(),
-    moderation: z.null(),
-    prompt: z.null(),
+    access_programs: nothing,
+    moderation: nothing,
+    prompt: nothing,
     prompt_cache_key: text.nullable(),
     prompt_cache_retention: z.enum(["in_memory", "in-memory", "24h"]).nullable(),
     prompt_cache_options: z
@@ -84,6 +96,8 @@ export function answerSchemas() {
         comparison_response_id: text.nullish(),
       })
       .optional(),
+    prompt_cache_diagnostics: z.object({ type: z.literal("unavailable") }).optional(),
+    tool_usage: ToolUsage.optional(),
     user: text.nullable(),
     input_transformations: z
       .array(
@@ -188,6 +202,7 @@ export function answerSchemas() {
   return {
     ...items,
     Usage,
+    ToolUsage,
     ResponseObject,
     ResponseStreamEvent,
     DeletedResponse: deleted("response.deleted"),
@@ -266,7 +281,41 @@ export function answerSchemas() {
       has_more: z.boolean(),
       next_page: text.nullable(),
     }),
-    Health: z.object({ status: z.literal("ok") }),
+    StoragePage: z.object({
+      object: z.literal("page"),
+      data: z.array(
+        z.object({
+          object: z.literal("bucket"),
+          start_time: seconds,
+          end_time: seconds,
+          results: z.array(
+            z.object({
+              object: z.literal("organization.usage.storage.result"),
+              usage_bytes: count,
+              num_responses: count,
+              num_conversations: count,
+              project_id: text.nullable(),
+              api_key_id: text.nullable(),
+              limits: z.partialRecord(z.enum(STORED_LIMITS), count).nullable(),
+            }),
+          ),
+        }),
+      ),
+      has_more: z.literal(false),
+      next_page: text.nullable(),
+    }),
+    Health: z.object({
+      status: z.literal("ok"),
+      disk: z.enum(["ok", "low"]).optional(),
+      open_files: z
+        .object({
+          limit: z.int(),
+          used: z.int().nullable(),
+          homes: z.object({ limit: z.int(), open: z.int() }),
+        })
+        .optional()
+        .describe("The files that the process may have open, and has; of one's own machine."),
+    }),
     UpstreamHealth: z.object({
       ...ServerHealth,
       status: z.enum(["ok", "degraded", "unreachable"]),

@@ -42,7 +42,7 @@ export function componentSchemas(): Record<string, JsonObject> {
   // Answers are such that what they give is what they take.
   const { schemas } = z.toJSONSchema(registry, { uri: reference, io: "input", override: corrected });
   const components = Object.entries(schemas).map(([id, { $schema: _schema, $id: _id, ...schema }]) => [id, schema]);
-  const found = Object.fromEntries(components) as Record<string, JsonObject>;
+  const found = plain(Object.fromEntries(components)) as Record<string, JsonObject>;
   for (const id of TOLD_APART) found[id] = { ...found[id], discriminator: discriminator(named[id], registry) };
   return withUntyped(found);
 }
@@ -117,6 +117,55 @@ const corrected: Override = ({ zodSchema, jsonSchema }) => {
 
 function isOptional(field: z.ZodType): boolean {
   return field.safeParse(undefined).success;
+}
+
+/**
+ * A schema in the words that generators know best. A union has no unions in it, values of different types are `oneOf` them, what may
+ * be null has `null` among its types, and no body has a property that may only be null: those are fields which are not served.
+ */
+function plain(node: unknown): unknown {
+  if (Array.isArray(node)) return node.map(plain);
+  if (!isJsonObject(node)) return node;
+  const { anyOf, properties, ...rest } = node;
+  // Some generators make a text of a constant that is true.
+  if (rest.type === "boolean") delete rest.const;
+  const others = Object.fromEntries(Object.entries(rest).map(([key, value]) => [key, plain(value)]));
+  if (isJsonObject(properties)) {
+    const kept = Object.entries(properties).filter(([, value]) => !(isJsonObject(value) && isNotServed(value)));
+    // Names of properties are no keywords.
+    const plainly = Object.fromEntries(kept.map(([key, value]) => [key, plain(value)]));
+    return { ...others, properties: plainly };
+  }
+  if (!Array.isArray(anyOf)) return others;
+  const branches = alternatives(anyOf).map(plain);
+  const values = branches.filter((branch) => !isNull(branch));
+  const [only] = values;
+  const isSimple = values.length === 1 && isJsonObject(only) && typeof only.type === "string" && !("const" in only);
+  if (!isSimple) {
+    const all = values.length === branches.length ? values : [...values, { type: "null" }];
+    const types = all.map((branch) => (isJsonObject(branch) ? branch.type : undefined));
+    const exclude = types.every((type) => typeof type === "string") && new Set(types).size === types.length;
+    return { ...others, [exclude ? "oneOf" : "anyOf"]: all };
+  }
+  const { type, enum: words, ...told } = only;
+  return { ...told, ...others, type: [type, "null"], ...(Array.isArray(words) && { enum: [...words, null] }) };
+}
+
+function isNull(schema: unknown): boolean {
+  return isJsonObject(schema) && schema.type === "null" && schema.description === undefined;
+}
+
+/** What a body's schema says of a field that is not served. */
+function isNotServed({ type, description }: JsonObject): boolean {
+  return type === "null" && description !== undefined;
+}
+
+/** The members of a union, those of unions in it among them. */
+function alternatives(anyOf: readonly unknown[]): unknown[] {
+  return anyOf.flatMap((branch) => {
+    const isBare = isJsonObject(branch) && Array.isArray(branch.anyOf) && Object.keys(branch).length === 1;
+    return isBare ? alternatives(branch.anyOf as unknown[]) : [branch];
+  });
 }
 
 /** Of these items the type may be left out, as in OpenAI's API: a message is known by its role, a reference by its id alone. */

@@ -114,34 +114,47 @@ function errorStatuses(
   path: string,
   operation: Operation,
   query: Endpoint["query"],
-): (number | "5XX")[] {
-  const { access, body, answers, errors = [] } = operation;
+): number[] {
+  const { access, counted, body, answers, errors = [] } = operation;
   // Every endpoint refuses web pages of other hosts where there are no keys.
   const statuses = new Set<number>([403, ...errors]);
   if (access !== "everyone") statuses.add(401);
+  if (counted) statuses.add(429);
   if (body || query) statuses.add(400);
   if (body) for (const status of [408, 413, 429]) statuses.add(status);
   if (method === "POST") statuses.add(415);
   if (path.includes(":") || openedByOf(operation) !== undefined) statuses.add(404);
   for (const status of Object.keys(answers)) statuses.delete(Number(status));
-  return [...[...statuses].toSorted((one, other) => one - other), "5XX"];
+  return [...[...statuses].toSorted((one, other) => one - other), ...SERVER_ERRORS];
 }
 
-/** How bodies that are streams of values are told: OpenAPI 3.1 has no word for it, 3.2 says `itemSchema`. */
+/** What every endpoint may answer. One by one: some generators make no code of `5XX`. */
+const SERVER_ERRORS = [500, 502, 503, 504, 507];
+
+/**
+ * How bodies that are streams of values are told. OpenAPI 3.1 has no word for them, 3.2 has `itemSchema`. A stream that a request asks
+ * for in place of one JSON value is in `x-streams`, not in `content`: generators take an answer for any of what is in there, so that
+ * no client could read a field of the value without looking which it is.
+ */
 const STREAMS: Partial<Record<MediaType, string>> = {
   "text/event-stream":
-    "Server-sent events: the `data` of each is one such value as JSON, `event` is its `type`; the last `data` is `[DONE]`.",
+    "As server-sent events: the `data` of each is one such value as JSON, `event` is its `type`; the last `data` is `[DONE]`.",
   "application/jsonl": "JSON lines: each line is one such value.",
 };
 
 function answerOf(answer: OperationAnswer): JsonObject {
   const types = Object.entries(answer) as [MediaType, string][];
   const told = types.map(([type]) => STREAMS[type]).filter((text) => text !== undefined);
-  const content = types.map(([type, name]) => [type, { schema: { $ref: `#/components/schemas/${name}` } }]);
+  const inPlace = types.filter(([type]) => "application/json" in answer && STREAMS[type] !== undefined);
+  const content = types
+    .filter((type) => !inPlace.includes(type))
+    .map(([type, name]) => [type, { schema: { $ref: `#/components/schemas/${name}` } }]);
+  const streams = inPlace.map(([type, name]) => [type, { itemSchema: { $ref: `#/components/schemas/${name}` } }]);
   return {
     description: types.length > 0 ? ["The answer.", ...told].join(" ") : "The connection is a WebSocket from here on.",
     headers: REQUEST_ID,
     ...(content.length > 0 && { content: Object.fromEntries(content) as JsonObject }),
+    ...(streams.length > 0 && { "x-streams": Object.fromEntries(streams) as JsonObject }),
   };
 }
 

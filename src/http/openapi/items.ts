@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { inputPart, toolOutput } from "../../protocol/item-parts.ts";
+import { caller as callerField, inputPart, toolOutput } from "../../protocol/item-parts.ts";
 import { FOREIGN_ITEM_TYPES } from "../../protocol/items.ts";
 import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
 import { patchOperation, shellOutcome } from "../../protocol/tool-items.ts";
@@ -12,6 +12,7 @@ export function itemSchemas() {
   const id = z.string();
   const status = z.enum(["in_progress", "completed", "incomplete"]);
   const text = z.string();
+  const caller = callerField.unwrap().unwrap().optional();
 
   const UrlCitation = z.object({
     type: z.literal("url_citation"),
@@ -56,6 +57,7 @@ export function itemSchemas() {
     namespace: text.optional(),
     arguments: text,
     status,
+    caller,
   });
   const CustomToolCall = z.object({
     type: z.literal("custom_tool_call"),
@@ -65,6 +67,7 @@ export function itemSchemas() {
     namespace: text.optional(),
     input: text,
     status,
+    caller,
   });
   const execution = z.enum(["server", "client"]);
   const ToolSearchCall = z.object({
@@ -108,6 +111,7 @@ export function itemSchemas() {
     }),
     environment: z.object({ type: z.literal("local") }).nullable(),
     status,
+    caller,
   });
   const ApplyPatchCall = z.object({
     type: z.literal("apply_patch_call"),
@@ -115,6 +119,7 @@ export function itemSchemas() {
     call_id: text,
     operation: patchOperation,
     status: z.enum(["in_progress", "completed"]),
+    caller,
   });
   const McpCall = z.object({
     type: z.literal("mcp_call"),
@@ -209,8 +214,8 @@ export function itemSchemas() {
   /** What of an input is kept that no output has. */
   const StoredInput = z.union([
     StoredMessage,
-    z.object({ type: z.literal("function_call_output"), ...answered, output: toolOutput }),
-    z.object({ type: z.literal("custom_tool_call_output"), ...answered, output: toolOutput }),
+    z.object({ type: z.literal("function_call_output"), ...answered, output: toolOutput, caller }),
+    z.object({ type: z.literal("custom_tool_call_output"), ...answered, output: toolOutput, caller }),
     z.object({ type: z.literal("local_shell_call_output"), ...answered, output: text }),
     z.object({
       type: z.literal("shell_call_output"),
@@ -223,6 +228,7 @@ export function itemSchemas() {
         }),
       ),
       max_output_length: z.int().nullable(),
+      caller,
     }),
     z.object({
       type: z.literal("apply_patch_call_output"),
@@ -230,6 +236,7 @@ export function itemSchemas() {
       call_id: text,
       status: z.enum(["completed", "failed"]),
       output: text.nullable(),
+      caller,
     }),
     z.object({
       type: z.literal("mcp_approval_response"),

@@ -2,12 +2,14 @@ import type { Variables } from "../../config.ts";
 import type { AnswerName } from "./answers.ts";
 import type { BodyName } from "./bodies.ts";
 
-/** What the API's description (`GET /openapi.json`) says of an endpoint beside its route, its query and its summary. */
-export interface Operation {
+/** Who may ask for an endpoint and how that is counted, and what the API's description (`GET /openapi.json`) says of it. */
+export type Operation = Admittance & Description;
+
+/** What the description says of an endpoint beside its route, its query and its summary. */
+interface Description {
   /** Its `operationId`, of which generators make a function's name: it stays. */
   id: string;
   group: Group;
-  access: Access;
   /** The variable without which a deployment does not have it: its path is then an unknown one. Root keys' operations need `ADMIN_KEY`. */
   openedBy?: keyof Variables;
   body?: OperationBody;
@@ -34,8 +36,20 @@ export const GROUPS = {
 } as const;
 export type Group = keyof typeof GROUPS;
 
-/** Who may ask: everyone, a tenant with its key or token, a root key, either of these, or the holder of `PROMETHEUS_TOKEN`. */
-export type Access = "everyone" | "tenant" | "root" | "tenant or root" | "metrics";
+/**
+ * Who may ask: everyone, a tenant with its key or token, a root key, either of these, or the holder of `PROMETHEUS_TOKEN`. What a
+ * tenant asks for is counted in its limits; all else is free (docs/keys.md lists it). `src/http/door.ts` does both.
+ */
+export type Admittance =
+  | { access: "tenant" | "tenant or root"; counted: Counted }
+  | { access: "everyone" | "root" | "metrics"; counted?: undefined };
+export type Access = Admittance["access"];
+
+/**
+ * As what a request counts: a `request` in `requests_per_minute`, a `read` in `reads_per_minute`. A `turn` is a request which its
+ * admission counts, together with the tokens that it reserves.
+ */
+export type Counted = "turn" | "request" | "read";
 
 export interface OperationBody {
   name: BodyName;

@@ -1,4 +1,4 @@
-import { type Grants, isCounted, policyOf } from "../../contract/grants.ts";
+import { type Grants, isCounted, policyOf, withStoredBytes } from "../../contract/grants.ts";
 import { type Identity, JWT_KEY } from "../../contract/identity.ts";
 import { isMinted, isMintedForm, keyHash } from "../../protocol/api-keys.ts";
 import { ApiError } from "../../protocol/errors.ts";
@@ -95,8 +95,12 @@ export class KeyCache {
   /** As of when it was told, Unix milliseconds. */
   #mint: { secret: string; at: number } | undefined;
 
-  constructor(directories: DurableObjectNamespace<KeyDirectory>) {
+  readonly #storedBytes: number;
+
+  /** `storedBytes`: what tenants may store whose own limits do not say it; 0 is any amount. */
+  constructor(directories: DurableObjectNamespace<KeyDirectory>, storedBytes: number) {
     this.#directories = directories;
+    this.#storedBytes = storedBytes;
   }
 
   /**
@@ -127,7 +131,7 @@ export class KeyCache {
     const at = Date.now();
     const { mint, key } = await this.#ask((directory) => directory.lookUp(hash));
     this.#mint = { secret: mint, at };
-    if (key) return { record: key, identity: identityOfKey(key) };
+    if (key) return { record: key, identity: this.#identityOf(key) };
     this.#known.delete(hash);
     this.#unknown.put(hash, true, at);
     throw new NoSuchKey();
@@ -141,9 +145,13 @@ export class KeyCache {
   ): Identity | Promise<Identity> {
     const look = async () => {
       const limits = await this.#ask((directory) => directory.tenantLimits(tenant));
-      return newIdentity(tenant, JWT_KEY, limits, null);
+      return newIdentity({ tenant, keyId: JWT_KEY }, limits, null, this.#storedBytes);
     };
     return this.#tenants.get(tenant, maxAgeMs, look, beside);
+  }
+
+  #identityOf({ id, tenant, limits, tenantLimits }: KeyRecord): Identity {
+    return newIdentity({ tenant, keyId: id }, tenantLimits, limits, this.#storedBytes);
   }
 
   async #ask<T>(question: (directory: DurableObjectStub<KeyDirectory>) => Promise<T>): Promise<T> {
@@ -162,17 +170,20 @@ export class KeyCache {
 
 class NoSuchKey extends Error {}
 
-function identityOfKey({ id, tenant, limits, tenantLimits }: KeyRecord): Identity {
-  return newIdentity(tenant, id, tenantLimits, limits);
-}
-
-function newIdentity(tenant: string, keyId: string, ofTenant: Grants | null, ofKey: Grants | null): Identity {
+/** Who asks, by the grants of the tenant and the key. `storedBytes`: what the tenant may store where its own do not say it; 0 is any amount. */
+export function newIdentity(
+  who: Pick<Identity, "tenant" | "keyId">,
+  ofTenant: Grants | null,
+  ofKey: Grants | null,
+  storedBytes: number,
+): Identity {
   const hasGrants = ofTenant !== null || ofKey !== null;
+  const tellsUsage = isCounted(ofTenant) || isCounted(ofKey);
+  const tenant = withStoredBytes(ofTenant, storedBytes);
   return {
-    tenant,
-    keyId,
+    ...who,
     policy: hasGrants ? policyOf(ofTenant, ofKey) : undefined,
-    counted: isCounted(ofTenant) || isCounted(ofKey) ? { tenant: ofTenant, key: ofKey } : undefined,
+    counted: tellsUsage || isCounted(tenant) ? { tenant, key: ofKey, tellsUsage } : undefined,
   };
 }
 
@@ -192,10 +203,10 @@ function refused(message: string, code: string): ApiError {
 const caches = new WeakMap<object, KeyCache>();
 
 /** The cache of this isolate. */
-export function keyCache(env: { KEYS: DurableObjectNamespace<KeyDirectory> }): KeyCache {
+export function keyCache(env: { KEYS: DurableObjectNamespace<KeyDirectory> }, storedBytes: number): KeyCache {
   let cache = caches.get(env);
   if (!cache) {
-    cache = new KeyCache(env.KEYS);
+    cache = new KeyCache(env.KEYS, storedBytes);
     caches.set(env, cache);
   }
   return cache;

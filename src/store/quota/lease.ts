@@ -1,8 +1,11 @@
+import { type Grants, NOTHING_STORED, readsPerMinute, STORED_LIMITS } from "../../contract/grants.ts";
 import type { CountedLimits } from "../../contract/identity.ts";
 import { isRetryable } from "../retryable.ts";
 import {
   type Amounts,
   type Answer,
+  combined,
+  covers,
   MAX_LIFETIME_MS,
   NOTHING,
   type Obstacle,
@@ -43,6 +46,14 @@ const REFUSED_FOR_MS = 200;
 
 /** Requests that are promised in advance at most. */
 const MAX_ADVANCE = 1_000;
+
+/** What of stored things is promised in advance, where there is room for ten times as much. */
+const STANDING: Amounts = {
+  ...NOTHING,
+  stored_bytes: 64 * 1024 * 1024,
+  stored_responses: 100,
+  stored_conversations: 100,
+};
 
 /** The isolate has no name of its own. */
 const holder = () => {
@@ -89,7 +100,7 @@ export class Lease {
   /** Taken by requests in progress. */
   readonly #open = new Set<Open>();
   /** Used, and not reported yet. */
-  #used: Used = { requests: 0, tokens: 0, cost: 0 };
+  #used: Used = NO_USE;
   #usage = new Map<string, UsageEntry>();
   #reports = 0;
   #waiters: Waiter[] = [];
@@ -111,26 +122,48 @@ export class Lease {
 
   /** Nothing is taken, asked for or to be told: it can be forgotten. */
   get isIdle(): boolean {
-    const hasTold = this.#used.requests === 0 && this.#usage.size === 0;
+    const hasTold = this.#used.requests === 0 && this.#used.reads === 0 && this.#usage.size === 0;
     return this.#open.size === 0 && this.#waiters.length === 0 && !this.#isAsking && hasTold;
   }
 
   /**
-   * Takes what a request needs: at once, or when the quota has answered. `limits` are those of now. Throws, or rejects
+   * Takes what a request needs, of each kind that is limited: at once, or when the quota has answered. `limits` are those of now. Throws, or rejects
    * with, the 429 of a limit, and the 503 where the quota cannot be asked. `waitUntil` keeps what outlives the request.
    */
   take(
-    need: Pick<Amounts, "tokens" | "cost">,
+    need: Partial<Amounts>,
     limits: CountedLimits,
     waitUntil: (promise: Promise<unknown>) => void,
   ): Reservation | Promise<Reservation> {
-    if (limits !== this.#limits) {
-      this.#limits = limits;
-      this.#limited = limitedBy(limits);
-    }
+    this.#learn(limits);
     const open: Open = { taken: NOTHING, seenAt: Date.now() };
-    const asked = this.#obtain({ ...NOTHING, ...need, requests: 1, slots: 1 }, open, waitUntil);
+    const asked = this.#obtain({ ...NOTHING, ...need }, open, waitUntil);
     return asked ? asked.then(() => this.#reservation(open, waitUntil)) : this.#reservation(open, waitUntil);
+  }
+
+  /**
+   * Counts a request that reserves nothing: as one of `kind`. Undefined where that is done at once. Throws, or rejects, as `take`
+   * does.
+   */
+  count(
+    kind: "requests" | "reads",
+    limits: CountedLimits,
+    waitUntil: (promise: Promise<unknown>) => void,
+  ): Promise<void> | undefined {
+    this.#learn(limits);
+    if (this.#limited[kind] === 0) return undefined;
+    const over: Open = { taken: NOTHING, seenAt: ENDED };
+    const asked = this.#obtain({ ...NOTHING, [kind]: 1 }, over, waitUntil);
+    if (asked) return asked.then(() => this.#reportSoon(waitUntil));
+    this.#reportSoon(waitUntil);
+    return undefined;
+  }
+
+  /** Limits as they are now. */
+  #learn(limits: CountedLimits): void {
+    if (limits === this.#limits) return;
+    this.#limits = limits;
+    this.#limited = limitedBy(limits);
   }
 
   #reservation(open: Open, waitUntil: (promise: Promise<unknown>) => void): Reservation {
@@ -161,8 +194,8 @@ export class Lease {
   #obtain(all: Amounts, open: Open, waitUntil: (promise: Promise<unknown>) => void): Promise<void> | undefined {
     const now = Date.now();
     // What is not limited is there.
-    const need = each(all, this.#limited, (amount, isLimited) => amount * isLimited);
-    const isRequest = all.requests > 0;
+    const need = combined(all, this.#limited, (amount, isLimited) => amount * isLimited);
+    const isRequest = all.requests + all.reads + all.stored_bytes > 0;
     // By then the quota has given it to others.
     if (Math.abs(now - this.#heardAt) > LIFETIME_MS - RENEW_AFTER_MS) this.#free = atMost(this.#free, NOTHING);
     if (this.#waiters.length === 0 && covers(this.#free, need)) {
@@ -170,7 +203,8 @@ export class Lease {
       return undefined;
     }
     const { obstacle, until = 0 } = this.#refusal ?? {};
-    if (obstacle && now < until && until - now <= REFUSED_FOR_MS && isRequest) throw this.#refused(obstacle);
+    const isRefused = obstacle && need[amountOf(obstacle.kind)] > 0;
+    if (isRefused && now < until && until - now <= REFUSED_FOR_MS) throw this.#refused(obstacle);
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const waiter: Waiter = { need, open, isRequest, resolve, reject };
     this.#waiters.push(waiter);
@@ -232,9 +266,9 @@ export class Lease {
   /** From now on it is held for this request, whether it has learned that yet or not. */
   #give(need: Amounts, open: Open, isRequest: boolean): void {
     this.#free = minus(this.#free, need);
-    this.#used.requests += need.requests;
+    this.#used = addUsed(this.#used, { ...NO_USE, requests: need.requests, reads: need.reads });
     if (isRequest) this.#demand.note(need);
-    const taken = { ...need, requests: 0 };
+    const taken = { ...need, requests: 0, reads: 0 };
     if (open.seenAt === ENDED) this.#free = plus(this.#free, taken);
     else {
       open.taken = plus(open.taken, taken);
@@ -246,12 +280,12 @@ export class Lease {
   #refuse(obstacle: Obstacle): void {
     const [first] = this.#waiters;
     if (!first) return;
-    const kind = AMOUNTS[obstacle.kind];
+    const kind = amountOf(obstacle.kind);
     const isRefused = ({ need }: Waiter) => need[kind] >= first.need[kind];
     const refused = this.#waiters.filter(isRefused);
     this.#waiters = this.#waiters.filter((waiter) => !isRefused(waiter));
     // What everybody needs as much of, nobody gets.
-    if (kind === "requests" || kind === "slots") {
+    if (kind === "requests" || kind === "reads" || kind === "slots") {
       this.#refusal = { obstacle, until: Date.now() + Math.min(obstacle.retryMs ?? REFUSED_FOR_MS, REFUSED_FOR_MS) };
     }
     for (const { reject } of refused) reject(this.#refused(obstacle));
@@ -264,7 +298,7 @@ export class Lease {
   /** Reports what was used, and takes what is granted. Rejects when the quota cannot be reached. */
   async #exchange(want: Want | undefined): Promise<Answer> {
     const [used, usage, due] = [this.#used, [...this.#usage.values()], this.#reportDue];
-    this.#used = { requests: 0, tokens: 0, cost: 0 };
+    this.#used = NO_USE;
     this.#usage = new Map();
     this.#reportDue = undefined;
     this.#free = atLeast(this.#free, NOTHING);
@@ -317,15 +351,20 @@ export class Lease {
     for (const open of this.#open) if (now - open.seenAt > LIFETIME_MS) this.#open.delete(open);
   }
 
-  /** What is asked for in advance: as much as was needed in the time of a report, where several requests come in it. */
+  /**
+   * What is asked for in advance: as much as was needed in the time of a report, where several requests come in it. Of what is
+   * stored, so much that a caller who is seldom there need not ask for each request.
+   */
   #advance(): Amounts {
-    return this.#demand.expected(MAX_ADVANCE);
+    const standing = combined(STANDING, this.#limited, (amount, isLimited) => amount * isLimited);
+    return combined(this.#demand.expected(MAX_ADVANCE), standing, Math.max);
   }
 
   #giveBack(open: Open, used: Pick<Amounts, "tokens" | "cost">): void {
-    if (this.#open.delete(open)) this.#free = plus(this.#free, open.taken);
+    // What was to be stored is: its home tells how much. Where it is not, the quota has it back with the next report.
+    if (this.#open.delete(open)) this.#free = plus(this.#free, { ...open.taken, ...NOTHING_STORED });
     this.#free = minus(this.#free, { ...NOTHING, tokens: used.tokens, cost: used.cost });
-    this.#used = addUsed(this.#used, { requests: 0, tokens: used.tokens, cost: used.cost });
+    this.#used = addUsed(this.#used, { ...NO_USE, tokens: used.tokens, cost: used.cost });
     this.#refusal = undefined;
     this.#handOut();
   }
@@ -409,7 +448,7 @@ class Demand {
     const { count, amounts } = this.#now.count > this.#before.count ? this.#now : this.#before;
     if (count < 2) return { ...NOTHING };
     const share = Math.min(1, most / count);
-    return each(amounts, NOTHING, (amount) => Math.ceil(amount * share));
+    return combined(amounts, NOTHING, (amount) => Math.ceil(amount * share));
   }
 
   #turn(): void {
@@ -422,50 +461,24 @@ class Demand {
   }
 }
 
-const AMOUNTS = {
-  requests: "requests",
-  tokens: "tokens",
-  slots: "slots",
-  runs: "runs",
-  budget_tokens: "tokens",
-  budget_usd: "cost",
-} as const;
+const NO_USE: Used = { requests: 0, reads: 0, tokens: 0, cost: 0 };
 
-function covers(free: Amounts, need: Amounts): boolean {
-  return (
-    (need.requests === 0 || free.requests >= need.requests) &&
-    (need.slots === 0 || free.slots >= need.slots) &&
-    (need.tokens === 0 || free.tokens >= need.tokens) &&
-    (need.cost === 0 || free.cost >= need.cost)
-  );
+/** The amount that an obstacle is about. */
+function amountOf(kind: Obstacle["kind"]): keyof Amounts {
+  if (kind === "budget_tokens") return "tokens";
+  return kind === "budget_usd" ? "cost" : kind;
 }
 
 function minus(a: Amounts, b: Amounts): Amounts {
-  return {
-    requests: a.requests - b.requests,
-    tokens: a.tokens - b.tokens,
-    cost: a.cost - b.cost,
-    slots: a.slots - b.slots,
-    runs: a.runs - b.runs,
-  };
-}
-
-function each(a: Amounts, b: Amounts, choose: (a: number, b: number) => number): Amounts {
-  return {
-    requests: choose(a.requests, b.requests),
-    tokens: choose(a.tokens, b.tokens),
-    cost: choose(a.cost, b.cost),
-    slots: choose(a.slots, b.slots),
-    runs: choose(a.runs, b.runs),
-  };
+  return combined(a, b, (one, other) => one - other);
 }
 
 function atLeast(a: Amounts, least: Amounts): Amounts {
-  return each(a, least, Math.max);
+  return combined(a, least, Math.max);
 }
 
 function atMost(a: Amounts, most: Amounts): Amounts {
-  return each(a, most, Math.min);
+  return combined(a, most, Math.min);
 }
 
 /** What is missing of a need. */
@@ -476,19 +489,28 @@ function lacking(need: Amounts, free: Amounts): Amounts {
 /** 1 for each kind that is limited, else 0. */
 function limitedBy({ tenant, key }: CountedLimits): Amounts {
   const both = [tenant, key].filter((grants) => grants !== null);
-  const one = (of: (grants: (typeof both)[number]) => number | null | undefined) =>
+  const one = (of: (grants: Grants) => number | null | undefined) =>
     both.some((grants) => of(grants) != null) ? 1 : 0;
-  return {
+  const limited: Amounts = {
+    ...NOTHING,
     requests: one((grants) => grants.requests_per_minute),
+    reads: one(readsPerMinute),
     tokens: one((grants) => grants.tokens_per_minute ?? grants.budget?.tokens),
     cost: one((grants) => grants.budget?.usd),
     slots: one((grants) => grants.max_concurrent_requests),
     runs: one((grants) => grants.max_background_runs),
   };
+  for (const kind of STORED_LIMITS) limited[kind] = one((grants) => grants[kind]);
+  return limited;
 }
 
 function addUsed(a: Used, b: Used): Used {
-  return { requests: a.requests + b.requests, tokens: a.tokens + b.tokens, cost: a.cost + b.cost };
+  return {
+    requests: a.requests + b.requests,
+    reads: a.reads + b.reads,
+    tokens: a.tokens + b.tokens,
+    cost: a.cost + b.cost,
+  };
 }
 
 function addUsage(a: UsageEntry, b: UsageEntry): UsageEntry {

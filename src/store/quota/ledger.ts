@@ -1,4 +1,11 @@
-import type { Grants } from "../../contract/grants.ts";
+import {
+  type Grants,
+  NOTHING_STORED,
+  readsPerMinute,
+  STORED_LIMITS,
+  type Stored,
+  type StoredLimit,
+} from "../../contract/grants.ts";
 import type { CountedLimits } from "../../contract/identity.ts";
 import { type BudgetPeriod, periodEnd, usedInPeriod, withUsed } from "./budget-period.ts";
 import { added, msUntilEmpty, msUntilFreed, slid, sumOf, WINDOW_MS, type Window } from "./window.ts";
@@ -12,19 +19,27 @@ import { added, msUntilEmpty, msUntilFreed, slid, sumOf, WINDOW_MS, type Window 
  * by anything but what a holder uses beyond its hold.
  */
 
-/** Amounts of what is limited. `cost` in millionths of a dollar; `slots` are requests, `runs` runs in progress. */
-export interface Amounts {
-  requests: number;
-  tokens: number;
-  cost: number;
-  slots: number;
-  runs: number;
-}
+const KINDS = ["requests", "reads", "tokens", "cost", "slots", "runs", ...STORED_LIMITS] as const;
+type Kind = (typeof KINDS)[number];
 
-export const NOTHING: Readonly<Amounts> = { requests: 0, tokens: 0, cost: 0, slots: 0, runs: 0 };
+/**
+ * Amounts of what is limited. `cost` in millionths of a dollar; `slots` are requests, `runs` runs in progress. What is to be stored is
+ * promised until its home has told what it stores.
+ */
+export type Amounts = Record<Kind, number>;
+
+export const NOTHING: Readonly<Amounts> = {
+  requests: 0,
+  reads: 0,
+  tokens: 0,
+  cost: 0,
+  slots: 0,
+  runs: 0,
+  ...NOTHING_STORED,
+};
 
 /** What was really used. */
-export type Used = Pick<Amounts, "requests" | "tokens" | "cost">;
+export type Used = Pick<Amounts, "requests" | "reads" | "tokens" | "cost">;
 
 interface Hold extends Amounts {
   holder: string;
@@ -37,6 +52,7 @@ interface Hold extends Amounts {
 /** What is kept of a key, or of the tenant (which has no holds of its own). Plain data. */
 export interface Account {
   requests: Window;
+  reads: Window;
   tokens: Window;
   periods: BudgetPeriod[];
   holds: Hold[];
@@ -80,7 +96,7 @@ export interface Status {
 
 /** What stands in the way of a want. */
 export interface Obstacle {
-  kind: "requests" | "tokens" | "slots" | "runs" | "budget_tokens" | "budget_usd";
+  kind: Exclude<Kind, "cost"> | "budget_tokens" | "budget_usd";
   of: "key" | "tenant";
   limit: number;
   used: number;
@@ -108,15 +124,24 @@ export const MAX_LIFETIME_MS = 120_000;
 /** Holders that one key may have: an isolate each, and a run each. */
 const MAX_HOLDS = 4_096;
 
-const KINDS = ["requests", "tokens", "cost", "slots", "runs"] as const;
-
 export class Ledger {
   readonly #accounts = new Map<string, Account>();
   readonly #changed = new Set<string>();
 
-  /** `accounts` as they were kept, by key. */
-  constructor(accounts: Iterable<readonly [key: string, account: Account]> = []) {
-    for (const [key, account] of accounts) this.#accounts.set(key, account);
+  readonly #stored: (key: string) => Stored;
+
+  /**
+   * `accounts` as they were kept, by key. An earlier version has kept some without `reads`. `stored` gives what a key has stored, or
+   * the tenant.
+   */
+  constructor(
+    accounts: Iterable<readonly [key: string, account: Account]> = [],
+    stored: (key: string) => Stored = () => NOTHING_STORED,
+  ) {
+    this.#stored = stored;
+    for (const [key, { reads = [], ...account }] of accounts) {
+      this.#accounts.set(key, { ...account, reads, holds: account.holds.map((hold) => ({ ...NOTHING, ...hold })) });
+    }
   }
 
   /** The accounts that have changed since this was last asked. */
@@ -127,7 +152,9 @@ export class Ledger {
   }
 
   /** Takes a report, and grants what it wants, all or nothing of the least. `now` in Unix milliseconds. */
-  take(report: Report, now: number): Answer {
+  take(given: Report, now: number): Answer {
+    // An isolate of an earlier version leaves out what it does not know.
+    const report = { ...given, held: { ...NOTHING, ...given.held }, want: given.want && wholeWant(given.want) };
     this.#pass(now);
     this.#book(report, now);
     const { want, limits, key } = report;
@@ -147,7 +174,7 @@ export class Ledger {
   #account(key: string): Account {
     let account = this.#accounts.get(key);
     if (!account) {
-      account = { requests: [], tokens: [], periods: [], holds: [] };
+      account = { requests: [], reads: [], tokens: [], periods: [], holds: [] };
       this.#accounts.set(key, account);
     }
     return account;
@@ -157,6 +184,7 @@ export class Ledger {
   #pass(now: number): void {
     for (const [key, account] of this.#accounts) {
       account.requests = slid(account.requests, now);
+      account.reads = slid(account.reads, now);
       account.tokens = slid(account.tokens, now);
       if (account.holds.every(({ expires }) => expires > now && expires <= now + MAX_LIFETIME_MS)) continue;
       account.holds = account.holds
@@ -182,10 +210,11 @@ export class Ledger {
     this.#changed.add(key);
   }
 
-  #use(key: string, limits: Grants | null, { requests, tokens, cost }: Used, now: number): void {
+  #use(key: string, limits: Grants | null, { requests, reads = 0, tokens, cost }: Used, now: number): void {
     if (!limits) return;
     const account = this.#account(key);
     if (limits.requests_per_minute != null) account.requests = added(account.requests, requests, now);
+    if (readsPerMinute(limits) !== undefined) account.reads = added(account.reads, reads, now);
     if (limits.tokens_per_minute != null) account.tokens = added(account.tokens, tokens, now);
     const { budget } = limits;
     if (budget) account.periods = withUsed(account.periods, budget.window, { tokens, cost }, now);
@@ -214,7 +243,7 @@ export class Ledger {
   /** How much of each kind is left, under a key's limits and its tenant's. */
   #room(key: string, limits: CountedLimits, now: number): Amounts {
     const rooms = this.#limitsOf(key, limits, now).map(({ kind, room }) => ({ kind, room }));
-    const room: Amounts = { requests: 0, tokens: 0, cost: 0, slots: 0, runs: 0 };
+    const room: Amounts = { ...NOTHING };
     for (const kind of KINDS) {
       const of = rooms.filter((each) => each.kind === kind).map((each) => each.room);
       room[kind] = Math.max(0, Math.min(Number.MAX_SAFE_INTEGER, ...of));
@@ -245,7 +274,7 @@ export class Ledger {
       if (!grants) continue;
       const account = this.#account(name);
       const held = this.#held(name);
-      const rate = (kind: "requests" | "tokens", limit: number | null | undefined) => {
+      const rate = (kind: "requests" | "reads" | "tokens", limit: number | null | undefined) => {
         if (limit == null) return;
         const used = sumOf(account[kind]) + held[kind];
         states.push({ of, kind, obstacle: kind, limit, used, room: limit - used, window: account[kind] });
@@ -255,9 +284,16 @@ export class Ledger {
         states.push({ of, kind, obstacle: kind, limit, used: held[kind], room: limit - held[kind] });
       };
       rate("requests", grants.requests_per_minute);
+      rate("reads", readsPerMinute(grants));
       load("slots", grants.max_concurrent_requests);
       load("runs", grants.max_background_runs);
       rate("tokens", grants.tokens_per_minute);
+      for (const kind of STORED_LIMITS) {
+        const limit = grants[kind];
+        if (limit == null) continue;
+        const used = this.#stored(name)[kind];
+        states.push({ of, kind, obstacle: kind, limit, used, room: limit - used - held[kind] });
+      }
       const { budget } = grants;
       if (!budget) continue;
       const period = usedInPeriod(account.periods, budget.window, now);
@@ -308,7 +344,7 @@ export class Ledger {
 
 interface LimitState {
   of: "key" | "tenant";
-  kind: (typeof KINDS)[number];
+  kind: Kind;
   obstacle: Obstacle["kind"];
   limit: number;
   used: number;
@@ -320,19 +356,35 @@ interface LimitState {
 
 /** When there may be room for so much; undefined where no waiting makes room for it. */
 function retryMs({ limit, room, window, resetsAt, obstacle }: LimitState, wanted: number, now: number) {
-  if (wanted > limit || limit === 0) return undefined;
+  if (wanted > limit || limit === 0 || isStoredLimit(obstacle)) return undefined;
   if (obstacle === "budget_tokens" || obstacle === "budget_usd") return resetsAt && resetsAt - now;
   const inWindow = window ? msUntilFreed(window, wanted - room, now) : HOLDS_RETRY_MS;
   // What is held comes back when its holder reports.
   return Number.isFinite(inWindow) ? inWindow : HOLDS_RETRY_MS;
 }
 
+/** A want with nothing of what it leaves out. */
+function wholeWant({ least, needed, soon }: Want): Want {
+  return { least: { ...NOTHING, ...least }, needed: { ...NOTHING, ...needed }, soon: { ...NOTHING, ...soon } };
+}
+
 export function plus(a: Amounts, b: Amounts): Amounts {
-  return {
-    requests: a.requests + b.requests,
-    tokens: a.tokens + b.tokens,
-    cost: a.cost + b.cost,
-    slots: a.slots + b.slots,
-    runs: a.runs + b.runs,
-  };
+  return combined(a, b, (one, other) => one + other);
+}
+
+/** The amounts that `combine` makes of each kind of two others. */
+export function combined(a: Amounts, b: Amounts, combine: (one: number, other: number) => number): Amounts {
+  const made = { ...NOTHING };
+  for (const kind of KINDS) made[kind] = combine(a[kind], b[kind]);
+  return made;
+}
+
+/** Whether an amount is one of what is stored. */
+export function isStoredLimit(kind: Obstacle["kind"] | Kind): kind is StoredLimit {
+  return (STORED_LIMITS as readonly string[]).includes(kind);
+}
+
+/** Whether there is as much of each kind as is needed. What is not needed may be less than nothing. */
+export function covers(free: Amounts, need: Amounts): boolean {
+  return KINDS.every((kind) => need[kind] === 0 || free[kind] >= need[kind]);
 }

@@ -1,6 +1,9 @@
 import type { Schema } from "../schema.ts";
 
-/** The homes of a tenant, where it wants them noted: nothing else tells which there are. */
+/**
+ * The homes of a tenant: those that are noted, where it wants them noted, and those that have told what they store. Nothing else
+ * tells which there are.
+ */
 
 export const HOMES_TABLE = "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID";
 
@@ -27,7 +30,11 @@ export class NotedHomes {
   list(after: string, limit: number): string[] {
     if (!this.#schema.openIfMade()) return [];
     return this.#sql
-      .exec<{ home: string }>("SELECT home FROM homes WHERE home > ? ORDER BY home LIMIT ?", after, limit)
+      .exec<{ home: string }>(
+        "SELECT home FROM homes WHERE home > ?1 UNION SELECT home FROM stored WHERE home > ?1 ORDER BY home LIMIT ?2",
+        after,
+        limit,
+      )
       .toArray()
       .map(({ home }) => home);
   }
@@ -43,6 +50,7 @@ export class NotedHomes {
   }
 
   isEmpty(): boolean {
-    return !this.#schema.openIfMade() || this.#sql.exec("SELECT 1 FROM homes LIMIT 1").toArray().length === 0;
+    if (!this.#schema.openIfMade()) return true;
+    return this.#sql.exec("SELECT 1 FROM homes UNION ALL SELECT 1 FROM stored LIMIT 1").toArray().length === 0;
   }
 }

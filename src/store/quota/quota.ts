@@ -1,8 +1,10 @@
 import { DurableObject } from "cloudflare:workers";
 import { loadConfig, type Variables } from "../../config.ts";
+import type { Stored } from "../../contract/grants.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { type Account, type Answer, Ledger, type Report } from "./ledger.ts";
 import { HOMES_TABLE, NotedHomes } from "./noted-homes.ts";
+import { STORED_TABLE, type StoredReport, StoredTotals } from "./stored-totals.ts";
 import { USAGE_TABLE, type UsageEntry, type UsageQuery, type UsageRow, UsageStore } from "./usage-store.ts";
 
 /** The tables of a quota, by version. What was made once is never changed: a new version adds to it. */
@@ -13,6 +15,7 @@ export const QUOTA_VERSIONS: Versions = [
     USAGE_TABLE,
     HOMES_TABLE,
   ],
+  [STORED_TABLE],
 ];
 
 /**
@@ -23,6 +26,7 @@ export class Quota extends DurableObject<Variables> {
   readonly #schema: Schema;
   readonly #usage: UsageStore;
   readonly #homes: NotedHomes;
+  readonly #stored: StoredTotals;
   #ledger: Ledger | undefined;
 
   constructor(state: DurableObjectState, env: Variables) {
@@ -30,6 +34,7 @@ export class Quota extends DurableObject<Variables> {
     this.#schema = new Schema(state.storage, QUOTA_VERSIONS);
     this.#usage = new UsageStore(state.storage.sql, this.#schema);
     this.#homes = new NotedHomes(state.storage.sql, this.#schema);
+    this.#stored = new StoredTotals(state.storage.sql, this.#schema);
   }
 
   /** Takes what a holder reports, with what was used of which model, and grants what it wants. */
@@ -51,6 +56,21 @@ export class Quota extends DurableObject<Variables> {
       throw error;
     }
     return answer;
+  }
+
+  /** Takes what homes store now, each as a whole. */
+  takeStored(reports: readonly StoredReport[]): void {
+    try {
+      this.ctx.storage.transactionSync(() => this.#stored.take(reports));
+    } catch (error) {
+      this.#stored.forget();
+      throw error;
+    }
+  }
+
+  /** What is stored now, by the key that has stored it; the empty key is that of what nobody is known to have stored. */
+  stored(): Record<string, Stored> {
+    return Object.fromEntries(this.#stored.byKey());
   }
 
   /** What was used, by hour, key and model. */
@@ -77,22 +97,27 @@ export class Quota extends DurableObject<Variables> {
   /** Forgets all that was counted. */
   async erase(): Promise<void> {
     this.#ledger = undefined;
+    this.#stored.forget();
     const deleted = this.ctx.storage.deleteAll();
     this.#schema.forget();
     await deleted;
   }
 
   #read(): Ledger {
-    if (!this.#schema.openIfMade()) return new Ledger();
+    const stored = (key: string) => this.#stored.of(key);
+    if (!this.#schema.openIfMade()) return new Ledger([], stored);
     const rows = this.ctx.storage.sql.exec<{ key: string; body: string }>("SELECT key, body FROM accounts").toArray();
-    return new Ledger(rows.map(({ key, body }) => [key, JSON.parse(body) as Account] as const));
+    return new Ledger(
+      rows.map(({ key, body }) => [key, JSON.parse(body) as Account] as const),
+      stored,
+    );
   }
 
   #write(key: string, account: Account): void {
     this.#schema.open();
-    const { requests, tokens, periods, holds } = account;
+    const { requests, reads, tokens, periods, holds } = account;
     const { sql } = this.ctx.storage;
-    if (requests.length + tokens.length + periods.length + holds.length === 0) {
+    if (requests.length + reads.length + tokens.length + periods.length + holds.length === 0) {
       sql.exec("DELETE FROM accounts WHERE key = ?", key);
       return;
     }

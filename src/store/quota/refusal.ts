@@ -1,5 +1,6 @@
+import type { StoredLimit } from "../../contract/grants.ts";
 import { ApiError } from "../../protocol/errors.ts";
-import { type Obstacle, type RateStatus, type Status, TENANT } from "./ledger.ts";
+import { isStoredLimit, type Obstacle, type RateStatus, type Status, TENANT } from "./ledger.ts";
 
 /**
  * Limits as clients are told of them: OpenAI's headers, codes and words. Codex reads the time in "Please try again in
@@ -36,6 +37,7 @@ export function limitExceeded(obstacle: Obstacle, status: Status, who: { tenant:
   const headers = rateHeaders(status);
   const { kind, limit, retryMs } = obstacle;
   const whose = obstacle.of === "key" && who.keyId !== TENANT ? `key ${who.keyId}` : `organization ${who.tenant}`;
+  if (isStoredLimit(kind)) return storageExceeded(kind, obstacle, whose, headers);
   if (kind === "budget_tokens" || kind === "budget_usd") return quotaExceeded(budgetMessage(obstacle, whose), headers);
   if (limit === 0)
     return quotaExceeded(`You exceeded your current quota: ${whose} may not use any ${UNITS[kind]}.`, headers);
@@ -62,17 +64,45 @@ export function limitExceeded(obstacle: Obstacle, status: Status, who: { tenant:
   });
 }
 
+const THINGS = { stored_bytes: "bytes", stored_responses: "responses", stored_conversations: "conversations" } as const;
+
+/** The 429 of a limit of what is stored; a request that alone is more than it is a 413. Waiting makes no room. */
+function storageExceeded(
+  kind: StoredLimit,
+  { limit, used, wanted }: Obstacle,
+  whose: string,
+  headers: Headers,
+): ApiError {
+  const advice = "Delete responses or conversations, or send 'store: false'.";
+  return new ApiError({
+    status: wanted > limit && limit > 0 ? 413 : 429,
+    type: "insufficient_quota",
+    code: "storage_quota_exceeded",
+    message: `You exceeded your storage quota: ${whose} may store ${limit} ${THINGS[kind]} ('${kind}'), ${used} are stored, and this request may need ${wanted}. ${advice}`,
+    headers: { ...headers, "x-should-retry": "false" },
+  });
+}
+
+type Headers = Record<string, string>;
+
 const LIMITED = { status: 429, code: "rate_limit_exceeded" };
 
 const UNITS = {
   requests: "requests per min (RPM)",
+  reads: "reads per min",
   tokens: "tokens per min (TPM)",
   slots: "concurrent requests",
   runs: "background responses in progress",
 } as const;
 
 /** OpenAI's types of these errors. */
-const TYPES = { requests: "requests", tokens: "tokens", slots: "rate_limit_error", runs: "rate_limit_error" } as const;
+const TYPES = {
+  requests: "requests",
+  reads: "requests",
+  tokens: "tokens",
+  slots: "rate_limit_error",
+  runs: "rate_limit_error",
+} as const;
 
 function quotaExceeded(message: string, headers: Record<string, string>): ApiError {
   const code = "insufficient_quota";

@@ -1,5 +1,7 @@
+import type { Stored } from "../../contract/grants.ts";
 import type { CountedLimits } from "../../contract/identity.ts";
 import type { Model } from "../../contract/model.ts";
+import { logLine } from "../../protocol/log-line.ts";
 import type { TurnResult } from "../../turn/turn.ts";
 import type { QuotaStub } from "./lease.ts";
 import { type Amounts, MAX_LIFETIME_MS, NOTHING, type Report, type Status, type Used } from "./ledger.ts";
@@ -23,6 +25,8 @@ export interface RunReservation {
   limits: CountedLimits;
   tokens: number;
   cost: number;
+  /** What it may store; absent of runs that an earlier version has accepted. */
+  stored?: Stored;
   /** What the prompt was estimated to have, in tokens. */
   estimatedInput: number;
   /** As the request names it; absent where it names none. */
@@ -63,6 +67,7 @@ export async function endRun(
   hasRenewed: boolean,
 ): Promise<void> {
   const used: Used = {
+    ...NO_USE,
     requests: hasRenewed ? 0 : 1,
     tokens: usage ? usage.input + usage.output : 0,
     cost: usage?.cost ?? 0,
@@ -123,7 +128,9 @@ export class HeldQuota {
     const reservation = this.#reservation;
     if (!reservation) return;
     const { estimatedInput, model = spec.model.name } = reservation;
-    const usage = usageOfTurn(result, { model, estimatedInput: () => estimatedInput }, prices);
+    // Of a run that an earlier version has accepted, usage is always told.
+    const tells = reservation.limits.tellsUsage ?? true;
+    const usage = tells ? usageOfTurn(result, { model, estimatedInput: () => estimatedInput }, prices) : undefined;
     await this.#tell((stub) => endRun(reservation, stub, usage, this.#hasRenewed));
   }
 
@@ -133,15 +140,16 @@ export class HeldQuota {
       if (stub) await tell(stub);
     } catch (error) {
       const name = error instanceof Error ? error.name : typeof error;
-      console.error(JSON.stringify({ level: "error", quota_not_told: this.#reservation?.holder, error: name }));
+      console.error(logLine({ level: "error", quota_not_told: this.#reservation?.holder, error: name }));
     }
   }
 }
 
-const ONE_REQUEST: Used = { requests: 1, tokens: 0, cost: 0 };
+const NO_USE: Used = { requests: 0, reads: 0, tokens: 0, cost: 0 };
+const ONE_REQUEST: Used = { ...NO_USE, requests: 1 };
 
-function amountsOf({ tokens, cost }: RunReservation): Pick<Amounts, "tokens" | "cost" | "runs"> {
-  return { tokens, cost, runs: 1 };
+function amountsOf({ tokens, cost, stored }: RunReservation): Partial<Amounts> {
+  return { tokens, cost, runs: 1, ...stored };
 }
 
 function reportOf({ keyId, limits, holder }: RunReservation, report: number): Omit<Report, "want"> {

@@ -71,7 +71,7 @@ function searchProvider({ searxngUrl, braveApiKey, fetch }: ToolConfig): SearchP
 }
 
 function searchAt(origin: string, fetchListed: Fetch): SearchFetch {
-  const guard = { allow: (url: URL) => url.origin === origin, fetchListed };
+  const guard = { allow: (url: URL) => url.origin === origin, fetchListed, maxRedirects: 0 };
   return (url, init) => guardedFetch(url, init, { ...guard, timeoutMs: PAGE_TIMEOUT_MS, maxBytes: MAX_ANSWER_BYTES });
 }
 

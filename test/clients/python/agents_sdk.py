@@ -1,10 +1,13 @@
-"""openai-agents: its WebSocket model with a tool, stored and not, and its compaction session. Prints a line of JSON."""
+"""openai-agents: its WebSocket model with a tool, stored and not, its compaction session, and its search for deferred tools.
+
+Prints a line of JSON.
+"""
 
 import asyncio
 import json
 import sys
 
-from agents import Agent, ModelSettings, Runner, SQLiteSession, function_tool, set_tracing_disabled
+from agents import Agent, ModelSettings, Runner, SQLiteSession, ToolSearchTool, function_tool, set_tracing_disabled
 from agents.memory import OpenAIResponsesCompactionSession
 from agents.models.openai_responses import OpenAIResponsesModel, OpenAIResponsesWSModel
 from openai import AsyncOpenAI
@@ -21,6 +24,12 @@ def get_weather(city: str) -> str:
     return f"sunny in {city}"
 
 
+@function_tool(defer_loading=True)
+def deep_weather(city: str) -> str:
+    """Answers a query about the weather of the sea."""
+    return f"waves in {city}"
+
+
 async def main():
     said = {"socket": []}
     for store in (True, False):
@@ -35,6 +44,10 @@ async def main():
         result = await Runner.run(agent, "Use get_weather.", session=session)
     said["answer"] = result.final_output.strip()
     said["kept"] = [item.get("type") for item in await session.get_items()]
+    agent = Agent(name="a", model=OpenAIResponsesModel(model, client), tools=[deep_weather, ToolSearchTool()])
+    session = SQLiteSession("found")
+    await Runner.run(agent, "Use tool_search.", session=session)
+    said["found"] = (await Runner.run(agent, "Use deep_weather.", session=session)).final_output.strip()
     print(json.dumps(said))
 
 

@@ -3,13 +3,13 @@ import type { Grants } from "../../../src/contract/grants.ts";
 import type { CountedLimits } from "../../../src/contract/identity.ts";
 import { ApiError } from "../../../src/protocol/errors.ts";
 import { Lease, type Reservation } from "../../../src/store/quota/lease.ts";
-import { Ledger, type Report } from "../../../src/store/quota/ledger.ts";
+import { Ledger, NOTHING, type Report } from "../../../src/store/quota/ledger.ts";
 import type { UsageEntry } from "../../../src/store/quota/usage-store.ts";
 
 /** Leases of several isolates at one quota, which is its ledger and a count of its calls. */
 
 function limitsOf(key: Partial<Grants>): CountedLimits {
-  return { key: key as Grants, tenant: null };
+  return { key: key as Grants, tenant: null, tellsUsage: true };
 }
 
 class FakeQuota {
@@ -63,7 +63,7 @@ const usage = (input: number, output: number): UsageEntry => ({
 
 async function take(lease: Lease, limits: CountedLimits, tokens = 0): Promise<Reservation | ApiError> {
   try {
-    return await lease.take({ tokens, cost: 0 }, limits, waitUntil);
+    return await lease.take({ tokens, cost: 0, requests: 1, slots: 1 }, limits, waitUntil);
   } catch (error) {
     if (error instanceof ApiError) return error;
     throw error;
@@ -139,7 +139,7 @@ describe("a lease", () => {
     expect(quota.reports).toHaveLength(10);
     expect(quota.usage).toEqual(Array.from({ length: 5 }, () => usage(100, 50)));
     // Nothing is held in advance.
-    expect(quota.reports.at(-1)?.held).toEqual({ requests: 0, tokens: 0, cost: 0, slots: 0, runs: 0 });
+    expect(quota.reports.at(-1)?.held).toEqual(NOTHING);
   });
 
   it("gives what a request has not used to the next one without a call, and no more than that", async () => {

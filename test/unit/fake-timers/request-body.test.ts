@@ -1,9 +1,10 @@
-import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { gzipSync } from "node:zlib";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
-// With an isolate's room of their own: other tests of this isolate hold something, too.
+// Modules of their own: other tests of this isolate hold permits, too.
 vi.resetModules();
-const { readJson } = await import("../../../src/http/body.ts");
-const { enterTurn } = await import("../../../src/store/isolate-room.ts");
+const { readForm, readJson, readLines } = await import("../../../src/http/body.ts");
+const { turnPermits } = await import("../../../src/store/memory-permits.ts");
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -14,20 +15,103 @@ afterEach(() => {
 
 const SENDER = { tenant: "tenant", config: { maxRequestBytes: 1024 * 1024, maxOpenTurns: 4 } };
 
-it("a body that does not come is a 408, and its places are free again", async () => {
+/** A request whose body the test sends. */
+function slowRequest(type: string, length?: number): [Request, ReadableStreamDefaultController<Uint8Array>] {
   let client: ReadableStreamDefaultController<Uint8Array> | undefined;
   const body = new ReadableStream<Uint8Array>({
     start(controller) {
       client = controller;
     },
   });
-  const headers = { "content-type": "application/json" };
-  const request = new Request("http://gateway/", { method: "POST", headers, body });
+  if (!client) throw new Error("A stream has its controller at once.");
+  const headers = { "content-type": type, ...(length !== undefined && { "content-length": String(length) }) };
+  return [new Request("http://gateway/", { method: "POST", headers, body }), client];
+}
+
+const TOO_MANY = expect.objectContaining({ status: 429 });
+const LATE = { status: 408, code: "request_timeout" };
+
+/** Every way in which a body is read. */
+const READERS: [string, string, number | undefined, (request: Request) => Promise<unknown>][] = [
+  ["JSON", "application/json", undefined, (request) => readJson(request, SENDER)],
+  ["short JSON", "application/json", 16 * 1024, (request) => readJson(request, SENDER)],
+  ["a form", "multipart/form-data; boundary=b", undefined, (request) => readForm(request, SENDER)],
+  ["JSON that is too long", "application/json", 2 * 1024 * 1024, (request) => readJson(request, SENDER)],
+  [
+    "lines",
+    "application/jsonl",
+    undefined,
+    (request) => Array.fromAsync(readLines(request, { maxBytes: 2 ** 30, maxLineBytes: 2 ** 20 })),
+  ],
+];
+
+describe.each(READERS)("%s", (name, type, length, read) => {
+  it("that does not come ends", async () => {
+    const [request, client] = slowRequest(type, length);
+    const ended = expect(read(request)).rejects.toMatchObject(
+      name === "JSON that is too long" ? { status: 413 } : LATE,
+    );
+    client.enqueue(new Uint8Array(100));
+    await vi.advanceTimersByTimeAsync(30_000);
+    await ended;
+  });
+});
+
+it("a body is waited for as long as it comes at a kilobyte a second", async () => {
+  const [request, client] = slowRequest("application/json");
   const reading = readJson(request, SENDER);
-  const refused = expect(reading).rejects.toMatchObject({ status: 408, code: "request_timeout" });
-  client?.enqueue(new Uint8Array(300 * 1024));
-  await vi.waitFor(() => expect(() => enterTurn(SENDER, 0)).toThrow(expect.objectContaining({ status: 503 })));
-  await vi.advanceTimersByTimeAsync(300_000);
-  await refused;
-  enterTurn(SENDER, 0)[Symbol.dispose]();
+  client.enqueue(new TextEncoder().encode('"'));
+  for (let second = 0; second < 60; second += 1) {
+    client.enqueue(new Uint8Array(1024).fill(97));
+    await vi.advanceTimersByTimeAsync(1000);
+  }
+  client.enqueue(new TextEncoder().encode('"'));
+  client.close();
+  expect(await reading).toEqual({ value: "a".repeat(60 * 1024), length: 60 * 1024 + 2 });
+});
+
+it("a body that comes too slowly to end within five minutes ends", async () => {
+  const [request, client] = slowRequest("application/json");
+  const ended = expect(readJson(request, SENDER)).rejects.toMatchObject(LATE);
+  for (let second = 0; second < 300; second += 1) {
+    client.enqueue(new Uint8Array(1100));
+    await vi.advanceTimersByTimeAsync(1000);
+  }
+  await ended;
+});
+
+it("lines that nobody reads for a while are not the sender's fault", async () => {
+  const [request, client] = slowRequest("application/jsonl");
+  const lines = readLines(request, { maxBytes: 2 ** 30, maxLineBytes: 2 ** 20 });
+  client.enqueue(new TextEncoder().encode("1\n2\n"));
+  await lines.next();
+  await vi.advanceTimersByTimeAsync(600_000);
+  client.close();
+  expect(new TextDecoder().decode((await lines.next()).value ?? undefined)).toBe("2");
+  expect((await lines.next()).done).toBe(true);
+});
+
+it("a body holds permits for what has come, until it ends", async () => {
+  const [request, client] = slowRequest("application/json", 1024 * 1024 - 1);
+  const ended = expect(readJson(request, SENDER)).rejects.toMatchObject(LATE);
+  await vi.advanceTimersByTimeAsync(0);
+  // Announced are twelve permits' worth.
+  for (const turn of [turnPermits(SENDER, 0), turnPermits(SENDER, 0)]) turn[Symbol.dispose]();
+  client.enqueue(new Uint8Array(200 * 1024));
+  await vi.waitFor(() => expect(() => turnPermits(SENDER, 0)[Symbol.dispose]()).toThrow(TOO_MANY));
+  await vi.advanceTimersByTimeAsync(20_000);
+  await ended;
+  turnPermits(SENDER, 0)[Symbol.dispose]();
+});
+
+it("a compressed body holds permits for what it has become", async () => {
+  const [request, client] = slowRequest("application/json");
+  request.headers.set("content-encoding", "gzip");
+  const ended = expect(readJson(request, SENDER)).rejects.toMatchObject(LATE);
+  // As much as fits into the bytes that any body may become. Its end is missing.
+  client.enqueue(gzipSync(new Uint8Array(200 * 1024)).subarray(0, -1));
+  await vi.waitFor(() => expect(() => turnPermits(SENDER, 0)[Symbol.dispose]()).toThrow(TOO_MANY));
+  await vi.advanceTimersByTimeAsync(20_000);
+  await ended;
+  turnPermits(SENDER, 0)[Symbol.dispose]();
 });

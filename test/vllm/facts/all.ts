@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe } from "vitest";
 import { answers } from "./answers.ts";
 import { background } from "./background.ts";
 import { compaction } from "./compaction.ts";
+import { continuation } from "./continuation.ts";
 import { deaths } from "./deaths.ts";
 import { formats } from "./formats.ts";
 import { functions } from "./functions.ts";
@@ -43,6 +44,7 @@ export function facts(run: Run): void {
   describe("tokens", () => tokens(subject));
   describe("the window", () => contextWindow(subject));
   describe("compaction", () => compaction(subject));
+  if (run.engine === "chat") describe("continuation", () => continuation(subject));
   if (run.engine === "harmony") describe("raw messages", () => rawMessages(subject));
   describe("runs", () => background(subject, run));
   if (run.owned) describe("deaths", () => deaths(subject, run));

@@ -127,6 +127,16 @@ export function answers(subject: () => Subject): void {
     });
   });
 
+  it("a picture for a model that reads none is a 400 that names the part, also where it is only counted", async () => {
+    const { gateway, engine } = subject();
+    if (engine !== "chat") return;
+    const picture = { type: "input_image", image_url: "data:image/png;base64,iVBORw0KGgo=", detail: "auto" } as const;
+    const body = { model: subject().server.model, input: [{ role: "user", content: [picture] }] } as const;
+    const wanted = { status: 400, param: "input[0].content[0]" };
+    await expect(gateway.openai.responses.create(body as never)).rejects.toMatchObject(wanted);
+    await expect(gateway.openai.responses.inputTokens.count(body as never)).rejects.toMatchObject(wanted);
+  });
+
   it("words come one after another, as the model says them", async () => {
     const { ask } = subject();
     expect(answerOf(await ask(counting(20)))).toBe(words(20));

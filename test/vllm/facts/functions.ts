@@ -29,6 +29,8 @@ export function functions(subject: () => Subject): void {
       const { ask } = subject();
       const response = await ask({ calls: [call("get_weather")] }, { tools });
       expectCompleted(response);
+      // The blank line between thoughts and call is no message.
+      expect(typesOf(response)).toEqual(["reasoning", "function_call"]);
       expect(callsOf(response)).toMatchObject([{ name: "get_weather", arguments: PARIS, status: "completed" }]);
       const output: ResponseInputItem = {
         type: "function_call_output",
@@ -56,6 +58,8 @@ export function functions(subject: () => Subject): void {
         event.type === "response.function_call_arguments.delta" ? event.delta : "",
       );
       expect(deltas.join("")).toBe(PARIS);
+      expect(typesOf(finalOf(events))).toEqual(["reasoning", "function_call"]);
+      expect(events.map(({ type }) => type)).not.toContain("response.output_text.delta");
       expect(callsOf(finalOf(events))).toMatchObject([{ name: "get_weather", arguments: PARIS }]);
     });
 
@@ -64,6 +68,7 @@ export function functions(subject: () => Subject): void {
       // gpt-oss ends its turn with each call.
       if (engine !== "chat") return;
       const response = await ask({ calls: [call("get_weather"), call("get_time")] }, { tools });
+      expect(typesOf(response)).toEqual(["reasoning", "function_call", "function_call"]);
       expect(namesOf(response)).toEqual(["get_weather", "get_time"]);
       const one = await ask({ calls: [call("get_weather"), call("get_time")] }, { tools, parallel_tool_calls: false });
       expect(namesOf(one)).toEqual(["get_weather"]);

@@ -1,5 +1,14 @@
 import { describe, expect, it } from "vitest";
-import { answerOf, expectCompleted, finalOf, messageTextOf, type Subject, textOf, thoughtOf } from "./subject.ts";
+import {
+  answerOf,
+  callsOf,
+  expectCompleted,
+  finalOf,
+  messageTextOf,
+  type Subject,
+  textOf,
+  thoughtOf,
+} from "./subject.ts";
 
 /** What is said about single tokens: how many a prompt has, logprobs, and strings that end an answer. */
 export function tokens(subject: () => Subject): void {
@@ -104,14 +113,45 @@ export function tokens(subject: () => Subject): void {
       expect(Buffer.from(logprobs.flatMap(({ bytes }) => bytes)).toString()).toBe(messageTextOf(response));
     });
 
-    it("does not end a gpt-oss in its analysis", async () => {
-      const { ask, engine } = subject();
-      // A chat server's stop strings are its own matter: it finds them in the thoughts, too.
-      if (engine !== "harmony") return;
-      const response = await ask({ thought: "First STOP here.", text: "The answer." }, { stop: "STOP" });
+    it("in the thoughts ends nothing, as JSON and as a stream", async () => {
+      const { ask, stream } = subject();
+      const speech = { thought: "First STOP here.", text: "The answer STOP is this." };
+      const response = await ask(speech, { stop: "STOP" });
+      const streamed = finalOf(await stream(speech, { stop: ["STOP", "zzz"] }));
+      for (const each of [response, streamed]) {
+        expectCompleted(each);
+        expect(thoughtOf(each).trim()).toBe("First STOP here.");
+        expect(answerOf(each)).toBe("The answer ");
+      }
+    });
+
+    it("in a call ends nothing", async () => {
+      const look = { type: "function" as const, name: "look", parameters: { type: "object" }, strict: false };
+      const speech = { calls: [{ name: "look", arguments: '{"at": "STOP"}' }] };
+      const response = await subject().ask(speech, { tools: [look], stop: "STOP" });
       expectCompleted(response);
-      expect(thoughtOf(response)).toBe("First STOP here.");
-      expect(answerOf(response)).toBe("The answer.");
+      expect(callsOf(response)).toMatchObject([{ arguments: '{"at": "STOP"}', status: "completed" }]);
+    });
+
+    it("belongs to the answer where include_stop_str_in_output says so", async () => {
+      const response = await subject().ask(
+        { thought: "STOP", text: "alpha STOP beta" },
+        { stop: "STOP", include_stop_str_in_output: true },
+      );
+      expect(answerOf(response)).toBe("alpha STOP");
+    });
+
+    it("leaves the usage of what was generated", async () => {
+      const { ask, stream } = subject();
+      const speech = { text: "one two three STOP four five six seven eight nine ten" };
+      const whole = (await ask(speech)).usage;
+      for (const response of [await ask(speech, { stop: "STOP" }), finalOf(await stream(speech, { stop: "STOP" }))]) {
+        const { usage } = response;
+        expect(usage?.input_tokens).toBe(whole?.input_tokens);
+        expect(usage?.output_tokens_details.reasoning_tokens).toBe(whole?.output_tokens_details.reasoning_tokens);
+        expect(usage?.output_tokens).toBeGreaterThan(4);
+        expect(usage?.output_tokens).toBeLessThan(whole?.output_tokens ?? 0);
+      }
     });
   });
 }

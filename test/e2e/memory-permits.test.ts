@@ -1,4 +1,4 @@
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
 import type OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { sha256 } from "./key-support.ts";
@@ -22,10 +22,11 @@ function useGateway(variables: Record<string, string>): void {
 const HELD = "simulator?words=3&fault=stall:0&max_model_len=10000000";
 
 const OVERLOADED = { status: 503, code: "server_is_overloaded", type: "server_error", param: null };
+const OVER_SHARE = { status: 429, code: "rate_limit_exceeded", type: "rate_limit_error", param: null };
 
-async function expectOverloaded(request: PromiseLike<unknown>): Promise<void> {
+async function expectRefused(request: PromiseLike<unknown>, refusal: object = OVER_SHARE): Promise<void> {
   const error = await Promise.resolve(request).catch((error: unknown) => error);
-  expect(error).toMatchObject(OVERLOADED);
+  expect(error).toMatchObject(refusal);
   expect((error as InstanceType<typeof OpenAI.APIError>).headers?.get("retry-after")).toMatch(/^\d+$/);
 }
 
@@ -51,20 +52,20 @@ async function letEnd(turns: Held<unknown>[]): Promise<void> {
   await Promise.all(turns.map(({ turn }) => turn));
 }
 
-describe("an isolate with all the turns that it may have", () => {
-  useGateway({ MAX_OPEN_TURNS: "3" });
+describe("an isolate in which a tenant has its three turns", () => {
+  useGateway({ MAX_OPEN_TURNS: "4" });
 
   it("refuses new ones, however they are asked for, and goes on with those that it has", async () => {
     const socket = await SocketClient.open(gateway);
     const whole = await held(json);
     const run = await held(background);
     const frames = await held(async (input) => socket.turn({ model: HELD, input }));
-    await expectOverloaded(hello());
-    await expectOverloaded(openai.responses.create({ input: "Streamed", stream: true }));
-    await expectOverloaded(openai.responses.create({ input: "In the background", background: true }));
-    await expectOverloaded(openai.responses.compact({ model: "simulator", input: "Compact me." }));
+    await expectRefused(hello());
+    await expectRefused(openai.responses.create({ input: "Streamed", stream: true }));
+    await expectRefused(openai.responses.create({ input: "In the background", background: true }));
+    await expectRefused(openai.responses.compact({ model: "simulator", input: "Compact me." }));
     const refused = await socket.turn({ stream_id: "other", input: "Hello!" });
-    expect(refused.last).toMatchObject({ type: "error", status: 503, error: { code: "server_is_overloaded" } });
+    expect(refused.last).toMatchObject({ type: "error", status: 429, error: { code: "rate_limit_exceeded" } });
     // What is no turn is still answered.
     const { id } = await run.turn;
     expect((await openai.responses.retrieve(id)).status).toBe("in_progress");
@@ -95,7 +96,7 @@ describe("an isolate with all the turns that it may have", () => {
       const input = unique("Leaves");
       const stream = await openai.responses.create({ model: "simulator?words=4&fault=stall:2", input, stream: true });
       await reached(gateway, input);
-      await expectOverloaded(hello());
+      await expectRefused(hello());
       stream.controller.abort();
       // Workerd learns of it by the next heartbeat.
       await eventually(() => hello().catch(() => undefined));
@@ -111,7 +112,7 @@ describe("an isolate with all the turns that it may have", () => {
   it("lets the key of what it refused be used again", async () => {
     const turns = [await held(json), await held(json), await held(json)];
     const headers = { "idempotency-key": unique("key") };
-    await expectOverloaded(openai.responses.create({ input: "Keyed" }, { headers }));
+    await expectRefused(openai.responses.create({ input: "Keyed" }, { headers }));
     await letEnd(turns);
     expect((await openai.responses.create({ input: "Keyed" }, { headers })).status).toBe("completed");
   });
@@ -120,11 +121,11 @@ describe("an isolate with all the turns that it may have", () => {
 /** A model that has room for any prompt. */
 const ROOMY = "simulator?words=3&max_model_len=10000000";
 
-/** As a prompt it takes five places: one, and one more for each 256 Ki. */
+/** As a prompt it takes five permits: one, and one more for each 256 Ki. */
 const LONG = "word ".repeat(220_000);
 
-describe("an isolate of eight places", () => {
-  useGateway({ MAX_OPEN_TURNS: "8" });
+describe("an isolate in which a tenant may hold nine permits", () => {
+  useGateway({ MAX_OPEN_TURNS: "12" });
 
   const long = (input: string, fields: object = {}) => {
     const messages = [LONG, input].map((content) => ({ role: "user" as const, content }));
@@ -136,7 +137,7 @@ describe("an isolate of eight places", () => {
     const turns: Held<unknown>[] = [];
     try {
       for (let turn = 0; turn < count; turn += 1) turns.push(await held(json));
-      await expectOverloaded(hello());
+      await expectRefused(hello());
     } finally {
       await letEnd(turns);
     }
@@ -148,19 +149,19 @@ describe("an isolate of eight places", () => {
       () => false,
     );
 
-  it("has room for three turns beside a long one", async () => {
+  it("has room for four turns beside a long one", async () => {
     const turn = await held(long);
-    await expectRoomFor(3);
+    await expectRoomFor(4);
     await letEnd([turn]);
-    await expectRoomFor(8);
+    await expectRoomFor(9);
   });
 
   it("has no more room beside one that lives in its home", async () => {
     const run = await held((input) => long(input, { background: true }));
-    await expectRoomFor(3);
+    await expectRoomFor(4);
     run.release();
     await ended(gateway, (await run.turn).id);
-    await eventually(() => hasRoomFor(8));
+    await eventually(() => hasRoomFor(9));
   });
 
   it("counts what a short request continues", async () => {
@@ -168,35 +169,34 @@ describe("an isolate of eight places", () => {
     const later = await held((input) =>
       openai.responses.create({ model: HELD, input, previous_response_id: first.id, store: false }),
     );
-    await expectRoomFor(3);
+    await expectRoomFor(4);
     await letEnd([later]);
     const { id: conversation } = await openai.conversations.create({
       items: [{ type: "message", role: "user", content: LONG }],
     });
     const inConversation = await held((input) => openai.responses.create({ model: HELD, input, conversation }));
-    await expectRoomFor(3);
+    await expectRoomFor(4);
     await letEnd([inConversation]);
   });
 
-  it("counts a body from when it is announced, until its client has left", async () => {
-    const { host, hostname, port } = new URL(gateway.url);
-    const client = connect(Number(port), hostname);
-    const head = ["POST /v1/responses HTTP/1.1", `host: ${host}`, "content-type: application/json"];
-    client.write([...head, `content-length: ${LONG.length}`, "", '{"input": "'].join("\r\n"));
-    // Three copies of it are more than one request may take where there are others.
-    await eventually(() => hasRoomFor(2));
+  it("counts what has come of a body, not what was announced, until its client has left", async () => {
+    const client = upload({ announced: LONG.length });
+    await expectRoomFor(8);
+    // Three copies of it, and the eighth of a permit that an open body takes: three and five eighths.
+    client.write("a".repeat(300 * 1024));
+    await eventually(() => hasRoomFor(5));
     client.destroy();
-    await eventually(() => hasRoomFor(8));
+    await eventually(() => hasRoomFor(9));
   });
 
   it("counts what waits in a connection, until it is closed", async () => {
     const socket = await SocketClient.open(gateway);
     const first = await held((input) => socket.turn({ model: HELD, input }));
     socket.create({ model: HELD, input: LONG });
-    await eventually(() => hasRoomFor(3));
+    await eventually(() => hasRoomFor(4));
     await socket.close();
     await expect(first.turn).rejects.toThrow();
-    await eventually(() => hasRoomFor(8));
+    await eventually(() => hasRoomFor(9));
   });
 
   it("lets in one request of any length that a body may have, where nothing else is there", async () => {
@@ -205,32 +205,112 @@ describe("an isolate of eight places", () => {
   });
 });
 
-describe("an isolate of two tenants", () => {
-  const KEYS = { a: "key-of-a", b: "key-of-b" };
-  const API_KEYS = Object.entries(KEYS).map(([tenant, key]) => `${tenant}:${sha256(key)}`);
-  useGateway({ MAX_OPEN_TURNS: "4", API_KEYS: API_KEYS.join(",") });
+const KEYS = { a: "key-of-a", b: "key-of-b", c: "key-of-c" };
+const API_KEYS = Object.entries(KEYS)
+  .map(([tenant, key]) => `${tenant}:${sha256(key)}`)
+  .join(",");
 
-  it("leaves the last quarter of its places to others, unless a tenant is alone", async () => {
-    const [a, b] = Object.values(KEYS).map((apiKey) => gateway.client({ apiKey }).responses) as [
+/** Begins a request whose body has this length, or comes in chunks, and sends no more than the beginning of it. */
+function upload({ announced, key = "any" }: { announced: number | "chunked"; key?: string }): Socket {
+  const { host, hostname, port } = new URL(gateway.url);
+  const client = connect(Number(port), hostname);
+  client.on("error", () => {});
+  const length = announced === "chunked" ? "transfer-encoding: chunked" : `content-length: ${announced}`;
+  const head = [`host: ${host}`, `authorization: Bearer ${key}`, "content-type: application/json", length];
+  const body = '{"input": "';
+  const begun = announced === "chunked" ? `${body.length.toString(16)}\r\n${body}\r\n` : body;
+  client.write(["POST /v1/responses HTTP/1.1", ...head, "", begun].join("\r\n"));
+  return client;
+}
+
+describe("an isolate of several tenants", () => {
+  useGateway({ MAX_OPEN_TURNS: "4", API_KEYS });
+
+  it("leaves a quarter of its permits to others", async () => {
+    const [a, b, c] = Object.values(KEYS).map((apiKey) => gateway.client({ apiKey }).responses) as [
+      OpenAI["responses"],
       OpenAI["responses"],
       OpenAI["responses"],
     ];
     const begin = () => held((input) => a.create({ model: HELD, input }));
-    const alone = [await begin(), await begin(), await begin(), await begin()];
-    await expectOverloaded(b.create({ input: "Hello!" }));
-    await letEnd(alone);
     const turns = [await begin(), await begin(), await begin()];
-    await expect(a.create({ input: "Hello!" })).rejects.toMatchObject({ status: 429, code: "rate_limit_exceeded" });
-    expect((await b.create({ input: "Hello!" })).status).toBe("completed");
+    await expectRefused(a.create({ input: "Hello!" }));
+    const last = await held((input) => b.create({ model: HELD, input }));
+    await expectRefused(b.create({ input: "Hello!" }), OVERLOADED);
+    await expectRefused(c.create({ input: "Hello!" }), OVERLOADED);
+    await letEnd([last]);
+    expect((await c.create({ input: "Hello!" })).status).toBe("completed");
     await letEnd(turns);
     // In the background it is the same.
     const runs: Held<unknown>[] = [];
     for (let run = 0; run < 3; run += 1) {
       runs.push(await held((input) => a.create({ model: HELD, input, background: true })));
     }
-    await expect(a.create({ input: "Hello!", background: true })).rejects.toMatchObject({ status: 429 });
+    await expectRefused(a.create({ input: "Hello!", background: true }));
     expect((await b.create({ input: "Hello!" })).status).toBe("completed");
     await letEnd(runs);
     await eventually(() => a.create({ input: "Hello!" }).catch(() => undefined));
   });
 });
+
+describe("an isolate whose clients do not send what they announce", () => {
+  useGateway({ MAX_OPEN_TURNS: "600", API_KEYS });
+
+  /** Twenty turns of another tenant at once. */
+  async function expectTwentyTurns(): Promise<void> {
+    const { responses } = gateway.client({ apiKey: KEYS.b });
+    const turns = Array.from({ length: 20 }, () => responses.create({ input: "Hello!", store: false }));
+    expect((await Promise.all(turns)).map(({ status }) => status)).toEqual(Array(20).fill("completed"));
+  }
+
+  /** The first bytes of its answer. */
+  const answered = (client: Socket) =>
+    new Promise<string>((resolve) => client.once("data", (data) => resolve(`${data}`)));
+
+  it.each([
+    ["one tenant", [KEYS.a]],
+    ["two tenants", [KEYS.a, KEYS.c]],
+  ])("has room for the turns of others, whatever %s announced, or sent", async (_, keys) => {
+    const clients: Socket[] = [];
+    const begin = (count: number, announced: number) => {
+      for (let at = 0; at < count; at += 1) clients.push(upload({ announced, key: keys[at % keys.length] ?? "" }));
+    };
+    begin(29, 12 * 1024 * 1024);
+    begin(200, 16 * 1024);
+    begin(200, 16_500);
+    const first = await upload({ announced: 2, key: KEYS.b });
+    // What has come before was taken before.
+    expect(await answered(first)).toContain("400 Bad Request");
+    await expectTwentyTurns();
+    const sending: Socket[] = [];
+    // As slowly as they may.
+    const timer = setInterval(() => sending.forEach((client) => void client.write("a".repeat(2048))), 1000);
+    for (const key of keys) {
+      // More than the tenant may hold.
+      for (let at = 0; at < 90; at += 1) {
+        const client = upload({ announced: 12 * 1024 * 1024, key });
+        client.write("a".repeat(512 * 1024));
+        sending.push(client);
+      }
+      const { responses } = gateway.client({ apiKey: key });
+      await eventually(() => responses.create({ input: "a".repeat(1_600_000) }).then(() => false, isOverShare));
+      await expectTwentyTurns();
+    }
+    clearInterval(timer);
+    for (const client of [...clients, ...sending, first]) client.destroy();
+  });
+
+  it("ends a request whose body does not come, and its connection", async () => {
+    const bodies = [12 * 1024 * 1024, 16 * 1024, "chunked" as const];
+    const clients = bodies.map((announced) => upload({ announced, key: KEYS.a }));
+    await Promise.all(
+      clients.map(async (client) => {
+        const closed = new Promise((resolve) => client.once("close", resolve));
+        expect(await answered(client)).toMatch(/^HTTP\/1\.1 408 .*connection: close/is);
+        await closed;
+      }),
+    );
+  });
+});
+
+const isOverShare = (error: unknown) => (error as { status?: number }).status === 429;

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type HarmonyDelta, HarmonyParser } from "../../src/engine/harmony/parser.ts";
-import { StopStrings } from "../../src/engine/harmony/stop-strings.ts";
 import { CHANNEL, END, MESSAGE, RETURN, START } from "../../src/engine/harmony/vocabulary.ts";
+import { StopStrings } from "../../src/engine/stop-strings.ts";
 
 /** What a reader of a text gets to see, by the definition: up to the string that is complete first, the longest of these. */
 function shownOf(text: string, stops: readonly string[], included: boolean): string {

@@ -1,3 +1,13 @@
+import type { Prompt } from "../contract/engine.ts";
+
+/** What ends the answer to a prompt (`stop`), if something does. Other text that a model is asked for is not cut. */
+export function stopStringsOf({ request, asksForText }: Prompt): StopStrings | undefined {
+  const { stop, include_stop_str_in_output: included } = request;
+  if (stop == null || asksForText) return undefined;
+  const strings = typeof stop === "string" ? [stop] : stop;
+  return strings.length > 0 ? new StopStrings(strings, included === true) : undefined;
+}
+
 /**
  * Finds the first of some strings in a text that comes in parts. Work per character does not depend on their length
  * (Knuth, Morris and Pratt), and what is found not on how the text was cut.

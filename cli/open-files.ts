@@ -1,0 +1,58 @@
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+
+/** The folder in which Linux lists the open files of the process that looks. */
+const OPEN_FILE_LIST = "/proc/self/fd";
+
+/** More than this is as good as no limit. */
+const MAX_FILES = 1_048_576;
+
+/** Where a limit cannot be found out: the usual one. */
+const DEFAULT_FILES = 1_024;
+
+/** Files that a connection of a client takes: its socket, and the pair through which workerd hands it on. */
+const FILES_PER_CONNECTION = 3;
+
+/** Files that a turn takes: the connection of its client, and that to its model server. */
+const FILES_PER_TURN = FILES_PER_CONNECTION + 1;
+
+/** A process that may have fewer files open is worth a warning. */
+const USUAL_FILES = 16_384;
+
+/**
+ * How many files a process may have open that this one starts. Node raises its own soft limit to the hard one when it starts, and its
+ * children inherit that.
+ */
+export function openFilesLimit(): number {
+  const limit = limitOfLinux() ?? limitOfShell() ?? String(DEFAULT_FILES);
+  return limit === "unlimited" ? MAX_FILES : Math.min(Number(limit), MAX_FILES);
+}
+
+/** Turns that leave half of the files to what else is open: homes, and connections on which nothing is asked. */
+export function turnsWithin(files: number): number {
+  return Math.max(1, Math.floor(files / 2 / FILES_PER_TURN));
+}
+
+/** What to be warned of where few files may be open; undefined where there are enough. */
+export function fewFiles(files: number): string | undefined {
+  if (files >= USUAL_FILES) return undefined;
+  const connections = Math.floor(files / FILES_PER_CONNECTION);
+  const what = `workerd dies when it has no file for a connection, which is below ${connections} connections`;
+  return `Only ${files} files may be open (ulimit -Hn): ${what}. Let it have ${USUAL_FILES} or more.`;
+}
+
+/** `OPEN_FILE_LIST` where there is one. */
+export function openFileList(): string | undefined {
+  return existsSync(OPEN_FILE_LIST) ? OPEN_FILE_LIST : undefined;
+}
+
+function limitOfLinux(): string | undefined {
+  const limits = "/proc/self/limits";
+  if (!existsSync(limits)) return undefined;
+  return /^Max open files\s+(\d+|unlimited)/m.exec(readFileSync(limits, "utf8"))?.[1];
+}
+
+function limitOfShell(): string | undefined {
+  const { stdout } = spawnSync("sh", ["-c", "ulimit -n"], { encoding: "utf8" });
+  return /^(\d+|unlimited)$/.exec(stdout?.trim() ?? "")?.[1];
+}

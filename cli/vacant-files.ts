@@ -1,0 +1,26 @@
+import { existsSync, readdirSync, rmSync, statSync } from "node:fs";
+import { join } from "node:path";
+
+/** A database without a table is its first page. */
+const VACANT_BYTES = 4_096;
+
+const DATABASE = /^[0-9a-f]{64}\.sqlite$/;
+
+/**
+ * Removes the databases of a class's folder that have nothing in them, and gives how many. Versions before made one for each unknown id
+ * that was asked for, and a process that is killed leaves one of an object that it has just begun. To be called while nobody has the
+ * folder open.
+ */
+export function removeVacantFiles(folder: string): number {
+  const names = new Set(existsSync(folder) ? readdirSync(folder) : []);
+  const isFilled = (name: string) => names.has(name) && statSync(join(folder, name)).size > 0;
+  let removed = 0;
+  for (const name of names) {
+    if (!DATABASE.test(name) || statSync(join(folder, name)).size > VACANT_BYTES) continue;
+    // What was written last may be there yet.
+    if (isFilled(`${name}-wal`) || isFilled(`${name}-journal`)) continue;
+    for (const suffix of ["", "-wal", "-shm"]) rmSync(join(folder, name + suffix), { force: true });
+    removed += 1;
+  }
+  return removed;
+}

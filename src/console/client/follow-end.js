@@ -1,0 +1,101 @@
+/** Pixels between the end of the element and what covers the view. */
+const GAP = 8;
+
+/** Pixels that say nothing: text has sizes in fractions of pixels, and browsers round places. */
+const TOLERANCE = 2;
+
+/**
+ * Keeps the end of a growing element in view. Stops when the reader scrolls up, or opens something whose end is out of view; goes on when the reader
+ * has come back to the end. It never scrolls smoothly: that would lag behind the text, and some people have turned motion off.
+ */
+export class EndFollower {
+  #element;
+  #cover;
+  #changed;
+  #isFollowing = true;
+  #isAway = false;
+  #top = scrollY;
+
+  /**
+   * @param {HTMLElement} element
+   * @param {HTMLElement} cover sticks to the bottom of the view, over the element
+   * @param {() => void} changed Called when `isAway` has changed.
+   */
+  constructor(element, cover, changed) {
+    this.#element = element;
+    this.#cover = cover;
+    this.#changed = changed;
+    const observer = new ResizeObserver(() => this.#resized());
+    observer.observe(element);
+    observer.observe(cover);
+    addEventListener("scroll", () => this.#scrolled(), { passive: true });
+    visualViewport?.addEventListener("resize", () => this.#resized());
+    visualViewport?.addEventListener("scroll", () => this.#resized());
+    element.addEventListener("click", (event) => this.#clicked(event));
+  }
+
+  /** Whether the end is out of view because the reader has left it. */
+  get isAway() {
+    return this.#isAway;
+  }
+
+  /** Goes to the end, and stays there. */
+  follow() {
+    this.#isFollowing = true;
+    this.#resized();
+  }
+
+  /** Pixels by which the end is below what can be seen. */
+  #missing() {
+    const { clientHeight } = document.documentElement;
+    const seen = Math.min(this.#cover.getBoundingClientRect().top, clientHeight - keyboardHeight());
+    return this.#element.getBoundingClientRect().bottom + GAP - seen;
+  }
+
+  #resized() {
+    const keyboard = keyboardHeight();
+    this.#cover.style.bottom = `${keyboard}px`;
+    document.body.style.paddingBottom = `${keyboard}px`;
+    // The browser scrolls what gets the focus to where nothing covers it.
+    document.documentElement.style.scrollPaddingBottom = `${this.#cover.offsetHeight + keyboard}px`;
+    if (!this.#cover.checkVisibility()) return;
+    const missing = this.#missing();
+    if (this.#isFollowing && missing > 0) scrollBy({ top: missing, behavior: "instant" });
+    this.#told();
+  }
+
+  #scrolled() {
+    if (!this.#cover.checkVisibility()) return;
+    const hasGoneUp = scrollY < this.#top - TOLERANCE;
+    // A page that has become shorter scrolls up by itself, and then ends at its end.
+    if (hasGoneUp || !this.#isFollowing) this.#isFollowing = this.#missing() <= TOLERANCE;
+    if (hasGoneUp || scrollY > this.#top) this.#top = scrollY;
+    this.#told();
+  }
+
+  /** @param {MouseEvent} event */
+  #clicked({ target }) {
+    const opened = /** @type {Element} */ (target).closest("summary, .more");
+    if (!opened) return;
+    const { top } = opened.getBoundingClientRect();
+    // What has been opened is there with the next frame.
+    requestAnimationFrame(() => {
+      if (this.#missing() > top) this.#isFollowing = false;
+      this.#told();
+    });
+  }
+
+  #told() {
+    const isAway = !this.#isFollowing && this.#missing() > TOLERANCE;
+    if (isAway === this.#isAway) return;
+    this.#isAway = isAway;
+    this.#changed();
+  }
+}
+
+/** Pixels at the bottom of the page that a keyboard covers: not all browsers make the page shorter for it. */
+function keyboardHeight() {
+  if (visualViewport?.scale !== 1) return 0;
+  const { offsetTop, height } = visualViewport;
+  return Math.max(0, Math.round(document.documentElement.clientHeight - offsetTop - height));
+}

@@ -1,0 +1,111 @@
+import type { FinishReason, ModelDelta, TokenLogprob } from "../../contract/engine.ts";
+import type { StopStrings } from "../stop-strings.ts";
+
+export interface AnswerTextOptions {
+  /** What ends the answer, if something does. */
+  stop?: StopStrings | undefined;
+  /** The prompt ends in an open message: white space at the beginning belongs to its text. */
+  continues?: boolean;
+}
+
+/**
+ * The text of an answer as its reader gets it: without the white space that templates put between thoughts and calls, and
+ * up to a stop string.
+ *
+ * White space that no word has come before since the last thought or call is held back, and delivered with the word that
+ * follows; where a call or another thought follows, it is none of the answer. An answer of white space alone is delivered when the model ends it.
+ * vLLM finds stop strings in all that a model says. Here they bind the text from its first word on, and nothing else.
+ */
+export class AnswerText {
+  readonly #stop: StopStrings | undefined;
+  /** A word has come since the last thought or call. */
+  #begun: boolean;
+  /** The answer has more than thoughts and text. */
+  #saysMore = false;
+  /** Held back, with the tokens that begin in it and the places where they do. */
+  #held = "";
+  #tokens: { entry: TokenLogprob; start: number }[] = [];
+  #stopped = false;
+
+  constructor({ stop, continues = false }: AnswerTextOptions = {}) {
+    this.#stop = stop;
+    this.#begun = continues;
+  }
+
+  /** A stop string has ended the answer. Nothing that the model says after it counts. */
+  get stopped(): boolean {
+    return this.#stopped;
+  }
+
+  /** Adds what can be delivered of the next text. `isBound`: false where no stop string may end in it yet (`min_tokens`). */
+  push(text: string, logprobs: TokenLogprob[], out: ModelDelta[], isBound = true): void {
+    let from = 0;
+    if (!this.#begun) {
+      from = text.length - text.trimStart().length;
+      this.#begun = from < text.length;
+    } else if (!this.#stop) {
+      // The usual case: no copy.
+      out.push(logprobs.length > 0 ? { kind: "text", text, logprobs } : { kind: "text", text });
+      return;
+    }
+    const before = this.#held.length;
+    this.#hold(text, logprobs);
+    if (!this.#begun) return;
+    const stop = this.#stop;
+    if (!isBound) stop?.reset();
+    const found = isBound ? stop?.push(text.slice(from)) : undefined;
+    if (found !== undefined) {
+      this.#deliver(before + from + found, out);
+      this.#forget();
+      this.#stopped = true;
+      return;
+    }
+    this.#deliver(this.#held.length - (stop?.buffered ?? 0), out);
+  }
+
+  /** Something other than text comes: white space before it is none of the answer, and what follows is another text. */
+  interrupt(by: "thought" | "call" | "refusal", out: ModelDelta[]): void {
+    this.#saysMore ||= by !== "thought";
+    if (this.#begun) {
+      this.#deliver(this.#held.length, out);
+      this.#begun = false;
+      this.#stop?.reset();
+    }
+    this.#forget();
+  }
+
+  /** The model has ended for this reason: adds what is still held back. */
+  end(reason: FinishReason, out: ModelDelta[]): void {
+    const isAnswer = this.#begun || (reason === "stop" && !this.#saysMore);
+    if (isAnswer) this.#deliver(this.#held.length, out);
+    this.#forget();
+  }
+
+  #hold(text: string, logprobs: readonly TokenLogprob[]): void {
+    let start = this.#held.length;
+    this.#held += text;
+    const last = this.#held.length - 1;
+    for (const entry of logprobs) {
+      this.#tokens.push({ entry, start: Math.min(start, last) });
+      start += entry.token.length;
+    }
+  }
+
+  /** Delivers so many characters, and the tokens that begin in them. */
+  #deliver(length: number, out: ModelDelta[]): void {
+    if (length <= 0) return;
+    const text = this.#held.slice(0, length);
+    this.#held = this.#held.slice(length);
+    const next = this.#tokens.findIndex(({ start }) => start >= length);
+    const taken = this.#tokens.splice(0, next < 0 ? this.#tokens.length : next);
+    for (const token of this.#tokens) token.start -= length;
+    const logprobs = taken.map(({ entry }) => entry);
+    out.push(logprobs.length > 0 ? { kind: "text", text, logprobs } : { kind: "text", text });
+  }
+
+  #forget(): void {
+    if (this.#held === "") return;
+    this.#held = "";
+    this.#tokens = [];
+  }
+}

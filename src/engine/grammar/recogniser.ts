@@ -1,0 +1,258 @@
+import type { CharSet, Expression } from "./expression.ts";
+import type { Rules } from "./lark.ts";
+
+/**
+ * Tells whether a text keeps to rules while it is being written: Earley's method over a network of states for each rule.
+ *
+ * No grammar makes it go back, and none makes it work for ever: memory is linear in the text at worst, and the work is bounded
+ * by `MAX_STEPS`. A grammar whose repetitions come to more than `MAX_STATES` is not read, nor is a text further than the work
+ * allows: what is then not known to be wrong is taken as right.
+ */
+
+/** States of all rules together: about as many as there are characters and repetitions of them. */
+const MAX_STATES = 50_000;
+
+/** States entered in one text. A grammar in ordinary use enters about ten for each character. */
+const MAX_STEPS = 2_000_000;
+
+type State =
+  /** One character of a set leads on. */
+  | { kind: "chars"; ranges: readonly number[]; next: number }
+  /** A text of this rule leads on. */
+  | { kind: "call"; rule: number; next: number }
+  /** Each of these is reached at once. */
+  | { kind: "fork"; next: number[] }
+  /** The end of this rule. */
+  | { kind: "end"; rule: number };
+
+interface Network {
+  states: readonly State[];
+  /** The first state of each rule. */
+  begins: readonly number[];
+  /** States that a state comes to without a character, but for forks; made when first needed. */
+  reached: (readonly number[] | undefined)[];
+  start: number;
+}
+
+class TooManyStates extends Error {}
+
+class NetworkMaker {
+  readonly states: State[] = [];
+
+  add(state: State): number {
+    if (this.states.length >= MAX_STATES) throw new TooManyStates();
+    return this.states.push(state) - 1;
+  }
+
+  /** The state from which an expression leads to `next`. */
+  make(expression: Expression, next: number, ruleOf: (name: string) => number): number {
+    switch (expression.kind) {
+      case "text": {
+        const codes = [...expression.text].map((character) => character.codePointAt(0) ?? 0);
+        return codes.reduceRight((after, code) => this.add({ kind: "chars", ranges: [code, code], next: after }), next);
+      }
+      case "chars":
+        return this.add({ kind: "chars", ranges: flat(expression.set), next });
+      case "rule":
+        return this.add({ kind: "call", rule: ruleOf(expression.name), next });
+      case "sequence":
+        return expression.parts.reduceRight((after, part) => this.make(part, after, ruleOf), next);
+      case "choice": {
+        const options = expression.options.map((option) => this.make(option, next, ruleOf));
+        return this.add({ kind: "fork", next: options });
+      }
+      case "repeat": {
+        const { part, min, max } = expression;
+        let from = next;
+        if (max === Number.POSITIVE_INFINITY) {
+          const fork = { kind: "fork" as const, next: [next] };
+          from = this.add(fork);
+          fork.next.push(this.make(part, from, ruleOf));
+        }
+        // Each of those that need not be leads to the next one, or out.
+        for (let count = min; count < max && max !== Number.POSITIVE_INFINITY; count += 1) {
+          from = this.add({ kind: "fork", next: [this.make(part, from, ruleOf), next] });
+        }
+        for (let count = 0; count < min; count += 1) from = this.make(part, from, ruleOf);
+        return from;
+      }
+    }
+  }
+}
+
+function flat(set: CharSet): number[] {
+  return set.flat();
+}
+
+function makeNetwork({ start, rules }: Rules): Network | undefined {
+  const names = [...rules.keys()];
+  const numbers = new Map(names.map((name, index) => [name, index]));
+  const ruleOf = (name: string) => numbers.get(name) ?? -1;
+  const maker = new NetworkMaker();
+  try {
+    const begins = names.map((name, rule) => {
+      const expression = rules.get(name);
+      const end = maker.add({ kind: "end", rule });
+      return expression ? maker.make(expression, end, ruleOf) : end;
+    });
+    return { states: maker.states, begins, reached: [], start: ruleOf(start) };
+  } catch (error) {
+    if (error instanceof TooManyStates) return undefined;
+    throw error;
+  }
+}
+
+/** The states other than forks that a state comes to without a character. */
+function reachedFrom({ states, reached }: Network, state: number): readonly number[] {
+  const known = reached[state];
+  if (known) return known;
+  const found: number[] = [];
+  const seen = new Set<number>();
+  const open = [state];
+  for (let at = open.pop(); at !== undefined; at = open.pop()) {
+    if (seen.has(at)) continue;
+    seen.add(at);
+    const node = states[at];
+    if (node?.kind === "fork") open.push(...node.next);
+    else found.push(at);
+  }
+  reached[state] = found;
+  return found;
+}
+
+/** What is possible at a place of the text. */
+interface Place {
+  index: number;
+  /** States that wait for a character, with the places where their rules began. */
+  waiting: { next: number; ranges: readonly number[]; origin: Place }[];
+  /** Where to go on after a text of a rule that begins here. */
+  callers: Map<number, { next: number; origin: Place }[]>;
+  /** Rules that have a text of no characters here. */
+  empty: Set<number> | undefined;
+}
+
+const networks = new WeakMap<Rules, Network | "too large">();
+
+function networkOf(rules: Rules): Network | undefined {
+  const known = networks.get(rules) ?? makeNetwork(rules) ?? "too large";
+  networks.set(rules, known);
+  return known === "too large" ? undefined : known;
+}
+
+export class Recogniser {
+  readonly #network: Network | undefined;
+  readonly #first: Place;
+  #place: Place;
+  #steps = 0;
+  #accepts = false;
+  #isBroken = false;
+  /** Half a character at the end of what has come. */
+  #half = "";
+  #read = 0;
+
+  constructor(rules: Rules) {
+    this.#network = networkOf(rules);
+    this.#first = newPlace(0);
+    this.#place = this.#first;
+    if (this.#network)
+      this.#enter(this.#first, [{ state: this.#network.begins[this.#network.start] ?? 0, origin: this.#first }]);
+  }
+
+  /** Reads on. False as soon as no text of the grammar begins with what has come. */
+  push(text: string): boolean {
+    if (this.#isBroken) return false;
+    let all = this.#half + text;
+    const last = all.charCodeAt(all.length - 1);
+    this.#half = last >= 0xd800 && last < 0xdc00 ? all.slice(-1) : "";
+    if (this.#half !== "") all = all.slice(0, -1);
+    for (const character of all) {
+      if (this.#isUnread) return true;
+      if (!this.#step(character.codePointAt(0) ?? 0)) {
+        this.#isBroken = true;
+        return false;
+      }
+      this.#read += character.length;
+    }
+    return true;
+  }
+
+  /** Whether what has come is a text of the grammar. */
+  get accepts(): boolean {
+    return this.#isUnread || (!this.#isBroken && this.#accepts && this.#half === "");
+  }
+
+  /** Of what has come, so much is the beginning of a text of the grammar, in UTF-16 units. */
+  get read(): number {
+    return this.#read;
+  }
+
+  /** States entered so far. */
+  get steps(): number {
+    return this.#steps;
+  }
+
+  get #isUnread(): boolean {
+    return this.#network === undefined || this.#steps > MAX_STEPS;
+  }
+
+  #step(code: number): boolean {
+    const begun: { state: number; origin: Place }[] = [];
+    for (const { ranges, next, origin } of this.#place.waiting) {
+      if (isIn(ranges, code)) begun.push({ state: next, origin });
+    }
+    this.#place = newPlace(this.#place.index + 1);
+    this.#accepts = false;
+    if (begun.length === 0) return false;
+    this.#enter(this.#place, begun);
+    return this.#accepts || this.#place.waiting.length > 0;
+  }
+
+  /** Enters some states at a place, and all that follows from them without a character. */
+  #enter(place: Place, agenda: { state: number; origin: Place }[]): void {
+    const network = this.#network;
+    if (!network) return;
+    const seen = new Set<number>();
+    for (let entry = agenda.pop(); entry; entry = agenda.pop()) {
+      const { origin } = entry;
+      for (const at of reachedFrom(network, entry.state)) {
+        const key = at + origin.index * MAX_STATES;
+        if (seen.has(key)) continue;
+        seen.add(key);
+        this.#steps += 1;
+        if (this.#isUnread) return;
+        const state = network.states[at];
+        if (state?.kind === "chars") place.waiting.push({ next: state.next, ranges: state.ranges, origin });
+        else if (state?.kind === "call") {
+          const callers = place.callers.get(state.rule);
+          if (callers) callers.push({ next: state.next, origin });
+          else {
+            place.callers.set(state.rule, [{ next: state.next, origin }]);
+            agenda.push({ state: network.begins[state.rule] ?? 0, origin: place });
+          }
+          if (place.empty?.has(state.rule)) agenda.push({ state: state.next, origin });
+        } else if (state?.kind === "end") {
+          if (origin === place) {
+            place.empty ??= new Set();
+            place.empty.add(state.rule);
+          }
+          if (origin === this.#first && state.rule === network.start) this.#accepts = true;
+          for (const caller of origin.callers.get(state.rule) ?? [])
+            agenda.push({ state: caller.next, origin: caller.origin });
+        }
+      }
+    }
+  }
+}
+
+function newPlace(index: number): Place {
+  return { index, waiting: [], callers: new Map(), empty: undefined };
+}
+
+/** Whether a code point is in a set, written as first and last of each of its ranges. */
+function isIn(ranges: readonly number[], code: number): boolean {
+  for (let at = 0; at < ranges.length; at += 2) {
+    if (code < (ranges[at] ?? 0)) return false;
+    if (code <= (ranges[at + 1] ?? 0)) return true;
+  }
+  return false;
+}

@@ -1,0 +1,118 @@
+/**
+ * Long work of this thread, in slices of about ten milliseconds. Whatever else the thread has to do goes on between two slices, and
+ * tenants take turns: six long prompts of one tenant delay another tenant's no more than one does.
+ *
+ * A slice is measured by what is done in it, not by time: a Worker's clock stands still while it computes.
+ */
+
+/** As much as a slow core does in ten milliseconds. One unit takes about a microsecond. */
+const SLICE_UNITS = 10_000;
+
+/** How long other events have this thread between two slices. Milliseconds. */
+const GAP_MS = 1;
+
+/** One who waits for a slice. */
+interface Waiter {
+  /** How often others were refused on its account since it last looked itself. */
+  passedOver: number;
+}
+
+/** A waiter on whose account each other one was refused this often is gone: the platform has dropped its request. */
+const MAX_PASSED_OVER = 8;
+
+/** Who may have the next slice: one piece of work at a time, and one slice of each tenant in turn. */
+export class SliceQueue {
+  readonly #gap: () => Promise<void>;
+  /** The next tenant first. */
+  readonly #waiting = new Map<string, Waiter[]>();
+  #waiters = 0;
+  #slices = 0;
+
+  /** `gap`: resolves when other events have had the thread. Each waiter has its own, since a request's timers end with it. */
+  constructor(gap: () => Promise<void>) {
+    this.#gap = gap;
+  }
+
+  /** Waits for the tenant's next slice, which lasts until the caller awaits something else. */
+  async next(tenant: string): Promise<void> {
+    const waiter: Waiter = { passedOver: 0 };
+    this.#enter(tenant, waiter);
+    for (;;) {
+      const slices = this.#slices;
+      await this.#gap();
+      waiter.passedOver = 0;
+      if (!this.#waiting.get(tenant)?.includes(waiter)) this.#enter(tenant, waiter);
+      // Between any two slices there is a gap.
+      if (slices === this.#slices && this.#isFirst(waiter)) break;
+    }
+    this.#slices += 1;
+    this.#leaveFirst();
+  }
+
+  #enter(tenant: string, waiter: Waiter): void {
+    const own = this.#waiting.get(tenant);
+    if (own) own.push(waiter);
+    else this.#waiting.set(tenant, [waiter]);
+    this.#waiters += 1;
+  }
+
+  #isFirst(waiter: Waiter): boolean {
+    const first = this.#waiting.values().next().value?.[0];
+    if (first === waiter || !first) return first === waiter;
+    first.passedOver += 1;
+    if (first.passedOver > MAX_PASSED_OVER * this.#waiters) this.#leaveFirst();
+    return false;
+  }
+
+  /** Takes the first waiter away; its tenant is the last one now. */
+  #leaveFirst(): void {
+    for (const [tenant, own] of this.#waiting) {
+      own.shift();
+      this.#waiters -= 1;
+      this.#waiting.delete(tenant);
+      if (own.length > 0) this.#waiting.set(tenant, own);
+      return;
+    }
+  }
+}
+
+const slices = new SliceQueue(() => new Promise((resolve) => setTimeout(resolve, GAP_MS)));
+
+/** Work in steps, each of which gives what it has cost, in units. */
+export type Steps<Result> = Generator<number, Result, void>;
+
+/** Does work at once. */
+export function finish<Result>(steps: Steps<Result>): Result {
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
+/** Work of a tenant, which may become long. What is short never waits. */
+export class LongWork {
+  readonly #tenant: string;
+  #units = 0;
+
+  constructor(tenant: string) {
+    this.#tenant = tenant;
+  }
+
+  /** Notes what was done, in microseconds of a slow core. At the end of a slice gives what to wait for before going on. */
+  spend(units: number): Promise<void> | undefined {
+    this.#units += units;
+    if (this.#units < SLICE_UNITS) return undefined;
+    this.#units = 0;
+    return slices.next(this.#tenant);
+  }
+
+  /** Does work slice by slice. */
+  async run<Result>(steps: Steps<Result>): Promise<Result> {
+    for (;;) {
+      const { done, value } = steps.next();
+      if (done) return value;
+      const slice = this.spend(value);
+      if (slice) await slice;
+    }
+  }
+}

@@ -1,0 +1,39 @@
+import { ApiError } from "../protocol/errors.ts";
+
+/**
+ * Whether the disk has room for what is new. The launcher of a process of one's own measures it (`cli/free-disk.ts`), and tells
+ * the Worker when it changes; Cloudflare has no disk that could be full, and nobody tells.
+ */
+
+export type DiskState = "ok" | "low";
+
+/** Of this isolate: workerd has one for each process, with the Worker and all objects in it. */
+let state: DiskState | undefined;
+
+export function noteDisk(told: DiskState): void {
+  state = told;
+}
+
+/** Undefined where nobody watches a disk. */
+export function diskState(): DiskState | undefined {
+  return state;
+}
+
+/** Throws the 507 while the disk is low. To be called before anything new is begun that would be stored. */
+export function checkDisk(): void {
+  if (state === "low") throw insufficientStorage();
+}
+
+/**
+ * 507 rather than 503: the server goes on with all that stores nothing, so that no balancer is to take it for one that is down.
+ * Its clients' own retries, in seconds, would not find room.
+ */
+export function insufficientStorage(): ApiError {
+  return new ApiError({
+    status: 507,
+    message:
+      "This server's disk has no room for anything new. What is stored can be read and deleted, and `store: false` is served.",
+    code: "insufficient_storage",
+    headers: { "x-should-retry": "false" },
+  });
+}

@@ -1,0 +1,139 @@
+import { NOTHING_STORED, type Stored } from "../contract/grants.ts";
+import type { QuotaBinding } from "./quota/run-quota.ts";
+import type { StoredByKey } from "./quota/stored-totals.ts";
+import { tellStored, tellStoredSoon } from "./stored-reports.ts";
+import type { Tables } from "./tables.ts";
+
+/**
+ * What a home stores, for the quota of its tenant. A home is counted where one of its rows has an `owner`: the key that has stored
+ * it, by a caller of whom something stored is limited. All that a counted home stores is counted, also what it had before.
+ */
+
+/** What each turn and each conversation counts beside its texts: a page of the file, of which they take at least one. */
+const ROW_BYTES = 4_096;
+
+/** The bytes of a turn's rows: its texts as they are written. */
+const TURN_BYTES = `octet_length(input) + octet_length(output) + ifnull(octet_length(response), 0)
+  + ifnull(octet_length(messages), 0) + ifnull(octet_length(log), 0) + iif(part = 0, ${ROW_BYTES}, 0)`;
+
+/** It is there only until the quota knows that nothing is left: no version of the schema has it. */
+const MARK = "CREATE TABLE IF NOT EXISTS untold (at INTEGER)";
+const UNMARK = "DROP TABLE IF EXISTS untold";
+
+const TURNS = `SELECT ifnull(owner, '') AS key, SUM(${TURN_BYTES}) AS bytes,
+  SUM(part = 0 AND response IS NOT NULL) AS responses FROM turns`;
+
+type TurnSums = { key: string; bytes: number; responses: number };
+
+export class HomeStored {
+  readonly #sql: SqlStorage;
+  readonly #tables: Tables;
+  readonly #who: { tenant: string; home: string };
+  readonly #env: QuotaBinding;
+  /** As the rows are; undefined: to be read from them. */
+  #now: Record<string, Stored> | undefined;
+  /** What the quota is known to know, as JSON. */
+  #told: string | undefined;
+
+  constructor(sql: SqlStorage, tables: Tables, who: { tenant: string; home: string }, env: QuotaBinding) {
+    this.#sql = sql;
+    this.#tables = tables;
+    this.#who = who;
+    this.#env = env;
+  }
+
+  /** Whether the home is counted, or was until its last row that is went. Reads its rows, up to the first that is. */
+  isCounted(): boolean {
+    return this.#hasOwned() || this.#isMarked();
+  }
+
+  #hasOwned(): boolean {
+    const has = (table: "turns" | "conversation") =>
+      this.#tables.has(table) &&
+      this.#sql.exec(`SELECT 1 FROM ${table} WHERE owner IS NOT NULL LIMIT 1`).toArray().length > 0;
+    return has("turns") || has("conversation");
+  }
+
+  #isMarked(): boolean {
+    return this.#sql.exec("SELECT 1 FROM sqlite_schema WHERE name = 'untold'").toArray().length > 0;
+  }
+
+  /** Does what removes rows, within a transaction. Where no row is left that is counted, the home is marked until that is told. */
+  removing<T>(remove: () => T): T {
+    const hadOwned = this.#hasOwned();
+    const removed = remove();
+    this.#now = undefined;
+    if (hadOwned && !this.#hasOwned()) this.#sql.exec(MARK);
+    return removed;
+  }
+
+  /** A turn was inserted: that is less to read than all of them. */
+  added(turn: string): void {
+    if (!this.#now) return;
+    for (const sums of this.#sql.exec<TurnSums>(`${TURNS} WHERE turn = ? GROUP BY owner`, turn)) add(this.#now, sums);
+  }
+
+  /** The rows have changed in another way. */
+  forget(): void {
+    this.#now = undefined;
+  }
+
+  /** What is stored, by the key that has stored it. */
+  byKey(): StoredByKey {
+    this.#now ??= this.#read();
+    return this.#now;
+  }
+
+  /** Tells the quota soon what is stored now, together with other homes of the tenant. Never rejects. */
+  async tellSoon(): Promise<void> {
+    const { tenant, home } = this.#who;
+    const stored = { ...this.byKey() };
+    const text = JSON.stringify(stored);
+    if (text === this.#told || !this.#env.QUOTAS) return;
+    this.#told = undefined;
+    await tellStoredSoon(this.#env.QUOTAS, tenant, {
+      report: { home, stored },
+      onTold: () => {
+        this.#told = text;
+      },
+    });
+  }
+
+  /** Tells the quota what is stored now, or will be in a moment; whether it knows it. Never rejects. */
+  async tell(stored: StoredByKey = this.byKey()): Promise<boolean> {
+    const { tenant, home } = this.#who;
+    const text = JSON.stringify(stored);
+    if (!this.#env.QUOTAS || (text === this.#told && !this.#isMarked())) return true;
+    this.#told = undefined;
+    const isTold = await tellStored(this.#env.QUOTAS, tenant, { home, stored });
+    if (isTold) this.#told = text;
+    if (isTold && !this.#hasOwned()) this.#sql.exec(UNMARK);
+    return isTold;
+  }
+
+  #read(): Record<string, Stored> {
+    const stored: Record<string, Stored> = {};
+    if (this.#tables.has("turns")) {
+      for (const sums of this.#sql.exec<TurnSums>(`${TURNS} GROUP BY owner`)) add(stored, sums);
+    }
+    if (!this.#tables.has("conversation")) return stored;
+    const conversations = this.#sql.exec<{ key: string; bytes: number; count: number }>(
+      `SELECT ifnull(owner, '') AS key, SUM(octet_length(metadata)) + ${ROW_BYTES} * COUNT(*) AS bytes, COUNT(*) AS count
+       FROM conversation GROUP BY owner`,
+    );
+    for (const { key, bytes, count } of conversations) {
+      const { stored_bytes: before, ...rest } = stored[key] ?? NOTHING_STORED;
+      stored[key] = { ...rest, stored_bytes: before + bytes, stored_conversations: count };
+    }
+    return stored;
+  }
+}
+
+function add(stored: Record<string, Stored>, { key, bytes, responses }: TurnSums): void {
+  const before = stored[key] ?? NOTHING_STORED;
+  stored[key] = {
+    ...before,
+    stored_bytes: before.stored_bytes + bytes,
+    stored_responses: before.stored_responses + responses,
+  };
+}

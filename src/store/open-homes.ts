@@ -1,0 +1,177 @@
+/**
+ * The homes that this process has open: so that it stays below the number of files that it may have open, and so that a home
+ * which keeps nothing leaves no file (docs/storage.md). `home-calls.ts` counts the calls; homes tell of their lives.
+ *
+ * workerd makes the file of an object when the object starts, before a line of its code runs, and closes it 10 seconds after the
+ * last call. So the Worker of `serve` looks into the folder before it asks a home that may not be there, has the least recently
+ * used home leave when no more may be open, and has a home that keeps nothing remove its files.
+ */
+
+/** What `serve` binds to its Worker. */
+export interface FileBindings {
+  /** How many files the process may have open, as decimal digits. Without it homes are not counted. */
+  OPEN_FILES?: string;
+  /** The folder with the databases of the homes: workerd's disk service. Never without `OPEN_FILES`. */
+  HOME_FILES?: Fetcher;
+  /** The folder that lists the files which the process has open; Linux has one. */
+  OPEN_FILE_LIST?: Fetcher;
+}
+
+/** How long a count of the files is believed: where a home is opened, and in `/health`, which anybody may ask for. */
+const BELIEVED_MS = 200;
+const TOLD_MS = 1_000;
+
+/** What this process sees of a home that lives in it. */
+export interface LivingHome {
+  /** Nothing is under way in it but calls. */
+  readonly isIdle: boolean;
+  /** As far as it knows without asking its storage, it keeps nothing and will not be given anything soon. */
+  readonly mayBeVacant: boolean;
+}
+
+export interface OpenHome {
+  /** Calls that are under way. */
+  calls: number;
+  /** When the last one began or ended. Unix milliseconds. */
+  usedAt: number;
+  /** Its life in this process; undefined before it has begun. */
+  life: WeakRef<LivingHome> | undefined;
+  /** It is about to end: who calls it waits. */
+  isLeaving: boolean;
+}
+
+/** Files that an open home takes: its database, the write-ahead log, and the log's index. */
+const FILES_PER_HOME = 3;
+/** The suffixes of their names. */
+const FILE_SUFFIXES = ["", "-wal", "-shm"] as const;
+
+/** Of the files that a process may have open, homes have one third; less where connections take more than the others. */
+const HOMES_SHARE = 3;
+/** So many files stay free for connections that come. */
+const FREE_SHARE = 8;
+/** So many homes may be open whatever else is. */
+const LEAST_HOMES = 4;
+
+/** In a process that may have more files open, it is not looked how many are. */
+const MAX_LOOKED_AT = 16_384;
+
+/** workerd closes an object 10 seconds after its last call. A home that nobody has called for so long is closed. */
+const CLOSED_AFTER_MS = 12_000;
+
+/** How often those that are closed are forgotten. */
+const FORGET_EVERY_MS = 1_000;
+
+/** By the names of their objects. The least recently used comes first. */
+const open = new Map<string, OpenHome>();
+let forgottenAt = 0;
+
+/** The homes that are open, or have closed of late; the least recently used first. */
+export function openHomes(): ReadonlyMap<string, OpenHome> {
+  const now = Date.now();
+  if (now - forgottenAt >= FORGET_EVERY_MS) forgetClosed(now);
+  return open;
+}
+
+/**
+ * Notes that a call of a home begins, and that the home is open if it was not. Undefined where that is not to be: it is about to
+ * leave, or `most` are open.
+ */
+export function beginCall(name: string, most: number): OpenHome | undefined {
+  const known = open.get(name);
+  if (known ? known.isLeaving : openHomes().size >= most) return undefined;
+  const home = known ?? { calls: 0, usedAt: 0, life: undefined, isLeaving: false };
+  home.calls += 1;
+  home.usedAt = Date.now();
+  open.delete(name);
+  open.set(name, home);
+  return home;
+}
+
+/** Whether a home is open. */
+export function isOpen(name: string): boolean {
+  return open.get(name)?.life?.deref() !== undefined;
+}
+
+/** A home tells that its life in this process has begun. */
+export function homeOpened(name: string, living: LivingHome): void {
+  const life = new WeakRef(living);
+  const home = open.get(name);
+  if (home) home.life = life;
+  else open.set(name, { calls: 0, usedAt: Date.now(), life, isLeaving: false });
+}
+
+/** Has those who call a home wait for `homeLeft`, because it is about to end by itself. False where somebody calls it. */
+export function homeLeaves(name: string): boolean {
+  const home = open.get(name);
+  if (!home || home.calls > 0 || home.isLeaving) return false;
+  home.isLeaving = true;
+  return true;
+}
+
+/** A home has ended, or is not open. */
+export function homeLeft(name: string): void {
+  open.delete(name);
+}
+
+/** The files of this process, as `/health` tells of them. */
+export interface FilesInUse {
+  limit: number;
+  /** Null where the system does not tell. */
+  used: number | null;
+  homes: { limit: number; open: number };
+}
+
+let counted: { at: number; files: number | null } | undefined;
+
+/** How many homes may be open: any number where they are not counted. */
+export async function mostOpenHomes({ OPEN_FILES, OPEN_FILE_LIST: list }: FileBindings): Promise<number> {
+  if (OPEN_FILES === undefined) return Number.POSITIVE_INFINITY;
+  const limit = Number(OPEN_FILES);
+  const used = limit > MAX_LOOKED_AT ? null : await countFiles(list, BELIEVED_MS);
+  const others = used === null ? 0 : used - open.size * FILES_PER_HOME;
+  const files = Math.min(limit / HOMES_SHARE, limit - others - limit / FREE_SHARE);
+  return Math.max(LEAST_HOMES, Math.floor(files / FILES_PER_HOME));
+}
+
+/** Undefined where homes are not counted. */
+export async function filesInUse(bindings: FileBindings): Promise<FilesInUse | undefined> {
+  const { OPEN_FILES: limit, OPEN_FILE_LIST: list } = bindings;
+  if (limit === undefined) return undefined;
+  const used = await countFiles(list, TOLD_MS);
+  return { limit: Number(limit), used, homes: { limit: await mostOpenHomes(bindings), open: openHomes().size } };
+}
+
+/** How many files this process has open, as of `maxAge` milliseconds ago or later; null where the system does not tell. */
+async function countFiles(list: Fetcher | undefined, maxAge: number): Promise<number | null> {
+  if (!list) return null;
+  const at = Date.now();
+  if (counted && at - counted.at < maxAge) return counted.files;
+  const answer = await list.fetch("http://open-file-list/");
+  counted = { at, files: answer.ok ? (await answer.json<unknown[]>()).length : null };
+  return counted.files;
+}
+
+/** Whether a home has a file. */
+export async function hasFile(files: Fetcher, id: DurableObjectId): Promise<boolean> {
+  const { status } = await files.fetch(fileUrl(id), { method: "HEAD" });
+  return status !== 404;
+}
+
+/** Removes the files of a home that keeps nothing. The home calls it, and ends then: what it wrote after this would be lost. */
+export async function removeFiles(files: Fetcher, id: DurableObjectId): Promise<void> {
+  for (const suffix of FILE_SUFFIXES) await files.fetch(fileUrl(id) + suffix, { method: "DELETE" });
+}
+
+/** workerd names the database of an object by its id. */
+function fileUrl(id: DurableObjectId): string {
+  return `http://home-files/${id}.sqlite`;
+}
+
+function forgetClosed(now: number): void {
+  forgottenAt = now;
+  for (const [name, { calls, usedAt, life, isLeaving }] of open) {
+    if (calls > 0 || isLeaving || life?.deref()?.isIdle === false) continue;
+    if (now - usedAt < CLOSED_AFTER_MS) break;
+    open.delete(name);
+  }
+}

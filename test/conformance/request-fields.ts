@@ -1,0 +1,198 @@
+import { createHash } from "node:crypto";
+import { requestSchemas } from "./schemas.ts";
+import { isObject, type JsonObject } from "./violations.ts";
+
+/** Every field that the types of the installed `openai` package let a request have, with bodies that have it and a body that does not. */
+
+export interface RequestField {
+  /**
+   * Its place: what it is in, and its name, as `tools<mcp>.headers` or `prompt_cache_options.ttl`. `tools<mcp>` is an object of one of
+   * several types itself.
+   */
+  name: string;
+  /** The body that it is in, as `request-roots.ts` names it. */
+  body: string;
+  /** The names of what it is in, outermost first. */
+  within: readonly string[];
+  /** From the body to it. */
+  path: readonly (string | number)[];
+  /** What of the body lacks it, or, where it is required, has another value. Of an object of one of several types: nothing. */
+  without: JsonObject;
+  /** Bodies with it, one for each value or alternative. */
+  with: readonly { value: unknown; body: JsonObject }[];
+}
+
+/** Values to send, by a field's name in full or without what it is in. The first one stands wherever a field is required. */
+export type Samples = Readonly<Record<string, readonly unknown[]>>;
+
+/** An object of a body, and how a body is made that has a value there. */
+interface Place {
+  body: string;
+  name: string;
+  within: readonly string[];
+  path: readonly (string | number)[];
+  put(value: unknown): JsonObject;
+}
+
+/** All fields, each once: what stands in several places alike is looked at in the first. */
+export function requestFields(samples: Samples): RequestField[] {
+  const fields = new Map<string, RequestField>();
+  for (const { body, schema, definitions } of requestSchemas()) {
+    const reader = new Reader(definitions, samples, fields);
+    reader.read(schema, { body, name: "", within: [], path: [], put: (value) => value as JsonObject }, []);
+  }
+  return [...fields.values()];
+}
+
+/** Bodies whose fields have no other name before theirs. */
+const CREATES = ["create", "beta_create"];
+
+class Reader {
+  readonly #definitions: Record<string, JsonObject>;
+  readonly #samples: Samples;
+  readonly #fields: Map<string, RequestField>;
+
+  constructor(definitions: Record<string, JsonObject>, samples: Samples, fields: Map<string, RequestField>) {
+    this.#definitions = definitions;
+    this.#samples = samples;
+    this.#fields = fields;
+  }
+
+  /** Notes the fields of the objects that a schema has, and of those within them. `around`: the definitions that it is in. */
+  read(schema: unknown, place: Place, around: readonly string[]): void {
+    for (const { name, node } of this.#branches(schema)) {
+      if (name !== undefined && around.includes(name)) continue;
+      const inner = name === undefined ? around : [...around, name];
+      if (node.items !== undefined) {
+        this.read(node.items, { ...place, path: [...place.path, 0], put: (value) => place.put([value]) }, inner);
+      } else if (isObject(node.properties)) this.#readObject(node, place, inner);
+    }
+  }
+
+  #readObject(node: JsonObject, place: Place, around: readonly string[]): void {
+    const type = typeOf(node);
+    const own = type === undefined ? place.name : `${place.name}<${type}>`;
+    const base = this.#minimal(node, place.name) as JsonObject;
+    const { body, path } = place;
+    if (type !== undefined) {
+      this.#note(own, { ...place, name: own, without: {}, with: [{ value: base, body: place.put(base) }] });
+    }
+    const required = new Set(Array.isArray(node.required) ? node.required : []);
+    const within = [...place.within, ...(own === "" ? [] : [own])];
+    // Tools may be in items as well, where some are not served: they are looked at in the request's own list.
+    const properties = Object.entries(node.properties as JsonObject);
+    for (const [key, schema] of properties.toSorted(
+      ([one], [other]) => Number(other === "tools") - Number(one === "tools"),
+    )) {
+      if (key === "type" && type !== undefined) continue;
+      const name = own !== "" ? `${own}.${key}` : CREATES.includes(body) ? key : `${body}.${key}`;
+      const put = (value: unknown) => place.put({ ...base, [key]: value });
+      const values = this.#values(schema, name).filter((value) => !required.has(key) || !isSame(value, base[key]));
+      const field = { name, body, within, path: [...path, key], without: place.put(base) };
+      const bodies = values.map((value) => ({ value, body: put(value) }));
+      const print = this.#print(schema, []);
+      if (this.#isListOfWords(schema)) {
+        for (const each of bodies) {
+          const [word] = each.value as string[];
+          this.#note(`${name}=${word}`, { ...field, name: `${name}=${word}`, with: [each] });
+        }
+      } else if (bodies.length > 0) this.#note(`${name} ${print}`, { ...field, with: bodies });
+      const inner = { body, name: key === "items" ? "input" : key, within: [...within, name], path: field.path, put };
+      this.read(schema, inner, around);
+    }
+  }
+
+  /** Whether it is a list of values that each ask for something else. */
+  #isListOfWords(schema: unknown): boolean {
+    return this.#branches(schema).some(
+      ({ node }) =>
+        node.items !== undefined && this.#branches(node.items).every((each) => Array.isArray(each.node.enum)),
+    );
+  }
+
+  #note(key: string, { name, body, within, path, without, with: bodies }: RequestField): void {
+    if (!this.#fields.has(key)) this.#fields.set(key, { name, body, within, path, without, with: bodies });
+  }
+
+  /** A value of each kind that a schema allows; null, which stands for nothing, is none. */
+  #values(schema: unknown, name: string): unknown[] {
+    const given = this.#sampleOf(name);
+    if (given) return [...given];
+    return this.#branches(schema).flatMap(({ node }): unknown[] => {
+      if (Array.isArray(node.enum)) return node.enum.filter((value) => value !== null);
+      if ("const" in node) return [node.const];
+      if (node.items !== undefined) return this.#values(node.items, name).map((value) => [value]);
+      // What is in an object are fields themselves.
+      if (isObject(node.properties)) return [];
+      if (node.type === "boolean") return [true, false];
+      if (node.type === "number") return [2];
+      if (node.type === "string") return ["y"];
+      return node.type === "null" ? [] : [this.#minimal(node, name)];
+    });
+  }
+
+  /** What a schema allows with as little as may be, `name` being that of the field. */
+  #minimal(schema: unknown, name: string): unknown {
+    const first = this.#branches(schema).find(({ node }) => node.type !== "null")?.node ?? {};
+    if (isObject(first.properties)) {
+      const { properties } = first;
+      const type = typeOf(first);
+      const own = type === undefined ? lastOf(name) : `${lastOf(name)}<${type}>`;
+      const keys = Array.isArray(first.required) ? (first.required as string[]) : [];
+      const entries = keys.map((key) => [key, this.#minimal(properties[key], own === "" ? key : `${own}.${key}`)]);
+      return { ...Object.fromEntries(entries), ...(this.#samples[own]?.[0] as object | undefined) };
+    }
+    const given = this.#sampleOf(name)?.[0];
+    if (given !== undefined) return given;
+    if (Array.isArray(first.enum)) return first.enum[0];
+    if ("const" in first) return first.const;
+    if (first.items !== undefined) return [this.#minimal(first.items, name)];
+    if (first.type === "boolean") return true;
+    if (first.type === "number") return 1;
+    return first.type === "object" ? {} : "x";
+  }
+
+  #sampleOf(name: string): readonly unknown[] | undefined {
+    return this.#samples[name] ?? this.#samples[lastOf(name)];
+  }
+
+  /** The alternatives of a schema, each with the name of its definition. */
+  #branches(schema: unknown): { name: string | undefined; node: JsonObject }[] {
+    if (!isObject(schema)) return [];
+    if (typeof schema.$ref === "string") {
+      const name = decodeURIComponent(schema.$ref.replace("#/definitions/", ""));
+      return this.#branches(this.#definitions[name]).map((branch) => ({ ...branch, name: branch.name ?? name }));
+    }
+    if (Array.isArray(schema.anyOf)) return schema.anyOf.flatMap((branch) => this.#branches(branch));
+    if (Array.isArray(schema.type)) return schema.type.map((type) => ({ name: undefined, node: { ...schema, type } }));
+    return [{ name: undefined, node: schema }];
+  }
+
+  /** What tells a field's schema from that of another of its name, whatever their definitions are called. */
+  #print(schema: unknown, around: readonly string[]): string {
+    const parts = this.#branches(schema).map(({ name, node }) => {
+      if (name !== undefined && around.includes(name)) return "…";
+      const inner = name === undefined ? around : [...around, name];
+      if (node.items !== undefined) return `[${this.#print(node.items, inner)}]`;
+      if (isObject(node.properties)) return typeOf(node) ?? Object.keys(node.properties).join();
+      return JSON.stringify(node);
+    });
+    return createHash("sha256").update(parts.join("|")).digest("hex");
+  }
+}
+
+function lastOf(name: string): string {
+  return name.split(".").at(-1) ?? name;
+}
+
+/** What tells an object from others in its place. */
+function typeOf(node: JsonObject): string | undefined {
+  const { type, role } = (node.properties ?? {}) as Record<string, JsonObject>;
+  const told = type?.const ?? (Array.isArray(type?.enum) ? type.enum[0] : undefined);
+  if (typeof told !== "string") return undefined;
+  return typeof role?.const === "string" ? `${told}:${role.const}` : told;
+}
+
+function isSame(one: unknown, other: unknown): boolean {
+  return JSON.stringify(one) === JSON.stringify(other);
+}

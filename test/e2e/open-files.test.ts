@@ -1,0 +1,227 @@
+import { existsSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { homesFolder } from "../../cli/workerd.ts";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { startWorkerd } from "../workerd/process.ts";
+import { cleanUp, newFolder, type Served, start } from "./serve-support.ts";
+import { SocketClient } from "./socket-support.ts";
+import { eventually } from "./support.ts";
+
+/** `serve` where a process may have few files open: what it opens, and what it leaves in its data folder. */
+
+const OPEN_FILES = 1_024;
+
+/** What a home was that gave its storage back, and what a request for an unknown id left: a page, and no table. */
+const vacant = (letter: string) => `${letter.repeat(64)}.sqlite`;
+
+let vllm: SimulatorServer;
+let served: Served;
+let homes: string;
+beforeAll(async () => {
+  vllm = await serveSimulator();
+  const data = newFolder();
+  await (await serve(data)).stop();
+  homes = homesFolder(data);
+  writeFileSync(join(homes, vacant("a")), Buffer.alloc(4_096));
+  writeFileSync(join(homes, vacant("b")), Buffer.alloc(8_192));
+  served = (await serve(data)).served;
+});
+afterAll(async () => {
+  cleanUp();
+  await vllm.close();
+});
+
+async function serve(data: string) {
+  const own = { STATE_DIRECTORY: data, VLLM_BASE_URL: `${vllm.url}/v1`, STOP_TIMEOUT_MS: "1000" };
+  const variables = { ...own, ALLOW_ANONYMOUS: "true", CONVERSATION_LOCK_WAIT_MS: "0" };
+  const begun = await start(variables, { openFiles: OPEN_FILES });
+  const stop = async () => {
+    begun.child.kill("SIGTERM");
+    await begun.exited;
+  };
+  return { served: begun, stop };
+}
+
+const databases = () => readdirSync(homes).filter((name) => /^[0-9a-f]{64}\.sqlite/.test(name));
+
+interface Asked {
+  status: number;
+  body: { id?: string; error?: { code: string } };
+}
+
+async function ask(method: string, path: string, body?: object, headers: Record<string, string> = {}): Promise<Asked> {
+  const answer = await fetch(`${served.url}/v1${path}`, {
+    method,
+    headers: { "content-type": "application/json", ...headers },
+    ...(body && { body: JSON.stringify(body) }),
+  });
+  const text = await answer.text();
+  return { status: answer.status, body: text ? JSON.parse(text) : {} };
+}
+
+const say = { model: "simulator", input: "Hello" };
+const key = () => ({ "idempotency-key": crypto.randomUUID() });
+
+/** Ids of things that are not there, in every form that this server makes. */
+const INVENTED = ["k".repeat(32), `000000${"x".repeat(26)}`];
+
+describe("what is not there makes no file", () => {
+  /** What a client may ask of a response or a conversation: by the part of its id behind the prefix. */
+  const questions: Record<string, (key: string) => Promise<Asked>> = {
+    "GET a response": (id) => ask("GET", `/responses/resp_${id}`),
+    "GET its events": (id) => ask("GET", `/responses/resp_${id}?stream=true`),
+    "DELETE a response": (id) => ask("DELETE", `/responses/resp_${id}`),
+    "cancel a response": (id) => ask("POST", `/responses/resp_${id}/cancel`),
+    "its input items": (id) => ask("GET", `/responses/resp_${id}/input_items`),
+    "its tree": (id) => ask("GET", `/responses/resp_${id}/tree`),
+    "continue it": (id) => ask("POST", "/responses", { ...say, previous_response_id: `resp_${id}` }),
+    "continue it in a stream": (id) =>
+      ask("POST", "/responses", { ...say, previous_response_id: `resp_${id}`, stream: true }),
+    "continue it in the background": (id) =>
+      ask("POST", "/responses", { ...say, previous_response_id: `resp_${id}`, background: true }),
+    "continue it under a key": (id) => ask("POST", "/responses", { ...say, previous_response_id: `resp_${id}` }, key()),
+    "count what would continue it": (id) =>
+      ask("POST", "/responses/input_tokens", { ...say, previous_response_id: `resp_${id}` }),
+    "compact it": (id) => ask("POST", "/responses/compact", { model: "simulator", previous_response_id: `resp_${id}` }),
+    "GET a conversation": (id) => ask("GET", `/conversations/conv_${id}`),
+    "update a conversation": (id) => ask("POST", `/conversations/conv_${id}`, { metadata: {} }),
+    "DELETE a conversation": (id) => ask("DELETE", `/conversations/conv_${id}`),
+    "list its items": (id) => ask("GET", `/conversations/conv_${id}/items`),
+    "add items": (id) =>
+      ask("POST", `/conversations/conv_${id}/items`, { items: [{ role: "user", content: "Hello" }] }),
+    "GET an item": (id) => ask("GET", `/conversations/conv_${id}/items/msg_${id}i0`),
+    "DELETE an item": (id) => ask("DELETE", `/conversations/conv_${id}/items/msg_${id}i0`),
+    "the tree of a conversation": (id) => ask("GET", `/conversations/conv_${id}/tree`),
+    "a turn in it": (id) => ask("POST", "/responses", { ...say, conversation: `conv_${id}` }),
+    "a background turn in it": (id) =>
+      ask("POST", "/responses", { ...say, conversation: `conv_${id}`, background: true }),
+    "a turn in it under a key": (id) => ask("POST", "/responses", { ...say, conversation: `conv_${id}` }, key()),
+    "count a turn in it": (id) => ask("POST", "/responses/input_tokens", { ...say, conversation: `conv_${id}` }),
+    "refer to an item": (id) => ask("POST", "/responses", { ...say, input: [reference(id)] }),
+    "refer to an item in the background": (id) =>
+      ask("POST", "/responses", { ...say, input: [reference(id)], background: true }),
+    "refer to an item under a key": (id) => ask("POST", "/responses", { ...say, input: [reference(id)] }, key()),
+    "refer to an item in a new conversation": (id) => ask("POST", "/conversations", { items: [reference(id)] }),
+  };
+  const reference = (id: string) => ({ type: "item_reference", id: `msg_${id}o0` });
+
+  it.each(Object.entries(questions))("%s", async (_, question) => {
+    const before = databases();
+    // An id that this server gave away, of a response that it was not to keep.
+    const { body } = await ask("POST", "/responses", { ...say, store: false });
+    for (const id of [...INVENTED, body.id?.slice("resp_".length) ?? ""]) {
+      const { status, body } = await question(id);
+      expect([400, 404], JSON.stringify(body)).toContain(status);
+      expect(body.error?.code).toMatch(/not_found$/);
+    }
+    expect(databases()).toEqual(before);
+  });
+
+  it("a WebSocket", async () => {
+    const before = databases();
+    const client = await SocketClient.open(served);
+    for (const id of INVENTED) {
+      const turn = await client.turn({ ...say, previous_response_id: `resp_${id}` });
+      expect(turn.last).toMatchObject({ type: "error", error: { code: "previous_response_not_found" } });
+    }
+    await client.close();
+    expect(databases()).toEqual(before);
+  });
+});
+
+describe("what is refused leaves no file", () => {
+  const refusals: Record<string, () => Promise<Asked>> = {
+    "an unknown model": () => ask("POST", "/responses", { ...say, model: "none" }),
+    "what the model server refuses": () => ask("POST", "/responses", { ...say, model: "simulator?fault=http:400" }),
+    "an item that cannot be there": () =>
+      ask("POST", "/responses", { ...say, input: [{ type: "item_reference", id: "msg_1" }] }, key()),
+    "a conversation with too much metadata": () =>
+      ask("POST", "/conversations", { metadata: { a: "x".repeat(10_000) } }),
+    "a conversation that cannot be there": () => ask("POST", "/responses", { ...say, conversation: "conv_1" }),
+  };
+
+  it.each(Object.entries(refusals))("%s", async (_, refuse) => {
+    const before = databases();
+    const { status } = await refuse();
+    expect(status).toBeGreaterThanOrEqual(400);
+    expect(databases()).toEqual(before);
+  });
+
+  it("a turn in a conversation that is not free", async () => {
+    const conversation = (await ask("POST", "/conversations", {})).body.id;
+    const holder = new AbortController();
+    const held = fetch(`${served.url}/v1/responses`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ ...say, model: "simulator?fault=stall:1", conversation, stream: true }),
+      signal: holder.signal,
+    });
+    await (await held).body?.getReader().read();
+    const before = databases();
+    for (const background of [false, true]) {
+      const { status, body } = await ask("POST", "/responses", { ...say, conversation, background });
+      expect([status, body.error?.code]).toEqual([409, "conversation_locked"]);
+    }
+    expect(databases()).toEqual(before);
+    holder.abort();
+  });
+
+  it("a home in which all has expired", async () => {
+    const worker = await startWorkerd({
+      VLLM_BASE_URL: `${vllm.url}/v1`,
+      RETENTION_DAYS: "1",
+      ALLOW_ANONYMOUS: "true",
+    });
+    const answer = await fetch(`${worker.url}/v1/responses`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(say),
+    });
+    expect(answer.status).toBe(200);
+    const [home = ""] = worker.storage.ids();
+    await worker.kill();
+    worker.storage.exec(home, "UPDATE turns SET created_at = 0");
+    worker.passTime(2 * 86_400_000);
+    await worker.restart();
+    await eventually(() => worker.storage.ids().length === 0);
+    await worker.close();
+  });
+});
+
+describe("the files that a process may have open", () => {
+  it("those that have nothing in them are removed when it starts", () => {
+    expect(existsSync(join(homes, vacant("a")))).toBe(false);
+    expect(existsSync(join(homes, vacant("b")))).toBe(true);
+  });
+
+  it("48 clients that create conversations are all answered, and each has what it said", async () => {
+    const { open_files } = (await (await fetch(`${served.url}/health`)).json()) as Health;
+    expect(open_files).toMatchObject({ limit: OPEN_FILES, used: expect.any(Number) });
+    // Three files each: all of them at once would be more than the process may have.
+    const perClient = Math.ceil(OPEN_FILES / 3 / 48) + 1;
+    const clients = Array.from({ length: 48 }, async (_, client) => {
+      const ids: string[] = [];
+      for (let index = 0; index < perClient; index += 1) {
+        const text = `${client}/${index}`;
+        const { status, body } = await ask("POST", "/conversations", { items: [{ role: "user", content: text }] });
+        expect(status, JSON.stringify(body)).toBe(200);
+        ids.push(body.id ?? "");
+      }
+      return ids;
+    });
+    const made = await Promise.all(clients);
+    const { open_files: after } = (await (await fetch(`${served.url}/health`)).json()) as Health;
+    expect(after.homes.open).toBeLessThanOrEqual(after.homes.limit);
+    expect(after.used).toBeLessThan(OPEN_FILES);
+    // The first of them have left, and come back.
+    for (const [client, [first = ""]] of made.entries()) {
+      const { body } = await ask("GET", `/conversations/${first}/items`);
+      expect(JSON.stringify(body)).toContain(`"${client}/0"`);
+    }
+  });
+});
+
+interface Health {
+  open_files: { limit: number; used: number; homes: { limit: number; open: number } };
+}

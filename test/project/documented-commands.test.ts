@@ -1,0 +1,49 @@
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { expect, it } from "vitest";
+
+/** Commands that documentation and comments tell: they run with the Node that the project installs, whichever the reader has. */
+
+const root = new URL("../../", import.meta.url);
+const manifest = JSON.parse(readFileSync(new URL("package.json", root), "utf8")) as {
+  engines: { node: string };
+  scripts: Record<string, string>;
+  devDependencies: Record<string, string>;
+};
+
+/** Every committed text that people read: documentation, and sources for their comments. */
+const texts = execFileSync("git", ["ls-files", "*.md", "*.ts", "*.js", "*.sh", "*.yml", "*.yaml"], {
+  cwd: root,
+  encoding: "utf8",
+})
+  .split("\n")
+  .filter((path) => path !== "")
+  .map((path) => ({ path, text: readFileSync(new URL(path, root), "utf8") }));
+const documents = texts.filter(({ path }) => path.endsWith(".md"));
+
+function found(within: typeof texts, pattern: RegExp): string[] {
+  return within.flatMap(({ path, text }) => [...text.matchAll(pattern)].map(([told]) => `${path}: ${told.trim()}`));
+}
+
+it("none runs TypeScript with the reader's own Node, which may know none", () => {
+  expect(found(texts, /(?<!npx )\bnode (?:--?[\w=-]+ )*[\w./-]+\.ts\b/g)).toEqual([]);
+});
+
+it("each script that documentation runs is there", () => {
+  const scripts = documents.flatMap(({ path, text }) =>
+    [...text.matchAll(/\bnpm (?:run )?((?:start|test)\b(?!:)|(?<=run )[a-z][\w:-]*)/g)].map(([, name = ""]) => ({
+      path,
+      name,
+    })),
+  );
+  expect(scripts.length).toBeGreaterThan(20);
+  expect(scripts.filter(({ name }) => !(name in manifest.scripts))).toEqual([]);
+});
+
+it("README promises the Node that package.json asks for, and scripts run with the one that is installed", () => {
+  const readme = readFileSync(new URL("README.md", root), "utf8");
+  const least = manifest.engines.node.replace(">=", "");
+  const installed = manifest.devDependencies.node?.split(".")[0];
+  expect(readme).toContain(`Needs Node ≥ ${least} and npm`);
+  expect(readme).toContain(`\`npm ci\` installs the Node ${installed} that the scripts run with`);
+});

@@ -1,0 +1,101 @@
+import { env } from "cloudflare:test";
+import { afterEach, describe, expect, it } from "vitest";
+import { HomeCalls } from "../../src/store/home-calls.ts";
+import {
+  homeLeaves,
+  homeLeft,
+  homeOpened,
+  type LivingHome,
+  mostOpenHomes,
+  openHomes,
+} from "../../src/store/open-homes.ts";
+
+/** Which homes are open in a process that may have few files open. */
+
+/** So few that no more than the least number of homes may be open. */
+const FEW = "9";
+const LEAST = 4;
+
+/** Homes in memory, by name: whether something is under way in each, and in what order they have left. */
+function homes(isIdle: (name: string) => boolean) {
+  const lives = new Map<string, LivingHome>();
+  const left: string[] = [];
+  const getByName = (name: string) => {
+    if (!lives.has(name)) {
+      const life = { isIdle: isIdle(name), mayBeVacant: false };
+      lives.set(name, life);
+      homeOpened(name, life);
+    }
+    return {
+      leave: async () => {
+        left.push(name);
+        lives.delete(name);
+        throw new Error("It has left.");
+      },
+    };
+  };
+  const calls = new HomeCalls({ ...env, HOME: { getByName } as unknown as typeof env.HOME, OPEN_FILES: FEW });
+  return { calls, left };
+}
+
+const answered = async () => "answer";
+
+afterEach(() => {
+  for (const name of [...openHomes().keys()]) homeLeft(name);
+});
+
+describe("as many homes as may be open", () => {
+  it("are a third of the files, and never none", async () => {
+    expect(await mostOpenHomes({ OPEN_FILES: "1024" })).toBe(113);
+    expect(await mostOpenHomes({ OPEN_FILES: FEW })).toBe(LEAST);
+    expect(await mostOpenHomes({})).toBe(Number.POSITIVE_INFINITY);
+  });
+
+  it("are fewer where connections take the files", async () => {
+    const list = { fetch: async () => Response.json(Array.from({ length: 860 })) } as unknown as Fetcher;
+    expect(await mostOpenHomes({ OPEN_FILES: "1024", OPEN_FILE_LIST: list })).toBe(12);
+  });
+
+  it("let the one leave that was used longest ago", async () => {
+    const { calls, left } = homes(() => true);
+    for (const name of ["a", "b", "c", "d", "a", "e", "f"]) expect(await calls.call(name, answered)).toBe("answer");
+    expect(left).toEqual(["b", "c"]);
+    expect([...openHomes().keys()]).toEqual(["d", "a", "e", "f"]);
+  });
+
+  it("stay where something is under way, and the next one is a 503", async () => {
+    const { calls, left } = homes(() => false);
+    for (const name of ["a", "b", "c", "d"]) await calls.call(name, answered);
+    await expect(calls.call("e", answered)).rejects.toMatchObject({
+      status: 503,
+      code: "server_is_overloaded",
+      headers: { "retry-after": "2" },
+    });
+    expect(await calls.call("a", answered)).toBe("answer");
+    expect(left).toEqual([]);
+  });
+
+  it("do not leave in the middle of a call", async () => {
+    const { calls, left } = homes(() => true);
+    const { promise, resolve } = Promise.withResolvers<string>();
+    const called = calls.call("a", () => promise);
+    for (const name of ["b", "c", "d", "e", "f"]) await calls.call(name, answered);
+    expect(left).not.toContain("a");
+    expect(homeLeaves("a")).toBe(false);
+    resolve("late");
+    expect(await called).toBe("late");
+  });
+});
+
+it("a call waits for a home that is about to end, and opens it anew", async () => {
+  const { calls } = homes(() => true);
+  await calls.call("a", answered);
+  expect(homeLeaves("a")).toBe(true);
+  let isAnswered = false;
+  const called = calls.call("a", answered).then(() => (isAnswered = true));
+  await scheduler.wait(50);
+  expect(isAnswered).toBe(false);
+  homeLeft("a");
+  await called;
+  expect(openHomes().get("a")?.calls).toBe(0);
+});

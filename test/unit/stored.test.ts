@@ -1,0 +1,233 @@
+import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import fc from "fast-check";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { NOTHING_STORED, type Stored } from "../../src/contract/grants.ts";
+import { conversationId, newTurnAddress, responseId } from "../../src/protocol/ids.ts";
+import type { Home } from "../../src/store/home.ts";
+import type { Quota } from "../../src/store/quota/quota.ts";
+import type { StoredByKey } from "../../src/store/quota/stored-totals.ts";
+import { toCells } from "../../src/store/row-pieces.ts";
+
+/** What homes store, and what their tenant's quota knows of it. */
+
+let tenants = 0;
+const newTenant = () => {
+  tenants += 1;
+  return `stored-${tenants}`;
+};
+
+/** A page for each turn and each conversation, as docs/keys.md says. */
+const ROW = 4_096;
+
+interface Kept {
+  home: string;
+  turn: string;
+  owner: string | null;
+  bytes: number;
+}
+
+/** Bytes that a text takes in its rows, where a long one is compressed. */
+function bytesOf(text: string): number {
+  const lengths = toCells(text).map(
+    (cell) => (typeof cell === "string" ? new TextEncoder().encode(cell) : cell).length,
+  );
+  return lengths.reduce((sum, length) => sum + length, 0);
+}
+
+const homeOf = (tenant: string, home: string) => env.HOME.getByName(`${tenant}:${home}`);
+const quotaOf = (tenant: string) => env.QUOTAS.getByName(tenant);
+
+/** Keeps a response whose texts take so many bytes. */
+async function keep(tenant: string, owner: string | null, length: number, home?: string): Promise<Kept> {
+  const address = newTurnAddress(home);
+  const [input, output] = [`["${"é".repeat(Math.floor(length / 2))}"]`, "[]"];
+  const response = JSON.stringify({ id: responseId(address), status: "completed" });
+  const turn = { turn: address.turn, parent: null, createdAt: Date.now(), input, output, messages: null, response };
+  const settled = await homeOf(tenant, address.home).settle({ ...turn, owner, lease: null });
+  expect(settled.ok).toBe(true);
+  const bytes = bytesOf(input) + bytesOf(output) + bytesOf(response) + ROW;
+  return { ...address, owner, bytes };
+}
+
+/** What the quota knows, without keys that store nothing. */
+async function known(tenant: string): Promise<StoredByKey> {
+  const stored = await quotaOf(tenant).stored();
+  return Object.fromEntries(
+    Object.entries(stored).filter(([, each]) => Object.values(each).some((figure) => figure !== 0)),
+  );
+}
+
+function expected(kept: readonly Kept[]): StoredByKey {
+  const sums: Record<string, Stored> = {};
+  for (const { owner, bytes } of kept) {
+    const before = sums[owner ?? ""] ?? NOTHING_STORED;
+    sums[owner ?? ""] = {
+      ...before,
+      stored_bytes: before.stored_bytes + bytes,
+      stored_responses: before.stored_responses + 1,
+    };
+  }
+  return sums;
+}
+
+/** Whether the next call to a quota is lost: it is done and its answer lost, or it is not done. */
+let lose: () => "done" | "not done" | undefined = () => undefined;
+
+let restore = () => {};
+beforeAll(() =>
+  runInDurableObject(quotaOf("any"), (quota: Quota) => {
+    const prototype = Object.getPrototypeOf(quota) as Quota;
+    const { takeStored } = prototype;
+    prototype.takeStored = function (this: Quota, reports) {
+      const lost = lose();
+      if (lost !== "not done") takeStored.call(this, reports);
+      if (lost) throw new Error("The call was lost.");
+    };
+    restore = () => {
+      prototype.takeStored = takeStored;
+    };
+  }),
+);
+// Other files run in the same isolate.
+afterAll(() => restore());
+
+describe("what is stored", () => {
+  it("is counted in bytes of its rows and responses, by key, and given back by deletion", async () => {
+    const tenant = newTenant();
+    const kept = [await keep(tenant, "key_a", 1_000), await keep(tenant, "key_b", 400_000)];
+    kept.push(await keep(tenant, "key_a", 10, kept[1]?.home));
+    await expect.poll(() => known(tenant)).toEqual(expected(kept));
+    const [first, second, third] = kept as [Kept, Kept, Kept];
+    expect(await homeOf(tenant, second.home).delete(second.turn)).toBe(true);
+    expect(await known(tenant)).toEqual(expected([first, third]));
+    for (const { home, turn } of [first, third]) expect(await homeOf(tenant, home).delete(turn)).toBe(true);
+    expect(await known(tenant)).toEqual({});
+  });
+
+  it("is told to nobody where nothing of it is limited", async () => {
+    const tenant = newTenant();
+    const { home, turn } = await keep(tenant, null, 100);
+    await homeOf(tenant, home).delete(turn);
+    await runInDurableObject(quotaOf(tenant), (_, { storage: { sql } }) => {
+      expect(sql.exec("SELECT name FROM sqlite_schema WHERE name = 'stored'").toArray()).toEqual([]);
+    });
+  });
+
+  it("of a conversation is given back when it is deleted, with the items that were added to it", async () => {
+    const tenant = newTenant();
+    const address = newTurnAddress();
+    const id = conversationId(address);
+    const stub = homeOf(tenant, address.home);
+    const items = JSON.stringify([{ type: "message", id: "msg_1", role: "user", content: "x".repeat(100_000) }]);
+    await stub.createConversation(id, address.turn, { a: "b" }, items, "key_a");
+    const bytes = bytesOf(items) + "[]".length + JSON.stringify({ a: "b" }).length + 2 * ROW;
+    const conversation = { stored_bytes: bytes, stored_responses: 0, stored_conversations: 1 };
+    await expect.poll(() => known(tenant)).toEqual({ key_a: conversation });
+    expect(await stub.deleteConversation(id)).toBe(true);
+    expect(await known(tenant)).toEqual({});
+    await runInDurableObject(stub, (_: Home, { storage: { sql } }) => {
+      expect(sql.exec("SELECT name FROM sqlite_schema WHERE name = 'turns'").toArray()).toEqual([]);
+    });
+  });
+
+  it("of a conversation stays counted as long as a response needs it, and goes with that", async () => {
+    const tenant = newTenant();
+    const address = newTurnAddress();
+    const stub = homeOf(tenant, address.home);
+    const items = JSON.stringify([{ type: "message", id: "msg_1", role: "user", content: "x".repeat(1_000) }]);
+    await stub.createConversation(conversationId(address), address.turn, {}, items, "key_a");
+    const { turn } = newTurnAddress(address.home);
+    const socket = await stub.fetch(
+      `http://home/conversation?${new URLSearchParams({ id: conversationId(address), ticket: "t", wait: "0" })}`,
+      { headers: { upgrade: "websocket" } },
+    );
+    socket.webSocket?.accept();
+    const response = JSON.stringify({ id: responseId({ home: address.home, turn }), status: "completed" });
+    const settled = { turn, parent: null, createdAt: Date.now(), input: "[]", output: "[]", messages: null, response };
+    const kept = await stub.settle({ ...settled, owner: "key_a", lease: { token: "t", joins: true } });
+    expect(kept.ok).toBe(true);
+    await stub.deleteConversation(conversationId(address));
+    const left = items.length + "[]".length + response.length + 4 + 2 * ROW;
+    expect(await known(tenant)).toEqual({
+      key_a: { stored_bytes: left, stored_responses: 1, stored_conversations: 0 },
+    });
+    await stub.delete(turn);
+    expect(await known(tenant)).toEqual({});
+  });
+
+  it("is known in the end, whatever is kept, deleted, expires, and in whatever order calls are lost, repeated and processes die", async () => {
+    const key = fc.constantFrom("key_a", "key_b");
+    const step = fc.oneof(
+      fc.record({ kind: fc.constant("keep" as const), key, length: fc.nat(5_000), at: fc.nat(), isNew: fc.boolean() }),
+      fc.record({ kind: fc.constant("delete" as const), at: fc.nat() }),
+      fc.record({ kind: fc.constant("die" as const), at: fc.nat() }),
+      fc.record({ kind: fc.constant("expire" as const), at: fc.nat() }),
+      fc.record({ kind: fc.constant("ring" as const), at: fc.nat() }),
+    );
+    const losses = fc.array(fc.constantFrom("done" as const, "not done" as const, undefined), { maxLength: 10 });
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 12 }), losses, async (steps, lost) => {
+        const tenant = newTenant();
+        const losing = [...lost];
+        lose = () => losing.pop();
+        let kept: Kept[] = [];
+        const homes = new Set<string>();
+        const some = <Item>(items: readonly Item[], at: number): Item | undefined => items[at % items.length];
+        for (const each of steps) {
+          if (each.kind === "keep") {
+            const made = await keep(tenant, each.key, each.length, each.isNew ? undefined : some([...homes], each.at));
+            homes.add(made.home);
+            kept.push(made);
+            continue;
+          }
+          const home = some([...homes], each.at);
+          if (home === undefined) continue;
+          const stub = homeOf(tenant, home);
+          if (each.kind === "die") {
+            // Only what runs can die.
+            await runInDurableObject(stub, () => {});
+            await evictDurableObject(stub);
+          } else if (each.kind === "ring") await runDurableObjectAlarm(stub);
+          else if (each.kind === "expire") {
+            await runInDurableObject(stub, (_, { storage: { sql } }) => {
+              const has = sql.exec("SELECT 1 FROM sqlite_schema WHERE name = 'turns'").toArray().length > 0;
+              if (has) sql.exec("UPDATE turns SET created_at = 1");
+            });
+            await evictDurableObject(stub);
+            kept = kept.filter((turn) => turn.home !== home);
+          } else {
+            const turn = some(kept, each.at);
+            if (!turn) continue;
+            expect(await homeOf(tenant, turn.home).delete(turn.turn)).toBe(true);
+            kept = kept.filter((other) => other !== turn);
+          }
+        }
+        // Nothing is lost any more; every home that has an alarm hears it.
+        losing.length = 0;
+        for (const home of homes) await runDurableObjectAlarm(homeOf(tenant, home));
+        expect(await known(tenant)).toEqual(expected(kept));
+      }),
+      { numRuns: 40 },
+    );
+  });
+});
+
+describe("what a quota is told", () => {
+  it("counts once, however often it is told, and an overtaken report not at all", async () => {
+    const tenant = newTenant();
+    const stored = (bytes: number) => ({ key_a: { ...NOTHING_STORED, stored_bytes: bytes } });
+    const quota = quotaOf(tenant);
+    const now = Date.now();
+    await quota.takeStored([{ home: "one", stored: stored(5), at: now }]);
+    await quota.takeStored([{ home: "one", stored: stored(5), at: now }]);
+    await quota.takeStored([{ home: "one", stored: stored(7), at: now + 2 }]);
+    await quota.takeStored([{ home: "one", stored: stored(6), at: now + 1 }]);
+    await quota.takeStored([{ home: "two", stored: stored(1), at: now }]);
+    expect(await quota.stored()).toEqual(stored(8));
+    await evictDurableObject(quota);
+    expect(await quotaOf(tenant).stored()).toEqual(stored(8));
+    await quotaOf(tenant).takeStored([{ home: "one", stored: {}, at: now + 3 }]);
+    expect(await quotaOf(tenant).stored()).toEqual(stored(1));
+  });
+});
