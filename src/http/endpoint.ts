@@ -4,7 +4,7 @@ import type { Config } from "../config.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { parse } from "../protocol/validation.ts";
 import type { AppEnv } from "./app-env.ts";
-import { answerCounted, checkAccess } from "./door.ts";
+import { answerCounted, checkAccess } from "./endpoint-access.ts";
 import { unknownUrl } from "./errors.ts";
 import type { Operation } from "./openapi/operation.ts";
 

@@ -98,8 +98,10 @@ class Formats {
       for (const key in patternProperties) this.#count(expansionOf(key, "regex"), [...path, "patternProperties"]);
     }
     if (!isJsonObject(properties)) return;
-    const needed = Array.isArray(required) ? new Set(required).size : 0;
-    if (Object.keys(properties).length - needed <= MAX_OPTIONAL_PROPERTIES) return;
+    const needed = new Set(Array.isArray(required) ? required : []);
+    const names = Object.keys(properties);
+    if (names.length <= MAX_OPTIONAL_PROPERTIES) return;
+    if (names.filter((name) => !needed.has(name)).length <= MAX_OPTIONAL_PROPERTIES) return;
     const why = `an object has at most ${MAX_OPTIONAL_PROPERTIES} properties that 'required' does not name`;
     throw refusal([...path, "properties"], why);
   }

@@ -199,6 +199,10 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
     send("GET", "/v1/organization/usage/completions?start_time=0&limit=2&group_by=model,project_id"),
     ask("GET", `/v1/organization/usage/completions?start_time=${Math.floor(Date.now() / 1000) - 60}`),
   ],
+  "GET /v1/organization/usage/storage": () => [
+    send("GET", "/v1/organization/usage/storage?project_ids=acme"),
+    ask("GET", "/v1/organization/usage/storage"),
+  ],
   "GET /health": () => [send("GET", "/health", { bearer: "" })],
   "GET /health/upstream": () => [send("GET", "/health/upstream")],
   "GET /metrics": () => [send("GET", "/metrics")],

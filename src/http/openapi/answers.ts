@@ -25,6 +25,11 @@ export function answerSchemas() {
   // Some generators have no type for null alone.
   const nothing = describedAs(z.null(), () => z.unknown().describe("Always null."));
   const message = z.object({ type: text, code: text.nullable(), message: text, param: text.nullable() });
+  /** A page of usage, in OpenAI's shape. */
+  const buckets = <Result extends z.ZodType>(result: Result) =>
+    z.array(
+      z.object({ object: z.literal("bucket"), start_time: seconds, end_time: seconds, results: z.array(result) }),
+    );
 
   const Usage = z.object({
     input_tokens: count,
@@ -258,24 +263,17 @@ export function answerSchemas() {
     RefusedImport: ImportedTenant.extend({ error: message }),
     UsagePage: z.object({
       object: z.literal("page"),
-      data: z.array(
+      data: buckets(
         z.object({
-          object: z.literal("bucket"),
-          start_time: seconds,
-          end_time: seconds,
-          results: z.array(
-            z.object({
-              object: z.literal("organization.usage.completions.result"),
-              input_tokens: count,
-              input_cached_tokens: count,
-              output_tokens: count,
-              num_model_requests: count,
-              project_id: text.nullable(),
-              api_key_id: text.nullable(),
-              model: text.nullable(),
-              cost_usd: z.number().min(0),
-            }),
-          ),
+          object: z.literal("organization.usage.completions.result"),
+          input_tokens: count,
+          input_cached_tokens: count,
+          output_tokens: count,
+          num_model_requests: count,
+          project_id: text.nullable(),
+          api_key_id: text.nullable(),
+          model: text.nullable(),
+          cost_usd: z.number().min(0),
         }),
       ),
       has_more: z.boolean(),
@@ -283,26 +281,19 @@ export function answerSchemas() {
     }),
     StoragePage: z.object({
       object: z.literal("page"),
-      data: z.array(
+      data: buckets(
         z.object({
-          object: z.literal("bucket"),
-          start_time: seconds,
-          end_time: seconds,
-          results: z.array(
-            z.object({
-              object: z.literal("organization.usage.storage.result"),
-              usage_bytes: count,
-              num_responses: count,
-              num_conversations: count,
-              project_id: text.nullable(),
-              api_key_id: text.nullable(),
-              limits: z.partialRecord(z.enum(STORED_LIMITS), count).nullable(),
-            }),
-          ),
+          object: z.literal("organization.usage.storage.result"),
+          usage_bytes: count,
+          num_responses: count,
+          num_conversations: count,
+          project_id: text.nullable(),
+          api_key_id: text.nullable(),
+          limits: z.partialRecord(z.enum(STORED_LIMITS), count).nullable(),
         }),
       ),
       has_more: z.literal(false),
-      next_page: text.nullable(),
+      next_page: nothing,
     }),
     Health: z.object({
       status: z.literal("ok"),

@@ -117,7 +117,7 @@ function errorStatuses(
 ): number[] {
   const { access, counted, body, answers, errors = [] } = operation;
   // Every endpoint refuses web pages of other hosts where there are no keys.
-  const statuses = new Set<number>([403, ...errors]);
+  const statuses = new Set<number>([403, ...errors, ...SERVER_ERRORS]);
   if (access !== "everyone") statuses.add(401);
   if (counted) statuses.add(429);
   if (body || query) statuses.add(400);
@@ -125,7 +125,7 @@ function errorStatuses(
   if (method === "POST") statuses.add(415);
   if (path.includes(":") || openedByOf(operation) !== undefined) statuses.add(404);
   for (const status of Object.keys(answers)) statuses.delete(Number(status));
-  return [...[...statuses].toSorted((one, other) => one - other), ...SERVER_ERRORS];
+  return [...statuses].toSorted((one, other) => one - other);
 }
 
 /** What every endpoint may answer. One by one: some generators make no code of `5XX`. */
