@@ -17,6 +17,7 @@ beforeAll(async () => {
     MAX_BACKGROUND_RUNS_PER_TENANT: "2",
     MAX_OPEN_CONVERSATIONS_PER_TENANT: "2",
     MAX_WEBSOCKETS_PER_TENANT: "2",
+    MAX_OPEN_TURNS: "4000",
   });
   ann = gateway.client({ apiKey: "ann-key" });
   bob = gateway.client({ apiKey: "bob-key" });
@@ -161,5 +162,44 @@ describe("a tenant with all the WebSockets open that it may have", () => {
     first.terminate();
     await (await eventually(() => connect("ann").catch(() => undefined))).close();
     await second.close();
+  });
+});
+
+describe("a tenant's long requests", () => {
+  /** None of them reaches the model: more tokens than its window has, and approvals of nothing. Each takes a good part of a second. */
+  const LONG: [what: string, fields: object][] = [
+    ["special tokens as text for gpt-oss", { model: "simulator-gpt-oss", input: `<|end|>${"a".repeat(2_000_000)}` }],
+    [
+      "20,000 approvals",
+      {
+        input: Array.from({ length: 20_000 }, (_, at) => ({
+          type: "mcp_approval_response",
+          id: `mcpr_${`${at}`.padStart(48, "0")}`,
+          approval_request_id: `mcpr_${`${at}`.padStart(48, "0")}`,
+          approve: true,
+        })),
+      },
+    ],
+  ];
+
+  it.each(LONG)("of %s end after the turns of another tenant, also after as long a one", async (_, fields) => {
+    const body = JSON.stringify(fields);
+    const order: string[] = [];
+    const send = async (name: string, signal?: AbortSignal) => {
+      const headers = { authorization: `Bearer ${name}-key`, "content-type": "application/json" };
+      const init = { method: "POST", headers, body, ...(signal && { signal }) };
+      const { status } = await fetch(`${gateway.url}/v1/responses`, init);
+      order.push(`${name}'s long one: ${status}`);
+    };
+    const leaving = new AbortController();
+    const long = Array.from({ length: 12 }, () => send("ann", leaving.signal));
+    for (let turn = 0; turn < 3; turn += 1) {
+      const { status } = await bob.responses.create({ input: "Hello!" });
+      order.push(`bob's: ${status}`);
+    }
+    await send("bob");
+    expect(order).toEqual([...Array(3).fill("bob's: completed"), "bob's long one: 400"]);
+    leaving.abort();
+    await Promise.allSettled(long);
   });
 });
