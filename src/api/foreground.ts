@@ -7,9 +7,10 @@ import { isOnlyPrepared } from "../protocol/create-request.ts";
 import { clientLeft } from "../protocol/errors.ts";
 import { responseId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
+import { LongWork } from "../protocol/long-work.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
-import { keptInput, matchOutputs, needsItemIds, withItemIds } from "../turn/history.ts";
+import { addItemIds, keptInput, matchOutputs, needsItemIds } from "../turn/history.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import { storingKey } from "./admission.ts";
 import { inQueue } from "./client-left.ts";
@@ -120,6 +121,9 @@ async function enterConversation(creation: Creation, id: string): Promise<Entere
   return { ...readHistory(history), token, release };
 }
 
+/** To look at all items once takes about so many microseconds for each. */
+const UNITS_PER_ITEM = 1;
+
 /** Reads the past and checks the request against its model: what makes the turn, and what settles it. */
 async function prepare(
   creation: Creation,
@@ -144,15 +148,21 @@ async function prepare(
     resolveModel(request.model, config, abort.signal),
     caller.past.past(sent, previous),
   ]);
+  const work = new LongWork(tenant);
+  // What is to be done next: to look at all items.
+  await work.spend(past.input.length * UNITS_PER_ITEM);
   const accepted = acceptRequest(request, model, config);
   creation.permits.resize(caller.bodyLength + past.length + (entered?.length ?? 0));
   const { history, replays } = entered ?? past;
   const matched = [...matchOutputs(history, past.input)];
   const { expect } = creation.admission;
   if (expect && history.length > 0) await expect([...history, ...matched]);
-  const input = needsItemIds(request, matched) ? withItemIds(matched, address, inConversation) : matched;
+  const withIds = (items: readonly Item[]) => work.run(addItemIds(items, address, inConversation));
+  const input = needsItemIds(request, matched) ? await withIds(matched) : matched;
   const isKept = request.store !== false || inConversation;
-  const room = isKept ? outputRoom(accepted, withItemIds(input, address, inConversation)) : MAX_CALL_LENGTH;
+  const room = isKept ? outputRoom(accepted, await withIds(input)) : MAX_CALL_LENGTH;
+  // What is to be done next: to make the turn, and its prompt.
+  await work.spend((history.length + input.length) * UNITS_PER_ITEM);
   const makeTurn = (sink: ClientSink | undefined): Turn =>
     assembleTurn(
       { ...address, request: accepted, model, tenant, cacheSalt, affinity, createdAt },
@@ -187,14 +197,14 @@ async function prepare(
     const isWhole = status === "completed" || status === "incomplete";
     const joins = inConversation && isWhole;
     const { kept: output, messages } = closed;
-    const items = () => JSON.stringify(withItemIds(keptInput(input), address, inConversation));
+    const items = async () => JSON.stringify(await withIds(keptInput(input)));
     if (keep || joins) {
       await noted;
       const rows = await homes.settle(address.home, {
         turn: address.turn,
         parent: previous?.turn ?? null,
         createdAt,
-        input: items(),
+        input: await items(),
         output,
         messages,
         // A turn that is not to be stored leaves its items in its conversation, and no response.
@@ -203,7 +213,7 @@ async function prepare(
         lease: entered ? { token: entered.token, joins } : null,
       });
       if (observation) observation.measured.rowsWritten = rows;
-    } else if (isWhole) caller.keep?.({ address, input: items(), output, messages });
+    } else if (isWhole) caller.keep?.({ address, input: await items(), output, messages });
     terminate();
   };
   return { makeTurn, wakeHome, settle };

@@ -4,9 +4,10 @@ import type { ReadPast } from "../assembly/past.ts";
 import { accessOf } from "../contract/mcp-access.ts";
 import { countRequest } from "../protocol/create-request.ts";
 import { conversationNotFound } from "../protocol/errors.ts";
+import { LongWork } from "../protocol/long-work.ts";
 import { unwrap } from "../store/client.ts";
 import { readHistory } from "../store/history.ts";
-import { matchOutputs, needsItemIds, withItemIds } from "../turn/history.ts";
+import { addItemIds, matchOutputs, needsItemIds } from "../turn/history.ts";
 import { type Creation, checkCreation } from "./creation.ts";
 import type { Caller } from "./transport.ts";
 
@@ -35,7 +36,10 @@ async function count(caller: Caller, creation: Creation): Promise<number> {
   const accepted = acceptRequest(request, model, config);
   const matched = [...matchOutputs(past.history, past.input)];
   const isOfConversation = creation.conversation !== undefined;
-  const input = needsItemIds(request, matched) ? withItemIds(matched, address, isOfConversation) : matched;
+  const work = new LongWork(tenant);
+  const input = needsItemIds(request, matched)
+    ? await work.run(addItemIds(matched, address, isOfConversation))
+    : matched;
   const spec = { ...address, request: accepted, model, tenant, cacheSalt, affinity, createdAt };
   const host = { config, access: accessOf(accepted), signal, onAttempt: caller.onAttempt };
   const { engine, prompt } = await assemblePrompt(spec, { ...past, input }, host);

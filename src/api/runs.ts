@@ -12,6 +12,7 @@ import {
   tooManyInProgress,
 } from "../protocol/errors.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
+import { LongWork } from "../protocol/long-work.ts";
 import type { ResponseObject } from "../protocol/response.ts";
 import { echoTool, type Tool } from "../protocol/tools.ts";
 import { unwrap } from "../store/client.ts";
@@ -20,7 +21,7 @@ import { roomBeside } from "../store/limits.ts";
 import { refused } from "../store/result.ts";
 import type { RunSpec } from "../store/run-store.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
-import { withItemIds } from "../turn/history.ts";
+import { addItemIds } from "../turn/history.ts";
 import { storingKey } from "./admission.ts";
 import { inQueue } from "./client-left.ts";
 import type { Creation } from "./creation.ts";
@@ -53,7 +54,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     parent: creation.previous?.turn ?? null,
     createdAt: creation.createdAt,
     request: { ...rest, ...(tools && { tools }) },
-    input: withItemIds(input, address, conversation !== undefined),
+    input: await new LongWork(tenant).run(addItemIds(input, address, conversation !== undefined)),
     model,
     cacheSalt,
     affinity,

@@ -8,8 +8,8 @@ import type { Steps } from "./long-work.ts";
  * before any element.
  */
 
-/** Elements of long lists that were read before the list they are in. */
-const readBefore = new WeakMap<object, { schema: z.ZodType; read: z.ZodSafeParseResult<unknown> }>();
+/** The first elements of long arrays, which were read before the array. An entry for each of them would cost the collector much. */
+const readBefore = new WeakMap<readonly unknown[], { schema: z.ZodType; read: z.ZodSafeParseResult<unknown>[] }>();
 
 /** Reading an element takes about so many microseconds. */
 const UNITS_PER_ELEMENT = 10;
@@ -20,23 +20,14 @@ const ELEMENTS_PER_STEP = 100;
 /** Reads the elements of an array, in steps, so that reading the `list` of them afterwards takes next to nothing. */
 export function* readAhead(element: z.ZodType, values: readonly unknown[], max: number): Steps<void> {
   if (values.length <= ELEMENTS_PER_STEP || values.length > max) return;
-  for (const [index, value] of values.entries()) {
-    if (index % ELEMENTS_PER_STEP === 0) yield ELEMENTS_PER_STEP * UNITS_PER_ELEMENT;
-    if (typeof value !== "object" || value === null) return;
-    const read = element.safeParse(value);
-    readBefore.set(value, { schema: element, read });
-    if (!read.success) return;
+  const read: z.ZodSafeParseResult<unknown>[] = [];
+  readBefore.set(values, { schema: element, read });
+  for (const value of values) {
+    if (read.length % ELEMENTS_PER_STEP === 0) yield ELEMENTS_PER_STEP * UNITS_PER_ELEMENT;
+    const result = element.safeParse(value);
+    read.push(result);
+    if (!result.success) return;
   }
-}
-
-function readElement<Element extends z.ZodType>(
-  element: Element,
-  value: unknown,
-): z.ZodSafeParseResult<z.output<Element>> {
-  const before = typeof value === "object" && value !== null ? readBefore.get(value) : undefined;
-  return before?.schema === element
-    ? (before.read as z.ZodSafeParseResult<z.output<Element>>)
-    : element.safeParse(value);
 }
 
 /** An array of `min` to `max` elements. Raises the issues of `z.array`, for one element at most. */
@@ -58,8 +49,10 @@ export function list<Element extends z.ZodType>(
       return z.NEVER;
     }
     const elements: z.output<Element>[] = [];
+    const before = readBefore.get(value);
+    const known = before?.schema === element ? (before.read as z.ZodSafeParseResult<z.output<Element>>[]) : [];
     for (let index = 0; index < value.length; index += 1) {
-      const read = readElement(element, value[index]);
+      const read = known[index] ?? element.safeParse(value[index]);
       if (!read.success) {
         raise(context, read.error.issues, index);
         return z.NEVER;

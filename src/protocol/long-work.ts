@@ -89,6 +89,19 @@ export function finish<Result>(steps: Steps<Result>): Result {
   }
 }
 
+/** Elements between two steps. */
+const ELEMENTS_PER_STEP = 100;
+
+/** Collects elements, in steps; making one takes about `units`. */
+export function* collect<Element>(elements: Iterable<Element>, units: number): Steps<Element[]> {
+  const collected: Element[] = [];
+  for (const element of elements) {
+    collected.push(element);
+    if (collected.length % ELEMENTS_PER_STEP === 0) yield ELEMENTS_PER_STEP * units;
+  }
+  return collected;
+}
+
 /** Work of a tenant, which may become long. What is short never waits. */
 export class LongWork {
   readonly #tenant: string;
@@ -98,7 +111,10 @@ export class LongWork {
     this.#tenant = tenant;
   }
 
-  /** Notes what was done, in microseconds of a slow core. At the end of a slice gives what to wait for before going on. */
+  /**
+   * Notes what was done, or what is to be done next and cannot be cut, in microseconds of a slow core. At the end of a slice gives
+   * what to wait for before going on.
+   */
   spend(units: number): Promise<void> | undefined {
     this.#units += units;
     if (this.#units < SLICE_UNITS) return undefined;

@@ -3,6 +3,7 @@ import { flatName } from "../protocol/client-tools.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { itemId, parseItemId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
+import { collect, finish, type Steps } from "../protocol/long-work.ts";
 import { isClientCall, isServerCall } from "../protocol/response.ts";
 
 /** What a turn knows before the model speaks: earlier items and this turn's input, checked and given ids. */
@@ -103,22 +104,32 @@ export function keptInput<Kept extends { type: string }>(input: readonly Kept[])
  * gets one: what is given back there is there already, and no two of its items have the same id. An approval follows
  * the request that it answers.
  */
-export function withItemIds(
-  input: readonly Item[],
-  address: TurnAddress,
-  inConversation: boolean,
-): (Item & { id: string })[] {
+export function withItemIds(input: readonly Item[], address: TurnAddress, inConversation: boolean): NamedItem[] {
+  return finish(addItemIds(input, address, inConversation));
+}
+
+/** The same in steps. */
+export function addItemIds(input: readonly Item[], address: TurnAddress, inConversation: boolean): Steps<NamedItem[]> {
+  return collect(namedItems(input, address, inConversation), UNITS_PER_ITEM);
+}
+
+type NamedItem = Item & { id: string };
+
+/** Giving an item its id takes about so many microseconds. */
+const UNITS_PER_ITEM = 3;
+
+function* namedItems(input: readonly Item[], address: TurnAddress, inConversation: boolean): Generator<NamedItem> {
   const seen = new Set<string>();
   const renamed = new Map<string, string>();
-  return input.map((item, index) => {
+  for (const [index, item] of input.entries()) {
     const keep = !inConversation && item.id !== undefined && !seen.has(item.id) && parseItemId(item.id) !== undefined;
     const id = keep && item.id !== undefined ? item.id : itemId(item.type, address, "input", index);
     seen.add(id);
     if (item.type === "mcp_approval_request" && item.id !== undefined) renamed.set(item.id, id);
     const request = "approval_request_id" in item && item.approval_request_id;
     const approval_request_id = request ? renamed.get(request) : undefined;
-    return { ...item, id, ...(approval_request_id !== undefined && { approval_request_id }) };
-  });
+    yield { ...item, id, ...(approval_request_id !== undefined && { approval_request_id }) };
+  }
 }
 
 /**

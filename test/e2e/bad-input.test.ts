@@ -204,6 +204,7 @@ describe("metadata", () => {
 
 describe("an input", () => {
   const input = (...items: unknown[]) => ({ input: items });
+  const many = Array.from({ length: 300 }, () => user({ type: "input_text", text: "Hello!" }));
   refuses([
     ["that is absent", { input: undefined }, "input", "missing_required_parameter", /'input'/],
     ["that is null", { input: null }, "input", "missing_required_parameter", /'input'/],
@@ -211,6 +212,8 @@ describe("an input", () => {
     ["of numbers", input(5), "input[0]", "invalid_type", /expected an object, but got an integer/],
     ["of strings", input("Hello!"), "input[0]", "invalid_type", /expected an object, but got a string/],
     ["of nulls", input(null), "input[0]", "invalid_type", /expected an object, but got null/],
+    ["with a number after many items", input(...many, 5, {}), "input[300]", "invalid_type", /but got an integer/],
+    ["with an unknown item after many", input(...many, { type: "telepathy" }, 5), "input[300].type", "invalid_value"],
     ["with an item without type", input({ text: "x" }), "input[0].type", "missing_required_parameter"],
     ["of an unknown type", input({ type: "telepathy" }), "input[0].type", "invalid_value", /'telepathy'/],
     ["of an unknown role", input({ role: "wizard", content: "x" }), "input[0].role", "invalid_value", /'wizard'/],

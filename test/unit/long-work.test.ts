@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { finish, LongWork, SliceQueue, type Steps } from "../../src/protocol/long-work.ts";
+import { collect, finish, LongWork, SliceQueue, type Steps } from "../../src/protocol/long-work.ts";
 
 /** A queue whose gaps end when the test says so, one at a time. */
 function heldQueue() {
@@ -95,5 +95,19 @@ describe("slices of long work", () => {
     isDone = true;
     expect(turns).toBeGreaterThanOrEqual(10);
     expect(finish(work(5))).toBe(5);
+  });
+
+  it("come between elements that are collected, which are all there", async () => {
+    const values = Array.from({ length: 1_050 }, (_, at) => at);
+    const steps = collect(values.values(), 3);
+    const units = [];
+    for (let step = steps.next(); ; step = steps.next()) {
+      if (step.done) {
+        expect(step.value).toEqual(values);
+        break;
+      }
+      units.push(step.value);
+    }
+    expect(units).toEqual(Array(10).fill(300));
   });
 });

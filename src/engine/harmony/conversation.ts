@@ -5,6 +5,7 @@ import type { HostedTools } from "../../contract/hosted-tool.ts";
 import { ClientTools, flatName } from "../../protocol/client-tools.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 import type { InputPart, Item, MessageItem } from "../../protocol/items.ts";
+import { collect, type Steps } from "../../protocol/long-work.ts";
 import { isServerCall } from "../../protocol/response.ts";
 import type { FunctionTool } from "../../protocol/tools.ts";
 import { fileText } from "../file-text.ts";
@@ -24,11 +25,14 @@ export interface Conversation {
   open: boolean;
 }
 
+/** Making a message takes about so many microseconds. */
+const UNITS_PER_MESSAGE = 3;
+
 /**
- * The messages of a prompt, written as `config` says. `hostedTools` are those whose calls may stand in it.
+ * Makes the messages of a prompt, in steps, written as `config` says. `hostedTools` are those whose calls may stand in it.
  * Throws the 400 of content that is not text, and of a reasoning effort that Harmony does not know.
  */
-export function toConversation(prompt: Prompt, config: HarmonyConfig, hostedTools: HostedTools): Conversation {
+export function* toConversation(prompt: Prompt, config: HarmonyConfig, hostedTools: HostedTools): Steps<Conversation> {
   const { request, items } = prompt;
   const tools = offeredTools(prompt);
   const clients = ClientTools.of(request.tools);
@@ -40,7 +44,8 @@ export function toConversation(prompt: Prompt, config: HarmonyConfig, hostedTool
     ...(request.instructions ? [request.instructions] : []),
     ...items.slice(0, items.length - rest.length).map((item) => instructionText(item as MessageItem)),
   ];
-  const history = dropThoughts([...toMessages(rest, prompt, functions, hostedTools)], prompt);
+  const all = yield* collect(toMessages(rest, prompt, functions, hostedTools), UNITS_PER_MESSAGE);
+  const history = dropThoughts(all, prompt);
   const developer = developerContent(prompt, config.systemInstructions ? [] : instructions, functions);
   const messages: HarmonyMessage[] = [
     { role: "system", content: [systemContent(prompt, config, instructions)] },

@@ -14,7 +14,7 @@ import type { HostedTools } from "../../contract/hosted-tool.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
-import type { LongWork } from "../../protocol/long-work.ts";
+import { finish, type LongWork, type Steps } from "../../protocol/long-work.ts";
 import { refuseBadFormats } from "../grammar/bound-inputs.ts";
 import { contextWindow } from "../models.ts";
 import { SseDecoder } from "../sse-decoder.ts";
@@ -28,7 +28,7 @@ import { wantsLogprobs } from "./logprobs.ts";
 import { GPT_OSS_WINDOW, windowFull, withOutputLimit } from "./output-limit.ts";
 import { cutAtLiterals } from "./pieces.ts";
 import { fromRawMessage, parsePreviousMessages, toRawMessage } from "./raw-messages.ts";
-import { renderConversation } from "./render.ts";
+import { renderingConversation } from "./render.ts";
 import { toCompletionRequest } from "./request.ts";
 import { hasSpecialLiteral, type Segment, toText } from "./segments.ts";
 import { refusedSchema, refuseEndlessSchemas, structuredOutputs } from "./structural-tag.ts";
@@ -85,7 +85,7 @@ export class HarmonyEngine implements Engine {
   }
 
   async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    const rendered = this.#render(prompt);
+    const rendered = await this.#work.run(this.#render(prompt));
     const completion = new Completion(prompt, rendered.functions, rendered.opening);
     const { sampled } = prompt;
     if (sampled) await completion.goOnAfter(sampled, loadTokenizer);
@@ -117,7 +117,8 @@ export class HarmonyEngine implements Engine {
   async measure(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {
     const window = (await contextWindow(prompt.model, this.#upstream, signal)) ?? GPT_OSS_WINDOW;
     const limit = countsAll ? Math.max(window, MAX_COUNTED) : window;
-    const ids = await toPromptIds(this.#render(prompt).segments, prompt.sampled, this.#work, limit);
+    const { segments } = await this.#work.run(this.#render(prompt));
+    const ids = await toPromptIds(segments, prompt.sampled, this.#work, limit);
     if (countsAll && ids.length > limit) throw windowFull(window);
     return { tokens: ids.length, contextWindow: window };
   }
@@ -127,12 +128,14 @@ export class HarmonyEngine implements Engine {
   }
 
   inputMessages(prompt: Prompt): RawMessage[] {
-    return toConversation(prompt, this.#config, this.#hostedTools).messages.map(toRawMessage);
+    return finish(toConversation(prompt, this.#config, this.#hostedTools)).messages.map(toRawMessage);
   }
 
-  #render(prompt: Prompt): Rendered {
-    const { messages, functions, open } = toConversation(prompt, this.#config, this.#hostedTools);
-    const segments = renderConversation(messages.map((message) => withHeader(message, this.#config.toolHeader)));
+  *#render(prompt: Prompt): Steps<Rendered> {
+    const { messages, functions, open } = yield* toConversation(prompt, this.#config, this.#hostedTools);
+    const segments = yield* renderingConversation(
+      messages.map((message) => withHeader(message, this.#config.toolHeader)),
+    );
     if (!open) return { segments, functions, opening: [] };
     // Without the beginning of another message, and without the end of the last one.
     const end = segments.findLastIndex((segment) => segment === END || segment === CALL);

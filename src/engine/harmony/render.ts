@@ -1,4 +1,5 @@
 import type { ToolNamespace } from "../../contract/engine.ts";
+import { collect, finish, type Steps } from "../../protocol/long-work.ts";
 import type { Content, DeveloperContent, HarmonyMessage, Role, SystemContent } from "./message.ts";
 import { normaliseSchema } from "./schema-normalisation.ts";
 import type { Segment } from "./segments.ts";
@@ -25,9 +26,22 @@ export interface MessageRenderOptions extends RenderOptions {
 
 /** A conversation and the beginning of the assistant's next message. Throws where `renderMessage` does. */
 export function renderConversation(messages: readonly HarmonyMessage[], options: RenderOptions = {}): Segment[] {
+  return finish(renderingConversation(messages, options));
+}
+
+/** A message has about five segments. */
+const UNITS_PER_SEGMENT = 0.6;
+
+/** The same in steps. */
+export function* renderingConversation(
+  messages: readonly HarmonyMessage[],
+  options: RenderOptions = {},
+): Steps<Segment[]> {
   const messageOptions = { ...options, hasFunctionTools: hasFunctionTools(messages) };
-  const segments = messages.flatMap((message) => renderMessage(message, messageOptions));
-  return [...segments, START, "assistant"];
+  const rendered = messages.values().flatMap((message) => renderMessage(message, messageOptions));
+  const segments = yield* collect(rendered, UNITS_PER_SEGMENT);
+  segments.push(START, "assistant");
+  return segments;
 }
 
 /**
