@@ -35,8 +35,10 @@ export function refuseBadFormats({ tools, input, text, structured_outputs: outpu
   }
   if (!Array.isArray(input)) return;
   for (const [index, item] of input.entries()) {
-    if (item.type !== "additional_tools" && item.type !== "tool_search_output") continue;
+    const bringsTools = item.type === "additional_tools" || item.type === "tool_search_output";
+    if (!bringsTools && item.type !== "mcp_list_tools") continue;
     refuseLargeFormats(item.tools, ["input", index, "tools"]);
+    if (!bringsTools) continue;
     for (const { field, format } of grammarsIn(item.tools, ["input", index, "tools"])) {
       length += format.definition.length;
       if (length > MAX_TOTAL_LENGTH) return;
