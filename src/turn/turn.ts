@@ -452,7 +452,7 @@ function newBuilder(
     seal: options.seal,
     transformations: options.transformations,
     allowedCalls:
-      typeof choice === "object" && choice?.type === "allowed_tools"
+      choice === "none" || (typeof choice === "object" && choice?.type === "allowed_tools")
         ? new Set(offered.map(({ flatName }) => flatName))
         : undefined,
     parallelCalls: request.parallel_tool_calls ?? true,
