@@ -114,7 +114,7 @@ export class ChatEngine implements Engine {
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 400 || !NO_PARSER.test(error.message)) throw error;
       statusOf(this.#upstream.baseUrl).refusedAutoAt = Date.now();
-      return this.#answer(this.#shown(prompt), asking, signal);
+      return this.#answer({ ...prompt, onlyOffered: true }, asking, signal);
     }
   }
 

@@ -5,7 +5,7 @@ import { ApiError, invalidRequest } from "../../protocol/errors.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { formatPath } from "../../protocol/validation.ts";
-import { bindsInputs, boundRules } from "../grammar/bound-inputs.ts";
+import { boundRules } from "../grammar/bound-inputs.ts";
 import { toEbnf } from "../grammar/ebnf.ts";
 import { offeredServerTools, offeredTools, withholdsTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
@@ -61,12 +61,13 @@ function isBound(prompt: BoundPrompt): boolean {
 
 /** Whether it binds what is said, and not only to whom. */
 function bindsContent(prompt: BoundPrompt): boolean {
-  const { request, serverTools } = prompt;
+  const { request, serverTools, freeInputs } = prompt;
   if (request.structured_outputs?.structural_tag !== undefined || answerFormat(request)) return true;
-  if (bindsInputs(prompt)) return true;
   const tools = offeredTools(prompt);
   const count = tools.length + Object.keys(offeredServerTools(serverTools).namespaces).length;
-  return (count > 0 && mustCall(request.tool_choice)) || tools.some((tool) => tool.strict);
+  const rules = boundRules(request);
+  const bindsOne = tools.some(({ name, strict }) => strict || (!freeInputs && rules.has(name)));
+  return bindsOne || (count > 0 && mustCall(request.tool_choice));
 }
 
 /**
