@@ -270,6 +270,15 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     const response = await create({ model, input: "Hello!", tools, tool_choice });
     expect(callsOf(response)).toEqual([]);
     expect(response.status).toBe("completed");
+    // The model that has called it sees it no more.
+    const [first, second] = await Promise.all(
+      completions(gateway)
+        .slice(-2)
+        .map(async ({ body }) => (await messagesOf(body)).join("")),
+    );
+    expect(first).toContain("type get_weather");
+    expect(second).not.toContain("type get_weather");
+    expect(second).toContain("type get_time");
   });
 });
 
