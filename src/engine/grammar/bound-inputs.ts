@@ -1,6 +1,6 @@
 import type { Prompt } from "../../contract/engine.ts";
 import { refuseLargeFormats } from "../../protocol/bounded-formats.ts";
-import { ClientTools, clientToolsIn } from "../../protocol/client-tools.ts";
+import { clientToolsIn } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 import { expansionOf, MAX_EXPANSION } from "../../protocol/grammar-expansion.ts";
@@ -117,14 +117,7 @@ function understood(format: GrammarFormat): Reading | undefined {
   }
 }
 
-/** Whether the grammar of some custom tool binds what the model may write. */
+/** Whether the grammar of some custom tool that the model gets to see binds what it may write. */
 export function bindsInputs({ request, freeInputs }: Pick<Prompt, "request" | "freeInputs">): boolean {
-  if (freeInputs) return false;
-  const rules = boundRules(request);
-  return (
-    rules.size > 0 &&
-    ClientTools.of(request.tools)
-      .offered(request.tool_choice)
-      .some(({ flatName }) => rules.has(flatName))
-  );
+  return !freeInputs && boundRules(request).size > 0;
 }
