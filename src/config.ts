@@ -282,9 +282,10 @@ export interface Config {
   maxRequestBytes: number;
   /** Turns in one isolate, of all tenants. */
   maxOpenTurns: number;
-  /** Of one tenant in one process: runs in homes, and turns that hold a conversation or wait for one. */
+  /** Of one tenant in one process: runs in homes, turns that hold a conversation or wait for one, and open WebSockets. */
   maxBackgroundRunsPerTenant: number;
   maxOpenConversationsPerTenant: number;
+  maxWebSocketsPerTenant: number;
   heartbeatMs: number;
   /** Whether answers without `stream` have heartbeats, too: white space before the JSON. */
   jsonHeartbeats: boolean;
@@ -693,6 +694,7 @@ const variables = z.object({
   MAX_OPEN_TURNS: integer(200, 1),
   MAX_BACKGROUND_RUNS_PER_TENANT: integer(500, 1),
   MAX_OPEN_CONVERSATIONS_PER_TENANT: integer(500, 1),
+  MAX_WEBSOCKETS_PER_TENANT: integer(500, 1),
   HEARTBEAT_MS: integer(5_000, 10),
   JSON_HEARTBEATS: z.enum(["true", "false"]).default("false"),
   WEBSOCKET_LIFETIME_MS: integer(3_600_000, 1),
@@ -995,6 +997,7 @@ function readConfig(env: Variables): Config | ConfigError {
     maxOpenTurns: vars.MAX_OPEN_TURNS,
     maxBackgroundRunsPerTenant: vars.MAX_BACKGROUND_RUNS_PER_TENANT,
     maxOpenConversationsPerTenant: vars.MAX_OPEN_CONVERSATIONS_PER_TENANT,
+    maxWebSocketsPerTenant: vars.MAX_WEBSOCKETS_PER_TENANT,
     heartbeatMs: vars.HEARTBEAT_MS,
     jsonHeartbeats: vars.JSON_HEARTBEATS === "true",
     socketLifetimeMs: vars.WEBSOCKET_LIFETIME_MS,

@@ -8,6 +8,7 @@ import { bodyTooLarge, parseBody } from "../protocol/json-body.ts";
 import { LongWork } from "../protocol/long-work.ts";
 import { inOpenResponses } from "../protocol/open-responses.ts";
 import { type Permits, textPermits } from "../store/memory-permits.ts";
+import { tenantSockets } from "../store/tenant-load.ts";
 import { errorFrame, laneHead, readCreate, readFrame, steerFailedFrame } from "./frames.ts";
 import { KeptTurns } from "./kept-turns.ts";
 import { Lanes } from "./lanes.ts";
@@ -22,7 +23,15 @@ import { Outbox, type Wire } from "./outbox.ts";
 
 export interface ConnectionOptions {
   tenant: string;
-  config: Pick<Config, "maxRequestBytes" | "maxOpenTurns" | "heartbeatMs" | "socketLifetimeMs" | "socketSendTimeoutMs">;
+  config: Pick<
+    Config,
+    | "maxRequestBytes"
+    | "maxOpenTurns"
+    | "maxWebSocketsPerTenant"
+    | "heartbeatMs"
+    | "socketLifetimeMs"
+    | "socketSendTimeoutMs"
+  >;
   /**
    * Who asks, checked anew for each create, until `signal` is aborted. Throws the 401 of a key that is none any more; the
    * connection then ends.
@@ -65,6 +74,8 @@ export class Connection {
   readonly #kept: KeptTurns;
   /** Of the creates that run. */
   readonly #aborts = new Set<AbortController>();
+  /** Counts it as one of the tenant's no more. */
+  readonly #uncount: () => void;
   /** The lanes of responses that are under way, by id. */
   readonly #running = new Map<string, string | undefined>();
   readonly #lifetime: ReturnType<typeof setTimeout>;
@@ -78,8 +89,12 @@ export class Connection {
   #countedAt = Date.now();
   #isClosed = false;
 
+  /** Throws the 429 of a tenant that has as many connections as it may. */
   constructor(wire: Wire, options: ConnectionOptions) {
     const { tenant, config } = options;
+    const uncount = tenantSockets.of(tenant, crypto.randomUUID(), this).take(config.maxWebSocketsPerTenant);
+    if (!uncount) throw tooManyConnections(config.maxWebSocketsPerTenant);
+    this.#uncount = uncount;
     this.#wire = wire;
     this.#options = options;
     this.#outbox = new Outbox(wire, config.socketSendTimeoutMs, {
@@ -125,8 +140,14 @@ export class Connection {
     this.#permits.resizeAnyway(this.#inboxLength + this.#lanes.waitingLength);
   }
 
-  /** The client has gone, or nobody can be heard any more: ends all that runs for it. */
+  /** The client has gone: ends all that runs for it, and counts the connection no more. */
   leave(): void {
+    this.#uncount();
+    this.#stop();
+  }
+
+  /** Ends all that runs for the client. */
+  #stop(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
     clearTimeout(this.#lifetime);
@@ -148,7 +169,8 @@ export class Connection {
 
   #close(code: number, reason: string): void {
     if (this.#isClosed) return;
-    this.leave();
+    // It counts until the client has closed it, too: workerd keeps it until then.
+    this.#stop();
     // 123 bytes are what a close frame has room for.
     this.#wire.close(code, reason.slice(0, 120));
   }
@@ -333,6 +355,10 @@ function parentIsNotStored(): ApiError {
     "store",
     "A response that continues one with 'store: false' cannot be stored: what it begins with is not. Send 'store: false'.",
   );
+}
+
+function tooManyConnections(limit: number): ApiError {
+  return tooManyInProgress(`You already have ${limit} WebSocket connections. Close one, or send requests over HTTP.`);
 }
 
 function lifetimeOver(ms: number): ApiError {

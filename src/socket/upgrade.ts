@@ -34,11 +34,11 @@ export function chosenSubprotocol(request: Request): Record<string, string> {
   return offered(request).includes(SUBPROTOCOL) ? { "sec-websocket-protocol": SUBPROTOCOL } : {};
 }
 
-/** The answer that opens a connection, with these headers. */
+/** The answer that opens a connection, with these headers. Throws as `Connection` does. */
 export function openSocket(options: ConnectionOptions, headers: Record<string, string>): Response {
   const { 0: client, 1: server } = new WebSocketPair();
-  server.accept();
   const connection = new Connection(server, options);
+  server.accept();
   server.addEventListener("message", ({ data }) => connection.receive(data));
   // A lost connection is closed with 1006, at once. A frame that the runtime refuses (1009) is an error.
   server.addEventListener("close", () => connection.leave());

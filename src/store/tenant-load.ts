@@ -2,7 +2,7 @@
  * What a tenant's objects hold in this process, so that no tenant fills it: counted in memory, without a call. Another
  * process counts its own.
  *
- * An object may die without a word (its storage fails, the platform moves it), and then gives back nothing. Its next
+ * An object may die without a word (its storage fails, the platform moves it or drops its request), and then gives back nothing. Its next
  * life therefore begins with nothing isHeld, and what the dead one holds is forgotten with it.
  */
 
@@ -95,3 +95,6 @@ export const tenantRuns = new TenantLoad();
 
 /** Turns that hold a conversation or wait for one. */
 export const tenantConversations = new TenantLoad();
+
+/** Open WebSockets. Each connection is an object of its own. */
+export const tenantSockets = new TenantLoad();

@@ -28,11 +28,13 @@ const get = (path: string, init?: RequestInit) => gateway.fetch(gateway.url + pa
 
 /** Posts bytes as they are. */
 function send(body: BodyInit, headers: Record<string, string> = {}, path = "/v1/responses"): Promise<Response> {
-  return get(path, { method: "POST", headers: { "content-type": "application/json", ...headers }, body });
+  const init = { method: "POST", headers: { "content-type": "application/json", ...headers }, body, duplex: "half" };
+  return get(path, init);
 }
 
 const json = (text: string) => new TextEncoder().encode(text);
-const hello = json('{"model":"simulator","input":"Hello!","store":false}');
+const helloText = '{"model":"simulator","input":"Hello!","store":false}';
+const hello = json(helloText);
 
 async function outputText(response: Response): Promise<string> {
   const body = (await response.json()) as { output: { content: { text: string }[] }[] };
@@ -44,6 +46,14 @@ async function expectUntouched(): Promise<void> {
   expect(gateway.vllm.simulator.requests).toEqual([]);
   expect(await stored()).toEqual(storedBefore);
 }
+
+const COMPRESSIONS: [encoding: string, compress: (body: Uint8Array) => Uint8Array<ArrayBuffer>][] = [
+  ["gzip", gzipSync],
+  ["deflate", deflateSync],
+  // The best compression of 50 MB takes a second or two.
+  ["br", (body) => brotliCompressSync(body, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } })],
+  ["zstd", zstdCompressSync],
+];
 
 describe("a body that is not JSON", () => {
   const deep = 100_000;
@@ -150,19 +160,11 @@ describe("a body that is too large", () => {
   });
 
   it("in chunks, of no announced length: 413", async () => {
-    const init = { method: "POST", headers: { "content-type": "application/json" }, body: chunked(large) };
-    const response = await get("/v1/responses", { ...init, duplex: "half" } as RequestInit);
-    await expectError(response, { status: 413, code: "request_too_large" });
+    await expectError(await send(chunked(large)), { status: 413, code: "request_too_large" });
     await expectUntouched();
   });
 
-  it.each<[encoding: string, compress: (body: Uint8Array) => Uint8Array<ArrayBuffer>]>([
-    ["gzip", gzipSync],
-    ["deflate", deflateSync],
-    // The best compression of 50 MB takes a second or two.
-    ["br", (body) => brotliCompressSync(body, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } })],
-    ["zstd", zstdCompressSync],
-  ])("only once it is decompressed (%s): 413", async (encoding, compress) => {
+  it.each(COMPRESSIONS)("only once it is decompressed (%s): 413", async (encoding, compress) => {
     const bomb = compress(new Uint8Array(large).fill(0x20));
     expect(bomb.length).toBeLessThan(LIMIT / 100);
     const response = await send(bomb, { "content-encoding": encoding });
@@ -211,6 +213,56 @@ describe("a compressed body", () => {
     });
     await expectUntouched();
   });
+
+  /** In pieces, of no announced length. */
+  const chunks = (body: Uint8Array<ArrayBuffer>) =>
+    new ReadableStream<Uint8Array>({
+      start(controller) {
+        for (let at = 0; at < body.length; at += 1024) controller.enqueue(body.subarray(at, at + 1024));
+        controller.close();
+      },
+    });
+
+  it.each(COMPRESSIONS)(
+    "that becomes more than 100 times as long is a 413 which says so, though it is short enough (%s)",
+    async (encoding, compress) => {
+      const bomb = compress(json(helloText.padEnd(8 * MIB, " ")));
+      for (const body of [bomb, chunks(bomb)]) {
+        await expectError(await send(body, { "content-encoding": encoding }), {
+          status: 413,
+          type: "invalid_request_error",
+          param: null,
+          code: "request_too_large",
+          message:
+            "The request body is compressed too much: beyond 1048576 bytes it may become 100 times as long. Send it without Content-Encoding.",
+        });
+      }
+      await expectUntouched();
+    },
+  );
+
+  it.each(COMPRESSIONS)("that becomes 1 MiB long is read, whatever it was before (%s)", async (encoding, compress) => {
+    const body = compress(json(helloText.padEnd(MIB, " ")));
+    expect(body.length).toBeLessThan(MIB / 500);
+    for (const sent of [body, chunks(body)]) {
+      expect(await outputText(await send(sent, { "content-encoding": encoding }))).toBe("You said: Hello!");
+    }
+  });
+
+  it.each(COMPRESSIONS)(
+    "of many alike rows, which becomes many times as long, is read (%s)",
+    async (encoding, compress) => {
+      const rows = Array.from({ length: 25_000 }, (_, id) => ({ id, name: `Sensor ${id % 50}`, unit: "°C", tags: [] }));
+      const model = "simulator?words=3&max_model_len=10000000";
+      const text = json(JSON.stringify({ model, input: JSON.stringify(rows), store: false }));
+      expect(text.length).toBeGreaterThan(MIB);
+      const body = compress(text);
+      expect(text.length / body.length).toBeGreaterThan(10);
+      for (const sent of [body, chunks(body)]) {
+        expect(await outputText(await send(sent, { "content-encoding": encoding }))).not.toBe("");
+      }
+    },
+  );
 
   it.each(["compress", "gzip, br", "__proto__", "gzip;q=1"])(
     "of encoding %s is a 415 that names the others",

@@ -1,4 +1,6 @@
 import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
+import { json } from "node:stream/consumers";
 import { WebSocket } from "ws";
 import { checkEventStream } from "../conformance/event-stream.ts";
 import { violationsIn } from "../conformance/violations.ts";
@@ -133,6 +135,19 @@ export class SocketClient {
     }
     this.#wake();
   }
+}
+
+/** What refuses an upgrade: the HTTP answer in its place. Rejects when nothing does. */
+export async function refusedUpgrade(
+  { url }: { url: string },
+  options: WebSocket.ClientOptions,
+): Promise<{ status: number | undefined; headers: IncomingMessage["headers"]; body: unknown }> {
+  const socket = new WebSocket(new URL("/v1/responses", url.replace("http", "ws")), options);
+  const answer = await new Promise<IncomingMessage>((resolve, reject) => {
+    socket.on("unexpected-response", (_, refusal) => resolve(refusal));
+    socket.on("open", () => reject(new Error("The upgrade was not refused.")));
+  });
+  return { status: answer.statusCode, headers: answer.headers, body: await json(answer) };
 }
 
 function turnOf(frames: string[]): SocketTurn {

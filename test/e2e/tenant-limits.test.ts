@@ -2,8 +2,9 @@ import { createHash } from "node:crypto";
 import OpenAI from "openai";
 import type { Response } from "openai/resources/responses/responses";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { refusedUpgrade, SocketClient } from "./socket-support.ts";
 import { eventually, type Gateway, startGateway } from "./support.ts";
-import { ended, reached, unique } from "./turns.ts";
+import { ended, promptsFor, reached, unique } from "./turns.ts";
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
@@ -15,6 +16,8 @@ beforeAll(async () => {
     API_KEYS: `ann:${sha256("ann-key")},bob:${sha256("bob-key")}`,
     MAX_BACKGROUND_RUNS_PER_TENANT: "2",
     MAX_OPEN_CONVERSATIONS_PER_TENANT: "2",
+    MAX_WEBSOCKETS_PER_TENANT: "2",
+    MAX_OPEN_TURNS: "4000",
   });
   ann = gateway.client({ apiKey: "ann-key" });
   bob = gateway.client({ apiKey: "bob-key" });
@@ -108,5 +111,95 @@ describe("a tenant with all the conversations open that it may have", () => {
     expect((await eventually(answer, 10_000)).status).toBe("completed");
     await ann.responses.cancel(background.id);
     expect((await ann.responses.create({ input: "Hello!", conversation: two })).status).toBe("completed");
+  });
+});
+
+describe("a tenant with all the WebSockets open that it may have", () => {
+  const keyOf = (name: string) => ({ headers: { authorization: `Bearer ${name}-key` } });
+  const connect = (name: string) => SocketClient.open(gateway, keyOf(name));
+
+  async function expectNoMore(): Promise<void> {
+    const { status, headers, body } = await refusedUpgrade(gateway, keyOf("ann"));
+    expect({ status, body }).toEqual({
+      status: 429,
+      body: {
+        error: {
+          message: "You already have 2 WebSocket connections. Close one, or send requests over HTTP.",
+          type: "rate_limit_error",
+          param: null,
+          code: "rate_limit_exceeded",
+        },
+      },
+    });
+    expect(headers["retry-after"]).toMatch(/^\d+$/);
+  }
+
+  it.each(["close", "terminate"] as const)(
+    "is refused one more before the upgrade, until one has left by %s; another tenant is not",
+    async (leave) => {
+      const [first, second] = [await connect("ann"), await connect("ann")];
+      await expectNoMore();
+      const theirs = await connect("bob");
+      // Those that are open go on, and so does HTTP.
+      expect((await first.turn({ input: "Hello!" })).text).toBe("You said: Hello!");
+      expect((await ann.responses.create({ input: "Hello!" })).status).toBe("completed");
+      first[leave]();
+      const third = await eventually(() => connect("ann").catch(() => undefined));
+      await expectNoMore();
+      await Promise.all([second, third, theirs].map((socket) => socket.close()));
+    },
+  );
+
+  it("is refused one more while a client has not closed what the server has closed", async () => {
+    const [first, second] = [await connect("ann"), await connect("ann")];
+    const input = unique("Floods");
+    first.create({ model: ENDLESS, input });
+    await reached(gateway, input);
+    first.socket.pause();
+    for (let frame = 0; frame < 2_000; frame += 1) first.send({ type: "response.processed" });
+    await eventually(() => promptsFor(gateway, input)[0]?.state === "aborted");
+    await expectNoMore();
+    first.terminate();
+    await (await eventually(() => connect("ann").catch(() => undefined))).close();
+    await second.close();
+  });
+});
+
+describe("a tenant's long requests", () => {
+  /** None of them reaches the model: more tokens than its window has, and approvals of nothing. Each takes a good part of a second. */
+  const LONG: [what: string, fields: object][] = [
+    ["special tokens as text for gpt-oss", { model: "simulator-gpt-oss", input: `<|end|>${"a".repeat(2_000_000)}` }],
+    [
+      "20,000 approvals",
+      {
+        input: Array.from({ length: 20_000 }, (_, at) => ({
+          type: "mcp_approval_response",
+          id: `mcpr_${`${at}`.padStart(48, "0")}`,
+          approval_request_id: `mcpr_${`${at}`.padStart(48, "0")}`,
+          approve: true,
+        })),
+      },
+    ],
+  ];
+
+  it.each(LONG)("of %s end after the turns of another tenant, also after as long a one", async (_, fields) => {
+    const body = JSON.stringify(fields);
+    const order: string[] = [];
+    const send = async (name: string, signal?: AbortSignal) => {
+      const headers = { authorization: `Bearer ${name}-key`, "content-type": "application/json" };
+      const init = { method: "POST", headers, body, ...(signal && { signal }) };
+      const { status } = await fetch(`${gateway.url}/v1/responses`, init);
+      order.push(`${name}'s long one: ${status}`);
+    };
+    const leaving = new AbortController();
+    const long = Array.from({ length: 12 }, () => send("ann", leaving.signal));
+    for (let turn = 0; turn < 3; turn += 1) {
+      const { status } = await bob.responses.create({ input: "Hello!" });
+      order.push(`bob's: ${status}`);
+    }
+    await send("bob");
+    expect(order).toEqual([...Array(3).fill("bob's: completed"), "bob's long one: 400"]);
+    leaving.abort();
+    await Promise.allSettled(long);
   });
 });

@@ -177,6 +177,7 @@ describe("the configuration", () => {
     ["MAX_REQUEST_BYTES", "9007199254740991"],
     ["MAX_OPEN_TURNS", "0"],
     ["MAX_BACKGROUND_RUNS_PER_TENANT", "0"],
+    ["MAX_WEBSOCKETS_PER_TENANT", "0"],
     ["ADMIN_KEY", "s3cret"],
     ["ADMIN_KEY", `ops:${HASH.slice(1)}`],
     ["ADMIN_KEY", " , "],
