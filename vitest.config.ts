@@ -69,11 +69,17 @@ if (!chromium)
 /** Files that take long, longest first. */
 const LONGEST = [
   "vllm-facts",
+  "operate",
   "try",
+  "in-view",
+  "tree",
   "tool-loop",
   "harmony-continuation",
   "kill",
   "mcp-bad-input",
+  "memory-permits",
+  "open-files",
+  "storable",
   "hostile",
   "tool-recovery",
   "run-recovery",
@@ -94,6 +100,7 @@ const LONGEST = [
   "event-log",
   "limits",
   "key-cost",
+  "request-fields",
 ];
 
 /**

@@ -220,6 +220,8 @@ export interface Config {
   failoverMs: number;
   /** How often a board asks all servers how they are; 0 is no board. */
   boardMs: number;
+  /** What is done about a server that does not keep tenants' prompts apart; undefined where there are no two tenants. */
+  unsaltedServers: "warn" | "refuse" | undefined;
   /** Whether answers tell which server has made them. */
   showsUpstream: boolean;
   /** Whether streams have Open Responses' names of events for every client. */
@@ -580,6 +582,7 @@ const variables = z.object({
     .default(1.5),
   UPSTREAM_FAILOVER_MS: integer(10_000, 1),
   UPSTREAM_BOARD_MS: integer(0, 0),
+  UNSALTED_SERVERS: z.enum(["warn", "refuse"]).default("warn"),
   SHOW_UPSTREAM: z.enum(["true", "false"]).default("false"),
   OPEN_RESPONSES: z.enum(["true", "false"]).default("false"),
   VLLM_CONNECT_TIMEOUT_MS: integer(30_000, 1),
@@ -762,6 +765,11 @@ function toPassthroughEndpoints({ PASSTHROUGH_ENDPOINTS: opened }: Values): Read
 
 function wantsKeys({ API_KEYS: keys, ADMIN_KEY: admins, JWT_ISSUER: issuer }: Values): boolean {
   return keys.length > 0 || admins.length > 0 || issuer !== undefined;
+}
+
+/** Whether there may be several tenants: the admin API and tokens name as many as they like. */
+function hasTenants({ API_KEYS: keys, ADMIN_KEY: admins, JWT_ISSUER: issuer }: Values): boolean {
+  return admins.length > 0 || issuer !== undefined || new Set(keys.map(({ tenant }) => tenant)).size > 1;
 }
 
 function toKeys(vars: Values): KeyConfig {
@@ -954,6 +962,7 @@ function readConfig(env: Variables): Config | ConfigError {
     loadFactor: vars.UPSTREAM_LOAD_FACTOR,
     failoverMs: vars.UPSTREAM_FAILOVER_MS,
     boardMs: vars.UPSTREAM_BOARD_MS,
+    unsaltedServers: hasTenants(vars) ? vars.UNSALTED_SERVERS : undefined,
     showsUpstream: vars.SHOW_UPSTREAM === "true",
     speaksOpenResponses: vars.OPEN_RESPONSES === "true",
     connectTimeoutMs: vars.VLLM_CONNECT_TIMEOUT_MS,

@@ -43,6 +43,8 @@ export type SimulatorOptions = {
   models?: string[];
   /** Served LoRA adapters: the name of each, and of its base model. */
   adapters?: Record<string, string>;
+  /** What model cards say of who serves the models; default "vllm". Another server's name changes nothing else. */
+  ownedBy?: string;
   /** Settings for every request, or those to a path, as a query string; a model's and a header's override them. */
   settings?: string | ((path: string) => string);
   /** Default 131072; the setting `max_model_len` overrides it. */
@@ -319,7 +321,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       id,
       object: "model",
       created: started,
-      owned_by: "vllm",
+      owned_by: options.ownedBy ?? "vllm",
       root: parent === null ? rootOf(id) : `/adapters/${id}`,
       parent,
       max_model_len: parent === null ? contextLength(settings, id) : null,

@@ -9,6 +9,8 @@ interface ServerHealth {
   error?: { code: string; message: string };
   /** ISO 8601. Since when it is down, as far as this isolate has seen. */
   down_since: string | null;
+  /** Whether it keeps the prompts of different tenants apart; null where it has not told who it is. */
+  separates_tenants: boolean | null;
 }
 
 /** The model servers behind this one, as `/health/upstream` tells of them. */
@@ -50,12 +52,16 @@ export async function checkUpstream({
   }));
   const models = able.length > 0 && { models: [...new Set(servers.flatMap((server) => server.models ?? []))] };
   const latency_ms = Math.max(...seen.map(({ latencyMs }) => latencyMs));
-  return { health: { ...toHealth(best), ...models, status, latency_ms, recovery, servers }, hasTimedOut };
+  const said = servers.map((server) => server.separates_tenants);
+  const separates_tenants = said.includes(false) ? false : said.includes(null) ? null : true;
+  const all = { ...models, status, latency_ms, separates_tenants } as const;
+  return { health: { ...toHealth(best), ...all, recovery, servers }, hasTimedOut };
 }
 
 function toHealth({ latencyMs: latency_ms, ...seen }: ModelServerHealth): ServerHealth {
-  if (!seen.fault) return { status: "ok", latency_ms, models: seen.models, down_since: null };
+  const separates_tenants = seen.separatesTenants ?? null;
+  if (!seen.fault) return { status: "ok", latency_ms, models: seen.models, down_since: null, separates_tenants };
   const { code, message } = seen.fault;
   const down_since = seen.downSince === undefined ? null : new Date(seen.downSince).toISOString();
-  return { status: "unreachable", latency_ms, error: { code, message }, down_since };
+  return { status: "unreachable", latency_ms, error: { code, message }, down_since, separates_tenants };
 }

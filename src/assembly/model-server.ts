@@ -1,7 +1,7 @@
 import type { Config } from "../config.ts";
 import type { Model } from "../contract/model.ts";
 import { createEngine } from "../engine/create-engine.ts";
-import { fetchModels } from "../engine/model-lists.ts";
+import { fetchModels, separatesTenants } from "../engine/model-lists.ts";
 import type { ModelServer } from "../engine/model-server.ts";
 import { listModels as list, type ModelCard, resolveModel as resolve } from "../engine/models.ts";
 import { type BoardReport, mustHear, noteReport, reportOf, type ServerReport } from "../engine/pool/board-view.ts";
@@ -71,6 +71,8 @@ export type ModelServerHealth = {
   isEjected: boolean;
   /** As the board has seen it of late. */
   report: ServerReport | undefined;
+  /** Undefined where it has not told who it is. */
+  separatesTenants: boolean | undefined;
   latencyMs: number;
 } & (
   | { models: string[]; fault?: undefined }
@@ -85,6 +87,7 @@ export function checkModelServers(config: Config, signal: AbortSignal): Promise<
     servers.map(async (server) => ({
       ...(await checkModelServer(server, signal)),
       report: reportOf(server.config.name, Date.now(), config.boardMs),
+      separatesTenants: separatesTenants(server),
     })),
   );
 }

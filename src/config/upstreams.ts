@@ -40,6 +40,8 @@ export interface ModelServerConfig {
   models: readonly string[] | undefined;
   /** How all of its models are spoken to; undefined: as each one's name and card tell. */
   engine: EngineName | undefined;
+  /** Whether it heeds `cache_salt`, where the operator says so; undefined: as its model cards tell. */
+  salted: boolean | undefined;
 }
 
 /** What of a deployment's variables tells of its model servers. `UPSTREAMS` and its secrets are texts that nobody has read. */
@@ -80,6 +82,7 @@ const entry = z
     drain: z.boolean().default(false),
     models: z.array(z.string().min(1)).min(1).max(MAX_MODELS).optional(),
     engine: z.enum(["chat", "harmony"]).optional(),
+    salted: z.boolean().optional(),
   })
   .refine(
     ({ url, binding }) => (url === undefined) !== (binding === undefined),
@@ -153,7 +156,8 @@ export function readModelServers(
   }
   const network = operatorNetwork(env);
   const server: ModelServerConfig = {
-    ...{ name: "vllm", weight: 1, drains: false, models: undefined, engine: undefined, headers: {} },
+    ...{ name: "vllm", weight: 1, drains: false, models: undefined, engine: undefined, salted: undefined },
+    headers: {},
     baseUrl: trimmed(vars.VLLM_BASE_URL ?? "http://vllm/v1"),
     fetch: binding ?? network.fetch,
     transport: vars.VLLM_TRANSPORT ?? "fetch",
@@ -235,7 +239,7 @@ function toServer(
   secrets: Secrets | undefined,
   { VLLM_API_KEY: sharedKey, VLLM_TRANSPORT: transport = "fetch" }: UpstreamVariables,
 ): ModelServerConfig {
-  const { weight, drain, models, engine } = given;
+  const { weight, drain, models, engine, salted } = given;
   const { api_key: ownKey, headers = {} } = secrets ?? {};
   const hasAuthorization = headers.authorization !== undefined;
   return {
@@ -252,6 +256,7 @@ function toServer(
     drains: drain || weight === 0,
     models,
     engine,
+    salted,
   };
 }
 

@@ -88,6 +88,8 @@ export interface ServerTools {
   /** The built-in ones: by namespace, as gpt-oss knows them, and as functions for all others. */
   namespaces: Readonly<Record<string, ToolNamespace>>;
   builtinFunctions: readonly FunctionTool[];
+  /** Names of those functions and namespaces that the turn's choice of tools does not leave to the model. */
+  withheld?: ReadonlySet<string>;
 }
 
 export interface ToolNamespace {
@@ -116,6 +118,8 @@ export interface Prompt {
   request: CreateRequest;
   /** What this server would run for the model. */
   serverTools?: ServerTools;
+  /** Only tools that the model may call stand in the prompt; else all of them do, which `tool_choice` does not change. */
+  onlyOffered?: boolean;
   /** Names the tenant's part of vLLM's prefix cache. */
   cacheSalt: string;
   /** When the turn was created, Unix milliseconds. */

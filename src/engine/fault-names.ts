@@ -61,8 +61,7 @@ export function grammarFields(request: CreateRequest): GrammarField[] {
     if (value != null) fields.push({ path: `structured_outputs.${kind}`, value });
   }
   const { tools = [], tool_choice: choice } = request;
-  if (choice === "none") return fields;
-  const isForced = choice != null && choice !== "auto";
+  const isForced = choice != null && choice !== "auto" && choice !== "none";
   for (const [index, tool] of (tools ?? []).entries()) {
     if (tool.type !== "function" || (tool.strict !== true && !isForced)) continue;
     fields.push({ path: `tools[${index}].parameters`, value: tool.parameters });

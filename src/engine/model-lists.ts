@@ -39,6 +39,9 @@ const lists = new Map<string, Listed>();
 const failedAt = new Map<string, number>();
 const renewedAt = new Map<string, number>();
 
+/** Whether the cards of a server's models, adapters among them, say that vLLM serves them. */
+const vllms = new Map<string, boolean>();
+
 /** Models that a server has refused to know, though it should: by its URL and the model's name. */
 const refused = new Map<string, number>();
 
@@ -57,6 +60,11 @@ export async function fetchModels(server: ModelServer, signal: AbortSignal): Pro
   const body = await server.json("/models", signal);
   const data = typeof body === "object" && body !== null && "data" in body ? body.data : undefined;
   if (!Array.isArray(data)) throw malformedAnswer();
+  if (data.length > 0)
+    vllms.set(
+      server.baseUrl,
+      data.every((card) => (card as Partial<ModelCard> | null)?.owned_by === "vllm"),
+    );
   const { models } = server.config;
   return data.filter(
     (card): card is ModelCard =>
@@ -128,6 +136,14 @@ export function serves(server: ModelServer, model: string): boolean | undefined 
   const { models } = server.config;
   if (models) return models.includes(model);
   return knownCards(server)?.some(({ id }) => id === model);
+}
+
+/**
+ * Whether a server keeps the prompts of different tenants apart in its prefix cache, as one that heeds `cache_salt` does: vLLM, and
+ * those of which the operator says it. Undefined where the server has not told who it is.
+ */
+export function separatesTenants({ baseUrl, config }: Pick<ModelServer, "baseUrl" | "config">): boolean | undefined {
+  return config.salted ?? vllms.get(baseUrl);
 }
 
 /** Notes that a server does not know a model which it should have. */

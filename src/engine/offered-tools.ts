@@ -1,18 +1,52 @@
 import { functionOf } from "../contract/client-functions.ts";
-import type { Prompt } from "../contract/engine.ts";
+import type { Prompt, ServerTools } from "../contract/engine.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
 import type { FunctionTool } from "../protocol/tools.ts";
 
 /**
- * The functions that a model gets to see: the client's, none under `tool_choice: "none"` and only the chosen ones under
- * `allowed_tools` or a choice of a hosted tool, so that the choice holds whatever the model would like; and those of
- * MCP servers, which have been chosen before.
+ * The tools that stand in a prompt, and those of them that the model may call. All of them stand in it, whatever
+ * `tool_choice` leaves: the tools come first in a prompt, and a prompt without some of them shares no prefix with the others
+ * of its conversation. Where the model server can hold the model only to what the prompt has, the others are left out
+ * (`Prompt.onlyOffered`).
  */
-export function offeredTools({ request, serverTools }: Pick<Prompt, "request"> & Partial<Prompt>): FunctionTool[] {
-  return [...clientFunctions(request), ...(serverTools?.functions ?? [])];
+
+type ToolPrompt = Pick<Prompt, "request"> & Partial<Pick<Prompt, "serverTools" | "onlyOffered">>;
+
+const NO_SERVER_TOOLS: ServerTools = { functions: [], namespaces: {}, builtinFunctions: [] };
+
+/** The functions that the model may call: the client's, and those of MCP servers. */
+export function offeredTools({ request, serverTools }: ToolPrompt): FunctionTool[] {
+  const clients = ClientTools.of(request.tools).offered(request.tool_choice);
+  return [...clients.map(functionOf), ...offeredServerTools(serverTools).functions];
 }
 
-/** Those of them that the client answers. */
-export function clientFunctions({ tools, tool_choice: choice }: Prompt["request"]): FunctionTool[] {
-  return ClientTools.of(tools).offered(choice).map(functionOf);
+/** The functions that stand in the prompt. */
+export function shownTools(prompt: ToolPrompt): FunctionTool[] {
+  if (prompt.onlyOffered) return offeredTools(prompt);
+  return [...ClientTools.of(prompt.request.tools).all.map(functionOf), ...shownServerTools(prompt).functions];
+}
+
+/** The tools of this server that stand in the prompt. */
+export function shownServerTools({ serverTools = NO_SERVER_TOOLS, onlyOffered }: ToolPrompt): ServerTools {
+  return onlyOffered ? offeredServerTools(serverTools) : serverTools;
+}
+
+/** Those that the model may call. */
+export function offeredServerTools(serverTools: ServerTools = NO_SERVER_TOOLS): ServerTools {
+  const { functions, namespaces, builtinFunctions, withheld } = serverTools;
+  if (!withheld || withheld.size === 0) return serverTools;
+  const isOffered = ({ name }: { name: string }) => !withheld.has(name);
+  return {
+    functions: functions.filter(isOffered),
+    namespaces: Object.fromEntries(Object.entries(namespaces).filter(([, namespace]) => isOffered(namespace))),
+    builtinFunctions: builtinFunctions.filter(isOffered),
+  };
+}
+
+/** Whether tools stand in the prompt that the model may not call. */
+export function withholdsTools(prompt: ToolPrompt): boolean {
+  if (prompt.onlyOffered) return false;
+  const clients = ClientTools.of(prompt.request.tools);
+  const { withheld } = shownServerTools(prompt);
+  return (withheld && withheld.size > 0) || clients.offered(prompt.request.tool_choice).length < clients.all.length;
 }

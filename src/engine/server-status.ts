@@ -12,6 +12,8 @@ interface Status {
   health?: { isGone: boolean; at: number };
   /** When somebody last began to ask. */
   askedAt?: number;
+  /** When it last refused `tool_choice: "auto"`: it was started without a parser of calls. */
+  refusedAutoAt?: number;
 }
 
 const servers = new Map<string, Status>();

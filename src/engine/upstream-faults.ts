@@ -50,6 +50,15 @@ export function malformedAnswer(): ApiError {
   });
 }
 
+/** 503: the server is not known to keep the prompts of different tenants apart, and the operator wants that of all. */
+export function tenantsNotSeparated(): ApiError {
+  return new ApiError({
+    status: 503,
+    message: "The model server does not keep the prompts of different tenants apart (UNSALTED_SERVERS).",
+    code: "tenants_not_separated",
+  });
+}
+
 /** What vLLM says of a fault, nested (`{error:{…}}`, since 0.10) or flat (`{object:"error",…}`, before). */
 export interface UpstreamFault {
   message: string;

@@ -2,8 +2,9 @@ import type { Config } from "../config.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { hashOf } from "../protocol/hash.ts";
+import { logLine } from "../protocol/log-line.ts";
 import { pause } from "../protocol/pause.ts";
-import { learnModels, noteRefused, serves } from "./model-lists.ts";
+import { learnModels, listModelsOf, noteRefused, separatesTenants, serves } from "./model-lists.ts";
 import { answeredStatus, type Body, ModelServer, type RequestOptions, type ServerBounds } from "./model-server.ts";
 import { reportOf } from "./pool/board-view.ts";
 import { chooseServer, firstOf, inGoodHealth } from "./pool/choice.ts";
@@ -11,14 +12,15 @@ import type { Leave } from "./pool/in-flight.ts";
 import { noteFailure, noteSuccess } from "./pool/outliers.ts";
 import { noteRequest, takeRetry } from "./pool/retry-budget.ts";
 import { candidateOf, loadOf, MAX_BUSY_MS, retryBudget } from "./pool/server-load.ts";
-import { malformedAnswer } from "./upstream-faults.ts";
+import { malformedAnswer, tenantsNotSeparated } from "./upstream-faults.ts";
 
 /**
  * The model servers as an engine sees them: one that answers. Which of several it is, is chosen for each turn, and kept for all
  * of its rounds; what fails before anything was said is asked of another one.
  */
 
-export type UpstreamConfig = ServerBounds & Pick<Config, "modelServers" | "loadFactor" | "failoverMs" | "boardMs">;
+export type UpstreamConfig = ServerBounds &
+  Pick<Config, "modelServers" | "loadFactor" | "failoverMs" | "boardMs" | "unsaltedServers">;
 
 /** What a turn has in common with others that do well at the same server. */
 export interface Session {
@@ -55,6 +57,9 @@ const BUSY_MS = 1_000;
 /** Keys that are tried for a server that is the first of one in so many; and at most, for one that is the first of few. */
 const DRAWS_PER_SHARE = 16;
 const MAX_DRAWS = 1_000;
+
+/** Servers of which the log has been told that they do not keep tenants apart. By URL. */
+const mixing = new Set<string>();
 
 /** Which of several servers has made an answer, and what ends its being counted. */
 const answers = new WeakMap<Response, { server: ModelServer; leave: Leave }>();
@@ -99,12 +104,17 @@ export class Upstream {
 
   /**
    * Sends a request and waits for its headers. `path` is below `/v1`, or from the server's root when it begins with `//`. Where
-   * one server cannot answer and another can, that one is asked. Throws as `ModelServer.request` does, and the 400 of a model that
-   * no server may be asked for.
+   * one server cannot answer and another can, that one is asked. Throws as `ModelServer.request` does, the 400 of a model that
+   * no server may be asked for, and the 503 of a prompt for which no server keeps tenants apart (`UNSALTED_SERVERS`).
    */
   async request(path: string, signal: AbortSignal, body?: Body, options?: RequestOptions): Promise<Response> {
     const only = this.#only;
     if (!only) return this.#requestOfAny(path, signal, body, options);
+    if (this.#mustSeparate(body)) {
+      await learnModels(this.servers, this.#options.model ?? "", signal);
+      await this.#checkSeparation(only, signal);
+    }
+    this.#noteMixing(only, body);
     const ask = () => only.request(path, signal, body, options);
     return this.#options.onAttempt ? this.#told(only, path, 1, ask) : ask();
   }
@@ -209,6 +219,8 @@ export class Upstream {
     const load = loadOf(server.config);
     const leave = load.inFlight.enter(Date.now());
     try {
+      if (this.#mustSeparate(body)) await this.#checkSeparation(server, signal);
+      this.#noteMixing(server, body);
       const response = await this.#told(server, path, attempt, () =>
         server.request(path, signal, body, { ...options, withinMs }),
       );
@@ -223,6 +235,25 @@ export class Upstream {
       leave();
       throw error;
     }
+  }
+
+  /** Whether a request may go only to a server that keeps tenants apart: what has a body has a prompt. */
+  #mustSeparate(body: Body | undefined): boolean {
+    return body !== undefined && this.#config.unsaltedServers === "refuse";
+  }
+
+  /** Throws the 503 of a server that is not known to keep tenants apart, and as the server does where it does not say who it is. */
+  async #checkSeparation(server: ModelServer, signal: AbortSignal): Promise<void> {
+    if (separatesTenants(server) === undefined) await listModelsOf(server, signal);
+    if (!separatesTenants(server)) throw tenantsNotSeparated();
+  }
+
+  /** Tells the log, once, of a server that gets prompts and is known not to keep tenants apart. */
+  #noteMixing(server: ModelServer, body: Body | undefined): void {
+    if (body === undefined || this.#config.unsaltedServers === undefined) return;
+    if (separatesTenants(server) !== false || mixing.has(server.baseUrl)) return;
+    mixing.add(server.baseUrl);
+    console.warn(logLine({ level: "warn", tenants_not_separated: server.config.name }));
   }
 
   /** Makes a request, and tells of it. */
@@ -281,8 +312,17 @@ export class Upstream {
     return others.length > 0 ? others : able;
   }
 
-  /** The servers that have the model; where none is known to, those that may. */
+  /** The servers that may be asked. Throws the 503 where none of those that have the model keeps tenants apart, and all are to. */
   #able(): readonly ModelServer[] {
+    const having = this.#having();
+    if (this.#config.unsaltedServers !== "refuse") return having;
+    const able = having.filter((server) => separatesTenants(server) !== false);
+    if (having.length > 0 && able.length === 0) throw tenantsNotSeparated();
+    return able;
+  }
+
+  /** The servers that have the model; where none is known to, those that may. */
+  #having(): readonly ModelServer[] {
     const { model } = this.#options;
     if (model === undefined) return this.servers;
     const having = this.servers.filter((server) => serves(server, model));

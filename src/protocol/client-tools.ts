@@ -113,6 +113,10 @@ export class ClientTools {
     return this.#byName.keys();
   }
 
+  get all(): ClientTool[] {
+    return [...this.#byName.values()];
+  }
+
   /** The tools that a choice names: one, or all of a namespace; none where it names a hosted one. */
   chosen(choice: ChosenTool): ClientTool[] {
     switch (choice.type) {
@@ -124,7 +128,7 @@ export class ClientTools {
         return found?.tool.type === choice.type ? [found] : [];
       }
       case "namespace":
-        return [...this.#byName.values()].filter(({ namespace }) => namespace === choice.name);
+        return this.all.filter(({ namespace }) => namespace === choice.name);
       case "function":
       case "custom": {
         const { type, name, namespace } = choice;
@@ -132,9 +136,7 @@ export class ClientTools {
         const exact = this.#byName.get(flatName(namespace, name));
         if (exact && isOfType(exact)) return [exact];
         if (namespace !== undefined) return [];
-        const others = [...this.#byName.values()].filter(
-          (tool) => isOfType(tool) && (tool.name === name || fullNameOf(tool) === name),
-        );
+        const others = this.all.filter((tool) => isOfType(tool) && (tool.name === name || fullNameOf(tool) === name));
         return others.length === 1 ? others : [];
       }
       default:
@@ -149,15 +151,15 @@ export class ClientTools {
   }
 
   /**
-   * The tools that a model gets to see: none under `none`; under `allowed_tools`, or a choice of a hosted tool, those
-   * that are chosen. One that is forced stands beside the others.
+   * The tools that a model may call: none under `none`; under `allowed_tools`, or a choice of a hosted tool, those that
+   * are chosen; beside one that is forced the others, too: the model server binds the call to its name.
    */
   offered(choice: ToolChoice | null | undefined): ClientTool[] {
     if (choice === "none") return [];
     const chosen = this.named(choice) ? undefined : chosenTools(choice);
-    if (!chosen) return [...this.#byName.values()];
+    if (!chosen) return this.all;
     const names = new Set(chosen.flatMap((each) => this.chosen(each)).map((tool) => tool.flatName));
-    return [...this.#byName.values()].filter((tool) => names.has(tool.flatName));
+    return this.all.filter((tool) => names.has(tool.flatName));
   }
 }
 

@@ -1,3 +1,4 @@
+import { waitUntil } from "cloudflare:workers";
 import { ApiError } from "../protocol/errors.ts";
 import type { Home } from "./home.ts";
 import {
@@ -43,19 +44,38 @@ export class HomeCalls {
   }
 
   /**
-   * Calls a home, which is opened where it is not. One that keeps nothing afterwards has no file when this settles.
+   * Calls a home, which is opened where it is not. The call ends when its answer is there, or the last byte of its answer's body.
+   * One that keeps nothing after its last call has no file when that has ended.
    * Throws the 503 of a process that has as many homes open as it may, where none of them leaves in `MAX_WAIT_MS`.
    */
   async call<T>(name: string, work: (home: HomeStub) => Promise<T>): Promise<T> {
     if (this.#bindings.OPEN_FILES === undefined) return work(this.#stub(name));
     const home = await this.#enter(name);
+    const answered = this.#answer(name, home, work);
+    // The platform drops what a request waits for when its client leaves: the call would never end.
+    waitUntil(answered.catch(() => {}));
+    return answered;
+  }
+
+  async #answer<T>(name: string, home: OpenHome, work: (home: HomeStub) => Promise<T>): Promise<T> {
+    let delivery: Promise<void> | undefined;
     try {
-      return await work(this.#stub(name));
+      const answer = await work(this.#stub(name));
+      if (!(answer instanceof Response && answer.body)) return answer;
+      // A home that left while its bytes are on their way would break them off.
+      const { readable, writable } = new IdentityTransformStream();
+      delivery = answer.body.pipeTo(writable);
+      return new Response(readable, answer) as T;
     } finally {
-      home.calls -= 1;
-      home.usedAt = Date.now();
-      if (this.#files && home.calls === 0 && home.life?.deref()?.mayBeVacant) await this.#leave(name, home, true);
+      if (delivery) waitUntil(delivery.catch(() => {}).then(() => this.#ended(name, home)));
+      else await this.#ended(name, home);
     }
+  }
+
+  async #ended(name: string, home: OpenHome): Promise<void> {
+    home.calls -= 1;
+    home.usedAt = Date.now();
+    if (this.#files && home.calls === 0 && home.life?.deref()?.mayBeVacant) await this.#leave(name, home, true);
   }
 
   #stub(name: string): HomeStub {

@@ -16,8 +16,6 @@ export interface ToolRoom<Tool extends ServerTool = ServerTool, Call extends Ser
   extends HostedTool<Tool, Call> {
   /** The types of the request's tools that ask for it. */
   readonly requestTypes: readonly RequestTool["type"][];
-  /** It is there also where `tool_choice` leaves it out: its approved calls are made whatever the model may do now. */
-  readonly isThereUnchosen?: boolean;
   /**
    * Throws the 400 of a tool of the request, `tools[index]`, that cannot be served: not set up, or not to be called.
    */
@@ -63,7 +61,7 @@ export interface ToolInTurn {
   readonly offered: { namespace?: ToolNamespace; functions: readonly (FunctionTool | ToolDescription)[] };
   /** The tool that a model means by a name, if it is one of these. */
   resolve(name: string): ServerTool | undefined;
-  /** Whether the turn's choice of tools leaves one to the model; without this word it leaves all. */
+  /** Whether one of a tool that is chosen is left to the model; without this word all are. */
   offers?(name: string): boolean;
   /**
    * Runs a call. `traceparent` is for the server that it goes to. Throws ToolFault for one that cannot be run, and

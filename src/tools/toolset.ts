@@ -24,17 +24,21 @@ export class Toolset implements TurnTools {
   readonly #tools = new Map<string, ToolInTurn>();
   /** Names of the client's tools: each comes before a tool of ours that has the same name. */
   readonly #clientFunctions: ReadonlySet<string>;
+  /** `kind`s of those tools that the request's choice leaves out. */
+  readonly #unchosen: ReadonlySet<string>;
   /** Bytes that the outputs of this turn may still have. */
   #outputLeft: number;
 
-  private constructor(options: ToolsetOptions, rooms: Iterable<ToolRoom>) {
+  /** `rooms` are those that the request asks for, and whether its choice leaves a tool of theirs. */
+  private constructor(options: ToolsetOptions, rooms: ReadonlyMap<ToolRoom, boolean>) {
     const { config, request } = options;
     this.#config = config;
     this.#time = new ToolTime(config.turnTimeMs);
     this.#outputLeft = config.outputBytes * 10;
     this.#clientFunctions = new Set(ClientTools.of(request.tools).names);
     const turn = { ...options, clientFunctions: this.#clientFunctions, time: this.#time };
-    for (const room of rooms) this.#tools.set(room.kind, room.inTurn(turn));
+    this.#unchosen = new Set([...rooms].flatMap(([{ kind }, isChosen]) => (isChosen ? [] : [kind])));
+    for (const room of rooms.keys()) this.#tools.set(room.kind, room.inTurn(turn));
   }
 
   /**
@@ -43,7 +47,7 @@ export class Toolset implements TurnTools {
    */
   static of(options: ToolsetOptions): Toolset | undefined {
     const { request, config } = options;
-    const rooms = new Set<ToolRoom>();
+    const rooms = new Map<ToolRoom, boolean>();
     const choice = request.tool_choice === "none" ? [] : chosenTools(request.tool_choice);
     const chosen = choice && new Set(choice.map(hostedKey));
     for (const [index, tool] of (request.tools ?? []).entries()) {
@@ -53,9 +57,9 @@ export class Toolset implements TurnTools {
         continue;
       }
       room?.check?.(tool, index, options);
-      if (room && (room.isThereUnchosen || !chosen || chosen.has(hostedKey(tool)))) rooms.add(room);
+      if (room) rooms.set(room, rooms.get(room) || !chosen || chosen.has(hostedKey(tool)));
     }
-    refuseSameNames(request, rooms);
+    refuseSameNames(request, rooms.keys());
     const toolset = rooms.size > 0 ? new Toolset(options, rooms) : undefined;
     const inTurn = toolset ? toolset.#tools : new Map<string, ToolInTurn>();
     for (const room of TOOL_ROOMS) room.takeInput?.(options, inTurn.get(room.kind));
@@ -90,15 +94,20 @@ export class Toolset implements TurnTools {
     const functions: FunctionTool[] = [];
     const namespaces: Record<string, ToolNamespace> = {};
     const builtinFunctions: FunctionTool[] = [];
-    for (const { offered } of this.#all) {
+    const withheld = new Set<string>();
+    for (const [kind, { offered }] of this.#tools) {
       if (!offered.namespace) functions.push(...offered.functions.map(toFunctionTool));
       else {
         namespaces[offered.namespace.name] = offered.namespace;
         const free = offered.functions.filter(({ name }) => !this.#clientFunctions.has(name));
         builtinFunctions.push(...free.map(toFunctionTool));
+        if (this.#unchosen.has(kind)) withheld.add(offered.namespace.name);
+      }
+      for (const { name } of offered.functions) {
+        if (this.#unchosen.has(kind) || !this.offers(name)) withheld.add(name);
       }
     }
-    return { functions, namespaces, builtinFunctions };
+    return { functions, namespaces, builtinFunctions, withheld };
   }
 
   mayCall(rounds: number): boolean {
@@ -106,6 +115,8 @@ export class Toolset implements TurnTools {
   }
 
   offers(name: string): boolean {
+    const kind = this.resolve(name)?.kind;
+    if (kind !== undefined && this.#unchosen.has(kind)) return false;
     return this.#all.every((tool) => tool.offers?.(name) ?? true);
   }
 

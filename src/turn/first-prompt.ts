@@ -1,6 +1,7 @@
 import type { Prompt, RawMessage, Replay, ServerTools } from "../contract/engine.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
+import { mustCall } from "../protocol/tools.ts";
 import { type NoteRole, type OpenedCompaction, standingPast } from "./compacted-past.ts";
 import { matchOutputs, promptItems } from "./history.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
@@ -42,6 +43,8 @@ export function makePrompt(source: PromptSource, noteRole: NoteRole, serverTools
     // Tools that came before a compaction are there all the same: the model may have been told of them.
     request: withLoadedTools(request, [...source.history, ...source.input]),
     serverTools,
+    // The grammar of a forced call knows no tool but those of the prompt.
+    onlyOffered: mustCall(request.tool_choice),
     cacheSalt,
     createdAt,
     spentTokens: 0,

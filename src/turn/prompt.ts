@@ -54,6 +54,11 @@ export class RoundPrompt {
     this.#change({ serverTools });
   }
 
+  /** From now on only tools that the model may call stand in it. */
+  hideUnoffered(): void {
+    this.#change({ onlyOffered: true });
+  }
+
   /** The next round's: what the last one has put out follows. `replays` are those of history and output together. */
   next({ items, replays, trailing, spentTokens }: PromptOutput): void {
     const request = withLoadedTools(afterFirstRound(this.#prompt.request), items);

@@ -54,7 +54,7 @@ export interface BuilderOptions {
   transformations: readonly InputTransformation[];
   /** The tool of the client's that the model means by a name, if it means one. */
   clientTool: (name: string) => ClientTool | undefined;
-  /** Names of the client's tools that may be called, or undefined for any (`tool_choice: allowed_tools`). */
+  /** Names of the client's tools that may be called, or undefined for any (`tool_choice`: `none`, `allowed_tools`). */
   allowedCalls: ReadonlySet<string> | undefined;
   /** More than one call per round (`parallel_tool_calls`). */
   parallelCalls: boolean;

@@ -348,6 +348,8 @@ export class Turn {
     // Without the tools the model is asked once: one that calls them all the same would do so for ever.
     const mayAnswer = builder.ignoredCalls > 0 && this.#prompt.current.serverTools !== undefined;
     if (calls.length === 0 && again.length === 0 && !mayAnswer) return end(outcome);
+    // Perhaps it has called what it only saw.
+    if (broken) this.#prompt.hideUnoffered();
     builder.beginAnswering(again);
     return { kind: "answer" };
   }
@@ -452,7 +454,7 @@ function newBuilder(
     seal: options.seal,
     transformations: options.transformations,
     allowedCalls:
-      typeof choice === "object" && choice?.type === "allowed_tools"
+      choice === "none" || (typeof choice === "object" && choice?.type === "allowed_tools")
         ? new Set(offered.map(({ flatName }) => flatName))
         : undefined,
     parallelCalls: request.parallel_tool_calls ?? true,

@@ -425,7 +425,7 @@ describe("cancelling", () => {
       incomplete_details: null,
     });
     expect(cancelled.output).toMatchObject([{ type: "message", status: "incomplete" }]);
-    expect(cancelled.output_text).toMatch(/^the quick brown fox/);
+    expect(cancelled.output_text).toMatch(/^the( quick|$)/);
     expect(await gateway.openai.responses.retrieve(id)).toEqual(cancelled);
   });
 

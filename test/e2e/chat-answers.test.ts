@@ -395,6 +395,100 @@ describe("a format beside tools that may be called", () => {
   });
 });
 
+describe("tools that may not be called", () => {
+  const none = { tools: [getTime], tool_choice: "none" as const };
+  const called = call(0, "get_time", '{"zone":"CET"}');
+  const ways = [create, async (fields: object) => (await streamed(fields)).response];
+
+  it("stand in the prompt, where vLLM looks for calls", async () => {
+    for (const ask of ways) {
+      gateway.replies(stream([{ content: "Noon." }], "stop"));
+      expect((await ask(none)).output).toMatchObject([{ content: [{ text: "Noon." }] }]);
+      expect(gateway.asked).toHaveLength(1);
+      const [asked] = gateway.asked;
+      expect(asked).toMatchObject({ tools: [{ function: { name: "get_time" } }], tool_choice: "auto" });
+      await ask({ tools: [getTime] });
+      expect(gateway.asked[1]).toMatchObject({ tools: asked?.tools, messages: asked?.messages });
+    }
+  });
+
+  it("are called in vain: the model is asked anew without them, and what it says is the answer", async () => {
+    for (const ask of ways) {
+      gateway.replies(stream(called, "tool_calls"), stream([{ content: "Noon." }], "stop"));
+      const response = await ask(none);
+      expect(response).toMatchObject({ status: "completed", tool_choice: "none", tools: [{ name: "get_time" }] });
+      expect(response.output).toMatchObject([{ type: "message", content: [{ text: "Noon." }] }]);
+      expect(response.usage).toMatchObject({ input_tokens: 20, output_tokens: 10 });
+      const [first, second] = gateway.asked;
+      expect(second).not.toHaveProperty("tools");
+      expect(second).not.toHaveProperty("tool_choice");
+      expect(second?.messages).toEqual(first?.messages);
+    }
+  });
+
+  it("are called in vain after a text, which stays, and which the model goes on from", async () => {
+    gateway.replies(
+      stream([{ content: "Let me see." }, ...called], "tool_calls"),
+      stream([{ content: "Noon." }], "stop"),
+    );
+    const { response, types } = await streamed(none);
+    expect(response.output).toMatchObject([{ content: [{ text: "Let me see." }] }, { content: [{ text: "Noon." }] }]);
+    expect(types.filter((type) => type.includes("function_call"))).toEqual([]);
+    expect(messagesOf(gateway.asked[1]).slice(-2)).toMatchObject([
+      { role: "assistant", content: "Let me see.", tool_calls: [{ function: { name: "get_time" } }] },
+      { role: "tool", content: "Error: there is no tool of this name. There are no tools." },
+    ]);
+    expect(gateway.asked[1]).not.toHaveProperty("tools");
+  });
+
+  it("are called in vain again and again: the call is shown to nobody", async () => {
+    for (const ask of ways) {
+      gateway.replies(stream(called, "tool_calls"));
+      expect((await ask(none)).output).toEqual([]);
+      expect(gateway.asked).toHaveLength(2);
+    }
+  });
+
+  it("are seen no more by a model that has called them beside those that it may", async () => {
+    const allowed = { type: "allowed_tools", mode: "auto", tools: [{ type: "function", name: "get_time" }] };
+    const other = { ...getTime, name: "get_date" };
+    gateway.replies(stream(call(0, "get_date", '{"zone":"CET"}'), "tool_calls"), stream(called, "tool_calls"));
+    const { response } = await streamed({ tools: [other, getTime], tool_choice: allowed });
+    expect(response.output).toMatchObject([{ type: "function_call", name: "get_time" }]);
+    const namesIn = (body: Asked) => (body.tools as Asked[]).map((tool) => tool.function.name);
+    expect(gateway.asked.map(namesIn)).toEqual([["get_date", "get_time"], ["get_time"]]);
+  });
+
+  it("cannot be called where the grammar of a format binds all that is said", async () => {
+    gateway.replies(stream([{ content: '{"t":"x"}' }], "stop"));
+    for (const fields of [{ text }, { structured_outputs: { json: schema } }]) {
+      expect((await create({ ...none, ...fields })).output_text).toBe('{"t":"x"}');
+      expect(gateway.asked.at(-1)).toMatchObject({ tools: [{ function: { name: "get_time" } }], tool_choice: "none" });
+    }
+  });
+
+  it("are left out where vLLM has no parser of calls, which is remembered", async () => {
+    const plain = await startScripted();
+    try {
+      const message = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set';
+      plain.replies((body) =>
+        body.tool_choice === "auto"
+          ? { status: 400, body: fault(400, message) }
+          : stream([{ content: "Noon." }], "stop"),
+      );
+      for (const asked of [2, 1]) {
+        const before = plain.asked.length;
+        const body = { model: MODEL, input: "Hi", ...none };
+        expect((await plain.openai.responses.create(body)).output_text).toBe("Noon.");
+        expect(plain.asked).toHaveLength(before + asked);
+        expect(plain.asked.at(-1)).not.toHaveProperty("tools");
+      }
+    } finally {
+      await plain.close();
+    }
+  });
+});
+
 describe("the rest of an open message", () => {
   it.each([
     ["reasoning, as vLLM streams it where the prompt has no thoughts", [{ reasoning: " def" }, { reasoning: " ghi" }]],

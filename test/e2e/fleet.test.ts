@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { isWhole, replay } from "./event-streams.ts";
@@ -352,6 +353,68 @@ describe("servers that do not all have the same models", () => {
     } finally {
       await chat.restart();
     }
+  });
+});
+
+describe("with UNSALTED_SERVERS=refuse, a server that does not say that it is a vLLM", () => {
+  const hash = (key: string) => createHash("sha256").update(key).digest("hex");
+  const headers = { authorization: "Bearer any", "content-type": "application/json" };
+  const error = { status: 503, code: "tenants_not_separated" };
+  let fleet: Fleet;
+  beforeAll(async () => {
+    fleet = await startFleet({
+      servers: {
+        vllm: { models: ["simulator"] },
+        other: { models: ["simulator", "simulator-gpt-oss", "simulator-reasoning"], ownedBy: "llamacpp" },
+        vouched: { models: ["simulator"], ownedBy: "proxy", fields: { salted: true } },
+      },
+      variables: {
+        UNSALTED_SERVERS: "refuse",
+        API_KEYS: `a:${hash("any")},b:${hash("else")}`,
+        PASSTHROUGH_ENDPOINTS: "all",
+      },
+    });
+  });
+  afterEach(() => fleet.clear());
+  afterAll(() => fleet.close());
+
+  const post = (path: string, body: object) =>
+    fleet.fetch(fleet.url + path, { method: "POST", headers, body: JSON.stringify(body) });
+
+  it("gets no prompt of a model that others have, too: one of which the operator says `salted` does", async () => {
+    for (let turn = 0; turn < 24; turn += 1) {
+      const { id } = await fleet.openai.responses.create({ model: "simulator", input: `Hello ${turn}!` });
+      await fleet.openai.responses.create({ model: "simulator", input: "And now?", previous_response_id: id });
+      await post("/v1/chat/completions", { model: "simulator", messages: [{ role: "user", content: `${turn}` }] });
+    }
+    expect(fleet.servers()).toEqual(["vllm", "vouched"]);
+  });
+
+  it.each([
+    ["/v1/responses", { input: INPUT }],
+    ["/v1/responses", { input: INPUT, stream: true }],
+    ["/v1/responses/input_tokens", { input: INPUT }],
+    ["/v1/chat/completions", { messages: [] }],
+    ["/v1/completions", { prompt: INPUT }],
+    ["/v1/embeddings", { input: INPUT }],
+    ["/tokenize", { prompt: INPUT }],
+  ])("makes every request for a model of its own a 503: %s %j", async (path, body) => {
+    for (const model of ["simulator-reasoning", "simulator-gpt-oss"]) {
+      await expectError(await post(path, { model, ...body }), error);
+    }
+    expect(fleet.servers()).toEqual([]);
+  });
+
+  it("is told of by /health/upstream", async () => {
+    const answer = await fleet.fetch(`${fleet.url}/health/upstream`, { headers });
+    expect(await answer.json()).toMatchObject({
+      separates_tenants: false,
+      servers: [
+        { name: "vllm", separates_tenants: true },
+        { name: "other", separates_tenants: false },
+        { name: "vouched", separates_tenants: true },
+      ],
+    });
   });
 });
 

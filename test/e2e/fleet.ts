@@ -1,3 +1,4 @@
+import type { SimulatorOptions } from "../../dev/simulator/handler.ts";
 import { isObject } from "../../dev/simulator/json.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { descriptionOf } from "../conformance/api-description.ts";
@@ -37,12 +38,12 @@ export interface Fleet extends Gateway {
 
 export interface FleetOptions {
   /** Fields of UPSTREAMS and options of the simulator, by the server's name. */
-  servers: Readonly<Record<string, { fields?: object; models?: string[] }>>;
+  servers: Readonly<Record<string, { fields?: object; models?: string[]; ownedBy?: string }>>;
   variables?: Record<string, string>;
 }
 
 export async function startFleet({ servers: described, variables = {} }: FleetOptions): Promise<Fleet> {
-  const replicas = await Promise.all(Object.entries(described).map(([name, { models }]) => startReplica(name, models)));
+  const replicas = await Promise.all(Object.entries(described).map(([name, each]) => startReplica(name, each)));
   const entries = replicas.map(({ name, url }) => ({ name, url: `${url}/v1`, ...described[name]?.fields }));
   const worker = await startWorkerd({
     UPSTREAMS: JSON.stringify(entries),
@@ -78,7 +79,7 @@ export async function startFleet({ servers: described, variables = {} }: FleetOp
   };
 }
 
-async function startReplica(name: string, models?: string[]) {
+async function startReplica(name: string, { models, ownedBy }: Pick<SimulatorOptions, "models" | "ownedBy">) {
   const replica = {
     name,
     trouble: "",
@@ -100,6 +101,7 @@ async function startReplica(name: string, models?: string[]) {
   };
   const options = {
     ...(models && { models }),
+    ...(ownedBy && { ownedBy }),
     settings: (path: string) =>
       path.endsWith("/completions") ? replica.trouble : path === "/health" ? replica.illness : "",
   };

@@ -71,11 +71,14 @@ describe.each(["tiny-qwen3", "tiny-gpt-oss"])("%s", (model) => {
     const before = gateway.vllm.simulator.requests.length;
     const format = { type: "json_schema", name: "a", schema: { type: "string", pattern: bomb } };
     const own = { type: "function", name: "f", strict: true, parameters: { properties: { a: { pattern: bomb } } } };
+    const input_schema = { type: "object", properties: { a: { pattern: bomb } } };
+    const listed = { type: "mcp_list_tools", id: "mcpl_1", server_label: "a", tools: [{ name: "f", input_schema }] };
     const cases: [fields: object, param: string][] = [
       [{ tools: [regex("bomb", bomb)] }, "tools[0].format.definition"],
       [{ tools: [text, lark("bomb", 'start: "a"~1..1000000')] }, "tools[1].format.definition"],
       [{ tools: [lark("bomb", `start: /${bomb}/`)] }, "tools[0].format.definition"],
       [{ tools: [own] }, "tools[0].parameters.properties.a.pattern"],
+      [{ input: [listed] }, "input[0].tools[0].input_schema.properties.a.pattern"],
       [{ text: { format } }, "text.format.schema.pattern"],
       [{ structured_outputs: { regex: bomb } }, "structured_outputs.regex"],
       [{ structured_outputs: { grammar: `root ::= ${'("a"{999}){999}'}` } }, "structured_outputs.grammar"],

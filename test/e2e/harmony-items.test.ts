@@ -227,11 +227,13 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     expect(response.usage?.output_tokens_details.reasoning_tokens).toBe(firstText(sampled));
   });
 
-  it("offers no tools with tool_choice none", async () => {
+  it("calls no tool with tool_choice none, with the prompt that any choice has", async () => {
     const response = await create({ input: "Call get_weather.", tools, tool_choice: "none" });
     expect(response.output.map(({ type }) => type)).toEqual(["reasoning", "message"]);
-    expect(await lastCompletionPrompt(gateway)).not.toContain("namespace functions");
     expect(response.tools).toHaveLength(2);
+    const prompt = await lastCompletionPrompt(gateway);
+    await create({ input: "Call get_weather.", tools });
+    expect(await lastCompletionPrompt(gateway)).toBe(prompt);
   });
 
   it("calls a tool with tool_choice required, whatever the text says", async () => {
@@ -245,7 +247,7 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     expect(onlyCall(response).name).toBe("get_time");
   });
 
-  it("sees the allowed tools only", async () => {
+  it("calls the allowed tools only, with the prompt that any choice has", async () => {
     const tool_choice = {
       type: "allowed_tools" as const,
       mode: "auto" as const,
@@ -253,7 +255,9 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     };
     const response = await create({ input: "Call get_weather and get_time.", tools, tool_choice });
     expect(onlyCall(response).name).toBe("get_time");
-    expect(await lastCompletionPrompt(gateway)).not.toContain("type get_weather");
+    const prompt = await lastCompletionPrompt(gateway);
+    await create({ input: "Call get_weather and get_time.", tools });
+    expect(await lastCompletionPrompt(gateway)).toBe(prompt);
   });
 
   it("never shows a call of a tool that is not allowed", async () => {
@@ -266,6 +270,15 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     const response = await create({ model, input: "Hello!", tools, tool_choice });
     expect(callsOf(response)).toEqual([]);
     expect(response.status).toBe("completed");
+    // The model that has called it sees it no more.
+    const [first, second] = await Promise.all(
+      completions(gateway)
+        .slice(-2)
+        .map(async ({ body }) => (await messagesOf(body)).join("")),
+    );
+    expect(first).toContain("type get_weather");
+    expect(second).not.toContain("type get_weather");
+    expect(second).toContain("type get_time");
   });
 });
 

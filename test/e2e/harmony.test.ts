@@ -898,10 +898,26 @@ describe("structured output", () => {
     ["text", {}],
     ["text.format text", { text: { format: { type: "text" } } }],
     ["tools that are not strict", { tools }],
-    ["strict tools that are not offered", { tools: [strict], tool_choice: "none" }],
   ])("is not sent for %s", async (_, body) => {
     await create({ input: "Hello!", ...body });
     expect(lastCompletion(gateway)).not.toHaveProperty("structured_outputs");
+  });
+
+  it("lets no tool be called that may not be, and says nothing of how the others are", async () => {
+    const tagOf = async (tool_choice: ResponseCreateParamsNonStreaming["tool_choice"]) => {
+      const input = "Call get_weather and get_time.";
+      const response = await create({ input, tools: [strict, getTime], ...(tool_choice && { tool_choice }) });
+      const { structural_tag: tag } = lastCompletion(gateway).structured_outputs as { structural_tag: string };
+      return { tag, called: callsOf(response).map(({ name }) => name) };
+    };
+    const none = await tagOf("none");
+    expect(none.called).toEqual([]);
+    expect(none.tag).not.toContain(" to=");
+    const allowed = await tagOf({ type: "allowed_tools", mode: "auto", tools: [named] });
+    expect(allowed.called).toEqual(["get_time"]);
+    expect(allowed.tag).toContain(" to=functions.get_time");
+    expect(allowed.tag).not.toContain("get_weather");
+    expect(allowed.tag).toContain('"json_schema":{"type":"object"}');
   });
 
   it("that is not one is the client's mistake, whatever the server says of it", async () => {
@@ -935,6 +951,9 @@ describe("structured output", () => {
         const asked = completions(old).slice(from);
         expect(asked.map((request) => "structured_outputs" in request.body)).toEqual([false]);
       }
+      // Nothing binds the model there: it sees what it may call.
+      await createThere({ input: "Call get_weather.", tools, tool_choice: "none" });
+      expect(await lastCompletionPrompt(old)).not.toContain("namespace functions");
     });
   });
 });

@@ -470,7 +470,10 @@ describe.each(MODELS)("tool_choice, %s", (model) => {
     const response = await gateway.openai.responses.create({ model, input, tools: servers(), tool_choice: choice });
     expect(response.tool_choice).toEqual(choice);
     expect(onlyItem(response, "mcp_call").name).toBe("add");
-    for (const body of generations(gateway)) expect(await offeredIn(body)).toEqual(["get_weather", "docs__add"]);
+    const shown = await Promise.all(generations(gateway).map(offeredIn));
+    // The grammar of a forced call has every tool of the prompt; otherwise the prompt is that of any choice.
+    if (mode === "required") for (const names of shown) expect(names).toEqual(["get_weather", "docs__add"]);
+    else for (const names of shown) expect(names).toEqual(expect.arrayContaining(["docs__echo", "pairs__left"]));
     const idle = await gateway.openai.responses.create({
       model,
       input: "Call docs__echo.",
@@ -480,15 +483,27 @@ describe.each(MODELS)("tool_choice, %s", (model) => {
     expect(itemsOfType(idle, "mcp_call")).toEqual([]);
   });
 
-  it("none offers nothing, and nothing is called", async () => {
-    const response = await gateway.openai.responses.create({
-      model,
-      input: "Call docs__add.",
-      tools: servers(),
-      tool_choice: "none",
-    });
+  it("none calls nothing: no server is asked for its tools, and those that are known stay in the prompt", async () => {
+    const { create } = gateway.openai.responses;
+    const ask = (body: object) =>
+      create.call(gateway.openai.responses, {
+        model,
+        input: "Call docs__add.",
+        tools: servers(),
+        ...body,
+      }) as Promise<Response>;
+    const response = await ask({ tool_choice: "none" });
+    expect(typesIn(response).at(-1)).toBe("message");
     expect(textOf(response)).toBe("You said: Call docs__add.");
-    expect(await offeredIn(generations(gateway)[0])).toEqual([]);
+    expect(await offeredIn(generations(gateway)[0])).toEqual(["get_weather"]);
+    const listed = await ask({ input: "Hello!" });
+    const known = await offeredIn(generations(gateway).at(-1));
+    const from = generations(gateway).length;
+    const next = await ask({ tool_choice: "none", previous_response_id: listed.id });
+    expect(typesIn(next).filter((type) => type !== "reasoning")).toEqual(["message"]);
+    expect(textOf(next)).toBe("You said: Call docs__add.");
+    expect(known).toContain("docs__add");
+    expect(await offeredIn(generations(gateway)[from])).toEqual(known);
     expect(server.calls).toEqual([]);
   });
 

@@ -6,6 +6,7 @@ import type {
   ResponseInputItem,
 } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { GPT_OSS } from "./harmony-support.ts";
 import { type Gateway, lastPrompt, startGateway } from "./support.ts";
 
 let gateway: Gateway;
@@ -291,12 +292,32 @@ describe("tool_choice", () => {
     });
   });
 
-  it("none forbids calls, and the tools are still echoed", async () => {
+  it("none has a text without any call, and the tools are still echoed", async () => {
     const response = await create({ input: "Use the tools.", tool_choice: "none" });
-    expect(response.output_text).toBe("You said: Use the tools.");
+    expect(response.output).toMatchObject([{ type: "message", content: [{ text: "You said: Use the tools." }] }]);
+    expect(response).toMatchObject({ tool_choice: "none", status: "completed" });
     expect(response.tools).toHaveLength(3);
-    expect(lastPrompt(gateway)).not.toHaveProperty("tools");
   });
+
+  it.each([model, GPT_OSS])(
+    "none and allowed_tools find the cached prompt of auto, tools and all (%s)",
+    async (model) => {
+      const allowed = {
+        type: "allowed_tools" as const,
+        mode: "auto" as const,
+        tools: [{ type: "function", name: "ping" }],
+      };
+      const input = "Hello!";
+      const whole = await create({ model, input });
+      for (const tool_choice of ["auto", "none", allowed] as const) {
+        const { usage } = await create({ model, input, tool_choice });
+        const { input_tokens } = await gateway.openai.responses.inputTokens.count({ model, input, tools, tool_choice });
+        expect(usage?.input_tokens).toBe(whole.usage?.input_tokens);
+        expect(usage?.input_tokens_details.cached_tokens).toBeGreaterThan(input_tokens - 17);
+        expect(input_tokens).toBe(usage?.input_tokens);
+      }
+    },
+  );
 
   it("allowed_tools with auto lets only those be called", async () => {
     const choice = {
@@ -310,6 +331,7 @@ describe("tool_choice", () => {
     expect(response.tools).toHaveLength(3);
     const idle = await create({ input: "Call get_weather.", tool_choice: choice });
     expect(idle.output_text).toBe("You said: Call get_weather.");
+    expect(callsOf(idle)).toEqual([]);
   });
 
   it("allowed_tools with required forces one of those", async () => {

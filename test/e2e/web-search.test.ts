@@ -189,6 +189,29 @@ describe.each(EVERY_WAY)("with %s as %s,", (model, way) => {
   });
 });
 
+it.each(MODELS)(
+  "the browser of %s stays in the prompt where nothing may be called, and shows nothing",
+  async (model) => {
+    const input = `Use ${named(model, "browser.search")}: \`how to make tea\``;
+    const getTime: Tool = { type: "function", name: "get_time", parameters: null, strict: null };
+    const asked = { model, input, tools: [search, getTime] };
+    const allowed = {
+      type: "allowed_tools" as const,
+      mode: "auto" as const,
+      tools: [{ type: "function", name: "get_time" }],
+    };
+    const sizeOf = async (fields: object) =>
+      (await gateway.openai.responses.inputTokens.count({ ...asked, ...fields })).input_tokens;
+    for (const tool_choice of ["none", allowed] as const) {
+      const response = await gateway.openai.responses.create({ ...asked, tool_choice });
+      expect(response.output.map(({ type }) => type).filter((type) => type !== "reasoning")).toEqual(["message"]);
+      expect(textOf(response)).toBe(`You said: ${input}`);
+      expect(await sizeOf({ tool_choice })).toBe(await sizeOf({}));
+    }
+    expect(visits).toEqual([]);
+  },
+);
+
 it("gpt-oss is told what it can call, built-in tools too, when it calls what is not there", async () => {
   const input = scripts(written("nothing"), "<|channel|>final<|message|>So.<|return|>");
   await ask(gateway, "json", { model: REPEATER, tools: [search], input });

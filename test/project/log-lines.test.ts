@@ -27,6 +27,12 @@ it("what workerd says before it has read its configuration is told, too", () => 
   expect(shownLine("stack: /some/workerd@2b5edc0 /some/workerd@3fe4230; wdErrId = f6ir3d86", "text")).toBeUndefined();
 });
 
+it("what workerd says of its own flags at each start is not told", () => {
+  const note =
+    "NOSENTRY per-isolate bootstrap compile cache failed its compatibility check; scripts will be compiled from source";
+  expect(shownLine(said(note, "info"), "text")).toBeUndefined();
+});
+
 it.each(["text", "json"] as const)("what the Worker prints is printed as it is, as %s", (format) => {
   const line = '{"level":"error","error":"Error"}';
   expect(shownLine(said(line, "error", null), format)).toBe(line);

@@ -252,6 +252,22 @@ describe("the list of tools", () => {
     expect((await fault(session.listTools())).fault).toMatchObject({ kind: "too_large" });
   });
 
+  it.each([
+    ["a pattern", { type: "string", pattern: "((a{99}){99}){99}" }, "expands to more than 131072 elements"],
+    [
+      "properties",
+      { type: "object", properties: Object.fromEntries(Array.from({ length: 501 }, (_, n) => [`p${n}`, {}])) },
+      "at most 500 properties",
+    ],
+  ])("is refused with a schema whose %s would hold up a model server", async (_, schema, why) => {
+    const tools = [{ name: "bomb", inputSchema: { type: "object", properties: { a: schema } } }];
+    const session = await connect(await start({ tools }));
+    const { fault: thrown } = await fault(session.listTools());
+    expect(thrown).toMatchObject({ kind: "too_large" });
+    expect(thrown.message).toMatch(`Tool 'bomb' of MCP server 'sample': Invalid 'input_schema.properties.a`);
+    expect(thrown.message).toMatch(why);
+  });
+
   it("is the same when it is asked for again", async () => {
     const session = await connect(await start());
     expect(await session.listTools()).toEqual(await session.listTools());

@@ -48,6 +48,18 @@ describe("the configuration", () => {
     expect(configure({ OPEN_RESPONSES: "true" }).speaksOpenResponses).toBe(true);
   });
 
+  it("looks whether servers keep tenants apart where there may be several", () => {
+    const JWT = { JWT_ISSUER: "https://i.example", JWT_AUDIENCE: "a", JWT_JWKS_URL: "https://i.example/keys" };
+    const several = [{ API_KEYS: `a:${HASH},b:${"b".repeat(64)}` }, { ADMIN_KEY: `ops:${HASH}` }, JWT];
+    for (const vars of several) {
+      expect(configure(vars).unsaltedServers).toBe("warn");
+      expect(configure({ ...vars, UNSALTED_SERVERS: "refuse" }).unsaltedServers).toBe("refuse");
+    }
+    for (const vars of [{}, { API_KEYS: `a:${HASH},a:${"b".repeat(64)}` }]) {
+      expect(configure({ ...vars, UNSALTED_SERVERS: "refuse" }).unsaltedServers).toBeUndefined();
+    }
+  });
+
   it("needs no URL with a binding to vLLM, and asks that", async () => {
     const asked: string[] = [];
     const VLLM = {

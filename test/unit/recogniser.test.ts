@@ -91,6 +91,7 @@ describe("the recogniser of a grammar", () => {
     ["a rule that uses itself at its end", lark('start: l\nl: "a" l | "b"'), "a".repeat(20_000)],
     ["brackets in one another", lark('start: b\nb: "(" b ")" | "x"'), "(".repeat(20_000)],
     ["many repetitions", regex("((a{0,99}){0,99}){0,99}b"), "a".repeat(300)],
+    ["many repetitions of what need not be there", regex("(a?){10000}"), "a".repeat(10_000)],
   ];
   it.each(HARD)("works no more than so much for %s", (_, format, text) => {
     const recogniser = new Recogniser(rulesOf(format));

@@ -89,6 +89,78 @@ describe("one server alone", () => {
   });
 });
 
+describe("where there are several tenants, a server that is no vLLM", () => {
+  const API_KEYS = `a:${"a".repeat(64)},b:${"b".repeat(64)}`;
+  const REFUSING = { API_KEYS, UNSALTED_SERVERS: "refuse" };
+  const refused = { status: 503, code: "tenants_not_separated" };
+  /** Says who it is in each of its cards. */
+  const of =
+    (...owners: string[]): Answer =>
+    (path) =>
+      Response.json(path === "/v1/models" ? { data: owners.map((owned_by) => ({ id: MODEL, owned_by })) } : {});
+
+  it("is asked, and told of in the log once, unless the operator says that it heeds the salt", async () => {
+    const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
+    for (const [fields, lines] of [
+      [{}, 1],
+      [{ salted: true }, 0],
+    ] as const) {
+      warned.mockClear();
+      const fleet = fleetOf({ other: of("llamacpp") }, { API_KEYS }, fields);
+      await ask(fleet.upstream());
+      // Nobody has asked it who it is: no request does so for this.
+      expect([fleet.lists, warned.mock.calls]).toEqual([[], []]);
+      await listModels(fleet.config, fleet.upstream(), signal);
+      for (let turn = 0; turn < 2; turn += 1) await ask(fleet.upstream());
+      expect(fleet.asked).toEqual(["other", "other", "other"]);
+      expect(warned.mock.calls.map(([line]) => JSON.parse(line))).toEqual(
+        Array(lines).fill({ level: "warn", tenants_not_separated: "other" }),
+      );
+    }
+  });
+
+  it.each<[what: string, owners: string[]]>([
+    ["another server", ["llamacpp"]],
+    ["a proxy before several", ["vllm", "llamacpp"]],
+    ["a server that says nothing", []],
+  ])("gets no prompt where that is refused: %s", async (_, owners) => {
+    const fleet = fleetOf({ a: of(...owners) }, REFUSING);
+    for (let turn = 0; turn < 2; turn += 1) await expect(ask(fleet.upstream())).rejects.toMatchObject(refused);
+    expect([fleet.asked, fleet.lists]).toEqual([[], ["a"]]);
+    const vllm = fleetOf({ a: of("vllm") }, REFUSING);
+    for (let turn = 0; turn < 2; turn += 1) await ask(vllm.upstream());
+    expect([vllm.asked, vllm.lists]).toEqual([["a", "a"], ["a"]]);
+  });
+
+  it("gets none in a pool, asked for a model by name or not", async () => {
+    for (const model of [MODEL, undefined]) {
+      const fleet = fleetOf({ a: of("vllm"), b: of("llamacpp"), c: of("vllm") }, REFUSING);
+      const moved: ServerAttempt[] = [];
+      const onAttempt = (call: ServerAttempt) => void (call.attempt > 1 && moved.push(call));
+      for (let turn = 0; turn < 30; turn += 1) await ask(fleet.upstream({ model, onAttempt }));
+      expect(new Set(fleet.asked)).toEqual(new Set(["a", "c"]));
+      // Once it has told who it is, it is not even chosen.
+      expect(moved.length).toBeLessThanOrEqual(1);
+    }
+  });
+
+  it("is asked nevertheless where there is one tenant", async () => {
+    for (const keys of [{}, { API_KEYS: `a:${"a".repeat(64)},a:${"b".repeat(64)}` }]) {
+      const fleet = fleetOf({ a: of("llamacpp") }, { UNSALTED_SERVERS: "refuse", ...keys });
+      await ask(fleet.upstream());
+      expect(fleet.asked).toEqual(["a"]);
+    }
+  });
+
+  it("that is down has its own fault, which turns wait for", async () => {
+    let answer: Answer = () => Promise.reject(new TypeError("connection refused"));
+    const fleet = fleetOf({ a: (path, init) => answer(path, init) }, REFUSING);
+    await expect(ask(fleet.upstream())).rejects.toMatchObject({ status: 502, code: "upstream_unreachable" });
+    answer = of("vllm");
+    await ask(fleet.upstream());
+  });
+});
+
 describe("a turn", () => {
   it("asks one server for all that it asks, and another turn of the same session the same one", async () => {
     const fleet = fleetOf({ a: healthy, b: healthy, c: healthy });

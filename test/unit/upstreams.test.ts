@@ -27,12 +27,12 @@ const B = "http://b:8000/v1";
 describe("UPSTREAMS", () => {
   it("names servers by URL or binding, with what is said of each", () => {
     const given = [
-      { name: "big", url: `${A}/`, weight: 2.5, models: ["qwen3"], engine: "chat" },
+      { name: "big", url: `${A}/`, weight: 2.5, models: ["qwen3"], engine: "chat", salted: true },
       { name: "private", binding: "GPU", drain: true },
       { name: "old", url: B, weight: 0 },
     ];
     expect(servers(given, { GPU: binding() })).toMatchObject([
-      { name: "big", baseUrl: A, weight: 2.5, models: ["qwen3"], engine: "chat", drains: false, transport: "fetch" },
+      { name: "big", baseUrl: A, weight: 2.5, models: ["qwen3"], engine: "chat", drains: false, salted: true },
       { name: "private", baseUrl: "http://gpu/v1", weight: 1, drains: true, models: undefined, engine: undefined },
       { name: "old", baseUrl: B, weight: 1, drains: true },
     ]);

@@ -19,6 +19,7 @@ const MAX_MODELS = 20;
  * @property {string[]} [models]
  * @property {{ code: string, message: string }} [error]
  * @property {string | null} down_since
+ * @property {boolean | null} separates_tenants
  * @property {boolean} [draining]
  * @property {boolean} [ejected]
  * @property {{ down: boolean, load: number | null }} [board]
@@ -103,6 +104,7 @@ function rowTemplate({
   models = [],
   error,
   down_since: since,
+  separates_tenants: separates,
   draining,
   ejected,
   board,
@@ -113,6 +115,7 @@ function rowTemplate({
       <span class="tag ${status === "ok" ? "good" : "bad"}">${status}</span>
       ${draining ? html`<span class="tag">draining</span>` : nothing}
       ${ejected ? html`<span class="tag bad">ejected</span>` : nothing}
+      ${separates === false ? html`<span class="tag">does not separate tenants</span>` : nothing}
       ${error ? html`<p class="note">${error.message}</p>` : nothing}
     </td>
     <td class="number" data-label="Answers in">${status === "ok" ? duration(latency) : "–"}</td>

@@ -16,6 +16,8 @@ export interface DraftOptions {
   offered: ReadonlySet<string>;
   /** Those of them that the client answers; of what is wrong with others' arguments the model is told by the tool. */
   clients: ReadonlyMap<string, ClientTool>;
+  /** Other tools stand in the prompt, too, and would not in the next one. */
+  withholds: boolean;
   /** Names of those of the client's whose calls are shown as they are written. */
   live: ReadonlySet<string>;
   /** The grammars of custom tools, by their names. */
@@ -161,7 +163,10 @@ export class Draft {
     if (wrong.length > 0) {
       deltas.push({ kind: "item_done" });
       const calls = wrong.map(([, call]) => call);
-      if (!isLast) return { next: "again", messages: this.#corrections(calls) };
+      // A model that has said nothing needs not hear of tools that it sees no more.
+      const isAnew =
+        this.#options.withholds && this.#said.trim() === "" && !calls.some((call) => this.#isOffered(call));
+      if (!isLast) return { next: "again", messages: isAnew ? [] : this.#corrections(calls) };
       const [first] = calls;
       deltas.push({ kind: "broken", why: first ? this.#whyOf(first) : "", messages: [] }, finish);
       return { next: "accept" };

@@ -8,6 +8,8 @@ import type { Item } from "../../protocol/items.ts";
 import { LongWork } from "../../protocol/long-work.ts";
 import { isServerCall } from "../../protocol/response.ts";
 import { boundRules, refuseBadFormats } from "../grammar/bound-inputs.ts";
+import { withholdsTools } from "../offered-tools.ts";
+import { statusOf } from "../server-status.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { Upstream } from "../upstream.ts";
@@ -25,6 +27,7 @@ import {
   isContinued,
   isJoined,
   mayCall,
+  promptTools,
   toChatRequest,
   toTokenizeRequest,
 } from "./request.ts";
@@ -32,9 +35,15 @@ import {
 /** How often in one round a model is asked again that has called what cannot be called. */
 const MAX_ASKED_AGAIN = 3;
 
+/** How long a server is remembered to look for no calls, in milliseconds. */
+const REMEMBER_MS = 600_000;
+
 /** What chat templates say that want every system message at the beginning, or know no such role later. */
 const SYSTEM_PLACEMENT =
   /system message must be|only.{0,40}system message|unexpected (message )?role|roles? must alternate/i;
+
+/** What vLLM says of `tool_choice: "auto"` where it was started without a parser of calls. */
+const NO_PARSER = /enable-auto-tool-choice|tool-call-parser/i;
 
 export type ChatConfig = Pick<Config, "formatWithTools" | "thinkingBudgets">;
 
@@ -78,9 +87,10 @@ export class ChatEngine implements Engine {
   }
 
   /** The answer to a prompt; where it may have calls, one in which they and the final text are right. */
-  async #begin(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+  async #begin(given: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    const prompt = this.#shown(given);
     if (prompt.asksForText) return this.#answer(prompt, { bindsFormat: false, finalText: true }, signal);
-    if (!mayCall(prompt)) return this.#answer(prompt, { bindsFormat: true }, signal);
+    if (!mayCall(prompt)) return this.#withoutCalls(prompt, signal);
     const input = forcedInput(prompt);
     if (input) {
       const asking = { bindsFormat: false, inputGrammar: input.grammar };
@@ -88,6 +98,31 @@ export class ChatEngine implements Engine {
     }
     const bindsFormat = this.#bindsFormat(prompt);
     return this.#judged(prompt, { bindsFormat, answer: await this.#answer(prompt, { bindsFormat }, signal) }, signal);
+  }
+
+  /**
+   * An answer in which nothing may be called. The tools stand in the prompt all the same: where a grammar binds the whole
+   * answer, it has no call; else one that has is asked for again without them.
+   */
+  async #withoutCalls(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    const asking = { bindsFormat: true, finalText: true };
+    const isBound = finalFormat(prompt.request) !== undefined || prompt.request.structured_outputs != null;
+    if (isBound || promptTools(prompt).length === 0) return this.#answer(prompt, asking, signal);
+    try {
+      const answer = await this.#answer(prompt, { bindsFormat: true }, signal);
+      return this.#judged(prompt, { bindsFormat: true, answer }, signal);
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 400 || !NO_PARSER.test(error.message)) throw error;
+      statusOf(this.#upstream.baseUrl).refusedAutoAt = Date.now();
+      return this.#answer({ ...prompt, onlyOffered: true }, asking, signal);
+    }
+  }
+
+  /** A prompt with the tools that stand in it: a model server that looks for no calls gets those that may be called. */
+  #shown(prompt: Prompt): Prompt {
+    const { refusedAutoAt } = statusOf(this.#upstream.baseUrl);
+    if (refusedAutoAt === undefined || Date.now() - refusedAutoAt >= REMEMBER_MS) return prompt;
+    return { ...prompt, onlyOffered: true };
   }
 
   #bindsFormat(prompt: Prompt): boolean {
@@ -120,7 +155,7 @@ export class ChatEngine implements Engine {
 
   /**
    * An answer that may have calls. One that is wrong is asked for again, with what was right of it shown: calls that
-   * cannot be made never are, and text without its format is not, either.
+   * cannot be made never are, and text without its format is not, either. The model then sees only what it may call.
    */
   async *#judged(
     prompt: Prompt,
@@ -137,7 +172,8 @@ export class ChatEngine implements Engine {
     let spentTokens = prompt.spentTokens ?? 0;
     let { answer, nextIndex = 0 } = first;
     for (let asked = 0; ; asked += 1) {
-      const draft = new Draft(options, nextIndex);
+      const withholds = asked === 0 && withholdsTools(prompt);
+      const draft = new Draft({ ...options, withholds }, nextIndex);
       for await (const deltas of answer) {
         const shown = draft.read(deltas);
         if (shown.length > 0) yield shown;
@@ -153,9 +189,11 @@ export class ChatEngine implements Engine {
         return;
       }
       if (verdict.next === "again") corrections.push(...verdict.messages);
-      const finalText = verdict.next === "format";
-      const asking = { bindsFormat: bindsFormat || finalText, corrections, finalText };
-      answer = await this.#answer({ ...prompt, spentTokens }, asking, signal);
+      const isFormat = verdict.next === "format";
+      const finalText = isFormat || !mayCall(prompt);
+      const asking = { bindsFormat: bindsFormat || isFormat, corrections, finalText };
+      const again = { ...prompt, spentTokens, ...(!isFormat && { onlyOffered: true }) };
+      answer = await this.#answer(again, asking, signal);
       if (!finalText) continue;
       yield* answer;
       return;
@@ -211,8 +249,9 @@ export class ChatEngine implements Engine {
   }
 
   async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
+    const shown = this.#shown(prompt);
     const size = await placingSystemMessages(async (laterSystemMessages) => {
-      const body = await this.#work.run(toTokenizeRequest(prompt, laterSystemMessages, this.#hostedTools));
+      const body = await this.#work.run(toTokenizeRequest(shown, laterSystemMessages, this.#hostedTools));
       return this.#upstream.json("//tokenize", signal, body);
     });
     if (typeof size !== "object" || size === null || !("count" in size) || !("max_model_len" in size)) {
@@ -229,7 +268,7 @@ export class ChatEngine implements Engine {
     const tokenized = await this.#rawTokens(
       "//tokenize",
       signal,
-      await this.#work.run(toTokenizeRequest(prompt, "at_beginning", this.#hostedTools)),
+      await this.#work.run(toTokenizeRequest(this.#shown(prompt), "at_beginning", this.#hostedTools)),
     );
     if (typeof tokenized !== "object" || tokenized === null || !("tokens" in tokenized)) throw malformedAnswer();
     if (!Array.isArray(tokenized.tokens)) throw malformedAnswer();

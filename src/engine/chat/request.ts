@@ -9,7 +9,7 @@ import { type FunctionTool, mustCall } from "../../protocol/tools.ts";
 import { boundRules } from "../grammar/bound-inputs.ts";
 import type { Rules } from "../grammar/lark.ts";
 import { toPattern } from "../grammar/pattern.ts";
-import { offeredTools } from "../offered-tools.ts";
+import { offeredServerTools, offeredTools, shownServerTools, shownTools } from "../offered-tools.ts";
 import { isStreamed, streamInterval } from "../vllm-words.ts";
 import { type ChatMessage, chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";
 
@@ -62,11 +62,17 @@ export interface Asking {
 
 /** The tools that a model may call, whoever answers them. */
 export function callableTools(prompt: Prompt): FunctionTool[] {
-  const offered = offeredTools(prompt);
-  const rules = boundRules(prompt.request);
-  const bound =
-    prompt.freeInputs || rules.size === 0 ? offered : offered.map((tool) => withPattern(tool, rules.get(tool.name)));
-  return [...bound, ...(prompt.serverTools?.builtinFunctions ?? [])];
+  return [...bound(offeredTools(prompt), prompt), ...offeredServerTools(prompt.serverTools).builtinFunctions];
+}
+
+/** The tools that stand in the prompt. */
+export function promptTools(prompt: Prompt): FunctionTool[] {
+  return [...bound(shownTools(prompt), prompt), ...shownServerTools(prompt).builtinFunctions];
+}
+
+function bound(tools: FunctionTool[], { request, freeInputs }: Prompt): FunctionTool[] {
+  const rules = boundRules(request);
+  return freeInputs || rules.size === 0 ? tools : tools.map((tool) => withPattern(tool, rules.get(tool.name)));
 }
 
 /** The function that stands for a custom tool, strict where a pattern of its schema says what the tool's grammar does. */
@@ -78,14 +84,14 @@ function withPattern(tool: FunctionTool, rules: Rules | undefined): FunctionTool
 /** Whether vLLM's grammar lets the model choose between calls and the final text in its format. */
 export function isJoined(prompt: Prompt, formatWithTools: FormatWithTools): boolean {
   if (formatWithTools !== "strict") return formatWithTools === "always";
-  return callableTools(prompt).some(({ strict }) => strict === true);
+  return promptTools(prompt).some(({ strict }) => strict === true);
 }
 
-/** The tools offered. Undefined rather than empty: vLLM refuses `tools: []`. */
+/** Undefined rather than empty: vLLM refuses `tools: []`. */
 function chatTools(prompt: Prompt) {
-  const offered = callableTools(prompt);
-  if (offered.length === 0) return undefined;
-  return offered.map(({ name, description, parameters, strict }) => ({
+  const tools = promptTools(prompt);
+  if (tools.length === 0) return undefined;
+  return tools.map(({ name, description, parameters, strict }) => ({
     type: "function",
     function: {
       name,
@@ -97,7 +103,9 @@ function chatTools(prompt: Prompt) {
 }
 
 function chatToolChoice({ tools, tool_choice: choice }: CreateRequest) {
-  if (choice == null || choice === "none") return undefined;
+  if (choice == null) return undefined;
+  // A call that is made all the same is only known to be one where vLLM looks for calls.
+  if (choice === "none") return "auto";
   if (typeof choice === "string") return choice;
   const named = ClientTools.of(tools).named(choice);
   if (named) return { type: "function", function: { name: named.flatName } };
@@ -145,7 +153,7 @@ export function mayCall(prompt: Prompt): boolean {
 
 /** As `streamInterval`; vLLM's parsers of tool calls go by events: the fewer tokens one has, the fewer of their cases it meets. */
 export function chatStreamInterval(prompt: Prompt): number | undefined {
-  return callableTools(prompt).length > 0 ? (prompt.request.stream_interval ?? undefined) : streamInterval(prompt);
+  return promptTools(prompt).length > 0 ? (prompt.request.stream_interval ?? undefined) : streamInterval(prompt);
 }
 
 /** The body of `/v1/chat/completions`. */

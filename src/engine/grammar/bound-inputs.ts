@@ -1,6 +1,6 @@
 import type { Prompt } from "../../contract/engine.ts";
 import { refuseLargeFormats } from "../../protocol/bounded-formats.ts";
-import { ClientTools, clientToolsIn } from "../../protocol/client-tools.ts";
+import { clientToolsIn } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 import { expansionOf, MAX_EXPANSION } from "../../protocol/grammar-expansion.ts";
@@ -35,8 +35,10 @@ export function refuseBadFormats({ tools, input, text, structured_outputs: outpu
   }
   if (!Array.isArray(input)) return;
   for (const [index, item] of input.entries()) {
-    if (item.type !== "additional_tools" && item.type !== "tool_search_output") continue;
+    const bringsTools = item.type === "additional_tools" || item.type === "tool_search_output";
+    if (!bringsTools && item.type !== "mcp_list_tools") continue;
     refuseLargeFormats(item.tools, ["input", index, "tools"]);
+    if (!bringsTools) continue;
     for (const { field, format } of grammarsIn(item.tools, ["input", index, "tools"])) {
       length += format.definition.length;
       if (length > MAX_TOTAL_LENGTH) return;
@@ -115,14 +117,7 @@ function understood(format: GrammarFormat): Reading | undefined {
   }
 }
 
-/** Whether the grammar of some custom tool binds what the model may write. */
+/** Whether the grammar of some custom tool that the model gets to see binds what it may write. */
 export function bindsInputs({ request, freeInputs }: Pick<Prompt, "request" | "freeInputs">): boolean {
-  if (freeInputs) return false;
-  const rules = boundRules(request);
-  return (
-    rules.size > 0 &&
-    ClientTools.of(request.tools)
-      .offered(request.tool_choice)
-      .some(({ flatName }) => rules.has(flatName))
-  );
+  return !freeInputs && boundRules(request).size > 0;
 }

@@ -12,7 +12,7 @@ import type { Rules } from "./lark.ts";
 /** States of all rules together: about as many as there are characters and repetitions of them. */
 const MAX_STATES = 50_000;
 
-/** States entered in one text. A grammar in ordinary use enters about ten for each character. */
+/** States come to in one text. With a grammar in ordinary use that is about twenty for each character. */
 const MAX_STEPS = 2_000_000;
 
 type State =
@@ -29,8 +29,6 @@ interface Network {
   states: readonly State[];
   /** The first state of each rule. */
   begins: readonly number[];
-  /** States that a state comes to without a character, but for forks; made when first needed. */
-  reached: (readonly number[] | undefined)[];
   start: number;
 }
 
@@ -95,29 +93,11 @@ function makeNetwork({ start, rules }: Rules): Network | undefined {
       const end = maker.add({ kind: "end", rule });
       return expression ? maker.make(expression, end, ruleOf) : end;
     });
-    return { states: maker.states, begins, reached: [], start: ruleOf(start) };
+    return { states: maker.states, begins, start: ruleOf(start) };
   } catch (error) {
     if (error instanceof TooManyStates) return undefined;
     throw error;
   }
-}
-
-/** The states other than forks that a state comes to without a character. */
-function reachedFrom({ states, reached }: Network, state: number): readonly number[] {
-  const known = reached[state];
-  if (known) return known;
-  const found: number[] = [];
-  const seen = new Set<number>();
-  const open = [state];
-  for (let at = open.pop(); at !== undefined; at = open.pop()) {
-    if (seen.has(at)) continue;
-    seen.add(at);
-    const node = states[at];
-    if (node?.kind === "fork") open.push(...node.next);
-    else found.push(at);
-  }
-  reached[state] = found;
-  return found;
 }
 
 /** What is possible at a place of the text. */
@@ -186,7 +166,7 @@ export class Recogniser {
     return this.#read;
   }
 
-  /** States entered so far. */
+  /** States come to so far. */
   get steps(): number {
     return this.#steps;
   }
@@ -213,32 +193,32 @@ export class Recogniser {
     if (!network) return;
     const seen = new Set<number>();
     for (let entry = agenda.pop(); entry; entry = agenda.pop()) {
-      const { origin } = entry;
-      for (const at of reachedFrom(network, entry.state)) {
-        const key = at + origin.index * MAX_STATES;
-        if (seen.has(key)) continue;
-        seen.add(key);
-        this.#steps += 1;
-        if (this.#isUnread) return;
-        const state = network.states[at];
-        if (state?.kind === "chars") place.waiting.push({ next: state.next, ranges: state.ranges, origin });
-        else if (state?.kind === "call") {
-          const callers = place.callers.get(state.rule);
-          if (callers) callers.push({ next: state.next, origin });
-          else {
-            place.callers.set(state.rule, [{ next: state.next, origin }]);
-            agenda.push({ state: network.begins[state.rule] ?? 0, origin: place });
-          }
-          if (place.empty?.has(state.rule)) agenda.push({ state: state.next, origin });
-        } else if (state?.kind === "end") {
-          if (origin === place) {
-            place.empty ??= new Set();
-            place.empty.add(state.rule);
-          }
-          if (origin === this.#first && state.rule === network.start) this.#accepts = true;
-          for (const caller of origin.callers.get(state.rule) ?? [])
-            agenda.push({ state: caller.next, origin: caller.origin });
+      // What leads to a state that was entered before is work, too.
+      this.#steps += 1;
+      if (this.#isUnread) return;
+      const { state: at, origin } = entry;
+      const key = at + origin.index * MAX_STATES;
+      if (seen.has(key)) continue;
+      seen.add(key);
+      const state = network.states[at];
+      if (state?.kind === "chars") place.waiting.push({ next: state.next, ranges: state.ranges, origin });
+      else if (state?.kind === "fork") for (const next of state.next) agenda.push({ state: next, origin });
+      else if (state?.kind === "call") {
+        const callers = place.callers.get(state.rule);
+        if (callers) callers.push({ next: state.next, origin });
+        else {
+          place.callers.set(state.rule, [{ next: state.next, origin }]);
+          agenda.push({ state: network.begins[state.rule] ?? 0, origin: place });
         }
+        if (place.empty?.has(state.rule)) agenda.push({ state: state.next, origin });
+      } else if (state?.kind === "end") {
+        if (origin === place) {
+          place.empty ??= new Set();
+          place.empty.add(state.rule);
+        }
+        if (origin === this.#first && state.rule === network.start) this.#accepts = true;
+        for (const caller of origin.callers.get(state.rule) ?? [])
+          agenda.push({ state: caller.next, origin: caller.origin });
       }
     }
   }

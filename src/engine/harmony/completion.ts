@@ -1,8 +1,8 @@
-import type { ModelDelta, Prompt, RawMessage, Sampled, ServerTools, TokenLogprob } from "../../contract/engine.ts";
+import type { ModelDelta, Prompt, RawMessage, Sampled, TokenLogprob } from "../../contract/engine.ts";
 import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import { callFaultOf } from "../call-faults.ts";
 import { boundRules } from "../grammar/bound-inputs.ts";
-import { offeredTools } from "../offered-tools.ts";
+import { offeredServerTools, offeredTools } from "../offered-tools.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import { toUsage, type VllmUsage } from "../vllm-words.ts";
 import { type CompletionChunk, readCompletionChunk } from "./chunks.ts";
@@ -49,7 +49,7 @@ export class Completion {
 
   /** `opening` is the header of a message that the prompt has left open, without `<|start|>assistant`. */
   constructor(prompt: Prompt, functions: FunctionNames, opening: readonly Segment[]) {
-    const { request, serverTools } = prompt;
+    const { request } = prompt;
     const offered = new Set(offeredTools(prompt).map((tool) => tool.name));
     const written = [...functions.written].filter(([, name]) => offered.has(name));
     const format = request.text?.format?.type ?? "text";
@@ -61,7 +61,7 @@ export class Completion {
       functions: new Map(written),
       namespaced: functions.namespaced,
       custom: new Set(clients.flatMap(({ flatName, tool }) => (tool.type === "custom" ? [flatName] : []))),
-      builtins: new Set(builtinNames(serverTools)),
+      builtins: new Set(builtinNames(prompt)),
       expectsJson: format !== "text" && !prompt.asksForText,
       stop: stopStringsOf(prompt),
       bound: prompt.asksForText ? undefined : boundTo(prompt),
@@ -239,7 +239,7 @@ export class Completion {
   /** The tools that the model may call. Not all that have a name here: some were only called in earlier turns. */
   #offered(): string {
     const functions = offeredTools(this.#prompt).map(({ name }) => this.#functions.recipient(name));
-    const offered = [...functions, ...builtinNames(this.#prompt.serverTools)];
+    const offered = [...functions, ...builtinNames(this.#prompt)];
     return offered.length > 0 ? `The tools are: ${offered.join(", ")}.` : "There are no tools.";
   }
 
@@ -275,9 +275,9 @@ function openCall(deltas: readonly HarmonyDelta[]): ModelDelta[] {
   return [{ kind: "resumed_call", index: first.index, name: first.name, arguments: text }];
 }
 
-/** Built-in tools by their full names; a namespace without tools is one itself. */
-function builtinNames(serverTools: ServerTools | undefined): string[] {
-  return Object.values(serverTools?.namespaces ?? {}).flatMap(({ name, tools }) =>
+/** Built-in tools that may be called, by their full names; a namespace without tools is one itself. */
+function builtinNames({ serverTools }: Prompt): string[] {
+  return Object.values(offeredServerTools(serverTools).namespaces).flatMap(({ name, tools }) =>
     tools.length === 0 ? [name] : tools.map((tool) => `${name}.${tool.name}`),
   );
 }

@@ -9,7 +9,7 @@ import { collect, type Steps } from "../../protocol/long-work.ts";
 import { isServerCall } from "../../protocol/response.ts";
 import type { FunctionTool } from "../../protocol/tools.ts";
 import { fileText } from "../file-text.ts";
-import { offeredTools } from "../offered-tools.ts";
+import { shownServerTools, shownTools } from "../offered-tools.ts";
 import { dropAnalysis } from "./analysis.ts";
 import { FunctionNames, identifierOf, type NamedTool } from "./function-names.ts";
 import { standardHeader } from "./header.ts";
@@ -34,10 +34,9 @@ const UNITS_PER_MESSAGE = 3;
  */
 export function* toConversation(prompt: Prompt, config: HarmonyConfig, hostedTools: HostedTools): Steps<Conversation> {
   const { request, items } = prompt;
-  const tools = offeredTools(prompt);
   const clients = ClientTools.of(request.tools);
-  const offered = tools.map(({ name }) => clients.get(name) ?? name);
-  const functions = new FunctionNames([...offered, ...calledFunctions(items, hostedTools)]);
+  const shown = shownTools(prompt).map(({ name }) => clients.get(name) ?? name);
+  const functions = new FunctionNames([...shown, ...calledFunctions(items, hostedTools)]);
   const leading = items.findIndex((item) => !isInstruction(item));
   const rest = leading === -1 ? [] : items.slice(leading);
   const instructions = [
@@ -61,11 +60,12 @@ const IDENTITY = "You are ChatGPT, a large language model trained by OpenAI.";
 
 /** vLLM's defaults: the identity that gpt-oss was trained with, all three channels. */
 function systemContent(
-  { request, createdAt, serverTools }: Prompt,
+  prompt: Prompt,
   { startDate, systemInstructions }: HarmonyConfig,
   instructions: readonly string[],
 ): SystemContent {
-  const namespaces = { ...serverTools?.namespaces };
+  const { request, createdAt } = prompt;
+  const { namespaces } = shownServerTools(prompt);
   return {
     type: "system_content",
     // Where vLLM puts them with VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS.
@@ -109,7 +109,7 @@ function developerContent(
   functions: FunctionNames,
 ): DeveloperContent | undefined {
   const { request } = prompt;
-  const tools = offeredTools(prompt);
+  const tools = shownTools(prompt);
   const format = responseFormat(request.text?.format);
   if (instructions.length === 0 && tools.length === 0 && !format) return undefined;
   return {

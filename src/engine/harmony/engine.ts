@@ -84,7 +84,8 @@ export class HarmonyEngine implements Engine {
     return { ...request, previous_input_messages: messages as Record<string, unknown>[] };
   }
 
-  async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+  async generate(given: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    const prompt = this.#shown(given);
     const rendered = await this.#work.run(this.#render(prompt));
     const completion = new Completion(prompt, rendered.functions, rendered.opening);
     const { sampled } = prompt;
@@ -117,7 +118,7 @@ export class HarmonyEngine implements Engine {
   async measure(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {
     const window = (await contextWindow(prompt.model, this.#upstream, signal)) ?? GPT_OSS_WINDOW;
     const limit = countsAll ? Math.max(window, MAX_COUNTED) : window;
-    const { segments } = await this.#work.run(this.#render(prompt));
+    const { segments } = await this.#work.run(this.#render(this.#shown(prompt)));
     const ids = await toPromptIds(segments, prompt.sampled, this.#work, limit);
     if (countsAll && ids.length > limit) throw windowFull(window);
     return { tokens: ids.length, contextWindow: window };
@@ -128,7 +129,19 @@ export class HarmonyEngine implements Engine {
   }
 
   inputMessages(prompt: Prompt): RawMessage[] {
-    return finish(toConversation(prompt, this.#config, this.#hostedTools)).messages.map(toRawMessage);
+    return finish(toConversation(this.#shown(prompt), this.#config, this.#hostedTools)).messages.map(toRawMessage);
+  }
+
+  /** A prompt with the tools that stand in it: all of them where a grammar of this engine's says which may be called. */
+  #shown(prompt: Prompt): Prompt {
+    const isClients = prompt.request.structured_outputs?.structural_tag !== undefined;
+    return isClients || this.#lacksTags ? { ...prompt, onlyOffered: true } : prompt;
+  }
+
+  /** Whether the server is known to take no structural tags. */
+  get #lacksTags(): boolean {
+    const since = withoutStructure.get(this.#upstream.baseUrl) ?? Number.NEGATIVE_INFINITY;
+    return Date.now() - since < REMEMBER_MS;
   }
 
   *#render(prompt: Prompt): Steps<Rendered> {
@@ -164,11 +177,9 @@ export class HarmonyEngine implements Engine {
     const isFree = prompt.sampled !== undefined || opening.length > 0 || prompt.asksForText === true;
     const structured = isFree ? undefined : structuredOutputs(prompt, functions);
     const isClients = prompt.request.structured_outputs?.structural_tag !== undefined;
-    const lacksIt =
-      Date.now() - (withoutStructure.get(this.#upstream.baseUrl) ?? Number.NEGATIVE_INFINITY) < REMEMBER_MS;
     if (!structured || isClients) return send(structured);
     refuseEndlessSchemas(prompt);
-    if (lacksIt) return send(undefined);
+    if (this.#lacksTags) return send(undefined);
     try {
       const response = await send(structured);
       // Perhaps another server than the one that was thought of.

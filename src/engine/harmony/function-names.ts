@@ -25,7 +25,7 @@ export class FunctionNames {
   /** The caller's name, by every name that the model may write, without `functions.`. */
   readonly written = new Map<string, string>();
 
-  /** `tools` are the caller's, each by its name alone where it is in no namespace; those on offer first. */
+  /** `tools` are the caller's, each by its name alone where it is in no namespace; those that stand in the prompt first. */
   constructor(tools: Iterable<string | NamedTool>) {
     const all = [...tools];
     const isNamespaced = (tool: string | NamedTool) =>

@@ -1,13 +1,13 @@
 import type { Prompt, ToolNamespace } from "../../contract/engine.ts";
-import { ClientTools, clientToolsIn } from "../../protocol/client-tools.ts";
+import { type ClientTool, ClientTools, clientToolsIn } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest } from "../../protocol/errors.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { formatPath } from "../../protocol/validation.ts";
-import { bindsInputs, boundRules } from "../grammar/bound-inputs.ts";
+import { boundRules } from "../grammar/bound-inputs.ts";
 import { toEbnf } from "../grammar/ebnf.ts";
-import { offeredTools } from "../offered-tools.ts";
+import { offeredServerTools, offeredTools, withholdsTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
 import { resolve } from "./schema-normalisation.ts";
 
@@ -47,7 +47,7 @@ const MANY = 128;
 const ANY_TEXT: Format = { type: "any_text", excludes: EXCLUDED };
 
 /** What of a prompt decides about its grammar. */
-type BoundPrompt = Pick<Prompt, "request" | "serverTools" | "freeInputs">;
+type BoundPrompt = Pick<Prompt, "request" | "serverTools" | "freeInputs" | "onlyOffered">;
 
 /** What the grammar of `structuredOutputs` binds the answer to; undefined where there is none, or the client's own. */
 export function boundTo(prompt: BoundPrompt): { answer: "json" | "other" } | undefined {
@@ -56,17 +56,24 @@ export function boundTo(prompt: BoundPrompt): { answer: "json" | "other" } | und
 }
 
 function isBound(prompt: BoundPrompt): boolean {
-  const { request, serverTools } = prompt;
+  return bindsContent(prompt) || withholdsTools(prompt);
+}
+
+/** Whether it binds what is said, and not only to whom. */
+function bindsContent(prompt: BoundPrompt): boolean {
+  const { request, serverTools, freeInputs } = prompt;
   if (request.structured_outputs?.structural_tag !== undefined || answerFormat(request)) return true;
-  if (bindsInputs(prompt)) return true;
-  const tools = offeredTools({ request, ...(serverTools && { serverTools }) });
-  const count = tools.length + Object.keys(serverTools?.namespaces ?? {}).length;
-  return (count > 0 && mustCall(request.tool_choice)) || tools.some((tool) => tool.strict);
+  const tools = offeredTools(prompt);
+  const count = tools.length + Object.keys(offeredServerTools(serverTools).namespaces).length;
+  const rules = boundRules(request);
+  const bindsOne = tools.some(({ name, strict }) => strict || (!freeInputs && rules.has(name)));
+  return bindsOne || (count > 0 && mustCall(request.tool_choice));
 }
 
 /**
  * The value of `structured_outputs` for vLLM, or undefined where the output is free: a function must be called
- * (`tool_choice`), or is strict, or a custom tool has a grammar, or the answer has a format.
+ * (`tool_choice`), or is strict, or a custom tool has a grammar, or the answer has a format, or the prompt has tools that may
+ * not be called.
  */
 export function structuredOutputs(prompt: BoundPrompt, functions: FunctionNames): Record<string, unknown> | undefined {
   const { request } = prompt;
@@ -74,17 +81,18 @@ export function structuredOutputs(prompt: BoundPrompt, functions: FunctionNames)
   if (own?.structural_tag !== undefined) return own;
   if (!isBound(prompt)) return undefined;
   const answer = answerFormat(request);
-  const namespaces = Object.values(prompt.serverTools?.namespaces ?? {});
+  const namespaces = Object.values(offeredServerTools(prompt.serverTools).namespaces);
   const choice = request.tool_choice;
   const tools = offeredTools(prompt);
   const isForced = tools.length + namespaces.length > 0 && mustCall(choice);
   const clients = ClientTools.of(request.tools);
   const named = clients.named(choice)?.flatName;
   const called = tools.filter((tool) => named === undefined || tool.name === named);
+  const bindsArguments = bindsContent(prompt);
   const calls = called.flatMap(({ name, parameters, strict }) => {
     const recipient = functions.recipient(name);
     if (clients.get(name)?.tool.type === "custom") return customCalls(recipient, inputOf(prompt, name));
-    const schema = strict || called.length <= MANY ? parameters : undefined;
+    const schema = strict || (bindsArguments && called.length <= MANY) ? parameters : undefined;
     return functionCalls(recipient, jsonOf(schema ?? { type: "object" }, called.length <= FEW));
   });
   const builtins = named === undefined ? namespaces.flatMap(builtinCalls) : [];
@@ -231,19 +239,28 @@ function schemaField({ request }: Pick<Prompt, "request">): string {
  * Throws the 400 of a schema that refers to nothing but itself: xgrammar would follow it for ever, and vLLM fails with 500
  * in the middle of its answer.
  */
-export function refuseEndlessSchemas({ request }: Pick<Prompt, "request">): void {
+export function refuseEndlessSchemas(prompt: BoundPrompt): void {
+  const { request } = prompt;
   const refuse = (field: string) => invalidRequest(field, `Invalid schema for '${field}': its $ref leads to itself.`);
   if (request.text?.format?.type === "json_schema" && isEndless(request.text.format.schema)) {
     throw refuse("text.format.schema");
   }
-  for (const { field, schema } of schemasOf(request)) if (isEndless(schema)) throw refuse(field);
+  if (!bindsContent(prompt)) return;
+  const offered = new Set(
+    ClientTools.of(request.tools)
+      .offered(request.tool_choice)
+      .map(({ tool }) => tool),
+  );
+  for (const { field, schema, tool } of schemasOf(request)) {
+    if (offered.has(tool) && isEndless(schema)) throw refuse(field);
+  }
 }
 
 /** The schemas of a request's functions, by their fields. */
-function schemasOf({ tools }: CreateRequest): { field: string; schema: unknown }[] {
+function schemasOf({ tools }: CreateRequest): { field: string; schema: unknown; tool: ClientTool["tool"] }[] {
   return [...clientToolsIn(tools ?? [])].flatMap(({ tool, path }) =>
     tool.type === "function" && tool.parameters != null
-      ? [{ field: formatPath(["tools", ...path.slice(0, -1), "parameters"]), schema: tool.parameters }]
+      ? [{ field: formatPath(["tools", ...path.slice(0, -1), "parameters"]), schema: tool.parameters, tool }]
       : [],
   );
 }

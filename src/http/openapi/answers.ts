@@ -202,6 +202,10 @@ export function answerSchemas() {
     models: z.array(text).optional(),
     error: z.object({ code: text, message: text }).optional(),
     down_since: text.nullable().describe("ISO 8601."),
+    separates_tenants: z
+      .boolean()
+      .nullable()
+      .describe("Whether it heeds cache_salt, which keeps tenants' prompts apart. Null: it has not told who it is."),
   };
 
   return {

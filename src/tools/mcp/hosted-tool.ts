@@ -15,7 +15,6 @@ import { McpServers, type McpTool } from "./servers.ts";
 export const MCP: ToolRoom<McpTool, ResponseOutputItem.McpCall> = {
   kind: "mcp",
   requestTypes: ["mcp"],
-  isThereUnchosen: true,
   item: {
     ...MCP_CALL,
     canShow: ({ approval }) => !approval,

@@ -50,8 +50,7 @@ export class McpServers implements ToolInTurn {
   }
 
   get offered(): { functions: FunctionTool[] } {
-    const offered = [...this.#functions].filter(([name]) => this.offers(name));
-    return { functions: offered.map(([, { definition }]) => definition) };
+    return { functions: [...this.#functions.values()].map(({ definition }) => definition) };
   }
 
   resolve(name: string): McpTool | undefined {
@@ -61,7 +60,7 @@ export class McpServers implements ToolInTurn {
   offers(name: string): boolean {
     const tool = this.#functions.get(name)?.tool;
     if (!tool) return true;
-    if (!this.#chosen) return this.#turn.request.tool_choice !== "none";
+    if (!this.#chosen) return true;
     return this.#chosen.has(tool.label) || this.#chosen.has(`${tool.label}:${tool.name}`);
   }
 

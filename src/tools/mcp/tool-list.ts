@@ -1,5 +1,7 @@
 import type { Client, RequestOptions, Tool } from "@modelcontextprotocol/client";
 import type { ListedTool } from "../../contract/turn-tools.ts";
+import { refuseLargeFormats } from "../../protocol/bounded-formats.ts";
+import { ApiError } from "../../protocol/errors.ts";
 import { ToolFault } from "../tool-fault.ts";
 
 /** Of a tool's input schema as JSON: it goes into every prompt. */
@@ -46,6 +48,7 @@ export async function readTools(client: Client, options: ToolListOptions): Promi
       if (size > MAX_SCHEMA_BYTES) {
         throw new ToolFault("too_large", `The input schema of tool '${tool.name}' of ${server} is too large.`);
       }
+      checkFormats(tool, server);
       bytes += size + (tool.description?.length ?? 0);
       if (bytes > maxBytes) throw new ToolFault("too_large", `The tools of ${server} are too large together.`);
       tools.set(tool.name, tool);
@@ -54,6 +57,16 @@ export async function readTools(client: Client, options: ToolListOptions): Promi
     if (cursor === undefined) return tools;
   }
   throw new ToolFault("protocol", `${server} lists its tools on more than ${MAX_PAGES} pages.`);
+}
+
+/** A model server binds calls to the schema, whoever has written it. */
+function checkFormats({ name, inputSchema }: Tool, server: string): void {
+  try {
+    refuseLargeFormats(inputSchema, ["input_schema"]);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    throw new ToolFault("too_large", `Tool '${name}' of ${server}: ${error.message}`);
+  }
 }
 
 /** A tool as `mcp_list_tools` has it. */

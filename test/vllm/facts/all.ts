@@ -7,6 +7,7 @@ import { deaths } from "./deaths.ts";
 import { formats } from "./formats.ts";
 import { functions } from "./functions.ts";
 import { grammars } from "./grammars.ts";
+import { passed } from "./passed.ts";
 import { rawMessages } from "./raw-messages.ts";
 import { type Gateway, type Run, type Subject, startGateway, subjectOf } from "./subject.ts";
 import { tokens } from "./tokens.ts";
@@ -43,6 +44,7 @@ export function facts(run: Run): void {
   describe("formats", () => formats(subject));
   describe("tokens", () => tokens(subject));
   describe("the window", () => contextWindow(subject));
+  describe("what is passed on is counted", () => passed(subject));
   describe("compaction", () => compaction(subject));
   if (run.engine === "chat") describe("continuation", () => continuation(subject));
   if (run.engine === "harmony") describe("raw messages", () => rawMessages(subject));

@@ -103,6 +103,22 @@ export function functions(subject: () => Subject): void {
       expect(answerOf(await ask({ text: "No." }, { tools, tool_choice: "none" }))).toBe("No.");
     });
 
+    it("none and allowed_tools, auto: the prefix cache has the prompt of auto, tools and all", async () => {
+      const { ask } = subject();
+      const allowed = {
+        type: "allowed_tools" as const,
+        mode: "auto" as const,
+        tools: [{ type: "function", name: "get_time" }],
+      };
+      const asked = { tools: tools.map((tool) => ({ ...tool, description: "Of a city. ".repeat(100) })) };
+      const { usage } = await ask({ text: "No." }, asked);
+      for (const tool_choice of ["none", allowed] as const) {
+        const other = await ask({ text: "No." }, { ...asked, tool_choice });
+        expect(other.usage?.input_tokens).toBe(usage?.input_tokens);
+        expect(other.usage?.input_tokens_details.cached_tokens).toBeGreaterThan((usage?.input_tokens ?? 0) / 2);
+      }
+    });
+
     it("allowed_tools, auto: only those are called", async () => {
       const { ask } = subject();
       const tool_choice = {

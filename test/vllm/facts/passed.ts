@@ -1,0 +1,73 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { ADMIN_KEY, ask, call, makeKey, newTenant } from "../../e2e/key-support.ts";
+import { eventually } from "../../e2e/support.ts";
+import { type Gateway, type Subject, startGateway } from "./subject.ts";
+
+interface Usage {
+  prompt_tokens: number;
+  completion_tokens: number;
+}
+
+interface UsagePage {
+  data: { results: { input_tokens: number; output_tokens: number; num_model_requests: number }[] }[];
+}
+
+/** What clients of vLLM's own endpoints use is counted as vLLM counts it, wherever in its answer it says so. */
+export function passed(subject: () => Subject): void {
+  let gateway: Gateway;
+  beforeAll(async () => {
+    gateway = await startGateway(subject().server.url, {
+      PASSTHROUGH_ENDPOINTS: "chat/completions,completions",
+      ADMIN_KEY,
+      ALLOW_ANONYMOUS: "false",
+    });
+  });
+  afterAll(() => gateway.close());
+
+  /** What vLLM says itself, without a gateway. */
+  async function toldUsage(path: string, body: object): Promise<Usage> {
+    const answer = await fetch(subject().server.url + path, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(body),
+    });
+    return ((await answer.json()) as { usage: Usage }).usage;
+  }
+
+  const messages = [{ role: "user", content: "one two three ".repeat(50) }];
+  const chat = { messages, max_tokens: 10, temperature: 0 };
+  const prompt = { prompt: "one two three ".repeat(50), max_tokens: 10, temperature: 0 };
+
+  it.each<[string, path: string, body: object, more: object]>([
+    ["chat completions", "/v1/chat/completions", chat, {}],
+    // Longer than all else, and behind the usage.
+    [
+      "token ids and log probabilities of the prompt",
+      "/v1/chat/completions",
+      chat,
+      { return_token_ids: true, prompt_logprobs: 1 },
+    ],
+    ["a stream", "/v1/chat/completions", chat, { stream: true }],
+    ["a stream with token ids", "/v1/chat/completions", chat, { stream: true, return_token_ids: true }],
+    ["a stream that tells it", "/v1/chat/completions", chat, { stream: true, stream_options: { include_usage: true } }],
+    ["completions", "/v1/completions", prompt, { prompt_logprobs: 1 }],
+    ["a stream of completions", "/v1/completions", prompt, { stream: true }],
+  ])("%s", async (_, path, body, more) => {
+    const { model } = subject().server;
+    const key = await makeKey(gateway, newTenant(), { tokens_per_minute: 1_000_000 });
+    const { stream, stream_options, ...fields } = more as { stream?: boolean; stream_options?: object };
+    const told = await toldUsage(path, { model, ...body, ...fields });
+    const answer = await call(gateway, "POST", path, { model, ...body, ...more }, key.value);
+    const text = await answer.text();
+    expect(answer.status, text).toBe(200);
+    expect(text.includes('"usage":{')).toBe(!stream || stream_options !== undefined);
+    const from = Math.floor(Date.now() / 1000) - 3_600;
+    const used = await eventually(async () => {
+      const query = `start_time=${from}&project_ids=${key.tenant}`;
+      const page = await ask<UsagePage>(gateway, "GET", `/v1/organization/usage/completions?${query}`);
+      return page.data.flatMap(({ results }) => results).find((result) => result.num_model_requests > 0);
+    });
+    expect([used.input_tokens, used.output_tokens]).toEqual([told.prompt_tokens, told.completion_tokens]);
+    expect(told.prompt_tokens).toBeGreaterThan(100);
+  });
+}
