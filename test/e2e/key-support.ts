@@ -32,7 +32,12 @@ export async function call(
 }
 
 /** The same, whose answer must be good. */
-export async function ask<T = Json>(gateway: Gateway, method: string, path: string, body?: unknown): Promise<T> {
+export async function ask<T = Json>(
+  gateway: Pick<Gateway, "fetch" | "url">,
+  method: string,
+  path: string,
+  body?: unknown,
+): Promise<T> {
   const answer = await call(gateway, method, path, body);
   const text = await answer.text();
   if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
@@ -59,7 +64,7 @@ export interface Page<Item> {
 export type MadeKey = ShownKey & { value: string };
 
 export function makeKey(
-  gateway: Gateway,
+  gateway: Pick<Gateway, "fetch" | "url">,
   tenant: string,
   limits?: Partial<Grants>,
   more: object = {},
