@@ -42,7 +42,8 @@ export async function createConversation(caller: Caller, body: unknown): Promise
   const first = await toStoredItems(caller, items ?? [], address);
   await noteHome(caller, address.home);
   const owner = storingKey(caller.identity);
-  return caller.homes.open(address.home, (home) =>
+  // Awaited: what is reserved is reserved until it is stored.
+  return await caller.homes.open(address.home, (home) =>
     home.createConversation(conversationId(address), address.turn, values ?? {}, first, owner),
   );
 }

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import type { Grants } from "../../src/contract/grants.ts";
 import { type Gateway, startGateway } from "./support.ts";
 
@@ -84,4 +84,32 @@ export function newTenant(): string {
 export function create(gateway: Gateway, key: Pick<MadeKey, "value"> | string, body: object = {}): Promise<Response> {
   const value = typeof key === "string" ? key : key.value;
   return call(gateway, "POST", "/v1/responses", { model: "simulator", input: "Hello!", ...body }, value);
+}
+
+/** A text that takes three quarters of its length where it is compressed. */
+export function incompressible(length: number): string {
+  return randomBytes((length * 3) / 4).toString("base64");
+}
+
+/** The body of a conversation, or of what is added to one, that takes about so much. */
+export function longMessage(length: number): object {
+  return { items: [{ type: "message", role: "user", content: incompressible(length) }] };
+}
+
+export interface StorageResult {
+  usage_bytes: number;
+  num_responses: number;
+  num_conversations: number;
+  project_id: string | null;
+  api_key_id: string | null;
+  limits: Partial<Grants> | null;
+}
+
+/** What is stored, as a key is told of its tenant, or a root key of a tenant. */
+export async function storageOf(gateway: Gateway, who: MadeKey | string, query = ""): Promise<StorageResult[]> {
+  const [bearer, of] = typeof who === "string" ? [ROOT, `&project_ids=${who}`] : [who.value, ""];
+  const answer = await call(gateway, "GET", `/v1/organization/usage/storage?${of}${query}`, undefined, bearer);
+  const text = await answer.text();
+  if (!answer.ok) throw new Error(`${answer.status} ${text}`);
+  return (JSON.parse(text) as { data: { results: StorageResult[] }[] }).data.flatMap(({ results }) => results);
 }

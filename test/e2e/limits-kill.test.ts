@@ -1,17 +1,25 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { serveSimulator } from "../../dev/simulator/serve.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
-import { ADMIN_KEY, ask, call, create, makeKey, newTenant } from "./key-support.ts";
+import { expectError } from "./expectations.ts";
+import { ADMIN_KEY, ask, call, create, longMessage, makeKey, newTenant, storageOf } from "./key-support.ts";
 import { eventually, type Gateway, gatewayAt } from "./support.ts";
 import { ended, reached, unique } from "./turns.ts";
 
 /** What is left of keys and limits when the process is killed. */
 
+const STORED_BYTES = 1_000_000;
+
 let worker: WorkerdProcess;
 let gateway: Gateway;
 beforeAll(async () => {
   const vllm = await serveSimulator();
-  worker = await startWorkerd({ VLLM_BASE_URL: `${vllm.url}/v1`, ADMIN_KEY, KEY_CACHE_MS: "100" });
+  worker = await startWorkerd({
+    VLLM_BASE_URL: `${vllm.url}/v1`,
+    ADMIN_KEY,
+    KEY_CACHE_MS: "100",
+    STORED_BYTES_PER_TENANT: String(STORED_BYTES),
+  });
   gateway = gatewayAt(worker, vllm);
 });
 afterAll(() => gateway.close());
@@ -60,4 +68,32 @@ it("a run that is taken up after a kill tells what it has used, and gives back w
     key.value,
   );
   expect(next.status).toBe(200);
+});
+
+it("what is stored outlives a kill, and so does what it counts, up to STORED_BYTES_PER_TENANT for a tenant without a limit", async () => {
+  const key = await makeKey(gateway, newTenant());
+  const converse = () => call(gateway, "POST", "/v1/conversations", longMessage(100_000), key.value);
+  const kept: string[] = [];
+  let answer = await converse();
+  for (; answer.ok; answer = await converse()) kept.push(((await answer.json()) as { id: string }).id);
+  const error = { status: 429, code: "storage_quota_exceeded", message: new RegExp(`${STORED_BYTES} bytes`) };
+  await expectError(answer, error);
+  const [full] = await storageOf(gateway, key);
+  expect(full).toMatchObject({ num_conversations: kept.length, limits: { stored_bytes: STORED_BYTES } });
+  expect(full?.usage_bytes).toBeGreaterThan(STORED_BYTES - 110_000);
+  await worker.restart();
+  expect(await storageOf(gateway, key)).toEqual([full]);
+  await expectError(await converse(), error);
+  for (const id of kept.splice(0, 3)) await call(gateway, "DELETE", `/v1/conversations/${id}`, undefined, key.value);
+  for (let count = 0; count < 2; count += 1) expect((await converse()).status).toBe(200);
+  // What nobody may have been told of yet.
+  expect((await create(gateway, key)).status).toBe(200);
+  await worker.restart();
+  const { usage_bytes: bytes } = await eventually(async () => {
+    const found = await storageOf(gateway, key);
+    return found.find(
+      ({ num_conversations, num_responses }) => num_conversations === kept.length + 2 && num_responses === 1,
+    );
+  });
+  expect(bytes).toBeLessThan(full?.usage_bytes ?? 0);
 });

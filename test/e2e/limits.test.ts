@@ -2,7 +2,19 @@ import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Grants } from "../../src/contract/grants.ts";
 import { errorOf, expectError, readStream, rejection } from "./expectations.ts";
-import { ask, call, create, type MadeKey, makeKey, newTenant, ROOT, startWithKeys } from "./key-support.ts";
+import {
+  ask,
+  call,
+  create,
+  incompressible,
+  longMessage,
+  type MadeKey,
+  makeKey,
+  newTenant,
+  ROOT,
+  startWithKeys,
+  storageOf,
+} from "./key-support.ts";
 import { SocketClient } from "./socket-support.ts";
 import { eventually, type Gateway, lastPrompt } from "./support.ts";
 import { ended, promptsFor, reached, unique } from "./turns.ts";
@@ -365,6 +377,181 @@ describe("usage", () => {
   ])("with '%s' is a 400", async (query, param) => {
     const answer = await call(gateway, "GET", `/v1/organization/usage/completions?${query}`);
     await expectError(answer, { status: 400, param });
+  });
+});
+
+describe("what may be stored", () => {
+  const LIMIT = 2_000_000;
+
+  const converse = (key: MadeKey, length = 100_000) =>
+    call(gateway, "POST", "/v1/conversations", longMessage(length), key.value);
+
+  /** A key of whose own, or of whose tenant's, are these limits. */
+  async function limitedAs(whose: string, limits: Partial<Grants>): Promise<MadeKey> {
+    if (whose === "key") return limited(limits);
+    const tenant = newTenant();
+    await ask(gateway, "POST", `/v1/admin/tenants/${tenant}`, { limits });
+    return makeKey(gateway, tenant);
+  }
+
+  const exceeded = (limit: string) => ({
+    status: 429,
+    type: "insufficient_quota",
+    code: "storage_quota_exceeded",
+    message: new RegExp(`'${limit}'`),
+  });
+
+  it.each(["key", "tenant"])(
+    "bytes of a %s: conversations stop below them, and go on when some were deleted",
+    async (whose) => {
+      const key = await limitedAs(whose, { stored_bytes: LIMIT });
+      const kept: string[] = [];
+      const refused: Response[] = [];
+      for (let count = 0; count < 40; count += 1) {
+        const answer = await converse(key);
+        if (answer.ok) kept.push(((await answer.json()) as { id: string }).id);
+        else refused.push(answer);
+        // What is refused once stays refused.
+        expect(kept.length + refused.length).toBe(count + 1);
+        if (refused.length > 0) expect(answer.status).toBe(429);
+      }
+      expect(refused.map(told)).toEqual(refused.map(() => ({ "x-should-retry": "false" })));
+      for (const answer of refused) await expectError(answer, exceeded("stored_bytes"));
+      const [storage] = await storageOf(gateway, key);
+      // As many as there is room for, and what another one needs is not there.
+      expect(storage).toMatchObject({ num_conversations: kept.length, num_responses: 0 });
+      expect(storage?.usage_bytes).toBeLessThanOrEqual(LIMIT);
+      expect(storage?.usage_bytes).toBeGreaterThan(LIMIT - 110_000);
+      await expectError(await converse(key, 2_100_000), { ...exceeded("stored_bytes"), status: 413 });
+
+      const [first = "", second = ""] = kept;
+      const items = `/v1/conversations/${first}/items`;
+      for (const body of [{ input: incompressible(100_000) }, { input: "Short", max_output_tokens: 100_000 }]) {
+        for (const way of [
+          {},
+          { stream: true },
+          { background: true },
+          { conversation: first },
+          { conversation: first, store: false },
+        ]) {
+          await expectError(await create(gateway, key, { ...body, ...way }), exceeded("stored_bytes"));
+        }
+      }
+      await expectError(await call(gateway, "POST", items, longMessage(100_000), key.value), exceeded("stored_bytes"));
+      for (const path of [`/v1/conversations/${first}`, items]) {
+        expect((await call(gateway, "GET", path, undefined, key.value)).status).toBe(200);
+      }
+      expect((await create(gateway, key, { input: incompressible(100_000), store: false })).status).toBe(200);
+
+      for (const id of [first, second]) {
+        expect((await call(gateway, "DELETE", `/v1/conversations/${id}`, undefined, key.value)).status).toBe(200);
+      }
+      expect(await statuses([converse(key)])).toEqual({ 200: 1 });
+      expect((await create(gateway, key, { model: "simulator?words=1", input: incompressible(50_000) })).status).toBe(
+        200,
+      );
+      let last = await converse(key);
+      while (last.ok) last = await converse(key);
+      await expectError(last, exceeded("stored_bytes"));
+      expect((await storageOf(gateway, key))[0]?.usage_bytes).toBeLessThanOrEqual(LIMIT);
+    },
+  );
+
+  it.each(["key", "tenant"])(
+    "responses of a %s: each counts, however it is made, until it is deleted",
+    async (whose) => {
+      const key = await limitedAs(whose, { stored_responses: 3 });
+      const client = gateway.client({ apiKey: key.value });
+      const run = await client.responses.create({ model: "simulator", input: "One", background: true });
+      await ended({ openai: client, vllm: gateway.vllm }, run.id);
+      const { id } = await client.responses.create({ model: "simulator", input: "Two" });
+      await readStream(await create(gateway, key, { stream: true }));
+      for (const body of [{}, { stream: true }, { background: true }, { previous_response_id: id }]) {
+        await expectError(await create(gateway, key, body), exceeded("stored_responses"));
+      }
+      expect((await create(gateway, key, { store: false, previous_response_id: id })).status).toBe(200);
+      expect((await client.responses.retrieve(run.id)).status).toBe("completed");
+      await client.responses.delete(id);
+      expect(await statuses([create(gateway, key)])).toEqual({ 200: 1 });
+      await expectError(await create(gateway, key), exceeded("stored_responses"));
+      expect(await storageOf(gateway, key)).toMatchObject([{ num_responses: 3 }]);
+    },
+  );
+
+  it.each(["key", "tenant"])(
+    "conversations of a %s: their turns go on, and a deleted one makes room",
+    async (whose) => {
+      const key = await limitedAs(whose, { stored_conversations: 2 });
+      const client = gateway.client({ apiKey: key.value });
+      const { id } = await client.conversations.create();
+      await client.conversations.create();
+      await expectError(await converse(key, 10), exceeded("stored_conversations"));
+      await client.responses.create({ model: "simulator", input: "Hello!", conversation: id });
+      await client.conversations.delete(id);
+      expect(await statuses([converse(key, 10)])).toEqual({ 200: 1 });
+      await expectError(await converse(key, 10), exceeded("stored_conversations"));
+    },
+  );
+
+  it("is told of each tenant, and of each key, with the limits", async () => {
+    const tenant = newTenant();
+    await ask(gateway, "POST", `/v1/admin/tenants/${tenant}`, { limits: { stored_bytes: LIMIT, stored_responses: 9 } });
+    const keys = [await makeKey(gateway, tenant), await makeKey(gateway, tenant, { stored_conversations: 5 })] as const;
+    for (const key of [keys[0], keys[0], keys[1]]) await (await converse(key, 10_000)).text();
+    expect((await create(gateway, keys[1])).status).toBe(200);
+    const counts = { num_responses: 1, num_conversations: 3 };
+    const limits = { stored_bytes: LIMIT, stored_responses: 9 };
+    const of = await eventually(async () =>
+      (await storageOf(gateway, keys[0])).find(({ num_responses: turns }) => turns === 1),
+    );
+    expect(of).toMatchObject({ ...counts, project_id: null, api_key_id: null, limits });
+    expect(await storageOf(gateway, tenant)).toEqual([of]);
+    expect(await storageOf(gateway, tenant, "&group_by=project_id")).toEqual([{ ...of, project_id: tenant }]);
+    const byKey = (await storageOf(gateway, tenant, "&group_by=api_key_id")).filter(
+      ({ api_key_id: id }) => id !== null,
+    );
+    expect(byKey).toHaveLength(2);
+    const sum = byKey.reduce((bytes, each) => bytes + each.usage_bytes, 0);
+    expect(sum).toBe(of.usage_bytes);
+    expect(byKey.find(({ api_key_id: id }) => id === keys[1].id)).toMatchObject({
+      num_responses: 1,
+      num_conversations: 1,
+    });
+    // Another tenant's is not to be seen with a key.
+    const stranger = await limited({ stored_bytes: LIMIT });
+    expect(await storageOf(gateway, stranger, `&project_ids=${tenant}`)).toMatchObject([{ num_conversations: 0 }]);
+  });
+
+  it("is not exceeded by conversations that are made at once", async () => {
+    const key = await limited({ stored_bytes: LIMIT });
+    const made = await statuses(Array.from({ length: 40 }, () => converse(key)));
+    expect(made[200]).toBeGreaterThanOrEqual(15);
+    const { usage_bytes: bytes } = await eventually(async () =>
+      (await storageOf(gateway, key)).find(({ num_conversations: count }) => count === made[200]),
+    );
+    expect(bytes).toBeLessThanOrEqual(LIMIT);
+  });
+
+  it("is reserved while turns go on: others are refused until these have ended, and told when to come back", async () => {
+    const key = await limited({ stored_bytes: 1_000_000 });
+    const input = unique("Stored");
+    // 4 bytes a token, and a page: nine at a time.
+    const body = { model: STALLED, input, max_output_tokens: 25_000 };
+    const refused: Response[] = [];
+    const answers = Array.from({ length: 30 }, async () => {
+      const answer = await create(gateway, key, body);
+      if (answer.status === 429) refused.push(answer);
+      return answer.status;
+    });
+    await eventually(() => refused.length + promptsFor(gateway, input).length === 30);
+    expect(refused).toHaveLength(21);
+    for (const { release } of promptsFor(gateway, input)) release();
+    expect((await Promise.all(answers)).filter((status) => status === 200)).toHaveLength(9);
+    for (const answer of refused) {
+      expect(told(answer)).toMatchObject({ "retry-after": expect.stringMatching(/^\d+$/), "x-should-retry": "true" });
+      await expectError(answer, exceeded("stored_bytes"));
+    }
+    expect(await statuses([create(gateway, key, { ...body, model: "simulator" })])).toEqual({ 200: 1 });
   });
 });
 

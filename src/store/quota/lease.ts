@@ -1,11 +1,13 @@
 import { type Grants, NOTHING_STORED, readsPerMinute, STORED_LIMITS } from "../../contract/grants.ts";
 import type { CountedLimits } from "../../contract/identity.ts";
 import { isRetryable } from "../retryable.ts";
+import { isTold, latestReport } from "../stored-reports.ts";
 import {
   type Amounts,
   type Answer,
   combined,
   covers,
+  isStoredLimit,
   MAX_LIFETIME_MS,
   NOTHING,
   type Obstacle,
@@ -43,6 +45,10 @@ export const RENEW_AFTER_MS = 20_000;
 
 /** How long a refusal is repeated without asking again, unless something comes back before. */
 const REFUSED_FOR_MS = 200;
+
+/** How often, and how long after one another, the quota is asked again where what has ended is not told yet. */
+const MAX_LOOKS = 10;
+const LOOK_AGAIN_MS = 10;
 
 /** Requests that are promised in advance at most. */
 const MAX_ADVANCE = 1_000;
@@ -99,6 +105,8 @@ export class Lease {
   #free: Amounts = { ...NOTHING };
   /** Taken by requests in progress. */
   readonly #open = new Set<Open>();
+  /** What requests had taken to store that have ended, and the latest report of a home when they did: it is held until that is told. */
+  #settled: { taken: Amounts; latest: number }[] = [];
   /** Used, and not reported yet. */
   #used: Used = NO_USE;
   #usage = new Map<string, UsageEntry>();
@@ -123,7 +131,7 @@ export class Lease {
   /** Nothing is taken, asked for or to be told: it can be forgotten. */
   get isIdle(): boolean {
     const hasTold = this.#used.requests === 0 && this.#used.reads === 0 && this.#usage.size === 0;
-    return this.#open.size === 0 && this.#waiters.length === 0 && !this.#isAsking && hasTold;
+    return this.#open.size + this.#settled.length === 0 && this.#waiters.length === 0 && !this.#isAsking && hasTold;
   }
 
   /**
@@ -224,6 +232,7 @@ export class Lease {
   /** Asks until nobody waits any more. Never rejects. */
   async #ask(): Promise<void> {
     await this.#asking(async (isAsker) => {
+      let looks = 0;
       for (let first = this.#waiters[0]; first && isAsker(); first = this.#waiters[0]) {
         // What was used beyond what was promised is counted by the report.
         this.#free = atLeast(this.#free, NOTHING);
@@ -235,6 +244,14 @@ export class Lease {
         };
         const { obstacle } = await this.#exchange(want);
         this.#handOut();
+        const isStored = obstacle !== undefined && isStoredLimit(obstacle.kind);
+        if (isStored && this.#settled.length > 0 && looks < MAX_LOOKS) {
+          // What is held of those that have ended may be all that stands in the way: it is told in a moment.
+          looks += 1;
+          await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
+          continue;
+        }
+        looks = 0;
         if (obstacle && this.#waiters[0] === first) this.#refuse(obstacle);
       }
     });
@@ -288,7 +305,7 @@ export class Lease {
     if (kind === "requests" || kind === "reads" || kind === "slots") {
       this.#refusal = { obstacle, until: Date.now() + Math.min(obstacle.retryMs ?? REFUSED_FOR_MS, REFUSED_FOR_MS) };
     }
-    for (const { reject } of refused) reject(this.#refused(obstacle));
+    for (const { reject, need } of refused) reject(this.#refused({ ...obstacle, wanted: need[kind] }));
   }
 
   #refused(obstacle: Obstacle) {
@@ -342,12 +359,14 @@ export class Lease {
   get #held(): Amounts {
     let held = this.#free;
     for (const { taken } of this.#open) held = plus(held, taken);
+    for (const { taken } of this.#settled) held = plus(held, taken);
     return held;
   }
 
-  /** What requests have taken that the platform has ended is free again. */
+  /** What requests have taken that the platform has ended is free again, and what those have that have ended once it is told. */
   #forgetDead(): void {
     const now = Date.now();
+    this.#settled = this.#settled.filter(({ latest }) => !isTold(this.#who.tenant, latest));
     for (const open of this.#open) if (now - open.seenAt > LIFETIME_MS) this.#open.delete(open);
   }
 
@@ -361,8 +380,13 @@ export class Lease {
   }
 
   #giveBack(open: Open, used: Pick<Amounts, "tokens" | "cost">): void {
-    // What was to be stored is: its home tells how much. Where it is not, the quota has it back with the next report.
-    if (this.#open.delete(open)) this.#free = plus(this.#free, { ...open.taken, ...NOTHING_STORED });
+    if (this.#open.delete(open)) {
+      const back = { ...open.taken, ...NOTHING_STORED };
+      this.#free = plus(this.#free, back);
+      // What was to be stored is: its home tells how much. Where it is not, the quota has it back with the next report.
+      const taken = minus(open.taken, back);
+      if (STORED_LIMITS.some((kind) => taken[kind] > 0)) this.#settled.push({ taken, latest: latestReport() });
+    }
     this.#free = minus(this.#free, { ...NOTHING, tokens: used.tokens, cost: used.cost });
     this.#used = addUsed(this.#used, { ...NO_USE, tokens: used.tokens, cost: used.cost });
     this.#refusal = undefined;
@@ -390,7 +414,7 @@ export class Lease {
       await new Promise((resolve) => setTimeout(resolve, REPORT_AFTER_MS));
       // A question has told it meanwhile, or another report is under way.
       if (this.#reportDue !== due) return;
-      if (!this.#isAsking && (await this.#tell())) return;
+      if (!this.#isAsking && (await this.#tell()) && this.#settled.length === 0) return;
       // Whoever has used something since tells of it, and of this.
       if (this.#reportDue !== undefined && this.#reportDue !== due) return;
     }

@@ -356,7 +356,7 @@ interface LimitState {
 
 /** When there may be room for so much; undefined where no waiting makes room for it. */
 function retryMs({ limit, room, window, resetsAt, obstacle }: LimitState, wanted: number, now: number) {
-  if (wanted > limit || limit === 0 || isStoredLimit(obstacle)) return undefined;
+  if (wanted > limit || limit === 0) return undefined;
   if (obstacle === "budget_tokens" || obstacle === "budget_usd") return resetsAt && resetsAt - now;
   const inWindow = window ? msUntilFreed(window, wanted - room, now) : HOLDS_RETRY_MS;
   // What is held comes back when its holder reports.

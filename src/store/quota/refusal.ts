@@ -55,32 +55,42 @@ export function limitExceeded(obstacle: Obstacle, status: Status, who: { tenant:
     ...LIMITED,
     type: TYPES[kind],
     message: `${reached} Please try again in ${round(retryMs / 1000)}s.`,
-    headers: {
-      ...headers,
-      "retry-after": String(Math.ceil(retryMs / 1000)),
-      "retry-after-ms": String(Math.ceil(retryMs)),
-      "x-should-retry": "true",
-    },
+    headers: { ...headers, ...retryHeaders(retryMs) },
   });
 }
 
 const THINGS = { stored_bytes: "bytes", stored_responses: "responses", stored_conversations: "conversations" } as const;
 
-/** The 429 of a limit of what is stored; a request that alone is more than it is a 413. Waiting makes no room. */
+/**
+ * The 429 of a limit of what is stored; a request that alone is more than it is a 413. Waiting makes no room, unless it is but
+ * reserved by requests in progress.
+ */
 function storageExceeded(
   kind: StoredLimit,
-  { limit, used, wanted }: Obstacle,
+  { limit, used, wanted, retryMs = 0 }: Obstacle,
   whose: string,
   headers: Headers,
 ): ApiError {
-  const advice = "Delete responses or conversations, or send 'store: false'.";
+  const isReserved = used + wanted <= limit;
+  const stored = `${used} are stored${isReserved ? ", requests in progress have reserved others" : ""}`;
+  const advice = isReserved
+    ? `Please try again in ${round(retryMs / 1000)}s.`
+    : "Delete responses or conversations, or send 'store: false'.";
   return new ApiError({
     status: wanted > limit && limit > 0 ? 413 : 429,
     type: "insufficient_quota",
     code: "storage_quota_exceeded",
-    message: `You exceeded your storage quota: ${whose} may store ${limit} ${THINGS[kind]} ('${kind}'), ${used} are stored, and this request may need ${wanted}. ${advice}`,
-    headers: { ...headers, "x-should-retry": "false" },
+    message: `You exceeded your storage quota: ${whose} may store ${limit} ${THINGS[kind]} ('${kind}'), ${stored}, and this request may need ${wanted}. ${advice}`,
+    headers: { ...headers, ...(isReserved ? retryHeaders(retryMs) : { "x-should-retry": "false" }) },
   });
+}
+
+function retryHeaders(ms: number): Headers {
+  return {
+    "retry-after": String(Math.ceil(ms / 1000)),
+    "retry-after-ms": String(Math.ceil(ms)),
+    "x-should-retry": "true",
+  };
 }
 
 type Headers = Record<string, string>;

@@ -4,7 +4,11 @@ import type { CountedLimits } from "../../../src/contract/identity.ts";
 import { ApiError } from "../../../src/protocol/errors.ts";
 import { Lease, type Reservation } from "../../../src/store/quota/lease.ts";
 import { Ledger, NOTHING, type Report } from "../../../src/store/quota/ledger.ts";
+import type { Quota } from "../../../src/store/quota/quota.ts";
 import type { UsageEntry } from "../../../src/store/quota/usage-store.ts";
+import { tellStoredSoon } from "../../../src/store/stored-reports.ts";
+
+type QuotaNamespace = DurableObjectNamespace<Quota>;
 
 /** Leases of several isolates at one quota, which is its ledger and a count of its calls. */
 
@@ -74,6 +78,32 @@ const isRefused = (taken: Reservation | ApiError): taken is ApiError => taken in
 const isTaken = (taken: Reservation | ApiError): taken is Reservation => !isRefused(taken);
 
 describe("a lease", () => {
+  it("holds what a request was to store until the home that has stored it has told it, and says that this is but a moment", async () => {
+    const quota = new FakeQuota();
+    const limits = limitsOf({ stored_responses: 1 });
+    const lease = quota.isolate(limits);
+    const store = () => lease.take({ stored_responses: 1, requests: 1 }, limits, waitUntil);
+    const first = await store();
+    const call = Promise.withResolvers<void>();
+    const quotas = { getByName: () => ({ takeStored: () => call.promise }) } as unknown as QuotaNamespace;
+    const telling = tellStoredSoon(quotas, "t", { report: { home: "h", stored: {} }, onTold: () => {} });
+    first.end(undefined);
+    const refused = expect(store()).rejects.toMatchObject({
+      status: 429,
+      code: "storage_quota_exceeded",
+      headers: { "retry-after": "1", "x-should-retry": "true" },
+    });
+    await vi.advanceTimersByTimeAsync(500);
+    await refused;
+    // Another one waits for the moment in which it is told.
+    const next = store();
+    await vi.advanceTimersByTimeAsync(50);
+    call.resolve();
+    await telling;
+    await vi.advanceTimersByTimeAsync(50);
+    (await next).end(undefined);
+  });
+
   it("lets 200 requests of one isolate in by a handful of calls, and no more of them than the limit", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ requests_per_minute: 100 });
