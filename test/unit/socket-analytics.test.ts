@@ -18,7 +18,7 @@ it("a connection of many creates loses none of them, and is heard of when it has
   const dataset: AnalyticsDataset = { writeDataPoint: (point) => void points.push(point) };
   const simulator = createSimulator();
   const fetch = (url: string, init: RequestInit) => simulator.fetch(new Request(url, init));
-  const config = loadConfig({ VLLM: { fetch }, ALLOW_ANONYMOUS: "true", ANALYTICS: dataset });
+  const config = loadConfig({ VLLM: { fetch }, ALLOW_ANONYMOUS: "true", MAX_OPEN_TURNS: "10000", ANALYTICS: dataset });
   const telemetry = telemetryOf(config);
   const analytics = new AnalyticsWriter(dataset);
   const homes = new HomeClient(env, "acme");

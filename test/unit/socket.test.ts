@@ -39,7 +39,13 @@ class FakeSocket {
 
   constructor(variables: Variables = {}) {
     const fetch = (url: string, init: RequestInit) => simulator.fetch(new Request(url, init));
-    const config = loadConfig({ VLLM: { fetch }, ALLOW_ANONYMOUS: "true", VLLM_MAX_RETRIES: "0", ...variables });
+    const config = loadConfig({
+      VLLM: { fetch },
+      ALLOW_ANONYMOUS: "true",
+      MAX_OPEN_TURNS: "10000",
+      VLLM_MAX_RETRIES: "0",
+      ...variables,
+    });
     const homes = new HomeClient(env, "tenant");
     this.connection = new Connection(this, {
       tenant: "tenant",
