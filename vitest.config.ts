@@ -92,6 +92,7 @@ const LONGEST = [
   "code-interpreter",
   "resume",
   "tool-kill",
+  "added-tool",
   "start",
   "tenant-import",
   "backup",

@@ -19,9 +19,10 @@ export function bundle(directory: string, options: SpawnOptions): ChildProcess {
   return spawn(process.execPath, bundlingArguments(directory), { ...options, ...BUNDLING });
 }
 
-/** The same, and waits until it is done. */
-export function bundleInto(directory: string): void {
-  execFileSync(process.execPath, bundlingArguments(directory), { ...BUNDLING, stdio: ["ignore", "ignore", "inherit"] });
+/** The same, and waits until it is done. `cwd` is the checkout. */
+export function bundleInto(directory: string, cwd = root): void {
+  const options = { ...BUNDLING, cwd };
+  execFileSync(process.execPath, bundlingArguments(directory), { ...options, stdio: ["ignore", "ignore", "inherit"] });
 }
 
 const WRANGLER = join(root, "node_modules/wrangler/bin/wrangler.js");

@@ -10,6 +10,7 @@ import {
 } from "./config/network.ts";
 import { type EngineName, type ModelServerConfig, readModelServers, TRANSPORTS } from "./config/upstreams.ts";
 import { headerSecret, httpUrl, serverUrl } from "./config/values.ts";
+import { BUILTIN_LABELS, type BuiltinKind, HOSTED_TOOL_NAMES, hostedKinds } from "./protocol/hosted-tools.ts";
 import { parseKeyValues } from "./protocol/key-values.ts";
 import { logLine } from "./protocol/log-line.ts";
 import { allowList, isPublicUrl } from "./protocol/public-url.ts";
@@ -88,27 +89,6 @@ export type { EngineName, ModelServerConfig } from "./config/upstreams.ts";
  */
 export type FormatWithTools = "never" | "strict" | "always";
 
-/**
- * Built-in tools that may stand on a server of the operator's, and what vLLM calls them in its list of labels
- * (`VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS`). The names are the `kind`s of the hosted tools.
- */
-const BUILTINS = {
-  browser: ["web_search_preview", "web_search", "browser"],
-  python: ["code_interpreter", "python"],
-  container: ["container"],
-} as const;
-export type BuiltinName = keyof typeof BUILTINS;
-
-/** Tools of requests that this server runs, as requests name them, and the `kind`s of the hosted tools. */
-export const HOSTED_TOOL_KINDS = {
-  mcp: "mcp",
-  web_search: "browser",
-  code_interpreter: "python",
-  container: "container",
-} as const;
-export type HostedToolName = keyof typeof HOSTED_TOOL_KINDS;
-const HOSTED_TOOL_NAMES = Object.keys(HOSTED_TOOL_KINDS) as [HostedToolName, ...HostedToolName[]];
-
 /** vLLM's fields that this server checks, and that clients may send only where the operator opens them. */
 export const VLLM_EXTRAS = [
   "priority",
@@ -147,11 +127,11 @@ export interface HarmonyConfig {
 /** What this server may do for a model. */
 export interface ToolConfig {
   /** MCP URLs of the operator's tool servers. */
-  servers: Partial<Record<BuiltinName, string>>;
+  servers: Partial<Record<BuiltinKind, string>>;
   /** Sent to them, and what session names are made with. */
   apiKey: string | undefined;
   /** Labels of `mcp` tools that mean a built-in tool, as vLLM's `VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS`. */
-  builtinLabels: ReadonlyMap<string, BuiltinName>;
+  builtinLabels: ReadonlyMap<string, BuiltinKind>;
   /** Servers that requests may name, and pages that the browser may open, beside public ones. */
   isListed: (url: URL) => boolean;
   /** A DNS-over-HTTPS server for looking names up that requests bring: their addresses must be public, too. */
@@ -463,15 +443,13 @@ function extrasExpected(): string {
   return `expected 'all', 'none', or some of ${VLLM_EXTRAS.join(", ")}`;
 }
 
-const BUILTIN_LABELS: ReadonlyMap<string, BuiltinName> = new Map(
-  Object.entries(BUILTINS).flatMap(([name, labels]) => labels.map((label) => [label, name as BuiltinName] as const)),
-);
+const BUILTIN_KINDS: readonly string[] = [...new Set(BUILTIN_LABELS.values())];
 
 const builtinLabels = z
   .string()
   .transform((text, context) => {
     const labels = listed(text).map((label) => [label, BUILTIN_LABELS.get(label)] as const);
-    const known = labels.filter((entry): entry is [string, BuiltinName] => entry[1] !== undefined);
+    const known = labels.filter((entry): entry is [string, BuiltinKind] => entry[1] !== undefined);
     if (known.length === labels.length) return new Map(known);
     const message = "expected labels such as code_interpreter, web_search or container";
     context.addIssue({ code: "custom", message });
@@ -603,8 +581,8 @@ const variables = z.object({
   HARMONY_SYSTEM_INSTRUCTIONS: z.enum(["true", "false"]).default("false"),
   HARMONY_TOOL_HEADER: z.enum(["channel-first", "recipient-first"]).default("channel-first"),
   TOOL_SERVERS: jsonMap(httpUrl(), '{"python":"https://tools.example.com/python/mcp"}').refine(
-    (servers) => Object.keys(servers).every((name) => Object.hasOwn(BUILTINS, name)),
-    "expected the names browser, python and container",
+    (servers) => Object.keys(servers).every((name) => BUILTIN_KINDS.includes(name)),
+    `expected the names ${BUILTIN_KINDS.join(", ")}`,
   ),
   TOOL_SERVER_API_KEY: headerSecret().optional(),
   TOOL_SERVER_MCP_LABELS: builtinLabels,
@@ -634,7 +612,7 @@ const variables = z.object({
         `expected 'all', 'none', or some of ${HOSTED_TOOL_NAMES.join(", ")}`,
       ),
     )
-    .optional(),
+    .default(["all"]),
   UNKNOWN_TOOLS: z.enum(["refuse", "drop"]).default("refuse"),
   DNS_OVER_HTTPS_URL: httpUrl().optional(),
   TOOL_CALL_TIMEOUT_MS: integer(60_000, 1),
@@ -737,16 +715,10 @@ function toTools(vars: Values, { fetch }: OperatorNetwork): ToolConfig {
     turnTimeMs: vars.TOOL_TIME_MS,
     outputBytes: vars.TOOL_OUTPUT_BYTES,
     maxRounds: vars.MAX_TOOL_ROUNDS,
-    offeredKinds: toOfferedKinds(vars.HOSTED_TOOLS ?? ["all"]),
+    offeredKinds: hostedKinds(vars.HOSTED_TOOLS[0] === "all" ? HOSTED_TOOL_NAMES : vars.HOSTED_TOOLS),
     searxngUrl: vars.SEARXNG_URL,
     braveApiKey: vars.BRAVE_API_KEY,
   };
-}
-
-function toOfferedKinds(names: readonly string[]): ReadonlySet<string> {
-  const offered = HOSTED_TOOL_NAMES.filter((name) => names[0] === "all" || names.includes(name));
-  // A search for tools costs nothing and reaches nobody.
-  return new Set(["tool_search", ...offered.map((name) => HOSTED_TOOL_KINDS[name])]);
 }
 
 /**

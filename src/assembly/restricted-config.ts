@@ -1,5 +1,6 @@
-import { type Config, HOSTED_TOOL_KINDS } from "../config.ts";
+import type { Config } from "../config.ts";
 import { hasHost, type Policy } from "../contract/grants.ts";
+import { hostedKinds } from "../protocol/hosted-tools.ts";
 
 const restricted = new WeakMap<Policy, { of: Config; config: Config }>();
 
@@ -15,8 +16,7 @@ export function restrictedConfig(config: Config, policy: Policy | undefined): Co
 
 function restrict(config: Config, { hostedTools, mcpHosts, vllmExtras }: Policy): Config {
   const { tools } = config;
-  // A search for tools costs nothing and reaches nobody.
-  const kinds = hostedTools && new Set<string>(["tool_search", ...hostedTools.map((name) => HOSTED_TOOL_KINDS[name])]);
+  const kinds = hostedTools && hostedKinds(hostedTools);
   return {
     ...config,
     tools: {

@@ -129,7 +129,9 @@ export function faultOf(tool: ClientTool | undefined, text: string): string | un
       return readPatch(text)
         ? undefined
         : "expected a JSON object with 'type', 'path' and, but for a deletion, 'diff'.";
-    default:
+    case "function":
+    case "tool_search":
+    case undefined:
       return parseArguments(text) === undefined ? "the arguments are not a valid JSON object." : undefined;
   }
 }

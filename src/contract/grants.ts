@@ -1,10 +1,9 @@
 import { z } from "zod";
-import { HOSTED_TOOL_KINDS, type HostedToolName, VLLM_EXTRAS, type VllmExtra } from "../config.ts";
+import { VLLM_EXTRAS, type VllmExtra } from "../config.ts";
 import { list } from "../protocol/collections.ts";
+import { HOSTED_TOOL_NAMES, type HostedType } from "../protocol/hosted-tools.ts";
 
 /** What a key, or a tenant, may: as the admin API takes it, as it is kept, and as it is shown. All is plain data. */
-
-const HOSTED_TOOL_NAMES = Object.keys(HOSTED_TOOL_KINDS) as [HostedToolName, ...HostedToolName[]];
 
 /** Entries of one list. */
 const MAX_NAMES = 256;
@@ -86,7 +85,7 @@ export interface Policy {
   /** Each list must have the model. */
   models: readonly (readonly string[])[];
   maxOutputTokens: number | undefined;
-  hostedTools: readonly HostedToolName[] | undefined;
+  hostedTools: readonly HostedType[] | undefined;
   mcpHosts: readonly (readonly string[])[];
   vllmExtras: readonly VllmExtra[] | undefined;
   forceStoreFalse: boolean;

@@ -121,6 +121,11 @@ export class HostedTools {
     return undefined;
   }
 
+  /** The names of gpt-oss's namespaces. */
+  get namespaces(): string[] {
+    return this.#tools.flatMap(({ namespace }) => namespace?.name ?? []);
+  }
+
   /** Whether a tool, by the name that its exchange has, is in a namespace of gpt-oss's: else it is a function. */
   isInNamespace(name: string): boolean {
     return this.#byFullName.has(name);

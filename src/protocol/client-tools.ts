@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { type HostedType, isHosted } from "./hosted-tools.ts";
 import { type ChosenTool, chosenTools, type FunctionTool, type Tool, type ToolChoice } from "./tools.ts";
 
 /**
@@ -6,8 +7,8 @@ import { type ChosenTool, chosenTools, type FunctionTool, type Tool, type ToolCh
  * has one flat name (`flatName`), by which engines and the turn know it. Items have its own name, and its namespace.
  */
 
-type RunByClient = Exclude<Tool, { type: "namespace" } | HostedTool>;
-type HostedTool = Extract<Tool, { type: "mcp" | "code_interpreter" | "container" | `web_search${string}` }>;
+type NotHosted = Exclude<Tool, { type: HostedType }>;
+type RunByClient = Exclude<NotHosted, { type: "namespace" }>;
 
 export interface ClientTool {
   /** The name by which a model calls it. */
@@ -53,35 +54,31 @@ export function fullNameOf({ namespace, name }: Pick<ClientTool, "namespace" | "
 }
 
 /** Those of a list of tools that the client runs, in their order. */
-export function* clientToolsIn(tools: readonly Tool[]): Generator<ClientTool> {
-  for (const [index, tool] of tools.entries()) {
-    switch (tool.type) {
-      case "function":
-      case "custom":
-        yield { flatName: tool.name, name: tool.name, tool, path: [index, "name"] };
-        break;
-      case "namespace":
-        for (const [at, member] of tool.tools.entries()) {
-          const { name } = member;
-          yield {
-            flatName: flatName(tool.name, name),
-            name,
-            namespace: tool.name,
-            namespaceDescription: tool.description,
-            tool: member,
-            path: [index, "tools", at, "name"],
-          };
-        }
-        break;
-      case "tool_search":
-        if (tool.execution === "client") yield { flatName: tool.type, name: tool.type, tool, path: [index, "type"] };
-        break;
-      case "local_shell":
-      case "shell":
-      case "apply_patch":
-        yield { flatName: tool.type, name: tool.type, tool, path: [index, "type"] };
-        break;
-    }
+export function clientToolsIn(tools: readonly Tool[]): ClientTool[] {
+  return tools.flatMap((tool, index) => (isHosted(tool) ? [] : clientToolsOf(tool, index)));
+}
+
+function clientToolsOf(tool: NotHosted, index: number): ClientTool[] {
+  switch (tool.type) {
+    case "function":
+    case "custom":
+      return [{ flatName: tool.name, name: tool.name, tool, path: [index, "name"] }];
+    case "namespace":
+      return tool.tools.map((member, at) => ({
+        flatName: flatName(tool.name, member.name),
+        name: member.name,
+        namespace: tool.name,
+        namespaceDescription: tool.description,
+        tool: member,
+        path: [index, "tools", at, "name"],
+      }));
+    case "tool_search":
+      if (tool.execution === "server") return [];
+      return [{ flatName: tool.type, name: tool.type, tool, path: [index, "type"] }];
+    case "local_shell":
+    case "shell":
+    case "apply_patch":
+      return [{ flatName: tool.type, name: tool.type, tool, path: [index, "type"] }];
   }
 }
 
@@ -91,7 +88,7 @@ export class ClientTools {
 
   /** Of two tools with one name the later one counts. */
   constructor(tools: readonly Tool[] | null | undefined) {
-    this.#byName = new Map([...clientToolsIn(tools ?? [])].map((tool) => [tool.flatName, tool]));
+    this.#byName = new Map(clientToolsIn(tools ?? []).map((tool) => [tool.flatName, tool]));
   }
 
   /** The same, made once for each list. */
@@ -119,6 +116,7 @@ export class ClientTools {
 
   /** The tools that a choice names: one, or all of a namespace; none where it names a hosted one. */
   chosen(choice: ChosenTool): ClientTool[] {
+    if (isHosted(choice)) return [];
     switch (choice.type) {
       case "tool_search":
       case "local_shell":
@@ -139,8 +137,6 @@ export class ClientTools {
         const others = this.all.filter((tool) => isOfType(tool) && (tool.name === name || fullNameOf(tool) === name));
         return others.length === 1 ? others : [];
       }
-      default:
-        return [];
     }
   }
 

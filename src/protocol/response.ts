@@ -15,6 +15,7 @@ import type {
   ResponseToolSearchOutputItem,
 } from "openai/resources/responses/responses";
 import { type CreateRequest, conversationOf } from "./create-request.ts";
+import { hostedOf } from "./hosted-tools.ts";
 import { echoTool } from "./tools.ts";
 
 /** An item of `response.output`. The same object feeds the stream, the final body and the store. */
@@ -107,7 +108,7 @@ export interface ToolUsage {
 
 /** What the hosted tools of a response have used: undefined of one without a web search. */
 export function toolUsageOf({ tools, output }: Pick<ResponseObject, "tools" | "output">): ToolUsage | undefined {
-  if (!tools.some(({ type }) => type.startsWith("web_search"))) return undefined;
+  if (!tools.some(({ type }) => hostedOf(type)?.kind === "browser")) return undefined;
   const searches = output.filter(
     (item) => item.type === "web_search_call" && item.status === "completed" && item.action.type === "search",
   );

@@ -2,7 +2,8 @@ import { z } from "zod";
 import { list, map } from "./collections.ts";
 import { caller, callId, itemId, itemStatus, text, toolOutput, withCaller, withId } from "./item-parts.ts";
 import { reasoningEffort, textFormat } from "./output-settings.ts";
-import { loadedTools, notAsync } from "./tools.ts";
+import { notAsync } from "./tool-fields.ts";
+import { loadedTools } from "./tools.ts";
 
 /** Items of the tools that the client runs: their calls, their outputs, and what brings tools and other settings. */
 

@@ -14,8 +14,6 @@ import type { ToolTime } from "./tool-time.ts";
 /** A hosted tool with what it takes to run it. */
 export interface ToolRoom<Tool extends ServerTool = ServerTool, Call extends ServerCall = ServerCall>
   extends HostedTool<Tool, Call> {
-  /** The types of the request's tools that ask for it. */
-  readonly requestTypes: readonly RequestTool["type"][];
   /**
    * Throws the 400 of a tool of the request, `tools[index]`, that cannot be served: not set up, or not to be called.
    */

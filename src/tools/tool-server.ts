@@ -1,6 +1,6 @@
-import type { BuiltinName } from "../config.ts";
 import type { ToolOutcome } from "../contract/server-tool.ts";
 import { invalidRequest } from "../protocol/errors.ts";
+import type { BuiltinKind } from "../protocol/hosted-tools.ts";
 import { McpConnection } from "./mcp/connection.ts";
 import { ToolFault } from "./tool-fault.ts";
 import type { ToolRoom, ToolTurn } from "./tool-room.ts";
@@ -12,7 +12,7 @@ import type { ToolRoom, ToolTurn } from "./tool-room.ts";
 export class ToolServer {
   readonly #connection: McpConnection;
 
-  constructor(builtin: BuiltinName, turn: ToolTurn, container = turn.ownContainer) {
+  constructor(builtin: BuiltinKind, turn: ToolTurn, container = turn.ownContainer) {
     const { servers, apiKey: authorization } = turn.config;
     const url = servers[builtin];
     this.#connection = new McpConnection(turn, () => {
@@ -38,7 +38,7 @@ export class ToolServer {
 }
 
 /** Throws the 400 of a tool that needs a server of the operator's where there is none. */
-export function checkToolServer(builtin: BuiltinName): NonNullable<ToolRoom["check"]> {
+export function checkToolServer(builtin: BuiltinKind): NonNullable<ToolRoom["check"]> {
   return (_tool, index, { config }) => {
     if (config.servers[builtin]) return;
     throw invalidRequest(

@@ -5,6 +5,7 @@ import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-to
 import type { ApprovedCall, ListedTools, TurnTools, UnlistedServer } from "../contract/turn-tools.ts";
 import { ClientTools, clientToolsIn } from "../protocol/client-tools.ts";
 import { invalidRequest } from "../protocol/errors.ts";
+import { hostedOf } from "../protocol/hosted-tools.ts";
 import { chosenTools, type FunctionTool, hostedKey, mustCall, type Tool } from "../protocol/tools.ts";
 import { formatPath } from "../protocol/validation.ts";
 import { TOOL_ROOMS } from "./hosted-tools.ts";
@@ -165,9 +166,8 @@ export class Toolset implements TurnTools {
 function roomOf(tool: Tool, { builtinLabels }: ToolConfig): ToolRoom | undefined {
   if (hostedKey(tool) === undefined) return undefined;
   const builtin = tool.type === "mcp" ? builtinLabels.get(tool.server_label) : undefined;
-  return TOOL_ROOMS.find(({ kind, requestTypes }) =>
-    builtin === undefined ? requestTypes.includes(tool.type) : kind === builtin,
-  );
+  const wanted = builtin ?? hostedOf(tool.type)?.kind ?? "tool_search";
+  return TOOL_ROOMS.find(({ kind }) => kind === wanted);
 }
 
 /**

@@ -303,7 +303,8 @@ export class ClientCalls {
           }
         );
       }
-      default:
+      case "function":
+      case "custom":
         return undefined;
     }
   }

@@ -2,7 +2,8 @@ import { isDeferred, isOwnNamespace } from "../protocol/client-tools.ts";
 import { type CreateRequest, clashingTools, wrongChoice } from "../protocol/create-request.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import type { Item } from "../protocol/items.ts";
-import { chosenTools, hostedKey, MAX_TOOLS, type NamespaceTool, type Tool } from "../protocol/tools.ts";
+import { MAX_TOOLS } from "../protocol/tool-fields.ts";
+import { chosenTools, hostedKey, type NamespaceTool, type Tool } from "../protocol/tools.ts";
 
 /**
  * The tools that a model gets to see: those of the request that are not deferred, and those that items have brought

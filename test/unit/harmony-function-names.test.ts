@@ -12,7 +12,7 @@ it("names that look the same to the model are told apart, with work linear in th
   );
   const taken = Array.from({ length: count / 2 }, (_, index) => `a${"_".repeat(15)}_${2 * index + 2}`);
   const lookUps = vi.spyOn(Map.prototype, "has");
-  const functions = new FunctionNames([...names, ...taken]);
+  const functions = new FunctionNames([...names, ...taken], []);
   expect(lookUps.mock.calls.length).toBeLessThan(8 * count);
   const shown = new Set([...names, ...taken].map((name) => functions.shown(name)));
   expect(shown.size).toBe(names.length + taken.length);

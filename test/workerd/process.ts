@@ -12,7 +12,7 @@ import { BUNDLE_VARIABLE, bundleInto, freePort, root, untilReady, untilSilent, w
 /**
  * The Worker on plain `workerd`, bundled as it is deployed and configured as `serve` does it, with its storage on disk: a
  * process that can be killed and started again on the same storage and port. `through`: that of `serve` itself, with its
- * lock and its launcher, which is what is killed.
+ * lock and its launcher, which is what is killed. `bundle`: a folder with another Worker's bundle.
  */
 export interface WorkerdProcess {
   url: string;
@@ -37,20 +37,19 @@ export interface WorkerdProcess {
 
 export async function startWorkerd(
   given: Record<string, string>,
-  { through = "workerd" }: { through?: "workerd" | "serve" } = {},
+  { through = "workerd", bundle = ownBundle() }: { through?: "workerd" | "serve"; bundle?: string } = {},
 ): Promise<WorkerdProcess> {
   const directory = mkdtempSync(join(tmpdir(), "responses-edge-"));
   const storage = join(directory, "storage");
   mkdirSync(storage);
-  bundled ??= bundle();
   const port = await freePort();
   // The transport is that of the test project (vitest.config.ts).
   const { VLLM_TRANSPORT } = process.env;
   const variables = { ...(VLLM_TRANSPORT && { VLLM_TRANSPORT }), ...given };
   const command =
     through === "serve"
-      ? serveCommand(port, directory, storage, bundled)
-      : workerdCommand(port, directory, storage, Object.keys(variables));
+      ? serveCommand(port, directory, storage, bundle)
+      : workerdCommand(port, directory, storage, bundle, Object.keys(variables));
   const url = `http://127.0.0.1:${port}`;
   let child: ChildProcess | undefined;
   let logs = "";
@@ -109,11 +108,17 @@ interface Command {
   environment?: Record<string, string>;
 }
 
-function workerdCommand(port: number, directory: string, storage: string, variables: string[]): Command {
+function workerdCommand(
+  port: number,
+  directory: string,
+  storage: string,
+  bundle: string,
+  variables: string[],
+): Command {
   const configFile = join(directory, "workerd.capnp");
   const addresses = [`127.0.0.1:${port}`];
   const openFiles = { limit: openFilesLimit(), list: openFileList() };
-  const options = { addresses, storage, bundle: bundled ?? "", variables, authorities: [], openFiles };
+  const options = { addresses, storage, bundle, variables, authorities: [], openFiles };
   mkdirSync(homesFolder(storage), { recursive: true });
   writeFileSync(configFile, workerdConfig(options));
   return { program: workerd, args: serveArguments(configFile) };
@@ -130,15 +135,16 @@ function serveCommand(port: number, directory: string, storage: string, bundle: 
   };
 }
 
-/** Where the Worker's bundle is: the test run's (bundle-once.ts), else one of this process. */
+/** This process's bundle, where there is none of the test run's (bundle-once.ts). */
 let bundled: string | undefined;
 
-function bundle(): string {
-  const given = process.env[BUNDLE_VARIABLE];
+function ownBundle(): string {
+  const given = bundled ?? process.env[BUNDLE_VARIABLE];
   if (given) return resolve(given);
   const directory = mkdtempSync(join(tmpdir(), "responses-edge-bundle-"));
   bundleInto(directory);
   process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
+  bundled = directory;
   return directory;
 }
 

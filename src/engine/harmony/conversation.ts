@@ -36,7 +36,7 @@ export function* toConversation(prompt: Prompt, config: HarmonyConfig, hostedToo
   const { request, items } = prompt;
   const clients = ClientTools.of(request.tools);
   const shown = shownTools(prompt).map(({ name }) => clients.get(name) ?? name);
-  const functions = new FunctionNames([...shown, ...calledFunctions(items, hostedTools)]);
+  const functions = new FunctionNames([...shown, ...calledFunctions(items, hostedTools)], hostedTools.namespaces);
   const leading = items.findIndex((item) => !isInstruction(item));
   const rest = leading === -1 ? [] : items.slice(leading);
   const instructions = [

@@ -7,9 +7,6 @@ export interface NamedTool {
   namespace?: string;
 }
 
-/** Namespaces of Harmony's own: none of a caller's may be one of them. */
-const RESERVED = ["functions", "browser", "python", "container"];
-
 /**
  * Names of functions as Harmony can say them. The tools block declares TypeScript types, so a name that is no identifier
  * is rewritten, and what the model then calls is mapped back (Ollama does the same; vLLM #51977 is what happens else).
@@ -17,7 +14,7 @@ const RESERVED = ["functions", "browser", "python", "container"];
  */
 export class FunctionNames {
   readonly #functions = new Identifiers();
-  readonly #namespaces = new Identifiers(RESERVED);
+  readonly #namespaces: Identifiers;
   /** Names in a namespace, by the caller's name of it. */
   readonly #inNamespace = new Map<string, Identifiers>();
   /** Tools of namespaces, by flat name. */
@@ -25,8 +22,12 @@ export class FunctionNames {
   /** The caller's name, by every name that the model may write, without `functions.`. */
   readonly written = new Map<string, string>();
 
-  /** `tools` are the caller's, each by its name alone where it is in no namespace; those that stand in the prompt first. */
-  constructor(tools: Iterable<string | NamedTool>) {
+  /**
+   * `tools` are the caller's, each by its name alone where it is in no namespace; those that stand in the prompt first. None of
+   * their namespaces gets the name of one of `hosted`.
+   */
+  constructor(tools: Iterable<string | NamedTool>, hosted: readonly string[]) {
+    this.#namespaces = new Identifiers(["functions", ...hosted]);
     const all = [...tools];
     const isNamespaced = (tool: string | NamedTool) =>
       typeof tool !== "string" && tool.namespace !== undefined && !isOwnNamespace(tool.namespace, tool.name);

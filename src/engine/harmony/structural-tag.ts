@@ -258,7 +258,7 @@ export function refuseEndlessSchemas(prompt: BoundPrompt): void {
 
 /** The schemas of a request's functions, by their fields. */
 function schemasOf({ tools }: CreateRequest): { field: string; schema: unknown; tool: ClientTool["tool"] }[] {
-  return [...clientToolsIn(tools ?? [])].flatMap(({ tool, path }) =>
+  return clientToolsIn(tools ?? []).flatMap(({ tool, path }) =>
     tool.type === "function" && tool.parameters != null
       ? [{ field: formatPath(["tools", ...path.slice(0, -1), "parameters"]), schema: tool.parameters, tool }]
       : [],

@@ -1,7 +1,8 @@
 import type { ResponseFunctionWebSearch } from "openai/resources/responses/responses";
 import type { ServerTool, ToolOutcome } from "../../contract/server-tool.ts";
+import { hostedOf, type WebSearchTool } from "../../protocol/hosted-tools.ts";
 import { parseArguments } from "../../protocol/json.ts";
-import { type Tool, WEB_SEARCH_TYPES, type WebSearchTool } from "../../protocol/tools.ts";
+import type { Tool } from "../../protocol/tools.ts";
 import { ToolFault } from "../tool-fault.ts";
 import type { ToolInTurn, ToolRoom, ToolTurn } from "../tool-room.ts";
 import { ToolServer } from "../tool-server.ts";
@@ -32,7 +33,6 @@ const MAX_MEMORY_BYTES = 32_000;
 
 export const BROWSER: ToolRoom<BrowserTool, ResponseFunctionWebSearch> = {
   kind: "browser",
-  requestTypes: WEB_SEARCH_TYPES,
   namespace: BROWSER_NAMESPACE,
   functions: BROWSER_FUNCTIONS,
   toolNamed,
@@ -187,5 +187,5 @@ function withoutLongTexts(state: BrowserState): BrowserState {
 }
 
 function isWebSearch(tool: Tool): tool is WebSearchTool {
-  return tool.type.startsWith("web_search");
+  return hostedOf(tool.type)?.kind === "browser";
 }

@@ -1,7 +1,7 @@
 import type { Fetch } from "../../config/network.ts";
 import type { ToolConfig } from "../../config.ts";
+import { parseDomain, type WebSearchTool } from "../../protocol/hosted-tools.ts";
 import { canonicalHost } from "../../protocol/public-url.ts";
-import { parseDomain, type WebSearchTool } from "../../protocol/tools.ts";
 import { guardOf } from "../guard.ts";
 import { type GuardOptions, guardedFetch } from "../guarded-fetch.ts";
 import { ToolFault } from "../tool-fault.ts";

@@ -50,7 +50,6 @@ const FUNCTIONS = asFunctions(NAMESPACE);
 
 export const CONTAINER: ToolRoom<ContainerTool, ResponseOutputItem.McpCall> = {
   kind: "container",
-  requestTypes: ["container"],
   namespace: NAMESPACE,
   functions: FUNCTIONS,
   toolNamed,

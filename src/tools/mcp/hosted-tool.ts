@@ -14,7 +14,6 @@ import { McpServers, type McpTool } from "./servers.ts";
 
 export const MCP: ToolRoom<McpTool, ResponseOutputItem.McpCall> = {
   kind: "mcp",
-  requestTypes: ["mcp"],
   item: {
     ...MCP_CALL,
     canShow: ({ approval }) => !approval,

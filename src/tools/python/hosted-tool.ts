@@ -70,7 +70,6 @@ const ITEM: CallItem<PythonTool, ResponseCodeInterpreterToolCall> = {
 
 export const PYTHON: ToolRoom<PythonTool, ResponseCodeInterpreterToolCall> = {
   kind: "python",
-  requestTypes: ["code_interpreter"],
   namespace: NAMESPACE,
   functions: FUNCTIONS,
   toolNamed,

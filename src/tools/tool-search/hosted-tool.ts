@@ -35,7 +35,6 @@ type SearchOutput = Extract<Item, { type: "tool_search_output" }>;
 
 export const TOOL_SEARCH: ToolRoom<ToolSearch, ResponseToolSearchCall> = {
   kind: "tool_search",
-  requestTypes: ["tool_search"],
   toolNamed,
   fullName: () => NAME,
   item: {
@@ -67,7 +66,7 @@ export const TOOL_SEARCH: ToolRoom<ToolSearch, ResponseToolSearchCall> = {
     return found && { name: NAME, arguments: json, output: foundTools(found.tools), step: stepOf(item) };
   },
   inTurn({ request }): ToolInTurn {
-    const deferred = [...clientToolsIn(request.tools ?? [])].filter(({ tool }) => isDeferred(tool as Tool));
+    const deferred = clientToolsIn(request.tools ?? []).filter(({ tool }) => isDeferred(tool as Tool));
     const own = request.tools?.find(({ type }) => type === "tool_search");
     const description = own?.type === "tool_search" ? own.description : undefined;
     const ranking = new Ranking(deferred.map((value) => ({ value, text: textOf(value) })));

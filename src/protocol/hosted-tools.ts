@@ -1,0 +1,194 @@
+import { z } from "zod";
+import { list, map } from "./collections.ts";
+import { canonicalHost } from "./public-url.ts";
+import {
+  allowedCallers,
+  callerFieldsOf,
+  FUNCTION_NAME,
+  jsonObject,
+  MAX_LABEL_LENGTH,
+  MAX_TOOLS,
+  mcpToolName,
+  refuse,
+} from "./tool-fields.ts";
+
+/** The hosted tools, which this server runs, as requests and operators name them. */
+
+/** Some of a server's tools: by name, or those that only read. */
+const toolFilter = z.object({
+  tool_names: list(mcpToolName, { max: MAX_TOOLS }).optional(),
+  read_only: z.boolean().optional(),
+});
+
+/** `null` is the default, which is OpenAI's: every call needs approval. */
+const approvalFilter = z.object({ always: toolFilter.optional(), never: toolFilter.optional() });
+
+const mcpServerTool = z
+  .object({
+    type: z.literal("mcp"),
+    server_label: z.string().max(MAX_LABEL_LENGTH, { abort: true }).regex(FUNCTION_NAME),
+    server_url: z.string().min(1).max(4096).nullish(),
+    connector_id: z.string().nullish(),
+    tunnel_id: z.string().nullish(),
+    server_description: z.string().max(10_000).nullish(),
+    authorization: z.string().max(16_384).nullish(),
+    headers: map(z.string().max(256), z.string().max(16_384), { max: 100 }).nullish(),
+    allowed_tools: z.union([list(mcpToolName, { max: MAX_TOOLS }), toolFilter]).nullish(),
+    require_approval: z.union([z.enum(["always", "never"]), approvalFilter]).nullish(),
+    defer_loading: z.boolean().nullish(),
+    allowed_callers: allowedCallers,
+  })
+  .transform((tool, context) => {
+    for (const field of ["connector_id", "tunnel_id"] as const) {
+      if (tool[field] == null) continue;
+      refuse(context, [field], `'${field}' is not supported by this server: name the MCP server by 'server_url'.`);
+    }
+    if (tool.defer_loading) {
+      const message =
+        "'defer_loading' of an MCP server is not supported by this server. Name the tools to offer in 'allowed_tools'.";
+      refuse(context, ["defer_loading"], message);
+    }
+    return {
+      type: tool.type,
+      server_label: tool.server_label,
+      ...(tool.server_url != null && { server_url: tool.server_url }),
+      ...(tool.server_description != null && { server_description: tool.server_description }),
+      ...(tool.authorization != null && { authorization: tool.authorization }),
+      ...(tool.headers != null && { headers: tool.headers }),
+      ...(tool.allowed_tools != null && { allowed_tools: tool.allowed_tools }),
+      require_approval: tool.require_approval ?? ("always" as const),
+      ...callerFieldsOf(tool),
+    };
+  });
+
+/**
+ * The host of a domain in a filter, as {@link canonicalHost} writes it, and whether `*.` stands before it. No host where
+ * there is none, or where a `*` stands elsewhere.
+ */
+export function parseDomain(pattern: string): { host: string | undefined; isWildcard: boolean } {
+  const isWildcard = pattern.startsWith("*.");
+  const name = isWildcard ? pattern.slice(2) : pattern;
+  return { host: /[*:]/.test(name) ? undefined : canonicalHost(name), isWildcard };
+}
+
+/** Hosts, whose subdomains are meant, too; `*.example.com` means these only. */
+const domains = list(
+  z
+    .string()
+    .max(256, { abort: true })
+    .refine(
+      (domain) => parseDomain(domain).host !== undefined,
+      "Expected a domain such as 'example.com' or '*.example.com', without a scheme, a port or a path.",
+    ),
+  { max: 100 },
+).nullish();
+
+const webSearchTool = z.object({
+  type: z.enum(["web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"]),
+  filters: z.object({ allowed_domains: domains, blocked_domains: domains }).nullish(),
+  // Hints that no search provider here knows: echoed.
+  search_context_size: z.enum(["low", "medium", "high"]).nullish(),
+  user_location: z.looseObject({ type: z.literal("approximate").optional() }).nullish(),
+  search_content_types: list(z.string().max(64), { max: 16 }).nullish(),
+  image_settings: jsonObject.nullish(),
+  /** False: no page is fetched, and only the search provider is asked. */
+  external_web_access: z.boolean().nullish(),
+});
+
+/** What a container has and may is its operator's: the tool server gives every one the same, and is told nothing of a request. */
+const automaticContainer = z
+  .object({
+    type: z.literal("auto"),
+    file_ids: list(z.string()).nullish(),
+    memory_limit: z.unknown().optional(),
+    network_policy: z.unknown().optional(),
+  })
+  .transform(({ type, file_ids: files, ...asked }, context) => {
+    if (files?.length) refuse(context, ["file_ids"], "'file_ids' is not supported by this server.");
+    for (const field of ["memory_limit", "network_policy"] as const) {
+      if (asked[field] == null) continue;
+      refuse(context, [field], `'${field}' is not supported by this server: its operator sets what a container may.`);
+    }
+    return { type };
+  });
+
+const codeInterpreterTool = z
+  .object({
+    type: z.literal("code_interpreter"),
+    container: z.union([z.string().min(1).max(256), automaticContainer]).default({ type: "auto" as const }),
+    allowed_callers: allowedCallers,
+  })
+  .transform(({ type, container, allowed_callers }) => ({
+    type,
+    container,
+    ...(allowed_callers != null && { allowed_callers }),
+  }));
+
+/** vLLM's: a shell, on the operator's tool server. */
+const containerTool = z.object({ type: z.literal("container") });
+
+/** What the floors below `src/tools/` know of a hosted tool. */
+interface HostedRequest {
+  /** Of the request's tools that ask for it, in normal form. The first of its types is its name. */
+  readonly schema: z.core.$ZodTypeDiscriminable;
+  /** Whether items cannot bring it: they are stored, and credentials are not. */
+  readonly isOfRequestOnly?: true;
+  /** What vLLM calls one that may stand on a server of the operator's (`VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS`). */
+  readonly labels?: readonly string[];
+}
+
+/** By their `kind`s (docs/tools.md, "Adding a hosted tool"). Every other list of hosted tools is made of this one. */
+const HOSTED = {
+  mcp: { schema: mcpServerTool, isOfRequestOnly: true },
+  browser: { schema: webSearchTool, labels: ["web_search_preview", "web_search", "browser"] },
+  python: { schema: codeInterpreterTool, labels: ["code_interpreter", "python"] },
+  container: { schema: containerTool, labels: ["container"], isOfRequestOnly: true },
+} as const satisfies Record<string, HostedRequest>;
+
+type Kind = keyof typeof HOSTED;
+/** The kinds of hosted tools. A search for tools is one where this server is to search. */
+export type HostedKind = Kind | "tool_search";
+/** Those that may stand on a server of the operator's. */
+export type BuiltinKind = { [K in Kind]: (typeof HOSTED)[K] extends { labels: unknown } ? K : never }[Kind];
+/** The types that their tools have in requests. */
+export type HostedType = z.output<(typeof HOSTED)[Kind]["schema"]>["type"];
+
+export type McpServerTool = z.output<typeof mcpServerTool>;
+export type WebSearchTool = z.output<typeof webSearchTool>;
+export type ToolFilter = z.output<typeof toolFilter>;
+
+/** The types of the tools that a schema takes. */
+export function typesOf(schema: z.core.$ZodTypeDiscriminable): string[] {
+  return [...(schema._zod.propValues.type ?? [])].map(String);
+}
+
+export const HOSTED_SCHEMAS = Object.values(HOSTED).map(({ schema }) => schema);
+
+const ALL = Object.entries<HostedRequest>(HOSTED).map(([kind, request]) => {
+  const types = typesOf(request.schema) as [HostedType, ...HostedType[]];
+  return { ...request, kind: kind as Kind, types, name: types[0] };
+});
+const BY_TYPE = new Map(ALL.flatMap((hosted) => hosted.types.map((type) => [type as string, hosted] as const)));
+
+/** What is known of the hosted tool that a type of a request's tools asks for. */
+export function hostedOf(type: string): (typeof ALL)[number] | undefined {
+  return BY_TYPE.get(type);
+}
+
+/** Whether a tool of a request, or one that a choice names, is a hosted one. Of a search for tools it is not said. */
+export function isHosted<Tool extends { type: string }>(tool: Tool): tool is Extract<Tool, { type: HostedType }> {
+  return BY_TYPE.has(tool.type);
+}
+
+/** Their names, for operators: in `HOSTED_TOOLS`, and in the limits of keys. */
+export const HOSTED_TOOL_NAMES = ALL.map(({ name }) => name) as [HostedType, ...HostedType[]];
+
+/** The kinds of the tools that are named. A search for tools costs nothing and reaches nobody: it is always among them. */
+export function hostedKinds(names: readonly string[]): ReadonlySet<string> {
+  return new Set(["tool_search", ...ALL.flatMap(({ kind, name }) => (names.includes(name) ? kind : []))]);
+}
+
+/** The kinds of those that may stand on a server of the operator's, by vLLM's labels. */
+export const BUILTIN_LABELS: ReadonlyMap<string, BuiltinKind> = new Map(
+  ALL.flatMap(({ kind, labels = [] }) => labels.map((label) => [label, kind as BuiltinKind] as const)),
+);

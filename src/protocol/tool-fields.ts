@@ -1,0 +1,55 @@
+import { z } from "zod";
+import { list } from "./collections.ts";
+import { describedAs } from "./described-as.ts";
+
+/** What the schemas of tools share: of those that the client runs, and of hosted ones. */
+
+export const FUNCTION_NAME = /^[a-zA-Z0-9_-]+$/;
+export const MAX_NAME_LENGTH = 128;
+export const MAX_LABEL_LENGTH = 64;
+
+/** Tools of a request, those in namespaces included, and those that a choice names. */
+export const MAX_TOOLS = 1024;
+
+/** Raises the issue that `field` of a tool asks for what this server does not do. */
+export function refuse(context: z.RefinementCtx, path: string[], message: string): void {
+  context.addIssue({ code: "custom", path, message, params: { code: "unsupported_parameter" } });
+}
+
+/** Who may call a tool. Models call tools directly; no program of theirs runs here, so a list must have `direct`. */
+const callers = list(z.enum(["direct", "programmatic"]), { max: 2 });
+export const allowedCallers = describedAs(
+  callers.superRefine((given, context) => {
+    if (given.includes("direct")) return;
+    const message = "Programmatic tool calling is not supported by this server: 'allowed_callers' must have 'direct'.";
+    refuse(context, [], message);
+  }),
+  () => z.array(z.enum(["direct", "programmatic"])).max(2),
+).nullish();
+
+/** Whether outputs may come later than with the next response. They may not. */
+export const notAsync = z
+  .boolean()
+  .superRefine((isAsync, context) => {
+    if (isAsync) refuse(context, [], "Asynchronous calls are not supported by this server: 'async' must be false.");
+  })
+  .nullish();
+
+/** What clients say of a tool beside what it is. */
+export const callerFields = { defer_loading: z.boolean().nullish(), allowed_callers: allowedCallers, async: notAsync };
+
+type CallerFields = { [Name in keyof typeof callerFields]?: z.output<(typeof callerFields)[Name]> };
+
+export function callerFieldsOf({ defer_loading, allowed_callers, async }: CallerFields) {
+  return {
+    ...(defer_loading != null && { defer_loading }),
+    ...(allowed_callers != null && { allowed_callers }),
+    ...(async != null && { async }),
+  };
+}
+
+export const toolName = z.string().max(MAX_NAME_LENGTH, { abort: true }).regex(FUNCTION_NAME);
+export const jsonObject = z.record(z.string(), z.unknown());
+
+/** The name of an MCP server's tool. */
+export const mcpToolName = z.string().min(1).max(256);

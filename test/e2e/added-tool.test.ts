@@ -1,0 +1,120 @@
+import { execFile } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { promisify } from "node:util";
+import type { Tool, ToolChoiceTypes } from "openai/resources/responses/responses";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { serveSimulator } from "../../dev/simulator/serve.ts";
+import { descriptionOf } from "../conformance/api-description.ts";
+import { startWorkerd } from "../workerd/process.ts";
+import { bundleInto, root } from "../workerd/tools.ts";
+import { GPT_OSS, lastTurns, tolerating } from "./harmony-support.ts";
+import { type Gateway, gatewayAt, lastPrompt } from "./support.ts";
+import { ask, itemsOfType, MODELS, onlyItem, shortly, textOf } from "./tool-support.ts";
+
+/** A hosted tool that is added by the recipe of docs/tools.md ("Adding a hosted tool"), and in no other place, is served. */
+
+/** The files of a checkout in which the recipe writes. */
+const REQUEST = "src/protocol/hosted-tools.ts";
+const LIST = "src/tools/hosted-tools.ts";
+const ROOM = "src/tools/dice/hosted-tool.ts";
+const END = "} as const satisfies Record<string, HostedRequest>;";
+
+const dice = { type: "dice", sides: 20 } as unknown as Tool;
+const search: Tool = { type: "web_search" };
+/** OpenAI's types know neither the tool nor a choice of it. */
+const DICE_IS_UNKNOWN = /value of tag "type" must be in oneOf "dice"|: \/tool_choice/;
+
+let checkout: string;
+let gateway: Gateway;
+/** What the compiler says of it while there is another tool, `coin`, of which only the first step is done. */
+let faults: string;
+
+beforeAll(async () => {
+  checkout = mkdtempSync(join(tmpdir(), "responses-edge-added-"));
+  for (const name of ["src", "package.json", "tsconfig.json", "wrangler.toml"]) {
+    cpSync(join(root, name), join(checkout, name), { recursive: true });
+  }
+  symlinkSync(join(root, "node_modules"), join(checkout, "node_modules"));
+
+  mkdirSync(dirname(join(checkout, ROOM)));
+  cpSync(join(root, "test/fixtures/dice/hosted-tool.ts"), join(checkout, ROOM));
+  const fields = 'type: z.literal("dice"), sides: z.int().min(2).max(100).nullish()';
+  write(REQUEST, "/** What the floors below", `const diceTool = z.object({ ${fields} });\n`);
+  write(REQUEST, END, "  dice: { schema: diceTool },");
+  write(LIST, "import { MCP }", 'import { DICE } from "./dice/hosted-tool.ts";');
+  write(LIST, "  tool_search: TOOL_SEARCH,", "  dice: DICE,");
+  const withoutCoin = readFileSync(join(checkout, REQUEST));
+  write(REQUEST, END, '  coin: { schema: z.object({ type: z.literal("coin") }) },');
+  faults = await compiled();
+  writeFileSync(join(checkout, REQUEST), withoutCoin);
+
+  const bundle = join(checkout, "bundle");
+  bundleInto(bundle, checkout);
+  const vllm = await serveSimulator();
+  const vars = { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", HOSTED_TOOLS: "dice,web_search" };
+  const worker = await startWorkerd(vars, { bundle });
+  gateway = gatewayAt(worker, vllm, await descriptionOf(worker.url));
+});
+afterAll(async () => {
+  await gateway?.close();
+  rmSync(checkout, { recursive: true, force: true });
+});
+
+/** Writes before a line of a file of the checkout. */
+function write(path: string, line: string, added: string): void {
+  const file = join(checkout, path);
+  const text = readFileSync(file, "utf8");
+  expect(text.split(line).length - 1, `${path}: ${line}`).toBe(1);
+  writeFileSync(file, text.replace(line, `${added}\n${line}`));
+}
+
+/** What the compiler says of the checkout. */
+async function compiled(): Promise<string> {
+  const tsc = promisify(execFile)(join(root, "node_modules/.bin/tsc"), ["--singleThreaded"], { cwd: checkout });
+  return tsc.then(
+    ({ stdout }) => stdout,
+    ({ stdout }: { stdout: string }) => stdout,
+  );
+}
+
+it("is all that the compiler and docs/tools.md ask for; the compiler asks for what is missing", () => {
+  expect(faults).toMatch(/^src\/tools\/hosted-tools\.ts\(\d+,\d+\): .*'coin'.*\n$/);
+  const docs = readFileSync(join(root, "docs/tools.md"), "utf8");
+  const [, recipe = ""] = /^## Adding a hosted tool$([\s\S]*?)^## /m.exec(docs) ?? [];
+  for (const file of [REQUEST, LIST, "hosted-tool.ts"]) expect(recipe).toContain(`\`${file}\``);
+});
+
+it.each(MODELS)("is offered to %s, called, shown, and in the next prompt", async (model) => {
+  const input = "Use roll_die, please.";
+  const asked = { model, input, tools: [search, dice] };
+  const { response, events } = await tolerating(gateway, DICE_IS_UNKNOWN, () => ask(gateway, "stream", asked));
+  const call = { server_label: "dice", name: "roll", status: "completed", output: "A 20." };
+  expect(onlyItem(response, "mcp_call")).toMatchObject(call);
+  expect(textOf(response)).toContain("A 20.");
+  expect(response.tools).toEqual([search, dice]);
+  const types = events.map(({ type }) => type).filter((type) => type.includes("mcp_call"));
+  expect([...new Set(types)]).toEqual([
+    "response.mcp_call.in_progress",
+    "response.mcp_call_arguments.delta",
+    "response.mcp_call_arguments.done",
+    "response.mcp_call.completed",
+  ]);
+
+  const next = { model, input: "Thanks.", previous_response_id: response.id, tools: [dice] };
+  await tolerating(gateway, DICE_IS_UNKNOWN, () => ask(gateway, "json", next));
+  const prompt = model === GPT_OSS ? await lastTurns(gateway) : shortly(lastPrompt(gateway));
+  expect(prompt.join("\n")).toMatch(/roll_die[\s\S]*A 20\./);
+});
+
+it("is chosen by its type, and its fields are held to its schema", async () => {
+  const choice = { type: "dice" } as unknown as ToolChoiceTypes;
+  const request = { model: "simulator", input: "Hello.", tools: [search, dice], tool_choice: choice };
+  const { response } = await tolerating(gateway, DICE_IS_UNKNOWN, () => ask(gateway, "json", request));
+  expect(itemsOfType(response, "mcp_call")).toHaveLength(1);
+  const wrong = await gateway.post({ ...request, tools: [{ type: "dice", sides: 1 }] });
+  expect(await wrong.json()).toMatchObject({ error: { param: "tools[0].sides" } });
+  const twice = await gateway.post({ ...request, tools: [dice, dice] });
+  expect(await twice.json()).toMatchObject({ error: { message: "The tool type 'dice' is used twice." } });
+});
