@@ -140,11 +140,7 @@ describe.concurrent("turns on one conversation", () => {
     const turn = impatient.openai.responses.create({ model: STALLED, input, conversation });
     const release = await reached(impatient, input);
     const { storage } = impatient;
-    const asleep = async () => {
-      // Looking costs much more than what it looks at.
-      await pause(500);
-      return !storage.isAwake(conversation);
-    };
+    const asleep = () => !storage.isAwake(conversation);
     expect(storage.isAwake(conversation)).toBe(true);
     await eventually(asleep);
     const other = impatient.openai.responses.create({ input: "Me too.", conversation });
