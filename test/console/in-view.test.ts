@@ -48,8 +48,8 @@ afterAll(async () => {
 });
 
 const SIZES: [name: string, options: BrowserContextOptions][] = [
-  ["desktop, reduced motion", { viewport: { width: 1280, height: 800 }, reducedMotion: "reduce" }],
-  ["phone", { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }],
+  ["desktop, reduced motion", { viewport: { width: 1280, height: 800 } }],
+  ["phone", { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true, reducedMotion: "no-preference" }],
 ];
 
 /** A tab at Try, in front of a model that is fed. */

@@ -158,6 +158,8 @@ describe("the files", () => {
       const written = text.replace(/\/\*[\s\S]*?\*\//g, "").matchAll(/([^{};]+)\{[^{}]*\}/g);
       const own = [...written].filter(([, selector = ""]) => !/^\s*\d+%\s*$/.test(selector));
       expect(rules, name).toHaveLength(own.length);
+      // A theme changes colors (`light-dark`), and nothing else.
+      expect(text, name).not.toContain("prefers-color-scheme");
       for (const { selectorText, length } of rules) {
         expect(length, selectorText).toBeGreaterThan(0);
         for (const [, word = ""] of selectorText.matchAll(/\.([a-z][\w-]*)/g)) {

@@ -3,6 +3,7 @@ import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.
 import { eventually } from "../e2e/support.ts";
 import { newSeed, randomFrom } from "../random.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+import { fetchAnew } from "../workerd/tools.ts";
 import { create as createAt, hasEnded, type Reader, resume as resumeAt, streamOf } from "./reader.ts";
 
 /** Processes that really die. */
@@ -24,7 +25,7 @@ const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 function post(body: object): Promise<Response> {
   const headers = { "content-type": "application/json" };
-  return fetch(`${worker.url}/v1/responses`, { method: "POST", headers, body: JSON.stringify(body) });
+  return fetchAnew(`${worker.url}/v1/responses`, { method: "POST", headers, body: JSON.stringify(body) });
 }
 
 const create = (reader: Reader, model: string) => createAt(worker.url, reader, { model, input: "Go on." });
@@ -116,7 +117,7 @@ describe("kill -9 while nobody reads", () => {
     const ids = await killUnread(model, random() * 700);
     await worker.restart();
     const done = async (id: string) => {
-      const response = (await (await fetch(`${worker.url}/v1/responses/${id}`)).json()) as { status: string };
+      const response = (await (await fetchAnew(`${worker.url}/v1/responses/${id}`)).json()) as { status: string };
       expect(["in_progress", "completed"]).toContain(response.status);
       return response.status === "completed";
     };

@@ -1,5 +1,6 @@
 import { expect } from "vitest";
 import { checkEventStream, parseEventStream } from "../conformance/event-stream.ts";
+import { fetchAnew } from "../workerd/tools.ts";
 
 /** What one client has of a response: the bytes of all whole events that it got, over all its connections. */
 export interface Reader {
@@ -11,14 +12,14 @@ export interface Reader {
 export function create(url: string, reader: Reader, request: object): Promise<void> {
   const body = JSON.stringify({ ...request, background: true, stream: true });
   const init = { method: "POST", headers: { "content-type": "application/json" }, body };
-  return readInto(reader, fetch(`${url}/v1/responses`, init));
+  return readInto(reader, fetchAnew(`${url}/v1/responses`, init));
 }
 
 /** Reads on after the last event that the reader has. */
 export function resume(url: string, reader: Reader): Promise<void> {
   const last = [...reader.text.matchAll(/"sequence_number":(\d+)/g)].at(-1)?.[1];
   const query = last === undefined ? "stream=true" : `stream=true&starting_after=${last}`;
-  return readInto(reader, fetch(`${url}/v1/responses/${reader.id}?${query}`));
+  return readInto(reader, fetchAnew(`${url}/v1/responses/${reader.id}?${query}`));
 }
 
 /** Reads a stream to its end or until it breaks, keeping whole events only. */

@@ -248,22 +248,25 @@ describe("a server that dies in the middle of its answer", () => {
 });
 
 describe("a server that lives, and breaks off each of its answers", () => {
+  let fleet: Fleet;
+  beforeAll(async () => {
+    // It is not left alone for that: it has begun each of the answers.
+    fleet = await startFleet({ servers: { a: {}, b: {} } });
+  });
+  afterEach(() => fleet.clear());
+  afterAll(() => fleet.close());
+
   it.each(MODELS.flatMap((model) => WAYS.map((way) => [model, way] as const)))(
     "is asked once for each answer: another one says the rest of it (%s, %s)",
     async (model, way) => {
-      const fleet = await startFleet({ servers: { a: {}, b: {} } });
-      try {
-        const [ailing] = fleet.replicas as [Replica, ...Replica[]];
-        ailing.trouble = "fault=cut:4";
-        for (let turn = 0; turn < 16; turn += 1) {
-          const { response } = await create(fleet, way, { model, input: `${INPUT} ${turn}` });
-          expect(response).toMatchObject({ status: "completed", output_text: `You said: ${INPUT} ${turn}` });
-          expect(ailing.asked.length).toBeLessThanOrEqual(turn + 1);
-        }
-        expect(ailing.asked.length).toBeGreaterThan(0);
-      } finally {
-        await fleet.close();
+      const [ailing] = fleet.replicas as [Replica, ...Replica[]];
+      ailing.trouble = "fault=cut:4";
+      for (let turn = 0; turn < 16; turn += 1) {
+        const { response } = await create(fleet, way, { model, input: `${INPUT} ${turn}` });
+        expect(response).toMatchObject({ status: "completed", output_text: `You said: ${INPUT} ${turn}` });
+        expect(ailing.asked.length).toBeLessThanOrEqual(turn + 1);
       }
+      expect(ailing.asked.length).toBeGreaterThan(0);
     },
   );
 });

@@ -74,9 +74,9 @@ describe.concurrent("turns on one conversation", () => {
       if (index % 3 === 1)
         running.push(patient.openai.responses.create({ ...body, stream: true }).then(Array.fromAsync));
       if (index % 3 === 2) running.push(patient.openai.responses.create({ ...body, background: true }));
-      // In the queue before the next one comes.
+      // In the queue before the next one comes: what is asked after it has come back ten times, one after another.
       if (index === 0) release = await reached(patient, input);
-      else await pause(400);
+      else for (let times = 0; times < 10; times += 1) await itemsOf(patient, conversation);
     }
     expect(prompts(patient).filter(({ texts }) => inputs.includes(texts.at(-1) ?? ""))).toHaveLength(1);
     release();
@@ -140,11 +140,7 @@ describe.concurrent("turns on one conversation", () => {
     const turn = impatient.openai.responses.create({ model: STALLED, input, conversation });
     const release = await reached(impatient, input);
     const { storage } = impatient;
-    const asleep = async () => {
-      // Looking costs much more than what it looks at.
-      await pause(500);
-      return !storage.isAwake(conversation);
-    };
+    const asleep = () => !storage.isAwake(conversation);
     expect(storage.isAwake(conversation)).toBe(true);
     await eventually(asleep);
     const other = impatient.openai.responses.create({ input: "Me too.", conversation });

@@ -36,7 +36,7 @@ export function cleanUp(): void {
 const COMMAND = [process.execPath, join(root, "cli/main.ts")] as const;
 
 /** Only these of the tests' own variables. */
-const { PATH, RESPONSES_EDGE_TEST_BUNDLE } = process.env;
+const { PATH, RESPONSES_EDGE_TEST_BUNDLE, NODE_COMPILE_CACHE } = process.env;
 
 /** What a program is started after. */
 export interface Before {
@@ -58,7 +58,10 @@ export function begin(
   const child = spawn(program, args, {
     stdio: ["ignore", "pipe", "pipe"],
     // What one that is killed leaves behind is removed with the rest.
-    env: { PATH, RESPONSES_EDGE_TEST_BUNDLE, TMPDIR: newFolder(), PORT: "0", LOG_FORMAT: "json", ...variables },
+    env: {
+      ...{ PATH, RESPONSES_EDGE_TEST_BUNDLE, NODE_COMPILE_CACHE, TMPDIR: newFolder() },
+      ...{ PORT: "0", LOG_FORMAT: "json", ...variables },
+    },
   });
   running.add(child);
   let output = "";

@@ -5,6 +5,7 @@ import { type ApiDescription, descriptionOf } from "../conformance/api-descripti
 import { type ConformantFetch, conformantFetch } from "../conformance/client.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import type { ObjectStorage } from "../workerd/storage.ts";
+import { fetchAnew } from "../workerd/tools.ts";
 
 /** A running Worker in front of a simulated vLLM, reached over real HTTP by a real client. */
 export interface Gateway {
@@ -51,7 +52,7 @@ function variables(vllm: SimulatorServer, vars: Variables): Variables {
  */
 export function gatewayAt(worker: WorkerdProcess, vllm: SimulatorServer, description?: ApiDescription): Gateway {
   const { url, storage, keys, quotas, memory, logs } = worker;
-  const fetch = conformantFetch(undefined, description);
+  const fetch = conformantFetch(fetchAnew, description);
   const client: Gateway["client"] = (options) =>
     new OpenAI({ apiKey: "any", baseURL: `${url}/v1`, maxRetries: 0, fetch, ...options });
   return {
@@ -82,14 +83,18 @@ export function gatewayAt(worker: WorkerdProcess, vllm: SimulatorServer, descrip
   };
 }
 
-/** Polls until `condition` gives a truthy value. Throws after two minutes: that is no fact, but the end of a test that hangs. */
+/**
+ * Polls until `condition` gives a truthy value, the less often the longer that takes. Throws after two minutes: that is no fact, but
+ * the end of a test that hangs.
+ */
 export async function eventually<T>(condition: () => T | Promise<T>, timeoutMs = 120_000): Promise<NonNullable<T>> {
-  const deadline = Date.now() + timeoutMs;
+  const start = Date.now();
   for (;;) {
     const value = await condition();
     if (value) return value;
-    if (Date.now() > deadline) throw new Error("The condition did not come true in time.");
-    await new Promise((resolve) => setTimeout(resolve, 10));
+    const waited = Date.now() - start;
+    if (waited > timeoutMs) throw new Error("The condition did not come true in time.");
+    await new Promise((resolve) => setTimeout(resolve, Math.min(10 + waited / 20, 200)));
   }
 }
 

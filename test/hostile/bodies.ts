@@ -77,7 +77,10 @@ const namespace = (at: number, count: number, stem = "") => ({
 const unnamedOutput = () => ({ type: "function_call_output", name: "f", output: "" });
 const brought = (at: number) => ({ type: "additional_tools", tools: [namespace(at, 100)] });
 
-/** The table. Sizes are those that hurt; what is refused at its beginning is refused at the same cost at any size. */
+/**
+ * The table. Sizes are those that hurt; what is refused at its beginning is refused at the same cost at any size. Of what is served
+ * the reads are bounded by its length: more of the same shows nothing new.
+ */
 export const ROWS: Row[] = [
   // Before anything is made of the body
   { name: "12 MB of zeros", body: () => request(`"input":[${filled("0", 12_000_000)}]`), refused: tooLarge },
@@ -348,25 +351,25 @@ export const ROWS: Row[] = [
     reads: 10_000,
   },
   {
-    name: "20,000 refused approvals",
+    name: "5,000 refused approvals",
     body: () =>
       longRequest(
-        `"input":[${counting(20_000, asked)},${counting(20_000, (index) => answered(index, false))},{"role":"user","content":"Hi."}]`,
+        `"input":[${counting(5_000, asked)},${counting(5_000, (index) => answered(index, false))},{"role":"user","content":"Hi."}]`,
       ),
     refused: null,
   },
   {
-    name: "20,000 calls and their outputs",
+    name: "5,000 calls and their outputs",
     body: () =>
       longRequest(
-        `"input":[${counting(20_000, call)},${counting(20_000, (index) => ({ type: "function_call_output", call_id: `c${index}`, output: "" }))},{"role":"user","content":"Hi."}]`,
+        `"input":[${counting(5_000, call)},${counting(5_000, (index) => ({ type: "function_call_output", call_id: `c${index}`, output: "" }))},{"role":"user","content":"Hi."}]`,
       ),
     refused: null,
   },
   {
-    name: "40,000 thoughts that were sealed with a key that is here, all changed",
+    name: "10,000 thoughts that were sealed with a key that is here, all changed",
     body: () =>
-      longRequest(`"input":[${counting(40_000, (index) => thought(sealed(index)))},{"role":"user","content":"Hi."}]`),
+      longRequest(`"input":[${counting(10_000, (index) => thought(sealed(index)))},{"role":"user","content":"Hi."}]`),
     sealing: true,
     refused: null,
   },

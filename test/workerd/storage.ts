@@ -1,5 +1,5 @@
 import { createHash, createHmac } from "node:crypto";
-import { existsSync, readdirSync, readlinkSync, statSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, readlinkSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type SQLInputValue, type SQLOutputValue } from "node:sqlite";
 import { uniqueKeyOf } from "../../cli/workerd.ts";
@@ -35,11 +35,11 @@ export class ObjectStorage {
     }
   }
 
-  /** Whether the home of a response, a conversation or an item of this id is in memory: a process has its file open (Linux). */
+  /** Whether the home of a response, a conversation or an item of this id is in memory: a workerd has its file open (Linux). */
   isAwake(itsId: string): boolean {
     const file = join(this.#directory, `${objectId(`local:${homeKey(itsId)}`)}.sqlite`);
     const processes = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
-    return processes.some((pid) => openFiles(`/proc/${pid}/fd`).includes(file));
+    return processes.some((pid) => isWorkerd(`/proc/${pid}/comm`) && openFiles(`/proc/${pid}/fd`).includes(file));
   }
 
   /** Bytes of the files of the home of a response, a conversation or an item of this id: the database, and what waits to be written into it. */
@@ -52,6 +52,15 @@ export class ObjectStorage {
   /** The same in the home of a response, a conversation or an item of this id. */
   execAt(itsId: string, sql: string, ...values: SQLInputValue[]): Record<string, SQLOutputValue>[] {
     return this.exec(objectId(`local:${homeKey(itsId)}`), sql, ...values);
+  }
+}
+
+function isWorkerd(file: string): boolean {
+  try {
+    return readFileSync(file, "utf8") === "workerd\n";
+  } catch {
+    // It has ended meanwhile.
+    return false;
   }
 }
 

@@ -40,6 +40,16 @@ function isOpen(port: number): Promise<boolean> {
   return opened.finally(() => socket.destroy());
 }
 
+/**
+ * `fetch` with a connection for each request. One that is kept for the next may be about to be closed: workerd closes it after a
+ * refusal in the middle of a body, after a while without a request, and with its process.
+ */
+export const fetchAnew: typeof fetch = (input, init) => {
+  const headers = new Headers(init?.headers ?? (input instanceof Request ? input.headers : undefined));
+  headers.set("connection", "close");
+  return fetch(input, { ...init, headers });
+};
+
 /** A port on which nothing listens. */
 export async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
