@@ -201,6 +201,29 @@ describe("the sections", () => {
   });
 });
 
+it("what a tenant stores, and may store, stands beside its usage", async () => {
+  const key = await makeKey(rig.gateway, newTenant(), { stored_bytes: 2_000_000, stored_responses: 7 });
+  expect((await create(rig.gateway, key, { input: "Hello there" })).status).toBe(200);
+  const path = `/v1/organization/usage/storage?project_ids=${key.tenant}`;
+  await eventually(async () => {
+    const { data } = await ask<{ data: { results: { num_responses: number }[] }[] }>(rig.gateway, "GET", path);
+    return data[0]?.results[0]?.num_responses === 1;
+  });
+  await ask(rig.gateway, "POST", `/v1/admin/tenants/${key.tenant}`, { limits: { stored_bytes: 2_000_000 } });
+  const { page, expectClean, close } = await openOperate("usage");
+  await page.getByLabel("Tenant").fill(key.tenant);
+  await page.getByLabel("Tenant").press("Enter");
+  const row = page.getByRole("region", { name: "Stored now" }).getByRole("row", { name: key.tenant });
+  await row.getByText("of 2.0 MB").waitFor();
+  expect(await row.getByRole("cell").allTextContents()).toEqual([
+    expect.stringMatching(/^[\d.]+ kB of 2\.0 MB$/),
+    "1",
+    "0",
+  ]);
+  expectClean(EXPECTED);
+  await close();
+});
+
 it("the audit log comes in pages, and in parts", async () => {
   const tenant = newTenant();
   for (let index = 0; index < 52; index += 1) await makeKey(rig.gateway, tenant);

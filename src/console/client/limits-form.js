@@ -14,6 +14,9 @@ const NUMBERS = [
   ["max_concurrent_requests", "Requests at a time"],
   ["max_background_runs", "Background runs at a time"],
   ["max_output_tokens", "Output tokens of a response"],
+  ["stored_bytes", "Stored bytes"],
+  ["stored_responses", "Stored responses"],
+  ["stored_conversations", "Stored conversations"],
 ];
 
 /** @type {[name: string, label: string][]} */

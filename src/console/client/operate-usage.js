@@ -1,6 +1,6 @@
 import { callJson } from "./api.js";
 import { faultNotice, messageOf } from "./dialogs.js";
-import { count } from "./format.js";
+import { count, size } from "./format.js";
 import { html, nothing, render } from "./lib/lit-html.js";
 import { barPlot, MAX_SERIES } from "./plot.js";
 
@@ -18,6 +18,15 @@ import { barPlot, MAX_SERIES } from "./plot.js";
  * @property {string | null} model
  *
  * @typedef {{ start_time: number, results: Result[] }} Bucket
+ *
+ * and what is stored now: `GET /v1/organization/usage/storage`.
+ *
+ * @typedef {object} Stored
+ * @property {number} usage_bytes
+ * @property {number} num_responses
+ * @property {number} num_conversations
+ * @property {string} project_id
+ * @property {{ stored_bytes?: number, stored_responses?: number, stored_conversations?: number } | null} limits
  *
  * @typedef {(result: Result) => number} Amount
  */
@@ -51,6 +60,9 @@ const KINDS = [
   ["Output", ({ output_tokens: output }) => output],
 ];
 
+/** Tenants that the page shows of those that store something: those that store most. */
+const MAX_STORING = 100;
+
 const COUNTED = html`Only keys and tenants with a counted limit, or with <code>track_usage</code>, are counted: what others use is not in these figures.`;
 
 /** @param {HTMLElement} element @returns {import("./operate.js").Section} */
@@ -58,6 +70,8 @@ export function usageSection(element) {
   const chosen = { span: "day", group: "kind", measure: "tokens", tenant: "" };
   /** @type {Bucket[] | undefined} */
   let buckets;
+  /** @type {Stored[]} */
+  let stored = [];
   let fault = "";
   let asked = 0;
 
@@ -72,9 +86,14 @@ export function usageSection(element) {
     if (field) query.set("group_by", field);
     if (chosen.tenant) query.set("project_ids", chosen.tenant);
     try {
-      const page = await callJson(`/v1/organization/usage/completions?${query}`);
+      const ofTenant = chosen.tenant ? `&project_ids=${encodeURIComponent(chosen.tenant)}` : "";
+      const [page, storage] = await Promise.all([
+        callJson(`/v1/organization/usage/completions?${query}`),
+        callJson(`/v1/organization/usage/storage?group_by=project_id${ofTenant}`),
+      ]);
       if (question !== asked) return;
       buckets = page.data;
+      stored = storage.data[0].results;
       fault = "";
     } catch (error) {
       if (question !== asked) return;
@@ -108,7 +127,7 @@ export function usageSection(element) {
           <div><label for="usage-tenant">Tenant</label><input dir="auto" id="usage-tenant" name="tenant" autocomplete="off" spellcheck="false" placeholder="all" /></div>
         </form>
         ${faultNotice(fault)}
-        ${buckets ? usageTemplate(buckets) : fault ? nothing : html`<p class="note">Loading…</p>`}
+        ${buckets ? [usageTemplate(buckets), storedTemplate(stored)] : fault ? nothing : html`<p class="note">Loading…</p>`}
       `,
       element,
     );
@@ -167,6 +186,44 @@ export function usageSection(element) {
   }
 
   return { show: () => void load() };
+}
+
+/** What tenants store now, those that store most first. @param {readonly Stored[]} tenants */
+function storedTemplate(tenants) {
+  const storing = tenants
+    .filter(({ usage_bytes: bytes, limits }) => bytes > 0 || limits !== null)
+    .sort((one, other) => other.usage_bytes - one.usage_bytes);
+  if (storing.length === 0) return nothing;
+  const cell = (
+    /** @type {number} */ value,
+    /** @type {number | undefined} */ limit,
+    inWords = /** @type {(value: number) => string} */ (count),
+  ) => html`<td class="number">${inWords(value)}${limit === undefined ? nothing : ` of ${inWords(limit)}`}</td>`;
+  return html`
+    <section class="card stack">
+      <h3>Stored now</h3>
+      <div class="wide" tabindex="0" role="region" aria-label="Stored now">
+        <table>
+          <thead><tr><th scope="col">Tenant</th><th scope="col" class="number">Bytes</th><th scope="col" class="number">Responses</th><th scope="col" class="number">Conversations</th></tr></thead>
+          <tbody>
+            ${storing
+              .slice(0, MAX_STORING)
+              .map(
+                ({
+                  project_id: tenant,
+                  usage_bytes: bytes,
+                  num_responses: responses,
+                  num_conversations: conversations,
+                  limits,
+                }) =>
+                  html`<tr><th scope="row" dir="auto">${tenant}</th>${cell(bytes, limits?.stored_bytes, size)}${cell(responses, limits?.stored_responses)}${cell(conversations, limits?.stored_conversations)}</tr>`,
+              )}
+          </tbody>
+        </table>
+      </div>
+      ${storing.length > MAX_STORING ? html`<p class="note">${count(storing.length - MAX_STORING)} others store less.</p>` : nothing}
+    </section>
+  `;
 }
 
 /** @param {number} value */
