@@ -64,13 +64,13 @@ function scripted(
   };
 }
 
-/** What is left to say if the prompt ends with the beginning of it. */
 /** What comes after thoughts and the lines around them. */
 function answerIn(text: string): string {
   const end = text.lastIndexOf(THOUGHTS_END);
   return text.slice(end < 0 ? 0 : end + THOUGHTS_END.length).replace(/^\n+/, "");
 }
 
+/** What is left to say if the prompt ends with the beginning of it. */
 function restOfChatml(text: string, tail: string): string {
   if (text.startsWith(tail)) return text.slice(tail.length);
   // Templates add lines around thoughts, and grammars forbid them: what counts is the answer.

@@ -3,7 +3,7 @@
  * process counts its own.
  *
  * An object may die without a word (its storage fails, the platform moves it or drops its request), and then gives back nothing. Its next
- * life therefore begins with nothing isHeld, and what the dead one holds is forgotten with it.
+ * life therefore holds nothing, and what the dead one holds is forgotten with it.
  */
 
 /** What one life of an object holds. */

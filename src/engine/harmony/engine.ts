@@ -254,8 +254,10 @@ async function readAll(completion: Completion, payloads: readonly string[], delt
   return undefined;
 }
 
-/** A prompt for the server: as text, or as token ids where text might be taken for structure or must be exact. */
-/** Throws the 400 of a prompt that is tokenised here and has more tokens than the window. */
+/**
+ * A prompt for the server: as text, or as token ids where text might be taken for structure or must be exact. Throws the 400 of a
+ * prompt that is tokenised here and has more tokens than the window.
+ */
 async function toPromptText(
   segments: Segment[],
   sampled: Sampled | undefined,

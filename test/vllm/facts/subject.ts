@@ -50,8 +50,10 @@ export interface Run {
 /** A model server's way back, as long as it may take on a busy machine. */
 const RECOVERY_MS = "3600000";
 
-/** Starts a gateway in front of a model server, or of a balancer, by URL. */
-/** Starts one before a model server, or before several as a pool, which are then named by their places: `0`, `1`, … */
+/**
+ * Starts a gateway in front of a model server or a balancer, by URL, or in front of several model servers as a pool, in which each has
+ * the name of its place: `0`, `1`, …
+ */
 export async function startGateway(
   urls: string | readonly string[],
   variables: Record<string, string> = {},
