@@ -551,7 +551,7 @@ describe("an item that was taken out of its conversation", () => {
       openai.responses.create({ input: [reference(forget)], background: true }),
       openai.conversations.create({ items: [reference(forget)] }),
     ];
-    for (const refused of asked) await expect(Promise.resolve(refused)).rejects.toMatchObject(gone);
+    await Promise.all(asked.map((refused) => expect(Promise.resolve(refused)).rejects.toMatchObject(gone)));
     const { output_text } = await openai.responses.create({ input: [reference(keep)] });
     expect(output_text).toBe("You said: Keep this.");
   });
@@ -568,7 +568,7 @@ describe("a page that is to begin after an item which is not there", () => {
           openai.conversations.items.list(id, { after, order }),
           openai.responses.inputItems.list(response.id, { after, order }),
         ];
-        for (const list of lists) await expect(Promise.resolve(list)).rejects.toMatchObject(refused);
+        await Promise.all(lists.map((list) => expect(Promise.resolve(list)).rejects.toMatchObject(refused)));
       }
     }
   });

@@ -425,7 +425,7 @@ describe("a session", () => {
     const session = await connect(server, { signal: abort.signal });
     const calls = [session.callTool("slow", { ms: FOR_EVER }), session.callTool("slow", { ms: FOR_EVER })];
     setTimeout(() => abort.abort(new Error("the turn is over")), 50);
-    for (const call of calls) await expect(call).rejects.toThrow("the turn is over");
+    await Promise.all(calls.map((call) => expect(call).rejects.toThrow("the turn is over")));
     await expect(session.listTools()).rejects.toThrow("the turn is over");
   });
 

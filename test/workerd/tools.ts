@@ -1,4 +1,5 @@
 import type { ChildProcess } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
 
@@ -50,13 +51,21 @@ export const fetchAnew: typeof fetch = (input, init) => {
   return fetch(input, { ...init, headers });
 };
 
-/** A port on which nothing listens. */
+/**
+ * A port on which nothing listens. It is below those that systems give to connections (Linux: from 32768), so that no connection
+ * takes it before somebody listens there, or after.
+ */
 export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  server.close();
-  await once(server, "close");
-  if (address === null || typeof address === "string") throw new Error("No port.");
-  return address.port;
+  for (;;) {
+    const port = randomInt(10_000, 32_768);
+    const server = createServer().listen(port, "127.0.0.1");
+    const isFree = await once(server, "listening").then(
+      () => true,
+      () => false,
+    );
+    if (!isFree) continue;
+    server.close();
+    await once(server, "close");
+    return port;
+  }
 }
