@@ -2,11 +2,11 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
 import { createServer, type IncomingMessage } from "node:http";
-import { type AddressInfo, createServer as createTcpServer } from "node:net";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { BUNDLE_VARIABLE, freePort, root } from "../workerd/tools.ts";
+import { BUNDLE_VARIABLE, freePort, isFree, root } from "../workerd/tools.ts";
 import { eventually } from "./support.ts";
 
 /** `npm start`, as a developer starts and stops it. What it starts is found by a directory in its environment. */
@@ -121,10 +121,8 @@ const LOOPBACK = /^(0100007F|00000000000000000000000001000000):\d+$/;
 async function expectGone(one: Started): Promise<void> {
   await eventually(() => one.processes().size === 0).catch(() => {});
   expect([...one.processes().values()]).toEqual([]);
-  // The port is free again.
-  const again = createTcpServer().listen(one.port, "127.0.0.1");
-  await once(again, "listening");
-  again.close();
+  // The port is free again. The system closes the sockets of a process after it has let its memory go.
+  await eventually(() => isFree(one.port));
 }
 
 afterEach(() => {
