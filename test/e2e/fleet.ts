@@ -3,6 +3,7 @@ import { isObject } from "../../dev/simulator/json.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { descriptionOf } from "../conformance/api-description.ts";
 import { startWorkerd } from "../workerd/process.ts";
+import { freePort } from "../workerd/tools.ts";
 import { type Gateway, gatewayAt } from "./support.ts";
 
 /** A Worker in front of several simulated model servers, each with troubles of its own. */
@@ -105,7 +106,7 @@ async function startReplica(name: string, { models, ownedBy }: Pick<SimulatorOpt
     settings: (path: string) =>
       path.endsWith("/completions") ? replica.trouble : path === "/health" ? replica.illness : "",
   };
-  replica.server = await serveSimulator(options);
+  replica.server = await serveSimulator({ ...options, port: await freePort() });
   replica.url = replica.server.url;
   return replica;
 }

@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { isObject } from "../../dev/simulator/json.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { freePort } from "../workerd/tools.ts";
 
 /**
  * A model server that dies as vLLM 0.32 does: `kill` (SIGKILL: its connections break), `terminate` (SIGTERM: its port
@@ -50,7 +50,8 @@ export async function startMortalServer(): Promise<MortalServer> {
   const plans = new Map<string, { chunks: number; death: Death; seen?: Promise<unknown> | undefined }>();
   let life: Life = { over: undefined, streams: new Set() };
   let server: Server | undefined;
-  let port = 0;
+  // It listens there again after it has died.
+  const port = await freePort();
   let open = 0;
 
   async function answer(own: Life, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
@@ -108,10 +109,7 @@ export async function startMortalServer(): Promise<MortalServer> {
       });
     });
     return new Promise((resolve) => {
-      listening.listen(port, "127.0.0.1", () => {
-        port = (listening.address() as AddressInfo).port;
-        resolve();
-      });
+      listening.listen(port, "127.0.0.1", resolve);
     });
   }
 

@@ -1,11 +1,12 @@
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { freePort } from "../workerd/tools.ts";
 import { type Engine, MODELS, type ModelServer, WINDOWS } from "./model-server.ts";
 
 /** The simulator as a model server: the same ways to die, and back in no time. */
 export async function startSimulator(engine: Engine): Promise<ModelServer> {
-  let running: SimulatorServer | undefined = await serveSimulator({ models: [MODELS[engine]] });
+  const port = await freePort();
+  let running: SimulatorServer | undefined = await serveSimulator({ models: [MODELS[engine]], port });
   const { url } = running;
-  const port = Number(new URL(url).port);
 
   const close = async () => {
     const last = running;
