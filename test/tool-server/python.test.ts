@@ -1,6 +1,16 @@
+import { existsSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startToolServer, type ToolServer } from "../../dev/tool-server/server.ts";
-import { type Answer, COMPLETE, connect, eventually, KEY, toolProcesses, useOwnDirectory } from "./support.ts";
+import {
+  type Answer,
+  COMPLETE,
+  connect,
+  eventually,
+  KEY,
+  toolProcesses,
+  toolProcessIds,
+  useOwnDirectory,
+} from "./support.ts";
 
 const NO_OUTPUT = "[WARN] No output available. Use print() to output anything to stdout to receive the output";
 
@@ -200,9 +210,13 @@ time.sleep(60)`;
 
   test("end unnoticed between calls", async () => {
     const { client, call } = await connect(server.pythonUrl, { session: "ending" });
-    const before = toolProcesses();
-    await call("python", { code: "import os, threading\nx = 1\nthreading.Timer(0.3, lambda: os._exit(4)).start()" });
-    expect(await eventually(() => toolProcesses() === before)).toBe(true);
+    const others = toolProcessIds();
+    await call("python", { code: "x = 1" });
+    const own = toolProcessIds().filter((id) => !others.includes(id));
+    await call("python", { code: "import os, threading\nthreading.Timer(0.3, lambda: os._exit(4)).start()" });
+    // One that has let its memory go has ended when its parent has been told.
+    expect(await eventually(() => own.every((id) => !existsSync(`/proc/${id}`)))).toBe(true);
+    expect(own.length).toBeGreaterThan(0);
     expect((await call("python", { code: "'x' in globals()" })).text).toBe(
       "[WARN] The interpreter exited with code 4 after the last call. Its variables are lost.\nFalse\n",
     );

@@ -59,7 +59,12 @@ export function useOwnDirectory(): void {
 
 /** How many processes of tools run. */
 export function toolProcesses(): number {
-  return [...markedProcesses().values()].flat().filter(isOurs).length;
+  return toolProcessIds().length;
+}
+
+/** Which they are. */
+export function toolProcessIds(): number[] {
+  return [...markedProcesses().values()].flat().filter(isOurs);
 }
 
 function isOurs(pid: number): boolean {
