@@ -127,7 +127,7 @@ const codeInterpreterTool = z
 /** vLLM's: a shell, on the operator's tool server. */
 const containerTool = z.object({ type: z.literal("container") });
 
-/** What the floors below `src/tools/` know of a hosted tool. */
+/** What the layers below `src/tools/` know of a hosted tool. */
 interface HostedRequest {
   /** Of the request's tools that ask for it, in normal form. The first of its types is its name. */
   readonly schema: z.core.$ZodTypeDiscriminable;

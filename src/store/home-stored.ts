@@ -3,6 +3,7 @@ import type { QuotaBinding } from "./quota/run-quota.ts";
 import type { StoredByKey } from "./quota/stored-totals.ts";
 import { tellStored, tellStoredSoon } from "./stored-reports.ts";
 import type { Tables } from "./tables.ts";
+import { TEXT_BYTES } from "./turn-store.ts";
 
 /**
  * What a home stores, for the quota of its tenant. A home is counted where one of its rows has an `owner`: the key that has stored
@@ -12,15 +13,11 @@ import type { Tables } from "./tables.ts";
 /** What each turn and each conversation counts beside its texts: a page of the file, of which they take at least one. */
 const ROW_BYTES = 4_096;
 
-/** The bytes of a turn's rows: its texts as they are written. */
-const TURN_BYTES = `octet_length(input) + octet_length(output) + ifnull(octet_length(response), 0)
-  + ifnull(octet_length(messages), 0) + ifnull(octet_length(log), 0) + iif(part = 0, ${ROW_BYTES}, 0)`;
-
 /** It is there only until the quota knows that nothing is left: no version of the schema has it. */
 const MARK = "CREATE TABLE IF NOT EXISTS untold (at INTEGER)";
 const UNMARK = "DROP TABLE IF EXISTS untold";
 
-const TURNS = `SELECT ifnull(owner, '') AS key, SUM(${TURN_BYTES}) AS bytes,
+const TURNS = `SELECT ifnull(owner, '') AS key, SUM(${TEXT_BYTES} + iif(part = 0, ${ROW_BYTES}, 0)) AS bytes,
   SUM(part = 0 AND response IS NOT NULL) AS responses FROM turns`;
 
 type TurnSums = { key: string; bytes: number; responses: number };

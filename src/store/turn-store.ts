@@ -80,6 +80,11 @@ export interface ResponseHistory {
 /** A log's pieces, beside the others in their row. */
 const LOG_PIECE_LENGTH = 60_000;
 
+/** SQL: the bytes that the texts of a row of `turns` take, as they are written. */
+export const TEXT_BYTES = ["input", "output", "response", "messages", "log"]
+  .map((column) => `ifnull(octet_length(${column}), 0)`)
+  .join(" + ");
+
 export class TurnStore {
   readonly #sql: SqlStorage;
   readonly #tables: Tables;
@@ -423,10 +428,7 @@ export class TurnStore {
   /** Bytes that a turn's texts take in its rows; 0 where there is no such turn. Reads none of them. */
   bytes(turn: string): number {
     if (!this.#tables.has("turns")) return 0;
-    const columns = ["input", "output", "response", "messages", "log"].map(
-      (name) => `ifnull(octet_length(${name}), 0)`,
-    );
-    const sum = `SELECT ifnull(SUM(${columns.join(" + ")}), 0) AS bytes FROM turns WHERE turn = ?`;
+    const sum = `SELECT ifnull(SUM(${TEXT_BYTES}), 0) AS bytes FROM turns WHERE turn = ?`;
     return this.#sql.exec<{ bytes: number }>(sum, turn).one().bytes;
   }
 

@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ask, create, type MadeKey, makeKey, newTenant } from "../e2e/key-support.ts";
+import { ask, create, type MadeKey, makeKey, newTenant, usageOf } from "../e2e/key-support.ts";
 import { eventually } from "../e2e/support.ts";
 import {
   type ConsoleRig,
@@ -115,12 +115,7 @@ describe("keys", () => {
 async function usedKey(): Promise<MadeKey> {
   const key = await makeKey(rig.gateway, newTenant(), { track_usage: true });
   expect((await create(rig.gateway, key, { input: "Hello there" })).status).toBe(200);
-  const from = Math.floor(Date.now() / 1_000) - 86_400;
-  const path = `/v1/organization/usage/completions?start_time=${from}&project_ids=${key.tenant}`;
-  await eventually(async () => {
-    const { data } = await ask<{ data: { results: object[] }[] }>(rig.gateway, "GET", path);
-    return data.some(({ results }) => results.length > 0);
-  });
+  await eventually(() => usageOf(rig.gateway, key));
   return key;
 }
 

@@ -30,6 +30,14 @@ const agents: Tool = {
   ],
 };
 const applyPatch: Tool = { type: "custom", name: "patch", description: "Applies a patch.", format: { type: "text" } };
+const deferredWeather: Tool = {
+  type: "function",
+  name: "weather",
+  description: "The weather.",
+  parameters: {},
+  strict: false,
+  defer_loading: true,
+};
 const toolSearch: Tool = { type: "tool_search", execution: "client" };
 const tools: Tool[] = [
   agents,
@@ -216,14 +224,7 @@ describe.each(MODELS)("%s", (model) => {
           { type: "function", name: "delete_event", description: "Deletes one.", parameters: {}, defer_loading: true },
         ],
       },
-      {
-        type: "function",
-        name: "weather",
-        description: "The weather.",
-        parameters: {},
-        strict: false,
-        defer_loading: true,
-      },
+      deferredWeather,
       { type: "tool_search" },
     ];
     const input = script(model, "tool_search", "functions.tool_search", '{"query": "list events", "limit": 1}');
@@ -254,15 +255,7 @@ describe.each(MODELS)("%s", (model) => {
   });
 
   it("calls a deferred function that was found in the namespace of its own name, and shows the model its name alone", async () => {
-    const weather: Tool = {
-      type: "function",
-      name: "weather",
-      description: "The weather.",
-      parameters: {},
-      strict: false,
-      defer_loading: true,
-    };
-    const tools: Tool[] = [weather, { type: "tool_search" }];
+    const tools: Tool[] = [deferredWeather, { type: "tool_search" }];
     const input = script(model, "tool_search", "functions.tool_search", '{"query": "weather", "limit": 1}');
     const { response } = await stream({ model, input, tools });
     expect(response.output).toContainEqual(

@@ -72,6 +72,23 @@ export function makeKey(
   return ask<MadeKey>(gateway, "POST", "/v1/admin/keys", { tenant, ...(limits && { limits }), ...more });
 }
 
+interface Usage {
+  input_tokens: number;
+  output_tokens: number;
+  num_model_requests: number;
+}
+
+/** What a tenant has used today, once anything of it is told. */
+export async function usageOf(
+  gateway: Pick<Gateway, "fetch" | "url">,
+  { tenant }: Pick<MadeKey, "tenant">,
+): Promise<Usage | undefined> {
+  const from = Math.floor(Date.now() / 1000) - 86_400;
+  const path = `/v1/organization/usage/completions?start_time=${from}&project_ids=${tenant}`;
+  const { data } = await ask<{ data: { results: Usage[] }[] }>(gateway, "GET", path);
+  return data.flatMap(({ results }) => results).find(({ num_model_requests: requests }) => requests > 0);
+}
+
 let tenants = 0;
 
 /** A tenant that no other test has. */

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { serveSimulator } from "../../dev/simulator/serve.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { expectError } from "./expectations.ts";
-import { ADMIN_KEY, ask, call, create, longMessage, makeKey, newTenant, storageOf } from "./key-support.ts";
+import { ADMIN_KEY, call, create, longMessage, makeKey, newTenant, storageOf, usageOf } from "./key-support.ts";
 import { eventually, type Gateway, gatewayAt } from "./support.ts";
 import { ended, reached, unique } from "./turns.ts";
 
@@ -24,19 +24,11 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-/** What a tenant has used today, once that is told. */
-async function usageOf(tenant: string): Promise<object | undefined> {
-  const from = Math.floor(Date.now() / 1000) - 86_400;
-  const path = `/v1/organization/usage/completions?start_time=${from}&project_ids=${tenant}`;
-  const { data } = await ask<{ data: { results: object[] }[] }>(gateway, "GET", path);
-  return data.flatMap(({ results }) => results)[0];
-}
-
 it("keys, limits and what was used of them outlive a kill: nobody gets more for it", async () => {
   const key = await makeKey(gateway, newTenant(), { requests_per_minute: 100, max_concurrent_requests: 1 });
   const used = await makeKey(gateway, newTenant(), { budget: { tokens: 5_000, window: "total" } });
   expect((await create(gateway, used, { model: "simulator?words=100", max_output_tokens: 4_900 })).status).toBe(200);
-  await eventually(() => usageOf(used.tenant));
+  await eventually(() => usageOf(gateway, used));
   const input = unique("Held");
   const held = create(gateway, key, { model: "simulator?fault=stall_headers", input }).catch(() => undefined);
   await reached(gateway, input);
@@ -58,7 +50,7 @@ it("a run that is taken up after a kill tells what it has used, and gives back w
   await worker.restart();
   const { usage, status } = await ended({ openai: client, vllm: gateway.vllm }, id);
   expect(status).toBe("completed");
-  const told = await eventually(() => usageOf(key.tenant));
+  const told = await eventually(() => usageOf(gateway, key));
   expect(told).toMatchObject({ num_model_requests: 1, output_tokens: usage?.output_tokens });
   const next = await call(
     gateway,

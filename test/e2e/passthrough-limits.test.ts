@@ -5,7 +5,7 @@ import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Grants } from "../../src/contract/grants.ts";
 import { errorOf, expectError } from "./expectations.ts";
-import { ask, call, type MadeKey, makeKey, newTenant, startWithKeys } from "./key-support.ts";
+import { call, type MadeKey, makeKey, newTenant, startWithKeys, usageOf } from "./key-support.ts";
 import { eventually, type Gateway } from "./support.ts";
 
 /** A key's limits and permissions, at vLLM's own endpoints. */
@@ -35,10 +35,6 @@ function post(key: MadeKey, body: object, path = CHAT): Promise<Response> {
   return call(gateway, "POST", path, body, key.value);
 }
 
-interface Usage {
-  data: { results: { input_tokens: number; output_tokens: number; num_model_requests: number }[] }[];
-}
-
 async function postJson(where: Gateway, key: MadeKey, path: string, body: object): Promise<string> {
   const answer = await call(where, "POST", path, body, key.value);
   expect(answer.status).toBe(200);
@@ -56,13 +52,8 @@ async function postForm(where: Gateway, key: MadeKey, path: string, fields: obje
 }
 
 /** What a tenant has used, as soon as anything is known of it. */
-function usageOf(key: MadeKey, where: Gateway = gateway) {
-  const from = Math.floor(Date.now() / 1000) - 3_600;
-  return eventually(async () => {
-    const query = `start_time=${from}&project_ids=${key.tenant}`;
-    const usage = await ask<Usage>(where, "GET", `/v1/organization/usage/completions?${query}`);
-    return usage.data.flatMap(({ results }) => results).find((result) => result.num_model_requests > 0);
-  });
+function usedBy(key: MadeKey, where: Gateway = gateway) {
+  return eventually(() => usageOf(where, key));
 }
 
 describe("limits", () => {
@@ -118,7 +109,7 @@ describe("usage", () => {
   it("is what the answer says", async () => {
     const key = await limited({ track_usage: true });
     const answer = (await (await post(key, chat())).json()) as OpenAI.ChatCompletion;
-    expect(await usageOf(key)).toMatchObject({
+    expect(await usedBy(key)).toMatchObject({
       input_tokens: answer.usage?.prompt_tokens,
       output_tokens: answer.usage?.completion_tokens,
       num_model_requests: 1,
@@ -132,7 +123,7 @@ describe("usage", () => {
     const options = { ...chat(), stream: true, stream_options: { include_usage: true } } as const;
     const stream = await openai.chat.completions.create(options as OpenAI.ChatCompletionCreateParamsStreaming);
     for await (const chunk of stream) usage = chunk.usage ?? usage;
-    expect(await usageOf(key)).toMatchObject({
+    expect(await usedBy(key)).toMatchObject({
       input_tokens: usage?.prompt_tokens,
       output_tokens: usage?.completion_tokens,
     });
@@ -146,8 +137,8 @@ describe("usage", () => {
       expect(text).toMatch(/data: \[DONE\]\n\n$/);
     }
     const { usage } = (await (await post(key, chat())).json()) as OpenAI.ChatCompletion;
-    await eventually(async () => (await usageOf(key))?.num_model_requests === 4);
-    expect(await usageOf(key)).toMatchObject({
+    await eventually(async () => (await usedBy(key))?.num_model_requests === 4);
+    expect(await usedBy(key)).toMatchObject({
       input_tokens: 4 * (usage?.prompt_tokens ?? 0),
       output_tokens: 4 * (usage?.completion_tokens ?? 0),
     });
@@ -161,8 +152,8 @@ describe("usage", () => {
       const answer = await post(key, chat({ model: "simulator?words=3", messages, return_token_ids: true, stream }));
       expect((await answer.text()).length).toBeGreaterThan(10_000);
     }
-    await eventually(async () => (await usageOf(key))?.num_model_requests === 2);
-    expect((await usageOf(key))?.input_tokens).toBeGreaterThan(6_000);
+    await eventually(async () => (await usedBy(key))?.num_model_requests === 2);
+    expect((await usedBy(key))?.input_tokens).toBeGreaterThan(6_000);
   });
 
   it.each([false, true])("of a client that leaves before its answer is charged (stream: %s)", async (stream) => {
@@ -178,7 +169,7 @@ describe("usage", () => {
     await eventually(async () => gateway.vllm.simulator.requests.length > before);
     leaving.abort();
     await expect(left).rejects.toThrow();
-    const used = await usageOf(key);
+    const used = await usedBy(key);
     expect(used?.input_tokens).toBeGreaterThan(0);
     expect(used?.output_tokens).toBeGreaterThan(0);
   });
@@ -249,7 +240,7 @@ describe("every endpoint", () => {
         if (!isForm) expect(JSON.parse(sent)).toHaveProperty("cache_salt");
         else if ("stream" in body) expect(sent).toMatch(/name="stream_include_usage"\r\n\r\ntrue/);
         const isCharged = async () => {
-          const counted = await usageOf(key, other);
+          const counted = await usedBy(key, other);
           expect(counted, path).toMatchObject({ num_model_requests: 1, ...used });
           expect((counted?.input_tokens ?? 0) + (counted?.output_tokens ?? 0), path).toBeGreaterThanOrEqual(30);
         };

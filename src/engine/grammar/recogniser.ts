@@ -12,7 +12,7 @@ import type { Rules } from "./lark.ts";
 /** States of all rules together: about as many as there are characters and repetitions of them. */
 const MAX_STATES = 50_000;
 
-/** States come to in one text. With a grammar in ordinary use that is about twenty for each character. */
+/** Steps in one text, each of which comes to a state. A grammar in ordinary use takes about twenty for each character. */
 const MAX_STEPS = 2_000_000;
 
 type State =
@@ -166,7 +166,7 @@ export class Recogniser {
     return this.#read;
   }
 
-  /** States come to so far. */
+  /** Steps taken so far. */
   get steps(): number {
     return this.#steps;
   }

@@ -1,4 +1,4 @@
-import { NOTHING_STORED, STORED_LIMITS, type Stored } from "../../contract/grants.ts";
+import { NOTHING_STORED, STORED_LIMITS, type Stored, type StoredLimit } from "../../contract/grants.ts";
 import type { Schema } from "../schema.ts";
 import { TENANT } from "./ledger.ts";
 
@@ -48,7 +48,7 @@ export class StoredTotals {
   of(key: string): Stored {
     const sums = this.byKey();
     if (key !== TENANT) return sums.get(key) ?? NOTHING_STORED;
-    return sums.values().reduce(sumOf, NOTHING_STORED);
+    return sums.values().reduce((sum, stored) => sumOf(sum, stored), NOTHING_STORED);
   }
 
   /** What is stored, by key. */
@@ -69,7 +69,7 @@ export class StoredTotals {
         const [was, is] = [known.get(key) ?? NOTHING_STORED, stored[key] ?? NOTHING_STORED];
         if (STORED_LIMITS.every((kind) => was[kind] === is[kind])) continue;
         this.#write(home, key, is);
-        sums.set(key, sumOf(differenceOf(sums.get(key) ?? NOTHING_STORED, was), is));
+        sums.set(key, sumOf(sumOf(sums.get(key) ?? NOTHING_STORED, was, -1), is));
       }
     }
     this.#sums = sums;
@@ -114,18 +114,8 @@ export class StoredTotals {
   }
 }
 
-function sumOf(a: Stored, b: Stored): Stored {
-  return {
-    stored_bytes: a.stored_bytes + b.stored_bytes,
-    stored_responses: a.stored_responses + b.stored_responses,
-    stored_conversations: a.stored_conversations + b.stored_conversations,
-  };
-}
-
-function differenceOf(a: Stored, b: Stored): Stored {
-  return {
-    stored_bytes: a.stored_bytes - b.stored_bytes,
-    stored_responses: a.stored_responses - b.stored_responses,
-    stored_conversations: a.stored_conversations - b.stored_conversations,
-  };
+function sumOf(a: Stored, b: Stored, sign: 1 | -1 = 1): Stored {
+  const sum: Record<StoredLimit, number> = { ...a };
+  for (const kind of STORED_LIMITS) sum[kind] += sign * b[kind];
+  return sum;
 }

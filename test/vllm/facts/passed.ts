@@ -1,15 +1,11 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { ADMIN_KEY, ask, call, makeKey, newTenant } from "../../e2e/key-support.ts";
+import { ADMIN_KEY, call, makeKey, newTenant, usageOf } from "../../e2e/key-support.ts";
 import { eventually } from "../../e2e/support.ts";
 import { type Gateway, type Subject, startGateway } from "./subject.ts";
 
 interface Usage {
   prompt_tokens: number;
   completion_tokens: number;
-}
-
-interface UsagePage {
-  data: { results: { input_tokens: number; output_tokens: number; num_model_requests: number }[] }[];
 }
 
 /** What clients of vLLM's own endpoints use is counted as vLLM counts it, wherever in its answer it says so. */
@@ -61,12 +57,7 @@ export function passed(subject: () => Subject): void {
     const text = await answer.text();
     expect(answer.status, text).toBe(200);
     expect(text.includes('"usage":{')).toBe(!stream || stream_options !== undefined);
-    const from = Math.floor(Date.now() / 1000) - 3_600;
-    const used = await eventually(async () => {
-      const query = `start_time=${from}&project_ids=${key.tenant}`;
-      const page = await ask<UsagePage>(gateway, "GET", `/v1/organization/usage/completions?${query}`);
-      return page.data.flatMap(({ results }) => results).find((result) => result.num_model_requests > 0);
-    });
+    const used = await eventually(() => usageOf(gateway, key));
     expect([used.input_tokens, used.output_tokens]).toEqual([told.prompt_tokens, told.completion_tokens]);
     expect(told.prompt_tokens).toBeGreaterThan(100);
   });
