@@ -10,7 +10,8 @@ import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { openNewest, SUMMARY_ID, standingPast } from "../turn/compacted-past.ts";
 import { matchOutputs } from "../turn/history.ts";
 import { NO_USAGE } from "../turn/usage.ts";
-import { type Creation, checkCreation } from "./creation.ts";
+import { checkCreation } from "./creation.ts";
+import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
 /** What a conversation is compacted to (openai 7.57 `CompactedResponse`). */
@@ -29,17 +30,8 @@ export interface CompactedResponse {
  * Throws ApiError for all that refuses such a request (503 where this isolate has enough turns), and where the summary cannot be made.
  */
 export async function compactConversation(caller: Caller, body: unknown): Promise<CompactedResponse> {
-  const creation = await checkCreation(caller, body, { schema: compactRequest, makesTurn: false });
-  const { admission } = creation;
-  using _permits = creation.permits;
-  try {
-    return await compact(caller, creation);
-  } finally {
-    admission.end();
-  }
-}
-
-async function compact(caller: Caller, creation: Creation): Promise<CompactedResponse> {
+  using scope = RequestScope.open(caller);
+  const creation = await checkCreation(scope, caller, body, { schema: compactRequest, makesTurn: false });
   const { request, input: sent, previous, address, cacheSalt, affinity, createdAt, abort } = creation;
   const { config, tenant, waitUntil, onAttempt, observation } = caller;
   const { signal } = abort;
@@ -47,9 +39,9 @@ async function compact(caller: Caller, creation: Creation): Promise<CompactedRes
     resolveModel(request.model, config, signal),
     caller.past.past(sent, previous),
   ]);
-  creation.permits.resize(caller.bodyLength + found.length);
+  scope.resize(caller.bodyLength + found.length);
   const past = { ...found, input: [...matchOutputs(found.history, found.input)] };
-  await creation.admission.expect?.([...past.history, ...past.input]);
+  await scope.expect(() => [...past.history, ...past.input]);
   const accepted = acceptRequest(request, model, config);
   const turn = assembleTurn({ ...address, request: accepted, model, tenant, cacheSalt, affinity, createdAt }, past, {
     config,
@@ -64,7 +56,7 @@ async function compact(caller: Caller, creation: Creation): Promise<CompactedRes
   const started = turn.start();
   await started;
   const result = await turn.run(started, async (_, terminate) => terminate());
-  creation.admission.end(result);
+  scope.end(result);
   const { outcome, closed } = result;
   if (outcome.status === "failed") throw outcome.error;
   if (outcome.status === "cancelled") throw clientLeft();

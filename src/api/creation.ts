@@ -17,13 +17,13 @@ import { withoutUnknownTools } from "../protocol/unknown-tools.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, knownTree } from "../store/client.ts";
 import { checkDisk } from "../store/free-disk.ts";
-import { type Permits, turnPermits } from "../store/memory-permits.ts";
 import { newTree } from "../store/new-trees.ts";
-import { type Admission, type AdmissionKind, admit } from "./admission.ts";
+import { type AdmissionKind, admit } from "./admission.ts";
 import { affinityOf } from "./affinity.ts";
 import { tenantCacheSalt } from "./cache-salt.ts";
 import { abortedByClient } from "./client-left.ts";
 import { underPolicy } from "./policy.ts";
+import type { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 import { checkVllmExtras } from "./vllm-extras.ts";
 
@@ -52,10 +52,8 @@ export interface Creation {
   createdAt: number;
   /** Aborted, with the 499 that says so, when the client leaves. */
   abort: AbortController;
-  /** What the request has reserved of its caller's limits. Whoever goes on with the creation ends it. */
-  admission: Admission;
-  /** The memory permits of the turn. Whoever goes on with the creation disposes of them. */
-  permits: Permits;
+  /** Owns what the request holds. Who opened it gives that back, unless somebody has taken it over (`move`). */
+  scope: RequestScope;
 }
 
 export interface CreationOptions {
@@ -76,12 +74,11 @@ export interface CreationOptions {
  * room; the 507 of a disk without; of several model servers also what asking one for its models throws. Every way of creating passes here.
  */
 export async function checkCreation(
+  scope: RequestScope,
   caller: Caller,
   sent: unknown,
   { schema = createRequest, turnState, makesTurn = true, kind }: CreationOptions = {},
 ): Promise<Creation> {
-  using scope = new DisposableStack();
-  const permits = scope.use(turnPermits(caller, caller.bodyLength));
   const { config, tenant, identity, signal } = caller;
   const body = config.dropsUnknownTools ? withoutUnknownTools(sent) : sent;
   await new LongWork(tenant).run(readInputAhead(body));
@@ -118,8 +115,7 @@ export async function checkCreation(
   const address = newTurnAddress(home, tree);
   const kindOf = kind ?? (request.background ? "run" : "turn");
   const admitted = admit(caller, request, input, address, { kind: kindOf, makesTurn });
-  const admission = admitted instanceof Promise ? await admitted : admitted;
-  scope.move();
+  if (admitted) scope.admit(await admitted);
   return {
     caller,
     request,
@@ -132,8 +128,7 @@ export async function checkCreation(
     affinity,
     createdAt: Date.now(),
     abort,
-    admission,
-    permits,
+    scope,
   };
 }
 

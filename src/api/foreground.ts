@@ -26,7 +26,7 @@ import type { Caller, ClientSink, Created, SlowAnswer } from "./transport.ts";
  */
 const WAKE_AFTER_MS = 25;
 
-/** A conversation that the turn has entered: it is the only one there until it releases it. */
+/** A conversation that the turn has entered. It is the only one there until its scope ends. */
 interface EnteredConversation {
   /** The conversation's items before the turn, and the raw messages behind them. */
   history: Item[];
@@ -35,7 +35,6 @@ interface EnteredConversation {
   length: number;
   /** Names the lease under which the turn may be settled. */
   token: string;
-  release(): void;
 }
 
 /**
@@ -50,42 +49,32 @@ export async function runForeground<Sink extends ClientSink>(
   openSink: (onLeft: () => void, id: string) => Sink,
   slowAnswer?: SlowAnswer,
 ): Promise<Created<Sink>> {
-  const { caller, request, address, conversation, abort, admission, permits } = creation;
+  const { caller, request, address, conversation, abort, scope } = creation;
   const generates = !isOnlyPrepared(request);
-  let entered: EnteredConversation | undefined;
-  let sink: Sink | undefined;
-  let isRunning = false;
-  try {
-    entered = conversation && (await enterConversation(creation, conversation.id));
-    const prepared = await prepare(creation, entered, slowAnswer);
-    sink = request.stream ? openSink(() => abort.abort(clientLeft()), responseId(address)) : undefined;
-    const turn = prepared.makeTurn(sink);
-    const started = generates ? turn.start() : Promise.resolve();
-    // What the model server refuses at once is thrown. When it takes longer than a client should be left without a
-    // word, the stream begins, and a later refusal is an event in it.
-    if (sink) await settledWithin(started, caller.config.heartbeatMs);
-    else {
-      await started;
-      slowAnswer?.begin(() => abort.abort(clientLeft()));
-    }
-    const running = generates ? turn.run(started, prepared.settle) : turn.warmUp(prepared.settle);
-    if (generates) prepared.wakeHome();
-    const ended = running.then((result) => {
-      entered?.release();
-      permits[Symbol.dispose]();
-      admission.end(result);
-      return result;
-    });
-    isRunning = true;
-    return sink ? stream(caller, ended, sink) : await answer(caller, ended, slowAnswer);
-  } finally {
-    if (!isRunning) {
-      permits[Symbol.dispose]();
-      entered?.release();
-      admission.end();
-      if (sink) caller.waitUntil(sink.abandon());
-    }
+  const entered = conversation && (await enterConversation(creation, conversation.id));
+  const prepared = await prepare(creation, entered, slowAnswer);
+  using unread = new DisposableStack();
+  const sink = request.stream ? openSink(() => abort.abort(clientLeft()), responseId(address)) : undefined;
+  if (sink) unread.defer(() => caller.waitUntil(sink.abandon()));
+  const turn = prepared.makeTurn(sink);
+  const started = generates ? turn.start() : Promise.resolve();
+  // What the model server refuses at once is thrown. When it takes longer than a client should be left without a
+  // word, the stream begins, and a later refusal is an event in it.
+  if (sink) await settledWithin(started, caller.config.heartbeatMs);
+  else {
+    await started;
+    slowAnswer?.begin(() => abort.abort(clientLeft()));
   }
+  const running = generates ? turn.run(started, prepared.settle) : turn.warmUp(prepared.settle);
+  if (generates) prepared.wakeHome();
+  // The turn outlives this function.
+  const owned = scope.move();
+  unread.move();
+  const ended = running.then((result) => {
+    owned.end(result);
+    return result;
+  });
+  return sink ? stream(caller, ended, sink) : await answer(caller, ended, slowAnswer);
 }
 
 async function answer(
@@ -112,13 +101,14 @@ function stream<Sink extends ClientSink>(
 
 /** Waits for the conversation. Throws the 404 of one that is not there, and the 409 and 429 of one that is not free. */
 async function enterConversation(creation: Creation, id: string): Promise<EnteredConversation> {
-  const { caller, address } = creation;
+  const { caller, address, scope } = creation;
   const { homes, config } = caller;
   const token = randomUUID();
   const place = { id, home: address.home };
   const enter = () => homes.enterConversation(place, token, config.conversationLockWaitMs);
-  const { history, release } = await inQueue(creation, token, enter);
-  return { ...readHistory(history), token, release };
+  const conversation = await inQueue(creation, token, enter);
+  scope.enter(conversation);
+  return { ...readHistory(conversation.history), token };
 }
 
 /** To look at all items once takes about so many microseconds for each. */
@@ -152,11 +142,10 @@ async function prepare(
   // What is to be done next: to look at all items.
   await work.spend(past.input.length * UNITS_PER_ITEM);
   const accepted = acceptRequest(request, model, config);
-  creation.permits.resize(caller.bodyLength + past.length + (entered?.length ?? 0));
+  creation.scope.resize(caller.bodyLength + past.length + (entered?.length ?? 0));
   const { history, replays } = entered ?? past;
   const matched = [...matchOutputs(history, past.input)];
-  const { expect } = creation.admission;
-  if (expect && history.length > 0) await expect([...history, ...matched]);
+  if (history.length > 0) await creation.scope.expect(() => [...history, ...matched]);
   const withIds = (items: readonly Item[]) => work.run(addItemIds(items, address, inConversation));
   const input = needsItemIds(request, matched) ? await withIds(matched) : matched;
   const isKept = request.store !== false || inConversation;

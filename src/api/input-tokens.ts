@@ -9,6 +9,7 @@ import { unwrap } from "../store/client.ts";
 import { readHistory } from "../store/history.ts";
 import { addItemIds, matchOutputs, needsItemIds } from "../turn/history.ts";
 import { type Creation, checkCreation } from "./creation.ts";
+import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
 /**
@@ -18,21 +19,17 @@ import type { Caller } from "./transport.ts";
  * which is counted.
  */
 export async function countInputTokens(caller: Caller, body: unknown): Promise<number> {
-  const creation = await checkCreation(caller, body, { schema: countRequest, makesTurn: false, kind: "count" });
-  using _permits = creation.permits;
-  try {
-    return await count(caller, creation);
-  } finally {
-    creation.admission.end();
-  }
-}
-
-async function count(caller: Caller, creation: Creation): Promise<number> {
+  using scope = RequestScope.open(caller);
+  const creation = await checkCreation(scope, caller, body, {
+    schema: countRequest,
+    makesTurn: false,
+    kind: "count",
+  });
   const { request, address, cacheSalt, affinity, createdAt, abort } = creation;
   const { config, tenant } = caller;
   const { signal } = abort;
   const [model, past] = await Promise.all([resolveModel(request.model, config, signal), readPast(creation)]);
-  creation.permits.resize(caller.bodyLength + past.length);
+  scope.resize(caller.bodyLength + past.length);
   const accepted = acceptRequest(request, model, config);
   const matched = [...matchOutputs(past.history, past.input)];
   const isOfConversation = creation.conversation !== undefined;
