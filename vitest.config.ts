@@ -140,8 +140,8 @@ export default defineConfig({
           ...shared,
           name: "workerd",
           isolate: false,
-          include: ["test/unit/**/*.test.ts"],
-          exclude: ["test/unit/fake-timers/**"],
+          include: ["test/unit/**/*.test.ts", "packages/*/test/**/*.test.ts"],
+          exclude: ["test/unit/fake-timers/**", "packages/*/test/node/**"],
         },
       },
       {
@@ -157,7 +157,7 @@ export default defineConfig({
         test: {
           ...inNode,
           name: "node",
-          include: ["test/**/*.test.ts"],
+          include: ["test/**/*.test.ts", "packages/*/test/node/**/*.test.ts"],
           exclude: ["test/unit/**", "test/console/**", ...OVER_SOCKETS],
         },
       },

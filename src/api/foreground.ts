@@ -7,7 +7,7 @@ import { isOnlyPrepared } from "../protocol/create-request.ts";
 import { clientLeft } from "../protocol/errors.ts";
 import { responseId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
-import { LongWork } from "../protocol/long-work.ts";
+import { LongWork } from "@responses-edge/long-work";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
 import { addItemIds, keptInput, matchOutputs, needsItemIds } from "../turn/history.ts";

@@ -4,7 +4,7 @@ import type { ReadPast } from "../assembly/past.ts";
 import { accessOf } from "../contract/mcp-access.ts";
 import { countRequest } from "../protocol/create-request.ts";
 import { conversationNotFound } from "../protocol/errors.ts";
-import { LongWork } from "../protocol/long-work.ts";
+import { LongWork } from "@responses-edge/long-work";
 import { unwrap } from "../store/client.ts";
 import { readHistory } from "../store/history.ts";
 import { addItemIds, matchOutputs, needsItemIds } from "../turn/history.ts";

@@ -12,7 +12,7 @@ import {
   tooManyInProgress,
 } from "../protocol/errors.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
-import { LongWork } from "../protocol/long-work.ts";
+import { LongWork } from "@responses-edge/long-work";
 import type { ResponseObject } from "../protocol/response.ts";
 import { echoTool, type Tool } from "../protocol/tools.ts";
 import { unwrap } from "../store/client.ts";

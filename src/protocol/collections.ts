@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { describedAs } from "./described-as.ts";
-import type { Steps } from "./long-work.ts";
+import type { Steps } from "@responses-edge/long-work";
 
 /**
  * Arrays and maps of a request, of which the first element at fault ends the reading. Zod's own read on and keep an

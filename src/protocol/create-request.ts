@@ -5,7 +5,7 @@ import { describedAs } from "./described-as.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { type InputItem, inputItem } from "./items.ts";
 import { isJsonObject } from "./json.ts";
-import type { Steps } from "./long-work.ts";
+import type { Steps } from "@responses-edge/long-work";
 import { reasoningEffort, textFormat } from "./output-settings.ts";
 import { type ChosenTool, chosenTools, hostedKey, type Tool, type ToolChoice, toolChoice, tools } from "./tools.ts";
 

@@ -5,7 +5,7 @@ import type { Config } from "../config.ts";
 import { ApiError, invalidRequest, tooManyInProgress } from "../protocol/errors.ts";
 import type { JsonObject } from "../protocol/json.ts";
 import { bodyTooLarge, parseBody } from "../protocol/json-body.ts";
-import { LongWork } from "../protocol/long-work.ts";
+import { LongWork } from "@responses-edge/long-work";
 import { inOpenResponses } from "../protocol/open-responses.ts";
 import { type Permits, textPermits } from "../store/memory-permits.ts";
 import { tenantSockets } from "../store/tenant-load.ts";

@@ -41,7 +41,7 @@ beforeAll(async () => {
   mkdirSync(dirname(join(checkout, ROOM)));
   cpSync(join(root, "test/fixtures/dice/hosted-tool.ts"), join(checkout, ROOM));
   const fields = 'type: z.literal("dice"), sides: z.int().min(2).max(100).nullish()';
-  write(REQUEST, "export const HOSTED = {", `const diceTool = z.object({ ${fields} });\n`);
+  write(REQUEST, "const codeInterpreterTool = z", `const diceTool = z.object({ ${fields} });\n`);
   write(REQUEST, END, "  dice: { schema: diceTool },");
   write(LIST, "import { MCP }", 'import { DICE } from "./dice/hosted-tool.ts";');
   write(LIST, "  tool_search: TOOL_SEARCH,", "  dice: DICE,");

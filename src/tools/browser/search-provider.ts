@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { decodeText } from "./entities.ts";
-import { oneLine, shortened } from "./marks.ts";
+import { decodeText } from "@responses-edge/page-text";
+import { oneLine, shortened } from "@responses-edge/page-text";
 
 /** Where searches go: an operator's SearXNG, or Brave Search with a key. */
 
