@@ -1,6 +1,5 @@
 import { assembleTurn } from "../assembly/assemble-turn.ts";
 import { compactionCodec } from "../assembly/compaction-codec.ts";
-import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
 import { compactRequest } from "../protocol/create-request.ts";
 import { clientLeft, internalError } from "../protocol/errors.ts";
 import { itemId, responseId, type TurnAddress } from "../protocol/ids.ts";
@@ -8,9 +7,8 @@ import type { Item } from "../protocol/items.ts";
 import type { OutputItem, ResponseObject, Usage } from "../protocol/response.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { openNewest, SUMMARY_ID, standingPast } from "../turn/compacted-past.ts";
-import { matchOutputs } from "../turn/history.ts";
 import { NO_USAGE } from "../turn/usage.ts";
-import { checkCreation } from "./creation.ts";
+import { checkCreation, prepareTurn } from "./creation.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
@@ -32,22 +30,15 @@ export interface CompactedResponse {
 export async function compactConversation(caller: Caller, body: unknown): Promise<CompactedResponse> {
   using scope = RequestScope.open(caller);
   const creation = await checkCreation(scope, caller, body, { schema: compactRequest, makesTurn: false });
-  const { request, input: sent, previous, address, cacheSalt, affinity, createdAt, abort } = creation;
+  const { address, createdAt, abort, modelAccess } = creation;
   const { config, tenant, waitUntil, onAttempt, observation } = caller;
-  const { signal } = abort;
-  const [model, found] = await Promise.all([
-    resolveModel(request.model, config, signal),
-    caller.past.past(sent, previous),
-  ]);
-  scope.resize(caller.bodyLength + found.length);
-  const past = { ...found, input: [...matchOutputs(found.history, found.input)] };
-  await scope.expect(() => [...past.history, ...past.input]);
-  const accepted = acceptRequest(request, model, config);
-  const turn = assembleTurn({ ...address, request: accepted, model, tenant, cacheSalt, affinity, createdAt }, past, {
+  const { spec, past } = await prepareTurn(creation, undefined);
+  const turn = assembleTurn(spec, past, {
     config,
+    modelAccess,
     access: {},
     room: MAX_CALL_LENGTH,
-    signal,
+    signal: abort.signal,
     waitUntil,
     onAttempt,
     measured: observation?.measured,
@@ -63,7 +54,7 @@ export async function compactConversation(caller: Caller, body: unknown): Promis
   const compaction = (JSON.parse(closed.output) as OutputItem[]).find(({ type }) => type === "compaction");
   if (!compaction) throw internalError();
   const { usage } = JSON.parse(closed.head) as Pick<ResponseObject, "usage">;
-  const opened = openNewest(past, request, compactionCodec(config, tenant));
+  const opened = openNewest(past, spec.request, compactionCodec(config, tenant));
   const { history, input: own } = standingPast(past, opened, "developer");
   const messages = [...history, ...own].filter(isUserMessage);
   return {

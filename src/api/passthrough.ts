@@ -1,6 +1,6 @@
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn } from "../assembly/passed-request.ts";
-import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config.ts";
+import type { PassthroughEndpoint } from "../config.ts";
 import { refuseLargeFormats } from "../protocol/bounded-formats.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { estimateTokens } from "../protocol/estimate.ts";
@@ -10,7 +10,7 @@ import { admitPassed, type TokenCount } from "./admission.ts";
 import { tenantCacheSalt } from "./cache-salt.ts";
 import { urlsIn } from "./passed-urls.ts";
 import { countedBody } from "./passed-usage.ts";
-import { allowedModel, checkCap, priorityOf } from "./policy.ts";
+import { allowedModel, checkCap, checkVllmExtras, notOpen, priorityOf } from "./policy.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
@@ -292,18 +292,10 @@ const NO_TOKENS: TokenCount = { input: 0, cached: 0, output: 0 };
 
 /** Throws the 400 of a field that only the operator may open. */
 function checkFields({ config }: Caller, has: (field: string) => boolean): void {
-  for (const field of VLLM_EXTRAS) if (has(field) && !config.vllmExtras.has(field)) throw closed(field, "VLLM_EXTRAS");
+  checkVllmExtras(has, config.vllmExtras);
   for (const field of OPERATORS_FIELDS) {
-    if (has(field) && !config.vllmExtraFields.includes(field)) throw closed(field, "VLLM_EXTRA_FIELDS");
+    if (has(field) && !config.vllmExtraFields.includes(field)) throw notOpen(field, "VLLM_EXTRA_FIELDS");
   }
-}
-
-function closed(field: string, variable: string) {
-  return invalidRequest(
-    field,
-    `'${field}' is not open to clients of this server. Its operator can open it (${variable}).`,
-    "unsupported_parameter",
-  );
 }
 
 /** The model's name at vLLM; undefined where none is named. Throws the 403 of a model that the caller's key does not have. */

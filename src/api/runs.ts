@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
+import { LongWork } from "@responses-edge/long-work";
 import { accessOf, type McpAccess } from "../contract/mcp-access.ts";
 import { newSpanId } from "../contract/measurements.ts";
 import {
@@ -12,7 +12,6 @@ import {
   tooManyInProgress,
 } from "../protocol/errors.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
-import { LongWork } from "@responses-edge/long-work";
 import type { ResponseObject } from "../protocol/response.ts";
 import { echoTool, type Tool } from "../protocol/tools.ts";
 import { unwrap } from "../store/client.ts";
@@ -36,14 +35,14 @@ import type { Caller, Created } from "./transport.ts";
 
 /** Begins a run in its home, and gives its response as it is by then. Throws what refuses it. */
 export async function startRun(creation: Creation): Promise<StoredResponse> {
-  const { caller, request, abort, address, conversation, cacheSalt, affinity, scope } = creation;
+  const { caller, request, abort, address, conversation, cacheSalt, affinity, modelAccess, scope } = creation;
   const { config, homes, past, tenant, identity } = caller;
   const [model, { input }] = await Promise.all([
-    resolveModel(request.model, config, abort.signal),
+    modelAccess.resolve(request.model, abort.signal),
     // The home reads the turns before by itself.
     past.past(creation.input, null),
   ]);
-  const { input: _sent, ...rest } = acceptRequest(request, model, config);
+  const { input: _sent, ...rest } = modelAccess.accept(request, model);
   const access = accessOf(rest);
   const trace = caller.observation?.runTrace(newSpanId);
   const tools = rest.tools?.map(echoTool);
