@@ -36,7 +36,7 @@ beforeAll(async () => {
   for (const name of ["src", "package.json", "tsconfig.json", "wrangler.toml"]) {
     cpSync(join(root, name), join(checkout, name), { recursive: true });
   }
-  symlinkSync(join(root, "node_modules"), join(checkout, "node_modules"));
+  for (const name of ["node_modules", "packages"]) symlinkSync(join(root, name), join(checkout, name));
 
   mkdirSync(dirname(join(checkout, ROOM)));
   cpSync(join(root, "test/fixtures/dice/hosted-tool.ts"), join(checkout, ROOM));

@@ -1,4 +1,11 @@
-import type { Content, DeveloperContent, HarmonyMessage, SystemContent } from "@responses-edge/harmony";
+import type {
+  Content,
+  DeveloperContent,
+  HarmonyMessage,
+  SystemContent,
+  ToolDescription,
+  ToolNamespace,
+} from "@responses-edge/harmony";
 import { CHANNELS, SPECIAL_TOKENS } from "@responses-edge/harmony";
 import fc from "fast-check";
 

@@ -1,10 +1,10 @@
+import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { Answer } from "./answer.js";
 import { ApiFault, callJson } from "./api.js";
 import { EventRecord, keepRecord } from "./event-record.js";
 import { count, duration, size } from "./format.js";
 import { ItemView, statusTag } from "./item-view.js";
-import { html, nothing, render } from "./lib/lit-html.js";
 import { cancel, follow, send } from "./sending.js";
 
 /**

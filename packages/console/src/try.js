@@ -1,10 +1,10 @@
+import { html, nothing, render } from "lit-html";
+import { live } from "lit-html/directives/live.js";
 import { attachmentsFrom } from "./attachments.js";
 import { LocalFile, samplesOf } from "./code-samples.js";
 import { draft, rememberDraft } from "./draft.js";
 import { EndFollower } from "./follow-end.js";
 import { beginning } from "./format.js";
-import { live } from "./lib/directives/live.js";
-import { html, nothing, render } from "./lib/lit-html.js";
 import { bodyOf, FormFault, inputOf } from "./request-body.js";
 import { faultTemplate, settingsTemplate } from "./request-form.js";
 import { copy } from "./save.js";

@@ -1,4 +1,4 @@
-import { html, nothing, render } from "./lib/lit-html.js";
+import { html, nothing, render } from "lit-html";
 import { copy } from "./save.js";
 
 /** Questions and answers before everything else. Each is a modal dialog, which Escape puts away. */

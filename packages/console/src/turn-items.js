@@ -1,6 +1,6 @@
+import { html, nothing, render } from "lit-html";
 import { callJson } from "./api.js";
 import { ItemView } from "./item-view.js";
-import { html, nothing, render } from "./lib/lit-html.js";
 
 /** What was said in a turn: its own input, and its output. */
 

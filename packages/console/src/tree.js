@@ -1,7 +1,7 @@
+import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { ApiFault, callJson } from "./api.js";
 import { count, moment } from "./format.js";
-import { html, nothing, render } from "./lib/lit-html.js";
 import { recentResponses } from "./recent.js";
 import { showBranches } from "./tree-compare.js";
 import { nameOf, TreeList } from "./tree-list.js";

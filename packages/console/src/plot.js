@@ -1,5 +1,5 @@
+import { nothing, svg } from "lit-html";
 import { count } from "./format.js";
-import { nothing, svg } from "./lib/lit-html.js";
 
 /**
  * Amounts over time as stacked bars. The same figures stand in a table beside it, for who cannot see it.

@@ -1,6 +1,6 @@
+import { html, nothing } from "lit-html";
+import { live } from "lit-html/directives/live.js";
 import { draft } from "./draft.js";
-import { live } from "./lib/directives/live.js";
-import { html, nothing } from "./lib/lit-html.js";
 import { session } from "./session.js";
 
 /** The settings of a request, as a form. */

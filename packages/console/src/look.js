@@ -1,9 +1,9 @@
+import { html, nothing, render } from "lit-html";
 import { Answer } from "./answer.js";
 import { ApiFault, callJson } from "./api.js";
 import { EventRecord, keepRecord, recordOf } from "./event-record.js";
 import { count, duration, moment } from "./format.js";
 import { ItemView, statusTag } from "./item-view.js";
-import { html, nothing, render } from "./lib/lit-html.js";
 import { LongText } from "./long-text.js";
 import { recentResponses } from "./recent.js";
 import { cancel, follow } from "./sending.js";

@@ -1,14 +1,14 @@
 import { createHash } from "node:crypto";
 import { type Context, Hono } from "hono";
-import { assets } from "./assets.ts";
+import style from "../../packages/console/dist/console.css?raw";
+import script from "../../packages/console/dist/main.js?raw";
+import icon from "../../packages/console/src/icon.svg?raw";
+import index from "../../packages/console/src/index.html?raw";
 
 /**
  * The console: a page at `/` and the files that it consists of. They hold nothing of anybody's: who wants to see more than a form for a
  * key has to show one to the API.
  */
-
-/** Longer than any name of a file: what is longer is not looked up. */
-const MAX_NAME_LENGTH = 64;
 
 /** A year: the name of a file's folder changes with any file. */
 const FOR_GOOD = "public, max-age=31536000, immutable";
@@ -46,6 +46,9 @@ const TYPES: Record<string, string> = {
   svg: "image/svg+xml",
 };
 
+/** The files of the page, by their names in the browser. */
+const FILES: Readonly<Record<string, string>> = { "main.js": script, "console.css": style, "icon.svg": icon };
+
 interface Console {
   /** Names the files as they are: a hash of them all. */
   version: string;
@@ -58,14 +61,9 @@ let built: Console | undefined;
 function theConsole(): Console {
   if (!built) {
     const hash = createHash("sha256");
-    for (const [name, text] of Object.entries(assets)) hash.update(`${name}\n${text.length}\n${text}`);
+    for (const text of [index, ...Object.values(FILES)]) hash.update(`${text.length}\n${text}`);
     const version = hash.digest("hex").slice(0, 16);
-    // The browser asks for all of them at once, rather than for each when it has read another.
-    const modules = Object.keys(assets)
-      .filter((name) => name.endsWith(".js"))
-      .map((name) => `<link rel="modulepreload" href="/console/${version}/${name}" />`);
-    const page = assets["index.html"].replace("<!-- {modules} -->", modules.join("\n    "));
-    built = { version, page: page.replaceAll("{version}", version) };
+    built = { version, page: index.replaceAll("{version}", version) };
   }
   return built;
 }
@@ -92,14 +90,9 @@ export function consolePage(context: Context): Response {
 /** The files of the console: `/console/{version}/…`. What another version had is not there any more. */
 export const consoleFiles = new Hono().get("/console/:version/:name{.+}", (context, next) => {
   const { version, name } = context.req.param();
-  const text = fileNamed(name);
+  const text = Object.hasOwn(FILES, name) ? FILES[name] : undefined;
   if (text === undefined || version !== theConsole().version) return next();
   const type = TYPES[name.slice(name.lastIndexOf(".") + 1)] ?? "text/plain; charset=utf-8";
   const headers = { ...HEADERS, ...compressed(context), "content-type": type, "cache-control": FOR_GOOD };
   return context.body(text, 200, headers);
 });
-
-function fileNamed(name: string): string | undefined {
-  if (name.length > MAX_NAME_LENGTH || name === "index.html" || !Object.hasOwn(assets, name)) return undefined;
-  return assets[name as keyof typeof assets];
-}

@@ -1,8 +1,8 @@
+import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { callJson } from "./api.js";
 import { confirmed, faultNotice, messageOf } from "./dialogs.js";
 import { count, duration, moment } from "./format.js";
-import { html, nothing, render } from "./lib/lit-html.js";
 import { Refresher } from "./refresher.js";
 
 /**

@@ -1,7 +1,7 @@
+import { html, nothing, render } from "lit-html";
 import { callJson } from "./api.js";
 import { faultNotice, messageOf } from "./dialogs.js";
 import { count, size } from "./format.js";
-import { html, nothing, render } from "./lib/lit-html.js";
 import { barPlot, MAX_SERIES } from "./plot.js";
 
 /**

@@ -1,4 +1,4 @@
-import { html } from "./lib/lit-html.js";
+import { html } from "lit-html";
 
 /**
  * The limits of a key or a tenant, as fields of a form: those that are often set have one each, the others are written as JSON.

@@ -1,7 +1,7 @@
+import { html, nothing, render } from "lit-html";
 import { callJson } from "./api.js";
 import { faultNotice, messageOf } from "./dialogs.js";
 import { beginning, moment } from "./format.js";
-import { html, nothing, render } from "./lib/lit-html.js";
 
 /**
  * Who did what, and when: `GET /v1/organization/audit_logs`, newest first.

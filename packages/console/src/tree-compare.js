@@ -1,5 +1,5 @@
+import { html, nothing, render } from "lit-html";
 import { moment } from "./format.js";
-import { html, nothing, render } from "./lib/lit-html.js";
 import { compared } from "./tree-model.js";
 import { showTurnItems } from "./turn-items.js";
 

@@ -1,6 +1,6 @@
+import { html, nothing, render } from "lit-html";
 import { ApiFault, call, callJson } from "./api.js";
 import { showModal } from "./dialogs.js";
-import { html, nothing, render } from "./lib/lit-html.js";
 import { keepKey, session } from "./session.js";
 
 /** Finding out who uses this tab, and asking for a key where one is needed. */

@@ -1,4 +1,4 @@
-import { html, nothing, render } from "./lib/lit-html.js";
+import { html, nothing, render } from "lit-html";
 import { auditSection } from "./operate-audit.js";
 import { keysSection } from "./operate-keys.js";
 import { runsSection } from "./operate-runs.js";

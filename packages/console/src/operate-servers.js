@@ -1,7 +1,7 @@
+import { html, nothing, render } from "lit-html";
 import { callJson } from "./api.js";
 import { faultNotice, messageOf } from "./dialogs.js";
 import { count, duration } from "./format.js";
-import { html, nothing, render } from "./lib/lit-html.js";
 import { Refresher } from "./refresher.js";
 
 /** How each model server is: `GET /health/upstream`, whose answer is worth reading also where its status is 503. */

@@ -1,4 +1,4 @@
-import { createParser } from "./lib/eventsource-parser.js";
+import { createParser } from "eventsource-parser";
 import { session } from "./session.js";
 
 /** Calls of this server's API. The key goes in a header, never in a URL. */

@@ -1,8 +1,8 @@
+import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { callJson } from "./api.js";
 import { confirmed, ask as dialogOf, faultNotice, messageOf, showSecret } from "./dialogs.js";
 import { moment } from "./format.js";
-import { html, nothing, render } from "./lib/lit-html.js";
 import { limitsFields, limitsInWords, limitsOf } from "./limits-form.js";
 
 /**

@@ -1,4 +1,4 @@
-import { html } from "./lib/lit-html.js";
+import { html } from "lit-html";
 import { recall } from "./session.js";
 
 /**

@@ -1,5 +1,5 @@
+import { html, nothing, render } from "lit-html";
 import { count, duration, readableJson, size } from "./format.js";
-import { html, nothing, render } from "./lib/lit-html.js";
 import { LongText } from "./long-text.js";
 
 /**

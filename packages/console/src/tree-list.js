@@ -1,5 +1,5 @@
+import { html, nothing, render } from "lit-html";
 import { beginning, count, moment } from "./format.js";
-import { html, nothing, render } from "./lib/lit-html.js";
 
 /**
  * A tree as a list of rows, of which only those are on the page that can be seen. One tab stop; then as the ARIA pattern for trees has it: arrows

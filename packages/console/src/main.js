@@ -1,5 +1,5 @@
+import { html, nothing, render } from "lit-html";
 import { ApiFault, whenKeyIsRefused } from "./api.js";
-import { html, nothing, render } from "./lib/lit-html.js";
 import { lookView } from "./look.js";
 import { operateView } from "./operate.js";
 import { forgetEverything, session } from "./session.js";
