@@ -1,4 +1,4 @@
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import { hasModel } from "../contract/grants.ts";
 import type { Identity } from "../contract/identity.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";

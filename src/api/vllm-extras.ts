@@ -1,4 +1,4 @@
-import { VLLM_EXTRAS, type VllmExtra } from "../config.ts";
+import { VLLM_EXTRAS, type VllmExtra } from "../config/index.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 

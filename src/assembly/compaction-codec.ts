@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import { z } from "zod";
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import type { CompactionCodec, CompactionContent, CompactionFault } from "../contract/compaction.ts";
 import type { Sealer } from "../contract/sealing.ts";
 import { list } from "../protocol/collections.ts";

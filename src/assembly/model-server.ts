@@ -1,4 +1,4 @@
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import type { Model } from "../contract/model.ts";
 import { createEngine } from "../engine/create-engine.ts";
 import { fetchModels, separatesTenants } from "../engine/model-lists.ts";

@@ -1,4 +1,4 @@
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import type { InputItem } from "../protocol/items.ts";
 import { openCompaction, standingItems } from "../turn/compacted-past.ts";
 import { compactionCodec } from "./compaction-codec.ts";

@@ -1,4 +1,4 @@
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import { learnModels } from "../engine/model-lists.ts";
 import { resolveModel } from "../engine/models.ts";
 import { type Session, Upstream } from "../engine/upstream.ts";

@@ -1,4 +1,4 @@
-import type { Config, EngineName } from "../config.ts";
+import type { Config, EngineName } from "../config/index.ts";
 import type { Engine } from "../contract/engine.ts";
 import type { HostedTools } from "../contract/hosted-tool.ts";
 import { LongWork } from "../protocol/long-work.ts";

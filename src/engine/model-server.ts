@@ -1,4 +1,4 @@
-import type { Config, ModelServerConfig } from "../config.ts";
+import type { Config, ModelServerConfig } from "../config/index.ts";
 import { type ReadBounds, ReadFault, readBoundedText } from "../protocol/bounded-read.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { readerOf } from "./byte-reader.ts";

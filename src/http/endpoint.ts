@@ -1,6 +1,6 @@
 import { type Context, Hono, type MiddlewareHandler } from "hono";
 import type { z } from "zod";
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { parse } from "../protocol/validation.ts";
 import type { AppEnv } from "./app-env.ts";

@@ -1,4 +1,4 @@
-import type { EventLogConfig } from "../config.ts";
+import type { EventLogConfig } from "../config/index.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import type { BatchSink } from "../turn/output-events.ts";

@@ -11,7 +11,7 @@ import {
   VARIABLE_NAMES,
   type Variables,
   VLLM_EXTRAS,
-} from "../../src/config.ts";
+} from "../../src/config/index.ts";
 import { authenticate, type Door } from "../../src/http/auth.ts";
 
 const HASH = "a".repeat(64);

@@ -1,4 +1,4 @@
-import type { FormatWithTools } from "../../config.ts";
+import type { FormatWithTools } from "../../config/index.ts";
 import { customParameters } from "../../contract/client-functions.ts";
 import type { Prompt } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";

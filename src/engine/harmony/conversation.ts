@@ -1,4 +1,4 @@
-import type { HarmonyConfig } from "../../config.ts";
+import type { HarmonyConfig } from "../../config/index.ts";
 import { type ClientCall, clientCallOf, clientOutputOf } from "../../contract/client-calls.ts";
 import type { Prompt, Replay, ToolExchange, ToolNamespace } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";

@@ -1,4 +1,4 @@
-import type { HarmonyConfig } from "../../config.ts";
+import type { HarmonyConfig } from "../../config/index.ts";
 import { outputParts } from "../../contract/client-calls.ts";
 import type {
   Continuation,

@@ -1,19 +1,13 @@
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { z } from "zod";
-import {
-  type Fetch,
-  type OperatorNetwork,
-  operatorNetwork,
-  type PrivateNetwork,
-  publicFetch,
-} from "./config/network.ts";
-import { type EngineName, type ModelServerConfig, readModelServers, TRANSPORTS } from "./config/upstreams.ts";
-import { headerSecret, httpUrl, serverUrl } from "./config/values.ts";
-import { BUILTIN_LABELS, type BuiltinKind, HOSTED_TOOL_NAMES, hostedKinds } from "./protocol/hosted-tools.ts";
-import { parseKeyValues } from "./protocol/key-values.ts";
-import { logLine } from "./protocol/log-line.ts";
-import { allowList, isPublicUrl } from "./protocol/public-url.ts";
+import { BUILTIN_LABELS, type BuiltinKind, HOSTED_TOOL_NAMES, hostedKinds } from "../protocol/hosted-tools.ts";
+import { parseKeyValues } from "../protocol/key-values.ts";
+import { logLine } from "../protocol/log-line.ts";
+import { allowList, isPublicUrl } from "../protocol/public-url.ts";
+import { type Fetch, type OperatorNetwork, operatorNetwork, type PrivateNetwork, publicFetch } from "./network.ts";
+import { type EngineName, type ModelServerConfig, readModelServers, TRANSPORTS } from "./upstreams.ts";
+import { headerSecret, httpUrl, serverUrl } from "./values.ts";
 
 /** A key that may call this server: the SHA-256 of its text, and the tenant it names. */
 export interface ApiKey {
@@ -81,7 +75,7 @@ export interface EncryptionKey {
   secret: Uint8Array;
 }
 
-export type { EngineName, ModelServerConfig } from "./config/upstreams.ts";
+export type { EngineName, ModelServerConfig } from "./upstreams.ts";
 
 /**
  * Whether vLLM's grammar lets a model choose between a call and the final text's format: never, where a tool is strict
