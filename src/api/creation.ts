@@ -1,3 +1,4 @@
+import { LongWork } from "@responses-edge/long-work";
 import type { z } from "zod";
 import { checkRequestItems } from "../assembly/request-items.ts";
 import { type Affinity, placedTree } from "../assembly/session.ts";
@@ -12,7 +13,6 @@ import { previousResponseNotFound } from "../protocol/errors.ts";
 import { withExtraFields } from "../protocol/extra-fields.ts";
 import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem } from "../protocol/items.ts";
-import { LongWork } from "../protocol/long-work.ts";
 import { withoutUnknownTools } from "../protocol/unknown-tools.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, knownTree } from "../store/client.ts";

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { LongWork } from "@responses-edge/long-work";
 import { assembleTurn } from "../assembly/assemble-turn.ts";
 import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
 import type { Replay } from "../contract/engine.ts";
@@ -7,7 +8,6 @@ import { isOnlyPrepared } from "../protocol/create-request.ts";
 import { clientLeft } from "../protocol/errors.ts";
 import { responseId } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
-import { LongWork } from "../protocol/long-work.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
 import { addItemIds, keptInput, matchOutputs, needsItemIds } from "../turn/history.ts";

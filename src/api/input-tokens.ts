@@ -1,10 +1,10 @@
+import { LongWork } from "@responses-edge/long-work";
 import { assemblePrompt } from "../assembly/assemble-turn.ts";
 import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
 import type { ReadPast } from "../assembly/past.ts";
 import { accessOf } from "../contract/mcp-access.ts";
 import { countRequest } from "../protocol/create-request.ts";
 import { conversationNotFound } from "../protocol/errors.ts";
-import { LongWork } from "../protocol/long-work.ts";
 import { unwrap } from "../store/client.ts";
 import { readHistory } from "../store/history.ts";
 import { addItemIds, matchOutputs, needsItemIds } from "../turn/history.ts";

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { LongWork } from "@responses-edge/long-work";
 import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
 import { accessOf, type McpAccess } from "../contract/mcp-access.ts";
 import { newSpanId } from "../contract/measurements.ts";
@@ -12,7 +13,6 @@ import {
   tooManyInProgress,
 } from "../protocol/errors.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
-import { LongWork } from "../protocol/long-work.ts";
 import type { ResponseObject } from "../protocol/response.ts";
 import { echoTool, type Tool } from "../protocol/tools.ts";
 import { unwrap } from "../store/client.ts";

@@ -1,10 +1,8 @@
+import { readerOf, setTellingTimeout, socketFetch } from "@responses-edge/socket-fetch";
 import type { Config, ModelServerConfig } from "../config/index.ts";
 import { type ReadBounds, ReadFault, readBoundedText } from "../protocol/bounded-read.ts";
 import { ApiError } from "../protocol/errors.ts";
-import { readerOf } from "./byte-reader.ts";
 import { sawDown, sawUp, statusOf } from "./server-status.ts";
-import { socketFetch } from "./socket-fetch.ts";
-import { setTellingTimeout } from "./thread-lag.ts";
 import {
   connectionLost,
   ENGINE_DEAD,
