@@ -79,7 +79,7 @@ export const models = {
     formatWithTools: variable(
       "VLLM_FORMAT_WITH_TOOLS",
       z.enum(["never", "strict", "always"]).prefault("never"),
-      "Whether vLLM's grammar lets a model choose between a tool call and `text.format`: `never`, where a tool is `strict` (vLLM 0.32 with a parser that has structural tags), or `always` (`--tool-strict-level function`). See [tools.md](../tools.md).",
+      "When vLLM's grammar lets a model choose between a tool call and `text.format`. `strict`: where a tool is `strict` (vLLM 0.32 with a parser that has structural tags). `always`: with `--tool-strict-level function` or higher. See [tools.md](../tools.md).",
     ),
     vllmExtraFields: variable(
       "VLLM_EXTRA_FIELDS",

@@ -98,7 +98,7 @@ export const servers = {
     foregroundRecoveryTimeMs: variable(
       "VLLM_FOREGROUND_RECOVERY_TIME_MS",
       milliseconds(300_000, 0),
-      "How long a foreground turn that has begun does so, while its client waits.",
+      "How long a foreground turn that has begun waits for one, while its client waits.",
     ),
   },
 } satisfies Section;

@@ -44,7 +44,7 @@ export const serving = {
     jsonHeartbeats: variable(
       "JSON_HEARTBEATS",
       flag(),
-      "`true` sends line breaks at that interval before a JSON answer, so that a client that leaves is noticed ([operations.md](../operations.md#when-the-client-leaves)).",
+      "`true` sends a line break at this interval before a JSON answer, so that a client that leaves is noticed ([operations.md](../operations.md#when-the-client-leaves)).",
     ),
     speaksOpenResponses: variable(
       "OPEN_RESPONSES",
@@ -59,7 +59,7 @@ export const serving = {
     socketSendTimeoutMs: variable(
       "WEBSOCKET_SEND_TIMEOUT_MS",
       milliseconds(60_000, 1),
-      "How long its client may read nothing before it is closed.",
+      "How long a WebSocket's client may read nothing before the socket is closed.",
     ),
   },
 } satisfies Section;

@@ -29,12 +29,12 @@ export const store = {
     logIntervalMs: variable(
       "EVENT_LOG_INTERVAL_MS",
       milliseconds(400, 0),
-      "How often the events of a background run are written, and sent, while somebody reads them. [cost.md](../cost.md) says what that costs.",
+      "The interval at which the events of a background run are written, and sent, while somebody reads them. [cost.md](../cost.md) says what that costs.",
     ),
     unreadLogIntervalMs: variable(
       "EVENT_LOG_UNREAD_INTERVAL_MS",
       milliseconds(4_000, 0),
-      "How often they are written while nobody reads them.",
+      "The interval at which they are written while nobody reads them.",
     ),
   },
 } satisfies Section;

@@ -80,12 +80,12 @@ export const telemetry = {
     tracesHeaders: variable(
       "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
       headerValues(),
-      "Secret. Headers for traces, instead of those.",
+      "Secret. Headers for traces, instead of `OTEL_EXPORTER_OTLP_HEADERS`.",
     ),
     metricsHeaders: variable(
       "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
       headerValues(),
-      "Secret. Headers for metrics, instead of those.",
+      "Secret. Headers for metrics, instead of `OTEL_EXPORTER_OTLP_HEADERS`.",
     ),
     exportTimeoutMs: variable(
       "OTEL_EXPORTER_OTLP_TIMEOUT",
@@ -112,7 +112,7 @@ export const telemetry = {
           `expected ${SAMPLER_NAMES.join(", ")}, or parentbased_ and one of them`,
         )
         .prefault("parentbased_always_on"),
-      "Which traces are sent: `always_on`, `always_off` or `traceidratio`. With `parentbased_` before it, a caller's decision goes before it.",
+      "Which traces are sent: `always_on`, `always_off` or `traceidratio`. After `parentbased_`, the decision of a caller counts more.",
     ),
     samplerRatio: variable("OTEL_TRACES_SAMPLER_ARG", ratio(), "The share of `traceidratio`, 0 to 1."),
     propagators: variable(

@@ -30,7 +30,7 @@ export const tokens = {
     issuer: variable(
       "JWT_ISSUER",
       z.string().min(1).max(1024).optional(),
-      "The issuer whose tokens are accepted as keys ([keys.md](../keys.md)). Needs the next two.",
+      "The issuer whose tokens are accepted as keys ([keys.md](../keys.md)). Needs `JWT_AUDIENCE` and `JWT_JWKS_URL`.",
     ),
     audience: variable("JWT_AUDIENCE", z.string().min(1).max(1024).optional(), "The audience that a token must name."),
     jwksUrl: variable("JWT_JWKS_URL", httpUrl().optional(), "The URL of the issuer's public keys (JWKS)."),

@@ -91,9 +91,9 @@ const reasoning = z.object({
 
 /** vLLM caches every prefix, for as long as it has room. */
 const promptCacheOptions = z.object({
-  mode: z.enum(["implicit", "explicit"]).default("implicit"),
-  ttl: z.enum(["30m", "12h"]).default("30m"),
-  comparison_response_id: z.string().max(MAX_ID_LENGTH).nullish(),
+  mode: z.enum(["implicit", "explicit"]).default("implicit").describe("Echoed."),
+  ttl: z.enum(["30m", "12h"]).default("30m").describe("Echoed."),
+  comparison_response_id: z.string().max(MAX_ID_LENGTH).nullish().describe("Echoed."),
   prewarm: z.boolean().nullish().describe("The same as `generate: false`."),
 });
 
@@ -174,8 +174,8 @@ const openaiFields = {
     .nullish()
     .describe("The most tokens that the response may have, with its reasoning."),
   max_tool_calls: z.int().min(1).nullish().describe("The most calls of tools that this server runs for the response."),
-  temperature: z.number().min(0).max(2).nullish(),
-  top_p: z.number().min(0).max(1).nullish(),
+  temperature: z.number().min(0).max(2).nullish().describe("The temperature of sampling."),
+  top_p: z.number().min(0).max(1).nullish().describe("The share of probability that is sampled from."),
   top_logprobs: z
     .int()
     .min(0)
