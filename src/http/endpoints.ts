@@ -8,7 +8,7 @@ import { description } from "./openapi.ts";
 import { passthrough } from "./passthrough.ts";
 import { responses } from "./responses.ts";
 
-/** Every endpoint, in README's order. */
+/** Every endpoint, in the order of docs/reference/endpoints.md. */
 export const endpoints: readonly Endpoint[] = [
   ...responses,
   ...conversations,
