@@ -1,15 +1,10 @@
+import type { TokenLogprob, ToolNamespace } from "@responses-edge/harmony";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
 import type { Usage } from "../protocol/response.ts";
 import type { FunctionTool } from "../protocol/tools.ts";
 
-/** One token of a text with its logprob, as OpenAI's `output_text.logprobs` has it. */
-export interface TokenLogprob {
-  token: string;
-  logprob: number;
-  bytes: number[];
-  top_logprobs: { token: string; logprob: number; bytes: number[] }[];
-}
+export type { TokenLogprob, ToolDescription, ToolNamespace } from "@responses-edge/harmony";
 
 /** Why a model stopped. */
 export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
@@ -95,19 +90,6 @@ export interface ServerTools {
   builtinFunctions: readonly FunctionTool[];
   /** Names of those functions and namespaces that the turn's choice of tools does not leave to the model. */
   withheld?: ReadonlySet<string>;
-}
-
-export interface ToolNamespace {
-  name: string;
-  description?: string;
-  tools: ToolDescription[];
-}
-
-export interface ToolDescription {
-  name: string;
-  description: string;
-  /** JSON Schema of the arguments; absent for a tool without any. */
-  parameters?: unknown;
 }
 
 /** The prompt of one round: what the model is to answer. */

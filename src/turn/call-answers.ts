@@ -17,7 +17,7 @@ export const MAX_CONCURRENT_CALLS = 8;
  */
 export async function answerCalls(
   output: TurnOutput,
-  { asked, access: { engine }, tools: { session }, host }: Pick<TurnOptions, "asked" | "access" | "tools" | "host">,
+  { asked, model: { engine }, tools: { session }, host }: Pick<TurnOptions, "asked" | "model" | "tools" | "host">,
 ): Promise<void> {
   const { signal, sink, measured, clock } = host;
   const { state, calls, messages } = output;

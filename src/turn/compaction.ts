@@ -96,14 +96,14 @@ export interface DueCompaction {
 
 export class Compaction {
   readonly #kind: CompactionKind;
-  readonly #options: Pick<TurnOptions, "asked" | "access" | "secrets" | "host">;
+  readonly #options: Pick<TurnOptions, "asked" | "model" | "secrets" | "host">;
   readonly #output: TurnOutput;
   readonly #prompt: RoundPrompt;
   readonly #generations: Generations;
 
   constructor(
     kind: CompactionKind,
-    options: Pick<TurnOptions, "asked" | "access" | "secrets" | "host">,
+    options: Pick<TurnOptions, "asked" | "model" | "secrets" | "host">,
     output: TurnOutput,
     prompt: RoundPrompt,
     generations: Generations,
@@ -130,7 +130,7 @@ export class Compaction {
     if (kind === "managed" && !hasBegun && (isOpenEnded(prompt) || isBelow)) return undefined;
     if (kind === "asked" && prompt.items.every((item) => lengthOf(item) === 0)) throw nothingToCompact();
     const size = await measureOrExplain(
-      this.#options.access.engine,
+      this.#options.model.engine,
       prompt,
       this.#options.host.signal,
       "'context_management'",
@@ -161,7 +161,7 @@ export class Compaction {
    */
   async run(due: DueCompaction): Promise<Outcome | undefined> {
     const output = this.#output;
-    const { access, secrets, host } = this.#options;
+    const { model, secrets, host } = this.#options;
     const mustEnd = () => this.#kind === "asked" || openCompaction(output.state) !== undefined;
     for (let attempt = 1; ; attempt += 1) {
       const said = new SummaryText(Math.floor(summaryTokens(due.threshold) / due.density));
@@ -174,7 +174,7 @@ export class Compaction {
       if (said.hasBegun) {
         const content = contentOf(due, said.text);
         output.endCompaction(secrets.compactions.write(content));
-        this.#prompt.compact(standingItems(content, access.engine.noteRole));
+        this.#prompt.compact(standingItems(content, model.engine.noteRole));
         await this.#keep();
         return host.signal.aborted ? { status: "cancelled" } : undefined;
       }
@@ -206,12 +206,12 @@ export class Compaction {
 
   /** Where the window has no room for the summary, the oldest turns are left out of what it is made of. */
   async #summaryPrompt({ prompt, size, threshold }: DueCompaction): Promise<Prompt> {
-    const { access, host } = this.#options;
+    const { model, host } = this.#options;
     const wanted = summaryTokens(threshold);
     const left = size.contextWindow - size.tokens - INSTRUCTION_TOKENS;
     const maxOutputTokens = Math.min(wanted + THINKING_TOKENS, Math.max(left, wanted));
-    const whole = summaryPrompt(prompt, access.engine.noteRole, maxOutputTokens);
-    return left >= wanted ? whole : truncateToFit(access.engine, whole, host.signal);
+    const whole = summaryPrompt(prompt, model.engine.noteRole, maxOutputTokens);
+    return left >= wanted ? whole : truncateToFit(model.engine, whole, host.signal);
   }
 
   async #consume(generation: Generation, said: SummaryText): Promise<void> {

@@ -48,14 +48,14 @@ const START_TIME_MS = 50;
 const CANCELLED = "cancelled";
 
 export class Generations {
-  readonly #options: Pick<TurnOptions, "asked" | "access" | "bounds" | "host">;
+  readonly #options: Pick<TurnOptions, "asked" | "model" | "bounds" | "host">;
   readonly #output: TurnOutput;
   readonly #prompt: RoundPrompt;
   /** Ends what has been begun and cannot be used: only raw messages of the prompt can show that. */
   readonly #unusable: AbortController | undefined;
 
   constructor(
-    options: Pick<TurnOptions, "asked" | "access" | "bounds" | "host">,
+    options: Pick<TurnOptions, "asked" | "model" | "bounds" | "host">,
     output: TurnOutput,
     prompt: RoundPrompt,
   ) {
@@ -131,7 +131,7 @@ export class Generations {
     started: Promise<Generation>,
     { consume, progress, usage, again }: RunningGeneration,
   ): Promise<Outcome | undefined> {
-    const { access, bounds, host } = this.#options;
+    const { model, bounds, host } = this.#options;
     const { signal, clock, measured } = host;
     const { state, response } = this.#output;
     const policy = new ResumePolicy(bounds, clock, state.round.outageSince);
@@ -157,7 +157,7 @@ export class Generations {
         if (signal.aborted) return { status: "cancelled" };
         const waitMs = passes ? policy.next(fault, { taken, spoke }) : undefined;
         if (waitMs === undefined) return { status: "failed", error: fault };
-        if (taken) access.leaveServer();
+        if (taken) model.leaveServer();
         this.#tellOutage(policy.outage);
         await pause(waitMs, signal);
         if (signal.aborted) return { status: "cancelled" };
@@ -168,7 +168,7 @@ export class Generations {
 
   /** Begins a generation that goes on where the last one broke off. Throws the fault that broke it where that cannot be. */
   async resume(fault: ApiError): Promise<Generation> {
-    const { asked, access, host } = this.#options;
+    const { asked, model, host } = this.#options;
     const { round, state } = this.#output;
     const { sampled } = state.round;
     // A model that goes on after its very tokens goes on in the middle of a call, too.
@@ -176,7 +176,7 @@ export class Generations {
     const partial = round.partialItems;
     if (partial.length === 0 && !sampled) return this.#ask();
     const prompt = await this.#prompt.fitting();
-    const continuation = access.engine.continuation(prompt, partial as Item[], sampled);
+    const continuation = model.engine.continuation(prompt, partial as Item[], sampled);
     const { anew = 0 } = continuation ?? {};
     if (!host.sink && (!continuation || anew > 0)) {
       // Nobody has seen anything of it.
@@ -219,9 +219,9 @@ export class Generations {
 
   /** Has the engine generate, and notes when, where anybody wants to know. Throws as the engine does. */
   generate(prompt: Prompt, signal: AbortSignal, purpose: ModelCall["purpose"]): Promise<Generation> {
-    const { access, host } = this.#options;
+    const { model, host } = this.#options;
     if (host.measured) return this.#measured(prompt, signal, purpose, host.measured);
-    return access.engine.generate(prompt, signal);
+    return model.engine.generate(prompt, signal);
   }
 
   async #measured(
@@ -230,7 +230,7 @@ export class Generations {
     purpose: ModelCall["purpose"],
     measured: Measurements,
   ): Promise<Generation> {
-    const { engine, replica } = this.#options.access;
+    const { engine, replica } = this.#options.model;
     const { clock } = this.#options.host;
     const call = beginModelCall(measured, { round: this.#output.state.rounds, purpose, now: clock() });
     try {
@@ -279,8 +279,8 @@ export class Generations {
   }
 
   async #passes(fault: ApiError): Promise<boolean> {
-    const { access, host } = this.#options;
-    return isTransient(fault, () => access.isServerGone(host.signal).catch(() => false));
+    const { model, host } = this.#options;
+    return isTransient(fault, () => model.isServerGone(host.signal).catch(() => false));
   }
 
   /** Says that the model server is waited for, once it is seen to be away; the log learns since when. */
@@ -301,9 +301,9 @@ export class Generations {
   }
 
   async #brokenOff(prompt: Prompt): Promise<BrokenOff | undefined> {
-    const { access, host } = this.#options;
+    const { model, host } = this.#options;
     try {
-      const { tokens } = await access.engine.measure(prompt, host.signal);
+      const { tokens } = await model.engine.measure(prompt, host.signal);
       return { prompt: tokens, reasoning: roundDeltas(this.#output.state).reasoning, isText: true };
     } catch {
       return undefined;
@@ -312,11 +312,11 @@ export class Generations {
 
   /** Tokens of the prompt proper, and of what was generated after it; undefined where the engine cannot tell. */
   async #measure(continuation: Continuation): Promise<{ prompt: number; generated: number } | undefined> {
-    const { access, host } = this.#options;
+    const { model, host } = this.#options;
     try {
       const [prompt, whole] = await Promise.all([
-        access.engine.measure(this.#prompt.current, host.signal),
-        access.engine.measure(continuation.prompt, host.signal),
+        model.engine.measure(this.#prompt.current, host.signal),
+        model.engine.measure(continuation.prompt, host.signal),
       ]);
       return { prompt: prompt.tokens, generated: Math.max(0, whole.tokens - prompt.tokens) };
     } catch (error) {

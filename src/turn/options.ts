@@ -16,7 +16,7 @@ import type { TurnState } from "./state.ts";
 export interface TurnOptions {
   asked: Asked;
   past: TurnPast;
-  access: ModelAccess;
+  model: TurnModel;
   bounds: TurnBounds;
   tools: TurnToolAccess;
   secrets: TurnSecrets;
@@ -49,7 +49,8 @@ export interface TurnPast {
   removed: readonly InputTransformation[];
 }
 
-export interface ModelAccess {
+/** How a turn reaches its model. */
+export interface TurnModel {
   engine: Engine;
   /** Asks the model server whether it is gone. */
   isServerGone: (signal: AbortSignal) => Promise<boolean>;

@@ -38,7 +38,7 @@ export function readLoggedTurn(lines: Iterable<string>): TurnState {
 /** The prompt of the round in which the turn was cut off: what the rounds before have put out follows. */
 export function resumedPrompt(
   first: Prompt,
-  options: Pick<TurnOptions, "past" | "access" | "secrets">,
+  options: Pick<TurnOptions, "past" | "model" | "secrets">,
   output: TurnOutput,
 ): Prompt {
   const { items, ...rest } = promptOutput(options.past, output, earlierOutput(output.state));
@@ -51,14 +51,14 @@ export function resumedPrompt(
 function sinceCompaction(
   first: readonly Item[],
   output: readonly Item[],
-  { access, secrets }: Pick<TurnOptions, "access" | "secrets">,
+  { model, secrets }: Pick<TurnOptions, "model" | "secrets">,
 ): Item[] {
   const at = newestCompaction(output);
   const item = output[at];
   const rest = output.slice(at + 1).filter(({ type }) => type !== "compaction");
   if (item?.type !== "compaction") return [...first, ...rest];
   const content = openCompaction(item, secrets.compactions, { param: "previous_response_id", isStored: true });
-  return [...standingItems(content, access.engine.noteRole), ...rest];
+  return [...standingItems(content, model.engine.noteRole), ...rest];
 }
 
 type ResumeBounds = Pick<TurnBounds, "maxRetries" | "maxFruitless" | "outageMs">;

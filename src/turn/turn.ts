@@ -58,9 +58,9 @@ export class Turn {
   /** Throws the 400 of calls and outputs that do not pair up. */
   constructor(options: TurnOptions) {
     this.#options = options;
-    const { asked, past, access, host, tools, logged } = options;
+    const { asked, past, model, host, tools, logged } = options;
     const { request } = asked;
-    const made = makePrompt(options, access.engine.noteRole);
+    const made = makePrompt(options, model.engine.noteRole);
     const first: Prompt = host.sink ? made : { ...made, isUnwatched: true };
     const kind = compactionKind(request, past.input);
     // A compaction carries calls that nobody has answered yet.
@@ -68,7 +68,7 @@ export class Turn {
     const clientTool = (name: string) => ClientTools.of(this.#prompt.current.request.tools).get(name);
     this.#output = new TurnOutput({ ...options, usedCallIds, clientTool, prompted: first.request }, logged);
     const prompt = logged ? resumedPrompt(first, options, this.#output) : first;
-    this.#prompt = new RoundPrompt(prompt, access.engine, host.signal);
+    this.#prompt = new RoundPrompt(prompt, model.engine, host.signal);
     this.#generations = new Generations(options, this.#output, this.#prompt);
     this.#compaction = kind && new Compaction(kind, options, this.#output, this.#prompt, this.#generations);
     this.#facts = { compaction: kind, maxOutputTokens: request.max_output_tokens ?? Number.POSITIVE_INFINITY };
@@ -95,12 +95,12 @@ export class Turn {
 
   /** Says that the response is queued, and no more: nothing here may wait. */
   queue(): void {
-    const { asked, access, host } = this.#options;
+    const { asked, model, host } = this.#options;
     if (asked.request.enable_response_messages) {
       try {
         // An engine that would have to ask the model server gives up at once. The queued response never told of this server's tools.
         const prompt = { ...this.#prompt.current, serverTools: undefined };
-        const messages = access.engine.inputMessages(prompt, AbortSignal.abort());
+        const messages = model.engine.inputMessages(prompt, AbortSignal.abort());
         if (!Array.isArray(messages)) messages.catch(() => {});
         else if (this.#output.size.fits(messages)) this.#output.messages.setInput(messages);
       } catch {
@@ -318,10 +318,10 @@ export class Turn {
 
   /** Gives the prompt with the response, as raw messages. Returns the fault that prevents it. */
   async #setInputMessages(): Promise<ApiError | undefined> {
-    const { access, host } = this.#options;
+    const { model, host } = this.#options;
     try {
       const prompt = this.#withoutOutput(await this.#prompt.fitting());
-      const messages = await access.engine.inputMessages(prompt, host.signal);
+      const messages = await model.engine.inputMessages(prompt, host.signal);
       if (!this.#output.size.fits(messages)) {
         return contextLengthExceeded("The prompt is too large to be shown as messages with the response.");
       }

@@ -49,7 +49,7 @@ async function play(engine: Engine, request: CreateRequest = {}): Promise<TurnRe
       createdAt: 0,
     },
     past: { history: [], replays: [], input: [], removed: [] },
-    access: { engine, isServerGone: async () => false, leaveServer: () => {} },
+    model: { engine, isServerGone: async () => false, leaveServer: () => {} },
     bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: ROOM },
     tools: { hosted: HOSTED_TOOLS },
     secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec({ encryptionKeys: [] }, "") },

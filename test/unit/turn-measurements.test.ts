@@ -54,7 +54,7 @@ async function generate(reads: number, measured?: Measurements) {
       ...{ request: {} as CreateRequest, address: ADDRESS, model: { name: "m", upstream: "m" } },
       ...{ cacheSalt: "", createdAt: 0 },
     },
-    access: { engine, isServerGone: async () => false, leaveServer: () => {}, replica: () => "gpu-1" },
+    model: { engine, isServerGone: async () => false, leaveServer: () => {}, replica: () => "gpu-1" },
     bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: 1_000_000 },
     host: { signal: new AbortController().signal, clock, measured: observed?.value },
   };

@@ -65,7 +65,7 @@ async function play(
       input: [{ type: "message", role: "user", status: "completed", content: [{ type: "input_text", text: "Hi" }] }],
       removed: [],
     },
-    access: {
+    model: {
       engine: new ChatEngine(upstreamOf(reads, type), HOSTED_TOOLS),
       isServerGone: async () => false,
       leaveServer: () => {},

@@ -1,7 +1,7 @@
+import type { Rules } from "@responses-edge/grammar";
 import type { FinishReason, ModelDelta, Prompt, PromptChange } from "../../contract/engine.ts";
 import type { ClientTool } from "../../protocol/client-tools.ts";
 import { callFaultOf } from "../call-faults.ts";
-import type { Rules } from "../grammar/lark.ts";
 import { withholdsTools } from "../offered-tools.ts";
 import type { FinalFormat } from "./final-format.ts";
 import { asJson, type ChatMessage } from "./messages.ts";

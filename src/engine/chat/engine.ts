@@ -1,3 +1,4 @@
+import { LongWork } from "@responses-edge/long-work";
 import type { Config } from "../../config.ts";
 import type { Continuation, Engine, ModelDelta, Prompt, PromptSize, RawMessage } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
@@ -5,9 +6,8 @@ import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest, toApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
-import { LongWork } from "../../protocol/long-work.ts";
 import { isServerCall } from "../../protocol/response.ts";
-import { boundRules, refuseBadFormats } from "../grammar/bound-inputs.ts";
+import { boundRules, refuseBadFormats } from "../bound-inputs.ts";
 import { statusOf } from "../server-status.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { stopStringsOf } from "../stop-strings.ts";

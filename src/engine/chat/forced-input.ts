@@ -1,10 +1,9 @@
+import type { Rules } from "@responses-edge/grammar";
+import { Recogniser, toEbnf } from "@responses-edge/grammar";
 import type { ModelDelta, Prompt } from "../../contract/engine.ts";
 import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import { mustCall } from "../../protocol/tools.ts";
-import { boundRules } from "../grammar/bound-inputs.ts";
-import { toEbnf } from "../grammar/ebnf.ts";
-import type { Rules } from "../grammar/lark.ts";
-import { Recogniser } from "../grammar/recogniser.ts";
+import { boundRules } from "../bound-inputs.ts";
 import { callableTools, isContinued } from "./request.ts";
 
 /**

@@ -1,8 +1,8 @@
+import { finish, type Steps } from "@responses-edge/long-work";
 import { calledId, clientCallOf, clientOutputOf } from "../../contract/client-calls.ts";
 import type { Replay, ToolExchange } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
 import type { InputPart, Item, MessageItem } from "../../protocol/items.ts";
-import { finish, type Steps } from "../../protocol/long-work.ts";
 import { isClientCall } from "../../protocol/response.ts";
 import { fileText } from "../file-text.ts";
 

@@ -1,14 +1,14 @@
+import type { Rules } from "@responses-edge/grammar";
+import { toPattern } from "@responses-edge/grammar";
+import type { Steps } from "@responses-edge/long-work";
 import type { FormatWithTools } from "../../config.ts";
 import { customParameters } from "../../contract/client-functions.ts";
 import type { Prompt } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
 import { ClientTools } from "../../protocol/client-tools.ts";
 import { type CreateRequest, vllmFields } from "../../protocol/create-request.ts";
-import type { Steps } from "../../protocol/long-work.ts";
 import { type FunctionTool, mustCall } from "../../protocol/tools.ts";
-import { boundRules } from "../grammar/bound-inputs.ts";
-import type { Rules } from "../grammar/lark.ts";
-import { toPattern } from "../grammar/pattern.ts";
+import { boundRules } from "../bound-inputs.ts";
 import { offeredServerTools, offeredTools, shownServerTools, shownTools } from "../offered-tools.ts";
 import { isStreamed, streamInterval } from "../vllm-words.ts";
 import { chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";

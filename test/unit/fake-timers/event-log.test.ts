@@ -82,7 +82,7 @@ describe("the rows of a run", () => {
         createdAt: Date.now(),
       },
       past: { history: [], replays: [], input: [], removed: [] },
-      access: { engine: talker(tokens, 50), isServerGone: async () => false, leaveServer: () => {} },
+      model: { engine: talker(tokens, 50), isServerGone: async () => false, leaveServer: () => {} },
       bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: Number.POSITIVE_INFINITY },
       tools: { hosted: HOSTED_TOOLS },
       secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec({ encryptionKeys: [] }, "") },
