@@ -1,7 +1,7 @@
 import type { Affinity } from "../assembly/session.ts";
+import type { InputItem } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { hashText } from "../protocol/hash.ts";
-import type { InputItem } from "../protocol/items.ts";
 
 /** What a request shows of the requests that it belongs with, as far as their prompts begin alike. */
 

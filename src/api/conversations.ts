@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
 import { checkRequestItems } from "../assembly/request-items.ts";
+import { type InputItem, inputItem } from "../items/registry.ts";
 import { list } from "../protocol/collections.ts";
 import { metadata } from "../protocol/create-request.ts";
 import { ApiError, conversationNotFound, invalidRequest } from "../protocol/errors.ts";
 import { conversationId, newTurnAddress, type TurnAddress } from "../protocol/ids.ts";
-import { type InputItem, inputItem } from "../protocol/items.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, unwrap } from "../store/client.ts";
 import type { Conversation } from "../store/conversation-store.ts";

@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import { checkRequestItems } from "../assembly/request-items.ts";
 import { type Affinity, placedTree } from "../assembly/session.ts";
+import type { InputItem } from "../items/registry.ts";
 import {
   type CreateRequest,
   conversationOf,
@@ -11,7 +12,6 @@ import {
 import { previousResponseNotFound } from "../protocol/errors.ts";
 import { withExtraFields } from "../protocol/extra-fields.ts";
 import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
-import type { InputItem } from "../protocol/items.ts";
 import { LongWork } from "../protocol/long-work.ts";
 import { withoutUnknownTools } from "../protocol/unknown-tools.ts";
 import { parse } from "../protocol/validation.ts";

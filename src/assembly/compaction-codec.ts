@@ -3,8 +3,8 @@ import { z } from "zod";
 import type { Config } from "../config.ts";
 import type { CompactionCodec, CompactionContent, CompactionFault } from "../contract/compaction.ts";
 import type { Sealer } from "../contract/sealing.ts";
+import { type InputItem, type Item, inputItem } from "../items/registry.ts";
 import { list } from "../protocol/collections.ts";
-import { type InputItem, type Item, inputItem } from "../protocol/items.ts";
 import { structureFault } from "../protocol/json-structure.ts";
 import { createSealer } from "./sealer.ts";
 

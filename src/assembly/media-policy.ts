@@ -1,6 +1,6 @@
 import type { Config } from "../config.ts";
+import type { InputItem } from "../items/registry.ts";
 import { invalidRequest } from "../protocol/errors.ts";
-import type { InputItem } from "../protocol/items.ts";
 import { guardOf } from "../tools/guard.ts";
 import { mayCall } from "../tools/guarded-fetch.ts";
 import { checkMedia, type MediaUrl, mayFetchMedia, mediaUrls, refusedMedia } from "../turn/media.ts";

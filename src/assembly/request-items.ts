@@ -1,5 +1,5 @@
 import type { Config } from "../config.ts";
-import type { InputItem } from "../protocol/items.ts";
+import type { InputItem } from "../items/registry.ts";
 import { openCompaction, standingItems } from "../turn/compacted-past.ts";
 import { compactionCodec } from "./compaction-codec.ts";
 import { checkRequestMedia } from "./media-policy.ts";

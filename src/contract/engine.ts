@@ -1,5 +1,5 @@
+import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
-import type { Item } from "../protocol/items.ts";
 import type { Usage } from "../protocol/response.ts";
 import type { FunctionTool } from "../protocol/tools.ts";
 

@@ -1,9 +1,9 @@
 import { z } from "zod";
+import { type InputItem, inputItem } from "../items/registry.ts";
 import { ClientTools, clientToolsIn, fullNameOf } from "./client-tools.ts";
 import { list, map, readAhead } from "./collections.ts";
 import { describedAs } from "./described-as.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
-import { type InputItem, inputItem } from "./items.ts";
 import { isJsonObject } from "./json.ts";
 import type { Steps } from "./long-work.ts";
 import { reasoningEffort, textFormat } from "./output-settings.ts";

@@ -1,8 +1,8 @@
 import { z } from "zod";
+import { inputItem } from "../items/registry.ts";
 import { list } from "../protocol/collections.ts";
 import { metadata } from "../protocol/create-request.ts";
 import { MAX_ID_LENGTH } from "../protocol/ids.ts";
-import { inputItem } from "../protocol/items.ts";
 import type { JsonObject } from "../protocol/json.ts";
 
 /**

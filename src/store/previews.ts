@@ -1,4 +1,4 @@
-import type { Item } from "../protocol/items.ts";
+import type { Item } from "../items/registry.ts";
 import { parseJsonPrefix } from "../protocol/json-prefix.ts";
 import type { Preview } from "../protocol/tree.ts";
 

@@ -6,9 +6,9 @@ import {
   type ModelCall,
   tokensBetween,
 } from "../contract/measurements.ts";
+import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, toApiError } from "../protocol/errors.ts";
-import type { Item } from "../protocol/items.ts";
 import { pause } from "../protocol/pause.ts";
 import type { Usage } from "../protocol/response.ts";
 import { type BrokenOff, continued, type Generation, outOfTokens } from "./continuation.ts";

@@ -1,4 +1,4 @@
-import type { StreamEvent } from "../protocol/events.ts";
+import type { StreamEvent } from "../items/events.ts";
 import { isRecord, parseRecord } from "./records.ts";
 import { applyEvent, applyRecord, newTurnState, type TurnState } from "./state.ts";
 

@@ -1,4 +1,4 @@
-import type { OutputItem } from "../protocol/response.ts";
+import type { OutputItem } from "../items/registry.ts";
 import type { CompactionKind, DueCompaction } from "./compaction.ts";
 import type { Generation } from "./continuation.ts";
 import type { Outcome } from "./outcome.ts";

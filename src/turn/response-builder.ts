@@ -3,20 +3,12 @@ import type { FinishReason, ModelDelta, Phase, RawMessage, TokenLogprob } from "
 import type { HostedTools } from "../contract/hosted-tool.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
 import type { ApprovedCall } from "../contract/turn-tools.ts";
+import { type Item, isClientCall, isServerCall, type OutputItem } from "../items/registry.ts";
 import type { ClientTool } from "../protocol/client-tools.ts";
 import type { ApiError } from "../protocol/errors.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
-import type { Item } from "../protocol/items.ts";
 import { isJson } from "../protocol/json.ts";
-import {
-  type InputTransformation,
-  isClientCall,
-  isServerCall,
-  type OutputItem,
-  type ResponseObject,
-  toolUsageOf,
-  type Usage,
-} from "../protocol/response.ts";
+import { type InputTransformation, type ResponseObject, toolUsageOf, type Usage } from "../protocol/response.ts";
 import { ClientCalls } from "./client-calls.ts";
 import { Compactions } from "./compactions.ts";
 import type { Outcome } from "./outcome.ts";

@@ -10,11 +10,11 @@ import {
   traceparent,
 } from "../contract/measurements.ts";
 import type { ListedTools, TurnTools, UnlistedServer } from "../contract/turn-tools.ts";
+import type { Item } from "../items/registry.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
-import type { Item } from "../protocol/items.ts";
 import { type InputTransformation, initialResponse } from "../protocol/response.ts";
 import { answerCalls, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
 import { newestCompaction, type OpenedCompaction, openCompaction, standingItems } from "./compacted-past.ts";

@@ -1,6 +1,6 @@
 import type { ServerTool } from "../../src/contract/server-tool.ts";
+import type { StreamEvent } from "../../src/items/events.ts";
 import { ClientTools } from "../../src/protocol/client-tools.ts";
-import type { StreamEvent } from "../../src/protocol/events.ts";
 import { responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 import { initialResponse } from "../../src/protocol/response.ts";
 import { tools } from "../../src/protocol/tools.ts";

@@ -1,12 +1,11 @@
 import type { Config } from "../../config.ts";
 import type { Continuation, Engine, ModelDelta, Prompt, PromptSize, RawMessage } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
+import { type Item, isServerCall } from "../../items/registry.ts";
 import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest, toApiError } from "../../protocol/errors.ts";
-import type { Item } from "../../protocol/items.ts";
 import { LongWork } from "../../protocol/long-work.ts";
-import { isServerCall } from "../../protocol/response.ts";
 import { boundRules, refuseBadFormats } from "../grammar/bound-inputs.ts";
 import { withholdsTools } from "../offered-tools.ts";
 import { statusOf } from "../server-status.ts";

@@ -1,12 +1,12 @@
 import type { HarmonyConfig } from "../../config.ts";
-import { type ClientCall, clientCallOf, clientOutputOf } from "../../contract/client-calls.ts";
 import type { Prompt, Replay, ToolExchange, ToolNamespace } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
+import type { ClientCall } from "../../items/item-type.ts";
+import type { InputPart } from "../../items/parts.ts";
+import { clientCallOf, clientOutputOf, type Item, isServerCall, type MessageItem } from "../../items/registry.ts";
 import { ClientTools, flatName } from "../../protocol/client-tools.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
-import type { InputPart, Item, MessageItem } from "../../protocol/items.ts";
 import { collect, type Steps } from "../../protocol/long-work.ts";
-import { isServerCall } from "../../protocol/response.ts";
 import type { FunctionTool } from "../../protocol/tools.ts";
 import { fileText } from "../file-text.ts";
 import { shownServerTools, shownTools } from "../offered-tools.ts";
