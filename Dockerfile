@@ -4,6 +4,7 @@
 FROM node:24.21.0-bookworm-slim AS build
 WORKDIR /build
 COPY package.json package-lock.json ./
+COPY packages packages
 RUN npm ci --ignore-scripts
 COPY LICENSE tsconfig.json wrangler.toml ./
 COPY cli cli

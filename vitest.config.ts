@@ -2,10 +2,14 @@ import { fileURLToPath } from "node:url";
 import { cloudflareTest } from "@cloudflare/vitest-plugin";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
+import { buildConsole } from "./packages/console/build.js";
 import { chromium } from "./test/console/chromium.ts";
 
 // Processes of one test run load the same modules, and the program's are TypeScript: Node compiles each once (it knows by its text).
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL("node_modules/.cache/node", import.meta.url));
+
+// workerd's tests import the Worker, and that the page.
+await buildConsole();
 
 /** What all projects share: vitest runs them as one queue only where they have as many workers. */
 const shared = {
@@ -140,8 +144,8 @@ export default defineConfig({
           ...shared,
           name: "workerd",
           isolate: false,
-          include: ["test/unit/**/*.test.ts"],
-          exclude: ["test/unit/fake-timers/**"],
+          include: ["test/unit/**/*.test.ts", "packages/*/test/**/*.test.ts"],
+          exclude: ["test/unit/fake-timers/**", "packages/*/test/node/**"],
         },
       },
       {
@@ -157,7 +161,7 @@ export default defineConfig({
         test: {
           ...inNode,
           name: "node",
-          include: ["test/**/*.test.ts"],
+          include: ["test/**/*.test.ts", "packages/*/test/node/**/*.test.ts"],
           exclude: ["test/unit/**", "test/console/**", ...OVER_SOCKETS],
         },
       },

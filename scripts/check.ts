@@ -14,7 +14,7 @@ const CHECKS = [
   `${TSC}/src.json`,
   `${TSC}/test.json -p test`,
   `${TSC}/unit.json -p test/unit`,
-  `${TSC}/console.json -p src/console/client`,
+  `${TSC}/console.json -p packages/console`,
   "biome ci .",
   `wrangler deploy --dry-run --outdir ${BUNDLE}`,
 ];

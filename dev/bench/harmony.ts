@@ -1,8 +1,13 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { renderConversation } from "../../src/engine/harmony/render.ts";
-import { hasSpecialLiteral, toText } from "../../src/engine/harmony/segments.ts";
-import { createTokenizer, type Tokenizer, toTokenIds } from "../../src/engine/harmony/tokenizer.ts";
+import {
+  createTokenizer,
+  hasSpecialLiteral,
+  renderConversation,
+  type Tokenizer,
+  toText,
+  toTokenIds,
+} from "@responses-edge/harmony";
 import { Connection, get, hammer, type Request, type Sample } from "./load.ts";
 import { exactCpuSeconds, memoryMb } from "./processes.ts";
 import { heapMb } from "./profile.ts";

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
-import { checkRequestItems } from "../assembly/request-items.ts";
+import { checkRequestItems } from "../assembly/media-policy.ts";
 import { type InputItem, inputItem } from "../items/registry.ts";
 import { list } from "../protocol/collections.ts";
 import { metadata } from "../protocol/create-request.ts";

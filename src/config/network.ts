@@ -1,3 +1,5 @@
+import type { Connect } from "@responses-edge/socket-fetch/connection";
+
 /**
  * The ways out of this server. What clients name is asked by the global `fetch`, which a server of one's own confines to
  * public addresses (docs/self-hosting.md); what the operator names in variables may be anywhere.
@@ -10,19 +12,6 @@ export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 export function withoutRedirects(send: Fetch): Fetch {
   return (url, init) => send(url, { ...init, redirect: "manual" });
 }
-
-/** The two directions of a connection, and its end. */
-export interface Connection {
-  readable: ReadableStream<Uint8Array>;
-  writable: WritableStream<Uint8Array>;
-  close(): Promise<void>;
-}
-
-/** As `connect()` of `cloudflare:sockets`. */
-export type Connect = (
-  address: { hostname: string; port: number },
-  options: { secureTransport: "on" | "off"; allowHalfOpen: boolean },
-) => Connection;
 
 /** The binding PRIVATE_NETWORK: a service that reaches private addresses, too. Cloudflare has none. */
 export interface PrivateNetwork {

@@ -1,13 +1,7 @@
 import { createHash } from "node:crypto";
+import type { Connect } from "@responses-edge/socket-fetch/connection";
 import { z } from "zod";
-import {
-  type Connect,
-  type Fetch,
-  type OperatorNetwork,
-  operatorNetwork,
-  type PrivateNetwork,
-  withoutRedirects,
-} from "./network.ts";
+import { type Fetch, type OperatorNetwork, operatorNetwork, type PrivateNetwork, withoutRedirects } from "./network.ts";
 import { headerSecret, serverUrl } from "./values.ts";
 
 /** The model servers of a deployment: `UPSTREAMS` with its secrets, or the one of `VLLM_BASE_URL`. */

@@ -1,8 +1,8 @@
+import type { Rules } from "@responses-edge/grammar";
+import { Recogniser } from "@responses-edge/grammar";
 import { faultOf } from "../contract/client-functions.ts";
 import { customInputOf } from "../contract/custom-input.ts";
 import type { ClientTool } from "../protocol/client-tools.ts";
-import type { Rules } from "./grammar/lark.ts";
-import { Recogniser } from "./grammar/recogniser.ts";
 
 /**
  * Why a call of a client's tool cannot be made, in words for the model that has made it; undefined where it can. `text` is

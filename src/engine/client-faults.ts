@@ -11,8 +11,8 @@ import type {
 import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
+import { bindsInputs } from "./bound-inputs.ts";
 import { grammarError, grammarFields, mediaParam, refusesGrammar } from "./fault-names.ts";
-import { bindsInputs } from "./grammar/bound-inputs.ts";
 
 /**
  * An engine whose faults name what the client sent, and come before its answer begins where vLLM lets them.

@@ -1,7 +1,7 @@
+import { LongWork } from "@responses-edge/long-work";
 import type { Config, EngineName } from "../config.ts";
 import type { Engine } from "../contract/engine.ts";
 import type { HostedTools } from "../contract/hosted-tool.ts";
-import { LongWork } from "../protocol/long-work.ts";
 import { ChatEngine } from "./chat/engine.ts";
 import { ClientFaults } from "./client-faults.ts";
 import { HarmonyEngine } from "./harmony/engine.ts";

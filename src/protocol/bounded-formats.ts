@@ -1,5 +1,5 @@
+import { expansionOf, MAX_EXPANSION, type Syntax } from "@responses-edge/grammar";
 import { invalidRequest } from "./errors.ts";
-import { expansionOf, MAX_EXPANSION, type Syntax } from "./grammar-expansion.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";
 import { formatPath } from "./validation.ts";
 

@@ -1,6 +1,6 @@
+import type { Steps } from "@responses-edge/long-work";
 import { z } from "zod";
 import { describedAs } from "./described-as.ts";
-import type { Steps } from "./long-work.ts";
 
 /**
  * Arrays and maps of a request, of which the first element at fault ends the reading. Zod's own read on and keep an

@@ -1,3 +1,4 @@
+import type { Steps } from "@responses-edge/long-work";
 import { z } from "zod";
 import { type InputItem, inputItem } from "../items/registry.ts";
 import { ClientTools, clientToolsIn, fullNameOf } from "./client-tools.ts";
@@ -5,7 +6,6 @@ import { list, map, readAhead } from "./collections.ts";
 import { describedAs } from "./described-as.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { isJsonObject } from "./json.ts";
-import type { Steps } from "./long-work.ts";
 import { reasoningEffort, textFormat } from "./output-settings.ts";
 import { type ChosenTool, chosenTools, hostedKey, type Tool, type ToolChoice, toolChoice, tools } from "./tools.ts";
 

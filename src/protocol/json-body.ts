@@ -1,6 +1,6 @@
+import type { LongWork, Steps } from "@responses-edge/long-work";
 import { ApiError, invalidRequest } from "./errors.ts";
 import { MAX_DEPTH, MAX_VALUES, structureFault } from "./json-structure.ts";
-import type { LongWork, Steps } from "./long-work.ts";
 
 /** Reads the JSON of a request within limits, whatever brought it. */
 

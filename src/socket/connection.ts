@@ -1,3 +1,4 @@
+import { LongWork } from "@responses-edge/long-work";
 import { countedWork } from "../api/admission.ts";
 import { createResponse } from "../api/create-response.ts";
 import type { Caller, ClientSink } from "../api/transport.ts";
@@ -5,7 +6,6 @@ import type { Config } from "../config.ts";
 import { ApiError, invalidRequest, tooManyInProgress } from "../protocol/errors.ts";
 import type { JsonObject } from "../protocol/json.ts";
 import { bodyTooLarge, parseBody } from "../protocol/json-body.ts";
-import { LongWork } from "../protocol/long-work.ts";
 import { inOpenResponses } from "../protocol/open-responses.ts";
 import { type Permits, textPermits } from "../store/memory-permits.ts";
 import { tenantSockets } from "../store/tenant-load.ts";

@@ -1,8 +1,8 @@
+import { collect, finish, type Steps } from "@responses-edge/long-work";
 import { answeredId, calledId, type Item, isClientCall, isServerCall, itemId } from "../items/registry.ts";
 import { flatName } from "../protocol/client-tools.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { parseItemId, type TurnAddress } from "../protocol/ids.ts";
-import { collect, finish, type Steps } from "../protocol/long-work.ts";
 
 /** What a turn knows before the model speaks: earlier items and this turn's input, checked and given ids. */
 

@@ -1,11 +1,14 @@
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { promisify } from "node:util";
+import { build } from "esbuild";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { startScripted } from "../e2e/scripted-vllm.ts";
 import { eventually, lastPrompt } from "../e2e/support.ts";
 import { type McpTestServer, startMcpServer } from "../tools/mcp-server.ts";
+import { root } from "../workerd/tools.ts";
 import {
   type ConsoleRig,
   expectAccessible,
@@ -338,8 +341,16 @@ describe("hostile", () => {
         { type: "constructor" },
         {},
       ];
+      // The page's script, with the view of an item as its export.
+      const contents = 'import "./main.js"; export { ItemView } from "./item-view.js";';
+      const stdin = { contents, resolveDir: join(root, "packages/console/src") };
+      const { outputFiles } = await build({ stdin, bundle: true, format: "esm", write: false });
+      const script = { body: outputFiles[0]?.text ?? "", contentType: "text/javascript" };
+      await page.route("**/main.js", (route) => route.fulfill(script));
+      await page.reload();
+      await page.locator("#input").waitFor();
       const views = await page.evaluateHandle<{ ItemView: new (item: object) => { element: HTMLElement } }>(
-        `import(document.querySelector("script[src]").src.replace("main.js", "item-view.js"))`,
+        'import(document.querySelector("script[src]").src)',
       );
       const found = await views.evaluate(async ({ ItemView }, given) => {
         const holder = document.createElement("div");

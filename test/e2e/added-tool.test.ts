@@ -36,12 +36,12 @@ beforeAll(async () => {
   for (const name of ["src", "package.json", "tsconfig.json", "wrangler.toml"]) {
     cpSync(join(root, name), join(checkout, name), { recursive: true });
   }
-  symlinkSync(join(root, "node_modules"), join(checkout, "node_modules"));
+  for (const name of ["node_modules", "packages"]) symlinkSync(join(root, name), join(checkout, name));
 
   mkdirSync(dirname(join(checkout, ROOM)));
   cpSync(join(root, "test/fixtures/dice/hosted-tool.ts"), join(checkout, ROOM));
   const fields = 'type: z.literal("dice"), sides: z.int().min(2).max(100).nullish()';
-  write(REQUEST, "export const HOSTED = {", `const diceTool = z.object({ ${fields} });\n`);
+  write(REQUEST, "const codeInterpreterTool = z", `const diceTool = z.object({ ${fields} });\n`);
   write(REQUEST, END, "  dice: { schema: diceTool },");
   write(LIST, "import { MCP }", 'import { DICE } from "./dice/hosted-tool.ts";');
   write(LIST, "  tool_search: TOOL_SEARCH,", "  dice: DICE,");

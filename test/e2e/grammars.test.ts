@@ -1,6 +1,6 @@
 import type { CustomTool, ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { APPLY_PATCH } from "../unit/grammar-cases.ts";
+import { APPLY_PATCH } from "../../packages/grammar/test/grammar-cases.ts";
 import { refusalOf } from "../vllm/facts/subject.ts";
 import { type Gateway, startGateway } from "./support.ts";
 

@@ -1,7 +1,7 @@
+import { SPECIAL_TOKENS } from "@responses-edge/harmony";
 import fc from "fast-check";
 import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { SPECIAL_TOKENS } from "../../src/engine/harmony/vocabulary.ts";
 import { expectError } from "./expectations.ts";
 import {
   callsOf,

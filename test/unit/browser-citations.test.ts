@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { UrlCitation } from "../../src/contract/citations.ts";
 import { BrowserCitationFilter } from "../../src/tools/browser/citations.ts";
-import { charactersTouched } from "./work.ts";
+import { charactersTouched } from "../work.ts";
 
 const PAGES = [
   { url: "https://a.dev/x", title: "A" },

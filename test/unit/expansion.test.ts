@@ -1,8 +1,8 @@
+import { expansionOf, MAX_EXPANSION, type Syntax } from "@responses-edge/grammar";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { refuseLargeFormats } from "../../src/protocol/bounded-formats.ts";
 import type { ApiError } from "../../src/protocol/errors.ts";
-import { expansionOf, MAX_EXPANSION, type Syntax } from "../../src/protocol/grammar-expansion.ts";
 
 /** What grammars come to when their repetitions are written out. */
 

@@ -1,13 +1,13 @@
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { cutAtLiterals, type Tokenizer, toTokenIds } from "@responses-edge/harmony";
 import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
 import { afterEach, beforeAll, beforeEach, expect, vi } from "vitest";
 import { createSealer } from "../../src/assembly/sealer.ts";
 import { type EngineName, loadConfig } from "../../src/config.ts";
 import type { Replay } from "../../src/contract/engine.ts";
 import type { McpAccess } from "../../src/contract/mcp-access.ts";
-import { cutAtLiterals } from "../../src/engine/harmony/pieces.ts";
-import { loadTokenizer, type Tokenizer, toTokenIds } from "../../src/engine/harmony/tokenizer.ts";
+import { loadTokenizer } from "../../src/engine/harmony/load-tokenizer.ts";
 import { shownItems } from "../../src/items/reasoning.ts";
 import type { Item } from "../../src/items/registry.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";

@@ -1,7 +1,6 @@
+import { CHANNEL, END, type HarmonyDelta, HarmonyParser, MESSAGE, RETURN, START } from "@responses-edge/harmony";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type HarmonyDelta, HarmonyParser } from "../../src/engine/harmony/parser.ts";
-import { CHANNEL, END, MESSAGE, RETURN, START } from "../../src/engine/harmony/vocabulary.ts";
 import { StopStrings } from "../../src/engine/stop-strings.ts";
 
 /** What a reader of a text gets to see, by the definition: up to the string that is complete first, the longest of these. */

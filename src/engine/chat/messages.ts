@@ -1,3 +1,4 @@
+import { finish, type Steps } from "@responses-edge/long-work";
 import type { Replay, ToolExchange } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
 import type { InputPart } from "../../items/parts.ts";
@@ -9,7 +10,6 @@ import {
   isClientCall,
   type MessageItem,
 } from "../../items/registry.ts";
-import { finish, type Steps } from "../../protocol/long-work.ts";
 import { fileText } from "../file-text.ts";
 
 /** Items as vLLM's chat completions messages. */

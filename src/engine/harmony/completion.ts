@@ -1,21 +1,29 @@
+import type { HarmonyMessage, Segment, Tokenizer } from "@responses-edge/harmony";
+import {
+  type EndReason,
+  type HarmonyDelta,
+  HarmonyParser,
+  PieceReader,
+  STOP_TOKEN_IDS,
+  StrippedMarkersError,
+} from "@responses-edge/harmony";
 import type { ModelDelta, Prompt, RawMessage, Sampled, TokenLogprob } from "../../contract/engine.ts";
 import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
+import { ApiError } from "../../protocol/errors.ts";
+import { boundRules } from "../bound-inputs.ts";
 import { callFaultOf } from "../call-faults.ts";
-import { boundRules } from "../grammar/bound-inputs.ts";
 import { offeredServerTools, offeredTools } from "../offered-tools.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import { toUsage, type VllmUsage } from "../vllm-words.ts";
 import { type CompletionChunk, readCompletionChunk } from "./chunks.ts";
 import type { FunctionNames } from "./function-names.ts";
 import { toTokenLogprobs } from "./logprobs.ts";
-import type { HarmonyMessage } from "./message.ts";
-import { type EndReason, type HarmonyDelta, HarmonyParser } from "./parser.ts";
-import { PieceReader } from "./pieces.ts";
 import { toRawMessage } from "./raw-messages.ts";
-import type { Segment } from "./segments.ts";
 import { boundTo } from "./structural-tag.ts";
-import type { Tokenizer } from "./tokenizer.ts";
-import { STOP_TOKEN_IDS } from "./vocabulary.ts";
+
+/** The call in whose middle a generation goes on. */
+type ResumedCall = Extract<ModelDelta, { kind: "resumed_call" }>;
+type CompletionDelta = HarmonyDelta | ResumedCall;
 
 /**
  * One completion of gpt-oss, from vLLM's events to model deltas: which pieces are special tokens, what they mean, what
@@ -24,7 +32,7 @@ import { STOP_TOKEN_IDS } from "./vocabulary.ts";
 export class Completion {
   readonly #parser: HarmonyParser;
   readonly #reader = new PieceReader();
-  readonly #deltas: HarmonyDelta[] = [];
+  readonly #deltas: CompletionDelta[] = [];
   readonly #functions: FunctionNames;
   readonly #prompt: Prompt;
   /** Sampled before this completion began, and since. */
@@ -184,13 +192,28 @@ export class Completion {
     if (!finish) return;
     this.#promptTokens ||= promptTokens;
     this.#parser.push(this.#reader.flush(), 0, this.#deltas);
-    this.#parser.end(finish, this.#deltas);
+    this.#endParser(finish);
     this.#give(out, true);
     if (finish === "stop" && this.#refusal) {
       const { why, message } = this.#refusal;
       out.push({ kind: "broken", why, messages: [message] });
     }
     out.push({ kind: "finish", reason: finish }, { kind: "usage", usage: this.#total() });
+  }
+
+  /** The end of what the parser reads. Throws ApiError 502 `upstream_misconfigured` for output without special tokens. */
+  #endParser(reason: EndReason): void {
+    try {
+      this.#parser.end(reason, this.#deltas);
+    } catch (error) {
+      if (!(error instanceof StrippedMarkersError)) throw error;
+      throw new ApiError({
+        status: 502,
+        message:
+          "The model server strips special tokens: it must honour skip_special_tokens: false or return_token_ids.",
+        code: "upstream_misconfigured",
+      });
+    }
   }
 
   /** `isEnd`: a message that is not said to be done was cut off. */
@@ -200,7 +223,7 @@ export class Completion {
       if (delta.kind === "unserved_call") {
         this.#refusal = refusalOf(delta.message, "there is no tool of this name.", this.#offered());
       } else if (delta.kind === "message") {
-        const message = delta.message as HarmonyMessage;
+        const message = delta.message;
         const fault = isDone && delta.itemKind === "call" ? this.#faultOf(message) : undefined;
         const isBroken = fault !== undefined;
         // Only the last call of a completion is answered: after it comes the model's turn again.
@@ -218,9 +241,9 @@ export class Completion {
     this.#deltas.length = 0;
   }
 
-  #isBrokenCall(delta: HarmonyDelta | undefined): boolean {
+  #isBrokenCall(delta: CompletionDelta | undefined): boolean {
     if (delta?.kind !== "message" || delta.itemKind !== "call") return false;
-    return this.#faultOf(delta.message as HarmonyMessage) !== undefined;
+    return this.#faultOf(delta.message) !== undefined;
   }
 
   /** Why a message that calls a tool of the client's is no call that it could answer, if it is none. */
@@ -266,7 +289,7 @@ function tokensOf({ text, ids }: CompletionChunk): number {
 }
 
 /** The call that some deltas have left open, if they have. */
-function openCall(deltas: readonly HarmonyDelta[]): ModelDelta[] {
+function openCall(deltas: readonly HarmonyDelta[]): ResumedCall[] {
   const end = deltas.findLastIndex((delta) => delta.kind === "message");
   const parts = deltas.slice(end + 1).filter((delta) => delta.kind === "tool_call");
   const [first] = parts;

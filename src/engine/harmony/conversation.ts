@@ -1,3 +1,6 @@
+import type { Channel, DeveloperContent, HarmonyMessage, SystemContent } from "@responses-edge/harmony";
+import { dropAnalysis, standardHeader } from "@responses-edge/harmony";
+import { collect, type Steps } from "@responses-edge/long-work";
 import type { HarmonyConfig } from "../../config.ts";
 import type { Prompt, Replay, ToolExchange, ToolNamespace } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
@@ -6,14 +9,10 @@ import type { InputPart } from "../../items/parts.ts";
 import { clientCallOf, clientOutputOf, type Item, isServerCall, type MessageItem } from "../../items/registry.ts";
 import { ClientTools, flatName } from "../../protocol/client-tools.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
-import { collect, type Steps } from "../../protocol/long-work.ts";
 import type { FunctionTool } from "../../protocol/tools.ts";
 import { fileText } from "../file-text.ts";
 import { shownServerTools, shownTools } from "../offered-tools.ts";
-import { dropAnalysis } from "./analysis.ts";
 import { FunctionNames, identifierOf, type NamedTool } from "./function-names.ts";
-import { standardHeader } from "./header.ts";
-import type { Channel, DeveloperContent, HarmonyMessage, SystemContent } from "./message.ts";
 import { fromRawMessage } from "./raw-messages.ts";
 
 /** A prompt as Harmony messages: each request's own instructions, tools and effort, then history and input. */

@@ -1,3 +1,16 @@
+import {
+  CALL,
+  CHANNEL,
+  cutAtLiterals,
+  END,
+  hasSpecialLiteral,
+  MESSAGE,
+  renderingConversation,
+  type Segment,
+  tokenizing,
+  toText,
+} from "@responses-edge/harmony";
+import { finish, type LongWork, type Steps } from "@responses-edge/long-work";
 import type { HarmonyConfig } from "../../config.ts";
 import type {
   Continuation,
@@ -13,8 +26,7 @@ import type { HostedTools } from "../../contract/hosted-tool.ts";
 import { type Item, partsOf } from "../../items/registry.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError } from "../../protocol/errors.ts";
-import { finish, type LongWork, type Steps } from "../../protocol/long-work.ts";
-import { refuseBadFormats } from "../grammar/bound-inputs.ts";
+import { refuseBadFormats } from "../bound-inputs.ts";
 import { contextWindow } from "../models.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import type { Upstream } from "../upstream.ts";
@@ -23,16 +35,12 @@ import { askingFor, streamInterval } from "../vllm-words.ts";
 import { Completion } from "./completion.ts";
 import { exchangeMessages, harmonyEffort, notText, toConversation, withHeader } from "./conversation.ts";
 import type { FunctionNames } from "./function-names.ts";
+import { loadTokenizer } from "./load-tokenizer.ts";
 import { wantsLogprobs } from "./logprobs.ts";
 import { GPT_OSS_WINDOW, windowFull, withOutputLimit } from "./output-limit.ts";
-import { cutAtLiterals } from "./pieces.ts";
 import { fromRawMessage, parsePreviousMessages, toRawMessage } from "./raw-messages.ts";
-import { renderingConversation } from "./render.ts";
 import { toCompletionRequest } from "./request.ts";
-import { hasSpecialLiteral, type Segment, toText } from "./segments.ts";
 import { refusedSchema, refuseEndlessSchemas, structuredOutputs } from "./structural-tag.ts";
-import { loadTokenizer, tokenizing } from "./tokenizer.ts";
-import { CALL, CHANNEL, END, MESSAGE } from "./vocabulary.ts";
 
 /** What a server says that does not know structural tags, rather than one that refuses a schema in them. */
 const UNKNOWN_STRUCTURE =

@@ -1,7 +1,7 @@
+import type { Tokenizer } from "@responses-edge/harmony";
 import type { TokenLogprob } from "../../contract/engine.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import type { WireLogprobs } from "./chunks.ts";
-import type { Tokenizer } from "./tokenizer.ts";
 
 /** Logprobs of vLLM's completions as OpenAI's `output_text.logprobs` has them. */
 

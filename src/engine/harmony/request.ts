@@ -1,8 +1,8 @@
+import { STOP_TOKEN_IDS } from "@responses-edge/harmony";
 import type { Prompt } from "../../contract/engine.ts";
 import { vllmFields } from "../../protocol/create-request.ts";
 import { isStreamed, streamInterval } from "../vllm-words.ts";
 import { wantsLogprobs } from "./logprobs.ts";
-import { STOP_TOKEN_IDS } from "./vocabulary.ts";
 
 /** A rendered prompt as the body of vLLM's `/v1/completions`. */
 

@@ -1,39 +1,26 @@
-import type { Prompt, ToolNamespace } from "../../contract/engine.ts";
+import { toEbnf } from "@responses-edge/grammar";
+import {
+  ANY_TEXT,
+  answers,
+  builtinCalls,
+  customCalls,
+  EXCLUDED,
+  type Format,
+  functionCalls,
+  jsonOf,
+  resolve,
+  structuralTag,
+} from "@responses-edge/harmony";
+import type { Prompt } from "../../contract/engine.ts";
 import { type ClientTool, ClientTools, clientToolsIn } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest } from "../../protocol/errors.ts";
 import { isJsonObject } from "../../protocol/json.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { formatPath } from "../../protocol/validation.ts";
-import { boundRules } from "../grammar/bound-inputs.ts";
-import { toEbnf } from "../grammar/ebnf.ts";
+import { boundRules } from "../bound-inputs.ts";
 import { offeredServerTools, offeredTools, withholdsTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
-import { resolve } from "./schema-normalisation.ts";
-
-/**
- * A grammar over headers and bodies, in xgrammar's structural tags, for requests that want more than free text: vLLM
- * does the same on its Harmony path (#45560), and measured far fewer malformed calls.
- */
-
-type Format =
-  | { type: "any_text"; excludes: string[] }
-  | { type: "const_string"; value: string }
-  | { type: "json_schema"; json_schema: unknown; excludes?: string[] }
-  | { type: "regex"; pattern: string }
-  | { type: "grammar"; grammar: string }
-  | { type: "sequence" | "or"; elements: Format[] }
-  | { type: "tag"; begin: string; content: Format; end: string | string[] };
-
-/** A body ends with `<|end|>`, or where the model stops: xgrammar allows no stop token under constraints. */
-const BODY_END = ["<|end|>", ""];
-
-/**
- * What no text may have in it, being how a message ends or another begins. To a grammar a special token is the text of its
- * literal, which any string may have: the model would go on in a string that has ended for every reader. `excludes` came
- * with xgrammar 0.2; older ones do not read it. Tokens that stop the generation are never open to a grammar.
- */
-const EXCLUDED = ["<|end|>", "<|start|>", "<|channel|>", "<|message|>"];
 
 /** Functions up to which their arguments exclude these, too: each schema then takes the model server a second or two, once. */
 const FEW = 8;
@@ -43,8 +30,6 @@ const FEW = 8;
  * compiles each schema, which takes a good twentieth of a second.
  */
 const MANY = 128;
-
-const ANY_TEXT: Format = { type: "any_text", excludes: EXCLUDED };
 
 /** What of a prompt decides about its grammar. */
 type BoundPrompt = Pick<Prompt, "request" | "serverTools" | "freeInputs" | "onlyOffered">;
@@ -96,21 +81,8 @@ export function structuredOutputs(prompt: BoundPrompt, functions: FunctionNames)
     return functionCalls(recipient, jsonOf(schema ?? { type: "object" }, called.length <= FEW));
   });
   const builtins = named === undefined ? namespaces.flatMap(builtinCalls) : [];
-  const answers = isForced ? [] : finalHeaders().map((begin) => tag(begin, answer ?? ANY_TEXT));
-  const ends: Format = { type: "or", elements: [...calls, ...builtins, ...answers] };
-  return { structural_tag: JSON.stringify({ type: "structural_tag", format: withPreludes(ends, !answer) }) };
-}
-
-/** Calls of built-in tools, which the model makes in its thoughts: their bodies are left to it. */
-function builtinCalls({ name, tools }: ToolNamespace): Format[] {
-  const recipients = tools.length === 0 ? [name] : tools.map((tool) => `${name}.${tool.name}`);
-  return recipients.flatMap((recipient) =>
-    ["analysis", "commentary"].flatMap((channel) =>
-      [" code", " <|constrain|>json", ""].map((type) =>
-        tag(`<|channel|>${channel} to=${recipient}${type}<|message|>`, ANY_TEXT),
-      ),
-    ),
-  );
+  const ends = [...calls, ...builtins, ...(isForced ? [] : answers(answer ?? ANY_TEXT))];
+  return structuralTag(ends, !answer);
 }
 
 /** What the answer must be, from `text.format` or vLLM's `structured_outputs`; undefined for free text. */
@@ -139,79 +111,10 @@ function parsed(schema: unknown): unknown {
   }
 }
 
-/**
- * JSON of a schema. xgrammar gives up the lengths of strings where it excludes anything, and whole literals of an `enum`:
- * then the schema is worth more.
- */
-function jsonOf(schema: unknown, excludes = true): Format {
-  const text = JSON.stringify(schema);
-  const isWorthMore = /"(?:min|max)Length"/.test(text) || text.includes("<|");
-  return { type: "json_schema", json_schema: schema, ...(excludes && !isWorthMore && { excludes: EXCLUDED }) };
-}
-
-/** What may come first: thoughts, and a preamble (none before an answer in a format). */
-function withPreludes(ends: Format, withPreamble: boolean): Format {
-  const thoughts = message("<|channel|>analysis<|message|>");
-  const preamble = message("<|channel|>commentary<|message|>");
-  const nothing = constant("");
-  const preambles: Format[] = withPreamble ? [{ type: "or", elements: [nothing, preamble] }] : [];
-  return sequence([{ type: "or", elements: [nothing, thoughts] }, ...preambles, ends]);
-}
-
-/** A message of free text, and the beginning of the next. */
-function message(begin: string): Format {
-  const text: Format = { type: "tag", begin, content: ANY_TEXT, end: "<|end|>" };
-  return sequence([text, constant("<|start|>assistant")]);
-}
-
-function constant(value: string): Format {
-  return { type: "const_string", value };
-}
-
-function sequence(elements: Format[]): Format {
-  return { type: "sequence", elements };
-}
-
-function tag(begin: string, content: Format): Format {
-  return { type: "tag", begin, content, end: BODY_END };
-}
-
-/**
- * Calls of a function with all headers that gpt-oss writes: the recipient in the channel's section, or in the role's. The
- * schema is there twice rather than once per header, since a request may have a thousand functions.
- */
-function functionCalls(to: string, body: Format): Format[] {
-  const recipient = ` to=${to}`;
-  const channels = ["commentary", "analysis"];
-  const type = oneOf([" json<|message|>", " <|constrain|>json<|message|>"]);
-  return [
-    tag("<|channel|>", sequence([oneOf(channels.map((channel) => channel + recipient)), type, body])),
-    tag(`${recipient}<|channel|>`, sequence([oneOf(channels), type, body])),
-  ];
-}
-
-/** Calls of a custom tool: the body is its input. */
-function customCalls(to: string, body: Format): Format[] {
-  const recipient = ` to=${to}`;
-  const channels = ["commentary", "analysis"];
-  return [
-    tag("<|channel|>", sequence([oneOf(channels.map((channel) => `${channel}${recipient}<|message|>`)), body])),
-    tag(`${recipient}<|channel|>`, sequence([oneOf(channels.map((channel) => `${channel}<|message|>`)), body])),
-  ];
-}
-
 /** What the input of a custom tool must be. */
 function inputOf({ request, freeInputs }: BoundPrompt, name: string): Format {
   const rules = freeInputs ? undefined : boundRules(request).get(name);
   return rules ? { type: "grammar", grammar: toEbnf(rules, { excludes: EXCLUDED }) } : ANY_TEXT;
-}
-
-function oneOf(values: readonly string[]): Format {
-  return { type: "or", elements: values.map(constant) };
-}
-
-function finalHeaders(): string[] {
-  return ["<|channel|>final<|message|>", "<|channel|>final <|constrain|>json<|message|>"];
 }
 
 /** A refusal of a grammar, which this server has made, names what the client sent: the schema that was not understood. */

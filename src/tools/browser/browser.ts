@@ -1,11 +1,9 @@
+import { oneLine, type PageLimits, readPage, shortened, withoutMarks, wrapLines } from "@responses-edge/page-text";
 import { parseArguments } from "../../protocol/json.ts";
 import { DEFAULT_TOPN, findArguments, type OpenArguments, openArguments, searchArguments } from "./arguments.ts";
 import { display, findResults, searchResults } from "./display.ts";
-import { oneLine, shortened, withoutMarks } from "./marks.ts";
-import { type PageLimits, readPage } from "./page.ts";
 import type { SearchProvider } from "./search-provider.ts";
 import { type BrowserPage, type BrowserState, bounded, EMPTY_STATE, type SearchPage, type WebPage } from "./state.ts";
-import { wrapLines } from "./wrap.ts";
 
 /**
  * The browser of gpt-oss, built in: search, open and find over a stack of pages. Behaviour and messages follow

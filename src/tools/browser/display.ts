@@ -1,6 +1,5 @@
-import { domainOf, linkMark, oneLine, shortened, withoutMarks } from "./marks.ts";
+import { domainOf, linkMark, oneLine, shortened, withoutMarks, wrapLines } from "@responses-edge/page-text";
 import type { SearchHit } from "./search-provider.ts";
-import { wrapLines } from "./wrap.ts";
 
 /** What the model sees of a page. Texts and numbers as in openai/gpt-oss, `simple_browser_tool.py`. */
 

@@ -1,6 +1,5 @@
+import { decodeText, oneLine, shortened } from "@responses-edge/page-text";
 import { z } from "zod";
-import { decodeText } from "./entities.ts";
-import { oneLine, shortened } from "./marks.ts";
 
 /** Where searches go: an operator's SearXNG, or Brave Search with a key. */
 

@@ -1,6 +1,6 @@
 import type { CustomTool, Response, ResponseCustomToolCall } from "openai/resources/responses/responses";
 import { describe, expect, it } from "vitest";
-import { APPLY_PATCH } from "../../unit/grammar-cases.ts";
+import { APPLY_PATCH } from "../../../packages/grammar/test/grammar-cases.ts";
 import { answerOf, expectCompleted, type Fields, finalOf, type Subject } from "./subject.ts";
 
 const custom = (name: string, syntax: "lark" | "regex", definition: string): CustomTool => ({

@@ -1,0 +1,40 @@
+/** Bundles the console for the browser: `dist/main.js` and `dist/console.css`. Any Node that wrangler runs on runs this. */
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { build } from "esbuild";
+
+const folder = fileURLToPath(new URL("./", import.meta.url));
+
+/**
+ * Writes what has changed. A file is replaced whole: another process may read it meanwhile.
+ * Rejects with esbuild's faults, which it has printed.
+ */
+export async function buildConsole() {
+  const { outputFiles } = await build({
+    absWorkingDir: folder,
+    entryPoints: ["src/main.js", "src/console.css"],
+    outdir: "dist",
+    bundle: true,
+    format: "esm",
+    minify: true,
+    legalComments: "none",
+    write: false,
+  });
+  mkdirSync(`${folder}dist`, { recursive: true });
+  for (const { path, text } of outputFiles) {
+    if (textOf(path) === text) continue;
+    writeFileSync(`${path}.${process.pid}`, text);
+    renameSync(`${path}.${process.pid}`, path);
+  }
+}
+
+/** @param {string} path */
+function textOf(path) {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return undefined;
+  }
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) await buildConsole();

@@ -1,0 +1,162 @@
+import { createParser } from "eventsource-parser";
+import { session } from "./session.js";
+
+/** Calls of this server's API. The key goes in a header, never in a URL. */
+
+/** An error as the API says it, or a failure to reach it. */
+export class ApiFault extends Error {
+  /**
+   * @param {string} message
+   * @param {{ status?: number, code?: string | null, param?: string | null }} fields `status`: 0 where there was no answer.
+   */
+  constructor(message, { status = 0, code = null, param = null } = {}) {
+    super(message);
+    this.name = "ApiFault";
+    this.status = status;
+    this.code = code;
+    this.param = param;
+  }
+}
+
+/** Called with the server's words when it does not accept the key. @type {(message: string) => void} */
+let onKeyRefused = () => {};
+
+/** @param {(message: string) => void} listener Takes the server's words. */
+export function whenKeyIsRefused(listener) {
+  onKeyRefused = listener;
+}
+
+/** Tells the shell that the key is good no more. @param {string} message */
+export function tellKeyRefused(message) {
+  onKeyRefused(message);
+}
+
+/**
+ * @typedef {object} Call
+ * @property {string} [method] GET, or POST where there is a body
+ * @property {unknown} [body] to be sent as JSON
+ * @property {AbortSignal} [signal]
+ * @property {string} [key] instead of the session's
+ * @property {readonly number[]} [alsoGood] statuses whose answers are no errors
+ */
+
+/**
+ * The answer to a call, if it is a good one. Throws an ApiFault else, and the AbortError of `signal`.
+ * @param {string} path such as `/v1/models`
+ * @param {Call} [call]
+ * @returns {Promise<Response>}
+ */
+export async function call(
+  path,
+  { body, method = body === undefined ? "GET" : "POST", signal, key = session.key, alsoGood = [] } = {},
+) {
+  /** @type {Record<string, string>} */
+  const headers = { accept: "application/json" };
+  if (key !== undefined) headers.authorization = `Bearer ${key}`;
+  // The server wants this of browsers also where there is no body.
+  if (method !== "GET") headers["content-type"] = "application/json";
+  /** @type {Response} */
+  let response;
+  try {
+    response = await fetch(path, {
+      method,
+      headers,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      signal,
+      cache: "no-store",
+      credentials: "omit",
+    });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ApiFault("The server could not be reached. Is it running, and is this machine online?");
+  }
+  if (response.ok || alsoGood.includes(response.status)) return response;
+  const fault = await faultOf(response);
+  if (response.status === 401 && key === session.key) tellKeyRefused(fault.message);
+  throw fault;
+}
+
+/**
+ * The same, as parsed JSON.
+ * @param {string} path
+ * @param {Call} [options]
+ * @returns {Promise<any>}
+ */
+export async function callJson(path, options) {
+  const response = await call(path, options);
+  return response.json();
+}
+
+/** @param {Response} response @returns {Promise<ApiFault>} */
+async function faultOf(response) {
+  const text = await response.text().catch(() => "");
+  try {
+    const { error } = JSON.parse(text);
+    return new ApiFault(String(error.message), { status: response.status, code: error.code, param: error.param });
+  } catch {
+    return new ApiFault(`The server answered with status ${response.status}.`, { status: response.status });
+  }
+}
+
+/**
+ * @typedef {object} Arrival An event as it came
+ * @property {string} json
+ * @property {Record<string, any>} event the same, parsed
+ */
+
+/** @param {string} json @returns {Arrival} */
+export function arrival(json) {
+  return { json, event: JSON.parse(json) };
+}
+
+/**
+ * The events of an SSE answer, in the batches in which they came. Ends when the stream does, with or without a terminal event.
+ * @param {string} path
+ * @param {Call} [options]
+ * @returns {AsyncGenerator<Arrival[]>}
+ */
+export async function* eventBatches(path, options) {
+  const response = await call(path, options);
+  if (!response.body) return;
+  /** @type {Arrival[]} */
+  let batch = [];
+  const parser = createParser({ onEvent: ({ data }) => data !== "[DONE]" && batch.push(arrival(data)) });
+  for await (const text of textOf(response.body)) {
+    parser.feed(text);
+    if (batch.length === 0) continue;
+    yield batch;
+    batch = [];
+  }
+}
+
+/** @param {ReadableStream<Uint8Array<ArrayBuffer>>} body */
+async function* textOf(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+/**
+ * Opens a WebSocket to `/v1/responses`. A browser can set no header for it: the key goes in a subprotocol. Throws an ApiFault for a key
+ * that cannot be written there.
+ * @returns {WebSocket}
+ */
+export function openSocket() {
+  const url = new URL("/v1/responses", location.href.replace(/^http/, "ws"));
+  const protocols = ["responses"];
+  if (session.key !== undefined) protocols.push(`openai-insecure-api-key.${session.key}`);
+  try {
+    return new WebSocket(url, protocols);
+  } catch {
+    throw new ApiFault(
+      "This key has characters that a browser cannot send over a WebSocket. Choose another transport.",
+    );
+  }
+}

@@ -1,0 +1,90 @@
+import { html, nothing, render } from "lit-html";
+import { copy } from "./save.js";
+
+/** Questions and answers before everything else. Each is a modal dialog, which Escape puts away. */
+
+/**
+ * Shows a dialog before everything else until it is closed, and takes it out of the page. A browser tells of its closing in a task of its own:
+ * `close` does not wait for that, as what the dialog shows may be a secret.
+ * @param {HTMLDialogElement} dialog
+ * @returns {{ closed: Promise<string>, close: (result: string) => void }} `closed`: what it was closed with; empty where it was put away
+ */
+export function showModal(dialog) {
+  const { promise, resolve } = /** @type {PromiseWithResolvers<string>} */ (Promise.withResolvers());
+  const end = () => {
+    dialog.remove();
+    resolve(dialog.returnValue);
+  };
+  dialog.addEventListener("close", end);
+  document.body.append(dialog);
+  dialog.showModal();
+  return {
+    closed: promise,
+    close(result) {
+      dialog.close(result);
+      end();
+    },
+  };
+}
+
+/**
+ * @param {string} title
+ * @param {unknown} content a template
+ * @param {(close: (result: string) => void) => unknown} buttons a template
+ * @returns {Promise<string>} what it was closed with; empty where it was put away
+ */
+export function ask(title, content, buttons) {
+  const dialog = document.createElement("dialog");
+  dialog.setAttribute("aria-labelledby", "dialog-title");
+  render(
+    html`<div class="stack">
+      <h2 id="dialog-title">${title}</h2>
+      ${content}
+      <div class="buttons">${buttons((result) => modal.close(result))}</div>
+    </div>`,
+    dialog,
+  );
+  const modal = showModal(dialog);
+  return modal.closed;
+}
+
+/**
+ * Asks before something is done that cannot be undone.
+ * @param {{ title: string, text: string, action: string }} question
+ * @returns {Promise<boolean>}
+ */
+export async function confirmed({ title, text, action }) {
+  const answer = await ask(
+    title,
+    html`<p>${text}</p>`,
+    (close) => html`
+      <button type="button" class="danger" @click=${() => close("yes")}>${action}</button>
+      <button type="button" autofocus @click=${() => close("")}>Go back</button>
+    `,
+  );
+  return answer === "yes";
+}
+
+/** Shows a key's text, which is shown this once. @param {string} title @param {string} value */
+export function showSecret(title, value) {
+  return ask(
+    title,
+    html`<p class="notice">Copy it now: it is kept nowhere, and is not shown again.</p>
+      <label for="secret">API key</label>
+      <input dir="auto" id="secret" class="mono" readonly .value=${value} />`,
+    (close) => html`
+      <button type="button" class="primary" @click=${(/** @type {MouseEvent} */ event) => void copy(event, value)}>Copy</button>
+      <button type="button" @click=${() => close("")}>Done</button>
+    `,
+  );
+}
+
+/** @param {unknown} error @returns {string} */
+export function messageOf(error) {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** What went wrong, where something has. @param {string} message */
+export function faultNotice(message) {
+  return message ? html`<p class="notice bad" dir="auto" role="alert">${message}</p>` : nothing;
+}

@@ -1,0 +1,326 @@
+import { html, nothing, render } from "lit-html";
+import { beginning, readableJson } from "./format.js";
+import { LongText } from "./long-text.js";
+
+/**
+ * An item of a response or of its input, on the page. What models and tools have written is text and nothing else: no markup, no image from elsewhere.
+ *
+ * @typedef {Record<string, any>} Item As the API has it
+ *
+ * @typedef {object} Part A text of an item
+ * @property {string} key Names it within the item, also for the events that add to it.
+ * @property {string} [label]
+ * @property {string} text
+ * @property {boolean} [isCode]
+ *
+ * @typedef {object} Description What of an item is shown
+ * @property {string} title
+ * @property {string} [name] of the tool
+ * @property {string} [status]
+ * @property {Part[]} parts
+ * @property {boolean} [isFolded] Whether it is closed until it is opened.
+ * @property {string[]} [images] `data:` URLs
+ * @property {{ href: string, label: string }[]} [links]
+ * @property {string} kind for the style
+ */
+
+/** Links of one item: more are told by their number. */
+const MAX_LINKS = 50;
+
+/** @type {Record<string, (item: Item) => Omit<Description, "status">>} */
+const KINDS = {
+  message: (item) => ({
+    kind: item.role === "assistant" ? "answer" : "input",
+    title: roleName(item.role),
+    name: item.phase === "commentary" ? "commentary" : undefined,
+    ...contentOf(item.content),
+  }),
+  reasoning: (item) => ({
+    kind: "reasoning",
+    title: "Reasoning",
+    isFolded: true,
+    parts: [
+      ...list(item.summary).map((part, index) => ({
+        key: `summary:${index}`,
+        label: "Summary",
+        text: text(part.text),
+      })),
+      ...list(item.content).map((part, index) => ({ key: `content:${index}`, text: text(part.text) })),
+      ...(item.encrypted_content
+        ? [{ key: "sealed", label: "Encrypted", text: text(item.encrypted_content), isCode: true }]
+        : []),
+    ],
+  }),
+  function_call: (item) => ({
+    kind: "call",
+    title: "Function call",
+    name: item.namespace ? `${item.namespace}.${item.name}` : item.name,
+    parts: [code("arguments", "Arguments", item.arguments)],
+  }),
+  custom_tool_call: (item) => ({
+    kind: "call",
+    title: "Custom tool call",
+    name: item.name,
+    parts: [code("arguments", "Input", item.input)],
+  }),
+  function_call_output: outputOf,
+  custom_tool_call_output: outputOf,
+  mcp_call: (item) => ({
+    kind: "call",
+    title: "MCP call",
+    name: `${item.server_label}.${item.name}`,
+    parts: [
+      code("arguments", "Arguments", item.arguments),
+      ...(item.output == null ? [] : [code("output", "Output", item.output)]),
+      ...(item.error == null ? [] : [code("error", "Error", written(item.error))]),
+    ],
+  }),
+  mcp_list_tools: (item) => ({
+    kind: "tools",
+    title: "Tools of an MCP server",
+    name: `${item.server_label}: ${list(item.tools).length}`,
+    isFolded: true,
+    parts: [
+      ...list(item.tools).map((tool, index) => ({
+        key: `tool:${index}`,
+        label: text(tool.name),
+        text: text(tool.description),
+      })),
+      ...(item.error == null ? [] : [code("error", "Error", written(item.error))]),
+    ],
+  }),
+  mcp_approval_request: (item) => ({
+    kind: "call",
+    title: "Asks for approval",
+    name: `${item.server_label}.${item.name}`,
+    parts: [code("arguments", "Arguments", item.arguments)],
+  }),
+  mcp_approval_response: (item) => ({
+    kind: "input",
+    title: item.approve ? "Approved" : "Denied",
+    parts: item.reason ? [{ key: "reason", text: text(item.reason) }] : [],
+  }),
+  web_search_call: (item) => ({
+    kind: "call",
+    title: "Web search",
+    name: item.action?.type,
+    parts: item.action ? [code("action", "Action", written({ ...item.action, sources: undefined }))] : [],
+    links: list(item.action?.sources).map(({ url }) => ({ href: text(url), label: text(url) })),
+  }),
+  code_interpreter_call: (item) => ({
+    kind: "call",
+    title: "Python",
+    parts: [
+      code("arguments", "Code", item.code),
+      ...list(item.outputs).map((output, index) =>
+        code(`output:${index}`, "Output", typeof output.logs === "string" ? output.logs : written(output)),
+      ),
+    ],
+  }),
+};
+
+/** @param {Item} item @returns {Description} */
+function describe(item) {
+  const { status } = item;
+  const kind = Object.hasOwn(KINDS, item.type) ? KINDS[item.type] : undefined;
+  // What has a role and content is a message also without a type.
+  const known = kind ?? (item.type === undefined && item.role !== undefined ? KINDS.message : undefined);
+  if (known) return { status, ...known(item) };
+  return {
+    kind: "other",
+    title: text(item.type) || "Item",
+    status,
+    isFolded: true,
+    parts: [code("json", "", written(item))],
+  };
+}
+
+/** @param {unknown} role */
+function roleName(role) {
+  return role === "assistant"
+    ? "Assistant"
+    : role === "user"
+      ? "You"
+      : role === "system"
+        ? "System"
+        : text(role) || "Message";
+}
+
+/** @param {Item} item @returns {Omit<Description, "status">} */
+function outputOf(item) {
+  const { parts, ...rest } = contentOf(item.output);
+  return {
+    kind: "call",
+    title: "Output of a call",
+    name: item.call_id,
+    ...rest,
+    parts: parts.map((part) => ({ ...part, isCode: true })),
+  };
+}
+
+/** The parts of a message, or of an output: text, or a list. @param {unknown} content */
+function contentOf(content) {
+  if (typeof content === "string") return { parts: [{ key: "content:0", text: content }] };
+  /** @type {Part[]} */
+  const parts = [];
+  const images = [];
+  const links = [];
+  for (const [index, part] of list(content).entries()) {
+    const key = `content:${index}`;
+    if (part.type === "input_image") {
+      const url = text(part.image_url);
+      if (url.startsWith("data:image/")) images.push(url);
+      else parts.push({ key, label: "Image", text: url, isCode: true });
+    } else if (part.type === "input_file") {
+      parts.push({
+        key,
+        label: "File",
+        text: text(part.filename) || text(part.file_id) || text(part.file_url),
+        isCode: true,
+      });
+    } else if (part.type === "refusal") parts.push({ key, label: "Refusal", text: text(part.refusal) });
+    else if (typeof part.text === "string") parts.push({ key, text: part.text });
+    else parts.push({ key, label: text(part.type), text: written(part), isCode: true });
+    for (const { type, url, title } of list(part.annotations)) {
+      if (type === "url_citation") links.push({ href: text(url), label: text(title) || text(url) });
+    }
+  }
+  return { parts, images, links };
+}
+
+/** @param {string} key @param {string} label @param {unknown} value @returns {Part} */
+function code(key, label, value) {
+  return { key, label, text: readableJson(text(value)), isCode: true };
+}
+
+/** @param {unknown} value @returns {any[]} */
+function list(value) {
+  return Array.isArray(value) ? value.filter((each) => typeof each === "object" && each !== null) : [];
+}
+
+/** @param {unknown} value */
+function text(value) {
+  return typeof value === "string" ? value : "";
+}
+
+/** @param {unknown} value */
+function written(value) {
+  return typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
+}
+
+/** Only what a browser would open as a page. @param {string} href */
+function isWebPage(href) {
+  const protocol = URL.parse(href)?.protocol;
+  return protocol === "https:" || protocol === "http:";
+}
+
+/** @param {string | undefined} status */
+export function statusTag(status) {
+  if (!status) return nothing;
+  const look =
+    status === "completed" ? "good" : ["failed", "cancelled", "incomplete"].includes(status) ? "bad" : "busy";
+  return html`<span class="tag ${look}">${status.replaceAll("_", " ")}</span>`;
+}
+
+/** Which text of its item an event adds to, by the event's type. @type {Record<string, (event: Item) => string>} */
+const DELTAS = {
+  "response.output_text.delta": (event) => `content:${event.content_index}`,
+  "response.refusal.delta": (event) => `content:${event.content_index}`,
+  "response.reasoning_text.delta": (event) => `content:${event.content_index}`,
+  "response.reasoning_summary_text.delta": (event) => `summary:${event.summary_index}`,
+  "response.function_call_arguments.delta": () => "arguments",
+  "response.mcp_call_arguments.delta": () => "arguments",
+  "response.custom_tool_call_input.delta": () => "arguments",
+  "response.code_interpreter_call_code.delta": () => "arguments",
+};
+
+export class ItemView {
+  element = document.createElement("article");
+  /** @type {Item} */
+  #item;
+  /** @type {Map<string, LongText>} */
+  #texts = new Map();
+  /** Parts that events have begun, and the item does not have yet. @type {Set<string>} */
+  #begun = new Set();
+  /** Whether somebody has opened or closed it. @type {boolean | undefined} */
+  #isOpen;
+
+  /** @param {Item} item */
+  constructor(item) {
+    this.#item = item;
+    this.#draw();
+  }
+
+  get item() {
+    return this.#item;
+  }
+
+  /** Takes the item as it is now. @param {Item} item */
+  set(item) {
+    this.#item = item;
+    this.#begun.clear();
+    this.#draw();
+  }
+
+  /** Takes an event of the item's; others than deltas say nothing that the item will not say. @param {Item} event */
+  apply(event) {
+    if (!Object.hasOwn(DELTAS, event.type) || typeof event.delta !== "string") return;
+    const key = DELTAS[event.type]?.(event) ?? "";
+    const known = this.#texts.get(key);
+    const into = known ?? new LongText();
+    if (!known) this.#texts.set(key, into);
+    into.append(event.delta);
+    if (!known || !this.#begun.has(key)) {
+      this.#begun.add(key);
+      this.#draw();
+    }
+  }
+
+  #draw() {
+    const { title, name, status, kind, parts, isFolded = false, images = [], links = [] } = describe(this.#item);
+    this.element.className = `item item-${kind}`;
+    const shown = [...parts];
+    for (const key of this.#begun) {
+      if (!shown.some((part) => part.key === key)) shown.push({ key, text: "", isCode: key === "arguments" });
+    }
+    const heading = html`<span class="item-title">${title}</span>${name ? html` <code class="item-name" dir="auto">${beginning(name, 200)}</code>` : nothing}
+      ${status && status !== "completed" ? statusTag(status) : nothing}`;
+    const body = html`
+      ${shown.map((part) => this.#partTemplate(part))}
+      ${images.map((url) => html`<img class="item-image" src=${url} alt="Image in the input" />`)}
+      ${links.length > 0 ? html`<ul class="links">${links.slice(0, MAX_LINKS).map(linkTemplate)}</ul>` : nothing}
+      ${links.length > MAX_LINKS ? html`<p class="note">and ${links.length - MAX_LINKS} more</p>` : nothing}
+    `;
+    render(
+      isFolded
+        ? html`<details ?open=${this.#isOpen ?? false} @toggle=${this.#toggled}><summary>${heading}</summary>${body}</details>`
+        : html`<header class="item-heading">${heading}</header>${body}`,
+      this.element,
+    );
+  }
+
+  /** @param {Event} event */
+  #toggled = (event) => {
+    this.#isOpen = /** @type {HTMLDetailsElement} */ (event.currentTarget).open;
+  };
+
+  /** @param {Part} part */
+  #partTemplate({ key, label, text: whole, isCode }) {
+    let long = this.#texts.get(key);
+    if (!long) {
+      long = new LongText("", { fileName: `${this.#item.id ?? "item"}.txt` });
+      this.#texts.set(key, long);
+    }
+    // What has been streamed is there already; while it is, the item has less of it.
+    if (!this.#begun.has(key)) long.set(whole);
+    return html`<div class=${isCode ? "part code" : "part"}>${label ? html`<p class="part-label">${label}</p>` : nothing}${long.element}</div>`;
+  }
+}
+
+/** @param {{ href: string, label: string }} link */
+function linkTemplate({ href, label }) {
+  const shown = beginning(label, 300);
+  return isWebPage(href)
+    ? html`<li dir="auto"><a href=${href} target="_blank" rel="noopener noreferrer nofollow">${shown}</a></li>`
+    : html`<li dir="auto">${shown}</li>`;
+}

@@ -1,0 +1,341 @@
+import { html, nothing, render } from "lit-html";
+import { Answer } from "./answer.js";
+import { ApiFault, callJson } from "./api.js";
+import { EventRecord, keepRecord, recordOf } from "./event-record.js";
+import { count, duration, moment } from "./format.js";
+import { ItemView, statusTag } from "./item-view.js";
+import { LongText } from "./long-text.js";
+import { recentResponses } from "./recent.js";
+import { cancel, follow } from "./sending.js";
+import { Timeline } from "./timeline.js";
+
+/** Look: a response as it is stored: its items, events, figures and raw messages. */
+
+/** Items of the input that are asked for at once. */
+const PAGE = 100;
+
+/** Raw messages shown at first, and with each demand for more. */
+const MESSAGES = 50;
+
+/** @param {HTMLElement} section @returns {import("./main.js").View} */
+export function lookView(section) {
+  /** @type {Looked | undefined} */
+  let looked;
+  /** @param {Event} event */
+  function open(event) {
+    event.preventDefault();
+    const field = /** @type {HTMLInputElement | null} */ (section.querySelector("#response-id"));
+    const id = field?.value.trim();
+    if (id) location.hash = `#/responses/${encodeURIComponent(id)}`;
+  }
+
+  /** @param {string} id */
+  function draw(id) {
+    render(
+      html`
+        <h1 class="unseen">Look</h1>
+        <form class="look-up" @submit=${open}>
+          <label class="unseen" for="response-id">Id of a response</label>
+          <input dir="auto" id="response-id" placeholder="resp_…" spellcheck="false" autocomplete="off" .value=${id} />
+          <button type="submit">Look</button>
+        </form>
+        ${looked?.element ?? recentResponses("responses")}
+      `,
+      section,
+    );
+  }
+
+  return {
+    show({ path: [id = ""] }) {
+      if (looked?.id !== id || !looked.isCurrent) {
+        looked?.leave();
+        looked = id === "" ? undefined : new Looked(id);
+        void looked?.begin();
+      }
+      draw(id);
+    },
+    hide() {
+      // What runs is looked at anew when it is shown again.
+      looked?.leave();
+    },
+    signedIn() {
+      if (looked) {
+        looked.leave();
+        looked = new Looked(looked.id);
+        void looked.begin();
+      }
+    },
+  };
+}
+
+class Looked {
+  id;
+  element = document.createElement("div");
+  /** Whether what is shown is what the server has. */
+  isCurrent = true;
+  /** Whether the response has ended, and all of it is here. */
+  #isWhole = false;
+  #abort = new AbortController();
+  #answer = new Answer();
+  #input = document.createElement("div");
+  /** @type {string | undefined} where the input goes on */
+  #inputAfter;
+  /** @type {string | undefined} */
+  #fault;
+  /** @type {Timeline | undefined} */
+  #timeline;
+  /** @type {EventRecord | undefined} */
+  #record;
+  #eventsNote = "";
+  /** @type {LongText | undefined} */
+  #json;
+  #messages = MESSAGES;
+
+  /** @param {string} id */
+  constructor(id) {
+    this.id = id;
+    this.element.className = "looked stack";
+    this.#input.className = "answer";
+    this.#draw();
+  }
+
+  /** Stops what is under way: it is to be asked for anew. */
+  leave() {
+    if (this.#isWhole) return;
+    this.isCurrent = false;
+    this.#abort.abort();
+  }
+
+  async begin() {
+    try {
+      const response = await callJson(this.#path(), { signal: this.#abort.signal });
+      this.#answer.show(response);
+      this.#draw();
+      await Promise.all([this.#moreInput(), this.#events(response)]);
+      this.#isWhole = true;
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  /** @param {string} [rest] */
+  #path(rest = "") {
+    return `/v1/responses/${encodeURIComponent(this.id)}${rest}`;
+  }
+
+  /** @param {unknown} error */
+  #fail(error) {
+    if (this.#abort.signal.aborted) return;
+    const isMissing = error instanceof ApiFault && error.status === 404;
+    const why = recordOf(this.id)
+      ? "it is still running, or is not to be stored."
+      : "it was never stored, or is deleted.";
+    this.#fault = isMissing
+      ? `There is no response ${this.id}: ${why}`
+      : String(error instanceof Error ? error.message : error);
+    this.#draw();
+  }
+
+  #moreInput = async () => {
+    const after = this.#inputAfter === undefined ? "" : `&after=${this.#inputAfter}`;
+    const page = await callJson(this.#path(`/input_items?order=asc&limit=${PAGE}${after}`), {
+      signal: this.#abort.signal,
+    });
+    this.#input.append(...page.data.map((/** @type {Record<string, any>} */ item) => new ItemView(item).element));
+    this.#inputAfter = page.has_more ? page.last_id : undefined;
+    this.#draw();
+  };
+
+  /** Shows the events that this page has seen, else those of the log. @param {Record<string, any>} response */
+  async #events(response) {
+    const seen = recordOf(this.id);
+    if (seen && !isOpen(response.status)) {
+      this.#timeline = new Timeline(seen);
+      this.#draw();
+      return;
+    }
+    if (!response.background) {
+      this.#eventsNote =
+        "Only of background responses a log of the events is kept. Of others this page shows what it has seen itself.";
+      this.#draw();
+      return;
+    }
+    const record = new EventRecord();
+    this.#record = record;
+    this.#timeline = new Timeline(record);
+    this.#draw();
+    for await (const batch of follow(this.id, this.#abort.signal)) {
+      for (const { json, event } of batch) {
+        record.add(json, /** @type {any} */ (event), undefined);
+        if (isOpen(response.status)) this.#answer.apply(event);
+      }
+      this.#timeline.draw();
+    }
+    // What the page has seen itself has times.
+    if (!seen) keepRecord(this.id, record);
+    this.#draw();
+  }
+
+  #cancel = async () => {
+    try {
+      const response = await cancel(this.id);
+      this.#answer.show(response);
+      this.#draw();
+    } catch (error) {
+      this.#fail(error);
+    }
+  };
+
+  #draw() {
+    const { response } = this.#answer;
+    render(
+      html`
+        ${this.#fault ? html`<p class="notice bad" dir="auto" role="alert">${this.#fault}</p>` : nothing}
+        ${response ? this.#template(response) : this.#fault ? nothing : html`<p class="note">Asking…</p>`}
+      `,
+      this.element,
+    );
+  }
+
+  /** @param {Record<string, any>} response */
+  #template(response) {
+    const { id } = this;
+    return html`
+      <header class="card stack">
+        <div class="buttons">
+          <h2><code>${id}</code></h2>
+          ${statusTag(response.status)} ${response.background ? html`<span class="tag">background</span>` : nothing}
+        </div>
+        ${this.#figures(response)}
+        ${response.error ? html`<p class="notice bad" dir="auto">${response.error.code}: ${response.error.message}</p>` : nothing}
+        ${response.incomplete_details ? html`<p class="notice">Incomplete: ${String(response.incomplete_details.reason).replaceAll("_", " ")}.</p>` : nothing}
+        <div class="buttons">
+          <a class="button" href="#/try?previous_response_id=${id}">Branch from here</a>
+          <a class="button" href="#/tree/${id}">Tree</a>
+          ${response.previous_response_id ? html`<a class="button" href="#/responses/${response.previous_response_id}">The one before</a>` : nothing}
+          ${response.background && isOpen(response.status) ? html`<button type="button" class="danger" @click=${this.#cancel}>Cancel</button>` : nothing}
+        </div>
+      </header>
+      <div class="columns">
+        <div class="stack">
+          <section class="card stack">
+            <h2>Input</h2>
+            ${this.#input}
+            ${this.#inputAfter === undefined ? nothing : html`<button type="button" @click=${() => this.#moreInput().catch((error) => this.#fail(error))}>Show more</button>`}
+          </section>
+          <section class="card stack">
+            <h2>Output</h2>
+            ${response.output.length === 0 && !isOpen(response.status) ? html`<p class="note">None.</p>` : nothing} ${this.#answer.element}
+          </section>
+          ${this.#rawTemplate(response)}
+        </div>
+        <div class="stack">
+          <section class="card stack">
+            <h2>Events</h2>
+            ${this.#eventsNote ? html`<p class="note">${this.#eventsNote}</p>` : nothing} ${this.#timeline?.element ?? nothing}
+          </section>
+          <details class="card" @toggle=${(/** @type {Event} */ event) => this.#toggleJson(event, response)}>
+            <summary><h2>JSON</h2></summary>
+            ${this.#json?.element ?? nothing}
+          </details>
+        </div>
+      </div>
+    `;
+  }
+
+  /** @param {Record<string, any>} response */
+  #figures(response) {
+    const { usage, created_at: created, completed_at: completed } = response;
+    const seen = recordOf(this.id)?.events ?? this.#record?.events ?? [];
+    const token = seen.find(({ type, at }) => at !== undefined && type.endsWith(".delta"))?.at;
+    const last = seen.at(-1)?.at;
+    /** @type {[string, string][]} */
+    const rows = [
+      ["Model", response.model],
+      ["Created", moment(created)],
+      ...(completed
+        ? /** @type {[string, string][]} */ ([
+            ["Took", completed > created ? duration((completed - created) * 1_000) : "less than 1 s"],
+          ])
+        : []),
+      ...(token === undefined ? [] : /** @type {[string, string][]} */ ([["First token", duration(token)]])),
+      ...(last === undefined ? [] : /** @type {[string, string][]} */ ([["Seen here in", duration(last)]])),
+    ];
+    if (usage) {
+      const { input_tokens_details: input, output_tokens_details: output } = usage;
+      rows.push(["Input tokens", count(usage.input_tokens)], ["of them cached", count(input?.cached_tokens)]);
+      rows.push(["Output tokens", count(usage.output_tokens)], ["of them reasoning", count(output?.reasoning_tokens)]);
+      rows.push(["Tokens in all", count(usage.total_tokens)]);
+    }
+    return html`<dl class="figures">${rows.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+  }
+
+  /** @param {Record<string, any>} response */
+  #rawTemplate({ input_messages: input, output_messages: output }) {
+    const messages = [...(input ?? []), ...(output ?? [])];
+    if (messages.length === 0) return nothing;
+    return html`<section class="card stack">
+      <h2>Raw messages</h2>
+      <p class="note">As the model read and wrote them${input ? `: ${count(input.length)} in, ${count(output?.length ?? 0)} out` : ""}.</p>
+      <ol class="raw">
+        ${messages.slice(0, this.#messages).map(rawMessageTemplate)}
+      </ol>
+      ${
+        messages.length > this.#messages
+          ? html`<button
+              type="button"
+              @click=${() => {
+                this.#messages += MESSAGES;
+                this.#draw();
+              }}
+            >
+              Show more
+            </button>`
+          : nothing
+      }
+    </section>`;
+  }
+
+  /** @param {Event} event @param {Record<string, any>} response */
+  #toggleJson(event, response) {
+    const { open } = /** @type {HTMLDetailsElement} */ (event.currentTarget);
+    this.#json = open
+      ? new LongText(JSON.stringify(response, null, 2), { fileName: `${this.id}.json`, dir: "ltr" })
+      : undefined;
+    this.#draw();
+  }
+}
+
+/** @param {string} status */
+function isOpen(status) {
+  return status === "queued" || status === "in_progress";
+}
+
+/** @type {WeakMap<object, LongText>} */
+const rawTexts = new WeakMap();
+
+/** A message in its engine's own form. @param {Record<string, any>} message */
+function rawMessageTemplate(message) {
+  const { author, role = author?.role, channel, recipient, content } = message;
+  const name = author?.name;
+  let text = rawTexts.get(message);
+  if (!text) {
+    text = new LongText(rawContent(content));
+    rawTexts.set(message, text);
+  }
+  return html`<li class="item">
+    <header class="item-heading">
+      <span class="item-title">${role ?? "message"}</span>
+      ${name ? html`<code>${name}</code>` : nothing} ${channel ? html`<span class="tag">${channel}</span>` : nothing}
+      ${recipient ? html`<span class="tag">to ${recipient}</span>` : nothing}
+    </header>
+    <div class="part code">${text.element}</div>
+  </li>`;
+}
+
+/** @param {unknown} content */
+function rawContent(content) {
+  if (typeof content === "string") return content;
+  const parts = Array.isArray(content) ? content : [content];
+  return parts.map((part) => (typeof part?.text === "string" ? part.text : JSON.stringify(part, null, 2))).join("\n");
+}

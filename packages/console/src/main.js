@@ -1,0 +1,199 @@
+import { html, nothing, render } from "lit-html";
+import { ApiFault, whenKeyIsRefused } from "./api.js";
+import { lookView } from "./look.js";
+import { operateView } from "./operate.js";
+import { forgetEverything, session } from "./session.js";
+import { askForKey, identify } from "./sign-in.js";
+import { applyTheme, chooseTheme, theme } from "./theme.js";
+import { treeView } from "./tree.js";
+import { tryView } from "./try.js";
+
+/**
+ * The shell: who is signed in, which view is shown. A view is made when it is first asked for and stays, hidden, while another one is shown:
+ * nothing that was typed is lost.
+ *
+ * @typedef {object} Route An address: `#/{view}/{path…}?{query}`
+ * @property {string} view
+ * @property {string[]} path
+ * @property {URLSearchParams} query
+ *
+ * @typedef {object} View
+ * @property {(route: Route) => void} show Called whenever an address of this view has come up.
+ * @property {() => void} [hide] Called when another one is shown.
+ * @property {() => void} [signedIn] Called when another key was given, after one that is none any more.
+ *
+ * @typedef {object} Kind
+ * @property {string} label
+ * @property {import("./session.js").Who[]} for
+ * @property {(section: HTMLElement) => View} make
+ */
+
+/** @type {Record<string, Kind>} */
+const VIEWS = {
+  try: { label: "Try", for: ["open", "tenant"], make: tryView },
+  responses: { label: "Look", for: ["open", "tenant"], make: lookView },
+  tree: { label: "Tree", for: ["open", "tenant"], make: treeView },
+  operate: { label: "Operate", for: ["open", "admin"], make: operateView },
+};
+
+const bar = element("bar");
+const main = element("main");
+
+/** `top`: where it was scrolled to when another one was shown. @type {Map<string, { view: View, section: HTMLElement, top: number }>} */
+const made = new Map();
+/** @type {string | undefined} */
+let shown;
+/** The path that it was shown with. */
+let address = "";
+
+/** @param {string} id @returns {HTMLElement} */
+function element(id) {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`The page has no #${id}.`);
+  return found;
+}
+
+/** @returns {Route} */
+function currentRoute() {
+  const [address = "", query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [view = "", ...path] = address.split("/").map(decoded);
+  return { view, path, query: new URLSearchParams(query) };
+}
+
+/** @param {string} part */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/** @returns {[name: string, kind: Kind][]} */
+function allowedViews() {
+  return Object.entries(VIEWS).filter(([, kind]) => kind.for.includes(session.who));
+}
+
+function drawBar() {
+  const chosen = theme();
+  render(
+    html`
+      <p class="name">responses-edge</p>
+      <nav aria-label="Views">
+        ${allowedViews().map(
+          ([name, { label }]) =>
+            html`<a href="#/${name}" aria-current=${name === shown ? "page" : nothing}>${label}</a>`,
+        )}
+      </nav>
+      <div class="who">
+        <label class="unseen" for="theme">Theme</label>
+        <select id="theme" @change=${(/** @type {Event} */ event) => chooseTheme(/** @type {any} */ (event.target).value)}>
+          ${[
+            ["auto", "Auto"],
+            ["light", "Light"],
+            ["dark", "Dark"],
+          ].map(([value, label]) => html`<option value=${value} ?selected=${value === chosen}>${label}</option>`)}
+        </select>
+        ${
+          session.who === "open"
+            ? html`<span class="note" title="This server serves whoever reaches it.">No keys</span>`
+            : html`<button type="button" @click=${signOut}>Sign out</button>`
+        }
+      </div>
+    `,
+    bar,
+  );
+}
+
+function signOut() {
+  forgetEverything();
+  location.hash = "";
+  location.reload();
+}
+
+function showRoute() {
+  const allowed = allowedViews();
+  let route = currentRoute();
+  if (!allowed.some(([name]) => name === route.view)) {
+    const [first] = allowed;
+    if (!first) return drawBar();
+    route = { view: first[0], path: [], query: new URLSearchParams() };
+  }
+  const isOther = shown !== route.view;
+  const isElsewhere = isOther || address !== route.path.join("/");
+  address = route.path.join("/");
+  if (isOther) {
+    const before = shown === undefined ? undefined : made.get(shown);
+    before?.view.hide?.();
+    if (before) {
+      before.top = scrollY;
+      before.section.hidden = true;
+    }
+    shown = route.view;
+  }
+  let next = made.get(route.view);
+  if (!next) {
+    const section = document.createElement("section");
+    section.className = `view view-${route.view}`;
+    main.append(section);
+    const kind = VIEWS[route.view];
+    if (!kind) return;
+    next = { section, view: kind.make(section), top: 0 };
+    made.set(route.view, next);
+  }
+  next.section.hidden = false;
+  document.title = `${VIEWS[route.view]?.label} · responses-edge`;
+  drawBar();
+  next.view.show(route);
+  if (isElsewhere) scrollTo({ top: isOther ? next.top : 0, behavior: "instant" });
+}
+
+/** Whether the form for a key is up because the one before was refused. */
+let isAsking = false;
+
+/** @param {string} message the server's words */
+async function keyRefused(message) {
+  if (isAsking) return;
+  isAsking = true;
+  const reason = `The server does not accept this key any more: ${message} What you have typed is still here.`;
+  const isSignedIn = await askForKey({ reason, isRequired: false });
+  isAsking = false;
+  if (!isSignedIn) return;
+  for (const { view } of made.values()) view.signedIn?.();
+  showRoute();
+}
+
+async function begin() {
+  applyTheme();
+  // Views share the page's place: each has its own.
+  history.scrollRestoration = "manual";
+  element("skip").addEventListener("click", () => main.focus());
+  try {
+    await identify(session.key);
+  } catch (error) {
+    if (!(error instanceof ApiFault)) throw error;
+    main.replaceChildren();
+    if (error.status !== 401) return showUnusable(error);
+    const reason = session.key !== undefined || error.code === "no_api_keys_configured" ? error.message : undefined;
+    await askForKey({ reason, isRequired: true });
+  }
+  main.replaceChildren();
+  bar.hidden = false;
+  whenKeyIsRefused((message) => void keyRefused(message));
+  addEventListener("hashchange", showRoute);
+  showRoute();
+}
+
+/** @param {ApiFault} error */
+function showUnusable(error) {
+  render(
+    html`<div class="unusable">
+      <h1>This server cannot be used</h1>
+      <p role="alert">${error.message}</p>
+      <button class="primary" type="button" @click=${() => location.reload()}>Try again</button>
+    </div>`,
+    main,
+  );
+}
+
+void begin();

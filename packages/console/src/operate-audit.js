@@ -1,0 +1,133 @@
+import { html, nothing, render } from "lit-html";
+import { callJson } from "./api.js";
+import { faultNotice, messageOf } from "./dialogs.js";
+import { beginning, moment } from "./format.js";
+
+/**
+ * Who did what, and when: `GET /v1/organization/audit_logs`, newest first.
+ *
+ * @typedef {object} Row What is done to stands under the name of what was done: `{ type: "api_key.created", "api_key.created": { id } }`
+ * @property {string} id
+ * @property {string} type
+ * @property {number} effective_at
+ * @property {{ api_key: { id: string } }} actor
+ * @property {{ id: string }} project
+ */
+
+const PAGE_LENGTH = 50;
+
+const TYPES = [
+  "api_key.created",
+  "api_key.updated",
+  "api_key.rotated",
+  "api_key.deleted",
+  "rate_limit.updated",
+  "rate_limit.deleted",
+  "response.cancelled",
+  "response.deleted",
+  "conversation.deleted",
+  "tenant.exported",
+  "tenant.erased",
+];
+
+/** @param {HTMLElement} element @returns {import("./operate.js").Section} */
+export function auditSection(element) {
+  /** @type {Row[]} */
+  let rows = [];
+  let hasMore = false;
+  let isBusy = false;
+  let fault = "";
+  const filter = { tenant: "", type: "" };
+  /** Tells the answer to the last question from those before. */
+  let asked = 0;
+
+  /** @param {string} [after] the id of the last row that is there; without it all is new */
+  async function load(after) {
+    asked += 1;
+    const question = asked;
+    isBusy = true;
+    draw();
+    const query = new URLSearchParams({ limit: String(PAGE_LENGTH) });
+    if (after !== undefined) query.set("after", after);
+    if (filter.tenant) query.set("project_ids", filter.tenant);
+    if (filter.type) query.set("event_types", filter.type);
+    try {
+      const page = await callJson(`/v1/organization/audit_logs?${query}`);
+      if (question !== asked) return;
+      rows = after === undefined ? page.data : [...rows, ...page.data];
+      hasMore = page.has_more;
+      fault = "";
+    } catch (error) {
+      if (question !== asked) return;
+      fault = messageOf(error);
+    }
+    isBusy = false;
+    draw();
+  }
+
+  /** @param {SubmitEvent} event */
+  function submit(event) {
+    event.preventDefault();
+    const data = new FormData(/** @type {HTMLFormElement} */ (event.currentTarget));
+    filter.tenant = String(data.get("tenant") ?? "").trim();
+    filter.type = String(data.get("type") ?? "");
+    void load();
+  }
+
+  function draw() {
+    render(
+      html`
+        <div class="section-heading"><h2>Audit log</h2></div>
+        <form class="filters" @submit=${submit}>
+          <div><label for="audit-tenant">Tenant</label><input dir="auto" id="audit-tenant" name="tenant" autocomplete="off" spellcheck="false" placeholder="all" /></div>
+          <div>
+            <label for="audit-type">What was done</label>
+            <select id="audit-type" name="type">
+              <option value="">anything</option>
+              ${TYPES.map((type) => html`<option value=${type}>${type}</option>`)}
+            </select>
+          </div>
+          <button type="submit">Show</button>
+        </form>
+        ${faultNotice(fault)}
+        ${rows.length > 0 ? tableTemplate() : html`<p class="note">${isBusy ? "Loading…" : fault ? nothing : "Nothing was noted."}</p>`}
+        ${hasMore ? html`<p class="buttons"><button type="button" aria-disabled=${String(isBusy)} @click=${() => !isBusy && void load(rows.at(-1)?.id)}>Show older</button></p>` : nothing}
+      `,
+      element,
+    );
+  }
+
+  function tableTemplate() {
+    return html`<div class="wide card cards" tabindex="0" role="region" aria-label="Audit log">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">When</th>
+            <th scope="col">Who</th>
+            <th scope="col">What</th>
+            <th scope="col">Tenant</th>
+            <th scope="col">To what</th>
+          </tr>
+        </thead>
+        <tbody>${rows.map(rowTemplate)}</tbody>
+      </table>
+    </div>`;
+  }
+
+  return { show: () => void load() };
+}
+
+/** @param {Row & Record<string, any>} row */
+function rowTemplate(row) {
+  const { id, changes_requested: changes } = row[row.type] ?? {};
+  return html`<tr>
+    <td class="when">${moment(row.effective_at)}</td>
+    <td data-label="Who"><code>${row.actor.api_key.id}</code></td>
+    <td>${row.type}</td>
+    <td data-label="Tenant">${row.project.id}</td>
+    <td data-label="To what">
+      <code>${beginning(String(id), 64)}</code>
+      ${changes ? html`<details><summary>What was asked for</summary><pre>${JSON.stringify(changes, null, 2)}</pre></details>` : nothing}
+    </td>
+  </tr>`;
+}

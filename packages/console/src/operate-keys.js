@@ -1,0 +1,292 @@
+import { html, nothing, render } from "lit-html";
+import { announce } from "./announce.js";
+import { callJson } from "./api.js";
+import { confirmed, ask as dialogOf, faultNotice, messageOf, showSecret } from "./dialogs.js";
+import { moment } from "./format.js";
+import { limitsFields, limitsInWords, limitsOf } from "./limits-form.js";
+
+/**
+ * Keys, and the limits of keys and tenants: `/v1/admin/keys`, `/v1/admin/tenants`.
+ *
+ * @typedef {object} Key
+ * @property {string} id
+ * @property {string} tenant
+ * @property {string} name
+ * @property {string} redacted_value
+ * @property {number} created_at
+ * @property {number | null} expires_at
+ * @property {boolean} disabled
+ * @property {import("./limits-form.js").Limits | null} limits
+ * @property {string} [value] only of one that was made just now
+ */
+
+const PAGE_LENGTH = 50;
+
+/** For how long the text of before goes on being good when a key is rotated. */
+const GRACES = [
+  ["3600", "for an hour"],
+  ["0", "no longer"],
+  ["86400", "for a day"],
+  ["604800", "for a week"],
+];
+
+/** @param {HTMLElement} element @returns {import("./operate.js").Section} */
+export function keysSection(element) {
+  /** @type {Key[] | undefined} */
+  let keys;
+  let hasMore = false;
+  let tenant = "";
+  let fault = "";
+  let isBusy = false;
+
+  /** @param {string} [after] */
+  async function load(after) {
+    const query = new URLSearchParams({ limit: String(PAGE_LENGTH) });
+    if (tenant) query.set("tenant", tenant);
+    if (after !== undefined) query.set("after", after);
+    await attempt(async () => {
+      const page = await callJson(`/v1/admin/keys?${query}`);
+      keys = after === undefined ? page.data : [...(keys ?? []), ...page.data];
+      hasMore = page.has_more;
+    });
+  }
+
+  /** Does something, and says what goes wrong with it. @param {() => Promise<void>} work */
+  async function attempt(work) {
+    if (isBusy) return;
+    isBusy = true;
+    try {
+      fault = "";
+      await work();
+    } catch (error) {
+      fault = messageOf(error);
+    }
+    isBusy = false;
+    draw();
+  }
+
+  /** @param {string} id @param {string} [verb] */
+  const pathOf = (id, verb) => `/v1/admin/keys/${encodeURIComponent(id)}${verb ? `/${verb}` : ""}`;
+
+  /** @param {Key} key */
+  function replace(key) {
+    keys = keys?.map((each) => (each.id === key.id ? { ...key, value: undefined } : each));
+  }
+
+  /** @param {SubmitEvent} event */
+  function make(event) {
+    event.preventDefault();
+    const form = /** @type {HTMLFormElement} */ (event.currentTarget);
+    const data = new FormData(form);
+    const days = String(data.get("days") ?? "");
+    void attempt(async () => {
+      const key = await callJson("/v1/admin/keys", {
+        body: {
+          tenant: String(data.get("tenant") ?? "").trim(),
+          name: String(data.get("name") ?? "").trim(),
+          limits: limitsOf(data),
+          ...(days !== "" && { expires_at: Math.floor(Date.now() / 1_000 + Number(days) * 86_400) }),
+        },
+      });
+      form.reset();
+      form.closest("details")?.removeAttribute("open");
+      if (!hasMore && (!tenant || tenant === key.tenant)) keys = [...(keys ?? []), { ...key, value: undefined }];
+      draw();
+      await showSecret(`A key of ${key.tenant}`, key.value);
+    });
+  }
+
+  /** @param {Key} key */
+  const toggle = (key) =>
+    attempt(async () => {
+      const body = { disabled: !key.disabled };
+      const question = {
+        title: "Disable this key?",
+        text: `Requests with ${nameOf(key)} are refused until it is enabled again. What runs in the background goes on.`,
+        action: "Disable",
+      };
+      if (!key.disabled && !(await confirmed(question))) return;
+      replace(await callJson(pathOf(key.id), { body }));
+      announce(key.disabled ? "The key is enabled." : "The key is disabled.");
+    });
+
+  /** @param {Key} key */
+  const rotate = (key) =>
+    attempt(async () => {
+      const grace = await dialogOf(
+        "Give this key another text?",
+        html`<p>${nameOf(key)} keeps its name, tenant and limits. The text of before is good</p>
+          <label class="unseen" for="grace">The text of before is good</label>
+          <select id="grace">${GRACES.map(([seconds, label]) => html`<option value=${seconds ?? ""}>${label}</option>`)}</select>`,
+        (close) => html`
+          <button
+            type="button"
+            class="danger"
+            @click=${() => close(/** @type {HTMLSelectElement} */ (document.querySelector("dialog #grace")).value)}
+          >
+            Rotate
+          </button>
+          <button type="button" autofocus @click=${() => close("")}>Go back</button>
+        `,
+      );
+      if (grace === "") return;
+      const rotated = await callJson(pathOf(key.id, "rotate"), { body: { grace_seconds: Number(grace) } });
+      replace(rotated);
+      await showSecret(`The new text of ${nameOf(key)}`, rotated.value);
+    });
+
+  /** @param {Key} key */
+  const remove = (key) =>
+    attempt(async () => {
+      const question = {
+        title: "Delete this key?",
+        text: `${nameOf(key)} is refused from then on, for good. Nothing that was stored with it is deleted.`,
+        action: "Delete",
+      };
+      if (!(await confirmed(question))) return;
+      await callJson(pathOf(key.id), { method: "DELETE" });
+      keys = keys?.filter(({ id }) => id !== key.id);
+      announce("The key was deleted.");
+    });
+
+  /** @param {Key} key */
+  const editKey = (key) =>
+    attempt(async () => {
+      const limits = await editedLimits(`Limits of ${nameOf(key)}`, key.limits, (changed) =>
+        callJson(pathOf(key.id), { body: { limits: changed } }),
+      );
+      if (limits) replace(limits);
+    });
+
+  /** @param {string} name */
+  const editTenant = (name) =>
+    attempt(async () => {
+      const path = `/v1/admin/tenants/${encodeURIComponent(name)}`;
+      const { limits } = await callJson(path);
+      await editedLimits(`Limits of tenant ${name}`, limits, (changed) =>
+        callJson(path, { body: { limits: changed } }),
+      );
+    });
+
+  /** @param {SubmitEvent} event */
+  function filter(event) {
+    event.preventDefault();
+    tenant = String(new FormData(/** @type {HTMLFormElement} */ (event.currentTarget)).get("tenant") ?? "").trim();
+    void load();
+  }
+
+  function draw() {
+    render(
+      html`
+        <div class="section-heading"><h2>Keys and limits</h2></div>
+        ${faultNotice(fault)}
+        <details class="card">
+          <summary>Make a key</summary>
+          <form class="stack" @submit=${make}>
+            <div class="fields">
+              <div><label for="new-tenant">Tenant</label><input dir="auto" id="new-tenant" name="tenant" required pattern="[A-Za-z0-9_\\-]{1,64}" title="1 to 64 letters, digits, _ or -" autocomplete="off" spellcheck="false" /></div>
+              <div><label for="new-name">Name</label><input dir="auto" id="new-name" name="name" maxlength="256" autocomplete="off" placeholder="what it is for" /></div>
+              <div><label for="new-days">Expires in days</label><input id="new-days" name="days" type="number" min="1" max="36500" placeholder="never" /></div>
+            </div>
+            <fieldset class="stack"><legend>Limits</legend>${limitsFields(null, "new")}</fieldset>
+            <div class="buttons"><button class="primary" type="submit">Make the key</button></div>
+          </form>
+        </details>
+        <form class="filters" @submit=${filter}>
+          <div><label for="keys-tenant">Tenant</label><input dir="auto" id="keys-tenant" name="tenant" autocomplete="off" spellcheck="false" placeholder="all" /></div>
+          <button type="submit">Show</button>
+          ${tenant ? html`<button type="button" @click=${() => void editTenant(tenant)}>Limits of tenant ${tenant}</button>` : nothing}
+        </form>
+        ${keys === undefined ? (fault ? nothing : html`<p class="note">Loading…</p>`) : keys.length === 0 ? html`<p class="note">No keys were made here. Those of <code>API_KEYS</code> are not listed.</p>` : tableTemplate(keys)}
+        ${hasMore ? html`<p class="buttons"><button type="button" @click=${() => void load(keys?.at(-1)?.id)}>Show more</button></p>` : nothing}
+      `,
+      element,
+    );
+  }
+
+  /** @param {readonly Key[]} shown */
+  function tableTemplate(shown) {
+    return html`<div class="wide card cards" tabindex="0" role="region" aria-label="Keys">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Key</th>
+            <th scope="col">Tenant</th>
+            <th scope="col">Limits</th>
+            <th scope="col">Made</th>
+            <th scope="col">Expires</th>
+            <th scope="col"><span class="unseen">Actions</span></th>
+          </tr>
+        </thead>
+        <tbody>${shown.map(rowTemplate)}</tbody>
+      </table>
+    </div>`;
+  }
+
+  /** @param {Key} key */
+  function rowTemplate(key) {
+    const hasExpired = key.expires_at !== null && key.expires_at * 1_000 <= Date.now();
+    return html`<tr>
+      <th scope="row">
+        <bdi>${key.name || "unnamed"}</bdi> ${key.disabled ? html`<span class="tag bad">disabled</span>` : nothing}
+        ${hasExpired ? html`<span class="tag bad">expired</span>` : nothing}
+        <br /><code class="note">${key.redacted_value}</code><br /><code class="note">${key.id}</code>
+      </th>
+      <td data-label="Tenant"><button type="button" class="plain" title="Limits of this tenant" @click=${() => void editTenant(key.tenant)}>${key.tenant}</button></td>
+      <td class="limits" data-label="Limits">${limitsInWords(key.limits)}</td>
+      <td class="when" data-label="Made">${moment(key.created_at)}</td>
+      <td class="when" data-label="Expires">${key.expires_at === null ? "never" : moment(key.expires_at)}</td>
+      <td>
+        <div class="buttons">
+          <button type="button" aria-label=${`${key.disabled ? "Enable" : "Disable"} ${nameOf(key)}`} @click=${() => void toggle(key)}>${key.disabled ? "Enable" : "Disable"}</button>
+          <button type="button" aria-label=${`Limits of ${nameOf(key)}`} @click=${() => void editKey(key)}>Limits</button>
+          <button type="button" aria-label=${`Rotate ${nameOf(key)}`} @click=${() => void rotate(key)}>Rotate</button>
+          <button type="button" class="danger" aria-label=${`Delete ${nameOf(key)}`} @click=${() => void remove(key)}>Delete</button>
+        </div>
+      </td>
+    </tr>`;
+  }
+
+  return { show: () => void load() };
+}
+
+/** @param {Key} key */
+function nameOf({ name, id }) {
+  return name || id;
+}
+
+/**
+ * Asks for limits until they are saved, or nobody wants to.
+ * @template T
+ * @param {string} title
+ * @param {import("./limits-form.js").Limits | null} limits
+ * @param {(limits: import("./limits-form.js").Limits | null) => Promise<T>} save
+ * @returns {Promise<T | undefined>}
+ */
+async function editedLimits(title, limits, save) {
+  /** @type {T | undefined} */
+  let saved;
+  const error = document.createElement("p");
+  error.className = "fault";
+  error.setAttribute("role", "alert");
+  const submit = async (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    const form = /** @type {HTMLFormElement} */ (event.currentTarget);
+    try {
+      saved = await save(limitsOf(new FormData(form)));
+      form.closest("dialog")?.close();
+    } catch (fault) {
+      error.textContent = messageOf(fault);
+    }
+  };
+  await dialogOf(
+    title,
+    html`<form id="limits" class="stack" @submit=${submit}>${limitsFields(limits, "edited")} ${error}</form>`,
+    (close) => html`
+      <button type="submit" form="limits" class="primary">Save</button>
+      <button type="button" @click=${() => close("")}>Go back</button>
+    `,
+  );
+  if (saved !== undefined) announce("The limits were saved.");
+  return saved;
+}

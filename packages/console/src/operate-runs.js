@@ -1,0 +1,149 @@
+import { html, nothing, render } from "lit-html";
+import { announce } from "./announce.js";
+import { callJson } from "./api.js";
+import { confirmed, faultNotice, messageOf } from "./dialogs.js";
+import { count, duration, moment } from "./format.js";
+import { Refresher } from "./refresher.js";
+
+/**
+ * Background runs that live: `GET /v1/admin/runs`.
+ *
+ * @typedef {object} Run
+ * @property {string} id
+ * @property {string} tenant
+ * @property {string} status
+ * @property {string | null} model
+ * @property {number | null} created_at
+ * @property {boolean | null} background
+ * @property {string | null} server
+ * @property {number | null} events
+ */
+
+const EVERY_MS = 5_000;
+
+/** Runs that are shown: a page of the API's is 100. */
+const MAX_PAGES = 5;
+
+/** @param {HTMLElement} element @returns {import("./operate.js").Section} */
+export function runsSection(element) {
+  /** @type {Run[] | undefined} */
+  let runs;
+  let hasMore = false;
+  let fault = "";
+  /** Ids of those that are being cancelled. @type {Set<string>} */
+  const ending = new Set();
+  const refresher = new Refresher(ask, EVERY_MS);
+
+  async function ask() {
+    try {
+      [runs, hasMore] = await allRuns();
+      fault = "";
+    } catch (error) {
+      fault = messageOf(error);
+    }
+    draw();
+  }
+
+  /** @param {Run} run */
+  async function cancel({ id, tenant }) {
+    const question = {
+      title: "Cancel this run?",
+      text: `${id} of ${tenant} ends as it is, and its tenant sees it as cancelled. The audit log says that you did.`,
+      action: "Cancel the run",
+    };
+    if (!(await confirmed(question))) return;
+    ending.add(id);
+    draw();
+    try {
+      await callJson(`/v1/admin/runs/${encodeURIComponent(id)}/cancel`, { method: "POST" });
+      announce("The run was cancelled.");
+      runs = runs?.filter((run) => run.id !== id);
+    } catch (error) {
+      fault = messageOf(error);
+    }
+    ending.delete(id);
+    draw();
+  }
+
+  function draw() {
+    render(
+      html`
+        <div class="section-heading">
+          <h2>Live runs</h2>
+          <button type="button" @click=${() => void refresher.now()}>Ask again</button>
+        </div>
+        ${faultNotice(fault)}
+        ${runs ? tableTemplate(runs) : fault ? nothing : html`<p class="note">Loading…</p>`}
+      `,
+      element,
+    );
+  }
+
+  /** @param {readonly Run[]} shown */
+  function tableTemplate(shown) {
+    return html`
+      <p class="note">
+        ${shown.length === 0 ? "Nothing runs in the background." : `${count(shown.length)}${hasMore ? " of more" : ""} in the background, newest first.`}
+        Turns beside their clients are not among them.
+      </p>
+      ${
+        shown.length === 0
+          ? nothing
+          : html`<div class="wide card cards" tabindex="0" role="region" aria-label="Live runs">
+              <table>
+                <thead>
+                  <tr>
+                    <th scope="col">Run</th>
+                    <th scope="col">Tenant</th>
+                    <th scope="col">Model</th>
+                    <th scope="col">Server</th>
+                    <th scope="col">Begun</th>
+                    <th scope="col" class="number">Events</th>
+                    <th scope="col"><span class="unseen">Actions</span></th>
+                  </tr>
+                </thead>
+                <tbody>${shown.map(rowTemplate)}</tbody>
+              </table>
+            </div>`
+      }
+    `;
+  }
+
+  /** @param {Run} run */
+  function rowTemplate(run) {
+    const { id, tenant, status, model, created_at: createdAt, background, server, events } = run;
+    return html`<tr>
+      <th scope="row"><code>${id}</code></th>
+      <td data-label="Tenant">${tenant}</td>
+      <td data-label="Model">
+        ${model ?? "–"} ${background === false ? html`<span class="tag">Idempotency-Key</span>` : nothing}
+        ${status === "unknown" ? html`<span class="tag bad">unknown</span>` : nothing}
+      </td>
+      <td data-label="Server">${server ?? "–"}</td>
+      <td data-label="Begun">${createdAt === null ? "–" : html`${moment(createdAt)}<br /><span class="note">${duration(Math.max(0, Date.now() - createdAt * 1_000))} ago</span>`}</td>
+      <td class="number" data-label="Events">${count(events)}</td>
+      <td>
+        <button type="button" class="danger" aria-disabled=${String(ending.has(id))} aria-label=${`Cancel ${id}`} @click=${() => void cancel(run)}>
+          ${ending.has(id) ? "Ending…" : "Cancel"}
+        </button>
+      </td>
+    </tr>`;
+  }
+
+  return { show: () => refresher.start(), hide: () => refresher.stop() };
+}
+
+/** @returns {Promise<[runs: Run[], hasMore: boolean]>} newest first */
+async function allRuns() {
+  /** @type {Run[]} */
+  const runs = [];
+  let hasMore = true;
+  for (let [page, after] = [0, ""]; hasMore && page < MAX_PAGES; page += 1) {
+    const found = await callJson(`/v1/admin/runs?limit=100&after=${encodeURIComponent(after)}`);
+    runs.push(...found.data);
+    hasMore = found.has_more;
+    after = found.last_id ?? "";
+  }
+  runs.sort((one, other) => (other.created_at ?? 0) - (one.created_at ?? 0) || (one.id < other.id ? -1 : 1));
+  return [runs, hasMore];
+}

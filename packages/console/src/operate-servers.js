@@ -1,0 +1,130 @@
+import { html, nothing, render } from "lit-html";
+import { callJson } from "./api.js";
+import { faultNotice, messageOf } from "./dialogs.js";
+import { count, duration } from "./format.js";
+import { Refresher } from "./refresher.js";
+
+/** How each model server is: `GET /health/upstream`, whose answer is worth reading also where its status is 503. */
+
+const EVERY_MS = 15_000;
+
+/** Names of models that are shown of a server. */
+const MAX_MODELS = 20;
+
+/**
+ * @typedef {object} Server
+ * @property {string} [name] only where there are several
+ * @property {"ok" | "unreachable"} status
+ * @property {number} latency_ms
+ * @property {string[]} [models]
+ * @property {{ code: string, message: string }} [error]
+ * @property {string | null} down_since
+ * @property {boolean | null} separates_tenants
+ * @property {boolean} [draining]
+ * @property {boolean} [ejected]
+ * @property {{ down: boolean, load: number | null }} [board]
+ *
+ * @typedef {Omit<Server, "status"> & { status: string, servers?: Server[], recovery: { background_ms: number, foreground_ms: number } }} Health
+ */
+
+/** @param {HTMLElement} element @returns {import("./operate.js").Section} */
+export function serversSection(element) {
+  /** @type {Health | undefined} */
+  let health;
+  let fault = "";
+  const refresher = new Refresher(ask, EVERY_MS);
+
+  async function ask() {
+    try {
+      const answer = await callJson("/health/upstream", { alsoGood: [503, 504] });
+      // A 503 may also be that of keys which cannot be looked up.
+      fault = answer.error?.message && !answer.status ? answer.error.message : "";
+      if (!fault) health = answer;
+    } catch (error) {
+      fault = messageOf(error);
+    }
+    draw();
+  }
+
+  function draw() {
+    render(
+      html`
+        <div class="section-heading">
+          <h2>Model servers</h2>
+          <button type="button" @click=${() => void refresher.now()}>Ask again</button>
+        </div>
+        ${faultNotice(fault)}
+        ${health ? healthTemplate(health) : fault ? nothing : html`<p class="note">Asking them…</p>`}
+      `,
+      element,
+    );
+  }
+
+  return { show: () => refresher.start(), hide: () => refresher.stop() };
+}
+
+/** @param {Health} health */
+function healthTemplate(health) {
+  const servers = health.servers ?? [/** @type {Server} */ (health)];
+  return html`
+    <p>
+      ${
+        health.status === "ok"
+          ? html`<span class="tag good">ok</span> ${servers.length === 1 ? "It answers." : "All of them answer."}`
+          : health.status === "degraded"
+            ? html`<span class="tag bad">degraded</span> Some do not answer; the others take their requests.`
+            : html`<span class="tag bad">unreachable</span> ${servers.length === 1 ? "It does" : "They do"} not answer: requests fail.`
+      }
+      <span class="note">A turn waits up to ${duration(health.recovery.foreground_ms)} for one to come back, in the background up to ${duration(health.recovery.background_ms)}.</span>
+    </p>
+    <div class="wide card cards" tabindex="0" role="region" aria-label="Model servers">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Server</th>
+            <th scope="col">Status</th>
+            <th scope="col" class="number">Answers in</th>
+            <th scope="col" class="number">Load</th>
+            <th scope="col">Models</th>
+            <th scope="col">Down since</th>
+          </tr>
+        </thead>
+        <tbody>${servers.map(rowTemplate)}</tbody>
+      </table>
+    </div>
+    <p class="note">The load is the requests that run and wait at a server, as the board sees it (where there is <code>UPSTREAM_BOARD_MS</code>).</p>
+  `;
+}
+
+/** @param {Server} server */
+function rowTemplate({
+  name = "vLLM",
+  status,
+  latency_ms: latency,
+  models = [],
+  error,
+  down_since: since,
+  separates_tenants: separates,
+  draining,
+  ejected,
+  board,
+}) {
+  return html`<tr>
+    <th scope="row">${name}</th>
+    <td>
+      <span class="tag ${status === "ok" ? "good" : "bad"}">${status}</span>
+      ${draining ? html`<span class="tag">draining</span>` : nothing}
+      ${ejected ? html`<span class="tag bad">ejected</span>` : nothing}
+      ${separates === false ? html`<span class="tag">does not separate tenants</span>` : nothing}
+      ${error ? html`<p class="note">${error.message}</p>` : nothing}
+    </td>
+    <td class="number" data-label="Answers in">${status === "ok" ? duration(latency) : "–"}</td>
+    <td class="number" data-label="Load">${count(board?.load)}</td>
+    <td data-label="Models">
+      ${models.slice(0, MAX_MODELS).map((model) => html`<code>${model}</code> `)}
+      ${models.length > MAX_MODELS ? html`<span class="note">and ${models.length - MAX_MODELS} more</span>` : nothing}
+      ${models.length === 0 ? "–" : nothing}
+    </td>
+    <td data-label="Down since">${since === null ? "–" : new Date(since).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" })}</td>
+  </tr>`;
+}

@@ -1,0 +1,99 @@
+import { html, nothing, render } from "lit-html";
+import { auditSection } from "./operate-audit.js";
+import { keysSection } from "./operate-keys.js";
+import { runsSection } from "./operate-runs.js";
+import { serversSection } from "./operate-servers.js";
+import { usageSection } from "./operate-usage.js";
+import { session } from "./session.js";
+
+/**
+ * What an operator looks after, a section each: `#/operate/{section}`. A section is made when it is first asked for.
+ *
+ * @typedef {object} Section
+ * @property {() => void} show Called whenever it comes up: asks for what is new.
+ * @property {() => void} [hide] Called when something else is shown.
+ */
+
+/** `isOpen`: also where the server takes no keys. @type {Record<string, { label: string, isOpen?: true, make: (element: HTMLElement) => Section }>} */
+const SECTIONS = {
+  servers: { label: "Model servers", isOpen: true, make: serversSection },
+  runs: { label: "Live runs", make: runsSection },
+  keys: { label: "Keys and limits", make: keysSection },
+  usage: { label: "Usage", make: usageSection },
+  audit: { label: "Audit log", make: auditSection },
+};
+
+/** @param {HTMLElement} view @returns {import("./main.js").View} */
+export function operateView(view) {
+  /** @type {Map<string, { element: HTMLElement, section: Section }>} */
+  const made = new Map();
+  let shown = "servers";
+  const body = document.createElement("div");
+
+  function draw() {
+    render(
+      html`<div class="stack">
+        <h1 class="unseen">Operate</h1>
+        <nav class="sections" aria-label="Sections">
+          ${Object.entries(SECTIONS).map(
+            ([name, { label }]) =>
+              html`<a href=${`#/operate/${name}`} aria-current=${name === shown ? "page" : nothing}>${label}</a>`,
+          )}
+        </nav>
+        ${body}
+      </div>`,
+      view,
+    );
+  }
+
+  /** @param {string} name */
+  function open(name) {
+    if (name !== shown) made.get(shown)?.section.hide?.();
+    shown = name;
+    draw();
+    const kind = SECTIONS[name];
+    if (!kind) return;
+    let next = made.get(name);
+    if (!next) {
+      const element = document.createElement("div");
+      element.className = "stack";
+      next = { element, section: mayUse(kind) ? kind.make(element) : needsRootKey(element) };
+      made.set(name, next);
+    }
+    body.replaceChildren(next.element);
+    next.section.show();
+  }
+
+  return {
+    show({ path: [name = "servers"] }) {
+      open(Object.hasOwn(SECTIONS, name) ? name : "servers");
+    },
+    hide() {
+      made.get(shown)?.section.hide?.();
+    },
+    signedIn() {
+      made.get(shown)?.section.hide?.();
+      made.clear();
+    },
+  };
+}
+
+/** @param {{ isOpen?: true }} kind */
+function mayUse(kind) {
+  return session.who === "admin" || kind.isOpen === true;
+}
+
+/** @param {HTMLElement} element @returns {Section} */
+function needsRootKey(element) {
+  render(
+    html`<div class="card stack">
+      <h2>This needs a root key</h2>
+      <p>
+        This server takes no keys, so that it has none to look after, and nobody is its administrator. Set <code>ADMIN_KEY</code>, and sign in here with
+        that key. <code>npm run create-key -- --admin ops</code> makes one.
+      </p>
+    </div>`,
+    element,
+  );
+  return { show() {} };
+}

@@ -1,0 +1,22 @@
+import { html } from "lit-html";
+import { recall } from "./session.js";
+
+/**
+ * The responses that were made in this tab, newest first, as links.
+ * @param {string} view that the links lead to, such as `responses`
+ */
+export function recentResponses(view) {
+  /** @type {import("./turn-view.js").Sent[]} */
+  const turns = recall("turns") ?? [];
+  const known = turns.filter((turn) => turn.id !== undefined).reverse();
+  return html`<div class="card stack">
+    <h2>Responses of this tab</h2>
+    ${
+      known.length === 0
+        ? html`<p class="note">There are none yet. Any response of your tenant that is stored can be looked at by its id.</p>`
+        : html`<ul class="recent">
+            ${known.map((turn) => html`<li><a href="#/${view}/${turn.id}"><code>${turn.id}</code></a> <span class="note" dir="auto">${turn.input.slice(0, 120)}</span></li>`)}
+          </ul>`
+    }
+  </div>`;
+}

@@ -1,0 +1,89 @@
+import { html, nothing, render } from "lit-html";
+import { ApiFault, call, callJson } from "./api.js";
+import { showModal } from "./dialogs.js";
+import { keepKey, session } from "./session.js";
+
+/** Finding out who uses this tab, and asking for a key where one is needed. */
+
+/**
+ * Asks the server whom it takes a key for, and what models it has. Sets `session`. Throws the ApiFault of a key that it does not
+ * accept (401), and of a server that cannot say.
+ * @param {string | undefined} key undefined tries without
+ */
+export async function identify(key) {
+  let models = [];
+  /** @type {import("./session.js").Who} */
+  let who = key === undefined ? "open" : "tenant";
+  try {
+    const list = await callJson("/v1/models", { key });
+    models = list.data.map((/** @type {{ id: string }} */ { id }) => id);
+  } catch (error) {
+    if (!(error instanceof ApiFault)) throw error;
+    if (error.status === 403 && error.code === "insufficient_permissions") {
+      await call("/v1/admin/keys?limit=1", { key });
+      who = "admin";
+    }
+    // Whoever is told that a model server is down has been let in.
+    else if (![429, 502, 503, 504].includes(error.status)) throw error;
+  }
+  keepKey(key);
+  session.who = who;
+  session.models = models;
+}
+
+/**
+ * Shows the form for a key, until the server has accepted one.
+ * @param {{ reason?: string, isRequired: boolean }} options `reason`: why it is asked for, in the server's words; `isRequired`: there is nothing
+ *   behind the form, so that it cannot be put away
+ * @returns {Promise<boolean>} whether somebody is signed in
+ */
+export function askForKey({ reason, isRequired }) {
+  const dialog = document.createElement("dialog");
+  dialog.className = "sign-in";
+  dialog.setAttribute("aria-labelledby", "sign-in-title");
+  let fault = "";
+  let isBusy = false;
+
+  /** @param {SubmitEvent} event */
+  async function submit(event) {
+    event.preventDefault();
+    const field = dialog.querySelector("input");
+    const key = field?.value.trim() ?? "";
+    if (isBusy || key === "") return;
+    isBusy = true;
+    fault = "";
+    draw();
+    try {
+      await identify(key);
+      modal.close("signed in");
+    } catch (error) {
+      isBusy = false;
+      fault = error instanceof Error ? error.message : String(error);
+      draw();
+      field?.select();
+    }
+  }
+
+  function draw() {
+    render(
+      html`<form @submit=${submit}>
+        <h1 id="sign-in-title">responses-edge</h1>
+        ${reason === undefined ? html`<p>This server asks for an API key.</p>` : html`<p class="notice" dir="auto" role="alert">${reason}</p>`}
+        <label for="key">API key</label>
+        <input dir="auto" id="key" name="key" type="password" autocomplete="off" spellcheck="false" autofocus aria-describedby="key-note key-fault" />
+        <p class="note" id="key-note">It stays in this tab, and is forgotten when you sign out or close it.</p>
+        <p class="fault" dir="auto" id="key-fault" role="alert">${fault || nothing}</p>
+        <div class="buttons">
+          <button class="primary" type="submit" aria-disabled=${isBusy}>${isBusy ? "Signing in…" : "Sign in"}</button>
+          ${isRequired ? nothing : html`<button type="button" @click=${() => modal.close("")}>Later</button>`}
+        </div>
+      </form>`,
+      dialog,
+    );
+  }
+
+  draw();
+  dialog.addEventListener("cancel", (event) => isRequired && event.preventDefault());
+  const modal = showModal(dialog);
+  return modal.closed.then((result) => result === "signed in");
+}

@@ -1,0 +1,62 @@
+import { html, nothing, render } from "lit-html";
+import { moment } from "./format.js";
+import { compared } from "./tree-model.js";
+import { showTurnItems } from "./turn-items.js";
+
+/**
+ * Two branches, side by side, from where they part.
+ *
+ * @typedef {import("./tree-model.js").Entry} Entry
+ */
+
+/** Turns of each branch that are shown at first, and with each demand for more. */
+const TURNS = 10;
+
+/** @param {HTMLElement} element @param {[one: Entry, other: Entry]} pair */
+export function showBranches(element, [one, other]) {
+  const parted = compared(one, other);
+  render(
+    html`<div class="tree-branches">${branch(parted.one, "One branch")}${branch(parted.other, "The other branch")}</div>`,
+    element,
+  );
+}
+
+/** @param {readonly Entry[]} entries @param {string} title */
+function branch(entries, title) {
+  const section = document.createElement("section");
+  section.className = "card stack";
+  section.setAttribute("aria-label", title);
+  let shown = 0;
+  /** @type {HTMLElement[]} */
+  const turns = [];
+  const more = () => {
+    for (const entry of entries.slice(shown, shown + TURNS)) turns.push(turnElement(entry));
+    shown = turns.length;
+    draw();
+  };
+  const draw = () =>
+    render(
+      html`<h2>${title}</h2>
+        ${entries.length === 0 ? html`<p class="note">Ends where the other one goes on.</p>` : turns}
+        ${shown < entries.length ? html`<p class="buttons"><button type="button" @click=${more}>Show more of ${entries.length - shown} turns</button></p>` : nothing}`,
+      section,
+    );
+  more();
+  return section;
+}
+
+/** @param {Entry} entry */
+function turnElement({ node }) {
+  const article = document.createElement("article");
+  article.className = "stack";
+  const items = document.createElement("div");
+  items.className = "turn-items stack";
+  render(
+    html`<h3 class="turn-title"><a class="mono" href=${`#/responses/${node.id}`}>${node.id}</a></h3>
+      <p class="note">${moment(node.created_at)} · ${node.model} · ${node.status.replaceAll("_", " ")}</p>
+      ${items}`,
+    article,
+  );
+  void showTurnItems(items, node.id, new AbortController().signal);
+  return article;
+}

@@ -1,0 +1,251 @@
+import { html, nothing, render } from "lit-html";
+import { announce } from "./announce.js";
+import { ApiFault, callJson } from "./api.js";
+import { count, moment } from "./format.js";
+import { recentResponses } from "./recent.js";
+import { showBranches } from "./tree-compare.js";
+import { nameOf, TreeList } from "./tree-list.js";
+import { compared, Tree } from "./tree-model.js";
+import { showTurnItems } from "./turn-items.js";
+
+/**
+ * A conversation as a tree: `#/tree/{id}` of a response or a conversation, `#/tree/{id}/compare/{one}/{other}`.
+ *
+ * @typedef {import("./tree-model.js").Entry} Entry
+ * @typedef {import("./tree-model.js").TreeNode} TreeNode
+ */
+
+const PAGE_LENGTH = 100;
+
+/** Responses that are shown of one tree. */
+const MAX_NODES = 20_000;
+
+/** @param {HTMLElement} section @returns {import("./main.js").View} */
+export function treeView(section) {
+  /** Of the response or conversation whose tree is shown. @type {string | undefined} */
+  let of;
+  /** @type {Tree | undefined} */
+  let tree;
+  /** @type {Entry | undefined} */
+  let chosen;
+  /** What the chosen one is to be compared with. @type {Entry | undefined} */
+  let marked;
+  /** @type {[one: Entry, other: Entry] | undefined} */
+  let branches;
+  let isCut = false;
+  let progress = "";
+  let fault = "";
+  /** What is being asked for. */
+  let asking = new AbortController();
+  let reading = new AbortController();
+
+  const list = new TreeList((entry) => choose(entry));
+  const items = document.createElement("div");
+  items.className = "turn-items stack";
+  const comparison = document.createElement("div");
+
+  /** @param {string} id */
+  async function load(id) {
+    asking.abort();
+    asking = new AbortController();
+    const { signal } = asking;
+    of = id;
+    [tree, chosen, marked, branches] = [undefined, undefined, undefined, undefined];
+    fault = "";
+    progress = "Loading…";
+    draw();
+    try {
+      const nodes = await allNodes(id, signal, (found) => {
+        progress = `${count(found)} responses so far…`;
+        draw();
+      });
+      isCut = nodes.length >= MAX_NODES;
+      tree = new Tree(nodes);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof ApiFault)) throw error;
+      fault = error.message;
+    }
+    progress = "";
+    draw();
+    if (!tree) return;
+    announce(`${count(tree.size)} responses, ${count(tree.leaves)} branches.`);
+    list.set(tree, id);
+    const own = tree.get(id);
+    if (own) choose(own);
+  }
+
+  /** @param {Entry} entry */
+  function choose(entry) {
+    chosen = entry;
+    reading.abort();
+    reading = new AbortController();
+    void showTurnItems(items, entry.node.id, reading.signal);
+    draw();
+  }
+
+  /** @param {Event} event */
+  function find(event) {
+    const found = list.find(/** @type {HTMLInputElement} */ (event.target).value.trim());
+    announce(`${count(found)} found.`);
+  }
+
+  function mark() {
+    marked = chosen;
+    announce("Choose the turn to compare it with.");
+    draw();
+  }
+
+  /** @param {string} one @param {string} other */
+  function compare(one, other) {
+    const [first, second] = [tree?.get(one), tree?.get(other)];
+    branches = first && second ? [first, second] : undefined;
+    if (!branches) fault = "One of these responses is not in this tree.";
+    draw();
+  }
+
+  /** @param {SubmitEvent} event */
+  function submit(event) {
+    event.preventDefault();
+    const id = section.querySelector("input")?.value.trim();
+    if (!id) return;
+    const hash = `#/tree/${encodeURIComponent(id)}`;
+    if (location.hash === hash) void load(id);
+    else {
+      of = undefined;
+      location.hash = hash;
+    }
+  }
+
+  function draw() {
+    render(
+      html`<div class="stack">
+        <h1 class="unseen">Tree</h1>
+        <form class="look-up" @submit=${submit}>
+          <label class="unseen" for="tree-id">Response or conversation</label>
+          <input dir="auto" id="tree-id" autocomplete="off" spellcheck="false" placeholder="resp_… or conv_…" .value=${of ?? ""} />
+          <button type="submit">Show</button>
+        </form>
+        ${fault ? html`<p class="notice bad" dir="auto" role="alert">${fault}</p>` : nothing}
+        ${progress ? html`<p class="note">${progress}</p>` : nothing}
+        ${of === undefined ? recentResponses("tree") : nothing}
+        ${tree && !branches ? treeTemplate(tree) : nothing}
+        ${branches ? compareTemplate(branches) : nothing}
+      </div>`,
+      section,
+    );
+  }
+
+  /** @param {Tree} shown */
+  function treeTemplate(shown) {
+    if (shown.size === 0) return html`<p class="note">No response has been made here yet, or none is kept.</p>`;
+    return html`
+      <div class="tree-tools">
+        <div>
+          <label for="tree-find">Find</label>
+          <input dir="auto" id="tree-find" type="search" autocomplete="off" spellcheck="false" placeholder="in what was said" @input=${find} />
+        </div>
+        <button type="button" @click=${() => list.foldAll(true)}>Close all</button>
+        <button type="button" @click=${() => list.foldAll(false)}>Open all</button>
+        <p class="note">
+          ${count(shown.size)} responses, ${count(shown.leaves)} ${shown.leaves === 1 ? "branch" : "branches"}.
+          ${isCut ? "There are more, which are not shown." : nothing}
+        </p>
+      </div>
+      <div class="tree-panes">
+        <div class="card tree-pane">${list.element}</div>
+        <div class="card tree-turn" aria-live="off">${chosen ? turnTemplate(chosen) : html`<p class="note">Choose a turn to see what was said.</p>`}</div>
+      </div>
+    `;
+  }
+
+  /** @param {Entry} entry */
+  function turnTemplate(entry) {
+    const { node } = entry;
+    return html`
+      <h2 class="turn-title"><a class="mono" href=${`#/responses/${node.id}`}>${node.id}</a></h2>
+      <p class="note">
+        ${moment(node.created_at)} · ${node.model} · ${node.status.replaceAll("_", " ")}
+        ${node.usage ? ` · ${count(node.usage.total_tokens)} tokens` : nothing}
+        ${entry.isOrphan ? " · continues a response that was deleted" : nothing}
+      </p>
+      <div class="buttons">
+        <a class="button" href=${`#/try?previous_response_id=${node.id}`}>Branch from here</a>
+        ${
+          marked && marked !== entry
+            ? html`<a class="button" href=${`#/tree/${of}/compare/${marked.node.id}/${node.id}`}>Compare with <bdi>${nameOf(marked)}</bdi></a>`
+            : html`<button type="button" aria-pressed=${String(marked === entry)} @click=${mark}>Compare with…</button>`
+        }
+        ${marked ? html`<button type="button" class="plain" @click=${unmark}>Compare nothing</button>` : nothing}
+      </div>
+      ${marked === entry ? html`<p class="notice">Now choose the other turn.</p>` : nothing}
+      ${items}
+    `;
+  }
+
+  function unmark() {
+    marked = undefined;
+    draw();
+  }
+
+  /** @param {[one: Entry, other: Entry]} pair */
+  function compareTemplate([one, other]) {
+    const { common } = compared(one, other);
+    return html`
+      <div class="buttons"><a class="button" href=${`#/tree/${of}`}>Back to the tree</a></div>
+      <p>${
+        common
+          ? html`Both continue <a href=${`#/responses/${common.node.id}`}><bdi>${nameOf(common)}</bdi></a>, and part there.`
+          : "They have nothing in common but the tree: each begins anew."
+      }</p>
+      ${comparison}
+    `;
+  }
+
+  return {
+    show({ path: [id, verb, one, other] }) {
+      if (id === undefined || id === "") return draw();
+      void shown(id, verb === "compare" && one && other ? [one, other] : undefined);
+    },
+    signedIn() {
+      if (of !== undefined) void load(of);
+    },
+  };
+
+  /** @param {string} id @param {[string, string] | undefined} pair */
+  async function shown(id, pair) {
+    if (id !== of || !tree) await load(id);
+    if (!tree) return;
+    fault = "";
+    branches = undefined;
+    if (pair) {
+      compare(...pair);
+      if (branches) showBranches(comparison, branches);
+    } else {
+      draw();
+      list.choose(chosen?.node.id);
+    }
+  }
+}
+
+/**
+ * All nodes of a tree, page by page.
+ * @param {string} id
+ * @param {AbortSignal} signal
+ * @param {(found: number) => void} onProgress
+ * @returns {Promise<TreeNode[]>}
+ */
+async function allNodes(id, signal, onProgress) {
+  const kind = id.startsWith("conv_") ? "conversations" : "responses";
+  const path = `/v1/${kind}/${encodeURIComponent(id)}/tree?order=asc&limit=${PAGE_LENGTH}`;
+  /** @type {TreeNode[]} */
+  const nodes = [];
+  for (let after = ""; nodes.length < MAX_NODES; ) {
+    const page = await callJson(path + after, { signal });
+    nodes.push(...page.data);
+    if (!page.has_more) break;
+    onProgress(nodes.length);
+    after = `&after=${encodeURIComponent(page.last_id)}`;
+  }
+  return nodes;
+}

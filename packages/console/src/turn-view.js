@@ -1,0 +1,367 @@
+import { html, nothing, render } from "lit-html";
+import { announce } from "./announce.js";
+import { Answer } from "./answer.js";
+import { ApiFault, callJson } from "./api.js";
+import { EventRecord, keepRecord } from "./event-record.js";
+import { count, duration, size } from "./format.js";
+import { ItemView, statusTag } from "./item-view.js";
+import { cancel, follow, send } from "./sending.js";
+
+/**
+ * A request of this tab, and its response as it comes.
+ *
+ * @typedef {object} Sent What is remembered of it over a reload
+ * @property {string} [id] of the response
+ * @property {string} input as text, for people
+ * @property {import("./sending.js").Transport} transport
+ * @property {boolean} isStored
+ * @property {boolean} isOpen whether it had not ended
+ * @property {boolean} [isAnswered] whether its calls have been answered
+ * @property {boolean} [isCut] whether the connection was lost before the response had ended, so that only the server knows what became of it
+ * @property {string} [note] how it ended, where its response does not say so
+ * @property {string} [fault] why it failed, where its response does not say so
+ *
+ * @typedef {object} Actions
+ * @property {() => void} changed There is something new to remember.
+ * @property {() => void} began The server has accepted the request.
+ * @property {(turn: TurnView, response: Record<string, any>) => void} ended
+ * @property {(id: string) => void} branch
+ * @property {(turn: TurnView, input: object[], text: string) => void} answer Sends outputs of the turn's calls; `text`: the same for people.
+ */
+
+/** A response that stopped with its page is stored soon after the server has noticed. */
+const STORED_ATTEMPTS = 15;
+const STORED_PAUSE_MS = 1_000;
+
+/** Longer input is not remembered as a whole. */
+const MAX_INPUT = 20_000;
+
+const UNSTORED = "This response was not stored: it was shown only once.";
+
+/** What became of a response whose page lost its connection. A page that is left does. */
+const CUT_WITHOUT_ID = "The page was left before the server had answered: the answer is lost to it.";
+const CUT_UNSTORED =
+  "The page was left before the response had ended, which stopped it. It was not stored: nothing is left of it.";
+const CUT_ASKING = "The page was left before the response had ended. Asking the server what became of it…";
+const CUT_STOPPED =
+  "This response stopped with its page: the page was left before it had ended. One in the background goes on.";
+const CUT_MISSING = "The page was left before the response had ended. The server has stored nothing of it so far.";
+
+export class TurnView {
+  element = document.createElement("article");
+  /** @type {Sent} */
+  sent;
+  #answer = new Answer();
+  #record = new EventRecord();
+  #abort = new AbortController();
+  #actions;
+  /** The number of the last event. */
+  #last = -1;
+  #isStopping = false;
+  #times = { start: performance.now(), first: 0, token: 0, end: 0 };
+  /** Outputs that are typed in, by call. @type {Map<string, string>} */
+  #outputs = new Map();
+  #input;
+
+  /** @param {Sent} sent @param {Actions} actions @param {object[]} [attachments] the parts that are no text */
+  constructor(sent, actions, attachments = []) {
+    this.sent = sent;
+    this.#actions = actions;
+    const content = [...(sent.input === "" ? [] : [{ type: "input_text", text: sent.input }]), ...attachments];
+    this.#input = new ItemView({ type: "message", role: "user", content });
+    this.element.className = "turn";
+    this.#draw();
+  }
+
+  /** What of it is to be remembered. @returns {Sent} */
+  get remembered() {
+    return { ...this.sent, input: this.sent.input.slice(0, MAX_INPUT) };
+  }
+
+  get isOpen() {
+    return this.sent.isOpen;
+  }
+
+  /** Sends it. @param {Record<string, unknown>} body */
+  async send(body) {
+    await this.#take(send(body, this.sent.transport, this.#abort.signal), true);
+  }
+
+  /** Shows what there is of it after a reload, says what became of it, and goes on where it goes on. */
+  async restore() {
+    const { id, transport, isOpen, isStored } = this.sent;
+    if (isOpen && id !== undefined && transport === "background")
+      return this.#take(follow(id, this.#abort.signal), false);
+    const isCut = isOpen || this.sent.isCut === true;
+    if (isCut) Object.assign(this.sent, { isCut, fault: undefined });
+    if (id === undefined) return this.#end(isCut ? CUT_WITHOUT_ID : this.sent.note);
+    if (!isStored) return this.#end(isCut ? CUT_UNSTORED : (this.sent.note ?? UNSTORED));
+    const { note } = this.sent;
+    this.sent.fault = undefined;
+    this.#end(isCut ? CUT_ASKING : note);
+    try {
+      const response = await retrieve(id, isCut ? STORED_ATTEMPTS : 1, this.#abort.signal);
+      this.#answer.show(response);
+      this.sent.isCut = false;
+      if (isCut) this.#end(response.status === "completed" ? undefined : CUT_STOPPED);
+      else this.#draw();
+    } catch (error) {
+      if (this.#abort.signal.aborted) return;
+      if (isCut && error instanceof ApiFault && error.status === 404) return this.#end(CUT_MISSING);
+      this.sent.fault = messageOf(error);
+      this.#end(isCut ? undefined : note);
+    }
+  }
+
+  /** Ends the response, wherever it runs. */
+  async stop() {
+    this.#isStopping = true;
+    this.#draw();
+    const { id, transport } = this.sent;
+    if (transport !== "background") this.#abort.abort();
+    // Without an id it is stopped as soon as it has one.
+    else if (id !== undefined) await this.#cancel(id);
+  }
+
+  /** Its calls have been answered: they are not asked for again. */
+  answered() {
+    this.sent.isAnswered = true;
+    this.#actions.changed();
+    this.#draw();
+  }
+
+  /** Leaves the response to itself. */
+  leave() {
+    this.#abort.abort();
+  }
+
+  /** Goes on with what a refused key has interrupted, after the last event. */
+  followAgain() {
+    const { id, isOpen, transport } = this.sent;
+    if (this.sent.fault === undefined || !isOpen || id === undefined || transport !== "background") return;
+    void this.#take(follow(id, this.#abort.signal, this.#last), false);
+  }
+
+  /** @param {string} id */
+  async #cancel(id) {
+    try {
+      const response = await cancel(id);
+      this.#abort.abort();
+      this.#show(response);
+    } catch (error) {
+      this.#isStopping = false;
+      this.#fail(error);
+    }
+  }
+
+  /**
+   * @param {AsyncGenerator<import("./api.js").Arrival[]>} batches
+   * @param {boolean} isTimed whether the time of arrival says when an event was made
+   */
+  async #take(batches, isTimed) {
+    this.sent.fault = undefined;
+    this.#draw();
+    try {
+      for await (const batch of batches) {
+        const at = performance.now() - this.#times.start;
+        for (const { json, event } of batch) this.#event(json, event, isTimed ? at : undefined);
+      }
+      this.#finished();
+    } catch (error) {
+      if (!this.#abort.signal.aborted) {
+        // A page that is being left loses its connections before it is told so.
+        this.sent.isCut = this.sent.transport !== "background" && !(error instanceof ApiFault && error.status !== 0);
+        this.#fail(error);
+      } else if (this.sent.isOpen) this.#end("Stopped.");
+    }
+  }
+
+  /** @param {string} json @param {Record<string, any>} event @param {number | undefined} at */
+  #event(json, event, at) {
+    this.#record.add(json, /** @type {any} */ (event), at);
+    this.#last = event.sequence_number ?? this.#last;
+    if (at !== undefined) {
+      this.#times.first ||= at;
+      if (typeof event.delta === "string") this.#times.token ||= at;
+      this.#times.end = at;
+    }
+    this.#answer.apply(event);
+    if (!event.response) return;
+    if (this.sent.id === undefined) {
+      this.sent.id = event.response.id;
+      keepRecord(event.response.id, this.#record);
+      this.#actions.began();
+      this.#actions.changed();
+      if (this.#isStopping && this.sent.transport === "background") void this.#cancel(event.response.id);
+    }
+    this.#draw();
+  }
+
+  /** @param {Record<string, any>} response as it is */
+  #show(response) {
+    this.#answer.show(response);
+    if (["queued", "in_progress"].includes(response.status)) this.#draw();
+    else this.#finished();
+  }
+
+  #finished() {
+    const { response } = this.#answer;
+    this.#end();
+    if (!response) return;
+    this.#actions.ended(this, response);
+    const text = this.#answer.items
+      .flatMap(({ type, content }) => (type === "message" ? content : []))
+      .map((part) => part.text ?? "")
+      .join(" ");
+    announce(response.status === "completed" ? `Answer: ${text}` : `The response is ${response.status}.`);
+  }
+
+  /** @param {string} [note] how, where the response does not say so */
+  #end(note) {
+    this.sent.isOpen = false;
+    this.sent.note = note;
+    this.#isStopping = false;
+    this.#actions.changed();
+    this.#draw();
+  }
+
+  /** @param {unknown} error */
+  #fail(error) {
+    this.sent.fault = messageOf(error);
+    // A run goes on without whoever could not follow it.
+    const goesOn =
+      this.sent.transport === "background" &&
+      this.sent.id !== undefined &&
+      !(error instanceof ApiFault && error.status === 404);
+    if (goesOn) this.#draw();
+    else this.#end();
+  }
+
+  #draw() {
+    const { id, isOpen, fault, note } = this.sent;
+    const { response } = this.#answer;
+    const error = response?.error;
+    const cut = response?.incomplete_details?.reason;
+    render(
+      html`
+        <h2 class="unseen">Request</h2>
+        ${this.#input.element}
+        ${this.#answer.element}
+        ${error ? html`<p class="notice bad" dir="auto" role="alert">${error.message}</p>` : nothing}
+        ${cut ? html`<p class="notice">The response is incomplete: ${cut.replaceAll("_", " ")}.</p>` : nothing}
+        ${
+          fault
+            ? html`<div class="notice bad" role="alert">
+                <p dir="auto">${fault}</p>
+                ${isOpen ? html`<button type="button" @click=${() => this.followAgain()}>Follow again</button>` : nothing}
+              </div>`
+            : nothing
+        }
+        ${note ? html`<p class="notice" dir="auto">${note}</p>` : nothing}
+        ${isOpen || this.sent.isAnswered ? nothing : this.#callsTemplate()}
+        <footer class="turn-footer">
+          ${isOpen && !fault ? html`<span class="tag busy"><span class="busy-dot" aria-hidden="true">●</span> ${this.#isStopping ? "stopping" : (response?.status ?? "sending").replaceAll("_", " ")}</span>` : statusTag(response?.status)}
+          ${isOpen ? nothing : this.#figures()}
+          ${id === undefined ? nothing : html`<a href="#/responses/${id}">Look</a>`}
+          ${
+            id === undefined || isOpen || !this.sent.isStored
+              ? nothing
+              : html`<button type="button" class="plain" @click=${() => this.#actions.branch(id)}>Branch from here</button>`
+          }
+        </footer>
+      `,
+      this.element,
+    );
+  }
+
+  #figures() {
+    const usage = this.#answer.response?.usage;
+    const { first, token, end } = this.#times;
+    const seconds = (end - token) / 1_000;
+    const speed =
+      usage && token > 0 && seconds > 0.05 ? `${(usage.output_tokens / seconds).toFixed(0)} tokens/s` : undefined;
+    const parts = [
+      usage && `${count(usage.input_tokens)} + ${count(usage.output_tokens)} tokens`,
+      first > 0 && token > 0 && `first token after ${duration(token)}`,
+      end > 0 && `${duration(end)} in all`,
+      speed,
+    ].filter(Boolean);
+    return html`<span class="note">${parts.join(" · ")}</span>`;
+  }
+
+  /** The calls that wait for the client: forms for their outputs. */
+  #callsTemplate() {
+    const { response } = this.#answer;
+    const { id, isStored, transport } = this.sent;
+    if (id === undefined || !response || response.status !== "completed") return nothing;
+    const calls = this.#answer.items.filter(({ type }) => ["function_call", "custom_tool_call"].includes(type));
+    const requests = this.#answer.items.filter(({ type }) => type === "mcp_approval_request");
+    if (calls.length + requests.length === 0) return nothing;
+    if (!isStored && transport !== "socket")
+      return html`<p class="note">To answer these calls, let the response be stored.</p>`;
+    return html`<form class="outputs stack" @submit=${(/** @type {Event} */ event) => this.#sendOutputs(event, calls)}>
+      ${calls.map(
+        ({ call_id: call, name }) => html`<div>
+          <label for="output-${call}">Output of <code dir="auto">${name}</code></label>
+          <textarea
+            dir="auto"
+            id="output-${call}"
+            class="code"
+            rows="2"
+            .value=${this.#outputs.get(call) ?? ""}
+            @input=${(/** @type {Event} */ event) => this.#outputs.set(call, /** @type {HTMLTextAreaElement} */ (event.target).value)}
+          ></textarea>
+        </div>`,
+      )}
+      ${requests.map(
+        ({ id: request, server_label: label, name }) => html`<div class="buttons">
+          <span>May <code dir="auto">${label}.${name}</code> be called?</span>
+          <button type="button" class="primary" @click=${() => this.#approve(request, true)}>Approve</button>
+          <button type="button" @click=${() => this.#approve(request, false)}>Deny</button>
+        </div>`,
+      )}
+      ${calls.length > 0 ? html`<div class="buttons"><button class="primary" type="submit">Send ${calls.length > 1 ? "outputs" : "output"}</button></div>` : nothing}
+    </form>`;
+  }
+
+  /** @param {Event} event @param {Record<string, any>[]} calls */
+  #sendOutputs(event, calls) {
+    event.preventDefault();
+    const input = calls.map(({ type, call_id: call }) => ({
+      type: `${type}_output`,
+      call_id: call,
+      output: this.#outputs.get(call) ?? "",
+    }));
+    const text = calls.map(({ name, call_id: call }) => `${name}: ${this.#outputs.get(call) ?? ""}`);
+    this.#actions.answer(this, input, text.join("\n"));
+  }
+
+  /** @param {string} request @param {boolean} approve */
+  #approve(request, approve) {
+    const input = [{ type: "mcp_approval_response", approval_request_id: request, approve }];
+    this.#actions.answer(this, input, approve ? "Approved." : "Denied.");
+  }
+}
+
+/** What went wrong, with the name of the field. @param {unknown} error */
+function messageOf(error) {
+  const where = error instanceof ApiFault && error.param ? ` (${error.param})` : "";
+  return `${error instanceof Error ? error.message : String(error)}${where}`;
+}
+
+/** A stored response; one that is being stored is waited for. @param {string} id @param {number} attempts @param {AbortSignal} signal */
+async function retrieve(id, attempts, signal) {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await callJson(`/v1/responses/${encodeURIComponent(id)}`, { signal });
+    } catch (error) {
+      if (!(error instanceof ApiFault) || error.status !== 404 || attempt >= attempts) throw error;
+    }
+    await new Promise((resolve) => setTimeout(resolve, STORED_PAUSE_MS));
+  }
+}
+
+/** What was attached, in a line. @param {import("./request-body.js").Attachment} attachment */
+export function attachmentLabel({ name, size: bytes }) {
+  return `${name} (${size(bytes)})`;
+}

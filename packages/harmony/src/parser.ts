@@ -1,0 +1,563 @@
+import { type Header, parseHeader, standardHeader } from "./header.ts";
+import { isJson } from "./json.ts";
+import type { Channel, HarmonyMessage } from "./message.ts";
+import { fullName, isOfferedTool, type OfferedTools, type Recipient, resolveRecipient } from "./recipients.ts";
+import { type Segment, toText } from "./segments.ts";
+import { CALL, CHANNEL, CONSTRAIN, END, ENDOFTEXT, FIRST_SPECIAL_ID, MESSAGE, RETURN, START } from "./vocabulary.ts";
+
+/** What the parser makes of tokens: deltas, and calls of tools that no client runs. Such a call has shown nothing. */
+export type HarmonyDelta =
+  | { kind: "reasoning"; text: string }
+  /** `phase` tells a preamble between calls from the answer. */
+  | { kind: "text"; text: string; logprobs?: TokenLogprob[]; phase: "commentary" | "final_answer" }
+  /** `index` tells parallel calls apart; `name` comes with the first delta of an index. */
+  | { kind: "tool_call"; index: number; name?: string; arguments: string }
+  /** The item that was being generated is complete. */
+  | { kind: "item_done" }
+  /**
+   * A message as the model wrote it, once it is complete or cut off, after its deltas. `index` counts the messages of the output;
+   * `itemKind` tells what the message has become, if anything.
+   */
+  | { kind: "message"; index: number; itemKind?: "reasoning" | "message" | "call"; message: HarmonyMessage }
+  | { kind: "unserved_call"; message: HarmonyMessage };
+
+/** To where the parser adds deltas, such as an array. */
+export interface HarmonyOutput {
+  push(...deltas: HarmonyDelta[]): unknown;
+}
+
+/** One token of a text with its logprob, as OpenAI's `output_text.logprobs` has it. */
+export interface TokenLogprob {
+  token: string;
+  logprob: number;
+  bytes: number[];
+  top_logprobs: { token: string; logprob: number; bytes: number[] }[];
+}
+
+/** Finds the strings that end an answer, in text that comes in parts. */
+export interface StopStringFinder {
+  /** How many characters at the end of the text may be the beginning of a string. */
+  readonly buffered: number;
+  /** Where in `part` the text ends for a reader, as soon as a string is complete; less than 0 is before `part`. */
+  push(part: string): number | undefined;
+  /** Forgets the text: another begins. */
+  reset(): void;
+}
+
+/** The output has no special tokens: the server has removed them from its text, and gives no ids. */
+export class StrippedMarkersError extends Error {
+  override readonly name = "StrippedMarkersError";
+}
+
+export interface HarmonyParserOptions extends OfferedTools {
+  /** A JSON format was requested, so JSON outside of any message is the answer. */
+  expectsJson?: boolean;
+  /** Strings that end the answer, and with it the output. */
+  stop?: StopStringFinder | undefined;
+  /**
+   * A grammar binds the output, functions' arguments to JSON, and the answer to that or something else. It does not know
+   * where a message ends for a reader, so what comes after that is not read.
+   */
+  bound?: { answer: "json" | "other" } | undefined;
+}
+
+/** Why there are no more tokens: the model stopped, or was cut off. */
+export type EndReason = "stop" | "length";
+
+/**
+ * Text without any special token that is longer than this is no header any more: `<|message|>` is missing. About 64
+ * tokens; in characters, because those do not depend on how the stream was cut. A function's name has up to 128.
+ */
+const LONGEST_HEADER_TEXT = 256;
+
+/** What the content of a message becomes. */
+type Show =
+  | "reasoning"
+  | "final"
+  | "commentary"
+  | "call"
+  /** A call of a tool that is not the client's. */
+  | "nothing"
+  /** Only its end tells whether it is an answer: it has no channel. Held back until then. */
+  | "undecided";
+
+/** A message whose content is being read. */
+interface OpenMessage {
+  show: Show;
+  recipient?: string;
+  channel: Channel;
+  contentType?: string;
+  /** What is called takes JSON. */
+  isOfJson?: boolean;
+  /** The header as it was written, where that can be said again. */
+  header?: string;
+  content: string;
+  /** Some of the content is no white space. Until then nothing of a message is shown: it may be all there is. */
+  hasWords: boolean;
+}
+
+/**
+ * Reads gpt-oss's output, which begins where the prompt ended: after `<|start|>assistant`. Malformed output never makes
+ * it fail; what is not plainly an answer or a call is reasoning, so that no hidden text is ever shown as output. The
+ * deviations are from the bug reports against vLLM, llama.cpp, Ollama, SGLang, dynamo and openai/harmony.
+ *
+ * Everything is emitted with the push that brings it, the text of one push in one delta; but for white space at the
+ * beginning of a message, and for what may become a stop string.
+ */
+export class HarmonyParser {
+  readonly #options: HarmonyParserOptions;
+  #state: "header" | "content" | "between" | "over" = "header";
+  /** The header so far, up to its last special token, and the text since. */
+  #header: Segment[] = ["assistant"];
+  #headerText = "";
+  #message: OpenMessage = { show: "undecided", channel: "analysis", content: "", hasWords: false };
+  /** Content that no delta has given yet. */
+  #fresh = "";
+  /** How much of its end may be the beginning of a stop string. */
+  #buffered = 0;
+  /** Tokens of the message that no delta has given yet, each with the length of the content before it. */
+  #logprobs: { entry: TokenLogprob; start: number }[] = [];
+  /** Text since the last message: junk, or the beginning of a header without `<|start|>`, or an answer without any. */
+  #stray = "";
+  #messages = 0;
+  #calls = 0;
+  #answered = false;
+  #seenSpecial = false;
+  /** The output began with `analysis` and its text, without anything between them. */
+  #beganGlued = false;
+  /** Tokens of the text of the header, or since the last message, and its length; tokens of the content. */
+  #headerTokens = 0;
+  #headerLength = 0;
+  #contentTokens = 0;
+  #closedReasoningTokens = 0;
+  #stopped = false;
+  #isCutShort = false;
+  #dropped = 0;
+
+  constructor(options: HarmonyParserOptions) {
+    this.#options = options;
+  }
+
+  /** Tokens of the text of messages that became reasoning: neither their headers nor any marker. */
+  get reasoningTokens(): number {
+    const open = this.#state === "content" && this.#message.show === "reasoning" ? this.#contentTokens : 0;
+    return Math.round(this.#closedReasoningTokens + open);
+  }
+
+  /** Nothing that follows counts: the model has begun to speak for others, or its text has ended. */
+  get stopped(): boolean {
+    return this.#stopped;
+  }
+
+  /** What was to be JSON has ended before it was. */
+  get isCutShort(): boolean {
+    return this.#isCutShort;
+  }
+
+  /** Special tokens that had no meaning where they stood. */
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  /**
+   * Reads pieces that were sampled as `tokens`, their ids, or how many there were where nobody gives ids, and adds what they make to `out`.
+   * `logprob` is that of a token which comes alone: it goes with the first of its text that is shown as the answer.
+   */
+  push(
+    pieces: readonly Segment[],
+    tokens: number | readonly number[],
+    out: HarmonyOutput,
+    logprob?: TokenLogprob,
+  ): void {
+    const count = typeof tokens === "number" ? sharedOut(pieces, tokens) : countedByIds(tokens);
+    if (logprob && this.#mayShow() && typeof pieces[0] !== "number") {
+      this.#logprobs.push({ entry: logprob, start: this.#message.content.length });
+    }
+    for (const piece of pieces) {
+      if (this.#state === "over") break;
+      this.#countText(count(piece));
+      if (typeof piece === "number") {
+        this.#seenSpecial = true;
+        this.#readSpecial(piece, out);
+      } else {
+        this.#readText(piece, out);
+      }
+    }
+    // Tokens that end within a character: their text comes with the next.
+    if (this.#state !== "over") this.#countText(count(undefined));
+    this.#flush(out);
+  }
+
+  /** What is being read may be shown as the answer. */
+  #mayShow(): boolean {
+    return this.#state === "content" && (this.#message.show === "final" || this.#message.show === "undecided");
+  }
+
+  #countText(tokens: number): void {
+    if (this.#state === "content") this.#contentTokens += tokens;
+    else this.#headerTokens += tokens;
+  }
+
+  /**
+   * The end of the output. What was cut off stays unfinished: no `item_done`, and no `unserved_call`. Throws
+   * {@link StrippedMarkersError}.
+   */
+  end(reason: EndReason, out: HarmonyOutput): void {
+    this.#refuseStrippedMarkers();
+    if (reason === "stop") {
+      this.#finish(RETURN, out);
+    } else if (this.#state === "content") {
+      this.#close(undefined, out);
+    } else {
+      this.#takeStrayAnswer(false, out);
+    }
+    this.#state = "over";
+  }
+
+  #readText(text: string, out: HarmonyOutput): void {
+    if (this.#state === "content") {
+      this.#message.content += text;
+      this.#fresh += text;
+      this.#message.hasWords ||= /\S/.test(text);
+      if (this.#message.show === "final") this.#lookForStop(text, out);
+    } else if (this.#state === "header") {
+      const room = LONGEST_HEADER_TEXT - this.#headerText.length;
+      this.#headerText += text.slice(0, room);
+      this.#headerLength += Math.min(text.length, room);
+      if (text.length <= room) return;
+      this.#open(undefined, out);
+      this.#readText(text.slice(room), out);
+    } else if (this.#state === "between") {
+      this.#stray += this.#mayAnswer() ? text : text.slice(0, LONGEST_HEADER_TEXT - this.#stray.length);
+    }
+  }
+
+  /** Ends answer and output where a stop string is complete. */
+  #lookForStop(text: string, out: HarmonyOutput): void {
+    const { stop } = this.#options;
+    if (!stop) return;
+    const found = stop.push(text);
+    this.#buffered = stop.buffered;
+    if (found === undefined) return;
+    // Counted from the end: what came before in this message has been looked at already.
+    const dropped = text.length - found;
+    const { content } = this.#message;
+    this.#message.content = content.slice(0, content.length - dropped);
+    this.#fresh = this.#fresh.slice(0, Math.max(0, this.#fresh.length - dropped));
+    this.#close(RETURN, out);
+    this.#answered = true;
+    this.#stop();
+  }
+
+  /** The same for an answer that is known to be one only at its end. */
+  #cutAtStop(message: OpenMessage): void {
+    const found = this.#options.stop?.push(message.content);
+    if (found !== undefined) message.content = message.content.slice(0, found);
+  }
+
+  /** A special token within what a grammar binds. It was either the end, or sampled as text of a string. */
+  #endBound(out: HarmonyOutput): void {
+    const { show, isOfJson, content } = this.#message;
+    const isBoundToJson = show === "call" ? isOfJson : this.#options.bound?.answer === "json";
+    const isWhole = !isBoundToJson || isJson(content);
+    this.#isCutShort = !isWhole;
+    this.#close(isWhole ? RETURN : undefined, out);
+    this.#stop();
+  }
+
+  #readSpecial(id: number, out: HarmonyOutput): void {
+    if (BREAKS_BODY.has(id) && this.#isBound()) {
+      this.#endBound(out);
+      return;
+    }
+    switch (id) {
+      case END:
+      case CALL:
+      case RETURN:
+        // Any of them ends any message, calls too; between messages they are doubled and mean nothing (vLLM #50690).
+        this.#finish(id, out);
+        return;
+      case ENDOFTEXT:
+        this.#finish(RETURN, out);
+        this.#stop();
+        return;
+      case START:
+        // Also ends a message without `<|end|>`, as in SGLang; a doubled one has nothing to end (vLLM #43408).
+        this.#finish(END, out);
+        this.#beginHeader("");
+        return;
+      case CHANNEL:
+        // Within content, `<|end|>` and `<|start|>` are missing; after it, only `<|start|>`.
+        if (this.#state === "content") this.#finish(END, out);
+        if (this.#state !== "header") this.#beginHeader(this.#stray);
+        this.#addToHeader(id);
+        return;
+      case MESSAGE:
+        // In what is shown, this may be where a hidden message begins whose other markers are missing.
+        if (this.#state === "content" && this.#isVisible()) this.#finish(END, out);
+        if (this.#state === "between") this.#beginHeader(this.#stray);
+        if (this.#state === "header") this.#open(MESSAGE, out);
+        else this.#dropped += 1;
+        return;
+      default:
+        // `<|constrain|>` and reserved tokens: they say nothing to a reader.
+        if (this.#state === "header") this.#addToHeader(id);
+        if (this.#state !== "header" || id !== CONSTRAIN) this.#dropped += 1;
+    }
+  }
+
+  #isBound(): boolean {
+    const { show } = this.#message;
+    return this.#options.bound !== undefined && this.#state === "content" && (show === "final" || show === "call");
+  }
+
+  /** Whether what the open message says is being read as output. */
+  #isVisible(): boolean {
+    return itemOf(this.#message) === "message";
+  }
+
+  /** Whether text outside of any message may be the answer. */
+  #mayAnswer(): boolean {
+    return this.#options.expectsJson === true && !this.#answered;
+  }
+
+  /** `text` stands in it already. */
+  #beginHeader(text: string): void {
+    if (this.#state === "over") return;
+    this.#state = "header";
+    this.#header = [text];
+    this.#headerText = "";
+    if (text === "") this.#headerTokens = 0;
+    this.#headerLength = text.length;
+    this.#stray = "";
+  }
+
+  #addToHeader(id: number): void {
+    if (this.#headerText !== "") this.#header.push(this.#headerText);
+    this.#header.push(id);
+    this.#headerText = "";
+  }
+
+  /**
+   * Begins a message, its header being complete. `by` is what completed it: `<|message|>`, a token that ends a message
+   * (`<|message|>` is missing, and the content is in the header: vLLM #45213), or undefined where the header grew too
+   * long to be one.
+   */
+  #open(by: number | undefined, out: HarmonyOutput): void {
+    const segments = this.#headerText === "" ? this.#header : [...this.#header, this.#headerText];
+    const header = parseHeader(segments, (word) => isOfferedTool(word, this.#options));
+    // A user's or a system's words, or a tool's result, made up by the model.
+    if (header.role !== "assistant") {
+      this.#stop();
+      return;
+    }
+
+    const delimited = by === MESSAGE;
+    const recipient = resolveRecipient(header.recipient ?? "", this.#options);
+    const rest = delimited ? "" : header.rest.trimStart();
+    // Without `<|message|>`, the name of a tool in a header is a call only if it is followed by what a call has.
+    const isCall = recipient.kind !== "everybody" && (delimited || by === CALL || rest.startsWith("{"));
+    if (!delimited && by !== undefined && rest === "" && !isCall) return;
+
+    const show = isCall ? showOfCall(recipient) : showOfMessage(header, recipient, delimited);
+    const channel = isCall ? (header.channel ?? "commentary") : channelOf(show);
+    const to = isCall ? fullName(header.recipient ?? "", recipient, this.#options) : undefined;
+    const hasWords = rest !== "";
+    const isOfJson = recipient.kind === "function" && this.#options.custom?.has(recipient.name) !== true;
+    const { content_type: contentType } = header;
+    this.#message = { show, recipient: to, channel, contentType, isOfJson, content: rest, hasWords };
+    if (header.clean && delimited && header.recipient === to) this.#message.header = toText(segments);
+    this.#fresh = rest;
+    // Of a header that grew too long, all is content: its last tokens have not been read yet.
+    const share = by === undefined ? 1 : rest.length / Math.max(1, this.#headerLength);
+    this.#contentTokens = rest === "" ? 0 : this.#headerTokens * share;
+    this.#buffered = 0;
+    this.#logprobs = [];
+    this.#state = "content";
+    this.#beganGlued = !this.#seenSpecial && GLUED_CHANNEL.test(this.#headerText);
+    this.#options.stop?.reset();
+    if (show === "final" && rest !== "") this.#lookForStop(rest, out);
+    if (show === "call" && (recipient.kind === "function" || recipient.kind === "builtin")) {
+      out.push({ kind: "tool_call", index: this.#calls, name: recipient.name, arguments: "" });
+    }
+  }
+
+  /** Ends whatever is open, by a token that ends a message. */
+  #finish(by: number, out: HarmonyOutput): void {
+    if (this.#state === "header") this.#open(by, out);
+    if (this.#state === "content") this.#close(by, out);
+    if (this.#state === "over") return;
+    if (by === RETURN) this.#takeStrayAnswer(true, out);
+    this.#beginBetween();
+  }
+
+  #beginBetween(): void {
+    this.#state = "between";
+    this.#headerTokens = 0;
+  }
+
+  /** Ends the open message; `by` is undefined where it was cut off. */
+  #close(by: number | undefined, out: HarmonyOutput): void {
+    const open = this.#message;
+    if (open.show === "undecided") {
+      // `<|end|>` says that more follows, so this was not the answer. One that is cut off may be either.
+      open.show = by === RETURN ? "final" : "reasoning";
+      open.channel = channelOf(open.show);
+      if (open.show === "final") this.#cutAtStop(open);
+      this.#fresh = open.content;
+    }
+    // White space before a call, or before another message, is none. As the last of all it may be the answer.
+    if (open.show === "final" && (by === RETURN || by === undefined)) open.hasWords ||= open.content !== "";
+    this.#buffered = 0;
+    this.#flush(out);
+    this.#fresh = "";
+    const message = toMessage(open);
+    const itemKind = itemOf(open);
+    if (itemKind !== undefined && by !== undefined) out.push({ kind: "item_done" });
+    out.push({ kind: "message", index: this.#messages, ...(itemKind !== undefined && { itemKind }), message });
+    if (open.show === "nothing" && by !== undefined) out.push({ kind: "unserved_call", message });
+
+    this.#messages += 1;
+    if (open.show === "call") this.#calls += 1;
+    if (open.show === "final" && itemKind !== undefined) this.#answered = true;
+    if (open.show === "reasoning") this.#closedReasoningTokens += this.#contentTokens;
+    this.#contentTokens = 0;
+    this.#beginBetween();
+  }
+
+  /** A JSON answer that the model gave after `<|end|>` without a header (sglang #31019); other such text is junk. */
+  #takeStrayAnswer(complete: boolean, out: HarmonyOutput): void {
+    const content = this.#stray.trim();
+    this.#stray = "";
+    if (!this.#mayAnswer() || !(content.startsWith("{") || content.startsWith("["))) return;
+    this.#message = { show: "final", channel: "final", content, hasWords: true };
+    this.#options.stop?.reset();
+    this.#cutAtStop(this.#message);
+    this.#fresh = this.#message.content;
+    this.#buffered = 0;
+    this.#logprobs = [];
+    this.#close(complete ? RETURN : undefined, out);
+  }
+
+  #stop(): void {
+    this.#stopped = true;
+    this.#state = "over";
+  }
+
+  #flush(out: HarmonyOutput): void {
+    const { show, hasWords } = this.#message;
+    if (this.#fresh.length <= this.#buffered || (isSaid(show) && !hasWords)) return;
+    const text = this.#buffered === 0 ? this.#fresh : this.#fresh.slice(0, -this.#buffered);
+    this.#fresh = this.#buffered === 0 ? "" : this.#fresh.slice(-this.#buffered);
+    switch (show) {
+      case "reasoning":
+        out.push({ kind: "reasoning", text });
+        break;
+      case "final":
+        out.push({ kind: "text", text, phase: "final_answer", ...this.#takeLogprobs() });
+        break;
+      case "commentary":
+        out.push({ kind: "text", text, phase: "commentary" });
+        break;
+      case "call":
+        out.push({ kind: "tool_call", index: this.#calls, arguments: text });
+        break;
+    }
+  }
+
+  /** Those of the tokens that begin in what has been shown of the content. */
+  #takeLogprobs(): { logprobs?: TokenLogprob[] } {
+    if (this.#logprobs.length === 0) return {};
+    const shown = this.#message.content.length - this.#fresh.length;
+    const next = this.#logprobs.findIndex(({ start }) => start >= shown);
+    const taken = this.#logprobs.splice(0, next === -1 ? this.#logprobs.length : next);
+    return taken.length > 0 ? { logprobs: taken.map(({ entry }) => entry) } : {};
+  }
+
+  /**
+   * `analysisWe need…assistantfinalFour`, without any special token: a server that gives neither ids nor literals. A
+   * guess at where the answer begins might show what is hidden.
+   */
+  #refuseStrippedMarkers(): void {
+    if (this.#seenSpecial || this.#state === "over") return;
+    const glued = this.#state === "content" ? this.#beganGlued : GLUED_CHANNEL.test(this.#headerText);
+    const text = this.#state === "content" ? this.#message.content : this.#headerText;
+    if (!glued || !text.includes("assistantfinal")) return;
+    throw new StrippedMarkersError("The output has no special tokens.");
+  }
+}
+
+/** What ends a message, or begins another, without ending the output. */
+const BREAKS_BODY = new Set<number>([END, START, CHANNEL, MESSAGE]);
+
+const GLUED_CHANNEL = /^analysis\S/;
+
+function showOfCall(recipient: Recipient): Show {
+  return recipient.kind === "function" || recipient.kind === "builtin" ? "call" : "nothing";
+}
+
+/** What a message is that is no call. Only `<|message|>` makes a comment visible; an answer is one without it, too. */
+function showOfMessage(header: Header, recipient: Recipient, delimited: boolean): Show {
+  if (recipient.kind !== "everybody") return "reasoning";
+  if (header.channel === undefined) return "undecided";
+  if (header.channel === "commentary") return delimited ? "commentary" : "reasoning";
+  return header.channel === "final" ? "final" : "reasoning";
+}
+
+/** The channel on which a message should have been. */
+function channelOf(show: Show): Channel {
+  return show === "final" || show === "commentary" ? show : "analysis";
+}
+
+/** What becomes a message to the reader. */
+function isSaid(show: Show): boolean {
+  return show === "final" || show === "commentary";
+}
+
+/** The type of item that a message has become. A call is one even without arguments. */
+function itemOf({ show, content, hasWords }: OpenMessage): "reasoning" | "message" | "call" | undefined {
+  if (show === "call") return "call";
+  if (show === "nothing" || content === "" || (isSaid(show) && !hasWords)) return undefined;
+  return show === "reasoning" ? "reasoning" : "message";
+}
+
+function toMessage({ recipient, channel, contentType, content, header }: OpenMessage): HarmonyMessage {
+  const message: HarmonyMessage = {
+    role: "assistant",
+    ...(recipient !== undefined && { recipient }),
+    channel,
+    ...(contentType !== undefined && { content_type: contentType }),
+    content: [{ type: "text", text: content }],
+  };
+  return header === undefined || header === standardHeader(message) ? message : { ...message, header };
+}
+
+/** How many tokens of text go with a piece, or, at the end, are left; to be asked of one piece after the other. */
+type TextTokens = (piece: Segment | undefined) => number;
+
+/** By ids: those up to the next special one. */
+function countedByIds(ids: readonly number[]): TextTokens {
+  let at = 0;
+  return (piece) => {
+    const from = at;
+    while (at < ids.length && (ids[at] ?? 0) < FIRST_SPECIAL_ID) at += 1;
+    const counted = at - from;
+    if (typeof piece === "number") at += 1;
+    return counted;
+  };
+}
+
+/** Without ids: by the lengths of the texts; a special token is one. */
+function sharedOut(pieces: readonly Segment[], tokens: number): TextTokens {
+  let characters = 0;
+  let left = tokens;
+  for (const piece of pieces) {
+    if (typeof piece === "number") left -= 1;
+    else characters += piece.length;
+  }
+  const each = characters === 0 ? 0 : Math.max(0, left) / characters;
+  return (piece) => {
+    if (piece === undefined) return pieces.length === 0 ? tokens : 0;
+    return typeof piece === "number" ? 0 : piece.length * each;
+  };
+}

@@ -1,0 +1,170 @@
+import { connect as globalConnect } from "cloudflare:sockets";
+import { Buffer } from "node:buffer";
+import { BUFFER_BYTES, type ByteReader, NO_BYTES, ReadPace, streamOf } from "./byte-reader.ts";
+import type { Connect, Connection } from "./connection.ts";
+import {
+  endOfHead,
+  type Framing,
+  type Head,
+  Http1Error,
+  MAX_HEAD_BYTES,
+  NULL_BODY_STATUSES,
+  parseHead,
+  requestText,
+} from "./http1.ts";
+import { setTellingTimeout } from "./thread-lag.ts";
+
+/**
+ * The model server over a socket, instead of `fetch`: one HTTP/1.1 request to a connection. A fetch body gives at most
+ * one HTTP chunk per read, and vLLM sends one per token; a socket gives all that has arrived.
+ *
+ * A connection serves one request, and is not kept for the next: the runtime lets no request use what another one has
+ * opened.
+ */
+
+export interface SocketRequest {
+  method: string;
+  headers: Readonly<Record<string, string>>;
+  body?: string | Uint8Array<ArrayBuffer> | undefined;
+  /** Aborting it closes the connection, also in the middle of the answer. */
+  signal: AbortSignal;
+}
+
+/**
+ * Asks as `fetch` does, and follows no redirect. Its body's reader is the socket's own (`readerOf`). Rejects when the
+ * server cannot be reached or does not answer in HTTP/1.1, and with the signal's reason when that is aborted.
+ */
+export function socketFetch(url: string, request: SocketRequest, connect: Connect = globalConnect): Promise<Response> {
+  const { hostname, port, protocol } = new URL(url);
+  const isSecure = protocol === "https:";
+  const open = () =>
+    connect(
+      { hostname, port: Number(port) || (isSecure ? 443 : 80) },
+      // The end of the answer closes the connection; one that the server ends is closed by who reads that.
+      { secureTransport: isSecure ? "on" : "off", allowHalfOpen: true },
+    );
+  return exchange(open, new URL(url), request);
+}
+
+/** The same over a connection that `open` gives. */
+export async function exchange(open: () => Connection, url: URL, request: SocketRequest): Promise<Response> {
+  const { method, headers, body, signal } = request;
+  const text = new TextEncoder().encode(requestText(method, url, headers, body));
+  const bytes = typeof body === "object" ? Buffer.concat([text, body]) : text;
+  signal.throwIfAborted();
+  const connection = open();
+  const close = () => void connection.close().catch(() => {});
+  // A connection that is not yet made does not end its reads when it is closed.
+  const aborted = Promise.withResolvers<never>();
+  const onAbort = () => {
+    close();
+    aborted.reject(signal.reason);
+  };
+  signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    // A server may answer before it has read all, or without: what becomes of the request shows in the answer.
+    connection.writable
+      .getWriter()
+      .write(bytes)
+      .catch(() => {});
+    return await Promise.race([readAnswer(connection, method, close), aborted.promise]);
+  } catch (error) {
+    signal.removeEventListener("abort", onAbort);
+    close();
+    throw error;
+  }
+}
+
+/** Reads the head of the answer. What has come behind it is the beginning of its body. */
+async function readAnswer(connection: Connection, method: string, close: () => void): Promise<Response> {
+  const reader = connection.readable.getReader({ mode: "byob" });
+  let buffer = new ArrayBuffer(BUFFER_BYTES);
+  let length = 0;
+  /** Where the head begins, and how much of it was searched for its end. */
+  let start = 0;
+  let searched = 0;
+  for (;;) {
+    const { value, done } = await reader.readAtLeast(1, new Uint8Array(buffer, length));
+    if (done) throw new Http1Error("the connection was closed before the answer");
+    buffer = value.buffer as ArrayBuffer;
+    length += value.byteLength;
+    for (;;) {
+      const bytes = new Uint8Array(buffer, start, length - start);
+      const end = endOfHead(bytes, searched);
+      searched = end === -1 ? bytes.length : 0;
+      if (end === -1) break;
+      const head = parseHead(bytes.subarray(0, end), method);
+      if (head) return toResponse(head, new SocketBody(reader, bytes.subarray(end), head, close));
+      start += end;
+    }
+    if (length < buffer.byteLength) continue;
+    if (length >= MAX_HEAD_BYTES) throw new Http1Error("a head that is too long");
+    const larger = new ArrayBuffer(2 * length);
+    new Uint8Array(larger).set(new Uint8Array(buffer));
+    buffer = larger;
+  }
+}
+
+function toResponse({ status, headers }: Head, body: SocketBody): Response {
+  return new Response(NULL_BODY_STATUSES.has(status) ? null : streamOf(body), { status, headers });
+}
+
+/** A body as it comes over a connection. What frames it is taken out where it lies. */
+class SocketBody implements ByteReader {
+  readonly #reader: ReadableStreamBYOBReader;
+  readonly #framing: Framing;
+  readonly #close: () => void;
+  #buffer: ArrayBufferLike;
+  readonly #pace = new ReadPace();
+  /** What has come with the head, until the first read. */
+  #held: Uint8Array;
+
+  constructor(reader: ReadableStreamBYOBReader, held: Uint8Array<ArrayBuffer>, { framing }: Head, close: () => void) {
+    this.#reader = reader;
+    this.#buffer = held.buffer;
+    this.#framing = framing;
+    this.#close = close;
+    this.#held = held;
+    if (framing.ended) close();
+  }
+
+  async read(): Promise<Uint8Array> {
+    const held = this.#unframe(this.#held);
+    this.#held = NO_BYTES;
+    if (held.length > 0) return held;
+    const pauseMs = this.#pace.lagPauseMs();
+    if (pauseMs > 0) await new Promise<void>((resolve) => setTellingTimeout(resolve, pauseMs));
+    while (!this.#framing.ended) {
+      const own = await this.#receive();
+      this.#pace.note(own?.length ?? 0, pauseMs > 0, Date.now());
+      if (!own || own.length > 0) return own ?? NO_BYTES;
+    }
+    return NO_BYTES;
+  }
+
+  cancel(): void {
+    this.#reader.cancel().catch(() => {});
+    this.#close();
+  }
+
+  /** What comes next of the body; undefined where the end of the connection is the body's. */
+  async #receive(): Promise<Uint8Array | undefined> {
+    const { value, done } = await this.#reader.read(new Uint8Array(this.#buffer));
+    if (value) this.#buffer = value.buffer;
+    if (!done) return this.#unframe(value);
+    this.#close();
+    if (this.#framing.endsWithConnection) return undefined;
+    throw new Http1Error("the connection was closed in the middle of the answer");
+  }
+
+  #unframe(bytes: Uint8Array): Uint8Array {
+    try {
+      const own = this.#framing.unframe(bytes);
+      if (this.#framing.ended) this.#close();
+      return own;
+    } catch (error) {
+      this.#close();
+      throw error;
+    }
+  }
+}

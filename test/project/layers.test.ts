@@ -1,0 +1,97 @@
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+import { describe, expect, it } from "vitest";
+import { root } from "../workerd/tools.ts";
+
+/** Imports point down, from layer to layer (docs/architecture.md). Each layer of `src`, and those that it may import. */
+const BASE = ["protocol", "items", "config", "contract"];
+const LAYERS: Record<string, readonly string[]> = {
+  protocol: ["items"],
+  items: ["protocol"],
+  config: ["protocol", "items"],
+  contract: ["protocol", "items", "config"],
+  engine: BASE,
+  tools: BASE,
+  telemetry: BASE,
+  turn: BASE,
+  assembly: [...BASE, "engine", "tools", "turn"],
+  store: [...BASE, "telemetry", "turn", "assembly"],
+  api: [...BASE, "telemetry", "turn", "assembly", "store"],
+  socket: [...BASE, "telemetry", "turn", "assembly", "store", "api"],
+  http: [...BASE, "telemetry", "turn", "assembly", "store", "api", "socket"],
+};
+
+/** The files below a folder of the checkout, by their paths in it. */
+function filesIn(folder: string): string[] {
+  return readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+    .filter((path) => /\.[jt]s$/.test(path))
+    .map((path) => join(folder, path));
+}
+
+/** The specifiers that a file imports. Its imports come first: those further down are in texts. */
+function importsOf(file: string): string[] {
+  const text = readFileSync(join(root, file), "utf8");
+  const [head = ""] = text.split(/^(?:export )?(?:const|let|class|(?:async )?function)\b/m, 1);
+  const dynamic = [...text.matchAll(/\bimport\("([^"\n]+)"\)/g)].map(([, name = ""]) => name);
+  const stated = [...head.matchAll(/^(?:(?:import|export)\b.*? from|\} from|import) "([^"\n]+)"/gm)];
+  return [...stated.map(([, name = ""]) => name), ...dynamic];
+}
+
+/** The layer of a file of `src`; a file beside the layers, such as `src/config.ts`, is one of its name. */
+function layerOf(file: string): string {
+  const [first = ""] = relative("src", file).split("/");
+  return first.replace(/\.ts$/, "");
+}
+
+describe("a layer of src", () => {
+  it.each(Object.keys(LAYERS))("%s imports only what it may", (layer) => {
+    const allowed = [layer, "env", ...(LAYERS[layer] ?? [])];
+    const refused = filesIn("src")
+      .filter((file) => layerOf(file) === layer)
+      .flatMap((file) => {
+        const imported = importsOf(file).filter((specifier) => specifier.startsWith("."));
+        const files = imported.map((specifier) => relative(root, resolve(root, dirname(file), specifier)));
+        return files.flatMap((other) =>
+          other.startsWith("src/") && !allowed.includes(layerOf(other)) ? `${file} imports ${other}` : [],
+        );
+      });
+    expect(refused).toEqual([]);
+  });
+
+  it("is named here", () => {
+    const layers = new Set(filesIn("src").map(layerOf));
+    expect([...layers].filter((layer) => !(layer in LAYERS)).toSorted()).toEqual(["env", "index"]);
+  });
+});
+
+describe("a package", () => {
+  const packages = readdirSync(join(root, "packages"));
+
+  it.each(packages)("%s imports itself, and the packages that it names as its dependencies", (name) => {
+    const folder = `packages/${name}`;
+    const { dependencies = {} } = JSON.parse(readFileSync(join(root, folder, "package.json"), "utf8")) as {
+      dependencies?: Record<string, string>;
+    };
+    const refused = filesIn(`${folder}/src`).flatMap((file) =>
+      importsOf(file).flatMap((specifier) => {
+        const isOwn = specifier.startsWith(".") && !relative(folder, join(dirname(file), specifier)).startsWith("..");
+        const isKnown =
+          isOwn ||
+          Object.keys(dependencies).some((name) => `${specifier}/`.startsWith(`${name}/`)) ||
+          /^(node|cloudflare):/.test(specifier);
+        return isKnown ? [] : `${file} imports ${specifier}`;
+      }),
+    );
+    expect(refused).toEqual([]);
+  });
+
+  it.each(packages)("%s is tested without src", (name) => {
+    if (!existsSync(join(root, "packages", name, "test"))) return;
+    const imported = filesIn(`packages/${name}/test`).flatMap(importsOf);
+    expect(imported.filter((specifier) => /(^|\/)src\//.test(specifier))).toEqual([]);
+  });
+
+  it.each(packages)("%s says what it is for", (name) => {
+    expect(readFileSync(join(root, "packages", name, "README.md"), "utf8")).toContain(`# @responses-edge/${name}\n`);
+  });
+});
