@@ -24,17 +24,15 @@ import { type DeltaCount, plus } from "./usage.ts";
  * is back.
  */
 
-/** A generation of which nothing is shown. */
-export interface UnseenGeneration {
-  begin: () => Promise<Generation>;
+/** A generation that is under way, and how it is taken. */
+export interface RunningGeneration {
+  started: Promise<Generation>;
   consume: (generation: Generation) => Promise<void>;
+  /** Grows with all that it says. */
   progress: () => number;
   /** What has been used, as far as the model server has said it. */
   usage: () => Usage | null | undefined;
-}
-
-interface RunningGeneration extends Omit<UnseenGeneration, "begin"> {
-  /** One that goes on after a fault. */
+  /** Begins one that goes on after a fault. */
   again: (fault: ApiError) => Promise<Generation>;
 }
 
@@ -93,13 +91,11 @@ export class Generations {
     }
   }
 
-  /**
-   * Runs a generation to its end, resumed as often as it may. Never rejects: gives the outcome that prevents it from
-   * ending by itself.
-   */
+  /** Runs a generation whose words are the round's to its end. As `runToEnd`. */
   async run(started: Promise<Generation>): Promise<Outcome | undefined> {
     const { round, response } = this.#output;
-    const fault = await this.#toEnd(started, {
+    const fault = await this.runToEnd({
+      started,
       consume: (generation) => this.#consume(generation),
       progress: () => round.progress,
       usage: () => response.usage,
@@ -119,18 +115,10 @@ export class Generations {
   }
 
   /**
-   * Runs a generation of which nothing is shown to its end, begun anew as often as it may where it breaks off. `begin`
-   * starts it, and `consume` takes what it says; `progress` and `usage` grow with that. Never rejects: gives the outcome that
+   * Runs a generation to its end, begun again as often as it may where it breaks off. Never rejects: gives the outcome that
    * prevents it from ending by itself.
    */
-  runUnseen({ begin, ...generation }: UnseenGeneration): Promise<Outcome | undefined> {
-    return this.#toEnd(begin(), { ...generation, again: begin });
-  }
-
-  async #toEnd(
-    started: Promise<Generation>,
-    { consume, progress, usage, again }: RunningGeneration,
-  ): Promise<Outcome | undefined> {
+  async runToEnd({ started, consume, progress, usage, again }: RunningGeneration): Promise<Outcome | undefined> {
     const { model, bounds, host } = this.#options;
     const { signal, clock, measured } = host;
     const { state, response } = this.#output;

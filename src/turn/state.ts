@@ -2,7 +2,6 @@ import type { UrlCitation } from "../contract/citations.ts";
 import type { RawMessage, Replay, Sampled, TokenLogprob } from "../contract/engine.ts";
 import type { PendingCall } from "../contract/server-tool.ts";
 import type { DeltaEvent, DeltaType, StreamEvent, Unnumbered } from "../protocol/events.ts";
-import type { Item } from "../protocol/items.ts";
 import { isClientCall, type OutputItem, type Usage } from "../protocol/response.ts";
 import type { CallAnswer, TurnRecord } from "./records.ts";
 import { type DeltaCount, minus, NO_DELTAS, tokensIn } from "./usage.ts";
@@ -366,12 +365,6 @@ function keepAnswer(replays: Replay[], { item, exchange, messages }: CallAnswer)
     replay.exchange = exchange;
     replay.messages = [...replay.messages, ...messages];
   }
-}
-
-/** The items of the rounds before this one, as prompts have them. */
-export function earlierOutput(state: TurnState): Item[] {
-  const earlier = state.output.slice(0, state.round.firstItem);
-  return withThoughts(state, withoutSuperseded(state, earlier)) as Item[];
 }
 
 /** Whether the round has left something that only the client can answer: its own calls, and those to approve. */
