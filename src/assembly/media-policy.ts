@@ -1,4 +1,4 @@
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import { outputParts } from "../contract/client-calls.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import type { InputItem, InputPart, Item } from "../protocol/items.ts";
