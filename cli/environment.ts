@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { ConfigError, loadConfig, misspeltVariables, type TextVariables, VARIABLE_NAMES } from "../src/config.ts";
+import { ConfigError, loadConfig, misspeltVariables, type TextVariables, VARIABLE_NAMES } from "../src/config/index.ts";
 import { openFilesLimit, turnsWithin } from "./open-files.ts";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
 

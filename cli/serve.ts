@@ -1,4 +1,4 @@
-import type { TextVariables } from "../src/config.ts";
+import type { TextVariables } from "../src/config/index.ts";
 import { checkAddress, isLoopback, ownUrl } from "./addresses.ts";
 import { faultOf } from "./certificate.ts";
 import { checkKind } from "./cluster.ts";

@@ -17,7 +17,7 @@ import { untilStopped } from "../cli/signals.ts";
 import { startWorker } from "../cli/worker-process.ts";
 import { serveSimulator } from "../dev/simulator/serve.ts";
 import type { ToolServer } from "../dev/tool-server/server.ts";
-import type { TextVariables } from "../src/config.ts";
+import type { TextVariables } from "../src/config/index.ts";
 
 /** Everything listens on the loopback addresses. */
 const HOST = "localhost";

@@ -1,6 +1,6 @@
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn } from "../assembly/passed-request.ts";
-import type { PassthroughEndpoint } from "../config.ts";
+import type { PassthroughEndpoint } from "../config/index.ts";
 import { refuseLargeFormats } from "../protocol/bounded-formats.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { estimateTokens } from "../protocol/estimate.ts";

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import type { includeValues } from "../protocol/create-request.ts";
+import type { includeValues } from "../protocol/request-fields.ts";
 import { type ReasoningShown, shownHead, shownItems } from "../protocol/shown-reasoning.ts";
 import type { ItemPage, PageRequest } from "../store/item-page.ts";
 import type { StoredResponse } from "../store/turn-store.ts";

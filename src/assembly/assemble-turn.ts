@@ -1,4 +1,4 @@
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import type { CompactionCodec } from "../contract/compaction.ts";
 import type { Engine, Prompt } from "../contract/engine.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";

@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Context } from "hono";
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import { CONFIGURED_KEY, type Identity, NO_KEY } from "../contract/identity.ts";
 import type { Env } from "../env.ts";
 import { ApiError } from "../protocol/errors.ts";

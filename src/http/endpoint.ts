@@ -1,6 +1,6 @@
 import { type Context, Hono, type MiddlewareHandler } from "hono";
 import { z } from "zod";
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { parse } from "../protocol/validation.ts";
 import type { AppEnv } from "./app-env.ts";
@@ -8,12 +8,12 @@ import { answerCounted, checkAccess } from "./endpoint-access.ts";
 import { unknownUrl } from "./errors.ts";
 import type { Operation } from "./openapi/operation.ts";
 
-/** An endpoint of the API: its route, its query and its answer. The 405 of its path, its line in README and its description follow. */
+/** An endpoint of the API: its route, its query and its answer. The 405 of its path, its row of docs/reference/endpoints.md and its description follow. */
 export interface Endpoint {
   method: "GET" | "POST" | "DELETE";
   /** With Hono's parameters, such as `/v1/responses/:id`. */
   path: string;
-  /** What README says of it, in Markdown. */
+  /** Its row of docs/reference/endpoints.md, in Markdown. */
   summary: string;
   /** What the API's description says of it. */
   operation: Operation;

@@ -6,7 +6,7 @@ import { passthrough } from "./passthrough.ts";
 import { responses } from "./responses.ts";
 import { description, health, metrics } from "./status.ts";
 
-/** Every endpoint, in README's order. */
+/** Every endpoint, in the order of docs/reference/endpoints.md. */
 export const endpoints: readonly Endpoint[] = [
   ...responses,
   ...conversations,

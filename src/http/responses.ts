@@ -6,7 +6,7 @@ import { countInputTokens } from "../api/input-tokens.ts";
 import { cancelResponse, deleteResponse, listInputItems, responseAddress, retrieveResponse } from "../api/responses.ts";
 import { followResponse } from "../api/runs.ts";
 import { responseTree } from "../api/tree.ts";
-import { loadConfig } from "../config.ts";
+import { loadConfig } from "../config/index.ts";
 import type { Identity } from "../contract/identity.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";

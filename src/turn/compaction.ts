@@ -6,8 +6,8 @@ import type { Item } from "../protocol/items.ts";
 import { SUMMARY_ID, standingItems } from "./compacted-past.ts";
 import { lengthOf, promptLength, type Selection, selectKept } from "./compaction-selection.ts";
 import type { Generation } from "./continuation.ts";
+import type { CompactionKind, Outcome } from "./decide.ts";
 import type { Generations } from "./generation.ts";
-import type { Outcome } from "./outcome.ts";
 import type { BatchSink } from "./output-events.ts";
 import type { RoundPrompt } from "./prompt.ts";
 import type { ResponseBuilder } from "./response-builder.ts";
@@ -19,9 +19,6 @@ import { measureOrExplain, truncateToFit } from "./truncation.ts";
  * The compaction of a turn's prompt (docs/compaction.md): before a round whose prompt has as many tokens as
  * `context_management` allows, or as all that a turn does whose input asks for it. At most one in a round.
  */
-
-/** Why a turn may compact: its client asks for it and for nothing else, or lets it be done when it must. */
-export type CompactionKind = "asked" | "managed";
 
 export function compactionKind(
   { context_management: entries }: CreateRequest,

@@ -12,7 +12,7 @@ import type { Item } from "../protocol/items.ts";
 import { pause } from "../protocol/pause.ts";
 import type { Usage } from "../protocol/response.ts";
 import { type BrokenOff, continued, type Generation, outOfTokens } from "./continuation.ts";
-import { type Outcome, outcomeOf } from "./outcome.ts";
+import type { Outcome } from "./decide.ts";
 import type { BatchSink } from "./output-events.ts";
 import type { RoundPrompt } from "./prompt.ts";
 import { isTransient, Recovery } from "./recovery.ts";
@@ -97,7 +97,7 @@ export class Generations {
    */
   async begin(): Promise<Generation> {
     const { request, maxRetries, maxFruitless, recoveryTimeMs, clock, signal } = this.#options;
-    if (request.background || this.#builder.progress > 0) return this.#ask();
+    if (request.background || this.#hasBegun) return this.#ask();
     const timeMs = Math.min(recoveryTimeMs, START_TIME_MS);
     const recovery = new Recovery({ maxRetries, maxFruitless, timeMs, clock });
     for (;;) {
@@ -114,18 +114,27 @@ export class Generations {
     }
   }
 
-  /** Runs a generation to its end, taken up again as often as it may. Never rejects: a fault is an outcome. */
-  async run(started: Promise<Generation>): Promise<Outcome> {
+  /**
+   * Runs a generation to its end, taken up again as often as it may. Never rejects: gives the outcome that prevents it from
+   * ending by itself.
+   */
+  async run(started: Promise<Generation>): Promise<Outcome | undefined> {
     const builder = this.#builder;
-    const broken = await this.#toEnd(started, {
+    const fault = await this.#toEnd(started, {
       consume: (generation) => this.#consume(generation),
       progress: () => builder.progress,
       usage: () => builder.usage,
       again: (fault) => this.takeUp(fault),
     });
     const call = this.#options.measured?.modelCalls.at(-1);
-    if (call && !broken) call.finishReason = builder.finishReason;
-    return broken ?? outcomeOf(builder.finishReason);
+    if (call && !fault) call.finishReason = builder.finishReason;
+    return fault;
+  }
+
+  /** The turn's client has got its first byte, or is to hear of all else as the turn's end. */
+  get #hasBegun(): boolean {
+    const { progress, state } = this.#builder;
+    return progress > 0 || state.rounds > 0 || state.askedAgain > 0;
   }
 
   /**
@@ -146,7 +155,7 @@ export class Generations {
     const since = builder.state.round.outageSince;
     const recovery = new Recovery({ maxRetries, maxFruitless, timeMs, clock, since });
     let generation = started;
-    let begun = builder.progress > 0 || request.background === true;
+    let begun = this.#hasBegun || request.background === true;
     for (;;) {
       const before = progress();
       const usedBefore = measured && usage();
@@ -219,9 +228,9 @@ export class Generations {
     const { request, signal } = this.#options;
     const ends = this.#unusable ? AbortSignal.any([signal, this.#unusable.signal]) : signal;
     const prompt = await this.#prompt.fitting();
-    const { all: lost } = this.#builder.state.round.lost;
-    if (lost === 0) return this.generate(prompt, ends, "round");
-    const spentTokens = (prompt.spentTokens ?? 0) + lost;
+    const { tokensInRound } = this.#builder;
+    if (tokensInRound === 0) return this.generate(prompt, ends, "round");
+    const spentTokens = (prompt.spentTokens ?? 0) + tokensInRound;
     const { max_output_tokens: limit } = request;
     if (limit == null || spentTokens < limit) return this.generate({ ...prompt, spentTokens }, ends, "round");
     return outOfTokens(Math.max(0, limit - spentTokens), await this.#brokenOff(prompt));

@@ -1,4 +1,4 @@
-import type { Engine, Prompt, RawMessage, Replay } from "../contract/engine.ts";
+import type { Engine, Prompt, PromptChange, RawMessage, Replay } from "../contract/engine.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
@@ -25,6 +25,8 @@ export class RoundPrompt {
   #prompt: Prompt;
   /** The prompt, being shortened to fit; undefined where it has changed since. */
   #fitting: Promise<Prompt> | undefined;
+  /** With what it is asked again in this round. */
+  #again: PromptChange | undefined;
 
   constructor(prompt: Prompt, engine: Engine, signal: AbortSignal) {
     this.#prompt = prompt;
@@ -37,10 +39,15 @@ export class RoundPrompt {
   }
 
   /**
-   * The prompt, with `truncation: "auto"` shortened to fit. Throws ApiError as `truncateToFit` does, and the signal's
-   * reason when it is aborted.
+   * The prompt as it is asked, with `truncation: "auto"` shortened to fit. Throws ApiError as `truncateToFit` does, and the
+   * signal's reason when it is aborted.
    */
   async fitting(): Promise<Prompt> {
+    const fitting = await this.#shortened();
+    return this.#again ? { ...fitting, ...this.#again } : fitting;
+  }
+
+  async #shortened(): Promise<Prompt> {
     if (this.#prompt.request.truncation !== "auto") return this.#prompt;
     this.#fitting ??= truncateToFit(this.#engine, this.#prompt, this.#signal);
     const fitting = this.#fitting;
@@ -54,6 +61,11 @@ export class RoundPrompt {
     this.#change({ serverTools });
   }
 
+  /** It is asked again in this round, so changed. */
+  askAgain(change: PromptChange): void {
+    this.#again = change;
+  }
+
   /** From now on only tools that the model may call stand in it. */
   hideUnoffered(): void {
     this.#change({ onlyOffered: true });
@@ -61,6 +73,7 @@ export class RoundPrompt {
 
   /** The next round's: what the last one has put out follows. `replays` are those of history and output together. */
   next({ items, replays, trailing, spentTokens }: PromptOutput): void {
+    this.#again = undefined;
     const request = withLoadedTools(afterFirstRound(this.#prompt.request), items);
     this.#change({ items: [...this.#prompt.items, ...items], replays, trailing, spentTokens, request });
   }

@@ -19,7 +19,7 @@ import {
 } from "../protocol/response.ts";
 import { ClientCalls } from "./client-calls.ts";
 import { Compactions } from "./compactions.ts";
-import type { Outcome } from "./outcome.ts";
+import type { NoAnswer, Outcome } from "./decide.ts";
 import { type EventSink, EventWriter } from "./output-events.ts";
 import { OutputSize } from "./output-size.ts";
 import { RawMessages } from "./raw-messages.ts";
@@ -82,8 +82,6 @@ export interface BuilderOptions {
   firstInput: string | undefined;
 }
 
-type BrokenAnswer = Extract<ModelDelta, { kind: "broken" }>;
-
 /** What one round has done that its log does not tell. */
 interface Round {
   /** Calls that it has made. */
@@ -95,7 +93,7 @@ interface Round {
   /** It may call this server's tools. What a model calls that was not offered any is ignored. */
   offersServerTools: boolean;
   /** It has ended in what is no answer. */
-  broken: BrokenAnswer | undefined;
+  noAnswer: NoAnswer | undefined;
   /** Why the model stopped, once it has said so. */
   finish: FinishReason | undefined;
 }
@@ -106,7 +104,7 @@ function newRound(calls: number): Round {
     ignoredCalls: 0,
     closedIndices: new Set(),
     offersServerTools: true,
-    broken: undefined,
+    noAnswer: undefined,
     finish: undefined,
   };
 }
@@ -366,7 +364,8 @@ export class ResponseBuilder {
         this.#writer.record({ sampled: delta.sampled });
         return;
       case "broken":
-        this.#round.broken = delta;
+      case "ask_again":
+        this.#round.noAnswer = delta;
         return;
       case "usage":
         this.#response.usage = addUsage(this.#response.usage, withLost(delta.usage, this.state.round.lost));
@@ -582,9 +581,22 @@ export class ResponseBuilder {
     return this.#serverCalls.pending;
   }
 
-  /** What the round has ended in instead of an answer, with the messages after which the model is to be asked again. */
-  get broken(): BrokenAnswer | undefined {
-    return this.#round.broken;
+  /** What the generation has ended in instead of an answer. */
+  get noAnswer(): NoAnswer | undefined {
+    return this.#round.noAnswer;
+  }
+
+  /** The model is asked again in the same round. `isCounted`: it was at fault. */
+  askAgain(isCounted: boolean): void {
+    if (isCounted) this.#writer.record({ asked_again: true });
+    this.#round = { ...newRound(0), offersServerTools: this.#round.offersServerTools };
+    this.#messages.askAgain();
+  }
+
+  /** Output tokens of this round that count: those of answers that could not be used, and of words said in vain. */
+  get tokensInRound(): number {
+    const { usage, round } = this.state;
+    return Math.max(round.lost.all, (this.#response.usage?.output_tokens ?? 0) - (usage?.output_tokens ?? 0));
   }
 
   /** Calls that this round has made beyond what the turn may. */

@@ -46,7 +46,7 @@ export interface TurnState {
   summaryTokens: number;
   /** The calls of the last generation are being answered. */
   answering: Answering | undefined;
-  /** How often the model was asked again because it called what nobody offered. */
+  /** How often in a row the model was asked again, because its answer could not be used. */
   askedAgain: number;
   /** The round in progress. */
   round: RoundState;
@@ -292,6 +292,7 @@ export function applyRecord(state: TurnState, record: TurnRecord): void {
   else if ("thought" in record) addThought(state, record.thought);
   else if ("thought_ended" in record) endThought(state, record.thought_ended);
   else if ("outage" in record) round.outageSince = record.outage;
+  else if ("asked_again" in record) state.askedAgain += 1;
   else if ("superseded" in record) for (const id of record.superseded) state.superseded.add(id);
   else if ("lost" in record) round.lost = record.lost;
   else if ("summarized" in record) {
@@ -315,7 +316,7 @@ export function applyRecord(state: TurnState, record: TurnRecord): void {
   } else if ("round" in record) {
     state.trailing = record.round.trailing;
     state.rounds += 1;
-    if (state.answering && state.answering.again.length > 0) state.askedAgain += 1;
+    state.askedAgain = state.answering?.again.length ? state.askedAgain + 1 : 0;
     state.round = newRound(state.answering?.items ?? state.output.length, state.deltas);
     state.answering = undefined;
   } else {

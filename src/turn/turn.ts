@@ -1,5 +1,5 @@
 import type { CompactionCodec } from "../contract/compaction.ts";
-import type { Engine, Prompt, Replay } from "../contract/engine.ts";
+import type { Engine, Prompt, RawMessage, Replay } from "../contract/engine.ts";
 import type { HostedTools } from "../contract/hosted-tool.ts";
 import {
   beginToolList,
@@ -18,15 +18,15 @@ import type { Item } from "../protocol/items.ts";
 import { type InputTransformation, initialResponse } from "../protocol/response.ts";
 import { answerCalls, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
 import { newestCompaction, type OpenedCompaction, openCompaction, standingItems } from "./compacted-past.ts";
-import { Compaction, compactionKind } from "./compaction.ts";
+import { Compaction, compactionKind, type DueCompaction } from "./compaction.ts";
+import type { Generation } from "./continuation.ts";
+import { type Done, decide, type Outcome, type Step, type TurnFacts } from "./decide.ts";
 import { makePrompt } from "./first-prompt.ts";
 import { forEachAtOnce } from "./for-each-at-once.ts";
 import { Generations } from "./generation.ts";
 import { checkCallPairs } from "./history.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
-import { type Outcome, outcomeOf } from "./outcome.ts";
 import type { BatchSink } from "./output-events.ts";
-import { type BegunRound, end, firstPhase, newRoundPhase, type Phase } from "./phase.ts";
 import { afterFirstRound, RoundPrompt } from "./prompt.ts";
 import { type BuilderOptions, type ClosedResponse, ResponseBuilder } from "./response-builder.ts";
 import type { ReasoningSeal } from "./sealed-reasoning.ts";
@@ -36,7 +36,7 @@ import { newTurnState, roundItems, spentTokens, type TurnState, withThoughts } f
  * One turn: history + request → generation → events → final response.
  *
  * Pure but for what it is handed, so that the same code runs beside a client in the Worker and, for background runs,
- * in the conversation's home. What it does next is its `Phase`.
+ * in the conversation's home. What it does next is a `Step` (`decide`).
  */
 
 export interface TurnOptions {
@@ -95,9 +95,6 @@ export interface TurnOptions {
 /** Codex's idle timeout is 300 s and counts events only: after two of these without one, `in_progress` is repeated. */
 const SIGN_OF_LIFE_MS = 120_000;
 
-/** How often a turn asks its model again that has made a call which cannot be made. */
-const MAX_ASKED_AGAIN = 3;
-
 /**
  * Keeps a settled turn, then says the terminal event by calling `terminate` (nothing to say where nobody streams).
  * Rejects when it cannot keep it; the turn is then reported as failed.
@@ -109,6 +106,9 @@ export interface TurnResult {
   closed: ClosedResponse;
 }
 
+/** How a round begins: with a compaction, or with a generation that is under way. */
+type BegunRound = { due: DueCompaction; started?: undefined } | { due?: undefined; started: Promise<Generation> };
+
 export class Turn {
   readonly #options: TurnOptions;
   readonly #builder: ResponseBuilder;
@@ -116,7 +116,10 @@ export class Turn {
   readonly #generations: Generations;
   readonly #compaction: Compaction | undefined;
   readonly #sink: BatchSink | undefined;
-  #phase: Phase;
+  readonly #facts: TurnFacts;
+  #step: Step;
+  /** The beginning of the round, where it is under way already. */
+  #begun: Promise<BegunRound> | undefined;
 
   /** `sink` takes the events, where anybody wants them. Throws the 400 of calls and outputs that do not pair up. */
   constructor(options: TurnOptions, sink?: BatchSink) {
@@ -135,7 +138,9 @@ export class Turn {
     this.#prompt = new RoundPrompt(prompt, engine, signal);
     this.#generations = new Generations(options, builder, this.#prompt, sink);
     this.#compaction = kind && new Compaction({ ...options, kind }, builder, this.#prompt, this.#generations, sink);
-    this.#phase = this.#enter(firstPhase(builder.state, tools?.mustPrepare ?? false, kind));
+    this.#facts = { compaction: kind, maxOutputTokens: request.max_output_tokens ?? Number.POSITIVE_INFINITY };
+    const mustPrepare = tools?.mustPrepare ?? false;
+    this.#step = this.#enter(decide(builder.state, { did: "begin", mustPrepare }, this.#facts));
   }
 
   get id(): string {
@@ -148,17 +153,11 @@ export class Turn {
    * Throws ApiError as the engine does, and the signal's reason when aborted.
    */
   async start(): Promise<void> {
-    if (this.#phase.kind === "compact") {
-      const begun = this.#beginRound();
-      this.#phase = { kind: "compact", begun };
-      const round = await begun;
-      if (!round.due) await round.started;
-      return;
-    }
-    if (this.#phase.kind !== "generate") return;
-    const started = this.#generations.begin();
-    this.#phase = { kind: "generate", started };
-    await started;
+    const { kind } = this.#step;
+    if (kind !== "compact" && kind !== "generate") return;
+    this.#begun = this.#beginRound(kind);
+    const round = await this.#begun;
+    if (!round.due) await round.started;
   }
 
   /** Says that the response is queued, and no more: nothing here may wait. */
@@ -184,7 +183,7 @@ export class Turn {
    */
   async run(started: Promise<void>, settle: Settle): Promise<TurnResult> {
     const builder = this.#builder;
-    // The phase has the generation itself, and its failure is the round's.
+    // The step has the generation itself, and its failure is the round's.
     started.catch(() => {});
     const { request } = this.#options;
     const fault = request.enable_response_messages ? await this.#setInputMessages() : undefined;
@@ -241,17 +240,18 @@ export class Turn {
     measured.end = { status: outcome.status, error, tokens: usage ? tokensOf(usage) : NO_TOKENS };
   }
 
-  /** All phases of the turn. Never rejects. */
+  /** All steps of the turn. Never rejects. */
   async #work(): Promise<Outcome> {
     const { signal, tools, request } = this.#options;
     try {
-      while (this.#phase.kind !== "end") {
-        const { kind } = this.#phase;
-        this.#phase = this.#enter(await this.#next(this.#phase));
+      while (this.#step.kind !== "end") {
+        const { kind } = this.#step;
+        const done = await this.#do(this.#step);
+        this.#step = this.#enter(decide(this.#builder.state, done, this.#facts));
         // What has been found out meanwhile belongs to the prompt.
         if (kind === "prepare" && request.enable_response_messages) await this.#setInputMessages();
       }
-      return this.#phase.outcome;
+      return this.#step.outcome;
     } catch (error) {
       return signal.aborted ? { status: "cancelled" } : failed(toApiError(error));
     } finally {
@@ -260,37 +260,36 @@ export class Turn {
     }
   }
 
-  /** Does what a phase is for. Gives the one that follows. */
-  async #next(phase: Exclude<Phase, { kind: "end" }>): Promise<Phase> {
-    const generations = this.#generations;
-    switch (phase.kind) {
+  async #do(step: Exclude<Step, { kind: "end" }>): Promise<Done> {
+    switch (step.kind) {
       case "prepare":
-        return (await this.#prepare()) ?? phase.next;
+        return this.#prepare();
       case "compact":
-        return this.#compact(await (phase.begun ?? this.#beginRound()));
+        return this.#compact();
       case "generate":
-        return this.#afterGeneration(await generations.run(phase.started ?? generations.begin()));
-      case "take_up":
-        return this.#afterGeneration(await generations.run(generations.takeUp(connectionOfProcessLost())));
+        return this.#ask(step);
+      case "resume":
+        return this.#generate(this.#generations.takeUp(connectionOfProcessLost()));
       case "answer":
-        return this.#answer();
+        return this.#answer(step.again);
     }
   }
 
   /** The model is offered its tools as soon as all of them are known, unless the turn has had all calls it may make. */
-  #enter(phase: Phase): Phase {
+  #enter(step: Step): Step {
     const { tools } = this.#options;
-    if (!tools || phase.kind === "prepare" || phase.kind === "end") return phase;
+    const isSameRound = step.kind === "generate" && step.again;
+    if (!tools || isSameRound || step.kind === "prepare" || step.kind === "end") return step;
     const mayCall = this.#builder.serverCallsLeft > 0 && tools.mayCall(this.#builder.state.rounds);
     this.#builder.offersServerTools = mayCall;
     this.#prompt.offer(mayCall ? tools.serverTools : undefined);
-    return phase;
+    return step;
   }
 
-  /** Lists the tools of MCP servers, and begins the approved calls. Gives their phase, if there are any. */
-  async #prepare(): Promise<Phase | undefined> {
+  /** Lists the tools of MCP servers, and runs the approved calls, if there are any. */
+  async #prepare(): Promise<Done> {
     const { signal, tools } = this.#options;
-    if (!tools) return undefined;
+    if (!tools) return { did: "prepare" };
     const { lists, state } = this.#builder;
     await forEachAtOnce([...tools.unlisted], MAX_CONCURRENT_CALLS, async (server) => {
       signal.throwIfAborted();
@@ -303,10 +302,9 @@ export class Turn {
     });
     signal.throwIfAborted();
     const isBegun = state.rounds > 0 || state.answering !== undefined;
-    if (isBegun || tools.approved.length === 0) return undefined;
+    if (isBegun || tools.approved.length === 0) return { did: "prepare" };
     for (const call of tools.approved) this.#builder.addApprovedCall(call);
-    this.#builder.beginAnswering([]);
-    return this.#answer();
+    return this.#answer([]);
   }
 
   async #list(server: UnlistedServer, tools: TurnTools): Promise<ListedTools> {
@@ -318,9 +316,9 @@ export class Turn {
     return listed;
   }
 
-  /** Finds out whether the round's prompt must be compacted; else its generation begins. */
-  async #beginRound(): Promise<BegunRound> {
-    const due = await this.#compaction?.due();
+  /** Finds out whether the round's prompt must be compacted, where it may be; else its generation begins. */
+  async #beginRound(kind: "compact" | "generate"): Promise<BegunRound> {
+    const due = kind === "compact" ? await this.#compaction?.due() : undefined;
     if (due) return { due };
     const started = this.#generations.begin();
     // Its failure is the round's.
@@ -328,44 +326,59 @@ export class Turn {
     return { started };
   }
 
-  /** Compacts the prompt, if it must be. Then the model is asked, unless a compaction is all that was asked for. */
-  async #compact(begun: BegunRound): Promise<Phase> {
-    if (!begun.due) return { kind: "generate", started: begun.started };
-    const broken = await this.#compaction?.run(begun.due);
-    if (broken) return end(broken);
-    return this.#compaction?.kind === "asked" ? end({ status: "completed" }) : { kind: "generate" };
+  /** Compacts the prompt, if it must be. */
+  async #compact(): Promise<Done> {
+    this.#begun ??= this.#beginRound("compact");
+    const { due } = await this.#begun;
+    if (due) this.#begun = undefined;
+    return { did: "compact", fault: due && (await this.#compaction?.run(due)) };
   }
 
-  /** A generation has come to its end: what it has left decides what follows. */
-  #afterGeneration(outcome: Outcome): Phase {
-    if (outcome.status !== "completed") return end(outcome);
-    const builder = this.#builder;
-    const calls = builder.endGeneration();
-    const { broken, state } = builder;
-    const again = broken && state.askedAgain < MAX_ASKED_AGAIN ? [...broken.messages] : [];
-    const isLast = broken && again.length === 0 && calls.length === 0 && !builder.waitsForClient;
-    if (isLast) return end(outcomeOf(builder.finishReason, broken.why));
-    // Without the tools the model is asked once: one that calls them all the same would do so for ever.
-    const mayAnswer = builder.ignoredCalls > 0 && this.#prompt.current.serverTools !== undefined;
-    if (calls.length === 0 && again.length === 0 && !mayAnswer) return end(outcome);
-    // Perhaps it has called what it only saw.
-    if (broken) this.#prompt.hideUnoffered();
-    builder.beginAnswering(again);
-    return { kind: "answer" };
+  /** Asks the model: `again` where its last answer in this round cannot be used. */
+  async #ask({ again }: Extract<Step, { kind: "generate" }>): Promise<Done> {
+    if (again) {
+      this.#builder.askAgain(again.isCounted);
+      this.#prompt.askAgain(again.change);
+    }
+    this.#begun ??= this.#beginRound("generate");
+    const { started } = await this.#begun;
+    this.#begun = undefined;
+    return this.#generate(started ?? this.#generations.begin());
   }
 
-  /** Answers the calls of a round. The next one follows, unless the client has to answer something, too. */
-  async #answer(): Promise<Phase> {
-    const { engine, tools, signal, address, request, measured, clock } = this.#options;
+  async #generate(started: Promise<Generation>): Promise<Done> {
+    const fault = await this.#generations.run(started);
     const builder = this.#builder;
+    const { finishReason: finish } = builder;
+    const isWhole = !fault && finish !== "length" && finish !== "content_filter";
+    const calls = isWhole ? builder.endGeneration().length : 0;
+    const { noAnswer, waitsForClient, ignoredCalls, state, tokensInRound } = builder;
+    return {
+      did: "generate",
+      fault,
+      finish,
+      noAnswer,
+      calls,
+      waitsForClient,
+      mayAnswerWithoutTools: ignoredCalls > 0 && this.#prompt.current.serverTools !== undefined,
+      spentTokens: spentTokens(state) + tokensInRound,
+    };
+  }
+
+  /** Runs the calls of a round, and begins the next one, unless the client has to answer something, too. */
+  async #answer(again: readonly RawMessage[]): Promise<Done> {
+    const { engine, tools, signal, address, measured, clock } = this.#options;
+    const builder = this.#builder;
+    if (!builder.state.answering) {
+      // Perhaps the model has called what it only saw.
+      if (again.length > 0) this.#prompt.hideUnoffered();
+      builder.beginAnswering([...again]);
+    }
     const step = `${address.turn}.${builder.state.rounds}`;
     await answerCalls({ builder, engine, tools, sink: this.#sink, signal, step, measured, clock });
-    if (builder.waitsForClient) return end({ status: "completed" });
-    this.#nextRound();
-    const limit = request.max_output_tokens ?? Number.POSITIVE_INFINITY;
-    const isSpent = limit <= spentTokens(builder.state);
-    if (isSpent || builder.isFull) return end({ status: "incomplete", reason: "max_output_tokens" });
-    return newRoundPhase(builder.state, this.#compaction?.kind);
+    const { waitsForClient } = builder;
+    if (!waitsForClient) this.#nextRound();
+    return { did: "answer", waitsForClient, isFull: builder.isFull };
   }
 
   /** What the round has put out becomes part of the prompt. */

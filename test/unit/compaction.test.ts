@@ -3,7 +3,7 @@ import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts"
 import { assembleTurn, type TurnSpec } from "../../src/assembly/assemble-turn.ts";
 import { compactionCodec } from "../../src/assembly/compaction-codec.ts";
 import type { Past } from "../../src/assembly/past.ts";
-import { type Config, loadConfig } from "../../src/config.ts";
+import { type Config, loadConfig } from "../../src/config/index.ts";
 import type { CompactionContent } from "../../src/contract/compaction.ts";
 import { type CreateRequest, createRequest } from "../../src/protocol/create-request.ts";
 import type { StreamEvent } from "../../src/protocol/events.ts";

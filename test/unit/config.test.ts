@@ -11,7 +11,7 @@ import {
   VARIABLE_NAMES,
   type Variables,
   VLLM_EXTRAS,
-} from "../../src/config.ts";
+} from "../../src/config/index.ts";
 import { authenticate, type KeySources } from "../../src/http/auth.ts";
 
 const HASH = "a".repeat(64);
@@ -235,6 +235,21 @@ describe("the configuration", () => {
       "WEBHOOK_URL",
     ]);
     expect(error.message).not.toContain("s3cret");
+  });
+
+  it("tells what is wrong with keys that stand beside an issuer", () => {
+    const issuer = { JWT_ISSUER: "https://id.acme.dev", JWT_AUDIENCE: "x", JWT_JWKS_URL: "https://id.acme.dev/jwks" };
+    for (const name of ["API_KEYS", "ADMIN_KEY"]) {
+      const error = failure(() => configure({ ...issuer, [name]: "s3cret" }));
+      expect((error as ConfigError).mistakes).toEqual([
+        expect.stringMatching(new RegExp(`^${name}: expected entries`)),
+      ]);
+    }
+  });
+
+  it("says how to make the keys that API_KEYS wants", () => {
+    const error = failure(() => configure({ API_KEYS: "acme:…" }));
+    expect(error.message).toContain("`npm run create-key -- TENANT`");
   });
 
   it("an issuer has an audience and keys, and neither is without an issuer", () => {

@@ -9,7 +9,7 @@ import { passJson } from "../../src/api/passthrough.ts";
 import { RequestScope } from "../../src/api/request-scope.ts";
 import { cancelResponse, responseAddress } from "../../src/api/responses.ts";
 import type { Caller, ClientSink, SlowAnswer } from "../../src/api/transport.ts";
-import { loadConfig } from "../../src/config.ts";
+import { loadConfig } from "../../src/config/index.ts";
 import { newTurnAddress, responseId } from "../../src/protocol/ids.ts";
 import { conversationAddress, HomeClient } from "../../src/store/client.ts";
 import { newIdentity } from "../../src/store/keys/key-cache.ts";

@@ -116,7 +116,8 @@ function take(builder: ResponseBuilder, step: Step): void {
 /** Answers all calls of the round but the last `left` ones; then, where none is left, the next round begins. */
 function answer(builder: ResponseBuilder, left: number): void {
   builder.endGeneration();
-  builder.beginAnswering([...(builder.broken?.messages ?? [])]);
+  const { noAnswer } = builder;
+  builder.beginAnswering(noAnswer?.kind === "broken" ? [...noAnswer.messages] : []);
   const calls = builder.pendingCalls;
   for (const call of calls.slice(0, calls.length - left)) {
     builder.startCall(call);

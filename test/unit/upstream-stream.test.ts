@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { compactionCodec } from "../../src/assembly/compaction-codec.ts";
-import { loadConfig } from "../../src/config.ts";
+import { loadConfig } from "../../src/config/index.ts";
 import { ChatEngine } from "../../src/engine/chat/engine.ts";
 import { Upstream } from "../../src/engine/upstream.ts";
 import { createRequest } from "../../src/protocol/create-request.ts";

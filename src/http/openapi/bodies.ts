@@ -2,10 +2,11 @@ import { z } from "zod";
 import { addItemsBody, conversationBody, updateConversationBody } from "../../api/conversations.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
 import { grants } from "../../contract/grants.ts";
-import { compactRequest, countRequest, createRequest, requestFields } from "../../protocol/create-request.ts";
+import { compactRequest, countRequest, createRequest } from "../../protocol/create-request.ts";
 import { inputPart } from "../../protocol/item-parts.ts";
 import { inputItem } from "../../protocol/items.ts";
 import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
+import { requestFields } from "../../protocol/request-fields.ts";
 import { patchOperation } from "../../protocol/tool-items.ts";
 import { namedChoice, nestedChoice, normalChoice, tool, toolChoice } from "../../protocol/tools.ts";
 
