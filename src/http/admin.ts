@@ -239,7 +239,6 @@ export const administration = [
       openedBy: "ADMIN_KEY",
       answers: ok("UsagePage"),
     },
-    isOpen: ({ keys }) => keys.adminKeys.length > 0,
     query: usageQuery,
     handle: async (context, query) => {
       const { KEYS: directories, QUOTAS: quotas } = context.env;
