@@ -13,7 +13,7 @@ import { readForm, readJson, type Sender } from "./body.ts";
 import { clientSession } from "./client-headers.ts";
 import { unknownUrl } from "./errors.ts";
 
-/** Who asks, for the API: an authenticated HTTP request. Its past is in the tenant's homes. */
+/** The API's caller of an authenticated HTTP request. Its past is in the tenant's homes. */
 export function callerOf(context: Context<AppEnv>, identity: Identity = identityOf(context)): Caller {
   const { tenant, policy } = identity;
   const homes = new HomeClient(context.env, tenant);

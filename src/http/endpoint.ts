@@ -18,18 +18,18 @@ export interface Endpoint {
   path: string;
   /** Its row of docs/reference/endpoints.md, in Markdown. */
   summary: string;
-  /** What the API's description says of it. */
+  /** Its entry in the API's description. */
   operation: Operation;
-  /** What its query must be; only of an endpoint that takes one. */
+  /** The schema of its query, if it takes one. */
   query?: z.ZodType | undefined;
-  /** Whether the deployment has it: where it does not, its path is an unknown one. Without this it always does. */
+  /** False if the deployment does not have it: its path is then unknown. Without this every deployment has it. */
   isOpen?(config: Config): boolean;
   handle(context: Context<AppEnv>): Response | Promise<Response>;
 }
 
 interface Declaration<Path extends string, Query> extends Omit<Endpoint, "path" | "query" | "handle"> {
   path: Path;
-  /** What the query must be: the 400s of a query that is not are thrown before anything else is done. */
+  /** The schema of the query. The 400s of another query are thrown before anything else is done. */
   query?: z.ZodType<Query>;
   handle(context: Context<AppEnv, Path>, query: Query): Response | Promise<Response>;
 }
@@ -59,7 +59,7 @@ export function queryFields(query: z.ZodType): Record<string, z.ZodType> {
   return object.shape as Record<string, z.ZodType>;
 }
 
-/** Whether a field of a query is a list. Nothing else takes an empty one. */
+/** True if a field of a query is a list. No other field takes an empty list. */
 function isList(field: z.ZodType): boolean {
   return field.safeParse([]).success;
 }
@@ -99,7 +99,7 @@ export function routesOf(
       await checkAccess(context, operation);
       if (here.every(({ isOpen }) => isOpen?.(context.get("config")) === false)) throw unknownUrl(context);
       if (endpoint) return answerCounted(context, operation, () => endpoint.handle(context));
-      // Every id has an underscore. What has none would be an endpoint that there is not.
+      // Every id has an underscore. A name without one would be an unknown endpoint.
       if (here === declared && path.endsWith("/:id") && !context.req.param("id")?.includes("_"))
         throw unknownUrl(context);
       throw notAllowed(context, here);
