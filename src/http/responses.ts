@@ -16,7 +16,7 @@ import type { ConnectionOptions } from "../socket/connection.ts";
 import { chosenSubprotocol, openSocket, wantsSocket } from "../socket/upgrade.ts";
 import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
-import { responseBody } from "../turn/response-builder.ts";
+import { responseBody } from "../turn/response.ts";
 import { eventStream, itemList, jsonText, speaksOpenResponses } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { authenticate, authorizationOf } from "./auth.ts";

@@ -8,14 +8,14 @@ import { type EngineName, loadConfig } from "../../src/config/index.ts";
 import type { Replay } from "../../src/contract/engine.ts";
 import type { McpAccess } from "../../src/contract/mcp-access.ts";
 import { loadTokenizer } from "../../src/engine/harmony/load-tokenizer.ts";
+import { shownItems } from "../../src/items/reasoning.ts";
+import type { Item } from "../../src/items/registry.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { newTurnAddress, type TurnAddress } from "../../src/protocol/ids.ts";
-import type { Item } from "../../src/protocol/items.ts";
-import { shownItems } from "../../src/protocol/shown-reasoning.ts";
 import type { Home } from "../../src/store/home.ts";
 import { fromCell, type StoredCell } from "../../src/store/row-pieces.ts";
 import type { RunSpec } from "../../src/store/run-store.ts";
-import { responseBody } from "../../src/turn/response-builder.ts";
+import { responseBody } from "../../src/turn/response.ts";
 
 /**
  * Background runs in real homes, whose process a test kills. The model server is a mock of `fetch`: each generation that
