@@ -107,7 +107,7 @@ const LONGEST = [
   "create",
   "event-log",
   "limits",
-  "kept-log",
+  "log-of-version-4",
   "key-cost",
 ];
 

@@ -1,7 +1,7 @@
 import { concatArrays, EMPTY_HISTORY, type History, historyTooLong, joinArrays, joinElements } from "./history.ts";
 import { MAX_READ_LENGTH } from "./limits.ts";
 import { type Chain, RecentChains } from "./recent-chains.ts";
-import { fromCell, fromCells, mayContinue, type StoredCell, toCells } from "./row-pieces.ts";
+import { type Cell, fromCell, fromCells, mayContinue, type StoredCell, toCells } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
 
 /**
@@ -29,16 +29,10 @@ export interface SettledTurn {
   messages: string | null;
   /** Null when only the items are kept, in their conversation: the response was deleted, or not to be stored. */
   response: string | null;
-  /** The event log of a run, as `kept-log.ts` keeps it with the response and the output; absent where it has none. */
-  log?: string | null;
+  /** The end of a run's event log, as `event-log.ts` gives it; null or absent where it has none, or its blocks have all of it. */
+  log?: Cell | null;
   /** The key that stores it, where what is stored is counted (`home-stored.ts`). */
   owner?: string | null | undefined;
-}
-
-/** A kept event log, and the texts that it has places in. */
-export interface TurnLog {
-  kept: string;
-  text: string;
 }
 
 /** A response as two JSON texts: all of it but `output`, and `output`. */
@@ -77,9 +71,6 @@ export interface ResponseHistory {
   history: History;
 }
 
-/** A log's pieces, beside the others in their row. */
-const LOG_PIECE_LENGTH = 60_000;
-
 /** SQL: the bytes that the texts of a row of `turns` take, as they are written. */
 export const TEXT_BYTES = ["input", "output", "response", "messages", "log"]
   .map((column) => `ifnull(octet_length(${column}), 0)`)
@@ -105,8 +96,7 @@ export class TurnStore {
     const output = toCells(turn.output);
     const response = turn.response === null ? [] : toCells(turn.response);
     const messages = turn.messages === null ? [] : toCells(turn.messages);
-    const log = turn.log == null ? [] : toCells(turn.log, LOG_PIECE_LENGTH);
-    const parts = Math.max(input.length, output.length, response.length, messages.length, log.length);
+    const parts = Math.max(input.length, output.length, response.length, messages.length);
     for (let part = 0; part < parts; part += 1) {
       this.#sql.exec(
         `INSERT INTO turns (turn, part, parent, created_at, position, base, input, output, response, messages, log, owner)
@@ -121,7 +111,7 @@ export class TurnStore {
         output[part] ?? "",
         response[part] ?? (turn.response === null ? null : ""),
         messages[part] ?? null,
-        log[part] ?? null,
+        part === 0 ? (turn.log ?? null) : null,
         turn.owner ?? null,
       );
     }
@@ -170,25 +160,21 @@ export class TurnStore {
     return mayContinue(response) ? (this.#text(turn, "response") ?? response) : response;
   }
 
-  /** Whether an event log is kept with a turn. */
+  /** Whether a turn keeps an event log, or the end of one. */
   hasLog(turn: string): boolean {
     if (!this.#tables.has("turns")) return false;
     const kept = "SELECT 1 FROM turns WHERE turn = ? AND part = 0 AND log IS NOT NULL";
     return this.#sql.exec(kept, turn).toArray().length > 0;
   }
 
-  /** The event log that is kept with a turn, if there is one. */
-  log(turn: string): TurnLog | undefined {
-    if (!this.#tables.has("turns")) return undefined;
-    const rows = this.#sql
-      .exec<{ output: StoredCell; response: StoredCell | null; log: StoredCell | null }>(
-        "SELECT output, response, log FROM turns WHERE turn = ? ORDER BY part",
-        turn,
-      )
-      .toArray();
-    if (rows[0]?.log == null) return undefined;
-    const whole = (column: "output" | "response" | "log") => fromCells(rows.map((row) => row[column]));
-    return { kept: whole("log"), text: whole("response") + whole("output") };
+  /** The event log, or the end of one, that a turn keeps, if it does. */
+  log(turn: string): string | undefined {
+    return this.hasLog(turn) ? this.#text(turn, "log") : undefined;
+  }
+
+  /** Response and output of a turn, one after the other, expired or not. */
+  texts(turn: string): string {
+    return (this.#text(turn, "response") ?? "") + (this.#text(turn, "output") ?? "");
   }
 
   /** A turn as it was written, expired or not, but for its log; undefined when there is none. */
@@ -241,7 +227,7 @@ export class TurnStore {
 
   #text(
     turn: string,
-    column: "input" | "output" | "messages" | "response",
+    column: "input" | "output" | "messages" | "response" | "log",
     oldest = Number.NEGATIVE_INFINITY,
   ): string | undefined {
     if (!this.#tables.has("turns")) return undefined;
