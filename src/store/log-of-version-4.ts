@@ -12,7 +12,7 @@ type Place = number | string;
 /** Texts that follow each other, and the length of each. */
 type Texts = [Place, lengths: number[]];
 
-/** What consecutive deltas have in common: their JSON up to the number, and whether they have `logprobs`. */
+/** The common part of consecutive deltas: their JSON up to the number, and whether they have `logprobs`. */
 type Frame = [head: string, hasLogprobs: boolean];
 
 /** Deltas, by the indices of their frame and of their padding (-1: none), with their texts and their logprobs. */
@@ -25,7 +25,7 @@ type Block = [from: number, to: number, ...(Deltas | Pieces)[]];
 
 interface PlacedLog {
   frames: Frame[];
-  /** What obfuscation is cut from. */
+  /** Obfuscation is cut from these. */
   paddings: string[];
   blocks: Block[];
   /** Why the run has failed. */
@@ -39,7 +39,7 @@ export interface EventBlock {
   events: string[];
 }
 
-/** Whether a kept log has this form. */
+/** True of a kept log that has this form. */
 export function isPlacedLog(kept: string): boolean {
   return kept.startsWith('{"frames":');
 }
