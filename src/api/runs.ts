@@ -16,6 +16,7 @@ import type { ResponseObject } from "../protocol/response.ts";
 import { echoTool, type Tool } from "../protocol/tools.ts";
 import { unwrap } from "../store/client.ts";
 import type { HomeStub } from "../store/home-calls.ts";
+import { homeUrl } from "../store/home-requests.ts";
 import { roomBeside } from "../store/limits.ts";
 import { refused } from "../store/result.ts";
 import type { RunSpec } from "../store/run-store.ts";
@@ -138,8 +139,7 @@ export async function followResponse(
   address: TurnAddress,
   { after, obfuscation }: { after: number; obfuscation: boolean },
 ): Promise<ReadableStream<Uint8Array>> {
-  const query = new URLSearchParams({ turn: address.turn, after: String(after), obfuscation: obfuscation ? "1" : "0" });
-  const url = `http://home/events?${query}`;
+  const url = homeUrl({ kind: "events", turn: address.turn, after, obfuscation });
   const events = await homes.ask(address.home, null, (home) => home.fetch(url, { signal }));
   if (!events) throw responseNotFound(responseId(address));
   if (events.status === 429) throw tooManyInProgress("This response has as many readers as it may have.");

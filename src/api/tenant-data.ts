@@ -1,5 +1,6 @@
 import { HomeClient } from "../store/client.ts";
 import type { HomesBinding } from "../store/home-calls.ts";
+import { homeUrl } from "../store/home-requests.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
 import { type Administrator, parseTenant, shownKey } from "./keys.ts";
@@ -67,7 +68,7 @@ async function writeAll(
     for (const line of lines) await write(line);
     for (const home of homes) {
       await client.ask(home, undefined, async (stub) => {
-        const { body } = await stub.fetch("http://home/export");
+        const { body } = await stub.fetch(homeUrl({ kind: "export" }));
         await body?.pipeTo(writable, { preventClose: true });
       });
     }
