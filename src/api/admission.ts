@@ -4,7 +4,6 @@ import type { CreateRequest } from "../protocol/create-request.ts";
 import { estimateFrame, estimateTokens } from "../protocol/estimate.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { InputItem, Item } from "../protocol/items.ts";
-import type { Reservation } from "../store/quota/lease.ts";
 import { leaseOf } from "../store/quota/leases.ts";
 import { rateHeaders } from "../store/quota/refusal.ts";
 import { endRun, type RunReservation, reserveRun } from "../store/quota/run-quota.ts";
@@ -12,22 +11,17 @@ import { costOf, usageOfTurn } from "../store/quota/turn-usage.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import type { Caller } from "./transport.ts";
 
-/**
- * Whether a request's limits let it in, and what it has reserved of them. A caller whose use is not counted is let in
- * without a word to anybody.
- */
-export interface Admission {
+/** A request that its caller's limits have let in, and its reservation in them. Its `RequestScope` ends it. */
+export interface Admission<Used = TurnResult> {
   /**
    * Reserves what the prompt has more than was known. Rejects with the 429 where that is not there. Undefined where
    * nothing is reserved by the prompt.
    */
-  expect: ((items: readonly Item[]) => Promise<void> | undefined) | undefined;
-  /** The reservation is the run's from now on: its home ends it. Undefined where there is none. */
-  handOver(): RunReservation | undefined;
-  /** It is not, after all: the run was refused. */
-  takeBack(): void;
-  /** Ends the reservation: what the turn has used counts, the rest is given back. Only the first word counts. */
-  end(result?: TurnResult): void;
+  expect?: ((items: readonly Item[]) => Promise<void> | undefined) | undefined;
+  /** A run's reservation, which its home ends once the run has begun there. */
+  reservation?: RunReservation;
+  /** Ends the reservation: what was used counts, the rest is given back. Undefined: nothing was used. */
+  end(used?: Used): void;
 }
 
 /** A turn beside its client, a run in its home, or a question that makes no model speak. */
@@ -61,24 +55,25 @@ export async function countedWork<T>(
 
 type Countable = Pick<Caller, "identity" | "quotas" | "waitUntil" | "counting">;
 
-const UNCOUNTED: Admission = { expect: undefined, handOver: () => undefined, takeBack: () => {}, end: () => {} };
-
-/** Lets a request in. Throws the 429 of a limit, and the 503 where limits cannot be checked: then nobody is let in. */
+/**
+ * Lets a request in. Undefined where its caller's use is not counted. Rejects with the 429 of a limit, and the 503 where limits cannot
+ * be checked: then nobody is let in.
+ */
 export function admit(
   caller: Caller,
   request: CreateRequest,
   input: readonly InputItem[],
   address: TurnAddress,
   { kind, makesTurn }: { kind: AdmissionKind; makesTurn: boolean },
-): Admission | Promise<Admission> {
-  const { identity, counting } = caller;
-  if (!identity.counted) return UNCOUNTED;
-  counting.isDone = true;
-  const { tenant, key } = identity.counted;
+): Promise<Admission> | undefined {
+  const { counted } = caller.identity;
+  if (!counted) return undefined;
+  caller.counting.isDone = true;
+  const { tenant, key } = counted;
   const isReserved = kind !== "count" && (limitsTokens(tenant) || limitsTokens(key));
   const need = new Need(caller, request, input, isReserved);
-  if (kind === "run") return admitRun(caller, request, address, need);
-  return admitTurn(caller, request, need, makesTurn ? need.stored : NOTHING_STORED);
+  if (kind === "run") return admitRun(caller, counted, request, address, need);
+  return admitTurn(caller, counted, request, need, makesTurn ? need.stored : NOTHING_STORED);
 }
 
 /** The key as whose its things are stored, where what is stored is counted; undefined where it is not. */
@@ -158,44 +153,41 @@ class Need {
   }
 }
 
-async function admitTurn(caller: Caller, request: CreateRequest, need: Need, stored: Stored): Promise<Admission> {
-  const { identity, waitUntil, config } = caller;
-  const { counted, tenant, keyId } = identity;
-  const lease = leaseOf(identity, caller.quotas);
-  if (!lease || !counted) throw new TypeError(`${tenant}:${keyId} is not counted.`);
-  const reservation: Reservation = await lease.take(
-    { ...need.amounts, ...stored, requests: 1, slots: 1 },
-    counted,
-    waitUntil,
-  );
+async function admitTurn(
+  caller: Caller,
+  counted: Counted,
+  request: CreateRequest,
+  need: Need,
+  stored: Stored,
+): Promise<Admission> {
+  const { identity, quotas, waitUntil, config } = caller;
+  const lease = leaseOf(identity, quotas);
+  if (!lease) throw new TypeError(`${identity.tenant}:${identity.keyId} is not counted.`);
+  const reservation = await lease.take({ ...need.amounts, ...stored, requests: 1, slots: 1 }, counted, waitUntil);
   caller.tell?.(rateHeaders(reservation.status));
+  const expect = (items: readonly Item[]) => {
+    need.items = items;
+    const { tokens, cost } = need.amounts;
+    return reservation.raise(tokens, cost);
+  };
   return {
-    expect: need.isReserved
-      ? (items) => {
-          need.items = items;
-          const { tokens, cost } = need.amounts;
-          return reservation.raise(tokens, cost);
-        }
-      : undefined,
-    handOver: () => undefined,
-    takeBack: () => {},
+    expect: need.isReserved ? expect : undefined,
     end(result) {
-      const { prices } = config.keys;
       const asked = { model: request.model ?? modelOf(result), estimatedInput: () => need.input };
-      reservation.end(result && counted.tellsUsage ? usageOfTurn(result, asked, prices) : undefined);
+      reservation.end(result && counted.tellsUsage ? usageOfTurn(result, asked, config.keys.prices) : undefined);
     },
   };
 }
 
+/** Its home knows what the run continues: nothing more is expected of the prompt here. */
 async function admitRun(
-  caller: Caller,
+  { identity, quotas, waitUntil, tell }: Caller,
+  counted: Counted,
   { model }: CreateRequest,
   { home, turn }: TurnAddress,
   need: Need,
 ): Promise<Admission> {
-  const { identity, quotas, waitUntil } = caller;
-  const { tenant, keyId, counted } = identity;
-  if (!counted) return UNCOUNTED;
+  const { tenant, keyId } = identity;
   const reservation: RunReservation = {
     holder: `run:${home}${turn}`,
     tenant,
@@ -207,38 +199,23 @@ async function admitRun(
     ...(model != null && { model }),
   };
   const stub = quotas.getByName(tenant);
-  caller.tell?.(rateHeaders(await reserveRun(reservation, stub)));
-  let isMine = true;
+  tell?.(rateHeaders(await reserveRun(reservation, stub)));
   return {
-    // Its home knows what it continues.
-    expect: undefined,
-    handOver() {
-      isMine = false;
-      return reservation;
-    },
-    takeBack() {
-      isMine = true;
-    },
+    reservation,
     end() {
-      if (!isMine) return;
-      isMine = false;
       // Where that fails, the reservation is over when nobody has heard of the run for a while.
       waitUntil(endRun(reservation, stub, undefined, false).catch(() => {}));
     },
   };
 }
 
+type Counted = NonNullable<Identity["counted"]>;
+
 /** Tokens, as they were counted or estimated. */
 export interface TokenCount {
   input: number;
   cached: number;
   output: number;
-}
-
-/** What a request to one of vLLM's own endpoints has reserved. */
-export interface PassedAdmission {
-  /** What was used counts, the rest is given back; undefined: nothing was. Only the first word counts. */
-  end(used: TokenCount | undefined): void;
 }
 
 /**
@@ -249,7 +226,7 @@ export async function admitPassed(
   { identity, quotas, waitUntil, config, tell, counting }: Caller,
   model: string,
   most: () => TokenCount,
-): Promise<PassedAdmission | undefined> {
+): Promise<Admission<TokenCount> | undefined> {
   const { counted } = identity;
   const lease = leaseOf(identity, quotas);
   if (!counted || !lease) return undefined;

@@ -1,4 +1,4 @@
-import { resolveModel } from "../assembly/model-server.ts";
+import { ModelAccess } from "../assembly/model-access.ts";
 import type { EngineName } from "../config/index.ts";
 import { listModels, type ModelCard } from "./models.ts";
 import type { Caller } from "./transport.ts";
@@ -22,7 +22,7 @@ export async function listCodexModels(caller: Pick<Caller, "config" | "signal" |
   const cards = await listModels(caller);
   return Promise.all(
     cards.map(async (card, index) => {
-      const { engine } = await resolveModel(card.id, config, signal);
+      const { engine } = await new ModelAccess(config, "").resolve(card.id, signal);
       const own = Object.hasOwn(config.codexModels, card.id) ? config.codexModels[card.id] : undefined;
       return { ...codexModel(card, engine, index), ...config.codexModels["*"], ...own };
     }),

@@ -1,6 +1,5 @@
 import { assembleTurn } from "../assembly/assemble-turn.ts";
 import { compactionCodec } from "../assembly/compaction-codec.ts";
-import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
 import { compactRequest } from "../protocol/create-request.ts";
 import { clientLeft, internalError } from "../protocol/errors.ts";
 import { itemId, responseId, type TurnAddress } from "../protocol/ids.ts";
@@ -8,9 +7,9 @@ import type { Item } from "../protocol/items.ts";
 import type { OutputItem, ResponseObject, Usage } from "../protocol/response.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { openNewest, SUMMARY_ID, standingPast } from "../turn/compacted-past.ts";
-import { matchOutputs } from "../turn/history.ts";
 import { NO_USAGE } from "../turn/usage.ts";
-import { type Creation, checkCreation } from "./creation.ts";
+import { checkCreation, prepareTurn } from "./creation.ts";
+import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
 /** What a conversation is compacted to (openai 7.57 `CompactedResponse`). */
@@ -29,33 +28,17 @@ export interface CompactedResponse {
  * Throws ApiError for all that refuses such a request (503 where this isolate has enough turns), and where the summary cannot be made.
  */
 export async function compactConversation(caller: Caller, body: unknown): Promise<CompactedResponse> {
-  const creation = await checkCreation(caller, body, { schema: compactRequest, makesTurn: false });
-  const { admission } = creation;
-  using _permits = creation.permits;
-  try {
-    return await compact(caller, creation);
-  } finally {
-    admission.end();
-  }
-}
-
-async function compact(caller: Caller, creation: Creation): Promise<CompactedResponse> {
-  const { request, input: sent, previous, address, cacheSalt, affinity, createdAt, abort } = creation;
+  using scope = RequestScope.open(caller);
+  const creation = await checkCreation(scope, caller, body, { schema: compactRequest, makesTurn: false });
+  const { address, createdAt, abort, modelAccess } = creation;
   const { config, tenant, waitUntil, onAttempt, observation } = caller;
-  const { signal } = abort;
-  const [model, found] = await Promise.all([
-    resolveModel(request.model, config, signal),
-    caller.past.past(sent, previous),
-  ]);
-  creation.permits.resize(caller.bodyLength + found.length);
-  const past = { ...found, input: [...matchOutputs(found.history, found.input)] };
-  await creation.admission.expect?.([...past.history, ...past.input]);
-  const accepted = acceptRequest(request, model, config);
-  const turn = assembleTurn({ ...address, request: accepted, model, tenant, cacheSalt, affinity, createdAt }, past, {
+  const { spec, past } = await prepareTurn(creation, undefined);
+  const turn = assembleTurn(spec, past, {
     config,
+    modelAccess,
     access: {},
     room: MAX_CALL_LENGTH,
-    signal,
+    signal: abort.signal,
     waitUntil,
     onAttempt,
     measured: observation?.measured,
@@ -64,14 +47,14 @@ async function compact(caller: Caller, creation: Creation): Promise<CompactedRes
   const started = turn.start();
   await started;
   const result = await turn.run(started, async (_, terminate) => terminate());
-  creation.admission.end(result);
+  scope.end(result);
   const { outcome, closed } = result;
   if (outcome.status === "failed") throw outcome.error;
   if (outcome.status === "cancelled") throw clientLeft();
   const compaction = (JSON.parse(closed.output) as OutputItem[]).find(({ type }) => type === "compaction");
   if (!compaction) throw internalError();
   const { usage } = JSON.parse(closed.head) as Pick<ResponseObject, "usage">;
-  const opened = openNewest(past, request, compactionCodec(config, tenant));
+  const opened = openNewest(past, spec.request, compactionCodec(config, tenant));
   const { history, input: own } = standingPast(past, opened, "developer");
   const messages = [...history, ...own].filter(isUserMessage);
   return {

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
-import { checkRequestItems } from "../assembly/request-items.ts";
+import { checkRequestItems } from "../assembly/media-policy.ts";
 import { list } from "../protocol/collections.ts";
 import { ApiError, conversationNotFound, invalidRequest } from "../protocol/errors.ts";
 import { conversationId, newTurnAddress, type TurnAddress } from "../protocol/ids.ts";

@@ -1,6 +1,7 @@
 import { checkCreation } from "./creation.ts";
 import { runForeground } from "./foreground.ts";
 import { createOnce } from "./idempotency.ts";
+import { RequestScope } from "./request-scope.ts";
 import { answerRun, startRun } from "./runs.ts";
 import type { Caller, ClientSink, Created, SlowAnswer } from "./transport.ts";
 
@@ -28,17 +29,10 @@ export async function createResponse<Sink extends ClientSink>(
   body: unknown,
   { idempotencyKey, turnState, openSink, slowAnswer }: CreateOptions<Sink>,
 ): Promise<Created<Sink>> {
+  using scope = RequestScope.open(caller);
   const kind = idempotencyKey === undefined ? undefined : "run";
-  const creation = await checkCreation(caller, body, { turnState, kind });
-  if (idempotencyKey === undefined && !creation.request.background) {
-    return runForeground(creation, openSink, slowAnswer);
-  }
-  try {
-    if (idempotencyKey !== undefined) return await createOnce(creation, idempotencyKey, body);
-    return await answerRun(creation, await startRun(creation));
-  } finally {
-    // Unless a run has them: none was begun.
-    creation.admission.end();
-    creation.permits[Symbol.dispose]();
-  }
+  const creation = await checkCreation(scope, caller, body, { turnState, kind });
+  if (idempotencyKey !== undefined) return await createOnce(creation, idempotencyKey, body);
+  if (creation.request.background) return await answerRun(creation, await startRun(creation));
+  return await runForeground(creation, openSink, slowAnswer);
 }

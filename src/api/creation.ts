@@ -1,36 +1,33 @@
 import { LongWork } from "@responses-edge/long-work";
 import type { z } from "zod";
-import { checkRequestItems } from "../assembly/request-items.ts";
-import { type Affinity, placedTree } from "../assembly/session.ts";
-import {
-  type CreateRequest,
-  conversationOf,
-  createRequest,
-  readInputAhead,
-  toItems,
-} from "../protocol/create-request.ts";
+import type { TurnSpec } from "../assembly/assemble-turn.ts";
+import { checkRequestItems } from "../assembly/media-policy.ts";
+import { ModelAccess } from "../assembly/model-access.ts";
+import type { Past, ReadPast } from "../assembly/past.ts";
+import { type Affinity, affinityOf } from "../assembly/session.ts";
+import { readCreateBody } from "../protocol/create-body.ts";
+import { type CreateRequest, createRequest } from "../protocol/create-request.ts";
 import { previousResponseNotFound } from "../protocol/errors.ts";
-import { withExtraFields } from "../protocol/extra-fields.ts";
 import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
 import type { InputItem } from "../protocol/items.ts";
-import { withoutUnknownTools } from "../protocol/unknown-tools.ts";
-import { parse } from "../protocol/validation.ts";
 import { conversationAddress, knownTree } from "../store/client.ts";
 import { checkDisk } from "../store/free-disk.ts";
-import { type Permits, turnPermits } from "../store/memory-permits.ts";
 import { newTree } from "../store/new-trees.ts";
-import { type Admission, type AdmissionKind, admit } from "./admission.ts";
-import { affinityOf } from "./affinity.ts";
+import { addItemIds, matchOutputs, needsItemIds } from "../turn/history.ts";
+import { type AdmissionKind, admit } from "./admission.ts";
 import { tenantCacheSalt } from "./cache-salt.ts";
 import { abortedByClient } from "./client-left.ts";
 import { underPolicy } from "./policy.ts";
+import type { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
-import { checkVllmExtras } from "./vllm-extras.ts";
 
 /** A response that is to be created: what the ways of creating one begin with. */
 
-/** Of the body of a first turn in a home of several trees, as `Caller.bodyLength` has it. */
+/** Bytes, or UTF-16 units, of the longest body that begins a tree in a home of several. A longer one leaves little to the others. */
 const MAX_SHARED_LENGTH = 256 * 1024;
+
+/** Types beyond this are not told: a header has its limits. */
+const MAX_TOLD_TYPES = 16;
 
 /** A checked request, with all that is known before anybody is asked. */
 export interface Creation {
@@ -52,10 +49,9 @@ export interface Creation {
   createdAt: number;
   /** Aborted, with the 499 that says so, when the client leaves. */
   abort: AbortController;
-  /** What the request has reserved of its caller's limits. Whoever goes on with the creation ends it. */
-  admission: Admission;
-  /** The memory permits of the turn. Whoever goes on with the creation disposes of them. */
-  permits: Permits;
+  modelAccess: ModelAccess;
+  /** Owns what the request holds. The function that opened it gives that back, unless another one has taken it over (`move`). */
+  scope: RequestScope;
 }
 
 export interface CreationOptions {
@@ -70,41 +66,35 @@ export interface CreationOptions {
 }
 
 /**
- * Checks the body of a create, or of another request that `schema` makes one of. Throws the 400s of all that can be seen to be
- * wrong without asking a home or the model server, the 404 of a conversation's id that this server cannot have made, and what
- * refuses the caller: the 403s and 400s of its policy, the 429s and the 503 of its limits, and those of an isolate that has no
- * room; the 507 of a disk without; of several model servers also what asking one for its models throws. Every way of creating passes here.
+ * Checks the body of a create, or of another request that `schema` makes one of, step by step: what it is, what the operator and the
+ * caller's key allow, what it refers to, where its turn goes, and whether the caller's limits let it in. No step goes back to what an
+ * earlier one has checked. Throws the 400s, 403s and 404s of what can be seen to be wrong without asking a home or the model server,
+ * the 507 of a full disk, and the 429s and the 503 of the caller's limits. Where there are several model servers, it also throws what
+ * asking one of them for its models throws.
  */
 export async function checkCreation(
+  scope: RequestScope,
   caller: Caller,
   sent: unknown,
   { schema = createRequest, turnState, makesTurn = true, kind }: CreationOptions = {},
 ): Promise<Creation> {
-  using scope = new DisposableStack();
-  const permits = scope.use(turnPermits(caller, caller.bodyLength));
   const { config, tenant, identity, signal } = caller;
-  const body = config.dropsUnknownTools ? withoutUnknownTools(sent) : sent;
-  await new LongWork(tenant).run(readInputAhead(body));
-  const asked = withExtraFields(parse(schema, body), body, config.vllmExtraFields);
-  checkVllmExtras(asked, config.vllmExtras);
-  const request = underPolicy(asked, identity, config);
-  const id = conversationOf(request);
-  const conversation = id === undefined ? undefined : { id, address: conversationAddress(id) };
+  const { dropsUnknownTools, vllmExtraFields } = config;
+  const body = await readCreateBody(sent, { schema, dropsUnknownTools, vllmExtraFields }, new LongWork(tenant));
+  const { input, dropped } = body;
+  if (makesTurn) tellDroppedTools(caller, dropped);
+  const request = underPolicy(body.request, identity, config);
+  const conversation =
+    body.conversation === undefined
+      ? undefined
+      : { id: body.conversation, address: conversationAddress(body.conversation) };
   // A run is stored in any case, and so are the items of a conversation.
-  const isStored =
-    request.store !== false || request.background === true || conversation !== undefined || kind === "run";
+  const isStored = request.store !== false || request.background || conversation !== undefined || kind === "run";
   if (makesTurn && isStored) checkDisk();
-  const input = toItems(request.input);
   await checkRequestItems(input, "input", caller, signal);
   const previous = previousAddress(request.previous_response_id);
   const abort = abortedByClient(signal);
-  const newPlace = () => {
-    // What begins large leaves little room to others.
-    const isShared =
-      config.treesPerHome > 1 && makesTurn && request.store !== false && caller.bodyLength <= MAX_SHARED_LENGTH;
-    const draw = newTree(tenant, isShared ? config.treesPerHome : 1);
-    return placedTree({ tenant, model: request.model, affinity }, draw, config, abort.signal);
-  };
+  const modelAccess = new ModelAccess(config, tenant);
   const known = knownTree(input, previous, conversation?.address);
   const affinity = affinityOf({
     request,
@@ -114,12 +104,16 @@ export async function checkCreation(
     clientSession: caller.clientSession ?? turnState,
     hasPool: config.modelServers.length > 1,
   });
-  const { home, tree, isFirst } = known ? { ...known, isFirst: false } : await newPlace();
+  const newHome = () => {
+    const isShared = makesTurn && request.store !== false && caller.bodyLength <= MAX_SHARED_LENGTH;
+    const draw = newTree(tenant, isShared ? config.treesPerHome : 1);
+    return modelAccess.placedTree({ model: request.model, affinity }, draw, abort.signal);
+  };
+  const { home, tree, isFirst } = known ? { ...known, isFirst: false } : await newHome();
   const address = newTurnAddress(home, tree);
   const kindOf = kind ?? (request.background ? "run" : "turn");
-  const admitted = admit(caller, request, input, address, { kind: kindOf, makesTurn });
-  const admission = admitted instanceof Promise ? await admitted : admitted;
-  scope.move();
+  const admission = admit(caller, request, input, address, { kind: kindOf, makesTurn });
+  if (admission) scope.admit(await admission);
   return {
     caller,
     request,
@@ -132,9 +126,15 @@ export async function checkCreation(
     affinity,
     createdAt: Date.now(),
     abort,
-    admission,
-    permits,
+    modelAccess,
+    scope,
   };
+}
+
+/** Says which of the request's tools were left out, by their types. */
+function tellDroppedTools({ tell }: Caller, types: readonly string[]): void {
+  const told = types.filter((type) => /^[\w.-]{1,64}$/.test(type)).slice(0, MAX_TOLD_TYPES);
+  if (told.length > 0) tell?.({ "x-dropped-tools": told.join(", ") });
 }
 
 function previousAddress(id: string | null | undefined): TurnAddress | null {
@@ -143,3 +143,49 @@ function previousAddress(id: string | null | undefined): TurnAddress | null {
   if (!address) throw previousResponseNotFound(id);
   return address;
 }
+
+/** To look at all items once takes about so many microseconds for each. */
+const UNITS_PER_ITEM = 1;
+
+/** A turn that is ready to be assembled. */
+export interface PreparedTurn {
+  spec: TurnSpec;
+  past: Past;
+  /** Spends the tenant's time on this thread. */
+  work: LongWork;
+}
+
+/**
+ * Reads what a turn continues, and checks the request against its model. `conversation` is the history of the conversation that the
+ * turn is in. Throws the 400s of what is not there and of what the model cannot do, the 503 where there is no model, the 429 and 503 of
+ * a past without memory permits, and the 429 of limits that have no more for it.
+ */
+export async function prepareTurn(
+  { caller, request, input: sent, previous, abort, scope, modelAccess, ...creation }: Creation,
+  conversation: Promise<ReadHistory | undefined> | ReadHistory | undefined,
+): Promise<PreparedTurn> {
+  const { tenant, bodyLength } = caller;
+  const { address, cacheSalt, affinity, createdAt } = creation;
+  const [model, read, joined] = await Promise.all([
+    modelAccess.resolve(request.model, abort.signal),
+    caller.past.past(sent, previous),
+    conversation,
+  ]);
+  const work = new LongWork(tenant);
+  // What is to be done next: to look at all items.
+  await work.spend(read.input.length * UNITS_PER_ITEM);
+  const accepted = modelAccess.accept(request, model);
+  const length = read.length + (joined?.length ?? 0);
+  scope.resize(bodyLength + length);
+  const { history, replays } = joined ?? read;
+  const matched = [...matchOutputs(history, read.input)];
+  if (length > 0) await scope.expect(() => [...history, ...matched]);
+  const input = needsItemIds(request, matched)
+    ? await work.run(addItemIds(matched, address, creation.conversation !== undefined))
+    : matched;
+  const spec = { ...address, request: accepted, model, tenant, cacheSalt, affinity, createdAt };
+  return { spec, past: { history, replays, input }, work };
+}
+
+/** A history that was read. */
+export type ReadHistory = Omit<ReadPast, "input">;

@@ -1,20 +1,16 @@
 import { randomUUID } from "node:crypto";
-import { LongWork } from "@responses-edge/long-work";
 import { assembleTurn } from "../assembly/assemble-turn.ts";
-import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
-import type { Replay } from "../contract/engine.ts";
 import { accessOf } from "../contract/mcp-access.ts";
 import { isOnlyPrepared } from "../protocol/create-request.ts";
 import { clientLeft } from "../protocol/errors.ts";
 import { responseId } from "../protocol/ids.ts";
-import type { Item } from "../protocol/items.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
-import { addItemIds, keptInput, matchOutputs, needsItemIds } from "../turn/history.ts";
-import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
+import { addItemIds, keptInput } from "../turn/history.ts";
+import type { Settle, TurnResult } from "../turn/turn.ts";
 import { storingKey } from "./admission.ts";
 import { inQueue } from "./client-left.ts";
-import type { Creation } from "./creation.ts";
+import { type Creation, type PreparedTurn, prepareTurn, type ReadHistory } from "./creation.ts";
 import { noteHome } from "./noted-homes.ts";
 import type { Caller, ClientSink, Created, SlowAnswer } from "./transport.ts";
 
@@ -26,17 +22,8 @@ import type { Caller, ClientSink, Created, SlowAnswer } from "./transport.ts";
  */
 const WAKE_AFTER_MS = 25;
 
-/** A conversation that the turn has entered: it is the only one there until it releases it. */
-interface EnteredConversation {
-  /** The conversation's items before the turn, and the raw messages behind them. */
-  history: Item[];
-  replays: Replay[];
-  /** Of them, as JSON, in UTF-16 units. */
-  length: number;
-  /** Names the lease under which the turn may be settled. */
-  token: string;
-  release(): void;
-}
+/** To make a turn of its items, and its prompt, takes about so many microseconds for each. */
+const UNITS_PER_ITEM = 1;
 
 /**
  * Runs the turn: to its end, or, with `stream`, until its events go to the sink. `openSink` is called when the
@@ -50,42 +37,45 @@ export async function runForeground<Sink extends ClientSink>(
   openSink: (onLeft: () => void, id: string) => Sink,
   slowAnswer?: SlowAnswer,
 ): Promise<Created<Sink>> {
-  const { caller, request, address, conversation, abort, admission, permits } = creation;
+  const { caller, request, address, conversation, abort, modelAccess, scope } = creation;
+  const { config, waitUntil, onAttempt, observation } = caller;
   const generates = !isOnlyPrepared(request);
-  let entered: EnteredConversation | undefined;
-  let sink: Sink | undefined;
-  let isRunning = false;
-  try {
-    entered = conversation && (await enterConversation(creation, conversation.id));
-    const prepared = await prepare(creation, entered, slowAnswer);
-    sink = request.stream ? openSink(() => abort.abort(clientLeft()), responseId(address)) : undefined;
-    const turn = prepared.makeTurn(sink);
-    const started = generates ? turn.start() : Promise.resolve();
-    // What the model server refuses at once is thrown. When it takes longer than a client should be left without a
-    // word, the stream begins, and a later refusal is an event in it.
-    if (sink) await settledWithin(started, caller.config.heartbeatMs);
-    else {
-      await started;
-      slowAnswer?.begin(() => abort.abort(clientLeft()));
-    }
-    const running = generates ? turn.run(started, prepared.settle) : turn.warmUp(prepared.settle);
-    if (generates) prepared.wakeHome();
-    const ended = running.then((result) => {
-      entered?.release();
-      permits[Symbol.dispose]();
-      admission.end(result);
-      return result;
-    });
-    isRunning = true;
-    return sink ? stream(caller, ended, sink) : await answer(caller, ended, slowAnswer);
-  } finally {
-    if (!isRunning) {
-      permits[Symbol.dispose]();
-      entered?.release();
-      admission.end();
-      if (sink) caller.waitUntil(sink.abandon());
-    }
+  const entered = conversation && (await enterConversation(creation, conversation.id));
+  const prepared = await prepareTurn(creation, entered);
+  const keeping = await keepTurn(creation, prepared, entered?.token, slowAnswer);
+  const onLeft = () => abort.abort(clientLeft());
+  using unread = new DisposableStack();
+  const sink = request.stream ? openSink(onLeft, responseId(address)) : undefined;
+  if (sink) unread.defer(() => waitUntil(sink.abandon()));
+  const turn = assembleTurn(prepared.spec, prepared.past, {
+    config,
+    modelAccess,
+    access: accessOf(prepared.spec.request),
+    room: keeping.room,
+    signal: abort.signal,
+    waitUntil,
+    sink,
+    onAttempt,
+    measured: observation?.measured,
+  });
+  const started = generates ? turn.start() : Promise.resolve();
+  // What the model server refuses at once is thrown. When it takes longer than a client should be left without a
+  // word, the stream begins, and a later refusal is an event in it.
+  if (sink) await settledWithin(started, config.heartbeatMs);
+  else {
+    await started;
+    slowAnswer?.begin(onLeft);
   }
+  const running = generates ? turn.run(started, keeping.settle) : turn.warmUp(keeping.settle);
+  if (generates) keeping.wakeHome();
+  unread.move();
+  // The turn outlives this function.
+  const owned = scope.move();
+  const ended = running.then((result) => {
+    owned.end(result);
+    return result;
+  });
+  return sink ? stream(caller, ended, sink) : await answer(caller, ended, slowAnswer);
 }
 
 async function answer(
@@ -110,113 +100,79 @@ function stream<Sink extends ClientSink>(
   return { kind: "events", sink, ended };
 }
 
-/** Waits for the conversation. Throws the 404 of one that is not there, and the 409 and 429 of one that is not free. */
-async function enterConversation(creation: Creation, id: string): Promise<EnteredConversation> {
-  const { caller, address } = creation;
+/**
+ * Waits for the conversation, which no other turn enters until the scope ends. Gives its history, and the token that names the lease
+ * under which the turn may be settled. Throws the 404 of a conversation that is not there, and the 409 and 429 of one that is not free.
+ */
+async function enterConversation(creation: Creation, id: string): Promise<ReadHistory & { token: string }> {
+  const { caller, address, scope } = creation;
   const { homes, config } = caller;
   const token = randomUUID();
-  const place = { id, home: address.home };
-  const enter = () => homes.enterConversation(place, token, config.conversationLockWaitMs);
-  const { history, release } = await inQueue(creation, token, enter);
-  return { ...readHistory(history), token, release };
+  const enter = () => homes.enterConversation({ id, home: address.home }, token, config.conversationLockWaitMs);
+  const entered = await inQueue(creation, token, enter);
+  scope.enter(entered);
+  return { ...readHistory(entered.history), token };
 }
 
-/** To look at all items once takes about so many microseconds for each. */
-const UNITS_PER_ITEM = 1;
-
-/** Reads the past and checks the request against its model: what makes the turn, and what settles it. */
-async function prepare(
+/**
+ * How a turn is kept: in its home, in its conversation, by its transport, or not at all. `token` names the lease of a conversation.
+ * Throws the 400 of a request that leaves too little for its answer.
+ */
+async function keepTurn(
   creation: Creation,
-  entered: EnteredConversation | undefined,
+  { spec, past, work }: PreparedTurn,
+  token: string | undefined,
   slowAnswer: SlowAnswer | undefined,
-): Promise<{ makeTurn(sink: ClientSink | undefined): Turn; wakeHome(): void; settle: Settle }> {
-  const {
-    caller,
-    request,
-    input: sent,
-    previous,
-    address,
-    isNewHome,
-    cacheSalt,
-    affinity,
-    createdAt,
-    abort,
-  } = creation;
-  const { config, tenant, homes, waitUntil, onAttempt, observation } = caller;
-  const inConversation = entered !== undefined;
-  const [model, past] = await Promise.all([
-    resolveModel(request.model, config, abort.signal),
-    caller.past.past(sent, previous),
-  ]);
-  const work = new LongWork(tenant);
-  // What is to be done next: to look at all items.
-  await work.spend(past.input.length * UNITS_PER_ITEM);
-  const accepted = acceptRequest(request, model, config);
-  creation.permits.resize(caller.bodyLength + past.length + (entered?.length ?? 0));
-  const { history, replays } = entered ?? past;
-  const matched = [...matchOutputs(history, past.input)];
-  const { expect } = creation.admission;
-  if (expect && history.length > 0) await expect([...history, ...matched]);
-  const withIds = (items: readonly Item[]) => work.run(addItemIds(items, address, inConversation));
-  const input = needsItemIds(request, matched) ? await withIds(matched) : matched;
+): Promise<{ room: number; wakeHome(): void; settle: Settle }> {
+  const { caller, request, previous, address, isNewHome, createdAt } = creation;
+  const { homes, waitUntil, observation } = caller;
+  const inConversation = token !== undefined;
   const isKept = request.store !== false || inConversation;
-  const room = isKept ? outputRoom(accepted, await withIds(input)) : MAX_CALL_LENGTH;
+  const withIds = () => work.run(addItemIds(past.input, address, inConversation));
+  const room = isKept ? outputRoom(spec.request, await withIds()) : MAX_CALL_LENGTH;
   // What is to be done next: to make the turn, and its prompt.
-  await work.spend((history.length + input.length) * UNITS_PER_ITEM);
-  const makeTurn = (sink: ClientSink | undefined): Turn =>
-    assembleTurn(
-      { ...address, request: accepted, model, tenant, cacheSalt, affinity, createdAt },
-      { history, replays, input },
-      {
-        config,
-        access: accessOf(accepted),
-        room,
-        signal: abort.signal,
-        waitUntil,
-        sink,
-        onAttempt,
-        measured: observation?.measured,
-      },
-    );
+  await work.spend((past.history.length + past.input.length) * UNITS_PER_ITEM);
   // Known before anything is kept there; while the model speaks.
   const noted = isKept ? noteHome(caller, address.home) : undefined;
   noted?.catch(() => {});
   const owner = storingKey(caller.identity);
   let waking: ReturnType<typeof setTimeout> | undefined;
-  const wakeHome = () => {
-    // Any other home is there. An answer without a stream that fails leaves nothing.
-    if (request.store === false || !request.stream || !isNewHome) return;
-    waking = setTimeout(() => waitUntil(homes.awaitTurn(address.home, createdAt, owner !== undefined)), WAKE_AFTER_MS);
+  return {
+    room,
+    wakeHome() {
+      // Any other home is there. An answer without a stream that fails leaves nothing.
+      if (request.store === false || !request.stream || !isNewHome) return;
+      const wake = () => waitUntil(homes.awaitTurn(address.home, createdAt, owner !== undefined));
+      waking = setTimeout(wake, WAKE_AFTER_MS);
+    },
+    async settle({ outcome: { status }, closed }, terminate) {
+      clearTimeout(waking);
+      // A failure that is thrown has no response: nobody learns the id that a record of it would have.
+      const isTold = request.stream === true || slowAnswer?.hasBegun === true;
+      const keep = request.store !== false && (status !== "failed" || isTold);
+      const isWhole = status === "completed" || status === "incomplete";
+      const joins = inConversation && isWhole;
+      const { kept: output, messages } = closed;
+      const input = async () => JSON.stringify(keptInput(await withIds()));
+      if (keep || joins) {
+        await noted;
+        const rows = await homes.settle(address.home, {
+          turn: address.turn,
+          parent: previous?.turn ?? null,
+          createdAt,
+          input: await input(),
+          output,
+          messages,
+          // A turn that is not to be stored leaves its items in its conversation, and no response.
+          response: keep ? closed.head : null,
+          owner,
+          lease: token === undefined ? null : { token, joins },
+        });
+        if (observation) observation.measured.rowsWritten = rows;
+      } else if (isWhole) caller.keep?.({ address, input: await input(), output, messages });
+      terminate();
+    },
   };
-  const settle: Settle = async ({ outcome, closed }, terminate) => {
-    clearTimeout(waking);
-    const { status } = outcome;
-    // A failure that is thrown has no response: nobody learns the id that a record of it would have.
-    const isTold = request.stream === true || slowAnswer?.hasBegun === true;
-    const keep = request.store !== false && (status !== "failed" || isTold);
-    const isWhole = status === "completed" || status === "incomplete";
-    const joins = inConversation && isWhole;
-    const { kept: output, messages } = closed;
-    const items = async () => JSON.stringify(await withIds(keptInput(input)));
-    if (keep || joins) {
-      await noted;
-      const rows = await homes.settle(address.home, {
-        turn: address.turn,
-        parent: previous?.turn ?? null,
-        createdAt,
-        input: await items(),
-        output,
-        messages,
-        // A turn that is not to be stored leaves its items in its conversation, and no response.
-        response: keep ? closed.head : null,
-        owner,
-        lease: entered ? { token: entered.token, joins } : null,
-      });
-      if (observation) observation.measured.rowsWritten = rows;
-    } else if (isWhole) caller.keep?.({ address, input: await items(), output, messages });
-    terminate();
-  };
-  return { makeTurn, wakeHome, settle };
 }
 
 /** Waits for a promise, at most `ms`; rejects if it rejects in that time. */

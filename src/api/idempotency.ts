@@ -28,8 +28,7 @@ export async function createOnce(creation: Creation, key: string, body: unknown)
     const known = await homes.ask(address.home, null, (stub) => stub.retrieve(address.turn));
     // Deleted or expired: the key stands for that response, and brings no other to life.
     if (!known) throw responseNotFound(responseId(address));
-    creation.admission.end();
-    creation.permits[Symbol.dispose]();
+    creation.scope.end();
     return answerRun(keyed, known);
   }
   // Not begun as far as is known: whoever comes second finds the run that the first has begun.

@@ -1,23 +1,23 @@
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn } from "../assembly/passed-request.ts";
-import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config/index.ts";
+import type { PassthroughEndpoint } from "../config/index.ts";
 import { refuseLargeFormats } from "../protocol/bounded-formats.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { estimateTokens } from "../protocol/estimate.ts";
 import { hashText } from "../protocol/hash.ts";
 import { isJsonObject, type JsonObject } from "../protocol/json.ts";
-import { turnPermits } from "../store/memory-permits.ts";
 import { admitPassed, type TokenCount } from "./admission.ts";
 import { tenantCacheSalt } from "./cache-salt.ts";
 import { urlsIn } from "./passed-urls.ts";
 import { countedBody } from "./passed-usage.ts";
-import { allowedModel, checkCap, priorityOf } from "./policy.ts";
+import { allowedModel, checkCap, checkVllmExtras, notOpen, priorityOf } from "./policy.ts";
+import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
 export type { PassedAnswer } from "../assembly/passed-request.ts";
 
 /**
- * vLLM's own endpoints through this door: the same keys, tenants and servers as for responses. A request is vLLM's to
+ * vLLM's own endpoints, with the keys, tenants and servers of responses. A request is vLLM's to
  * understand; here is only seen to what it may reach beyond itself.
  */
 
@@ -80,8 +80,7 @@ const FIRST_MESSAGES = 2;
 export async function passJson(caller: Caller, name: PassthroughEndpoint, body: unknown): Promise<PassedAnswer> {
   if (!isJsonObject(body)) throw invalidRequest(null, "The body must be a JSON object.", "invalid_type");
   const { config, tenant, signal } = caller;
-  using scope = new DisposableStack();
-  scope.use(turnPermits(caller, caller.bodyLength));
+  using scope = RequestScope.open<TokenCount>(caller);
   checkFields(caller, (field) => body[field] != null);
   refuseLargeFormats(Object.fromEntries(FORMATS.map((field) => [field, body[field]])), []);
   await checkMediaUrls(urlsIn(body), config, signal);
@@ -194,8 +193,7 @@ export async function passForm(
   type: string,
 ): Promise<PassedAnswer> {
   const { config, clientSession, identity } = caller;
-  using scope = new DisposableStack();
-  scope.use(turnPermits(caller, caller.bodyLength));
+  using scope = RequestScope.open<TokenCount>(caller);
   let form: FormData;
   try {
     form = await new Response(bytes, { headers: { "content-type": type } }).formData();
@@ -254,35 +252,35 @@ interface Passed {
   most: () => TokenCount;
 }
 
-/** Has it answered, within what the caller's limits have room for. What `scope` holds is the answer's until that has ended. */
+/** Has it answered, within what the caller's limits allow. The answer takes over what `scope` owns until its bytes have ended. */
 async function pass(
   caller: Caller,
   name: PassthroughEndpoint,
   passed: Passed,
-  scope: DisposableStack,
+  scope: RequestScope<TokenCount>,
 ): Promise<PassedAnswer> {
   const { config, tenant, waitUntil } = caller;
   const { hint, beginning, most, hidesUsage, ...request } = passed;
   const takesNone = UNCOUNTED.has(name);
   const admission = await admitPassed(caller, passed.model ?? "unknown", takesNone ? () => NO_TOKENS : most);
+  if (admission) scope.admit(admission);
+  let answer: PassedAnswer;
   try {
     const path = AT_ROOT.has(name) ? `//${name}` : `/${name}`;
     const affinity = { isRooted: false, hint, beginning };
-    const answer = await passOn({ ...request, path, tenant, affinity }, config, caller);
-    const running = scope.move();
-    waitUntil(answer.ended.finally(() => running.dispose()));
-    if (!admission) return answer;
-    if (!answer.body) {
-      admission.end(NO_TOKENS);
-      return answer;
-    }
-    const count = (used: TokenCount) => admission.end(takesNone ? NO_TOKENS : used);
-    const counted = { type: answer.type, hidesUsage, reserved: most };
-    return { ...answer, body: countedBody(answer.body, counted, count) };
+    answer = await passOn({ ...request, path, tenant, affinity }, config, caller);
   } catch (error) {
-    admission?.end(!takesNone && hasWorked(error, caller.signal) ? most() : undefined);
+    if (!takesNone && hasWorked(error, caller.signal)) scope.end(most());
     throw error;
   }
+  const running = scope.move();
+  if (!admission || !answer.body) {
+    waitUntil(answer.ended.finally(() => running.end(NO_TOKENS)));
+    return answer;
+  }
+  waitUntil(answer.ended.finally(() => running.releasePermits()));
+  const counted = { type: answer.type, hidesUsage, reserved: most };
+  return { ...answer, body: countedBody(answer.body, counted, (used) => running.end(takesNone ? NO_TOKENS : used)) };
 }
 
 /** Whether a model server may have worked on a request that failed: what it has used then, nobody says. */
@@ -294,18 +292,10 @@ const NO_TOKENS: TokenCount = { input: 0, cached: 0, output: 0 };
 
 /** Throws the 400 of a field that only the operator may open. */
 function checkFields({ config }: Caller, has: (field: string) => boolean): void {
-  for (const field of VLLM_EXTRAS) if (has(field) && !config.vllmExtras.has(field)) throw closed(field, "VLLM_EXTRAS");
+  checkVllmExtras(has, config.vllmExtras);
   for (const field of OPERATORS_FIELDS) {
-    if (has(field) && !config.vllmExtraFields.includes(field)) throw closed(field, "VLLM_EXTRA_FIELDS");
+    if (has(field) && !config.vllmExtraFields.includes(field)) throw notOpen(field, "VLLM_EXTRA_FIELDS");
   }
-}
-
-function closed(field: string, variable: string) {
-  return invalidRequest(
-    field,
-    `'${field}' is not open to clients of this server. Its operator can open it (${variable}).`,
-    "unsupported_parameter",
-  );
 }
 
 /** The model's name at vLLM; undefined where none is named. Throws the 403 of a model that the caller's key does not have. */

@@ -1,4 +1,4 @@
-import type { Config } from "../config/index.ts";
+import { type Config, VLLM_EXTRAS, type VllmExtra } from "../config/index.ts";
 import { hasModel } from "../contract/grants.ts";
 import type { Identity } from "../contract/identity.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
@@ -6,17 +6,18 @@ import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { shortened } from "../protocol/validation.ts";
 import { checkDisk } from "../store/free-disk.ts";
 
-/** What a key allows its requests, apart from what is counted (`admission.ts`) and what its configuration says. */
+/** What the operator and a key allow a request, apart from what is counted (`admission.ts`). */
 
 /**
  * A request as its key allows it: with the model, the cap and the priority that the key gives it where the request leaves
- * them out. Throws the 403 of a model that the key does not have, and the 400s of what it does not allow.
+ * them out. Throws the 403 of a model that the key does not have, and the 400s of what the key or the operator does not allow.
  */
 export function underPolicy(
   request: CreateRequest,
   { policy }: Identity,
-  { priorities }: Pick<Config, "priorities">,
+  { priorities, vllmExtras }: Pick<Config, "priorities" | "vllmExtras">,
 ): CreateRequest {
+  checkVllmExtras((field) => request[field] != null, vllmExtras);
   const priority = priorityOf(request, policy?.tier, priorities);
   const prioritised = priority === undefined ? request : { ...request, priority };
   if (!policy) return prioritised;
@@ -31,6 +32,23 @@ export function underPolicy(
     ...(cap !== undefined && { max_output_tokens: wanted ?? cap }),
     ...(policy.forceStoreFalse && { store: false }),
   };
+}
+
+/**
+ * Throws the 400 of a field of vLLM's that reaches beyond the request's own sampling, to other tenants' turn in the queue, other hosts,
+ * or the template's and the processors' inner workings, unless the operator lets clients send it (VLLM_EXTRAS).
+ */
+export function checkVllmExtras(has: (field: VllmExtra) => boolean, allowed: ReadonlySet<VllmExtra>): void {
+  for (const field of VLLM_EXTRAS) if (has(field) && !allowed.has(field)) throw notOpen(field, "VLLM_EXTRAS");
+}
+
+/** The 400 of a field that only the operator can open to clients, with a variable. */
+export function notOpen(field: string, variable: string): ApiError {
+  return invalidRequest(
+    field,
+    `'${field}' is not open to clients of this server. Its operator can open it (${variable}).`,
+    "unsupported_parameter",
+  );
 }
 
 /** Whether a key may use a model, by the name that clients say. */

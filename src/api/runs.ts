@@ -1,6 +1,5 @@
 import { randomUUID } from "node:crypto";
 import { LongWork } from "@responses-edge/long-work";
-import { acceptRequest, resolveModel } from "../assembly/model-server.ts";
 import { accessOf, type McpAccess } from "../contract/mcp-access.ts";
 import { newSpanId } from "../contract/measurements.ts";
 import {
@@ -36,14 +35,14 @@ import type { Caller, Created } from "./transport.ts";
 
 /** Begins a run in its home, and gives its response as it is by then. Throws what refuses it. */
 export async function startRun(creation: Creation): Promise<StoredResponse> {
-  const { caller, request, abort, address, conversation, cacheSalt, affinity, admission } = creation;
+  const { caller, request, abort, address, conversation, cacheSalt, affinity, modelAccess, scope } = creation;
   const { config, homes, past, tenant, identity } = caller;
   const [model, { input }] = await Promise.all([
-    resolveModel(request.model, config, abort.signal),
+    modelAccess.resolve(request.model, abort.signal),
     // The home reads the turns before by itself.
     past.past(creation.input, null),
   ]);
-  const { input: _sent, ...rest } = acceptRequest(request, model, config);
+  const { input: _sent, ...rest } = modelAccess.accept(request, model);
   const access = accessOf(rest);
   const trace = caller.observation?.runTrace(newSpanId);
   const tools = rest.tools?.map(echoTool);
@@ -66,14 +65,15 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     ...(identity.policy && { policy: identity.policy }),
     ...(owner !== undefined && { owner }),
   };
-  const reservation = admission.handOver();
+  const { reservation } = scope;
   const specJson = JSON.stringify({ ...spec, ...(reservation && { reservation }) } satisfies RunSpec);
+  await noteHome(caller, address.home);
+  roomBeside(specJson.length + JSON.stringify(access).length);
   const ticket = randomUUID();
+  // The run takes memory permits of its own, and its home ends the reservation.
+  const handedOver = scope.move();
+  handedOver.releasePermits();
   try {
-    await noteHome(creation.caller, address.home);
-    roomBeside(specJson.length + JSON.stringify(access).length);
-    // The run takes its own.
-    creation.permits[Symbol.dispose]();
     const start = async () => {
       const begin = async (home: HomeStub) =>
         await home.startRun(specJson, ticket, config.conversationLockWaitMs, access);
@@ -82,8 +82,8 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     };
     return await homes.filling(address.home, async () => unwrap(await inQueue(creation, ticket, start)));
   } catch (error) {
-    // What the home refuses does not run. Whatever else happened, the run may have begun.
-    if (error instanceof ApiError) admission.takeBack();
+    // The home refuses a run with an ApiError. After any other error the run may have begun.
+    if (error instanceof ApiError) handedOver.end();
     throw error;
   }
 }

@@ -2,12 +2,10 @@ import type { Config } from "../config/index.ts";
 import type { CompactionCodec } from "../contract/compaction.ts";
 import type { Engine, Prompt } from "../contract/engine.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
-import { type Measurements, modelServerTrace } from "../contract/measurements.ts";
+import type { Measurements } from "../contract/measurements.ts";
 import type { Model } from "../contract/model.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
-import { createEngine } from "../engine/create-engine.ts";
 import { isOperatorsModel } from "../engine/models.ts";
-import { Upstream } from "../engine/upstream.ts";
 import { type CreateRequest, conversationOf } from "../protocol/create-request.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { Item } from "../protocol/items.ts";
@@ -22,15 +20,16 @@ import { checkCallPairs } from "../turn/history.ts";
 import { withAllTools, withConfiguration } from "../turn/loaded-tools.ts";
 import { checkMedia, checkPromptMedia } from "../turn/media.ts";
 import type { BatchSink } from "../turn/output-events.ts";
-import { MAX_FRUITLESS } from "../turn/recovery.ts";
+import { MAX_FRUITLESS } from "../turn/resume.ts";
 import { openReasoning, type ReasoningSeal } from "../turn/sealed-reasoning.ts";
 import type { TurnState } from "../turn/state.ts";
 import { truncateToFit } from "../turn/truncation.ts";
 import { Turn } from "../turn/turn.ts";
 import { compactionCodec } from "./compaction-codec.ts";
+import { ModelAccess } from "./model-access.ts";
 import type { Past } from "./past.ts";
 import { createSealer } from "./sealer.ts";
-import { type Affinity, sessionOf } from "./session.ts";
+import type { Affinity } from "./session.ts";
 
 /** How a turn is put together, for both of its hosts: the Worker (foreground) and the home (runs). */
 
@@ -50,6 +49,8 @@ export interface TurnSpec extends TurnAddress {
 /** What a host provides for a turn. */
 export interface TurnHost {
   config: Config;
+  /** How its request has reached its model. A host that has not asked for the model makes none. */
+  modelAccess?: ModelAccess | undefined;
   /** How to reach the MCP servers of the request, by label. */
   access: Readonly<Record<string, McpAccess>>;
   /** What all that the turn puts out may take as JSON, in UTF-16 units. */
@@ -74,50 +75,39 @@ export interface TurnHost {
  */
 export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnHost): Turn {
   const { model, cacheSalt, createdAt } = spec;
-  const { config, room, signal, waitUntil, sink, logged, measured } = host;
+  const { config, room, logged, measured } = host;
   if (kept) checkPromptMedia(kept, spec.request, config.isMediaListed);
   const seal = sealOf(spec, config);
   const past = kept && openReasoning(kept, seal);
-  const { history, replays, input, removed } = past ?? { history: [], replays: [], input: [], removed: [] };
   const compactions = compactionCodec(config, spec.tenant ?? "");
   const opened = past && openPast(past, spec.request, compactions, config);
-  const request = withConfiguration(spec.request, withContent(history, opened), input);
+  const request = withConfiguration(spec.request, withContent(past?.history ?? [], opened), past?.input ?? []);
   if (measured) noteTurn(measured, spec, request, config);
-  const upstream = upstreamOf(spec, host);
-  return new Turn(
-    {
-      engine: createEngine(model.engine, config, upstream, HOSTED_TOOLS, spec.tenant ?? ""),
-      request,
-      address: spec,
-      model,
-      history,
-      replays,
-      input,
-      compactions,
-      opened,
-      hidesReasoning: config.hidesReasoning,
-      seal,
-      transformations: removed,
-      hostedTools: HOSTED_TOOLS,
-      tools: past && toolsOf(spec, past, opened, host),
-      cacheSalt,
-      createdAt,
-      signal,
-      clock: Date.now,
-      maxRetries: config.maxRetries,
-      maxFruitless: config.modelServers.length > 1 ? MAX_FRUITLESS.inPool : MAX_FRUITLESS.alone,
-      room,
-      recoveryTimeMs: request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
-      isServerGone: (until) => upstream.isGone(until),
+  const { modelAccess = new ModelAccess(config, spec.tenant ?? "") } = host;
+  const { upstream } = modelAccess;
+  return new Turn({
+    asked: { request, address: spec, model, cacheSalt, createdAt },
+    past: { ...(past ?? NO_PAST), opened },
+    model: {
+      engine: modelAccess.engineFor(spec, model, host),
+      isServerGone: (signal) => upstream.isGone(signal),
       leaveServer: () => upstream.leaveServer(),
-      waitUntil,
-      logged,
-      measured,
       replica: () => upstream.name,
     },
-    sink,
-  );
+    bounds: {
+      maxRetries: config.maxRetries,
+      maxFruitless: config.modelServers.length > 1 ? MAX_FRUITLESS.inPool : MAX_FRUITLESS.alone,
+      outageMs: request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
+      outputLength: room,
+    },
+    tools: { hosted: HOSTED_TOOLS, session: past && toolsOf(spec, past, opened, host) },
+    secrets: { hidesReasoning: config.hidesReasoning, seal, compactions },
+    host: { ...host, clock: Date.now },
+    logged,
+  });
 }
+
+const NO_PAST = { history: [], replays: [], input: [], removed: [] };
 
 /**
  * The prompt that the turn would send first, and the engine that can count it, without a turn. The tools of MCP servers
@@ -128,7 +118,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
 export async function assemblePrompt(
   spec: TurnSpec,
   kept: Past,
-  host: Pick<TurnHost, "config" | "access" | "signal" | "onAttempt">,
+  host: Pick<TurnHost, "config" | "modelAccess" | "access" | "signal" | "onAttempt">,
 ): Promise<{ engine: Engine; prompt: Prompt }> {
   const { model } = spec;
   const { config, signal } = host;
@@ -137,34 +127,14 @@ export async function assemblePrompt(
   const request = withConfiguration(spec.request, withContent(past.history, opened), past.input);
   checkPromptMedia(past, request, config.isMediaListed);
   const tools = toolsOf(spec, past, opened, host);
-  const engine = createEngine(model.engine, config, upstreamOf(spec, host), HOSTED_TOOLS, spec.tenant ?? "");
-  const source = { ...spec, ...past, request, opened };
+  const { modelAccess = new ModelAccess(config, spec.tenant ?? "") } = host;
+  const engine = modelAccess.engineFor(spec, model, host);
+  const source = { asked: { ...spec, request }, past: { ...past, opened } };
   const firstPrompt = () => makePrompt(source, engine.noteRole, tools?.mayCall(0) ? tools.serverTools : undefined);
   checkCallPairs(firstPrompt().items);
   if (tools) await listTools(tools, signal);
   const prompt = firstPrompt();
   return { engine, prompt: request.truncation === "auto" ? await truncateToFit(engine, prompt, signal) : prompt };
-}
-
-function upstreamOf(
-  spec: TurnSpec,
-  { config, onAttempt, measured }: Pick<TurnHost, "config" | "onAttempt" | "measured">,
-): Upstream {
-  const model = spec.model.upstream;
-  return new Upstream(config, {
-    session: sessionOf(spec, model),
-    model,
-    onAttempt: measured ? counted(measured, onAttempt) : onAttempt,
-    trace: measured?.trace?.isHandedOn ? () => modelServerTrace(measured) : undefined,
-  });
-}
-
-/** Counts what is asked of another server because one could not answer, and passes on what it is told. */
-function counted(measured: Measurements, onAttempt: TurnHost["onAttempt"]): NonNullable<TurnHost["onAttempt"]> {
-  return (attempt) => {
-    if (attempt.attempt > 1) measured.failovers += 1;
-    onAttempt?.(attempt);
-  };
 }
 
 /** Lists the tools of all servers that have not been listed. Rejects with the signal's reason when it is aborted. */

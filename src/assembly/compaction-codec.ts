@@ -1,11 +1,11 @@
 import { Buffer } from "node:buffer";
+import { structureFault } from "@responses-edge/json-text";
 import { z } from "zod";
 import type { Config } from "../config/index.ts";
 import type { CompactionCodec, CompactionContent, CompactionFault } from "../contract/compaction.ts";
 import type { Sealer } from "../contract/sealing.ts";
 import { list } from "../protocol/collections.ts";
 import { type InputItem, type Item, inputItem } from "../protocol/items.ts";
-import { structureFault } from "../protocol/json-structure.ts";
 import { createSealer } from "./sealer.ts";
 
 /**
@@ -23,15 +23,24 @@ const items = list(inputItem, { max: MAX_ITEMS });
 const content = z.object({ v: z.literal(1), before: items, summary: z.string(), after: items });
 
 export function compactionCodec({ encryptionKeys }: Pick<Config, "encryptionKeys">, tenant: string): CompactionCodec {
-  // A summary is text for any model: a conversation may change its model.
-  return new Codec(createSealer(encryptionKeys, tenant, ""));
+  return new Codec(encryptionKeys, tenant);
 }
 
 class Codec implements CompactionCodec {
-  readonly #sealer: Sealer | undefined;
+  readonly #keys: Config["encryptionKeys"];
+  readonly #tenant: string;
+  #made: Sealer | undefined;
 
-  constructor(sealer: Sealer | undefined) {
-    this.#sealer = sealer;
+  constructor(keys: Config["encryptionKeys"], tenant: string) {
+    this.#keys = keys;
+    this.#tenant = tenant;
+  }
+
+  /** Made when a compaction is written or read: few turns have one. */
+  get #sealer(): Sealer | undefined {
+    // A summary is text for any model: a conversation may change its model.
+    this.#made ??= createSealer(this.#keys, this.#tenant, "");
+    return this.#made;
   }
 
   write(written: CompactionContent): string {

@@ -3,7 +3,9 @@ import { invalidRequest } from "../protocol/errors.ts";
 import type { InputItem } from "../protocol/items.ts";
 import { guardOf } from "../tools/guard.ts";
 import { mayCall } from "../tools/guarded-fetch.ts";
+import { openCompaction, standingItems } from "../turn/compacted-past.ts";
 import { checkMedia, type MediaUrl, mayFetchMedia, mediaUrls, refusedMedia } from "../turn/media.ts";
+import { compactionCodec } from "./compaction-codec.ts";
 
 /** Look-ups that one request can cause, where names are looked up (DNS_OVER_HTTPS_URL). */
 const MAX_HOSTS = 16;
@@ -11,11 +13,33 @@ const MAX_HOSTS = 16;
 const LOOKUP_TIMEOUT_MS = 5_000;
 
 /**
+ * Checks what a request's own items bring in from elsewhere: images and videos, and compaction items with those in them.
+ * `field` is where the items stand. Throws the 400 of a compaction item that cannot be read, and those of
+ * `checkRequestMedia`.
+ */
+export async function checkRequestItems(
+  items: readonly InputItem[],
+  field: "input" | "items",
+  { config, tenant }: { config: Config; tenant: string },
+  signal: AbortSignal,
+): Promise<void> {
+  await checkRequestMedia(items, field, config, signal);
+  const newest = items.findLastIndex(({ type }) => type === "compaction");
+  for (const [index, item] of items.entries()) {
+    // Of a prompt only the newest is ever opened; what is added to a conversation may become that.
+    if (item.type !== "compaction" || (field === "input" && index !== newest)) continue;
+    const param = `${field}[${index}].encrypted_content`;
+    const content = openCompaction(item, compactionCodec(config, tenant), { param, isStored: false });
+    await checkRequestMedia(standingItems(content, "user"), field, config, signal, () => param);
+  }
+}
+
+/**
  * Checks the images and videos that a request names in its own items; `field` is where the items stand. A URL is judged
  * by itself and, where names are looked up, by the addresses of its host; `nameOf` gives its field. Throws the 400 of one
  * that vLLM may not be sent to, and of more hosts than may be looked up.
  */
-export async function checkRequestMedia(
+async function checkRequestMedia(
   items: readonly InputItem[],
   field: "input" | "items",
   { isMediaListed, tools }: Config,

@@ -1,47 +1,20 @@
 import type { Config } from "../config/index.ts";
-import type { Model } from "../contract/model.ts";
-import { createEngine } from "../engine/create-engine.ts";
 import { fetchModels, separatesTenants } from "../engine/model-lists.ts";
 import type { ModelServer } from "../engine/model-server.ts";
-import { listModels as list, type ModelCard, resolveModel as resolve } from "../engine/models.ts";
+import { listModels as list, type ModelCard } from "../engine/models.ts";
 import { type BoardReport, mustHear, noteReport, reportOf, type ServerReport } from "../engine/pool/board-view.ts";
 import { candidateOf } from "../engine/pool/server-load.ts";
 import { askHowItIs } from "../engine/server-gauges.ts";
 import { Upstream } from "../engine/upstream.ts";
-import type { CreateRequest } from "../protocol/create-request.ts";
-import { type ApiError, invalidRequest, toApiError } from "../protocol/errors.ts";
-import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
+import { type ApiError, toApiError } from "../protocol/errors.ts";
 
 export type { BoardReport } from "../engine/pool/board-view.ts";
 
-/** What is asked of the model server, and of the engine that speaks to it, beside turns. */
+/** What is asked of the model servers beside turns. */
 
 /** The models that clients may name. Throws ApiError as the upstream does. */
 export function listModels(config: Config, signal: AbortSignal): Promise<ModelCard[]> {
   return list(config, new Upstream(config), signal);
-}
-
-/**
- * The model that a request names; vLLM's first one where it names none. An unknown name is vLLM's to refuse.
- * Throws ApiError 503 where there is no model, and as the upstream does where no name was sent.
- */
-export function resolveModel(name: string | null | undefined, config: Config, signal: AbortSignal): Promise<Model> {
-  return resolve(name, config, new Upstream(config), signal);
-}
-
-/**
- * A request in the form in which the engine of its model takes it. Throws the 400 of what no such model can do, or the
- * operator does not allow.
- */
-export function acceptRequest(request: CreateRequest, model: Model, config: Config): CreateRequest {
-  if (config.hidesReasoning && request.enable_response_messages) {
-    throw invalidRequest(
-      "enable_response_messages",
-      "Raw messages have the model's reasoning in them, which this server hides.",
-      "unsupported_parameter",
-    );
-  }
-  return createEngine(model.engine, config, new Upstream(config), HOSTED_TOOLS, "").accept(request);
 }
 
 /** Asks every model server how it is, for the board. Does not throw. */

@@ -1,9 +1,8 @@
-import type { Config } from "../config/index.ts";
-import { learnModels } from "../engine/model-lists.ts";
-import { resolveModel } from "../engine/models.ts";
-import { type Session, Upstream } from "../engine/upstream.ts";
+import type { Session } from "../engine/upstream.ts";
+import type { CreateRequest } from "../protocol/create-request.ts";
 import { hashText } from "../protocol/hash.ts";
 import { type TreeAddress, type TurnAddress, treeOf } from "../protocol/ids.ts";
+import type { InputItem } from "../protocol/items.ts";
 
 /** Which requests belong together at the model servers: those whose prompts begin alike, so that a cache has them. */
 
@@ -18,7 +17,7 @@ export interface Affinity {
 }
 
 /** A turn whose session is wanted. Runs that were kept by earlier versions have no affinity, and can be continued. */
-interface SessionOwner extends TurnAddress {
+export interface SessionOwner extends TurnAddress {
   tenant?: string | undefined;
   affinity?: Affinity | undefined;
 }
@@ -44,31 +43,56 @@ function keyOf(tenant: string, model: string, rest: string): string {
   return `${tenant}\n${model}\n${rest}`;
 }
 
-function rootKey(tenant: string, model: string, { home, tree }: TreeAddress): string {
+/** The key by which all turns of a tree go to one server. */
+export function rootKey(tenant: string, model: string, { home, tree }: TreeAddress): string {
   return keyOf(tenant, model, `root\n${home}${tree}`);
 }
 
+/** As much of a prompt's beginning tells one agent's sessions from another's. UTF-16 units, and tools. */
+const MAX_INSTRUCTIONS = 4_096;
+const MAX_FIRST_MESSAGE = 1_024;
+const MAX_TOOLS = 64;
+
+export interface AffinitySource {
+  request: CreateRequest;
+  input: readonly InputItem[];
+  /** It continues a response or a conversation. */
+  continues: boolean;
+  /** It can be continued itself: it is stored, or its transport keeps it. */
+  isKept: boolean;
+  /** What a header says of the session that the request is part of. */
+  clientSession: string | undefined;
+  /** There are several model servers to choose from. */
+  hasPool: boolean;
+}
+
+export function affinityOf({ request, input, continues, isKept, clientSession, hasPool }: AffinitySource): Affinity {
+  const hint = request.prompt_cache_key ?? clientSession;
+  const isRooted = continues || isKept;
+  // A new conversation is put where its beginning may be known.
+  const counts = hint === undefined && (hasPool ? !continues : !isRooted);
+  return { isRooted, hint, beginning: counts ? beginningOf(request, input) : undefined };
+}
+
 /**
- * A tree for a new conversation, drawn so that its turns go where this one should: to the server that the client's own words lead
- * to, or how its prompt begins, and else to one with little to do; never to one that drains. So requests that bring their history
- * along, and those that continue it here, meet at one server, and nobody has to remember which that is. `draw` gives another tree
- * with each call, of which the last counts.
- * Rejects as `resolveModel` does.
+ * Instructions, tools and the first thing that the user says, hashed; undefined where there is none of them. Without the
+ * user's message all sessions of an agent would go to one server.
  */
-export async function placedTree<Tree extends TreeAddress>(
-  { tenant, model: name, affinity }: { tenant: string; model: string | null | undefined; affinity: Affinity },
-  draw: () => Tree,
-  config: Config,
-  signal: AbortSignal,
-): Promise<Tree> {
-  if (config.modelServers.length === 1 || !affinity.isRooted) return draw();
-  const { upstream: model } = await resolveModel(name, config, new Upstream(config), signal);
-  const { hint, beginning } = affinity;
-  const session = sessionOf({ tenant, home: "", turn: "", affinity: { isRooted: false, hint, beginning } }, model);
-  const upstream = new Upstream(config, { model, session });
-  await learnModels(upstream.servers, model, signal);
-  return upstream.keyOfServer(() => {
-    const tree = draw();
-    return { made: tree, key: rootKey(tenant, model, tree) };
-  });
+function beginningOf({ instructions, tools }: CreateRequest, input: readonly InputItem[]): string | undefined {
+  const names = tools?.slice(0, MAX_TOOLS).map((tool) => ("name" in tool ? `${tool.type} ${tool.name}` : tool.type));
+  const parts = [
+    instructions?.slice(0, MAX_INSTRUCTIONS) ?? "",
+    names?.join("\n") ?? "",
+    firstUserText(input).slice(0, MAX_FIRST_MESSAGE),
+  ];
+  if (parts.every((part) => part === "")) return undefined;
+  return hashText(parts.join("\0"));
+}
+
+function firstUserText(input: readonly InputItem[]): string {
+  for (const item of input) {
+    if (item.type !== "message" || item.role !== "user") continue;
+    for (const part of item.content) if (part.type === "input_text") return part.text;
+  }
+  return "";
 }

@@ -32,10 +32,15 @@ export type ModelDelta =
   /** The call in whose middle the generation goes on, with all of it so far: said before the first delta. */
   | { kind: "resumed_call"; index: number; name: string; arguments: string }
   /**
-   * The answer ends in what is none: a call that cannot be made. `why` says what of the request it does not keep to. The model is
-   * to be asked again, after these messages that tell it so; without any, it has been asked often enough.
+   * The answer ends in a call that cannot be made. `why` says what of the request it does not keep to. The answer stays in
+   * the prompt, and the model is to be asked again after these messages, which tell it so.
    */
   | { kind: "broken"; why: string; messages: RawMessage[] }
+  /**
+   * The answer is not used: the same prompt is to be asked again with `change`. `why` is as in `broken`; without it the
+   * model is not at fault, and this is not counted.
+   */
+  | { kind: "ask_again"; why?: string; change: PromptChange }
   /** What was sampled since the last of these: with all of them a generation can be put back to where it was. */
   | { kind: "sampled"; sampled: Sampled }
   | { kind: "usage"; usage: Usage }
@@ -108,6 +113,10 @@ export interface Prompt {
   createdAt: number;
   /** Output of this round that has been sampled already: the model goes on after it, unless that was all. */
   sampled?: Sampled;
+  /** Messages after all others that tell the model what was wrong with its earlier answers. Only for the engine that made them. */
+  corrections?: readonly RawMessage[];
+  /** The model is to give its final text, in the format of the answer, and to call nothing. */
+  isFinal?: true;
   /** The model server refuses the grammars of custom tools: they stand in the tools' descriptions only. */
   freeInputs?: boolean;
   /** Output tokens that this turn has used up of `max_output_tokens` already. */
@@ -117,6 +126,9 @@ export interface Prompt {
   /** The model sees its tools, and is to write text: no call, and nothing in the format of the answer. */
   asksForText?: true;
 }
+
+/** The fields of a prompt with which the engine has it asked again. */
+export type PromptChange = Pick<Prompt, "corrections" | "onlyOffered" | "freeInputs" | "isFinal">;
 
 /** A prompt that ends with what was generated before an upstream died, for the model to go on with. */
 export interface Continuation {

@@ -58,6 +58,14 @@ export function answeredStatus(error: ApiError): number | undefined {
   return statuses.get(error);
 }
 
+/** What tells a server which other requests a request belongs with. */
+export interface RequestMarks {
+  /** Names the requests that a router before the server is to keep together. */
+  session?: { id: string | undefined } | undefined;
+  /** Gives the headers that name the request's trace, if the server is to be told. */
+  trace?: (() => Record<string, string> | undefined) | undefined;
+}
+
 /**
  * One model server: a URL, or a binding (a service binding, or a Workers VPC service for a private GPU).
  * Everything that can go wrong on the way comes out as an ApiError with the right 4xx or 5xx.
@@ -65,25 +73,15 @@ export function answeredStatus(error: ApiError): number | undefined {
 export class ModelServer {
   readonly config: ModelServerConfig;
   readonly #bounds: ServerBounds;
-  readonly #session: string | undefined;
-  readonly #trace: (() => Record<string, string> | undefined) | undefined;
+  readonly #marks: RequestMarks;
   /** What closes the request behind a response: cancelling the body alone leaves the connection to the runtime. */
   readonly #requests = new WeakMap<Response, AbortController>();
 
-  /**
-   * `session`, where there is one, names the requests that a router before the server is to keep together. `trace` gives the
-   * headers that tell the server which trace a request belongs to, if it is to be told.
-   */
-  constructor(
-    config: ModelServerConfig,
-    bounds: ServerBounds,
-    session?: string,
-    trace?: () => Record<string, string> | undefined,
-  ) {
+  /** `marks` may change between two requests. */
+  constructor(config: ModelServerConfig, bounds: ServerBounds, marks: RequestMarks = {}) {
     this.config = config;
     this.#bounds = bounds;
-    this.#session = session;
-    this.#trace = trace;
+    this.#marks = marks;
   }
 
   /** Names the server, for caches; never shown to anybody. */
@@ -153,8 +151,9 @@ export class ModelServer {
     const url = path.startsWith("//") ? baseUrl.replace(/\/v1$/, "") + path.slice(1) : baseUrl + path;
     const headers: Record<string, string> = { accept: "text/event-stream, application/json", ...own };
     if (body !== undefined) headers["content-type"] = contentType;
-    if (this.#session !== undefined) headers["x-session-id"] = this.#session;
-    if (this.#trace) Object.assign(headers, this.#trace());
+    const { session, trace } = this.#marks;
+    if (session?.id !== undefined) headers["x-session-id"] = session.id;
+    if (trace) Object.assign(headers, trace());
     if (apiKey) headers.authorization = `Bearer ${apiKey}`;
     const request = { method: body === undefined ? "GET" : "POST", headers, body, signal };
     if (transport === "socket" || (transport === "mixed" && isTokenStream)) return socketFetch(url, request, connect);

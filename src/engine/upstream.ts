@@ -78,11 +78,16 @@ export class Upstream {
 
   constructor(config: UpstreamConfig, options: UpstreamOptions = {}) {
     this.#config = config;
-    this.#options = options;
-    const { session } = options;
-    this.servers = config.modelServers.map((server) => new ModelServer(server, config, session?.id, options.trace));
+    this.#options = { ...options };
+    this.servers = config.modelServers.map((server) => new ModelServer(server, config, this.#options));
     const [first] = this.servers;
     this.#only = this.servers.length === 1 && !first?.config.models ? first : undefined;
+  }
+
+  /** Has all that follows asked for with these options too, of a server that is chosen by them. */
+  setOptions(options: UpstreamOptions): void {
+    Object.assign(this.#options, options);
+    this.#chosen = undefined;
   }
 
   /** The server that the turn's requests go to, chosen now where it was not before. */

@@ -12,36 +12,26 @@ import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { OPEN_RESPONSES_VERSION } from "../protocol/open-responses.ts";
 import { SseStream } from "../protocol/sse-stream.ts";
-import { unknownToolTypes } from "../protocol/unknown-tools.ts";
 import type { ConnectionOptions } from "../socket/connection.ts";
 import { chosenSubprotocol, openSocket, wantsSocket } from "../socket/upgrade.ts";
 import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
-import { responseBody } from "../turn/response-builder.ts";
+import { responseBody } from "../turn/response.ts";
 import { eventStream, itemList, jsonText, speaksOpenResponses } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { authenticate, authorizationOf } from "./auth.ts";
 import { callerOf, identityOf, jsonBody } from "./caller.ts";
-import { CODEX_TURN_STATE, codexTurnState } from "./codex.ts";
+import { CODEX_TURN_STATE, codexTurnState } from "./client-headers.ts";
 import { endpoint } from "./endpoint.ts";
 import { JsonHeartbeats } from "./json-heartbeats.ts";
 import { json, ok } from "./openapi/operation.ts";
 import { pageQuery, retrieveQuery, treeQuery } from "./queries.ts";
-
-/** Types beyond this are not told: a header has its limits. */
-const MAX_TOLD_TYPES = 16;
 
 const VERSION_HEADER = {
   name: OPEN_RESPONSES_VERSION,
   description:
     "Any value: events of reasoning in a stream are `response.reasoning.delta` and `response.reasoning.done`, as in Open Responses.",
 };
-
-/** Says which of the request's tools were left out (`UNKNOWN_TOOLS`), by their types. */
-function tellDroppedTools(context: Context, types: readonly string[]): void {
-  const told = types.filter((type) => /^[\w.-]{1,64}$/.test(type)).slice(0, MAX_TOLD_TYPES);
-  if (told.length > 0) context.header("x-dropped-tools", told.join(", "));
-}
 
 /** Says which model server has answered, by its name, where the operator wants that (`SHOW_UPSTREAM`). */
 function tellsServer(context: Context<AppEnv>): { onAttempt(call: ServerAttempt): void; tell(): void } | undefined {
@@ -77,11 +67,10 @@ export const responses = [
       errors: [404, 409, 422, 429],
     },
     handle: async (context) => {
-      const { heartbeatMs, jsonHeartbeats, dropsUnknownTools } = context.get("config");
+      const { heartbeatMs, jsonHeartbeats } = context.get("config");
       const body = await jsonBody(context);
       const turnState = codexTurnState(context.req.raw.headers);
       if (turnState !== undefined) context.header(CODEX_TURN_STATE, turnState);
-      if (dropsUnknownTools) tellDroppedTools(context, unknownToolTypes(body));
       const caller = callerOf(context);
       const telling = tellsServer(context);
       const slowAnswer = jsonHeartbeats ? new JsonHeartbeats(heartbeatMs) : undefined;
@@ -180,8 +169,8 @@ export const responses = [
         caller: async (signal) => {
           const { env, executionCtx } = context;
           const waitUntil = (promise: Promise<unknown>) => executionCtx.waitUntil(promise);
-          const door = { config: loadConfig(env), env, waitUntil };
-          const asked = await authenticate(authorizationOf(context.req.raw), door);
+          const sources = { config: loadConfig(env), env, waitUntil };
+          const asked = await authenticate(authorizationOf(context.req.raw), sources);
           if (asked.admin !== undefined || asked.identity.tenant !== tenant) throw otherTenant();
           return {
             ...callerOf(context, asked.identity),

@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
 import type { Config } from "../config/index.ts";
 import { responseId } from "../protocol/ids.ts";
-import type { Outcome } from "../turn/outcome.ts";
+import type { Outcome } from "../turn/decide.ts";
 import type { RunSpec } from "./run-store.ts";
 import type { Tables } from "./tables.ts";
 

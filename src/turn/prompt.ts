@@ -1,9 +1,12 @@
-import type { Engine, Prompt, RawMessage, Replay } from "../contract/engine.ts";
+import type { Engine, Prompt, PromptChange, RawMessage, Replay } from "../contract/engine.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Item } from "../protocol/items.ts";
 import { mustCall } from "../protocol/tools.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
+import type { TurnPast } from "./options.ts";
+import type { TurnOutput } from "./output.ts";
+import { spentTokens } from "./state.ts";
 import { truncateToFit } from "./truncation.ts";
 
 /** What a turn has put out, as it stands in the prompt of its next round. */
@@ -25,6 +28,8 @@ export class RoundPrompt {
   #prompt: Prompt;
   /** The prompt, being shortened to fit; undefined where it has changed since. */
   #fitting: Promise<Prompt> | undefined;
+  /** With what it is asked again in this round. */
+  #again: PromptChange | undefined;
 
   constructor(prompt: Prompt, engine: Engine, signal: AbortSignal) {
     this.#prompt = prompt;
@@ -37,10 +42,15 @@ export class RoundPrompt {
   }
 
   /**
-   * The prompt, with `truncation: "auto"` shortened to fit. Throws ApiError as `truncateToFit` does, and the signal's
-   * reason when it is aborted.
+   * The prompt as it is asked, with `truncation: "auto"` shortened to fit. Throws ApiError as `truncateToFit` does, and the
+   * signal's reason when it is aborted.
    */
   async fitting(): Promise<Prompt> {
+    const fitting = await this.#shortened();
+    return this.#again ? { ...fitting, ...this.#again } : fitting;
+  }
+
+  async #shortened(): Promise<Prompt> {
     if (this.#prompt.request.truncation !== "auto") return this.#prompt;
     this.#fitting ??= truncateToFit(this.#engine, this.#prompt, this.#signal);
     const fitting = this.#fitting;
@@ -54,6 +64,11 @@ export class RoundPrompt {
     this.#change({ serverTools });
   }
 
+  /** It is asked again in this round, so changed. */
+  askAgain(change: PromptChange): void {
+    this.#again = change;
+  }
+
   /** From now on only tools that the model may call stand in it. */
   hideUnoffered(): void {
     this.#change({ onlyOffered: true });
@@ -61,6 +76,7 @@ export class RoundPrompt {
 
   /** The next round's: what the last one has put out follows. `replays` are those of history and output together. */
   next({ items, replays, trailing, spentTokens }: PromptOutput): void {
+    this.#again = undefined;
     const request = withLoadedTools(afterFirstRound(this.#prompt.request), items);
     this.#change({ items: [...this.#prompt.items, ...items], replays, trailing, spentTokens, request });
   }
@@ -74,6 +90,16 @@ export class RoundPrompt {
     this.#prompt = { ...this.#prompt, ...changed };
     this.#fitting = undefined;
   }
+}
+
+/** What a turn has put out by now, of which `items` are to follow in its prompt. */
+export function promptOutput(past: TurnPast, { messages, state }: TurnOutput, items: readonly Item[]): PromptOutput {
+  return {
+    items,
+    replays: [...past.replays, ...messages.replays],
+    trailing: [...messages.trailing],
+    spentTokens: spentTokens(state),
+  };
 }
 
 /** What holds for the first round only: a choice that forces a call, and the remote prefill of its prompt. */

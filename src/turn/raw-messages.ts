@@ -121,6 +121,11 @@ export class RawMessages {
     return { replays: [...this.#round.replays], trailing: [...this.#round.trailing] };
   }
 
+  /** The model is asked again in this round: it counts its messages from the beginning. */
+  askAgain(): void {
+    this.#round.count = 0;
+  }
+
   /** The generation has ended, or the next round begins: from here on messages are added to what the state has. */
   beginRound(): void {
     this.#round = newRoundMessages(this.#state);

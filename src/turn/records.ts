@@ -37,6 +37,8 @@ export type TurnRecord =
   | { superseded: string[] }
   /** Deltas that the round has said in vain by now. */
   | { lost: DeltaCount }
+  /** The model is asked again in the same round, because its answer could not be used. */
+  | { asked_again: true }
   /** All calls are answered, and the next round begins. `trailing` are the raw messages after its prompt's items. */
   | { round: { trailing: RawMessage[] } };
 

@@ -2,9 +2,10 @@ import type { UrlCitation } from "../contract/citations.ts";
 import type { RawMessage, Replay, Sampled, TokenLogprob } from "../contract/engine.ts";
 import type { PendingCall } from "../contract/server-tool.ts";
 import type { DeltaEvent, DeltaType, StreamEvent, Unnumbered } from "../protocol/events.ts";
-import type { OutputItem, Usage } from "../protocol/response.ts";
+import type { Item } from "../protocol/items.ts";
+import { isClientCall, type OutputItem, type Usage } from "../protocol/response.ts";
 import type { CallAnswer, TurnRecord } from "./records.ts";
-import { type DeltaCount, NO_DELTAS, tokensIn } from "./usage.ts";
+import { type DeltaCount, minus, NO_DELTAS, tokensIn } from "./usage.ts";
 
 /**
  * The state of one turn: all that its events and records tell.
@@ -46,7 +47,7 @@ export interface TurnState {
   summaryTokens: number;
   /** The calls of the last generation are being answered. */
   answering: Answering | undefined;
-  /** How often the model was asked again because it called what nobody offered. */
+  /** How often in a row the model was asked again, because its answer could not be used. */
   askedAgain: number;
   /** The round in progress. */
   round: RoundState;
@@ -292,6 +293,7 @@ export function applyRecord(state: TurnState, record: TurnRecord): void {
   else if ("thought" in record) addThought(state, record.thought);
   else if ("thought_ended" in record) endThought(state, record.thought_ended);
   else if ("outage" in record) round.outageSince = record.outage;
+  else if ("asked_again" in record) state.askedAgain += 1;
   else if ("superseded" in record) for (const id of record.superseded) state.superseded.add(id);
   else if ("lost" in record) round.lost = record.lost;
   else if ("summarized" in record) {
@@ -315,7 +317,7 @@ export function applyRecord(state: TurnState, record: TurnRecord): void {
   } else if ("round" in record) {
     state.trailing = record.round.trailing;
     state.rounds += 1;
-    if (state.answering && state.answering.again.length > 0) state.askedAgain += 1;
+    state.askedAgain = state.answering?.again.length ? state.askedAgain + 1 : 0;
     state.round = newRound(state.answering?.items ?? state.output.length, state.deltas);
     state.answering = undefined;
   } else {
@@ -364,6 +366,25 @@ function keepAnswer(replays: Replay[], { item, exchange, messages }: CallAnswer)
     replay.exchange = exchange;
     replay.messages = [...replay.messages, ...messages];
   }
+}
+
+/** The items of the rounds before this one, as prompts have them. */
+export function earlierOutput(state: TurnState): Item[] {
+  const earlier = state.output.slice(0, state.round.firstItem);
+  return withThoughts(state, withoutSuperseded(state, earlier)) as Item[];
+}
+
+/** Whether the round has left something that only the client can answer: its own calls, and those to approve. */
+export function waitsForClient({ output, round }: TurnState): boolean {
+  // A call that was cut is not one.
+  return output
+    .slice(round.firstItem)
+    .some((item) => (isClientCall(item) && item.status !== "incomplete") || item.type === "mcp_approval_request");
+}
+
+/** Deltas of the round so far, without those that it has said in vain. */
+export function roundDeltas({ deltas, round }: TurnState): DeltaCount {
+  return minus(minus(deltas, round.deltasBefore), round.lost);
 }
 
 /** The items among these that the model goes on after: those that it does not say anew. */

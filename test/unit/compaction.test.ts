@@ -13,9 +13,9 @@ import type { OutputItem, ResponseObject } from "../../src/protocol/response.ts"
 import { SUMMARY_ID, standingItems, standingPast } from "../../src/turn/compacted-past.ts";
 import { thresholdOf } from "../../src/turn/compaction.ts";
 import { cutInMiddle, selectKept } from "../../src/turn/compaction-selection.ts";
-import { readLoggedTurn } from "../../src/turn/logged-turn.ts";
 import { isRecord, recordLine } from "../../src/turn/records.ts";
-import { responseBody } from "../../src/turn/response-builder.ts";
+import { responseBody } from "../../src/turn/response.ts";
+import { readLoggedTurn } from "../../src/turn/resume.ts";
 
 function said(role: "user" | "developer" | "assistant", text: string, id?: string): Item {
   const own = id === undefined ? {} : { id };

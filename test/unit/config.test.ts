@@ -12,7 +12,7 @@ import {
   type Variables,
   VLLM_EXTRAS,
 } from "../../src/config/index.ts";
-import { authenticate, type Door } from "../../src/http/auth.ts";
+import { authenticate, type KeySources } from "../../src/http/auth.ts";
 
 const HASH = "a".repeat(64);
 
@@ -367,7 +367,7 @@ describe("the configuration of tools", () => {
 });
 
 /** Where callers come in. */
-function door(config: Config): Door {
+function sources(config: Config): KeySources {
   return { config, env, waitUntil: () => {} };
 }
 
@@ -378,7 +378,7 @@ describe("API keys", () => {
   it.each([",", " ", "\n", ", ", "\r\n\t"])("are separated by %j", (separator) => {
     const config = configure({ API_KEYS: `a:${HASH}${separator}b:${TEST}${separator}` });
     expect(config.apiKeys.map((key) => key.tenant)).toEqual(["a", "b"]);
-    expect(authenticate("Bearer test", door(config))).toMatchObject({ identity: { tenant: "b" } });
+    expect(authenticate("Bearer test", sources(config))).toMatchObject({ identity: { tenant: "b" } });
   });
 
   it("without any entry open nothing, whatever ALLOW_ANONYMOUS says", () => {
@@ -392,8 +392,8 @@ describe("API keys", () => {
 
   it("win over ALLOW_ANONYMOUS", () => {
     const config = configure({ API_KEYS: `b:${TEST}`, ALLOW_ANONYMOUS: "true" });
-    expect(() => authenticate(undefined, door(config))).toThrow("API key");
-    const open = door(configure({ ALLOW_ANONYMOUS: "true" }));
+    expect(() => authenticate(undefined, sources(config))).toThrow("API key");
+    const open = sources(configure({ ALLOW_ANONYMOUS: "true" }));
     expect(authenticate(undefined, open)).toMatchObject({ identity: { tenant: "local" } });
   });
 

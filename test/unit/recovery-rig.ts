@@ -15,7 +15,7 @@ import { shownItems } from "../../src/protocol/shown-reasoning.ts";
 import type { Home } from "../../src/store/home.ts";
 import { fromCell, type StoredCell } from "../../src/store/row-pieces.ts";
 import type { RunSpec } from "../../src/store/run-store.ts";
-import { responseBody } from "../../src/turn/response-builder.ts";
+import { responseBody } from "../../src/turn/response.ts";
 
 /**
  * Background runs in real homes, whose process a test kills. The model server is a mock of `fetch`: each generation that

@@ -1,7 +1,8 @@
 import type { Rules } from "@responses-edge/grammar";
-import type { FinishReason, ModelDelta } from "../../contract/engine.ts";
+import type { FinishReason, ModelDelta, Prompt, PromptChange } from "../../contract/engine.ts";
 import type { ClientTool } from "../../protocol/client-tools.ts";
 import { callFaultOf } from "../call-faults.ts";
+import { withholdsTools } from "../offered-tools.ts";
 import type { FinalFormat } from "./final-format.ts";
 import { asJson, type ChatMessage } from "./messages.ts";
 
@@ -16,8 +17,6 @@ export interface DraftOptions {
   offered: ReadonlySet<string>;
   /** Those of them that the client answers; of what is wrong with others' arguments the model is told by the tool. */
   clients: ReadonlyMap<string, ClientTool>;
-  /** Other tools stand in the prompt, too, and would not in the next one. */
-  withholds: boolean;
   /** Names of those of the client's whose calls are shown as they are written. */
   live: ReadonlySet<string>;
   /** The grammars of custom tools, by their names. */
@@ -25,15 +24,6 @@ export interface DraftOptions {
   /** What the final text must be; it is held back until it is known to be so. */
   format: FinalFormat | undefined;
 }
-
-/** What is to be done after a draft. */
-export type Verdict =
-  /** It is the answer. */
-  | { next: "accept" }
-  /** The model is to be asked again after these messages, which tell it what was wrong. */
-  | { next: "again"; messages: ChatMessage[] }
-  /** The model has written its final text freely: it is to be asked for it under the format's grammar. */
-  | { next: "format" };
 
 interface DraftCall {
   callId: string | undefined;
@@ -46,6 +36,7 @@ interface DraftCall {
 }
 
 export class Draft {
+  readonly #prompt: Prompt;
   readonly #options: DraftOptions;
   readonly #calls = new Map<number, DraftCall>();
   #newest: DraftCall | undefined;
@@ -53,23 +44,10 @@ export class Draft {
   #buffered: ModelDelta[] = [];
   #refused = false;
   #finish: FinishReason | undefined;
-  #tokens = 0;
-  readonly #firstIndex: number;
 
-  /** `firstIndex`: those below are calls of drafts before this one. */
-  constructor(options: DraftOptions, firstIndex: number) {
+  constructor(prompt: Prompt, options: DraftOptions) {
+    this.#prompt = prompt;
     this.#options = options;
-    this.#firstIndex = firstIndex;
-  }
-
-  /** The first index that is no call's. */
-  get nextIndex(): number {
-    return Math.max(this.#firstIndex, ...[...this.#calls.keys()].map((index) => index + 1));
-  }
-
-  /** Tokens that the draft has cost, by the word of the model server. */
-  get tokens(): number {
-    return this.#tokens;
   }
 
   /** Takes the deltas of one read. Gives those that are right whatever comes. */
@@ -93,10 +71,6 @@ export class Draft {
         case "finish":
           this.#finish = delta.reason;
           break;
-        case "usage":
-          this.#tokens += delta.usage.output_tokens;
-          out.push(delta);
-          break;
         default:
           out.push(delta);
       }
@@ -105,13 +79,12 @@ export class Draft {
   }
 
   #readCall(delta: Extract<ModelDelta, { kind: "tool_call" }>, out: ModelDelta[]): void {
-    const index = this.#firstIndex + delta.index;
-    let call = this.#calls.get(index);
+    let call = this.#calls.get(delta.index);
     if (!call) {
       // The one before it has ended.
       if (this.#newest) this.#release(this.#newest, out);
       call = { callId: delta.callId, name: undefined, arguments: [], judged: undefined, buffered: [] };
-      this.#calls.set(index, call);
+      this.#calls.set(delta.index, call);
       this.#newest = call;
     }
     call.arguments.push(delta.arguments);
@@ -120,7 +93,7 @@ export class Draft {
     if (call.name === undefined || !this.#isOffered(call)) return;
     // With what came of it before its name.
     const text = isNamed ? delta.arguments : call.arguments.join("");
-    const own: ModelDelta = { ...delta, index, callId: call.callId ?? delta.callId, arguments: text };
+    const own: ModelDelta = { ...delta, callId: call.callId ?? delta.callId, arguments: text };
     if (this.#mayBeCut(call)) call.buffered.push(own);
     else out.push(own);
   }
@@ -141,43 +114,53 @@ export class Draft {
     return name !== undefined && this.#options.offered.has(name);
   }
 
-  /** Ends the draft: adds what is still to be said of it to `deltas`. `isLast`: the model is not asked again. */
-  end(deltas: ModelDelta[], isLast: boolean): Verdict {
+  /** Ends the draft. Gives its last deltas, which say how the model is to be asked again where it is no answer. */
+  end(): ModelDelta[] {
+    const deltas: ModelDelta[] = [];
     const finish: ModelDelta = { kind: "finish", reason: this.#finish ?? "stop" };
     if (finish.reason !== "stop" && finish.reason !== "tool_calls") {
       // Cut off: the beginning of a document is shown, as it would be under the grammar.
       if (this.#calls.size === 0 && /^\s*[[{]/.test(this.#said)) deltas.push(...this.#buffered);
       for (const { buffered } of this.#calls.values()) for (const delta of buffered) deltas.push(delta);
       deltas.push(finish);
-      return { next: "accept" };
+      return deltas;
     }
     for (const call of this.#calls.values()) this.#release(call, deltas);
     const wrong = [...this.#calls].filter(([, call]) => !this.#isOffered(call) || this.#isCut(call));
     for (const [index, call] of wrong) {
       if (this.#isOffered(call) && !this.#mayBeCut(call)) deltas.push({ kind: "call_cut", index });
     }
-    if (wrong.length < this.#calls.size) {
-      deltas.push(finish);
-      return { next: "accept" };
-    }
-    if (wrong.length > 0) {
-      deltas.push({ kind: "item_done" });
-      const calls = wrong.map(([, call]) => call);
-      // A model that has said nothing needs not hear of tools that it sees no more.
-      const isAnew =
-        this.#options.withholds && this.#said.trim() === "" && !calls.some((call) => this.#isOffered(call));
-      if (!isLast) return { next: "again", messages: isAnew ? [] : this.#corrections(calls) };
-      const [first] = calls;
-      deltas.push({ kind: "broken", why: first ? this.#whyOf(first) : "", messages: [] }, finish);
-      return { next: "accept" };
-    }
+    const [first] = wrong;
+    if (first && wrong.length === this.#calls.size) {
+      const change = this.#corrected(wrong.map(([, call]) => call));
+      deltas.push({ kind: "item_done" }, { kind: "ask_again", why: this.#whyOf(first[1]), change });
+    } else if (this.#calls.size === 0 && this.#lacksFormat) {
+      deltas.push({ kind: "item_done" }, { kind: "ask_again", change: { ...this.#change, isFinal: true } });
+    } else if (this.#calls.size === 0) deltas.push(...this.#buffered);
+    deltas.push(finish);
+    return deltas;
+  }
+
+  /** Whether the model has written its final text freely, and it does not keep to the format for sure. */
+  get #lacksFormat(): boolean {
     const { format } = this.#options;
-    if (!format || this.#refused || format.accepts(this.#said)) {
-      deltas.push(...this.#buffered, finish);
-      return { next: "accept" };
-    }
-    deltas.push({ kind: "item_done" });
-    return { next: "format" };
+    return format !== undefined && !this.#refused && !format.accepts(this.#said);
+  }
+
+  /** What was changed of the prompt before. */
+  get #change(): PromptChange {
+    const { corrections, onlyOffered, freeInputs } = this.#prompt;
+    return { ...(corrections && { corrections }), onlyOffered, ...(freeInputs && { freeInputs }) };
+  }
+
+  /** The prompt sees only what may be called, and tells what was wrong with the calls. */
+  #corrected(calls: readonly DraftCall[]): PromptChange {
+    // A model that has said nothing needs not hear of tools that it sees no more.
+    const isAnew =
+      withholdsTools(this.#prompt) && this.#said.trim() === "" && !calls.some((call) => this.#isOffered(call));
+    const { corrections: before = [] } = this.#prompt;
+    const corrections = isAnew ? before : [...before, ...this.#corrections(calls)];
+    return { ...this.#change, corrections, onlyOffered: true };
   }
 
   get #said(): string {

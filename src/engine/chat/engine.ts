@@ -8,7 +8,6 @@ import { ApiError, invalidRequest, toApiError } from "../../protocol/errors.ts";
 import type { Item } from "../../protocol/items.ts";
 import { isServerCall } from "../../protocol/response.ts";
 import { boundRules, refuseBadFormats } from "../bound-inputs.ts";
-import { withholdsTools } from "../offered-tools.ts";
 import { statusOf } from "../server-status.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { stopStringsOf } from "../stop-strings.ts";
@@ -19,7 +18,6 @@ import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
 import { finalFormat } from "./final-format.ts";
 import { type ForcedInput, forcedInput, InputCall } from "./forced-input.ts";
-import type { ChatMessage } from "./messages.ts";
 import {
   type Asking,
   callableTools,
@@ -31,9 +29,6 @@ import {
   toChatRequest,
   toTokenizeRequest,
 } from "./request.ts";
-
-/** How often in one round a model is asked again that has called what cannot be called. */
-const MAX_ASKED_AGAIN = 3;
 
 /** How long a server is remembered to look for no calls, in milliseconds. */
 const REMEMBER_MS = 600_000;
@@ -90,14 +85,15 @@ export class ChatEngine implements Engine {
   async #begin(given: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     const prompt = this.#shown(given);
     if (prompt.asksForText) return this.#answer(prompt, { bindsFormat: false, finalText: true }, signal);
+    if (prompt.isFinal) return this.#answer(prompt, { bindsFormat: true, finalText: true }, signal);
     if (!mayCall(prompt)) return this.#withoutCalls(prompt, signal);
     const input = forcedInput(prompt);
     if (input) {
       const asking = { bindsFormat: false, inputGrammar: input.grammar };
-      return this.#forced(prompt, input, await this.#answer(prompt, asking, signal), signal);
+      return this.#forced(input, await this.#answer(prompt, asking, signal));
     }
-    const bindsFormat = this.#bindsFormat(prompt);
-    return this.#judged(prompt, { bindsFormat, answer: await this.#answer(prompt, { bindsFormat }, signal) }, signal);
+    const bindsFormat = !finalFormat(prompt.request) || isJoined(prompt, this.#config.formatWithTools);
+    return this.#judged(prompt, bindsFormat, await this.#answer(prompt, { bindsFormat }, signal));
   }
 
   /**
@@ -109,8 +105,7 @@ export class ChatEngine implements Engine {
     const isBound = finalFormat(prompt.request) !== undefined || prompt.request.structured_outputs != null;
     if (isBound || promptTools(prompt).length === 0) return this.#answer(prompt, asking, signal);
     try {
-      const answer = await this.#answer(prompt, { bindsFormat: true }, signal);
-      return this.#judged(prompt, { bindsFormat: true, answer }, signal);
+      return this.#judged(prompt, true, await this.#answer(prompt, { bindsFormat: true }, signal));
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 400 || !NO_PARSER.test(error.message)) throw error;
       statusOf(this.#upstream.baseUrl).refusedAutoAt = Date.now();
@@ -125,79 +120,35 @@ export class ChatEngine implements Engine {
     return { ...prompt, onlyOffered: true };
   }
 
-  #bindsFormat(prompt: Prompt): boolean {
-    return !finalFormat(prompt.request) || isJoined(prompt, this.#config.formatWithTools);
-  }
-
-  /** An answer that is the input of a call. Where it does not keep to the grammar, the call is asked for as any other is. */
-  async *#forced(
-    prompt: Prompt,
-    input: ForcedInput,
-    answer: AsyncIterable<ModelDelta[]>,
-    signal: AbortSignal,
-  ): AsyncGenerator<ModelDelta[]> {
+  /** An answer that is the input of a call. */
+  async *#forced(input: ForcedInput, answer: AsyncIterable<ModelDelta[]>): AsyncGenerator<ModelDelta[]> {
     const call = new InputCall(input);
     for await (const deltas of answer) {
       const shown = call.read(deltas);
       if (shown.length > 0) yield shown;
     }
-    if (!call.isBroken) return;
-    yield [{ kind: "item_done" }];
-    const free = { ...prompt, freeInputs: true, spentTokens: (prompt.spentTokens ?? 0) + call.tokens };
-    if (isSpent(free)) {
-      yield [{ kind: "finish", reason: "length" }];
-      return;
-    }
-    const bindsFormat = this.#bindsFormat(free);
-    const again = await this.#answer(free, { bindsFormat }, signal);
-    yield* this.#judged(free, { bindsFormat, answer: again, nextIndex: 1 }, signal);
+    yield call.end();
   }
 
   /**
-   * An answer that may have calls. One that is wrong is asked for again, with what was right of it shown: calls that
-   * cannot be made never are, and text without its format is not, either. The model then sees only what it may call.
+   * An answer that may have calls. Of one that is wrong only what is right is shown: no call that cannot be made, and no
+   * text without its format. It ends with how the model is to be asked again.
    */
   async *#judged(
     prompt: Prompt,
-    first: { bindsFormat: boolean; answer: AsyncIterable<ModelDelta[]>; nextIndex?: number },
-    signal: AbortSignal,
+    bindsFormat: boolean,
+    answer: AsyncIterable<ModelDelta[]>,
   ): AsyncGenerator<ModelDelta[]> {
-    const { bindsFormat } = first;
-    const options = {
+    const draft = new Draft(prompt, {
       offered: new Set(callableTools(prompt).map(({ name }) => name)),
       ...clientsOf(prompt),
       format: bindsFormat ? undefined : finalFormat(prompt.request),
-    };
-    const corrections: ChatMessage[] = [];
-    let spentTokens = prompt.spentTokens ?? 0;
-    let { answer, nextIndex = 0 } = first;
-    for (let asked = 0; ; asked += 1) {
-      const withholds = asked === 0 && withholdsTools(prompt);
-      const draft = new Draft({ ...options, withholds }, nextIndex);
-      for await (const deltas of answer) {
-        const shown = draft.read(deltas);
-        if (shown.length > 0) yield shown;
-      }
-      const last: ModelDelta[] = [];
-      const verdict = draft.end(last, asked >= MAX_ASKED_AGAIN);
-      if (last.length > 0) yield last;
-      if (verdict.next === "accept") return;
-      spentTokens += draft.tokens;
-      nextIndex = draft.nextIndex;
-      if (isSpent({ ...prompt, spentTokens })) {
-        yield [{ kind: "finish", reason: "length" }];
-        return;
-      }
-      if (verdict.next === "again") corrections.push(...verdict.messages);
-      const isFormat = verdict.next === "format";
-      const finalText = isFormat || !mayCall(prompt);
-      const asking = { bindsFormat: bindsFormat || isFormat, corrections, finalText };
-      const again = { ...prompt, spentTokens, ...(!isFormat && { onlyOffered: true }) };
-      answer = await this.#answer(again, asking, signal);
-      if (!finalText) continue;
-      yield* answer;
-      return;
+    });
+    for await (const deltas of answer) {
+      const shown = draft.read(deltas);
+      if (shown.length > 0) yield shown;
     }
+    yield draft.end();
   }
 
   async #answer(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
@@ -206,7 +157,7 @@ export class ChatEngine implements Engine {
       // The input of a call is none of the answer.
       stop: asking.inputGrammar === undefined ? stopStringsOf(prompt) : undefined,
       minTokens: prompt.request.min_tokens ?? undefined,
-      continues: isContinued(prompt) && !asking.corrections?.length,
+      continues: isContinued(prompt),
     });
     const type = response.headers.get("content-type") ?? "";
     if (type.includes("application/json")) return this.#wholeAnswer(response, reader, signal);
@@ -245,7 +196,7 @@ export class ChatEngine implements Engine {
       content: [{ type: "output_text", text: trimmed, annotations: [], logprobs: [] }],
     };
     const items = [...prompt.items, ...said.slice(0, -1), open];
-    return { prompt: { ...prompt, items }, repeated: text.slice(trimmed.length), anew };
+    return { prompt: { ...prompt, items, corrections: [] }, repeated: text.slice(trimmed.length), anew };
   }
 
   async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
@@ -406,11 +357,6 @@ function assistantTextOf(item: Item): string {
 
 /** How a prompt is asked, but for what is tried out. */
 type Asked = Omit<Asking, "laterSystemMessages" | "thinkingBudget">;
-
-/** Whether nothing is left of `max_output_tokens`. */
-function isSpent({ request: { max_output_tokens: limit }, spentTokens = 0 }: Prompt): boolean {
-  return limit != null && spentTokens >= limit;
-}
 
 /**
  * The tools that the client answers, and those of them whose calls are shown as they are written: the strict ones, which

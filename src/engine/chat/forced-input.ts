@@ -39,21 +39,10 @@ export class InputCall {
   readonly #recogniser: Recogniser;
   #isOpen = false;
   #isBroken = false;
-  #tokens = 0;
 
   constructor({ tool, rules }: ForcedInput) {
     this.#name = tool.flatName;
     this.#recogniser = new Recogniser(rules);
-  }
-
-  /** The call that is made cannot be: the model server has not kept to the grammar. */
-  get isBroken(): boolean {
-    return this.#isBroken;
-  }
-
-  /** Tokens that the answer has cost, by the word of the model server. */
-  get tokens(): number {
-    return this.#tokens;
   }
 
   /** Takes the deltas of one read. Gives those of the call. */
@@ -62,12 +51,17 @@ export class InputCall {
     for (const delta of deltas) {
       if (delta.kind === "text") this.#readInput(delta.text, out);
       else if (delta.kind === "finish" && delta.reason === "stop") this.#end(out);
-      else {
-        if (delta.kind === "usage") this.#tokens += delta.usage.output_tokens;
-        out.push(delta);
-      }
+      else out.push(delta);
     }
     return out;
+  }
+
+  /**
+   * The deltas at the end of an answer whose text has not kept to the grammar: the call is then to be asked for as any
+   * other is.
+   */
+  end(): ModelDelta[] {
+    return this.#isBroken ? [{ kind: "item_done" }, { kind: "ask_again", change: { freeInputs: true } }] : [];
   }
 
   #readInput(text: string, out: ModelDelta[]): void {

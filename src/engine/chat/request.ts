@@ -12,7 +12,7 @@ import { type FunctionTool, mustCall } from "../../protocol/tools.ts";
 import { boundRules } from "../bound-inputs.ts";
 import { offeredServerTools, offeredTools, shownServerTools, shownTools } from "../offered-tools.ts";
 import { isStreamed, streamInterval } from "../vllm-words.ts";
-import { type ChatMessage, chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";
+import { chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";
 
 /** A prompt as the body of vLLM's `/v1/chat/completions` (and, in part, of `/tokenize`). */
 
@@ -49,8 +49,6 @@ function templateKwargs(request: CreateRequest): Record<string, unknown> | undef
 /** How a prompt is put to vLLM. */
 export interface Asking {
   laterSystemMessages: MessageOptions["laterSystemMessages"];
-  /** What the model is told after the prompt's messages. */
-  corrections?: readonly ChatMessage[];
   /** Tokens that the model may think, where the request does not say. */
   thinkingBudget?: number;
   /** The grammar of the final text's format binds: no tool can be called, unless vLLM joins it with theirs. */
@@ -124,22 +122,18 @@ function responseFormat(request: CreateRequest) {
 
 /** Whether the model is to go on with an open message. */
 export function isContinued(prompt: Prompt): boolean {
-  return isUnfinished(prompt.items.at(-1));
+  return !prompt.corrections?.length && isUnfinished(prompt.items.at(-1));
 }
 
 /** What decides the prompt's tokens: shared by generating and measuring. */
-function* promptFields(
-  prompt: Prompt,
-  { laterSystemMessages, corrections = [] }: Pick<Asking, "laterSystemMessages" | "corrections">,
-  hostedTools: HostedTools,
-) {
+function* promptFields(prompt: Prompt, laterSystemMessages: Asking["laterSystemMessages"], hostedTools: HostedTools) {
   // vLLM's prefill: an assistant message that was left open at the end, by the client or by an upstream that died.
-  const continued = isContinued(prompt) && corrections.length === 0;
+  const continued = isContinued(prompt);
   return {
     model: prompt.model,
     messages: [
       ...(yield* chatMessages(prompt.items, messageOptions(prompt, laterSystemMessages, hostedTools))),
-      ...corrections,
+      ...(prompt.corrections ?? []),
     ],
     tools: chatTools(prompt),
     chat_template_kwargs: templateKwargs(prompt.request),
@@ -162,7 +156,7 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, hostedTools: Host
   const { request } = prompt;
   const body: Record<string, unknown> = { ...request.vllm_fields };
   for (const field of PASSED_THROUGH) if (request[field] != null) body[field] = request[field];
-  const fields = yield* promptFields(prompt, asking, hostedTools);
+  const fields = yield* promptFields(prompt, asking.laterSystemMessages, hostedTools);
   const effort = request.reasoning?.effort;
   const logprobs = request.include?.includes("message.output_text.logprobs");
   const streamed = isStreamed(request);
@@ -207,6 +201,6 @@ export function* toTokenizeRequest(
   return JSON.stringify({
     ...vllm_fields,
     ...(mm_processor_kwargs != null && { mm_processor_kwargs }),
-    ...(yield* promptFields(prompt, { laterSystemMessages }, hostedTools)),
+    ...(yield* promptFields(prompt, laterSystemMessages, hostedTools)),
   });
 }

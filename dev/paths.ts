@@ -1,0 +1,145 @@
+/**
+ * `npm run paths`: the functions of `src` and `packages` that one warm request runs through, the files that they are in, and how
+ * often the next function is in another file. It counts them in the Worker's bundle, into whose functions it has written a call.
+ * `-- --files` lists the files, `-- --functions` the functions as well.
+ */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { SourceMap, type SourceMapPayload } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseAst } from "vite";
+import { bundleInto } from "../cli/bundle.ts";
+import { startMcpServer } from "../test/tools/mcp-server.ts";
+import { startWorkerd } from "../test/workerd/process.ts";
+import { serveSimulator } from "./simulator/serve.ts";
+
+/** A function of the project, where it was written. */
+interface OwnFunction {
+  name: string;
+  file: string;
+  line: number;
+}
+
+/** Of a syntax tree, as ESTree has them; offsets in UTF-16 code units. */
+interface SyntaxNode {
+  type: string;
+  start: number;
+  end: number;
+  body?: SyntaxNode;
+  id?: { name?: string } | null;
+  key?: { name?: string };
+}
+
+const WARM_UPS = 3;
+const wanted = new Set(process.argv.slice(2));
+
+const folder = mkdtempSync(join(tmpdir(), "responses-edge-paths-"));
+process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+bundleInto(folder);
+const functions = instrument(join(folder, "index.js"));
+
+const simulator = await serveSimulator();
+const tools = await startMcpServer();
+const variables = { VLLM_BASE_URL: `${simulator.url}/v1`, ALLOW_ANONYMOUS: "true", MCP_SERVERS: tools.url };
+const worker = await startWorkerd(variables, { bundle: folder });
+
+const mcp = { type: "mcp", server_label: "test", server_url: tools.url, require_approval: "never" };
+const REQUESTS = {
+  "streamed, stored, one MCP call": { stream: true, input: "Use echo, please.", tools: [mcp] },
+  "streamed, stored": { stream: true, input: "Hello" },
+  "JSON, not stored": { store: false, input: "Hello" },
+};
+
+console.log("| One warm request | functions | files | calls | to another file |\n|---|---:|---:|---:|---:|");
+const lists: string[] = [];
+for (const [name, body] of Object.entries(REQUESTS)) {
+  for (let times = 0; times < WARM_UPS; times += 1) await ask(body);
+  await calls();
+  await ask(body);
+  const called = await calls();
+  const files = Map.groupBy(new Set(called), ({ file }) => file);
+  const hops = called.filter(({ file }, index) => index > 0 && file !== called[index - 1]?.file).length;
+  console.log(`| ${name} | ${new Set(called).size} | ${files.size} | ${called.length} | ${hops} |`);
+  lists.push(`\n${name}`);
+  for (const [file, own] of [...files].toSorted(([one], [other]) => (one < other ? -1 : 1))) {
+    lists.push(`${String(own.length).padStart(4)} ${file}`);
+    if (wanted.has("--functions")) lists.push(...own.map((each) => `       ${each.line} ${each.name}`));
+  }
+}
+if (wanted.has("--files") || wanted.has("--functions")) console.log(lists.join("\n"));
+await worker.close();
+await tools.close();
+await simulator.close();
+
+/** Asks, and reads the answer to its end. */
+async function ask(body: object): Promise<void> {
+  const response = await fetch(`${worker.url}/v1/responses`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ model: "simulator", ...body }),
+  });
+  const text = await response.text();
+  if (!response.ok || !/"status": ?"completed"/.test(text)) throw new Error(`${response.status} ${text.slice(-2_000)}`);
+}
+
+/** The functions that have been called since the last time, in order. What a request leaves to do afterwards has had a moment. */
+async function calls(): Promise<OwnFunction[]> {
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  const indices = (await (await fetch(`${worker.url}/paths`)).json()) as number[];
+  return indices.flatMap((index) => functions[index] ?? []);
+}
+
+/** Has each function of ours in a bundle note that it is called; `GET /paths` takes what was noted. */
+function instrument(path: string): OwnFunction[] {
+  const script = readFileSync(path, "utf8");
+  const map = new SourceMap(JSON.parse(readFileSync(`${path}.map`, "utf8")) as SourceMapPayload);
+  const lineStarts = [0, ...[...script.matchAll(/\n/g)].map(({ index }) => index + 1)];
+  const found: OwnFunction[] = [];
+  const insertions: { at: number; text: string }[] = [];
+
+  // The walk goes through the text in order, or nearly so.
+  let line = 0;
+  const visit = (node: SyntaxNode, parent: SyntaxNode | undefined) => {
+    const { body } = node;
+    const own = /^(Function(Declaration|Expression)|ArrowFunctionExpression)$/.test(node.type) && sourceOf(node.start);
+    if (own && body) {
+      const name = node.id?.name ?? parent?.id?.name ?? parent?.key?.name ?? "(anonymous)";
+      const note = `__note(${found.length})`;
+      found.push({ name, ...own });
+      if (body.type === "BlockStatement") insertions.push({ at: body.start + 1, text: `${note};` });
+      else insertions.push({ at: body.start, text: `(${note},(` }, { at: body.end, text: "))" });
+    }
+    for (const value of Object.values(node)) {
+      for (const child of Array.isArray(value) ? value : [value]) if (child?.type) visit(child as SyntaxNode, node);
+    }
+  };
+
+  /** Where in the project a place of the bundle was written; undefined for what libraries have. */
+  const sourceOf = (offset: number) => {
+    while ((lineStarts[line + 1] ?? script.length) <= offset) line += 1;
+    while ((lineStarts[line] ?? 0) > offset) line -= 1;
+    const entry = map.findEntry(line, offset - (lineStarts[line] ?? 0));
+    if (!("originalSource" in entry)) return undefined;
+    const file = /(?:^|\/)((?:src|packages)\/(?!.*node_modules).*)$/.exec(entry.originalSource)?.[1];
+    return file === undefined ? undefined : { file, line: entry.originalLine + 1 };
+  };
+
+  visit(parseAst(script) as unknown as SyntaxNode, undefined);
+  let text = script;
+  // An expression's end comes before the beginning of what follows it.
+  for (const { at, text: added } of insertions.toSorted((one, other) => other.at - one.at)) {
+    text = text.slice(0, at) + added + text.slice(at);
+  }
+  const app = /(\w+) as default\b/.exec(script)?.[1];
+  const counter = `var __noted = []; function __note(index) { __noted.push(index); }\n`;
+  const taking = `
+const __fetch = ${app}.fetch;
+${app}.fetch = (request, ...rest) => {
+  if (new URL(request.url).pathname !== "/paths") return __fetch.call(${app}, request, ...rest);
+  const answer = Response.json(__noted);
+  __noted = [];
+  return answer;
+};`;
+  writeFileSync(path, counter + text + taking);
+  return found;
+}

@@ -1,0 +1,90 @@
+import type { Item } from "../protocol/items.ts";
+import { turnPermits } from "../store/memory-permits.ts";
+import type { RunReservation } from "../store/quota/run-quota.ts";
+import type { TurnResult } from "../turn/turn.ts";
+import type { Admission } from "./admission.ts";
+import type { Caller } from "./transport.ts";
+
+/** What a request holds that others wait for. */
+interface Held<Used> {
+  /** Memory permits of this isolate. */
+  permits: Disposable & { resize(length: number): void };
+  /** A reservation in its caller's limits, where these count it. */
+  admission?: Admission<Used>;
+  /** Its conversation, which no other turn enters meanwhile. */
+  conversation?: { release(): void };
+}
+
+/**
+ * Owns what a request holds that others wait for, from when its body is there until it has ended. A function that opens a scope
+ * declares it with `using`, so that whatever refuses the request gives everything back. Work that outlives the function takes it
+ * over with `move`. Everything is given back once. `Used` tells the caller's limits what the request has used.
+ */
+export class RequestScope<Used = TurnResult> implements Disposable {
+  #held: Held<Used> | undefined;
+
+  private constructor(held: Held<Used> | undefined) {
+    this.#held = held;
+  }
+
+  /** Opens the scope of a request whose body was read: takes its memory permits. Throws the 503 and the 429 of `turnPermits`. */
+  static open<Used = TurnResult>(caller: Caller): RequestScope<Used> {
+    return new RequestScope<Used>({ permits: turnPermits(caller, caller.bodyLength) });
+  }
+
+  /** Takes the memory permits of `length` UTF-16 units instead, body and past. Throws the 503 and the 429 of `Permits.resize`. */
+  resize(length: number): void {
+    this.#held?.permits.resize(length);
+  }
+
+  /** Owns the admission from now on. */
+  admit(admission: Admission<Used>): void {
+    if (this.#held) this.#held.admission = admission;
+    else admission.end();
+  }
+
+  /** Owns the conversation that the turn has entered from now on. */
+  enter(conversation: { release(): void }): void {
+    if (this.#held) this.#held.conversation = conversation;
+    else conversation.release();
+  }
+
+  /** The reservation that the home of a run ends. Undefined for any other request, and where nothing is counted. */
+  get reservation(): RunReservation | undefined {
+    return this.#held?.admission?.reservation;
+  }
+
+  /** Reserves what these items of the prompt take beyond what was known. Rejects with the 429 of a limit that has no more. */
+  async expect(items: () => readonly Item[]): Promise<void> {
+    const expect = this.#held?.admission?.expect;
+    if (expect) await expect(items());
+  }
+
+  /** Gives the memory permits back before the end. */
+  releasePermits(): void {
+    this.#held?.permits[Symbol.dispose]();
+  }
+
+  /** Gives everything back. The caller's limits count `used`; undefined counts nothing. Only the first call does anything. */
+  end(used?: Used): void {
+    const held = this.#take();
+    held?.permits[Symbol.dispose]();
+    held?.admission?.end(used);
+    held?.conversation?.release();
+  }
+
+  /** Moves everything into a scope of its own, which this one then does not give back. */
+  move(): RequestScope<Used> {
+    return new RequestScope<Used>(this.#take());
+  }
+
+  [Symbol.dispose](): void {
+    this.end();
+  }
+
+  #take(): Held<Used> | undefined {
+    const held = this.#held;
+    this.#held = undefined;
+    return held;
+  }
+}

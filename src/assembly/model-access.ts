@@ -1,0 +1,109 @@
+import type { Config } from "../config/index.ts";
+import type { Engine } from "../contract/engine.ts";
+import { type Measurements, modelServerTrace } from "../contract/measurements.ts";
+import type { Model } from "../contract/model.ts";
+import type { ServerAttempt } from "../contract/server-attempt.ts";
+import { createEngine } from "../engine/create-engine.ts";
+import { learnModels } from "../engine/model-lists.ts";
+import { resolveModel } from "../engine/models.ts";
+import { Upstream } from "../engine/upstream.ts";
+import type { CreateRequest } from "../protocol/create-request.ts";
+import { invalidRequest } from "../protocol/errors.ts";
+import type { TreeAddress } from "../protocol/ids.ts";
+import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
+import { type Affinity, rootKey, type SessionOwner, sessionOf } from "./session.ts";
+
+/** How one request reaches its model: the model servers, the model, and the engine that speaks to it. Each is made once. */
+export class ModelAccess {
+  readonly upstream: Upstream;
+  readonly #config: Config;
+  readonly #tenant: string;
+  #model: Promise<Model> | undefined;
+  #engine: Engine | undefined;
+
+  constructor(config: Config, tenant: string) {
+    this.upstream = new Upstream(config);
+    this.#config = config;
+    this.#tenant = tenant;
+  }
+
+  /**
+   * The model that the request names; vLLM's first one where it names none. An unknown name is vLLM's to refuse. Every call is for the
+   * same request. Throws ApiError 503 where there is no model, and as the upstream does where no name was sent.
+   */
+  resolve(name: string | null | undefined, signal: AbortSignal): Promise<Model> {
+    this.#model ??= resolveModel(name, this.#config, this.upstream, signal);
+    return this.#model;
+  }
+
+  /** The engine that speaks to the request's model. */
+  engineOf({ engine }: Model): Engine {
+    this.#engine ??= createEngine(engine, this.#config, this.upstream, HOSTED_TOOLS, this.#tenant);
+    return this.#engine;
+  }
+
+  /**
+   * The request in the form in which the engine of its model takes it. Throws the 400 of what no such model can do, or the
+   * operator does not allow.
+   */
+  accept(request: CreateRequest, model: Model): CreateRequest {
+    if (this.#config.hidesReasoning && request.enable_response_messages) {
+      throw invalidRequest(
+        "enable_response_messages",
+        "Raw messages have the model's reasoning in them, which this server hides.",
+        "unsupported_parameter",
+      );
+    }
+    return this.engineOf(model).accept(request);
+  }
+
+  /**
+   * A tree for a new conversation, drawn so that its turns go where this one should: to the server that the client's own words lead
+   * to, or how its prompt begins, and else to one with little to do; never to one that drains. So requests that bring their history
+   * along, and those that continue it here, meet at one server, and nobody has to remember which that is. `draw` gives another tree
+   * with each call, of which the last counts. Rejects as `resolve` does.
+   */
+  async placedTree<Tree extends TreeAddress>(
+    { model: name, affinity }: { model: string | null | undefined; affinity: Affinity },
+    draw: () => Tree,
+    signal: AbortSignal,
+  ): Promise<Tree> {
+    if (this.#config.modelServers.length === 1 || !affinity.isRooted) return draw();
+    const tenant = this.#tenant;
+    const { upstream } = this;
+    const { upstream: model } = await this.resolve(name, signal);
+    const { hint, beginning } = affinity;
+    const session = sessionOf({ tenant, home: "", turn: "", affinity: { isRooted: false, hint, beginning } }, model);
+    upstream.setOptions({ model, session });
+    await learnModels(upstream.servers, model, signal);
+    return upstream.keyOfServer(() => {
+      const tree = draw();
+      return { made: tree, key: rootKey(tenant, model, tree) };
+    });
+  }
+
+  /** The engine for a turn. What it asks for is of the turn's session, and told to `onAttempt` and `measured`. */
+  engineFor(
+    owner: SessionOwner,
+    model: Model,
+    { onAttempt, measured }: { onAttempt?: OnAttempt | undefined; measured?: Measurements | undefined },
+  ): Engine {
+    this.upstream.setOptions({
+      session: sessionOf({ ...owner, tenant: this.#tenant }, model.upstream),
+      model: model.upstream,
+      onAttempt: measured ? counted(measured, onAttempt) : onAttempt,
+      trace: measured?.trace?.isHandedOn ? () => modelServerTrace(measured) : undefined,
+    });
+    return this.engineOf(model);
+  }
+}
+
+type OnAttempt = (call: ServerAttempt) => void;
+
+/** Counts what is asked of another server because one could not answer, and passes on what it is told. */
+function counted(measured: Measurements, onAttempt: OnAttempt | undefined): OnAttempt {
+  return (attempt) => {
+    if (attempt.attempt > 1) measured.failovers += 1;
+    onAttempt?.(attempt);
+  };
+}

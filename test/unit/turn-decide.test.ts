@@ -1,0 +1,167 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { ApiError } from "../../src/protocol/errors.ts";
+import { type Done, decide, type GenerationDone, type NoAnswer, type TurnFacts } from "../../src/turn/decide.ts";
+import { readLoggedTurn } from "../../src/turn/resume.ts";
+import { newTurnState, type TurnState } from "../../src/turn/state.ts";
+import { newOutput } from "./turn-rig.ts";
+
+/** What a turn does next, by its state and what has come of its last step. */
+
+const FACTS: TurnFacts = { compaction: undefined, maxOutputTokens: Number.POSITIVE_INFINITY };
+
+function loggedBy(act: (rig: ReturnType<typeof newOutput>) => void): TurnState {
+  const rig = newOutput();
+  rig.output.response.start();
+  act(rig);
+  return readLoggedTurn(rig.lines);
+}
+
+const said = () => loggedBy(({ output }) => output.round.apply({ kind: "text", text: "a" }));
+const state = (changed: Partial<TurnState> = {}): TurnState => ({ ...newTurnState(), ...changed });
+const generated = (changed: Partial<GenerationDone> = {}): GenerationDone => ({
+  did: "generate",
+  fault: undefined,
+  finish: "stop",
+  noAnswer: undefined,
+  calls: 0,
+  waitsForClient: false,
+  mayAnswerWithoutTools: false,
+  spentTokens: 0,
+  ...changed,
+});
+const broken: NoAnswer = { kind: "broken", why: "a call of 'f'", messages: [{ role: "tool" }] };
+const unusable: NoAnswer = { kind: "ask_again", why: "a call of 'f'", change: { onlyOffered: true } };
+const unformatted: NoAnswer = { kind: "ask_again", change: { isFinal: true } };
+const fault = { status: "failed", error: new ApiError({ status: 502, message: "Gone.", code: "gone" }) } as const;
+
+const ends = (status: string, rest: object = {}) => ({ kind: "end", outcome: { status, ...rest } });
+const completed = ends("completed");
+const outOfTokens = ends("incomplete", { reason: "max_output_tokens" });
+
+describe("the first step", () => {
+  const begin = (of: TurnState, mustPrepare = false, facts = FACTS) => decide(of, { did: "begin", mustPrepare }, facts);
+
+  it("of a new turn asks its model; one that has only been announced does, too", () => {
+    expect(begin(state())).toEqual({ kind: "generate" });
+    expect(begin(loggedBy(() => {}))).toEqual({ kind: "generate" });
+    expect(begin(state(), false, { ...FACTS, compaction: "managed" })).toEqual({ kind: "compact" });
+  });
+
+  it("goes on with a generation that has said or sampled something", () => {
+    const sampled = loggedBy(({ output }) => output.round.apply({ kind: "sampled", sampled: { ids: [1] } }));
+    expect(begin(said())).toEqual({ kind: "resume" });
+    expect(begin(sampled)).toEqual({ kind: "resume" });
+  });
+
+  it("answers the calls of a generation that has ended", () => {
+    const called = loggedBy(({ output }) => {
+      output.round.apply({ kind: "tool_call", index: 0, name: "python", arguments: "1" });
+      output.round.end();
+      output.beginAnswering([]);
+    });
+    expect(begin(called)).toEqual({ kind: "answer", again: [] });
+  });
+
+  it("prepares what must be, before all of it; a compaction that is all that is asked for needs nothing", () => {
+    expect(begin(said(), true)).toEqual({ kind: "prepare" });
+    expect(decide(said(), { did: "prepare" }, FACTS)).toEqual({ kind: "resume" });
+    const asked: TurnFacts = { ...FACTS, compaction: "asked" };
+    expect(begin(said(), true, asked)).toEqual({ kind: "compact" });
+    const compacted = state();
+    compacted.round.compacted = true;
+    expect(begin(compacted, false, asked)).toEqual(completed);
+  });
+});
+
+describe("the step after", () => {
+  it.each<[what: string, Done, expected: object, facts?: Partial<TurnFacts>]>([
+    ["a compaction is the round's question", { did: "compact", fault: undefined }, { kind: "generate" }],
+    ["one that was asked for ends", { did: "compact", fault: undefined }, completed, { compaction: "asked" }],
+    ["one that has failed ends so", { did: "compact", fault }, { kind: "end", outcome: fault }],
+    ["an answer ends", generated(), completed],
+    ["one that was cut ends incomplete", generated({ finish: "length", calls: 1 }), outOfTokens],
+    [
+      "one that was filtered, too",
+      generated({ finish: "content_filter" }),
+      ends("incomplete", { reason: "content_filter" }),
+    ],
+    ["a fault ends with it", generated({ fault, calls: 1 }), { kind: "end", outcome: fault }],
+    ["calls answers them", generated({ calls: 1 }), { kind: "answer", again: [] }],
+    ["a broken call tells the model", generated({ noAnswer: broken }), { kind: "answer", again: broken.messages }],
+    [
+      "an unusable answer asks again",
+      generated({ noAnswer: unusable }),
+      { kind: "generate", again: { change: unusable.change, isCounted: true } },
+    ],
+    [
+      "one that has used up the limit ends",
+      generated({ noAnswer: unusable, spentTokens: 5 }),
+      outOfTokens,
+      { maxOutputTokens: 5 },
+    ],
+    ["calls in vain asks without tools", generated({ mayAnswerWithoutTools: true }), { kind: "answer", again: [] }],
+    [
+      "the calls of a round begins the next",
+      { did: "answer", waitsForClient: false, isFull: false },
+      { kind: "generate" },
+    ],
+    ["calls beside the client's ends", { did: "answer", waitsForClient: true, isFull: true }, completed],
+    ["calls that have filled the output ends", { did: "answer", waitsForClient: false, isFull: true }, outOfTokens],
+  ])("%s", (_what, done, expected, facts = {}) => {
+    expect(decide(state(), done, { ...FACTS, ...facts })).toEqual(expected);
+  });
+
+  it("three answers in a row that cannot be used fails, and says why; the client's calls may stand beside one", () => {
+    for (const noAnswer of [broken, unusable]) {
+      const done = generated({ noAnswer });
+      expect(decide(state({ askedAgain: 2 }), done, FACTS)).not.toHaveProperty("outcome");
+      expect(decide(state({ askedAgain: 3 }), done, FACTS)).toMatchObject({
+        outcome: { status: "failed", error: { message: expect.stringContaining("It ends in a call of 'f'") } },
+      });
+      expect(decide(state({ askedAgain: 3 }), { ...done, waitsForClient: true }, FACTS)).toEqual(completed);
+    }
+    expect(decide(state({ askedAgain: 3 }), generated({ noAnswer: unformatted }), FACTS)).toMatchObject({
+      again: { isCounted: false },
+    });
+  });
+});
+
+const generations: fc.Arbitrary<GenerationDone> = fc.record({
+  did: fc.constant("generate" as const),
+  fault: fc.constantFrom(undefined, fault, { status: "cancelled" } as const),
+  finish: fc.constantFrom(
+    "stop" as const,
+    "tool_calls" as const,
+    "length" as const,
+    "content_filter" as const,
+    undefined,
+  ),
+  noAnswer: fc.constantFrom(undefined, broken, unusable, unformatted),
+  calls: fc.nat({ max: 2 }),
+  waitsForClient: fc.boolean(),
+  mayAnswerWithoutTools: fc.boolean(),
+  spentTokens: fc.nat({ max: 9 }),
+});
+
+describe("whatever a generation comes to", () => {
+  it("a turn ends completed only with an answer, and never asks again for more than the limit", () => {
+    fc.assert(
+      fc.property(generations, fc.nat({ max: 5 }), fc.nat({ max: 9 }), (done, askedAgain, maxOutputTokens) => {
+        const step = decide(state({ askedAgain }), done, { compaction: undefined, maxOutputTokens });
+        if (done.fault) expect(step).toEqual({ kind: "end", outcome: done.fault });
+        if (step.kind === "end" && step.outcome.status === "completed") {
+          expect(done.finish === "length" || done.finish === "content_filter").toBe(false);
+          expect(done.calls).toBe(0);
+          if (!done.waitsForClient) expect(done.noAnswer).toBeUndefined();
+        }
+        if (step.kind === "generate") {
+          expect(done.spentTokens).toBeLessThan(maxOutputTokens);
+          if (step.again?.isCounted) expect(askedAgain).toBeLessThan(3);
+        }
+        if (step.kind === "answer" && step.again.length > 0) expect(askedAgain).toBeLessThan(3);
+        expect(["answer", "end", "generate"]).toContain(step.kind);
+      }),
+    );
+  });
+});
