@@ -73,7 +73,7 @@ export const models = {
     codexModels: variable(
       "CODEX_MODELS",
       jsonMap(z.record(z.string(), z.unknown()), '{"model":{"input_modalities":["text","image"]}}'),
-      'JSON: what Codex is told of models, by name; `*` stands for all. Without `{"qwen3":{"input_modalities":["text","image"]}}` Codex sends no images ([clients.md](../clients.md)).',
+      'JSON: fields of Codex\'s model catalogue, by model; `*` stands for all. Without `{"qwen3":{"input_modalities":["text","image"]}}` Codex sends no images ([clients.md](../clients.md)).',
     ),
     formatWithTools: variable(
       "VLLM_FORMAT_WITH_TOOLS",

@@ -21,7 +21,7 @@ export const servers = {
     baseUrl: variable(
       "VLLM_BASE_URL",
       serverUrl().optional(),
-      "vLLM's URL, which ends in `/v1`. A service binding named `VLLM` can stand in its place, such as a Workers VPC service for a private GPU.",
+      "vLLM's URL, which ends in `/v1`. A service binding named `VLLM` can replace it, such as a Workers VPC service for a private GPU.",
     ),
     apiKey: variable("VLLM_API_KEY", headerSecret().optional(), "Secret. vLLM's `--api-key`."),
     transport: variable(
