@@ -1,6 +1,6 @@
 import type { Config } from "../config/index.ts";
+import type { InputItem } from "../items/registry.ts";
 import { invalidRequest } from "../protocol/errors.ts";
-import type { InputItem } from "../protocol/items.ts";
 import { guardOf } from "../tools/guard.ts";
 import { mayCall } from "../tools/guarded-fetch.ts";
 import { openCompaction, standingItems } from "../turn/compacted-past.ts";

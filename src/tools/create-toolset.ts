@@ -2,9 +2,9 @@ import { createHmac } from "node:crypto";
 import type { Config } from "../config/index.ts";
 import type { Replay } from "../contract/engine.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
+import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
-import type { Item } from "../protocol/items.ts";
 import { hostedKey } from "../protocol/tools.ts";
 import { Toolset } from "./toolset.ts";
 

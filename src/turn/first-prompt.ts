@@ -1,6 +1,6 @@
 import type { Prompt, RawMessage, Replay, ServerTools } from "../contract/engine.ts";
+import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
-import type { Item } from "../protocol/items.ts";
 import { mustCall } from "../protocol/tools.ts";
 import { type NoteRole, standingPast } from "./compacted-past.ts";
 import { matchOutputs, promptItems } from "./history.ts";

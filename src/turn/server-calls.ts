@@ -1,7 +1,7 @@
 import type { CallItem, HostedTools } from "../contract/hosted-tool.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
 import type { ApprovedCall } from "../contract/turn-tools.ts";
-import { isServerCall, type ServerCall } from "../protocol/response.ts";
+import { isServerCall, type ServerCall } from "../items/registry.ts";
 import type { TurnOptions } from "./options.ts";
 import { deltaHead, type EventWriter } from "./output-events.ts";
 import type { OutputSize } from "./output-size.ts";

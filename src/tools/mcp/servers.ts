@@ -1,8 +1,8 @@
 import type { PendingCall, ServerTool, ToolOutcome } from "../../contract/server-tool.ts";
 import type { ApprovedCall, ListedTool, ListedTools, UnlistedServer } from "../../contract/turn-tools.ts";
+import type { Item } from "../../items/registry.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import type { McpServerTool } from "../../protocol/hosted-tools.ts";
-import type { Item } from "../../protocol/items.ts";
 import { chosenTools, type FunctionTool } from "../../protocol/tools.ts";
 import { mcpGuardOf } from "../guard.ts";
 import { ToolFault, toToolFault } from "../tool-fault.ts";

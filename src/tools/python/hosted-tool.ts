@@ -2,7 +2,7 @@ import type { ResponseCodeInterpreterToolCall } from "openai/resources/responses
 import type { ToolDescription, ToolNamespace } from "../../contract/engine.ts";
 import { type CallItem, stepOf } from "../../contract/hosted-tool.ts";
 import type { ServerTool } from "../../contract/server-tool.ts";
-import type { Item } from "../../protocol/items.ts";
+import type { Item } from "../../items/registry.ts";
 import type { ToolRoom, ToolTurn } from "../tool-room.ts";
 import { checkToolServer, ToolServer } from "../tool-server.ts";
 import { unwrapScript } from "./script.ts";
