@@ -58,9 +58,10 @@ async function record(bundle: string): Promise<Piece[]> {
   let gateway = await startGateway(bundle);
   const begin = performance.now();
   const pieces: Piece[] = [];
-  const show = (style: Piece["style"], text: string) => pieces.push({ at: performance.now() - begin, text, style });
+  const show = (style: Piece["style"], text: string, at = performance.now()) =>
+    pieces.push({ at: at - begin, text, style });
 
-  show("command", '$ curl -N $URL/v1/responses -d \'{"background":true, "stream":true, "input":"…"}\'\n');
+  show("command", `$ curl -N $URL/v1/responses --json '{"background":true, "stream":true, "input":"…"}'\n`);
   const events: StreamEvent[] = [];
   const tokens = () => events.filter(({ delta }) => delta !== undefined).length;
   const processes = processesOf(gateway);
@@ -88,6 +89,7 @@ async function record(bundle: string): Promise<Piece[]> {
     events.push(event);
     if (event.delta) show("after", event.delta);
   }
+  const end = performance.now();
   const text = events.map(({ delta = "" }) => delta).join("");
   const uninterrupted = (await (await post({ model: MODEL, input: INPUT })).json()) as { output: unknown };
   if (!JSON.stringify(uninterrupted.output).includes(JSON.stringify(text)))
@@ -96,6 +98,7 @@ async function record(bundle: string): Promise<Piece[]> {
   show(
     "note",
     `\n\n✔ ${before} tokens before, ${tokens() - before} after: none lost, none repeated. Events 0 to ${events.length - 1}, without a gap.`,
+    end,
   );
   gateway.kill();
   await once(gateway, "exit");
