@@ -82,7 +82,7 @@ export async function checkCreation(
   const { dropsUnknownTools, vllmExtraFields } = config;
   const body = await readCreateBody(sent, { schema, dropsUnknownTools, vllmExtraFields }, new LongWork(tenant));
   const { input, dropped } = body;
-  if (makesTurn) tellDroppedTools(caller, dropped);
+  if (makesTurn && dropped.length > 0) tellDroppedTools(caller, dropped);
   const request = underPolicy(body.request, identity, config);
   const conversation =
     body.conversation === undefined

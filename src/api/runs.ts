@@ -71,16 +71,13 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   await noteHome(caller, address.home);
   roomBeside(specJson.length + JSON.stringify(access).length);
   const ticket = randomUUID();
+  const missing = missingPast(creation);
+  const begin = async (home: HomeStub) => await home.startRun(specJson, ticket, config.conversationLockWaitMs, access);
+  const start = () => (missing ? homes.ask(address.home, refused(missing), begin) : homes.open(address.home, begin));
   // The run takes memory permits of its own, and its home ends the reservation.
   const handedOver = scope.move();
   handedOver.releasePermits();
   try {
-    const start = async () => {
-      const begin = async (home: HomeStub) =>
-        await home.startRun(specJson, ticket, config.conversationLockWaitMs, access);
-      const missing = missingPast(creation);
-      return missing ? homes.ask(address.home, refused(missing), begin) : homes.open(address.home, begin);
-    };
     return await homes.filling(address.home, async () => unwrap(await inQueue(creation, ticket, start)));
   } catch (error) {
     // The home refuses a run with an ApiError. After any other error the run may have begun.

@@ -80,7 +80,8 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
   const past = kept && openReasoning(kept, seal);
   const compactions = compactionCodec(config, spec.tenant ?? "");
   const opened = past && openPast(past, spec.request, compactions, config);
-  const request = withConfiguration(spec.request, withContent(past?.history ?? [], opened), past?.input ?? []);
+  const known = past && withContent(past.history, opened);
+  const request = withConfiguration(spec.request, known ?? [], past?.input ?? []);
   if (measured) noteTurn(measured, spec, request, config);
   const { modelAccess = new ModelAccess(config, spec.tenant ?? "") } = host;
   const { upstream } = modelAccess;
@@ -99,7 +100,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
       outageMs: request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
       outputLength: room,
     },
-    tools: { hosted: HOSTED_TOOLS, session: past && toolsOf(spec, past, opened, host) },
+    tools: { hosted: HOSTED_TOOLS, session: past && known && toolsOf(spec, past, known, host) },
     secrets: { hidesReasoning: config.hidesReasoning, seal, compactions },
     host: { ...host, clock: Date.now },
     logged,
@@ -123,9 +124,10 @@ export async function assemblePrompt(
   const { config, signal } = host;
   const past = openReasoning(kept, sealOf(spec, config));
   const opened = openPast(past, spec.request, compactionCodec(config, spec.tenant ?? ""), config);
-  const request = withConfiguration(spec.request, withContent(past.history, opened), past.input);
+  const known = withContent(past.history, opened);
+  const request = withConfiguration(spec.request, known, past.input);
   checkPromptMedia(past, request, config.isMediaListed);
-  const tools = toolsOf(spec, past, opened, host);
+  const tools = toolsOf(spec, past, known, host);
   const { modelAccess = new ModelAccess(config, spec.tenant ?? "") } = host;
   const engine = modelAccess.engineFor(spec, model, host);
   const source = { asked: { ...spec, request }, past: { ...past, opened } };
@@ -185,14 +187,13 @@ function sealOf({ tenant, model }: TurnSpec, { encryptionKeys }: Config): Reason
   return sealer && { sealer, engine: model.engine };
 }
 
-/** The tools that this server runs for the turn, where it has any. They know the content of a compaction, too. */
+/** The tools that this server runs for the turn, if any. `known` is the history with the content of its newest compaction. */
 function toolsOf(
   { home, turn, tenant = "", request }: TurnSpec,
-  { history, replays, input }: Past,
-  opened: OpenedCompaction | undefined,
+  { replays, input }: Past,
+  known: readonly Item[],
   { config, access, logged }: Pick<TurnHost, "config" | "access" | "logged">,
 ): Toolset | undefined {
-  const known = withContent(history, opened);
   return toolsetOf(withAllTools(request, [...known, ...input]), access, {
     address: { home, turn },
     config,

@@ -76,3 +76,15 @@ export function ok(name: AnswerName): Operation["answers"] {
 export function json(name: BodyName): OperationBody {
   return { name, type: "application/json" };
 }
+
+type Details = Omit<Description, "id" | "group">;
+
+/** Gives what declares operations that a tenant asks for, all of one group. */
+export function byTenantIn(group: Group): (id: string, counted: Counted, details: Details) => Operation {
+  return (id, counted, details) => ({ id, group, access: "tenant", counted, ...details });
+}
+
+/** Declares an operation that a root key asks for. */
+export function byRoot(id: string, details: Details): Operation {
+  return { id, group: "Administration", access: "root", ...details };
+}
