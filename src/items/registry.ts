@@ -152,10 +152,10 @@ export function isWord(item: { type: string }): boolean {
 }
 
 /** Whether an item brings tools that can be called from there on. */
-export function bringsTools<Item extends { type: string }>(
+export function bringsTools<Item extends { type: unknown }>(
   item: Item,
 ): item is Extract<Item, { type: TypeWhere<{ bringsTools: true }> }> {
-  return DESCRIBED[item.type]?.bringsTools === true;
+  return DESCRIBED[String(item.type)]?.bringsTools === true;
 }
 
 /** Whether an item is kept: one that only stands for something else is not. */
