@@ -87,12 +87,12 @@ const NAMES: ReadonlySet<string> = new Set([
   "error",
 ]);
 
-/** Whether a turn says events of a type. */
+/** Tells whether a turn says events of a type. */
 export function isEventType(type: string): boolean {
   return NAMES.has(type);
 }
 
-/** Whether an event carries one piece of a text. */
+/** Tells whether an event carries one piece of a text. */
 export function isDelta<Event extends { type: string }>(event: Event): event is Extract<Event, { type: DeltaType }> {
   return "item_id" in event && event.type.endsWith(".delta");
 }
