@@ -1,72 +1,88 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
+import { z } from "zod";
+import { type Mistake, readSection, type Section, variable } from "../src/config/variable.ts";
 import { type Environment, readVariable } from "./environment.ts";
 import { EXIT, Refusal } from "./refusal.ts";
+
+/** workerd takes no shorter one. */
+const MIN_KEY_BYTES = 32;
+const KEY_EXPECTED = `expected at least ${MIN_KEY_BYTES} bytes (\`openssl rand -hex 32\` makes one)`;
+
+const hostAndPort = z
+  .string()
+  .refine((address) => {
+    const [, port] = /^(?:\[[0-9A-Fa-f:]+\]|[A-Za-z0-9.-]+):(\d{1,5})$/.exec(address) ?? [];
+    return port !== undefined && Number(port) <= 65_535;
+  }, "expected host:port")
+  .optional();
 
 /**
  * Several instances that serve the same objects, on one machine or many: workerd's own cluster mode, which is experimental
  * (docs/cluster.md). Objects are kept in a bucket, and the data folder is a cache. The bucket's endpoint and credentials
  * are those of the environment (`AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID` …), which workerd reads itself.
  */
-export interface ClusterSettings {
-  /** `s3://BUCKET/PREFIX` or `gs://BUCKET/PREFIX`. */
-  bucket: string;
-  /** Where the instance listens for the others: `host:port`. */
-  address: string;
-  /** Where the others reach it, if that is not `address`. */
-  advertise: string | undefined;
-  /** What only the instances know. */
-  key: string;
-}
+export const clusterSection = {
+  title: "A cluster of instances",
+  variables: {
+    bucket: variable(
+      "CLUSTER_BUCKET",
+      z
+        .string()
+        .regex(/^(s3|gs):\/\/[^/\s]+(\/\S*)?$/, "expected s3://BUCKET/PREFIX or gs://BUCKET/PREFIX")
+        .optional(),
+      "`s3://BUCKET/PREFIX` or `gs://BUCKET/PREFIX`: `serve` is an instance of a cluster over this bucket. It is experimental; [cluster.md](../cluster.md) says which variables the bucket itself needs.",
+    ),
+    address: variable(
+      "CLUSTER_ADDRESS",
+      hostAndPort,
+      "The `host:port` at which the instance listens for the others. A public address is refused.",
+    ),
+    advertise: variable(
+      "CLUSTER_ADVERTISE",
+      hostAndPort,
+      "The `host:port` at which the others reach the instance, if that is another one. Required where it listens on `0.0.0.0` or `[::]`.",
+    ),
+    key: variable(
+      "CLUSTER_KEY",
+      z
+        .string()
+        .refine((key) => Buffer.byteLength(key) >= MIN_KEY_BYTES, KEY_EXPECTED)
+        .optional(),
+      "Secret. At least 32 bytes, which are the same at all instances: `openssl rand -hex 32`. `CLUSTER_KEY_FILE` names a file with it.",
+    ),
+  },
+} satisfies Section;
 
-/** An instance, and how long it has to end. */
+export type ClusterSettings = NonNullable<ReturnType<typeof readClusterSettings>>;
+
+/** An instance, and the milliseconds that it has to end. */
 export interface ClusterInstance extends ClusterSettings {
   stopTimeoutMs: number;
 }
-
-const NAMES = ["CLUSTER_ADDRESS", "CLUSTER_ADVERTISE", "CLUSTER_KEY", "CLUSTER_KEY_FILE"] as const;
-
-/** The variables that are read here. */
-export const CLUSTER_VARIABLES: readonly string[] = ["CLUSTER_BUCKET", ...NAMES];
-
-/** workerd takes no shorter one. */
-const MIN_KEY_BYTES = 32;
 
 /** What workerd leaves in the folder of each class whose objects are a cluster's. */
 const CLUSTER_FILE = ".cluster";
 /** Where an object is kept. */
 const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
 
-/** Reads them; undefined without `CLUSTER_BUCKET`. Notes in `mistakes` what is wrong. */
-export function readClusterSettings(environment: Environment, mistakes: string[]): ClusterSettings | undefined {
-  const bucket = environment.CLUSTER_BUCKET;
-  if (!bucket) {
-    for (const name of NAMES) if (environment[name]) mistakes.push(`CLUSTER_BUCKET: needed with ${name}`);
+/** Reads the settings of a cluster; undefined without `CLUSTER_BUCKET`. Adds what is wrong to `mistakes`. */
+export function readClusterSettings(environment: Environment, mistakes: string[]) {
+  if (!environment.CLUSTER_BUCKET) {
+    const others = ["CLUSTER_ADDRESS", "CLUSTER_ADVERTISE", "CLUSTER_KEY", "CLUSTER_KEY_FILE"];
+    mistakes.push(...others.filter((name) => environment[name]).map((name) => `CLUSTER_BUCKET: needed with ${name}`));
     return undefined;
   }
-  if (!/^(s3|gs):\/\/[^/\s]+(\/\S*)?$/.test(bucket)) {
-    mistakes.push("CLUSTER_BUCKET: expected s3://BUCKET/PREFIX or gs://BUCKET/PREFIX");
+  const wrong: Mistake[] = [];
+  const given = { ...environment, CLUSTER_KEY: readVariable("CLUSTER_KEY", environment, mistakes) };
+  const { bucket = "", address = "", advertise, key = "" } = readSection(clusterSection, given, wrong);
+  if (!environment.CLUSTER_ADDRESS) wrong.push(["CLUSTER_ADDRESS", "needed with CLUSTER_BUCKET (host:port)"]);
+  if (!environment.CLUSTER_ADVERTISE && /^(0\.0\.0\.0|\[::\]):/.test(address)) {
+    wrong.push(["CLUSTER_ADVERTISE", "needed where CLUSTER_ADDRESS is every address: the one that others reach"]);
   }
-  const address = addressOf("CLUSTER_ADDRESS", environment, mistakes);
-  if (address === undefined) mistakes.push("CLUSTER_ADDRESS: needed with CLUSTER_BUCKET (host:port)");
-  const advertise = addressOf("CLUSTER_ADVERTISE", environment, mistakes);
-  if (advertise === undefined && address && /^(0\.0\.0\.0|\[::\]):/.test(address)) {
-    mistakes.push("CLUSTER_ADVERTISE: needed where CLUSTER_ADDRESS is every address: the one that others reach");
-  }
-  const key = readVariable("CLUSTER_KEY", environment, mistakes) ?? "";
-  if (Buffer.byteLength(key) < MIN_KEY_BYTES) {
-    mistakes.push(`CLUSTER_KEY: expected at least ${MIN_KEY_BYTES} bytes (\`openssl rand -hex 32\` makes one)`);
-  }
-  return { bucket, address: address ?? "", advertise, key };
-}
-
-function addressOf(name: string, environment: Environment, mistakes: string[]): string | undefined {
-  const address = environment[name] || undefined;
-  const [, port] = /^(?:\[[0-9A-Fa-f:]+\]|[A-Za-z0-9.-]+):(\d{1,5})$/.exec(address ?? "") ?? [];
-  if (address !== undefined && (port === undefined || Number(port) > 65_535)) {
-    mistakes.push(`${name}: expected host:port`);
-  }
-  return address;
+  if (given.CLUSTER_KEY === undefined) wrong.push(["CLUSTER_KEY", KEY_EXPECTED]);
+  mistakes.push(...wrong.map(([name, expected]) => `${name}: ${expected}`));
+  return { bucket, address, advertise, key };
 }
 
 /** The cluster as workerd's configuration has it. What runs in an object is cut off, and handed over, in half of `stopTimeoutMs`. */

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { ConfigError, loadConfig, misspeltVariables, type TextVariables, VARIABLE_NAMES } from "../src/config.ts";
+import { ConfigError, loadConfig, misspeltVariables, type TextVariables, VARIABLE_NAMES } from "../src/config/index.ts";
 import { openFilesLimit, turnsWithin } from "./open-files.ts";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
 
@@ -75,16 +75,16 @@ export function checkVariables(variables: TextVariables, mistakes: readonly stri
   throw new Refusal(EXIT.configuration, "The configuration is not usable:", ...lines);
 }
 
-/** Whose keys let callers in, by the variable that says so. */
-const DOORS = [
+/** Whose keys are taken, by the variable that says so. */
+const KEY_SOURCES = [
   ["API_KEYS", "those of API_KEYS"],
   ["ADMIN_KEY", "those that the admin API makes"],
   ["JWT_ISSUER", "tokens of JWT_ISSUER"],
 ] as const;
 
-/** Whose keys let callers in, in words; empty where nobody's do. */
-export function doorsOf(variables: TextVariables): string {
-  return DOORS.filter(([name]) => variables[name])
+/** Whose keys are taken, in words; empty where nobody's are. */
+export function keySourcesOf(variables: TextVariables): string {
+  return KEY_SOURCES.filter(([name]) => variables[name])
     .map(([, whose]) => whose)
     .join(", ");
 }

@@ -1,29 +1,11 @@
 import { resolve } from "node:path";
 import { z } from "zod";
-import type { KeyPairFiles } from "./certificate.ts";
-import { CLUSTER_VARIABLES, type ClusterSettings, readClusterSettings } from "./cluster.ts";
+import { type Mistake, readSection, type Section, variable } from "../src/config/variable.ts";
+import { clusterSection, readClusterSettings } from "./cluster.ts";
 import type { Environment } from "./environment.ts";
-import { LEAST_FREE, type LeastFree, leastFree } from "./free-disk.ts";
+import { LEAST_FREE, leastFree } from "./free-disk.ts";
 import type { LogFormat } from "./log-lines.ts";
 import { EXIT, Refusal } from "./refusal.ts";
-
-/** What `serve` itself reads of its environment (docs/self-hosting.md). The other variables are the Worker's. */
-export interface ServeSettings {
-  /** An address, or a name of one; `0.0.0.0` and `::` are all addresses. */
-  host: string;
-  /** 0 is any that is free. */
-  port: number;
-  /** Where responses, keys and counters are kept; absolute. */
-  stateDirectory: string;
-  /** What must be free on its file system, so that something new is stored. */
-  leastFree: LeastFree;
-  keyPair: KeyPairFiles | undefined;
-  /** How long requests may take to end once the process is told to stop, in milliseconds. */
-  stopTimeoutMs: number;
-  logFormat: LogFormat;
-  /** The cluster that it is an instance of; undefined for a server of its own. */
-  cluster: ClusterSettings | undefined;
-}
 
 /** The longest timer: a later one rings at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
@@ -35,59 +17,90 @@ function number(minimum: number, maximum: number, fallback: number) {
     .regex(/^\d{1,10}$/, expected)
     .transform(Number)
     .refine((value) => value >= minimum && value <= maximum, expected)
-    .default(fallback);
+    .prefault(String(fallback));
 }
 
-const SETTINGS = {
-  HOST: z
-    .string()
-    .regex(/^[A-Za-z0-9.:-]+$/, "expected an address or a host's name")
-    .default("127.0.0.1"),
-  PORT: number(0, 65_535, 8787),
-  STATE_DIRECTORY: z.string().default("data"),
-  MIN_FREE_DISK: z
-    .string()
-    .regex(LEAST_FREE, "expected bytes, or a percentage such as 5%")
-    .optional()
-    .transform(leastFree),
-  TLS_CERTIFICATE_FILE: z.string().optional(),
-  TLS_KEY_FILE: z.string().optional(),
-  // Kubernetes gives a pod 30 s.
-  STOP_TIMEOUT_MS: number(0, MAX_TIMER_MS, 25_000),
-  LOG_FORMAT: z.enum(["json", "text"], "expected json or text").optional(),
-};
+/** The variables that `serve` itself reads (docs/self-hosting.md). The other variables are the Worker's. */
+const serveSection = {
+  title: "The process",
+  variables: {
+    host: variable(
+      "HOST",
+      z
+        .string()
+        .regex(/^[A-Za-z0-9.:-]+$/, "expected an address or a host's name")
+        .prefault("127.0.0.1"),
+      "The address that the process listens on. `0.0.0.0` is every IPv4 address, `::` every address, `localhost` both loopback addresses.",
+    ),
+    port: variable("PORT", number(0, 65_535, 8787), "`0` takes a free port, which the first line of the log names."),
+    stateDirectory: variable(
+      "STATE_DIRECTORY",
+      z.string().prefault("data"),
+      "The folder in which everything is kept. `npm start` uses `.wrangler/state/v3/do` by default.",
+    ),
+    leastFree: variable(
+      "MIN_FREE_DISK",
+      z.string().regex(LEAST_FREE, "expected bytes, or a percentage such as 5%").optional().transform(leastFree),
+      "The free space that the folder's file system must have so that something new is stored: bytes or a percentage. Without it: `5%`, at most 1 GB.",
+    ),
+    certificateFile: variable(
+      "TLS_CERTIFICATE_FILE",
+      z.string().optional(),
+      "A PEM file with the certificate and its chain. The process then listens on https.",
+    ),
+    keyFile: variable("TLS_KEY_FILE", z.string().optional(), "A PEM file with the certificate's private key."),
+    // Kubernetes gives a pod 30 s.
+    stopTimeoutMs: variable(
+      "STOP_TIMEOUT_MS",
+      number(0, MAX_TIMER_MS, 25_000),
+      "How long requests may take to end once the process is told to stop.",
+    ),
+    logFormat: variable(
+      "LOG_FORMAT",
+      z.enum(["json", "text"], "expected json or text").optional(),
+      "`json` or `text`. Without it: `text` on a terminal, else `json`.",
+    ),
+    authorities: variable(
+      "NODE_EXTRA_CA_CERTS",
+      z.string().optional(),
+      "A PEM file with further certificate authorities, for a model server or another server behind a private one.",
+    ),
+  },
+} satisfies Section;
 
-/** Their names. */
-export const SERVE_VARIABLES: readonly string[] = [...Object.keys(SETTINGS), ...CLUSTER_VARIABLES];
+/** The variables of the process in docs/reference/configuration.md. */
+export const SERVE_SECTIONS: readonly Section[] = [serveSection, clusterSection];
 
-/** How an environment wants lines, also one with mistakes. People have a terminal; what is piped is read by machines. */
+/** Their names, and those of the files that they may be in. */
+export const SERVE_VARIABLES: readonly string[] = [
+  ...SERVE_SECTIONS.flatMap(({ variables }) => Object.values(variables).map(({ name }) => name)),
+  "CLUSTER_KEY_FILE",
+];
+
+/** Settings of a process: durations in milliseconds, paths absolute, `cluster` undefined for a server of its own. */
+export type ServeSettings = ReturnType<typeof readServeSettings>;
+
+/** The format of the log, also where the environment has mistakes. People have a terminal; a pipe is read by machines. */
 export function logFormat({ LOG_FORMAT: format }: Environment): LogFormat {
   return format === "json" || format === "text" ? format : process.stdout.isTTY ? "text" : "json";
 }
 
-/** Reads them; notes in `mistakes` what is wrong. Throws a Refusal with them where none are given to be noted in. */
-export function readServeSettings(environment: Environment, mistakes?: string[]): ServeSettings {
-  const wrong = mistakes ?? [];
-  const read = <Name extends keyof typeof SETTINGS>(name: Name): z.output<(typeof SETTINGS)[Name]> => {
-    const schema: z.ZodType = SETTINGS[name];
-    const result = schema.safeParse(environment[name] || undefined);
-    if (!result.success) wrong.push(`${name}: ${result.error.issues[0]?.message}`);
-    return (result.success ? result.data : schema.parse(undefined)) as z.output<(typeof SETTINGS)[Name]>;
-  };
-  const certificate = read("TLS_CERTIFICATE_FILE");
-  const key = read("TLS_KEY_FILE");
-  if (certificate && !key) wrong.push("TLS_KEY_FILE: needed with TLS_CERTIFICATE_FILE");
-  if (key && !certificate) wrong.push("TLS_CERTIFICATE_FILE: needed with TLS_KEY_FILE");
-  const settings: ServeSettings = {
-    host: read("HOST"),
-    port: read("PORT"),
-    stateDirectory: resolve(read("STATE_DIRECTORY")),
-    leastFree: read("MIN_FREE_DISK"),
+/** Reads the settings and adds what is wrong to `mistakes`. Throws a Refusal with the mistakes where that is absent. */
+export function readServeSettings(environment: Environment, mistakes?: string[]) {
+  const wrong: Mistake[] = [];
+  const values = readSection(serveSection, environment, wrong);
+  const { host, port, leastFree, stopTimeoutMs, certificateFile: certificate, keyFile: key } = values;
+  if (certificate && !key) wrong.push(["TLS_KEY_FILE", "needed with TLS_CERTIFICATE_FILE"]);
+  if (key && !certificate) wrong.push(["TLS_CERTIFICATE_FILE", "needed with TLS_KEY_FILE"]);
+  const told = wrong.map(([name, expected]) => `${name}: ${expected}`);
+  const settings = {
+    ...{ host, port, leastFree, stopTimeoutMs },
+    stateDirectory: resolve(values.stateDirectory),
     keyPair: certificate && key ? { certificateFile: resolve(certificate), keyFile: resolve(key) } : undefined,
-    stopTimeoutMs: read("STOP_TIMEOUT_MS"),
-    logFormat: logFormat({ LOG_FORMAT: read("LOG_FORMAT") }),
-    cluster: readClusterSettings(environment, wrong),
+    logFormat: logFormat({ LOG_FORMAT: values.logFormat }),
+    cluster: readClusterSettings(environment, told),
   };
-  if (!mistakes && wrong.length > 0) throw new Refusal(EXIT.configuration, ...wrong);
+  if (!mistakes && told.length > 0) throw new Refusal(EXIT.configuration, ...told);
+  mistakes?.push(...told);
   return settings;
 }

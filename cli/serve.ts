@@ -1,4 +1,4 @@
-import type { TextVariables } from "../src/config.ts";
+import type { TextVariables } from "../src/config/index.ts";
 import { checkAddress, isLoopback, ownUrl } from "./addresses.ts";
 import { faultOf } from "./certificate.ts";
 import { checkKind } from "./cluster.ts";
@@ -6,8 +6,8 @@ import { type DataFolder, openDataFolder } from "./data-folder.ts";
 import {
   backendOf,
   checkVariables,
-  doorsOf,
   type Environment,
+  keySourcesOf,
   sealingOf,
   warningsOf,
   workerVariables,
@@ -34,7 +34,7 @@ export async function serve(environment: Environment): Promise<void> {
   const tell = (level: "info" | "warn", message: string, fields?: object) =>
     say(ownLine(level, message, logFormat, fields));
   const variables = workerVariables(environment, mistakes);
-  checkDoors(variables, mistakes);
+  checkKeySources(variables, mistakes);
   const fault = keyPair && faultOf(keyPair, Date.now());
   if (fault) mistakes.push(fault);
   checkVariables(variables, mistakes);
@@ -80,18 +80,18 @@ export async function serve(environment: Environment): Promise<void> {
 }
 
 /** Nobody serves everybody by forgetting a variable. */
-function checkDoors(variables: TextVariables, mistakes: string[]): void {
-  if (doorsOf(variables) !== "" || variables.ALLOW_ANONYMOUS === "true") return;
+function checkKeySources(variables: TextVariables, mistakes: string[]): void {
+  if (keySourcesOf(variables) !== "" || variables.ALLOW_ANONYMOUS === "true") return;
   const how = "`responses-edge create-key TENANT` makes a key and its entry";
   mistakes.push(`API_KEYS: needed, or ADMIN_KEY, or JWT_ISSUER (${how}); ALLOW_ANONYMOUS=true does without keys`);
 }
 
 function banner(url: string, settings: ServeSettings, variables: TextVariables, folder: DataFolder): string {
-  const doors = doorsOf(variables);
-  const keys = doors
-    ? `${doors}.`
+  const sources = keySourcesOf(variables);
+  const keys = sources
+    ? `${sources}.`
     : `none (ALLOW_ANONYMOUS). Only programs of this machine are served${isLoopback(settings.host) ? "" : ", although it listens on other addresses"}.`;
-  const authorization = doors ? "-H 'Authorization: Bearer YOUR_KEY' " : "";
+  const authorization = sources ? "-H 'Authorization: Bearer YOUR_KEY' " : "";
   return `
 responses-edge ${version} listens on ${url}/v1${settings.host === "0.0.0.0" || settings.host === "::" ? ", and on every other address" : ""}
 

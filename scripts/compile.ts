@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { bundleInto } from "../cli/bundle.ts";
 import { root, workerd } from "../cli/installation.ts";
 import { workerdConfig } from "../cli/workerd.ts";
-import { VARIABLE_NAMES } from "../src/config.ts";
+import { VARIABLE_NAMES } from "../src/config/index.ts";
 
 const target = join(root, "dist/responses-edge");
 const directory = mkdtempSync(join(tmpdir(), "responses-edge-"));

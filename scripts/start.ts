@@ -9,7 +9,7 @@ import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { checkAddress } from "../cli/addresses.ts";
 import { openDataFolder } from "../cli/data-folder.ts";
-import { backendOf, checkVariables, doorsOf, sealingOf, warningsOf, workerVariables } from "../cli/environment.ts";
+import { backendOf, checkVariables, keySourcesOf, sealingOf, warningsOf, workerVariables } from "../cli/environment.ts";
 import { LEAST_FREE, leastFree } from "../cli/free-disk.ts";
 import { root } from "../cli/installation.ts";
 import { EXIT, Refusal } from "../cli/refusal.ts";
@@ -17,7 +17,7 @@ import { untilStopped } from "../cli/signals.ts";
 import { startWorker } from "../cli/worker-process.ts";
 import { serveSimulator } from "../dev/simulator/serve.ts";
 import type { ToolServer } from "../dev/tool-server/server.ts";
-import type { TextVariables } from "../src/config.ts";
+import type { TextVariables } from "../src/config/index.ts";
 
 /** Everything listens on the loopback addresses. */
 const HOST = "localhost";
@@ -50,7 +50,7 @@ async function start(): Promise<void> {
   const simulator = process.env.VLLM_BASE_URL || process.env.UPSTREAMS ? undefined : await serveSimulator();
   const simulated = simulator && { VLLM_BASE_URL: `${simulator.url}/v1` };
   const variables = workerVariables({ ...process.env, ...simulated }, mistakes);
-  variables.ALLOW_ANONYMOUS = String(doorsOf(variables) === "");
+  variables.ALLOW_ANONYMOUS = String(keySourcesOf(variables) === "");
   for (const warning of warningsOf(process.env, OWN_VARIABLES)) console.error(warning);
   const { MIN_FREE_DISK: least } = process.env;
   if (least && !LEAST_FREE.test(least)) mistakes.push("MIN_FREE_DISK: expected bytes, or a percentage such as 5%");
@@ -88,9 +88,9 @@ function banner(url: string, variables: TextVariables, isSimulated: boolean): st
     ? `the built-in vLLM simulator at ${variables.VLLM_BASE_URL} (it echoes; no model, no GPU).
            To use a real vLLM: VLLM_BASE_URL=http://gpu:8000/v1 npm start`
     : backendOf(variables);
-  const doors = doorsOf(variables);
-  const keys = doors
-    ? `${doors}.`
+  const sources = keySourcesOf(variables);
+  const keys = sources
+    ? `${sources}.`
     : "none. This is open local development: any program of this machine is served, and no page of another site.";
   const here = toolServer?.pythonVersion ? `Python ${toolServer.pythonVersion}` : "no Python found";
   const tools = toolServer
@@ -98,7 +98,7 @@ function banner(url: string, variables: TextVariables, isSimulated: boolean): st
     : variables.TOOL_SERVERS
       ? "those of TOOL_SERVERS."
       : "TOOL_SERVER=1 npm start runs python and container here, for development.";
-  const authorization = doors ? "-H 'Authorization: Bearer YOUR_KEY' " : "";
+  const authorization = sources ? "-H 'Authorization: Bearer YOUR_KEY' " : "";
   return `
 responses-edge listens on ${url}/v1, and has a console at ${url}/
 

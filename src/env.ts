@@ -1,4 +1,4 @@
-import type { Variables } from "./config.ts";
+import type { Variables } from "./config/index.ts";
 import type { Board } from "./store/board.ts";
 import type { Home } from "./store/home.ts";
 import type { KeyDirectory } from "./store/keys/key-directory.ts";

@@ -1,5 +1,5 @@
 import { hearReport } from "../assembly/model-server.ts";
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import { BOARD, type Board } from "../store/board.ts";
 
 /** Has this isolate hear the board now and then, beside what it does: no request waits for that. */

@@ -1,5 +1,5 @@
 import { ModelAccess } from "../assembly/model-access.ts";
-import type { EngineName } from "../config.ts";
+import type { EngineName } from "../config/index.ts";
 import { listModels, type ModelCard } from "./models.ts";
 import type { Caller } from "./transport.ts";
 

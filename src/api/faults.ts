@@ -1,4 +1,4 @@
-import { ConfigError } from "../config.ts";
+import { ConfigError } from "../config/index.ts";
 import { ApiError, internalError } from "../protocol/errors.ts";
 import { logLine } from "../protocol/log-line.ts";
 import { diskState, insufficientStorage } from "../store/free-disk.ts";

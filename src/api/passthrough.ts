@@ -1,6 +1,6 @@
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn } from "../assembly/passed-request.ts";
-import type { PassthroughEndpoint } from "../config.ts";
+import type { PassthroughEndpoint } from "../config/index.ts";
 import { refuseLargeFormats } from "../protocol/bounded-formats.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { estimateTokens } from "../protocol/estimate.ts";
@@ -17,7 +17,7 @@ import type { Caller } from "./transport.ts";
 export type { PassedAnswer } from "../assembly/passed-request.ts";
 
 /**
- * vLLM's own endpoints through this door: the same keys, tenants and servers as for responses. A request is vLLM's to
+ * vLLM's own endpoints, with the keys, tenants and servers of responses. A request is vLLM's to
  * understand; here is only seen to what it may reach beyond itself.
  */
 

@@ -1,4 +1,4 @@
-import { type Config, VLLM_EXTRAS, type VllmExtra } from "../config.ts";
+import { type Config, VLLM_EXTRAS, type VllmExtra } from "../config/index.ts";
 import { hasModel } from "../contract/grants.ts";
 import type { Identity } from "../contract/identity.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";

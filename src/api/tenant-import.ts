@@ -1,10 +1,10 @@
+import { structureFault } from "@responses-edge/json-text";
 import { compactionCodec } from "../assembly/compaction-codec.ts";
 import { createSealer } from "../assembly/sealer.ts";
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import { grants, limitsStored, withStoredBytes } from "../contract/grants.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { isJsonObject } from "../protocol/json.ts";
-import { structureFault } from "../protocol/json-structure.ts";
 import { parse } from "../protocol/validation.ts";
 import { HomeClient } from "../store/client.ts";
 import { checkDisk } from "../store/free-disk.ts";

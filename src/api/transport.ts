@@ -1,5 +1,5 @@
 import type { PastSource } from "../assembly/past.ts";
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import type { Identity } from "../contract/identity.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
 import type { TurnAddress } from "../protocol/ids.ts";

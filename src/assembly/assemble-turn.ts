@@ -1,4 +1,4 @@
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import type { CompactionCodec } from "../contract/compaction.ts";
 import type { Engine, Prompt } from "../contract/engine.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
@@ -20,7 +20,7 @@ import { checkCallPairs } from "../turn/history.ts";
 import { withAllTools, withConfiguration } from "../turn/loaded-tools.ts";
 import { checkMedia, checkPromptMedia } from "../turn/media.ts";
 import type { BatchSink } from "../turn/output-events.ts";
-import { MAX_FRUITLESS } from "../turn/recovery.ts";
+import { MAX_FRUITLESS } from "../turn/resume.ts";
 import { openReasoning, type ReasoningSeal } from "../turn/sealed-reasoning.ts";
 import type { TurnState } from "../turn/state.ts";
 import { truncateToFit } from "../turn/truncation.ts";
@@ -75,51 +75,39 @@ export interface TurnHost {
  */
 export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnHost): Turn {
   const { model, cacheSalt, createdAt } = spec;
-  const { config, room, signal, waitUntil, sink, logged, measured } = host;
+  const { config, room, logged, measured } = host;
   if (kept) checkPromptMedia(kept, spec.request, config.isMediaListed);
   const seal = sealOf(spec, config);
   const past = kept && openReasoning(kept, seal);
-  const { history, replays, input, removed } = past ?? { history: [], replays: [], input: [], removed: [] };
   const compactions = compactionCodec(config, spec.tenant ?? "");
   const opened = past && openPast(past, spec.request, compactions, config);
-  const request = withConfiguration(spec.request, withContent(history, opened), input);
+  const request = withConfiguration(spec.request, withContent(past?.history ?? [], opened), past?.input ?? []);
   if (measured) noteTurn(measured, spec, request, config);
   const { modelAccess = new ModelAccess(config, spec.tenant ?? "") } = host;
   const { upstream } = modelAccess;
-  return new Turn(
-    {
+  return new Turn({
+    asked: { request, address: spec, model, cacheSalt, createdAt },
+    past: { ...(past ?? NO_PAST), opened },
+    model: {
       engine: modelAccess.engineFor(spec, model, host),
-      request,
-      address: spec,
-      model,
-      history,
-      replays,
-      input,
-      compactions,
-      opened,
-      hidesReasoning: config.hidesReasoning,
-      seal,
-      transformations: removed,
-      hostedTools: HOSTED_TOOLS,
-      tools: past && toolsOf(spec, past, opened, host),
-      cacheSalt,
-      createdAt,
-      signal,
-      clock: Date.now,
-      maxRetries: config.maxRetries,
-      maxFruitless: config.modelServers.length > 1 ? MAX_FRUITLESS.inPool : MAX_FRUITLESS.alone,
-      room,
-      recoveryTimeMs: request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
-      isServerGone: (until) => upstream.isGone(until),
+      isServerGone: (signal) => upstream.isGone(signal),
       leaveServer: () => upstream.leaveServer(),
-      waitUntil,
-      logged,
-      measured,
       replica: () => upstream.name,
     },
-    sink,
-  );
+    bounds: {
+      maxRetries: config.maxRetries,
+      maxFruitless: config.modelServers.length > 1 ? MAX_FRUITLESS.inPool : MAX_FRUITLESS.alone,
+      outageMs: request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
+      outputLength: room,
+    },
+    tools: { hosted: HOSTED_TOOLS, session: past && toolsOf(spec, past, opened, host) },
+    secrets: { hidesReasoning: config.hidesReasoning, seal, compactions },
+    host: { ...host, clock: Date.now },
+    logged,
+  });
 }
+
+const NO_PAST = { history: [], replays: [], input: [], removed: [] };
 
 /**
  * The prompt that the turn would send first, and the engine that can count it, without a turn. The tools of MCP servers
@@ -141,7 +129,7 @@ export async function assemblePrompt(
   const tools = toolsOf(spec, past, opened, host);
   const { modelAccess = new ModelAccess(config, spec.tenant ?? "") } = host;
   const engine = modelAccess.engineFor(spec, model, host);
-  const source = { ...spec, ...past, request, opened };
+  const source = { asked: { ...spec, request }, past: { ...past, opened } };
   const firstPrompt = () => makePrompt(source, engine.noteRole, tools?.mayCall(0) ? tools.serverTools : undefined);
   checkCallPairs(firstPrompt().items);
   if (tools) await listTools(tools, signal);

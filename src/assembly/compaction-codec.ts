@@ -1,11 +1,11 @@
 import { Buffer } from "node:buffer";
+import { structureFault } from "@responses-edge/json-text";
 import { z } from "zod";
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import type { CompactionCodec, CompactionContent, CompactionFault } from "../contract/compaction.ts";
 import type { Sealer } from "../contract/sealing.ts";
 import { type InputItem, type Item, inputItem, isKept } from "../items/registry.ts";
 import { list } from "../protocol/collections.ts";
-import { structureFault } from "../protocol/json-structure.ts";
 import { createSealer } from "./sealer.ts";
 
 /**

@@ -1,4 +1,4 @@
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import type { InputItem } from "../items/registry.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { guardOf } from "../tools/guard.ts";

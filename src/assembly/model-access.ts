@@ -1,4 +1,4 @@
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import type { Engine } from "../contract/engine.ts";
 import { type Measurements, modelServerTrace } from "../contract/measurements.ts";
 import type { Model } from "../contract/model.ts";

@@ -1,4 +1,4 @@
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import { hasHost, type Policy } from "../contract/grants.ts";
 import { hostedKinds } from "../protocol/hosted-tools.ts";
 

@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 import { deflateRawSync, inflateRawSync } from "node:zlib";
-import type { EncryptionKey } from "../config.ts";
+import type { EncryptionKey } from "../config/index.ts";
 import type { Opened, Sealer, SealPurpose } from "../contract/sealing.ts";
 import { MAX_SEALED_LENGTH } from "../items/reasoning.ts";
 

@@ -1,64 +1,15 @@
 import { createHash } from "node:crypto";
-import type { Connect } from "@responses-edge/socket-fetch/connection";
 import { z } from "zod";
+import { ENGINES } from "./models.ts";
 import { type Fetch, type OperatorNetwork, operatorNetwork, type PrivateNetwork, withoutRedirects } from "./network.ts";
+import type { ServerValues } from "./servers.ts";
 import { headerSecret, serverUrl } from "./values.ts";
+import type { Mistake } from "./variable.ts";
 
-/** The model servers of a deployment: `UPSTREAMS` with its secrets, or the one of `VLLM_BASE_URL`. */
+/** Reads the model servers of a deployment: `UPSTREAMS` with its secrets, or the one of `VLLM_BASE_URL`. */
 
-/** How a model is spoken to: over vLLM's chat completions, or in Harmony over its completions (gpt-oss). */
-export type EngineName = "chat" | "harmony";
-
-/** Of `VLLM_TRANSPORT`. */
-export const TRANSPORTS = ["fetch", "socket", "mixed"] as const;
-export type Transport = (typeof TRANSPORTS)[number];
-
-export interface ModelServerConfig {
-  /** Tells nothing of where the server is: health, logs and answers may have it. */
-  name: string;
-  /** With `/v1`, without a slash at its end. No two servers have the same. Behind a binding its host means nothing. */
-  baseUrl: string;
-  fetch: Fetch;
-  /** Whether it is asked by `fetch`, over sockets, or over sockets for streams of tokens alone. */
-  transport: Transport;
-  /** Opens the socket; undefined: the global `connect`. */
-  connect: Connect | undefined;
-  apiKey: string | undefined;
-  /** What else it is sent, for an access proxy before it. By lower-case names. */
-  headers: Readonly<Record<string, string>>;
-  /** Its share of the conversations, compared with the others'. Above 0. */
-  weight: number;
-  /** It gets no new conversations, and keeps those that it has. */
-  drains: boolean;
-  /** The only models that it is asked for; undefined: those that it lists. */
-  models: readonly string[] | undefined;
-  /** How all of its models are spoken to; undefined: as each one's name and card tell. */
-  engine: EngineName | undefined;
-  /** Whether it heeds `cache_salt`, where the operator says so; undefined: as its model cards tell. */
-  salted: boolean | undefined;
-}
-
-/** What of a deployment's variables tells of its model servers. `UPSTREAMS` and its secrets are texts that nobody has read. */
-export interface UpstreamVariables {
-  UPSTREAMS?: string | undefined;
-  UPSTREAM_SECRETS?: string | undefined;
-  VLLM_BASE_URL?: string | undefined;
-  VLLM_API_KEY?: string | undefined;
-  VLLM_TRANSPORT?: Transport | undefined;
-}
-
-function usesSockets({ VLLM_TRANSPORT: transport = "fetch" }: UpstreamVariables): boolean {
-  return transport !== "fetch";
-}
-
-/** What the environment holds besides. Bindings to model servers have the names that the operator gives them. */
+/** The bindings that are read here. Bindings to model servers have the names that the operator gives them. */
 type Bindings = { PRIVATE_NETWORK?: PrivateNetwork };
-
-/** What is at fault, and what is expected of it. Never tells a value. */
-type Mistake = readonly [
-  variable: "UPSTREAMS" | "UPSTREAM_SECRETS" | "VLLM_BASE_URL" | "VLLM_TRANSPORT",
-  mistake: string,
-];
 
 /** A pool is looked through for every request. */
 const MAX_SERVERS = 100;
@@ -75,7 +26,7 @@ const entry = z
     weight: z.number().min(0).max(MAX_WEIGHT).default(1),
     drain: z.boolean().default(false),
     models: z.array(z.string().min(1)).min(1).max(MAX_MODELS).optional(),
-    engine: z.enum(["chat", "harmony"]).optional(),
+    engine: z.enum(ENGINES).optional(),
     salted: z.boolean().optional(),
   })
   .refine(
@@ -130,51 +81,42 @@ function firstIssue({ issues: [issue] }: z.ZodError): string {
   return field === undefined ? message : `'${field}': ${message}`;
 }
 
-/**
- * The model servers, at least one where there is no mistake. `env` holds the bindings. Gives all mistakes together.
- */
-export function readModelServers(
-  vars: UpstreamVariables,
-  env: Bindings,
-): { servers: readonly ModelServerConfig[]; mistakes: readonly Mistake[] } {
-  if (vars.UPSTREAMS !== undefined) return readPool(vars, vars.UPSTREAMS, env);
+/** A model server of the deployment. */
+export type ModelServerConfig = ReturnType<typeof toServer>;
+
+interface ModelServers {
+  servers: readonly ModelServerConfig[];
+  mistakes: readonly Mistake[];
+}
+
+/** Gives the model servers, at least one where there is no mistake, and all mistakes together. `env` has the bindings. */
+export function readModelServers(values: ServerValues, env: Bindings): ModelServers {
+  if (values.upstreams !== undefined) return readPool(values, values.upstreams, env);
   const mistakes: Mistake[] = [];
+  const { baseUrl: url, transport, upstreamSecrets } = values;
   const binding = bindingOf(env, "VLLM");
-  if (vars.UPSTREAM_SECRETS !== undefined) mistakes.push(["UPSTREAM_SECRETS", "expected beside UPSTREAMS alone"]);
-  if (!vars.VLLM_BASE_URL && !binding) {
+  if (upstreamSecrets !== undefined) mistakes.push(["UPSTREAM_SECRETS", "expected beside UPSTREAMS alone"]);
+  if (!url && !binding) {
     const mistake = "set it to the vLLM server's URL, such as http://gpu:8000/v1, or set UPSTREAMS";
     mistakes.push(["VLLM_BASE_URL", mistake]);
   }
-  if (binding && usesSockets(vars)) {
+  if (binding && transport !== "fetch") {
     mistakes.push(["VLLM_TRANSPORT", "expected fetch: a server behind the binding VLLM is reached by its fetch alone"]);
   }
-  const network = operatorNetwork(env);
-  const server: ModelServerConfig = {
-    ...{ name: "vllm", weight: 1, drains: false, models: undefined, engine: undefined, salted: undefined },
-    headers: {},
-    baseUrl: trimmed(vars.VLLM_BASE_URL ?? "http://vllm/v1"),
-    fetch: binding ?? network.fetch,
-    transport: vars.VLLM_TRANSPORT ?? "fetch",
-    connect: network.connect,
-    apiKey: vars.VLLM_API_KEY,
-  };
-  return { servers: [server], mistakes };
+  const given = { url: url ?? "http://vllm/v1", weight: 1, drain: false };
+  return { servers: [toServer(given, "vllm", binding, operatorNetwork(env), undefined, values)], mistakes };
 }
 
-function readPool(
-  vars: UpstreamVariables,
-  text: string,
-  env: Bindings,
-): { servers: readonly ModelServerConfig[]; mistakes: readonly Mistake[] } {
+function readPool(values: ServerValues, text: string, env: Bindings): ModelServers {
   const mistakes: Mistake[] = [];
   const wrong = (mistake: string) => mistakes.push(["UPSTREAMS", mistake]);
-  if (vars.VLLM_BASE_URL !== undefined) wrong("expected without VLLM_BASE_URL: name all servers here");
+  if (values.baseUrl !== undefined) wrong("expected without VLLM_BASE_URL: name all servers here");
   const json = parseJson(text);
   if (!Array.isArray(json) || json.length === 0 || json.length > MAX_SERVERS) {
     wrong(`expected a JSON array of 1 to ${MAX_SERVERS} servers such as [{"url":"http://gpu:8000/v1"}]`);
     return { servers: [], mistakes };
   }
-  const secrets = readSecrets(vars.UPSTREAM_SECRETS, mistakes);
+  const secrets = readSecrets(values.upstreamSecrets, mistakes);
   const network = operatorNetwork(env);
   const servers: ModelServerConfig[] = [];
   for (const [index, given] of json.entries()) {
@@ -185,13 +127,13 @@ function readPool(
     }
     const binding = read.data.binding === undefined ? undefined : bindingOf(env, read.data.binding);
     if (read.data.binding !== undefined && !binding) wrong(`server ${index + 1}: no such binding with a fetch`);
-    if (binding && usesSockets(vars)) {
+    if (binding && values.transport !== "fetch") {
       mistakes.push(["VLLM_TRANSPORT", "expected fetch: a server behind a binding is reached by its fetch alone"]);
     }
     const name = read.data.name ?? defaultName(read.data);
     const same = servers.findIndex((other) => other.name === name || other.baseUrl === baseUrlOf(read.data));
     if (same >= 0) wrong(`server ${index + 1}: expected another name, and another server, than those before it`);
-    servers.push(toServer(read.data, name, binding, network, secrets.get(name), vars));
+    servers.push(toServer(read.data, name, binding, network, secrets.get(name), values));
   }
   const names = new Set(servers.map(({ name }) => name));
   // Names of servers that are wrong themselves are not known.
@@ -226,30 +168,38 @@ function readSecrets(text: string | undefined, mistakes: Mistake[]): ReadonlyMap
 }
 
 function toServer(
-  given: Entry,
+  given: Omit<Entry, "name">,
   name: string,
   binding: Fetch | undefined,
   network: OperatorNetwork,
   secrets: Secrets | undefined,
-  { VLLM_API_KEY: sharedKey, VLLM_TRANSPORT: transport = "fetch" }: UpstreamVariables,
-): ModelServerConfig {
+  { apiKey: sharedKey, transport }: ServerValues,
+) {
   const { weight, drain, models, engine, salted } = given;
   const { api_key: ownKey, headers = {} } = secrets ?? {};
   const hasAuthorization = headers.authorization !== undefined;
   return {
+    /** Tells nothing of where the server is: health, logs and answers may have it. */
     name,
+    /** With `/v1`, without a slash at its end. No two servers have the same. Behind a binding its host means nothing. */
     baseUrl: baseUrlOf(given),
     fetch: binding ?? network.fetch,
     transport,
+    /** Opens a socket; undefined: the global `connect`. */
     connect: network.connect,
-    // What all servers share is the key of those that have none of their own; null is none.
+    /** A server without a key of its own has the key that all servers share. A `null` in its secrets is no key. */
     apiKey: hasAuthorization ? undefined : ownKey === undefined ? sharedKey : (ownKey ?? undefined),
-    headers,
-    // Nothing is a share of its old conversations, too: they are as many as any other server's.
+    /** Further headers for an access proxy before the server, by lower-case names. */
+    headers: headers as Readonly<Record<string, string>>,
+    /** The server's share of the conversations, compared with the others'. Above 0: a server of weight 0 keeps as many of its old ones as any other. */
     weight: weight || 1,
+    /** Whether the server gets no new conversations, and keeps those that it has. */
     drains: drain || weight === 0,
-    models,
+    /** The only models that the server is asked for; undefined: those that it lists. */
+    models: models as readonly string[] | undefined,
+    /** How all of its models are spoken to; undefined: as each one's name and card tell. */
     engine,
+    /** Whether the server heeds `cache_salt`, where the operator says so; undefined: as its model cards tell. */
     salted,
   };
 }

@@ -1,6 +1,94 @@
+import { Buffer } from "node:buffer";
 import { z } from "zod";
+import { allowList } from "../protocol/public-url.ts";
 
-/** What several variables are made of. */
+/** Schemas of texts that several variables are written in. */
+
+/** The longest delay of a timer, in milliseconds: a timer with a longer one fires at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** A whole number. */
+export function integer(fallback: number, minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
+  return z
+    .string()
+    .regex(/^\d+$/, "expected a whole number")
+    .transform(Number)
+    .refine((value) => value >= minimum, `expected at least ${minimum}`)
+    .refine((value) => value <= maximum, `expected at most ${maximum}`)
+    .prefault(String(fallback));
+}
+
+/** A duration in milliseconds, which a timer can wait. */
+export function milliseconds(fallback: number, minimum: number, maximum = MAX_TIMER_MS) {
+  return integer(fallback, minimum, maximum);
+}
+
+const DAY_MS = 86_400_000;
+
+/** A hundred years: the time of day and such a time is still a date. */
+const MAX_DAYS = 36_500;
+
+/** Whole days, as milliseconds. */
+export function days(fallback: number, minimum: number) {
+  return integer(fallback, minimum, MAX_DAYS).transform((count) => count * DAY_MS);
+}
+
+/** `true` or `false`; `false` by default. */
+export function flag() {
+  return z
+    .enum(["true", "false"])
+    .transform((value) => value === "true")
+    .prefault("false");
+}
+
+/** A share, from 0 to 1; all by default. */
+export function ratio() {
+  return z
+    .string()
+    .trim()
+    .regex(/^(0|1|0?\.\d+|[01]\.\d*)$/, "expected a number from 0 to 1")
+    .transform(Number)
+    .refine((value) => value <= 1, "expected a number from 0 to 1")
+    .prefault("1");
+}
+
+/** The entries of a text, which commas or white space separate. */
+export function listed(text: string): string[] {
+  return text.split(/[\s,]+/).filter((entry) => entry !== "");
+}
+
+/** Some of several names, `all` or `none`, as the set of names. */
+export function someOf<const Name extends string>(names: readonly [Name, ...Name[]]) {
+  return z
+    .string()
+    .transform(listed)
+    .pipe(
+      z.union(
+        [z.tuple([z.enum(["all", "none"])]), z.array(z.enum(names))],
+        `expected 'all', 'none', or some of ${names.join(", ")}`,
+      ),
+    )
+    .transform((given): ReadonlySet<Name> => {
+      const [first] = given as readonly string[];
+      return new Set(names.filter((name) => first === "all" || (given as readonly string[]).includes(name)));
+    });
+}
+
+/** A JSON object whose values a schema reads; empty by default. The mistake shows the `example`. */
+export function jsonMap<Value extends z.ZodType>(value: Value, example: string) {
+  return z
+    .string()
+    .transform((text, context) => {
+      try {
+        return JSON.parse(text) as unknown;
+      } catch {
+        context.addIssue({ code: "custom", message: `expected a JSON object such as ${example}` });
+        return z.NEVER;
+      }
+    })
+    .pipe(z.record(z.string().min(1), value))
+    .prefault("{}");
+}
 
 /** A URL to call. A user name in it cannot be sent, and a fragment never is. */
 export function httpUrl() {
@@ -27,4 +115,28 @@ export function headerSecret() {
     .string()
     .trim()
     .regex(/^[\x21-\x7e]+$/, "expected visible ASCII characters without spaces: it is sent in a header");
+}
+
+/** URL prefixes, as a predicate. No URL matches without any. */
+export function urlPrefixes() {
+  return z
+    .string()
+    .transform((text, context) => {
+      try {
+        return allowList(text);
+      } catch {
+        context.addIssue({ code: "custom", message: "expected URLs separated by commas" });
+        return z.NEVER;
+      }
+    })
+    .optional()
+    .transform((isListed) => isListed ?? (() => false));
+}
+
+/** In whole groups of four characters, the last one with or without its padding. */
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?$/;
+
+/** The bytes of a text in base64; none where the text is something else. */
+export function fromBase64(text: string): Uint8Array {
+  return new Uint8Array(Buffer.from(BASE64.test(text) ? text : "", "base64"));
 }

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { VLLM_EXTRAS, type VllmExtra } from "../config.ts";
+import { VLLM_EXTRAS, type VllmExtra } from "../config/index.ts";
 import { list } from "../protocol/collections.ts";
 import { HOSTED_TOOL_NAMES, type HostedType } from "../protocol/hosted-tools.ts";
 

@@ -1,5 +1,5 @@
 import { LongWork } from "@responses-edge/long-work";
-import type { Config, EngineName } from "../config.ts";
+import type { Config, EngineName } from "../config/index.ts";
 import type { Engine } from "../contract/engine.ts";
 import type { HostedTools } from "../contract/hosted-tool.ts";
 import { ChatEngine } from "./chat/engine.ts";

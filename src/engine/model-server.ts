@@ -1,5 +1,5 @@
 import { readerOf, setTellingTimeout, socketFetch } from "@responses-edge/socket-fetch";
-import type { Config, ModelServerConfig } from "../config.ts";
+import type { Config, ModelServerConfig } from "../config/index.ts";
 import { type ReadBounds, ReadFault, readBoundedText } from "../protocol/bounded-read.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { sawDown, sawUp, statusOf } from "./server-status.ts";

@@ -1,4 +1,4 @@
-import type { Config, EngineName } from "../config.ts";
+import type { Config, EngineName } from "../config/index.ts";
 import type { Model } from "../contract/model.ts";
 import { ApiError } from "../protocol/errors.ts";
 import {

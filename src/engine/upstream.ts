@@ -1,4 +1,4 @@
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { hashOf } from "../protocol/hash.ts";

@@ -21,7 +21,6 @@ import type { AppEnv } from "./app-env.ts";
 import { readLines } from "./body.ts";
 import { adminOf, identityOf, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
-import { unknownUrl } from "./errors.ts";
 import { json, ok } from "./openapi/operation.ts";
 import { auditQuery, homesQuery, keysQuery, runsQuery, storageQuery, usageQuery } from "./queries.ts";
 
@@ -240,9 +239,9 @@ export const administration = [
       openedBy: "ADMIN_KEY",
       answers: ok("UsagePage"),
     },
+    isOpen: ({ keys }) => keys.adminKeys.length > 0,
     query: usageQuery,
     handle: async (context, query) => {
-      if (context.get("config").keys.adminKeys.length === 0) throw unknownUrl(context);
       const { KEYS: directories, QUOTAS: quotas } = context.env;
       const isAdmin = context.get("authenticated").admin !== undefined;
       const tenant = isAdmin ? undefined : identityOf(context).tenant;

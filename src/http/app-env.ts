@@ -1,5 +1,5 @@
 import type { Counting } from "../api/transport.ts";
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import type { Identity } from "../contract/identity.ts";
 import type { Env } from "../env.ts";
 import type { Observation } from "../telemetry/telemetry.ts";

@@ -1,7 +1,7 @@
 import { type Context, Hono } from "hono";
 import { createMiddleware } from "hono/factory";
 import { requestId } from "hono/request-id";
-import { loadConfig } from "../config.ts";
+import { loadConfig } from "../config/index.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
 import type { AppEnv } from "./app-env.ts";
 import { setAuthenticated } from "./auth.ts";

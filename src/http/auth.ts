@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Context } from "hono";
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import { CONFIGURED_KEY, type Identity, NO_KEY } from "../contract/identity.ts";
 import type { Env } from "../env.ts";
 import { ApiError } from "../protocol/errors.ts";
@@ -12,8 +12,8 @@ import { hasJwtForm, jwtVerifier } from "./jwt.ts";
 /** The tenant of every caller where `ALLOW_ANONYMOUS` is set and no keys are (local development). */
 const ANONYMOUS = "local";
 
-/** What it takes to know who asks. `waitUntil` takes what need not be waited for. */
-export interface Door {
+/** Where keys are known from. `waitUntil` takes what need not be waited for. */
+export interface KeySources {
   config: Config;
   env: Pick<Env, "KEYS">;
   waitUntil: (promise: Promise<unknown>) => void;
@@ -44,8 +44,8 @@ export function authorizationOf(request: Request): string | undefined {
  * nothing about any of them. What these are not may be a key of the directory, or an issuer's token: then, and where
  * this isolate does not know it, it gives a promise. Throws, or rejects with, the 401s, and the 503 where keys cannot be looked up.
  */
-export function authenticate(header: string | undefined, door: Door): Authenticated | Promise<Authenticated> {
-  const { config } = door;
+export function authenticate(header: string | undefined, sources: KeySources): Authenticated | Promise<Authenticated> {
+  const { config } = sources;
   if (!config.wantsKeys) {
     if (config.allowAnonymous) return { identity: identityOfTenant(ANONYMOUS, NO_KEY, config) };
     throw unauthorized(
@@ -60,7 +60,7 @@ export function authenticate(header: string | undefined, door: Door): Authentica
       "missing_api_key",
     );
   }
-  return configured(key, config) ?? fromElsewhere(key, door);
+  return configured(key, config) ?? fromElsewhere(key, sources);
 }
 
 /** Whose key it is of those that stand in the configuration. */
@@ -93,7 +93,7 @@ function identityOfTenant(tenant: string, keyId: string, { keys }: Config): Iden
 }
 
 /** Whose key it is, where somebody else has to know it: the directory, or an issuer. */
-function fromElsewhere(key: string, { config, env, waitUntil }: Door): Authenticated | Promise<Authenticated> {
+function fromElsewhere(key: string, { config, env, waitUntil }: KeySources): Authenticated | Promise<Authenticated> {
   const { adminKeys, cacheMs } = config.keys;
   const { jwt } = config;
   if (jwt && hasJwtForm(key)) return fromToken(key, { config, env, waitUntil });
@@ -108,7 +108,7 @@ function toAuthenticated(identity: Identity | undefined): Authenticated {
   return { identity };
 }
 
-async function fromToken(token: string, { config, env, waitUntil }: Door): Promise<Authenticated> {
+async function fromToken(token: string, { config, env, waitUntil }: KeySources): Promise<Authenticated> {
   if (!config.jwt) throw incorrect();
   const tenant = await jwtVerifier(config.jwt).tenantOf(token, waitUntil);
   const { adminKeys, cacheMs } = config.keys;

@@ -1,6 +1,6 @@
 import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
-import { loadConfig } from "../config.ts";
+import { loadConfig } from "../config/index.ts";
 import { ApiError } from "../protocol/errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { requireJsonType } from "./body.ts";

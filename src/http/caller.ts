@@ -10,8 +10,8 @@ import { notePassed } from "../store/garbage.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import type { AppEnv } from "./app-env.ts";
 import { readForm, readJson, type Sender } from "./body.ts";
+import { clientSession } from "./client-headers.ts";
 import { unknownUrl } from "./errors.ts";
-import { clientSession } from "./session-headers.ts";
 
 /** Who asks, for the API: an authenticated HTTP request. Its past is in the tenant's homes. */
 export function callerOf(context: Context<AppEnv>, identity: Identity = identityOf(context)): Caller {

@@ -1,6 +1,6 @@
 import { type Context, Hono, type MiddlewareHandler } from "hono";
-import type { z } from "zod";
-import type { Config } from "../config.ts";
+import { z } from "zod";
+import type { Config } from "../config/index.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { parse } from "../protocol/validation.ts";
 import type { AppEnv } from "./app-env.ts";
@@ -8,12 +8,12 @@ import { answerCounted, checkAccess } from "./endpoint-access.ts";
 import { unknownUrl } from "./errors.ts";
 import type { Operation } from "./openapi/operation.ts";
 
-/** An endpoint of the API: its route, its query and its answer. The 405 of its path, its line in README and its description follow. */
+/** An endpoint of the API: its route, its query and its answer. The 405 of its path, its row of docs/reference/endpoints.md and its description follow. */
 export interface Endpoint {
   method: "GET" | "POST" | "DELETE";
   /** With Hono's parameters, such as `/v1/responses/:id`. */
   path: string;
-  /** What README says of it, in Markdown. */
+  /** Its row of docs/reference/endpoints.md, in Markdown. */
   summary: string;
   /** What the API's description says of it. */
   operation: Operation;
@@ -35,25 +35,40 @@ export function endpoint<const Path extends string, Query = undefined>(
   declaration: Declaration<Path, Query>,
 ): Endpoint {
   const { query, handle, ...rest } = declaration;
+  let lists: string[] | undefined;
+  const readQuery = (schema: z.ZodType<Query>, url: string): Query => {
+    lists ??= Object.entries(queryFields(schema)).flatMap(([name, field]) => (isList(field) ? [name] : []));
+    return parse(schema, queryOf(url, lists));
+  };
   return {
     ...rest,
     query,
     handle: (context) =>
-      handle(context as Context<AppEnv, Path>, query ? parse(query, queryOf(context)) : (undefined as Query)),
+      handle(context as Context<AppEnv, Path>, query ? readQuery(query, context.req.url) : (undefined as Query)),
   };
 }
 
-/** Parameters that are lists, in all the forms that clients send them in (`include`, `include[]`, repeated, commas). */
-const LISTS = ["include", "group_by", "project_ids", "api_key_ids", "models", "event_types"];
+/** The fields of a query's schema. Throws where it has none: a query is an object, and what is made of one. */
+export function queryFields(query: z.ZodType): Record<string, z.ZodType> {
+  let object: z.core.$ZodType = query;
+  while (object instanceof z.ZodPipe) object = object.in;
+  if (!(object instanceof z.ZodObject)) throw new TypeError("A query is an object.");
+  return object.shape as Record<string, z.ZodType>;
+}
 
-/** The query as an object. */
-function queryOf(context: Context<AppEnv>): Record<string, unknown> {
-  const { searchParams } = new URL(context.req.url);
-  const lists = LISTS.map((name) => {
+/** Whether a field of a query is a list. Nothing else takes an empty one. */
+function isList(field: z.ZodType): boolean {
+  return field.safeParse([]).success;
+}
+
+/** A query as an object. Lists are read in all the forms that clients send them in: repeated, as `name[]`, and with commas. */
+function queryOf(url: string, lists: readonly string[]): Record<string, unknown> {
+  const { searchParams } = new URL(url);
+  const read = lists.map((name) => {
     const values = [...searchParams.getAll(name), ...searchParams.getAll(`${name}[]`)];
     return [name, values.flatMap((value) => value.split(","))];
   });
-  return { ...Object.fromEntries(searchParams), ...Object.fromEntries(lists) };
+  return { ...Object.fromEntries(searchParams), ...Object.fromEntries(read) };
 }
 
 /**

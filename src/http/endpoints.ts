@@ -1,14 +1,12 @@
 import { administration } from "./admin.ts";
 import { conversations } from "./conversations.ts";
 import type { Endpoint } from "./endpoint.ts";
-import { health } from "./health.ts";
-import { metrics } from "./metrics.ts";
 import { models } from "./models.ts";
-import { description } from "./openapi.ts";
 import { passthrough } from "./passthrough.ts";
 import { responses } from "./responses.ts";
+import { description, health, metrics } from "./status.ts";
 
-/** Every endpoint, in README's order. */
+/** Every endpoint, in the order of docs/reference/endpoints.md. */
 export const endpoints: readonly Endpoint[] = [
   ...responses,
   ...conversations,

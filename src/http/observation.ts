@@ -1,5 +1,5 @@
 import type { Context, Next } from "hono";
-import { ConfigError } from "../config.ts";
+import { ConfigError } from "../config/index.ts";
 import { ApiError, internalError } from "../protocol/errors.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import type { AppEnv, Authenticated } from "./app-env.ts";

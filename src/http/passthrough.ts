@@ -1,6 +1,6 @@
 import type { Context } from "hono";
 import { type PassedAnswer, passForm, passJson } from "../api/passthrough.ts";
-import type { PassthroughEndpoint } from "../config.ts";
+import type { PassthroughEndpoint } from "../config/index.ts";
 import { SSE_HEADERS } from "../protocol/sse-stream.ts";
 import type { AppEnv } from "./app-env.ts";
 import { callerOf, formBody, jsonBody } from "./caller.ts";

@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { MAX_HOMES } from "../api/tenant-data.ts";
 import { STORAGE_GROUPS, USAGE_GROUPS, USAGE_WIDTHS } from "../api/usage.ts";
-import { includeValues } from "../protocol/create-request.ts";
 import { describedAs } from "../protocol/described-as.ts";
 import { MAX_ID_LENGTH } from "../protocol/ids.ts";
+import { includeValues } from "../protocol/request-fields.ts";
 
 /** The queries that endpoints take. */
 

@@ -6,7 +6,7 @@ import { countInputTokens } from "../api/input-tokens.ts";
 import { cancelResponse, deleteResponse, listInputItems, responseAddress, retrieveResponse } from "../api/responses.ts";
 import { followResponse } from "../api/runs.ts";
 import { responseTree } from "../api/tree.ts";
-import { loadConfig } from "../config.ts";
+import { loadConfig } from "../config/index.ts";
 import type { Identity } from "../contract/identity.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
@@ -16,12 +16,12 @@ import type { ConnectionOptions } from "../socket/connection.ts";
 import { chosenSubprotocol, openSocket, wantsSocket } from "../socket/upgrade.ts";
 import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
-import { responseBody } from "../turn/response-builder.ts";
+import { responseBody } from "../turn/response.ts";
 import { eventStream, itemList, jsonText, speaksOpenResponses } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { authenticate, authorizationOf } from "./auth.ts";
 import { callerOf, identityOf, jsonBody } from "./caller.ts";
-import { CODEX_TURN_STATE, codexTurnState } from "./codex.ts";
+import { CODEX_TURN_STATE, codexTurnState } from "./client-headers.ts";
 import { endpoint } from "./endpoint.ts";
 import { JsonHeartbeats } from "./json-heartbeats.ts";
 import { json, ok } from "./openapi/operation.ts";
@@ -169,8 +169,8 @@ export const responses = [
         caller: async (signal) => {
           const { env, executionCtx } = context;
           const waitUntil = (promise: Promise<unknown>) => executionCtx.waitUntil(promise);
-          const door = { config: loadConfig(env), env, waitUntil };
-          const asked = await authenticate(authorizationOf(context.req.raw), door);
+          const sources = { config: loadConfig(env), env, waitUntil };
+          const asked = await authenticate(authorizationOf(context.req.raw), sources);
           if (asked.admin !== undefined || asked.identity.tenant !== tenant) throw otherTenant();
           return {
             ...callerOf(context, asked.identity),

@@ -1,6 +1,6 @@
+import { MAX_DEPTH, MAX_VALUES, structureFault } from "@responses-edge/json-text";
 import type { LongWork, Steps } from "@responses-edge/long-work";
 import { ApiError, invalidRequest } from "./errors.ts";
-import { MAX_DEPTH, MAX_VALUES, structureFault } from "./json-structure.ts";
 
 /** Reads the JSON of a request within limits, whatever brought it. */
 

@@ -2,7 +2,7 @@ import { LongWork } from "@responses-edge/long-work";
 import { countedWork } from "../api/admission.ts";
 import { createResponse } from "../api/create-response.ts";
 import type { Caller, ClientSink } from "../api/transport.ts";
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import { ApiError, invalidRequest, tooManyInProgress } from "../protocol/errors.ts";
 import type { JsonObject } from "../protocol/json.ts";
 import { bodyTooLarge, parseBody } from "../protocol/json-body.ts";

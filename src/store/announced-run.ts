@@ -1,4 +1,4 @@
-import { loadConfig, type Variables } from "../config.ts";
+import { loadConfig, type Variables } from "../config/index.ts";
 import { BOARD, type Board } from "./board.ts";
 import type { AnnouncedRun } from "./run-register.ts";
 

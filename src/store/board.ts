@@ -1,6 +1,6 @@
 import { DurableObject } from "cloudflare:workers";
 import { askServers, type BoardReport } from "../assembly/model-server.ts";
-import { loadConfig, type Variables } from "../config.ts";
+import { loadConfig, type Variables } from "../config/index.ts";
 import { type AnnouncedRun, type RunQuery, RunRegister } from "./run-register.ts";
 
 /**

@@ -1,4 +1,4 @@
-import type { EventLogConfig } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import type { BatchSink } from "../turn/output-events.ts";
@@ -240,7 +240,7 @@ function linesOf(rows: readonly BlockRow[]): string[] {
 export class EventLogWriter implements BatchSink {
   readonly #store: EventLogStore;
   readonly #turn: string;
-  readonly #config: EventLogConfig;
+  readonly #config: Config["eventLog"];
   #next: number;
   #pending: string[] = [];
   #pendingEvents = 0;
@@ -255,7 +255,7 @@ export class EventLogWriter implements BatchSink {
   #stopped = false;
 
   /** `next`: the sequence number of the first event that will come. */
-  constructor(store: EventLogStore, turn: string, next: number, config: EventLogConfig) {
+  constructor(store: EventLogStore, turn: string, next: number, config: Config["eventLog"]) {
     this.#store = store;
     this.#turn = turn;
     this.#config = config;

@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { inputItem, isKept } from "../items/registry.ts";
 import { list } from "../protocol/collections.ts";
-import { metadata } from "../protocol/create-request.ts";
 import { MAX_ID_LENGTH } from "../protocol/ids.ts";
 import type { JsonObject } from "../protocol/json.ts";
+import { metadata } from "../protocol/request-fields.ts";
 
 /**
  * The lines in which an export tells of one home, and an import reads it again:

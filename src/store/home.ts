@@ -1,5 +1,5 @@
 import { DurableObject } from "cloudflare:workers";
-import { loadConfig, type Variables } from "../config.ts";
+import { loadConfig, type Variables } from "../config/index.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
 import { type TurnAddress, treeOf } from "../protocol/ids.ts";

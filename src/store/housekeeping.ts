@@ -1,4 +1,4 @@
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import type { HomeRows } from "./home-rows.ts";
 import { IdempotencyStore } from "./idempotency-store.ts";
 

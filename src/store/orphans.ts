@@ -3,7 +3,7 @@ import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { parseResponseId } from "../protocol/ids.ts";
 import type { ResponseObject } from "../protocol/response.ts";
-import { readLoggedTurn } from "../turn/logged-turn.ts";
+import { readLoggedTurn } from "../turn/resume.ts";
 import type { Turn, TurnResult } from "../turn/turn.ts";
 import { type PreparedRun, prepareRun, type RunHome, readRunPast } from "./prepared-run.ts";
 import type { NotedRun, RunSpec } from "./run-store.ts";

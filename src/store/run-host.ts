@@ -1,4 +1,4 @@
-import { loadConfig } from "../config.ts";
+import { loadConfig } from "../config/index.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
 import { estimateTokens } from "../protocol/estimate.ts";

@@ -1,4 +1,4 @@
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import { conversationLocked } from "../protocol/errors.ts";
 import { keptInput } from "../turn/history.ts";
 import type { TurnResult } from "../turn/turn.ts";

@@ -1,5 +1,5 @@
 import { createHmac } from "node:crypto";
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import { responseId } from "../protocol/ids.ts";
 import type { Outcome } from "../turn/decide.ts";
 import type { RunSpec } from "./run-store.ts";

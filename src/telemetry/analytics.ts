@@ -1,4 +1,4 @@
-import type { AnalyticsDataset } from "../config.ts";
+import type { AnalyticsDataset } from "../config/index.ts";
 import type { WideEvent } from "./wide-event.ts";
 
 /**

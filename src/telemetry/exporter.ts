@@ -1,4 +1,4 @@
-import type { OtlpTarget } from "../config.ts";
+import type { OtlpTarget } from "../config/index.ts";
 import { ReadFault, readBoundedText } from "../protocol/bounded-read.ts";
 import { logLine } from "../protocol/log-line.ts";
 

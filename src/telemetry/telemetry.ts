@@ -1,4 +1,4 @@
-import type { Config, TelemetryConfig } from "../config.ts";
+import type { Config, TelemetryConfig } from "../config/index.ts";
 import { type Measurements, newMeasurements, randomHex, type Trace } from "../contract/measurements.ts";
 import { logLine } from "../protocol/log-line.ts";
 import { AnalyticsWriter } from "./analytics.ts";

@@ -1,4 +1,4 @@
-import type { TelemetryConfig } from "../config.ts";
+import type { TelemetryConfig } from "../config/index.ts";
 import { newSpanId, randomHex, type Trace } from "../contract/measurements.ts";
 
 /**

@@ -1,5 +1,5 @@
 import { createHmac } from "node:crypto";
-import type { Config } from "../config.ts";
+import type { Config } from "../config/index.ts";
 import type { Replay } from "../contract/engine.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import type { Item } from "../items/registry.ts";

@@ -1,4 +1,4 @@
-import type { ToolConfig } from "../config.ts";
+import type { ToolConfig } from "../config/index.ts";
 import { canonicalHost } from "../protocol/public-url.ts";
 import { dohResolver, type GuardOptions } from "./guarded-fetch.ts";
 

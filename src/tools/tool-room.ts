@@ -1,4 +1,4 @@
-import type { ToolConfig } from "../config.ts";
+import type { ToolConfig } from "../config/index.ts";
 import type { CitationFilter } from "../contract/citations.ts";
 import type { Replay, ToolDescription, ToolNamespace } from "../contract/engine.ts";
 import type { HostedTool } from "../contract/hosted-tool.ts";

@@ -1,4 +1,4 @@
-import type { ToolConfig } from "../config.ts";
+import type { ToolConfig } from "../config/index.ts";
 import type { CitationFilter } from "../contract/citations.ts";
 import type { ServerTools, ToolDescription, ToolNamespace } from "../contract/engine.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";

@@ -1,51 +1,44 @@
-import type { Engine, ToolExchange } from "../contract/engine.ts";
-import { beginToolCall, endToolCall, type Measurements, traceparent } from "../contract/measurements.ts";
+import type { ToolExchange } from "../contract/engine.ts";
+import { beginToolCall, endToolCall, traceparent } from "../contract/measurements.ts";
 import type { PendingCall, ToolOutcome } from "../contract/server-tool.ts";
-import type { TurnTools } from "../contract/turn-tools.ts";
 import { forEachAtOnce } from "./for-each-at-once.ts";
+import type { TurnOptions } from "./options.ts";
+import type { TurnOutput } from "./output.ts";
 import type { BatchSink } from "./output-events.ts";
-import type { ResponseBuilder } from "./response-builder.ts";
 
 /** Runs the calls of a round that this server answers. */
 
 /** Calls of one round, and servers asked for their tools, side by side. */
 export const MAX_CONCURRENT_CALLS = 8;
 
-export interface CallAnswerOptions {
-  builder: ResponseBuilder;
-  engine: Engine;
-  /** Absent where a restart has lost the access to them. */
-  tools: TurnTools | undefined;
-  sink: BatchSink | undefined;
-  signal: AbortSignal;
-  /** Names the round: its calls were made side by side. */
-  step: string;
-  /** What the request measures of itself, where anybody wants to know; and now, in Unix milliseconds. */
-  measured?: Measurements | undefined;
-  clock: () => number;
-}
-
 /**
  * Runs the calls that wait for an answer. One that was dispatched before a crash is not run again, because nobody knows
  * how far it came. Rejects with the signal's reason when it is aborted; a tool's own failure is an answer.
  */
-export async function answerCalls(options: CallAnswerOptions): Promise<void> {
-  const { builder, engine, tools, sink, signal, step, measured, clock } = options;
-  const dispatchedBefore = new Set(builder.state.answering?.dispatched);
+export async function answerCalls(
+  output: TurnOutput,
+  { asked, model: { engine }, tools: { session }, host }: Pick<TurnOptions, "asked" | "model" | "tools" | "host">,
+): Promise<void> {
+  const { signal, sink, measured, clock } = host;
+  const { state, calls, messages } = output;
+  // Names the round: its calls were made side by side.
+  const step = `${asked.address.turn}.${state.rounds}`;
+  const dispatchedBefore = new Set(state.answering?.dispatched);
 
   const run = async (call: PendingCall): Promise<ToolOutcome> => {
     if (dispatchedBefore.has(call.item)) return interrupted();
-    builder.startCall(call);
+    calls.start(call);
     commit(sink);
-    if (!tools) return interrupted();
-    if (!measured) return tools.run(call, signal);
+    // A restart has lost the access to them.
+    if (!session) return interrupted();
+    if (!measured) return session.run(call, signal);
     const noted = beginToolCall(measured, call, clock());
-    const outcome = await tools.run(call, signal, traceparent(measured.trace, noted.span));
+    const outcome = await session.run(call, signal, traceparent(measured.trace, noted.span));
     endToolCall(noted, outcome, clock());
     return outcome;
   };
 
-  await forEachAtOnce([...builder.pendingCalls], MAX_CONCURRENT_CALLS, async (call) => {
+  await forEachAtOnce([...calls.pending], MAX_CONCURRENT_CALLS, async (call) => {
     const outcome = await run(call);
     signal.throwIfAborted();
     const exchange: ToolExchange = {
@@ -55,8 +48,8 @@ export async function answerCalls(options: CallAnswerOptions): Promise<void> {
       step,
       ...(outcome.memory !== undefined && { memory: outcome.memory }),
     };
-    const messages = engine.answerMessages(exchange, builder.messagesOf(call).at(-1));
-    builder.finishCall(call, outcome, { item: call.item, exchange, messages });
+    const told = engine.answerMessages(exchange, messages.of(call.item).at(-1));
+    calls.finish(call, outcome, { item: call.item, exchange, messages: told });
     await commit(sink);
   });
 }

@@ -1,16 +1,16 @@
-import type { CompactionCodec, CompactionContent } from "../contract/compaction.ts";
-import type { Engine, Prompt, PromptSize } from "../contract/engine.ts";
+import type { CompactionContent } from "../contract/compaction.ts";
+import type { Prompt, PromptSize } from "../contract/engine.ts";
 import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, contextLengthExceeded, invalidRequest } from "../protocol/errors.ts";
 import { SUMMARY_ID, standingItems } from "./compacted-past.ts";
 import { lengthOf, promptLength, type Selection, selectKept } from "./compaction-selection.ts";
-import type { Generation } from "./continuation.ts";
 import type { CompactionKind, Outcome } from "./decide.ts";
 import type { Generations } from "./generation.ts";
-import type { BatchSink } from "./output-events.ts";
+import type { TurnOptions } from "./options.ts";
+import type { TurnOutput } from "./output.ts";
 import type { RoundPrompt } from "./prompt.ts";
-import type { ResponseBuilder } from "./response-builder.ts";
+import type { Generation } from "./resume.ts";
 import { openCompaction } from "./state.ts";
 import { INSTRUCTION_TOKENS, SummaryText, summaryPrompt } from "./summary.ts";
 import { measureOrExplain, truncateToFit } from "./truncation.ts";
@@ -94,37 +94,25 @@ export interface DueCompaction {
   density: number;
 }
 
-export interface CompactionOptions {
-  engine: Engine;
-  request: CreateRequest;
-  kind: CompactionKind;
-  compactions: CompactionCodec;
-  signal: AbortSignal;
-}
-
 export class Compaction {
-  readonly #options: CompactionOptions;
-  readonly #builder: ResponseBuilder;
+  readonly #kind: CompactionKind;
+  readonly #options: Pick<TurnOptions, "asked" | "model" | "secrets" | "host">;
+  readonly #output: TurnOutput;
   readonly #prompt: RoundPrompt;
   readonly #generations: Generations;
-  readonly #sink: BatchSink | undefined;
 
   constructor(
-    options: CompactionOptions,
-    builder: ResponseBuilder,
+    kind: CompactionKind,
+    options: Pick<TurnOptions, "asked" | "model" | "secrets" | "host">,
+    output: TurnOutput,
     prompt: RoundPrompt,
     generations: Generations,
-    sink: BatchSink | undefined,
   ) {
+    this.#kind = kind;
     this.#options = options;
-    this.#builder = builder;
+    this.#output = output;
     this.#prompt = prompt;
     this.#generations = generations;
-    this.#sink = sink;
-  }
-
-  get kind(): CompactionKind {
-    return this.#options.kind;
   }
 
   /**
@@ -132,15 +120,21 @@ export class Compaction {
    * 400 of a prompt in which there is nothing that could be compacted, where that was asked for.
    */
   async due(): Promise<DueCompaction | undefined> {
-    const { engine, request, signal } = this.#options;
-    const { kind } = this;
+    const { request } = this.#options.asked;
+    const { state, size: output } = this.#output;
+    const kind = this.#kind;
     const prompt = this.#prompt.current;
-    const hasBegun = openCompaction(this.#builder.state) !== undefined;
+    const hasBegun = openCompaction(state) !== undefined;
     const named = namedThreshold(request);
     const isBelow = named !== undefined && isSurelyBelow(prompt, named);
     if (kind === "managed" && !hasBegun && (isOpenEnded(prompt) || isBelow)) return undefined;
     if (kind === "asked" && prompt.items.every((item) => lengthOf(item) === 0)) throw nothingToCompact();
-    const size = await measureOrExplain(engine, prompt, signal, "'context_management'");
+    const size = await measureOrExplain(
+      this.#options.model.engine,
+      prompt,
+      this.#options.host.signal,
+      "'context_management'",
+    );
     const threshold = thresholdOf(request, size.contextWindow);
     if (kind === "managed" && !hasBegun && size.tokens < threshold) return undefined;
     const { items, replays, serverTools } = prompt;
@@ -148,16 +142,16 @@ export class Compaction {
       promptLength(items, replays) + lengthOf([prompt.request.instructions, prompt.request.tools, serverTools]);
     const density = Math.min(1, size.tokens / Math.max(1, length));
     const lengthFor = (tokens: number) => Math.floor(tokens / density);
-    const lists = this.#builder.state.output.filter(({ type }) => type === "mcp_list_tools");
+    const lists = state.output.filter(({ type }) => type === "mcp_list_tools");
     const selection = selectKept(prompt.items, lists as Item[], {
       keptLength: lengthFor(Math.min(MAX_KEPT_TOKENS, threshold * KEPT_SHARE)),
       tailLength: kind === "asked" ? 0 : lengthFor(threshold * TAIL_SHARE),
       replays,
     });
     const isWorthwhile = hasBegun || kind === "asked" || selection.replacedLength >= MIN_REPLACED_LENGTH;
-    const hasRoom = this.#builder.hasRoomFor([prompt.items, selection]);
-    if (kind === "asked" && !hasRoom) throw tooLargeToKeep();
-    return isWorthwhile && hasRoom ? { prompt, size, threshold, selection, density } : undefined;
+    const fits = output.fits([prompt.items, selection]);
+    if (kind === "asked" && !fits) throw tooLargeToKeep();
+    return isWorthwhile && fits ? { prompt, size, threshold, selection, density } : undefined;
   }
 
   /**
@@ -166,9 +160,9 @@ export class Compaction {
    * goes on with its prompt as it is, unless the compaction was asked for.
    */
   async run(due: DueCompaction): Promise<Outcome | undefined> {
-    const builder = this.#builder;
-    const { signal, compactions, engine } = this.#options;
-    const mustEnd = () => this.kind === "asked" || openCompaction(builder.state) !== undefined;
+    const output = this.#output;
+    const { model, secrets, host } = this.#options;
+    const mustEnd = () => this.#kind === "asked" || openCompaction(output.state) !== undefined;
     for (let attempt = 1; ; attempt += 1) {
       const said = new SummaryText(Math.floor(summaryTokens(due.threshold) / due.density));
       const broken = await this.#ask(due, said);
@@ -176,14 +170,14 @@ export class Compaction {
         const isRefused = broken.status === "failed" && broken.error.status === 400;
         return isRefused && !mustEnd() ? undefined : broken;
       }
+      output.response.addSummary(said.usage, due.size.tokens);
       if (said.hasBegun) {
         const content = contentOf(due, said.text);
-        builder.endCompaction(compactions.write(content), said.usage, due.size.tokens);
-        this.#prompt.compact(standingItems(content, engine.noteRole));
+        output.endCompaction(secrets.compactions.write(content));
+        this.#prompt.compact(standingItems(content, model.engine.noteRole));
         await this.#keep();
-        return signal.aborted ? { status: "cancelled" } : undefined;
+        return host.signal.aborted ? { status: "cancelled" } : undefined;
       }
-      builder.addSummaryUsage(said.usage, due.size.tokens);
       if (!mustEnd()) return undefined;
       if (attempt === MAX_ATTEMPTS) return { status: "failed", error: noSummary() };
     }
@@ -195,10 +189,10 @@ export class Compaction {
     try {
       prompt = await this.#summaryPrompt(due);
     } catch (error) {
-      if (this.#options.signal.aborted) return { status: "cancelled" };
+      if (this.#options.host.signal.aborted) return { status: "cancelled" };
       return { status: "failed", error: error instanceof ApiError ? error : noSummary() };
     }
-    const { signal } = this.#options;
+    const { signal } = this.#options.host;
     return this.#generations.runUnseen({
       begin: () => {
         said.clear();
@@ -212,20 +206,20 @@ export class Compaction {
 
   /** Where the window has no room for the summary, the oldest turns are left out of what it is made of. */
   async #summaryPrompt({ prompt, size, threshold }: DueCompaction): Promise<Prompt> {
-    const { engine, signal } = this.#options;
+    const { model, host } = this.#options;
     const wanted = summaryTokens(threshold);
     const left = size.contextWindow - size.tokens - INSTRUCTION_TOKENS;
     const maxOutputTokens = Math.min(wanted + THINKING_TOKENS, Math.max(left, wanted));
-    const whole = summaryPrompt(prompt, engine.noteRole, maxOutputTokens);
-    return left >= wanted ? whole : truncateToFit(engine, whole, signal);
+    const whole = summaryPrompt(prompt, model.engine.noteRole, maxOutputTokens);
+    return left >= wanted ? whole : truncateToFit(model.engine, whole, host.signal);
   }
 
   async #consume(generation: Generation, said: SummaryText): Promise<void> {
     for await (const deltas of generation) {
       said.take(deltas);
       if (said.hasBegun) {
-        this.#builder.beginCompaction();
-        const full = this.#sink?.flush();
+        this.#output.compactions.begin();
+        const full = this.#options.host.sink?.flush();
         if (full) await full;
       }
     }
@@ -233,8 +227,9 @@ export class Compaction {
 
   /** What has cost so much is not to be done again. */
   async #keep(): Promise<void> {
-    if (this.#sink?.commit) this.#sink.commit();
-    else await this.#sink?.flush();
+    const { sink } = this.#options.host;
+    if (sink?.commit) sink.commit();
+    else await sink?.flush();
   }
 }
 

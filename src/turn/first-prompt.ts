@@ -2,26 +2,15 @@ import type { Prompt, RawMessage, Replay, ServerTools } from "../contract/engine
 import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { mustCall } from "../protocol/tools.ts";
-import { type NoteRole, type OpenedCompaction, standingPast } from "./compacted-past.ts";
+import { type NoteRole, standingPast } from "./compacted-past.ts";
 import { matchOutputs, promptItems } from "./history.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
+import type { Asked, TurnPast } from "./options.ts";
 
 /** What the first prompt of a turn is made of. */
 export interface PromptSource {
-  /** As its engine has accepted it. */
-  request: CreateRequest;
-  /** The model's name at vLLM. */
-  model: { upstream: string };
-  /** Items of earlier turns, oldest first, and the raw messages behind them. */
-  history: readonly Item[];
-  replays: readonly Replay[];
-  /** This turn's input, references resolved. */
-  input: readonly Item[];
-  /** The newest compaction of both. */
-  opened?: OpenedCompaction | undefined;
-  cacheSalt: string;
-  /** Unix milliseconds. */
-  createdAt: number;
+  asked: Omit<Asked, "address" | "model"> & { model: { upstream: string } };
+  past: Omit<TurnPast, "removed">;
 }
 
 /**
@@ -29,9 +18,10 @@ export interface PromptSource {
  * (`truncateToFit`) without a turn. Calls and outputs of its items may still be without each other
  * (`checkCallPairs`). `noteRole` is that of its engine.
  */
-export function makePrompt(source: PromptSource, noteRole: NoteRole, serverTools?: ServerTools): Prompt {
-  const { request, model, replays, opened, cacheSalt, createdAt } = source;
-  const { history, input } = standingPast(source, opened, noteRole);
+export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, serverTools?: ServerTools): Prompt {
+  const { request, model, cacheSalt, createdAt } = asked;
+  const { replays, opened } = past;
+  const { history, input } = standingPast(past, opened, noteRole);
   // Messages that came before a compaction are out of sight with all else.
   const { before, trailing } = opened ? { before: undefined, trailing: [] } : previousMessages(request, input);
   const items = promptItems(history, matchOutputs(history, input));
@@ -41,7 +31,7 @@ export function makePrompt(source: PromptSource, noteRole: NoteRole, serverTools
     replays: before ? [...replays, before] : replays,
     trailing,
     // Tools that came before a compaction are there all the same: the model may have been told of them.
-    request: withLoadedTools(request, [...source.history, ...source.input]),
+    request: withLoadedTools(request, [...past.history, ...past.input]),
     serverTools,
     // The grammar of a forced call knows no tool but those of the prompt.
     onlyOffered: mustCall(request.tool_choice),

@@ -51,11 +51,6 @@ export class EventWriter {
     this.#padding = obfuscation ? crypto.randomUUID().replaceAll("-", "") : "";
   }
 
-  /** Whether anybody gets to see the events. */
-  get isRead(): boolean {
-    return this.#sink !== undefined;
-  }
-
   /** The id that the next item gets, by its type. */
   newItemId(type: OutputItem["type"]): string {
     return itemId(type, this.#address, "output", this.#state.output.length);

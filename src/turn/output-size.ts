@@ -9,21 +9,21 @@ const SPARE_LENGTH = 64 * 1024;
 
 export interface OutputSizeOptions {
   /** What all that the turn puts out may take as JSON. */
-  room: number;
+  limit: number;
   /** Texts are given as raw messages, too (`enable_response_messages`). */
   withMessages: boolean;
 }
 
-/** How much of its room a turn's output takes, at most and as JSON, in UTF-16 units: more could not be kept. */
+/** How much of its limit a turn's output takes, at most and as JSON, in UTF-16 units: more could not be kept. */
 export class OutputSize {
-  readonly #room: number;
+  readonly #limit: number;
   readonly #withMessages: boolean;
   /** What the model has sampled is kept beside the items: their texts are kept twice. */
   keepsSampled: boolean;
   #length: number;
 
-  constructor({ replays, round, output, openPart, thoughts }: TurnState, { room, withMessages }: OutputSizeOptions) {
-    this.#room = room;
+  constructor({ replays, round, output, openPart, thoughts }: TurnState, { limit, withMessages }: OutputSizeOptions) {
+    this.#limit = limit;
     this.#withMessages = withMessages;
     this.keepsSampled = round.sampled !== undefined || replays.length > 0;
     this.#length = JSON.stringify([output, replays, openPart?.logprobs, ...thoughts.values()]).length;
@@ -32,11 +32,12 @@ export class OutputSize {
 
   /** Nothing more can be kept of what the model says. */
   get isFull(): boolean {
-    return this.#length + SPARE_LENGTH > this.#room;
+    return this.#length + SPARE_LENGTH > this.#limit;
   }
 
-  hasRoomFor(value: unknown): boolean {
-    return this.#length + SPARE_LENGTH + JSON.stringify(value).length <= this.#room;
+  /** Whether this can be kept, too. */
+  fits(value: unknown): boolean {
+    return this.#length + SPARE_LENGTH + JSON.stringify(value).length <= this.#limit;
   }
 
   addText(text: string): void {

@@ -4,6 +4,9 @@ import { ClientTools } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { mustCall } from "../protocol/tools.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
+import type { TurnPast } from "./options.ts";
+import type { TurnOutput } from "./output.ts";
+import { spentTokens } from "./state.ts";
 import { truncateToFit } from "./truncation.ts";
 
 /** What a turn has put out, as it stands in the prompt of its next round. */
@@ -87,6 +90,16 @@ export class RoundPrompt {
     this.#prompt = { ...this.#prompt, ...changed };
     this.#fitting = undefined;
   }
+}
+
+/** What a turn has put out by now, of which `items` are to follow in its prompt. */
+export function promptOutput(past: TurnPast, { messages, state }: TurnOutput, items: readonly Item[]): PromptOutput {
+  return {
+    items,
+    replays: [...past.replays, ...messages.replays],
+    trailing: [...messages.trailing],
+    spentTokens: spentTokens(state),
+  };
 }
 
 /** What holds for the first round only: a choice that forces a call, and the remote prefill of its prompt. */

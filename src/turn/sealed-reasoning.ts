@@ -1,4 +1,4 @@
-import type { EngineName } from "../config.ts";
+import type { EngineName } from "../config/index.ts";
 import type { RawMessage, Replay, ToolExchange } from "../contract/engine.ts";
 import type { Opened, Sealer } from "../contract/sealing.ts";
 import { type Item, isClientCall, isServerCall, type OutputItem, type ReasoningItem } from "../items/registry.ts";

@@ -2,8 +2,12 @@ import type { CallItem, HostedTools } from "../contract/hosted-tool.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
 import type { ApprovedCall } from "../contract/turn-tools.ts";
 import { isServerCall, type ServerCall } from "../items/registry.ts";
-import type { ResponseObject } from "../protocol/response.ts";
+import type { TurnOptions } from "./options.ts";
 import { deltaHead, type EventWriter } from "./output-events.ts";
+import type { OutputSize } from "./output-size.ts";
+import type { RawMessages } from "./raw-messages.ts";
+import type { CallAnswer } from "./records.ts";
+import { type TurnState, withoutSuperseded } from "./state.ts";
 
 /**
  * Calls that this server answers itself, in OpenAI's order: added → in progress → what the model writes → (it is run) →
@@ -32,27 +36,67 @@ interface StartedCall extends PendingCall {
   outputIndex: number;
 }
 
-/** What the items of a turn's calls are made with. */
-export interface CallDetails {
-  /** What is shown beside the usual (`include` of the request). */
-  include: readonly string[];
-  /** The container in which code runs, as `container_id`. */
-  container: string;
+/** The parts of a turn's output that calls change. */
+export interface CallParts {
+  readonly state: TurnState;
+  readonly writer: EventWriter;
+  readonly size: OutputSize;
+  readonly messages: RawMessages;
 }
 
 export class ServerCalls {
-  readonly #writer: EventWriter;
-  readonly #response: ResponseObject;
+  readonly #output: CallParts;
   readonly #hostedTools: HostedTools;
-  readonly #details: CallDetails;
+  /** What is shown beside the usual (`include` of the request). */
+  readonly #include: readonly string[];
+  /** The container in which code runs, as `container_id`. */
+  readonly #container: string;
   readonly #open = new Map<number, OpenServerCall>();
   #pending: StartedCall[] = [];
+  /** Calls that the turn may still make. */
+  #left: number;
+  /** Whether the round may call this server's tools. What a model calls that was not offered any is ignored. */
+  isOffered = true;
+  /** Calls that the round has made beyond what the turn may. */
+  ignored = 0;
 
-  constructor(writer: EventWriter, response: ResponseObject, hostedTools: HostedTools, details: CallDetails) {
-    this.#writer = writer;
-    this.#response = response;
-    this.#hostedTools = hostedTools;
-    this.#details = details;
+  /** Calls that are open in the state go on. */
+  constructor(
+    output: CallParts,
+    { asked: { request }, tools }: Pick<TurnOptions, "tools"> & { asked: Pick<TurnOptions["asked"], "request"> },
+  ) {
+    this.#output = output;
+    this.#hostedTools = tools.hosted;
+    this.#include = request.include ?? [];
+    this.#container = tools.session?.container ?? "";
+    const { state } = output;
+    this.#left = request.max_tool_calls ?? Number.POSITIVE_INFINITY;
+    this.uncount(-withoutSuperseded(state, state.output).filter(isServerCall).length);
+    const completed = state.answering?.calls ?? state.round.called;
+    for (const [outputIndex, item] of state.output.entries()) {
+      if (!isServerCall(item) || state.superseded.has(item.id)) continue;
+      if (item.status === "completed" || item.status === "failed" || item.status === "incomplete") continue;
+      this.#reopen(
+        item,
+        outputIndex,
+        completed.find((call) => call.item === item.id),
+      );
+    }
+  }
+
+  /** Whether the turn may make one more call. */
+  get mayMakeMore(): boolean {
+    return this.#left > 0;
+  }
+
+  /** Whether a call may begin. */
+  get mayBegin(): boolean {
+    return this.isOffered && this.mayMakeMore;
+  }
+
+  /** So many calls that were counted were none. */
+  uncount(calls: number): void {
+    this.#left += calls;
   }
 
   /** Calls that are complete and not answered yet. */
@@ -73,6 +117,8 @@ export class ServerCalls {
   }
 
   #begin(index: number, begun: Pick<OpenServerCall, "tool" | "name" | "text" | "approvalRequest">): void {
+    this.uncount(-1);
+    this.#output.size.addFrames(1);
     const { item: room } = this.#hostedTools.of(begun.tool);
     const call: OpenServerCall = { ...begun, text: "", room, outputIndex: -1, deltaHead: "" };
     this.#open.set(index, call);
@@ -83,13 +129,14 @@ export class ServerCalls {
   append(index: number, text: string): void {
     const call = this.#open.get(index);
     if (!call || text === "") return;
+    this.#output.size.addText(text);
     call.text += text;
     if (call.item) this.#write(call, call.item, text);
     else if (call.room.canShow(call.tool, call.text, false)) this.#show(call);
   }
 
   /** An item of before a crash: the model has not finished it, or it has not been answered. */
-  restore(item: ServerCall, outputIndex: number, pending: PendingCall | undefined): void {
+  #reopen(item: ServerCall, outputIndex: number, pending: PendingCall | undefined): void {
     if (pending) {
       this.#pending.push({ ...pending, outputIndex });
       return;
@@ -135,10 +182,10 @@ export class ServerCalls {
     if (!call) return;
     this.#open.delete(index);
     const { tool, name, room } = call;
-    const request = room.approvalRequest?.(tool, call.text, (type) => this.#writer.newItemId(type));
+    const request = room.approvalRequest?.(tool, call.text, (type) => this.#output.writer.newItemId(type));
     if (request) {
-      const outputIndex = this.#writer.addItem(request);
-      this.#writer.emit({ type: "response.output_item.done", output_index: outputIndex, item: request });
+      const outputIndex = this.#output.writer.addItem(request);
+      this.#output.writer.emit({ type: "response.output_item.done", output_index: outputIndex, item: request });
       return;
     }
     if (call.text === "" && call.item && room.written?.whenEmpty !== undefined) {
@@ -149,7 +196,7 @@ export class ServerCalls {
     if (!call.item) return;
     this.#endWriting(call, call.item);
     const called: PendingCall = { item: call.item.id, tool, name, arguments: call.text };
-    this.#writer.record({ called });
+    this.#output.writer.record({ called });
     this.#pending.push({ ...called, outputIndex: call.outputIndex });
   }
 
@@ -162,14 +209,20 @@ export class ServerCalls {
 
   /** A call is about to be run. */
   start({ item: id, tool }: PendingCall): void {
+    this.#output.writer.record({ dispatched: id });
     const found = this.#find(id);
     if (!found) return;
     const type = this.#hostedTools.of(tool).item.start?.(found.item);
-    if (type) this.#writer.emit({ type, item_id: id, output_index: found.outputIndex });
+    if (type) this.#output.writer.emit({ type, item_id: id, output_index: found.outputIndex });
   }
 
   /** A call has been run. */
-  finish({ item: id, tool }: PendingCall, outcome: ToolOutcome): void {
+  finish({ item: id, tool }: PendingCall, outcome: ToolOutcome, answer: CallAnswer): void {
+    const { writer, size, messages } = this.#output;
+    writer.record({ answered: answer });
+    size.addFrames(1);
+    size.addJson(3 * JSON.stringify(answer).length);
+    messages.addAnswer(answer.messages);
     const found = this.#find(id);
     if (!found) return;
     const { item, outputIndex } = found;
@@ -177,13 +230,13 @@ export class ServerCalls {
     // A search for tools cannot fail but by finding none.
     item.status = outcome.failed && item.type !== "tool_search_call" ? "failed" : "completed";
     const room = this.#hostedTools.of(tool).item;
-    const type = room.finish(item, outcome, this.#details.include);
-    if (type) this.#writer.emit({ type, item_id: id, output_index: outputIndex });
-    this.#writer.emit({ type: "response.output_item.done", output_index: outputIndex, item });
-    const result = room.result?.(outcome, (type) => this.#writer.newItemId(type));
+    const type = room.finish(item, outcome, this.#include);
+    if (type) this.#output.writer.emit({ type, item_id: id, output_index: outputIndex });
+    this.#output.writer.emit({ type: "response.output_item.done", output_index: outputIndex, item });
+    const result = room.result?.(outcome, (type) => this.#output.writer.newItemId(type));
     if (!result) return;
-    const resultIndex = this.#writer.addItem(result);
-    this.#writer.emit({ type: "response.output_item.done", output_index: resultIndex, item: result });
+    const resultIndex = this.#output.writer.addItem(result);
+    this.#output.writer.emit({ type: "response.output_item.done", output_index: resultIndex, item: result });
   }
 
   /** Ends what is still open or unanswered as incomplete. `silent`: no event says so. */
@@ -197,13 +250,13 @@ export class ServerCalls {
       call.item.status = "incomplete";
       if (silent) continue;
       this.#endWriting(call, call.item);
-      this.#writer.emit({ type: "response.output_item.done", output_index: call.outputIndex, item: call.item });
+      this.#output.writer.emit({ type: "response.output_item.done", output_index: call.outputIndex, item: call.item });
     }
     for (const call of unanswered) {
       if (!call) continue;
       call.item.status = "incomplete";
       if (silent) continue;
-      this.#writer.emit({ type: "response.output_item.done", output_index: call.outputIndex, item: call.item });
+      this.#output.writer.emit({ type: "response.output_item.done", output_index: call.outputIndex, item: call.item });
     }
   }
 
@@ -211,6 +264,7 @@ export class ServerCalls {
   forgetUnshown(): number {
     const unshown = [...this.#open].filter(([, call]) => !call.item);
     for (const [index] of unshown) this.#open.delete(index);
+    this.uncount(unshown.length);
     return unshown.length;
   }
 
@@ -222,14 +276,14 @@ export class ServerCalls {
 
   #show(call: OpenServerCall): void {
     const { room, tool, text, approvalRequest } = call;
-    const { container } = this.#details;
-    const item = room.create(tool, { id: this.#writer.newItemId(room.type), text, container, approvalRequest });
+    const id = this.#output.writer.newItemId(room.type);
+    const item = room.create(tool, { id, text, container: this.#container, approvalRequest });
     call.item = item;
-    call.outputIndex = this.#writer.addItem(item);
+    call.outputIndex = this.#output.writer.addItem(item);
     call.deltaHead = headOf(room, item, call.outputIndex);
     if (item.type !== "tool_search_call") {
       const at = { item_id: item.id, output_index: call.outputIndex };
-      this.#writer.emit({ type: `response.${item.type}.in_progress`, ...at });
+      this.#output.writer.emit({ type: `response.${item.type}.in_progress`, ...at });
     }
     if (room.written?.whenShown) this.#write(call, item, room.written.whenShown(text));
   }
@@ -238,12 +292,12 @@ export class ServerCalls {
   #write({ room: { written }, deltaHead }: OpenServerCall, item: ServerCall, text: string): void {
     if (!written) return;
     written.append(item, text);
-    this.#writer.delta(written.deltaEvent, deltaHead, text);
+    this.#output.writer.delta(written.deltaEvent, deltaHead, text);
   }
 
   #endWriting({ room: { written }, outputIndex }: OpenServerCall, item: ServerCall): void {
     if (!written) return;
-    this.#writer.emit(written.done(item, { item_id: item.id, output_index: outputIndex }));
+    this.#output.writer.emit(written.done(item, { item_id: item.id, output_index: outputIndex }));
   }
 
   /** A call's name whatever engine made it: a built-in tool's is its full one. */
@@ -252,8 +306,9 @@ export class ServerCalls {
   }
 
   #find(id: string): { item: ServerCall; outputIndex: number } | undefined {
-    const outputIndex = this.#response.output.findIndex((item) => item.id === id);
-    const item = this.#response.output[outputIndex];
+    const { output } = this.#output.state;
+    const outputIndex = output.findIndex((item) => item.id === id);
+    const item = output[outputIndex];
     return item && isServerCall(item) ? { item, outputIndex } : undefined;
   }
 }

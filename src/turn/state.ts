@@ -9,10 +9,10 @@ import {
   type StreamEvent,
   type Unnumbered,
 } from "../items/events.ts";
-import { appendWritten, type OutputItem } from "../items/registry.ts";
+import { appendWritten, type Item, isClientCall, type OutputItem } from "../items/registry.ts";
 import type { Usage } from "../protocol/response.ts";
 import type { CallAnswer, TurnRecord } from "./records.ts";
-import { type DeltaCount, NO_DELTAS, tokensIn } from "./usage.ts";
+import { type DeltaCount, minus, NO_DELTAS, tokensIn } from "./usage.ts";
 
 /**
  * The state of one turn: all that its events and records tell.
@@ -323,6 +323,25 @@ function keepAnswer(replays: Replay[], { item, exchange, messages }: CallAnswer)
     replay.exchange = exchange;
     replay.messages = [...replay.messages, ...messages];
   }
+}
+
+/** The items of the rounds before this one, as prompts have them. */
+export function earlierOutput(state: TurnState): Item[] {
+  const earlier = state.output.slice(0, state.round.firstItem);
+  return withThoughts(state, withoutSuperseded(state, earlier)) as Item[];
+}
+
+/** Whether the round has left something that only the client can answer: its own calls, and those to approve. */
+export function waitsForClient({ output, round }: TurnState): boolean {
+  // A call that was cut is not one.
+  return output
+    .slice(round.firstItem)
+    .some((item) => (isClientCall(item) && item.status !== "incomplete") || item.type === "mcp_approval_request");
+}
+
+/** Deltas of the round so far, without those that it has said in vain. */
+export function roundDeltas({ deltas, round }: TurnState): DeltaCount {
+  return minus(minus(deltas, round.deltasBefore), round.lost);
 }
 
 /** The items among these that the model goes on after: those that it does not say anew. */

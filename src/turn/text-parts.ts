@@ -42,8 +42,8 @@ const DELTA_TYPES = {
 export interface TextPartsOptions {
   /** Makes a filter for a part, where there is something to cite. */
   citations: (() => CitationFilter) | undefined;
-  /** The `encrypted_content` of reasoning that is about to be done, if it gets one. */
-  seal: (item: ThoughtItem, text: string) => string | undefined;
+  /** Gives the `encrypted_content` of reasoning that is about to be done, where there are keys for it. */
+  seal: ((item: ThoughtItem, text: string) => string) | undefined;
 }
 
 export class TextParts {
@@ -135,8 +135,8 @@ export class TextParts {
     item.status = status;
     if (item.type === "reasoning" && !isSilent) {
       const [whole = item] = withThoughts(this.#state, [item]);
-      const sealed = this.#options.seal(item, textOf(whole));
-      if (sealed !== undefined && this.#size.hasRoomFor(sealed)) {
+      const sealed = this.#options.seal?.(item, textOf(whole));
+      if (sealed !== undefined && this.#size.fits(sealed)) {
         this.#size.addJson(sealed.length);
         item.encrypted_content = sealed;
       }

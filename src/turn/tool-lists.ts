@@ -32,9 +32,7 @@ export class ToolLists {
   end(index: number, listed: ListedTools, origin: string): void {
     const item = this.#state.output[index];
     if (item?.type !== "mcp_list_tools") return;
-    const kept = this.#size.hasRoomFor(listed)
-      ? listed
-      : { error: "The tools are too many to be kept with the response." };
+    const kept = this.#size.fits(listed) ? listed : { error: "The tools are too many to be kept with the response." };
     if ("tools" in kept) item.tools = kept.tools;
     else item.error = kept.error;
     this.#size.addFrames(1);

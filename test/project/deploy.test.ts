@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { EXIT } from "../../cli/refusal.ts";
 import { SERVE_VARIABLES } from "../../cli/serve-settings.ts";
-import { VARIABLE_NAMES } from "../../src/config.ts";
+import { VARIABLE_NAMES } from "../../src/config/index.ts";
 import { root } from "../workerd/tools.ts";
 
 /** What the files of deployments say of each other and of the program. `npm run test:deploy` runs them. */

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { Ajv } from "ajv";
 import { parse } from "smol-toml";
 import { describe, expect, it } from "vitest";
-import { VARIABLE_NAMES } from "../../src/config.ts";
+import { VARIABLE_NAMES } from "../../src/config/index.ts";
 
 /** What a deployment to Cloudflare is made with. */
 

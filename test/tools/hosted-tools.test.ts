@@ -2,11 +2,15 @@ import { describe, expect, it } from "vitest";
 import type { ToolExchange } from "../../src/contract/engine.ts";
 import { fullNames } from "../../src/contract/hosted-tool.ts";
 import type { PendingCall, ServerTool, ToolOutcome } from "../../src/contract/server-tool.ts";
-import { type Item, inputItem, type OutputItem, type ServerCall } from "../../src/items/registry.ts";
+import type { TurnTools } from "../../src/contract/turn-tools.ts";
+import { type Item, inputItem, type OutputItem } from "../../src/items/registry.ts";
+import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { newTurnAddress } from "../../src/protocol/ids.ts";
 import { initialResponse } from "../../src/protocol/response.ts";
 import { HOSTED_TOOLS, TOOL_ROOMS } from "../../src/tools/hosted-tools.ts";
 import { EventWriter } from "../../src/turn/output-events.ts";
+import { OutputSize } from "../../src/turn/output-size.ts";
+import { RawMessages } from "../../src/turn/raw-messages.ts";
 import { ServerCalls } from "../../src/turn/server-calls.ts";
 import { newTurnState } from "../../src/turn/state.ts";
 import { eventViolations, memberViolations } from "../conformance/schemas.ts";
@@ -133,19 +137,26 @@ SAMPLES.tool_search = {
   exchange: undefined,
 };
 
-const INCLUDE = ["web_search_call.action.sources", "code_interpreter_call.outputs"];
+const INCLUDE = ["web_search_call.action.sources", "code_interpreter_call.outputs"] as CreateRequest["include"];
 const ADDRESS = newTurnAddress();
 
-/** The calls of a turn, with its events; `output` are items of before a crash. */
-function callsOf(output: OutputItem[] = []) {
+/** The calls of a turn, with its events; `items` and `called` are what was there before a crash. */
+function callsOf(items: OutputItem[] = [], called: PendingCall[] = []) {
   const events: Record<string, unknown>[] = [];
-  const response = initialResponse({ model: "m" }, { id: "resp_a", model: "m", createdAt: 0 });
-  const state = { ...newTurnState(), output };
-  response.output = state.output;
+  const fresh = newTurnState();
+  const state = { ...fresh, output: items, round: { ...fresh.round, called } };
   const sink = { event: (_type: string, json: string) => void events.push(JSON.parse(json)) };
   const writer = new EventWriter(state, { address: ADDRESS, sink, obfuscation: false });
-  const calls = new ServerCalls(writer, response, HOSTED_TOOLS, { include: INCLUDE, container: "cntr_a" });
-  return { calls, response, events };
+  const size = new OutputSize(state, { limit: 1_000_000, withMessages: false });
+  const none = { previous: undefined, firstInput: undefined };
+  const response = initialResponse({ model: "m" }, { id: "resp_a", model: "m", createdAt: 0 });
+  const messages = new RawMessages(state, response, size, none);
+  const session = { container: "cntr_a" } as TurnTools;
+  const calls = new ServerCalls(
+    { state, writer, size, messages },
+    { asked: { request: { include: INCLUDE } }, tools: { hosted: HOSTED_TOOLS, session } },
+  );
+  return { calls, state, events };
 }
 
 /** Has all that is pending answered. */
@@ -153,7 +164,8 @@ function answer(calls: ServerCalls, outcome: ToolOutcome): PendingCall[] {
   const { pending } = calls;
   for (const call of pending) {
     calls.start(call);
-    calls.finish(call, outcome);
+    const exchange = { name: call.name, arguments: call.arguments, output: outcome.output, step: "1.0" };
+    calls.finish(call, outcome, { item: call.item, exchange, messages: [] });
   }
   return pending;
 }
@@ -193,7 +205,7 @@ describe.each(TOOL_ROOMS.map((room) => [room.kind, room] as const))("%s", (kind,
   });
 
   it("shows a call in OpenAI's order, with events and an item of OpenAI's types", () => {
-    const { events, response } = play(sample);
+    const { events, state } = play(sample);
     expect(events.map(({ type }) => type)).toEqual([
       "response.output_item.added",
       ...sample.events,
@@ -201,7 +213,7 @@ describe.each(TOOL_ROOMS.map((room) => [room.kind, room] as const))("%s", (kind,
       ...(sample.result ? ["response.output_item.added", "response.output_item.done"] : []),
     ]);
     for (const event of events) expect(eventViolations(event)).toEqual([]);
-    const [item, result] = response.output;
+    const [item, result] = state.output;
     if (sample.result) expect(result).toMatchObject(sample.result);
     if (sample.result) expect(memberViolations("ResponseOutputItem", copy(result))).toEqual([]);
     expect(item).toMatchObject({ ...sample.item, status: "completed" });
@@ -209,8 +221,8 @@ describe.each(TOOL_ROOMS.map((room) => [room.kind, room] as const))("%s", (kind,
   });
 
   it("keeps a call as logs have kept it from the beginning", () => {
-    const { pending, response } = play(sample);
-    const called = { item: response.output[0]?.id, tool: sample.tool, name: sample.name };
+    const { pending, state } = play(sample);
+    const called = { item: state.output[0]?.id, tool: sample.tool, name: sample.name };
     expect(copy(pending)).toEqual([{ ...called, arguments: sample.pieces.join("") }]);
   });
 
@@ -219,27 +231,24 @@ describe.each(TOOL_ROOMS.map((room) => [room.kind, room] as const))("%s", (kind,
     failing.calls.begin(0, sample.written, sample.tool, sample.pieces.join(""));
     failing.calls.completeAll();
     answer(failing.calls, { output: "Error: no", failed: true });
-    expect(failing.response.output[0]).toMatchObject({ status: sample.failed ?? "failed" });
+    expect(failing.state.output[0]).toMatchObject({ status: sample.failed ?? "failed" });
     const cut = callsOf();
     cut.calls.begin(0, sample.written, sample.tool, sample.pieces.join(""));
     cut.calls.completeAll();
     cut.calls.close(false);
-    expect(cut.response.output[0]).toMatchObject({ status: "incomplete" });
+    expect(cut.state.output[0]).toMatchObject({ status: "incomplete" });
     expect(cut.events.at(-1)?.type).toBe("response.output_item.done");
     for (const event of [...failing.events, ...cut.events]) expect(eventViolations(event)).toEqual([]);
   });
 
   it("goes on after a crash: with a call that the model writes, and with one that waits to be run", () => {
-    const whole = play(sample).response.output;
+    const whole = play(sample).state.output;
     const [first = "", second = ""] = sample.pieces;
 
     const before = callsOf();
     before.calls.begin(0, sample.written, sample.tool);
     before.calls.append(0, first);
-    const writing = callsOf(copy(before.response.output));
-    for (const [index, item] of writing.response.output.entries()) {
-      writing.calls.restore(item as ServerCall, index, undefined);
-    }
+    const writing = callsOf(copy(before.state.output));
     // What cannot be seen before it is complete begins anew, with all that was written of it.
     if (!writing.calls.resume(7, sample.written, sample.tool)) {
       writing.calls.begin(7, sample.written, sample.tool, first);
@@ -247,18 +256,17 @@ describe.each(TOOL_ROOMS.map((room) => [room.kind, room] as const))("%s", (kind,
     writing.calls.append(7, second);
     writing.calls.completeAll();
     answer(writing.calls, sample.outcome);
-    expect(writing.response.output).toEqual(whole);
+    expect(writing.state.output).toEqual(whole);
 
     before.calls.append(0, second);
     before.calls.completeAll();
-    const waiting = callsOf(copy(before.response.output));
-    waiting.calls.restore(waiting.response.output[0] as ServerCall, 0, copy(before.calls.pending)[0]);
+    const waiting = callsOf(copy(before.state.output), copy(before.calls.pending));
     answer(waiting.calls, sample.outcome);
-    expect(waiting.response.output).toEqual(whole);
+    expect(waiting.state.output).toEqual(whole);
   });
 
   it("is read back as it was kept, and else as far as its item tells", () => {
-    const [output] = play(sample).response.output;
+    const [output] = play(sample).state.output;
     const item = inputItem.parse(copy(output)) as Item;
     const kept = { name: sample.name, arguments: sample.pieces.join(""), output: sample.outcome.output, step: "1.0" };
     expect(HOSTED_TOOLS.exchangeOf(item, { item: item.id ?? "", messages: [], exchange: kept }, [item])).toBe(kept);
@@ -268,7 +276,7 @@ describe.each(TOOL_ROOMS.map((room) => [room.kind, room] as const))("%s", (kind,
 });
 
 it("a search for tools is read back with the output after it", () => {
-  const { output } = play(SAMPLES.tool_search as Sample).response;
+  const { output } = play(SAMPLES.tool_search as Sample).state;
   const items = copy(output).map((item) => inputItem.parse(item) as Item);
   expect(HOSTED_TOOLS.exchangeOf(items[0] as Item, undefined, items)).toMatchObject({
     name: "tool_search",
@@ -286,14 +294,12 @@ describe("a call that needs approval", () => {
     asking.calls.append(0, "{}");
     asking.calls.completeAll();
     expect(asking.calls.pending).toEqual([]);
-    expect(asking.response.output).toMatchObject([{ type: "mcp_approval_request", name: "look", arguments: "{}" }]);
+    expect(asking.state.output).toMatchObject([{ type: "mcp_approval_request", name: "look", arguments: "{}" }]);
     const approved = callsOf();
     const call = { ...tool, approval: false };
     approved.calls.addApproved({ tool: call, name: "docs__look", arguments: "{}", request: "mcpr_a" });
     answer(approved.calls, { output: "found", failed: false });
-    expect(approved.response.output).toMatchObject([
-      { type: "mcp_call", approval_request_id: "mcpr_a", arguments: "{}" },
-    ]);
+    expect(approved.state.output).toMatchObject([{ type: "mcp_call", approval_request_id: "mcpr_a", arguments: "{}" }]);
     for (const event of [...asking.events, ...approved.events]) expect(eventViolations(event)).toEqual([]);
   });
 

@@ -7,8 +7,9 @@ import { toolChoice, tools } from "../../src/protocol/tools.ts";
 import { parse } from "../../src/protocol/validation.ts";
 import { matchOutputs } from "../../src/turn/history.ts";
 import { withConfiguration, withLoadedTools } from "../../src/turn/loaded-tools.ts";
-import { readLoggedTurn } from "../../src/turn/logged-turn.ts";
-import { newBuilder, toldBy } from "./turn-rig.ts";
+import { readLoggedTurn } from "../../src/turn/resume.ts";
+import { waitsForClient } from "../../src/turn/state.ts";
+import { newOutput, toldBy } from "./turn-rig.ts";
 
 /** Tools that the client runs: their names, their calls, and those that items bring. */
 
@@ -177,9 +178,9 @@ describe("calls", () => {
     ...(name !== undefined && { name, callId: "c" }),
   });
   const say = (...deltas: ModelDelta[]) => {
-    const rig = newBuilder();
-    for (const delta of deltas) rig.builder.apply(delta);
-    rig.builder.endGeneration();
+    const rig = newOutput();
+    for (const delta of deltas) rig.output.round.apply(delta);
+    rig.output.round.end();
     return rig;
   };
 
@@ -195,7 +196,7 @@ describe("calls", () => {
     expect(rig.state.output).toMatchObject([
       { type: "custom_tool_call", name: "apply", input: "a\nb", status: "completed" },
     ]);
-    expect(rig.builder.waitsForClient).toBe(true);
+    expect(waitsForClient(rig.state)).toBe(true);
   });
 
   it("of a tool in a namespace have both names", () => {
@@ -235,44 +236,44 @@ describe("calls", () => {
     const rig = say(call(name, json));
     expect(toldBy(rig.lines)).toEqual(["output_item.added", "output_item.done"]);
     expect(rig.state.output).toMatchObject([{ ...item, call_id: "c", status: "completed" }]);
-    expect(rig.builder.waitsForClient).toBe(true);
+    expect(waitsForClient(rig.state)).toBe(true);
   });
 
   it("that broke off are shown as far as they were, or not at all", () => {
-    const rig = newBuilder();
-    rig.builder.apply(call("apply", '{"input": "ab'));
-    rig.builder.apply(call("shell", '{"commands": ["l', 1));
-    rig.builder.close({ status: "incomplete", reason: "max_output_tokens" });
+    const rig = newOutput();
+    rig.output.round.apply(call("apply", '{"input": "ab'));
+    rig.output.round.apply(call("shell", '{"commands": ["l', 1));
+    rig.output.close({ status: "incomplete", reason: "max_output_tokens" });
     expect(rig.state.output).toMatchObject([{ type: "custom_tool_call", input: "ab", status: "incomplete" }]);
   });
 
   it("are where they were after a crash", () => {
-    const before = newBuilder();
-    before.builder.apply(call("apply", '{"input": "a\\'));
+    const before = newOutput();
+    before.output.round.apply(call("apply", '{"input": "a\\'));
     const state = readLoggedTurn(before.lines);
     expect(state.output).toMatchObject([{ type: "custom_tool_call", input: "a", status: "in_progress" }]);
-    const after = newBuilder({ state });
-    after.builder.apply({ kind: "resumed_call", index: 0, name: "apply", arguments: '{"input": "a\\' });
-    after.builder.apply(call(undefined, 'nb"}'));
-    after.builder.endGeneration();
+    const after = newOutput({ state });
+    after.output.round.apply({ kind: "resumed_call", index: 0, name: "apply", arguments: '{"input": "a\\' });
+    after.output.round.apply(call(undefined, 'nb"}'));
+    after.output.round.end();
     expect(state.output).toMatchObject([{ input: "a\nb", status: "completed" }]);
   });
 
   it("that nobody has seen yet begin again with all that was said of them", () => {
-    const rig = newBuilder();
-    rig.builder.apply({ kind: "resumed_call", index: 0, name: "shell", arguments: '{"commands":' });
-    rig.builder.apply(call(undefined, '["ls"]}'));
-    rig.builder.endGeneration();
+    const rig = newOutput();
+    rig.output.round.apply({ kind: "resumed_call", index: 0, name: "shell", arguments: '{"commands":' });
+    rig.output.round.apply(call(undefined, '["ls"]}'));
+    rig.output.round.end();
     expect(rig.state.output).toMatchObject([{ type: "shell_call", action: { commands: ["ls"] } }]);
   });
 
   it("that nobody has seen yet are forgotten where the model is asked anew", () => {
-    const rig = newBuilder({}, { parallelCalls: false });
-    rig.builder.apply(call("shell", '{"commands":'));
-    rig.builder.apply(call("browser_search", '{"qu', 1));
-    rig.builder.forgetUnshown();
-    rig.builder.apply(call("shell", '{"commands":["ls"]}'));
-    rig.builder.endGeneration();
+    const rig = newOutput({}, { request: { parallel_tool_calls: false } });
+    rig.output.round.apply(call("shell", '{"commands":'));
+    rig.output.round.apply(call("browser_search", '{"qu', 1));
+    rig.output.round.forgetUnshown();
+    rig.output.round.apply(call("shell", '{"commands":["ls"]}'));
+    rig.output.round.end();
     expect(rig.state.output).toMatchObject([{ type: "shell_call", action: { commands: ["ls"] } }]);
   });
 });

@@ -3,7 +3,7 @@ import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts"
 import { assembleTurn, type TurnSpec } from "../../src/assembly/assemble-turn.ts";
 import { compactionCodec } from "../../src/assembly/compaction-codec.ts";
 import type { Past } from "../../src/assembly/past.ts";
-import { type Config, loadConfig } from "../../src/config.ts";
+import { type Config, loadConfig } from "../../src/config/index.ts";
 import type { CompactionContent } from "../../src/contract/compaction.ts";
 import type { StreamEvent } from "../../src/items/events.ts";
 import type { Item, OutputItem } from "../../src/items/registry.ts";
@@ -13,9 +13,9 @@ import type { ResponseObject } from "../../src/protocol/response.ts";
 import { SUMMARY_ID, standingItems, standingPast } from "../../src/turn/compacted-past.ts";
 import { thresholdOf } from "../../src/turn/compaction.ts";
 import { cutInMiddle, selectKept } from "../../src/turn/compaction-selection.ts";
-import { readLoggedTurn } from "../../src/turn/logged-turn.ts";
 import { isRecord, recordLine } from "../../src/turn/records.ts";
-import { responseBody } from "../../src/turn/response-builder.ts";
+import { responseBody } from "../../src/turn/response.ts";
+import { readLoggedTurn } from "../../src/turn/resume.ts";
 
 function said(role: "user" | "developer" | "assistant", text: string, id?: string): Item {
   const own = id === undefined ? {} : { id };

@@ -11,8 +11,8 @@ import {
   VARIABLE_NAMES,
   type Variables,
   VLLM_EXTRAS,
-} from "../../src/config.ts";
-import { authenticate, type Door } from "../../src/http/auth.ts";
+} from "../../src/config/index.ts";
+import { authenticate, type KeySources } from "../../src/http/auth.ts";
 
 const HASH = "a".repeat(64);
 
@@ -237,6 +237,21 @@ describe("the configuration", () => {
     expect(error.message).not.toContain("s3cret");
   });
 
+  it("tells what is wrong with keys that stand beside an issuer", () => {
+    const issuer = { JWT_ISSUER: "https://id.acme.dev", JWT_AUDIENCE: "x", JWT_JWKS_URL: "https://id.acme.dev/jwks" };
+    for (const name of ["API_KEYS", "ADMIN_KEY"]) {
+      const error = failure(() => configure({ ...issuer, [name]: "s3cret" }));
+      expect((error as ConfigError).mistakes).toEqual([
+        expect.stringMatching(new RegExp(`^${name}: expected entries`)),
+      ]);
+    }
+  });
+
+  it("says how to make the keys that API_KEYS wants", () => {
+    const error = failure(() => configure({ API_KEYS: "acme:…" }));
+    expect(error.message).toContain("`npm run create-key -- TENANT`");
+  });
+
   it("an issuer has an audience and keys, and neither is without an issuer", () => {
     const issuer = { JWT_ISSUER: "https://id.acme.dev", JWT_AUDIENCE: "x", JWT_JWKS_URL: "https://id.acme.dev/jwks" };
     expect(configure(issuer).jwt).toMatchObject({ issuer: "https://id.acme.dev", algorithms: ["RS256", "ES256"] });
@@ -352,7 +367,7 @@ describe("the configuration of tools", () => {
 });
 
 /** Where callers come in. */
-function door(config: Config): Door {
+function sources(config: Config): KeySources {
   return { config, env, waitUntil: () => {} };
 }
 
@@ -363,7 +378,7 @@ describe("API keys", () => {
   it.each([",", " ", "\n", ", ", "\r\n\t"])("are separated by %j", (separator) => {
     const config = configure({ API_KEYS: `a:${HASH}${separator}b:${TEST}${separator}` });
     expect(config.apiKeys.map((key) => key.tenant)).toEqual(["a", "b"]);
-    expect(authenticate("Bearer test", door(config))).toMatchObject({ identity: { tenant: "b" } });
+    expect(authenticate("Bearer test", sources(config))).toMatchObject({ identity: { tenant: "b" } });
   });
 
   it("without any entry open nothing, whatever ALLOW_ANONYMOUS says", () => {
@@ -377,8 +392,8 @@ describe("API keys", () => {
 
   it("win over ALLOW_ANONYMOUS", () => {
     const config = configure({ API_KEYS: `b:${TEST}`, ALLOW_ANONYMOUS: "true" });
-    expect(() => authenticate(undefined, door(config))).toThrow("API key");
-    const open = door(configure({ ALLOW_ANONYMOUS: "true" }));
+    expect(() => authenticate(undefined, sources(config))).toThrow("API key");
+    const open = sources(configure({ ALLOW_ANONYMOUS: "true" }));
     expect(authenticate(undefined, open)).toMatchObject({ identity: { tenant: "local" } });
   });
 

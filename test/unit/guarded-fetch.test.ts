@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import type { ToolConfig } from "../../src/config.ts";
+import type { ToolConfig } from "../../src/config/index.ts";
 import { allowList } from "../../src/protocol/public-url.ts";
 import { guardOf, isToolServer } from "../../src/tools/guard.ts";
 import { dohResolver, type GuardOptions, guardedFetch } from "../../src/tools/guarded-fetch.ts";

@@ -15,8 +15,8 @@ type OpenAIItem =
   | BetaResponseOutputItem;
 type Unlisted = Exclude<OpenAIItem["type"], keyof typeof ITEMS | (typeof REFUSED)[number] | null | undefined>;
 
-it("every item type of OpenAI's is described or refused", () => {
-  // Does not compile while there is one that is neither.
+it("each item type of OpenAI's is described or refused by its type", () => {
+  // Does not compile while there is one more.
   const unlisted: Record<Unlisted, true> = {};
   expect(unlisted).toEqual({});
 });

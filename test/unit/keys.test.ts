@@ -3,7 +3,7 @@ import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { restrictedConfig } from "../../src/assembly/restricted-config.ts";
-import { loadConfig, type Variables } from "../../src/config.ts";
+import { loadConfig, type Variables } from "../../src/config/index.ts";
 import { grants, hasHost, hasModel, policyOf } from "../../src/contract/grants.ts";
 import { isMinted, isMintedForm, mintKey, newMint } from "../../src/protocol/api-keys.ts";
 import { estimateTokens } from "../../src/protocol/estimate.ts";

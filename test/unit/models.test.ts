@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { loadConfig, type Variables } from "../../src/config.ts";
+import { loadConfig, type Variables } from "../../src/config/index.ts";
 import { contextWindow, resolveModel } from "../../src/engine/models.ts";
 import { Upstream } from "../../src/engine/upstream.ts";
 

@@ -1,7 +1,7 @@
+import { JsonMember } from "@responses-edge/json-text";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { countedBody } from "../../src/api/passed-usage.ts";
-import { JsonMember } from "../../src/protocol/json-member.ts";
 
 /** What answers of vLLM's own endpoints have used, told from their bytes. */
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import readme from "../../README.md?raw";
-import { VARIABLE_NAMES } from "../../src/config.ts";
+import { VARIABLE_NAMES } from "../../src/config/index.ts";
 import { endpoints } from "../../src/http/endpoints.ts";
 
 /** The rows of the table under a heading, as their cells. */

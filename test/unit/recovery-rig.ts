@@ -4,7 +4,7 @@ import { cutAtLiterals, type Tokenizer, toTokenIds } from "@responses-edge/harmo
 import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
 import { afterEach, beforeAll, beforeEach, expect, vi } from "vitest";
 import { createSealer } from "../../src/assembly/sealer.ts";
-import { type EngineName, loadConfig } from "../../src/config.ts";
+import { type EngineName, loadConfig } from "../../src/config/index.ts";
 import type { Replay } from "../../src/contract/engine.ts";
 import type { McpAccess } from "../../src/contract/mcp-access.ts";
 import { loadTokenizer } from "../../src/engine/harmony/load-tokenizer.ts";
@@ -15,7 +15,7 @@ import { newTurnAddress, type TurnAddress } from "../../src/protocol/ids.ts";
 import type { Home } from "../../src/store/home.ts";
 import { fromCell, type StoredCell } from "../../src/store/row-pieces.ts";
 import type { RunSpec } from "../../src/store/run-store.ts";
-import { responseBody } from "../../src/turn/response-builder.ts";
+import { responseBody } from "../../src/turn/response.ts";
 
 /**
  * Background runs in real homes, whose process a test kills. The model server is a mock of `fetch`: each generation that

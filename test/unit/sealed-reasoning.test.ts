@@ -4,7 +4,7 @@ import type { ModelDelta, Replay } from "../../src/contract/engine.ts";
 import type { Sealer } from "../../src/contract/sealing.ts";
 import type { Item } from "../../src/items/registry.ts";
 import { openReasoning, type ReasoningSeal } from "../../src/turn/sealed-reasoning.ts";
-import { eventsOf, newBuilder } from "./turn-rig.ts";
+import { eventsOf, newOutput } from "./turn-rig.ts";
 
 /** Seals nothing: what it is given can be read. */
 const readable: Sealer = {
@@ -30,8 +30,8 @@ const callOf = (index: number, name: string, text: string): ModelDelta[] => [
 ];
 
 function built(deltas: readonly ModelDelta[], seal: ReasoningSeal | undefined = HARMONY) {
-  const rig = newBuilder({}, { seal });
-  for (const delta of deltas) rig.builder.apply(delta);
+  const rig = newOutput({}, { secrets: { seal } });
+  for (const delta of deltas) rig.output.round.apply(delta);
   return rig;
 }
 
@@ -92,20 +92,21 @@ describe("what is sealed of a thought", () => {
   });
 
   it("is what the model saw of this server's calls since the thought before, and nothing that a tool remembers", () => {
-    const { builder, state } = built([...think(0, "a"), ...callOf(1, "python", "1 + 1")]);
-    const [call] = builder.endGeneration();
+    const { output, state } = built([...think(0, "a"), ...callOf(1, "python", "1 + 1")]);
+    output.round.end();
+    const [call] = output.calls.pending;
     if (!call) throw new Error("Expected a call.");
-    builder.beginAnswering([]);
-    builder.startCall(call);
+    output.beginAnswering([]);
+    output.calls.start(call);
     const exchange = { name: "python", arguments: "1 + 1", output: "2", step: "s" };
     const messages = [{ raw: "2" }];
-    builder.finishCall(
+    output.calls.finish(
       call,
       { output: "2", failed: false },
       { item: call.item, exchange: { ...exchange, memory: 1 }, messages },
     );
-    builder.nextRound();
-    for (const delta of [...think(0, "b"), ...say(1, "Two.")]) builder.apply(delta);
+    output.nextRound();
+    for (const delta of [...think(0, "b"), ...say(1, "Two.")]) output.round.apply(delta);
     expect(sealedIn({ state })).toMatchObject([
       { messages: [{ raw: "a" }] },
       { messages: [{ raw: "b" }], calls: [{ item: call.item, messages: [{ raw: "1 + 1" }, { raw: "2" }], exchange }] },
@@ -120,7 +121,7 @@ describe("what is sealed of a thought", () => {
         { kind: "message", index: 0, itemKind: "reasoning", message: { raw: "a" } },
       ]);
       const reason = "max_output_tokens" as const;
-      rig.builder.close(status === "failed" ? { status: "cancelled" } : { status, reason });
+      rig.output.close(status === "failed" ? { status: "cancelled" } : { status, reason });
       return sealedIn(rig);
     };
     expect(cut("incomplete")).toMatchObject([{ messages: [{ raw: "a" }] }]);
@@ -128,12 +129,15 @@ describe("what is sealed of a thought", () => {
   });
 
   it("is left out where there is no room for it", () => {
-    const rig = newBuilder({}, { seal: { ...CHAT, sealer: { ...readable, seal: () => "x".repeat(2_000_000) } } });
+    const rig = newOutput(
+      {},
+      { secrets: { seal: { ...CHAT, sealer: { ...readable, seal: () => "x".repeat(2_000_000) } } } },
+    );
     for (const delta of [
       { kind: "reasoning", text: "a" },
       { kind: "text", text: "b" },
     ] as const)
-      rig.builder.apply(delta);
+      rig.output.round.apply(delta);
     expect(rig.state.output[0]).not.toHaveProperty("encrypted_content");
   });
 });

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { createSealer, MAX_INFLATION } from "../../src/assembly/sealer.ts";
-import type { EncryptionKey } from "../../src/config.ts";
+import type { EncryptionKey } from "../../src/config/index.ts";
 import type { Sealer } from "../../src/contract/sealing.ts";
 import { MAX_SEALED_LENGTH } from "../../src/items/reasoning.ts";
 

@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
 import type { PastSource } from "../../src/assembly/past.ts";
-import { loadConfig, type Variables } from "../../src/config.ts";
+import { loadConfig, type Variables } from "../../src/config/index.ts";
 import { NO_KEY } from "../../src/contract/identity.ts";
 import { ApiError, previousResponseNotFound, toApiError } from "../../src/protocol/errors.ts";
 import { newTurnAddress, responseId } from "../../src/protocol/ids.ts";

@@ -42,28 +42,19 @@ function endless(batch: (index: number) => ModelDelta[]) {
 
 async function play(engine: Engine, request: CreateRequest = {}): Promise<TurnResult> {
   const turn = new Turn({
-    hidesReasoning: false,
-    seal: undefined,
-    transformations: [],
-    hostedTools: HOSTED_TOOLS,
-    compactions: compactionCodec({ encryptionKeys: [] }, ""),
-    engine,
-    request: { model: "m", ...request },
-    address: newTurnAddress(),
-    model: { name: "m", upstream: "m" },
-    history: [],
-    replays: [],
-    input: [],
-    cacheSalt: "",
-    createdAt: 0,
-    signal: new AbortController().signal,
-    clock: () => 0,
-    maxRetries: 0,
-    maxFruitless: 0,
-    recoveryTimeMs: 0,
-    isServerGone: async () => false,
-    leaveServer: () => {},
-    room: ROOM,
+    asked: {
+      request: { model: "m", ...request },
+      address: newTurnAddress(),
+      model: { name: "m", upstream: "m" },
+      cacheSalt: "",
+      createdAt: 0,
+    },
+    past: { history: [], replays: [], input: [], removed: [] },
+    model: { engine, isServerGone: async () => false, leaveServer: () => {} },
+    bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: ROOM },
+    tools: { hosted: HOSTED_TOOLS },
+    secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec({ encryptionKeys: [] }, "") },
+    host: { signal: new AbortController().signal, clock: () => 0 },
   });
   return turn.run(turn.start(), async (_, terminate) => terminate());
 }

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import dashboard from "../../docs/grafana-dashboard.json?raw";
 import documentation from "../../docs/telemetry.md?raw";
-import { loadConfig, type TelemetryConfig, type Variables } from "../../src/config.ts";
+import { loadConfig, type TelemetryConfig, type Variables } from "../../src/config/index.ts";
 import { newMeasurements } from "../../src/contract/measurements.ts";
 import { parseKeyValues } from "../../src/protocol/key-values.ts";
 import { AnalyticsWriter, toPoint } from "../../src/telemetry/analytics.ts";

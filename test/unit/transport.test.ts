@@ -4,7 +4,7 @@ import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts"
 import { createResponse } from "../../src/api/create-response.ts";
 import type { Caller, ClientSink } from "../../src/api/transport.ts";
 import type { PastSource, ReadPast } from "../../src/assembly/past.ts";
-import { loadConfig } from "../../src/config.ts";
+import { loadConfig } from "../../src/config/index.ts";
 import { NO_KEY } from "../../src/contract/identity.ts";
 import type { Item } from "../../src/items/registry.ts";
 import { previousResponseNotFound } from "../../src/protocol/errors.ts";

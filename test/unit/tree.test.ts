@@ -1,9 +1,9 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { parseJsonPrefix } from "@responses-edge/json-text";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { newSharedHome, newTurnAddress } from "../../src/protocol/ids.ts";
-import { parseJsonPrefix } from "../../src/protocol/json-prefix.ts";
 import type { TreeNode } from "../../src/protocol/tree.ts";
 import type { Home } from "../../src/store/home.ts";
 import { inputPreview, outputPreview } from "../../src/store/previews.ts";

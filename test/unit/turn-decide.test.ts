@@ -2,22 +2,22 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ApiError } from "../../src/protocol/errors.ts";
 import { type Done, decide, type GenerationDone, type NoAnswer, type TurnFacts } from "../../src/turn/decide.ts";
-import { readLoggedTurn } from "../../src/turn/logged-turn.ts";
+import { readLoggedTurn } from "../../src/turn/resume.ts";
 import { newTurnState, type TurnState } from "../../src/turn/state.ts";
-import { newBuilder } from "./turn-rig.ts";
+import { newOutput } from "./turn-rig.ts";
 
 /** What a turn does next, by its state and what has come of its last step. */
 
 const FACTS: TurnFacts = { compaction: undefined, maxOutputTokens: Number.POSITIVE_INFINITY };
 
-function loggedBy(act: (rig: ReturnType<typeof newBuilder>) => void): TurnState {
-  const rig = newBuilder();
-  rig.builder.start();
+function loggedBy(act: (rig: ReturnType<typeof newOutput>) => void): TurnState {
+  const rig = newOutput();
+  rig.output.response.start();
   act(rig);
   return readLoggedTurn(rig.lines);
 }
 
-const said = () => loggedBy(({ builder }) => builder.apply({ kind: "text", text: "a" }));
+const said = () => loggedBy(({ output }) => output.round.apply({ kind: "text", text: "a" }));
 const state = (changed: Partial<TurnState> = {}): TurnState => ({ ...newTurnState(), ...changed });
 const generated = (changed: Partial<GenerationDone> = {}): GenerationDone => ({
   did: "generate",
@@ -49,16 +49,16 @@ describe("the first step", () => {
   });
 
   it("goes on with a generation that has said or sampled something", () => {
-    const sampled = loggedBy(({ builder }) => builder.apply({ kind: "sampled", sampled: { ids: [1] } }));
+    const sampled = loggedBy(({ output }) => output.round.apply({ kind: "sampled", sampled: { ids: [1] } }));
     expect(begin(said())).toEqual({ kind: "resume" });
     expect(begin(sampled)).toEqual({ kind: "resume" });
   });
 
   it("answers the calls of a generation that has ended", () => {
-    const called = loggedBy(({ builder }) => {
-      builder.apply({ kind: "tool_call", index: 0, name: "python", arguments: "1" });
-      builder.endGeneration();
-      builder.beginAnswering([]);
+    const called = loggedBy(({ output }) => {
+      output.round.apply({ kind: "tool_call", index: 0, name: "python", arguments: "1" });
+      output.round.end();
+      output.beginAnswering([]);
     });
     expect(begin(called)).toEqual({ kind: "answer", again: [] });
   });

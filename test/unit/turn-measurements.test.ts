@@ -6,7 +6,7 @@ import type { Usage } from "../../src/protocol/response.ts";
 import { Generations } from "../../src/turn/generation.ts";
 import type { RoundPrompt } from "../../src/turn/prompt.ts";
 import { counted } from "../hostile/counting.ts";
-import { newBuilder } from "./turn-rig.ts";
+import { ADDRESS, newOutput } from "./turn-rig.ts";
 
 /** What a turn notes of its model calls, and that it notes nothing per token. */
 
@@ -41,7 +41,7 @@ async function generate(reads: number, measured?: Measurements) {
       }),
     }),
   } as unknown as Engine;
-  const { builder } = newBuilder();
+  const { output } = newOutput();
   const prompt = { fitting: async () => ({}) as Prompt } as RoundPrompt;
   const clock = () => {
     asked += 1;
@@ -50,14 +50,15 @@ async function generate(reads: number, measured?: Measurements) {
   };
   const observed = measured && counted(measured);
   const options = {
-    ...{ engine, clock, measured: observed?.value, maxRetries: 0, maxFruitless: 0, recoveryTimeMs: 0 },
-    request: {} as CreateRequest,
-    signal: new AbortController().signal,
-    isServerGone: async () => false,
-    leaveServer: () => {},
-    replica: () => "gpu-1",
+    asked: {
+      ...{ request: {} as CreateRequest, address: ADDRESS, model: { name: "m", upstream: "m" } },
+      ...{ cacheSalt: "", createdAt: 0 },
+    },
+    model: { engine, isServerGone: async () => false, leaveServer: () => {}, replica: () => "gpu-1" },
+    bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: 1_000_000 },
+    host: { signal: new AbortController().signal, clock, measured: observed?.value },
   };
-  const generations = new Generations(options, builder, prompt, undefined);
+  const generations = new Generations(options, output, prompt);
   const outcome = await generations.run(generations.begin());
   return { outcome, asked, nexts, reads: observed?.reads() ?? 0 };
 }

@@ -1,16 +1,21 @@
+import { compactionCodec } from "../../src/assembly/compaction-codec.ts";
 import type { ServerTool } from "../../src/contract/server-tool.ts";
+import type { TurnTools } from "../../src/contract/turn-tools.ts";
 import type { StreamEvent } from "../../src/items/events.ts";
+import type { Item } from "../../src/items/registry.ts";
 import { ClientTools } from "../../src/protocol/client-tools.ts";
-import { responseId, type TurnAddress } from "../../src/protocol/ids.ts";
-import { initialResponse } from "../../src/protocol/response.ts";
+import type { CreateRequest } from "../../src/protocol/create-request.ts";
+import type { TurnAddress } from "../../src/protocol/ids.ts";
 import { tools } from "../../src/protocol/tools.ts";
 import { parse } from "../../src/protocol/validation.ts";
 import { HOSTED_TOOLS } from "../../src/tools/hosted-tools.ts";
+import type { TurnOptions } from "../../src/turn/options.ts";
+import { TurnOutput } from "../../src/turn/output.ts";
+import type { BatchSink } from "../../src/turn/output-events.ts";
 import { isRecord, recordLine } from "../../src/turn/records.ts";
-import { type BuilderOptions, ResponseBuilder } from "../../src/turn/response-builder.ts";
 import { newTurnState, type TurnState } from "../../src/turn/state.ts";
 
-/** A builder without a model or a store: what it says is the lines of its log. */
+/** The output of a turn without a model or a store: what it says is the lines of its log. */
 
 export const ADDRESS: TurnAddress = { home: "h".repeat(22), turn: "t".repeat(12) };
 
@@ -32,52 +37,65 @@ export const CLIENT_TOOLS = new ClientTools(
   ]),
 );
 
-export interface BuilderRig {
-  builder: ResponseBuilder;
+export interface OutputRig {
+  output: TurnOutput;
   state: TurnState;
   /** Events and records, as a log has them. */
   lines: string[];
 }
 
+/** What a test changes of the turn. */
+export interface RigOptions {
+  request?: CreateRequest;
+  secrets?: Partial<TurnOptions["secrets"]>;
+  session?: Partial<TurnTools>;
+  outputLength?: number;
+  firstInput?: string;
+  usedCallIds?: Set<string>;
+  isUnread?: boolean;
+}
+
 /** `onLine` is called whenever there is one more line. */
-export function newBuilder(
-  { state = newTurnState(), lines = [], onLine }: Partial<BuilderRig> & { onLine?: (state: TurnState) => void } = {},
-  changed: Partial<BuilderOptions> = {},
-): BuilderRig {
+export function newOutput(
+  { state = newTurnState(), lines = [], onLine }: Partial<OutputRig> & { onLine?: (state: TurnState) => void } = {},
+  changed: RigOptions = {},
+): OutputRig {
   const add = (line: string) => {
     lines.push(line);
     onLine?.(state);
   };
-  const response = initialResponse({ model: "m", input: "?" }, { id: responseId(ADDRESS), model: "m", createdAt: 1 });
-  const builder = new ResponseBuilder(response, state, {
-    address: ADDRESS,
-    sink: { event: (_, json) => add(json), record: (record) => add(recordLine(record)) },
-    obfuscation: false,
-    reasoning: "reasoning_text",
-    seal: undefined,
-    transformations: [],
-    clientTool: (name) => CLIENT_TOOLS.get(name),
-    allowedCalls: undefined,
-    parallelCalls: true,
-    serverTool: (name) => TOOLS[name],
-    offers: () => true,
-    maxServerCalls: Number.POSITIVE_INFINITY,
-    hostedTools: HOSTED_TOOLS,
-    callDetails: {
-      include: ["web_search_call.action.sources", "code_interpreter_call.outputs"],
-      container: "cntr",
+  const include = ["web_search_call.action.sources", "code_interpreter_call.outputs"] as CreateRequest["include"];
+  const request: CreateRequest = {
+    ...{ model: "m", input: "?", include, stream_options: { include_obfuscation: false } },
+    ...changed.request,
+  };
+  const sink: BatchSink = {
+    event: (_, json) => add(json),
+    record: (record) => add(recordLine(record)),
+    flush: () => undefined,
+  };
+  const input = changed.firstInput === undefined ? [] : [{ id: changed.firstInput } as Item];
+  const output = new TurnOutput(
+    {
+      asked: { request, address: ADDRESS, model: { name: "m", upstream: "m" }, cacheSalt: "", createdAt: 1_000 },
+      past: { history: [], replays: [], input, removed: [] },
+      bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: changed.outputLength ?? 1_000_000 },
+      tools: { hosted: HOSTED_TOOLS, session: { ...SESSION, ...changed.session } as TurnTools },
+      secrets: {
+        ...{ hidesReasoning: false, seal: undefined, compactions: compactionCodec({ encryptionKeys: [] }, "") },
+        ...changed.secrets,
+      },
+      host: { signal: new AbortController().signal, clock: () => 2_000, sink: changed.isUnread ? undefined : sink },
+      usedCallIds: changed.usedCallIds ?? new Set(),
+      clientTool: (name) => CLIENT_TOOLS.get(name),
+      prompted: request,
     },
-    citations: undefined,
-    usedCallIds: new Set(),
-    clock: () => 2_000,
-    room: 1_000_000,
-    withMessages: false,
-    previous: undefined,
-    firstInput: undefined,
-    ...changed,
-  });
-  return { builder, state, lines };
+    state,
+  );
+  return { output, state, lines };
 }
+
+const SESSION: Partial<TurnTools> = { container: "cntr", resolve: (name) => TOOLS[name], offers: () => true };
 
 export function eventsOf(lines: readonly string[]): StreamEvent[] {
   return lines.filter((line) => !isRecord(line)).map((line) => JSON.parse(line) as StreamEvent);

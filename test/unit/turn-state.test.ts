@@ -4,11 +4,11 @@ import type { ModelDelta } from "../../src/contract/engine.ts";
 import type { Sealer } from "../../src/contract/sealing.ts";
 import type { OutputItem } from "../../src/items/registry.ts";
 import { BrowserCitationFilter } from "../../src/tools/browser/citations.ts";
-import { readLoggedTurn } from "../../src/turn/logged-turn.ts";
+import type { TurnOutput } from "../../src/turn/output.ts";
 import { isRecord, parseRecord, recordLine, type TurnRecord } from "../../src/turn/records.ts";
-import type { BuilderOptions, ResponseBuilder } from "../../src/turn/response-builder.ts";
+import { readLoggedTurn } from "../../src/turn/resume.ts";
 import { newTurnState, type TurnState } from "../../src/turn/state.ts";
-import { newBuilder } from "./turn-rig.ts";
+import { newOutput, type RigOptions } from "./turn-rig.ts";
 
 /** One step of a turn, as its model, its tools and its model server bring it. */
 type Step = { deltas: ModelDelta[] } | { step: "answer" | "outage" | "break off" | "list"; choice: number };
@@ -70,10 +70,12 @@ const steps: fc.Arbitrary<Step[]> = fc.array(
 );
 
 /** In which form reasoning is shown, and whether it is sealed, and with what. */
-const reasoning: fc.Arbitrary<Partial<BuilderOptions>> = fc.record({
-  reasoning: fc.constantFrom("reasoning_text", "summary_text", "hidden_text"),
-  seal: fc.constantFrom("chat" as const, "harmony" as const, undefined).map((engine) => engine && { sealer, engine }),
-});
+const reasoning: fc.Arbitrary<RigOptions> = fc
+  .tuple(fc.constantFrom("text", "summary", "hidden"), fc.constantFrom("chat" as const, "harmony" as const, undefined))
+  .map(([form, engine]) => ({
+    request: { ...(form === "summary" && { reasoning: { summary: "auto" as const } }) },
+    secrets: { hidesReasoning: form === "hidden", seal: engine && { sealer, engine } },
+  }));
 
 /** Seals nothing: what it is given can be read. */
 const sealer: Sealer = {
@@ -82,53 +84,53 @@ const sealer: Sealer = {
 };
 
 const PAGE = { url: "https://example.com/a", title: "A" };
-const citations = { citations: () => new BrowserCitationFilter(() => PAGE) };
+const citations: RigOptions = { session: { citations: () => new BrowserCitationFilter(() => PAGE) } };
 
-function take(builder: ResponseBuilder, step: Step): void {
+function take(output: TurnOutput, step: Step): void {
   if ("deltas" in step) {
-    for (const delta of step.deltas) builder.apply(delta);
-    builder.recordBuffered();
+    for (const delta of step.deltas) output.round.apply(delta);
+    output.round.recordBuffered();
     return;
   }
-  const { state } = builder;
+  const { state } = output;
   switch (step.step) {
     case "answer":
-      answer(builder, step.choice);
+      answer(output, step.choice);
       return;
     case "outage":
-      builder.record({ outage: step.choice });
+      output.writer.record({ outage: step.choice });
       return;
     case "break off": {
-      const item = builder.partialItems()[step.choice];
+      const item = output.round.partialItems[step.choice];
       if (!item || item.type === "function_call" || item.type === "custom_tool_call") return;
-      builder.record({ lost: builder.breakOff(item.id) });
+      output.writer.record({ lost: output.round.breakOff(item.id) });
       return;
     }
     case "list": {
       // Only before anything is said.
       if (state.output.some(({ type }) => type !== "mcp_list_tools")) return;
-      const index = builder.lists.begin(`server ${step.choice}`);
-      if (step.choice > 0) builder.lists.end(index, step.choice > 1 ? { tools: [] } : { error: "no" }, "origin");
+      const index = output.lists.begin(`server ${step.choice}`);
+      if (step.choice > 0) output.lists.end(index, step.choice > 1 ? { tools: [] } : { error: "no" }, "origin");
     }
   }
 }
 
 /** Answers all calls of the round but the last `left` ones; then, where none is left, the next round begins. */
-function answer(builder: ResponseBuilder, left: number): void {
-  builder.endGeneration();
-  const { noAnswer } = builder;
-  builder.beginAnswering(noAnswer?.kind === "broken" ? [...noAnswer.messages] : []);
-  const calls = builder.pendingCalls;
+function answer(output: TurnOutput, left: number): void {
+  output.round.end();
+  const { noAnswer } = output.round;
+  output.beginAnswering(noAnswer?.kind === "broken" ? [...noAnswer.messages] : []);
+  const calls = output.calls.pending;
   for (const call of calls.slice(0, calls.length - left)) {
-    builder.startCall(call);
+    output.calls.start(call);
     const exchange = { name: call.name, arguments: call.arguments, output: "o", step: "s", memory: { n: left } };
-    builder.finishCall(
+    output.calls.finish(
       call,
       { output: "o", failed: left === 0 },
       { item: call.item, exchange, messages: [{ role: "tool" }] },
     );
   }
-  if (builder.pendingCalls.length === 0) builder.nextRound();
+  if (output.calls.pending.length === 0) output.nextRound();
 }
 
 /** The state as JSON, where an item that is not done is as far as events tell of it. */
@@ -153,21 +155,17 @@ function doneBy(lines: readonly string[]): Set<string> {
   return new Set(done.map(({ item }) => (item as OutputItem).id));
 }
 
-/** Runs the steps; after each line, the state that the log tells must be that of the builder. */
-function run(
-  all: readonly Step[],
-  from: { state: TurnState; lines: string[] },
-  options: Partial<BuilderOptions> = {},
-): string[] {
+/** Runs the steps; after each line, the state that the log tells must be that of the turn. */
+function run(all: readonly Step[], from: { state: TurnState; lines: string[] }, options: RigOptions = {}): string[] {
   const { lines } = from;
   const live: unknown[] = [];
-  const { builder, state } = newBuilder(
+  const { output, state } = newOutput(
     { ...from, onLine: (now) => live.push(told(structuredClone(now), doneBy(lines))) },
     { ...citations, ...options },
   );
   const before = lines.length;
-  builder.start();
-  for (const step of all) take(builder, step);
+  output.response.start();
+  for (const step of all) take(output, step);
   for (const [index, expected] of live.entries()) {
     const cut = lines.slice(0, before + index + 1);
     expect(told(readLoggedTurn(cut), doneBy(cut))).toEqual(expected);

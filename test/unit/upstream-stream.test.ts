@@ -1,14 +1,14 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { compactionCodec } from "../../src/assembly/compaction-codec.ts";
-import { loadConfig } from "../../src/config.ts";
+import { loadConfig } from "../../src/config/index.ts";
 import { ChatEngine } from "../../src/engine/chat/engine.ts";
 import { Upstream } from "../../src/engine/upstream.ts";
 import { createRequest } from "../../src/protocol/create-request.ts";
 import { parse } from "../../src/protocol/validation.ts";
 import { HOSTED_TOOLS } from "../../src/tools/hosted-tools.ts";
 import type { BatchSink } from "../../src/turn/output-events.ts";
-import { Turn, type TurnOptions, type TurnResult } from "../../src/turn/turn.ts";
+import { Turn, type TurnResult } from "../../src/turn/turn.ts";
 
 /** From vLLM's bytes to the API's events: engine, turn and builder, with a vLLM that says what it is told to. */
 
@@ -51,31 +51,30 @@ async function play(
     flush: () => undefined,
   };
   const request = parse(createRequest, { input: "Hi", stream_options: { include_obfuscation: false }, ...fields });
-  const options: TurnOptions = {
-    hidesReasoning: false,
-    seal: undefined,
-    transformations: [],
-    hostedTools: HOSTED_TOOLS,
-    compactions: compactionCodec({ encryptionKeys: [] }, ""),
-    engine: new ChatEngine(upstreamOf(reads, type), HOSTED_TOOLS),
-    request,
-    address: { home: "h".repeat(22), turn: "t".repeat(10) },
-    model: { name: "m", upstream: "m" },
-    history: [],
-    replays: [],
-    input: [{ type: "message", role: "user", status: "completed", content: [{ type: "input_text", text: "Hi" }] }],
-    cacheSalt: "salt",
-    createdAt: 0,
-    signal: new AbortController().signal,
-    clock: () => 0,
-    maxRetries: 0,
-    maxFruitless: 0,
-    room: Number.POSITIVE_INFINITY,
-    recoveryTimeMs: 0,
-    isServerGone: async () => false,
-    leaveServer: () => {},
-  };
-  const turn = new Turn(options, sink);
+  const turn = new Turn({
+    asked: {
+      request,
+      address: { home: "h".repeat(22), turn: "t".repeat(10) },
+      model: { name: "m", upstream: "m" },
+      cacheSalt: "salt",
+      createdAt: 0,
+    },
+    past: {
+      history: [],
+      replays: [],
+      input: [{ type: "message", role: "user", status: "completed", content: [{ type: "input_text", text: "Hi" }] }],
+      removed: [],
+    },
+    model: {
+      engine: new ChatEngine(upstreamOf(reads, type), HOSTED_TOOLS),
+      isServerGone: async () => false,
+      leaveServer: () => {},
+    },
+    bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: Number.POSITIVE_INFINITY },
+    tools: { hosted: HOSTED_TOOLS },
+    secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec({ encryptionKeys: [] }, "") },
+    host: { signal: new AbortController().signal, clock: () => 0, sink },
+  });
   await turn.run(turn.start(), async (result, terminate) => {
     settled.push(result);
     terminate();

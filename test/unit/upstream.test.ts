@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { loadConfig } from "../../src/config.ts";
+import { loadConfig } from "../../src/config/index.ts";
 import { Upstream } from "../../src/engine/upstream.ts";
 import { readFault, toFaultError, toPassedError } from "../../src/engine/upstream-faults.ts";
 import { ApiError } from "../../src/protocol/errors.ts";

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { ConfigError, loadConfig, type Variables } from "../../src/config.ts";
+import { ConfigError, loadConfig, type Variables } from "../../src/config/index.ts";
 
 /** The variables that name a deployment's model servers. */
 

@@ -1,5 +1,5 @@
 import { LongWork } from "@responses-edge/long-work";
-import type { Config } from "../../config.ts";
+import type { Config } from "../../config/index.ts";
 import type { Continuation, Engine, ModelDelta, Prompt, PromptSize, RawMessage } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
 import { type Item, isServerCall } from "../../items/registry.ts";

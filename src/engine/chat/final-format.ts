@@ -1,5 +1,5 @@
+import { conforms } from "@responses-edge/json-text";
 import type { CreateRequest } from "../../protocol/create-request.ts";
-import { conforms } from "./schema-check.ts";
 
 /**
  * What binds the final text of an answer that may call tools. OpenAI's rule is that a format binds the text and never

@@ -1,12 +1,13 @@
 import type { Rules } from "@responses-edge/grammar";
 import { toPattern } from "@responses-edge/grammar";
 import type { Steps } from "@responses-edge/long-work";
-import type { FormatWithTools } from "../../config.ts";
+import type { FormatWithTools } from "../../config/index.ts";
 import { customParameters } from "../../contract/client-functions.ts";
 import type { Prompt } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
 import { ClientTools } from "../../protocol/client-tools.ts";
-import { type CreateRequest, vllmFields } from "../../protocol/create-request.ts";
+import type { CreateRequest } from "../../protocol/create-request.ts";
+import { vllmFields } from "../../protocol/request-fields.ts";
 import { type FunctionTool, mustCall } from "../../protocol/tools.ts";
 import { boundRules } from "../bound-inputs.ts";
 import { offeredServerTools, offeredTools, shownServerTools, shownTools } from "../offered-tools.ts";

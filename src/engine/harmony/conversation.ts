@@ -1,7 +1,7 @@
 import type { Channel, DeveloperContent, HarmonyMessage, SystemContent } from "@responses-edge/harmony";
 import { dropAnalysis, standardHeader } from "@responses-edge/harmony";
 import { collect, type Steps } from "@responses-edge/long-work";
-import type { HarmonyConfig } from "../../config.ts";
+import type { HarmonyConfig } from "../../config/index.ts";
 import type { Prompt, Replay, ToolExchange, ToolNamespace } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
 import type { ClientCall } from "../../items/item-type.ts";

@@ -11,7 +11,7 @@ import {
   toText,
 } from "@responses-edge/harmony";
 import { finish, type LongWork, type Steps } from "@responses-edge/long-work";
-import type { HarmonyConfig } from "../../config.ts";
+import type { HarmonyConfig } from "../../config/index.ts";
 import type {
   Continuation,
   Engine,

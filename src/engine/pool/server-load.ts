@@ -1,4 +1,4 @@
-import type { ModelServerConfig } from "../../config.ts";
+import type { ModelServerConfig } from "../../config/index.ts";
 import { type Hash, hashOf } from "../../protocol/hash.ts";
 import type { Candidate } from "./choice.ts";
 import { InFlight } from "./in-flight.ts";

@@ -5,8 +5,9 @@ import { grants } from "../../contract/grants.ts";
 import { patchOperation } from "../../items/apply-patch.ts";
 import { inputPart } from "../../items/parts.ts";
 import { inputItem } from "../../items/registry.ts";
-import { compactRequest, countRequest, createRequest, requestFields } from "../../protocol/create-request.ts";
+import { compactRequest, countRequest, createRequest } from "../../protocol/create-request.ts";
 import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
+import { requestFields } from "../../protocol/request-fields.ts";
 import { namedChoice, nestedChoice, normalChoice, tool, toolChoice } from "../../protocol/tools.ts";
 
 /** The bodies that endpoints take, by the names of the description's components: the very schemas that requests are parsed with. */

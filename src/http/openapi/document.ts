@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { JsonObject } from "../../protocol/json.ts";
-import type { Endpoint } from "../endpoint.ts";
+import { type Endpoint, queryFields } from "../endpoint.ts";
 import { componentSchemas } from "./components.ts";
 import { type Access, GROUPS, type MediaType, type Operation, type OperationAnswer } from "./operation.ts";
 
@@ -160,12 +160,9 @@ function answerOf(answer: OperationAnswer): JsonObject {
 
 /** The parameters of a query's schema: its fields as what they are read as, numbers and lists. */
 function queryParameters(query: z.ZodType): JsonObject[] {
-  let object: z.core.$ZodType = query;
-  while (object instanceof z.ZodPipe) object = object.in;
-  if (!(object instanceof z.ZodObject)) throw new TypeError("A query is an object.");
-  return Object.entries(object.shape).map(([name, field]) => {
-    const { $schema: _, ...schema } = z.toJSONSchema(field as z.ZodType, { io: "output" });
-    const required = schema.type !== "array" && !(field as z.ZodType).safeParse(undefined).success;
+  return Object.entries(queryFields(query)).map(([name, field]) => {
+    const { $schema: _, ...schema } = z.toJSONSchema(field, { io: "output" });
+    const required = schema.type !== "array" && !field.safeParse(undefined).success;
     return { name, in: "query", ...(required && { required }), schema };
   }) as JsonObject[];
 }

@@ -1,4 +1,4 @@
-import type { Variables } from "../../config.ts";
+import type { Variables } from "../../config/index.ts";
 import type { AnswerName } from "./answers.ts";
 import type { BodyName } from "./bodies.ts";
 

@@ -1,5 +1,5 @@
 import { DurableObject } from "cloudflare:workers";
-import { loadConfig, type Variables } from "../../config.ts";
+import { loadConfig, type Variables } from "../../config/index.ts";
 import type { Grants } from "../../contract/grants.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { AUDIT_TABLES, type AuditEvent, AuditLog, type AuditQuery, type AuditRow } from "./audit-log.ts";

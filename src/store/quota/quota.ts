@@ -1,5 +1,5 @@
 import { DurableObject } from "cloudflare:workers";
-import { loadConfig, type Variables } from "../../config.ts";
+import { loadConfig, type Variables } from "../../config/index.ts";
 import type { Stored } from "../../contract/grants.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { type Account, type Answer, Ledger, type Report } from "./ledger.ts";

@@ -1,4 +1,4 @@
-import type { ModelPrice } from "../../config.ts";
+import type { ModelPrice } from "../../config/index.ts";
 import type { TurnResult } from "../../turn/turn.ts";
 import type { UsageEntry } from "./usage-store.ts";
 

@@ -1,5 +1,5 @@
+import type { ToolConfig } from "../../config/index.ts";
 import type { Fetch } from "../../config/network.ts";
-import type { ToolConfig } from "../../config.ts";
 import { parseDomain, type WebSearchTool } from "../../protocol/hosted-tools.ts";
 import { canonicalHost } from "../../protocol/public-url.ts";
 import { guardOf } from "../guard.ts";

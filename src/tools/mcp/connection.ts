@@ -1,4 +1,4 @@
-import type { ToolConfig } from "../../config.ts";
+import type { ToolConfig } from "../../config/index.ts";
 import type { ToolOutcome } from "../../contract/server-tool.ts";
 import type { ListedTool } from "../../contract/turn-tools.ts";
 import { type JsonObject, parseArguments } from "../../protocol/json.ts";

@@ -9,8 +9,8 @@ import { newTurnAddress } from "../../../src/protocol/ids.ts";
 import { EventLogStore, EventLogWriter } from "../../../src/store/event-log.ts";
 import { Tables } from "../../../src/store/tables.ts";
 import { HOSTED_TOOLS } from "../../../src/tools/hosted-tools.ts";
-import { readLoggedTurn } from "../../../src/turn/logged-turn.ts";
 import { recordLine } from "../../../src/turn/records.ts";
+import { readLoggedTurn } from "../../../src/turn/resume.ts";
 import { Turn } from "../../../src/turn/turn.ts";
 
 const CONFIG = { intervalMs: 400, unreadIntervalMs: 4_000 };
@@ -73,33 +73,21 @@ describe("the rows of a run", () => {
   ): Promise<void> {
     const address = newTurnAddress();
     const writer = new EventLogWriter(log, address.turn, 0, config);
-    const turn = new Turn(
-      {
-        hidesReasoning: false,
-        seal: undefined,
-        transformations: [],
-        hostedTools: HOSTED_TOOLS,
-        compactions: compactionCodec({ encryptionKeys: [] }, ""),
-        engine: talker(tokens, 50),
+    const turn = new Turn({
+      asked: {
         request: { background: true, model: "m" },
         address,
         model: { name: "m", upstream: "m" },
-        history: [],
-        replays: [],
-        input: [],
         cacheSalt: "",
         createdAt: Date.now(),
-        signal: new AbortController().signal,
-        clock: Date.now,
-        maxRetries: 0,
-        maxFruitless: 0,
-        room: Number.POSITIVE_INFINITY,
-        recoveryTimeMs: 0,
-        isServerGone: async () => false,
-        leaveServer: () => {},
       },
-      writer,
-    );
+      past: { history: [], replays: [], input: [], removed: [] },
+      model: { engine: talker(tokens, 50), isServerGone: async () => false, leaveServer: () => {} },
+      bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: Number.POSITIVE_INFINITY },
+      tools: { hosted: HOSTED_TOOLS },
+      secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec({ encryptionKeys: [] }, "") },
+      host: { signal: new AbortController().signal, clock: Date.now, sink: writer },
+    });
     turn.queue();
     let ended = false;
     const running = turn

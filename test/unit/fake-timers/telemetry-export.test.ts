@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { loadConfig, type Variables } from "../../../src/config.ts";
+import { loadConfig, type Variables } from "../../../src/config/index.ts";
 import { Exporter } from "../../../src/telemetry/exporter.ts";
 import { type Observation, type Telemetry, telemetryOf } from "../../../src/telemetry/telemetry.ts";
 

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { loadConfig } from "../../../src/config.ts";
+import { loadConfig } from "../../../src/config/index.ts";
 import { SseDecoder } from "../../../src/engine/sse-decoder.ts";
 import { Upstream } from "../../../src/engine/upstream.ts";
 import { toFaultError } from "../../../src/engine/upstream-faults.ts";

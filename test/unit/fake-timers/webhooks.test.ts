@@ -2,7 +2,7 @@ import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import OpenAI from "openai";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { loadConfig } from "../../../src/config.ts";
+import { loadConfig } from "../../../src/config/index.ts";
 import { createRequest } from "../../../src/protocol/create-request.ts";
 import { newTurnAddress, responseId } from "../../../src/protocol/ids.ts";
 import type { RunSpec } from "../../../src/store/run-store.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { ModelDelta } from "../../src/contract/engine.ts";
 import type { Usage } from "../../src/protocol/response.ts";
-import { continued, outOfTokens } from "../../src/turn/continuation.ts";
+import { outOfTokens, resumed } from "../../src/turn/resume.ts";
 import { addUsage, minus, withLost } from "../../src/turn/usage.ts";
 
 async function* generation(...batches: ModelDelta[][]) {
@@ -24,21 +24,21 @@ function usage(input: number, output: number, reasoning = 0): Usage {
 
 const text = (said: string): ModelDelta => ({ kind: "text", text: said });
 
-describe("a continuation", () => {
+describe("a resumed generation", () => {
   it("is without what the reader has already, however it is cut", async () => {
-    const said = await deltasOf(continued(generation([text(" wor")], [text("ld!")]), " world", undefined));
+    const said = await deltasOf(resumed(generation([text(" wor")], [text("ld!")]), " world", undefined));
     expect(said).toMatchObject([{ text: "" }, { text: "!" }]);
   });
 
   it("says all that is other than what was said before", async () => {
-    const said = await deltasOf(continued(generation([text(" we"), text(" world")]), " world", undefined));
+    const said = await deltasOf(resumed(generation([text(" we"), text(" world")]), " world", undefined));
     expect(said).toMatchObject([{ text: "e" }, { text: " world" }]);
   });
 
   it("has the usage of the whole: text from before counts as output, and once", async () => {
     const before = { prompt: 10, reasoning: 2, isText: true };
     const both = generation([{ kind: "usage", usage: usage(15, 3, 3) }], [{ kind: "usage", usage: usage(1, 1) }]);
-    const [first, second] = await deltasOf(continued(both, "", before));
+    const [first, second] = await deltasOf(resumed(both, "", before));
     expect(first).toMatchObject({ usage: { input_tokens: 10, output_tokens: 8, total_tokens: 18 } });
     expect(first).toMatchObject({ usage: { output_tokens_details: { reasoning_tokens: 2 } } });
     expect(second).toMatchObject({ usage: { input_tokens: 1, output_tokens: 1 } });

@@ -1,17 +1,21 @@
 import { describe, expect, it } from "vitest";
 import type { ModelDelta } from "../../src/contract/engine.ts";
 import { contextLengthExceeded } from "../../src/protocol/errors.ts";
+import { tools } from "../../src/protocol/tools.ts";
+import { parse } from "../../src/protocol/validation.ts";
 import { BrowserCitationFilter } from "../../src/tools/browser/citations.ts";
-import { readLoggedTurn } from "../../src/turn/logged-turn.ts";
-import { newBuilder, toldBy } from "./turn-rig.ts";
+import { readLoggedTurn } from "../../src/turn/resume.ts";
+import { type Beginning, type BegunCallFacts, beginningOf, type CallRules } from "../../src/turn/round-output.ts";
+import { waitsForClient } from "../../src/turn/state.ts";
+import { newOutput, toldBy } from "./turn-rig.ts";
 
-/** Each room of the builder, by what it says and leaves: what reaches it is what its model does. */
+/** Each part of the output, by what it says and leaves: what reaches it is what its model does. */
 
-type Rig = ReturnType<typeof newBuilder>;
+type Rig = ReturnType<typeof newOutput>;
 
-function say({ builder }: Rig, ...deltas: ModelDelta[]): void {
-  for (const delta of deltas) builder.apply(delta);
-  builder.recordBuffered();
+function say({ output }: Rig, ...deltas: ModelDelta[]): void {
+  for (const delta of deltas) output.round.apply(delta);
+  output.round.recordBuffered();
 }
 
 const text = (said: string): ModelDelta => ({ kind: "text", text: said });
@@ -25,11 +29,28 @@ const call = (index: number, name: string | undefined, json: string): ModelDelta
 const PART = ["output_item.added", "content_part.added"];
 const PART_DONE = ["content_part.done", "output_item.done"];
 
+describe("a call that begins", () => {
+  const any: CallRules = { allowed: undefined, parallel: true };
+  const one: CallRules = { allowed: new Set(["f"]), parallel: false };
+  const begun = { name: "f", isServers: false, mayRun: false, calls: 0 };
+  it.each<[what: string, Partial<BegunCallFacts>, CallRules, Beginning]>([
+    ["the client's", {}, any, "client"],
+    ["one without a name", { name: "" }, any, "dropped"],
+    ["one that the choice leaves out", { name: "g" }, one, "dropped"],
+    ["a second one where one is allowed", { calls: 1 }, one, "dropped"],
+    ["this server's", { isServers: true, mayRun: true }, any, "server"],
+    ["one beyond what the turn may make", { isServers: true }, any, "ignored"],
+    ["a second one of this server's", { isServers: true, mayRun: true, calls: 1 }, one, "ignored"],
+  ])("is: %s", (_what, facts, rules, expected) => {
+    expect(beginningOf({ ...begun, ...facts }, rules)).toBe(expected);
+  });
+});
+
 describe("text parts", () => {
   it("are said in order: item, part, deltas, and the end of each", () => {
-    const rig = newBuilder();
+    const rig = newOutput();
     say(rig, text("Hel"), text("lo"));
-    rig.builder.endGeneration();
+    rig.output.round.end();
     expect(toldBy(rig.lines)).toEqual([
       ...PART,
       "output_text.delta Hel",
@@ -41,9 +62,9 @@ describe("text parts", () => {
   });
 
   it("end where something else begins, except that a refusal follows text in one message", () => {
-    const rig = newBuilder();
+    const rig = newOutput();
     say(rig, { kind: "reasoning", text: "hm" }, text("No"), { kind: "refusal", text: "I will not" });
-    rig.builder.endGeneration();
+    rig.output.round.end();
     expect(rig.state.output.map(({ type }) => type)).toEqual(["reasoning", "message"]);
     expect(rig.state.output[1]).toMatchObject({ content: [{ type: "output_text" }, { refusal: "I will not" }] });
     expect(rig.state.deltas).toEqual({ all: 3, reasoning: 1 });
@@ -51,25 +72,25 @@ describe("text parts", () => {
 
   it("keep what may become a citation, and count it only when it is said", () => {
     const page = { url: "https://example.com/", title: "E" };
-    const rig = newBuilder({}, { citations: () => new BrowserCitationFilter(() => page) });
+    const rig = newOutput({}, { session: { citations: () => new BrowserCitationFilter(() => page) } });
     say(rig, text("so 【1†L1"));
     expect(rig.state).toMatchObject({ buffered: "【1†L1", openPart: { text: "so " }, deltas: { all: 1 } });
-    expect(rig.builder.partialItems()).toMatchObject([{ content: [{ text: "so 【1†L1" }] }]);
+    expect(rig.output.round.partialItems).toMatchObject([{ content: [{ text: "so 【1†L1" }] }]);
     say(rig, text("】."));
     expect(rig.state.openPart?.annotations).toHaveLength(1);
     expect(rig.state.buffered).toBe("");
   });
 
   it("are incomplete in a turn that is cut, and settled without an event where it fails", () => {
-    const cut = newBuilder();
+    const cut = newOutput();
     say(cut, text("a"));
-    cut.builder.close({ status: "incomplete", reason: "max_output_tokens" });
+    cut.output.close({ status: "incomplete", reason: "max_output_tokens" });
     expect(cut.state.output).toMatchObject([{ status: "incomplete", content: [{ text: "a" }] }]);
     expect(toldBy(cut.lines).at(-1)).toBe("output_item.done");
 
-    const failed = newBuilder();
+    const failed = newOutput();
     say(failed, text("a"));
-    failed.builder.close({ status: "failed", error: contextLengthExceeded("Too long.") });
+    failed.output.close({ status: "failed", error: contextLengthExceeded("Too long.") });
     expect(failed.state.output).toMatchObject([{ status: "incomplete", content: [{ text: "a" }] }]);
     expect(toldBy(failed.lines).at(-1)).toBe("output_text.delta a");
   });
@@ -77,37 +98,49 @@ describe("text parts", () => {
 
 describe("calls that the client answers", () => {
   it("may be interleaved, and end with the round", () => {
-    const rig = newBuilder();
+    const rig = newOutput();
     say(rig, call(0, "f", '{"a"'), call(1, "g", "{"), call(0, undefined, ":1}"), call(1, undefined, "}"));
-    rig.builder.endGeneration();
+    rig.output.round.end();
     expect(rig.state.output).toMatchObject([
       { name: "f", arguments: '{"a":1}', status: "completed" },
       { name: "g", arguments: "{}", status: "completed" },
     ]);
-    expect(rig.builder.waitsForClient).toBe(true);
+    expect(waitsForClient(rig.state)).toBe(true);
   });
 
   it("end when something else begins and their arguments are whole; nothing more is taken for them", () => {
-    const rig = newBuilder();
+    const rig = newOutput();
     say(rig, call(0, "f", "{}"), text("and"), call(0, undefined, "{}"));
     expect(rig.state.output).toMatchObject([{ arguments: "{}", status: "completed" }, { type: "message" }]);
   });
 
   it("have arguments even where the model has given none", () => {
-    const rig = newBuilder();
+    const rig = newOutput();
     say(rig, call(0, "f", ""));
-    rig.builder.endGeneration();
+    rig.output.round.end();
     expect(toldBy(rig.lines)).toContain("function_call_arguments.delta {}");
   });
 
   it("are dropped where they are not allowed, or one too many", () => {
-    const rig = newBuilder({}, { allowedCalls: new Set(["f"]), parallelCalls: false });
+    const rig = newOutput(
+      {},
+      {
+        request: {
+          tools: parse(tools, [
+            { type: "function", name: "f" },
+            { type: "function", name: "g" },
+          ]),
+          tool_choice: { type: "allowed_tools", mode: "auto", tools: [{ type: "function", name: "f" }] },
+          parallel_tool_calls: false,
+        },
+      },
+    );
     say(rig, call(0, "g", "{}"), call(1, "f", "{}"), call(2, "f", "{}"));
     expect(rig.state.output).toMatchObject([{ name: "f" }]);
   });
 
   it("keep the model's own id once, and only a usable one", () => {
-    const rig = newBuilder({}, { usedCallIds: new Set(["used"]) });
+    const rig = newOutput({}, { usedCallIds: new Set(["used"]) });
     const withId = (index: number, callId: string): ModelDelta => ({
       kind: "tool_call",
       index,
@@ -123,11 +156,11 @@ describe("calls that the client answers", () => {
   });
 
   it("go on after a crash with the next arguments that have no name", () => {
-    const first = newBuilder();
+    const first = newOutput();
     say(first, call(0, "f", '{"a"'));
-    const rig = newBuilder({ state: readLoggedTurn(first.lines) });
+    const rig = newOutput({ state: readLoggedTurn(first.lines) });
     say(rig, call(7, undefined, ":1}"));
-    rig.builder.endGeneration();
+    rig.output.round.end();
     expect(rig.state.output).toMatchObject([{ arguments: '{"a":1}', status: "completed" }]);
     expect(toldBy(rig.lines)[0]).toBe("function_call_arguments.delta :1}");
   });
@@ -142,35 +175,36 @@ describe("calls that this server answers", () => {
   });
 
   it("wait for their answers when the model has finished them", () => {
-    const rig = newBuilder();
+    const rig = newOutput();
     say(rig, call(0, "wiki__ask", '{"q":1}'), call(1, "browser_search", '{"query":"x"}'));
-    const calls = rig.builder.endGeneration();
+    rig.output.round.end();
+    const calls = rig.output.calls.pending;
     expect(calls.map(({ tool }) => tool.kind)).toEqual(["mcp", "browser"]);
-    rig.builder.beginAnswering([]);
+    rig.output.beginAnswering([]);
     for (const each of calls) {
-      rig.builder.startCall(each);
-      rig.builder.finishCall(each, outcome, answer(each.item));
+      rig.output.calls.start(each);
+      rig.output.calls.finish(each, outcome, answer(each.item));
     }
     expect(rig.state.answering).toMatchObject({ calls: [], dispatched: calls.map(({ item }) => item) });
     expect(rig.state.output).toMatchObject([{ status: "completed", output: "42" }, { status: "completed" }]);
-    rig.builder.nextRound();
+    rig.output.nextRound();
     expect(rig.state).toMatchObject({ rounds: 1, answering: undefined, round: { firstItem: 2, called: [] } });
   });
 
   it("are ignored beyond what the turn may make", () => {
-    const rig = newBuilder({}, { maxServerCalls: 1 });
+    const rig = newOutput({}, { request: { max_tool_calls: 1 } });
     say(rig, call(0, "python", "1"), { kind: "item_done" }, call(1, "python", "2"));
     expect(rig.state.output).toHaveLength(1);
-    expect(rig.builder).toMatchObject({ ignoredCalls: 1, serverCallsLeft: 0 });
+    expect(rig.output.calls).toMatchObject({ ignored: 1, mayMakeMore: false });
   });
 
   it("are begun anew where one broke off, which then counts as none", () => {
-    const rig = newBuilder({}, { maxServerCalls: 1 });
+    const rig = newOutput({}, { request: { max_tool_calls: 1 } });
     say(rig, call(0, "wiki__ask", '{"q'));
-    const [broken] = rig.builder.partialItems();
-    expect(rig.builder.breakOff(broken?.id ?? "")).toEqual({ all: 1, reasoning: 0 });
-    expect(rig.builder.partialItems()).toEqual([]);
-    expect(rig.builder.serverCallsLeft).toBe(1);
+    const [broken] = rig.output.round.partialItems;
+    expect(rig.output.round.breakOff(broken?.id ?? "")).toEqual({ all: 1, reasoning: 0 });
+    expect(rig.output.round.partialItems).toEqual([]);
+    expect(rig.output.calls.mayMakeMore).toBe(true);
     say(rig, call(0, "wiki__ask", '{"q":1}'));
     expect(rig.state.output).toMatchObject([{ status: "incomplete" }, { status: "in_progress", arguments: '{"q":1}' }]);
   });
@@ -178,21 +212,21 @@ describe("calls that this server answers", () => {
 
 describe("lists of tools", () => {
   it("go on after a crash in the item that they have begun", () => {
-    const first = newBuilder();
-    const index = first.builder.lists.begin("wiki");
-    const rig = newBuilder({ state: readLoggedTurn(first.lines) });
-    expect(rig.builder.lists.begin("wiki")).toBe(index);
-    rig.builder.lists.end(index, { tools: [] }, "origin");
+    const first = newOutput();
+    const index = first.output.lists.begin("wiki");
+    const rig = newOutput({ state: readLoggedTurn(first.lines) });
+    expect(rig.output.lists.begin("wiki")).toBe(index);
+    rig.output.lists.end(index, { tools: [] }, "origin");
     expect(toldBy(rig.lines)).toEqual(["mcp_list_tools.completed", "output_item.done"]);
     expect(rig.state).toMatchObject({ openLists: [], replays: [{ origin: "origin" }] });
   });
 
   it("have failed where they do not fit, or are not whole when the turn ends", () => {
-    const rig = newBuilder({}, { room: 70_000 });
+    const rig = newOutput({}, { outputLength: 70_000 });
     const large = { name: "t", input_schema: { text: "x".repeat(10_000) } };
-    rig.builder.lists.end(rig.builder.lists.begin("large"), { tools: [large] as never }, "");
-    rig.builder.lists.begin("slow");
-    rig.builder.close({ status: "cancelled" });
+    rig.output.lists.end(rig.output.lists.begin("large"), { tools: [large] as never }, "");
+    rig.output.lists.begin("slow");
+    rig.output.close({ status: "cancelled" });
     expect(toldBy(rig.lines)).toContain("mcp_list_tools.failed");
     expect(rig.state.output).toMatchObject([
       { error: expect.stringContaining("too many") },
@@ -208,10 +242,10 @@ describe("raw messages", () => {
     message: { index },
     ...(itemKind && { itemKind }),
   });
-  const messagesOf = ({ builder }: Rig) => builder.messages;
+  const messagesOf = ({ output }: Rig) => output.messages;
 
   it("are kept with the item that they have become, after those that led to it", () => {
-    const rig = newBuilder();
+    const rig = newOutput();
     say(rig, message(0), text("a"), message(1, "message"), message(2));
     const { id } = rig.state.output[0] ?? {};
     expect(messagesOf(rig)).toMatchObject({
@@ -221,28 +255,28 @@ describe("raw messages", () => {
   });
 
   it("are taken once, also where a generation that goes on gives them again", () => {
-    const rig = newBuilder();
+    const rig = newOutput();
     say(rig, text("a"), message(0, "message"), message(0, "message"));
     expect(messagesOf(rig).replays).toHaveLength(1);
   });
 
   it("belong to the state when their generation has ended, and answers follow them", () => {
-    const rig = newBuilder();
+    const rig = newOutput();
     say(rig, text("a"), message(0, "message"), message(1));
-    rig.builder.endGeneration();
-    rig.builder.beginAnswering([{ again: true }]);
+    rig.output.round.end();
+    rig.output.beginAnswering([{ again: true }]);
     expect(messagesOf(rig).replays).toHaveLength(1);
     expect(rig.state.replays).toHaveLength(1);
-    rig.builder.nextRound();
+    rig.output.nextRound();
     expect(messagesOf(rig).trailing).toEqual([{ index: 1 }, { again: true }]);
     expect(rig.state.askedAgain).toBe(1);
   });
 
   it("of before the turn are kept with its first input, or lead to its first item", () => {
     const previous = [{ before: true }];
-    const withInput = newBuilder({}, { previous, firstInput: "msg_in" });
+    const withInput = newOutput({}, { request: { previous_input_messages: previous }, firstInput: "msg_in" });
     expect(messagesOf(withInput).replays).toEqual([{ item: "msg_in", messages: previous, before: true }]);
-    const without = newBuilder({}, { previous });
+    const without = newOutput({}, { request: { previous_input_messages: previous } });
     say(without, text("a"), message(0, "message"));
     expect(messagesOf(without).replays).toMatchObject([{ messages: [{ before: true }, { index: 0 }] }]);
   });
@@ -250,22 +284,22 @@ describe("raw messages", () => {
 
 describe("the size of the output", () => {
   it("counts texts twice where what is sampled is kept, too", () => {
-    const once = newBuilder({}, { room: 70_000 });
+    const once = newOutput({}, { outputLength: 70_000 });
     say(once, text("x".repeat(3_000)));
-    expect(once.builder.isFull).toBe(false);
-    const twice = newBuilder({}, { room: 70_000 });
+    expect(once.output.size.isFull).toBe(false);
+    const twice = newOutput({}, { outputLength: 70_000 });
     say(twice, { kind: "sampled", sampled: { ids: [1] } }, text("x".repeat(3_000)));
-    expect(twice.builder.isFull).toBe(true);
+    expect(twice.output.size.isFull).toBe(true);
   });
 });
 
-describe("a builder that nobody reads", () => {
+describe("an output that nobody reads", () => {
   it("keeps the same state, and can take a round back", () => {
-    const rig = newBuilder({}, { sink: undefined });
+    const rig = newOutput({}, { isUnread: true });
     say(rig, { kind: "reasoning", text: "hm" }, text("a"), call(0, "wiki__ask", "{"));
     expect(rig.state).toMatchObject({ deltas: { all: 3, reasoning: 1 }, sequence: 0 });
-    expect(rig.builder.withdrawRound()).toEqual({ all: 3, reasoning: 1 });
+    expect(rig.output.round.withdraw()).toEqual({ all: 3, reasoning: 1 });
     expect(rig.state.output).toEqual([]);
-    expect(rig.builder.partialItems()).toEqual([]);
+    expect(rig.output.round.partialItems).toEqual([]);
   });
 });

@@ -1,23 +1,22 @@
 import { describe, expect, it } from "vitest";
 import { ApiError } from "../../src/protocol/errors.ts";
-import { readLoggedTurn } from "../../src/turn/logged-turn.ts";
 import { recordLine } from "../../src/turn/records.ts";
-import { isTransient, MAX_FRUITLESS, Recovery } from "../../src/turn/recovery.ts";
+import { isTransient, MAX_FRUITLESS, ResumePolicy, readLoggedTurn } from "../../src/turn/resume.ts";
 
 const away = new ApiError({ status: 502, message: "Away.", code: "upstream_unreachable" });
 const refused = { taken: false, spoke: false };
 
 /** Tries until it is given up; gives the waits, in milliseconds. */
 function waits(
-  options: { timeMs: number; since?: number; maxRetries?: number; maxFruitless?: number },
+  { since, ...bounds }: { outageMs: number; since?: number; maxRetries?: number; maxFruitless?: number },
   fault = away,
   how = refused,
 ): number[] {
   let now = 1_000_000;
-  const recovery = new Recovery({ maxRetries: 10, maxFruitless: MAX_FRUITLESS.alone, clock: () => now, ...options });
+  const policy = new ResumePolicy({ maxRetries: 10, maxFruitless: MAX_FRUITLESS.alone, ...bounds }, () => now, since);
   const all: number[] = [];
   for (;;) {
-    const wait = recovery.next(fault, how);
+    const wait = policy.next(fault, how);
     if (wait === undefined) return all;
     all.push(wait);
     now += wait;
@@ -26,12 +25,12 @@ function waits(
 
 describe("a model server that is away", () => {
   it("is waited for as long as an outage may last, to the millisecond, with a last try at its end", () => {
-    const total = waits({ timeMs: 900_000 }).reduce((sum, wait) => sum + wait, 0);
+    const total = waits({ outageMs: 900_000 }).reduce((sum, wait) => sum + wait, 0);
     expect(total).toBeCloseTo(900_000, 3);
   });
 
   it("is tried soon at first, and then every few seconds, never all at the same time", () => {
-    const all = waits({ timeMs: 900_000 });
+    const all = waits({ outageMs: 900_000 });
     expect(all[0]).toBeLessThanOrEqual(100);
     expect(Math.max(...all)).toBeLessThanOrEqual(5_000);
     expect(Math.min(...all.slice(8, -1))).toBeGreaterThanOrEqual(2_500);
@@ -39,42 +38,42 @@ describe("a model server that is away", () => {
   });
 
   it("has been away since before a crash of this server: only the rest of the time is left", () => {
-    const total = waits({ timeMs: 900_000, since: 1_000_000 - 800_000 }).reduce((sum, wait) => sum + wait, 0);
+    const total = waits({ outageMs: 900_000, since: 1_000_000 - 800_000 }).reduce((sum, wait) => sum + wait, 0);
     expect(total).toBeCloseTo(100_000, 3);
-    expect(waits({ timeMs: 900_000, since: 1_000_000 - 900_000 })).toEqual([]);
+    expect(waits({ outageMs: 900_000, since: 1_000_000 - 900_000 })).toEqual([]);
   });
 
   it("that says when to come again is not asked before", () => {
     const headers = { "retry-after": "7" };
     const busy = new ApiError({ status: 503, message: "Busy.", code: "server_is_overloaded", headers });
-    expect(waits({ timeMs: 20_000 }, busy)).toEqual([7_000, 7_000, 6_000]);
+    expect(waits({ outageMs: 20_000 }, busy)).toEqual([7_000, 7_000, 6_000]);
   });
 
   it("is not waited for with VLLM_MAX_RETRIES=0", () => {
-    expect(waits({ timeMs: 900_000, maxRetries: 0 })).toEqual([]);
+    expect(waits({ outageMs: 900_000, maxRetries: 0 })).toEqual([]);
   });
 });
 
 it("a prompt that the server takes and dies of is sent five times in a row, and no more; to several servers three times", () => {
   const died = { taken: true, spoke: false };
-  expect(waits({ timeMs: 900_000 }, away, died)).toHaveLength(4);
-  expect(waits({ timeMs: 900_000, maxFruitless: MAX_FRUITLESS.inPool }, away, died)).toHaveLength(2);
+  expect(waits({ outageMs: 900_000 }, away, died)).toHaveLength(4);
+  expect(waits({ outageMs: 900_000, maxFruitless: MAX_FRUITLESS.inPool }, away, died)).toHaveLength(2);
 });
 
-it("generations that break off after some words are taken up as often as VLLM_MAX_RETRIES says", () => {
-  expect(waits({ timeMs: 900_000 }, away, { taken: true, spoke: true })).toHaveLength(10);
+it("generations that break off after some words are resumed as often as VLLM_MAX_RETRIES says", () => {
+  expect(waits({ outageMs: 900_000 }, away, { taken: true, spoke: true })).toHaveLength(10);
 });
 
 it("a word ends an outage: the next one has all its time again", () => {
   let now = 0;
-  const recovery = new Recovery({ maxRetries: 10, maxFruitless: 4, timeMs: 1_000, clock: () => now });
-  recovery.next(away, refused);
+  const policy = new ResumePolicy({ maxRetries: 10, maxFruitless: 4, outageMs: 1_000 }, () => now);
+  policy.next(away, refused);
   now = 900;
-  recovery.next(away, refused);
-  expect(recovery.outage).toEqual({ since: 0, until: 1_000 });
+  policy.next(away, refused);
+  expect(policy.outage).toEqual({ since: 0, until: 1_000 });
   now = 5_000;
-  expect(recovery.next(away, { taken: true, spoke: true })).toBeGreaterThan(0);
-  expect(recovery.outage).toBeUndefined();
+  expect(policy.next(away, { taken: true, spoke: true })).toBeGreaterThan(0);
+  expect(policy.outage).toBeUndefined();
 });
 
 it("a failure that may be the server's end is one only if its health says so", async () => {

@@ -1,7 +1,7 @@
+import { conforms } from "@responses-edge/json-text";
 import Ajv from "ajv";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { conforms } from "../../src/engine/chat/schema-check.ts";
 
 /** A text is taken as it is only where it surely keeps to its schema. */
 

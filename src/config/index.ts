@@ -1,0 +1,150 @@
+import { logLine } from "../protocol/log-line.ts";
+import { harmony } from "./harmony.ts";
+import { type KeyValues, keyConfig, keys } from "./keys.ts";
+import { misspelt } from "./misspelt.ts";
+import { models, VLLM_EXTRAS } from "./models.ts";
+import { type Fetch, operatorNetwork, type PrivateNetwork } from "./network.ts";
+import { servers } from "./servers.ts";
+import { serving } from "./serving.ts";
+import { store } from "./store.ts";
+import { type AnalyticsDataset, telemetry, telemetryConfig, telemetryMistakes } from "./telemetry.ts";
+import { jwtConfig, tokenMistakes, tokens } from "./tokens.ts";
+import { toolConfig, tools } from "./tools.ts";
+import { type ModelServerConfig, readModelServers } from "./upstreams.ts";
+import { type Mistake, type NameIn, readSection, type ValuesOf } from "./variable.ts";
+import { webhookConfig, webhookMistakes, webhooks } from "./webhooks.ts";
+
+export type { HarmonyConfig } from "./harmony.ts";
+export type { EncryptionKey, ModelPrice } from "./keys.ts";
+export type { EngineName, FormatWithTools, PassthroughEndpoint, VllmExtra } from "./models.ts";
+export { PASSTHROUGH_ENDPOINTS, VLLM_EXTRAS } from "./models.ts";
+export type { AnalyticsDataset, OtlpTarget, TelemetryConfig } from "./telemetry.ts";
+export { type JwtConfig, TOKEN_TENANT_PREFIX } from "./tokens.ts";
+export type { ToolConfig } from "./tools.ts";
+export type { ModelServerConfig } from "./upstreams.ts";
+
+/** Every variable and secret of the Worker, in the order of docs/reference/configuration.md, which is generated from this. */
+export const SECTIONS = { servers, models, harmony, tools, keys, tokens, store, webhooks, serving, telemetry };
+type Sections = typeof SECTIONS;
+type Values = { [Name in keyof Sections]: ValuesOf<Sections[Name]> };
+type VariableName = NameIn<Sections[keyof Sections]>;
+
+export const VARIABLE_NAMES = Object.values(SECTIONS).flatMap(({ variables }) =>
+  Object.values(variables).map(({ name }) => name as VariableName),
+);
+
+/** The variables, all text. */
+export type TextVariables = { [Name in VariableName]?: string };
+
+/** The bindings that some deployments have: to a private vLLM, to private networks and to Analytics Engine. */
+interface Bindings {
+  VLLM?: { fetch: Fetch };
+  PRIVATE_NETWORK?: PrivateNetwork;
+  ANALYTICS?: AnalyticsDataset;
+}
+const BINDING_NAMES: readonly string[] = ["VLLM", "PRIVATE_NETWORK", "ANALYTICS"] satisfies (keyof Bindings)[];
+
+/** The Worker's environment as far as it configures it: the variables and the bindings. */
+export type Variables = TextVariables & Bindings;
+
+/** The validated configuration. Durations are in milliseconds, sizes in bytes. */
+export type Config = ReturnType<typeof compose>;
+
+/** The deployment's configuration is unusable. No mistake contains the value of its variable. */
+export class ConfigError extends Error {
+  override readonly name = "ConfigError";
+  /** `NAME: what is expected of it`. */
+  readonly mistakes: readonly string[];
+
+  constructor(mistakes: readonly string[]) {
+    super(mistakes.join("; "));
+    this.mistakes = mistakes;
+  }
+}
+
+/** Gives the names that nobody reads and that differ little from a variable's: `[name, meant]`. */
+export function misspeltVariables(names: Iterable<string>): [name: string, meant: string][] {
+  return misspelt(new Set(names).difference(new Set(BINDING_NAMES)), VARIABLE_NAMES);
+}
+
+const cache = new WeakMap<Variables, Config | ConfigError>();
+
+/** The configuration of an environment, checked as a whole once per isolate. Throws ConfigError. */
+export function loadConfig(env: Variables): Config {
+  let known = cache.get(env);
+  if (!known) {
+    known = readConfig(env);
+    cache.set(env, known);
+    // Bindings have the names that the operator gives them.
+    const texts = Object.entries(env).filter(([, value]) => typeof value === "string");
+    for (const [name, meant] of misspeltVariables(texts.map(([name]) => name))) {
+      console.warn(logLine({ level: "warn", unknown_variable: name, meant }));
+    }
+  }
+  if (known instanceof ConfigError) throw known;
+  return known;
+}
+
+function readConfig(env: Variables): Config | ConfigError {
+  const single: Mistake[] = [];
+  const read = Object.entries(SECTIONS).map(([name, section]) => [name, readSection(section, env, single)]);
+  const values = Object.fromEntries(read) as Values;
+  const modelServers = readModelServers(values.servers, env);
+  const isOpen = values.keys.allowAnonymous && !wantsKeys(values);
+  const together = [
+    ...modelServers.mistakes,
+    ...tokenMistakes(values.tokens, hasOwnKeys(values.keys)),
+    ...telemetryMistakes(values.telemetry, isOpen),
+    ...webhookMistakes(values.webhooks),
+  ];
+  // A variable that is wrong by itself says nothing of the others.
+  const mistakes = [...single, ...together.filter(([name]) => !single.some(([other]) => other === name))];
+  if (mistakes.length > 0) return new ConfigError(mistakes.map(([name, expected]) => `${name}: ${expected}`));
+  return compose(values, modelServers.servers, env);
+}
+
+function hasOwnKeys({ apiKeys, adminKeys }: KeyValues): boolean {
+  return apiKeys.length > 0 || adminKeys.length > 0;
+}
+
+function wantsKeys({ keys, tokens }: Values): boolean {
+  return hasOwnKeys(keys) || tokens.issuer !== undefined;
+}
+
+/** Whether there may be several tenants: the admin API and tokens name as many as they like. */
+function hasTenants({ keys: { adminKeys, apiKeys }, tokens }: Values): boolean {
+  const { size } = new Set(apiKeys.map(({ tenant }) => tenant));
+  return adminKeys.length > 0 || tokens.issuer !== undefined || size > 1;
+}
+
+function compose(values: Values, modelServers: readonly ModelServerConfig[], env: Variables) {
+  const { baseUrl, apiKey, transport, upstreams, upstreamSecrets, ...timing } = values.servers;
+  const { logIntervalMs, unreadLogIntervalMs, ...kept } = values.store;
+  const network = operatorNetwork(env);
+  return {
+    /** At least one. Most deployments have no more. */
+    modelServers,
+    ...timing,
+    /** Undefined where there are no two tenants. */
+    unsaltedServers: hasTenants(values) ? timing.unsaltedServers : undefined,
+    ...values.models,
+    /** Without keys only programs of this machine are served, which may send all of them. */
+    vllmExtras: values.models.vllmExtras ?? new Set(wantsKeys(values) ? [] : VLLM_EXTRAS),
+    harmony: values.harmony,
+    tools: toolConfig(values.tools, network),
+    dropsUnknownTools: values.tools.dropsUnknownTools,
+    apiKeys: values.keys.apiKeys,
+    allowAnonymous: values.keys.allowAnonymous,
+    encryptionKeys: values.keys.encryptionKeys,
+    keys: keyConfig(values.keys),
+    jwt: jwtConfig(values.tokens, network),
+    /** Whether nobody is served without a key: there are keys of one kind or another. */
+    wantsKeys: wantsKeys(values),
+    ...kept,
+    eventLog: { intervalMs: logIntervalMs, unreadIntervalMs: unreadLogIntervalMs },
+    webhook: webhookConfig(values.webhooks, network),
+    ...values.serving,
+    /** Undefined where nothing is reported to anybody. */
+    telemetry: telemetryConfig(values.telemetry, env.ANALYTICS, network),
+  };
+}

@@ -1,0 +1,164 @@
+import { Buffer } from "node:buffer";
+import { createHash } from "node:crypto";
+import { z } from "zod";
+import { days, flag, fromBase64, integer, jsonMap, listed, milliseconds } from "./values.ts";
+import { type Section, type ValuesOf, variable } from "./variable.ts";
+
+/** Keys of callers, and the limits that keys and tenants have. */
+
+/**
+ * `tenant:sha256hex`, separated by commas or white space. Several keys may name one tenant (rotation), no key names two.
+ * A text without any entry is a mistake: whoever sets it does not mean to serve everybody.
+ */
+function keyEntries(expected: string) {
+  return z.string().transform((text, context) => {
+    const tenants = new Map<string, string>();
+    const entries = listed(text);
+    if (entries.length === 0) context.addIssue({ code: "custom", message: "expected at least one entry" });
+    for (const entry of entries) {
+      const [, tenant, hash] = /^([A-Za-z0-9_-]{1,64}):([0-9a-fA-F]{64})$/.exec(entry) ?? [];
+      if (tenant === undefined || hash === undefined) {
+        context.addIssue({ code: "custom", message: expected });
+        return z.NEVER;
+      }
+      const known = tenants.get(hash.toLowerCase());
+      if (known !== undefined && known !== tenant) {
+        context.addIssue({ code: "custom", message: "expected no key twice: one of them names two tenants" });
+        return z.NEVER;
+      }
+      tenants.set(hash.toLowerCase(), tenant);
+    }
+    return [...tenants].map(([hash, tenant]) => ({ tenant, sha256: new Uint8Array(Buffer.from(hash, "hex")) }));
+  });
+}
+
+const MAKES_KEYS = "`npm run create-key -- TENANT` or `responses-edge create-key TENANT`";
+
+const apiKeys = keyEntries(`expected entries of the form tenant:sha256-in-hex, as ${MAKES_KEYS} prints them`)
+  .optional()
+  .transform((keys) => keys ?? []);
+
+/** A root key as its text, for an operator who has only a form to fill in. It has its prefix and enough random characters that nobody guesses it. */
+const PLAIN_ROOT_KEY = /^sk-admin-[A-Za-z0-9_-]{32,512}$/;
+
+/** The name of such a key's holder in the audit log. */
+const PLAIN_ROOT_NAME = "root";
+
+/** `name:sha256hex`, as `API_KEYS`, where the name is that of the holder; or the text of a root key. */
+const adminKeys = z
+  .string()
+  .transform((text) => listed(text).map(hashedRootKey).join(","))
+  .pipe(keyEntries("expected entries of the form name:sha256-in-hex, or sk-admin- and at least 32 letters and digits"))
+  .transform((keys) => keys.map(({ tenant, sha256 }) => ({ name: tenant, sha256 })))
+  .optional()
+  .transform((keys) => keys ?? []);
+
+function hashedRootKey(entry: string): string {
+  if (!PLAIN_ROOT_KEY.test(entry)) return entry;
+  return `${PLAIN_ROOT_NAME}:${createHash("sha256").update(entry).digest("hex")}`;
+}
+
+/** AES-256's own key has this length. */
+const MIN_ENCRYPTION_KEY_BYTES = 32;
+
+/**
+ * `kid:base64`, separated by commas or white space; no `kid` twice. A text without any entry is a mistake: whoever sets it
+ * means to encrypt.
+ */
+const encryptionKeys = z
+  .string()
+  .transform((text, context) => {
+    const keys = new Map<string, { kid: string; secret: Uint8Array }>();
+    for (const entry of listed(text)) {
+      const [, kid, base64] = /^([A-Za-z0-9_-]{1,32}):(.*)$/.exec(entry) ?? [];
+      const secret = fromBase64(base64 ?? "");
+      if (kid === undefined || secret.length < MIN_ENCRYPTION_KEY_BYTES) {
+        const message = `expected entries of the form kid:key, the key at least ${MIN_ENCRYPTION_KEY_BYTES} bytes of base64`;
+        context.addIssue({ code: "custom", message });
+        return z.NEVER;
+      }
+      if (keys.has(kid)) {
+        context.addIssue({ code: "custom", message: "expected no kid twice" });
+        return z.NEVER;
+      }
+      keys.set(kid, { kid, secret });
+    }
+    if (keys.size === 0) context.addIssue({ code: "custom", message: "expected at least one entry" });
+    return [...keys.values()];
+  })
+  .optional()
+  .transform((keys) => keys ?? []);
+
+const price = z.number().min(0).max(1_000_000);
+
+/** Dollars a million tokens. Cached input costs as much as input where it has no price. */
+const modelPrice = z.strictObject(
+  { input: price, cached_input: price.optional(), output: price },
+  "expected prices as input, output and, where it is another, cached_input",
+);
+export type ModelPrice = z.output<typeof modelPrice>;
+
+export const keys = {
+  title: "Keys and limits",
+  variables: {
+    apiKeys: variable(
+      "API_KEYS",
+      apiKeys,
+      "Secret. The keys of callers: `tenant:<sha256>`, separated by commas. `npm run create-key -- TENANT` (`responses-edge create-key TENANT`) makes a key and its entry.",
+    ),
+    /** Root keys. Without any there is no admin API, and no key that it has made is accepted. */
+    adminKeys: variable(
+      "ADMIN_KEY",
+      adminKeys,
+      "Secret. Root keys, which make and limit keys without a deployment: `name:<sha256>`, or the key itself (`sk-admin-…`). See [keys.md](../keys.md).",
+    ),
+    allowAnonymous: variable(
+      "ALLOW_ANONYMOUS",
+      flag(),
+      "`true` serves programs of this machine without keys, as long as no kind of key is set. `npm start` sets it.",
+    ),
+    cacheMs: variable(
+      "KEY_CACHE_MS",
+      milliseconds(10_000, 100, 600_000),
+      "How long an isolate uses what it knows of a key that the admin API has made. A revocation takes effect within this time.",
+    ),
+    reservedOutputTokens: variable(
+      "RESERVED_OUTPUT_TOKENS",
+      integer(4_096, 1, 10_000_000),
+      "The output tokens that a request without `max_output_tokens` reserves from its limits.",
+    ),
+    storedBytesPerTenant: variable(
+      "STORED_BYTES_PER_TENANT",
+      integer(0, 0),
+      "The bytes that a tenant without its own `stored_bytes` may store; `0` is any amount. `npm start` and `npm run serve` set a quarter of the disk. See [keys.md](../keys.md#limits).",
+    ),
+    /** By the name that clients use; `*` stands for every other model. */
+    prices: variable(
+      "MODEL_PRICES",
+      jsonMap(modelPrice, '{"model":{"input":0.5,"output":1.5}}'),
+      'JSON: dollars for a million tokens of each model, for budgets in money: `{"qwen3":{"input":0.5,"cached_input":0.05,"output":1.5}}`. `*` stands for all other models.',
+    ),
+    usageRetentionMs: variable("USAGE_RETENTION_DAYS", days(90, 1), "The days for which usage is kept."),
+    auditRetentionMs: variable("AUDIT_RETENTION_DAYS", days(365, 1), "The days for which the audit log is kept."),
+    /** The first encrypts, all decrypt. Nothing is encrypted without any. */
+    encryptionKeys: variable(
+      "ENCRYPTION_KEYS",
+      encryptionKeys,
+      "Secret. `kid:base64,…`, keys of at least 32 bytes, which seal the `encrypted_content` that clients get ([reasoning.md](../reasoning.md)). The first key encrypts, all keys decrypt ([operations.md](../operations.md)). Without keys nothing is encrypted.",
+    ),
+  },
+} satisfies Section;
+
+export type KeyValues = ValuesOf<typeof keys>;
+/** A key of the operator's, from which the keys of tenants are derived. `kid` names it in texts that it has sealed. */
+export type EncryptionKey = KeyValues["encryptionKeys"][number];
+
+/** The settings of keys that are made without a deployment, and of what is counted for them. */
+export function keyConfig(values: KeyValues) {
+  const { adminKeys, cacheMs, reservedOutputTokens, prices, storedBytesPerTenant } = values;
+  const { usageRetentionMs, auditRetentionMs } = values;
+  return {
+    ...{ adminKeys, cacheMs, reservedOutputTokens, prices, storedBytesPerTenant },
+    ...{ usageRetentionMs, auditRetentionMs },
+  };
+}

@@ -1,0 +1,128 @@
+import { z } from "zod";
+import { jsonMap, listed, someOf, urlPrefixes } from "./values.ts";
+import { type Section, type ValuesOf, variable } from "./variable.ts";
+
+/** The models: their names, what clients may send them, and what clients see of them. */
+
+/** The ways to speak to a model: over vLLM's chat completions, or in Harmony over its completions (gpt-oss). */
+export const ENGINES = ["chat", "harmony"] as const;
+export type EngineName = (typeof ENGINES)[number];
+
+/** vLLM's fields that this server checks, and that clients may send only where the operator opens them. */
+export const VLLM_EXTRAS = [
+  "priority",
+  "kv_transfer_params",
+  "chat_template_kwargs",
+  "mm_processor_kwargs",
+  "vllm_xargs",
+] as const;
+export type VllmExtra = (typeof VLLM_EXTRAS)[number];
+
+/** vLLM's own endpoints that may be opened to clients: their paths below `/v1/`, or below `/` for the last two. */
+export const PASSTHROUGH_ENDPOINTS = [
+  "chat/completions",
+  "completions",
+  "embeddings",
+  "rerank",
+  "score",
+  "audio/transcriptions",
+  "audio/translations",
+  "messages",
+  "tokenize",
+  "detokenize",
+] as const;
+export type PassthroughEndpoint = (typeof PASSTHROUGH_ENDPOINTS)[number];
+
+/** Fields that this server sets itself: a field that a client adds must not contradict them. */
+const OWN_FIELDS = new Set([
+  ...["continue_final_message", "add_generation_prompt", "echo", "logprobs", "max_completion_tokens", "max_tokens"],
+  ...["messages", "model", "n", "prompt", "prompt_embeds", "request_id", "response_format", "return_token_ids"],
+  ...["return_tokens_as_token_ids", "stream", "stream_options", "suffix", "tool_choice", "tools", "use_beam_search"],
+]);
+
+/** Names of fields, separated by commas or white space. */
+const extraFields = z
+  .string()
+  .transform(listed)
+  .refine((names) => names.every((name) => /^[a-z_]{1,64}$/.test(name)), "expected names such as min_tokens")
+  .refine(
+    (names) => names.every((name) => !OWN_FIELDS.has(name)),
+    `expected none of the fields that this server sets: ${[...OWN_FIELDS].join(", ")}`,
+  )
+  .optional()
+  .transform((names): readonly string[] => names ?? []);
+
+const efforts = z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"]);
+
+/** vLLM takes 64-bit priorities; the sum of two of these stays far below. */
+const priority = z.int().min(-1_000_000).max(1_000_000);
+
+export const models = {
+  title: "Models and their fields",
+  variables: {
+    modelAliases: variable(
+      "MODEL_ALIASES",
+      jsonMap(z.string().min(1), '{"alias":"model"}'),
+      'JSON: further names of models, such as `{"gpt-4o":"Qwen/Qwen3-8B"}`.',
+    ),
+    /** By the name that vLLM knows. */
+    modelEngines: variable(
+      "MODEL_ENGINES",
+      jsonMap(z.enum(ENGINES), '{"model":"harmony"}'),
+      'JSON: `{"my-model":"harmony"}` or `"chat"`, for a model whose name and root do not show whether it is gpt-oss.',
+    ),
+    codexModels: variable(
+      "CODEX_MODELS",
+      jsonMap(z.record(z.string(), z.unknown()), '{"model":{"input_modalities":["text","image"]}}'),
+      'JSON: what Codex is told of models, by name; `*` stands for all. Without `{"qwen3":{"input_modalities":["text","image"]}}` Codex sends no images ([clients.md](../clients.md)).',
+    ),
+    formatWithTools: variable(
+      "VLLM_FORMAT_WITH_TOOLS",
+      z.enum(["never", "strict", "always"]).prefault("never"),
+      "When vLLM's grammar lets a model choose between a tool call and `text.format`. `strict`: where a tool is `strict` (vLLM 0.32 with a parser that has structural tags). `always`: with `--tool-strict-level function` or higher. See [tools.md](../tools.md).",
+    ),
+    vllmExtraFields: variable(
+      "VLLM_EXTRA_FIELDS",
+      extraFields,
+      "Fields that this server does not know and passes on to vLLM unchecked, such as `documents,media_io_kwargs`: 64 KB in all.",
+    ),
+    hidesReasoning: variable(
+      "REASONING_CONTENT",
+      z
+        .enum(["shown", "hidden"])
+        .transform((value) => value === "hidden")
+        .prefault("shown"),
+      "`hidden` shows no client what models think.",
+    ),
+    /** By the name that vLLM knows, then by the request's `reasoning.effort`. */
+    thinkingBudgets: variable(
+      "THINKING_BUDGETS",
+      jsonMap(z.partialRecord(efforts, z.int().min(0)), '{"model":{"low":1024}}'),
+      'JSON: a chat model\'s `thinking_token_budget` for each `reasoning.effort`, such as `{"my-model":{"low":1024,"high":16384}}`. A request\'s own goes before it.',
+    ),
+    isMediaListed: variable(
+      "MEDIA_URLS",
+      urlPrefixes(),
+      "URL prefixes from which vLLM may fetch images and videos, besides public https addresses.",
+    ),
+    vllmExtras: variable(
+      "VLLM_EXTRAS",
+      someOf(VLLM_EXTRAS).optional(),
+      `Fields that clients may send although they reach beyond the request's own sampling: \`all\`, \`none\`, or some of \`${VLLM_EXTRAS.join(",")}\`. Without this variable, a deployment with keys opens none and one without keys opens all.`,
+    ),
+    passthroughEndpoints: variable(
+      "PASSTHROUGH_ENDPOINTS",
+      someOf(PASSTHROUGH_ENDPOINTS).prefault("none"),
+      `vLLM's own endpoints that clients may call: \`all\`, \`none\`, or some of \`${PASSTHROUGH_ENDPOINTS.join(",")}\`. See [passthrough.md](../passthrough.md).`,
+    ),
+    /** vLLM's `priority` by tier, lower is sooner. None is sent without any, except what clients may send themselves. */
+    priorities: variable(
+      "VLLM_PRIORITIES",
+      jsonMap(priority, '{"default":0,"background":100,"gold":-10}'),
+      'JSON: vLLM\'s `priority` of each tier; a lower one comes first. `{"default":0,"background":100,"gold":-10}`: `default` is for callers without a tier, and `background` is added for background runs. Needs `--scheduling-policy priority` ([vllm.md](../vllm.md)). Without this variable no priority is sent.',
+    ),
+  },
+} satisfies Section;
+
+/** Says when vLLM's grammar lets a model choose between a call and the final text's format. */
+export type FormatWithTools = ValuesOf<typeof models>["formatWithTools"];

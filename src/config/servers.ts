@@ -1,0 +1,106 @@
+import { z } from "zod";
+import { flag, headerSecret, integer, milliseconds, serverUrl } from "./values.ts";
+import { type Section, type ValuesOf, variable } from "./variable.ts";
+
+/** The model servers: where they are, and how long they are waited for. */
+
+/** The ways to a model server: by `fetch`, over sockets, or over sockets for streams of tokens alone. */
+export const TRANSPORTS = ["fetch", "socket", "mixed"] as const;
+export type Transport = (typeof TRANSPORTS)[number];
+
+const loadFactor = z
+  .string()
+  .regex(/^\d{1,4}(\.\d{1,4})?$/, "expected a number such as 1.5")
+  .transform(Number)
+  .refine((factor) => factor >= 1, "expected at least 1")
+  .prefault("1.5");
+
+export const servers = {
+  title: "Model servers",
+  variables: {
+    baseUrl: variable(
+      "VLLM_BASE_URL",
+      serverUrl().optional(),
+      "vLLM's URL, which ends in `/v1`. A service binding named `VLLM` can stand in its place, such as a Workers VPC service for a private GPU.",
+    ),
+    apiKey: variable("VLLM_API_KEY", headerSecret().optional(), "Secret. vLLM's `--api-key`."),
+    transport: variable(
+      "VLLM_TRANSPORT",
+      z.enum(TRANSPORTS).prefault("fetch"),
+      "`socket` opens a TCP connection for each request, which makes tokens cheaper. `mixed` does so for streams of tokens only. `npm start` and `npm run serve` set `mixed` for a URL with `http://`. See [operations.md](../operations.md#the-way-to-the-model-server).",
+    ),
+    upstreams: variable(
+      "UPSTREAMS",
+      z.string().optional(),
+      'JSON: several model servers instead of one, such as `[{"name":"gpu-1","url":"http://gpu-1:8000/v1"},{"binding":"GPU_2","weight":2}]`. [fleet.md](../fleet.md) lists the fields.',
+    ),
+    upstreamSecrets: variable(
+      "UPSTREAM_SECRETS",
+      z.string().optional(),
+      'Secret. JSON: keys and further headers of the servers, by name: `{"gpu-1":{"api_key":"…","headers":{"cf-access-client-id":"…"}}}`.',
+    ),
+    /** The greatest multiple of the mean of an isolate's requests that one of several servers gets. */
+    loadFactor: variable(
+      "UPSTREAM_LOAD_FACTOR",
+      loadFactor,
+      "With several servers, an isolate gives none of them more than this multiple of the average load.",
+    ),
+    failoverMs: variable(
+      "UPSTREAM_FAILOVER_MS",
+      milliseconds(10_000, 1),
+      "While another server is free, a request waits this long for response headers before it goes there.",
+    ),
+    boardMs: variable(
+      "UPSTREAM_BOARD_MS",
+      milliseconds(0, 0),
+      "The interval at which one Durable Object checks several servers for all isolates ([fleet.md](../fleet.md)). `0` turns that off; `10000` is a good value.",
+    ),
+    unsaltedServers: variable(
+      "UNSALTED_SERVERS",
+      z.enum(["warn", "refuse"]).prefault("warn"),
+      "What happens to a model server that does not keep tenants apart, where there may be several tenants. `warn` logs it; `refuse` sends it no prompt and answers 503 ([fleet.md](../fleet.md#tenants-at-a-server)).",
+    ),
+    showsUpstream: variable(
+      "SHOW_UPSTREAM",
+      flag(),
+      "`true` adds the header `x-upstream` to answers, which names the server that has made them.",
+    ),
+    connectTimeoutMs: variable(
+      "VLLM_CONNECT_TIMEOUT_MS",
+      milliseconds(30_000, 1),
+      "The longest wait for vLLM's response headers.",
+    ),
+    firstByteTimeoutMs: variable(
+      "VLLM_FIRST_BYTE_TIMEOUT_MS",
+      milliseconds(300_000, 1),
+      "The longest wait from the headers to the first byte, during which vLLM queues and prefills.",
+    ),
+    idleTimeoutMs: variable(
+      "VLLM_IDLE_TIMEOUT_MS",
+      milliseconds(60_000, 1),
+      "The longest pause between two reads of a stream.",
+    ),
+    silenceMs: variable(
+      "VLLM_SILENCE_MS",
+      milliseconds(5_000, 1),
+      "After a pause this long, `/health` is asked whether vLLM is still there.",
+    ),
+    maxRetries: variable(
+      "VLLM_MAX_RETRIES",
+      integer(10, 0),
+      "How often a generation that broke off is resumed in each round of a turn. `0` lets it fail.",
+    ),
+    recoveryTimeMs: variable(
+      "VLLM_RECOVERY_TIME_MS",
+      milliseconds(900_000, 0),
+      "How long a background run waits for a model server that is gone.",
+    ),
+    foregroundRecoveryTimeMs: variable(
+      "VLLM_FOREGROUND_RECOVERY_TIME_MS",
+      milliseconds(300_000, 0),
+      "How long a foreground turn that has begun waits for one, while its client waits.",
+    ),
+  },
+} satisfies Section;
+
+export type ServerValues = ValuesOf<typeof servers>;

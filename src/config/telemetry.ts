@@ -1,0 +1,199 @@
+import { createHash } from "node:crypto";
+import { z } from "zod";
+import { parseKeyValues } from "../protocol/key-values.ts";
+import type { OperatorNetwork } from "./network.ts";
+import { flag, headerSecret, httpUrl, integer, ratio } from "./values.ts";
+import { type Mistake, type Section, type ValuesOf, variable } from "./variable.ts";
+
+/** What is reported of requests, and to whom (docs/telemetry.md). */
+
+/** Analytics Engine, as far as it is used. */
+export interface AnalyticsDataset {
+  writeDataPoint(point: { indexes: string[]; blobs: string[]; doubles: number[] }): void;
+}
+
+/** A list of OpenTelemetry's. */
+function keyValues() {
+  return z
+    .string()
+    .transform((text, context) => {
+      const values = parseKeyValues(text);
+      if (values) return values;
+      context.addIssue({ code: "custom", message: "expected key=value,key=value with percent-encoded values" });
+      return z.NEVER;
+    })
+    .optional();
+}
+
+/** The same, for names and values that can stand in headers. */
+function headerValues() {
+  return keyValues().refine(
+    (headers) =>
+      [...(headers ?? [])].every(([name, value]) => /^[\w!#$%&'*+.^`|~-]+$/.test(name) && /^[\x20-\x7e]*$/.test(value)),
+    "expected names and values of headers",
+  );
+}
+
+/** The samplers of OpenTelemetry's specification ("General SDK Configuration"): the share of new traces, without their argument. */
+const SAMPLERS = { always_on: 1, always_off: 0, traceidratio: undefined } as const;
+type SamplerName = keyof typeof SAMPLERS;
+const SAMPLER_NAMES = Object.keys(SAMPLERS) as [SamplerName, ...SamplerName[]];
+
+/** A collector needs no longer than this, and work after an answer has 30 s. */
+const MAX_EXPORT_TIMEOUT_MS = 20_000;
+
+const exporter = () => z.enum(["otlp", "none"]).prefault("otlp");
+
+export const telemetry = {
+  title: "Telemetry",
+  variables: {
+    logEvents: variable(
+      "TELEMETRY_LOG",
+      z.enum(["all", "errors", "none"]).prefault("none"),
+      "Which requests have a line in the log, which never has content: `all`, `errors` or `none`. See [telemetry.md](../telemetry.md), also for the other variables of this table.",
+    ),
+    logRatio: variable(
+      "TELEMETRY_LOG_RATIO",
+      ratio(),
+      "The share of requests without an error that are logged, 0 to 1.",
+    ),
+    endpoint: variable(
+      "OTEL_EXPORTER_OTLP_ENDPOINT",
+      httpUrl().optional(),
+      "An OpenTelemetry collector (OTLP over HTTP, JSON), which receives traces and metrics.",
+    ),
+    tracesEndpoint: variable(
+      "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+      httpUrl().optional(),
+      "The whole URL for traces, instead of the collector's.",
+    ),
+    metricsEndpoint: variable(
+      "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+      httpUrl().optional(),
+      "The whole URL for metrics, instead of the collector's.",
+    ),
+    headers: variable(
+      "OTEL_EXPORTER_OTLP_HEADERS",
+      headerValues(),
+      "Secret. Headers for the collector: `key=value,…`, percent-encoded.",
+    ),
+    tracesHeaders: variable(
+      "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+      headerValues(),
+      "Secret. Headers for traces, instead of `OTEL_EXPORTER_OTLP_HEADERS`.",
+    ),
+    metricsHeaders: variable(
+      "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
+      headerValues(),
+      "Secret. Headers for metrics, instead of `OTEL_EXPORTER_OTLP_HEADERS`.",
+    ),
+    exportTimeoutMs: variable(
+      "OTEL_EXPORTER_OTLP_TIMEOUT",
+      integer(10_000, 1, MAX_EXPORT_TIMEOUT_MS),
+      "The longest time of one export, in milliseconds, at most 20,000.",
+    ),
+    tracesExporter: variable("OTEL_TRACES_EXPORTER", exporter(), "`none` sends no traces."),
+    metricsExporter: variable("OTEL_METRICS_EXPORTER", exporter(), "`none` sends no metrics."),
+    serviceName: variable(
+      "OTEL_SERVICE_NAME",
+      z.string().max(255).optional(),
+      "The `service.name` that is sent. Without it: `responses-edge`.",
+    ),
+    resourceAttributes: variable(
+      "OTEL_RESOURCE_ATTRIBUTES",
+      keyValues(),
+      "Further attributes of the sender: `key=value,…`, percent-encoded.",
+    ),
+    sampler: variable(
+      "OTEL_TRACES_SAMPLER",
+      z
+        .templateLiteral(
+          [z.enum(["", "parentbased_"]), z.enum(SAMPLER_NAMES)],
+          `expected ${SAMPLER_NAMES.join(", ")}, or parentbased_ and one of them`,
+        )
+        .prefault("parentbased_always_on"),
+      "Which traces are sent: `always_on`, `always_off` or `traceidratio`. After `parentbased_`, the decision of a caller counts more.",
+    ),
+    samplerRatio: variable("OTEL_TRACES_SAMPLER_ARG", ratio(), "The share of `traceidratio`, 0 to 1."),
+    propagators: variable(
+      "OTEL_PROPAGATORS",
+      z.enum(["tracecontext", "none"]).optional(),
+      "`tracecontext` reads `traceparent` and hands it on to vLLM and MCP servers; `none` does not. Without this variable it is `tracecontext` where traces are sent somewhere.",
+    ),
+    servesMetrics: variable("PROMETHEUS_METRICS", flag(), "`true` serves `/metrics` for Prometheus."),
+    metricsToken: variable(
+      "PROMETHEUS_TOKEN",
+      headerSecret().optional(),
+      "Secret. The token that `/metrics` asks for. It is required unless `ALLOW_ANONYMOUS` serves everybody.",
+    ),
+    metricsByTenant: variable("PROMETHEUS_TENANTS", flag(), "`true` tells tenants apart in `/metrics`."),
+  },
+} satisfies Section;
+
+type TelemetryValues = ValuesOf<typeof telemetry>;
+
+/** What the variables of telemetry demand of the others. `isOpen`: everybody is served without a key. */
+export function telemetryMistakes({ servesMetrics, metricsToken }: TelemetryValues, isOpen: boolean): Mistake[] {
+  if (!servesMetrics || metricsToken || isOpen) return [];
+  return [["PROMETHEUS_TOKEN", "needed by PROMETHEUS_METRICS, unless ALLOW_ANONYMOUS serves everybody"]];
+}
+
+/** The settings of telemetry; undefined where nothing is reported to anybody. */
+export function telemetryConfig(
+  values: TelemetryValues,
+  analytics: AnalyticsDataset | undefined,
+  network: OperatorNetwork,
+) {
+  const traces = otlpTarget(values, "traces", network);
+  const metrics = otlpTarget(values, "metrics", network);
+  const { logEvents, servesMetrics, metricsToken } = values;
+  const isWanted = logEvents !== "none" || analytics || traces || metrics || servesMetrics;
+  const handsTracesOn = (values.propagators ?? (traces ? "tracecontext" : "none")) === "tracecontext";
+  if (!isWanted && !handsTracesOn) return undefined;
+  const sampler = values.sampler.replace("parentbased_", "") as SamplerName;
+  return {
+    /** Which wide events are logged, and the share of those without an error. */
+    log: { events: logEvents, ratio: values.logRatio },
+    analytics,
+    traces,
+    metrics,
+    exportTimeoutMs: values.exportTimeoutMs,
+    /** The sender, in the conventions' words: `service.name` and others. */
+    resource: {
+      "service.name": "responses-edge",
+      ...Object.fromEntries(values.resourceAttributes ?? []),
+      ...(values.serviceName && { "service.name": values.serviceName }),
+    } as Readonly<Record<string, string>>,
+    /** The share of new traces, from 0 to 1. `asksParent`: the decision of a caller goes before it. */
+    sampler: {
+      ratio: SAMPLERS[sampler] ?? values.samplerRatio,
+      asksParent: values.sampler.startsWith("parentbased_"),
+    },
+    /** Whether the model server and MCP servers receive `traceparent`. */
+    handsTracesOn,
+    /** `/metrics`, and the SHA-256 of its token. */
+    prometheus: servesMetrics
+      ? {
+          tokenSha256:
+            metricsToken === undefined ? undefined : new Uint8Array(createHash("sha256").update(metricsToken).digest()),
+          byTenant: values.metricsByTenant,
+        }
+      : undefined,
+  };
+}
+export type TelemetryConfig = NonNullable<ReturnType<typeof telemetryConfig>>;
+
+/**
+ * Where a signal goes ("OpenTelemetry Protocol Exporter" of the specification): to its own endpoint as it is, else below the
+ * common one. Its own headers are sent instead of the common ones. `fetch` reaches the collector.
+ */
+function otlpTarget(values: TelemetryValues, signal: "traces" | "metrics", { fetch }: OperatorNetwork) {
+  const { endpoint: common, headers: commonHeaders } = values;
+  const url = values[`${signal}Endpoint`] ?? (common && `${common.replace(/\/+$/, "")}/v1/${signal}`);
+  if (url === undefined || values[`${signal}Exporter`] === "none") return undefined;
+  const headers: Readonly<Record<string, string>> = Object.fromEntries(
+    values[`${signal}Headers`] ?? commonHeaders ?? [],
+  );
+  return { url, headers, fetch };
+}
+export type OtlpTarget = NonNullable<ReturnType<typeof otlpTarget>>;

@@ -1,0 +1,107 @@
+import { z } from "zod";
+import { BUILTIN_LABELS, type BuiltinKind, HOSTED_TOOL_NAMES, hostedKinds } from "../protocol/hosted-tools.ts";
+import type { OperatorNetwork } from "./network.ts";
+import { headerSecret, httpUrl, integer, jsonMap, listed, milliseconds, someOf, urlPrefixes } from "./values.ts";
+import { type Section, type ValuesOf, variable } from "./variable.ts";
+
+/** The tools that this server runs for a model, and their bounds. */
+
+const BUILTIN_KINDS: readonly string[] = [...new Set(BUILTIN_LABELS.values())];
+
+const toolServers = jsonMap(httpUrl(), '{"python":"https://tools.example.com/python/mcp"}')
+  .refine(
+    (given) => Object.keys(given).every((name) => BUILTIN_KINDS.includes(name)),
+    `expected the names ${BUILTIN_KINDS.join(", ")}`,
+  )
+  .transform((given): Partial<Record<BuiltinKind, string>> => given);
+
+const builtinLabels = z
+  .string()
+  .transform((text, context): ReadonlyMap<string, BuiltinKind> => {
+    const labels = listed(text).map((label) => [label, BUILTIN_LABELS.get(label)] as const);
+    const known = labels.filter((entry): entry is [string, BuiltinKind] => entry[1] !== undefined);
+    if (known.length === labels.length) return new Map(known);
+    const message = "expected labels such as code_interpreter, web_search or container";
+    context.addIssue({ code: "custom", message });
+    return z.NEVER;
+  })
+  .optional()
+  .transform((labels): ReadonlyMap<string, BuiltinKind> => labels ?? new Map());
+
+export const tools = {
+  title: "Tools",
+  variables: {
+    servers: variable(
+      "TOOL_SERVERS",
+      toolServers,
+      'JSON: MCP URLs of your tool servers, such as `{"python":"https://…/mcp","container":"…","browser":"…"}`.',
+    ),
+    /** The names of sessions are made with it, too. */
+    apiKey: variable(
+      "TOOL_SERVER_API_KEY",
+      headerSecret().optional(),
+      "Secret. Tool servers receive it as `Authorization: Bearer`, and it makes the names of their sessions unguessable. `TOOL_SERVER=1 npm start` makes one.",
+    ),
+    /** As vLLM's `VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS`. */
+    builtinLabels: variable(
+      "TOOL_SERVER_MCP_LABELS",
+      builtinLabels,
+      "Labels of `mcp` tools that mean a tool of `TOOL_SERVERS`, such as `code_interpreter,web_search_preview,container`.",
+    ),
+    isListed: variable(
+      "MCP_SERVERS",
+      urlPrefixes(),
+      "URL prefixes that `mcp` tools and the browser may call, besides public https addresses.",
+    ),
+    /** `kind`s of hosted tools. A request's tool of another kind is treated as if it were absent. */
+    offeredKinds: variable(
+      "HOSTED_TOOLS",
+      someOf(HOSTED_TOOL_NAMES)
+        .prefault("all")
+        .transform((names) => hostedKinds([...names])),
+      `The tools that this server runs: \`all\`, \`none\`, or some of \`${HOSTED_TOOL_NAMES.join(",")}\`. A response echoes the others, and no model is offered them. A \`tool_choice\` that forces one of them is a 400.`,
+    ),
+    dropsUnknownTools: variable(
+      "UNKNOWN_TOOLS",
+      z
+        .enum(["refuse", "drop"])
+        .transform((value) => value === "drop")
+        .prefault("refuse"),
+      "What happens to a tool of an unknown type. `refuse` answers 400. `drop` leaves it out and names it in the header `x-dropped-tools`.",
+    ),
+    searxngUrl: variable("SEARXNG_URL", httpUrl().optional(), "A SearXNG with which the built-in browser searches."),
+    braveApiKey: variable(
+      "BRAVE_API_KEY",
+      headerSecret().optional(),
+      "Secret. A key for Brave Search, with which the built-in browser searches.",
+    ),
+    dohUrl: variable(
+      "DNS_OVER_HTTPS_URL",
+      httpUrl().optional(),
+      "A DNS server such as `https://cloudflare-dns.com/dns-query`. Host names in clients' URLs are looked up there, and refused where an address is private.",
+    ),
+    callTimeoutMs: variable("TOOL_CALL_TIMEOUT_MS", milliseconds(60_000, 1), "The longest time of one tool call."),
+    outputBytes: variable(
+      "TOOL_OUTPUT_BYTES",
+      integer(100_000, 1_000),
+      "The largest output of one tool call, in bytes. All calls of a turn may return ten times as much.",
+    ),
+    maxRounds: variable(
+      "MAX_TOOL_ROUNDS",
+      integer(32, 1),
+      "How many times a turn may go back to the model with results of tools.",
+    ),
+    turnTimeMs: variable("TOOL_TIME_MS", milliseconds(600_000, 1), "The longest time of all tool calls of a turn."),
+  },
+} satisfies Section;
+
+/** The settings of tools. `fetch` reaches what the operator names: tool servers, search servers and listed URLs. */
+export function toolConfig({ dropsUnknownTools: _, ...values }: ValuesOf<typeof tools>, { fetch }: OperatorNetwork) {
+  return {
+    ...values,
+    fetch,
+    /** Whether this caller may have an MCP server called; undefined for a caller who may have any. */
+    mayCallMcp: undefined as ((url: URL) => boolean) | undefined,
+  };
+}
+export type ToolConfig = ReturnType<typeof toolConfig>;

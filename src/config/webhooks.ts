@@ -1,0 +1,56 @@
+import { z } from "zod";
+import { isPublicUrl } from "../protocol/public-url.ts";
+import { type OperatorNetwork, publicFetch } from "./network.ts";
+import { flag, fromBase64, httpUrl } from "./values.ts";
+import { type Mistake, type Section, type ValuesOf, variable } from "./variable.ts";
+
+/** Webhooks, which announce the ends of background responses. */
+
+/** Standard Webhooks' least. */
+const MIN_SECRET_BYTES = 24;
+
+const webhookSecret = z
+  .string()
+  .trim()
+  .transform((text, context) => {
+    const secret = fromBase64(/^whsec_(.*)$/.exec(text)?.[1] ?? "");
+    if (secret.length >= MIN_SECRET_BYTES) return secret;
+    const message = `expected whsec_ and at least ${MIN_SECRET_BYTES} bytes of base64`;
+    context.addIssue({ code: "custom", message });
+    return z.NEVER;
+  })
+  .optional();
+
+export const webhooks = {
+  title: "Webhooks",
+  variables: {
+    url: variable("WEBHOOK_URL", httpUrl().optional(), "The URL that is told when a background response ends."),
+    secret: variable(
+      "WEBHOOK_SECRET",
+      webhookSecret,
+      "Secret. `whsec_…` and at least 24 bytes of base64, which sign the webhooks.",
+    ),
+    mayBePrivate: variable(
+      "ALLOW_PRIVATE_WEBHOOKS",
+      flag(),
+      "`true` allows a private address or `http://` in `WEBHOOK_URL`.",
+    ),
+  },
+} satisfies Section;
+
+type WebhookValues = ValuesOf<typeof webhooks>;
+
+/** What the variables of webhooks demand of each other. The URL is a public one unless the operator allows others. */
+export function webhookMistakes({ url, secret, mayBePrivate }: WebhookValues): Mistake[] {
+  if (url === undefined) return [];
+  const mistakes: Mistake[] = [];
+  if (secret === undefined) mistakes.push(["WEBHOOK_SECRET", "needed to sign the webhooks to WEBHOOK_URL"]);
+  if (!mayBePrivate && !isPublicUrl(url)) mistakes.push(["WEBHOOK_URL", "expected an https URL of a public address"]);
+  return mistakes;
+}
+
+/** The settings of webhooks; undefined where none are sent. */
+export function webhookConfig({ url, secret, mayBePrivate }: WebhookValues, network: OperatorNetwork) {
+  if (url === undefined || secret === undefined) return undefined;
+  return { url, secret, fetch: mayBePrivate ? network.fetch : publicFetch };
+}

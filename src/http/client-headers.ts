@@ -1,0 +1,35 @@
+import { randomUUID } from "node:crypto";
+
+/** What the headers of agents say beside the API: which session a request is part of. */
+
+/** Headers by which agents name the session that a request is part of, the most telling ones first. */
+const SESSION_HEADERS = [
+  "session-id", // Codex
+  "session_id",
+  "thread-id", // Codex
+  "x-claude-code-session-id", // Claude Code
+  "x-session-affinity", // OpenCode
+  "x-session-id",
+];
+
+/** Longer values name nothing. UTF-16 units. */
+const MAX_LENGTH = 256;
+
+/** The session that a request says it is part of; undefined where it does not. */
+export function clientSession(headers: Headers): string | undefined {
+  for (const name of SESSION_HEADERS) {
+    const value = headers.get(name);
+    if (value !== null && value !== "" && value.length <= MAX_LENGTH) return `${name}:${value}`;
+  }
+  return undefined;
+}
+
+/** The Codex CLI (0.169) sends what this header of an answer said with all further requests of its turn. */
+export const CODEX_TURN_STATE = "x-codex-turn-state";
+
+/** What a request of Codex's says again, or is told to; undefined for all other clients. */
+export function codexTurnState(headers: Headers): string | undefined {
+  const state = headers.get(CODEX_TURN_STATE);
+  if (state !== null && state.length <= MAX_LENGTH) return state;
+  return headers.has("x-codex-turn-metadata") ? randomUUID() : undefined;
+}

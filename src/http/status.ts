@@ -1,0 +1,86 @@
+import { checkUpstream } from "../api/health.ts";
+import { diskState } from "../store/free-disk.ts";
+import { filesInUse } from "../store/open-homes.ts";
+import { PROMETHEUS_CONTENT_TYPE, prometheusText } from "../telemetry/prometheus.ts";
+import { telemetryOf } from "../telemetry/telemetry.ts";
+import { type Endpoint, endpoint } from "./endpoint.ts";
+import { unknownUrl } from "./errors.ts";
+import { describeApi } from "./openapi/document.ts";
+import { ok } from "./openapi/operation.ts";
+
+/** How this server is, and what it has: health, metrics and the API's description. */
+
+export const health = [
+  endpoint({
+    method: "GET",
+    path: "/health",
+    summary: "the Worker, its disk and its open files; needs no key",
+    operation: { id: "health", group: "Operation", access: "everyone", answers: ok("Health") },
+    handle: async (context) => {
+      const disk = diskState();
+      const files = await filesInUse(context.env);
+      return context.json({ status: "ok", ...(disk && { disk }), ...(files && { open_files: files }) });
+    },
+  }),
+  endpoint({
+    method: "GET",
+    path: "/health/upstream",
+    summary: "vLLM: reachable, latency, models, since when it is down, how long it is waited for",
+    operation: {
+      id: "upstreamHealth",
+      group: "Operation",
+      access: "tenant or root",
+      counted: "read",
+      answers: {
+        ...ok("UpstreamHealth"),
+        503: { "application/json": "UpstreamHealth" },
+        504: { "application/json": "UpstreamHealth" },
+      },
+    },
+    handle: async (context) => {
+      const config = context.get("config");
+      const { health, hasTimedOut } = await checkUpstream({ config, signal: context.req.raw.signal });
+      return context.json(health, health.status !== "unreachable" ? 200 : hasTimedOut ? 504 : 503);
+    },
+  }),
+];
+
+export const metrics = [
+  endpoint({
+    method: "GET",
+    path: "/metrics",
+    summary:
+      "metrics of this process for Prometheus, with `PROMETHEUS_METRICS`; `PROMETHEUS_TOKEN` is its key ([docs/telemetry.md](docs/telemetry.md))",
+    operation: {
+      id: "metrics",
+      group: "Operation",
+      access: "metrics",
+      openedBy: "PROMETHEUS_METRICS",
+      answers: { 200: { "text/plain": "Metrics" } },
+    },
+    isOpen: (config) => telemetryOf(config)?.totals !== undefined,
+    handle: (context) => {
+      const totals = telemetryOf(context.get("config"))?.totals;
+      if (!totals) throw unknownUrl(context);
+      return context.body(prometheusText(totals), 200, { "content-type": PROMETHEUS_CONTENT_TYPE });
+    },
+  }),
+];
+
+/** The endpoint that describes all others, and itself. `all` is asked when the first request for it comes. */
+export function description(all: () => readonly Endpoint[]): readonly Endpoint[] {
+  // The same for as long as the isolate lives: to make it takes tens of milliseconds.
+  let text: string | undefined;
+  return [
+    endpoint({
+      method: "GET",
+      path: "/openapi.json",
+      summary: "this API's description (OpenAPI 3.1); needs no key",
+      operation: { id: "description", group: "Operation", access: "everyone", answers: ok("Description") },
+      handle: (context) => {
+        text ??= JSON.stringify(describeApi(all()));
+        return context.body(text, 200, { "content-type": "application/json" });
+      },
+    }),
+  ];
+}

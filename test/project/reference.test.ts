@@ -1,0 +1,37 @@
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { expect, it } from "vitest";
+import { root } from "../workerd/tools.ts";
+
+it("docs/reference/ says what the declarations of endpoints, fields and variables say", () => {
+  execFileSync(process.execPath, [join(root, "scripts/reference.ts"), "--check"], { stdio: "pipe" });
+});
+
+/** Anchors of a page's headings, as GitHub makes them. */
+function anchorsIn(text: string): Set<string> {
+  const headings = [...text.matchAll(/^#+ (.+)$/gm)].map(([, heading = ""]) => heading);
+  return new Set(
+    headings.map((heading) =>
+      heading
+        .toLowerCase()
+        .replaceAll(/[^\p{L}\p{N}\s_-]/gu, "")
+        .replaceAll(" ", "-"),
+    ),
+  );
+}
+
+it("links of the documentation lead to pages and headings that are there", () => {
+  const pages = execFileSync("git", ["ls-files", "*.md"], { cwd: root, encoding: "utf8" }).trim().split("\n");
+  const dead = pages.flatMap((page) => {
+    const text = readFileSync(join(root, page), "utf8");
+    const links = [...text.matchAll(/\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]*))?\)/g)];
+    return links.flatMap(([link, path = "", anchor]) => {
+      const target = path === "" ? page : join(dirname(page), path);
+      if (!existsSync(join(root, target))) return [`${page}: ${link}`];
+      if (anchor === undefined || !target.endsWith(".md")) return [];
+      return anchorsIn(readFileSync(join(root, target), "utf8")).has(anchor) ? [] : [`${page}: ${link}`];
+    });
+  });
+  expect(dead).toEqual([]);
+});
