@@ -16,11 +16,15 @@ export function normal<
   const Defaults extends Values<Words<Names>> = Record<never, never>,
   const Fixed extends Values<Words<Names>> = Record<never, never>,
 >(names: Names, defaults = {} as Defaults, fixed = {} as Fixed) {
-  const order = names.split(" ");
+  const rules = names.split(" ").map((name) => ({
+    name,
+    isFixed: name in fixed,
+    value: (name in fixed ? fixed : (defaults as Values))[name as Words<Names>],
+  }));
   return <Fields extends object>(fields: Fields): Normal<Fields, Words<Names>, Defaults, Fixed> => {
     const item: Record<string, unknown> = {};
-    for (const name of order) {
-      const value = (fixed as Values)[name] ?? (fields as Values)[name] ?? (defaults as Values)[name];
+    for (const { name, isFixed, value: own } of rules) {
+      const value = isFixed ? own : ((fields as Values)[name] ?? own);
       if (value !== undefined) item[name] = value;
     }
     return item as Normal<Fields, Words<Names>, Defaults, Fixed>;
