@@ -9,8 +9,8 @@ import {
   readGrammar,
 } from "@responses-edge/grammar";
 import type { Prompt } from "../contract/engine.ts";
-import { refuseLargeFormats } from "../protocol/bounded-formats.ts";
 import { bringsTools } from "../items/registry.ts";
+import { refuseLargeFormats } from "../protocol/bounded-formats.ts";
 import { clientToolsIn } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { invalidRequest } from "../protocol/errors.ts";

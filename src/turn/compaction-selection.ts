@@ -1,7 +1,7 @@
 import type { CompactionContent } from "../contract/compaction.ts";
 import type { Replay } from "../contract/engine.ts";
 import type { InputPart } from "../items/parts.ts";
-import { type Item, type MessageItem, answeredId, calledId, isAside } from "../items/registry.ts";
+import { answeredId, calledId, type Item, isAside, type MessageItem } from "../items/registry.ts";
 import { isInstruction, SUMMARY_ID, textOf } from "./compacted-past.ts";
 
 /**

@@ -1,5 +1,5 @@
 import { collect, finish, type Steps } from "@responses-edge/long-work";
-import { type Item, answeredId, calledId, isClientCall, isKept, isServerCall, itemId } from "../items/registry.ts";
+import { answeredId, calledId, type Item, isClientCall, isKept, isServerCall, itemId } from "../items/registry.ts";
 import { flatName } from "../protocol/client-tools.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { parseItemId, type TurnAddress } from "../protocol/ids.ts";
