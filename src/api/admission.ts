@@ -97,17 +97,17 @@ export async function admitStored(
   return { [Symbol.dispose]: () => reservation.end(undefined) };
 }
 
-/** What a row takes beside the texts of its request, about. */
+/** Bytes of a row beside the texts of its request, about. */
 const ROW_BYTES = 4_096;
 
-/** What a token of an answer takes as it is stored, about, and how many are expected where a request does not say it. */
+/** Bytes of a stored token of an answer, about, and the tokens that are expected of a request without a limit. */
 const BYTES_PER_TOKEN = 4;
 const EXPECTED_TOKENS = 1_024;
 
 /** Millionths of a dollar: also of a budget that is used up, a model without a price has nothing. */
 const LEAST_COST = 0.001;
 
-/** What a request will take, as far as can be said: its prompt, and as many tokens as it may put out. */
+/** An estimate of the tokens that a request takes: its prompt, and as many tokens as it may put out. */
 class Need {
   readonly #caller: Caller;
   readonly #request: CreateRequest;
@@ -144,7 +144,7 @@ class Need {
     return { tokens: this.input + output, cost: Math.max(cost, LEAST_COST) };
   }
 
-  /** What its turn stores, about: what comes, and what is put out. */
+  /** The bytes and responses that its turn stores, about: input and output. */
   get stored(): Stored {
     const { store, conversation, max_output_tokens: most } = this.#request;
     if (store === false && conversation == null) return NOTHING_STORED;
@@ -203,7 +203,7 @@ async function admitRun(
   return {
     reservation,
     end() {
-      // Where that fails, the reservation is over when nobody has heard of the run for a while.
+      // If that fails, the reservation ends when the run has not reported for a while.
       waitUntil(endRun(reservation, stub, undefined, false).catch(() => {}));
     },
   };

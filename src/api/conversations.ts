@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
-import { checkRequestItems } from "../assembly/media-policy.ts";
+import { checkMedia, checkRequestItems } from "../assembly/media-policy.ts";
 import { type InputItem, inputItem } from "../items/registry.ts";
 import { list } from "../protocol/collections.ts";
 import { ApiError, conversationNotFound, invalidRequest } from "../protocol/errors.ts";
@@ -13,7 +13,6 @@ import type { HomeStub } from "../store/home-calls.ts";
 import type { ItemPage } from "../store/item-page.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { withItemIds } from "../turn/history.ts";
-import { checkMedia } from "../turn/media.ts";
 import { admitStored, storingKey } from "./admission.ts";
 import { noteHome } from "./noted-homes.ts";
 import { checkMayStore } from "./policy.ts";

@@ -59,7 +59,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     affinity,
     tenant,
     ...(trace && { trace }),
-    // What the stored tools lack, only this process can have.
+    // Only this process has the secrets that the stored tools lack.
     withheld: Object.keys(access).filter((label) => !isReachable(tools, label, access)),
     inConversation: conversation !== undefined,
     ...(identity.policy && { policy: identity.policy }),
@@ -88,13 +88,13 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   }
 }
 
-/** What a run is refused with whose home, which keeps what it continues, is not there. Undefined of one that continues nothing. */
+/** The error of a run whose home does not exist, and with it the past that it continues. Undefined if it continues nothing. */
 function missingPast({ conversation, previous }: Creation): ApiError | undefined {
   if (conversation) return conversationNotFound(conversation.id);
   return previous ? previousResponseNotFound(responseId(previous)) : undefined;
 }
 
-/** Whether a server can be reached by what is shown of its tool. */
+/** True if the stored form of its tool is enough to reach a server. */
 function isReachable(tools: Tool[] | undefined, label: string, access: Record<string, McpAccess>): boolean {
   const shown = tools?.find((tool) => tool.type === "mcp" && tool.server_label === label);
   const { authorization, headers, server_url: url } = access[label] ?? {};

@@ -93,7 +93,7 @@ async function aboutTenant({ directories, quotas }: TenantData, tenant: string):
   return lines;
 }
 
-/** What an erasure has done, and whether it has to be asked for again. */
+/** The result of an erasure, and whether it has to be asked for again. */
 export interface Erasure {
   object: "tenant.erased";
   id: string;

@@ -12,20 +12,19 @@ import { responseId, type TurnAddress } from "../protocol/ids.ts";
 import { toolsetOf } from "../tools/create-toolset.ts";
 import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
 import type { Toolset } from "../tools/toolset.ts";
-import { MAX_CONCURRENT_CALLS } from "../turn/call-answers.ts";
+import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "../turn/call-answers.ts";
 import { type OpenedCompaction, openNewest, paramOf, standingItems } from "../turn/compacted-past.ts";
-import { makePrompt } from "../turn/first-prompt.ts";
-import { forEachAtOnce } from "../turn/for-each-at-once.ts";
 import { checkCallPairs } from "../turn/history.ts";
 import { withAllTools, withConfiguration } from "../turn/loaded-tools.ts";
-import { checkMedia, checkPromptMedia } from "../turn/media.ts";
 import type { BatchSink } from "../turn/output-events.ts";
+import { makePrompt } from "../turn/prompt.ts";
 import { MAX_FRUITLESS } from "../turn/resume.ts";
 import { openReasoning, type ReasoningSeal } from "../turn/sealed-reasoning.ts";
 import type { TurnState } from "../turn/state.ts";
 import { truncateToFit } from "../turn/truncation.ts";
 import { Turn } from "../turn/turn.ts";
 import { compactionCodec } from "./compaction-codec.ts";
+import { checkMedia, checkPromptMedia } from "./media-policy.ts";
 import { ModelAccess } from "./model-access.ts";
 import type { Past } from "./past.ts";
 import { createSealer } from "./sealer.ts";
@@ -40,32 +39,32 @@ export interface TurnSpec extends TurnAddress {
   model: Model;
   tenant?: string;
   cacheSalt: string;
-  /** What it has in common with other turns, which do well at the same model server. */
+  /** The other turns that it shares a model server's cache with. */
   affinity?: Affinity | undefined;
   /** Unix milliseconds. */
   createdAt: number;
 }
 
-/** What a host provides for a turn. */
+/** The host of a turn: the Worker, or a home. */
 export interface TurnHost {
   config: Config;
   /** How its request has reached its model. A host that has not asked for the model makes none. */
   modelAccess?: ModelAccess | undefined;
   /** How to reach the MCP servers of the request, by label. */
   access: Readonly<Record<string, McpAccess>>;
-  /** What all that the turn puts out may take as JSON, in UTF-16 units. */
+  /** The most that all output of the turn may take as JSON, in UTF-16 units. */
   room: number;
   /** Aborted when nobody wants the answer any more. */
   signal: AbortSignal;
   /** Keeps the host alive for what is still to be done when the turn has ended. */
   waitUntil: (promise: Promise<unknown>) => void;
-  /** Is told of every request to a model server for an answer of the model's, and of each try of it. */
+  /** Called with every try of every request to a model server for an answer of the model's. */
   onAttempt?: ((call: ServerAttempt) => void) | undefined;
   /** Takes the events, where anybody wants them. */
   sink?: BatchSink | undefined;
   /** The state of the turn at the end of its log, for a run whose process died: it goes on from there. */
   logged?: TurnState | undefined;
-  /** What the request measures of itself, where anybody wants to know. */
+  /** The request's measurements, if somebody wants them. */
   measured?: Measurements | undefined;
 }
 
@@ -180,13 +179,13 @@ function openPast(
   return opened;
 }
 
-/** What seals and opens reasoning for the turn's tenant and model. Runs of before had no tenant, and nothing sealed. */
+/** Seals and opens reasoning for the turn's tenant and model. Runs of earlier versions had no tenant, and nothing sealed. */
 function sealOf({ tenant, model }: TurnSpec, { encryptionKeys }: Config): ReasoningSeal | undefined {
   const sealer = tenant === undefined ? undefined : createSealer(encryptionKeys, tenant, model.upstream);
   return sealer && { sealer, engine: model.engine };
 }
 
-/** The tools that this server runs for the turn, where it has any. What a compaction carries they know, too. */
+/** The tools that this server runs for the turn, where it has any. They know the content of a compaction, too. */
 function toolsOf(
   { home, turn, tenant = "", request }: TurnSpec,
   { history, replays, input }: Past,
@@ -200,7 +199,7 @@ function toolsOf(
     tenant,
     history: known,
     input,
-    // What tools remember of this turn, too.
+    // With the tools' memory of this turn.
     replays: logged ? [...replays, ...logged.replays] : replays,
     output: logged?.output.filter((_, index) => !logged.openLists.includes(index)) ?? [],
   });

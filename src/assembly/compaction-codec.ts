@@ -81,7 +81,7 @@ function parsed(payload: unknown): CompactionContent | CompactionFault {
   return { before, summary, after };
 }
 
-/** Whether an item says all itself: no reference, and no compaction in a compaction. */
+/** True if an item says all itself: no reference, and no compaction in a compaction. */
 function isItem(item: InputItem): item is Item {
   return isKept(item) && item.type !== "compaction";
 }

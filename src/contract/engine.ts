@@ -131,7 +131,7 @@ export interface Prompt {
 export type PromptChange = Pick<Prompt, "corrections" | "onlyOffered" | "freeInputs" | "isFinal">;
 
 /** A prompt that ends with what was generated before an upstream died, for the model to go on with. */
-export interface Continuation {
+export interface Resumption {
   prompt: Prompt;
   /** Text that was generated but could not stand at the end of the prompt: the model will say it again. */
   repeated: string;
@@ -173,7 +173,7 @@ export interface Engine {
    * The prompt to go on with after `partial` (items generated so far, the last one unfinished) and all that this round
    * has sampled, or undefined where this engine cannot put a model back into that state.
    */
-  continuation(prompt: Prompt, partial: readonly Item[], sampled: Sampled | undefined): Continuation | undefined;
+  resumption(prompt: Prompt, partial: readonly Item[], sampled: Sampled | undefined): Resumption | undefined;
 
   /**
    * The size of a prompt. Of one that is longer than the window only that may be told; `countsAll`: how long it is, too.

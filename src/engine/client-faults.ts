@@ -1,10 +1,10 @@
 import type {
-  Continuation,
   Engine,
   ModelDelta,
   Prompt,
   PromptSize,
   RawMessage,
+  Resumption,
   Sampled,
   ToolExchange,
 } from "../contract/engine.ts";
@@ -84,8 +84,8 @@ export class ClientFaults implements Engine {
     return this.#engine.accept(request);
   }
 
-  continuation(prompt: Prompt, partial: readonly Item[], sampled: Sampled | undefined): Continuation | undefined {
-    return this.#engine.continuation(prompt, partial, sampled);
+  resumption(prompt: Prompt, partial: readonly Item[], sampled: Sampled | undefined): Resumption | undefined {
+    return this.#engine.resumption(prompt, partial, sampled);
   }
 
   async measure(prompt: Prompt, signal: AbortSignal, options?: { countsAll?: boolean }): Promise<PromptSize> {

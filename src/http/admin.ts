@@ -24,7 +24,7 @@ import { endpoint } from "./endpoint.ts";
 import { json, ok } from "./openapi/operation.ts";
 import { auditQuery, homesQuery, keysQuery, runsQuery, storageQuery, usageQuery } from "./queries.ts";
 
-/** Of one import: a page of 200 homes. A unit of UTF-16 takes at most three bytes of UTF-8. */
+/** Bounds of one import: a page of 200 homes. A unit of UTF-16 takes at most three bytes of UTF-8. */
 const IMPORT_BOUNDS = { maxBytes: 1024 * 1024 * 1024, maxLineBytes: 3 * MAX_LINE_LENGTH };
 
 /**
@@ -239,7 +239,6 @@ export const administration = [
       openedBy: "ADMIN_KEY",
       answers: ok("UsagePage"),
     },
-    isOpen: ({ keys }) => keys.adminKeys.length > 0,
     query: usageQuery,
     handle: async (context, query) => {
       const { KEYS: directories, QUOTAS: quotas } = context.env;

@@ -1,7 +1,6 @@
 import type { ToolExchange } from "../contract/engine.ts";
 import { beginToolCall, endToolCall, traceparent } from "../contract/measurements.ts";
 import type { PendingCall, ToolOutcome } from "../contract/server-tool.ts";
-import { forEachAtOnce } from "./for-each-at-once.ts";
 import type { TurnOptions } from "./options.ts";
 import type { TurnOutput } from "./output.ts";
 import type { BatchSink } from "./output-events.ts";
@@ -65,4 +64,21 @@ function commit(sink: BatchSink | undefined): Promise<void> | undefined {
 function interrupted(): ToolOutcome {
   const output = "The server was restarted while this tool was running. Whether it did its work is not known.";
   return { output, failed: true, error: { type: "mcp_protocol_error", code: -32000, message: output } };
+}
+
+/**
+ * Does `work` for each item, for at most `limit` of them at the same time, begun in order. Rejects as the first of them
+ * does; those under way are not waited for then.
+ */
+export async function forEachAtOnce<T>(
+  items: Iterable<T>,
+  limit: number,
+  work: (item: T) => Promise<void>,
+): Promise<void> {
+  // All workers take from one iterator.
+  const left = items[Symbol.iterator]();
+  const worker = async (): Promise<void> => {
+    for (let next = left.next(); !next.done; next = left.next()) await work(next.value);
+  };
+  await Promise.all(Array.from({ length: limit }, worker));
 }

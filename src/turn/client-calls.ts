@@ -5,9 +5,8 @@ import type { ClientCallItem } from "../items/registry.ts";
 import type { ClientTool } from "../protocol/client-tools.ts";
 import { newCallId } from "../protocol/ids.ts";
 import { parseArguments } from "../protocol/json.ts";
-import { deltaHead, type EventWriter } from "./output-events.ts";
-import type { OutputSize } from "./output-size.ts";
-import type { TurnState } from "./state.ts";
+import { deltaHead } from "./output-events.ts";
+import type { OutputParts } from "./output-size.ts";
 
 /**
  * Calls that the client answers. Several may be open, because an upstream may interleave their arguments: a call is done
@@ -39,8 +38,7 @@ const ARGUMENTS_DELTA = "response.function_call_arguments.delta";
 const INPUT_DELTA = "response.custom_tool_call_input.delta";
 
 export class ClientCalls {
-  readonly #writer: EventWriter;
-  readonly #size: OutputSize;
+  readonly #output: OutputParts;
   /** Call ids that the prompt or this turn has. */
   readonly #usedCallIds: Set<string>;
   /** By the index that the engine gives them. */
@@ -52,10 +50,10 @@ export class ClientCalls {
   #resumed: PlacedCall | undefined;
 
   /** A call that is open in the state goes on. */
-  constructor(state: TurnState, writer: EventWriter, size: OutputSize, usedCallIds: Set<string>) {
-    this.#writer = writer;
-    this.#size = size;
+  constructor(output: OutputParts, usedCallIds: Set<string>) {
+    this.#output = output;
     this.#usedCallIds = usedCallIds;
+    const { state } = output;
     for (const [outputIndex, item] of state.output.entries()) {
       if (!isWritten(item) || item.status !== "in_progress" || state.superseded.has(item.id)) continue;
       const call = newOpenCall(item, outputIndex);
@@ -100,7 +98,7 @@ export class ClientCalls {
 
   /** Begins a call of a tool, by the name that the model writes; without a tool it is a function that nobody offered. */
   begin(index: number, tool: ClientTool | undefined, name: string, offeredId: string | undefined): void {
-    this.#size.addFrames(1);
+    this.#output.size.addFrames(1);
     const callId = this.#claimCallId(offeredId);
     if (tool && isShownWhole(tool)) {
       this.#open.set(index, { kind: "whole", tool, callId, text: "" });
@@ -114,20 +112,20 @@ export class ClientCalls {
     } as const;
     const item: WrittenItem =
       tool?.tool.type === "custom"
-        ? { id: this.#writer.newItemId("custom_tool_call"), type: "custom_tool_call", ...common, input: "" }
-        : { id: this.#writer.newItemId("function_call"), type: "function_call", ...common, arguments: "" };
-    this.#open.set(index, newOpenCall(item, this.#writer.addItem(item)));
+        ? { id: this.#output.writer.newItemId("custom_tool_call"), type: "custom_tool_call", ...common, input: "" }
+        : { id: this.#output.writer.newItemId("function_call"), type: "function_call", ...common, arguments: "" };
+    this.#open.set(index, newOpenCall(item, this.#output.writer.addItem(item)));
   }
 
   /** Adds to the arguments of an open call. */
   append(index: number, text: string): void {
     const call = this.#open.get(index);
     if (!call) return;
-    this.#size.addText(text);
+    this.#output.size.addText(text);
     switch (call.kind) {
       case "function":
         call.item.arguments += text;
-        this.#writer.delta(ARGUMENTS_DELTA, call.deltaHead, text);
+        this.#output.writer.delta(ARGUMENTS_DELTA, call.deltaHead, text);
         return;
       case "custom":
         this.#addInput(call, call.input.push(text));
@@ -140,7 +138,7 @@ export class ClientCalls {
   #addInput({ item, deltaHead: head }: Extract<OpenCall, { kind: "custom" }>, text: string): void {
     if (text === "") return;
     item.input += text;
-    this.#writer.delta(INPUT_DELTA, head, text);
+    this.#output.writer.delta(INPUT_DELTA, head, text);
   }
 
   /** Ends a call before its arguments were whole. False where it is not open. */
@@ -219,18 +217,24 @@ export class ClientCalls {
       if (isSilent) call.item.input += rest;
       else this.#addInput(call, rest);
       call.item.status = status;
-      this.#writer.emit({ type: "response.custom_tool_call_input.done", ...at, input: call.item.input }, isSilent);
+      this.#output.writer.emit(
+        { type: "response.custom_tool_call_input.done", ...at, input: call.item.input },
+        isSilent,
+      );
     } else {
       if (status === "completed" && call.item.arguments === "") {
         call.item.arguments = "{}";
-        if (!isSilent) this.#writer.delta(ARGUMENTS_DELTA, call.deltaHead, "{}");
+        if (!isSilent) this.#output.writer.delta(ARGUMENTS_DELTA, call.deltaHead, "{}");
       }
       call.item.status = status;
       const { name, arguments: json } = call.item;
-      this.#writer.emit({ type: "response.function_call_arguments.done", ...at, name, arguments: json }, isSilent);
+      this.#output.writer.emit(
+        { type: "response.function_call_arguments.done", ...at, name, arguments: json },
+        isSilent,
+      );
     }
     beforeDone?.();
-    this.#writer.emit({ type: "response.output_item.done", output_index: outputIndex, item }, isSilent);
+    this.#output.writer.emit({ type: "response.output_item.done", output_index: outputIndex, item }, isSilent);
   }
 
   /** Adds the item of a call that is complete. One that does not say what its tool needs is none. */
@@ -242,66 +246,49 @@ export class ClientCalls {
     const whole = this.#read(tool, callId, text);
     // A turn that has failed, or was given up, shows nothing more.
     if (!whole || isSilent) return;
-    const outputIndex = this.#writer.addItem({ ...whole, status: "in_progress", ...unwritten(whole) } as WholeItem);
+    const outputIndex = this.#output.writer.addItem({
+      ...whole,
+      status: "in_progress",
+      ...unwritten(whole),
+    } as WholeItem);
     if (whole.type === "shell_call") this.#tellCommands(whole.action.commands, outputIndex);
     beforeDone?.();
-    this.#writer.emit({ type: "response.output_item.done", output_index: outputIndex, item: whole });
+    this.#output.writer.emit({ type: "response.output_item.done", output_index: outputIndex, item: whole });
   }
 
   #tellCommands(commands: readonly string[], output_index: number): void {
     for (const [command_index, command] of commands.entries()) {
       const at = { output_index, command_index };
-      this.#writer.emit({ type: "response.shell_call_command.added", ...at, command: "" });
-      this.#writer.emit({ type: "response.shell_call_command.delta", ...at, delta: command });
-      this.#writer.emit({ type: "response.shell_call_command.done", ...at, command });
+      this.#output.writer.emit({ type: "response.shell_call_command.added", ...at, command: "" });
+      this.#output.writer.emit({ type: "response.shell_call_command.delta", ...at, delta: command });
+      this.#output.writer.emit({ type: "response.shell_call_command.done", ...at, command });
     }
   }
 
   #read({ tool }: ClientTool, call_id: string, text: string): WholeItem | undefined {
+    const { writer } = this.#output;
     const status = "completed";
     switch (tool.type) {
       case "tool_search": {
+        const type = "tool_search_call";
         const args = parseArguments(text);
-        const id = this.#writer.newItemId("tool_search_call");
-        return args && { id, type: "tool_search_call", call_id, execution: "client", arguments: args, status };
+        return args && { id: writer.newItemId(type), type, call_id, execution: "client", arguments: args, status };
       }
       case "local_shell": {
+        const type = "local_shell_call";
         const action = readLocalShell(text);
-        return (
-          action && {
-            id: this.#writer.newItemId("local_shell_call"),
-            type: "local_shell_call",
-            call_id,
-            action,
-            status,
-          }
-        );
+        return action && { id: writer.newItemId(type), type, call_id, action, status };
       }
       case "shell": {
+        const type = "shell_call";
         const action = readShell(text);
         const environment = tool.environment ? ({ type: "local" } as const) : null;
-        return (
-          action && {
-            id: this.#writer.newItemId("shell_call"),
-            type: "shell_call",
-            call_id,
-            action,
-            environment,
-            status,
-          }
-        );
+        return action && { id: writer.newItemId(type), type, call_id, action, environment, status };
       }
       case "apply_patch": {
+        const type = "apply_patch_call";
         const operation = readPatch(text);
-        return (
-          operation && {
-            id: this.#writer.newItemId("apply_patch_call"),
-            type: "apply_patch_call",
-            call_id,
-            operation,
-            status,
-          }
-        );
+        return operation && { id: writer.newItemId(type), type, call_id, operation, status };
       }
       case "function":
       case "custom":

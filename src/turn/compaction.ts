@@ -193,11 +193,13 @@ export class Compaction {
       return { status: "failed", error: error instanceof ApiError ? error : noSummary() };
     }
     const { signal } = this.#options.host;
-    return this.#generations.runUnseen({
-      begin: () => {
-        said.clear();
-        return this.#generations.generate(prompt, signal, "summary");
-      },
+    const begin = () => {
+      said.clear();
+      return this.#generations.generate(prompt, signal, "summary");
+    };
+    return this.#generations.runToEnd({
+      started: begin(),
+      again: begin,
       consume: (generation) => this.#consume(generation, said),
       progress: () => said.progress,
       usage: () => said.usage,

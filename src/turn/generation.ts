@@ -1,4 +1,4 @@
-import type { Continuation, ModelDelta, Prompt } from "../contract/engine.ts";
+import type { ModelDelta, Prompt, Resumption } from "../contract/engine.ts";
 import {
   beginModelCall,
   endModelCall,
@@ -24,17 +24,15 @@ import { type DeltaCount, plus } from "./usage.ts";
  * is back.
  */
 
-/** A generation of which nothing is shown. */
-export interface UnseenGeneration {
-  begin: () => Promise<Generation>;
+/** A generation that is under way, and how it is taken. */
+export interface RunningGeneration {
+  started: Promise<Generation>;
   consume: (generation: Generation) => Promise<void>;
+  /** Grows with all that it says. */
   progress: () => number;
   /** What has been used, as far as the model server has said it. */
   usage: () => Usage | null | undefined;
-}
-
-interface RunningGeneration extends Omit<UnseenGeneration, "begin"> {
-  /** One that goes on after a fault. */
+  /** Begins one that goes on after a fault. */
   again: (fault: ApiError) => Promise<Generation>;
 }
 
@@ -93,13 +91,11 @@ export class Generations {
     }
   }
 
-  /**
-   * Runs a generation to its end, resumed as often as it may. Never rejects: gives the outcome that prevents it from
-   * ending by itself.
-   */
+  /** Runs a generation whose words are the round's to its end. As `runToEnd`. */
   async run(started: Promise<Generation>): Promise<Outcome | undefined> {
     const { round, response } = this.#output;
-    const fault = await this.#toEnd(started, {
+    const fault = await this.runToEnd({
+      started,
       consume: (generation) => this.#consume(generation),
       progress: () => round.progress,
       usage: () => response.usage,
@@ -119,18 +115,10 @@ export class Generations {
   }
 
   /**
-   * Runs a generation of which nothing is shown to its end, begun anew as often as it may where it breaks off. `begin`
-   * starts it, and `consume` takes what it says; `progress` and `usage` grow with that. Never rejects: gives the outcome that
+   * Runs a generation to its end, begun again as often as it may where it breaks off. Never rejects: gives the outcome that
    * prevents it from ending by itself.
    */
-  runUnseen({ begin, ...generation }: UnseenGeneration): Promise<Outcome | undefined> {
-    return this.#toEnd(begin(), { ...generation, again: begin });
-  }
-
-  async #toEnd(
-    started: Promise<Generation>,
-    { consume, progress, usage, again }: RunningGeneration,
-  ): Promise<Outcome | undefined> {
+  async runToEnd({ started, consume, progress, usage, again }: RunningGeneration): Promise<Outcome | undefined> {
     const { model, bounds, host } = this.#options;
     const { signal, clock, measured } = host;
     const { state, response } = this.#output;
@@ -176,32 +164,32 @@ export class Generations {
     const partial = round.partialItems;
     if (partial.length === 0 && !sampled) return this.#ask();
     const prompt = await this.#prompt.fitting();
-    const continuation = model.engine.continuation(prompt, partial as Item[], sampled);
-    const { anew = 0 } = continuation ?? {};
-    if (!host.sink && (!continuation || anew > 0)) {
+    const resumption = model.engine.resumption(prompt, partial as Item[], sampled);
+    const { anew = 0 } = resumption ?? {};
+    if (!host.sink && (!resumption || anew > 0)) {
       // Nobody has seen anything of it.
       this.#lose(round.withdraw());
       return this.#ask();
     }
-    if (!continuation) throw cannotContinue(fault);
+    if (!resumption) throw cannotContinue(fault);
     const first = anew > 0 ? partial[partial.length - anew] : undefined;
     if (first) this.#lose(round.breakOff(first.id));
     // Nothing is left to go on after.
     if (first && first === partial[0]) return this.#ask();
-    const { sampledTokens } = continuation;
-    const size = sampledTokens === undefined ? await this.#measure(continuation) : undefined;
+    const { sampledTokens } = resumption;
+    const size = sampledTokens === undefined ? await this.#measure(resumption) : undefined;
     const { all, reasoning } = roundDeltas(state);
     const spentBefore = (prompt.spentTokens ?? 0) + state.round.lost.all;
     const spentTokens = spentBefore + (sampledTokens ?? size?.generated ?? all);
-    const isText = continuation.prompt !== prompt && !continuation.prompt.sampled;
+    const isText = resumption.prompt !== prompt && !resumption.prompt.sampled;
     const before = size && { prompt: size.prompt, reasoning, isText };
     const { max_output_tokens: limit } = asked.request;
     // An engine that is told what was sampled ends it itself.
-    if (limit != null && spentTokens >= limit && !continuation.prompt.sampled) {
+    if (limit != null && spentTokens >= limit && !resumption.prompt.sampled) {
       return outOfTokens(Math.max(0, limit - spentBefore), before ?? (await this.#brokenOff(prompt)));
     }
-    const generation = await this.generate({ ...continuation.prompt, spentTokens }, host.signal, "take_up");
-    return resumed(generation, continuation.repeated, before);
+    const generation = await this.generate({ ...resumption.prompt, spentTokens }, host.signal, "take_up");
+    return resumed(generation, resumption.repeated, before);
   }
 
   /** Asks the model once, from the beginning of its round. */
@@ -311,12 +299,12 @@ export class Generations {
   }
 
   /** Tokens of the prompt proper, and of what was generated after it; undefined where the engine cannot tell. */
-  async #measure(continuation: Continuation): Promise<{ prompt: number; generated: number } | undefined> {
+  async #measure(resumption: Resumption): Promise<{ prompt: number; generated: number } | undefined> {
     const { model, host } = this.#options;
     try {
       const [prompt, whole] = await Promise.all([
         model.engine.measure(this.#prompt.current, host.signal),
-        model.engine.measure(continuation.prompt, host.signal),
+        model.engine.measure(resumption.prompt, host.signal),
       ]);
       return { prompt: prompt.tokens, generated: Math.max(0, whole.tokens - prompt.tokens) };
     } catch (error) {

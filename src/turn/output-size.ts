@@ -1,5 +1,13 @@
 import { jsonLength } from "../protocol/json.ts";
+import type { EventWriter } from "./output-events.ts";
 import type { TurnState } from "./state.ts";
+
+/** What every part of a turn's output works on. */
+export interface OutputParts {
+  readonly state: TurnState;
+  readonly writer: EventWriter;
+  readonly size: OutputSize;
+}
 
 /** What an item, a part or a raw message has beside its text. */
 const FRAME_LENGTH = 512;

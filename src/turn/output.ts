@@ -52,8 +52,8 @@ export class TurnOutput {
       previous: request.previous_input_messages ?? undefined,
       firstInput: past.input[0]?.id,
     });
-    this.lists = new ToolLists(state, this.writer, this.size);
-    this.compactions = new Compactions(state, this.writer, this.size);
+    this.lists = new ToolLists(this);
+    this.compactions = new Compactions(this);
     this.calls = new ServerCalls(this, options);
     this.round = new RoundOutput(this, options);
   }

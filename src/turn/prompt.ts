@@ -1,13 +1,62 @@
-import type { Engine, Prompt, PromptChange, RawMessage, Replay } from "../contract/engine.ts";
+import type { Engine, Prompt, PromptChange, RawMessage, Replay, ServerTools } from "../contract/engine.ts";
 import type { Item } from "../items/registry.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { mustCall } from "../protocol/tools.ts";
+import { type NoteRole, standingPast } from "./compacted-past.ts";
+import { matchOutputs, promptItems } from "./history.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
-import type { TurnPast } from "./options.ts";
+import type { Asked, TurnPast } from "./options.ts";
 import type { TurnOutput } from "./output.ts";
-import { spentTokens } from "./state.ts";
+import { spentTokens, type TurnState, withoutSuperseded, withThoughts } from "./state.ts";
 import { truncateToFit } from "./truncation.ts";
+
+/** What the first prompt of a turn is made of. */
+export interface PromptSource {
+  asked: Omit<Asked, "address" | "model"> & { model: { upstream: string } };
+  past: Omit<TurnPast, "removed">;
+}
+
+/**
+ * The prompt of a turn's first round: what a create sends, to be counted (`engine.measure`) or shortened
+ * (`truncateToFit`) without a turn. Calls and outputs of its items may still be without each other
+ * (`checkCallPairs`). `noteRole` is that of its engine.
+ */
+export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, serverTools?: ServerTools): Prompt {
+  const { request, model, cacheSalt, createdAt } = asked;
+  const { replays, opened } = past;
+  const { history, input } = standingPast(past, opened, noteRole);
+  // Messages that came before a compaction are out of sight with all else.
+  const { before, trailing } = opened ? { before: undefined, trailing: [] } : previousMessages(request, input);
+  const items = promptItems(history, matchOutputs(history, input));
+  return {
+    model: model.upstream,
+    items,
+    replays: before ? [...replays, before] : replays,
+    trailing,
+    // Tools that came before a compaction are there all the same: the model may have been told of them.
+    request: withLoadedTools(request, [...past.history, ...past.input]),
+    serverTools,
+    // The grammar of a forced call knows no tool but those of the prompt.
+    onlyOffered: mustCall(request.tool_choice),
+    cacheSalt,
+    createdAt,
+    spentTokens: 0,
+  };
+}
+
+/**
+ * Where the client's `previous_input_messages` stand in the prompt: before the first item of its input, by that item's
+ * id; after all items where the input is empty.
+ */
+function previousMessages(
+  { previous_input_messages: messages }: CreateRequest,
+  input: readonly Item[],
+): { before?: Replay | undefined; trailing: RawMessage[] } {
+  if (messages == null) return { trailing: [] };
+  const item = input[0]?.id;
+  return item === undefined ? { trailing: messages } : { before: { item, messages, before: true }, trailing: [] };
+}
 
 /** What a turn has put out, as it stands in the prompt of its next round. */
 export interface PromptOutput {
@@ -100,6 +149,12 @@ export function promptOutput(past: TurnPast, { messages, state }: TurnOutput, it
     trailing: [...messages.trailing],
     spentTokens: spentTokens(state),
   };
+}
+
+/** The items of the rounds before this one, as prompts have them. */
+export function earlierOutput(state: TurnState): Item[] {
+  const earlier = state.output.slice(0, state.round.firstItem);
+  return withThoughts(state, withoutSuperseded(state, earlier)) as Item[];
 }
 
 /** What holds for the first round only: a choice that forces a call, and the remote prefill of its prompt. */

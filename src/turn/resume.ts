@@ -7,9 +7,9 @@ import { newestCompaction, openCompaction, standingItems } from "./compacted-pas
 import { withLoadedTools } from "./loaded-tools.ts";
 import type { TurnBounds, TurnOptions } from "./options.ts";
 import type { TurnOutput } from "./output.ts";
-import { afterFirstRound, promptOutput } from "./prompt.ts";
+import { afterFirstRound, earlierOutput, promptOutput } from "./prompt.ts";
 import { isRecord, parseRecord } from "./records.ts";
-import { applyEvent, applyRecord, earlierOutput, newTurnState, type TurnState } from "./state.ts";
+import { applyEvent, applyRecord, newTurnState, type TurnState } from "./state.ts";
 
 /**
  * Resuming: a turn whose process died goes on from its log, and a generation whose model server died goes on where it

@@ -82,17 +82,17 @@ export class RoundOutput {
   #progress: number;
 
   constructor(output: RoundParts, options: RoundOptions) {
-    const { state, writer, size, messages } = output;
+    const { state, messages } = output;
     const { seal } = options.secrets;
     this.#output = output;
     this.#options = options;
     this.#rules = callRules(options);
     this.#reasoning = reasoningForm(options);
-    this.#texts = new TextParts(state, writer, size, {
+    this.#texts = new TextParts(output, {
       citations: options.tools.session?.citations,
       seal: seal && ((item, text) => sealReasoning(seal, { id: item.id, text }, messages.takeUnsealed(), state.output)),
     });
-    this.#clientCalls = new ClientCalls(state, writer, size, options.usedCallIds);
+    this.#clientCalls = new ClientCalls(output, options.usedCallIds);
     this.#calls = roundItems(state).filter((item) => isClientCall(item) || isServerCall(item)).length;
     this.#progress = state.deltas.all;
   }

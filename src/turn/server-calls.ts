@@ -3,11 +3,11 @@ import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-to
 import type { ApprovedCall } from "../contract/turn-tools.ts";
 import { isServerCall, type ServerCall } from "../items/registry.ts";
 import type { TurnOptions } from "./options.ts";
-import { deltaHead, type EventWriter } from "./output-events.ts";
-import type { OutputSize } from "./output-size.ts";
+import { deltaHead } from "./output-events.ts";
+import type { OutputParts } from "./output-size.ts";
 import type { RawMessages } from "./raw-messages.ts";
 import type { CallAnswer } from "./records.ts";
-import { type TurnState, withoutSuperseded } from "./state.ts";
+import { withoutSuperseded } from "./state.ts";
 
 /**
  * Calls that this server answers itself, in OpenAI's order: added → in progress → what the model writes → (it is run) →
@@ -37,10 +37,7 @@ interface StartedCall extends PendingCall {
 }
 
 /** The parts of a turn's output that calls change. */
-export interface CallParts {
-  readonly state: TurnState;
-  readonly writer: EventWriter;
-  readonly size: OutputSize;
+export interface CallParts extends OutputParts {
   readonly messages: RawMessages;
 }
 

@@ -9,7 +9,7 @@ import {
   type StreamEvent,
   type Unnumbered,
 } from "../items/events.ts";
-import { appendWritten, type Item, isClientCall, type OutputItem } from "../items/registry.ts";
+import { appendWritten, isClientCall, type OutputItem } from "../items/registry.ts";
 import type { Usage } from "../protocol/response.ts";
 import type { CallAnswer, TurnRecord } from "./records.ts";
 import { type DeltaCount, minus, NO_DELTAS, tokensIn } from "./usage.ts";
@@ -323,12 +323,6 @@ function keepAnswer(replays: Replay[], { item, exchange, messages }: CallAnswer)
     replay.exchange = exchange;
     replay.messages = [...replay.messages, ...messages];
   }
-}
-
-/** The items of the rounds before this one, as prompts have them. */
-export function earlierOutput(state: TurnState): Item[] {
-  const earlier = state.output.slice(0, state.round.firstItem);
-  return withThoughts(state, withoutSuperseded(state, earlier)) as Item[];
 }
 
 /** Whether the round has left something that only the client can answer: its own calls, and those to approve. */

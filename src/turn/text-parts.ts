@@ -1,8 +1,8 @@
 import type { CitationFilter, CitedText } from "../contract/citations.ts";
 import type { Phase, TokenLogprob } from "../contract/engine.ts";
 import type { OutputItem } from "../items/registry.ts";
-import { deltaHead, type EventWriter } from "./output-events.ts";
-import type { OutputSize } from "./output-size.ts";
+import { deltaHead } from "./output-events.ts";
+import type { OutputParts } from "./output-size.ts";
 import { addText, type OpenPart, type TurnState, withThoughts } from "./state.ts";
 
 /**
@@ -47,19 +47,16 @@ export interface TextPartsOptions {
 }
 
 export class TextParts {
-  readonly #state: TurnState;
-  readonly #writer: EventWriter;
-  readonly #size: OutputSize;
+  readonly #output: OutputParts;
   readonly #options: TextPartsOptions;
   #open: OpenText | undefined;
   #held: HeldThought | undefined;
 
   /** A part that is open in the state goes on, and so does what is held. */
-  constructor(state: TurnState, writer: EventWriter, size: OutputSize, options: TextPartsOptions) {
-    this.#state = state;
-    this.#writer = writer;
-    this.#size = size;
+  constructor(output: OutputParts, options: TextPartsOptions) {
+    this.#output = output;
     this.#options = options;
+    const { state } = output;
     this.#held = heldIn(state);
     const item = state.openPart && state.output[state.openPart.outputIndex];
     if (!state.openPart || (item?.type !== "message" && item?.type !== "reasoning")) return;
@@ -91,19 +88,19 @@ export class TextParts {
     const open = this.#open;
     if (open) this.#endPart(open, false);
     const item = open?.item ?? this.#newItem(kind, phase);
-    const outputIndex = open?.part.outputIndex ?? this.#writer.addItem(item);
-    this.#size.addFrames(1);
+    const outputIndex = open?.part.outputIndex ?? this.#output.writer.addItem(item);
+    this.#output.size.addFrames(1);
     const at = { item_id: item.id, output_index: outputIndex };
-    if (kind === "hidden_text") this.#writer.record({ thought: "" });
+    if (kind === "hidden_text") this.#output.writer.record({ thought: "" });
     else if (kind === "summary_text") {
       const summary_index = "summary" in item ? item.summary.length : 0;
       const part = { type: kind, text: "" };
-      this.#writer.emit({ type: "response.reasoning_summary_part.added", ...at, summary_index, part });
+      this.#output.writer.emit({ type: "response.reasoning_summary_part.added", ...at, summary_index, part });
     } else {
       const content_index = item.content?.length ?? 0;
-      this.#writer.emit({ type: "response.content_part.added", ...at, content_index, part: newPart(kind) });
+      this.#output.writer.emit({ type: "response.content_part.added", ...at, content_index, part: newPart(kind) });
     }
-    if (this.#state.openPart) this.#open = this.#openText(item, this.#state.openPart, "");
+    if (this.#output.state.openPart) this.#open = this.#openText(item, this.#output.state.openPart, "");
   }
 
   /** Adds text to the open part. */
@@ -134,14 +131,14 @@ export class TextParts {
   #finish(item: TextItem, output_index: number, status: "completed" | "incomplete", isSilent: boolean): void {
     item.status = status;
     if (item.type === "reasoning" && !isSilent) {
-      const [whole = item] = withThoughts(this.#state, [item]);
+      const [whole = item] = withThoughts(this.#output.state, [item]);
       const sealed = this.#options.seal?.(item, textOf(whole));
-      if (sealed !== undefined && this.#size.fits(sealed)) {
-        this.#size.addJson(sealed.length);
+      if (sealed !== undefined && this.#output.size.fits(sealed)) {
+        this.#output.size.addJson(sealed.length);
         item.encrypted_content = sealed;
       }
     }
-    this.#writer.emit({ type: "response.output_item.done", output_index, item }, isSilent);
+    this.#output.writer.emit({ type: "response.output_item.done", output_index, item }, isSilent);
   }
 
   /** The output_index of the open item. */
@@ -164,28 +161,28 @@ export class TextParts {
   withdraw(): void {
     this.#open = undefined;
     this.#held = undefined;
-    this.#state.openPart = undefined;
+    this.#output.state.openPart = undefined;
   }
 
   #append({ part, deltaHead }: OpenText, text: string, logprobs?: TokenLogprob[]): void {
-    this.#size.addText(text);
+    this.#output.size.addText(text);
     if (part.kind === "hidden_text") {
-      this.#writer.record({ thought: text });
+      this.#output.writer.record({ thought: text });
       return;
     }
     addText(part, text, logprobs);
     const json = logprobs ? JSON.stringify(logprobs) : "[]";
-    if (logprobs) this.#size.addJson(json.length);
+    if (logprobs) this.#output.size.addJson(json.length);
     const extra = part.kind === "output_text" ? `,"logprobs":${json}` : "";
-    this.#writer.delta(DELTA_TYPES[part.kind], deltaHead, text, extra);
+    this.#output.writer.delta(DELTA_TYPES[part.kind], deltaHead, text, extra);
   }
 
   /** Text with the citations in it made links, each with an annotation. */
   #appendCited(open: OpenText, { text, annotations }: CitedText, logprobs?: TokenLogprob[]): void {
     if (text !== "" || logprobs?.length) this.#append(open, text, logprobs);
     for (const annotation of annotations) {
-      this.#size.addJson(JSON.stringify(annotation).length);
-      this.#writer.emit({
+      this.#output.size.addJson(JSON.stringify(annotation).length);
+      this.#output.writer.emit({
         type: "response.output_text.annotation.added",
         ...contentAddress(open),
         annotation_index: open.part.annotations.length,
@@ -196,7 +193,7 @@ export class TextParts {
 
   #newItem(kind: OpenPart["kind"], phase: Phase | undefined): TextItem {
     const type = itemType(kind);
-    const id = this.#writer.newItemId(type);
+    const id = this.#output.writer.newItemId(type);
     return type === "message"
       ? { id, type, status: "in_progress", role: "assistant", content: [], ...(phase && { phase }) }
       : { id, type, status: "in_progress", summary: [], ...(kind === "reasoning_text" && { content: [] }) };
@@ -220,15 +217,18 @@ export class TextParts {
     this.#open = undefined;
     const { item, part } = open;
     const { kind, text } = part;
-    if (kind === "hidden_text") this.#writer.record({ thought_ended: item.id });
+    if (kind === "hidden_text") this.#output.writer.record({ thought_ended: item.id });
     else if (kind === "summary_text") {
       const at = summaryAddress(open);
-      this.#writer.emit({ type: "response.reasoning_summary_text.done", ...at, text }, isSilent);
-      this.#writer.emit({ type: "response.reasoning_summary_part.done", ...at, part: { type: kind, text } }, isSilent);
+      this.#output.writer.emit({ type: "response.reasoning_summary_text.done", ...at, text }, isSilent);
+      this.#output.writer.emit(
+        { type: "response.reasoning_summary_part.done", ...at, part: { type: kind, text } },
+        isSilent,
+      );
     } else {
       const at = contentAddress(open);
-      this.#writer.emit(textDone({ ...part, kind }, at), isSilent);
-      this.#writer.emit({ type: "response.content_part.done", ...at, part: partContent(part) }, isSilent);
+      this.#output.writer.emit(textDone({ ...part, kind }, at), isSilent);
+      this.#output.writer.emit({ type: "response.content_part.done", ...at, part: partContent(part) }, isSilent);
     }
   }
 }

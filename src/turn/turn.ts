@@ -5,20 +5,18 @@ import type { Item } from "../items/registry.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
 import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.ts";
 import { responseId } from "../protocol/ids.ts";
-import { answerCalls, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
+import { answerCalls, forEachAtOnce, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
 import { Compaction, compactionKind, type DueCompaction } from "./compaction.ts";
 import { type Done, decide, type Outcome, type Step, type TurnFacts } from "./decide.ts";
-import { makePrompt } from "./first-prompt.ts";
-import { forEachAtOnce } from "./for-each-at-once.ts";
 import { Generations } from "./generation.ts";
 import { checkCallPairs } from "./history.ts";
 import type { TurnOptions } from "./options.ts";
 import { TurnOutput } from "./output.ts";
 import type { BatchSink } from "./output-events.ts";
-import { promptOutput, RoundPrompt } from "./prompt.ts";
+import { earlierOutput, makePrompt, promptOutput, RoundPrompt } from "./prompt.ts";
 import type { ClosedResponse } from "./response.ts";
 import { type Generation, resumedPrompt } from "./resume.ts";
-import { earlierOutput, roundItems, spentTokens, waitsForClient, withThoughts } from "./state.ts";
+import { roundItems, spentTokens, waitsForClient, withThoughts } from "./state.ts";
 
 /**
  * One turn: history + request → generation → events → final response.

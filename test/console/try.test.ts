@@ -448,7 +448,7 @@ it("a background response goes on over a server that dies and a key that is refu
   await page.getByText("The server does not accept this key any more").waitFor();
   isRefused = false;
   await signIn(page, KEY);
-  // The run that was taken up asks the model anew.
+  // The run that was resumed asks the model anew.
   await eventually(() => {
     release();
     return page.getByText("completed", { exact: true }).isVisible();

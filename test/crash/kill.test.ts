@@ -111,7 +111,7 @@ describe("kill -9 while nobody reads", () => {
     for (const replay of replays) expect(outputOf(replay)).toBe(expected);
   }
 
-  it("leaves runs that the first access takes up", async () => {
+  it("leaves runs that the first access resumes", async () => {
     const random = randomFrom(newSeed("first access"));
     const model = "simulator?tps=40&words=60";
     const ids = await killUnread(model, random() * 700);
@@ -126,13 +126,13 @@ describe("kill -9 while nobody reads", () => {
     await expectEach(ids, model);
   });
 
-  it("leaves runs that the alarm takes up within 60 seconds, and nobody has to ask", async () => {
+  it("leaves runs that the alarm resumes within 60 seconds, and nobody has to ask", async () => {
     const random = randomFrom(newSeed("alarm"));
     const model = "simulator?tps=40&words=61";
     const ids = await killUnread(model, random() * 700);
     worker.passTime(60_000);
     await worker.restart();
-    // All of them are taken up, once each, and brought to their end, as the model server sees it. What the dead process
+    // All of them are resumed, once each, and brought to their end, as the model server sees it. What the dead process
     // has asked breaks off, and may come to be seen only now.
     const ended = (state: string) => asked(model).filter((request) => request.state === state).length;
     await eventually(() => ended("completed") >= RUNS);

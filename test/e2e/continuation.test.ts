@@ -454,7 +454,7 @@ describe.concurrent("a model server that dies when it has said all", () => {
   });
 });
 
-it("a prompt that was truncated to fit stays so when its answer is taken up again", async () => {
+it("a prompt that was truncated to fit stays so when its answer is resumed", async () => {
   const turns = Array.from({ length: 8 }, (_, turn) => [
     { role: "user" as const, content: `Question ${turn}: ${"word ".repeat(20)}` },
     { role: "assistant" as const, content: `Answer ${turn}.` },

@@ -41,7 +41,7 @@ it("keys, limits and what was used of them outlive a kill: nobody gets more for 
   expect((await create(gateway, used, { max_output_tokens: 4_000 })).status).toBe(200);
 });
 
-it("a run that is taken up after a kill tells what it has used, and gives back what it has reserved", async () => {
+it("a run that is resumed after a kill tells what it has used, and gives back what it has reserved", async () => {
   const key = await makeKey(gateway, newTenant(), { max_background_runs: 1, tokens_per_minute: 100_000 });
   const client = gateway.client({ apiKey: key.value });
   const model = "simulator?tps=50&words=60";

@@ -14,7 +14,7 @@ function expectDiscreet(text: string): void {
   }
 }
 
-// A connection that dies is not taken up again here: what then happens is the matter of continuation.test.ts.
+// A generation whose connection dies is not resumed here: what then happens is the matter of continuation.test.ts.
 let gateway: Gateway;
 /** One that does not wait, for a vLLM that would let it wait for ever. */
 let hasty: Gateway;

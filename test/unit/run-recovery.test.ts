@@ -150,7 +150,7 @@ describe("a run whose process dies in the middle of its text", () => {
     ],
   ];
 
-  it.each(accesses)("is taken up once by %s, and goes on where its log ends", async (_, access) => {
+  it.each(accesses)("is resumed once by %s, and goes on where its log ends", async (_, access) => {
     const run = await Run.begin();
     (await generation(1)).say("one", " two", " three");
     await run.logged(" three");
@@ -551,7 +551,7 @@ describe("the watchdog", () => {
     expect((await alarm()) ?? 0).toBeGreaterThan(Date.now() + 60_000);
   });
 
-  it("takes up every run of its home", async () => {
+  it("resumes every run of its home", async () => {
     const home = newTurnAddress().home;
     const runs = await Promise.all([1, 2, 3].map((n) => Run.begin({}, `Run ${n}.`, newTurnAddress(home))));
     await generation(3);
@@ -598,7 +598,7 @@ describe("eviction", () => {
     expectWhole(events, response);
   });
 
-  it("of a home with an orphan leaves it to be taken up", async () => {
+  it("of a home with an orphan leaves it to be resumed", async () => {
     const run = await Run.begin();
     (await generation(1)).say("one");
     await run.logged("one");

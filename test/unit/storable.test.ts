@@ -31,7 +31,7 @@ function endless(batch: (index: number) => ModelDelta[]) {
   const engine: Engine = {
     noteRole: "user",
     generate: async () => deltas(),
-    continuation: () => undefined,
+    resumption: () => undefined,
     measure: async () => ({ tokens: 1, contextWindow: 100_000 }),
     accept: (request) => request,
     inputMessages: async () => [],

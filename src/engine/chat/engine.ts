@@ -1,6 +1,6 @@
 import { LongWork } from "@responses-edge/long-work";
 import type { Config } from "../../config/index.ts";
-import type { Continuation, Engine, ModelDelta, Prompt, PromptSize, RawMessage } from "../../contract/engine.ts";
+import type { Engine, ModelDelta, Prompt, PromptSize, RawMessage, Resumption } from "../../contract/engine.ts";
 import type { HostedTools } from "../../contract/hosted-tool.ts";
 import { type Item, isServerCall } from "../../items/registry.ts";
 import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
@@ -172,7 +172,7 @@ export class ChatEngine implements Engine {
    * the text is what templates trim, so it is held back. What a grammar forces cannot be continued: vLLM's grammars
    * begin with the first token that it generates.
    */
-  continuation(prompt: Prompt, partial: readonly Item[]): Continuation | undefined {
+  resumption(prompt: Prompt, partial: readonly Item[]): Resumption | undefined {
     const [only] = partial;
     // Nothing but white space: the model begins again.
     if (only && partial.length === 1 && isBlank(only)) return { prompt, repeated: assistantTextOf(only) };

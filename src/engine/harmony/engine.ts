@@ -13,12 +13,12 @@ import {
 import { finish, type LongWork, type Steps } from "@responses-edge/long-work";
 import type { HarmonyConfig } from "../../config/index.ts";
 import type {
-  Continuation,
   Engine,
   ModelDelta,
   Prompt,
   PromptSize,
   RawMessage,
+  Resumption,
   Sampled,
   ToolExchange,
 } from "../../contract/engine.ts";
@@ -116,7 +116,7 @@ export class HarmonyEngine implements Engine {
   }
 
   /** Always possible: the model goes on after the very tokens that it has sampled. A grammar does not come back. */
-  continuation(prompt: Prompt, _partial: readonly Item[], sampled: Sampled | undefined): Continuation | undefined {
+  resumption(prompt: Prompt, _partial: readonly Item[], sampled: Sampled | undefined): Resumption | undefined {
     if (!sampled) return undefined;
     const sampledTokens = "ids" in sampled ? sampled.ids.length : undefined;
     return { prompt: { ...prompt, sampled }, repeated: "", sampledTokens };

@@ -38,7 +38,7 @@ export type Group = keyof typeof GROUPS;
 
 /**
  * Who may ask: everyone, a tenant with its key or token, a root key, either of these, or the holder of `PROMETHEUS_TOKEN`. What a
- * tenant asks for is counted in its limits; all else is free (docs/keys.md lists it). `src/http/endpoint-access.ts` does both.
+ * tenant asks for is counted in its limits; all else is free (docs/keys.md lists it). `src/http/endpoint.ts` does both.
  */
 export type Admittance =
   | { access: "tenant" | "tenant or root"; counted: Counted }

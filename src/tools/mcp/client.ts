@@ -44,7 +44,7 @@ export interface McpToolResult {
 
 const CLIENT_INFO = { name: "responses-edge", version: "0.1.0" };
 
-/** Requests that nobody asked for: cancellations, answers to the server's pings, streams taken up again. */
+/** Requests that nobody asked for: cancellations, answers to the server's pings, streams that are resumed. */
 const MAX_UNASKED_REQUESTS = 100;
 
 /** Of a server's error text. */

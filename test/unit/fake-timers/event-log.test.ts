@@ -56,7 +56,7 @@ describe("the rows of a run", () => {
     return {
       noteRole: "user",
       generate: async () => deltas(),
-      continuation: () => undefined,
+      resumption: () => undefined,
       measure: async () => ({ tokens: 1, contextWindow: 100_000 }),
       accept: (request) => request,
       inputMessages: async () => [],
