@@ -79,6 +79,11 @@ function resumeUnchecked(id: string, after?: number): Promise<Response> {
   return fetch(`${gateway.url}/v1/responses/${id}?stream=true${query}`, { headers });
 }
 
+/** Waits until the model, which nobody else asks, has said so many tokens. */
+async function spoken(model: string, tokens: number): Promise<void> {
+  await eventually(() => (generationsOf(gateway, model)[0]?.deltasSent ?? 0) >= tokens);
+}
+
 function deltasIn(stream: string): number {
   return stream.split("event: response.output_text.delta\n").length - 1;
 }
@@ -177,11 +182,12 @@ describe("the stream of a response that has ended", () => {
 
 describe("the stream of a response that runs", () => {
   it("is the same for many readers who come at different moments", async () => {
-    const run = await begin({ model: "simulator?tps=100&words=80" });
+    const model = "simulator?tps=100&words=80";
+    const run = await begin({ model });
     const readers: Promise<string>[] = [];
     for (let index = 0; index < 10; index += 1) {
+      await spoken(model, 8 * index);
       readers.push(replay(gateway, run.id));
-      await pause(85);
     }
     const whole = await run.stream;
     for (const text of await Promise.all(readers)) expect(text).toBe(whole);
@@ -189,8 +195,9 @@ describe("the stream of a response that runs", () => {
   });
 
   it("goes on from starting_after, also when that is still to come", async () => {
-    const run = await begin({ model: "simulator?tps=100&words=60" });
-    await pause(150);
+    const model = "simulator?tps=100&words=61";
+    const run = await begin({ model });
+    await spoken(model, 12);
     const starts = [0, 2, 3, 10, 40, 62];
     const texts = await Promise.all(starts.map((after) => replay(gateway, run.id, `&starting_after=${after}`)));
     const whole = await run.stream;
