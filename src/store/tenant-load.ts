@@ -34,6 +34,11 @@ export class TenantLoad {
     };
   }
 
+  /** How much of a tenant's is in progress. */
+  takenBy(tenant: string): number {
+    return this.#semaphore.takenBy(tenant);
+  }
+
   #forgetLost(): void {
     this.#semaphore.forgetLost();
     for (const [name, { hasEnded }] of this.#lives) if (hasEnded) this.#lives.delete(name);

@@ -79,9 +79,9 @@ async function textsIn(conversation: string): Promise<string[]> {
 
 /** Begins a turn, and waits until it waits for its conversation. */
 async function inLine(begin: () => Call): Promise<Call> {
-  const before = tenantConversations.heldBy(TENANT);
+  const before = tenantConversations.takenBy(TENANT);
   const begun = begin();
-  await until(() => tenantConversations.heldBy(TENANT) === before + 1);
+  await until(() => tenantConversations.takenBy(TENANT) === before + 1);
   return begun;
 }
 
