@@ -46,19 +46,10 @@ const inNode = {
 
 const e2e = (name: string) => `test/e2e/${name}.test.ts`;
 
-/** What goes wrong between the gateway and its model server: over each of the transports (`VLLM_TRANSPORT`). */
+/** What goes wrong between the gateway and its model server: over each of the transports. All else takes one (transport.ts). */
 const OVER_BOTH = ["disconnect", "model-server-wire", "passthrough", "recovery", "redirects", "upstream-faults"].map(
   e2e,
 );
-
-/** What does not depend on the transport is shown over one of them. These take the one that `npm start` takes. */
-const OVER_SOCKETS = [
-  "test/crash/harmony-kill.test.ts",
-  ...["agents-sdk", "ai-sdk", "background", "chat-answers", "context", "continuation", "conversations", "create"].map(
-    e2e,
-  ),
-  ...["harmony", "harmony-continuation", "http", "model-output", "socket", "state", "tool-loop", "tools"].map(e2e),
-];
 
 /** The console, in a real browser. */
 const inBrowser = {
@@ -112,6 +103,7 @@ const LONGEST = [
   "event-log",
   "limits",
   "log-of-version-4",
+  "idempotency",
   "key-cost",
 ];
 
@@ -125,11 +117,8 @@ class LongestFirst extends BaseSequencer {
       const index = LONGEST.findIndex((name) => moduleId.endsWith(`/${name}.test.ts`));
       return index < 0 ? LONGEST.length : index;
     };
-    const projects = ["workerd-fake-timers", "workerd", "browser", "node", "node-socket"];
-    const group = (file: TestSpecification) => {
-      const isShort = file.project.name === "node" && place(file) === LONGEST.length;
-      return isShort ? projects.length : projects.indexOf(file.project.name);
-    };
+    const projects = ["workerd-fake-timers", "workerd", "browser", "node-socket", "node"];
+    const group = ({ project }: TestSpecification) => projects.indexOf(project.name);
     return (await super.sort(files)).sort((one, other) => group(one) - group(other) || place(one) - place(other));
   }
 }
@@ -162,7 +151,8 @@ export default defineConfig({
           ...inNode,
           name: "node",
           include: ["test/**/*.test.ts", "packages/*/test/node/**/*.test.ts"],
-          exclude: ["test/unit/**", "test/console/**", ...OVER_SOCKETS],
+          exclude: ["test/unit/**", "test/console/**"],
+          setupFiles: ["test/workerd/transport.ts"],
         },
       },
       {
@@ -170,7 +160,7 @@ export default defineConfig({
           ...inNode,
           name: "node-socket",
           env: { VLLM_TRANSPORT: "socket" },
-          include: [...OVER_SOCKETS, ...OVER_BOTH],
+          include: OVER_BOTH,
         },
       },
       ...(chromium ? [inBrowser] : []),

@@ -38,7 +38,8 @@ export function descriptionOf(origin: string): Promise<ApiDescription> {
 }
 
 async function askFor(origin: string): Promise<ApiDescription> {
-  const answer = await fetch(`${origin}/openapi.json`);
+  // Compiling takes long: a connection that is kept meanwhile may be about to be closed.
+  const answer = await fetch(`${origin}/openapi.json`, { headers: { connection: "close" } });
   const text = await answer.text();
   if (answer.status !== 200) throw new Error(`GET /openapi.json: ${answer.status} ${text}`);
   return compile(text);

@@ -4,19 +4,20 @@ import type { ResponseCreateParamsNonStreaming } from "openai/resources/response
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseEventStream } from "../conformance/event-stream.ts";
 import { eventually, type Gateway, startGateway } from "./support.ts";
-import { ended, itemsOf, pause, promptsFor, reached, unique } from "./turns.ts";
+import { ended, itemsOf, promptsFor, reached, unique } from "./turns.ts";
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
-const LOCK_WAIT_MS = 1_000;
+/** Turns of a tenant that may hold a conversation or wait for one. */
+const MOST_IN_CONVERSATIONS = 8;
 
 let gateway: Gateway;
 let openai: OpenAI;
 let stranger: OpenAI;
 beforeAll(async () => {
   gateway = await startGateway({
-    API_KEYS: `ann:${sha256("ann-key")},bob:${sha256("bob-key")}`,
-    CONVERSATION_LOCK_WAIT_MS: String(LOCK_WAIT_MS),
+    API_KEYS: ["ann", "bob", "cat"].map((name) => `${name}:${sha256(`${name}-key`)}`).join(),
+    MAX_OPEN_CONVERSATIONS_PER_TENANT: String(MOST_IN_CONVERSATIONS),
   });
   openai = gateway.client({ apiKey: "ann-key" });
   // What the helpers ask with.
@@ -300,17 +301,29 @@ describe.concurrent("a key", () => {
   });
 
   it("joins a turn that began while it waited for the conversation", async () => {
-    const { id: conversation } = await openai.conversations.create();
+    const { conversations, responses } = gateway.client({ apiKey: "cat-key" });
+    const [{ id: conversation }, { id: free }] = await Promise.all([conversations.create(), conversations.create()]);
     const body = { model: "simulator?tps=40&words=10000", input: unique("Endless"), conversation, background: true };
-    const holder = await openai.responses.create(body);
-    // It runs for longer than anybody waits.
-    const [key, waiting] = [randomUUID(), { model: "simulator?tps=40&words=60", input: unique("Waits"), conversation }];
-    const both = Promise.all([create(key, waiting), create(key, waiting)]);
-    await pause(LOCK_WAIT_MS / 2);
-    await openai.responses.cancel(holder.id);
-    const [first, second] = await both;
-    expect(second).toEqual(first);
-    expect(promptsFor(gateway, waiting.input)).toHaveLength(1);
+    const holder = await responses.create(body);
+    const input = unique("Waits");
+    const waiting = { model: "simulator?fault=stall:0", input, conversation };
+    const options = headersOf(randomUUID());
+    const all = Promise.all(
+      Array.from({ length: MOST_IN_CONVERSATIONS - 1 }, () => responses.create(waiting, options)),
+    );
+    // Once all of them wait, the tenant may not so much as add an item to another conversation.
+    const items = [{ role: "user" as const, content: "Hello!" }];
+    const added = () => conversations.items.create(free, { items }).catch(({ status }) => status);
+    await eventually(async () => (await added()) === 429);
+    await responses.cancel(holder.id);
+    const release = await reached(gateway, input);
+    // When one that came after them has waited in vain, so have all but the first.
+    const later = responses.create({ input: "Later", conversation });
+    await expect(Promise.resolve(later)).rejects.toMatchObject({ status: 409, code: "conversation_locked" });
+    release();
+    const [first, ...others] = await all;
+    for (const other of others) expect(other).toEqual(first);
+    expect(promptsFor(gateway, input)).toHaveLength(1);
   });
 });
 

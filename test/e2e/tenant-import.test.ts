@@ -398,7 +398,8 @@ describe("an export that is damaged", () => {
         replace(whole[line % whole.length] ?? {}, place, value);
         const { status } = await importInto(there, tenant, textOf(whole));
         expect([200, 400, 409]).toContain(status);
-        for (const query of ["", "?stream=true", "/input_items"]) {
+        // Nothing is there of what was refused.
+        for (const query of status === 200 ? ["", "?stream=true", "/input_items"] : [""]) {
           const { baseURL, apiKey } = client;
           const answer = await fetch(`${baseURL}/responses/${id}${query}`, {
             headers: { authorization: `Bearer ${apiKey}` },

@@ -14,7 +14,7 @@ export async function untilReady(child: ChildProcess, url: string): Promise<void
   for (let attempt = 0; attempt < 2_400; attempt += 1) {
     if (child.exitCode !== null) throw new Error(`the process exited with ${child.exitCode}`);
     try {
-      if ((await fetch(url)).ok) return;
+      if ((await fetchAnew(url)).ok) return;
     } catch {
       // Not listening yet.
     }

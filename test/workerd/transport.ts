@@ -1,0 +1,21 @@
+import { expect } from "vitest";
+
+/**
+ * The transport to the model server (`VLLM_TRANSPORT`) that a test file's gateways take, unless they are given another. Files of one
+ * project share their processes, so that each file sets its own.
+ */
+
+const e2e = (name: string) => `test/e2e/${name}.test.ts`;
+
+/** What does not depend on the transport is shown over one of them. These take the one that `npm start` takes. */
+const OVER_SOCKETS = [
+  "test/crash/harmony-kill.test.ts",
+  ...["agents-sdk", "ai-sdk", "background", "chat-answers", "context", "continuation", "conversations", "create"].map(
+    e2e,
+  ),
+  ...["harmony", "harmony-continuation", "http", "model-output", "socket", "state", "tool-loop", "tools"].map(e2e),
+];
+
+const { testPath = "" } = expect.getState();
+if (OVER_SOCKETS.some((file) => testPath.endsWith(`/${file}`))) process.env.VLLM_TRANSPORT = "socket";
+else delete process.env.VLLM_TRANSPORT;
