@@ -1,6 +1,6 @@
 import type { UrlCitation } from "../contract/citations.ts";
 import type { RawMessage, Replay, Sampled, TokenLogprob } from "../contract/engine.ts";
-import type { PendingCall } from "../contract/server-tool.ts";
+import type { PendingCall } from "../contract/tool-call.ts";
 import type { DeltaEvent, DeltaType, StreamEvent, Unnumbered } from "../protocol/events.ts";
 import { isClientCall, type OutputItem, type Usage } from "../protocol/response.ts";
 import type { CallAnswer, TurnRecord } from "./records.ts";
@@ -262,7 +262,7 @@ export function addText(part: OpenPart, text: string, logprobs: readonly TokenLo
   if (logprobs) part.logprobs.push(...logprobs);
 }
 
-/** Adds the text of a logged delta event to what the rooms of a live turn add it to. */
+/** Adds the text of a logged delta event to where a live turn adds it. */
 function addLoggedText(state: TurnState, event: Unnumbered<DeltaEvent>): void {
   switch (event.type) {
     case "response.output_text.delta":
