@@ -62,7 +62,8 @@ export class JoinedSession implements ToolSession {
     }
     refuseSameNames(request, plugins.keys());
     const joined = plugins.size > 0 ? new JoinedSession(options, plugins) : undefined;
-    for (const plugin of PLUGIN_LIST) plugin.takeInput?.(options, joined && joined.#sessions.get(plugin.kind));
+    const sessions = joined ? joined.#sessions : undefined;
+    for (const plugin of PLUGIN_LIST) plugin.takeInput?.(options, sessions?.get(plugin.kind));
     return joined;
   }
 
