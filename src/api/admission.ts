@@ -1,9 +1,9 @@
 import { type Grants, limitsStored, NOTHING_STORED, type Stored } from "../contract/grants.ts";
 import type { Identity } from "../contract/identity.ts";
+import type { InputItem, Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { estimateFrame, estimateTokens } from "../protocol/estimate.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
-import type { InputItem, Item } from "../protocol/items.ts";
 import { leaseOf } from "../store/quota/leases.ts";
 import { rateHeaders } from "../store/quota/refusal.ts";
 import { endRun, type RunReservation, reserveRun } from "../store/quota/run-quota.ts";

@@ -1,10 +1,10 @@
 import { assembleTurn } from "../assembly/assemble-turn.ts";
 import { compactionCodec } from "../assembly/compaction-codec.ts";
+import { type Item, itemId, type OutputItem } from "../items/registry.ts";
 import { compactRequest } from "../protocol/create-request.ts";
 import { clientLeft, internalError } from "../protocol/errors.ts";
-import { itemId, responseId, type TurnAddress } from "../protocol/ids.ts";
-import type { Item } from "../protocol/items.ts";
-import type { OutputItem, ResponseObject, Usage } from "../protocol/response.ts";
+import { responseId, type TurnAddress } from "../protocol/ids.ts";
+import type { ResponseObject, Usage } from "../protocol/response.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { openNewest, SUMMARY_ID, standingPast } from "../turn/compacted-past.ts";
 import { NO_USAGE } from "../turn/usage.ts";

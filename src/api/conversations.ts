@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { z } from "zod";
 import { checkMedia, checkRequestItems } from "../assembly/media-policy.ts";
+import { type InputItem, inputItem } from "../items/registry.ts";
 import { list } from "../protocol/collections.ts";
 import { ApiError, conversationNotFound, invalidRequest } from "../protocol/errors.ts";
 import { conversationId, newTurnAddress, type TurnAddress } from "../protocol/ids.ts";
-import { type InputItem, inputItem } from "../protocol/items.ts";
 import { metadata } from "../protocol/request-fields.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, unwrap } from "../store/client.ts";

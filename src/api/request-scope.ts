@@ -1,4 +1,4 @@
-import type { Item } from "../protocol/items.ts";
+import type { Item } from "../items/registry.ts";
 import { turnPermits } from "../store/memory-permits.ts";
 import type { RunReservation } from "../store/quota/run-quota.ts";
 import type { TurnResult } from "../turn/turn.ts";

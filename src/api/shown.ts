@@ -1,6 +1,6 @@
 import type { z } from "zod";
+import { type ReasoningShown, shownHead, shownItems } from "../items/reasoning.ts";
 import type { includeValues } from "../protocol/request-fields.ts";
-import { type ReasoningShown, shownHead, shownItems } from "../protocol/shown-reasoning.ts";
 import type { ItemPage, PageRequest } from "../store/item-page.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import type { Caller } from "./transport.ts";

@@ -4,8 +4,8 @@ import { z } from "zod";
 import type { Config } from "../config/index.ts";
 import type { CompactionCodec, CompactionContent, CompactionFault } from "../contract/compaction.ts";
 import type { Sealer } from "../contract/sealing.ts";
+import { type InputItem, type Item, inputItem } from "../items/registry.ts";
 import { list } from "../protocol/collections.ts";
-import { type InputItem, type Item, inputItem } from "../protocol/items.ts";
 import { createSealer } from "./sealer.ts";
 
 /**

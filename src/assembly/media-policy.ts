@@ -1,7 +1,6 @@
 import type { Config } from "../config/index.ts";
-import { outputParts } from "../contract/client-calls.ts";
+import { type InputItem, type Item, partsOf } from "../items/registry.ts";
 import { invalidRequest } from "../protocol/errors.ts";
-import type { InputItem, InputPart, Item } from "../protocol/items.ts";
 import { isPublicUrl } from "../protocol/public-url.ts";
 import { guardOf } from "../tools/guard.ts";
 import { mayCall } from "../tools/guarded-fetch.ts";
@@ -30,8 +29,7 @@ interface MediaUrl {
 /** Every URL of `items` that vLLM would fetch. */
 function mediaUrls(items: readonly { type: string }[]): MediaUrl[] {
   return (items as readonly Item[]).flatMap((item, index) => {
-    const field = item.type === "message" ? "content" : "output";
-    const parts = item.type === "message" ? (item.content as InputPart[]) : outputParts(item);
+    const { field, parts } = partsOf(item);
     return parts.flatMap((part, at) => {
       const key = part.type === "input_image" ? "image_url" : part.type === "input_video" ? "video_url" : undefined;
       const url = part.type === "input_image" ? part.image_url : part.type === "input_video" ? part.video_url : "";

@@ -1,6 +1,6 @@
 import type { Replay } from "../contract/engine.ts";
+import type { InputItem, Item } from "../items/registry.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
-import type { InputItem, Item } from "../protocol/items.ts";
 
 /** What a turn knows before its model speaks. */
 export interface Past {

@@ -3,7 +3,7 @@ import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:cr
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import type { EncryptionKey } from "../config/index.ts";
 import type { Opened, Sealer, SealPurpose } from "../contract/sealing.ts";
-import { MAX_SEALED_LENGTH } from "../protocol/items.ts";
+import { MAX_SEALED_LENGTH } from "../items/reasoning.ts";
 
 /**
  * Authenticated encryption of what clients keep for this server.

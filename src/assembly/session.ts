@@ -1,8 +1,8 @@
 import type { Session } from "../engine/upstream.ts";
+import type { InputItem } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { hashText } from "../protocol/hash.ts";
 import { type TreeAddress, type TurnAddress, treeOf } from "../protocol/ids.ts";
-import type { InputItem } from "../protocol/items.ts";
 
 /** Which requests belong together at the model servers: those whose prompts begin alike, so that a cache has them. */
 

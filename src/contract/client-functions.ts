@@ -1,7 +1,7 @@
 import { z } from "zod";
+import { patchOperation } from "../items/apply-patch.ts";
 import type { ClientTool } from "../protocol/client-tools.ts";
 import { isJsonObject, type JsonObject, parseArguments } from "../protocol/json.ts";
-import { patchOperation } from "../protocol/tool-items.ts";
 import type { CustomTool, FunctionTool, Tool } from "../protocol/tools.ts";
 import { customInputOf } from "./custom-input.ts";
 

@@ -1,4 +1,4 @@
-import type { Item } from "../protocol/items.ts";
+import type { Item } from "../items/registry.ts";
 
 /** What a compaction item carries (docs/compaction.md): all that is left of what came before it. */
 export interface CompactionContent {

@@ -1,6 +1,6 @@
 import type { TokenLogprob, ToolNamespace } from "@responses-edge/harmony";
+import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
-import type { Item } from "../protocol/items.ts";
 import type { Usage } from "../protocol/response.ts";
 import type { FunctionTool } from "../protocol/tools.ts";
 

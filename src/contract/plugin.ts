@@ -1,6 +1,5 @@
-import type { DeltaType, ItemEvent, Unnumbered } from "../protocol/events.ts";
-import type { Item } from "../protocol/items.ts";
-import type { OutputItem, ServerCall } from "../protocol/response.ts";
+import type { DeltaType, ItemEvent, Unnumbered } from "../items/events.ts";
+import type { Item, OutputItem, ServerCall } from "../items/registry.ts";
 import type { Replay, ToolDescription, ToolExchange, ToolNamespace } from "./engine.ts";
 import type { CalledTool, ToolOutcome } from "./tool-call.ts";
 

@@ -8,9 +8,9 @@ import type {
   Sampled,
   ToolExchange,
 } from "../contract/engine.ts";
+import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
-import type { Item } from "../protocol/items.ts";
 import { bindsInputs } from "./bound-inputs.ts";
 import { grammarError, grammarFields, mediaParam, refusesGrammar } from "./fault-names.ts";
 

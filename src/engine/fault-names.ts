@@ -1,4 +1,4 @@
-import { outputParts } from "../contract/client-calls.ts";
+import { partsOf } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { type ApiError, invalidRequest } from "../protocol/errors.ts";
 
@@ -100,9 +100,7 @@ const MEDIA = /multimodal|multi-modal|\bimages?\b|\baudios?\b|\bvideos?\b|media|
 export function mediaParam(message: string, { input }: CreateRequest): string | null {
   if (!MEDIA.test(message) || !Array.isArray(input)) return null;
   for (const [index, item] of input.entries()) {
-    const isMessage = item.type === "message";
-    const parts = isMessage ? item.content : item.type === "item_reference" ? [] : outputParts(item);
-    const field = isMessage ? "content" : "output";
+    const { field, parts } = partsOf(item);
     const part = parts.findIndex(
       ({ type }) => type === "input_image" || type === "input_audio" || type === "input_video",
     );

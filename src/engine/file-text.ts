@@ -1,4 +1,4 @@
-import type { InputPart } from "../protocol/items.ts";
+import type { InputPart } from "../items/parts.ts";
 
 /** A text file as text, under its name. The schema has let only base64 data URLs of text pass. */
 export function fileText(part: Extract<InputPart, { type: "input_file" }>): string {

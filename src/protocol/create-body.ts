@@ -1,8 +1,8 @@
 import type { LongWork } from "@responses-edge/long-work";
 import type { z } from "zod";
+import type { InputItem } from "../items/registry.ts";
 import { type CreateRequest, conversationOf, readInputAhead, toItems } from "./create-request.ts";
 import { invalidRequest } from "./errors.ts";
-import type { InputItem } from "./items.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";
 import { isServedType } from "./tools.ts";
 import { parse } from "./validation.ts";

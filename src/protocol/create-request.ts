@@ -1,9 +1,9 @@
 import type { Steps } from "@responses-edge/long-work";
 import { z } from "zod";
+import { type InputItem, inputItem } from "../items/registry.ts";
 import { ClientTools, clientToolsIn, fullNameOf } from "./client-tools.ts";
 import { readAhead } from "./collections.ts";
 import { describedAs } from "./described-as.ts";
-import { type InputItem, inputItem } from "./items.ts";
 import { isJsonObject } from "./json.ts";
 import { MAX_ITEMS, requestFields } from "./request-fields.ts";
 import { type ChosenTool, chosenTools, hostedKey, type Tool, type ToolChoice } from "./tools.ts";

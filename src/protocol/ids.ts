@@ -124,43 +124,9 @@ export function parseItemId(id: string): ItemAddress | undefined {
   };
 }
 
-/** Prefix of an item's id by its type; the convention of OpenAI's own ids. */
-const ITEM_PREFIX: Record<string, string> = {
-  message: "msg",
-  reasoning: "rs",
-  function_call: "fc",
-  function_call_output: "fco",
-  custom_tool_call: "ctc",
-  custom_tool_call_output: "ctco",
-  tool_search_call: "tsc",
-  tool_search_output: "tso",
-  local_shell_call: "lsh",
-  local_shell_call_output: "lsho",
-  shell_call: "sh",
-  shell_call_output: "sho",
-  apply_patch_call: "apc",
-  apply_patch_call_output: "apco",
-  additional_tools: "at",
-  configuration_update: "cfg",
-  web_search_call: "ws",
-  code_interpreter_call: "ci",
-  compaction: "cmp",
-  mcp_call: "mcp",
-  mcp_list_tools: "mcpl",
-  mcp_approval_request: "mcpr",
-  mcp_approval_response: "mcpa",
-  computer_call: "cu",
-  computer_call_output: "cuo",
-  file_search_call: "fs",
-  image_generation_call: "ig",
-  program: "prog",
-  program_output: "progo",
-};
-
-/** The id of the item at `index` of a turn's input or output. */
-export function itemId(type: string, address: TurnAddress, side: "input" | "output", index: number): string {
-  const marker = side === "input" ? "i" : "o";
-  return `${ITEM_PREFIX[type] ?? "item"}_${address.home}${address.turn}${marker}${base62(index)}`;
+/** The id of the item at `index` of a turn's input or output. `prefix` is that of its type. */
+export function itemIdOf(prefix: string, address: TurnAddress, side: ItemAddress["side"], index: number): string {
+  return `${prefix}_${address.home}${address.turn}${side === "input" ? "i" : "o"}${base62(index)}`;
 }
 
 /** A new id that ties a function call to its output. */

@@ -1,82 +1,8 @@
-import type {
-  ResponseApplyPatchToolCall,
-  ResponseCodeInterpreterToolCall,
-  ResponseCompactionItem,
-  ResponseCustomToolCallItem,
-  ResponseError,
-  ResponseFunctionShellToolCall,
-  ResponseFunctionToolCall,
-  ResponseFunctionWebSearch,
-  ResponseOutputItem,
-  ResponseOutputMessage,
-  ResponseReasoningItem,
-  ResponseStatus,
-  ResponseToolSearchCall,
-  ResponseToolSearchOutputItem,
-} from "openai/resources/responses/responses";
+import type { ResponseError, ResponseStatus } from "openai/resources/responses/responses";
+import type { OutputItem } from "../items/registry.ts";
 import { type CreateRequest, conversationOf } from "./create-request.ts";
 import { hostedOf } from "./hosted-tools.ts";
 import { echoTool } from "./tools.ts";
-
-/** An item of `response.output`. The same object feeds the stream, the final body and the store. */
-export type OutputItem =
-  | ResponseOutputMessage
-  | ResponseReasoningItem
-  | ClientCallItem
-  | ResponseToolSearchOutputItem
-  | ServerCall
-  | ResponseCompactionItem
-  | ResponseOutputItem.McpListTools
-  | ResponseOutputItem.McpApprovalRequest;
-
-/** A call of a tool that the client runs. A search for tools may be this server's. */
-export type ClientCallItem =
-  | (ResponseFunctionToolCall & { id: string })
-  | ResponseCustomToolCallItem
-  | ResponseToolSearchCall
-  | ResponseOutputItem.LocalShellCall
-  | ResponseFunctionShellToolCall
-  | ResponseApplyPatchToolCall;
-
-const CLIENT_CALLS: Record<ClientCallItem["type"], true> = {
-  function_call: true,
-  custom_tool_call: true,
-  tool_search_call: true,
-  local_shell_call: true,
-  shell_call: true,
-  apply_patch_call: true,
-};
-
-/** Whether an item, of the output or given back by a client, is a call that the client answers. */
-export function isClientCall<Item extends { type: string }>(
-  item: Item | undefined,
-): item is Extract<Item, { type: ClientCallItem["type"] }> {
-  return item !== undefined && Object.hasOwn(CLIENT_CALLS, item.type) && !isServerSearch(item);
-}
-
-/** A call of a tool that this server runs. */
-export type ServerCall =
-  | ResponseOutputItem.McpCall
-  | ResponseFunctionWebSearch
-  | ResponseCodeInterpreterToolCall
-  | ResponseToolSearchCall;
-
-const SERVER_CALLS: Record<Exclude<ServerCall["type"], "tool_search_call">, true> = {
-  mcp_call: true,
-  web_search_call: true,
-  code_interpreter_call: true,
-};
-
-function isServerSearch(item: { type: string; execution?: unknown }): boolean {
-  return item.type === "tool_search_call" && item.execution === "server";
-}
-
-/** Whether an item, of the output or given back by a client, is a call of a tool that a server runs. */
-export function isServerCall<Item extends { type: string }>(
-  item: Item,
-): item is Extract<Item, { type: ServerCall["type"] }> {
-  return Object.hasOwn(SERVER_CALLS, item.type) || isServerSearch(item);
-}
 
 /**
  * Token counts of a whole turn. The lists have one entry for each round of a turn with several (vLLM's, which calls

@@ -1,7 +1,7 @@
 import type { UnstoredTurn } from "../api/transport.ts";
 import type { PastSource, ReadPast } from "../assembly/past.ts";
+import type { InputItem } from "../items/registry.ts";
 import { parseResponseId, responseId, type TurnAddress } from "../protocol/ids.ts";
-import type { InputItem } from "../protocol/items.ts";
 import { concatArrays, readHistory } from "../store/history.ts";
 import { MAX_HISTORY_LENGTH } from "../store/limits.ts";
 

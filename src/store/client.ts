@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { PastSource, ReadPast } from "../assembly/past.ts";
+import type { InputItem, Item } from "../items/registry.ts";
 import {
   ApiError,
   contextLengthExceeded,
@@ -15,7 +16,6 @@ import {
   type TurnAddress,
   treeOf,
 } from "../protocol/ids.ts";
-import type { InputItem, Item } from "../protocol/items.ts";
 import { checkDisk } from "./free-disk.ts";
 import { type History, readHistory } from "./history.ts";
 import { emptySnapshot, type ItemKey, type Snapshot } from "./history-reader.ts";

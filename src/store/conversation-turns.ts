@@ -1,5 +1,5 @@
+import type { Item } from "../items/registry.ts";
 import { conversationLocked, conversationNotFound } from "../protocol/errors.ts";
-import type { Item } from "../protocol/items.ts";
 import type { ConversationLock, Lease } from "./conversation-lock.ts";
 import type { Conversation } from "./conversation-store.ts";
 import type { HistoryReader } from "./history-reader.ts";

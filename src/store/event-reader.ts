@@ -1,4 +1,4 @@
-import { withoutReasoning } from "../protocol/shown-reasoning.ts";
+import { withoutReasoning } from "../items/reasoning.ts";
 import { SSE_HEADERS, SseStream } from "../protocol/sse-stream.ts";
 import type { EventLogStore, EventLogWriter } from "./event-log.ts";
 

@@ -1,6 +1,6 @@
 import type { Replay } from "../contract/engine.ts";
+import type { Item } from "../items/registry.ts";
 import { type ApiError, contextLengthExceeded } from "../protocol/errors.ts";
-import type { Item } from "../protocol/items.ts";
 import { MAX_HISTORY_LENGTH } from "./limits.ts";
 
 /**

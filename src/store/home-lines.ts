@@ -1,7 +1,7 @@
 import { z } from "zod";
+import { inputItem } from "../items/registry.ts";
 import { list } from "../protocol/collections.ts";
 import { MAX_ID_LENGTH } from "../protocol/ids.ts";
-import { inputItem } from "../protocol/items.ts";
 import type { JsonObject } from "../protocol/json.ts";
 import { metadata } from "../protocol/request-fields.ts";
 

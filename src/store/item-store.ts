@@ -1,5 +1,5 @@
+import type { Item } from "../items/registry.ts";
 import { parseItemId } from "../protocol/ids.ts";
-import type { Item } from "../protocol/items.ts";
 import { concatArrays, type History } from "./history.ts";
 import { type ItemPage, type PageRequest, pageOf } from "./item-page.ts";
 import { MAX_PAGE_LENGTH } from "./limits.ts";

@@ -1,6 +1,6 @@
+import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { contextLengthExceeded } from "../protocol/errors.ts";
-import type { Item } from "../protocol/items.ts";
 
 /**
  * What may cross between the Worker and a home in one call, and what must be refused so that it does. Cloudflare's limit

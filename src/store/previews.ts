@@ -1,5 +1,5 @@
 import { parseJsonPrefix } from "@responses-edge/json-text";
-import type { Item } from "../protocol/items.ts";
+import type { Item } from "../items/registry.ts";
 import type { Preview } from "../protocol/tree.ts";
 
 /** The beginning of what was said in a turn, for lists of turns. What a model thinks is never in it. */

@@ -1,6 +1,6 @@
+import type { Item } from "../items/registry.ts";
 import { type ErrorFields, invalidRequest } from "../protocol/errors.ts";
 import { responseId } from "../protocol/ids.ts";
-import type { Item } from "../protocol/items.ts";
 import { initialResponse } from "../protocol/response.ts";
 import type { HomeRows } from "./home-rows.ts";
 import { type ItemPage, type PageRequest, pageOf, unknownCursor } from "./item-page.ts";

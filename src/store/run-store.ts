@@ -1,8 +1,8 @@
 import type { Affinity } from "../assembly/session.ts";
 import type { Policy } from "../contract/grants.ts";
 import type { Model } from "../contract/model.ts";
+import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
-import type { Item } from "../protocol/items.ts";
 import { isJsonObject } from "../protocol/json.ts";
 import type { KeptTrace } from "../telemetry/telemetry.ts";
 import type { RunReservation } from "./quota/run-quota.ts";

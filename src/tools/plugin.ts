@@ -5,9 +5,8 @@ import type { McpAccess } from "../contract/mcp-access.ts";
 import type { Plugin } from "../contract/plugin.ts";
 import type { CalledTool, PendingCall, ToolOutcome } from "../contract/tool-call.ts";
 import type { ApprovedCall, ListedTools, UnlistedServer } from "../contract/tool-session.ts";
+import type { Item, ServerCall } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
-import type { Item } from "../protocol/items.ts";
-import type { ServerCall } from "../protocol/response.ts";
 import type { FunctionTool, Tool as RequestTool } from "../protocol/tools.ts";
 import type { ToolTime } from "./tool-time.ts";
 

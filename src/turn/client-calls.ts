@@ -1,10 +1,10 @@
 import { readLocalShell, readPatch, readShell } from "../contract/client-functions.ts";
 import { CustomInput } from "../contract/custom-input.ts";
 import type { ModelDelta } from "../contract/engine.ts";
+import type { ClientCallItem } from "../items/registry.ts";
 import type { ClientTool } from "../protocol/client-tools.ts";
 import { newCallId } from "../protocol/ids.ts";
 import { parseArguments } from "../protocol/json.ts";
-import type { ClientCallItem } from "../protocol/response.ts";
 import { deltaHead } from "./output-events.ts";
 import type { OutputParts } from "./output-size.ts";
 

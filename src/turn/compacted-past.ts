@@ -1,6 +1,6 @@
 import type { CompactionCodec, CompactionContent } from "../contract/compaction.ts";
+import type { CompactionItem, Item } from "../items/registry.ts";
 import { type ApiError, invalidRequest } from "../protocol/errors.ts";
-import type { CompactionItem, Item } from "../protocol/items.ts";
 
 /**
  * The items that are left where a compaction stands for what came before it. Nothing that is stored is changed: a turn

@@ -1,7 +1,7 @@
-import { answeredId, calledId } from "../contract/client-calls.ts";
 import type { CompactionContent } from "../contract/compaction.ts";
 import type { Replay } from "../contract/engine.ts";
-import type { InputPart, Item, MessageItem } from "../protocol/items.ts";
+import type { InputPart } from "../items/parts.ts";
+import { answeredId, calledId, type Item, type MessageItem } from "../items/registry.ts";
 import { isInstruction, SUMMARY_ID, textOf } from "./compacted-past.ts";
 
 /**

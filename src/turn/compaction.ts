@@ -1,8 +1,8 @@
 import type { CompactionContent } from "../contract/compaction.ts";
 import type { Prompt, PromptSize } from "../contract/engine.ts";
+import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, contextLengthExceeded, invalidRequest } from "../protocol/errors.ts";
-import type { Item } from "../protocol/items.ts";
 import { SUMMARY_ID, standingItems } from "./compacted-past.ts";
 import { lengthOf, promptLength, type Selection, selectKept } from "./compaction-selection.ts";
 import type { CompactionKind, Outcome } from "./decide.ts";

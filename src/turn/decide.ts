@@ -1,6 +1,6 @@
 import type { FinishReason, ModelDelta, PromptChange, RawMessage } from "../contract/engine.ts";
+import type { OutputItem } from "../items/registry.ts";
 import { ApiError } from "../protocol/errors.ts";
-import type { OutputItem } from "../protocol/response.ts";
 import { spentTokens, type TurnState } from "./state.ts";
 
 /**

@@ -6,8 +6,8 @@ import {
   type ModelCall,
   tokensBetween,
 } from "../contract/measurements.ts";
+import type { Item } from "../items/registry.ts";
 import { ApiError, toApiError } from "../protocol/errors.ts";
-import type { Item } from "../protocol/items.ts";
 import { pause } from "../protocol/pause.ts";
 import type { Usage } from "../protocol/response.ts";
 import type { Outcome } from "./decide.ts";

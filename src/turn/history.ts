@@ -1,10 +1,8 @@
 import { collect, finish, type Steps } from "@responses-edge/long-work";
-import { answeredId, calledId } from "../contract/client-calls.ts";
+import { answeredId, calledId, type Item, isClientCall, isServerCall, itemId } from "../items/registry.ts";
 import { flatName } from "../protocol/client-tools.ts";
 import { invalidRequest } from "../protocol/errors.ts";
-import { itemId, parseItemId, type TurnAddress } from "../protocol/ids.ts";
-import type { Item } from "../protocol/items.ts";
-import { isClientCall, isServerCall } from "../protocol/response.ts";
+import { parseItemId, type TurnAddress } from "../protocol/ids.ts";
 
 /** What a turn knows before the model speaks: earlier items and this turn's input, checked and given ids. */
 

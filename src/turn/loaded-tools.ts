@@ -1,7 +1,7 @@
+import type { Item } from "../items/registry.ts";
 import { isDeferred, isOwnNamespace } from "../protocol/client-tools.ts";
 import { type CreateRequest, clashingTools, wrongChoice } from "../protocol/create-request.ts";
 import { invalidRequest } from "../protocol/errors.ts";
-import type { Item } from "../protocol/items.ts";
 import { MAX_TOOLS } from "../protocol/tool-fields.ts";
 import { chosenTools, hostedKey, type NamespaceTool, type Tool } from "../protocol/tools.ts";
 

@@ -1,6 +1,6 @@
-import type { DeltaEvent, DeltaType, ItemEvent, LifecycleType, Unnumbered } from "../protocol/events.ts";
-import { itemId, type TurnAddress } from "../protocol/ids.ts";
-import type { OutputItem } from "../protocol/response.ts";
+import type { DeltaEvent, DeltaType, ItemEvent, LifecycleType, Unnumbered } from "../items/events.ts";
+import { itemId, type OutputItem } from "../items/registry.ts";
+import type { TurnAddress } from "../protocol/ids.ts";
 import type { TurnRecord } from "./records.ts";
 import { applyDelta, applyEvent, applyRecord, type TurnState } from "./state.ts";
 

@@ -1,7 +1,7 @@
 import type { CallItem, Plugins } from "../contract/plugin.ts";
 import type { CalledTool, PendingCall, ToolOutcome } from "../contract/tool-call.ts";
 import type { ApprovedCall } from "../contract/tool-session.ts";
-import { isServerCall, type ServerCall } from "../protocol/response.ts";
+import { isServerCall, type ServerCall } from "../items/registry.ts";
 import type { TurnOptions } from "./options.ts";
 import { deltaHead } from "./output-events.ts";
 import type { OutputParts } from "./output-size.ts";

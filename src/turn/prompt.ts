@@ -1,7 +1,7 @@
 import type { Engine, PluginTools, Prompt, PromptChange, RawMessage, Replay } from "../contract/engine.ts";
+import type { Item } from "../items/registry.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
-import type { Item } from "../protocol/items.ts";
 import { mustCall } from "../protocol/tools.ts";
 import { type NoteRole, standingPast } from "./compacted-past.ts";
 import { matchOutputs, promptItems } from "./history.ts";

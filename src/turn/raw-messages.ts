@@ -1,5 +1,6 @@
 import type { ModelDelta, RawMessage, Replay } from "../contract/engine.ts";
-import type { OutputItem, ResponseObject } from "../protocol/response.ts";
+import type { OutputItem } from "../items/registry.ts";
+import type { ResponseObject } from "../protocol/response.ts";
 import type { OutputSize } from "./output-size.ts";
 import type { AnsweringRecord } from "./records.ts";
 import type { TurnState } from "./state.ts";

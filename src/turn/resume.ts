@@ -1,7 +1,7 @@
 import type { ModelDelta, Prompt, TokenLogprob } from "../contract/engine.ts";
+import type { StreamEvent } from "../items/events.ts";
+import type { Item } from "../items/registry.ts";
 import type { ApiError } from "../protocol/errors.ts";
-import type { StreamEvent } from "../protocol/events.ts";
-import type { Item } from "../protocol/items.ts";
 import type { Usage } from "../protocol/response.ts";
 import { newestCompaction, openCompaction, standingItems } from "./compacted-past.ts";
 import { withLoadedTools } from "./loaded-tools.ts";

@@ -1,8 +1,8 @@
 import type { FinishReason, ModelDelta, Phase, TokenLogprob } from "../contract/engine.ts";
+import { isClientCall, isServerCall, type OutputItem } from "../items/registry.ts";
 import { type ClientTool, ClientTools } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { isJson } from "../protocol/json.ts";
-import { isClientCall, isServerCall, type OutputItem } from "../protocol/response.ts";
 import { ClientCalls } from "./client-calls.ts";
 import type { NoAnswer } from "./decide.ts";
 import type { TurnOptions } from "./options.ts";

@@ -1,9 +1,9 @@
 import type { EngineName } from "../config/index.ts";
 import type { RawMessage, Replay, ToolExchange } from "../contract/engine.ts";
 import type { Opened, Sealer } from "../contract/sealing.ts";
+import { type Item, isClientCall, isServerCall, type OutputItem, type ReasoningItem } from "../items/registry.ts";
 import { contextLengthExceeded } from "../protocol/errors.ts";
-import type { Item, ReasoningItem } from "../protocol/items.ts";
-import { type InputTransformation, isClientCall, isServerCall, type OutputItem } from "../protocol/response.ts";
+import type { InputTransformation } from "../protocol/response.ts";
 
 /**
  * What the `encrypted_content` of reasoning holds: all that `previous_response_id` would bring back into the prompt of a

@@ -1,8 +1,16 @@
 import type { UrlCitation } from "../contract/citations.ts";
 import type { RawMessage, Replay, Sampled, TokenLogprob } from "../contract/engine.ts";
 import type { PendingCall } from "../contract/tool-call.ts";
-import type { DeltaEvent, DeltaType, StreamEvent, Unnumbered } from "../protocol/events.ts";
-import { isClientCall, type OutputItem, type Usage } from "../protocol/response.ts";
+import {
+  type DeltaEvent,
+  type DeltaType,
+  isDelta,
+  isEventType,
+  type StreamEvent,
+  type Unnumbered,
+} from "../items/events.ts";
+import { appendWritten, isClientCall, type OutputItem } from "../items/registry.ts";
+import type { Usage } from "../protocol/response.ts";
 import type { CallAnswer, TurnRecord } from "./records.ts";
 import { type DeltaCount, minus, NO_DELTAS, tokensIn } from "./usage.ts";
 
@@ -137,6 +145,13 @@ type LifecycleName = Extract<StreamEvent, { response: unknown }>["type"];
  * by `applyDelta`. Throws SyntaxError where the log has an event that no turn says.
  */
 export function applyEvent(state: TurnState, event: AppliedEvent): void {
+  if (!isEventType(event.type)) throw new SyntaxError(`No turn says ${event.type}.`);
+  if (isDelta(event)) {
+    applyDelta(state, event.type, event.delta);
+    addLoggedText(state, event);
+    return;
+  }
+  // Any other event changes nothing.
   switch (event.type) {
     case "response.in_progress":
       state.started = true;
@@ -175,50 +190,6 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
       state.openPart = undefined;
       return;
     }
-    case "response.output_text.delta":
-    case "response.refusal.delta":
-    case "response.reasoning_text.delta":
-    case "response.reasoning_summary_text.delta":
-    case "response.function_call_arguments.delta":
-    case "response.custom_tool_call_input.delta":
-    case "response.mcp_call_arguments.delta":
-    case "response.code_interpreter_call_code.delta":
-      applyDelta(state, event.type, event.delta);
-      addLoggedText(state, event);
-      return;
-    case "error":
-    case "response.created":
-    case "response.queued":
-    case "response.completed":
-    case "response.failed":
-    case "response.incomplete":
-    case "response.output_text.done":
-    case "response.refusal.done":
-    case "response.reasoning_text.done":
-    case "response.reasoning_summary_text.done":
-    case "response.function_call_arguments.done":
-    case "response.compaction.compacting":
-    case "response.custom_tool_call_input.done":
-    case "response.shell_call_command.added":
-    case "response.shell_call_command.delta":
-    case "response.shell_call_command.done":
-    case "response.mcp_list_tools.in_progress":
-    case "response.mcp_list_tools.completed":
-    case "response.mcp_list_tools.failed":
-    case "response.mcp_call_arguments.done":
-    case "response.mcp_call.in_progress":
-    case "response.mcp_call.completed":
-    case "response.mcp_call.failed":
-    case "response.web_search_call.in_progress":
-    case "response.web_search_call.searching":
-    case "response.web_search_call.completed":
-    case "response.code_interpreter_call.in_progress":
-    case "response.code_interpreter_call_code.done":
-    case "response.code_interpreter_call.interpreting":
-    case "response.code_interpreter_call.completed":
-      return;
-    default:
-      throw unknownEvent(event);
   }
 }
 
@@ -262,24 +233,11 @@ export function addText(part: OpenPart, text: string, logprobs: readonly TokenLo
   if (logprobs) part.logprobs.push(...logprobs);
 }
 
-/** Adds the text of a logged delta event to where a live turn adds it. */
-function addLoggedText(state: TurnState, event: Unnumbered<DeltaEvent>): void {
-  switch (event.type) {
-    case "response.output_text.delta":
-      if (state.openPart) addText(state.openPart, event.delta, event.logprobs as TokenLogprob[]);
-      return;
-    case "response.refusal.delta":
-    case "response.reasoning_text.delta":
-    case "response.reasoning_summary_text.delta":
-      if (state.openPart) addText(state.openPart, event.delta, undefined);
-      return;
-    default: {
-      const item = state.output[event.output_index];
-      if (item?.type === "function_call" || item?.type === "mcp_call") item.arguments += event.delta;
-      else if (item?.type === "custom_tool_call") item.input += event.delta;
-      else if (item?.type === "code_interpreter_call") item.code = (item.code ?? "") + event.delta;
-    }
-  }
+/** Adds the text of a logged delta event to the open part, or to the item of a call. */
+function addLoggedText({ openPart, output }: TurnState, event: Unnumbered<DeltaEvent>): void {
+  const item = output[event.output_index];
+  if ((item && appendWritten(item, event.delta)) || !openPart) return;
+  addText(openPart, event.delta, "logprobs" in event ? (event.logprobs as TokenLogprob[]) : undefined);
 }
 
 /** Applies a record: one that the turn makes, or one of its log. What it is made of may become part of the state. */
@@ -389,9 +347,4 @@ export function withoutSuperseded<T extends { id?: string }>(state: TurnState, i
 /** The round's items, without those that the model says anew. */
 export function roundItems({ superseded, output, round }: TurnState): OutputItem[] {
   return output.slice(round.firstItem).filter(({ id }) => !superseded.has(id));
-}
-
-/** Compiles as long as every event has its case. */
-function unknownEvent(event: never): SyntaxError {
-  return new SyntaxError(`No turn says ${(event as { type: unknown }).type}.`);
 }

@@ -1,5 +1,5 @@
-import { calledId } from "../contract/client-calls.ts";
 import type { ModelDelta, Prompt } from "../contract/engine.ts";
+import { calledId } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Usage } from "../protocol/response.ts";
 import { type NoteRole, noteOf } from "./compacted-past.ts";

@@ -1,6 +1,6 @@
 import type { CitationFilter, CitedText } from "../contract/citations.ts";
 import type { Phase, TokenLogprob } from "../contract/engine.ts";
-import type { OutputItem } from "../protocol/response.ts";
+import type { OutputItem } from "../items/registry.ts";
 import { deltaHead } from "./output-events.ts";
 import type { OutputParts } from "./output-size.ts";
 import { addText, type OpenPart, type TurnState, withThoughts } from "./state.ts";

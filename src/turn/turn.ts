@@ -1,10 +1,10 @@
 import type { Prompt, RawMessage } from "../contract/engine.ts";
 import { beginToolList, endToolCall, NO_TOKENS, tokensOf, traceparent } from "../contract/measurements.ts";
 import type { ListedTools, ToolSession, UnlistedServer } from "../contract/tool-session.ts";
+import type { Item } from "../items/registry.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
 import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.ts";
 import { responseId } from "../protocol/ids.ts";
-import type { Item } from "../protocol/items.ts";
 import { answerCalls, forEachAtOnce, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
 import { Compaction, compactionKind, type DueCompaction } from "./compaction.ts";
 import { type Done, decide, type Outcome, type Step, type TurnFacts } from "./decide.ts";

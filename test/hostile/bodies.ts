@@ -1,6 +1,7 @@
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
-import { itemId, newTurnAddress } from "../../src/protocol/ids.ts";
+import { itemId } from "../../src/items/registry.ts";
+import { newTurnAddress } from "../../src/protocol/ids.ts";
 
 /** Bodies that are made to cost more than they are worth. */
 

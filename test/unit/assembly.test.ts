@@ -3,10 +3,10 @@ import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts"
 import { assemblePrompt, assembleTurn, type TurnSpec } from "../../src/assembly/assemble-turn.ts";
 import type { Past } from "../../src/assembly/past.ts";
 import { type Config, loadConfig } from "../../src/config/index.ts";
+import type { Item } from "../../src/items/registry.ts";
 import { createRequest } from "../../src/protocol/create-request.ts";
 import { invalidRequest } from "../../src/protocol/errors.ts";
 import { newTurnAddress } from "../../src/protocol/ids.ts";
-import type { Item } from "../../src/protocol/items.ts";
 import { truncateToFit } from "../../src/turn/truncation.ts";
 
 let simulator: Simulator;

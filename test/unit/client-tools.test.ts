@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { ModelDelta } from "../../src/contract/engine.ts";
+import { inputItem } from "../../src/items/registry.ts";
 import { ClientTools, flatName } from "../../src/protocol/client-tools.ts";
 import { createRequest } from "../../src/protocol/create-request.ts";
-import { inputItem } from "../../src/protocol/items.ts";
 import { toolChoice, tools } from "../../src/protocol/tools.ts";
 import { parse } from "../../src/protocol/validation.ts";
 import { matchOutputs } from "../../src/turn/history.ts";

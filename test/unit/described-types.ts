@@ -12,8 +12,9 @@ import type { ShownKey } from "../../src/api/keys.ts";
 import type { Erasure } from "../../src/api/tenant-data.ts";
 import type { UsagePage } from "../../src/api/usage.ts";
 import type { AnswerName, Answers } from "../../src/http/openapi/answers.ts";
-import type { StreamEvent } from "../../src/protocol/events.ts";
-import type { OutputItem, ResponseObject } from "../../src/protocol/response.ts";
+import type { StreamEvent } from "../../src/items/events.ts";
+import type { OutputItem } from "../../src/items/registry.ts";
+import type { ResponseObject } from "../../src/protocol/response.ts";
 
 /** The description's schemas against types. All of it is said to the compiler, and nothing runs. */
 

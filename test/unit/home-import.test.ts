@@ -1,7 +1,8 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, it } from "vitest";
-import { itemId, newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
+import { itemId } from "../../src/items/registry.ts";
+import { newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 
 /** A home that is imported in parts, as the Worker hands them over. */
 

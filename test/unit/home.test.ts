@@ -1,8 +1,8 @@
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { conversationId, itemId, newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
-import type { InputItem, Item } from "../../src/protocol/items.ts";
+import { type InputItem, type Item, itemId } from "../../src/items/registry.ts";
+import { conversationId, newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 import { HomeClient } from "../../src/store/client.ts";
 import type { History } from "../../src/store/history.ts";
 import type { Home } from "../../src/store/home.ts";

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { itemId } from "../../src/items/registry.ts";
 import {
-  itemId,
   MAX_ID_LENGTH,
   newCallId,
   newHome,

@@ -1,7 +1,8 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, it } from "vitest";
-import { conversationId, itemId, newTurnAddress, parseResponseId, responseId } from "../../src/protocol/ids.ts";
+import { itemId } from "../../src/items/registry.ts";
+import { conversationId, newTurnAddress, parseResponseId, responseId } from "../../src/protocol/ids.ts";
 import type { Home } from "../../src/store/home.ts";
 import { migrate, SCHEMA_VERSION, schemaVersion } from "../../src/store/migrations.ts";
 import { type TableName, Tables } from "../../src/store/tables.ts";

@@ -6,9 +6,9 @@ import type { Caller, ClientSink } from "../../src/api/transport.ts";
 import type { PastSource, ReadPast } from "../../src/assembly/past.ts";
 import { loadConfig } from "../../src/config/index.ts";
 import { NO_KEY } from "../../src/contract/identity.ts";
+import type { Item } from "../../src/items/registry.ts";
 import { previousResponseNotFound } from "../../src/protocol/errors.ts";
 import { responseId } from "../../src/protocol/ids.ts";
-import type { Item } from "../../src/protocol/items.ts";
 import { HomeClient } from "../../src/store/client.ts";
 
 /** The API by a transport of the test's own, without HTTP: a sink, a loop, and a source of the past. */

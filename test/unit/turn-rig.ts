@@ -1,11 +1,11 @@
 import { compactionCodec } from "../../src/assembly/compaction-codec.ts";
 import type { CalledTool } from "../../src/contract/tool-call.ts";
 import type { ToolSession } from "../../src/contract/tool-session.ts";
+import type { StreamEvent } from "../../src/items/events.ts";
+import type { Item } from "../../src/items/registry.ts";
 import { ClientTools } from "../../src/protocol/client-tools.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
-import type { StreamEvent } from "../../src/protocol/events.ts";
 import type { TurnAddress } from "../../src/protocol/ids.ts";
-import type { Item } from "../../src/protocol/items.ts";
 import { tools } from "../../src/protocol/tools.ts";
 import { parse } from "../../src/protocol/validation.ts";
 import { PLUGINS } from "../../src/tools/plugins.ts";

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { ModelDelta } from "../../src/contract/engine.ts";
 import type { Sealer } from "../../src/contract/sealing.ts";
-import type { OutputItem } from "../../src/protocol/response.ts";
+import type { OutputItem } from "../../src/items/registry.ts";
 import { BrowserCitationFilter } from "../../src/tools/browser/citations.ts";
 import type { TurnOutput } from "../../src/turn/output.ts";
 import { isRecord, parseRecord, recordLine, type TurnRecord } from "../../src/turn/records.ts";

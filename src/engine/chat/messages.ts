@@ -1,9 +1,15 @@
 import { finish, type Steps } from "@responses-edge/long-work";
-import { calledId, clientCallOf, clientOutputOf } from "../../contract/client-calls.ts";
 import type { Replay, ToolExchange } from "../../contract/engine.ts";
 import type { Plugins } from "../../contract/plugin.ts";
-import type { InputPart, Item, MessageItem } from "../../protocol/items.ts";
-import { isClientCall } from "../../protocol/response.ts";
+import type { InputPart } from "../../items/parts.ts";
+import {
+  calledId,
+  clientCallOf,
+  clientOutputOf,
+  type Item,
+  isClientCall,
+  type MessageItem,
+} from "../../items/registry.ts";
 import { fileText } from "../file-text.ts";
 
 /** Items as vLLM's chat completions messages. */

@@ -2,13 +2,13 @@ import type { Channel, DeveloperContent, HarmonyMessage, SystemContent } from "@
 import { dropAnalysis, standardHeader } from "@responses-edge/harmony";
 import { collect, type Steps } from "@responses-edge/long-work";
 import type { HarmonyConfig } from "../../config/index.ts";
-import { type ClientCall, clientCallOf, clientOutputOf } from "../../contract/client-calls.ts";
 import type { Prompt, Replay, ToolExchange, ToolNamespace } from "../../contract/engine.ts";
 import type { Plugins } from "../../contract/plugin.ts";
+import type { ClientCall } from "../../items/item-type.ts";
+import type { InputPart } from "../../items/parts.ts";
+import { clientCallOf, clientOutputOf, type Item, isServerCall, type MessageItem } from "../../items/registry.ts";
 import { ClientTools, flatName } from "../../protocol/client-tools.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
-import type { InputPart, Item, MessageItem } from "../../protocol/items.ts";
-import { isServerCall } from "../../protocol/response.ts";
 import type { FunctionTool } from "../../protocol/tools.ts";
 import { fileText } from "../file-text.ts";
 import { shownPluginTools, shownTools } from "../offered-tools.ts";

@@ -12,7 +12,6 @@ import {
 } from "@responses-edge/harmony";
 import { finish, type LongWork, type Steps } from "@responses-edge/long-work";
 import type { HarmonyConfig } from "../../config/index.ts";
-import { outputParts } from "../../contract/client-calls.ts";
 import type {
   Engine,
   ModelDelta,
@@ -24,9 +23,9 @@ import type {
   ToolExchange,
 } from "../../contract/engine.ts";
 import type { Plugins } from "../../contract/plugin.ts";
+import { type Item, partsOf } from "../../items/registry.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError } from "../../protocol/errors.ts";
-import type { Item } from "../../protocol/items.ts";
 import { refuseBadFormats } from "../bound-inputs.ts";
 import { contextWindow } from "../models.ts";
 import { SseDecoder } from "../sse-decoder.ts";
@@ -300,9 +299,7 @@ async function toPromptIds(
 function refuseOtherThanText({ input }: CreateRequest): void {
   if (!Array.isArray(input)) return;
   for (const [index, item] of input.entries()) {
-    const isMessage = item.type === "message";
-    const parts = isMessage ? item.content : item.type === "item_reference" ? [] : outputParts(item);
-    const field = isMessage ? "content" : "output";
+    const { field, parts } = partsOf(item);
     for (const [part, { type }] of parts.entries()) {
       if (type !== "input_image" && type !== "input_audio" && type !== "input_video") continue;
       throw notText(`input[${index}].${field}[${part}]`, type);

@@ -1,10 +1,10 @@
 import { z } from "zod";
 import { grants, STORED_LIMITS } from "../../contract/grants.ts";
+import { answeredItems } from "../../items/answered.ts";
+import { eventSchemas } from "../../items/events.ts";
 import { describedAs } from "../../protocol/described-as.ts";
 import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
 import { normalChoice, tool } from "../../protocol/tools.ts";
-import { eventSchemas } from "./events.ts";
-import { itemSchemas } from "./items.ts";
 
 /**
  * What endpoints answer, as zod schemas by the names of the description's components. They only describe: nothing is
@@ -17,7 +17,7 @@ export type AnswerName = keyof Answers;
 
 /** Makes the schemas. A function, so that an isolate which nobody asks for its description does not make them. */
 export function answerSchemas() {
-  const items = itemSchemas();
+  const items = answeredItems();
   const text = z.string();
   const seconds = z.int().min(0).describe("Unix seconds.");
   const count = z.int().min(0);
@@ -122,7 +122,7 @@ export function answerSchemas() {
       .describe("Only in events, while the model server is waited for.")
       .optional(),
   });
-  const ResponseStreamEvent = eventSchemas(items, ResponseObject);
+  const ResponseStreamEvent = eventSchemas(ResponseObject, items.OutputItem);
 
   const page = <Item extends z.ZodType>(item: Item) =>
     z.object({

@@ -2,12 +2,12 @@ import { z } from "zod";
 import { addItemsBody, conversationBody, updateConversationBody } from "../../api/conversations.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
 import { grants } from "../../contract/grants.ts";
+import { patchOperation } from "../../items/apply-patch.ts";
+import { inputPart } from "../../items/parts.ts";
+import { inputItem } from "../../items/registry.ts";
 import { compactRequest, countRequest, createRequest } from "../../protocol/create-request.ts";
-import { inputPart } from "../../protocol/item-parts.ts";
-import { inputItem } from "../../protocol/items.ts";
 import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
 import { requestFields } from "../../protocol/request-fields.ts";
-import { patchOperation } from "../../protocol/tool-items.ts";
 import { namedChoice, nestedChoice, normalChoice, tool, toolChoice } from "../../protocol/tools.ts";
 
 /** The bodies that endpoints take, by the names of the description's components: the very schemas that requests are parsed with. */

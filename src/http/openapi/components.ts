@@ -1,5 +1,7 @@
 import { z } from "zod";
-import { FOREIGN_ITEM_TYPES } from "../../protocol/items.ts";
+import { outputSchemas } from "../../items/answered.ts";
+import { FOREIGN } from "../../items/foreign.ts";
+import * as parts from "../../items/parts.ts";
 import { isJsonObject, type JsonObject } from "../../protocol/json.ts";
 import { answerSchemas } from "./answers.ts";
 import { bodySchemas, sharedSchemas } from "./bodies.ts";
@@ -27,7 +29,12 @@ const TOLD_APART = [
 /** Every component's JSON Schema (draft 2020-12, as OpenAPI 3.1 has it), by its name. */
 export function componentSchemas(): Record<string, JsonObject> {
   const registry = z.registry<{ id: string }>();
-  const named: Record<string, z.ZodType> = { ...sharedSchemas(), ...bodySchemas(), ...answerSchemas() };
+  const named: Record<string, z.ZodType> = {
+    ...sharedSchemas(),
+    ...bodySchemas(),
+    ...outputComponents(),
+    ...answerSchemas(),
+  };
   for (const [id, schema] of Object.entries(named)) {
     registry.add(schema, { id });
     const nameOf = MEMBER_NAMES[id];
@@ -47,6 +54,24 @@ export function componentSchemas(): Record<string, JsonObject> {
   return withUntyped(found);
 }
 
+/** The items that a turn puts out, and the parts that they are made of. */
+function outputComponents(): Record<string, z.ZodType> {
+  const items = [...outputSchemas()].map(([type, schema]) => [OUTPUT_NAMES[type] ?? pascal(type), schema]);
+  return {
+    UrlCitation: parts.urlCitation(),
+    TopLogprob: parts.topLogprob(),
+    Logprob: parts.logprob(),
+    OutputText: parts.outputText(),
+    Refusal: parts.refusal(),
+    ReasoningText: parts.reasoningText(),
+    SummaryText: parts.summaryText(),
+    ...Object.fromEntries(items),
+  };
+}
+
+/** Names that are not made of an item's type alone. */
+const OUTPUT_NAMES: Record<string, string> = { message: "OutputMessage", reasoning: "ReasoningItem" };
+
 function discriminator(union: z.ZodType | undefined, registry: z.core.$ZodRegistry<{ id: string }>) {
   const mapping = membersOf(union).flatMap(({ types, member }) => {
     const name = reference(registry.get(member)?.id ?? "");
@@ -57,7 +82,7 @@ function discriminator(union: z.ZodType | undefined, registry: z.core.$ZodRegist
 
 /** The type by which a member is named. Items that are OpenAI's alone have one schema. */
 function firstOf([type = ""]: readonly string[]): string {
-  return type === FOREIGN_ITEM_TYPES[0] ? "foreign_item" : type;
+  return type === FOREIGN[0] ? "foreign_item" : type;
 }
 
 function reference(id: string): string {

@@ -1,6 +1,6 @@
 import type { ToolExchange } from "../../contract/engine.ts";
+import type { Item } from "../../items/registry.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
-import type { Item } from "../../protocol/items.ts";
 import type { SessionRequest } from "../plugin.ts";
 import { functionName } from "./names.ts";
 import type { McpServers } from "./servers.ts";

@@ -1,7 +1,7 @@
 import type { ResponseOutputItem } from "openai/resources/responses/responses";
 import { stepOf } from "../../contract/plugin.ts";
+import type { Item } from "../../items/registry.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
-import type { Item } from "../../protocol/items.ts";
 import { isPublicUrl } from "../../protocol/public-url.ts";
 import { isToolServer } from "../guard.ts";
 import type { RunnablePlugin } from "../plugin.ts";

@@ -1,8 +1,8 @@
 import type { CalledTool, PendingCall, ToolOutcome } from "../../contract/tool-call.ts";
 import type { ApprovedCall, ListedTool, ListedTools, UnlistedServer } from "../../contract/tool-session.ts";
+import type { Item } from "../../items/registry.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import type { McpServerTool } from "../../protocol/hosted-tools.ts";
-import type { Item } from "../../protocol/items.ts";
 import { chosenTools, type FunctionTool } from "../../protocol/tools.ts";
 import { mcpGuardOf } from "../guard.ts";
 import type { PluginSession, SessionOptions } from "../plugin.ts";

@@ -2,7 +2,7 @@ import type { ResponseCodeInterpreterToolCall } from "openai/resources/responses
 import type { ToolDescription, ToolNamespace } from "../../contract/engine.ts";
 import { type CallItem, stepOf } from "../../contract/plugin.ts";
 import type { CalledTool } from "../../contract/tool-call.ts";
-import type { Item } from "../../protocol/items.ts";
+import type { Item } from "../../items/registry.ts";
 import type { RunnablePlugin, SessionOptions } from "../plugin.ts";
 import { checkToolServer, ToolServer } from "../tool-server.ts";
 import { unwrapScript } from "./script.ts";

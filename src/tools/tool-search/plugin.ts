@@ -1,9 +1,9 @@
 import type { ResponseToolSearchCall, Tool as WireTool } from "openai/resources/responses/responses";
-import { foundTools } from "../../contract/client-calls.ts";
 import { stepOf } from "../../contract/plugin.ts";
 import type { CalledTool, ToolOutcome } from "../../contract/tool-call.ts";
+import type { Item } from "../../items/registry.ts";
+import { foundTools } from "../../items/tool-search.ts";
 import { type ClientTool, clientToolsIn, isDeferred } from "../../protocol/client-tools.ts";
-import type { Item } from "../../protocol/items.ts";
 import { isJsonObject, parseArguments } from "../../protocol/json.ts";
 import type { NamespaceTool, Tool } from "../../protocol/tools.ts";
 import type { PluginSession, RunnablePlugin } from "../plugin.ts";

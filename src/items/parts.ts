@@ -1,8 +1,9 @@
 import { z } from "zod";
-import { list } from "./collections.ts";
-import { MAX_ID_LENGTH } from "./ids.ts";
+import { list } from "../protocol/collections.ts";
+import { MAX_ID_LENGTH } from "../protocol/ids.ts";
+import { answered, normal, once, status } from "./shapes.ts";
 
-/** What input items are made of: texts, ids, parts of content. */
+/** The fields and content parts that items of several types have. */
 
 /** OpenAI's limit on one text, in characters. */
 const MAX_TEXT_LENGTH = 10_485_760;
@@ -11,6 +12,11 @@ export const text = z.string().max(MAX_TEXT_LENGTH);
 export const itemId = z.string().min(1).max(MAX_ID_LENGTH).nullish();
 export const callId = z.string().min(1).max(MAX_ID_LENGTH);
 export const itemStatus = z.enum(["in_progress", "completed", "incomplete"]).nullish();
+/** A line that a shell is to run, and how long it may take. */
+export const commandLine = z.string().max(1_048_576);
+export const milliseconds = z.int().min(0).nullish();
+/** The name of a tool of the client's, or of its namespace. */
+export const calledName = z.string().min(1).max(128);
 
 /** Raises the issue that `field` (a path below the value) is known and not served here. */
 export function notServed(context: z.RefinementCtx, path: (string | number)[], what: string): void {
@@ -22,7 +28,7 @@ export function notServed(context: z.RefinementCtx, path: (string | number)[], w
   });
 }
 
-/** Where OpenAI is to end a cached prefix. vLLM caches every prefix: kept as it came, and of no effect. */
+/** The end of a prefix that OpenAI is to cache. vLLM caches every prefix: kept as it came, and of no effect. */
 const promptCacheBreakpoint = z
   .object({ mode: z.literal("explicit"), ttl: z.enum(["30m", "12h"]).nullish() })
   .nullish();
@@ -41,7 +47,7 @@ const inputImage = z
     detail: z.enum(["low", "high", "auto", "original"]).nullish(),
     prompt_cache_breakpoint: promptCacheBreakpoint,
   })
-  .transform((part, context) => {
+  .superRefine((part, context) => {
     if (part.file_id != null) notServed(context, ["file_id"], "An image by 'file_id'");
     else if (part.image_url == null || !/^(https?:\/\/|data:image\/)/i.test(part.image_url)) {
       context.addIssue({
@@ -50,21 +56,8 @@ const inputImage = z
         message: "Expected an http(s) URL, or a base64 data URL with an image media type (data:image/…;base64,…).",
       });
     }
-    return {
-      type: part.type,
-      image_url: part.image_url ?? "",
-      detail: part.detail ?? "auto",
-      ...withBreakpoint(part),
-    };
-  });
-
-function withBreakpoint({
-  prompt_cache_breakpoint,
-}: {
-  prompt_cache_breakpoint?: z.output<typeof promptCacheBreakpoint>;
-}) {
-  return prompt_cache_breakpoint == null ? {} : { prompt_cache_breakpoint };
-}
+  })
+  .transform(normal(["type", "image_url", "detail", "prompt_cache_breakpoint"], { image_url: "", detail: "auto" }));
 
 /** Media types of a file that can be given to a chat model as text. */
 const TEXT_FILE =
@@ -92,7 +85,7 @@ const inputFile = z
     detail: z.enum(["auto", "low", "high"]).nullish(),
     prompt_cache_breakpoint: promptCacheBreakpoint,
   })
-  .transform((part, context) => {
+  .superRefine((part, context) => {
     if (part.file_id != null) notServed(context, ["file_id"], "A file by 'file_id'");
     else if (part.file_url != null) notServed(context, ["file_url"], "A file by 'file_url'");
     else if (part.file_data == null) {
@@ -107,14 +100,8 @@ const inputFile = z
     } else if (!isBase64(part.file_data.slice(part.file_data.indexOf(",") + 1))) {
       context.addIssue({ code: "custom", path: ["file_data"], message: "Invalid base64 in 'file_data'." });
     }
-    return {
-      type: part.type,
-      file_data: part.file_data ?? "",
-      ...(part.filename != null && { filename: part.filename }),
-      ...(part.detail != null && { detail: part.detail }),
-      ...withBreakpoint(part),
-    };
-  });
+  })
+  .transform(normal(["type", "file_data", "filename", "detail", "prompt_cache_breakpoint"], { file_data: "" }));
 
 const inputAudio = z.object({
   type: z.literal("input_audio"),
@@ -127,10 +114,10 @@ export const inputPart = z.discriminatedUnion("type", [inputText, inputImage, in
 
 export type InputPart = z.output<typeof inputPart>;
 
-/** What a tool has answered: a text, or parts. */
+/** The answer of a tool: a text, or parts. */
 export const toolOutput = z.union([text, list(inputPart)]);
 
-/** Who has made a call: the model itself, or a program that it wrote at OpenAI. Kept as it came; no model is told. */
+/** The maker of a call: the model itself, or a program that it wrote at OpenAI. Kept as it came; no model is told. */
 export const caller = z
   .discriminatedUnion("type", [
     z.object({ type: z.literal("direct") }),
@@ -138,10 +125,38 @@ export const caller = z
   ])
   .nullish();
 
-export function withCaller(from: z.output<typeof caller>) {
-  return from == null ? {} : { caller: from };
+/** The parts that a turn puts out, as they are answered. */
+export const urlCitation = once(() =>
+  z.object({
+    type: z.literal("url_citation"),
+    url: z.string(),
+    title: z.string(),
+    start_index: z.int(),
+    end_index: z.int(),
+  }),
+);
+export const topLogprob = once(() => z.object({ token: z.string(), logprob: z.number(), bytes: z.array(z.int()) }));
+export const logprob = once(() => topLogprob().extend({ top_logprobs: z.array(topLogprob()) }));
+export const outputText = once(() =>
+  z.object({
+    type: z.literal("output_text"),
+    text: z.string(),
+    annotations: z.array(urlCitation()),
+    logprobs: z.array(logprob()).optional(),
+  }),
+);
+export const refusal = once(() => z.object({ type: z.literal("refusal"), refusal: z.string() }));
+export const reasoningText = once(() => z.object({ type: z.literal("reasoning_text"), text: z.string() }));
+export const summaryText = once(() => z.object({ type: z.literal("summary_text"), text: z.string() }));
+
+/** The client's call of a tool, as it is answered. */
+export function answeredCall<const Type extends string, Shape extends z.ZodRawShape>(type: Type, shape: Shape) {
+  return answered(type, { call_id: z.string(), ...shape, status: status(), caller: shownCaller() });
 }
 
-export function withId(id: string | null | undefined): { id?: string } {
-  return id == null ? {} : { id };
+/** The client's answer to a call, as it is kept and answered. */
+export function answeredOutput<const Type extends string, Shape extends z.ZodRawShape>(type: Type, shape: Shape) {
+  return answered(type, { call_id: z.string(), status: z.literal("completed"), ...shape });
 }
+
+export const shownCaller = once(() => caller.unwrap().unwrap().optional());

@@ -1,5 +1,59 @@
+import { z } from "zod";
+import { list } from "../protocol/collections.ts";
+import type { ItemType } from "./item-type.ts";
+import { itemId, itemStatus, reasoningText, summaryText, text } from "./parts.ts";
+import { answered, COMPLETED, contentDelta, delta, inContent, inItem, normal, once, status } from "./shapes.ts";
+
+/** OpenAI's limit of `encrypted_content`, in characters. */
+export const MAX_SEALED_LENGTH = 20_971_520;
+
+const inSummary = once(() => ({ ...inItem(), summary_index: z.int().min(0) }));
+const summaryPart = () => ({ ...inSummary(), part: summaryText() });
+const form = normal(["type", "id", "summary", "content", "encrypted_content", "status"], COMPLETED);
+
 /**
- * What clients get to see of reasoning that is stored. It is shown as it was made, unless the operator hides it; sealed
+ * Reasoning that a client gives back: plain (`content` or `summary`), sealed (`encrypted_content`), or both. The prompt shows whether it
+ * can be opened.
+ */
+export const reasoning = {
+  prefix: "rs",
+  kind: "reasoning",
+  input: z
+    .object({
+      type: z.literal("reasoning"),
+      id: itemId,
+      summary: list(z.object({ type: z.literal("summary_text"), text })).nullish(),
+      content: list(z.object({ type: z.literal("reasoning_text"), text })).nullish(),
+      encrypted_content: z.string().max(MAX_SEALED_LENGTH).nullish(),
+      status: itemStatus,
+    })
+    .transform(({ summary, content, encrypted_content: sealed, ...item }) =>
+      form({
+        ...item,
+        summary: summary ?? [],
+        content: content?.length ? content : undefined,
+        encrypted_content: sealed || undefined,
+      }),
+    ),
+  output: () =>
+    answered("reasoning", {
+      summary: z.array(summaryText()),
+      content: z.array(reasoningText()).optional(),
+      encrypted_content: z.string().nullish(),
+      status: status().optional(),
+    }),
+  events: {
+    "response.reasoning_text.delta": contentDelta,
+    "response.reasoning_text.done": () => ({ ...inContent(), text: z.string() }),
+    "response.reasoning_summary_part.added": summaryPart,
+    "response.reasoning_summary_part.done": summaryPart,
+    "response.reasoning_summary_text.delta": () => ({ ...inSummary(), ...delta() }),
+    "response.reasoning_summary_text.done": () => ({ ...inSummary(), text: z.string() }),
+  },
+} as const satisfies ItemType;
+
+/**
+ * The part of stored reasoning that clients get to see. It is shown as it was made, unless the operator hides it; sealed
  * content only where it is asked for (`include`).
  */
 export interface ReasoningShown {
@@ -57,7 +111,7 @@ export function shownHead(json: string, { hidden }: ReasoningShown): string {
 /** Fields of a response that have what a model thinks among all else. */
 const RAW_MESSAGES = ["input_messages", "output_messages"] as const;
 
-/** What is in the text of every event that tells of reasoning, beside those that have it in their names. */
+/** Every event that tells of reasoning, and does not have it in its name, has one of these in its text. */
 const TELLS = ['"reasoning_text"', '"summary_text"', '"output_messages"'];
 
 interface LoggedEvent {

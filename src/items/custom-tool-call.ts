@@ -1,0 +1,71 @@
+import { z } from "zod";
+import { flatName } from "../protocol/client-tools.ts";
+import { notAsync } from "../protocol/tool-fields.ts";
+import type { ClientCall, ClientOutput, ItemType } from "./item-type.ts";
+import {
+  answeredCall,
+  answeredOutput,
+  calledName,
+  caller,
+  callId,
+  itemId,
+  itemStatus,
+  shownCaller,
+  text,
+  toolOutput,
+} from "./parts.ts";
+import { COMPLETED, inItem, itemDelta, normal } from "./shapes.ts";
+
+const call = z
+  .object({
+    type: z.literal("custom_tool_call"),
+    call_id: callId,
+    name: calledName,
+    namespace: calledName.nullish(),
+    input: text,
+    id: itemId,
+    status: itemStatus,
+    caller,
+    async: notAsync,
+  })
+  .transform(normal(["type", "id", "caller", "status", "call_id", "name", "namespace", "input"], COMPLETED));
+
+export const customToolCall = {
+  prefix: "ctc",
+  kind: "call",
+  input: call,
+  output: () =>
+    answeredCall("custom_tool_call", {
+      name: z.string(),
+      namespace: z.string().optional(),
+      input: z.string(),
+    }),
+  written: "input",
+  events: {
+    "response.custom_tool_call_input.delta": itemDelta,
+    "response.custom_tool_call_input.done": () => ({ ...inItem(), input: z.string() }),
+  },
+  called: ({ call_id, namespace, name, input }: z.output<typeof call>): ClientCall => ({
+    call_id,
+    flatName: flatName(namespace, name),
+    arguments: JSON.stringify({ input }),
+    input,
+  }),
+} as const satisfies ItemType;
+
+export const customToolCallOutput = {
+  prefix: "ctco",
+  kind: "output",
+  input: z
+    .object({
+      type: z.literal("custom_tool_call_output"),
+      call_id: callId,
+      output: toolOutput,
+      id: itemId,
+      status: itemStatus,
+      caller,
+    })
+    .transform(normal(["type", "id", "caller", "call_id", "output", "status"], {}, COMPLETED)),
+  stored: () => answeredOutput("custom_tool_call_output", { output: toolOutput, caller: shownCaller() }),
+  answer: (item: ClientOutput) => item,
+} as const satisfies ItemType;

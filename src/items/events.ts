@@ -1,0 +1,126 @@
+import type {
+  ResponseErrorEvent,
+  ResponseOutputItemAddedEvent,
+  ResponseOutputItemDoneEvent,
+  ResponseStreamEvent,
+} from "openai/resources/responses/responses";
+import { z } from "zod";
+import type { ResponseObject } from "../protocol/response.ts";
+import { outputText, reasoningText, refusal } from "./parts.ts";
+import { type ITEMS, type OutputItem, type OutputType, typesWith } from "./registry.ts";
+import { at, inContent } from "./shapes.ts";
+
+/**
+ * The events that a turn can say: those of its life, those of every item, and those that each item type has of its own. Their types are OpenAI's
+ * (`ResponseStreamEvent` of the openai package); what this server adds to one of them is declared here. vLLM's own events are not among them:
+ * where those differ, OpenAI's hold.
+ */
+
+const LIFECYCLE = [
+  "response.created",
+  "response.queued",
+  "response.in_progress",
+  "response.completed",
+  "response.failed",
+  "response.incomplete",
+] as const;
+
+const part = () => z.discriminatedUnion("type", [outputText(), refusal(), reasoningText()]);
+
+/** The events of every item and of every part of its content, and what makes the rest of their shape. */
+const COMMON = {
+  "response.content_part.added": () => ({ ...inContent(), part: part() }),
+  "response.content_part.done": () => ({ ...inContent(), part: part() }),
+};
+
+type OwnEvents = (typeof ITEMS)[OutputType]["events"];
+type Merged<Events> = (Events extends unknown ? (events: Events) => void : never) extends (events: infer All) => void
+  ? All
+  : never;
+type EventShapes = typeof COMMON & Merged<OwnEvents>;
+
+const OWN = typesWith("mcp_list_tools").map(({ events }) => events);
+const SHAPES = Object.assign({}, COMMON, ...OWN) as EventShapes;
+
+/** Events that carry the whole response. */
+export type LifecycleType = (typeof LIFECYCLE)[number];
+
+/** Events that carry one piece of a text. The commands of a shell call are told whole. */
+export type DeltaType = Exclude<Extract<keyof EventShapes, `${string}.delta`>, "response.shell_call_command.delta">;
+
+type OpenAIEvent<Type extends ResponseStreamEvent["type"]> = Extract<ResponseStreamEvent, { type: Type }>;
+type ArgumentsDone = "response.function_call_arguments.done";
+
+/** While the model server is waited for, `recovery` tells since when and until when, in Unix seconds. */
+export interface LifecycleEvent {
+  type: LifecycleType;
+  sequence_number: number;
+  response: ResponseObject & { recovery?: { down_since: number; gives_up_at: number } };
+}
+
+/** OpenAI's is flat; clients of Chat Completions look for the nested one. */
+type ErrorEvent = ResponseErrorEvent & {
+  error: { type: string; code: string; message: string; param: string | null };
+};
+
+/** An event about one item, or about the failure of all. */
+export type ItemEvent =
+  | OpenAIEvent<Exclude<keyof EventShapes, DeltaType | ArgumentsDone>>
+  | (Omit<ResponseOutputItemAddedEvent, "item"> & { item: OutputItem })
+  | (Omit<ResponseOutputItemDoneEvent, "item"> & { item: OutputItem })
+  /** The name stands in OpenAI's documentation, not in its package. */
+  | (OpenAIEvent<ArgumentsDone> & { name: string })
+  | ErrorEvent;
+
+export type DeltaEvent = OpenAIEvent<DeltaType>;
+
+/** Every event of a stream. */
+export type StreamEvent = LifecycleEvent | DeltaEvent | ItemEvent;
+
+/** An event before it is numbered. */
+export type Unnumbered<E> = E extends unknown ? Omit<E, "sequence_number"> : never;
+
+const NAMES: ReadonlySet<string> = new Set([
+  ...LIFECYCLE,
+  "response.output_item.added",
+  "response.output_item.done",
+  ...Object.keys(SHAPES),
+  "error",
+]);
+
+/** Whether a turn says events of a type. */
+export function isEventType(type: string): boolean {
+  return NAMES.has(type);
+}
+
+/** Whether an event carries one piece of a text. */
+export function isDelta<Event extends { type: string }>(event: Event): event is Extract<Event, { type: DeltaType }> {
+  return "item_id" in event && event.type.endsWith(".delta");
+}
+
+type EventSchema = {
+  [Type in keyof EventShapes]: z.ZodObject<{ type: z.ZodLiteral<Type> } & ReturnType<EventShapes[Type]>, z.core.$strip>;
+}[keyof EventShapes];
+
+/** Makes the schemas of all events. `response` is the whole response, as the events of its life carry it; `item` is any that a turn puts out. */
+export function eventSchemas<Response extends z.ZodType, Item extends z.ZodType>(response: Response, item: Item) {
+  const { sequence_number, ...rest } = at();
+  const event = <const Type extends string, Shape extends z.ZodRawShape>(type: Type, shape: Shape) =>
+    z.object({ type: z.literal(type), ...shape });
+  const life = <const Type extends LifecycleType>(type: Type) => event(type, { sequence_number, response });
+  const own = Object.entries(SHAPES).map(([type, shape]) => event(type, shape())) as unknown as [EventSchema];
+  const text = z.string();
+  return z.discriminatedUnion("type", [
+    ...(LIFECYCLE.map(life) as [ReturnType<typeof life>]),
+    event("response.output_item.added", { sequence_number, ...rest, item }),
+    event("response.output_item.done", { sequence_number, ...rest, item }),
+    ...own,
+    event("error", {
+      sequence_number,
+      code: text.nullable(),
+      message: text,
+      param: text.nullable(),
+      error: z.object({ type: text, code: text, message: text, param: text.nullable() }),
+    }),
+  ]);
+}

@@ -1,0 +1,40 @@
+import { z } from "zod";
+import { MAX_ID_LENGTH } from "../protocol/ids.ts";
+import type { ItemType } from "./item-type.ts";
+import { itemId } from "./parts.ts";
+import { once } from "./shapes.ts";
+
+/** The types of these items. */
+export const FOREIGN = [
+  "computer_call",
+  "computer_call_output",
+  "file_search_call",
+  "image_generation_call",
+  "program",
+  "program_output",
+] as const;
+
+const input = z
+  .looseObject({ type: z.enum(FOREIGN), id: itemId })
+  .transform(({ id, ...item }): { type: (typeof FOREIGN)[number]; id?: string } => ({
+    ...(id != null && { id }),
+    // OpenAI's lists have it, requests may leave it out.
+    ...(item.type !== "program" && { status: "completed" }),
+    ...item,
+  }));
+
+const stored = once(() => z.looseObject({ type: z.enum(FOREIGN), id: z.string() }));
+
+/**
+ * An item of a tool of OpenAI's that no model gets to use here, such as a conversation that began there has. It is kept and given back as it
+ * came. No prompt has it: no engine has a form for it. All these types have one schema.
+ */
+export function foreign<const Prefix extends string>(prefix: Prefix) {
+  return { prefix, kind: "none", input, stored } as const satisfies ItemType;
+}
+
+/** Stands for an item that is kept. */
+export const itemReference = {
+  kind: "none",
+  input: z.object({ type: z.literal("item_reference"), id: z.string().min(1).max(MAX_ID_LENGTH) }),
+} as const satisfies ItemType;

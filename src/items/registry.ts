@@ -1,0 +1,210 @@
+import type {
+  ResponseInputItem,
+  ResponseInputMessageItem,
+  ResponseItem,
+  ResponseOutputItem,
+} from "openai/resources/responses/responses";
+import { z } from "zod";
+import { flatName } from "../protocol/client-tools.ts";
+import { itemIdOf, type TurnAddress } from "../protocol/ids.ts";
+import { applyPatchCall, applyPatchCallOutput } from "./apply-patch.ts";
+import { codeInterpreterCall } from "./code-interpreter.ts";
+import { compaction, compactionTrigger } from "./compaction.ts";
+import { customToolCall, customToolCallOutput } from "./custom-tool-call.ts";
+import { foreign, itemReference } from "./foreign.ts";
+import { functionCall, functionCallOutput } from "./function-call.ts";
+import type { ClientCall, ClientOutput, ItemKind, ItemType, NameOf } from "./item-type.ts";
+import { localShellCall, localShellCallOutput } from "./local-shell.ts";
+import { mcpApprovalRequest, mcpApprovalResponse, mcpCall, mcpListTools } from "./mcp.ts";
+import { message } from "./message.ts";
+import type { InputPart } from "./parts.ts";
+import { reasoning } from "./reasoning.ts";
+import { shellCall, shellCallOutput } from "./shell.ts";
+import { toolSearchCall, toolSearchOutput } from "./tool-search.ts";
+import { additionalTools, configurationUpdate } from "./tools-and-settings.ts";
+import { webSearchCall } from "./web-search.ts";
+
+/**
+ * The item types, each with its description. The order is that of the members of unions in the API's description. It does not compile
+ * without one of the types that OpenAI's clients may send or expect.
+ */
+export const ITEMS = {
+  message,
+  reasoning,
+  function_call: functionCall,
+  function_call_output: functionCallOutput,
+  custom_tool_call: customToolCall,
+  custom_tool_call_output: customToolCallOutput,
+  tool_search_call: toolSearchCall,
+  tool_search_output: toolSearchOutput,
+  local_shell_call: localShellCall,
+  local_shell_call_output: localShellCallOutput,
+  shell_call: shellCall,
+  shell_call_output: shellCallOutput,
+  apply_patch_call: applyPatchCall,
+  apply_patch_call_output: applyPatchCallOutput,
+  mcp_call: mcpCall,
+  mcp_list_tools: mcpListTools,
+  mcp_approval_request: mcpApprovalRequest,
+  mcp_approval_response: mcpApprovalResponse,
+  additional_tools: additionalTools,
+  configuration_update: configurationUpdate,
+  web_search_call: webSearchCall,
+  code_interpreter_call: codeInterpreterCall,
+  compaction,
+  compaction_trigger: compactionTrigger,
+  computer_call: foreign("cu"),
+  computer_call_output: foreign("cuo"),
+  file_search_call: foreign("fs"),
+  image_generation_call: foreign("ig"),
+  program: foreign("prog"),
+  program_output: foreign("progo"),
+  item_reference: itemReference,
+} as const satisfies Record<OpenAIType, ItemType>;
+
+type OpenAIType = NonNullable<ResponseInputItem["type"]> | ResponseOutputItem["type"];
+type Items = typeof ITEMS;
+type TypeWhere<Part> = { [Type in keyof Items]: Items[Type] extends Part ? Type : never }[keyof Items];
+type OfKind<Item, Kind extends ItemKind> = Extract<Item, { type: TypeWhere<{ kind: Kind }> }>;
+
+/** The same for types that may be none. */
+const DESCRIBED: { readonly [type: string]: ItemType | undefined } = ITEMS;
+
+/** All types in their order, but with some of them moved right before `mcp_call`. */
+export function typesWith(...moved: (keyof Items)[]): ItemType[] {
+  const names = (Object.keys(ITEMS) as (keyof Items)[]).filter((name) => !moved.includes(name));
+  return names.flatMap((name) => (name === "mcp_call" ? [...moved, name] : name)).map((name) => ITEMS[name]);
+}
+
+/** Fills in the `type` that easy messages and item references may leave out. */
+function withItemType(value: unknown): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  if (!("type" in value) || value.type == null) {
+    if ("role" in value) return { ...value, type: "message" };
+    if ("id" in value) return { ...value, type: "item_reference" };
+  }
+  return value;
+}
+
+type InputSchema = Items[keyof Items]["input"];
+const inputs = new Set(typesWith("additional_tools", "configuration_update", "reasoning").map(({ input }) => input));
+
+/** One element of `input`, in normal form. */
+export const inputItem = z.preprocess(
+  withItemType,
+  z.discriminatedUnion("type", [...inputs] as unknown as [InputSchema]),
+);
+
+export type InputItem = z.output<typeof inputItem>;
+export type ItemReference = Extract<InputItem, { type: "item_reference" }>;
+
+/** An item whose content is here: prompts are made of such, and the store keeps them. */
+export type Item = Exclude<InputItem, ItemReference>;
+export type CompactionItem = Extract<Item, { type: "compaction" }>;
+export type ReasoningItem = Extract<Item, { type: "reasoning" }>;
+export type MessageItem = Extract<Item, { type: "message" }>;
+
+/** The types that a turn can put out. */
+export type OutputType = TypeWhere<{ output: unknown }>;
+
+/** An item of `response.output`. The same object feeds the stream, the final body and the store. */
+export type OutputItem = Exclude<Extract<ResponseItem, { type: OutputType }>, ResponseInputMessageItem>;
+
+/** A call of a tool that the client runs. A search for tools may be this server's. */
+export type ClientCallItem = OfKind<OutputItem, "call">;
+
+/** A call of a tool that this server runs. */
+export type ServerCall = OfKind<OutputItem, "server_call"> | Extract<OutputItem, { type: "tool_search_call" }>;
+
+function isOfKind<Item extends { type: string }, const Kind extends ItemKind>(
+  item: Item,
+  kind: Kind,
+): item is OfKind<Item, Kind> {
+  return DESCRIBED[item.type]?.kind === kind;
+}
+
+function isRunByServer(item: { type: string; execution?: unknown }): boolean {
+  return item.execution === "server";
+}
+
+/** Whether an item, of the output or given back by a client, is a call that the client answers. */
+export function isClientCall<Item extends { type: string; execution?: unknown }>(
+  item: Item | undefined,
+): item is OfKind<Item, "call"> {
+  return item !== undefined && isOfKind(item, "call") && !isRunByServer(item);
+}
+
+/** Whether an item, of the output or given back by a client, is a call of a tool that a server runs. */
+export function isServerCall<Item extends { type: string; execution?: unknown }>(
+  item: Item,
+): item is Extract<Item, { type: ServerCall["type"] }> {
+  return isOfKind(item, "server_call") || (isOfKind(item, "call") && isRunByServer(item));
+}
+
+/** Whether an item is a list of tools, or sets what holds from there on: no model reads it. */
+export function isAside(item: { type: string }): boolean {
+  return isOfKind(item, "tools") || isOfKind(item, "settings");
+}
+
+/** Whether an item is a word of the model's. Lists of tools and compactions are not. */
+export function isWord(item: { type: string }): boolean {
+  return !isAside(item) && !isOfKind(item, "compaction");
+}
+
+/** Whether an item brings tools that can be called from there on. */
+export function bringsTools<Item extends { type: string }>(
+  item: Item,
+): item is Extract<Item, { type: TypeWhere<{ bringsTools: true }> }> {
+  return DESCRIBED[item.type]?.bringsTools === true;
+}
+
+/** Whether an item is kept: one that only stands for something else is not. */
+export function isKept<Item extends { type: string }>(
+  item: Item,
+): item is Extract<Item, { type: TypeWhere<{ prefix: string }> }> {
+  return DESCRIBED[item.type]?.prefix !== undefined;
+}
+
+/** The id of the item at `index` of a turn's input or output, by its type. */
+export function itemId(type: string, address: TurnAddress, side: "input" | "output", index: number): string {
+  return itemIdOf(DESCRIBED[type]?.prefix ?? "item", address, side, index);
+}
+
+/** Adds to the field of an item that the model writes. False where the item has none whose events tell of it. */
+export function appendWritten(item: OutputItem, text: string): boolean {
+  const described = DESCRIBED[item.type];
+  const field = described?.output && described.written;
+  if (field === undefined) return false;
+  const fields = item as unknown as Record<string, string | null>;
+  fields[field] = (fields[field] ?? "") + text;
+  return true;
+}
+
+/** The id of the call that an item shows, if it is one that the client answers. */
+export function calledId(item: Item): string | undefined {
+  return isClientCall(item) ? (item.call_id ?? undefined) : undefined;
+}
+
+/** The id of the call that an item answers, if it is the client's answer to one. */
+export function answeredId(item: Item): string | undefined {
+  return isOfKind(item, "output") && !isRunByServer(item) ? (item.call_id ?? undefined) : undefined;
+}
+
+/** The call that an item shows, if it is one that the client answers. */
+export function clientCallOf(item: Item): ClientCall | undefined {
+  const described = DESCRIBED[item.type];
+  return described?.kind === "call" ? described.called(item as never) : undefined;
+}
+
+/** The answer that an item is, if it is one of the client's to a call. */
+export function clientOutputOf(item: Item, nameOf: NameOf = flatName): ClientOutput | undefined {
+  const described = DESCRIBED[item.type];
+  return described?.kind === "output" ? described.answer(item as never, nameOf) : undefined;
+}
+
+/** The parts of an item in which pictures may be, and the name of their field. */
+export function partsOf(item: InputItem): { field: "content" | "output"; parts: readonly InputPart[] } {
+  if (item.type === "message") return { field: "content", parts: item.content as InputPart[] };
+  const isOutput = item.type === "function_call_output" || item.type === "custom_tool_call_output";
+  return { field: "output", parts: isOutput && typeof item.output !== "string" ? item.output : [] };
+}

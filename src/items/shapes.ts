@@ -1,0 +1,69 @@
+import { z } from "zod";
+
+/** Helpers of the descriptions of item types: normal forms, answered items, and the fields of events. */
+
+/**
+ * Gives an item its normal form: the fields named, in this order. A `fixed` field has that value whatever was given. Any other that is
+ * absent or null has its default, and is left out where it has none.
+ */
+export function normal<
+  const Name extends string,
+  const Defaults extends Values<Name> = Record<never, never>,
+  const Fixed extends Values<Name> = Record<never, never>,
+>(names: readonly Name[], defaults = {} as Defaults, fixed = {} as Fixed) {
+  return <Fields extends object>(fields: Fields): Normal<Fields, Name, Defaults, Fixed> => {
+    const item: Record<string, unknown> = {};
+    for (const name of names) {
+      const value = (fixed as Values)[name] ?? (fields as Values)[name] ?? (defaults as Values)[name];
+      if (value !== undefined) item[name] = value;
+    }
+    return item as Normal<Fields, Name, Defaults, Fixed>;
+  };
+}
+
+type Values<Name extends string = string> = { readonly [Key in Name]?: unknown };
+type Normal<Fields, Name extends string, Defaults, Fixed> = Flat<
+  { [Key in Name & keyof Fixed]: Fixed[Key] } & {
+    [Key in Exclude<Name & keyof Defaults, keyof Fixed>]: NonNullable<Fields[Key & keyof Fields]> | Defaults[Key];
+  } & {
+    [Key in Exclude<Name & keyof Fields, keyof Defaults | keyof Fixed | NullishKey<Fields>>]: Fields[Key];
+  } & { [Key in Exclude<Name & NullishKey<Fields>, keyof Defaults | keyof Fixed>]?: NonNullable<Fields[Key]> }
+>;
+type NullishKey<Fields> = {
+  [Key in keyof Fields]-?: undefined extends Fields[Key] ? Key : null extends Fields[Key] ? Key : never;
+}[keyof Fields];
+type Flat<Type> = { -readonly [Key in keyof Type]: Type[Key] };
+
+/** The status of an item of which nothing else is said. */
+export const COMPLETED = { status: "completed" } as const;
+
+/** Makes a value when it is first asked for: an isolate that nobody asks for the API's description makes none of its schemas. */
+export function once<Value>(make: () => Value): () => Value {
+  let made: { value: Value } | undefined;
+  return () => {
+    made ??= { value: make() };
+    return made.value;
+  };
+}
+
+/** The JSON of an action without the fields that are null. */
+export function withoutNulls(action: object): string {
+  return JSON.stringify(Object.fromEntries(Object.entries(action).filter(([, value]) => value != null)));
+}
+
+/** The status of most items. */
+export const status = once(() => z.enum(["in_progress", "completed", "incomplete"]));
+
+/** An item as it is answered, with its id. */
+export function answered<const Type extends string, Shape extends z.ZodRawShape>(type: Type, shape: Shape) {
+  return z.object({ type: z.literal(type), id: z.string(), ...shape });
+}
+
+/** The fields of every event about an item, of its deltas, and of those about a part of its content. */
+export const at = once(() => ({ sequence_number: z.int().min(0), output_index: z.int().min(0) }));
+export const inItem = once(() => ({ item_id: z.string(), ...at() }));
+/** `obfuscation` is padding that hides the length of a delta (`stream_options.include_obfuscation`). */
+export const delta = once(() => ({ delta: z.string(), obfuscation: z.string().optional() }));
+export const itemDelta = once(() => ({ ...inItem(), ...delta() }));
+export const inContent = once(() => ({ ...inItem(), content_index: z.int().min(0) }));
+export const contentDelta = once(() => ({ ...inContent(), ...delta() }));
