@@ -111,7 +111,7 @@ const LONGEST = [
   "create",
   "event-log",
   "limits",
-  "kept-log",
+  "log-of-version-4",
   "key-cost",
 ];
 

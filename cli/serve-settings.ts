@@ -17,7 +17,7 @@ function number(minimum: number, maximum: number, fallback: number) {
     .regex(/^\d{1,10}$/, expected)
     .transform(Number)
     .refine((value) => value >= minimum && value <= maximum, expected)
-    .prefault(String(fallback));
+    .default(fallback);
 }
 
 /** The variables that `serve` itself reads (docs/self-hosting.md). The other variables are the Worker's. */
@@ -29,13 +29,13 @@ const serveSection = {
       z
         .string()
         .regex(/^[A-Za-z0-9.:-]+$/, "expected an address or a host's name")
-        .prefault("127.0.0.1"),
+        .default("127.0.0.1"),
       "The address that the process listens on. `0.0.0.0` is every IPv4 address, `::` every address, `localhost` both loopback addresses.",
     ),
     port: variable("PORT", number(0, 65_535, 8787), "`0` takes a free port, which the first line of the log names."),
     stateDirectory: variable(
       "STATE_DIRECTORY",
-      z.string().prefault("data"),
+      z.string().default("data"),
       "The folder in which everything is kept. `npm start` uses `.wrangler/state/v3/do` by default.",
     ),
     leastFree: variable(

@@ -55,16 +55,19 @@ function linked(text: string): string {
     .replaceAll(/\bdocs\/([\w-]+\.md)/g, "[$1](../$1)");
 }
 
-/** The default as an operator would write it; undefined where the variable has none. */
-function defaultOf(schema: z.ZodType): string | undefined {
+/** The default as an operator would write it; "" where the variable has none. */
+function defaultOf(schema: z.ZodType): string {
   if (schema instanceof z.ZodPipe) return defaultOf(schema.in as z.ZodType);
-  return schema instanceof z.ZodPrefault ? String(schema.def.defaultValue) : undefined;
+  const value: unknown = schema instanceof z.ZodDefault ? schema.def.defaultValue : undefined;
+  if (value === undefined || typeof value === "function" || value instanceof Map) return "";
+  if (Array.isArray(value)) return value.join(",");
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
 function sectionOf({ title, variables }: Section): string {
   const rows = Object.values(variables).map(({ name, schema, meaning }) => {
     const value = defaultOf(schema);
-    return [`\`${name}\``, value === undefined ? "–" : `\`${value}\``, meaning];
+    return [`\`${name}\``, value === "" ? "–" : `\`${value}\``, meaning];
   });
   return `## ${title}\n\n${table(["Variable", "Default", "Meaning"], rows)}`;
 }

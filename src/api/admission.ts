@@ -4,7 +4,7 @@ import type { InputItem, Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { estimateFrame, estimateTokens } from "../protocol/estimate.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
-import { leaseOf } from "../store/quota/leases.ts";
+import { allowanceOf } from "../store/quota/allowances.ts";
 import { rateHeaders } from "../store/quota/refusal.ts";
 import { endRun, type RunReservation, reserveRun } from "../store/quota/run-quota.ts";
 import { costOf, usageOfTurn } from "../store/quota/turn-usage.ts";
@@ -37,7 +37,7 @@ export function countRequest(
 ): Promise<void> | undefined {
   if (counting.isDone || !identity.counted) return undefined;
   counting.isDone = true;
-  return leaseOf(identity, quotas)?.count(kind, identity.counted, waitUntil);
+  return allowanceOf(identity, quotas)?.count(kind, identity.counted, waitUntil);
 }
 
 /** Does what counts as one of `kind`: what has ended uncounted, such as one with a body that is no request, counts then. */
@@ -90,24 +90,24 @@ export async function admitStored(
   bytes: number,
   conversations: number,
 ): Promise<Disposable | undefined> {
-  const lease = leaseOf(identity, quotas);
-  if (!lease || !identity.counted || storingKey(identity) === undefined) return undefined;
+  const allowance = allowanceOf(identity, quotas);
+  if (!allowance || !identity.counted || storingKey(identity) === undefined) return undefined;
   const need = { stored_bytes: bytes + ROW_BYTES, stored_conversations: conversations };
-  const reservation = await lease.take(need, identity.counted, waitUntil);
+  const reservation = await allowance.take(need, identity.counted, waitUntil);
   return { [Symbol.dispose]: () => reservation.end(undefined) };
 }
 
-/** What a row takes beside the texts of its request, about. */
+/** Bytes of a row beside the texts of its request, about. */
 const ROW_BYTES = 4_096;
 
-/** What a token of an answer takes as it is stored, about, and how many are expected where a request does not say it. */
+/** Bytes of a stored token of an answer, about, and the tokens that are expected of a request without a limit. */
 const BYTES_PER_TOKEN = 4;
 const EXPECTED_TOKENS = 1_024;
 
 /** Millionths of a dollar: also of a budget that is used up, a model without a price has nothing. */
 const LEAST_COST = 0.001;
 
-/** What a request will take, as far as can be said: its prompt, and as many tokens as it may put out. */
+/** An estimate of the tokens that a request takes: its prompt, and as many tokens as it may put out. */
 class Need {
   readonly #caller: Caller;
   readonly #request: CreateRequest;
@@ -144,7 +144,7 @@ class Need {
     return { tokens: this.input + output, cost: Math.max(cost, LEAST_COST) };
   }
 
-  /** What its turn stores, about: what comes, and what is put out. */
+  /** The bytes and responses that its turn stores, about: input and output. */
   get stored(): Stored {
     const { store, conversation, max_output_tokens: most } = this.#request;
     if (store === false && conversation == null) return NOTHING_STORED;
@@ -161,9 +161,9 @@ async function admitTurn(
   stored: Stored,
 ): Promise<Admission> {
   const { identity, quotas, waitUntil, config } = caller;
-  const lease = leaseOf(identity, quotas);
-  if (!lease) throw new TypeError(`${identity.tenant}:${identity.keyId} is not counted.`);
-  const reservation = await lease.take({ ...need.amounts, ...stored, requests: 1, slots: 1 }, counted, waitUntil);
+  const allowance = allowanceOf(identity, quotas);
+  if (!allowance) throw new TypeError(`${identity.tenant}:${identity.keyId} is not counted.`);
+  const reservation = await allowance.take({ ...need.amounts, ...stored, requests: 1, slots: 1 }, counted, waitUntil);
   caller.tell?.(rateHeaders(reservation.status));
   const expect = (items: readonly Item[]) => {
     need.items = items;
@@ -203,7 +203,7 @@ async function admitRun(
   return {
     reservation,
     end() {
-      // Where that fails, the reservation is over when nobody has heard of the run for a while.
+      // If that fails, the reservation ends when the run has not reported for a while.
       waitUntil(endRun(reservation, stub, undefined, false).catch(() => {}));
     },
   };
@@ -228,8 +228,8 @@ export async function admitPassed(
   most: () => TokenCount,
 ): Promise<Admission<TokenCount> | undefined> {
   const { counted } = identity;
-  const lease = leaseOf(identity, quotas);
-  if (!counted || !lease) return undefined;
+  const allowance = allowanceOf(identity, quotas);
+  if (!counted || !allowance) return undefined;
   counting.isDone = true;
   const { prices } = config.keys;
   const amountsOf = (count: TokenCount) => ({
@@ -239,7 +239,7 @@ export async function admitPassed(
   const usageOf = (used: TokenCount) => ({ model, requests: 1, ...used, cost: costOf(model, used, prices) });
   const isReserved = limitsTokens(counted.tenant) || limitsTokens(counted.key);
   const amounts = isReserved ? amountsOf(most()) : { tokens: 0, cost: 0 };
-  const reservation = await lease.take({ ...amounts, requests: 1, slots: 1 }, counted, waitUntil);
+  const reservation = await allowance.take({ ...amounts, requests: 1, slots: 1 }, counted, waitUntil);
   tell?.(rateHeaders(reservation.status));
   return {
     end: (used) => reservation.end(used && counted.tellsUsage ? usageOf(used) : undefined),

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 const salts = new Map<string, string>();
 
 /**
- * What a tenant's prompts are salted with at vLLM, so that nobody can time another tenant's prefix cache. A client's
+ * The salt of a tenant's prompts at vLLM. With it nobody can time another tenant's prefix cache. A client's
  * own `cache_salt` parts the tenant's cache further.
  */
 export function tenantCacheSalt(tenant: string, clientSalt: string | null | undefined): string {

@@ -8,7 +8,7 @@ import type { Caller } from "./transport.ts";
  * ends as cancelled; one that still waits for its conversation leaves the queue. A run in its home goes on.
  */
 
-/** What is aborted when the client leaves. */
+/** A controller that aborts when the client leaves. */
 export function abortedByClient(signal: AbortSignal): AbortController {
   const controller = new AbortController();
   signal.addEventListener("abort", () => controller.abort(clientLeft()), { once: true });

@@ -64,14 +64,14 @@ const HARMONY_LEVELS = [
   { effort: "high", description: "Long thoughts" },
 ];
 
-/** What Codex calls modalities. vLLM 0.32 says nothing of them; a server that does is believed. */
+/** Codex's modalities. vLLM 0.32 does not name them; a server that does is believed. */
 function modalities(card: ModelCard): string[] {
   const { input_modalities: stated } = card;
   const known = Array.isArray(stated) ? stated.filter((each) => each === "text" || each === "image") : [];
   return known.length > 0 ? known : ["text"];
 }
 
-/** What Codex tells the model first; its own texts speak of OpenAI's models. `CODEX_MODELS` may have better ones. */
+/** The instructions that Codex gives the model first. Its own texts speak of OpenAI's models; `CODEX_MODELS` may have better ones. */
 const INSTRUCTIONS = `You are a coding agent in the Codex CLI, an open-source tool that works on a user's computer, in a terminal. You and the user share one workspace. Be precise, safe and helpful.
 
 # How you work

@@ -12,7 +12,7 @@ import { checkCreation, prepareTurn } from "./creation.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
-/** What a conversation is compacted to (openai 7.57 `CompactedResponse`). */
+/** The answer to a compaction (openai 7.57 `CompactedResponse`). */
 export interface CompactedResponse {
   id: string;
   object: "response.compaction";

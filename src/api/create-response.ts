@@ -7,7 +7,7 @@ import type { Caller, ClientSink, Created, SlowAnswer } from "./transport.ts";
 
 export interface CreateOptions<Sink extends ClientSink> {
   idempotencyKey?: string | undefined;
-  /** What an answer before told the client to say again: requests that say the same go well with each other. */
+  /** The session that an earlier answer gave the client to send again. Requests with the same one share a prefix. */
   turnState?: string | undefined;
   /**
    * Makes the sink for the events of a foreground turn with `stream`, which makes the response `id`. `onLeft` is to be

@@ -26,7 +26,7 @@ import type { Caller } from "./transport.ts";
 /** Bytes, or UTF-16 units, of the longest body that begins a tree in a home of several. A longer one leaves little to the others. */
 const MAX_SHARED_LENGTH = 256 * 1024;
 
-/** Types beyond this are not told: a header has its limits. */
+/** How many types a header names. */
 const MAX_TOLD_TYPES = 16;
 
 /** A checked request, with all that is known before anybody is asked. */
@@ -43,25 +43,25 @@ export interface Creation {
   /** It is the first that is put into its home. */
   isNewHome: boolean;
   cacheSalt: string;
-  /** What it has in common with other turns, which do well at the same model server. */
+  /** The other turns that it shares a model server's cache with. */
   affinity: Affinity;
   /** Unix milliseconds. */
   createdAt: number;
   /** Aborted, with the 499 that says so, when the client leaves. */
   abort: AbortController;
   modelAccess: ModelAccess;
-  /** Owns what the request holds. The function that opened it gives that back, unless another one has taken it over (`move`). */
+  /** The function that opened it gives back all that the request has taken, unless another one took it over (`move`). */
   scope: RequestScope;
 }
 
 export interface CreationOptions {
-  /** What makes a create of another request. */
+  /** The schema that reads another request as a create. */
   schema?: z.ZodType<CreateRequest>;
-  /** What the client says again of an answer before. */
+  /** The session that an earlier answer gave the client to send again. */
   turnState?: string | undefined;
   /** False: nothing is made that could be continued. */
   makesTurn?: boolean;
-  /** What is to come of it; by itself, what the request says. */
+  /** How the request is admitted; by default as the request says. */
   kind?: AdmissionKind | undefined;
 }
 
@@ -82,7 +82,7 @@ export async function checkCreation(
   const { dropsUnknownTools, vllmExtraFields } = config;
   const body = await readCreateBody(sent, { schema, dropsUnknownTools, vllmExtraFields }, new LongWork(tenant));
   const { input, dropped } = body;
-  if (makesTurn) tellDroppedTools(caller, dropped);
+  if (makesTurn && dropped.length > 0) tellDroppedTools(caller, dropped);
   const request = underPolicy(body.request, identity, config);
   const conversation =
     body.conversation === undefined
@@ -172,7 +172,7 @@ export async function prepareTurn(
     conversation,
   ]);
   const work = new LongWork(tenant);
-  // What is to be done next: to look at all items.
+  // For looking at all items, which comes next.
   await work.spend(read.input.length * UNITS_PER_ITEM);
   const accepted = modelAccess.accept(request, model);
   const length = read.length + (joined?.length ?? 0);

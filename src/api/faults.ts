@@ -8,11 +8,11 @@ import { isRetryable } from "../store/retryable.ts";
 export interface FaultPlace {
   requestId: string;
   path: string;
-  /** What breaks off because its client has left is no fault. */
+  /** A request that breaks off because its client has left has no fault. */
   hasClientLeft: boolean;
 }
 
-/** What the client gets to see of an error, whatever it is. One that nobody foresaw is logged. */
+/** The error as the client sees it. Logs an error that nobody foresaw. */
 export function toShownError(error: unknown, place: FaultPlace): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof ConfigError) {
@@ -26,7 +26,7 @@ export function toShownError(error: unknown, place: FaultPlace): ApiError {
 }
 
 /**
- * Whether an object could not read or write what it keeps, such as on a full disk. The runtime breaks the object off then, and
+ * True of an error of an object's storage, such as a full disk. The runtime breaks the object off then, and
  * tells who has called it no more than this; what was written in the same transaction is not there.
  */
 function isOfStorage(error: unknown): boolean {

@@ -59,8 +59,8 @@ export async function runForeground<Sink extends ClientSink>(
     measured: observation?.measured,
   });
   const started = generates ? turn.start() : Promise.resolve();
-  // What the model server refuses at once is thrown. When it takes longer than a client should be left without a
-  // word, the stream begins, and a later refusal is an event in it.
+  // A refusal that comes at once is thrown. A stream begins after one heartbeat interval at the latest, and a later refusal is an
+  // event in it.
   if (sink) await settledWithin(started, config.heartbeatMs);
   else {
     await started;
@@ -130,7 +130,7 @@ async function keepTurn(
   const isKept = request.store !== false || inConversation;
   const withIds = () => work.run(addItemIds(past.input, address, inConversation));
   const room = isKept ? outputRoom(spec.request, await withIds()) : MAX_CALL_LENGTH;
-  // What is to be done next: to make the turn, and its prompt.
+  // For making the turn and its prompt, which comes next.
   await work.spend((past.history.length + past.input.length) * UNITS_PER_ITEM);
   // Known before anything is kept there; while the model speaks.
   const noted = isKept ? noteHome(caller, address.home) : undefined;

@@ -9,7 +9,7 @@ interface ServerHealth {
   error?: { code: string; message: string };
   /** ISO 8601. Since when it is down, as far as this isolate has seen. */
   down_since: string | null;
-  /** Whether it keeps the prompts of different tenants apart; null where it has not told who it is. */
+  /** True if it keeps the prompts of different tenants apart; null if it has not named its version. */
   separates_tenants: boolean | null;
 }
 

@@ -4,7 +4,7 @@ import { isJsonObject } from "../protocol/json.ts";
 import { type EventsLine, eventText, type HomeBegin, type KeptLine, type TurnLine } from "../store/home-lines.ts";
 
 /**
- * What the lines of one home say together. Each of them is as its schema has it; here is found what no home of this server
+ * Checks the lines of one home together. Each of them is as its schema has it; here is found what no home of this server
  * could have said. All of it throws the 400 that names the field.
  */
 
@@ -96,7 +96,7 @@ export class ImportedHome {
   }
 }
 
-/** Whether a text is the event of this number, as a log has it: a reader's frame is made of it as it is. */
+/** True if a text is the event of this number, as a log has it: a reader's frame is made of it as it is. */
 function isEvent(text: string, number: number): boolean {
   if (!/^\{"type":"[a-z0-9_.]{1,128}"[,}]/.test(text) || /[\n\r]/.test(text)) return false;
   try {

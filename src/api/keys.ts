@@ -69,7 +69,7 @@ export const rotateKeyBody = z.strictObject({
 });
 export const tenantBody = z.strictObject({ limits: grants.nullable() });
 
-/** Makes a key, and shows it this once. Throws the 507 of a disk without room. */
+/** Makes a key, and shows it this once. Throws the 507 of a full disk. */
 export async function createKey(admin: Administrator, body: unknown): Promise<ShownKey> {
   const { tenant: of, expires_at: end, ...fields } = parse(createKeyBody, body);
   checkDisk();
@@ -112,7 +112,7 @@ export async function deleteKey(
   return { object: "api_key.deleted", id, deleted: true };
 }
 
-/** A tenant's limits. Whoever is no tenant has none. */
+/** A tenant's limits: none for an unknown tenant. */
 export async function retrieveTenant(admin: Administrator, id: string) {
   const of = parseTenant(id);
   return { object: "tenant", id: of, limits: await directoryOf(admin).tenantLimits(of) };
@@ -126,7 +126,7 @@ export async function changeTenant(admin: Administrator, id: string, body: unkno
   return { object: "tenant", id: of, limits };
 }
 
-/** What an audit log can be asked for. Times are Unix seconds. */
+/** A query of the audit log. Times are Unix seconds. */
 export interface AuditRequest {
   after?: string | undefined;
   limit: number;

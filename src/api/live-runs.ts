@@ -20,7 +20,7 @@ export interface LiveRuns extends Administrator {
 /** A run as the admin API shows it. */
 export interface ShownRun {
   object: "run";
-  /** Of its response. */
+  /** Its response's id. */
   id: string;
   tenant: string;
   /** `unknown` where its home does not answer; then the rest is not known either. */

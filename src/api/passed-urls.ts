@@ -1,6 +1,6 @@
 import type { JsonObject } from "../protocol/json.ts";
 
-/** What vLLM would fetch for a request to one of its own endpoints, whatever else stands in it. */
+/** The addresses that vLLM would fetch for a request to one of its own endpoints. */
 
 /** Fields in which vLLM's requests hold the address of something that it fetches. */
 const URL_FIELDS = new Set(["audio_url", "image_url", "url", "video_url"]);

@@ -21,9 +21,9 @@ const DATA = new TextEncoder().encode("data:");
 export interface CountedAnswer {
   /** The content type. */
   type: string;
-  /** Whether the events that say only usage are left out: this server has asked for them, the client has not. */
+  /** True leaves out events that say only usage: this server has asked for them, the client has not. */
   hidesUsage: boolean;
-  /** What the request has reserved: what an answer has used that says nothing of it. */
+  /** The tokens that the request has reserved. They count as used if the answer names none. */
   reserved: () => TokenCount;
 }
 
@@ -202,7 +202,7 @@ class EventCounter implements Counter {
     Object.assign(this.#told, told);
   }
 
-  /** Whether the event that ends is one that says nothing but usage, and is to be left out. `last`: its bytes of this read. */
+  /** True of an event that says only usage and is left out. `last`: its bytes of this read. */
   #isHidden(last: Uint8Array): boolean {
     if (!this.#hidesUsage || !this.#tellsUsage || this.#isGiven) return false;
     if (this.#heldBytes + last.length > MAX_HELD_BYTES) return false;

@@ -48,7 +48,7 @@ const UNCOUNTED: ReadonlySet<PassthroughEndpoint> = new Set(["tokenize", "detoke
 /** Those that vLLM has at its root. */
 const AT_ROOT: ReadonlySet<PassthroughEndpoint> = new Set(["tokenize", "detokenize"]);
 
-/** What of a request reaches beyond it, as `VLLM_EXTRAS` does: other requests, other hosts, the server's own inside. */
+/** Fields that reach beyond their request, as those of `VLLM_EXTRAS` do: to other requests, other hosts, or the server's own inside. */
 const OPERATORS_FIELDS = [
   "chat_template",
   "ec_transfer_params",
@@ -122,7 +122,7 @@ function usageAsked({ stream_options: options }: JsonObject): { options: JsonObj
 }
 
 /**
- * What the caller's key adds to a request: its cap and its priority. Throws the 400s of a request that goes beyond them.
+ * The cap and the priority that the caller's key adds to a request. Throws the 400s of a request that goes beyond them.
  */
 function limitsOf({ identity, config }: Caller, name: PassthroughEndpoint, body: JsonObject): JsonObject {
   const fields = OUTPUT_LIMITS[name];
@@ -248,7 +248,7 @@ interface Passed {
   isStream: boolean;
   /** The stream tells its usage because this server has asked for it, and not the client. */
   hidesUsage: boolean;
-  /** What the request will take at most. */
+  /** The most tokens that the request takes. */
   most: () => TokenCount;
 }
 
@@ -283,7 +283,7 @@ async function pass(
   return { ...answer, body: countedBody(answer.body, counted, (used) => running.end(takesNone ? NO_TOKENS : used)) };
 }
 
-/** Whether a model server may have worked on a request that failed: what it has used then, nobody says. */
+/** True if a model server may have worked on a request that failed. Its answer then names no usage. */
 function hasWorked(error: unknown, signal: AbortSignal): boolean {
   return signal.aborted || (error instanceof ApiError && error.code === "upstream_timeout");
 }

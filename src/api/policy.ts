@@ -6,7 +6,7 @@ import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { shortened } from "../protocol/validation.ts";
 import { checkDisk } from "../store/free-disk.ts";
 
-/** What the operator and a key allow a request, apart from what is counted (`admission.ts`). */
+/** Checks a request against the operator's and its key's rules that need no counting (`admission.ts` counts). */
 
 /**
  * A request as its key allows it: with the model, the cap and the priority that the key gives it where the request leaves
@@ -51,12 +51,12 @@ export function notOpen(field: string, variable: string): ApiError {
   );
 }
 
-/** Whether a key may use a model, by the name that clients say. */
+/** True if a key may use a model. `name` is as clients say it. */
 export function mayUseModel({ policy }: Identity, name: string): boolean {
   return policy?.models.every((models) => hasModel(models, name)) ?? true;
 }
 
-/** Throws the 403 of a key whose tenant keeps nothing here, and the 507 of a disk without room. */
+/** Throws the 403 of a key whose tenant keeps nothing here, and the 507 of a full disk. */
 export function checkMayStore({ policy }: Identity): void {
   if (policy?.forceStoreFalse) {
     throw new ApiError({
@@ -98,7 +98,7 @@ export function allowedModel(
   });
 }
 
-/** What of a request would be kept. An explicit `store: true` is read as `false`, as OpenAI does it. */
+/** Throws the 400 of a request that keeps something. An explicit `store: true` is read as `false`, as OpenAI does it. */
 function checkUnstored({ background, conversation }: CreateRequest): void {
   if (background) {
     throw invalidRequest(

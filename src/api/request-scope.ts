@@ -5,7 +5,7 @@ import type { TurnResult } from "../turn/turn.ts";
 import type { Admission } from "./admission.ts";
 import type { Caller } from "./transport.ts";
 
-/** What a request holds that others wait for. */
+/** Other requests wait for these. */
 interface Held<Used> {
   /** Memory permits of this isolate. */
   permits: Disposable & { resize(length: number): void };
@@ -16,7 +16,7 @@ interface Held<Used> {
 }
 
 /**
- * Owns what a request holds that others wait for, from when its body is there until it has ended. A function that opens a scope
+ * Owns all that a request takes from others, from when its body is there until it has ended. A function that opens a scope
  * declares it with `using`, so that whatever refuses the request gives everything back. Work that outlives the function takes it
  * over with `move`. Everything is given back once. `Used` tells the caller's limits what the request has used.
  */

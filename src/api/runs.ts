@@ -16,6 +16,7 @@ import type { ResponseObject } from "../protocol/response.ts";
 import { echoTool, type Tool } from "../protocol/tools.ts";
 import { unwrap } from "../store/client.ts";
 import type { HomeStub } from "../store/home-calls.ts";
+import { homeUrl } from "../store/home-requests.ts";
 import { roomBeside } from "../store/limits.ts";
 import { refused } from "../store/result.ts";
 import type { RunSpec } from "../store/run-store.ts";
@@ -59,7 +60,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     affinity,
     tenant,
     ...(trace && { trace }),
-    // What the stored tools lack, only this process can have.
+    // Only this process has the secrets that the stored tools lack.
     withheld: Object.keys(access).filter((label) => !isReachable(tools, label, access)),
     inConversation: conversation !== undefined,
     ...(identity.policy && { policy: identity.policy }),
@@ -70,16 +71,13 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   await noteHome(caller, address.home);
   roomBeside(specJson.length + JSON.stringify(access).length);
   const ticket = randomUUID();
+  const missing = missingPast(creation);
+  const begin = async (home: HomeStub) => await home.startRun(specJson, ticket, config.conversationLockWaitMs, access);
+  const start = () => (missing ? homes.ask(address.home, refused(missing), begin) : homes.open(address.home, begin));
   // The run takes memory permits of its own, and its home ends the reservation.
   const handedOver = scope.move();
   handedOver.releasePermits();
   try {
-    const start = async () => {
-      const begin = async (home: HomeStub) =>
-        await home.startRun(specJson, ticket, config.conversationLockWaitMs, access);
-      const missing = missingPast(creation);
-      return missing ? homes.ask(address.home, refused(missing), begin) : homes.open(address.home, begin);
-    };
     return await homes.filling(address.home, async () => unwrap(await inQueue(creation, ticket, start)));
   } catch (error) {
     // The home refuses a run with an ApiError. After any other error the run may have begun.
@@ -88,13 +86,13 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   }
 }
 
-/** What a run is refused with whose home, which keeps what it continues, is not there. Undefined of one that continues nothing. */
+/** The error of a run whose home does not exist, and with it the past that it continues. Undefined if it continues nothing. */
 function missingPast({ conversation, previous }: Creation): ApiError | undefined {
   if (conversation) return conversationNotFound(conversation.id);
   return previous ? previousResponseNotFound(responseId(previous)) : undefined;
 }
 
-/** Whether a server can be reached by what is shown of its tool. */
+/** True if the stored form of its tool is enough to reach a server. */
 function isReachable(tools: Tool[] | undefined, label: string, access: Record<string, McpAccess>): boolean {
   const shown = tools?.find((tool) => tool.type === "mcp" && tool.server_label === label);
   const { authorization, headers, server_url: url } = access[label] ?? {};
@@ -138,8 +136,7 @@ export async function followResponse(
   address: TurnAddress,
   { after, obfuscation }: { after: number; obfuscation: boolean },
 ): Promise<ReadableStream<Uint8Array>> {
-  const query = new URLSearchParams({ turn: address.turn, after: String(after), obfuscation: obfuscation ? "1" : "0" });
-  const url = `http://home/events?${query}`;
+  const url = homeUrl({ kind: "events", turn: address.turn, after, obfuscation });
   const events = await homes.ask(address.home, null, (home) => home.fetch(url, { signal }));
   if (!events) throw responseNotFound(responseId(address));
   if (events.status === 429) throw tooManyInProgress("This response has as many readers as it may have.");

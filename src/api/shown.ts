@@ -5,7 +5,7 @@ import type { ItemPage, PageRequest } from "../store/item-page.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import type { Caller } from "./transport.ts";
 
-/** What is stored, as its caller gets to see it. */
+/** Stored responses and items as their caller sees them. */
 
 export type Include = readonly z.output<typeof includeValues>[number][];
 

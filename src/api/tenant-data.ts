@@ -1,5 +1,6 @@
 import { HomeClient } from "../store/client.ts";
 import type { HomesBinding } from "../store/home-calls.ts";
+import { homeUrl } from "../store/home-requests.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
 import { type Administrator, parseTenant, shownKey } from "./keys.ts";
@@ -67,7 +68,7 @@ async function writeAll(
     for (const line of lines) await write(line);
     for (const home of homes) {
       await client.ask(home, undefined, async (stub) => {
-        const { body } = await stub.fetch("http://home/export");
+        const { body } = await stub.fetch(homeUrl({ kind: "export" }));
         await body?.pipeTo(writable, { preventClose: true });
       });
     }
@@ -93,7 +94,7 @@ async function aboutTenant({ directories, quotas }: TenantData, tenant: string):
   return lines;
 }
 
-/** What an erasure has done, and whether it has to be asked for again. */
+/** The result of an erasure, and whether it has to be asked for again. */
 export interface Erasure {
   object: "tenant.erased";
   id: string;

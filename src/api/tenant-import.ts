@@ -24,7 +24,7 @@ import { MAX_HOMES, type TenantData } from "./tenant-data.ts";
 /** Array elements and object members of one line: those of a request, and of all that a model can say to it. */
 const MAX_LINE_VALUES = 2_000_000;
 
-/** Of a home's lines that are handed over together, but for one that is longer by itself. UTF-16 units. */
+/** The most lines of a home that are handed over together, unless one line is longer. UTF-16 units. */
 const MAX_PART_LENGTH = 4 * 1024 * 1024;
 
 /** Ids of responses that an answer names. */
@@ -33,14 +33,14 @@ const MAX_NAMED = 1_000;
 /** Kinds of lines that are not for one home. */
 const ABOUT_TENANT = ["tenant", "api_key", "usage", "export.page"];
 
-/** What an import has done. */
+/** The result of an import. */
 export interface Import {
   object: "tenant.imported";
   id: string;
   homes: { imported: number; unchanged: number; refused: number };
   /** Turns of the homes that were imported. */
   turns: number;
-  /** What became of the tenant's limits: `kept`: the tenant has others here. Null where the export has none. */
+  /** The result for the tenant's limits. `kept`: the tenant has others here. Null: the export has none. */
   limits: "set" | "unchanged" | "kept" | null;
   /** Keys whose text nobody has: they are not here. */
   api_keys_left_out: number;
@@ -95,7 +95,7 @@ class Importer {
   #counted: Promise<boolean> | undefined;
   #home: HomeInParts | undefined;
   #homes = 0;
-  /** Whether the last line was that of a page. */
+  /** True after the last line of a page. */
   #isWhole = false;
 
   constructor(admin: TenantData, config: Pick<Config, "encryptionKeys" | "keys">, tenant: string) {
@@ -174,7 +174,7 @@ class Importer {
     await home.add(text);
   }
 
-  /** Whether what the tenant stores is counted. */
+  /** True if the tenant's storage is counted. */
   #isCounted(): Promise<boolean> {
     this.#counted ??= this.#admin.directories
       .getByName(DIRECTORY)
@@ -210,7 +210,7 @@ class HomeInParts {
   #part = 0;
   #lines: string[] = [];
   #length = 0;
-  /** What the parts before were answered; once a home differs, no more of it is handed over. */
+  /** The answer to the parts before. Once a home differs, no more of it is handed over. */
   #answer: ImportAnswer = "waiting";
 
   constructor(client: HomeClient, told: ImportedHome, isCounted: boolean) {

@@ -12,25 +12,25 @@ import type { BatchSink } from "../turn/output-events.ts";
 import type { TurnResult } from "../turn/turn.ts";
 
 /**
- * What a transport brings, and what it gets. HTTP is one (`src/http/`), WebSocket another (`src/socket/`): a sink, a loop
+ * The contract between a transport and the API. HTTP is one (`src/http/`), WebSocket another (`src/socket/`): a sink, a loop
  * that calls `createResponse`, and, where it keeps turns itself, a source of the past.
  */
 
-/** Whether a request has been counted, or refused, by its caller's limits. All copies of its `Caller` share it. */
+/** Remembers that a request was counted, or refused, by its caller's limits. All copies of its `Caller` share it. */
 export interface Counting {
   isDone: boolean;
 }
 
-/** Who asks, and what the transport and the platform hand on: all operations of the API take it. */
+/** The caller of an operation, with all that its transport and the platform provide. Every operation of the API takes it. */
 export interface Caller {
   /** As it is for this caller. */
   config: Config;
   tenant: string;
-  /** Who it is of the tenant, and what it may. */
+  /** The key of the tenant that asks, and its permissions. */
   identity: Identity;
   /** Where the use of those is counted who have limits. */
   quotas: DurableObjectNamespace<Quota>;
-  /** Whether this request has been counted there. */
+  /** Remembers that this request was counted there. */
   counting: Counting;
   /** Tells the client something beside the answer, as headers, where there is an answer that can have them. */
   tell?: ((headers: Record<string, string>) => void) | undefined;
@@ -40,17 +40,17 @@ export interface Caller {
   homes: HomeClient;
   /** Where earlier turns are read. */
   past: PastSource;
-  /** Of the request's body, in bytes, or in UTF-16 units; 0 where there is none. */
+  /** The length of the request's body in bytes, or in UTF-16 units; 0 without a body. */
   bodyLength: number;
-  /** What a header says of the session that its requests are part of. */
+  /** The session that a header of the request names. */
   clientSession?: string | undefined;
-  /** Is told of every request to a model server for an answer of the model's, and of each try of it. */
+  /** Called with every try of every request to a model server for an answer of the model's. */
   onAttempt?: ((call: ServerAttempt) => void) | undefined;
   /** Takes the foreground turns that no home keeps, each before its terminal event: a transport may keep them itself. */
   keep?: ((turn: UnstoredTurn) => void) | undefined;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
-  /** What telemetry sees of the request, where there is any. */
+  /** The request's record in telemetry, if there is any. */
   observation?: Observation | undefined;
   /** Keeps the process alive for what is still to be done after the answer. */
   waitUntil: (promise: Promise<unknown>) => void;
@@ -65,7 +65,7 @@ export interface UnstoredTurn {
   messages: string | null;
 }
 
-/** What a creation comes to. */
+/** The result of a creation. */
 export type Created<Sink extends ClientSink> =
   /** The response: ended, or, for a background run, as it is now. */
   | { kind: "response"; response: StoredResponse }
@@ -78,7 +78,7 @@ export type Created<Sink extends ClientSink> =
 export interface SlowAnswer {
   /** Called when the model has begun to answer. `onLeft` is to be called when the client is found to have left. */
   begin(onLeft: () => void): void;
-  /** Whether the client has been told already: an error cannot be its answer any more, and a failed response is. */
+  /** True once the answer has begun: an error cannot be the answer any more, and a failed response is. */
   readonly hasBegun: boolean;
 }
 

@@ -11,9 +11,9 @@ import { DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
 import { MAX_USAGE_ROWS, type UsageRow } from "../store/quota/usage-store.ts";
 
-/** What was used, in the shape of OpenAI's `GET /v1/organization/usage/completions`; its projects are tenants here. */
+/** Usage, in the shape of OpenAI's `GET /v1/organization/usage/completions`; its projects are tenants here. */
 
-/** What can be asked. Times are Unix seconds. */
+/** A query of usage. Times are Unix seconds. */
 export interface UsageRequest {
   from: number;
   until?: number | undefined;
@@ -47,7 +47,7 @@ export interface UsageSources {
   quotas: DurableObjectNamespace<Quota>;
 }
 
-/** What one group has used in a bucket. */
+/** The usage of one group in a bucket. */
 export interface UsageResult {
   object: "organization.usage.completions.result";
   input_tokens: number;
@@ -57,7 +57,7 @@ export interface UsageResult {
   project_id: string | null;
   api_key_id: string | null;
   model: string | null;
-  /** What it cost by MODEL_PRICES; OpenAI has that elsewhere. */
+  /** The cost by MODEL_PRICES; OpenAI has that elsewhere. */
   cost_usd: number;
 }
 
@@ -106,7 +106,7 @@ export async function readUsage(
   };
 }
 
-/** What can be asked of what is stored. */
+/** A query of storage. */
 export interface StorageRequest {
   groupBy: readonly StorageGroup[];
   projects?: readonly string[] | undefined;
@@ -115,7 +115,7 @@ export interface StorageRequest {
 export const STORAGE_GROUPS = ["project_id", "api_key_id"] as const;
 export type StorageGroup = (typeof STORAGE_GROUPS)[number];
 
-/** What is stored now, in the shape of OpenAI's usage: one bucket, of this moment. */
+/** Current storage, in the shape of OpenAI's usage: one bucket, of this moment. */
 export interface StoragePage {
   object: "page";
   data: { object: "bucket"; start_time: number; end_time: number; results: StorageResult[] }[];
@@ -130,11 +130,11 @@ export interface StorageResult {
   num_conversations: number;
   project_id: string | null;
   api_key_id: string | null;
-  /** Of one tenant that is not told apart by keys: what it may store. Null where nothing limits it, and of all else. */
+  /** The limits of one tenant's storage, if its keys are not grouped. Null if nothing limits it, and in every other result. */
   limits: Partial<Record<StoredLimit, number>> | null;
 }
 
-/** What is stored now by one tenant, or, without one, by those that are asked for: by all, where none is. */
+/** The current storage of one tenant, or, without one, of those that are asked for: of all, if none is. */
 export async function readStorage(
   tenant: string | undefined,
   { groupBy, projects }: StorageRequest,
@@ -145,7 +145,7 @@ export async function readStorage(
   const rows: { tenant: string; key: string; stored: Stored }[] = [];
   await forEachTenant(tenants, async (of) => {
     const byKey = Object.entries(await sources.quotas.getByName(of).stored());
-    // Who stores nothing has a row, too: it has limits.
+    // A tenant that stores nothing has a row too, because it has limits.
     for (const [key, stored] of [["", NOTHING_STORED] as const, ...byKey]) rows.push({ tenant: of, key, stored });
   });
   const byTenant = groupBy.includes("project_id");

@@ -40,32 +40,32 @@ export interface TurnSpec extends TurnAddress {
   model: Model;
   tenant?: string;
   cacheSalt: string;
-  /** What it has in common with other turns, which do well at the same model server. */
+  /** The other turns that it shares a model server's cache with. */
   affinity?: Affinity | undefined;
   /** Unix milliseconds. */
   createdAt: number;
 }
 
-/** What a host provides for a turn. */
+/** The host of a turn: the Worker, or a home. */
 export interface TurnHost {
   config: Config;
   /** How its request has reached its model. A host that has not asked for the model makes none. */
   modelAccess?: ModelAccess | undefined;
   /** How to reach the MCP servers of the request, by label. */
   access: Readonly<Record<string, McpAccess>>;
-  /** What all that the turn puts out may take as JSON, in UTF-16 units. */
+  /** The most that all output of the turn may take as JSON, in UTF-16 units. */
   room: number;
   /** Aborted when nobody wants the answer any more. */
   signal: AbortSignal;
   /** Keeps the host alive for what is still to be done when the turn has ended. */
   waitUntil: (promise: Promise<unknown>) => void;
-  /** Is told of every request to a model server for an answer of the model's, and of each try of it. */
+  /** Called with every try of every request to a model server for an answer of the model's. */
   onAttempt?: ((call: ServerAttempt) => void) | undefined;
   /** Takes the events, where anybody wants them. */
   sink?: BatchSink | undefined;
   /** The state of the turn at the end of its log, for a run whose process died: it goes on from there. */
   logged?: TurnState | undefined;
-  /** What the request measures of itself, where anybody wants to know. */
+  /** The request's measurements, if somebody wants them. */
   measured?: Measurements | undefined;
 }
 
@@ -81,7 +81,8 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
   const past = kept && openReasoning(kept, seal);
   const compactions = compactionCodec(config, spec.tenant ?? "");
   const opened = past && openPast(past, spec.request, compactions, config);
-  const request = withConfiguration(spec.request, withContent(past?.history ?? [], opened), past?.input ?? []);
+  const known = past && withContent(past.history, opened);
+  const request = withConfiguration(spec.request, known ?? [], past?.input ?? []);
   if (measured) noteTurn(measured, spec, request, config);
   const { modelAccess = new ModelAccess(config, spec.tenant ?? "") } = host;
   const { upstream } = modelAccess;
@@ -100,7 +101,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
       outageMs: request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
       outputLength: room,
     },
-    tools: { plugins: PLUGINS, session: past && toolsOf(spec, past, opened, host) },
+    tools: { plugins: PLUGINS, session: past && known && toolsOf(spec, past, known, host) },
     secrets: { hidesReasoning: config.hidesReasoning, seal, compactions },
     host: { ...host, clock: Date.now },
     logged,
@@ -124,9 +125,10 @@ export async function assemblePrompt(
   const { config, signal } = host;
   const past = openReasoning(kept, sealOf(spec, config));
   const opened = openPast(past, spec.request, compactionCodec(config, spec.tenant ?? ""), config);
-  const request = withConfiguration(spec.request, withContent(past.history, opened), past.input);
+  const known = withContent(past.history, opened);
+  const request = withConfiguration(spec.request, known, past.input);
   checkPromptMedia(past, request, config.isMediaListed);
-  const tools = toolsOf(spec, past, opened, host);
+  const tools = toolsOf(spec, past, known, host);
   const { modelAccess = new ModelAccess(config, spec.tenant ?? "") } = host;
   const engine = modelAccess.engineFor(spec, model, host);
   const source = { asked: { ...spec, request }, past: { ...past, opened } };
@@ -180,23 +182,23 @@ function openPast(
   return opened;
 }
 
-/** What seals and opens reasoning for the turn's tenant and model. Runs of before had no tenant, and nothing sealed. */
+/** Seals and opens reasoning for the turn's tenant and model. Runs of earlier versions had no tenant, and nothing sealed. */
 function sealOf({ tenant, model }: TurnSpec, { encryptionKeys }: Config): ReasoningSeal | undefined {
   const sealer = tenant === undefined ? undefined : createSealer(encryptionKeys, tenant, model.upstream);
   return sealer && { sealer, engine: model.engine };
 }
 
 /**
- * The tools that this server runs for the turn, where it has any. They know also what a compaction carries. Throws the 400s
- * of `JoinedSession.of`.
+ * The tools that this server runs for the turn, if any. `known` is the history with the content of its newest compaction.
+ * Throws the 400s of `JoinedSession.of`.
  */
 function toolsOf(
   { home, turn, tenant = "", request }: TurnSpec,
-  { history, replays, input }: Past,
-  opened: OpenedCompaction | undefined,
+  { replays, input }: Past,
+  known: readonly Item[],
   { config, access, logged }: Pick<TurnHost, "config" | "access" | "logged">,
 ): JoinedSession | undefined {
-  const items = [...withContent(history, opened), ...input];
+  const items = [...known, ...input];
   const whole = withAllTools(request, items);
   const hasApproval = input.some(({ type }) => type === "mcp_approval_response");
   if (!whole.tools?.some((tool) => hostedKey(tool) !== undefined) && !hasApproval) return undefined;
@@ -206,7 +208,7 @@ function toolsOf(
     access,
     items,
     input,
-    // What tools remember of this turn, too.
+    // With the tools' memory of this turn.
     replays: logged ? [...replays, ...logged.replays] : replays,
     output: logged?.output.filter((_, index) => !logged.openLists.includes(index)) ?? [],
     ownContainer: `cntr_${home}${turn}`,

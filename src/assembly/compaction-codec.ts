@@ -4,7 +4,7 @@ import { z } from "zod";
 import type { Config } from "../config/index.ts";
 import type { CompactionCodec, CompactionContent, CompactionFault } from "../contract/compaction.ts";
 import type { Sealer } from "../contract/sealing.ts";
-import { type InputItem, type Item, inputItem } from "../items/registry.ts";
+import { type InputItem, type Item, inputItem, isKept } from "../items/registry.ts";
 import { list } from "../protocol/collections.ts";
 import { createSealer } from "./sealer.ts";
 
@@ -81,9 +81,9 @@ function parsed(payload: unknown): CompactionContent | CompactionFault {
   return { before, summary, after };
 }
 
-/** Whether an item says all itself: no reference, and no compaction in a compaction. */
+/** True if an item says all itself: no reference, and no compaction in a compaction. */
 function isItem(item: InputItem): item is Item {
-  return item.type !== "item_reference" && item.type !== "compaction" && item.type !== "compaction_trigger";
+  return isKept(item) && item.type !== "compaction";
 }
 
 function unreadable(why: string): CompactionFault {

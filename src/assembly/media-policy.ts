@@ -92,7 +92,7 @@ export async function checkRequestItems(
   await checkRequestMedia(items, field, config, signal);
   const newest = items.findLastIndex(({ type }) => type === "compaction");
   for (const [index, item] of items.entries()) {
-    // Of a prompt only the newest is ever opened; what is added to a conversation may become that.
+    // A prompt opens only the newest one, which any item of a conversation may become.
     if (item.type !== "compaction" || (field === "input" && index !== newest)) continue;
     const param = `${field}[${index}].encrypted_content`;
     const content = openCompaction(item, compactionCodec(config, tenant), { param, isStored: false });

@@ -82,7 +82,7 @@ export class ModelAccess {
     });
   }
 
-  /** The engine for a turn. What it asks for is of the turn's session, and told to `onAttempt` and `measured`. */
+  /** The engine for a turn. Its requests are of the turn's session; `onAttempt` and `measured` see each of them. */
   engineFor(
     owner: SessionOwner,
     model: Model,
@@ -100,7 +100,7 @@ export class ModelAccess {
 
 type OnAttempt = (call: ServerAttempt) => void;
 
-/** Counts what is asked of another server because one could not answer, and passes on what it is told. */
+/** Counts the tries at another server because one could not answer, and passes all on. */
 function counted(measured: Measurements, onAttempt: OnAttempt | undefined): OnAttempt {
   return (attempt) => {
     if (attempt.attempt > 1) measured.failovers += 1;

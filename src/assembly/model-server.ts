@@ -10,7 +10,7 @@ import { type ApiError, toApiError } from "../protocol/errors.ts";
 
 export type { BoardReport } from "../engine/pool/board-view.ts";
 
-/** What is asked of the model servers beside turns. */
+/** Asks the model servers for their models and their health. */
 
 /** The models that clients may name. Throws ApiError as the upstream does. */
 export function listModels(config: Config, signal: AbortSignal): Promise<ModelCard[]> {
@@ -44,7 +44,7 @@ export type ModelServerHealth = {
   isEjected: boolean;
   /** As the board has seen it of late. */
   report: ServerReport | undefined;
-  /** Undefined where it has not told who it is. */
+  /** Undefined if it has not named its version. */
   separatesTenants: boolean | undefined;
   latencyMs: number;
 } & (

@@ -10,13 +10,13 @@ export interface PassedRequest {
   /** Below `/v1`, or from the server's root when it begins with `//`. */
   path: string;
   body: Body;
-  /** Of a body that is no JSON. */
+  /** The type of a body that is no JSON. */
   contentType?: string | undefined;
   /** The model's name at vLLM; undefined: the server's own. */
   model: string | undefined;
   tenant: string;
   affinity: Affinity;
-  /** Whether the answer comes as a stream: its headers come at once, and those of any other when all of it is there. */
+  /** True if the answer is a stream. Its headers come at once, those of another answer once all of it is made. */
   isStream: boolean;
 }
 

@@ -2,7 +2,7 @@ import type { Replay } from "../contract/engine.ts";
 import type { InputItem, Item } from "../items/registry.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 
-/** What a turn knows before its model speaks. */
+/** All that a turn knows before its model speaks. */
 export interface Past {
   /** Items of earlier turns, oldest first. */
   history: Item[];
@@ -14,7 +14,7 @@ export interface Past {
 
 /** A past that was read. */
 export interface ReadPast extends Past {
-  /** Of what was read for it, as JSON, in UTF-16 units. */
+  /** The length of all that was read for it, as JSON, in UTF-16 units. */
   length: number;
 }
 

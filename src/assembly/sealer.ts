@@ -11,7 +11,7 @@ import { MAX_SEALED_LENGTH } from "../items/reasoning.ts";
  *     re1 . <kid> . base64url( nonce (12) | AES-256-GCM( form (1) | JSON [model, payload] ) | tag (16) )
  *
  * The key is HKDF-SHA-256 of the operator's key `kid`, for one tenant and one purpose, so that another tenant's blob fails
- * its authentication. The model stands inside, so that another model's blob can be told from that.
+ * its authentication. The model stands inside, so that another model's blob differs from another tenant's.
  */
 
 const VERSION = "re1";
@@ -30,7 +30,7 @@ const DEFLATED_JSON = 2;
 /** Shorter texts do not become smaller. */
 const MIN_DEFLATED_BYTES = 256;
 
-/** What is opened is at most this many times as large as its blob: nobody can make much work by sending little. */
+/** An opened payload is at most this many times as large as its blob: nobody can make much work by sending little. */
 export const MAX_INFLATION = 8;
 
 /**
@@ -125,7 +125,7 @@ function parseToken(blob: string): Token | undefined {
   return isWhole ? { kid: blob.slice(VERSION.length + 1, end), head: blob.slice(0, end + 1), bytes } : undefined;
 }
 
-/** What the tag vouches for beside the content. */
+/** The additional authenticated data of the tag. */
 function associated(head: string, purpose: SealPurpose): Buffer {
   return Buffer.from(head + purpose);
 }

@@ -6,11 +6,11 @@ import { type TreeAddress, type TurnAddress, treeOf } from "../protocol/ids.ts";
 
 /** Which requests belong together at the model servers: those whose prompts begin alike, so that a cache has them. */
 
-/** What a request shows of what it has in common with others, beside its tree. */
+/** How a request shows, beside its tree, that it has its beginning in common with others. */
 export interface Affinity {
   /** The request's turn can be continued on this server, so that its tree is the same in all turns after it. */
   isRooted: boolean;
-  /** What its client says of that: `prompt_cache_key`, or a header that names a session. */
+  /** The client's own word: `prompt_cache_key`, or a header that names a session. */
   hint?: string | undefined;
   /** How its prompt begins, hashed; known where it counts. */
   beginning?: string | undefined;
@@ -60,7 +60,7 @@ export interface AffinitySource {
   continues: boolean;
   /** It can be continued itself: it is stored, or its transport keeps it. */
   isKept: boolean;
-  /** What a header says of the session that the request is part of. */
+  /** The session that a header of the request names. */
   clientSession: string | undefined;
   /** There are several model servers to choose from. */
   hasPool: boolean;

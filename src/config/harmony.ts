@@ -19,7 +19,7 @@ export const harmony = {
     ),
     toolHeader: variable(
       "HARMONY_TOOL_HEADER",
-      z.enum(["channel-first", "recipient-first"]).prefault("channel-first"),
+      z.enum(["channel-first", "recipient-first"]).default("channel-first"),
       "Where the header of a tool's answer names its recipient: behind the channel or before it. openai/harmony wrote `recipient-first` until 0.0.11.",
     ),
   },

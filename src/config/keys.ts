@@ -34,9 +34,9 @@ function keyEntries(expected: string) {
 
 const MAKES_KEYS = "`npm run create-key -- TENANT` or `responses-edge create-key TENANT`";
 
-const apiKeys = keyEntries(`expected entries of the form tenant:sha256-in-hex, as ${MAKES_KEYS} prints them`)
-  .optional()
-  .transform((keys) => keys ?? []);
+const apiKeys = keyEntries(`expected entries of the form tenant:sha256-in-hex, as ${MAKES_KEYS} prints them`).default(
+  [],
+);
 
 /** A root key as its text, for an operator who has only a form to fill in. It has its prefix and enough random characters that nobody guesses it. */
 const PLAIN_ROOT_KEY = /^sk-admin-[A-Za-z0-9_-]{32,512}$/;
@@ -50,8 +50,7 @@ const adminKeys = z
   .transform((text) => listed(text).map(hashedRootKey).join(","))
   .pipe(keyEntries("expected entries of the form name:sha256-in-hex, or sk-admin- and at least 32 letters and digits"))
   .transform((keys) => keys.map(({ tenant, sha256 }) => ({ name: tenant, sha256 })))
-  .optional()
-  .transform((keys) => keys ?? []);
+  .default([]);
 
 function hashedRootKey(entry: string): string {
   if (!PLAIN_ROOT_KEY.test(entry)) return entry;
@@ -86,8 +85,7 @@ const encryptionKeys = z
     if (keys.size === 0) context.addIssue({ code: "custom", message: "expected at least one entry" });
     return [...keys.values()];
   })
-  .optional()
-  .transform((keys) => keys ?? []);
+  .default([]);
 
 const price = z.number().min(0).max(1_000_000);
 

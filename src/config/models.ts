@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { jsonMap, listed, someOf, urlPrefixes } from "./values.ts";
+import { jsonMap, listed, setOf, someOf, urlPrefixes } from "./values.ts";
 import { type Section, type ValuesOf, variable } from "./variable.ts";
 
 /** The models: their names, what clients may send them, and what clients see of them. */
@@ -49,8 +49,7 @@ const extraFields = z
     (names) => names.every((name) => !OWN_FIELDS.has(name)),
     `expected none of the fields that this server sets: ${[...OWN_FIELDS].join(", ")}`,
   )
-  .optional()
-  .transform((names): readonly string[] => names ?? []);
+  .default([]);
 
 const efforts = z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"]);
 
@@ -74,11 +73,11 @@ export const models = {
     codexModels: variable(
       "CODEX_MODELS",
       jsonMap(z.record(z.string(), z.unknown()), '{"model":{"input_modalities":["text","image"]}}'),
-      'JSON: what Codex is told of models, by name; `*` stands for all. Without `{"qwen3":{"input_modalities":["text","image"]}}` Codex sends no images ([clients.md](../clients.md)).',
+      'JSON: fields of Codex\'s model catalogue, by model; `*` stands for all. Without `{"qwen3":{"input_modalities":["text","image"]}}` Codex sends no images ([clients.md](../clients.md)).',
     ),
     formatWithTools: variable(
       "VLLM_FORMAT_WITH_TOOLS",
-      z.enum(["never", "strict", "always"]).prefault("never"),
+      z.enum(["never", "strict", "always"]).default("never"),
       "When vLLM's grammar lets a model choose between a tool call and `text.format`. `strict`: where a tool is `strict` (vLLM 0.32 with a parser that has structural tags). `always`: with `--tool-strict-level function` or higher. See [tools.md](../tools.md).",
     ),
     vllmExtraFields: variable(
@@ -90,8 +89,8 @@ export const models = {
       "REASONING_CONTENT",
       z
         .enum(["shown", "hidden"])
-        .transform((value) => value === "hidden")
-        .prefault("shown"),
+        .default("shown")
+        .transform((value) => value === "hidden"),
       "`hidden` shows no client what models think.",
     ),
     /** By the name that vLLM knows, then by the request's `reasoning.effort`. */
@@ -107,12 +106,12 @@ export const models = {
     ),
     vllmExtras: variable(
       "VLLM_EXTRAS",
-      someOf(VLLM_EXTRAS).optional(),
+      someOf(VLLM_EXTRAS).transform(setOf(VLLM_EXTRAS)).optional(),
       `Fields that clients may send although they reach beyond the request's own sampling: \`all\`, \`none\`, or some of \`${VLLM_EXTRAS.join(",")}\`. Without this variable, a deployment with keys opens none and one without keys opens all.`,
     ),
     passthroughEndpoints: variable(
       "PASSTHROUGH_ENDPOINTS",
-      someOf(PASSTHROUGH_ENDPOINTS).prefault("none"),
+      someOf(PASSTHROUGH_ENDPOINTS).default(["none"]).transform(setOf(PASSTHROUGH_ENDPOINTS)),
       `vLLM's own endpoints that clients may call: \`all\`, \`none\`, or some of \`${PASSTHROUGH_ENDPOINTS.join(",")}\`. See [passthrough.md](../passthrough.md).`,
     ),
     /** vLLM's `priority` by tier, lower is sooner. None is sent without any, except what clients may send themselves. */

@@ -13,7 +13,7 @@ const loadFactor = z
   .regex(/^\d{1,4}(\.\d{1,4})?$/, "expected a number such as 1.5")
   .transform(Number)
   .refine((factor) => factor >= 1, "expected at least 1")
-  .prefault("1.5");
+  .default(1.5);
 
 export const servers = {
   title: "Model servers",
@@ -21,12 +21,12 @@ export const servers = {
     baseUrl: variable(
       "VLLM_BASE_URL",
       serverUrl().optional(),
-      "vLLM's URL, which ends in `/v1`. A service binding named `VLLM` can stand in its place, such as a Workers VPC service for a private GPU.",
+      "vLLM's URL, which ends in `/v1`. A service binding named `VLLM` can replace it, such as a Workers VPC service for a private GPU.",
     ),
     apiKey: variable("VLLM_API_KEY", headerSecret().optional(), "Secret. vLLM's `--api-key`."),
     transport: variable(
       "VLLM_TRANSPORT",
-      z.enum(TRANSPORTS).prefault("fetch"),
+      z.enum(TRANSPORTS).default("fetch"),
       "`socket` opens a TCP connection for each request, which makes tokens cheaper. `mixed` does so for streams of tokens only. `npm start` and `npm run serve` set `mixed` for a URL with `http://`. See [operations.md](../operations.md#the-way-to-the-model-server).",
     ),
     upstreams: variable(
@@ -57,7 +57,7 @@ export const servers = {
     ),
     unsaltedServers: variable(
       "UNSALTED_SERVERS",
-      z.enum(["warn", "refuse"]).prefault("warn"),
+      z.enum(["warn", "refuse"]).default("warn"),
       "What happens to a model server that does not keep tenants apart, where there may be several tenants. `warn` logs it; `refuse` sends it no prompt and answers 503 ([fleet.md](../fleet.md#tenants-at-a-server)).",
     ),
     showsUpstream: variable(

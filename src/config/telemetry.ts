@@ -42,14 +42,14 @@ const SAMPLER_NAMES = Object.keys(SAMPLERS) as [SamplerName, ...SamplerName[]];
 /** A collector needs no longer than this, and work after an answer has 30 s. */
 const MAX_EXPORT_TIMEOUT_MS = 20_000;
 
-const exporter = () => z.enum(["otlp", "none"]).prefault("otlp");
+const exporter = () => z.enum(["otlp", "none"]).default("otlp");
 
 export const telemetry = {
   title: "Telemetry",
   variables: {
     logEvents: variable(
       "TELEMETRY_LOG",
-      z.enum(["all", "errors", "none"]).prefault("none"),
+      z.enum(["all", "errors", "none"]).default("none"),
       "Which requests have a line in the log, which never has content: `all`, `errors` or `none`. See [telemetry.md](../telemetry.md), also for the other variables of this table.",
     ),
     logRatio: variable(
@@ -111,7 +111,7 @@ export const telemetry = {
           [z.enum(["", "parentbased_"]), z.enum(SAMPLER_NAMES)],
           `expected ${SAMPLER_NAMES.join(", ")}, or parentbased_ and one of them`,
         )
-        .prefault("parentbased_always_on"),
+        .default("parentbased_always_on"),
       "Which traces are sent: `always_on`, `always_off` or `traceidratio`. After `parentbased_`, the decision of a caller counts more.",
     ),
     samplerRatio: variable("OTEL_TRACES_SAMPLER_ARG", ratio(), "The share of `traceidratio`, 0 to 1."),

@@ -22,7 +22,7 @@ const algorithms = z
     (names) => names.length > 0 && names.every((name) => JWT_ALGORITHMS.includes(name)),
     `expected some of ${JWT_ALGORITHMS.join(", ")}`,
   )
-  .prefault("RS256,ES256");
+  .default(["RS256", "ES256"]);
 
 export const tokens = {
   title: "Tokens of an identity provider",
@@ -41,7 +41,7 @@ export const tokens = {
     ),
     tenantClaim: variable(
       "JWT_TENANT_CLAIM",
-      z.string().min(1).max(256).prefault("sub"),
+      z.string().min(1).max(256).default("sub"),
       "The claim that names the tenant.",
     ),
     algorithms: variable(

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { BUILTIN_LABELS, type BuiltinKind, HOSTED_TOOL_NAMES, hostedKinds } from "../protocol/hosted-tools.ts";
 import type { OperatorNetwork } from "./network.ts";
-import { headerSecret, httpUrl, integer, jsonMap, listed, milliseconds, someOf, urlPrefixes } from "./values.ts";
+import { headerSecret, httpUrl, integer, jsonMap, listed, milliseconds, setOf, someOf, urlPrefixes } from "./values.ts";
 import { type Section, type ValuesOf, variable } from "./variable.ts";
 
 /** The tools that this server runs for a model, and their bounds. */
@@ -25,8 +25,7 @@ const builtinLabels = z
     context.addIssue({ code: "custom", message });
     return z.NEVER;
   })
-  .optional()
-  .transform((labels): ReadonlyMap<string, BuiltinKind> => labels ?? new Map());
+  .default(new Map());
 
 export const tools = {
   title: "Tools",
@@ -57,16 +56,16 @@ export const tools = {
     offeredKinds: variable(
       "HOSTED_TOOLS",
       someOf(HOSTED_TOOL_NAMES)
-        .prefault("all")
-        .transform((names) => hostedKinds([...names])),
+        .default(["all"])
+        .transform((names) => hostedKinds([...setOf(HOSTED_TOOL_NAMES)(names)])),
       `The tools that this server runs: \`all\`, \`none\`, or some of \`${HOSTED_TOOL_NAMES.join(",")}\`. A response echoes the others, and no model is offered them. A \`tool_choice\` that forces one of them is a 400.`,
     ),
     dropsUnknownTools: variable(
       "UNKNOWN_TOOLS",
       z
         .enum(["refuse", "drop"])
-        .transform((value) => value === "drop")
-        .prefault("refuse"),
+        .default("refuse")
+        .transform((value) => value === "drop"),
       "What happens to a tool of an unknown type. `refuse` answers 400. `drop` leaves it out and names it in the header `x-dropped-tools`.",
     ),
     searxngUrl: variable("SEARXNG_URL", httpUrl().optional(), "A SearXNG with which the built-in browser searches."),

@@ -15,7 +15,7 @@ export function integer(fallback: number, minimum: number, maximum = Number.MAX_
     .transform(Number)
     .refine((value) => value >= minimum, `expected at least ${minimum}`)
     .refine((value) => value <= maximum, `expected at most ${maximum}`)
-    .prefault(String(fallback));
+    .default(fallback);
 }
 
 /** A duration in milliseconds, which a timer can wait. */
@@ -37,8 +37,8 @@ export function days(fallback: number, minimum: number) {
 export function flag() {
   return z
     .enum(["true", "false"])
-    .transform((value) => value === "true")
-    .prefault("false");
+    .default("false")
+    .transform((value) => value === "true");
 }
 
 /** A share, from 0 to 1; all by default. */
@@ -49,7 +49,7 @@ export function ratio() {
     .regex(/^(0|1|0?\.\d+|[01]\.\d*)$/, "expected a number from 0 to 1")
     .transform(Number)
     .refine((value) => value <= 1, "expected a number from 0 to 1")
-    .prefault("1");
+    .default(1);
 }
 
 /** The entries of a text, which commas or white space separate. */
@@ -57,7 +57,7 @@ export function listed(text: string): string[] {
   return text.split(/[\s,]+/).filter((entry) => entry !== "");
 }
 
-/** Some of several names, `all` or `none`, as the set of names. */
+/** Some of several names, or `all` or `none`. */
 export function someOf<const Name extends string>(names: readonly [Name, ...Name[]]) {
   return z
     .string()
@@ -67,11 +67,13 @@ export function someOf<const Name extends string>(names: readonly [Name, ...Name
         [z.tuple([z.enum(["all", "none"])]), z.array(z.enum(names))],
         `expected 'all', 'none', or some of ${names.join(", ")}`,
       ),
-    )
-    .transform((given): ReadonlySet<Name> => {
-      const [first] = given as readonly string[];
-      return new Set(names.filter((name) => first === "all" || (given as readonly string[]).includes(name)));
-    });
+    );
+}
+
+/** The set that a text of {@link someOf} names. */
+export function setOf<const Name extends string>(names: readonly Name[]) {
+  return (given: readonly string[]): ReadonlySet<Name> =>
+    new Set(names.filter((name) => given[0] === "all" || given.includes(name)));
 }
 
 /** A JSON object whose values a schema reads; empty by default. The mistake shows the `example`. */
@@ -87,7 +89,7 @@ export function jsonMap<Value extends z.ZodType>(value: Value, example: string) 
       }
     })
     .pipe(z.record(z.string().min(1), value))
-    .prefault("{}");
+    .default({});
 }
 
 /** A URL to call. A user name in it cannot be sent, and a fragment never is. */
@@ -129,8 +131,7 @@ export function urlPrefixes() {
         return z.NEVER;
       }
     })
-    .optional()
-    .transform((isListed) => isListed ?? (() => false));
+    .default(() => () => false);
 }
 
 /** In whole groups of four characters, the last one with or without its padding. */

@@ -6,7 +6,7 @@ import type { z } from "zod";
  */
 export interface Variable<Name extends string = string, Schema extends z.ZodType = z.ZodType> {
   readonly name: Name;
-  /** Reads the text of the variable. `prefault` is the default, written as an operator would; `optional` has none. */
+  /** Reads the text of the variable. `default` stands before transforms of its value, so that the reference can show it; `optional` has none. */
   readonly schema: Schema;
   /** Tells operators what the variable does, in Markdown. Links are relative to docs/reference/. */
   readonly meaning: string;

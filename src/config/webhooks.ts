@@ -24,7 +24,11 @@ const webhookSecret = z
 export const webhooks = {
   title: "Webhooks",
   variables: {
-    url: variable("WEBHOOK_URL", httpUrl().optional(), "The URL that is told when a background response ends."),
+    url: variable(
+      "WEBHOOK_URL",
+      httpUrl().optional(),
+      "The URL that receives a webhook when a background response ends.",
+    ),
     secret: variable(
       "WEBHOOK_SECRET",
       webhookSecret,

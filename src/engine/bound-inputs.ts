@@ -9,6 +9,7 @@ import {
   readGrammar,
 } from "@responses-edge/grammar";
 import type { Prompt } from "../contract/engine.ts";
+import { bringsTools } from "../items/registry.ts";
 import { refuseLargeFormats } from "../protocol/bounded-formats.ts";
 import { clientToolsIn } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
@@ -41,10 +42,9 @@ export function refuseBadFormats({ tools, input, text, structured_outputs: outpu
   }
   if (!Array.isArray(input)) return;
   for (const [index, item] of input.entries()) {
-    const bringsTools = item.type === "additional_tools" || item.type === "tool_search_output";
-    if (!bringsTools && item.type !== "mcp_list_tools") continue;
+    if (!bringsTools(item) && item.type !== "mcp_list_tools") continue;
     refuseLargeFormats(item.tools, ["input", index, "tools"]);
-    if (!bringsTools) continue;
+    if (!bringsTools(item)) continue;
     for (const { field, format } of grammarsIn(item.tools, ["input", index, "tools"])) {
       length += format.definition.length;
       if (length > MAX_TOTAL_LENGTH) return;

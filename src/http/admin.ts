@@ -21,10 +21,10 @@ import type { AppEnv } from "./app-env.ts";
 import { readLines } from "./body.ts";
 import { adminOf, identityOf, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
-import { json, ok } from "./openapi/operation.ts";
+import { byRoot, json, ok } from "./openapi/operation.ts";
 import { auditQuery, homesQuery, keysQuery, runsQuery, storageQuery, usageQuery } from "./queries.ts";
 
-/** Of one import: a page of 200 homes. A unit of UTF-16 takes at most three bytes of UTF-8. */
+/** Bounds of one import: a page of 200 homes. A unit of UTF-16 takes at most three bytes of UTF-8. */
 const IMPORT_BOUNDS = { maxBytes: 1024 * 1024 * 1024, maxLineBytes: 3 * MAX_LINE_LENGTH };
 
 /**
@@ -36,25 +36,14 @@ export const administration = [
     method: "POST",
     path: "/v1/admin/keys",
     summary: "root key: make a key for a tenant; its `value` is shown this once",
-    operation: {
-      id: "createApiKey",
-      group: "Administration",
-      access: "root",
-      body: json("CreateApiKey"),
-      answers: ok("NewApiKey"),
-    },
+    operation: byRoot("createApiKey", { body: json("CreateApiKey"), answers: ok("NewApiKey") }),
     handle: async (context) => context.json(await createKey(administrator(context), await jsonBody(context))),
   }),
   endpoint({
     method: "GET",
     path: "/v1/admin/keys",
     summary: "root key: list keys: `tenant`, `limit` 1–100 (20), `after`",
-    operation: {
-      id: "listApiKeys",
-      group: "Administration",
-      access: "root",
-      answers: ok("ApiKeyList"),
-    },
+    operation: byRoot("listApiKeys", { answers: ok("ApiKeyList") }),
     query: keysQuery,
     handle: async (context, query) => context.json(await listKeys(administrator(context), query)),
   }),
@@ -62,25 +51,14 @@ export const administration = [
     method: "GET",
     path: "/v1/admin/keys/:id",
     summary: "root key: retrieve",
-    operation: {
-      id: "retrieveApiKey",
-      group: "Administration",
-      access: "root",
-      answers: ok("ApiKey"),
-    },
+    operation: byRoot("retrieveApiKey", { answers: ok("ApiKey") }),
     handle: async (context) => context.json(await retrieveKey(administrator(context), context.req.param("id"))),
   }),
   endpoint({
     method: "POST",
     path: "/v1/admin/keys/:id",
     summary: "root key: change its `name`, `expires_at`, `disabled`, `limits`",
-    operation: {
-      id: "changeApiKey",
-      group: "Administration",
-      access: "root",
-      body: json("ChangeApiKey"),
-      answers: ok("ApiKey"),
-    },
+    operation: byRoot("changeApiKey", { body: json("ChangeApiKey"), answers: ok("ApiKey") }),
     handle: async (context) => {
       const admin = administrator(context);
       return context.json(await changeKey(admin, context.req.param("id"), await jsonBody(context)));
@@ -90,25 +68,17 @@ export const administration = [
     method: "DELETE",
     path: "/v1/admin/keys/:id",
     summary: "root key: delete, for good",
-    operation: {
-      id: "deleteApiKey",
-      group: "Administration",
-      access: "root",
-      answers: ok("DeletedApiKey"),
-    },
+    operation: byRoot("deleteApiKey", { answers: ok("DeletedApiKey") }),
     handle: async (context) => context.json(await deleteKey(administrator(context), context.req.param("id"))),
   }),
   endpoint({
     method: "POST",
     path: "/v1/admin/keys/:id/rotate",
     summary: "root key: another `value`; the old one is good for `grace_seconds` (3600) more",
-    operation: {
-      id: "rotateApiKey",
-      group: "Administration",
-      access: "root",
+    operation: byRoot("rotateApiKey", {
       body: { ...json("RotateApiKey"), isOptional: true },
       answers: ok("NewApiKey"),
-    },
+    }),
     handle: async (context) => {
       const admin = administrator(context);
       const body = hasBody(context) ? await jsonBody(context) : {};
@@ -119,26 +89,14 @@ export const administration = [
     method: "GET",
     path: "/v1/admin/tenants/:tenant",
     summary: "root key: a tenant's `limits`",
-    operation: {
-      id: "retrieveTenant",
-      group: "Administration",
-      access: "root",
-      answers: ok("Tenant"),
-      errors: [400],
-    },
+    operation: byRoot("retrieveTenant", { answers: ok("Tenant"), errors: [400] }),
     handle: async (context) => context.json(await retrieveTenant(administrator(context), context.req.param("tenant"))),
   }),
   endpoint({
     method: "POST",
     path: "/v1/admin/tenants/:tenant",
     summary: "root key: set a tenant's `limits`; all its keys share them",
-    operation: {
-      id: "changeTenant",
-      group: "Administration",
-      access: "root",
-      body: json("ChangeTenant"),
-      answers: ok("Tenant"),
-    },
+    operation: byRoot("changeTenant", { body: json("ChangeTenant"), answers: ok("Tenant") }),
     handle: async (context) => {
       const admin = administrator(context);
       return context.json(await changeTenant(admin, context.req.param("tenant"), await jsonBody(context)));
@@ -149,12 +107,7 @@ export const administration = [
     path: "/v1/admin/tenants/:tenant",
     summary:
       "root key: erase a tenant: its keys, limits and usage, and what is kept in its noted homes; again while `has_more`: `after`",
-    operation: {
-      id: "eraseTenant",
-      group: "Administration",
-      access: "root",
-      answers: ok("ErasedTenant"),
-    },
+    operation: byRoot("eraseTenant", { answers: ok("ErasedTenant") }),
     query: homesQuery,
     handle: async (context, { after }) =>
       context.json(await eraseTenant(tenantData(context), context.req.param("tenant"), after)),
@@ -163,12 +116,7 @@ export const administration = [
     method: "GET",
     path: "/v1/admin/tenants/:tenant/export",
     summary: "root key: a tenant's data as JSON lines: `limit` 1–200 (200) homes, `after`",
-    operation: {
-      id: "exportTenant",
-      group: "Administration",
-      access: "root",
-      answers: { 200: { "application/jsonl": "ExportLine" } },
-    },
+    operation: byRoot("exportTenant", { answers: { 200: { "application/jsonl": "ExportLine" } } }),
     query: homesQuery,
     handle: async (context, query) => {
       const lines = await exportTenant(tenantData(context), context.req.param("tenant"), query);
@@ -180,13 +128,10 @@ export const administration = [
     path: "/v1/admin/tenants/:tenant/import",
     summary:
       "root key: take such JSON lines, of this or another deployment; homes that are here already stay as they are",
-    operation: {
-      id: "importTenant",
-      group: "Administration",
-      access: "root",
+    operation: byRoot("importTenant", {
       body: { name: "ImportLine", type: "application/jsonl" },
       answers: { ...ok("ImportedTenant"), 409: { "application/json": "RefusedImport" } },
-    },
+    }),
     handle: async (context) => {
       const data = tenantData(context);
       const lines = readLines(context.req.raw, IMPORT_BOUNDS);
@@ -201,7 +146,7 @@ export const administration = [
     method: "GET",
     path: "/v1/admin/runs",
     summary: "root key: background runs that live, by their ids: `tenant`, `limit` 1–100 (20), `after`",
-    operation: { id: "listRuns", group: "Administration", access: "root", answers: ok("RunList") },
+    operation: byRoot("listRuns", { answers: ok("RunList") }),
     query: runsQuery,
     handle: async (context, query) => context.json(await listLiveRuns(liveRuns(context), query)),
   }),
@@ -209,7 +154,7 @@ export const administration = [
     method: "POST",
     path: "/v1/admin/runs/:id/cancel",
     summary: "root key: stop one of them",
-    operation: { id: "cancelRun", group: "Administration", access: "root", answers: ok("CancelledRun") },
+    operation: byRoot("cancelRun", { answers: ok("CancelledRun") }),
     handle: async (context) => context.json(await cancelLiveRun(liveRuns(context), context.req.param("id"))),
   }),
   endpoint({
@@ -217,12 +162,7 @@ export const administration = [
     path: "/v1/organization/audit_logs",
     summary:
       "root key: who did what and when, newest first: `project_ids`, `event_types`, `effective_at[gte]`, `effective_at[lt]`, `limit` 1–100 (20), `after`",
-    operation: {
-      id: "listAuditLog",
-      group: "Administration",
-      access: "root",
-      answers: ok("AuditLog"),
-    },
+    operation: byRoot("listAuditLog", { answers: ok("AuditLog") }),
     query: auditQuery,
     handle: async (context, query) => context.json(await listAuditLog(administrator(context), query)),
   }),
@@ -239,7 +179,6 @@ export const administration = [
       openedBy: "ADMIN_KEY",
       answers: ok("UsagePage"),
     },
-    isOpen: ({ keys }) => keys.adminKeys.length > 0,
     query: usageQuery,
     handle: async (context, query) => {
       const { KEYS: directories, QUOTAS: quotas } = context.env;

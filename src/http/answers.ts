@@ -22,7 +22,7 @@ export function eventStream(context: Context<AppEnv>, events: ReadableStream<Uin
   return context.body(speaksOpenResponses(context) ? openResponsesStream(events) : events, 200, SSE_HEADERS);
 }
 
-/** Whether events are to have Open Responses' names: the client says its version, or the operator wants it for all. */
+/** True if events have Open Responses' names: the client sends its version, or the operator wants it for all. */
 export function speaksOpenResponses(context: Context<AppEnv>): boolean {
   return context.get("config").speaksOpenResponses || context.req.header(OPEN_RESPONSES_VERSION) !== undefined;
 }

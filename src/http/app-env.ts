@@ -4,10 +4,10 @@ import type { Identity } from "../contract/identity.ts";
 import type { Env } from "../env.ts";
 import type { Observation } from "../telemetry/telemetry.ts";
 
-/** Who asks: a tenant, or an administrator, who is no tenant. */
+/** The caller: a tenant, or an administrator, who is no tenant. */
 export type Authenticated = { identity: Identity; admin?: undefined } | { admin: string };
 
-/** What Hono's contexts carry here. */
+/** Hono's contexts here. */
 export interface AppEnv {
   Bindings: Env;
   Variables: {
@@ -16,7 +16,7 @@ export interface AppEnv {
     /** Only of a request that is counted. */
     counting: Counting | undefined;
     requestId: string;
-    /** Of the request's body in bytes, once it was read. */
+    /** The length of the request's body in bytes, once it was read. */
     bodyLength: number | undefined;
     /** Only where there is telemetry. */
     observation: Observation | undefined;

@@ -26,7 +26,7 @@ const configuration = createMiddleware<AppEnv>(async (context, next) => {
   else await next();
 });
 
-/** The same for what tells of this server: that is no request to be told of. */
+/** The same for endpoints that tell of this server. Telemetry leaves them out. */
 const unobserved = createMiddleware<AppEnv>(async (context, next) => {
   context.set("config", loadConfig(context.env));
   await next();
@@ -54,7 +54,7 @@ app.route(
     return group === "Operation" ? unobserved : configuration;
   }),
 );
-// Whoever shows no key learns of no path that there is not.
+// A caller without a key does not learn which paths exist.
 app.use("/v1/*", configuration, async (context, next) => {
   await setAuthenticated(context);
   await next();

@@ -40,9 +40,9 @@ export function authorizationOf(request: Request): string | undefined {
 }
 
 /**
- * Whom an `Authorization` header names. Every configured key is compared, in constant time, so that the time taken tells
- * nothing about any of them. What these are not may be a key of the directory, or an issuer's token: then, and where
- * this isolate does not know it, it gives a promise. Throws, or rejects with, the 401s, and the 503 where keys cannot be looked up.
+ * The caller that an `Authorization` header names. Every configured key is compared, in constant time, so that the time taken tells
+ * nothing about any of them. Any other key may be one of the directory, or an issuer's token. Gives a promise if this isolate does not
+ * know such a key. Throws, or rejects with, the 401s, and the 503 if keys cannot be looked up.
  */
 export function authenticate(header: string | undefined, sources: KeySources): Authenticated | Promise<Authenticated> {
   const { config } = sources;
@@ -63,7 +63,7 @@ export function authenticate(header: string | undefined, sources: KeySources): A
   return configured(key, config) ?? fromElsewhere(key, sources);
 }
 
-/** Whose key it is of those that stand in the configuration. */
+/** The owner of a key that stands in the configuration. */
 function configured(key: string, config: Config): Authenticated | undefined {
   const {
     apiKeys,
@@ -92,7 +92,7 @@ function identityOfTenant(tenant: string, keyId: string, { keys }: Config): Iden
   return identity;
 }
 
-/** Whose key it is, where somebody else has to know it: the directory, or an issuer. */
+/** The owner of a key that the directory or an issuer has to know. */
 function fromElsewhere(key: string, { config, env, waitUntil }: KeySources): Authenticated | Promise<Authenticated> {
   const { adminKeys, cacheMs } = config.keys;
   const { jwt } = config;
@@ -112,7 +112,7 @@ async function fromToken(token: string, { config, env, waitUntil }: KeySources):
   if (!config.jwt) throw incorrect();
   const tenant = await jwtVerifier(config.jwt).tenantOf(token, waitUntil);
   const { adminKeys, cacheMs } = config.keys;
-  // Who has limits stands in the directory; where nobody can set any, nobody is asked.
+  // The directory has the tenants' limits. It is not asked if nobody can set any.
   if (adminKeys.length === 0) return { identity: identityOfTenant(tenant, CONFIGURED_KEY, config) };
   return {
     identity: await keyCache(env, config.keys.storedBytesPerTenant).identityOfTenant(tenant, cacheMs, waitUntil),

@@ -122,7 +122,7 @@ interface ByteReader {
   cancel(): Promise<void>;
 }
 
-/** What the runtime streams itself is read into one buffer; a stream of JavaScript's has chunks of its own. */
+/** A stream of the runtime's is read into one buffer; a stream of JavaScript's has chunks of its own. */
 function readerOf(body: ReadableStream<Uint8Array>): ByteReader {
   try {
     return body.getReader({ mode: "byob" }) as ByteReader;

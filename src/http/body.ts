@@ -8,7 +8,7 @@ import { Decompressor, type Encoding, encodingOf } from "./decompression.ts";
 
 /** Reads the body of a request within limits. Everything wrong with it is a 4xx in OpenAI's shape. */
 
-/** Who sends a body, and how long it may be. */
+/** The sender of a body, and how long the body may be. */
 export interface Sender extends PermitOwner {
   config: PermitOwner["config"] & { maxRequestBytes: number };
 }

@@ -14,7 +14,7 @@ import { requireJsonType } from "./body.ts";
 const LOCAL_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
 /**
- * What `Sec-Fetch-Site` (Fetch Metadata Request Headers §2.4) may say of who asks. `same-site` is a page of this machine
+ * The values of `Sec-Fetch-Site` (Fetch Metadata Request Headers §2.4) that are let in. `same-site` is a page of this machine
  * on another port: its host was checked, and sites do not tell ports apart.
  */
 const LOCAL_SITES = new Set(["same-origin", "same-site", "none"]);
@@ -42,7 +42,7 @@ export function requireJsonBody(context: Context<AppEnv>): void {
   if (hasBody || (isFromBrowser(raw) && servesWithoutKeys(context))) requireJsonType(raw);
 }
 
-/** Whether anybody who reaches this server is served. One that is misconfigured serves nobody. */
+/** True if this server serves everybody who reaches it. A misconfigured one serves nobody. */
 function servesWithoutKeys(context: Context<AppEnv>): boolean {
   try {
     const { wantsKeys, allowAnonymous } = loadConfig(context.env);
@@ -62,7 +62,7 @@ function strangeHeader({ headers, url }: Request): "Host" | "Origin" | "Sec-Fetc
   return site !== null && !LOCAL_SITES.has(site) ? "Sec-Fetch-Site" : undefined;
 }
 
-/** What the last URL of this machine began with, up to its path: most requests come the same way. */
+/** The last URL of this machine, up to its path: most requests come the same way. */
 let lastLocal: string | undefined;
 
 function isLocal(url: string): boolean {

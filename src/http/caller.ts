@@ -13,7 +13,7 @@ import { readForm, readJson, type Sender } from "./body.ts";
 import { clientSession } from "./client-headers.ts";
 import { unknownUrl } from "./errors.ts";
 
-/** Who asks, for the API: an authenticated HTTP request. Its past is in the tenant's homes. */
+/** The API's caller of an authenticated HTTP request. Its past is in the tenant's homes. */
 export function callerOf(context: Context<AppEnv>, identity: Identity = identityOf(context)): Caller {
   const { tenant, policy } = identity;
   const homes = new HomeClient(context.env, tenant);
@@ -51,12 +51,14 @@ export function identityOf(context: Context<AppEnv>): Identity {
   });
 }
 
-/**
- * The administrator who asks. Throws the 404 of a deployment that has no admin API, and the 403 of a key that is no root
- * key.
- */
-export function adminOf(context: Context<AppEnv>): string {
+/** Throws the 404 of a deployment that has no admin API. */
+export function requireAdminApi(context: Context<AppEnv>): void {
   if (context.get("config").keys.adminKeys.length === 0) throw unknownUrl(context);
+}
+
+/** The administrator who asks. Throws the 404 of `requireAdminApi`, and the 403 of a key that is no root key. */
+export function adminOf(context: Context<AppEnv>): string {
+  requireAdminApi(context);
   const { admin } = context.get("authenticated");
   if (admin !== undefined) return admin;
   throw new ApiError({

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 
-/** What the headers of agents say beside the API: which session a request is part of. */
+/** Headers by which agents name the session that a request is part of. */
 
-/** Headers by which agents name the session that a request is part of, the most telling ones first. */
+/** The most telling ones first. */
 const SESSION_HEADERS = [
   "session-id", // Codex
   "session_id",
@@ -27,7 +27,7 @@ export function clientSession(headers: Headers): string | undefined {
 /** The Codex CLI (0.169) sends what this header of an answer said with all further requests of its turn. */
 export const CODEX_TURN_STATE = "x-codex-turn-state";
 
-/** What a request of Codex's says again, or is told to; undefined for all other clients. */
+/** The session that a request of Codex's sends again, or is to send from now on. Undefined for all other clients. */
 export function codexTurnState(headers: Headers): string | undefined {
   const state = headers.get(CODEX_TURN_STATE);
   if (state !== null && state.length <= MAX_LENGTH) return state;

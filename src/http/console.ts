@@ -74,7 +74,7 @@ function compressed(context: Context): Record<string, string> {
   return context.req.header("accept-encoding")?.includes("gzip") ? { vary, "content-encoding": "gzip" } : { vary };
 }
 
-/** Whether who asks for `/` wants to see a page. A program that takes anything does not. */
+/** True if the client that asks for `/` wants a page. A program that takes anything does not. */
 export function wantsPage({ headers }: Request): boolean {
   return headers.get("accept")?.includes("text/html") === true;
 }
@@ -87,7 +87,7 @@ export function consolePage(context: Context): Response {
   return context.body(page, 200, { ...headers, ...compressed(context), "content-type": "text/html; charset=utf-8" });
 }
 
-/** The files of the console: `/console/{version}/…`. What another version had is not there any more. */
+/** The files of the console: `/console/{version}/…`. Files of other versions do not exist any more. */
 export const consoleFiles = new Hono().get("/console/:version/:name{.+}", (context, next) => {
   const { version, name } = context.req.param();
   const text = Object.hasOwn(FILES, name) ? FILES[name] : undefined;

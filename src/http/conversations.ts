@@ -12,22 +12,20 @@ import { conversationTree } from "../api/tree.ts";
 import { itemList, jsonText } from "./answers.ts";
 import { callerOf, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
-import { json, ok } from "./openapi/operation.ts";
+import { byTenantIn, json, ok } from "./openapi/operation.ts";
 import { includeQuery, pageQuery, treeQuery } from "./queries.ts";
+
+const byTenant = byTenantIn("Conversations");
 
 export const conversations = [
   endpoint({
     method: "POST",
     path: "/v1/conversations",
     summary: "create a conversation: `items` (≤ 20), `metadata`",
-    operation: {
-      id: "createConversation",
-      group: "Conversations",
-      access: "tenant",
-      counted: "request",
+    operation: byTenant("createConversation", "request", {
       body: { ...json("CreateConversation"), isOptional: true },
       answers: ok("Conversation"),
-    },
+    }),
     handle: async (context) => {
       // The body may be left out altogether.
       const { raw } = context.req;
@@ -40,27 +38,17 @@ export const conversations = [
     method: "GET",
     path: "/v1/conversations/:id",
     summary: "retrieve",
-    operation: {
-      id: "retrieveConversation",
-      group: "Conversations",
-      access: "tenant",
-      counted: "read",
-      answers: ok("Conversation"),
-    },
+    operation: byTenant("retrieveConversation", "read", { answers: ok("Conversation") }),
     handle: async (context) => context.json(await retrieveConversation(callerOf(context), context.req.param("id"))),
   }),
   endpoint({
     method: "POST",
     path: "/v1/conversations/:id",
     summary: "change its `metadata`",
-    operation: {
-      id: "updateConversation",
-      group: "Conversations",
-      access: "tenant",
-      counted: "request",
+    operation: byTenant("updateConversation", "request", {
       body: json("UpdateConversation"),
       answers: ok("Conversation"),
-    },
+    }),
     handle: async (context) => {
       const body = await jsonBody(context);
       return context.json(await updateConversation(callerOf(context), context.req.param("id"), body));
@@ -70,13 +58,7 @@ export const conversations = [
     method: "DELETE",
     path: "/v1/conversations/:id",
     summary: "delete; responses in it stay",
-    operation: {
-      id: "deleteConversation",
-      group: "Conversations",
-      access: "tenant",
-      counted: "read",
-      answers: ok("DeletedConversation"),
-    },
+    operation: byTenant("deleteConversation", "read", { answers: ok("DeletedConversation") }),
     handle: async (context) => {
       const id = context.req.param("id");
       await deleteConversation(callerOf(context), id);
@@ -87,13 +69,7 @@ export const conversations = [
     method: "GET",
     path: "/v1/conversations/:id/items",
     summary: "its items: `limit` 1–100 (20), `order` `desc`\\|`asc`, `after`, `include`",
-    operation: {
-      id: "listConversationItems",
-      group: "Conversations",
-      access: "tenant",
-      counted: "read",
-      answers: ok("ItemList"),
-    },
+    operation: byTenant("listConversationItems", "read", { answers: ok("ItemList") }),
     query: pageQuery,
     handle: async (context, page) =>
       itemList(context, await listConversationItems(callerOf(context), context.req.param("id"), page)),
@@ -102,15 +78,11 @@ export const conversations = [
     method: "POST",
     path: "/v1/conversations/:id/items",
     summary: "add `items` (≤ 20)",
-    operation: {
-      id: "addConversationItems",
-      group: "Conversations",
-      access: "tenant",
-      counted: "request",
+    operation: byTenant("addConversationItems", "request", {
       body: json("AddItems"),
       answers: ok("ItemList"),
       errors: [409, 429],
-    },
+    }),
     query: includeQuery,
     handle: async (context, { include }) => {
       const body = await jsonBody(context);
@@ -121,13 +93,7 @@ export const conversations = [
     method: "GET",
     path: "/v1/conversations/:id/items/:item",
     summary: "one of them",
-    operation: {
-      id: "retrieveConversationItem",
-      group: "Conversations",
-      access: "tenant",
-      counted: "read",
-      answers: ok("Item"),
-    },
+    operation: byTenant("retrieveConversationItem", "read", { answers: ok("Item") }),
     query: includeQuery,
     handle: async (context, { include }) => {
       const { id, item } = context.req.param();
@@ -138,14 +104,7 @@ export const conversations = [
     method: "DELETE",
     path: "/v1/conversations/:id/items/:item",
     summary: "take it out",
-    operation: {
-      id: "deleteConversationItem",
-      group: "Conversations",
-      access: "tenant",
-      counted: "read",
-      answers: ok("Conversation"),
-      errors: [409, 429],
-    },
+    operation: byTenant("deleteConversationItem", "read", { answers: ok("Conversation"), errors: [409, 429] }),
     handle: async (context) => {
       const { id, item } = context.req.param();
       return context.json(await deleteConversationItem(callerOf(context), id, item));
@@ -155,13 +114,7 @@ export const conversations = [
     method: "GET",
     path: "/v1/conversations/:id/tree",
     summary: "the responses in it, and those that branch off it: as `GET /v1/responses/{id}/tree`",
-    operation: {
-      id: "readConversationTree",
-      group: "Conversations",
-      access: "tenant",
-      counted: "read",
-      answers: ok("Tree"),
-    },
+    operation: byTenant("readConversationTree", "read", { answers: ok("Tree") }),
     query: treeQuery,
     handle: async (context, page) =>
       itemList(context, await conversationTree(callerOf(context), context.req.param("id"), page)),

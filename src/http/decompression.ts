@@ -52,7 +52,7 @@ export class Decompressor implements Disposable {
   #taken = 0;
   #length = 0;
 
-  /** `onLength` hears how long the output is so far. What it throws ends the decompression. */
+  /** `onLength` hears how long the output is so far. Its errors end the decompression. */
   constructor(encoding: Encoding, onLength: (length: number) => void) {
     this.#stream = DECODERS[encoding]();
     this.#failed.promise.catch(() => {});

@@ -10,7 +10,7 @@ import type { AppEnv } from "./app-env.ts";
  * to accept connections, and leaves those that are made meanwhile without an answer.
  */
 
-/** Of this isolate: workerd has one for each process. */
+/** True once this isolate ends: workerd has one for each process. */
 let isDraining = false;
 
 /** Refuses every request from when the process is told to end: 503, also of `/health`, so that balancers go elsewhere. */
@@ -20,7 +20,7 @@ export const unlessDraining = createMiddleware<AppEnv>(async (_, next) => {
 });
 
 /**
- * What the launcher of the process asks, on a socket of its own (`cli/worker-process.ts`). No other deployment lets anybody
+ * Answers the launcher of the process, on a socket of its own (`cli/worker-process.ts`). No other deployment lets anybody
  * reach it. POST begins the end, PUT `ok` or `low` says how the disk is; every answer tells how many turns are under way beside
  * their clients.
  */

@@ -1,10 +1,13 @@
 import { type Context, Hono, type MiddlewareHandler } from "hono";
 import { z } from "zod";
+import { countedWork, countRequest } from "../api/admission.ts";
 import type { Config } from "../config/index.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { parse } from "../protocol/validation.ts";
 import type { AppEnv } from "./app-env.ts";
-import { answerCounted, checkAccess } from "./endpoint-access.ts";
+import { checkMetricsToken, setAuthenticated } from "./auth.ts";
+import { requireJsonBody } from "./browser-guard.ts";
+import { adminOf, identityOf, requireAdminApi } from "./caller.ts";
 import { unknownUrl } from "./errors.ts";
 import type { Operation } from "./openapi/operation.ts";
 
@@ -15,18 +18,18 @@ export interface Endpoint {
   path: string;
   /** Its row of docs/reference/endpoints.md, in Markdown. */
   summary: string;
-  /** What the API's description says of it. */
+  /** Its entry in the API's description. */
   operation: Operation;
-  /** What its query must be; only of an endpoint that takes one. */
+  /** The schema of its query, if it takes one. */
   query?: z.ZodType | undefined;
-  /** Whether the deployment has it: where it does not, its path is an unknown one. Without this it always does. */
+  /** False if the deployment does not have it: its path is then unknown. Without this every deployment has it. */
   isOpen?(config: Config): boolean;
   handle(context: Context<AppEnv>): Response | Promise<Response>;
 }
 
 interface Declaration<Path extends string, Query> extends Omit<Endpoint, "path" | "query" | "handle"> {
   path: Path;
-  /** What the query must be: the 400s of a query that is not are thrown before anything else is done. */
+  /** The schema of the query. The 400s of another query are thrown before anything else is done. */
   query?: z.ZodType<Query>;
   handle(context: Context<AppEnv, Path>, query: Query): Response | Promise<Response>;
 }
@@ -56,7 +59,7 @@ export function queryFields(query: z.ZodType): Record<string, z.ZodType> {
   return object.shape as Record<string, z.ZodType>;
 }
 
-/** Whether a field of a query is a list. Nothing else takes an empty one. */
+/** True if a field of a query is a list. No other field takes an empty list. */
 function isList(field: z.ZodType): boolean {
   return field.safeParse([]).success;
 }
@@ -72,9 +75,11 @@ function queryOf(url: string, lists: readonly string[]): Record<string, unknown>
 }
 
 /**
- * The routes of endpoints, one for each path, each with the middleware that `before` gives for it. Every other method of a
- * path throws the 405 that names those which are allowed. A path without parameters that one with them would fit, too (`/v1/responses/compact`), has no route but is
- * looked up first: Hono's fast router knows no such pairs, and a request costs 50 µs more with the other one.
+ * The routes of endpoints, one for each path, each with the middleware that `before` gives for it. A route does what the declaration
+ * says of who may ask and how that is counted: whoever reaches a handler may ask, and a request that no admission has counted counts
+ * when it ends. Every other method of a path throws the 405 that names those which are allowed. A path without parameters that one with
+ * them would fit, too (`/v1/responses/compact`), has no route but is looked up first: Hono's fast router knows no such pairs, and a
+ * request costs 50 µs more with the other one.
  */
 export function routesOf(
   endpoints: readonly Endpoint[],
@@ -91,16 +96,59 @@ export function routesOf(
       const { method } = context.req;
       const endpoint = here.find((each) => each.method === (method === "HEAD" ? "GET" : method));
       const { operation } = endpoint ?? first;
-      await checkAccess(context, operation.access);
+      await checkAccess(context, operation);
       if (here.every(({ isOpen }) => isOpen?.(context.get("config")) === false)) throw unknownUrl(context);
       if (endpoint) return answerCounted(context, operation, () => endpoint.handle(context));
-      // Every id has an underscore. What has none would be an endpoint that there is not.
+      // Every id has an underscore. A name without one would be an unknown endpoint.
       if (here === declared && path.endsWith("/:id") && !context.req.param("id")?.includes("_"))
         throw unknownUrl(context);
       throw notAllowed(context, here);
     });
   }
   return routes;
+}
+
+/** Finds out who asks. Throws the 401s, the 403 of a key for something else, and the 404 of what needs `ADMIN_KEY` where there is none. */
+async function checkAccess(context: Context<AppEnv>, { access, openedBy }: Operation): Promise<void> {
+  switch (access) {
+    case "everyone":
+      return;
+    case "metrics":
+      return checkMetricsToken(context.req.header("authorization"), context.get("config"));
+    case "tenant":
+      await setAuthenticated(context);
+      identityOf(context);
+      return;
+    case "root":
+      await setAuthenticated(context);
+      adminOf(context);
+      return;
+    case "tenant or root":
+      await setAuthenticated(context);
+      if (openedBy === "ADMIN_KEY") requireAdminApi(context);
+  }
+}
+
+/**
+ * Answers a request of somebody who may ask, and counts it. Throws the 415 of a body that is not said to be JSON where it has to
+ * be, the 429 of a limit, the 503 where limits cannot be checked, and as `handle` does.
+ */
+async function answerCounted(
+  context: Context<AppEnv>,
+  { counted, body }: Operation,
+  handle: () => Response | Promise<Response>,
+): Promise<Response> {
+  if (body === undefined || body.type === "application/json") requireJsonBody(context);
+  const authenticated = counted && context.get("authenticated");
+  if (!authenticated || authenticated.admin !== undefined || !authenticated.identity.counted) return handle();
+  const counting = { isDone: false };
+  context.set("counting", counting);
+  const { identity } = authenticated;
+  const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);
+  const request = { identity, quotas: context.env.QUOTAS, waitUntil, counting };
+  const kind = counted === "read" ? "reads" : "requests";
+  if (counted !== "turn") await countRequest(request, kind);
+  return countedWork(request, kind, async () => handle());
 }
 
 function notAllowed(context: Context<AppEnv>, declared: readonly Endpoint[]): ApiError {

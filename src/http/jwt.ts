@@ -23,7 +23,7 @@ const LEEWAY_S = 30;
 /** A longer text is no token of an issuer's. */
 const MAX_TOKEN_LENGTH = 8_192;
 
-/** What the issuer's keys may be, and how long they may take. */
+/** Bounds of the issuer's keys, and of the time that they take. */
 const MAX_JWKS_BYTES = 256 * 1024;
 const JWKS_TIMEOUT_MS = 5_000;
 
@@ -37,7 +37,7 @@ const MAX_BELIEVED = 10_000;
 
 const TENANT = /^[A-Za-z0-9_-]{1,64}$/;
 
-/** Whether a bearer has the form of a signed token: three parts, the first of which begins with `{"`. */
+/** True if a bearer has the form of a signed token: three parts, the first of which begins with `{"`. */
 export function hasJwtForm(bearer: string): boolean {
   return /^eyJ[A-Za-z0-9_-]*\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*$/.test(bearer);
 }

@@ -2,15 +2,17 @@ import { listCodexModels } from "../api/codex-models.ts";
 import { listModels, retrieveModel } from "../api/models.ts";
 import { callerOf } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
-import { ok } from "./openapi/operation.ts";
+import { byTenantIn, ok } from "./openapi/operation.ts";
 import { modelsQuery } from "./queries.ts";
+
+const byTenant = byTenantIn("Models");
 
 export const models = [
   endpoint({
     method: "GET",
     path: "/v1/models",
     summary: "vLLM's models and your aliases; cached for 30 s; with `client_version`: in Codex's own shape",
-    operation: { id: "listModels", group: "Models", access: "tenant", counted: "read", answers: ok("ModelList") },
+    operation: byTenant("listModels", "read", { answers: ok("ModelList") }),
     query: modelsQuery,
     handle: async (context, { client_version: codexVersion }) =>
       codexVersion === undefined
@@ -22,7 +24,7 @@ export const models = [
     // Names have slashes in them (Qwen/Qwen3-8B), encoded or not.
     path: "/v1/models/:id{.+}",
     summary: "one of them",
-    operation: { id: "retrieveModel", group: "Models", access: "tenant", counted: "read", answers: ok("Model") },
+    operation: byTenant("retrieveModel", "read", { answers: ok("Model") }),
     handle: async (context) => context.json(await retrieveModel(callerOf(context), context.req.param("id"))),
   }),
 ];

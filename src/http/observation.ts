@@ -6,7 +6,7 @@ import type { AppEnv, Authenticated } from "./app-env.ts";
 
 /** An HTTP request as telemetry sees it. */
 
-/** What conventions call a method that they do not know. */
+/** OpenTelemetry's name of an unknown method. */
 const OTHER_METHOD = "_OTHER";
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"]);
 

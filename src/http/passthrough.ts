@@ -9,7 +9,7 @@ import type { Operation, OperationBody } from "./openapi/operation.ts";
 
 /** vLLM's own endpoints, as far as the operator opens them (`PASSTHROUGH_ENDPOINTS`). */
 
-/** The answer's bytes as they come. Of its headers only the type is the client's: the others are the model server's own. */
+/** The answer's bytes as they come. The client gets the header with their type, and no other one of the model server's. */
 function answerOf(context: Context<AppEnv>, { type, body, server }: PassedAnswer): Response {
   if (context.get("config").showsUpstream) context.header("x-upstream", server);
   const isStream = type.startsWith("text/event-stream");
@@ -17,7 +17,7 @@ function answerOf(context: Context<AppEnv>, { type, body, server }: PassedAnswer
   return body === null ? context.body(null, 200, headers) : context.body(body, 200, headers);
 }
 
-/** What the description says of one of them. The model server's own answers are not described here. */
+/** The entry of one of them in the API's description, which leaves out the model server's own answers. */
 function operation(name: PassthroughEndpoint, body: OperationBody): Operation {
   const words = name.split("/").map((word) => word.charAt(0).toUpperCase() + word.slice(1));
   return {

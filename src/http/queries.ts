@@ -16,7 +16,7 @@ const wholeNumber = z
   .regex(/^-?\d+$/, "Expected an integer.")
   .transform(Number);
 
-/** Of an endpoint that takes no more than `include`. */
+/** The query of an endpoint that takes only `include`. */
 export const includeQuery = z.object({ include: includeValues });
 
 export const retrieveQuery = z.object({
@@ -26,10 +26,10 @@ export const retrieveQuery = z.object({
   include_obfuscation: boolean.optional(),
 });
 
-/** Of the list of models: Codex says its version, and wants the list in a shape of its own. */
+/** The query of the list of models. Codex sends its version, and wants the list in a shape of its own. */
 export const modelsQuery = z.object({ client_version: z.string().max(64).optional() });
 
-/** Of a list of items. */
+/** The query of a list of items. */
 export const pageQuery = z
   .object({
     include: includeValues,
@@ -39,12 +39,12 @@ export const pageQuery = z
   })
   .transform(({ include, limit, order, after }) => ({ include, limit, order, after }));
 
-/** Of a tree. */
+/** The query of a tree. */
 export const treeQuery = pageQuery.transform(({ include: _include, ...page }) => page);
 
 const limit = wholeNumber.pipe(z.int().min(1).max(100)).default(20);
 const time = wholeNumber.pipe(z.int().min(0).max(253_402_300_799));
-/** Of any of the forms in which lists stand in a query: repeated, with `[]`, separated by commas. */
+/** A list in any of the forms that queries have: repeated, with `[]`, separated by commas. */
 const nameList = z.array(z.string().max(512)).max(200);
 const names = describedAs(
   nameList.transform((values) => (values.length === 0 ? undefined : values)),
@@ -55,10 +55,10 @@ export const keysQuery = z
   .object({ tenant: z.string().max(64).optional(), limit, after: z.string().max(MAX_ID_LENGTH).optional() })
   .transform(({ tenant, limit: count, after }) => ({ tenant, limit: count, after }));
 
-/** Of runs that live. */
+/** The query of runs that live. */
 export const runsQuery = keysQuery;
 
-/** Of what goes through the homes of a tenant. */
+/** The query of an endpoint that goes through the homes of a tenant. */
 export const homesQuery = z
   .object({
     limit: wholeNumber.pipe(z.int().min(1).max(MAX_HOMES)).default(MAX_HOMES),

@@ -24,7 +24,7 @@ import { callerOf, identityOf, jsonBody } from "./caller.ts";
 import { CODEX_TURN_STATE, codexTurnState } from "./client-headers.ts";
 import { endpoint } from "./endpoint.ts";
 import { JsonHeartbeats } from "./json-heartbeats.ts";
-import { json, ok } from "./openapi/operation.ts";
+import { byTenantIn, json, ok } from "./openapi/operation.ts";
 import { pageQuery, retrieveQuery, treeQuery } from "./queries.ts";
 
 const VERSION_HEADER = {
@@ -45,16 +45,14 @@ function tellsServer(context: Context<AppEnv>): { onAttempt(call: ServerAttempt)
   };
 }
 
+const byTenant = byTenantIn("Responses");
+
 export const responses = [
   endpoint({
     method: "POST",
     path: "/v1/responses",
     summary: "create; JSON, or SSE with `stream: true`",
-    operation: {
-      id: "createResponse",
-      group: "Responses",
-      access: "tenant",
-      counted: "turn",
+    operation: byTenant("createResponse", "turn", {
       headers: [
         {
           name: "Idempotency-Key",
@@ -65,7 +63,7 @@ export const responses = [
       body: json("CreateResponse"),
       answers: { 200: { "application/json": "ResponseObject", "text/event-stream": "ResponseStreamEvent" } },
       errors: [404, 409, 422, 429],
-    },
+    }),
     handle: async (context) => {
       const { heartbeatMs, jsonHeartbeats } = context.get("config");
       const body = await jsonBody(context);
@@ -98,15 +96,11 @@ export const responses = [
     method: "POST",
     path: "/v1/responses/input_tokens",
     summary: "count the prompt that a create with the same body would send; nothing is stored",
-    operation: {
-      id: "countInputTokens",
-      group: "Responses",
-      access: "tenant",
-      counted: "turn",
+    operation: byTenant("countInputTokens", "turn", {
       body: json("CountInputTokens"),
       answers: ok("InputTokenCount"),
       errors: [404, 429],
-    },
+    }),
     handle: async (context) => {
       const body = await jsonBody(context);
       const input_tokens = await countInputTokens(callerOf(context), body);
@@ -118,15 +112,11 @@ export const responses = [
     path: "/v1/responses/compact",
     summary:
       "compact `input` and what `previous_response_id` continues: the user's messages and one `compaction` item; nothing is stored",
-    operation: {
-      id: "compactConversation",
-      group: "Responses",
-      access: "tenant",
-      counted: "turn",
+    operation: byTenant("compactConversation", "turn", {
       body: json("CompactConversation"),
       answers: ok("CompactedResponse"),
       errors: [404, 429],
-    },
+    }),
     handle: async (context) => {
       const body = await jsonBody(context);
       return context.json(await compactConversation(callerOf(context), body));
@@ -136,16 +126,12 @@ export const responses = [
     method: "GET",
     path: "/v1/responses",
     summary: "with `Upgrade: websocket`: WebSocket mode ([docs/websocket.md](docs/websocket.md)); else 426",
-    operation: {
-      id: "connectResponses",
-      group: "Responses",
-      access: "tenant",
-      counted: "read",
+    operation: byTenant("connectResponses", "read", {
       answers: { 101: {} },
       errors: [426],
       description:
         'Frames are JSON texts. A client sends `{"type":"response.create","stream_id"?, …}` with the fields of `CreateResponse`; it is sent `ResponseStreamEvent`s, with the `stream_id`, and errors as `{"type":"error","status","error"}`.',
-    },
+    }),
     handle: (context) => {
       if (!wantsSocket(context.req.raw)) throw upgradeRequired();
       const { config, requestId } = context.var;
@@ -194,14 +180,10 @@ export const responses = [
     path: "/v1/responses/:id",
     summary:
       "retrieve; with `stream=true`, `starting_after`, `include_obfuscation`: replay a background response's events and follow it",
-    operation: {
-      id: "retrieveResponse",
-      group: "Responses",
-      access: "tenant",
+    operation: byTenant("retrieveResponse", "read", {
       headers: [VERSION_HEADER],
-      counted: "read",
       answers: { 200: { "application/json": "ResponseObject", "text/event-stream": "ResponseStreamEvent" } },
-    },
+    }),
     query: retrieveQuery,
     handle: async (context, { include, stream, starting_after: after, include_obfuscation: obfuscation = true }) => {
       const address = responseAddress(context.req.param("id"));
@@ -219,13 +201,7 @@ export const responses = [
     method: "DELETE",
     path: "/v1/responses/:id",
     summary: "delete, for good",
-    operation: {
-      id: "deleteResponse",
-      group: "Responses",
-      access: "tenant",
-      counted: "read",
-      answers: ok("DeletedResponse"),
-    },
+    operation: byTenant("deleteResponse", "read", { answers: ok("DeletedResponse") }),
     handle: async (context) => {
       const id = context.req.param("id");
       await deleteResponse(callerOf(context), responseAddress(id));
@@ -236,14 +212,7 @@ export const responses = [
     method: "POST",
     path: "/v1/responses/:id/cancel",
     summary: "stop a background response",
-    operation: {
-      id: "cancelResponse",
-      group: "Responses",
-      access: "tenant",
-      counted: "read",
-      answers: ok("ResponseObject"),
-      errors: [400],
-    },
+    operation: byTenant("cancelResponse", "read", { answers: ok("ResponseObject"), errors: [400] }),
     handle: async (context) => {
       const address = responseAddress(context.req.param("id"));
       return jsonText(context, responseBody(await cancelResponse(callerOf(context), address)));
@@ -253,13 +222,7 @@ export const responses = [
     method: "GET",
     path: "/v1/responses/:id/input_items",
     summary: "its input: `limit` 1–100 (20), `order` `desc`\\|`asc`, `after`, `include`",
-    operation: {
-      id: "listInputItems",
-      group: "Responses",
-      access: "tenant",
-      counted: "read",
-      answers: ok("ItemList"),
-    },
+    operation: byTenant("listInputItems", "read", { answers: ok("ItemList") }),
     query: pageQuery,
     handle: async (context, page) => {
       const address = responseAddress(context.req.param("id"));
@@ -271,7 +234,7 @@ export const responses = [
     path: "/v1/responses/:id/tree",
     summary:
       "all responses of its conversation tree, with previews: `limit` 1–100 (20), `order` `desc`\\|`asc` of ids, `after`",
-    operation: { id: "readResponseTree", group: "Responses", access: "tenant", counted: "read", answers: ok("Tree") },
+    operation: byTenant("readResponseTree", "read", { answers: ok("Tree") }),
     query: treeQuery,
     handle: async (context, page) => {
       const address = responseAddress(context.req.param("id"));

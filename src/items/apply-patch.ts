@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { ClientCall, ClientOutput, ItemType } from "./item-type.ts";
 import { caller, callId, itemId, itemStatus, shownCaller, text } from "./parts.ts";
-import { answered, COMPLETED, normal } from "./shapes.ts";
+import { answered, COMPLETED, given, normal } from "./shapes.ts";
 
 const path = z.string().min(1).max(4096);
 
@@ -11,16 +11,13 @@ export const patchOperation = z.discriminatedUnion("type", [
   z.object({ type: z.literal("delete_file"), path }),
 ]);
 
-const call = z
-  .object({
-    type: z.literal("apply_patch_call"),
-    id: itemId,
-    call_id: callId,
-    operation: patchOperation,
-    status: itemStatus,
-    caller,
-  })
-  .transform(normal(["type", "id", "caller", "call_id", "operation", "status"], {}, COMPLETED));
+const call = given("apply_patch_call", {
+  id: itemId,
+  call_id: callId,
+  operation: patchOperation,
+  status: itemStatus,
+  caller,
+}).transform(normal("type id caller call_id operation status", {}, COMPLETED));
 
 export const applyPatchCall = {
   prefix: "apc",
@@ -41,16 +38,13 @@ export const applyPatchCall = {
   }),
 } as const satisfies ItemType;
 
-const output = z
-  .object({
-    type: z.literal("apply_patch_call_output"),
-    id: itemId,
-    call_id: callId,
-    status: z.enum(["completed", "failed"]),
-    output: text.nullish(),
-    caller,
-  })
-  .transform(normal(["type", "id", "caller", "call_id", "status", "output"], { output: null }));
+const output = given("apply_patch_call_output", {
+  id: itemId,
+  call_id: callId,
+  status: z.enum(["completed", "failed"]),
+  output: text.nullish(),
+  caller,
+}).transform(normal("type id caller call_id status output", { output: null }));
 
 export const applyPatchCallOutput = {
   prefix: "apco",

@@ -2,28 +2,25 @@ import { z } from "zod";
 import { list } from "../protocol/collections.ts";
 import type { ItemType } from "./item-type.ts";
 import { itemId, text } from "./parts.ts";
-import { answered, COMPLETED, inItem, itemDelta, normal } from "./shapes.ts";
+import { answered, COMPLETED, given, inItem, itemDelta, normal } from "./shapes.ts";
 
 export const codeInterpreterCall = {
   prefix: "ci",
   kind: "server_call",
-  input: z
-    .object({
-      type: z.literal("code_interpreter_call"),
-      id: itemId,
-      code: text.nullish(),
-      container_id: z.string().max(256).nullish(),
-      outputs: list(z.looseObject({ type: z.enum(["logs", "image"]) })).nullish(),
-      status: z.enum(["in_progress", "completed", "incomplete", "interpreting", "failed"]).nullish(),
-    })
-    .transform(
-      normal(["id", "type", "code", "container_id", "outputs", "status"], {
-        code: null,
-        container_id: "auto",
-        outputs: null,
-        ...COMPLETED,
-      }),
-    ),
+  input: given("code_interpreter_call", {
+    id: itemId,
+    code: text.nullish(),
+    container_id: z.string().max(256).nullish(),
+    outputs: list(z.looseObject({ type: z.enum(["logs", "image"]) })).nullish(),
+    status: z.enum(["in_progress", "completed", "incomplete", "interpreting", "failed"]).nullish(),
+  }).transform(
+    normal("id type code container_id outputs status", {
+      code: null,
+      container_id: "auto",
+      outputs: null,
+      ...COMPLETED,
+    }),
+  ),
   output: () =>
     answered("code_interpreter_call", {
       code: z.string().nullable(),

@@ -2,19 +2,15 @@ import { z } from "zod";
 import type { ItemType } from "./item-type.ts";
 import { itemId } from "./parts.ts";
 import { MAX_SEALED_LENGTH } from "./reasoning.ts";
-import { answered, inItem, normal } from "./shapes.ts";
+import { answered, given, inItem, normal } from "./shapes.ts";
 
 /** Stands for all that came before it (docs/compaction.md). */
 export const compaction = {
   prefix: "cmp",
   kind: "compaction",
-  input: z
-    .object({
-      type: z.literal("compaction"),
-      id: itemId,
-      encrypted_content: z.string().min(1).max(MAX_SEALED_LENGTH),
-    })
-    .transform(normal(["id", "type", "encrypted_content"])),
+  input: given("compaction", { id: itemId, encrypted_content: z.string().min(1).max(MAX_SEALED_LENGTH) }).transform(
+    normal("id type encrypted_content"),
+  ),
   output: () => answered("compaction", { encrypted_content: z.string() }),
   events: { "response.compaction.compacting": inItem },
 } as const satisfies ItemType;
@@ -22,5 +18,5 @@ export const compaction = {
 /** Asks for a compaction of what came before it, and for nothing else. */
 export const compactionTrigger = {
   kind: "compaction",
-  input: z.object({ type: z.literal("compaction_trigger"), id: itemId }).transform(normal(["id", "type"])),
+  input: given("compaction_trigger", { id: itemId }).transform(normal("id type")),
 } as const satisfies ItemType;

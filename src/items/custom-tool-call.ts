@@ -14,32 +14,25 @@ import {
   text,
   toolOutput,
 } from "./parts.ts";
-import { COMPLETED, inItem, itemDelta, normal } from "./shapes.ts";
+import { COMPLETED, given, inItem, itemDelta, normal } from "./shapes.ts";
 
-const call = z
-  .object({
-    type: z.literal("custom_tool_call"),
-    call_id: callId,
-    name: calledName,
-    namespace: calledName.nullish(),
-    input: text,
-    id: itemId,
-    status: itemStatus,
-    caller,
-    async: notAsync,
-  })
-  .transform(normal(["type", "id", "caller", "status", "call_id", "name", "namespace", "input"], COMPLETED));
+const call = given("custom_tool_call", {
+  call_id: callId,
+  name: calledName,
+  namespace: calledName.nullish(),
+  input: text,
+  id: itemId,
+  status: itemStatus,
+  caller,
+  async: notAsync,
+}).transform(normal("type id caller status call_id name namespace input", COMPLETED));
 
 export const customToolCall = {
   prefix: "ctc",
   kind: "call",
   input: call,
   output: () =>
-    answeredCall("custom_tool_call", {
-      name: z.string(),
-      namespace: z.string().optional(),
-      input: z.string(),
-    }),
+    answeredCall("custom_tool_call", { name: z.string(), namespace: z.string().optional(), input: z.string() }),
   written: "input",
   events: {
     "response.custom_tool_call_input.delta": itemDelta,
@@ -56,16 +49,13 @@ export const customToolCall = {
 export const customToolCallOutput = {
   prefix: "ctco",
   kind: "output",
-  input: z
-    .object({
-      type: z.literal("custom_tool_call_output"),
-      call_id: callId,
-      output: toolOutput,
-      id: itemId,
-      status: itemStatus,
-      caller,
-    })
-    .transform(normal(["type", "id", "caller", "call_id", "output", "status"], {}, COMPLETED)),
+  input: given("custom_tool_call_output", {
+    call_id: callId,
+    output: toolOutput,
+    id: itemId,
+    status: itemStatus,
+    caller,
+  }).transform(normal("type id caller call_id output status", {}, COMPLETED)),
   stored: () => answeredOutput("custom_tool_call_output", { output: toolOutput, caller: shownCaller() }),
   answer: (item: ClientOutput) => item,
 } as const satisfies ItemType;

@@ -51,11 +51,10 @@ export type DeltaType = Exclude<Extract<keyof EventShapes, `${string}.delta`>, "
 type OpenAIEvent<Type extends ResponseStreamEvent["type"]> = Extract<ResponseStreamEvent, { type: Type }>;
 type ArgumentsDone = "response.function_call_arguments.done";
 
-/** While the model server is waited for, `recovery` tells since when and until when, in Unix seconds. */
 export interface LifecycleEvent {
   type: LifecycleType;
   sequence_number: number;
-  response: ResponseObject & { recovery?: { down_since: number; gives_up_at: number } };
+  response: ResponseObject;
 }
 
 /** OpenAI's is flat; clients of Chat Completions look for the nested one. */
@@ -88,12 +87,12 @@ const NAMES: ReadonlySet<string> = new Set([
   "error",
 ]);
 
-/** Whether a turn says events of a type. */
+/** Tells whether a turn says events of a type. */
 export function isEventType(type: string): boolean {
   return NAMES.has(type);
 }
 
-/** Whether an event carries one piece of a text. */
+/** Tells whether an event carries one piece of a text. */
 export function isDelta<Event extends { type: string }>(event: Event): event is Extract<Event, { type: DeltaType }> {
   return "item_id" in event && event.type.endsWith(".delta");
 }

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { MAX_ID_LENGTH } from "../protocol/ids.ts";
 import type { ItemType } from "./item-type.ts";
 import { itemId } from "./parts.ts";
-import { once } from "./shapes.ts";
+import { given, once } from "./shapes.ts";
 
 /** The types of these items. */
 export const FOREIGN = [
@@ -36,5 +36,5 @@ export function foreign<const Prefix extends string>(prefix: Prefix) {
 /** Stands for an item that is kept. */
 export const itemReference = {
   kind: "none",
-  input: z.object({ type: z.literal("item_reference"), id: z.string().min(1).max(MAX_ID_LENGTH) }),
+  input: given("item_reference", { id: z.string().min(1).max(MAX_ID_LENGTH) }),
 } as const satisfies ItemType;

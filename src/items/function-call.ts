@@ -14,32 +14,25 @@ import {
   text,
   toolOutput,
 } from "./parts.ts";
-import { COMPLETED, inItem, itemDelta, normal } from "./shapes.ts";
+import { COMPLETED, given, inItem, itemDelta, normal } from "./shapes.ts";
 
-const call = z
-  .object({
-    type: z.literal("function_call"),
-    call_id: callId,
-    name: calledName,
-    namespace: calledName.nullish(),
-    arguments: text,
-    id: itemId,
-    status: itemStatus,
-    caller,
-    async: notAsync,
-  })
-  .transform(normal(["type", "id", "caller", "call_id", "name", "namespace", "arguments", "status"], COMPLETED));
+const call = given("function_call", {
+  call_id: callId,
+  name: calledName,
+  namespace: calledName.nullish(),
+  arguments: text,
+  id: itemId,
+  status: itemStatus,
+  caller,
+  async: notAsync,
+}).transform(normal("type id caller call_id name namespace arguments status", COMPLETED));
 
 export const functionCall = {
   prefix: "fc",
   kind: "call",
   input: call,
   output: () =>
-    answeredCall("function_call", {
-      name: z.string(),
-      namespace: z.string().optional(),
-      arguments: z.string(),
-    }),
+    answeredCall("function_call", { name: z.string(), namespace: z.string().optional(), arguments: z.string() }),
   written: "arguments",
   events: {
     "response.function_call_arguments.delta": itemDelta,
@@ -52,34 +45,31 @@ export const functionCall = {
   }),
 } as const satisfies ItemType;
 
-const given = z
-  .object({
-    type: z.literal("function_call_output"),
-    call_id: callId.nullish(),
-    name: calledName.nullish(),
-    namespace: calledName.nullish(),
-    output: toolOutput,
-    id: itemId,
-    status: itemStatus,
-    caller,
-  })
-  .superRefine((output, context) => {
-    if (output.call_id != null || output.name != null) return;
-    context.addIssue({
-      code: "custom",
-      path: ["call_id"],
-      message: "Missing required parameter: 'call_id'. Without it, 'name' is to tell which function was called.",
-      params: { code: "missing_required_parameter" },
-    });
+const answer = given("function_call_output", {
+  call_id: callId.nullish(),
+  name: calledName.nullish(),
+  namespace: calledName.nullish(),
+  output: toolOutput,
+  id: itemId,
+  status: itemStatus,
+  caller,
+}).superRefine((output, context) => {
+  if (output.call_id != null || output.name != null) return;
+  context.addIssue({
+    code: "custom",
+    path: ["call_id"],
+    message: "Missing required parameter: 'call_id'. Without it, 'name' is to tell which function was called.",
+    params: { code: "missing_required_parameter" },
   });
+});
 
-const form = normal(["type", "id", "caller", "call_id", "name", "namespace", "output", "status"], {}, COMPLETED);
+const form = normal("type id caller call_id name namespace output status", {}, COMPLETED);
 
 export const functionCallOutput = {
   prefix: "fco",
   kind: "output",
   /** Without a `call_id` the call is found by its name (`matchOutputs`); until then the id is empty. */
-  input: given.transform(({ call_id, name, namespace, ...output }) =>
+  input: answer.transform(({ call_id, name, namespace, ...output }) =>
     form({ ...output, call_id: call_id ?? "", ...(call_id == null && { name, namespace }) }),
   ),
   stored: () => answeredOutput("function_call_output", { output: toolOutput, caller: shownCaller() }),

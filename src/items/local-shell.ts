@@ -2,26 +2,23 @@ import { z } from "zod";
 import { list, map } from "../protocol/collections.ts";
 import type { ClientCall, ClientOutput, ItemType } from "./item-type.ts";
 import { answeredOutput, callId, commandLine, itemId, itemStatus, milliseconds, text } from "./parts.ts";
-import { answered, COMPLETED, normal, status, withoutNulls } from "./shapes.ts";
+import { answered, COMPLETED, given, normal, status, withoutNulls } from "./shapes.ts";
 
-const call = z
-  .object({
-    type: z.literal("local_shell_call"),
-    id: itemId,
-    call_id: callId,
-    action: z
-      .object({
-        type: z.literal("exec").default("exec"),
-        command: list(commandLine, { max: 10_000 }),
-        env: map(z.string().max(256), commandLine, { max: 1_000 }).nullish(),
-        timeout_ms: milliseconds,
-        user: z.string().max(256).nullish(),
-        working_directory: z.string().max(4096).nullish(),
-      })
-      .transform((action) => ({ ...action, env: action.env ?? {} })),
-    status: itemStatus,
-  })
-  .transform(normal(["type", "id", "call_id", "action", "status"], COMPLETED));
+const call = given("local_shell_call", {
+  id: itemId,
+  call_id: callId,
+  action: z
+    .object({
+      type: z.literal("exec").default("exec"),
+      command: list(commandLine, { max: 10_000 }),
+      env: map(z.string().max(256), commandLine, { max: 1_000 }).nullish(),
+      timeout_ms: milliseconds,
+      user: z.string().max(256).nullish(),
+      working_directory: z.string().max(4096).nullish(),
+    })
+    .transform((action) => ({ ...action, env: action.env ?? {} })),
+  status: itemStatus,
+}).transform(normal("type id call_id action status", COMPLETED));
 
 export const localShellCall = {
   prefix: "lsh",
@@ -47,31 +44,28 @@ export const localShellCall = {
   },
 } as const satisfies ItemType;
 
-const given = z
-  .object({
-    type: z.literal("local_shell_call_output"),
-    id: itemId,
-    call_id: callId.nullish(),
-    output: text,
-    status: itemStatus,
-  })
-  .superRefine((output, context) => {
-    if (output.call_id != null || output.id != null) return;
-    context.addIssue({
-      code: "custom",
-      path: ["id"],
-      message: "Missing required parameter: 'id'.",
-      params: { code: "missing_required_parameter" },
-    });
+const answer = given("local_shell_call_output", {
+  id: itemId,
+  call_id: callId.nullish(),
+  output: text,
+  status: itemStatus,
+}).superRefine((output, context) => {
+  if (output.call_id != null || output.id != null) return;
+  context.addIssue({
+    code: "custom",
+    path: ["id"],
+    message: "Missing required parameter: 'id'.",
+    params: { code: "missing_required_parameter" },
   });
+});
 
-const form = normal(["type", "id", "call_id", "output", "status"], { call_id: "" }, COMPLETED);
+const form = normal("type id call_id output status", { call_id: "" }, COMPLETED);
 
 export const localShellCallOutput = {
   prefix: "lsho",
   kind: "output",
   /** OpenAI's `id` is the call's; this server keeps it as `call_id`, and has ids of its own. */
-  input: given.transform(({ id, call_id, ...output }) =>
+  input: answer.transform(({ id, call_id, ...output }) =>
     form({ ...output, id: call_id == null ? undefined : id, call_id: call_id ?? id }),
   ),
   stored: () => answeredOutput("local_shell_call_output", { output: z.string() }),

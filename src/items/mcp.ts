@@ -4,7 +4,7 @@ import { MAX_ID_LENGTH } from "../protocol/ids.ts";
 import { MAX_LABEL_LENGTH, mcpToolName } from "../protocol/tool-fields.ts";
 import type { ItemType } from "./item-type.ts";
 import { itemId, text } from "./parts.ts";
-import { answered, COMPLETED, inItem, itemDelta, normal } from "./shapes.ts";
+import { answered, COMPLETED, given, inItem, itemDelta, normal } from "./shapes.ts";
 
 const server_label = z.string().min(1).max(MAX_LABEL_LENGTH);
 
@@ -12,26 +12,23 @@ const server_label = z.string().min(1).max(MAX_LABEL_LENGTH);
 export const mcpCall = {
   prefix: "mcp",
   kind: "server_call",
-  input: z
-    .object({
-      type: z.literal("mcp_call"),
-      id: itemId,
-      server_label,
-      name: mcpToolName,
-      arguments: text,
-      output: text.nullish(),
-      error: z.unknown().optional(),
-      approval_request_id: itemId,
-      status: z.enum(["in_progress", "completed", "incomplete", "calling", "failed"]).nullish(),
-    })
-    .transform(
-      normal(["id", "type", "server_label", "name", "arguments", "status", "approval_request_id", "output", "error"], {
-        ...COMPLETED,
-        approval_request_id: null,
-        output: null,
-        error: null,
-      }),
-    ),
+  input: given("mcp_call", {
+    id: itemId,
+    server_label,
+    name: mcpToolName,
+    arguments: text,
+    output: text.nullish(),
+    error: z.unknown().optional(),
+    approval_request_id: itemId,
+    status: z.enum(["in_progress", "completed", "incomplete", "calling", "failed"]).nullish(),
+  }).transform(
+    normal("id type server_label name arguments status approval_request_id output error", {
+      ...COMPLETED,
+      approval_request_id: null,
+      output: null,
+      error: null,
+    }),
+  ),
   output: () =>
     answered("mcp_call", {
       server_label: z.string(),
@@ -55,25 +52,22 @@ export const mcpCall = {
 export const mcpListTools = {
   prefix: "mcpl",
   kind: "tools",
-  input: z
-    .object({
-      type: z.literal("mcp_list_tools"),
-      id: itemId,
-      server_label,
-      tools: list(
-        z
-          .object({
-            name: mcpToolName,
-            description: z.string().nullish(),
-            input_schema: z.record(z.string(), z.unknown()),
-            annotations: z.record(z.string(), z.unknown()).nullish(),
-          })
-          .transform(normal(["name", "input_schema", "description", "annotations"])),
-        { max: 5_000 },
-      ),
-      error: z.unknown().optional(),
-    })
-    .transform(normal(["id", "type", "server_label", "tools", "error"])),
+  input: given("mcp_list_tools", {
+    id: itemId,
+    server_label,
+    tools: list(
+      z
+        .object({
+          name: mcpToolName,
+          description: z.string().nullish(),
+          input_schema: z.record(z.string(), z.unknown()),
+          annotations: z.record(z.string(), z.unknown()).nullish(),
+        })
+        .transform(normal("name input_schema description annotations")),
+      { max: 5_000 },
+    ),
+    error: z.unknown().optional(),
+  }).transform(normal("id type server_label tools error")),
   output: () =>
     answered("mcp_list_tools", {
       server_label: z.string(),
@@ -97,9 +91,9 @@ export const mcpListTools = {
 export const mcpApprovalRequest = {
   prefix: "mcpr",
   kind: "none",
-  input: z
-    .object({ type: z.literal("mcp_approval_request"), id: itemId, server_label, name: mcpToolName, arguments: text })
-    .transform(normal(["id", "type", "server_label", "name", "arguments"])),
+  input: given("mcp_approval_request", { id: itemId, server_label, name: mcpToolName, arguments: text }).transform(
+    normal("id type server_label name arguments"),
+  ),
   output: () => answered("mcp_approval_request", { server_label: z.string(), name: z.string(), arguments: z.string() }),
   events: {},
 } as const satisfies ItemType;
@@ -107,15 +101,12 @@ export const mcpApprovalRequest = {
 export const mcpApprovalResponse = {
   prefix: "mcpa",
   kind: "none",
-  input: z
-    .object({
-      type: z.literal("mcp_approval_response"),
-      id: itemId,
-      approval_request_id: z.string().min(1).max(MAX_ID_LENGTH),
-      approve: z.boolean(),
-      reason: text.nullish(),
-    })
-    .transform(normal(["id", "type", "approval_request_id", "approve", "reason"], { reason: null })),
+  input: given("mcp_approval_response", {
+    id: itemId,
+    approval_request_id: z.string().min(1).max(MAX_ID_LENGTH),
+    approve: z.boolean(),
+    reason: text.nullish(),
+  }).transform(normal("id type approval_request_id approve reason", { reason: null })),
   stored: () =>
     answered("mcp_approval_response", {
       approval_request_id: z.string(),

@@ -13,7 +13,7 @@ import {
   text,
   urlCitation,
 } from "./parts.ts";
-import { answered, COMPLETED, contentDelta, inContent, normal, status } from "./shapes.ts";
+import { answered, COMPLETED, contentDelta, given, inContent, normal, status } from "./shapes.ts";
 
 const givenText = z.object({
   type: z.literal("output_text"),
@@ -37,34 +37,28 @@ function inputMessage<Role extends "user" | "system" | "developer", Part extends
   role: Role,
   part: Part,
 ) {
-  return z
-    .object({
-      type: z.literal("message"),
-      role: z.literal(role),
-      content: z.union([text, list(part)]).transform(toInputParts),
-      id: itemId,
-      status: itemStatus,
-    })
-    .transform(normal(["type", "id", "role", "status", "content"], {}, COMPLETED));
+  return given("message", {
+    role: z.literal(role),
+    content: z.union([text, list(part)]).transform(toInputParts),
+    id: itemId,
+    status: itemStatus,
+  }).transform(normal("type id role status content", {}, COMPLETED));
 }
 
 /** An assistant's earlier message; `input_text` in it is read as `output_text` (chat clients send that). */
-const assistantMessage = z
-  .object({
-    type: z.literal("message"),
-    role: z.literal("assistant"),
-    content: z
-      .union([text, list(z.discriminatedUnion("type", [givenText, givenRefusal, inputText]))])
-      .transform((content) =>
-        typeof content === "string"
-          ? [toOutputText(content)]
-          : content.map((part) => (part.type === "refusal" ? part : toOutputText(part.text))),
-      ),
-    id: itemId,
-    status: itemStatus,
-    phase: z.enum(["commentary", "final_answer"]).nullish(),
-  })
-  .transform(normal(["type", "id", "role", "status", "phase", "content"], COMPLETED));
+const assistantMessage = given("message", {
+  role: z.literal("assistant"),
+  content: z
+    .union([text, list(z.discriminatedUnion("type", [givenText, givenRefusal, inputText]))])
+    .transform((content) =>
+      typeof content === "string"
+        ? [toOutputText(content)]
+        : content.map((part) => (part.type === "refusal" ? part : toOutputText(part.text))),
+    ),
+  id: itemId,
+  status: itemStatus,
+  phase: z.enum(["commentary", "final_answer"]).nullish(),
+}).transform(normal("type id role status phase content", COMPLETED));
 
 export const message = {
   prefix: "msg",

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { list } from "../protocol/collections.ts";
 import { MAX_ID_LENGTH } from "../protocol/ids.ts";
-import { answered, normal, once, status } from "./shapes.ts";
+import { answered, given, normal, once, status } from "./shapes.ts";
 
 /** The fields and content parts that items of several types have. */
 
@@ -28,25 +28,25 @@ export function notServed(context: z.RefinementCtx, path: (string | number)[], w
   });
 }
 
+/** Raises the issue that a field is not there. `hint` says what else would do. */
+export function missing(context: z.RefinementCtx, field: string, hint = ""): void {
+  const message = `Missing required parameter: '${field}'.${hint}`;
+  context.addIssue({ code: "custom", path: [field], message, params: { code: "missing_required_parameter" } });
+}
+
 /** The end of a prefix that OpenAI is to cache. vLLM caches every prefix: kept as it came, and of no effect. */
 const promptCacheBreakpoint = z
   .object({ mode: z.literal("explicit"), ttl: z.enum(["30m", "12h"]).nullish() })
   .nullish();
 
-export const inputText = z.object({
-  type: z.literal("input_text"),
-  text,
-  prompt_cache_breakpoint: promptCacheBreakpoint,
-});
+export const inputText = given("input_text", { text, prompt_cache_breakpoint: promptCacheBreakpoint });
 
-const inputImage = z
-  .object({
-    type: z.literal("input_image"),
-    image_url: z.string().nullish(),
-    file_id: z.string().nullish(),
-    detail: z.enum(["low", "high", "auto", "original"]).nullish(),
-    prompt_cache_breakpoint: promptCacheBreakpoint,
-  })
+const inputImage = given("input_image", {
+  image_url: z.string().nullish(),
+  file_id: z.string().nullish(),
+  detail: z.enum(["low", "high", "auto", "original"]).nullish(),
+  prompt_cache_breakpoint: promptCacheBreakpoint,
+})
   .superRefine((part, context) => {
     if (part.file_id != null) notServed(context, ["file_id"], "An image by 'file_id'");
     else if (part.image_url == null || !/^(https?:\/\/|data:image\/)/i.test(part.image_url)) {
@@ -57,7 +57,7 @@ const inputImage = z
       });
     }
   })
-  .transform(normal(["type", "image_url", "detail", "prompt_cache_breakpoint"], { image_url: "", detail: "auto" }));
+  .transform(normal("type image_url detail prompt_cache_breakpoint", { image_url: "", detail: "auto" }));
 
 /** Media types of a file that can be given to a chat model as text. */
 const TEXT_FILE =
@@ -75,40 +75,32 @@ function isBase64(text: string): boolean {
   }
 }
 
-const inputFile = z
-  .object({
-    type: z.literal("input_file"),
-    file_data: z.string().nullish(),
-    file_id: z.string().nullish(),
-    file_url: z.string().nullish(),
-    filename: z.string().nullish(),
-    detail: z.enum(["auto", "low", "high"]).nullish(),
-    prompt_cache_breakpoint: promptCacheBreakpoint,
-  })
+const inputFile = given("input_file", {
+  file_data: z.string().nullish(),
+  file_id: z.string().nullish(),
+  file_url: z.string().nullish(),
+  filename: z.string().nullish(),
+  detail: z.enum(["auto", "low", "high"]).nullish(),
+  prompt_cache_breakpoint: promptCacheBreakpoint,
+})
   .superRefine((part, context) => {
     if (part.file_id != null) notServed(context, ["file_id"], "A file by 'file_id'");
     else if (part.file_url != null) notServed(context, ["file_url"], "A file by 'file_url'");
     else if (part.file_data == null) {
-      context.addIssue({
-        code: "custom",
-        path: ["file_data"],
-        message: "Missing required parameter: 'file_data'.",
-        params: { code: "missing_required_parameter" },
-      });
+      missing(context, "file_data");
     } else if (!TEXT_FILE.test(part.file_data.slice(0, MAX_MEDIA_TYPE_LENGTH))) {
       notServed(context, ["file_data"], "A file that is not text (data:text/…;base64,… or application/json)");
     } else if (!isBase64(part.file_data.slice(part.file_data.indexOf(",") + 1))) {
       context.addIssue({ code: "custom", path: ["file_data"], message: "Invalid base64 in 'file_data'." });
     }
   })
-  .transform(normal(["type", "file_data", "filename", "detail", "prompt_cache_breakpoint"], { file_data: "" }));
+  .transform(normal("type file_data filename detail prompt_cache_breakpoint", { file_data: "" }));
 
-const inputAudio = z.object({
-  type: z.literal("input_audio"),
+const inputAudio = given("input_audio", {
   input_audio: z.object({ data: z.string().min(1), format: z.enum(["mp3", "wav"]) }),
 });
 
-const inputVideo = z.object({ type: z.literal("input_video"), video_url: z.string().min(1) });
+const inputVideo = given("input_video", { video_url: z.string().min(1) });
 
 export const inputPart = z.discriminatedUnion("type", [inputText, inputImage, inputFile, inputAudio, inputVideo]);
 
@@ -119,35 +111,25 @@ export const toolOutput = z.union([text, list(inputPart)]);
 
 /** The maker of a call: the model itself, or a program that it wrote at OpenAI. Kept as it came; no model is told. */
 export const caller = z
-  .discriminatedUnion("type", [
-    z.object({ type: z.literal("direct") }),
-    z.object({ type: z.literal("program"), caller_id: callId }),
-  ])
+  .discriminatedUnion("type", [z.object({ type: z.literal("direct") }), given("program", { caller_id: callId })])
   .nullish();
 
 /** The parts that a turn puts out, as they are answered. */
 export const urlCitation = once(() =>
-  z.object({
-    type: z.literal("url_citation"),
-    url: z.string(),
-    title: z.string(),
-    start_index: z.int(),
-    end_index: z.int(),
-  }),
+  given("url_citation", { url: z.string(), title: z.string(), start_index: z.int(), end_index: z.int() }),
 );
 export const topLogprob = once(() => z.object({ token: z.string(), logprob: z.number(), bytes: z.array(z.int()) }));
 export const logprob = once(() => topLogprob().extend({ top_logprobs: z.array(topLogprob()) }));
 export const outputText = once(() =>
-  z.object({
-    type: z.literal("output_text"),
+  given("output_text", {
     text: z.string(),
     annotations: z.array(urlCitation()),
     logprobs: z.array(logprob()).optional(),
   }),
 );
-export const refusal = once(() => z.object({ type: z.literal("refusal"), refusal: z.string() }));
-export const reasoningText = once(() => z.object({ type: z.literal("reasoning_text"), text: z.string() }));
-export const summaryText = once(() => z.object({ type: z.literal("summary_text"), text: z.string() }));
+export const refusal = once(() => given("refusal", { refusal: z.string() }));
+export const reasoningText = once(() => given("reasoning_text", { text: z.string() }));
+export const summaryText = once(() => given("summary_text", { text: z.string() }));
 
 /** The client's call of a tool, as it is answered. */
 export function answeredCall<const Type extends string, Shape extends z.ZodRawShape>(type: Type, shape: Shape) {

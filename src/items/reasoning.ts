@@ -2,14 +2,14 @@ import { z } from "zod";
 import { list } from "../protocol/collections.ts";
 import type { ItemType } from "./item-type.ts";
 import { itemId, itemStatus, reasoningText, summaryText, text } from "./parts.ts";
-import { answered, COMPLETED, contentDelta, delta, inContent, inItem, normal, once, status } from "./shapes.ts";
+import { answered, COMPLETED, contentDelta, delta, given, inContent, inItem, normal, once, status } from "./shapes.ts";
 
 /** OpenAI's limit of `encrypted_content`, in characters. */
 export const MAX_SEALED_LENGTH = 20_971_520;
 
 const inSummary = once(() => ({ ...inItem(), summary_index: z.int().min(0) }));
 const summaryPart = () => ({ ...inSummary(), part: summaryText() });
-const form = normal(["type", "id", "summary", "content", "encrypted_content", "status"], COMPLETED);
+const form = normal("type id summary content encrypted_content status", COMPLETED);
 
 /**
  * Reasoning that a client gives back: plain (`content` or `summary`), sealed (`encrypted_content`), or both. The prompt shows whether it
@@ -18,23 +18,20 @@ const form = normal(["type", "id", "summary", "content", "encrypted_content", "s
 export const reasoning = {
   prefix: "rs",
   kind: "reasoning",
-  input: z
-    .object({
-      type: z.literal("reasoning"),
-      id: itemId,
-      summary: list(z.object({ type: z.literal("summary_text"), text })).nullish(),
-      content: list(z.object({ type: z.literal("reasoning_text"), text })).nullish(),
-      encrypted_content: z.string().max(MAX_SEALED_LENGTH).nullish(),
-      status: itemStatus,
-    })
-    .transform(({ summary, content, encrypted_content: sealed, ...item }) =>
-      form({
-        ...item,
-        summary: summary ?? [],
-        content: content?.length ? content : undefined,
-        encrypted_content: sealed || undefined,
-      }),
-    ),
+  input: given("reasoning", {
+    id: itemId,
+    summary: list(z.object({ type: z.literal("summary_text"), text })).nullish(),
+    content: list(z.object({ type: z.literal("reasoning_text"), text })).nullish(),
+    encrypted_content: z.string().max(MAX_SEALED_LENGTH).nullish(),
+    status: itemStatus,
+  }).transform(({ summary, content, encrypted_content: sealed, ...item }) =>
+    form({
+      ...item,
+      summary: summary ?? [],
+      content: content?.length ? content : undefined,
+      encrypted_content: sealed || undefined,
+    }),
+  ),
   output: () =>
     answered("reasoning", {
       summary: z.array(summaryText()),

@@ -127,38 +127,38 @@ function isRunByServer(item: { type: string; execution?: unknown }): boolean {
   return item.execution === "server";
 }
 
-/** Whether an item, of the output or given back by a client, is a call that the client answers. */
+/** Tells whether an item, of the output or given back by a client, is a call that the client answers. */
 export function isClientCall<Item extends { type: string; execution?: unknown }>(
   item: Item | undefined,
 ): item is OfKind<Item, "call"> {
   return item !== undefined && isOfKind(item, "call") && !isRunByServer(item);
 }
 
-/** Whether an item, of the output or given back by a client, is a call of a tool that a server runs. */
+/** Tells whether an item, of the output or given back by a client, is a call of a tool that a server runs. */
 export function isServerCall<Item extends { type: string; execution?: unknown }>(
   item: Item,
 ): item is Extract<Item, { type: ServerCall["type"] }> {
   return isOfKind(item, "server_call") || (isOfKind(item, "call") && isRunByServer(item));
 }
 
-/** Whether an item is a list of tools, or sets what holds from there on: no model reads it. */
+/** Tells whether an item is a list of tools, or sets what holds from there on: no model reads it. */
 export function isAside(item: { type: string }): boolean {
   return isOfKind(item, "tools") || isOfKind(item, "settings");
 }
 
-/** Whether an item is a word of the model's. Lists of tools and compactions are not. */
+/** Tells whether an item is a word of the model's. Lists of tools and compactions are not. */
 export function isWord(item: { type: string }): boolean {
   return !isAside(item) && !isOfKind(item, "compaction");
 }
 
-/** Whether an item brings tools that can be called from there on. */
-export function bringsTools<Item extends { type: string }>(
+/** Tells whether an item brings tools that can be called from there on. */
+export function bringsTools<Item extends { type: unknown }>(
   item: Item,
 ): item is Extract<Item, { type: TypeWhere<{ bringsTools: true }> }> {
-  return DESCRIBED[item.type]?.bringsTools === true;
+  return DESCRIBED[String(item.type)]?.bringsTools === true;
 }
 
-/** Whether an item is kept: one that only stands for something else is not. */
+/** Tells whether an item is kept: one that only stands for something else is not. */
 export function isKept<Item extends { type: string }>(
   item: Item,
 ): item is Extract<Item, { type: TypeWhere<{ prefix: string }> }> {

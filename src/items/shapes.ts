@@ -2,25 +2,36 @@ import { z } from "zod";
 
 /** Helpers of the descriptions of item types: normal forms, answered items, and the fields of events. */
 
+/** An item as a request gives it. */
+export function given<const Type extends string, Shape extends z.ZodRawShape>(type: Type, shape: Shape) {
+  return z.object({ type: z.literal(type), ...shape });
+}
+
 /**
- * Gives an item its normal form: the fields named, in this order. A `fixed` field has that value whatever was given. Any other that is
- * absent or null has its default, and is left out where it has none.
+ * Gives an item its normal form: the fields that `names` lists, in that order. A `fixed` field has that value whatever was given. Any other
+ * that is absent or null has its default, and is left out where it has none.
  */
 export function normal<
-  const Name extends string,
-  const Defaults extends Values<Name> = Record<never, never>,
-  const Fixed extends Values<Name> = Record<never, never>,
->(names: readonly Name[], defaults = {} as Defaults, fixed = {} as Fixed) {
-  return <Fields extends object>(fields: Fields): Normal<Fields, Name, Defaults, Fixed> => {
+  const Names extends string,
+  const Defaults extends Values<Words<Names>> = Record<never, never>,
+  const Fixed extends Values<Words<Names>> = Record<never, never>,
+>(names: Names, defaults = {} as Defaults, fixed = {} as Fixed) {
+  const rules = names.split(" ").map((name) => ({
+    name,
+    isFixed: name in fixed,
+    value: (name in fixed ? fixed : (defaults as Values))[name as Words<Names>],
+  }));
+  return <Fields extends object>(fields: Fields): Normal<Fields, Words<Names>, Defaults, Fixed> => {
     const item: Record<string, unknown> = {};
-    for (const name of names) {
-      const value = (fixed as Values)[name] ?? (fields as Values)[name] ?? (defaults as Values)[name];
+    for (const { name, isFixed, value: own } of rules) {
+      const value = isFixed ? own : ((fields as Values)[name] ?? own);
       if (value !== undefined) item[name] = value;
     }
-    return item as Normal<Fields, Name, Defaults, Fixed>;
+    return item as Normal<Fields, Words<Names>, Defaults, Fixed>;
   };
 }
 
+type Words<Text extends string> = Text extends `${infer Word} ${infer Rest}` ? Word | Words<Rest> : Text;
 type Values<Name extends string = string> = { readonly [Key in Name]?: unknown };
 type Normal<Fields, Name extends string, Defaults, Fixed> = Flat<
   { [Key in Name & keyof Fixed]: Fixed[Key] } & {

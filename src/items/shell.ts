@@ -13,35 +13,25 @@ import {
   shownCaller,
   text,
 } from "./parts.ts";
-import { at, COMPLETED, delta, normal, once, withoutNulls } from "./shapes.ts";
+import { at, COMPLETED, delta, given, normal, once, withoutNulls } from "./shapes.ts";
 
-const call = z
-  .object({
-    type: z.literal("shell_call"),
-    id: itemId,
-    call_id: callId,
-    action: z
-      .object({
-        commands: list(commandLine, { max: 1_000 }),
-        timeout_ms: milliseconds,
-        max_output_length: z.int().min(0).nullish(),
-      })
-      .transform(
-        normal(["commands", "timeout_ms", "max_output_length"], { timeout_ms: null, max_output_length: null }),
-      ),
-    environment: z
-      .looseObject({ type: z.string().max(64) })
-      .nullish()
-      .transform((environment) => (environment?.type === "local" ? { type: "local" as const } : null)),
-    status: itemStatus,
-    caller,
-  })
-  .transform(
-    normal(["type", "id", "caller", "call_id", "action", "environment", "status"], {
-      environment: null,
-      ...COMPLETED,
-    }),
-  );
+const call = given("shell_call", {
+  id: itemId,
+  call_id: callId,
+  action: z
+    .object({
+      commands: list(commandLine, { max: 1_000 }),
+      timeout_ms: milliseconds,
+      max_output_length: z.int().min(0).nullish(),
+    })
+    .transform(normal("commands timeout_ms max_output_length", { timeout_ms: null, max_output_length: null })),
+  environment: z
+    .looseObject({ type: z.string().max(64) })
+    .nullish()
+    .transform((environment) => (environment?.type === "local" ? { type: "local" as const } : null)),
+  status: itemStatus,
+  caller,
+}).transform(normal("type id caller call_id action environment status", { environment: null, ...COMPLETED }));
 
 const inCommand = once(() => ({ ...at(), command_index: z.int().min(0) }));
 const wholeCommand = () => ({ ...inCommand(), command: z.string() });
@@ -77,23 +67,14 @@ const outcome = z.discriminatedUnion("type", [
   z.object({ type: z.literal("timeout") }),
 ]);
 
-const output = z
-  .object({
-    type: z.literal("shell_call_output"),
-    id: itemId,
-    call_id: callId,
-    output: list(z.object({ stdout: text, stderr: text, outcome }), { max: 1_000 }),
-    max_output_length: z.int().min(0).nullish(),
-    status: itemStatus,
-    caller,
-  })
-  .transform(
-    normal(
-      ["type", "id", "caller", "call_id", "output", "max_output_length", "status"],
-      { max_output_length: null },
-      COMPLETED,
-    ),
-  );
+const output = given("shell_call_output", {
+  id: itemId,
+  call_id: callId,
+  output: list(z.object({ stdout: text, stderr: text, outcome }), { max: 1_000 }),
+  max_output_length: z.int().min(0).nullish(),
+  status: itemStatus,
+  caller,
+}).transform(normal("type id caller call_id output max_output_length status", { max_output_length: null }, COMPLETED));
 
 export const shellCallOutput = {
   prefix: "sho",

@@ -3,7 +3,7 @@ import { flatName } from "../protocol/client-tools.ts";
 import { loadedTools, type Tool, tool } from "../protocol/tools.ts";
 import type { ClientCall, ClientOutput, ItemType, NameOf } from "./item-type.ts";
 import { callId, itemId, itemStatus } from "./parts.ts";
-import { answered, COMPLETED, normal, status } from "./shapes.ts";
+import { answered, COMPLETED, given, normal, status } from "./shapes.ts";
 
 const common = { id: itemId, call_id: callId.nullish(), execution: z.enum(["server", "client"]).nullish() };
 const answeredCommon = () => ({ call_id: z.string().nullable(), execution: z.enum(["server", "client"]) });
@@ -16,20 +16,12 @@ function withExecution<Given extends { call_id?: unknown; execution?: "server" |
   return { ...given, execution };
 }
 
-const call = z
-  .object({ type: z.literal("tool_search_call"), ...common, arguments: z.unknown(), status: itemStatus })
+const call = given("tool_search_call", { ...common, arguments: z.unknown(), status: itemStatus })
   .transform(withExecution)
-  .transform(
-    normal(["type", "id", "call_id", "execution", "arguments", "status"], {
-      call_id: null,
-      arguments: {},
-      ...COMPLETED,
-    }),
-  );
-const output = z
-  .object({ type: z.literal("tool_search_output"), ...common, tools: loadedTools, status: itemStatus })
+  .transform(normal("type id call_id execution arguments status", { call_id: null, arguments: {}, ...COMPLETED }));
+const output = given("tool_search_output", { ...common, tools: loadedTools, status: itemStatus })
   .transform(withExecution)
-  .transform(normal(["type", "id", "call_id", "execution", "status", "tools"], { call_id: null }, COMPLETED));
+  .transform(normal("type id call_id execution status tools", { call_id: null }, COMPLETED));
 
 /** A call whose `execution` is `server` is this server's. */
 export const toolSearchCall = {

@@ -3,21 +3,18 @@ import { reasoningEffort, textFormat } from "../protocol/output-settings.ts";
 import { loadedTools, tool } from "../protocol/tools.ts";
 import type { ItemType } from "./item-type.ts";
 import { itemId } from "./parts.ts";
-import { answered, normal } from "./shapes.ts";
+import { answered, given, normal } from "./shapes.ts";
 
 /** More tools from there on. */
 export const additionalTools = {
   prefix: "at",
   kind: "tools",
   bringsTools: true,
-  input: z
-    .object({
-      type: z.literal("additional_tools"),
-      id: itemId,
-      role: z.literal("developer").nullish(),
-      tools: loadedTools,
-    })
-    .transform(normal(["type", "id", "role", "tools"], { role: "developer" })),
+  input: given("additional_tools", {
+    id: itemId,
+    role: z.literal("developer").nullish(),
+    tools: loadedTools,
+  }).transform(normal("type id role tools", { role: "developer" })),
   stored: () => answered("additional_tools", { role: z.literal("developer"), tools: z.array(tool) }),
 } as const satisfies ItemType;
 
@@ -25,17 +22,14 @@ export const additionalTools = {
 export const configurationUpdate = {
   prefix: "cfg",
   kind: "settings",
-  input: z
-    .object({
-      type: z.literal("configuration_update"),
-      id: itemId,
-      reasoning: z
-        .object({ effort: reasoningEffort.nullish() })
-        .nullish()
-        .transform((reasoning) => (reasoning?.effort == null ? undefined : { effort: reasoning.effort })),
-      text: z.object({ format: textFormat }).nullish(),
-    })
-    .transform(normal(["type", "id", "reasoning", "text"])),
+  input: given("configuration_update", {
+    id: itemId,
+    reasoning: z
+      .object({ effort: reasoningEffort.nullish() })
+      .nullish()
+      .transform((reasoning) => (reasoning?.effort == null ? undefined : { effort: reasoning.effort })),
+    text: z.object({ format: textFormat }).nullish(),
+  }).transform(normal("type id reasoning text")),
   stored: () =>
     answered("configuration_update", {
       reasoning: z.object({ effort: reasoningEffort }).optional(),

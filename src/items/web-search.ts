@@ -1,20 +1,17 @@
 import { z } from "zod";
 import type { ItemType } from "./item-type.ts";
 import { itemId } from "./parts.ts";
-import { answered, COMPLETED, inItem, normal } from "./shapes.ts";
+import { answered, COMPLETED, given, inItem, normal } from "./shapes.ts";
 
 /** A search as a client gives it back does not have what the model saw. */
 export const webSearchCall = {
   prefix: "ws",
   kind: "server_call",
-  input: z
-    .object({
-      type: z.literal("web_search_call"),
-      id: itemId,
-      action: z.looseObject({ type: z.enum(["search", "open_page", "find_in_page", "find"]) }).nullish(),
-      status: z.enum(["in_progress", "searching", "completed", "failed", "incomplete"]).nullish(),
-    })
-    .transform(normal(["id", "type", "action", "status"], { action: { type: "search", query: "" }, ...COMPLETED })),
+  input: given("web_search_call", {
+    id: itemId,
+    action: z.looseObject({ type: z.enum(["search", "open_page", "find_in_page", "find"]) }).nullish(),
+    status: z.enum(["in_progress", "searching", "completed", "failed", "incomplete"]).nullish(),
+  }).transform(normal("id type action status", { action: { type: "search", query: "" }, ...COMPLETED })),
   output: () =>
     answered("web_search_call", {
       action: z.discriminatedUnion("type", [

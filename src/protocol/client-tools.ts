@@ -53,9 +53,16 @@ export function fullNameOf({ namespace, name }: Pick<ClientTool, "namespace" | "
   return namespace === undefined ? name : `${namespace}.${name}`;
 }
 
+/** Found once for each list. */
+const found = new WeakMap<readonly Tool[], readonly ClientTool[]>();
+
 /** Those of a list of tools that the client runs, in their order. */
-export function clientToolsIn(tools: readonly Tool[]): ClientTool[] {
-  return tools.flatMap((tool, index) => (isHosted(tool) ? [] : clientToolsOf(tool, index)));
+export function clientToolsIn(tools: readonly Tool[]): readonly ClientTool[] {
+  const known = found.get(tools);
+  if (known) return known;
+  const here = tools.flatMap((tool, index) => (isHosted(tool) ? [] : clientToolsOf(tool, index)));
+  found.set(tools, here);
+  return here;
 }
 
 function clientToolsOf(tool: NotHosted, index: number): ClientTool[] {

@@ -1,6 +1,6 @@
 import type { LongWork } from "@responses-edge/long-work";
 import type { z } from "zod";
-import type { InputItem } from "../items/registry.ts";
+import { bringsTools, type InputItem } from "../items/registry.ts";
 import { type CreateRequest, conversationOf, readInputAhead, toItems } from "./create-request.ts";
 import { invalidRequest } from "./errors.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";
@@ -53,7 +53,7 @@ function withoutUnknownTools(body: JsonObject): JsonObject {
     ...body,
     ...(Array.isArray(tools) && { tools: known(tools) }),
     ...(Array.isArray(input) && {
-      input: input.map((item: unknown) => (bringsTools(item) ? { ...item, tools: known(item.tools) } : item)),
+      input: input.map((item: unknown) => (hasTools(item) ? { ...item, tools: known(item.tools) } : item)),
     }),
   };
 }
@@ -61,12 +61,11 @@ function withoutUnknownTools(body: JsonObject): JsonObject {
 function* toolLists(body: unknown): Generator<unknown[]> {
   if (!isJsonObject(body)) return;
   if (Array.isArray(body.tools)) yield body.tools;
-  if (Array.isArray(body.input)) for (const item of body.input) if (bringsTools(item)) yield item.tools;
+  if (Array.isArray(body.input)) for (const item of body.input) if (hasTools(item)) yield item.tools;
 }
 
-function bringsTools(item: unknown): item is JsonObject & { tools: unknown[] } {
-  const isOfType = isJsonObject(item) && (item.type === "additional_tools" || item.type === "tool_search_output");
-  return isOfType && Array.isArray(item.tools);
+function hasTools(item: unknown): item is JsonObject & { tools: unknown[] } {
+  return isJsonObject(item) && bringsTools({ type: item.type }) && Array.isArray(item.tools);
 }
 
 /** Whether a value is a tool by its looks, but of no type that is known here. */

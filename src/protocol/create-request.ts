@@ -1,6 +1,6 @@
 import type { Steps } from "@responses-edge/long-work";
 import { z } from "zod";
-import { type InputItem, inputItem } from "../items/registry.ts";
+import { bringsTools, type InputItem, inputItem } from "../items/registry.ts";
 import { ClientTools, clientToolsIn, fullNameOf } from "./client-tools.ts";
 import { readAhead } from "./collections.ts";
 import { describedAs } from "./described-as.ts";
@@ -111,7 +111,7 @@ function checkTogether(body: z.output<typeof requestFields>, context: z.Refineme
     issue(["tools", ...clash.path], clash.message);
     return;
   }
-  const mayLoad = continuesSomething(body) || (Array.isArray(body.input) && body.input.some(loadsTools));
+  const mayLoad = continuesSomething(body) || (Array.isArray(body.input) && body.input.some(bringsTools));
   const wrong = mayLoad ? undefined : wrongChoice(body.tool_choice, tools);
   if (wrong !== undefined) issue(["tool_choice"], wrong);
 }
@@ -160,11 +160,6 @@ export function wrongChoice(choice: ToolChoice | null | undefined, tools: readon
   const name = "name" in missing && missing.type !== "mcp" ? missing.name : undefined;
   const label = missing.type === "mcp" ? missing.server_label : missing.type;
   return `Tool choice '${name ?? label}' not found in 'tools' parameter.`;
-}
-
-/** Whether an item of the input brings tools of its own. */
-function loadsTools({ type }: { type: string }): boolean {
-  return type === "additional_tools" || type === "tool_search_output";
 }
 
 function continuesSomething(body: z.output<typeof requestFields>): boolean {

@@ -13,3 +13,8 @@ export function describedAs<Schema extends z.ZodType>(schema: Schema, plain: () 
   };
   return schema;
 }
+
+/** A field that is always null. Some generators have no type for that alone. */
+export function alwaysNull() {
+  return describedAs(z.null(), () => z.unknown().describe("Always null."));
+}

@@ -34,7 +34,7 @@ function describeNeutral(neutral: z.core.util.Literal[]): z.ZodType {
   return neutral.every((value) => typeof value === "boolean") ? z.boolean().nullable() : z.literal([...neutral, null]);
 }
 
-/** A field of chat completions that the Responses API has elsewhere: told, as OpenAI does, rather than dropped. */
+/** A field of chat completions that the Responses API has elsewhere: refused with its new name, as OpenAI does, rather than dropped. */
 function moved(field: string, to: string) {
   const schema = z
     .unknown()
@@ -89,7 +89,7 @@ const reasoning = z.object({
   mode: notServed("reasoning.mode", "standard"),
 });
 
-/** vLLM caches every prefix, for as long as it has room. */
+/** vLLM caches every prefix, as long as its cache has space. */
 const promptCacheOptions = z.object({
   mode: z.enum(["implicit", "explicit"]).default("implicit").describe("Echoed."),
   ttl: z.enum(["30m", "12h"]).default("30m").describe("Echoed."),

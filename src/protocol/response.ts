@@ -1,36 +1,146 @@
-import type { ResponseError, ResponseStatus } from "openai/resources/responses/responses";
+import { z } from "zod";
+import { answeredItems } from "../items/answered.ts";
 import type { OutputItem } from "../items/registry.ts";
+import { once } from "../items/shapes.ts";
 import { type CreateRequest, conversationOf } from "./create-request.ts";
+import { alwaysNull } from "./described-as.ts";
 import { hostedOf } from "./hosted-tools.ts";
-import { echoTool } from "./tools.ts";
+import { reasoningEffort, textFormat } from "./output-settings.ts";
+import { echoTool, normalChoice, tool } from "./tools.ts";
 
 /**
- * Token counts of a whole turn. The lists have one entry for each round of a turn with several (vLLM's, which calls
- * them turns, and has them in the details; there the Agents SDK takes nothing but numbers). Tokens of tool outputs are
- * what a round's prompt has more than the last one's and its output.
+ * Makes the schemas of a response: OpenAI's, with the keys that the Open Responses schema wants always present (openai 7.57 `Response`;
+ * Open Responses 2026-04-24 `ResponseResource`). They describe, and give the types below.
  */
-export interface Usage {
-  input_tokens: number;
-  input_tokens_details: { cached_tokens: number; cache_write_tokens: number };
-  output_tokens: number;
-  output_tokens_details: { reasoning_tokens: number; tool_output_tokens?: number };
-  total_tokens: number;
-  input_tokens_per_turn?: number[];
-  cached_tokens_per_turn?: number[];
-  output_tokens_per_turn?: number[];
-  tool_output_tokens_per_turn?: number[];
-}
+export const responseSchemas = once(() => {
+  const text = z.string();
+  const seconds = z.int().min(0).describe("Unix seconds.");
+  const count = z.int().min(0);
 
-/** What hosted tools have used. OpenAI's type has images, too, which nothing makes here. */
-export interface ToolUsage {
-  image_gen: {
-    input_tokens: number;
-    input_tokens_details: { image_tokens: number; text_tokens: number };
-    output_tokens: number;
-    total_tokens: number;
-  };
-  web_search: { num_requests: number };
-}
+  // The lists have one entry for each round of a turn with several (vLLM's, which calls them turns, and has them in the details; there the
+  // Agents SDK takes nothing but numbers). Tokens of tool outputs are those that a round's prompt has beyond the last one's and its output.
+  const Usage = z.object({
+    input_tokens: count,
+    input_tokens_details: z.object({ cached_tokens: count, cache_write_tokens: count }),
+    output_tokens: count,
+    output_tokens_details: z.object({ reasoning_tokens: count, tool_output_tokens: count.optional() }),
+    total_tokens: count,
+    input_tokens_per_turn: z.array(count).optional(),
+    cached_tokens_per_turn: z.array(count).optional(),
+    output_tokens_per_turn: z.array(count).optional(),
+    tool_output_tokens_per_turn: z.array(count).optional(),
+  });
+  // OpenAI's type has images, too, which nothing makes here.
+  const ToolUsage = z.object({
+    image_gen: z.object({
+      input_tokens: count,
+      input_tokens_details: z.object({ image_tokens: count, text_tokens: count }),
+      output_tokens: count,
+      total_tokens: count,
+    }),
+    web_search: z.object({ num_requests: count }),
+  });
+  const ResponseObject = z.object({
+    id: text,
+    object: z.literal("response"),
+    created_at: seconds,
+    // Only of a completed response.
+    completed_at: seconds.nullable(),
+    status: z.enum(["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]),
+    background: z.boolean(),
+    error: z.object({ code: text, message: text }).nullable(),
+    incomplete_details: z.object({ reason: z.enum(["max_output_tokens", "content_filter"]) }).nullable(),
+    model: text,
+    previous_response_id: text.nullable(),
+    conversation: z.object({ id: text }).nullable(),
+    instructions: text.nullable(),
+    output: z.array(answeredItems().OutputItem),
+    tools: z.array(tool),
+    tool_choice: normalChoice,
+    parallel_tool_calls: z.boolean(),
+    max_output_tokens: z.int().nullable(),
+    max_tool_calls: z.int().nullable(),
+    temperature: z.number(),
+    top_p: z.number(),
+    presence_penalty: z.number(),
+    frequency_penalty: z.number(),
+    top_logprobs: z.int(),
+    text: z.object({ format: textFormat, verbosity: z.enum(["low", "medium", "high"]) }),
+    reasoning: z
+      .object({
+        effort: reasoningEffort.nullable(),
+        summary: z.enum(["auto", "concise", "detailed"]).nullable(),
+        context: z.enum(["auto", "current_turn", "all_turns"]).optional(),
+      })
+      .nullable(),
+    truncation: z.enum(["auto", "disabled"]),
+    usage: Usage.nullable(),
+    store: z.boolean(),
+    service_tier: z.enum(["default", "flex", "scale", "priority", "fast", "ultrafast"]),
+    metadata: z.record(text, text),
+    safety_identifier: text.nullable(),
+    access_programs: alwaysNull(),
+    moderation: alwaysNull(),
+    prompt: alwaysNull(),
+    prompt_cache_key: text.nullable(),
+    prompt_cache_retention: z.enum(["in_memory", "in-memory", "24h"]).nullable(),
+    // As the request had them; absent otherwise.
+    prompt_cache_options: z
+      .object({
+        mode: z.enum(["implicit", "explicit"]),
+        ttl: z.enum(["30m", "12h"]),
+        comparison_response_id: text.nullish(),
+      })
+      .optional(),
+    // Only where the request asked for a comparison: vLLM tells how much of a prompt was cached, and not why the rest was not.
+    prompt_cache_diagnostics: z.object({ type: z.literal("unavailable") }).optional(),
+    // Only of a request with a web search.
+    tool_usage: ToolUsage.optional(),
+    user: text.nullable(),
+    // The items of the input that the model did not get, in their order, with the owner that each has: another tenant or nobody that is known
+    // here, or another model (openai 7.56). Present only where there are any.
+    input_transformations: z
+      .array(
+        z.object({
+          type: z.literal("reasoning"),
+          id: text,
+          action: z.literal("removed"),
+          reason: z.enum(["organization_mismatch", "model_mismatch"]),
+        }),
+      )
+      .optional(),
+    // The prompt and the output as raw messages: vLLM's `enable_response_messages`, present only when asked for.
+    input_messages: z.array(z.looseObject({})).optional(),
+    output_messages: z.array(z.looseObject({})).optional(),
+    // vLLM's disaggregated-serving hand-over, present only when the engine returned it.
+    kv_transfer_params: z.unknown().optional(),
+    recovery: z
+      .object({ down_since: seconds, gives_up_at: seconds })
+      .describe("Only in events, while the model server is waited for.")
+      .optional(),
+  });
+  return { Usage, ToolUsage, ResponseObject };
+});
+
+type Described = {
+  [Name in keyof ReturnType<typeof responseSchemas>]: z.output<ReturnType<typeof responseSchemas>[Name]>;
+};
+
+/** Token counts of a whole turn. */
+export type Usage = Described["Usage"];
+
+/** The use of hosted tools. */
+export type ToolUsage = Described["ToolUsage"];
+
+/** The `response` object. */
+export type ResponseObject = Omit<Described["ResponseObject"], "output" | "input_messages" | "output_messages"> & {
+  output: OutputItem[];
+  input_messages?: object[];
+  output_messages?: object[];
+};
+
+/** An item of the input that the model did not get, in the words of OpenAI's `input_transformations`. */
+export type InputTransformation = NonNullable<ResponseObject["input_transformations"]>[number];
 
 /** What the hosted tools of a response have used: undefined of one without a web search. */
 export function toolUsageOf({ tools, output }: Pick<ResponseObject, "tools" | "output">): ToolUsage | undefined {
@@ -43,75 +153,6 @@ export function toolUsageOf({ tools, output }: Pick<ResponseObject, "tools" | "o
     image_gen: { input_tokens: 0, input_tokens_details: images, output_tokens: 0, total_tokens: 0 },
     web_search: { num_requests: searches.length },
   };
-}
-
-/** An item of the input that the model did not get, in the words of OpenAI's `input_transformations` (openai 7.56). */
-export interface InputTransformation {
-  type: "reasoning";
-  /** The item's id. */
-  id: string;
-  action: "removed";
-  /** Whose it is: another tenant's or nobody's that is known here, or another model's. */
-  reason: "organization_mismatch" | "model_mismatch";
-}
-
-/**
- * The `response` object: OpenAI's, with the keys that the Open Responses schema wants always present
- * (openai 7.57 `Response`; Open Responses 2026-04-24 `ResponseResource`).
- */
-export interface ResponseObject {
-  id: string;
-  object: "response";
-  /** Unix seconds. */
-  created_at: number;
-  /** Unix seconds; only of a completed response. */
-  completed_at: number | null;
-  status: ResponseStatus;
-  background: boolean;
-  error: (Pick<ResponseError, "message"> & { code: string }) | null;
-  incomplete_details: { reason: "max_output_tokens" | "content_filter" } | null;
-  model: string;
-  previous_response_id: string | null;
-  conversation: { id: string } | null;
-  instructions: string | null;
-  output: OutputItem[];
-  tools: NonNullable<CreateRequest["tools"]>;
-  tool_choice: NonNullable<CreateRequest["tool_choice"]>;
-  parallel_tool_calls: boolean;
-  max_output_tokens: number | null;
-  max_tool_calls: number | null;
-  temperature: number;
-  top_p: number;
-  presence_penalty: number;
-  frequency_penalty: number;
-  top_logprobs: number;
-  text: { format: NonNullable<NonNullable<CreateRequest["text"]>["format"]>; verbosity: "low" | "medium" | "high" };
-  reasoning: { effort: string | null; summary: string | null } | null;
-  truncation: "auto" | "disabled";
-  usage: Usage | null;
-  store: boolean;
-  service_tier: string;
-  metadata: Record<string, string>;
-  safety_identifier: string | null;
-  access_programs: null;
-  moderation: null;
-  prompt: null;
-  prompt_cache_key: string | null;
-  prompt_cache_retention: string | null;
-  /** As the request had them; absent otherwise. */
-  prompt_cache_options?: Omit<NonNullable<CreateRequest["prompt_cache_options"]>, "prewarm">;
-  /** Only where the request asked for a comparison: vLLM tells how much of a prompt was cached, and not why the rest was not. */
-  prompt_cache_diagnostics?: { type: "unavailable" };
-  /** Only of a request with a web search. */
-  tool_usage?: ToolUsage;
-  user: string | null;
-  /** What the model did not get of the input, in its order; present only where there is any. */
-  input_transformations?: InputTransformation[];
-  /** The prompt and the output as raw messages: vLLM's `enable_response_messages`, present only when asked for. */
-  input_messages?: object[];
-  output_messages?: object[];
-  /** vLLM's disaggregated-serving hand-over, present only when the engine returned it. */
-  kv_transfer_params?: unknown;
 }
 
 /** The response as it stands before the first token: every field echoed, defaults filled in. */

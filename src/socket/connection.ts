@@ -33,15 +33,15 @@ export interface ConnectionOptions {
     | "socketSendTimeoutMs"
   >;
   /**
-   * Who asks, checked anew for each create, until `signal` is aborted. Throws the 401 of a key that is none any more; the
+   * The caller, checked anew for each create, until `signal` is aborted. Throws the 401 of a key that is none any more; the
    * connection then ends.
    */
   caller: (signal: AbortSignal) => Caller | Promise<Caller>;
-  /** What the client was told to say again when it connected. */
+  /** The session that the client was given to send again when it connected. */
   turnState?: string | undefined;
   /** Events have Open Responses' names. */
   speaksOpenResponses?: boolean;
-  /** What the client gets to see of an error; what breaks off because it `hasLeft` is no fault. */
+  /** The error as the client sees it. A create that breaks off because the client `hasLeft` has no fault. */
   shown: (error: unknown, hasLeft: boolean) => ApiError;
   /** Called once, when the connection has ended. */
   onEnded?: (() => void) | undefined;
@@ -54,7 +54,7 @@ const FRAMES_PER_SECOND = 100;
 /** A frame of 32 MiB is 32 KiB on the wire where it is compressed. */
 const LONG_FRAME_LENGTH = 128 * 1024;
 
-/** What may have come and not been looked at, as a multiple of the largest frame. */
+/** The most unread frames, as a multiple of the largest frame. */
 const MAX_UNREAD_BODIES = 3;
 
 /** Heartbeats of silence after which a turn repeats `response.in_progress`. It carries the whole response. */
@@ -72,7 +72,7 @@ export class Connection {
   readonly #outbox: Outbox;
   readonly #lanes: Lanes;
   readonly #kept: KeptTurns;
-  /** Of the creates that run. */
+  /** One for each create that runs. */
   readonly #aborts = new Set<AbortController>();
   /** Counts it as one of the tenant's no more. */
   readonly #uncount: () => void;
@@ -82,7 +82,7 @@ export class Connection {
   /** Frames that nobody has looked at yet; of those that are refused whatever they say, only why. */
   #inbox: (string | ApiError)[] = [];
   #inboxLength = 0;
-  /** Of what has come and does not run yet. */
+  /** Memory permits of frames that have come and do not run yet. */
   readonly #permits: Permits;
   #isReading = false;
   #frames = FRAME_BURST;
@@ -122,7 +122,7 @@ export class Connection {
     else void this.#read();
   }
 
-  /** A frame of text for which there is room, or what refuses it. */
+  /** A frame of text that has memory permits, or the error that refuses it. */
   #admitted(data: unknown): string | ApiError {
     const { maxRequestBytes } = this.#options.config;
     if (typeof data !== "string") return notText();
@@ -135,7 +135,7 @@ export class Connection {
     }
   }
 
-  /** What waited runs now, or was refused. */
+  /** Gives back the permits of frames that run now, or were refused. */
   #giveBack(): void {
     this.#permits.resizeAnyway(this.#inboxLength + this.#lanes.waitingLength);
   }
@@ -171,11 +171,11 @@ export class Connection {
     if (this.#isClosed) return;
     // It counts until the client has closed it, too: workerd keeps it until then.
     this.#stop();
-    // 123 bytes are what a close frame has room for.
+    // A close frame takes 123 bytes.
     this.#wire.close(code, reason.slice(0, 120));
   }
 
-  /** Whether the client may send a frame of this length now. */
+  /** True if the client may send a frame of this length now. */
   #count(length: number): boolean {
     const now = Date.now();
     const left = this.#frames + ((now - this.#countedAt) / 1000) * FRAMES_PER_SECOND;
@@ -222,7 +222,7 @@ export class Connection {
     }
   }
 
-  /** Has a create wait for its turn in its lane. What waits is kept as text. */
+  /** Has a create wait for its turn in its lane. A create that waits is kept as text. */
   #queue(lane: string | undefined, body: JsonObject, text: string): void {
     let parsed: JsonObject | undefined = body;
     try {
@@ -261,7 +261,7 @@ export class Connection {
           },
         });
       });
-      // What streams in the foreground, without an idempotency key, is nothing else.
+      // A stream in the foreground without an idempotency key gives events.
       if (created.kind !== "events") throw new TypeError(`Unexpected ${created.kind}.`);
       const { outcome } = await created.ended;
       if (outcome.status === "failed") this.#evictParent(lane, previous, outcome.error);
@@ -276,7 +276,7 @@ export class Connection {
     }
   }
 
-  /** Who asks; undefined where the key is none any more, which ends the connection. */
+  /** The caller. Undefined if the key is none any more, which ends the connection. */
   async #caller(signal: AbortSignal, lane: string | undefined): Promise<Caller | undefined> {
     try {
       return await this.#options.caller(signal);
@@ -331,7 +331,7 @@ class LaneSink implements ClientSink {
   async abandon(): Promise<void> {}
 }
 
-/** Of a frame as the socket gives it: workerd has binary ones as Blobs. */
+/** The length of a frame as the socket gives it: workerd has binary ones as Blobs. */
 function lengthOf(data: unknown): number {
   return typeof data === "string" ? data.length : data instanceof Blob ? data.size : 0;
 }

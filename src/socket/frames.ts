@@ -12,7 +12,7 @@ import { isJsonObject, type JsonObject } from "../protocol/json.ts";
 export type ClientFrame =
   | { kind: "create"; lane: string | undefined; body: JsonObject }
   | { kind: "steer"; previous: string; input: unknown }
-  /** What older versions of Codex say after a turn. It asks for nothing. */
+  /** Older versions of Codex send it after a turn. It asks for nothing. */
   | { kind: "processed" };
 
 const LANE = /^[A-Za-z0-9_.-]{1,256}$/;

@@ -7,14 +7,14 @@ import { MAX_HISTORY_LENGTH } from "../store/limits.ts";
 
 /**
  * Turns with `store: false`, in the memory of their connection and nowhere else: of each lane the latest, with all that
- * it continues. What is not there any more is a 400 `previous_response_not_found`, after which clients send everything
+ * it continues. A turn that was dropped is a 400 `previous_response_not_found`, after which clients send everything
  * again. Lengths are UTF-16 units of JSON text.
  */
 
-/** Of all turns of a connection. A single one is bounded like a stored history. */
+/** The most that all turns of a connection may take. A single one is bounded like a stored history. */
 const MAX_CONNECTION_LENGTH = 16 * 1024 * 1024;
 
-/** Of all connections of this process, which has 128 MB for everything. */
+/** The most that all connections of this process may take, which has 128 MB for everything. */
 const MAX_PROCESS_LENGTH = 32 * 1024 * 1024;
 
 interface KeptTurn {
@@ -30,7 +30,7 @@ interface KeptTurn {
   length: number;
 }
 
-/** What a create continues, and where its own turn is kept. */
+/** The past of a create, and the keeper of its own turn. */
 export interface Continuation extends PastSource {
   /** Its parent is one of the connection's turns, rather than a stored one. */
   readonly isUnstored: boolean;
@@ -50,8 +50,8 @@ export class KeptTurns {
   }
 
   /**
-   * The past of a create in a lane. `previous` is the response that it names, as the client sent it. What is not kept
-   * here is looked for in `homes`.
+   * The past of a create in a lane. `previous` is the response that it names, as the client sent it. Turns that are not
+   * kept here are looked for in `homes`.
    */
   continuation(lane: string | undefined, previous: unknown, homes: PastSource): Continuation {
     const parent = this.#find(previous);
@@ -116,7 +116,7 @@ export class KeptTurns {
   }
 }
 
-/** The turn that makes room where a process is full: no tenant's turns go because of another's, which keeps more. */
+/** The turn that goes when a process is full. No tenant's turn goes because of another tenant that keeps more. */
 function oldestOfLargestTenant(): KeptTurn | undefined {
   const tenants = [...Map.groupBy(everything, ({ tenant }) => tenant).values()];
   return tenants.toSorted((a, b) => lengthOf(b) - lengthOf(a))[0]?.[0];

@@ -11,14 +11,14 @@ const MAX_NAMED_LANES = 32;
 /** Requests that wait for their turn. */
 const MAX_WAITING = 64;
 
-/** Refusals that wait for theirs: who goes on is not listened to any more. */
+/** Refusals that wait for their turn. A client that causes more of them loses its connection. */
 const MAX_WAITING_REFUSALS = 256;
 
 interface Entry {
   lane: string | undefined;
-  /** What it holds in memory, in UTF-16 units of its text. */
+  /** The memory that it takes, in UTF-16 units of its text. */
   length: number;
-  /** It runs without one of the places of those in flight. */
+  /** It does not count among those in flight. */
   isRefusal: boolean;
   run: () => Promise<void>;
 }
@@ -38,7 +38,7 @@ export class Lanes {
 
   /**
    * Runs a request when its turn in its lane has come; gives whether that is now. `run` must not reject. Throws the 400
-   * of one lane too many, and the 429 of a request for which there is no room to wait; `refuse` then says so when its
+   * of one lane too many, and the 429 of a request that may not wait; `refuse` then says so when its
    * turn has come, because a reader of the lane takes an error for the end of the response that is under way.
    */
   add(lane: string | undefined, length: number, run: () => Promise<void>): boolean {
@@ -55,7 +55,7 @@ export class Lanes {
     throw noRoom();
   }
 
-  /** What waits, in UTF-16 units of its text. */
+  /** The length of all that waits, in UTF-16 units of text. */
   get waitingLength(): number {
     return lengthOf(this.#waiting);
   }
@@ -77,7 +77,7 @@ export class Lanes {
     this.#start();
   }
 
-  /** Starts all whose turn has come. One for which there is no place is overtaken by none that needs one, too. */
+  /** Starts all whose turn has come. No request overtakes one that waits for a free slot. */
   #start(): void {
     const held = new Set(this.#busy);
     let isFull = false;

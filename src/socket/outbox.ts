@@ -1,4 +1,4 @@
-/** What goes to the client, and whether it reads it. */
+/** Sends frames to the client, and notices when it does not read them. */
 
 /** The socket, as far as it is needed: workerd's `WebSocket` is one. */
 export interface Wire {
@@ -11,7 +11,7 @@ export interface Wire {
 /** Unsent bytes beyond this hold turns back until the client has read. */
 const HIGH_WATER_MARK = 256 * 1024;
 
-/** workerd tells nobody that a socket has room again. */
+/** workerd has no event for a socket that can take more. Milliseconds. */
 const LOOK_AGAIN_MS = 10;
 
 export interface OutboxEvents {

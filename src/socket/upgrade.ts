@@ -2,12 +2,12 @@ import { Connection, type ConnectionOptions } from "./connection.ts";
 
 /** WebSockets as workerd has them. The Worker ends them itself, beside its client: no Durable Object is awake for them. */
 
-/** Whether a request asks for a WebSocket. */
+/** True if a request asks for a WebSocket. */
 export function wantsSocket({ headers }: Request): boolean {
   return headers.get("upgrade")?.toLowerCase() === "websocket";
 }
 
-/** What a browser's WebSocket says that it speaks. It closes a connection whose answer names none of those that it has offered. */
+/** The subprotocol of browsers. A browser closes a connection whose answer names none of those that it has offered. */
 const SUBPROTOCOL = "responses";
 
 /** OpenAI's way to show a key where no header can be set, in clients of its Realtime API. */

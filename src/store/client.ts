@@ -20,6 +20,7 @@ import { checkDisk } from "./free-disk.ts";
 import { type History, readHistory } from "./history.ts";
 import { emptySnapshot, type ItemKey, type Snapshot } from "./history-reader.ts";
 import { HomeCalls, type HomeStub, type HomesBinding } from "./home-calls.ts";
+import { homeUrl } from "./home-requests.ts";
 import { receiveHistory } from "./lease-sockets.ts";
 import { MAX_HISTORY_LENGTH } from "./limits.ts";
 import { closeHome } from "./new-trees.ts";
@@ -67,9 +68,9 @@ export class HomeClient implements PastSource {
     ticket: string,
     waitMs: number,
   ): Promise<{ history: History; release(): void }> {
-    const asked = new URLSearchParams({ id, ticket, wait: String(waitMs) });
+    const url = homeUrl({ kind: "conversation", id, ticket, waitMs });
     const headers = { upgrade: "websocket" };
-    const response = await this.ask(home, null, (stub) => stub.fetch(`http://home/conversation?${asked}`, { headers }));
+    const response = await this.ask(home, null, (stub) => stub.fetch(url, { headers }));
     if (!response) throw conversationNotFound(id);
     const { webSocket: socket } = response;
     if (!socket) throw new ApiError(await response.json());

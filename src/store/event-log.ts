@@ -1,32 +1,54 @@
-import type { Config } from "../config/index.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
 import { isJsonObject } from "../protocol/json.ts";
-import type { BatchSink } from "../turn/output-events.ts";
-import { isRecord, recordLine, type TurnRecord } from "../turn/records.ts";
-import { type EventBlock, failureIn, keepLog, readKeptLog } from "./kept-log.ts";
-import { fromCells, type StoredCell, toCells } from "./row-pieces.ts";
+import { isRecord, parseRecord } from "../turn/records.ts";
+import { type EventBlock, failureInPlacedLog, isPlacedLog, readPlacedLog } from "./log-of-version-4.ts";
+import { type Cell, fromCells, type StoredCell, toCells } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
-import type { TurnLog } from "./turn-store.ts";
 
 /**
- * The durable log of a background run's events, and the way they reach readers: only from the log, only what is in it.
+ * The durable log of a run's events, from which alone readers get them.
  *
- * Rows are the dearest thing here, so events are packed: a block is written when something other than a delta happens,
- * when it is large, or when its time has come, which is soon while somebody reads and late while nobody does. A crash
- * loses at most the block that nobody has seen. When the run ends its log goes to its turn (`kept-log.ts`): the blocks of
- * one that has ended are those of one too long for that, or of an earlier version.
+ * Its rows are blocks. Those that a live run writes (`log-writer.ts`) are small; from time to time they are sealed: one long block
+ * replaces them, which compresses to a twentieth. When the run ends, what is not sealed goes to the turn's row, where it fits: the
+ * log of a short run takes no row of its own.
  */
 
-/** A block larger than this is written at once. UTF-16 units. */
-const MAX_BLOCK_LENGTH = 64 * 1024;
+/** A block is sealed before it is longer than this, but for that of one write. A reader holds one block. UTF-16 units. */
+export const SEALED_LENGTH = 192 * 1024;
+
+/** UTF-16 units of a cell of a block: it fits its row also where it is not compressed. */
+const CELL_LENGTH = 600_000;
+
+/** The end of a log that its turn's row takes, beside the turn's texts. */
+const MAX_KEPT_BYTES = 180_000;
 
 /** Records without an event have negative parts, counted up from here. */
 const FIRST_RECORD_PART = -1_000_000;
 
-/** The logs of runs that have ended, as they are kept with their turns. */
+/** The parts of a sealed block are counted up from here. */
+const FIRST_SEALED_PART = 1_000_000;
+
+/** How the record of a failure begins. */
+const FAILURE = '[{"failure":';
+
+/** The rows of a turn that are behind its last sealed block. */
+const OPEN = `turn = ?1 AND seq_from > ifnull((SELECT seq_from FROM events WHERE turn = ?1 AND part >= ${FIRST_SEALED_PART}
+  ORDER BY seq_from DESC LIMIT 1), -1)`;
+
+/** Turns, as far as they keep the logs of runs that have ended. */
 interface KeptLogs {
   hasLog(turn: string): boolean;
-  log(turn: string): TurnLog | undefined;
+  /** The end of a turn's log: events and records as lines, or, of versions 4 to 7, all of it in a form of its own. */
+  log(turn: string): string | undefined;
+  /** Response and output of a turn, one after the other, as JSON. */
+  texts(turn: string): string;
+}
+
+/** Events `from` to `to` as lines, with records between them. */
+interface Lines {
+  from: number;
+  to: number;
+  lines: readonly string[];
 }
 
 type BlockRow = { seq_from: number; seq_to: number; body: StoredCell };
@@ -34,49 +56,22 @@ type PartRow = BlockRow & { part: number };
 
 /** Reads and writes the logs of a home's runs. */
 export class EventLogStore {
+  readonly #storage: Pick<DurableObjectStorage, "sql" | "transactionSync">;
   readonly #sql: SqlStorage;
   readonly #tables: Tables;
   readonly #turns: KeptLogs;
 
-  /** `turns` has the logs of runs that have ended. */
-  constructor(sql: SqlStorage, tables: Tables, turns: KeptLogs) {
-    this.#sql = sql;
+  constructor(storage: Pick<DurableObjectStorage, "sql" | "transactionSync">, tables: Tables, turns: KeptLogs) {
+    this.#storage = storage;
+    this.#sql = storage.sql;
     this.#tables = tables;
     this.#turns = turns;
   }
 
-  /** Writes events `from` to `to`, with records between them (`lines`), or, when it throws, nothing of it. */
-  append(turn: string, block: { from: number; to: number; lines: string[] }): void {
+  /** Writes a block or, when it throws, nothing of it. One that `isSealed` is written for good. */
+  append(turn: string, { from, to, lines }: Lines, isSealed = false): void {
     this.#tables.make("events");
-    const cells = toCells(block.lines.join("\n"));
-    try {
-      for (const [part, body] of cells.entries()) {
-        this.#sql.exec(
-          "INSERT INTO events (turn, seq_from, part, seq_to, body) VALUES (?, ?, ?, ?, ?)",
-          turn,
-          block.from,
-          part,
-          block.to,
-          body,
-        );
-      }
-    } catch (error) {
-      this.#sql.exec("DELETE FROM events WHERE turn = ? AND seq_from = ? AND part >= 0", turn, block.from);
-      throw error;
-    }
-  }
-
-  /** The block that has the event after `after`, from that event on; undefined at the log's end. */
-  next(turn: string, after: number): EventBlock | undefined {
-    const rows = this.#block(turn, after);
-    const [first] = rows;
-    if (!first) {
-      const log = this.#turns.log(turn);
-      return log && readKeptLog(log.kept, log.text, after);
-    }
-    const events = linesOf(rows).filter((line) => !isRecord(line));
-    const from = Math.max(first.seq_from, after + 1);
-    return { from, to: first.seq_to, events: events.slice(from - first.seq_from) };
+    this.#insert(turn, from, to, isSealed ? FIRST_SEALED_PART : 0, lines.join("\n"));
   }
 
   /**
@@ -92,48 +87,95 @@ export class EventLogStore {
         next,
       )
       .toArray();
-    const first = last ? last.part + 1 : FIRST_RECORD_PART;
+    this.#insert(turn, next, next - 1, last ? last.part + 1 : FIRST_RECORD_PART, `${lines.join("\n")}\n`);
+  }
+
+  #insert(turn: string, from: number, to: number, firstPart: number, text: string): void {
+    const cells = toCells(text, CELL_LENGTH);
     try {
-      for (const [index, body] of toCells(`${lines.join("\n")}\n`).entries()) {
+      for (const [index, body] of cells.entries()) {
         this.#sql.exec(
           "INSERT INTO events (turn, seq_from, part, seq_to, body) VALUES (?, ?, ?, ?, ?)",
           turn,
-          next,
-          first + index,
-          next - 1,
+          from,
+          firstPart + index,
+          to,
           body,
         );
       }
     } catch (error) {
-      const rest = "DELETE FROM events WHERE turn = ? AND seq_from = ? AND part >= ? AND part < 0";
-      this.#sql.exec(rest, turn, next, first);
+      const rest = "DELETE FROM events WHERE turn = ? AND seq_from = ? AND part >= ? AND part < ?";
+      this.#sql.exec(rest, turn, from, firstPart, firstPart + cells.length);
       throw error;
     }
   }
 
-  /** All lines of a log, events and records, in order. */
+  /** Makes one block of those that are not sealed, if there are any. */
+  seal(turn: string): void {
+    this.#storage.transactionSync(() => {
+      const open = this.#takeOpen(turn);
+      if (!open) return;
+      // Records alone are those of the block that comes next.
+      const part = open.to < open.from ? FIRST_RECORD_PART : FIRST_SEALED_PART;
+      this.#insert(turn, open.from, open.to, part, `${open.lines.join("\n")}\n`);
+    });
+  }
+
+  /**
+   * Ends the log of a run with a last block. Gives the end of it that its turn's row is to keep, without records but the failure;
+   * null where that is too long, and a block as the others. To be called within a transaction.
+   */
+  end(turn: string, last: Lines): Cell | null {
+    const open = this.#takeOpen(turn);
+    const all = [...(open?.lines ?? []), ...last.lines];
+    const failures = all.filter((line) => line.startsWith(FAILURE));
+    const lines = [...all.filter((line) => !isRecord(line)), ...failures];
+    const [cell = "", ...more] = toCells(lines.join("\n"), CELL_LENGTH);
+    const bytes = typeof cell === "string" ? 3 * cell.length : cell.length;
+    if (more.length === 0 && bytes <= MAX_KEPT_BYTES) return cell;
+    this.append(turn, { from: open?.from ?? last.from, to: last.to, lines }, true);
+    return null;
+  }
+
+  /** Removes the blocks that are not sealed, with the records before them, and gives what they have. */
+  #takeOpen(turn: string): Lines | undefined {
+    if (!this.#tables.has("events")) return undefined;
+    const rows = this.#sql
+      .exec<BlockRow>(`SELECT seq_from, seq_to, body FROM events WHERE ${OPEN} ORDER BY seq_from, part`, turn)
+      .toArray();
+    const [first, last] = [rows[0], rows.at(-1)];
+    if (!first || !last) return undefined;
+    this.#sql.exec("DELETE FROM events WHERE turn = ? AND seq_from >= ?", turn, first.seq_from);
+    return { from: first.seq_from, to: last.seq_to, lines: blocksOf(rows).flatMap(linesOf).toArray() };
+  }
+
+  /** The block that has the event after `after`, from that event on; undefined at the log's end. */
+  next(turn: string, after: number): EventBlock | undefined {
+    const rows = this.#block(turn, after);
+    const [first] = rows;
+    if (first) return eventsAfter(after, first.seq_from, linesOf(rows));
+    const kept = this.#turns.log(turn);
+    if (kept === undefined) return undefined;
+    if (isPlacedLog(kept)) return readPlacedLog(kept, this.#turns.texts(turn), after);
+    return eventsAfter(after, this.#count(turn), toLines(kept));
+  }
+
+  /** How many events the blocks of a log have. */
+  #count(turn: string): number {
+    if (!this.#tables.has("events")) return 0;
+    const last = "SELECT MAX(seq_to) AS last FROM events WHERE turn = ?";
+    return (this.#sql.exec<{ last: number | null }>(last, turn).one().last ?? -1) + 1;
+  }
+
+  /** All lines of a log that has not ended, events and records, in order. */
   *all(turn: string): Generator<string> {
     for (const block of this.#blocks(turn)) yield* linesOf(block);
   }
 
-  /** The rows of each block, and of the records before it. */
-  *#blocks(turn: string): Generator<PartRow[]> {
-    if (!this.#tables.has("events")) return;
-    const rows = this.#sql.exec<PartRow>(
-      "SELECT seq_from, part, seq_to, body FROM events WHERE turn = ? ORDER BY seq_from, part",
-      turn,
-    );
-    let block: PartRow[] = [];
-    for (const row of rows) {
-      const [first] = block;
-      // A block's rows are pieces of one text; so are those of records before it.
-      if (first && (first.seq_from !== row.seq_from || first.seq_to !== row.seq_to)) {
-        yield block;
-        block = [];
-      }
-      block.push(row);
-    }
-    if (block.length > 0) yield block;
+  #blocks(turn: string): Iterable<PartRow[]> {
+    if (!this.#tables.has("events")) return [];
+    const rows = "SELECT seq_from, part, seq_to, body FROM events WHERE turn = ? ORDER BY seq_from, part";
+    return blocksOf(this.#sql.exec<PartRow>(rows, turn));
   }
 
   /** Removes a log's end, from the first block on that cannot be read or does not follow the one before it. */
@@ -174,8 +216,10 @@ export class EventLogStore {
 
   /** Why the run that has ended failed, with status and headers; undefined where it did not, or was logged before these were kept. */
   failure(turn: string): ErrorFields | undefined {
-    const log = this.#turns.log(turn);
-    if (log) return failureIn(log.kept);
+    const kept = this.#turns.log(turn);
+    if (kept !== undefined) {
+      return isPlacedLog(kept) ? failureInPlacedLog(kept) : toLines(kept).map(failureIn).find(Boolean);
+    }
     if (!this.#tables.has("events")) return undefined;
     const last = this.#sql
       .exec<BlockRow>(
@@ -185,12 +229,7 @@ export class EventLogStore {
         turn,
       )
       .toArray();
-    for (const line of linesOf(last)) {
-      if (!isRecord(line)) continue;
-      const [record] = JSON.parse(line) as [TurnRecord];
-      if ("failure" in record) return record.failure;
-    }
-    return undefined;
+    return linesOf(last).map(failureIn).find(Boolean);
   }
 
   has(turn: string): boolean {
@@ -210,6 +249,35 @@ export class EventLogStore {
   }
 }
 
+/** The rows of each block, and of the records before it: its rows are pieces of one text, and so are theirs. */
+function* blocksOf<Row extends BlockRow>(rows: Iterable<Row>): Generator<Row[]> {
+  let block: Row[] = [];
+  for (const row of rows) {
+    const [first] = block;
+    if (first && (first.seq_from !== row.seq_from || first.seq_to !== row.seq_to)) {
+      yield block;
+      block = [];
+    }
+    block.push(row);
+  }
+  if (block.length > 0) yield block;
+}
+
+function linesOf(rows: readonly BlockRow[]): string[] {
+  return toLines(fromCells(rows.map((row) => row.body)));
+}
+
+function toLines(text: string): string[] {
+  return text.split("\n").filter((line) => line !== "");
+}
+
+/** The events after `after`, of lines whose first event is `first`; undefined where there is none. */
+function eventsAfter(after: number, first: number, lines: readonly string[]): EventBlock | undefined {
+  const from = Math.max(first, after + 1);
+  const events = lines.filter((line) => !isRecord(line)).slice(from - first);
+  return events.length === 0 ? undefined : { from, to: from + events.length - 1, events };
+}
+
 /** How many of a block's lines are events, counted up from `first`; undefined where one is neither event nor record, or cannot be read. */
 function countEvents(block: readonly BlockRow[], first: number): number | undefined {
   let next = first;
@@ -226,167 +294,9 @@ function countEvents(block: readonly BlockRow[], first: number): number | undefi
   return next - first;
 }
 
-function* chained<T>(...lists: Iterable<T>[]): Generator<T> {
-  for (const list of lists) yield* list;
-}
-
-function linesOf(rows: readonly BlockRow[]): string[] {
-  return fromCells(rows.map((row) => row.body))
-    .split("\n")
-    .filter((line) => line !== "");
-}
-
-/** Takes a live run's events to its log, and wakes those who read it. */
-export class EventLogWriter implements BatchSink {
-  readonly #store: EventLogStore;
-  readonly #turn: string;
-  readonly #config: Config["eventLog"];
-  #next: number;
-  #pending: string[] = [];
-  #pendingEvents = 0;
-  #length = 0;
-  #urgent = false;
-  #writtenAt = 0;
-  #timer: ReturnType<typeof setTimeout> | undefined;
-  #timerDue = 0;
-  #readers = 0;
-  #wake: (() => void)[] = [];
-  #fault: unknown;
-  #stopped = false;
-
-  /** `next`: the sequence number of the first event that will come. */
-  constructor(store: EventLogStore, turn: string, next: number, config: Config["eventLog"]) {
-    this.#store = store;
-    this.#turn = turn;
-    this.#config = config;
-    this.#next = next;
-  }
-
-  /** No event has come yet. */
-  get isNew(): boolean {
-    return this.#next === 0 && this.#pendingEvents === 0;
-  }
-
-  /** Events so far. */
-  get events(): number {
-    return this.#next + this.#pendingEvents;
-  }
-
-  event(type: string, json: string): void {
-    this.#pending.push(json);
-    this.#pendingEvents += 1;
-    this.#length += json.length;
-    if (!type.endsWith(".delta")) this.#urgent = true;
-  }
-
-  /** Keeps a record between the events that come before and after it. It is written with the next event, if one comes soon. */
-  record(record: TurnRecord): void {
-    const line = recordLine(record);
-    this.#pending.push(line);
-    this.#length += line.length;
-  }
-
-  /** Writes what is pending, now: something is about to be done that must not be done twice. */
-  commit(): void {
-    if (this.#fault) throw this.#fault;
-    this.write();
-    if (this.#pending.length === 0 || this.#stopped) return;
-    this.#store.appendRecords(this.#turn, this.#next, this.#pending);
-    this.#pending = [];
-    this.#length = 0;
-    this.#writtenAt = Date.now();
-  }
-
-  /** Writes now, later, or not yet. Throws what the storage throws, also that of an earlier write by the timer. */
-  flush(): undefined {
-    if (this.#fault) throw this.#fault;
-    if (this.#pending.length === 0 || this.#stopped) return;
-    // Records alone are read by nobody.
-    const { intervalMs, unreadIntervalMs } = this.#config;
-    const interval = this.#readers > 0 && this.#pendingEvents > 0 ? intervalMs : unreadIntervalMs;
-    const due = this.#writtenAt + interval;
-    if (due <= Date.now() || this.#length > MAX_BLOCK_LENGTH || (this.#urgent && this.#readers > 0)) this.commit();
-    else this.#writeAt(due);
-  }
-
-  #writeAt(due: number): void {
-    if (this.#timer !== undefined && this.#timerDue <= due) return;
-    clearTimeout(this.#timer);
-    this.#timerDue = due;
-    this.#timer = setTimeout(() => this.#writeLate(), due - Date.now());
-  }
-
-  /** Writes what is pending, if there is an event in it, within the caller's transaction if there is one. */
-  write(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    if (this.#pendingEvents === 0 || this.#stopped) return;
-    const from = this.#next;
-    const next = from + this.#pendingEvents;
-    this.#store.append(this.#turn, { from, to: next - 1, lines: this.#pending });
-    this.#next = next;
-    this.#pending = [];
-    this.#pendingEvents = 0;
-    this.#length = 0;
-    this.#urgent = false;
-    this.#writtenAt = Date.now();
-    this.wake();
-  }
-
-  /**
-   * The run ends, within the caller's transaction. Gives its log as it is kept with its turn, whose texts are `text`, and
-   * removes its blocks; null where the log cannot be kept so: then it stays as it is, and what is pending is written.
-   */
-  end(text: string): string | null {
-    clearTimeout(this.#timer);
-    if (this.#stopped) return null;
-    const lines = this.#store.all(this.#turn);
-    const kept = keepLog(chained(lines, this.#pending), this.#next + this.#pendingEvents, text);
-    if (kept === undefined) {
-      this.write();
-      return null;
-    }
-    this.#store.delete(this.#turn);
-    this.#next += this.#pendingEvents;
-    this.#pending = [];
-    this.#pendingEvents = 0;
-    this.wake();
-    return kept;
-  }
-
-  #writeLate(): void {
-    try {
-      this.commit();
-    } catch (error) {
-      // The run learns of it at its next flush.
-      this.#fault = error;
-    }
-  }
-
-  /** Somebody begins to read: from now on blocks come soon. Returns what tells that they have left. */
-  attach(): () => void {
-    this.#readers += 1;
-    if (this.#readers === 1 && this.#pendingEvents > 0) this.#writeLate();
-    return () => {
-      this.#readers -= 1;
-    };
-  }
-
-  /** Resolves when there is more to read, or when the run has ended. */
-  changed(): Promise<void> {
-    return new Promise((resolve) => this.#wake.push(resolve));
-  }
-
-  wake(): void {
-    const waiting = this.#wake;
-    this.#wake = [];
-    for (const resolve of waiting) resolve();
-  }
-
-  /** The run has ended, or its writing has failed: nothing more is written, and who waits for more is woken. */
-  stop(): void {
-    this.#stopped = true;
-    clearTimeout(this.#timer);
-    this.wake();
-  }
+/** The failure that a line tells, where it is a record of one. */
+function failureIn(line: string): ErrorFields | undefined {
+  if (!line.startsWith(FAILURE)) return undefined;
+  const record = parseRecord(line);
+  return "failure" in record ? record.failure : undefined;
 }

@@ -1,6 +1,7 @@
 import { withoutReasoning } from "../items/reasoning.ts";
 import { SSE_HEADERS, SseStream } from "../protocol/sse-stream.ts";
-import type { EventLogStore, EventLogWriter } from "./event-log.ts";
+import type { EventLogStore } from "./event-log.ts";
+import type { EventLogWriter } from "./log-writer.ts";
 
 /**
  * The readers of runs' event logs. A reader reads only from the log, one block at a time and no faster than its client: a

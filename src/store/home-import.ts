@@ -1,9 +1,9 @@
 import { recordLine } from "../turn/records.ts";
+import { SEALED_LENGTH } from "./event-log.ts";
 import { turnLine } from "./home-export.ts";
 import { type EventsLine, eventText, type KeptLine, type TurnLine } from "./home-lines.ts";
 import type { HomeRows } from "./home-rows.ts";
 import type { Housekeeping } from "./housekeeping.ts";
-import { keepLog } from "./kept-log.ts";
 import { fromCells, type StoredCell, toCells } from "./row-pieces.ts";
 import type { SettledTurn } from "./turn-store.ts";
 
@@ -158,8 +158,11 @@ class ImportedTurn {
   readonly #rows: HomeRows;
   readonly #line: TurnLine;
   readonly #owner: string | undefined;
-  /** The newest block of its log, that is not written yet. */
-  #block: EventsLine | undefined;
+  /** The newest events of its log, which are not written yet, and how long they are together. */
+  #events: string[] = [];
+  #length = 0;
+  /** How many of its events are written. */
+  #written = 0;
 
   constructor(rows: HomeRows, line: TurnLine, owner: string | undefined) {
     this.#rows = rows;
@@ -168,32 +171,35 @@ class ImportedTurn {
   }
 
   /** Takes the next events of its log. */
-  add(block: EventsLine): void {
-    if (this.#block) this.#append(this.#block, []);
-    this.#block = block;
+  add({ events }: EventsLine): void {
+    for (const event of events) {
+      const text = eventText(event);
+      if (this.#length > 0 && this.#length + text.length > SEALED_LENGTH) {
+        this.#rows.log.append(this.#line.turn.id, this.#lines(), true);
+        this.#written += this.#events.length;
+        this.#events = [];
+        this.#length = 0;
+      }
+      this.#events.push(text);
+      this.#length += text.length;
+    }
   }
 
-  /** Writes the turn, and its log as a run's is kept when it ends. The blocks of one that cannot be kept so stay. */
+  /** Writes the turn, and the end of its log as that of a run is kept. */
   insert(): void {
-    const { turns, log } = this.#rows;
     const settled = { ...settledTurn(this.#line), owner: this.#owner };
-    const block = this.#block;
-    if (!block) {
-      turns.insert(settled);
+    const { failure, id } = this.#line.turn;
+    if (this.#events.length === 0) {
+      this.#rows.turns.insert(settled);
       return;
     }
-    const { failure } = this.#line.turn;
-    this.#append(block, failure ? [recordLine({ failure })] : []);
-    const count = block.from + block.events.length;
-    const kept = keepLog(log.all(settled.turn), count, (settled.response ?? "") + settled.output);
-    if (kept !== undefined) log.delete(settled.turn);
-    turns.insert({ ...settled, log: kept ?? null });
+    const last = this.#lines();
+    if (failure) last.lines.push(recordLine({ failure }));
+    this.#rows.turns.insert({ ...settled, log: this.#rows.log.end(id, last) });
   }
 
-  /** `records` come with the last block: there is looked for them. */
-  #append({ from, events }: EventsLine, records: readonly string[]): void {
-    const block = { from, to: from + events.length - 1, lines: [...events.map(eventText), ...records] };
-    this.#rows.log.append(this.#line.turn.id, block);
+  #lines() {
+    return { from: this.#written, to: this.#written + this.#events.length - 1, lines: this.#events };
   }
 }
 

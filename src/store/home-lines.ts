@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { inputItem } from "../items/registry.ts";
+import { inputItem, isKept } from "../items/registry.ts";
 import { list } from "../protocol/collections.ts";
 import { MAX_ID_LENGTH } from "../protocol/ids.ts";
 import type { JsonObject } from "../protocol/json.ts";
@@ -39,7 +39,7 @@ const position = z.int().min(0).max(1_000_000_000).nullable();
 
 /** Whatever is kept can be given back as input; all of it says itself. */
 const items = list(
-  inputItem.refine(({ type }) => type !== "item_reference" && type !== "compaction_trigger", {
+  inputItem.refine((item) => isKept(item), {
     message: "Expected an item, but got what stands for one.",
     path: ["type"],
   }),

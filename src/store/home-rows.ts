@@ -39,7 +39,7 @@ export class HomeRows {
     migrate(storage, this.#tables);
     this.turns = new TurnStore(sql, this.#tables, oldest);
     this.items = new ItemStore(sql, this.#tables, this.turns);
-    this.log = new EventLogStore(sql, this.#tables, this.turns);
+    this.log = new EventLogStore(storage, this.#tables, this.turns);
     this.runs = new RunStore(sql, this.#tables);
     this.conversations = new ConversationStore(sql, this.#tables);
     this.idempotency = new IdempotencyStore(sql, this.#tables);

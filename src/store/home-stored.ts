@@ -1,6 +1,6 @@
 import { NOTHING_STORED, type Stored } from "../contract/grants.ts";
 import type { QuotaBinding } from "./quota/run-quota.ts";
-import type { StoredByKey } from "./quota/stored-totals.ts";
+import type { StoredByKey, StoredReport } from "./quota/stored-totals.ts";
 import { tellStored, tellStoredSoon } from "./stored-reports.ts";
 import type { Tables } from "./tables.ts";
 import { TEXT_BYTES } from "./turn-store.ts";
@@ -18,7 +18,11 @@ const MARK = "CREATE TABLE IF NOT EXISTS untold (at INTEGER)";
 const UNMARK = "DROP TABLE IF EXISTS untold";
 
 const TURNS = `SELECT ifnull(owner, '') AS key, SUM(${TEXT_BYTES} + iif(part = 0, ${ROW_BYTES}, 0)) AS bytes,
-  SUM(part = 0 AND response IS NOT NULL) AS responses FROM turns`;
+  SUM(part = 0 AND response IS NOT NULL) AS responses FROM turns WHERE true`;
+
+/** The event logs of runs that have ended, as far as their turns' rows do not have them. */
+const LOGS = `SELECT ifnull(owner, '') AS key, SUM(octet_length(body)) AS bytes, 0 AS responses
+  FROM turns JOIN events USING (turn) WHERE turns.part = 0`;
 
 type TurnSums = { key: string; bytes: number; responses: number };
 
@@ -29,6 +33,8 @@ export class HomeStored {
   readonly #env: QuotaBinding;
   /** As the rows are; undefined: to be read from them. */
   #now: Record<string, Stored> | undefined;
+  /** The newest report: only its arrival says what the quota knows. */
+  #latest: StoredReport | undefined;
   /** What the quota is known to know, as JSON. */
   #told: string | undefined;
 
@@ -66,8 +72,16 @@ export class HomeStored {
 
   /** A turn was inserted: that is less to read than all of them. */
   added(turn: string): void {
-    if (!this.#now) return;
-    for (const sums of this.#sql.exec<TurnSums>(`${TURNS} WHERE turn = ? GROUP BY owner`, turn)) add(this.#now, sums);
+    if (this.#now) this.#addTurns(this.#now, turn);
+  }
+
+  /** Adds what turns take: all of them, or these. */
+  #addTurns(stored: Record<string, Stored>, ...turns: string[]): void {
+    if (!this.#tables.has("turns")) return;
+    const only = turns.length === 0 ? "" : `AND turn IN (${turns.map(() => "?").join()})`;
+    const of = (sums: string) => this.#sql.exec<TurnSums>(`${sums} ${only} GROUP BY owner`, ...turns);
+    for (const sums of of(TURNS)) add(stored, sums);
+    if (this.#tables.has("events")) for (const sums of of(LOGS)) add(stored, sums);
   }
 
   /** The rows have changed in another way. */
@@ -83,36 +97,36 @@ export class HomeStored {
 
   /** Tells the quota soon what is stored now, together with other homes of the tenant. Never rejects. */
   async tellSoon(): Promise<void> {
-    const { tenant, home } = this.#who;
     const stored = { ...this.byKey() };
-    const text = JSON.stringify(stored);
-    if (text === this.#told || !this.#env.QUOTAS) return;
-    this.#told = undefined;
-    await tellStoredSoon(this.#env.QUOTAS, tenant, {
-      report: { home, stored },
-      onTold: () => {
-        this.#told = text;
-      },
-    });
+    if (JSON.stringify(stored) === this.#told || !this.#env.QUOTAS) return;
+    const report = this.#newReport(stored);
+    await tellStoredSoon(this.#env.QUOTAS, this.#who.tenant, { report, onTold: () => this.#noteTold(report) });
   }
 
   /** Tells the quota what is stored now, or will be in a moment; whether it knows it. Never rejects. */
   async tell(stored: StoredByKey = this.byKey()): Promise<boolean> {
-    const { tenant, home } = this.#who;
-    const text = JSON.stringify(stored);
-    if (!this.#env.QUOTAS || (text === this.#told && !this.#isMarked())) return true;
-    this.#told = undefined;
-    const isTold = await tellStored(this.#env.QUOTAS, tenant, { home, stored });
-    if (isTold) this.#told = text;
+    if (!this.#env.QUOTAS || (JSON.stringify(stored) === this.#told && !this.#isMarked())) return true;
+    const report = this.#newReport(stored);
+    const isTold = await tellStored(this.#env.QUOTAS, this.#who.tenant, report);
+    if (isTold) this.#noteTold(report);
     if (isTold && !this.#hasOwned()) this.#sql.exec(UNMARK);
     return isTold;
   }
 
+  #newReport(stored: StoredByKey): StoredReport {
+    const report = { home: this.#who.home, stored: { ...stored } };
+    this.#latest = report;
+    this.#told = undefined;
+    return report;
+  }
+
+  #noteTold(report: StoredReport): void {
+    if (report === this.#latest) this.#told = JSON.stringify(report.stored);
+  }
+
   #read(): Record<string, Stored> {
     const stored: Record<string, Stored> = {};
-    if (this.#tables.has("turns")) {
-      for (const sums of this.#sql.exec<TurnSums>(`${TURNS} GROUP BY owner`)) add(stored, sums);
-    }
+    this.#addTurns(stored);
     if (!this.#tables.has("conversation")) return stored;
     const conversations = this.#sql.exec<{ key: string; bytes: number; count: number }>(
       `SELECT ifnull(owner, '') AS key, SUM(octet_length(metadata)) + ${ROW_BYTES} * COUNT(*) AS bytes, COUNT(*) AS count

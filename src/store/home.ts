@@ -12,12 +12,14 @@ import type { History } from "./history.ts";
 import { HistoryReader, type ItemKey, type Snapshot } from "./history-reader.ts";
 import { exportLines } from "./home-export.ts";
 import { HomeImport, type ImportAnswer, type ImportPart } from "./home-import.ts";
+import { HomeLife } from "./home-life.ts";
+import { type HomeRequest, readHomeUrl } from "./home-requests.ts";
 import { HomeRows } from "./home-rows.ts";
 import { Housekeeping, oldestOf } from "./housekeeping.ts";
 import type { IdempotencyClaim } from "./idempotency-store.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "./item-page.ts";
 import { LeaseSockets } from "./lease-sockets.ts";
-import { type FileBindings, homeLeaves, homeLeft, homeOpened, type LivingHome, removeFiles } from "./open-homes.ts";
+import type { FileBindings } from "./open-homes.ts";
 import type { QuotaBinding } from "./quota/run-quota.ts";
 import { type LiveRunFacts, ResponseReader } from "./response-reader.ts";
 import { accepted, type Result, refusalOf, refused } from "./result.ts";
@@ -34,10 +36,10 @@ import type { StoredResponse } from "./turn-store.ts";
  * immutable row, runs their background turns, and orders the turns of its conversation. Its name is tenant + home key, so another
  * tenant's key addresses another, empty object.
  *
- * This class is what the Worker may ask, and the alarm; the work is done in the rooms that its constructor puts
+ * This class is what the Worker may ask, and the alarm; the work is done in the parts that its constructor puts
  * together. Reading never creates a table.
  */
-export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding & FileBindings> implements LivingHome {
+export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding & FileBindings> {
   readonly #rows: HomeRows;
   readonly #history: HistoryReader;
   readonly #conversation: ConversationTurns;
@@ -51,15 +53,12 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
   readonly #import: HomeImport;
   /** The home's key, as it stands in its ids. */
   readonly #address: string;
-  readonly #sockets: LeaseSockets;
-  /** What is under way besides calls: runs, readers, deliveries, the alarm. */
-  #underWay = 0;
-  #awaitsTurn = false;
+  readonly #life: HomeLife;
 
   constructor(state: DurableObjectState, env: Variables & QuotaBinding & BoardBinding & FileBindings) {
     super(state, env);
     const config = () => loadConfig(this.env);
-    const waitUntil = (promise: Promise<unknown>) => this.#waitUntil(promise);
+    const waitUntil = (promise: Promise<unknown>) => this.#life.waitUntil(promise);
     const [tenant = "", address = ""] = state.id.name?.split(":") ?? [];
     const name = state.id.toString();
     this.#address = address;
@@ -68,8 +67,8 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
     this.#history = new HistoryReader(this.#rows);
     const lock = new ConversationLock(tenantConversations.of(tenant, name, this));
     const maxOpen = () => config().maxOpenConversationsPerTenant;
-    this.#sockets = new LeaseSockets(state);
-    this.#conversation = new ConversationTurns(this.#rows, this.#history, lock, this.#sockets, maxOpen);
+    const sockets = new LeaseSockets(state);
+    this.#conversation = new ConversationTurns(this.#rows, this.#history, lock, sockets, maxOpen);
     this.#runs = new RunHost({
       env,
       waitUntil,
@@ -88,56 +87,12 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
     this.#settlement = new Settlement(this.#rows, this.#conversation, this.#housekeeping, config, waitUntil);
     this.#import = new HomeImport(state.storage, this.#rows, this.#housekeeping);
     this.#admission = new RunAdmission(this.#rows, this.#runs, this.#responses, this.#conversation, this.#housekeeping);
-    if (env.OPEN_FILES !== undefined) homeOpened(this.#name, this);
+    this.#life = new HomeLife(state, env, this.#rows, this.#housekeeping, sockets);
   }
 
-  // Its life in a process
-
-  get isIdle(): boolean {
-    return this.#underWay === 0;
-  }
-
-  get mayBeVacant(): boolean {
-    return this.isIdle && !this.#awaitsTurn && !this.#housekeeping.hasAlarm && this.#rows.mayBeVacant;
-  }
-
-  /**
-   * Ends this life of the object, so that its files are closed, and removes them where it keeps nothing: the call does not come
-   * back then. False where it stays: something is under way, or it keeps something and `onlyIfVacant`. To be called while nobody
-   * else calls it.
-   */
-  async leave(onlyIfVacant: boolean): Promise<boolean> {
-    const { storage } = this.ctx;
-    const files = this.env.HOME_FILES;
-    const isVacant = files !== undefined && this.#rows.isVacant() && (await storage.getAlarm()) === null;
-    if (onlyIfVacant && !isVacant) return false;
-    if (isVacant) await removeFiles(files, this.ctx.id);
-    // What was written is on the disk before the object ends.
-    else await storage.sync();
-    // Whoever holds the conversation would lose it.
-    if (!isVacant && (!this.isIdle || this.#sockets.isAnyOpen)) return false;
-    return this.ctx.abort("It has left.") as never;
-  }
-
-  /** The same where the alarm has found nothing that is needed. */
-  async #leaveIfVacant(): Promise<void> {
-    const files = this.env.HOME_FILES;
-    if (!files || !this.mayBeVacant || !homeLeaves(this.#name)) return;
-    await removeFiles(files, this.ctx.id);
-    // After the alarm: one that breaks off rings again.
-    setTimeout(() => {
-      homeLeft(this.#name);
-      this.ctx.abort("It has left.");
-    }, 0);
-  }
-
-  get #name(): string {
-    return this.ctx.id.name ?? "";
-  }
-
-  #waitUntil(promise: Promise<unknown>): void {
-    this.#underWay += 1;
-    this.ctx.waitUntil(promise.finally(() => (this.#underWay -= 1)));
+  /** Ends this life of the object, as `HomeLife` does. */
+  leave(onlyIfVacant: boolean): Promise<boolean> {
+    return this.#life.leave(onlyIfVacant);
   }
 
   // Responses
@@ -152,7 +107,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
 
   /** A turn that was created at `createdAt` is about to be settled: what that needs is made before it is waited for. */
   awaitTurn(createdAt: number, isCounted: boolean): Promise<void> {
-    this.#awaitsTurn = true;
+    this.#life.awaitTurn();
     return this.#housekeeping.retain(createdAt, isCounted);
   }
 
@@ -226,20 +181,26 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
     return this.#responses.cancelRun(turn);
   }
 
-  /**
-   * `GET /events?turn=…&after=N&obfuscation=0|1`: the log of a run as SSE, from the event after N, followed while the
-   * run lives. A `fetch` rather than an RPC, because its body goes to the client as it is, and a client that leaves is
-   * noticed here. 404 when there is no such response, 409 when it has no log, 429 when it has readers enough.
-   * `GET /export`: all that is kept here, as JSON lines.
-   * `GET /conversation?id=…&ticket=…&wait=…`: waits for the conversation, at most `wait` milliseconds. 101 with a WebSocket on
-   * which the history is told (`receiveHistory`): a turn may be settled under the ticket while it is open. Any other status
-   * comes with the error's fields.
-   */
+  /** Answers a `HomeRequest`; any other URL with a 404. */
   override async fetch(request: Request): Promise<Response> {
-    const { searchParams, pathname } = new URL(request.url);
-    if (pathname === "/export") return new Response(exportLines(this.#rows, this.#address));
-    if (pathname === "/conversation") return this.#enterConversation(searchParams);
-    const turn = searchParams.get("turn") ?? "";
+    const asked = readHomeUrl(request.url);
+    switch (asked?.kind) {
+      case "events":
+        return this.#events(asked);
+      case "export":
+        return new Response(exportLines(this.#rows, this.#address));
+      case "conversation":
+        return this.#enterConversation(asked);
+      case undefined:
+        return new Response(null, { status: 404 });
+    }
+  }
+
+  /**
+   * The log of a run as SSE. Here rather than in the Worker a client that leaves is noticed. 404 when there is no such response, 409
+   * when it has no log, 429 when it has readers enough.
+   */
+  #events({ turn, after, obfuscation }: HomeRequest & { kind: "events" }): Response {
     if (this.retrieve(turn) === null) return new Response(null, { status: 404 });
     const { log, turns } = this.#rows;
     if (!this.#runs.live(turn) && !log.has(turn)) return new Response(null, { status: 409 });
@@ -251,11 +212,11 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
     return streamEvents(
       { turn, log, live, settled, deleted: () => this.#readers.isDeleted(turn) },
       {
-        after: Number(searchParams.get("after") ?? -1),
-        obfuscation: searchParams.get("obfuscation") !== "0",
+        after,
+        obfuscation,
         hidesReasoning,
         heartbeatMs,
-        waitUntil: (promise) => this.#waitUntil(promise.finally(leave)),
+        waitUntil: (promise) => this.#life.waitUntil(promise.finally(leave)),
       },
     );
   }
@@ -336,7 +297,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
   /** Has the quota told of what was stored, beside the answer, where that is counted; and the alarm makes sure of it. */
   async #counted(owner: string | undefined): Promise<void> {
     if (owner === undefined) return;
-    this.#waitUntil(this.#rows.stored.tellSoon());
+    this.#life.waitUntil(this.#rows.stored.tellSoon());
     await this.#housekeeping.retain(Number.POSITIVE_INFINITY, true);
   }
 
@@ -357,11 +318,13 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
     return this.#conversation.deleteItem(id, itemId, ticket, waitMs);
   }
 
-  async #enterConversation(asked: URLSearchParams): Promise<Response> {
+  /**
+   * Waits for the conversation. 101 with a WebSocket on which the history is told (`receiveHistory`): a turn may be settled under the
+   * ticket while it is open. Any other status comes with the error's fields.
+   */
+  async #enterConversation({ id, ticket, waitMs }: HomeRequest & { kind: "conversation" }): Promise<Response> {
     this.#runs.takeUpOrphans();
-    const id = asked.get("id") ?? "";
-    const ticket = asked.get("ticket") ?? "";
-    const entered = await this.#conversation.enter(id, ticket, Number(asked.get("wait")));
+    const entered = await this.#conversation.enter(id, ticket, waitMs);
     return entered.ok ? entered.value : Response.json(entered.error, { status: entered.error.status });
   }
 
@@ -414,12 +377,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
   // The alarm
 
   override async alarm(): Promise<void> {
-    this.#underWay += 1;
-    try {
-      await this.#housekeeping.ring();
-    } finally {
-      this.#underWay -= 1;
-    }
-    await this.#leaveIfVacant();
+    await this.#life.during(() => this.#housekeeping.ring());
+    await this.#life.leaveIfVacant();
   }
 }

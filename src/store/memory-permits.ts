@@ -1,4 +1,5 @@
 import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
+import { type Holder, Semaphore } from "./semaphore.ts";
 
 /**
  * The memory permits of this isolate: a semaphore that all requests share. An isolate that runs out of memory loses everything it
@@ -44,32 +45,16 @@ const NEEDED = {
 
 type Kind = keyof typeof NEEDED;
 
-/** How many permits a holder has. Kept apart from the holder, because it outlives a holder that was lost. */
-interface Holding {
-  tenant: string;
-  kind: Kind;
-  permits: number;
-}
-
-/**
- * The platform drops a request whose client has left without running its `finally` blocks, and an object that dies likewise. The
- * permits of a holder that was garbage-collected are therefore given back when somebody needs them.
- */
-const holdings = new Map<WeakRef<Permits>, Holding>();
-
-let taken = 0;
-const takenBy = new Map<string, number>();
+const memory = new Semaphore<Kind>();
 
 /** The permits of one piece of work. They are given back when it is disposed of, or is no longer reachable. */
 export class Permits implements Disposable {
   readonly #owner: PermitOwner;
-  readonly #holding: Holding;
-  #key: WeakRef<Permits> | undefined;
-  #isDisposed = false;
+  readonly #holder: Holder<Kind>;
 
   constructor(owner: PermitOwner, kind: Kind) {
     this.#owner = owner;
-    this.#holding = { tenant: owner.tenant, kind, permits: 0 };
+    this.#holder = memory.holder(owner.tenant, this, kind);
   }
 
   /**
@@ -87,22 +72,14 @@ export class Permits implements Disposable {
   }
 
   #resize(length: number, check: typeof expectPermits): void {
-    if (this.#isDisposed) return;
-    const { maxOpenTurns } = this.#owner.config;
-    const permits = Math.min(NEEDED[this.#holding.kind](length), shareOf(maxOpenTurns));
-    const more = permits - this.#holding.permits;
-    if (more === 0) return;
-    if (more > 0) check(this.#owner, more);
-    this.#holding.permits = permits;
-    count(this.#owner.tenant, more);
-    this.#key ??= new WeakRef<Permits>(this);
-    if (permits === 0) holdings.delete(this.#key);
-    else holdings.set(this.#key, this.#holding);
+    const { label, permits: before } = this.#holder;
+    const permits = Math.min(NEEDED[label](length), shareOf(this.#owner.config.maxOpenTurns));
+    if (permits > before && !this.#holder.hasEnded) check(this.#owner, permits - before);
+    this.#holder.set(permits);
   }
 
   [Symbol.dispose](): void {
-    this.#isDisposed = true;
-    if (this.#key && holdings.delete(this.#key)) count(this.#holding.tenant, -this.#holding.permits);
+    this.#holder.end();
   }
 }
 
@@ -141,22 +118,21 @@ function sized(owner: PermitOwner, kind: Kind, length: number): Permits {
 
 /** How many turns run beside their clients. */
 export function turnsBesideClients(): number {
-  forgetLost();
-  return holdings.values().reduce((sum, { kind }) => sum + Number(kind === "turn"), 0);
+  return [...memory.labels()].filter((kind) => kind === "turn").length;
 }
 
 function expectPermits(owner: PermitOwner, more: number): void {
   if (!refusalOf(owner, more)) return;
-  forgetLost();
+  memory.forgetLost();
   const refusal = refusalOf(owner, more);
   if (refusal) throw refusal;
 }
 
 /** What refuses the owner so many more permits, if anything does. */
 function refusalOf({ tenant, config }: PermitOwner, more: number): ApiError | undefined {
-  const free = config.maxOpenTurns - taken - more;
+  const free = config.maxOpenTurns - memory.taken - more;
   if (free < 0) return overloaded();
-  const held = takenBy.get(tenant) ?? 0;
+  const held = memory.takenBy(tenant);
   // The last free permit goes to a tenant that has none.
   if (held + more <= Math.max(1, SHARE_FACTOR * free)) return undefined;
   return held === 0 ? overloaded() : overShare();
@@ -165,19 +141,6 @@ function refusalOf({ tenant, config }: PermitOwner, more: number): ApiError | un
 /** What a tenant that is alone may hold. */
 function shareOf(all: number): number {
   return Math.max(1, (all * SHARE_FACTOR) / (SHARE_FACTOR + 1));
-}
-
-function count(tenant: string, permits: number): void {
-  taken += permits;
-  const left = (takenBy.get(tenant) ?? 0) + permits;
-  if (left === 0) takenBy.delete(tenant);
-  else takenBy.set(tenant, left);
-}
-
-function forgetLost(): void {
-  for (const [holder, { tenant, permits }] of holdings) {
-    if (holder.deref() === undefined && holdings.delete(holder)) count(tenant, -permits);
-  }
 }
 
 function overShare(): ApiError {

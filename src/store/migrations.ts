@@ -7,7 +7,7 @@ import { type TableName, Tables } from "./tables.ts";
  * The version of an object is told by its columns. Durable Objects refuse `PRAGMA user_version` (SQLITE_AUTH), and a
  * table for the version would cost every new object three rows more. So a version that changes tables must bring a column that
  * tells it. One that does not has nothing to migrate: version 5 has the tables of version 4, and a cell tells by its type how to
- * read it (`row-pieces.ts`). docs/storage.md lists the versions.
+ * read it (`row-pieces.ts`); version 8 has those of version 7, and a kept log tells by its beginning (`event-log.ts`). docs/storage.md lists the versions.
  */
 
 interface Migration {

@@ -11,10 +11,12 @@ import type { TurnState } from "../turn/state.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import type { BoardBinding } from "./announced-run.ts";
 import type { Lease } from "./conversation-lock.ts";
-import { type EventLogStore, EventLogWriter } from "./event-log.ts";
+import type { EventLogStore } from "./event-log.ts";
 import { type History, readHistory } from "./history.ts";
 import { MAX_CALL_LENGTH } from "./limits.ts";
+import { EventLogWriter } from "./log-writer.ts";
 import { HeldQuota, type QuotaBinding } from "./quota/run-quota.ts";
+import type { Cell } from "./row-pieces.ts";
 import type { RunSpec, RunStore } from "./run-store.ts";
 import type { ObjectLoad } from "./tenant-load.ts";
 
@@ -38,10 +40,10 @@ export interface RunHome {
   /** Runs `body` in a transaction: all that it writes, or nothing. */
   transaction<T>(body: () => T): T;
   /**
-   * Ends the log and settles the turn in one transaction. `endLog` gives what is kept of the log with the turn. Gives the
+   * Ends the log and settles the turn in one transaction. `endLog` gives the end of the log that the turn's row keeps. Gives the
    * rows that the turn took.
    */
-  settle(spec: RunSpec, base: number | null, result: TurnResult, endLog: () => string | null): number;
+  settle(spec: RunSpec, base: number | null, result: TurnResult, endLog: () => Cell | null): number;
 }
 
 /** The past of a run. */
@@ -112,8 +114,7 @@ export function prepareRun(
     terminate();
     try {
       // What is pending, the terminal event and the turn: all or nothing.
-      const { head, kept } = result.closed;
-      const rows = home.settle(spec, base, result, () => log.end(head + kept));
+      const rows = home.settle(spec, base, result, () => log.end());
       if (observation) observation.measured.rowsWritten = rows;
     } catch (error) {
       // Left as an orphan, for the alarm to find.

@@ -20,8 +20,8 @@ export type StoredCell = string | ArrayBuffer;
  */
 const PIECE_LENGTH = 150_000;
 
-/** Most that a blob may become when it is read. */
-const MAX_PIECE_BYTES = 3 * PIECE_LENGTH;
+/** Most that a blob may become when it is read: a text that would fit into its row as it is. */
+const MAX_PIECE_BYTES = 1_800_000;
 
 /** A shorter piece is not compressed: that costs 15 µs or more, and saves less than a page of the database. UTF-16 units. */
 const MIN_COMPRESSED_LENGTH = 4_096;

@@ -6,7 +6,7 @@ import { responseId } from "../protocol/ids.ts";
 import { logLine } from "../protocol/log-line.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import { announceRun } from "./announced-run.ts";
-import type { EventLogWriter } from "./event-log.ts";
+import type { EventLogWriter } from "./log-writer.ts";
 import { orphanPermits, type PermitOwner, runPermits } from "./memory-permits.ts";
 import { takeUpOrphan } from "./orphans.ts";
 import { type PreparedRun, prepareRun, type RunHome, readRunPast } from "./prepared-run.ts";

@@ -6,6 +6,7 @@ import type { ConversationTurns } from "./conversation-turns.ts";
 import type { HomeRows } from "./home-rows.ts";
 import type { Housekeeping } from "./housekeeping.ts";
 import { accepted, type Result, refused } from "./result.ts";
+import type { Cell } from "./row-pieces.ts";
 import type { RunSpec } from "./run-store.ts";
 import type { SettledTurn } from "./turn-store.ts";
 
@@ -63,10 +64,10 @@ export class Settlement {
   }
 
   /**
-   * Keeps a run's turn, in one transaction with what `endLog` writes, and with the log that it gives. `base`: the last
+   * Keeps a run's turn, in one transaction with what `endLog` writes, and with the end of the log that it gives. `base`: the last
    * position that the run saw. Gives the rows that the turn took.
    */
-  run(spec: RunSpec, base: number | null, { outcome, closed }: TurnResult, endLog: () => string | null): number {
+  run(spec: RunSpec, base: number | null, { outcome, closed }: TurnResult, endLog: () => Cell | null): number {
     const joins = spec.inConversation && (outcome.status === "completed" || outcome.status === "incomplete");
     const hasWebhook = spec.request.background === true && this.#config().webhook !== undefined;
     const rows = this.#rows.transaction(() => {

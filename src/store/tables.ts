@@ -13,7 +13,7 @@ const CREATE = {
   /**
    * Settled turns. `position`: the turn's number in its conversation. `base`: the last position that the turn saw.
    * `messages`: the raw messages behind the items, if there are any. `response` is null when only the items are kept.
-   * `log`: the event log of a run, as `kept-log.ts` keeps it; null where there is none, or its blocks stay in `events`.
+   * `log`: the event log of a run, or the end of one whose beginning is in `events` (`event-log.ts`); null where there is none, or all is there.
    * `owner`: the key that has stored it, where what is stored is counted; the empty one is nobody's.
    */
   turns: `CREATE TABLE IF NOT EXISTS turns (
@@ -26,7 +26,7 @@ const CREATE = {
     turn TEXT NOT NULL, part INTEGER NOT NULL, created_at INTEGER NOT NULL, attempts INTEGER NOT NULL,
     body TEXT NOT NULL,
     PRIMARY KEY (turn, part)) WITHOUT ROWID`,
-  /** Event logs, packed: events `seq_from` to `seq_to` as JSON lines; a larger block goes on in the next `part`. */
+  /** Event logs, packed: events `seq_from` to `seq_to` as JSON lines; a larger block goes on in the next `part`. Sealed ones begin at part 1,000,000. */
   events: `CREATE TABLE IF NOT EXISTS events (
     turn TEXT NOT NULL, seq_from INTEGER NOT NULL, part INTEGER NOT NULL, seq_to INTEGER NOT NULL, body TEXT NOT NULL,
     PRIMARY KEY (turn, seq_from, part)) WITHOUT ROWID`,

@@ -1,90 +1,48 @@
+import { type Holder, Semaphore } from "./semaphore.ts";
+
 /**
- * What a tenant's objects hold in this process, so that no tenant fills it: counted in memory, without a call. Another
- * process counts its own.
+ * Counts in this process what a tenant's objects have in progress, so that no tenant fills it. Another process counts its own.
  *
- * An object may die without a word (its storage fails, the platform moves it or drops its request), and then gives back nothing. Its next
- * life therefore holds nothing, and what the dead one holds is forgotten with it.
+ * An object that dies (its storage fails, the platform moves it) gives nothing back. Its next life therefore begins with nothing, and what
+ * the dead one had in progress does not count any more.
  */
-
-/** What one life of an object holds. */
-class Holding {
-  count = 0;
-  readonly #owner: WeakRef<object>;
-
-  constructor(owner: object) {
-    this.#owner = new WeakRef(owner);
-  }
-
-  get isDead(): boolean {
-    return this.#owner.deref() === undefined;
-  }
-}
-
 export class TenantLoad {
-  /** By tenant, then by the object's name. */
-  readonly #tenants = new Map<string, Map<string, Holding>>();
-  #most = 0;
+  readonly #semaphore = new Semaphore();
+  /** The lives of objects that have something in progress, by tenant and name. */
+  readonly #lives = new Map<string, Holder>();
 
-  /** What the object holds from now on; `owner` is this life of it. */
+  /** The load of an object of a tenant; `owner` is this life of it. */
   of(tenant: string, object: string, owner: object): ObjectLoad {
-    this.#forget(tenant, object);
-    const holding = new Holding(owner);
+    const name = `${tenant}:${object}`;
+    this.#lives.get(name)?.end();
+    this.#lives.delete(name);
+    const life = this.#semaphore.holder(tenant, owner, undefined);
     return {
       take: (limit) => {
-        if (this.heldBy(tenant) >= limit) return undefined;
-        let objects = this.#tenants.get(tenant);
-        if (!objects) {
-          objects = new Map();
-          this.#tenants.set(tenant, objects);
-        }
-        objects.set(object, holding);
-        holding.count += 1;
-        this.#most += 1;
-        let isHeld = true;
+        if (this.#semaphore.takenBy(tenant) >= limit) this.#forgetLost();
+        if (this.#semaphore.takenBy(tenant) >= limit) return undefined;
+        life.set(life.permits + 1);
+        this.#lives.set(name, life);
+        let isTaken = true;
         return () => {
-          if (!isHeld) return;
-          isHeld = false;
-          holding.count -= 1;
-          if (this.#tenants.get(tenant)?.get(object) !== holding) return;
-          this.#most -= 1;
-          if (holding.count === 0) this.#forget(tenant, object);
+          if (!isTaken) return;
+          isTaken = false;
+          life.set(life.permits - 1);
+          if (life.permits === 0 && this.#lives.get(name) === life) this.#lives.delete(name);
         };
       },
     };
   }
 
-  /** What the objects of all tenants hold; with what is not known to be dead yet. */
-  get most(): number {
-    return this.#most;
-  }
-
-  /** What the objects of all tenants hold. */
-  total(): number {
-    this.#most = [...this.#tenants.keys()].reduce((sum, tenant) => sum + this.heldBy(tenant), 0);
-    return this.#most;
-  }
-
-  /** What a tenant's objects hold. */
-  heldBy(tenant: string): number {
-    let count = 0;
-    for (const [object, holding] of this.#tenants.get(tenant) ?? []) {
-      if (holding.isDead) this.#forget(tenant, object);
-      else count += holding.count;
-    }
-    return count;
-  }
-
-  #forget(tenant: string, object: string): void {
-    const objects = this.#tenants.get(tenant);
-    this.#most -= objects?.get(object)?.count ?? 0;
-    objects?.delete(object);
-    if (objects?.size === 0) this.#tenants.delete(tenant);
+  #forgetLost(): void {
+    this.#semaphore.forgetLost();
+    for (const [name, { hasEnded }] of this.#lives) if (hasEnded) this.#lives.delete(name);
   }
 }
 
 export interface ObjectLoad {
   /**
-   * Holds one more, and gives what gives it back, which may be called more than once. Undefined when the tenant holds
+   * Counts one more, and gives a function that ends that, and may be called more than once. Undefined when the tenant has
    * `limit` already; with `Infinity` it is only counted.
    */
   take(limit: number): (() => void) | undefined;

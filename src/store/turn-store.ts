@@ -1,7 +1,7 @@
-import { concatArrays, EMPTY_HISTORY, type History, historyTooLong, joinArrays, joinElements } from "./history.ts";
+import { type ChainedTurn, Chains, type Column, readText } from "./chains.ts";
+import { concatArrays, EMPTY_HISTORY, type History, historyTooLong } from "./history.ts";
 import { MAX_READ_LENGTH } from "./limits.ts";
-import { type Chain, RecentChains } from "./recent-chains.ts";
-import { fromCell, fromCells, mayContinue, type StoredCell, toCells } from "./row-pieces.ts";
+import { type Cell, fromCell, fromCells, mayContinue, type StoredCell, toCells } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
 
 /**
@@ -12,33 +12,14 @@ import type { Tables } from "./tables.ts";
  * younger response goes on to have it in its history until it is deleted, and a conversation keeps its items.
  */
 
-/** A settled turn. `input`, `output`, `messages` and `response` are JSON text; `response` lacks `output`. */
-export interface SettledTurn {
-  turn: string;
-  /** The turn that this one continues, in the same home. */
-  parent: string | null;
-  /** Unix milliseconds. */
-  createdAt: number;
-  /** The last position of the conversation that this turn saw; null outside of one. */
-  base: number | null;
+/** A settled turn. */
+export interface SettledTurn extends ChainedTurn {
   /** Its own position in the conversation; null when it is no part of one. */
   position: number | null;
-  input: string;
-  output: string;
-  /** The raw messages behind the items (`Replay[]`), or null. */
-  messages: string | null;
-  /** Null when only the items are kept, in their conversation: the response was deleted, or not to be stored. */
-  response: string | null;
-  /** The event log of a run, as `kept-log.ts` keeps it with the response and the output; absent where it has none. */
-  log?: string | null;
+  /** The end of a run's event log, as `event-log.ts` gives it; null or absent where it has none, or its blocks have all of it. */
+  log?: Cell | null;
   /** The key that stores it, where what is stored is counted (`home-stored.ts`). */
   owner?: string | null | undefined;
-}
-
-/** A kept event log, and the texts that it has places in. */
-export interface TurnLog {
-  kept: string;
-  text: string;
 }
 
 /** A response as two JSON texts: all of it but `output`, and `output`. */
@@ -60,15 +41,6 @@ export interface NodeRow {
 }
 
 type PartRow = { turn: string; input: StoredCell; output: StoredCell; messages: StoredCell | null };
-type ChainRow = [
-  turn: string,
-  parent: string | null,
-  createdAt: number,
-  base: number | null,
-  input: StoredCell,
-  output: StoredCell,
-  messages: StoredCell | null,
-];
 
 /** The history of a response: its own items and those of all turns before it. */
 export interface ResponseHistory {
@@ -76,9 +48,6 @@ export interface ResponseHistory {
   base: number | null;
   history: History;
 }
-
-/** A log's pieces, beside the others in their row. */
-const LOG_PIECE_LENGTH = 60_000;
 
 /** SQL: the bytes that the texts of a row of `turns` take, as they are written. */
 export const TEXT_BYTES = ["input", "output", "response", "messages", "log"]
@@ -89,13 +58,14 @@ export class TurnStore {
   readonly #sql: SqlStorage;
   readonly #tables: Tables;
   readonly #oldest: () => number;
-  readonly #recent = new RecentChains();
+  readonly #chains: Chains;
 
   /** `oldest` gives a creation time, Unix milliseconds: what was created then or before has expired. */
   constructor(sql: SqlStorage, tables: Tables, oldest: () => number) {
     this.#sql = sql;
     this.#tables = tables;
     this.#oldest = oldest;
+    this.#chains = new Chains(sql);
   }
 
   /** Writes a turn: one row where it fits. Gives how many there are. To be called within a transaction. */
@@ -105,8 +75,7 @@ export class TurnStore {
     const output = toCells(turn.output);
     const response = turn.response === null ? [] : toCells(turn.response);
     const messages = turn.messages === null ? [] : toCells(turn.messages);
-    const log = turn.log == null ? [] : toCells(turn.log, LOG_PIECE_LENGTH);
-    const parts = Math.max(input.length, output.length, response.length, messages.length, log.length);
+    const parts = Math.max(input.length, output.length, response.length, messages.length);
     for (let part = 0; part < parts; part += 1) {
       this.#sql.exec(
         `INSERT INTO turns (turn, part, parent, created_at, position, base, input, output, response, messages, log, owner)
@@ -121,11 +90,11 @@ export class TurnStore {
         output[part] ?? "",
         response[part] ?? (turn.response === null ? null : ""),
         messages[part] ?? null,
-        log[part] ?? null,
+        part === 0 ? (turn.log ?? null) : null,
         turn.owner ?? null,
       );
     }
-    this.#remember(turn);
+    this.#chains.add(turn);
     return parts;
   }
 
@@ -170,25 +139,21 @@ export class TurnStore {
     return mayContinue(response) ? (this.#text(turn, "response") ?? response) : response;
   }
 
-  /** Whether an event log is kept with a turn. */
+  /** Whether a turn keeps an event log, or the end of one. */
   hasLog(turn: string): boolean {
     if (!this.#tables.has("turns")) return false;
     const kept = "SELECT 1 FROM turns WHERE turn = ? AND part = 0 AND log IS NOT NULL";
     return this.#sql.exec(kept, turn).toArray().length > 0;
   }
 
-  /** The event log that is kept with a turn, if there is one. */
-  log(turn: string): TurnLog | undefined {
-    if (!this.#tables.has("turns")) return undefined;
-    const rows = this.#sql
-      .exec<{ output: StoredCell; response: StoredCell | null; log: StoredCell | null }>(
-        "SELECT output, response, log FROM turns WHERE turn = ? ORDER BY part",
-        turn,
-      )
-      .toArray();
-    if (rows[0]?.log == null) return undefined;
-    const whole = (column: "output" | "response" | "log") => fromCells(rows.map((row) => row[column]));
-    return { kept: whole("log"), text: whole("response") + whole("output") };
+  /** The event log, or the end of one, that a turn keeps, if it does. */
+  log(turn: string): string | undefined {
+    return this.hasLog(turn) ? this.#text(turn, "log") : undefined;
+  }
+
+  /** Response and output of a turn, one after the other, expired or not. */
+  texts(turn: string): string {
+    return (this.#text(turn, "response") ?? "") + (this.#text(turn, "output") ?? "");
   }
 
   /** A turn as it was written, expired or not, but for its log; undefined when there is none. */
@@ -239,20 +204,8 @@ export class TurnStore {
     return this.#text(turn, side);
   }
 
-  #text(
-    turn: string,
-    column: "input" | "output" | "messages" | "response",
-    oldest = Number.NEGATIVE_INFINITY,
-  ): string | undefined {
-    if (!this.#tables.has("turns")) return undefined;
-    const rows = this.#sql
-      .exec<{ body: StoredCell | null }>(
-        `SELECT ${column} AS body FROM turns WHERE turn = ? AND created_at > ? ORDER BY part`,
-        turn,
-        oldest,
-      )
-      .toArray();
-    return rows.length === 0 ? undefined : fromCells(rows.map((row) => row.body));
+  #text(turn: string, column: Column, oldest?: number): string | undefined {
+    return this.#tables.has("turns") ? readText(this.#sql, turn, column, oldest) : undefined;
   }
 
   /** Whether a turn is part of the conversation. */
@@ -264,66 +217,14 @@ export class TurnStore {
 
   /** The history of a response. Undefined when the response is not there (any more), or one before it was deleted. */
   history(previous: string): ResponseHistory | undefined {
-    const chain = this.#recent.get(previous) ?? this.#readChain(previous);
-    if (chain) this.#recent.put(chain);
+    const chain = this.#tables.has("turns") ? this.#chains.of(previous) : undefined;
     if (!chain || chain.createdAt <= this.#oldest()) return undefined;
     return { base: chain.base, history: { items: `[${chain.items}]`, messages: `[${chain.messages}]` } };
   }
 
-  #readChain(previous: string): Chain | undefined {
-    if (!this.#tables.has("turns")) return undefined;
-    // One pass, newest turn first, bodies carried along: half the time of finding the keys first and joining again.
-    // A turn without a response (deleted, or never stored) has left its items in its conversation, and ends the chain.
-    const rows = [
-      ...this.#sql
-        .exec(
-          `WITH RECURSIVE chain(turn, parent, created_at, base, input, output, messages) AS (
-           SELECT turn, parent, created_at, base, input, output, messages FROM turns
-           WHERE turn = ? AND part = 0 AND response IS NOT NULL
-           UNION ALL
-           SELECT turns.turn, turns.parent, turns.created_at, turns.base, turns.input, turns.output, turns.messages
-           FROM chain JOIN turns ON turns.turn = chain.parent AND turns.part = 0 AND turns.response IS NOT NULL
-         )
-         SELECT * FROM chain`,
-          previous,
-        )
-        .raw<ChainRow>(),
-    ];
-    const newest = rows[0];
-    const root = rows.at(-1);
-    if (!newest || !root || root[1] !== null) return undefined;
-    const items: string[] = [];
-    const messages: string[] = [];
-    const whole = (turn: string, column: "input" | "output" | "messages", cell: StoredCell) => {
-      const piece = fromCell(cell);
-      return mayContinue(piece) ? (this.#text(turn, column) ?? "[]") : piece;
-    };
-    for (const [turn, , , , input, output, raw] of rows.reverse()) {
-      items.push(whole(turn, "input", input), whole(turn, "output", output));
-      if (raw !== null) messages.push(whole(turn, "messages", raw));
-    }
-    return {
-      turn: previous,
-      createdAt: newest[2],
-      base: root[3],
-      items: joinArrays(items),
-      messages: joinArrays(messages),
-    };
-  }
-
-  /** A turn that goes on with a chain in memory takes it along. */
-  #remember({ turn, parent, createdAt, base, input, output, messages: raw, response }: SettledTurn): void {
-    const before = parent === null ? undefined : this.#recent.get(parent);
-    if (response === null || (parent !== null && !before)) return;
-    const items = joinElements([before?.items ?? "", joinArrays([input, output])]);
-    const messages = joinElements([before?.messages ?? "", raw === null ? "" : joinArrays([raw])]);
-    if (before) this.#recent.delete(before.turn);
-    this.#recent.put({ turn, createdAt, base: before ? before.base : base, items, messages });
-  }
-
   /** To be called when a transaction was rolled back. */
   forget(): void {
-    this.#recent.clear();
+    this.#chains.clear();
   }
 
   /**

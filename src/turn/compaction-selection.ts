@@ -1,7 +1,7 @@
 import type { CompactionContent } from "../contract/compaction.ts";
 import type { Replay } from "../contract/engine.ts";
 import type { InputPart } from "../items/parts.ts";
-import { answeredId, calledId, type Item, type MessageItem } from "../items/registry.ts";
+import { answeredId, calledId, type Item, isAside, type MessageItem } from "../items/registry.ts";
 import { isInstruction, SUMMARY_ID, textOf } from "./compacted-past.ts";
 
 /**
@@ -171,10 +171,6 @@ function asides(items: readonly Item[]): Item[] {
   return [...new Set([...lists.values(), ...updates.filter((each) => each === effort || each === format)])]
     .filter(isWithin)
     .concat(brought.toReversed().filter(isWithin).toReversed());
-}
-
-function isAside({ type }: Item): boolean {
-  return type === "mcp_list_tools" || type === "additional_tools" || type === "configuration_update";
 }
 
 /** Characters that items have in a prompt: theirs, or those of the raw messages behind them. */

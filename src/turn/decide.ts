@@ -1,5 +1,5 @@
 import type { FinishReason, ModelDelta, PromptChange, RawMessage } from "../contract/engine.ts";
-import type { OutputItem } from "../items/registry.ts";
+import { isWord } from "../items/registry.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { spentTokens, type TurnState } from "./state.ts";
 
@@ -95,7 +95,6 @@ function firstStep(state: TurnState, facts: TurnFacts): Step {
   if (facts.compaction === "asked" && round.compacted) return end({ status: "completed" });
   if (facts.compaction === "asked") return { kind: "compact" };
   if (answering) return { kind: "answer", again: [] };
-  const isWord = ({ type }: OutputItem) => type !== "mcp_list_tools" && type !== "compaction";
   const hasSpoken = output.slice(round.firstItem).some(isWord) || round.sampled !== undefined;
   return hasSpoken ? { kind: "resume" } : newRound(state, facts);
 }

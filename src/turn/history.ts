@@ -1,5 +1,5 @@
 import { collect, finish, type Steps } from "@responses-edge/long-work";
-import { answeredId, calledId, type Item, isClientCall, isServerCall, itemId } from "../items/registry.ts";
+import { answeredId, calledId, type Item, isClientCall, isKept, isServerCall, itemId } from "../items/registry.ts";
 import { flatName } from "../protocol/client-tools.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { parseItemId, type TurnAddress } from "../protocol/ids.ts";
@@ -91,9 +91,9 @@ function inWords(type: string): string {
   return type.replaceAll("_", " ");
 }
 
-/** Of a turn's input what is kept of it: what asked for a compaction is no item of the conversation. */
+/** The items of a turn's input that are kept: one that asked for a compaction is no item of the conversation. */
 export function keptInput<Kept extends { type: string }>(input: readonly Kept[]): Kept[] {
-  return input.filter(({ type }) => type !== "compaction_trigger");
+  return input.filter((item) => isKept(item));
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { ModelDelta, RawMessage, Replay } from "../contract/engine.ts";
-import type { OutputItem } from "../items/registry.ts";
+import { isWord, type OutputItem } from "../items/registry.ts";
 import type { ResponseObject } from "../protocol/response.ts";
 import type { OutputSize } from "./output-size.ts";
 import type { AnsweringRecord } from "./records.ts";
@@ -151,12 +151,11 @@ function newRoundMessages({ round, trailing }: TurnState): RoundMessages {
   return { count: 0, nextItem: round.firstItem, replays: [], trailing: [...trailing] };
 }
 
-/** Lists of tools and compactions are no words of the model's. */
 function isNoWord(item: OutputItem | undefined): boolean {
-  return item?.type === "mcp_list_tools" || item?.type === "compaction";
+  return item !== undefined && !isWord(item);
 }
 
-/** What an item is to the engine whose message has become one. */
+/** The kind of an item to the engine whose message has become one. */
 function kindOf(item: OutputItem): MessageDelta["itemKind"] {
   const { type } = item;
   if (type === "reasoning" || type === "message") return type;

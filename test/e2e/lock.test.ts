@@ -1,24 +1,52 @@
+import { createHash } from "node:crypto";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { eventually, type Gateway, startGateway } from "./support.ts";
-import { ended, itemsOf, pause, prompts, promptsFor, reached, textsOf, unique } from "./turns.ts";
+import { ended, itemsOf, prompts, promptsFor, reached, textsOf, unique } from "./turns.ts";
 
 /** Turns of one conversation wait for each other. */
 
-const SHORT_WAIT_MS = 3_000;
+const LONG = "240000";
+const TENANTS = Array.from({ length: 8 }, (_, index) => `tenant${index}`);
 
-/** Waits as long as by default; clients that leave are noticed as when deployed. */
+/** Waits longer than a test takes. */
 let patient: Gateway;
+/** Waits as long, and lets one turn of a tenant wait beside one that runs. The name of a tenant is its key. */
+let narrow: Gateway;
 let hasty: Gateway;
 let impatient: Gateway;
 beforeAll(async () => {
-  [patient, hasty, impatient] = await Promise.all([
-    startGateway(),
-    startGateway({ CONVERSATION_LOCK_WAIT_MS: String(SHORT_WAIT_MS) }),
+  const keys = TENANTS.map((name) => `${name}:${createHash("sha256").update(name).digest("hex")}`);
+  [patient, narrow, hasty, impatient] = await Promise.all([
+    startGateway({ CONVERSATION_LOCK_WAIT_MS: LONG }),
+    startGateway({ CONVERSATION_LOCK_WAIT_MS: LONG, MAX_OPEN_CONVERSATIONS_PER_TENANT: "2", API_KEYS: keys.join(" ") }),
+    startGateway({ CONVERSATION_LOCK_WAIT_MS: "3000" }),
     startGateway({ CONVERSATION_LOCK_WAIT_MS: "0" }),
   ]);
 });
-afterAll(() => Promise.all([patient.close(), hasty.close(), impatient.close()]));
+afterAll(() => Promise.all([patient.close(), narrow.close(), hasty.close(), impatient.close()]));
+
+type Served = Pick<Gateway, "openai" | "vllm">;
+
+/** The next tenant of `narrow`. */
+function newTenant(): Served {
+  return { openai: narrow.client({ apiKey: TENANTS.pop() ?? "" }), vllm: narrow.vllm };
+}
+
+/**
+ * Asks twice beside a turn that runs, as a tenant of `narrow`. When one of the two is refused, the other waits for the
+ * conversation: gives its answer.
+ */
+async function inLine<T>(ask: () => PromiseLike<T>): Promise<{ answer: Promise<T> }> {
+  const [one, other] = [Promise.resolve(ask()), Promise.resolve(ask())];
+  const reason = (request: Promise<T>) => request.then(() => undefined).catch((error: unknown) => error);
+  const [refusal, answer] = await Promise.race([
+    reason(one).then((error) => [error, { answer: other }] as const),
+    reason(other).then((error) => [error, { answer: one }] as const),
+  ]);
+  expect(refusal).toMatchObject({ status: 429 });
+  return answer;
+}
 
 const LOCKED = {
   status: 409,
@@ -32,12 +60,14 @@ const LOCKED = {
 const STALLED = "simulator?fault=stall:0";
 const ENDLESS = "simulator?tps=20&words=10000";
 
-async function newConversation({ openai }: Pick<Gateway, "openai">): Promise<string> {
+const said = (content: string) => ({ role: "user" as const, content });
+
+async function newConversation({ openai }: Served): Promise<string> {
   return (await openai.conversations.create()).id;
 }
 
 /** Begins an answer that never ends, and gives what ends it: its client leaves. */
-async function beginEndlessStream(gateway: Gateway, conversation: string): Promise<() => void> {
+async function beginEndlessStream(gateway: Served, conversation: string): Promise<() => void> {
   const input = unique("Endless stream");
   const stream = await gateway.openai.responses.create({ model: ENDLESS, input, conversation, stream: true });
   const read = (async () => {
@@ -49,7 +79,7 @@ async function beginEndlessStream(gateway: Gateway, conversation: string): Promi
 }
 
 /** A background turn that never ends, and what ends it. */
-async function hold({ openai, vllm }: Pick<Gateway, "openai" | "vllm">, conversation: string) {
+async function hold({ openai, vllm }: Served, conversation: string) {
   const input = unique("Endless");
   const { id } = await openai.responses.create({ model: ENDLESS, input, conversation, background: true });
   await reached({ openai, vllm }, input);
@@ -182,58 +212,53 @@ describe.concurrent("turns on one conversation", () => {
     await release();
   });
 
-  it("that no longer wait do not hold up the next in line", async () => {
+  it("that no longer wait do not hold up those after them", async () => {
     const conversation = await newConversation(hasty);
     const { release } = await hold(hasty, conversation);
     const givenUp = unique("Given up");
-    const first = Promise.resolve(hasty.openai.responses.create({ input: givenUp, conversation }));
-    const refused = expect(first).rejects.toMatchObject(LOCKED);
-    await pause(SHORT_WAIT_MS / 2);
+    const first = hasty.openai.responses.create({ input: givenUp, conversation });
+    await expect(Promise.resolve(first)).rejects.toMatchObject(LOCKED);
     const second = hasty.openai.responses.create({ input: unique("Patient"), conversation });
-    await refused;
     await release();
     expect((await second).status).toBe("completed");
     expect(promptsFor(hasty, givenUp)).toEqual([]);
   });
 
   it("go on as soon as the client of the running one leaves", async () => {
-    const conversation = await newConversation(patient);
-    const leave = await beginEndlessStream(patient, conversation);
-    const next = patient.openai.responses.create({ input: unique("Next"), conversation });
-    await pause(100);
+    const tenant = newTenant();
+    const conversation = await newConversation(tenant);
+    const leave = await beginEndlessStream(tenant, conversation);
+    const next = await inLine(() => tenant.openai.responses.create({ input: "Next", conversation }));
     leave();
-    expect((await next).status).toBe("completed");
-    expect(await itemsOf(patient, conversation)).toHaveLength(2);
+    expect((await next.answer).status).toBe("completed");
+    expect(await itemsOf(tenant, conversation)).toHaveLength(2);
   });
 
   it("wait for a background run until it has ended, and see its answer", async () => {
-    const conversation = await newConversation(patient);
+    const tenant = newTenant();
+    const conversation = await newConversation(tenant);
     const input = unique("In the background");
-    const { id } = await patient.openai.responses.create({ model: STALLED, input, conversation, background: true });
-    const release = await reached(patient, input);
+    const { id } = await tenant.openai.responses.create({ model: STALLED, input, conversation, background: true });
+    const release = await reached(tenant, input);
     const next = unique("Next");
-    const waiting = patient.openai.responses.create({ input: next, conversation });
-    await pause(100);
-    expect(promptsFor(patient, next)).toEqual([]);
+    const waiting = await inLine(() => tenant.openai.responses.create({ input: next, conversation }));
+    expect(promptsFor(tenant, next)).toEqual([]);
     release();
-    await waiting;
-    expect((await patient.openai.responses.retrieve(id)).status).toBe("completed");
-    expect(promptsFor(patient, next)[0]?.texts).toEqual([input, `You said: ${input}`, next]);
+    await waiting.answer;
+    expect((await tenant.openai.responses.retrieve(id)).status).toBe("completed");
+    expect(promptsFor(tenant, next)[0]?.texts).toEqual([input, `You said: ${input}`, next]);
   });
 
   it("go on as soon as a background run is cancelled, and see nothing of it", async () => {
-    const conversation = await newConversation(patient);
-    const input = unique("Endless");
-    const body = { model: ENDLESS, input, conversation, background: true };
-    const { id } = await patient.openai.responses.create(body);
-    await reached(patient, input);
+    const tenant = newTenant();
+    const conversation = await newConversation(tenant);
+    const { release } = await hold(tenant, conversation);
     const next = unique("Next");
-    const waiting = patient.openai.responses.create({ input: next, conversation });
-    await pause(100);
-    expect(promptsFor(patient, next)).toEqual([]);
-    await patient.openai.responses.cancel(id);
-    await waiting;
-    expect(promptsFor(patient, next)[0]?.texts).toEqual([next]);
+    const waiting = await inLine(() => tenant.openai.responses.create({ input: next, conversation }));
+    expect(promptsFor(tenant, next)).toEqual([]);
+    await release();
+    await waiting.answer;
+    expect(promptsFor(tenant, next)[0]?.texts).toEqual([next]);
   });
 
   it("go on when the running one fails or is refused", async () => {
@@ -248,48 +273,53 @@ describe.concurrent("turns on one conversation", () => {
     }
   });
 
-  it("are not found when the conversation was deleted while they waited", async () => {
-    const conversation = await newConversation(patient);
+  const late = unique("Late");
+  it.each<[string, (tenant: Served, conversation: string) => PromiseLike<unknown>]>([
+    ["foreground", ({ openai }, conversation) => openai.responses.create({ input: late, conversation })],
+    [
+      "background",
+      ({ openai }, conversation) => openai.responses.create({ input: late, conversation, background: true }),
+    ],
+    ["items", ({ openai }, conversation) => openai.conversations.items.create(conversation, { items: [said(late)] })],
+  ])("are not found when the conversation was deleted while they waited (%s)", async (_, ask) => {
+    const tenant = newTenant();
+    const conversation = await newConversation(tenant);
     const input = unique("Slow");
-    const running = patient.openai.responses.create({ model: STALLED, input, conversation });
-    const release = await reached(patient, input);
-    const late = unique("Late");
-    const waiting = [
-      patient.openai.responses.create({ input: late, conversation }),
-      patient.openai.responses.create({ input: late, conversation, background: true }),
-      patient.openai.conversations.items.create(conversation, { items: [{ role: "user", content: late }] }),
-    ].map((request) => Promise.resolve(request).catch((error: unknown) => error));
-    await pause(150);
-    await patient.openai.conversations.delete(conversation);
+    const running = tenant.openai.responses.create({ model: STALLED, input, conversation });
+    const release = await reached(tenant, input);
+    const waiting = await inLine(() => ask(tenant, conversation));
+    await tenant.openai.conversations.delete(conversation);
     release();
-    for (const error of await Promise.all(waiting)) {
-      expect(error).toMatchObject({ status: 404, code: "conversation_not_found" });
-    }
-    expect(promptsFor(patient, late)).toEqual([]);
+    await expect(waiting.answer).rejects.toMatchObject({ status: 404, code: "conversation_not_found" });
+    expect(promptsFor(tenant, late)).toEqual([]);
     // The one that ran has its answer.
     const { id } = await running;
-    expect((await patient.openai.responses.retrieve(id)).output_text).toBe(`You said: ${input}`);
+    expect((await tenant.openai.responses.retrieve(id)).output_text).toBe(`You said: ${input}`);
   });
 });
 
-describe.concurrent("changes of a conversation's items", () => {
-  it("wait for the turn that runs", async () => {
-    const conversation = await newConversation(patient);
-    await patient.openai.conversations.items.create(conversation, { items: [{ role: "user", content: "Old" }] });
-    const [old] = await itemsOf(patient, conversation);
+describe.concurrent("a change of a conversation's items waits for the turn that runs", () => {
+  it.each(["added", "removed"])("(%s)", async (way) => {
+    const tenant = newTenant();
+    const { items } = tenant.openai.conversations;
+    const conversation = await newConversation(tenant);
+    await items.create(conversation, { items: [said("Old")] });
+    const [old] = await itemsOf(tenant, conversation);
     const input = unique("Slow");
-    const turn = patient.openai.responses.create({ model: STALLED, input, conversation });
-    const release = await reached(patient, input);
-    const added = patient.openai.conversations.items.create(conversation, {
-      items: [{ role: "user", content: "New" }],
-    });
-    const removed = patient.openai.conversations.items.delete(old?.id ?? "", { conversation_id: conversation });
-    await pause(100);
-    expect(await textsOf(patient, conversation)).toEqual(["Old"]);
+    const turn = tenant.openai.responses.create({ model: STALLED, input, conversation });
+    const release = await reached(tenant, input);
+    const change = () =>
+      way === "added"
+        ? items.create(conversation, { items: [said("New")] })
+        : items.delete(old?.id ?? "", { conversation_id: conversation });
+    const waiting = await inLine<unknown>(change);
+    expect(await textsOf(tenant, conversation)).toEqual(["Old"]);
     release();
-    await Promise.all([turn, added, removed]);
-    expect(await textsOf(patient, conversation)).toEqual([input, `You said: ${input}`, "New"]);
-    expect(promptsFor(patient, input)[0]?.texts).toEqual(["Old", input]);
+    await Promise.all([turn, waiting.answer]);
+    const turnTexts = [input, `You said: ${input}`];
+    const after = way === "added" ? ["Old", ...turnTexts, "New"] : turnTexts;
+    expect(await textsOf(tenant, conversation)).toEqual(after);
+    expect(promptsFor(tenant, input)[0]?.texts).toEqual(["Old", input]);
   });
 });
 

@@ -6,7 +6,7 @@ import OpenAI from "openai";
 import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { eventually, type Gateway, startGateway } from "./support.ts";
-import { ended, pause, reached } from "./turns.ts";
+import { ended, reached } from "./turns.ts";
 
 const SECRET = `whsec_${randomBytes(32).toString("base64")}`;
 
@@ -75,6 +75,13 @@ async function webhookOf(body: ResponseCreateParamsNonStreaming): Promise<Delive
   const { id } = await openai.responses.create({ ...body, background: true });
   await ended(gateway, id);
   return eventually(() => endpoint.of(id)[0]);
+}
+
+/** The webhook of a response as its home notes it from the response's end until it is delivered. */
+function undelivered(id: string) {
+  const { storage } = gateway;
+  const isAnyNoted = storage.execAt(id, "SELECT 1 FROM sqlite_schema WHERE name = 'webhooks'").length > 0;
+  return isAnyNoted ? storage.execAt(id, "SELECT attempts FROM webhooks WHERE response = ?", id) : [];
 }
 
 describe.concurrent("the webhook of a background run", () => {
@@ -146,16 +153,19 @@ describe.concurrent("the webhook of a background run", () => {
     const keyed = await openai.responses.create({ input: "Hello!" }, { headers });
     const streamed = await openai.responses.stream({ input: "Hello!", stream: true }).finalResponse();
     const { response } = await webhookOf({ input: "Hello!" });
-    await pause(300);
+    await eventually(() => undelivered(response).length === 0);
     expect(endpoint.of(response)).toHaveLength(1);
-    for (const { id } of [foreground, keyed, streamed]) expect(endpoint.of(id)).toEqual([]);
+    for (const { id } of [foreground, keyed, streamed]) {
+      expect((await openai.responses.retrieve(id)).status).toBe("completed");
+      expect(undelivered(id)).toEqual([]);
+      expect(endpoint.of(id)).toEqual([]);
+    }
   });
 
   it("does not follow the endpoint to another address", async () => {
     const { id } = await openai.responses.create({ model: "simulator?ttft=300", input: "Hello!", background: true });
     endpoint.redirect.add(id);
-    await eventually(() => endpoint.of(id)[0]);
-    await pause(300);
+    await eventually(() => undelivered(id)[0]?.attempts === 1);
     expect(endpoint.of(id).map(({ path }) => path)).toEqual(["/hook"]);
   });
 });

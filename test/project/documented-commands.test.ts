@@ -44,6 +44,6 @@ it("README promises the Node that package.json asks for, and scripts run with th
   const readme = readFileSync(new URL("README.md", root), "utf8");
   const least = manifest.engines.node.replace(">=", "");
   const installed = manifest.devDependencies.node?.split(".")[0];
-  expect(readme).toContain(`Needs Node ≥ ${least} and npm`);
-  expect(readme).toContain(`\`npm ci\` installs the Node ${installed} that the scripts run with`);
+  expect(readme).toContain(`You need Node ${least} or later and npm`);
+  expect(readme).toContain(`\`npm ci\` installs the Node ${installed} that the project's scripts run with`);
 });

@@ -3,8 +3,9 @@ import { writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { startToolServer, type ToolServer } from "../../dev/tool-server/server.ts";
+import { SessionPool } from "../../dev/tool-server/session-pool.ts";
 import { optionsFromEnvironment, type ToolServerOptions } from "../../dev/tool-server/settings.ts";
 import { COMPLETE, connect, eventually, KEY, toolDirectories, toolProcesses, useOwnDirectory } from "./support.ts";
 
@@ -68,8 +69,10 @@ describe.skipIf(!COMPLETE)("a session", () => {
     const before = toolProcesses();
     const running = call("python", { code: "import subprocess; print('begun'); subprocess.run(['sleep', '60'])" });
     expect(await eventually(() => toolProcesses() === before + 1)).toBe(true);
+    const queue = vi.spyOn(SessionPool.prototype, "run");
     const waiting = call("python", { code: "1" });
-    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(await eventually(() => queue.mock.calls.length === 1)).toBe(true);
+    queue.mockRestore();
     expect((await call("cleanup_session")).text).toBe("The session was ended.");
     expect((await running).text).toContain("begun\n[ERROR] The interpreter was ended with its session.");
     expect(await waiting).toEqual({ text: "[ERROR] The session was ended.", failed: true });

@@ -31,6 +31,10 @@ function failure(run: () => unknown): Error {
 }
 
 describe("the configuration", () => {
+  it("names each variable once", () => {
+    expect(new Set(VARIABLE_NAMES).size).toBe(VARIABLE_NAMES.length);
+  });
+
   it("has defaults for everything but vLLM's URL", () => {
     expect(configure({})).toMatchObject({
       modelServers: [{ baseUrl: "http://vllm/v1", weight: 1 }],

@@ -6,6 +6,7 @@ import type { Env } from "../../src/env.ts";
 import app from "../../src/http/app.ts";
 import { parseConversationId } from "../../src/protocol/ids.ts";
 import { HomeClient } from "../../src/store/client.ts";
+import { tenantConversations } from "../../src/store/tenant-load.ts";
 
 /**
  * Clients that leave while nothing is written to them, as Cloudflare tells of it (`enable_request_signal`): by the
@@ -76,6 +77,14 @@ async function textsIn(conversation: string): Promise<string[]> {
   return items.map(({ content }) => content.map(({ text }) => text).join(""));
 }
 
+/** Begins a turn, and waits until it waits for its conversation. */
+async function inLine(begin: () => Call): Promise<Call> {
+  const before = tenantConversations.heldBy(TENANT);
+  const begun = begin();
+  await until(() => tenantConversations.heldBy(TENANT) === before + 1);
+  return begun;
+}
+
 /** What reached the model server with this text. */
 const asked = (text: string) => simulator.requests.filter(({ body }) => JSON.stringify(body ?? "").includes(text));
 
@@ -85,8 +94,6 @@ async function until(condition: () => boolean): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }
-
-const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 describe("a client that leaves", () => {
   it.each([false, true])("frees its conversation, and leaves nothing in it (stream: %s)", async (stream) => {
@@ -106,10 +113,8 @@ describe("a client that leaves", () => {
     async (way) => {
       const conversation = await newConversation();
       const { release } = await holdConversation(conversation);
-      const leaver = create({ input: "I leave.", conversation, ...way });
-      await pause(50);
-      const next = create({ input: "I stay.", conversation });
-      await pause(50);
+      const leaver = await inLine(() => create({ input: "I leave.", conversation, ...way }));
+      const next = await inLine(() => create({ input: "I stay.", conversation }));
       leaver.leave();
       await leaver.over();
       release();
@@ -124,8 +129,7 @@ describe("a client that leaves", () => {
     const { release } = await holdConversation(conversation);
     // Who stays in the queue outlives the test.
     const vars = { CONVERSATION_LOCK_WAIT_MS: "3600000" };
-    const leaver = create({ input: "I leave.", conversation }, { vars });
-    await pause(50);
+    const leaver = await inLine(() => create({ input: "I leave.", conversation }, { vars }));
     leaver.leave();
     await leaver.over();
     release();

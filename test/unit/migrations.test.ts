@@ -70,14 +70,14 @@ const V7: Record<TableName, string> = {
   conversation: `CREATE TABLE conversation (
     id TEXT NOT NULL PRIMARY KEY, created_at INTEGER NOT NULL, metadata TEXT NOT NULL, owner TEXT) WITHOUT ROWID`,
 };
-/** Version 5 has the tables of version 4, whose rows have no blobs. */
+/** Version 5 has the tables of version 4, whose rows have no blobs; version 8 has those of version 7, which keep logs in another form. */
 const versions = [
   { version: 1, tables: V1 },
   { version: 2, tables: V2 },
   { version: 3, tables: V3 },
   { version: 5, tables: V4 },
   { version: 6, tables: V6 },
-  { version: 7, tables: V7 },
+  { version: 8, tables: V7 },
 ];
 const NEWEST = V7;
 

@@ -89,6 +89,7 @@ export abstract class Generation {
   /** The home has closed its request. */
   aborted = false;
   readonly #chunks: (object | "cut" | "end")[] = [];
+  #isAwaited = false;
   #completionTokens = 0;
 
   /** The response to the home's request. */
@@ -102,6 +103,7 @@ export abstract class Generation {
             const chunk = this.#chunks.shift();
             if (chunk === "end") return controller.close();
             if (chunk === "cut") return controller.error(new Error("Connection reset."));
+            this.#isAwaited = chunk === undefined;
             if (chunk) return controller.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(chunk)}\n\n`));
             await pause(5);
           }
@@ -117,9 +119,9 @@ export abstract class Generation {
     this.aborted = true;
   }
 
-  /** The home has read everything that this generation was told to say. */
+  /** The home has read everything that this generation was told to say, and waits for more. */
   get read(): boolean {
-    return this.#chunks.length === 0;
+    return this.#chunks.length === 0 && this.#isAwaited;
   }
 
   /** Tokens of the prompt, for the usage. */
@@ -381,7 +383,6 @@ export class NamedRun<G extends Generation> extends Run {
   async logged(number: number): Promise<void> {
     const generation = await this.generation(number);
     await eventually(() => generation.read, "Not read.");
-    await pause(30);
     await this.read();
   }
 

@@ -5,9 +5,12 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { NOTHING_STORED, type Stored } from "../../src/contract/grants.ts";
 import { conversationId, newTurnAddress, responseId } from "../../src/protocol/ids.ts";
 import type { Home } from "../../src/store/home.ts";
+import { HomeStored } from "../../src/store/home-stored.ts";
 import type { Quota } from "../../src/store/quota/quota.ts";
+import type { QuotaBinding } from "../../src/store/quota/run-quota.ts";
 import type { StoredByKey } from "../../src/store/quota/stored-totals.ts";
 import { toCells } from "../../src/store/row-pieces.ts";
+import { Tables } from "../../src/store/tables.ts";
 
 /** What homes store, and what their tenant's quota knows of it. */
 
@@ -93,6 +96,58 @@ beforeAll(() =>
 afterAll(() => restore());
 
 describe("what is stored", () => {
+  it("has the blocks of logs that turns' rows have not, but not those of runs", async () => {
+    await runInDurableObject(homeOf("logs", newTurnAddress().home), (_, { storage: { sql } }) => {
+      const tables = new Tables(sql);
+      tables.make("turns");
+      tables.make("events");
+      const turn = "INSERT INTO turns (turn, part, created_at, input, output, owner) VALUES (?, ?, 0, 'abc', '', ?)";
+      for (const part of [0, 1]) sql.exec(turn, "ended", part, "key");
+      const block = "INSERT INTO events (turn, seq_from, part, seq_to, body) VALUES (?, ?, 0, ?, 'abcde')";
+      for (const at of [0, 1, 2]) sql.exec(block, "ended", at, at);
+      sql.exec(block, "runs", 0, 0);
+      const stored = new HomeStored(sql, tables, { tenant: "logs", home: "h" }, {});
+      expect(stored.byKey()).toEqual({ key: { ...NOTHING_STORED, stored_bytes: ROW + 6 + 15 } });
+      sql.exec(turn, "later", 0, null);
+      sql.exec(block, "later", 0, 0);
+      stored.added("later");
+      expect(stored.byKey()[""]?.stored_bytes).toBe(ROW + 3 + 5);
+    });
+  });
+
+  it("is told again where an older report of the same was confirmed after a newer one of something else", async () => {
+    await runInDurableObject(homeOf("late", newTurnAddress().home), async (_, { storage: { sql } }) => {
+      const tables = new Tables(sql);
+      tables.make("turns");
+      const calls: PromiseWithResolvers<void>[] = [];
+      const takeStored = () => {
+        const call = Promise.withResolvers<void>();
+        calls.push(call);
+        return call.promise;
+      };
+      const env = { QUOTAS: { getByName: () => ({ takeStored }) } } as unknown as QuotaBinding;
+      const stored = new HomeStored(sql, tables, { tenant: "late", home: "h" }, env);
+      const keepTurn = (turn: string) => {
+        const row = "INSERT INTO turns (turn, part, created_at, input, output, owner) VALUES (?, 0, 0, '', '', 'key')";
+        sql.exec(row, turn);
+        stored.forget();
+      };
+      keepTurn("first");
+      const queued = stored.tellSoon();
+      keepTurn("second");
+      const direct = stored.tell();
+      calls[1]?.resolve();
+      await direct;
+      calls[0]?.resolve();
+      await queued;
+      stored.removing(() => sql.exec("DELETE FROM turns WHERE turn = 'second'"));
+      const again = stored.tell();
+      expect(calls).toHaveLength(3);
+      calls[2]?.resolve();
+      expect(await again).toBe(true);
+    });
+  });
+
   it("is counted in bytes of its rows and responses, by key, and given back by deletion", async () => {
     const tenant = newTenant();
     const kept = [await keep(tenant, "key_a", 1_000), await keep(tenant, "key_b", 400_000)];

@@ -370,13 +370,17 @@ describe("the models of several servers", () => {
       if (path === "/v1/models") await heard.promise;
       return having("m1")(path, init);
     };
-    const fleet = fleetOf({ a: having("m1"), b: late, c: late });
+    let list: Response | undefined;
+    const early: Answer = async (path, init) => {
+      const answer = await having("m1")(path, init);
+      if (path === "/v1/models") list = answer;
+      return answer;
+    };
+    const fleet = fleetOf({ a: early, b: late, c: late });
     const turn = (index: number) =>
       ask(fleet.upstream({ model: "m1", session: { id: "", key: `key ${index}`, isRoot: true } }));
     const first = turn(0);
-    await vi.waitUntil(() => fleet.lists.length === 3);
-    // By now the first server's list has come.
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    await vi.waitUntil(() => fleet.lists.length === 3 && list?.bodyUsed);
     const others = Array.from({ length: 40 }, (_, index) => turn(index + 1));
     heard.resolve();
     await Promise.all([first, ...others]);

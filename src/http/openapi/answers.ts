@@ -2,9 +2,8 @@ import { z } from "zod";
 import { grants, STORED_LIMITS } from "../../contract/grants.ts";
 import { answeredItems } from "../../items/answered.ts";
 import { eventSchemas } from "../../items/events.ts";
-import { describedAs } from "../../protocol/described-as.ts";
-import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
-import { normalChoice, tool } from "../../protocol/tools.ts";
+import { alwaysNull } from "../../protocol/described-as.ts";
+import { responseSchemas } from "../../protocol/response.ts";
 
 /**
  * What endpoints answer, as zod schemas by the names of the description's components. They only describe: nothing is
@@ -22,8 +21,6 @@ export function answerSchemas() {
   const seconds = z.int().min(0).describe("Unix seconds.");
   const count = z.int().min(0);
   const metadata = z.record(text, text);
-  // Some generators have no type for null alone.
-  const nothing = describedAs(z.null(), () => z.unknown().describe("Always null."));
   const message = z.object({ type: text, code: text.nullable(), message: text, param: text.nullable() });
   /** A page of usage, in OpenAI's shape. */
   const buckets = <Result extends z.ZodType>(result: Result) =>
@@ -31,97 +28,7 @@ export function answerSchemas() {
       z.object({ object: z.literal("bucket"), start_time: seconds, end_time: seconds, results: z.array(result) }),
     );
 
-  const Usage = z.object({
-    input_tokens: count,
-    input_tokens_details: z.object({ cached_tokens: count, cache_write_tokens: count }),
-    output_tokens: count,
-    output_tokens_details: z.object({ reasoning_tokens: count, tool_output_tokens: count.optional() }),
-    total_tokens: count,
-    input_tokens_per_turn: z.array(count).optional(),
-    cached_tokens_per_turn: z.array(count).optional(),
-    output_tokens_per_turn: z.array(count).optional(),
-    tool_output_tokens_per_turn: z.array(count).optional(),
-  });
-  const ToolUsage = z.object({
-    image_gen: z.object({
-      input_tokens: count,
-      input_tokens_details: z.object({ image_tokens: count, text_tokens: count }),
-      output_tokens: count,
-      total_tokens: count,
-    }),
-    web_search: z.object({ num_requests: count }),
-  });
-  const ResponseObject = z.object({
-    id: text,
-    object: z.literal("response"),
-    created_at: seconds,
-    completed_at: seconds.nullable(),
-    status: z.enum(["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]),
-    background: z.boolean(),
-    error: z.object({ code: text, message: text }).nullable(),
-    incomplete_details: z.object({ reason: z.enum(["max_output_tokens", "content_filter"]) }).nullable(),
-    model: text,
-    previous_response_id: text.nullable(),
-    conversation: z.object({ id: text }).nullable(),
-    instructions: text.nullable(),
-    output: z.array(items.OutputItem),
-    tools: z.array(tool),
-    tool_choice: normalChoice,
-    parallel_tool_calls: z.boolean(),
-    max_output_tokens: z.int().nullable(),
-    max_tool_calls: z.int().nullable(),
-    temperature: z.number(),
-    top_p: z.number(),
-    presence_penalty: z.number(),
-    frequency_penalty: z.number(),
-    top_logprobs: z.int(),
-    text: z.object({ format: textFormat, verbosity: z.enum(["low", "medium", "high"]) }),
-    reasoning: z
-      .object({
-        effort: reasoningEffort.nullable(),
-        summary: z.enum(["auto", "concise", "detailed"]).nullable(),
-        context: z.enum(["auto", "current_turn", "all_turns"]).optional(),
-      })
-      .nullable(),
-    truncation: z.enum(["auto", "disabled"]),
-    usage: Usage.nullable(),
-    store: z.boolean(),
-    service_tier: z.enum(["default", "flex", "scale", "priority", "fast", "ultrafast"]),
-    metadata,
-    safety_identifier: text.nullable(),
-    access_programs: nothing,
-    moderation: nothing,
-    prompt: nothing,
-    prompt_cache_key: text.nullable(),
-    prompt_cache_retention: z.enum(["in_memory", "in-memory", "24h"]).nullable(),
-    prompt_cache_options: z
-      .object({
-        mode: z.enum(["implicit", "explicit"]),
-        ttl: z.enum(["30m", "12h"]),
-        comparison_response_id: text.nullish(),
-      })
-      .optional(),
-    prompt_cache_diagnostics: z.object({ type: z.literal("unavailable") }).optional(),
-    tool_usage: ToolUsage.optional(),
-    user: text.nullable(),
-    input_transformations: z
-      .array(
-        z.object({
-          type: z.literal("reasoning"),
-          id: text,
-          action: z.literal("removed"),
-          reason: z.enum(["organization_mismatch", "model_mismatch"]),
-        }),
-      )
-      .optional(),
-    input_messages: z.array(z.looseObject({})).optional(),
-    output_messages: z.array(z.looseObject({})).optional(),
-    kv_transfer_params: z.unknown().optional(),
-    recovery: z
-      .object({ down_since: seconds, gives_up_at: seconds })
-      .describe("Only in events, while the model server is waited for.")
-      .optional(),
-  });
+  const { Usage, ToolUsage, ResponseObject } = responseSchemas();
   const ResponseStreamEvent = eventSchemas(ResponseObject, items.OutputItem);
 
   const page = <Item extends z.ZodType>(item: Item) =>
@@ -297,7 +204,7 @@ export function answerSchemas() {
         }),
       ),
       has_more: z.literal(false),
-      next_page: nothing,
+      next_page: alwaysNull(),
     }),
     Health: z.object({
       status: z.literal("ok"),

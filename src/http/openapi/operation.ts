@@ -38,7 +38,7 @@ export type Group = keyof typeof GROUPS;
 
 /**
  * Who may ask: everyone, a tenant with its key or token, a root key, either of these, or the holder of `PROMETHEUS_TOKEN`. What a
- * tenant asks for is counted in its limits; all else is free (docs/keys.md lists it). `src/http/endpoint-access.ts` does both.
+ * tenant asks for is counted in its limits; all else is free (docs/keys.md lists it). `src/http/endpoint.ts` does both.
  */
 export type Admittance =
   | { access: "tenant" | "tenant or root"; counted: Counted }
@@ -75,4 +75,16 @@ export function ok(name: AnswerName): Operation["answers"] {
 /** A body of JSON. */
 export function json(name: BodyName): OperationBody {
   return { name, type: "application/json" };
+}
+
+type Details = Omit<Description, "id" | "group">;
+
+/** Gives what declares operations that a tenant asks for, all of one group. */
+export function byTenantIn(group: Group): (id: string, counted: Counted, details: Details) => Operation {
+  return (id, counted, details) => ({ id, group, access: "tenant", counted, ...details });
+}
+
+/** Declares an operation that a root key asks for. */
+export function byRoot(id: string, details: Details): Operation {
+  return { id, group: "Administration", access: "root", ...details };
 }

@@ -3,10 +3,10 @@ import type { CountedLimits } from "../../contract/identity.ts";
 import type { Model } from "../../contract/model.ts";
 import { logLine } from "../../protocol/log-line.ts";
 import type { TurnResult } from "../../turn/turn.ts";
-import type { QuotaStub } from "./lease.ts";
 import { type Amounts, MAX_LIFETIME_MS, NOTHING, type Report, type Status, type Used } from "./ledger.ts";
 import type { Quota } from "./quota.ts";
 import { limitExceeded, limitsUnavailable } from "./refusal.ts";
+import type { QuotaStub } from "./reporter.ts";
 import { costOf, type Prices, usageOfTurn } from "./turn-usage.ts";
 import type { UsageEntry } from "./usage-store.ts";
 

@@ -6,7 +6,9 @@ import { compactionCodec } from "../../../src/assembly/compaction-codec.ts";
 import type { Engine, ModelDelta } from "../../../src/contract/engine.ts";
 import type { PendingCall } from "../../../src/contract/tool-call.ts";
 import { newTurnAddress } from "../../../src/protocol/ids.ts";
-import { EventLogStore, EventLogWriter } from "../../../src/store/event-log.ts";
+import { EventLogStore } from "../../../src/store/event-log.ts";
+import { EventLogWriter } from "../../../src/store/log-writer.ts";
+import { fromCell } from "../../../src/store/row-pieces.ts";
 import { Tables } from "../../../src/store/tables.ts";
 import { PLUGINS } from "../../../src/tools/plugins.ts";
 import { recordLine } from "../../../src/turn/records.ts";
@@ -17,18 +19,52 @@ const CONFIG = { intervalMs: 400, unreadIntervalMs: 4_000 };
 
 type Row = { seq_from: number; seq_to: number; part: number; bytes: number };
 
-/** An event log in an object of its own. */
-function withLog<T>(use: (log: EventLogStore, rows: () => Row[], sql: SqlStorage) => T | Promise<T>): Promise<T> {
+interface Rows {
+  (): Row[];
+  /** How many rows were written, also of those that were replaced since. */
+  written: () => number;
+}
+
+/** An event log in an object of its own. `kept`: what the row of its turn "t" has of it. */
+function withLog<T>(
+  use: (log: EventLogStore, rows: Rows, sql: SqlStorage, kept: { log?: string }) => T | Promise<T>,
+): Promise<T> {
   const stub = env.HOME.getByName(`tenant:${newTurnAddress().home}`);
-  return runInDurableObject(stub, (_, { storage: { sql } }) => {
+  return runInDurableObject(stub, (_, { storage }) => {
+    const { sql } = storage;
+    let written = 0;
+    const counted = new Proxy(sql, {
+      get: (target, key) => {
+        if (key !== "exec") return Reflect.get(target, key);
+        return (query: string, ...values: unknown[]) => {
+          if (query.startsWith("INSERT")) written += 1;
+          return target.exec(query, ...values);
+        };
+      },
+    });
     const rows = () =>
       sql
         .exec<Row>(
           "SELECT seq_from, seq_to, part, octet_length(body) AS bytes FROM events ORDER BY turn, seq_from, part",
         )
         .toArray();
-    return use(new EventLogStore(sql, new Tables(sql), { hasLog: () => false, log: () => undefined }), rows, sql);
+    const kept: { log?: string } = {};
+    const turns = { hasLog: () => kept.log !== undefined, log: () => kept.log, texts: () => "" };
+    const transactionSync = storage.transactionSync.bind(storage) as DurableObjectStorage["transactionSync"];
+    const log = new EventLogStore({ sql: counted, transactionSync }, new Tables(sql), turns);
+    return use(log, Object.assign(rows, { written: () => written }), sql, kept);
   });
+}
+
+/** All events of a log after one of them. */
+function eventsAfter(log: EventLogStore, after: number): string[] {
+  const found: string[] = [];
+  for (let block = log.next("t", after); block; block = log.next("t", block.to)) {
+    expect(block.from).toBe(after + 1 + found.length);
+    expect(block.events).toHaveLength(block.to - block.from + 1);
+    found.push(...block.events);
+  }
+  return found;
 }
 
 const delta = (sequence: number, text: string) =>
@@ -116,34 +152,34 @@ describe("the rows of a run", () => {
   it("are at most 60 for 1,000 tokens at 50 a second while somebody reads", async () => {
     await withLog(async (log, rows) => {
       await run(log, () => 1);
-      expect(rows().length).toBeLessThanOrEqual(60);
+      expect(rows.written()).toBeLessThanOrEqual(60);
       // And still often enough to be followed.
-      expect(rows().length).toBeGreaterThan(40);
+      expect(rows.written()).toBeGreaterThan(40);
     });
   });
 
   it("are no more for many readers", async () => {
     await withLog(async (log, rows) => {
       await run(log, () => 25, 250);
-      expect(rows().length).toBeLessThanOrEqual(25);
+      expect(rows.written()).toBeLessThanOrEqual(25);
     });
   });
 
   it("are at most 10 while nobody reads", async () => {
     await withLog(async (log, rows) => {
       await run(log, () => 0);
-      expect(rows().length).toBeLessThanOrEqual(10);
+      expect(rows.written()).toBeLessThanOrEqual(10);
     });
   });
 
   it("are as many as the operator wants, as far as a block has room", async () => {
     await withLog(async (log, rows) => {
       await run(log, () => 1, 500, { intervalMs: 2_000, unreadIntervalMs: 4_000 });
-      expect(rows().length).toBeLessThanOrEqual(5 + 5);
+      expect(rows.written()).toBeLessThanOrEqual(5 + 5);
     });
     await withLog(async (log, rows) => {
       await run(log, () => 0, 500, { intervalMs: 400, unreadIntervalMs: 60_000 });
-      expect(rows().length).toBeLessThanOrEqual(4);
+      expect(rows.written()).toBeLessThanOrEqual(4);
     });
   });
 
@@ -151,7 +187,7 @@ describe("the rows of a run", () => {
     await withLog(async (log, rows) => {
       await run(log, (second) => (second < 2 ? 3 : 0), 600);
       // Two seconds with readers, ten without.
-      expect(rows().length).toBeLessThanOrEqual(12 + 5);
+      expect(rows.written()).toBeLessThanOrEqual(12 + 5);
     });
   });
 
@@ -259,7 +295,7 @@ describe("a block larger than a row may be", () => {
         writer.event("response.output_text.delta", delta(index, "x".repeat(10_000)));
         writer.flush();
       }
-      expect(rows().length).toBeGreaterThanOrEqual(14);
+      expect(rows.written()).toBeGreaterThanOrEqual(14);
       expect((rows().at(-1)?.seq_to ?? 0) >= 93).toBe(true);
       writer.stop();
     });
@@ -407,13 +443,7 @@ describe("records between the events", () => {
     await withLog((log) => {
       for (const block of blocks) log.append("t", block);
       for (let after = -1; after < 8; after += 1) {
-        const found: string[] = [];
-        for (let block = log.next("t", after); block; block = log.next("t", block.to)) {
-          expect(block.from).toBe(after + 1 + found.length);
-          expect(block.events).toHaveLength(block.to - block.from + 1);
-          found.push(...block.events);
-        }
-        expect(found).toEqual(events.slice(after + 1));
+        expect(eventsAfter(log, after)).toEqual(events.slice(after + 1));
       }
       expect([...log.all("t")]).toEqual(lines);
     });
@@ -570,7 +600,7 @@ describe("records that cannot wait", () => {
 
   it("may be larger than a row, and are all there or not at all", async () => {
     await withLog((log, rows, sql) => {
-      const ids = Array.from({ length: 60_000 }, (_, index) => 100_000 + index);
+      const ids = Array.from({ length: 60_000 }, (_, index) => 9e20 - index * 1_000_000);
       log.append("t", { from: 0, to: 0, lines: [delta(0, "x")] });
       log.appendRecords("t", 1, [record(1), record(...ids)]);
       const before = rows();
@@ -588,7 +618,7 @@ describe("records that cannot wait", () => {
       sql.exec(
         "CREATE TRIGGER full BEFORE INSERT ON events WHEN NEW.part = 1 BEGIN SELECT RAISE(ABORT, 'disk full'); END",
       );
-      expect(() => log.append("t", { from: 1, to: 1, lines: [delta(1, "x".repeat(400_000))] })).toThrow("disk full");
+      expect(() => log.append("t", { from: 1, to: 1, lines: [delta(1, "x".repeat(700_000))] })).toThrow("disk full");
       sql.exec("DROP TRIGGER full");
       log.append("t", { from: 1, to: 1, lines: [delta(1, "y")] });
       expect([...log.all("t")]).toEqual([delta(0, "x"), record(1), record(...ids), record(2), delta(1, "y")]);
@@ -660,6 +690,122 @@ describe("records without an event for long", () => {
       await vi.advanceTimersByTimeAsync(1_000);
       expect(readLoggedTurn(log.all("t")).round.sampled).toEqual({ ids: [1, 2] });
       writer.stop();
+    });
+  });
+});
+
+describe("sealed blocks", () => {
+  const record = (...ids: number[]) => recordLine({ sampled: { ids } });
+
+  it("have what was written, however long it is, whoever dies, and with what records", async () => {
+    const steps = fc.array(fc.constantFrom("event", "long", "longer", "record", "write", "commit", "crash"), {
+      minLength: 5,
+      maxLength: 40,
+    });
+    const property = fc.asyncProperty(steps, async (taken) => {
+      await withLog((log, _, sql, kept) => {
+        log.append("other", { from: 0, to: 0, lines: events(1) });
+        let writer = new EventLogWriter(log, "t", 0, CONFIG);
+        let said: string[] = [];
+        let count = 0;
+        const say = (text: string) => {
+          said.push(delta(count, text));
+          writer.event("response.output_text.delta", delta(count++, text));
+        };
+        for (const [index, step] of taken.entries()) {
+          if (step === "event") say("x");
+          else if (step === "long") say(`${index}`.repeat(40_000));
+          else if (step === "longer") say(`${index}`.repeat(150_000));
+          else if (step === "commit") writer.commit();
+          else if (step === "write") writer.write();
+          else if (step === "crash") {
+            writer.stop();
+            said = [...log.all("t")];
+            count = said.filter((line) => line.startsWith("{")).length;
+            writer = new EventLogWriter(log, "t", count, CONFIG);
+          } else {
+            said.push(record(index));
+            writer.record({ sampled: { ids: [index] } });
+          }
+          // What is not written yet is at the end.
+          const all = [...log.all("t")];
+          expect(all.length <= said.length && all.every((line, at) => line === said[at])).toBe(true);
+        }
+        say("the end");
+        const failure = { status: 500, message: "No.", type: "server_error", param: null, code: "x" } as const;
+        writer.record({ failure });
+        const cell = writer.end();
+        if (cell !== null) kept.log = fromCell(typeof cell === "string" ? cell : new Uint8Array(cell).buffer);
+        expect(kept.log ?? "").not.toContain("sampled");
+        const expected = said.filter((line) => line.startsWith("{"));
+        for (const after of [-1, 0, count >> 1, count - 2]) {
+          const found = eventsAfter(log, after);
+          expect(
+            found.length === count - after - 1 && found.every((line, at) => line === expected[at + after + 1]),
+          ).toBe(true);
+        }
+        expect(log.next("t", count - 1)).toBeUndefined();
+        expect(log.failure("t")).toEqual(failure);
+        // Nothing is left that no reader needs.
+        if (cell !== null)
+          expect(sql.exec("SELECT 1 FROM events WHERE turn = 't' AND part < 1000000 AND part >= 0").toArray()).toEqual(
+            [],
+          );
+      });
+    });
+    await fc.assert(property, { numRuns: 40 });
+  });
+
+  it("take a twentieth of a long log, and leave a short one to its turn's row", async () => {
+    const say = (writer: EventLogWriter, tokens: number) => {
+      for (let index = 0; index < tokens; index += 1) {
+        const item = { item_id: `msg_${"a".repeat(32)}o0`, output_index: 0, content_index: 0, logprobs: [] };
+        const event = {
+          type: "response.output_text.delta",
+          ...item,
+          sequence_number: index,
+          delta: ` w${(index * 7_919) % 1_000}`,
+        };
+        writer.event("response.output_text.delta", JSON.stringify(event));
+        if (index % 20 === 0) writer.write();
+      }
+    };
+    await withLog((log, rows) => {
+      const writer = new EventLogWriter(log, "t", 0, CONFIG);
+      say(writer, 20_000);
+      const raw = 20_000 * 180;
+      expect(rows().filter(({ part }) => part >= 1_000_000).length).toBeLessThan(raw / 150_000);
+      // While it goes on, what is not sealed is not much.
+      expect(
+        rows()
+          .filter(({ part }) => part === 0)
+          .reduce((sum, { bytes }) => sum + bytes, 0),
+      ).toBeLessThan(200_000);
+      const cell = writer.end();
+      expect(cell instanceof Uint8Array && cell.length).toBeLessThan(20_000);
+      expect(rows().every(({ part }) => part === 1_000_000)).toBe(true);
+      expect(rows().reduce((sum, { bytes }) => sum + bytes, 0)).toBeLessThan(raw / 20);
+    });
+    await withLog((log, rows) => {
+      const writer = new EventLogWriter(log, "t", 0, CONFIG);
+      say(writer, 500);
+      expect(writer.end()).toBeInstanceOf(Uint8Array);
+      expect(rows()).toEqual([]);
+    });
+  });
+
+  it("replace blocks as a whole or not at all", async () => {
+    await withLog((log, rows, sql) => {
+      const all = events(30, "y".repeat(1_000));
+      for (let at = 0; at < 30; at += 10) log.append("t", { from: at, to: at + 9, lines: all.slice(at, at + 10) });
+      sql.exec("CREATE TRIGGER full BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'disk full'); END");
+      expect(() => log.seal("t")).toThrow("disk full");
+      expect(rows()).toHaveLength(3);
+      sql.exec("DROP TRIGGER full");
+      log.seal("t");
+      expect(rows()).toHaveLength(1);
+      log.seal("t");
+      expect(eventsAfter(log, -1)).toEqual(all);
     });
   });
 });

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Grants } from "../../../src/contract/grants.ts";
 import type { CountedLimits } from "../../../src/contract/identity.ts";
 import { ApiError } from "../../../src/protocol/errors.ts";
-import { Lease, type Reservation } from "../../../src/store/quota/lease.ts";
+import { Allowance, type Reservation } from "../../../src/store/quota/allowance.ts";
 import { Ledger, NOTHING, type Report } from "../../../src/store/quota/ledger.ts";
 import type { Quota } from "../../../src/store/quota/quota.ts";
 import type { UsageEntry } from "../../../src/store/quota/usage-store.ts";
@@ -10,7 +10,7 @@ import { tellStoredSoon } from "../../../src/store/stored-reports.ts";
 
 type QuotaNamespace = DurableObjectNamespace<Quota>;
 
-/** Leases of several isolates at one quota, which is its ledger and a count of its calls. */
+/** Allowances of several isolates at one quota, which is its ledger and a count of its calls. */
 
 function limitsOf(key: Partial<Grants>): CountedLimits {
   return { key: key as Grants, tenant: null, tellsUsage: true };
@@ -26,9 +26,9 @@ class FakeQuota {
   gate: Promise<void> = Promise.resolve();
 
   /** Another isolate's view of it. */
-  isolate(limits: CountedLimits): Lease {
+  isolate(limits: CountedLimits): Allowance {
     const holder = crypto.randomUUID();
-    return new Lease({ tenant: "t", keyId: "k" }, limits, () => ({
+    return new Allowance({ tenant: "t", keyId: "k" }, limits, () => ({
       exchange: async (report, usage) => {
         await this.gate;
         if (this.fault) throw this.fault;
@@ -65,9 +65,9 @@ const usage = (input: number, output: number): UsageEntry => ({
   cost: 0,
 });
 
-async function take(lease: Lease, limits: CountedLimits, tokens = 0): Promise<Reservation | ApiError> {
+async function take(allowance: Allowance, limits: CountedLimits, tokens = 0): Promise<Reservation | ApiError> {
   try {
-    return await lease.take({ tokens, cost: 0, requests: 1, slots: 1 }, limits, waitUntil);
+    return await allowance.take({ tokens, cost: 0, requests: 1, slots: 1 }, limits, waitUntil);
   } catch (error) {
     if (error instanceof ApiError) return error;
     throw error;
@@ -77,12 +77,12 @@ async function take(lease: Lease, limits: CountedLimits, tokens = 0): Promise<Re
 const isRefused = (taken: Reservation | ApiError): taken is ApiError => taken instanceof ApiError;
 const isTaken = (taken: Reservation | ApiError): taken is Reservation => !isRefused(taken);
 
-describe("a lease", () => {
+describe("an allowance", () => {
   it("holds what a request was to store until the home that has stored it has told it, and says that this is but a moment", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ stored_responses: 1 });
-    const lease = quota.isolate(limits);
-    const store = () => lease.take({ stored_responses: 1, requests: 1 }, limits, waitUntil);
+    const allowance = quota.isolate(limits);
+    const store = () => allowance.take({ stored_responses: 1, requests: 1 }, limits, waitUntil);
     const first = await store();
     const call = Promise.withResolvers<void>();
     const quotas = { getByName: () => ({ takeStored: () => call.promise }) } as unknown as QuotaNamespace;
@@ -107,8 +107,8 @@ describe("a lease", () => {
   it("lets 200 requests of one isolate in by a handful of calls, and no more of them than the limit", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ requests_per_minute: 100 });
-    const lease = quota.isolate(limits);
-    const taken = await Promise.all(Array.from({ length: 200 }, () => take(lease, limits)));
+    const allowance = quota.isolate(limits);
+    const taken = await Promise.all(Array.from({ length: 200 }, () => take(allowance, limits)));
     expect(taken.filter(isTaken)).toHaveLength(100);
     expect(quota.reports.length).toBeLessThanOrEqual(4);
     for (const each of taken.filter(isTaken)) each.end(undefined);
@@ -117,19 +117,21 @@ describe("a lease", () => {
   it("of each of two isolates: of 200 requests at once no more than the limit are let in, and all of the limit is", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ requests_per_minute: 100 });
-    const leases = [quota.isolate(limits), quota.isolate(limits)];
-    const taken = await Promise.all(Array.from({ length: 200 }, (_, at) => take(leases[at % 2] as Lease, limits)));
+    const allowances = [quota.isolate(limits), quota.isolate(limits)];
+    const taken = await Promise.all(
+      Array.from({ length: 200 }, (_, at) => take(allowances[at % 2] as Allowance, limits)),
+    );
     expect(taken.filter(isTaken)).toHaveLength(100);
     for (const each of taken.filter(isTaken)) each.end(undefined);
   });
 
   /** A minute and a half of so many requests a second from two isolates; what was let in, by the time it was. */
   async function ninetySeconds(quota: FakeQuota, limits: CountedLimits, perSecond: number): Promise<number[]> {
-    const leases = [quota.isolate(limits), quota.isolate(limits)];
+    const allowances = [quota.isolate(limits), quota.isolate(limits)];
     const passed: number[] = [];
     for (let at = 0; at < 90_000; at += 100) {
       for (let index = 0; index < perSecond / 10; index += 1) {
-        const taken = await take(leases[index % 2] as Lease, limits);
+        const taken = await take(allowances[index % 2] as Allowance, limits);
         if (isRefused(taken)) continue;
         passed.push(Date.now());
         taken.end(undefined);
@@ -159,9 +161,9 @@ describe("a lease", () => {
   it("of a cold key costs two calls a request: one that asks, and one that tells", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ tokens_per_minute: 10_000 });
-    const lease = quota.isolate(limits);
+    const allowance = quota.isolate(limits);
     for (let turn = 0; turn < 5; turn += 1) {
-      const taken = await take(lease, limits, 1_000);
+      const taken = await take(allowance, limits, 1_000);
       if (isRefused(taken)) throw taken;
       taken.end(usage(100, 50));
       await vi.advanceTimersByTimeAsync(5_000);
@@ -175,26 +177,26 @@ describe("a lease", () => {
   it("gives what a request has not used to the next one without a call, and no more than that", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ tokens_per_minute: 1_000 });
-    const lease = quota.isolate(limits);
-    const first = await take(lease, limits, 1_000);
-    expect(isRefused(await take(lease, limits, 900))).toBe(true);
+    const allowance = quota.isolate(limits);
+    const first = await take(allowance, limits, 1_000);
+    expect(isRefused(await take(allowance, limits, 900))).toBe(true);
     if (isTaken(first)) first.end(usage(100, 0));
-    const second = await take(lease, limits, 900);
+    const second = await take(allowance, limits, 900);
     expect(isTaken(second)).toBe(true);
-    expect(isRefused(await take(lease, limits, 1))).toBe(true);
+    expect(isRefused(await take(allowance, limits, 1))).toBe(true);
     if (isTaken(second)) second.end(usage(900, 0));
   });
 
   it("lets the one who waits in as soon as another one of the isolate has ended", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ max_concurrent_requests: 1 });
-    const lease = quota.isolate(limits);
-    const first = await take(lease, limits);
+    const allowance = quota.isolate(limits);
+    const first = await take(allowance, limits);
     let open = () => {};
     quota.gate = new Promise((resolve) => {
       open = resolve;
     });
-    const waiting = take(lease, limits);
+    const waiting = take(allowance, limits);
     if (isTaken(first)) first.end(undefined);
     const second = await waiting;
     expect(isTaken(second)).toBe(true);
@@ -219,14 +221,14 @@ describe("a lease", () => {
   it("lets nobody in when the quota cannot be asked: 503; and what was used is told when it can be again", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ tokens_per_minute: 1_000 });
-    const lease = quota.isolate(limits);
-    const first = await take(lease, limits, 500);
+    const allowance = quota.isolate(limits);
+    const first = await take(allowance, limits, 500);
     quota.fault = new Error("gone");
-    expect(await take(lease, limits, 600)).toMatchObject({ status: 503, code: "limits_unavailable" });
+    expect(await take(allowance, limits, 600)).toMatchObject({ status: 503, code: "limits_unavailable" });
     if (isTaken(first)) first.end(usage(700, 0));
     await vi.advanceTimersByTimeAsync(2_000);
     quota.fault = undefined;
-    const refused = await take(lease, limits, 400);
+    const refused = await take(allowance, limits, 400);
     expect(refused).toMatchObject({ status: 429 });
     expect(quota.usage).toEqual([usage(700, 0)]);
   });
@@ -234,8 +236,8 @@ describe("a lease", () => {
   it("tells what was used as soon as it can be told, also where nobody asks for anything any more", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ tokens_per_minute: 1_000 });
-    const lease = quota.isolate(limits);
-    const first = await take(lease, limits, 500);
+    const allowance = quota.isolate(limits);
+    const first = await take(allowance, limits, 500);
     quota.fault = new Error("gone");
     if (isTaken(first)) first.end(usage(300, 0));
     await vi.advanceTimersByTimeAsync(5_500);
@@ -247,13 +249,13 @@ describe("a lease", () => {
   it("tells what was used while a slow answer was waited for", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ tokens_per_minute: 1_000 });
-    const lease = quota.isolate(limits);
-    const first = await take(lease, limits, 500);
+    const allowance = quota.isolate(limits);
+    const first = await take(allowance, limits, 500);
     let open = () => {};
     quota.gate = new Promise((resolve) => {
       open = resolve;
     });
-    const second = take(lease, limits, 400);
+    const second = take(allowance, limits, 400);
     if (isTaken(first)) first.end(usage(50, 0));
     await vi.advanceTimersByTimeAsync(3_000);
     open();
@@ -266,13 +268,13 @@ describe("a lease", () => {
   it("does not wait for a quota that never answers: 503", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ requests_per_minute: 10 });
-    const lease = quota.isolate(limits);
+    const allowance = quota.isolate(limits);
     quota.gate = new Promise(() => {});
-    const waiting = Promise.all([take(lease, limits), take(lease, limits)]);
+    const waiting = Promise.all([take(allowance, limits), take(allowance, limits)]);
     await vi.advanceTimersByTimeAsync(10_000);
     expect(await waiting).toMatchObject([{ status: 503 }, { status: 503 }]);
     quota.gate = Promise.resolve();
-    const next = await take(lease, limits);
+    const next = await take(allowance, limits);
     expect(isTaken(next)).toBe(true);
     if (isTaken(next)) next.end(undefined);
     // The question that was never answered is not waited for.
@@ -282,18 +284,18 @@ describe("a lease", () => {
   it("forgets a request whose last words were never said, and goes on", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ max_concurrent_requests: 1 });
-    const lease = quota.isolate(limits);
-    const lost = await take(lease, limits);
+    const allowance = quota.isolate(limits);
+    const lost = await take(allowance, limits);
     expect(isTaken(lost)).toBe(true);
     // The platform has ended its request: its timers ring no more.
     vi.clearAllTimers();
     await vi.advanceTimersByTimeAsync(61_000);
-    const next = await take(lease, limits);
+    const next = await take(allowance, limits);
     expect(isTaken(next)).toBe(true);
     if (isTaken(next)) next.end(undefined);
     if (isTaken(lost)) lost.end(undefined);
     // Its place was given to another one, and is not given twice.
-    const [one, two] = [await take(lease, limits), await take(lease, limits)];
+    const [one, two] = [await take(allowance, limits), await take(allowance, limits)];
     expect([one, two].filter(isTaken)).toHaveLength(1);
     for (const each of [one, two].filter(isTaken)) each.end(undefined);
   });

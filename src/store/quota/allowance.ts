@@ -1,0 +1,224 @@
+import type { CountedLimits } from "../../contract/identity.ts";
+import { Balance, ENDED, limitedBy, limitedIn, type Open, RENEW_AFTER_MS } from "./balance.ts";
+import { Forecast } from "./forecast.ts";
+import { type Amounts, type Answer, isStoredLimit, NOTHING, type Obstacle, type Status, type Want } from "./ledger.ts";
+import { ANSWER_WITHIN_MS, Queue, type Wanted } from "./queue.ts";
+import { limitExceeded } from "./refusal.ts";
+import { type QuotaStub, REPORT_AFTER_MS, Reporter } from "./reporter.ts";
+import type { UsageEntry } from "./usage-store.ts";
+
+/** How often, and how long after one another, the quota is asked again where what has ended is not told yet. */
+const MAX_LOOKS = 10;
+const LOOK_AGAIN_MS = 10;
+
+type WaitUntil = (promise: Promise<unknown>) => void;
+
+/** A request's part of an allowance, until it ends. */
+export interface Reservation {
+  readonly status: Status;
+  /** Takes more tokens, because the prompt is longer than was known. Throws the 429 where there are not so many. */
+  raise(tokens: number, cost: number): Promise<void> | undefined;
+  /** Gives back what was not used. Does nothing the second time. */
+  end(usage: UsageEntry | undefined): void;
+}
+
+/**
+ * An isolate uses so much of a key's limits without asking: its quota has promised it (`balance.ts`). A request takes of it
+ * what it needs, and gives back what it has not used. One that finds too little asks the quota; all that come meanwhile wait for
+ * that answer (`queue.ts`) and are asked for together, so that an isolate has one call under way for a key, however many requests come.
+ */
+export class Allowance {
+  readonly #who: { tenant: string; keyId: string };
+  #limits: CountedLimits;
+  #limited: Amounts;
+  readonly #balance: Balance;
+  readonly #queue = new Queue();
+  readonly #reporter: Reporter;
+  readonly #forecast = new Forecast(REPORT_AFTER_MS);
+  /** Since when the quota is being asked, Unix milliseconds. Another number is another asker. */
+  #askingSince: number | undefined;
+  #status: Status = {};
+
+  constructor(who: { tenant: string; keyId: string }, limits: CountedLimits, stub: () => QuotaStub) {
+    this.#who = who;
+    this.#limits = limits;
+    this.#limited = limitedBy(limits);
+    this.#balance = new Balance(who.tenant);
+    this.#reporter = new Reporter(who.keyId, stub);
+  }
+
+  /** Nothing is taken, asked for or to be told: it can be forgotten. */
+  get isIdle(): boolean {
+    return this.#balance.isIdle && this.#queue.isEmpty && !this.#isAsking && this.#reporter.isIdle;
+  }
+
+  /**
+   * Takes what a request needs, of each kind that is limited: at once, or when the quota has answered. `limits` are those of now. Throws, or rejects
+   * with, the 429 of a limit, and the 503 where the quota cannot be asked. `waitUntil` keeps what outlives the request.
+   */
+  take(need: Partial<Amounts>, limits: CountedLimits, waitUntil: WaitUntil): Reservation | Promise<Reservation> {
+    this.#learn(limits);
+    const open: Open = { taken: NOTHING, seenAt: Date.now() };
+    const asked = this.#obtain({ ...NOTHING, ...need }, open, waitUntil);
+    return asked ? asked.then(() => this.#reservation(open, waitUntil)) : this.#reservation(open, waitUntil);
+  }
+
+  /**
+   * Counts a request that reserves nothing: as one of `kind`. Undefined where that is done at once. Throws, or rejects, as `take`
+   * does.
+   */
+  count(kind: "requests" | "reads", limits: CountedLimits, waitUntil: WaitUntil): Promise<void> | undefined {
+    this.#learn(limits);
+    if (this.#limited[kind] === 0) return undefined;
+    const asked = this.#obtain({ ...NOTHING, [kind]: 1 }, { taken: NOTHING, seenAt: ENDED }, waitUntil);
+    if (asked) return asked.then(() => this.#reportSoon(waitUntil));
+    this.#reportSoon(waitUntil);
+    return undefined;
+  }
+
+  #learn(limits: CountedLimits): void {
+    if (limits === this.#limits) return;
+    this.#limits = limits;
+    this.#limited = limitedBy(limits);
+  }
+
+  #reservation(open: Open, waitUntil: WaitUntil): Reservation {
+    const timer = setInterval(() => {
+      open.seenAt = Date.now();
+      if (!this.#isAsking && this.#balance.age >= RENEW_AFTER_MS / 2) waitUntil(this.#report());
+    }, RENEW_AFTER_MS);
+    return {
+      status: this.#shownStatus(),
+      raise: (tokens, cost) => {
+        const { taken } = open;
+        const more = { ...NOTHING, tokens: Math.max(0, tokens - taken.tokens), cost: Math.max(0, cost - taken.cost) };
+        return more.tokens === 0 && more.cost === 0 ? undefined : this.#obtain(more, open, waitUntil);
+      },
+      end: (usage) => {
+        if (open.seenAt === ENDED) return;
+        open.seenAt = ENDED;
+        clearInterval(timer);
+        const used = { tokens: usage ? usage.input + usage.output : 0, cost: usage?.cost ?? 0 };
+        this.#balance.end(open, used);
+        this.#reporter.note(used, usage);
+        this.#queue.forgetRefusal();
+        this.#handOut();
+        this.#reportSoon(waitUntil);
+      },
+    };
+  }
+
+  /** Takes an amount from what is free; else gives a promise of it. */
+  #obtain(all: Amounts, open: Open, waitUntil: WaitUntil): Promise<void> | undefined {
+    const isNew = all.requests + all.reads + all.stored_bytes > 0;
+    const wanted: Wanted = { need: limitedIn(all, this.#limited), open, isNew };
+    this.#balance.expire();
+    if (this.#queue.isEmpty && this.#take(wanted)) return undefined;
+    const obstacle = this.#queue.refusalOf(wanted.need);
+    if (obstacle) throw this.#refused(obstacle);
+    const taken = this.#queue.wait(wanted);
+    // The question outlives the request that asks it: others wait for its answer.
+    if (!this.#isAsking) waitUntil(this.#ask());
+    return taken;
+  }
+
+  /** Takes an amount, if it is free: from now on it is held for its request, whether that has learned it yet or not. */
+  #take({ need, open, isNew }: Wanted): boolean {
+    if (!this.#balance.covers(need)) return false;
+    this.#balance.take(need, open);
+    this.#reporter.note({ requests: need.requests, reads: need.reads });
+    if (isNew) this.#forecast.note(need);
+    return true;
+  }
+
+  /** Gives to those who wait, in their order, as long as there is enough. */
+  #handOut(): void {
+    this.#queue.handOut((wanted) => this.#take(wanted));
+  }
+
+  get #isAsking(): boolean {
+    return this.#askingSince !== undefined && Math.abs(Date.now() - this.#askingSince) < ANSWER_WITHIN_MS;
+  }
+
+  /** Asks until nobody waits any more. Never rejects. */
+  async #ask(): Promise<void> {
+    await this.#asking(async (isAsker) => {
+      let looks = 0;
+      for (let first = this.#queue.first; first && isAsker(); first = this.#queue.first) {
+        this.#balance.forgetDebt();
+        const { obstacle } = await this.#exchange({
+          least: this.#balance.lacking(first.need),
+          needed: this.#balance.lacking(this.#queue.need),
+          soon: this.#forecast.advance(this.#limited),
+        });
+        this.#handOut();
+        const isStored = obstacle !== undefined && isStoredLimit(obstacle.kind);
+        if (isStored && this.#balance.awaitsHomes && looks < MAX_LOOKS) {
+          // What is held of those that have ended may be all that stands in the way: it is told in a moment.
+          looks += 1;
+          await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
+          continue;
+        }
+        looks = 0;
+        if (obstacle && this.#queue.first === first) this.#queue.refuse(obstacle, (each) => this.#refused(each));
+      }
+    });
+  }
+
+  /** Does what asks the quota, as the only one who does. Whoever waits is refused when that fails. Never rejects. */
+  async #asking(work: (isAsker: () => boolean) => Promise<void>): Promise<void> {
+    const since = Date.now();
+    this.#askingSince = since;
+    const isAsker = () => this.#askingSince === since;
+    try {
+      await work(isAsker);
+    } catch {
+      this.#queue.fail();
+    } finally {
+      if (isAsker()) this.#askingSince = undefined;
+    }
+  }
+
+  #refused(obstacle: Obstacle) {
+    return limitExceeded(obstacle, this.#status, this.#who);
+  }
+
+  /** Reports what was used, and takes what is granted. Rejects when the quota cannot be reached. */
+  async #exchange(want: Want | undefined): Promise<Answer> {
+    this.#balance.forgetDebt();
+    this.#balance.forgetDead();
+    const answer = await this.#reporter.exchange({ limits: this.#limits, held: this.#balance.held, want });
+    this.#balance.promise(answer.obstacle ? undefined : answer.granted);
+    this.#status = answer.status;
+    return answer;
+  }
+
+  #reportSoon(waitUntil: WaitUntil): void {
+    const report = async () => !this.#isAsking && (await this.#report()) && !this.#balance.awaitsHomes;
+    this.#reporter.reportSoon(report, waitUntil);
+  }
+
+  /** Reports what was used, and keeps no more than will be needed soon. Gives false where the quota has not heard it. Never rejects. */
+  async #report(): Promise<boolean> {
+    let isHeard = true;
+    await this.#asking(async () => {
+      this.#balance.keep(this.#forecast.advance(this.#limited));
+      await this.#exchange(undefined).catch(() => {
+        isHeard = false;
+      });
+      this.#handOut();
+    });
+    if (!this.#queue.isEmpty) await this.#ask();
+    return isHeard;
+  }
+
+  /** As the quota has told it, with what this isolate may still use of it. */
+  #shownStatus(): Status {
+    const { requests, tokens } = this.#status;
+    const { free } = this.#balance;
+    return {
+      requests: requests && { ...requests, remaining: Math.min(requests.limit, requests.remaining + free.requests) },
+      tokens: tokens && { ...tokens, remaining: Math.min(tokens.limit, tokens.remaining + free.tokens) },
+    };
+  }
+}

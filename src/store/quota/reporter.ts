@@ -1,0 +1,125 @@
+import { isRetryable } from "../retryable.ts";
+import { LIFETIME_MS } from "./balance.ts";
+import { type Answer, MAX_LIFETIME_MS, type Report, type Used } from "./ledger.ts";
+import type { UsageEntry } from "./usage-store.ts";
+
+/** A quota, as far as it is needed here. */
+export interface QuotaStub {
+  exchange(report: Report, usage: readonly UsageEntry[]): Promise<Answer>;
+}
+
+/** A report is made so long after the first request that ended. */
+export const REPORT_AFTER_MS = 1_000;
+
+/** How often a report is tried, where the quota cannot be reached. The next request that asks reports, too. */
+const MAX_REPORTS = 10;
+
+const NO_USE: Used = { requests: 0, reads: 0, tokens: 0, cost: 0 };
+
+/** The isolate has no name of its own. */
+const holder = () => {
+  name ??= crypto.randomUUID();
+  return name;
+};
+let name: string | undefined;
+
+/** Tells a quota what this isolate has used of a key's limits. */
+export class Reporter {
+  readonly #key: string;
+  readonly #stub: () => QuotaStub;
+  /** Used, and not reported yet. */
+  #used: Used = NO_USE;
+  #usage = new Map<string, UsageEntry>();
+  #reports = 0;
+  /** When the next report is due, Unix milliseconds; undefined where none is. */
+  #due: number | undefined;
+
+  constructor(key: string, stub: () => QuotaStub) {
+    this.#key = key;
+    this.#stub = stub;
+  }
+
+  /** Nothing is to be told. */
+  get isIdle(): boolean {
+    return this.#used.requests === 0 && this.#used.reads === 0 && this.#usage.size === 0;
+  }
+
+  note(used: Partial<Used>, usage?: UsageEntry): void {
+    this.#used = addUsed(this.#used, { ...NO_USE, ...used });
+    if (usage) this.#noteUsage(usage);
+  }
+
+  #noteUsage(entry: UsageEntry): void {
+    const before = this.#usage.get(entry.model);
+    this.#usage.set(entry.model, before ? addUsage(before, entry) : entry);
+  }
+
+  /** Reports what was used, and asks for what is wanted. Rejects when the quota cannot be reached. */
+  async exchange(what: Pick<Report, "limits" | "held" | "want">): Promise<Answer> {
+    const [used, usage, due] = [this.#used, [...this.#usage.values()], this.#due];
+    this.#used = NO_USE;
+    this.#usage = new Map();
+    this.#due = undefined;
+    this.#reports += 1;
+    const lifetimeMs = Math.min(LIFETIME_MS, MAX_LIFETIME_MS);
+    const report: Report = { ...what, key: this.#key, holder: holder(), report: this.#reports, used, lifetimeMs };
+    try {
+      return await this.#call(report, usage);
+    } catch (error) {
+      // The next report tells it again. If this one has arrived after all, it counts twice, rather than not at all.
+      this.#used = addUsed(this.#used, used);
+      this.#due ??= due;
+      for (const entry of usage) this.#noteUsage(entry);
+      throw error;
+    }
+  }
+
+  async #call(report: Report, usage: readonly UsageEntry[]): Promise<Answer> {
+    try {
+      return await this.#stub().exchange(report, usage);
+    } catch (error) {
+      if (!isRetryable(error)) throw error;
+      return await this.#stub().exchange(report, usage);
+    }
+  }
+
+  /** Has `report` called before long, unless somebody asks before; again where it gives false. It never rejects. */
+  reportSoon(report: () => Promise<boolean>, waitUntil: (promise: Promise<unknown>) => void): void {
+    // A timer whose request has been ended by the platform never rings.
+    if (this.#due !== undefined && Date.now() < this.#due + REPORT_AFTER_MS) return;
+    waitUntil(this.#report(report));
+  }
+
+  async #report(report: () => Promise<boolean>): Promise<void> {
+    for (let left = MAX_REPORTS; left > 0; left -= 1) {
+      const due = Date.now() + REPORT_AFTER_MS;
+      this.#due = due;
+      await new Promise((resolve) => setTimeout(resolve, REPORT_AFTER_MS));
+      // A question has told it meanwhile, or another report is under way.
+      if (this.#due !== due) return;
+      if (await report()) return;
+      // Whoever has used something since tells of it, and of this.
+      if (this.#due !== undefined && this.#due !== due) return;
+    }
+  }
+}
+
+function addUsed(a: Used, b: Used): Used {
+  return {
+    requests: a.requests + b.requests,
+    reads: a.reads + b.reads,
+    tokens: a.tokens + b.tokens,
+    cost: a.cost + b.cost,
+  };
+}
+
+function addUsage(a: UsageEntry, b: UsageEntry): UsageEntry {
+  return {
+    model: a.model,
+    requests: a.requests + b.requests,
+    input: a.input + b.input,
+    cached: a.cached + b.cached,
+    output: a.output + b.output,
+    cost: a.cost + b.cost,
+  };
+}

@@ -1,0 +1,74 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { Semaphore } from "../../src/store/semaphore.ts";
+import { TenantLoad } from "../../src/store/tenant-load.ts";
+
+/** Owners that were garbage-collected, as far as the code under test can see. */
+const lost = new Set<object>();
+
+class FakeRef<T extends object> {
+  readonly #target: T;
+
+  constructor(target: T) {
+    this.#target = target;
+  }
+
+  deref(): T | undefined {
+    return lost.has(this.#target) ? undefined : this.#target;
+  }
+}
+
+beforeEach(() => {
+  vi.stubGlobal("WeakRef", FakeRef);
+});
+afterEach(() => {
+  vi.unstubAllGlobals();
+  lost.clear();
+});
+
+describe("a semaphore", () => {
+  it("counts what each tenant's holders have, until they end", () => {
+    const semaphore = new Semaphore<string>();
+    const [one, two, other] = [
+      semaphore.holder("a", {}, "one"),
+      semaphore.holder("a", {}, "two"),
+      semaphore.holder("b", {}, "other"),
+    ];
+    one.set(2);
+    two.set(0.5);
+    other.set(1);
+    expect([semaphore.taken, semaphore.takenBy("a"), semaphore.takenBy("b")]).toEqual([3.5, 2.5, 1]);
+    one.set(1);
+    two.end();
+    two.end();
+    two.set(5);
+    expect([semaphore.taken, semaphore.takenBy("a"), [...semaphore.labels()]]).toEqual([2, 1, ["one", "other"]]);
+  });
+
+  it("takes back what lost holders have", () => {
+    const semaphore = new Semaphore();
+    const owner = {};
+    semaphore.holder("a", owner, undefined).set(3);
+    semaphore.forgetLost();
+    expect(semaphore.taken).toBe(3);
+    lost.add(owner);
+    semaphore.forgetLost();
+    expect([semaphore.taken, semaphore.takenBy("a")]).toEqual([0, 0]);
+  });
+});
+
+describe("the load of a tenant's objects", () => {
+  it("is that of their present lives, without those that are lost", () => {
+    const load = new TenantLoad();
+    const [first, second] = [{}, {}];
+    const giveBack = load.of("ann", "a", first).take(2);
+    expect(load.of("ann", "b", second).take(2)).toBeDefined();
+    const next = load.of("ann", "a", {});
+    expect(next.take(2)).toBeDefined();
+    // The dead life gives back nothing that the new one has.
+    giveBack?.();
+    expect(next.take(2)).toBeUndefined();
+    lost.add(second);
+    expect(next.take(2)).toBeDefined();
+    expect(next.take(2)).toBeUndefined();
+  });
+});
