@@ -1,3 +1,4 @@
+import { createHmac } from "node:crypto";
 import type { Config } from "../config/index.ts";
 import type { CompactionCodec } from "../contract/compaction.ts";
 import type { Engine, Prompt } from "../contract/engine.ts";
@@ -9,9 +10,9 @@ import { isOperatorsModel } from "../engine/models.ts";
 import type { Item } from "../items/registry.ts";
 import { type CreateRequest, conversationOf } from "../protocol/create-request.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
-import { toolsetOf } from "../tools/create-toolset.ts";
-import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
-import type { Toolset } from "../tools/toolset.ts";
+import { hostedKey } from "../protocol/tools.ts";
+import { JoinedSession } from "../tools/joined-session.ts";
+import { PLUGINS } from "../tools/plugins.ts";
 import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "../turn/call-answers.ts";
 import { type OpenedCompaction, openNewest, paramOf, standingItems } from "../turn/compacted-past.ts";
 import { checkCallPairs } from "../turn/history.ts";
@@ -100,7 +101,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
       outageMs: request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
       outputLength: room,
     },
-    tools: { hosted: HOSTED_TOOLS, session: past && known && toolsOf(spec, past, known, host) },
+    tools: { plugins: PLUGINS, session: past && known && toolsOf(spec, past, known, host) },
     secrets: { hidesReasoning: config.hidesReasoning, seal, compactions },
     host: { ...host, clock: Date.now },
     logged,
@@ -131,7 +132,7 @@ export async function assemblePrompt(
   const { modelAccess = new ModelAccess(config, spec.tenant ?? "") } = host;
   const engine = modelAccess.engineFor(spec, model, host);
   const source = { asked: { ...spec, request }, past: { ...past, opened } };
-  const firstPrompt = () => makePrompt(source, engine.noteRole, tools?.mayCall(0) ? tools.serverTools : undefined);
+  const firstPrompt = () => makePrompt(source, engine.noteRole, tools?.mayCall(0) ? tools.pluginTools : undefined);
   checkCallPairs(firstPrompt().items);
   if (tools) await listTools(tools, signal);
   const prompt = firstPrompt();
@@ -139,7 +140,7 @@ export async function assemblePrompt(
 }
 
 /** Lists the tools of all servers that have not been listed. Rejects with the signal's reason when it is aborted. */
-async function listTools(tools: Toolset, signal: AbortSignal): Promise<void> {
+async function listTools(tools: JoinedSession, signal: AbortSignal): Promise<void> {
   try {
     await forEachAtOnce([...tools.unlisted], MAX_CONCURRENT_CALLS, async (server) => {
       await tools.list(server, signal);
@@ -187,22 +188,36 @@ function sealOf({ tenant, model }: TurnSpec, { encryptionKeys }: Config): Reason
   return sealer && { sealer, engine: model.engine };
 }
 
-/** The tools that this server runs for the turn, if any. `known` is the history with the content of its newest compaction. */
+/**
+ * The tools that this server runs for the turn, if any. `known` is the history with the content of its newest compaction.
+ * Throws the 400s of `JoinedSession.of`.
+ */
 function toolsOf(
   { home, turn, tenant = "", request }: TurnSpec,
   { replays, input }: Past,
   known: readonly Item[],
   { config, access, logged }: Pick<TurnHost, "config" | "access" | "logged">,
-): Toolset | undefined {
-  return toolsetOf(withAllTools(request, [...known, ...input]), access, {
-    address: { home, turn },
-    config,
-    tenant,
-    history: known,
+): JoinedSession | undefined {
+  const items = [...known, ...input];
+  const whole = withAllTools(request, items);
+  const hasApproval = input.some(({ type }) => type === "mcp_approval_response");
+  if (!whole.tools?.some((tool) => hostedKey(tool) !== undefined) && !hasApproval) return undefined;
+  return JoinedSession.of({
+    request: whole,
+    config: config.tools,
+    access,
+    items,
     input,
     // With the tools' memory of this turn.
     replays: logged ? [...replays, ...logged.replays] : replays,
     output: logged?.output.filter((_, index) => !logged.openLists.includes(index)) ?? [],
+    ownContainer: `cntr_${home}${turn}`,
+    // With a key nobody else can tell whose container it is, or name it.
+    sessionOf: (container) =>
+      createHmac("sha256", config.tools.apiKey ?? "")
+        .update(`${tenant}\n${container}`)
+        .digest("hex")
+        .slice(0, 32),
   });
 }
 

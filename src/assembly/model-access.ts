@@ -10,7 +10,7 @@ import { Upstream } from "../engine/upstream.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import type { TreeAddress } from "../protocol/ids.ts";
-import { HOSTED_TOOLS } from "../tools/hosted-tools.ts";
+import { PLUGINS } from "../tools/plugins.ts";
 import { type Affinity, rootKey, type SessionOwner, sessionOf } from "./session.ts";
 
 /** How one request reaches its model: the model servers, the model, and the engine that speaks to it. Each is made once. */
@@ -38,7 +38,7 @@ export class ModelAccess {
 
   /** The engine that speaks to the request's model. */
   engineOf({ engine }: Model): Engine {
-    this.#engine ??= createEngine(engine, this.#config, this.upstream, HOSTED_TOOLS, this.#tenant);
+    this.#engine ??= createEngine(engine, this.#config, this.upstream, PLUGINS, this.#tenant);
     return this.#engine;
   }
 

@@ -82,7 +82,7 @@ export interface Replay {
 export type Sampled = { ids: number[] } | { text: string };
 
 /** Tools that this server runs, as models get to see them. */
-export interface ServerTools {
+export interface PluginTools {
   /** Those of MCP servers. */
   functions: readonly FunctionTool[];
   /** The built-in ones: by namespace, as gpt-oss knows them, and as functions for all others. */
@@ -104,7 +104,7 @@ export interface Prompt {
   trailing?: readonly RawMessage[];
   request: CreateRequest;
   /** What this server would run for the model. */
-  serverTools?: ServerTools;
+  pluginTools?: PluginTools;
   /** Only tools that the model may call stand in the prompt; else all of them do, which `tool_choice` does not change. */
   onlyOffered?: boolean;
   /** Names the tenant's part of vLLM's prefix cache. */

@@ -1,6 +1,6 @@
 import type { Usage } from "../protocol/response.ts";
 import type { Model } from "./model.ts";
-import type { PendingCall, ToolOutcome } from "./server-tool.ts";
+import type { PendingCall, ToolOutcome } from "./tool-call.ts";
 
 /**
  * What a request measures of itself, for its wide event, its spans and the metrics (docs/telemetry.md): numbers and names,

@@ -59,7 +59,7 @@ export class ClientFaults implements Engine {
     const { text: _, structured_outputs: __, tools: ___, tool_choice: ____, ...free } = prompt.request;
     const request: CreateRequest = { ...free, max_output_tokens: 1, enable_response_messages: false };
     try {
-      const trial = { ...prompt, request, serverTools: undefined, spentTokens: 0 };
+      const trial = { ...prompt, request, pluginTools: undefined, spentTokens: 0 };
       for await (const deltas of await this.#engine.generate(trial, signal)) if (deltas.length > 0) return true;
       return true;
     } catch (error) {

@@ -1,5 +1,5 @@
 import { functionOf } from "../contract/client-functions.ts";
-import type { Prompt, ServerTools } from "../contract/engine.ts";
+import type { PluginTools, Prompt } from "../contract/engine.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
 import type { FunctionTool } from "../protocol/tools.ts";
 
@@ -10,31 +10,31 @@ import type { FunctionTool } from "../protocol/tools.ts";
  * (`Prompt.onlyOffered`).
  */
 
-type ToolPrompt = Pick<Prompt, "request"> & Partial<Pick<Prompt, "serverTools" | "onlyOffered">>;
+type ToolPrompt = Pick<Prompt, "request"> & Partial<Pick<Prompt, "pluginTools" | "onlyOffered">>;
 
-const NO_SERVER_TOOLS: ServerTools = { functions: [], namespaces: {}, builtinFunctions: [] };
+const NO_PLUGIN_TOOLS: PluginTools = { functions: [], namespaces: {}, builtinFunctions: [] };
 
 /** The functions that the model may call: the client's, and those of MCP servers. */
-export function offeredTools({ request, serverTools }: ToolPrompt): FunctionTool[] {
+export function offeredTools({ request, pluginTools }: ToolPrompt): FunctionTool[] {
   const clients = ClientTools.of(request.tools).offered(request.tool_choice);
-  return [...clients.map(functionOf), ...offeredServerTools(serverTools).functions];
+  return [...clients.map(functionOf), ...offeredPluginTools(pluginTools).functions];
 }
 
 /** The functions that stand in the prompt. */
 export function shownTools(prompt: ToolPrompt): FunctionTool[] {
   if (prompt.onlyOffered) return offeredTools(prompt);
-  return [...ClientTools.of(prompt.request.tools).all.map(functionOf), ...shownServerTools(prompt).functions];
+  return [...ClientTools.of(prompt.request.tools).all.map(functionOf), ...shownPluginTools(prompt).functions];
 }
 
 /** The tools of this server that stand in the prompt. */
-export function shownServerTools({ serverTools = NO_SERVER_TOOLS, onlyOffered }: ToolPrompt): ServerTools {
-  return onlyOffered ? offeredServerTools(serverTools) : serverTools;
+export function shownPluginTools({ pluginTools = NO_PLUGIN_TOOLS, onlyOffered }: ToolPrompt): PluginTools {
+  return onlyOffered ? offeredPluginTools(pluginTools) : pluginTools;
 }
 
 /** Those that the model may call. */
-export function offeredServerTools(serverTools: ServerTools = NO_SERVER_TOOLS): ServerTools {
-  const { functions, namespaces, builtinFunctions, withheld } = serverTools;
-  if (!withheld || withheld.size === 0) return serverTools;
+export function offeredPluginTools(pluginTools: PluginTools = NO_PLUGIN_TOOLS): PluginTools {
+  const { functions, namespaces, builtinFunctions, withheld } = pluginTools;
+  if (!withheld || withheld.size === 0) return pluginTools;
   const isOffered = ({ name }: { name: string }) => !withheld.has(name);
   return {
     functions: functions.filter(isOffered),
@@ -47,6 +47,6 @@ export function offeredServerTools(serverTools: ServerTools = NO_SERVER_TOOLS): 
 export function withholdsTools(prompt: ToolPrompt): boolean {
   if (prompt.onlyOffered) return false;
   const clients = ClientTools.of(prompt.request.tools);
-  const { withheld } = shownServerTools(prompt);
+  const { withheld } = shownPluginTools(prompt);
   return (withheld && withheld.size > 0) || clients.offered(prompt.request.tool_choice).length < clients.all.length;
 }

@@ -1,9 +1,9 @@
-import type { ToolOutcome } from "../contract/server-tool.ts";
+import type { ToolOutcome } from "../contract/tool-call.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import type { BuiltinKind } from "../protocol/hosted-tools.ts";
 import { McpConnection } from "./mcp/connection.ts";
+import type { RunnablePlugin, SessionOptions } from "./plugin.ts";
 import { ToolFault } from "./tool-fault.ts";
-import type { ToolRoom, ToolTurn } from "./tool-room.ts";
 
 /**
  * A tool on an MCP server of the operator's (`TOOL_SERVERS`; gpt-oss's own tool servers are such), in one turn. Its
@@ -12,7 +12,7 @@ import type { ToolRoom, ToolTurn } from "./tool-room.ts";
 export class ToolServer {
   readonly #connection: McpConnection;
 
-  constructor(builtin: BuiltinKind, turn: ToolTurn, container = turn.ownContainer) {
+  constructor(builtin: BuiltinKind, turn: SessionOptions, container = turn.ownContainer) {
     const { servers, apiKey: authorization } = turn.config;
     const url = servers[builtin];
     this.#connection = new McpConnection(turn, () => {
@@ -38,7 +38,7 @@ export class ToolServer {
 }
 
 /** Throws the 400 of a tool that needs a server of the operator's where there is none. */
-export function checkToolServer(builtin: BuiltinKind): NonNullable<ToolRoom["check"]> {
+export function checkToolServer(builtin: BuiltinKind): NonNullable<RunnablePlugin["check"]> {
   return (_tool, index, { config }) => {
     if (config.servers[builtin]) return;
     throw invalidRequest(

@@ -32,8 +32,8 @@ const MAX_ASIDES_LENGTH = 1024 * 1024;
 /**
  * Chooses among the items of a prompt, oldest first; `lists` are lists of tools that the turn has made since.
  *
- * Instructions at the beginning stay, and so do the user's messages and later instructions, the newest first, for as long
- * as there is room; the last of them for which there is none is cut in its middle. What nobody has answered stands after
+ * Instructions at the beginning stay, and so do the user's messages and later instructions, the newest first, up to
+ * `keptLength`; the one that crosses it is cut in its middle. What nobody has answered stands after
  * the summary: the messages at the end, open calls, and approvals that were asked for. Tools that were listed or brought,
  * and settings, stay. Everything else goes, calls together with their outputs.
  */

@@ -70,9 +70,9 @@ export function thresholdOf(request: CreateRequest, window: number): number {
 }
 
 /** Whether a prompt has fewer tokens than the threshold, whatever they are. What is not text cannot be told. */
-function isSurelyBelow({ items, replays, trailing, request, serverTools }: Prompt, threshold: number): boolean {
+function isSurelyBelow({ items, replays, trailing, request, pluginTools }: Prompt, threshold: number): boolean {
   const { instructions, tools, text } = request;
-  const json = JSON.stringify([items, replays, trailing, instructions, tools, text, serverTools]);
+  const json = JSON.stringify([items, replays, trailing, instructions, tools, text, pluginTools]);
   const around = MAX_TOKENS_AROUND_PROMPT + items.length * MAX_TOKENS_AROUND_ITEM;
   if (around + json.length * MAX_TOKENS_PER_CHARACTER >= threshold) return false;
   return !/"type":"input_(image|audio|video)"/.test(json);
@@ -137,9 +137,9 @@ export class Compaction {
     );
     const threshold = thresholdOf(request, size.contextWindow);
     if (kind === "managed" && !hasBegun && size.tokens < threshold) return undefined;
-    const { items, replays, serverTools } = prompt;
+    const { items, replays, pluginTools } = prompt;
     const length =
-      promptLength(items, replays) + lengthOf([prompt.request.instructions, prompt.request.tools, serverTools]);
+      promptLength(items, replays) + lengthOf([prompt.request.instructions, prompt.request.tools, pluginTools]);
     const density = Math.min(1, size.tokens / Math.max(1, length));
     const lengthFor = (tokens: number) => Math.floor(tokens / density);
     const lists = state.output.filter(({ type }) => type === "mcp_list_tools");
@@ -206,7 +206,7 @@ export class Compaction {
     });
   }
 
-  /** Where the window has no room for the summary, the oldest turns are left out of what it is made of. */
+  /** Where the window cannot hold the summary, too, the oldest turns are left out of what it is made of. */
   async #summaryPrompt({ prompt, size, threshold }: DueCompaction): Promise<Prompt> {
     const { model, host } = this.#options;
     const wanted = summaryTokens(threshold);

@@ -112,8 +112,8 @@ function joined(own: readonly Tool[], loads: readonly (readonly Tool[])[]): Tool
     loaded.set(keyOf(tool, namespace), { tool, namespace });
   const known = own.flatMap(taken);
   for (const { tool, namespace } of known) loaded.delete(keyOf(tool, namespace));
-  const room = Math.max(0, MAX_TOOLS - known.length);
-  const added = room === 0 ? [] : [...loaded.values()].slice(-room);
+  const left = Math.max(0, MAX_TOOLS - known.length);
+  const added = left === 0 ? [] : [...loaded.values()].slice(-left);
 
   const tools: Tool[] = [...own];
   const places = new Map<string, number>();

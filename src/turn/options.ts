@@ -1,8 +1,8 @@
 import type { CompactionCodec } from "../contract/compaction.ts";
 import type { Engine, Replay } from "../contract/engine.ts";
-import type { HostedTools } from "../contract/hosted-tool.ts";
 import type { Measurements } from "../contract/measurements.ts";
-import type { TurnTools } from "../contract/turn-tools.ts";
+import type { Plugins } from "../contract/plugin.ts";
+import type { ToolSession } from "../contract/tool-session.ts";
 import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
@@ -18,7 +18,7 @@ export interface TurnOptions {
   past: TurnPast;
   model: TurnModel;
   bounds: TurnBounds;
-  tools: TurnToolAccess;
+  tools: TurnPlugins;
   secrets: TurnSecrets;
   host: TurnHost;
   /** The state of the turn at the end of its log: it goes on from there. */
@@ -71,10 +71,10 @@ export interface TurnBounds {
   outputLength: number;
 }
 
-export interface TurnToolAccess {
-  hosted: HostedTools;
+export interface TurnPlugins {
+  plugins: Plugins;
   /** Those of them that the request names, if it names any. */
-  session?: TurnTools | undefined;
+  session?: ToolSession | undefined;
 }
 
 /** What is kept from clients, or given to them sealed. */

@@ -4,10 +4,10 @@ import type { Outcome } from "./decide.ts";
 import type { TurnOptions } from "./options.ts";
 import { EventWriter } from "./output-events.ts";
 import { OutputSize } from "./output-size.ts";
+import { PluginCalls } from "./plugin-calls.ts";
 import { RawMessages } from "./raw-messages.ts";
 import { type ClosedResponse, TurnResponse } from "./response.ts";
 import { type RoundOptions, RoundOutput } from "./round-output.ts";
-import { ServerCalls } from "./server-calls.ts";
 import { newTurnState, type TurnState } from "./state.ts";
 import { ToolLists } from "./tool-lists.ts";
 
@@ -30,7 +30,7 @@ export class TurnOutput {
   readonly lists: ToolLists;
   readonly compactions: Compactions;
   /** Calls of this server's tools. */
-  readonly calls: ServerCalls;
+  readonly calls: PluginCalls;
   /** What the model says. */
   readonly round: RoundOutput;
 
@@ -54,7 +54,7 @@ export class TurnOutput {
     });
     this.lists = new ToolLists(this);
     this.compactions = new Compactions(this);
-    this.calls = new ServerCalls(this, options);
+    this.calls = new PluginCalls(this, options);
     this.round = new RoundOutput(this, options);
   }
 

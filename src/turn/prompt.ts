@@ -1,4 +1,4 @@
-import type { Engine, Prompt, PromptChange, RawMessage, Replay, ServerTools } from "../contract/engine.ts";
+import type { Engine, PluginTools, Prompt, PromptChange, RawMessage, Replay } from "../contract/engine.ts";
 import type { Item } from "../items/registry.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
@@ -22,7 +22,7 @@ export interface PromptSource {
  * (`truncateToFit`) without a turn. Calls and outputs of its items may still be without each other
  * (`checkCallPairs`). `noteRole` is that of its engine.
  */
-export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, serverTools?: ServerTools): Prompt {
+export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, pluginTools?: PluginTools): Prompt {
   const { request, model, cacheSalt, createdAt } = asked;
   const { replays, opened } = past;
   const { history, input } = standingPast(past, opened, noteRole);
@@ -36,7 +36,7 @@ export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, se
     trailing,
     // Tools that came before a compaction are there all the same: the model may have been told of them.
     request: withLoadedTools(request, [...past.history, ...past.input]),
-    serverTools,
+    pluginTools,
     // The grammar of a forced call knows no tool but those of the prompt.
     onlyOffered: mustCall(request.tool_choice),
     cacheSalt,
@@ -109,8 +109,8 @@ export class RoundPrompt {
   }
 
   /** The round may call these tools of this server. */
-  offer(serverTools: Prompt["serverTools"]): void {
-    this.#change({ serverTools });
+  offer(pluginTools: Prompt["pluginTools"]): void {
+    this.#change({ pluginTools });
   }
 
   /** It is asked again in this round, so changed. */

@@ -6,9 +6,9 @@ import { isJson } from "../protocol/json.ts";
 import { ClientCalls } from "./client-calls.ts";
 import type { NoAnswer } from "./decide.ts";
 import type { TurnOptions } from "./options.ts";
+import type { CallParts, PluginCalls } from "./plugin-calls.ts";
 import type { TurnResponse } from "./response.ts";
 import { sealReasoning } from "./sealed-reasoning.ts";
-import type { CallParts, ServerCalls } from "./server-calls.ts";
 import { type OpenPart, roundItems, withThoughts } from "./state.ts";
 import { TextParts } from "./text-parts.ts";
 import { type DeltaCount, minus } from "./usage.ts";
@@ -38,7 +38,7 @@ export interface RoundOptions extends Pick<TurnOptions, "asked" | "tools" | "sec
 /** The parts of a turn's output that a round changes. */
 interface RoundParts extends CallParts {
   readonly response: TurnResponse;
-  readonly calls: ServerCalls;
+  readonly calls: PluginCalls;
 }
 
 /** What a call is that begins: one of the client's, one of this server's, one too many of these, or nothing. */

@@ -130,7 +130,7 @@ class Opening {
   /** By `call_id`, and by the id of the item. */
   readonly #calls = new Map<string, SealedCall>();
   #made = 0;
-  #room = MAX_OPENED_LENGTH;
+  #lengthLeft = MAX_OPENED_LENGTH;
 
   constructor({ replays }: Past, seal: ReasoningSeal | undefined) {
     this.#seal = seal;
@@ -167,8 +167,8 @@ class Opening {
     const content = opened.payload as SealedReasoning;
     if (content.v !== 1) return "organization_mismatch";
     if (content.engine !== this.#seal?.engine) return "model_mismatch";
-    this.#room -= JSON.stringify(content).length;
-    if (this.#room < 0) throw contextLengthExceeded("The encrypted reasoning in 'input' is too long.");
+    this.#lengthLeft -= JSON.stringify(content).length;
+    if (this.#lengthLeft < 0) throw contextLengthExceeded("The encrypted reasoning in 'input' is too long.");
     return content;
   }
 

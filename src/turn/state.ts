@@ -1,6 +1,6 @@
 import type { UrlCitation } from "../contract/citations.ts";
 import type { RawMessage, Replay, Sampled, TokenLogprob } from "../contract/engine.ts";
-import type { PendingCall } from "../contract/server-tool.ts";
+import type { PendingCall } from "../contract/tool-call.ts";
 import {
   type DeltaEvent,
   type DeltaType,

@@ -1,4 +1,4 @@
-import type { ListedTools } from "../contract/turn-tools.ts";
+import type { ListedTools } from "../contract/tool-session.ts";
 import type { OutputParts } from "./output-size.ts";
 
 /** `mcp_list_tools` items: what an MCP server has to offer, listed before the model is asked. */

@@ -4,7 +4,7 @@ import { ApiError, contextLengthExceeded } from "../protocol/errors.ts";
 
 /** `truncation: "auto"`: the oldest turns are dropped until the prompt fits the model's context window. */
 
-/** Room for an answer when the request names none: OpenAI's smallest `max_output_tokens`. */
+/** Tokens left for an answer when the request names none: OpenAI's smallest `max_output_tokens`. */
 const MIN_OUTPUT_TOKENS = 16;
 
 /**
@@ -17,8 +17,8 @@ const MIN_OUTPUT_TOKENS = 16;
  */
 export async function truncateToFit(engine: Engine, prompt: Prompt, signal: AbortSignal): Promise<Prompt> {
   const starts = turnStarts(prompt.items);
-  const room = ({ contextWindow }: PromptSize) => contextWindow - reserve(prompt, contextWindow);
-  const fits = (size: PromptSize) => size.tokens <= room(size);
+  const limit = ({ contextWindow }: PromptSize) => contextWindow - reserve(prompt, contextWindow);
+  const fits = (size: PromptSize) => size.tokens <= limit(size);
   const without = (dropped: number): Prompt => ({
     ...prompt,
     items: dropped === 0 ? prompt.items : dropBefore(prompt.items, starts[dropped] ?? 0),
@@ -41,7 +41,7 @@ export async function truncateToFit(engine: Engine, prompt: Prompt, signal: Abor
   for (let tries = 1; high.dropped - low.dropped > 1; tries += 1) {
     // Every third time by halves, whatever the estimate says: texts of very different kinds mislead it.
     const middle =
-      tries % 3 === 0 ? (low.dropped + high.dropped) >> 1 : estimate(low, high, room(smallest), characters);
+      tries % 3 === 0 ? (low.dropped + high.dropped) >> 1 : estimate(low, high, limit(smallest), characters);
     const size = await measure(without(middle));
     if (fits(size)) high = { dropped: middle, tokens: size.tokens };
     else low = { dropped: middle, tokens: size.tokens };

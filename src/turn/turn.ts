@@ -1,6 +1,6 @@
 import type { Prompt, RawMessage } from "../contract/engine.ts";
 import { beginToolList, endToolCall, NO_TOKENS, tokensOf, traceparent } from "../contract/measurements.ts";
-import type { ListedTools, TurnTools, UnlistedServer } from "../contract/turn-tools.ts";
+import type { ListedTools, ToolSession, UnlistedServer } from "../contract/tool-session.ts";
 import type { Item } from "../items/registry.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
 import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.ts";
@@ -97,7 +97,7 @@ export class Turn {
     if (asked.request.enable_response_messages) {
       try {
         // An engine that would have to ask the model server gives up at once. The queued response never told of this server's tools.
-        const prompt = { ...this.#prompt.current, serverTools: undefined };
+        const prompt = { ...this.#prompt.current, pluginTools: undefined };
         const messages = model.engine.inputMessages(prompt, AbortSignal.abort());
         if (!Array.isArray(messages)) messages.catch(() => {});
         else if (this.#output.size.fits(messages)) this.#output.messages.setInput(messages);
@@ -210,7 +210,7 @@ export class Turn {
     if (!session || isSameRound || step.kind === "prepare" || step.kind === "end") return step;
     const { calls, state } = this.#output;
     calls.isOffered = calls.mayMakeMore && session.mayCall(state.rounds);
-    this.#prompt.offer(calls.isOffered ? session.serverTools : undefined);
+    this.#prompt.offer(calls.isOffered ? session.pluginTools : undefined);
     return step;
   }
 
@@ -237,7 +237,7 @@ export class Turn {
     return this.#answer([]);
   }
 
-  async #list(server: UnlistedServer, tools: TurnTools): Promise<ListedTools> {
+  async #list(server: UnlistedServer, tools: ToolSession): Promise<ListedTools> {
     const { signal, measured, clock } = this.#options.host;
     if (!measured) return tools.list(server, signal);
     const noted = beginToolList(measured, server.server_label, clock());
@@ -289,7 +289,7 @@ export class Turn {
       noAnswer,
       calls: isWhole ? calls.pending.length : 0,
       waitsForClient: waitsForClient(state),
-      mayAnswerWithoutTools: calls.ignored > 0 && this.#prompt.current.serverTools !== undefined,
+      mayAnswerWithoutTools: calls.ignored > 0 && this.#prompt.current.pluginTools !== undefined,
       spentTokens: spentTokens(state) + response.tokensInRound,
     };
   }

@@ -17,8 +17,8 @@ import { ask, itemsOfType, MODELS, onlyItem, shortly, textOf } from "./tool-supp
 
 /** The files of a checkout in which the recipe writes. */
 const REQUEST = "src/protocol/hosted-tools.ts";
-const LIST = "src/tools/hosted-tools.ts";
-const ROOM = "src/tools/dice/hosted-tool.ts";
+const LIST = "src/tools/plugins.ts";
+const PLUGIN = "src/tools/dice/plugin.ts";
 const END = "} as const satisfies Record<string, HostedRequest>;";
 
 const dice = { type: "dice", sides: 20 } as unknown as Tool;
@@ -38,12 +38,12 @@ beforeAll(async () => {
   }
   for (const name of ["node_modules", "packages"]) symlinkSync(join(root, name), join(checkout, name));
 
-  mkdirSync(dirname(join(checkout, ROOM)));
-  cpSync(join(root, "test/fixtures/dice/hosted-tool.ts"), join(checkout, ROOM));
+  mkdirSync(dirname(join(checkout, PLUGIN)));
+  cpSync(join(root, "test/fixtures/dice/plugin.ts"), join(checkout, PLUGIN));
   const fields = 'type: z.literal("dice"), sides: z.int().min(2).max(100).nullish()';
   write(REQUEST, "const codeInterpreterTool = z", `const diceTool = z.object({ ${fields} });\n`);
   write(REQUEST, END, "  dice: { schema: diceTool },");
-  write(LIST, "import { MCP }", 'import { DICE } from "./dice/hosted-tool.ts";');
+  write(LIST, "import { MCP }", 'import { DICE } from "./dice/plugin.ts";');
   write(LIST, "  tool_search: TOOL_SEARCH,", "  dice: DICE,");
   const withoutCoin = readFileSync(join(checkout, REQUEST));
   write(REQUEST, END, '  coin: { schema: z.object({ type: z.literal("coin") }) },');
@@ -80,10 +80,10 @@ async function compiled(): Promise<string> {
 }
 
 it("is all that the compiler and docs/tools.md ask for; the compiler asks for what is missing", () => {
-  expect(faults).toMatch(/^src\/tools\/hosted-tools\.ts\(\d+,\d+\): .*'coin'.*\n$/);
+  expect(faults).toMatch(/^src\/tools\/plugins\.ts\(\d+,\d+\): .*'coin'.*\n$/);
   const docs = readFileSync(join(root, "docs/tools.md"), "utf8");
   const [, recipe = ""] = /^## Adding a hosted tool$([\s\S]*?)^## /m.exec(docs) ?? [];
-  for (const file of [REQUEST, LIST, "hosted-tool.ts"]) expect(recipe).toContain(`\`${file}\``);
+  for (const file of [REQUEST, LIST, "plugin.ts"]) expect(recipe).toContain(`\`${file}\``);
 });
 
 it.each(MODELS)("is offered to %s, called, shown, and in the next prompt", async (model) => {

@@ -2,8 +2,8 @@ import { WIDTH, wrapLines } from "@responses-edge/page-text";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { BROWSER_FUNCTIONS, BROWSER_NAMESPACE } from "../../src/tools/browser/definition.ts";
-import { CONTAINER } from "../../src/tools/container/hosted-tool.ts";
-import { PYTHON } from "../../src/tools/python/hosted-tool.ts";
+import { CONTAINER } from "../../src/tools/container/plugin.ts";
+import { PYTHON } from "../../src/tools/python/plugin.ts";
 import { charactersTouched } from "../work.ts";
 
 /** What Python's `textwrap.wrap(…, 80, replace_whitespace=False, drop_whitespace=False)` gives. */

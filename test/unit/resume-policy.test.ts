@@ -85,7 +85,8 @@ it("a failure that may be the server's end is one only if its health says so", a
 });
 
 describe("a log", () => {
-  const delta = JSON.stringify({ type: "response.output_text.delta", sequence_number: 0, delta: "a", logprobs: [] });
+  const event = { type: "response.output_text.delta", sequence_number: 0, item_id: "msg", delta: "a", logprobs: [] };
+  const delta = JSON.stringify(event);
 
   it("knows since when the model server has been away", () => {
     expect(readLoggedTurn([delta, recordLine({ outage: 77 })]).round.outageSince).toBe(77);

@@ -7,7 +7,7 @@ import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { newTurnAddress } from "../../src/protocol/ids.ts";
 import { jsonLength } from "../../src/protocol/json.ts";
 import { MAX_CALL_LENGTH, MAX_PAGE_LENGTH, outputRoom } from "../../src/store/limits.ts";
-import { HOSTED_TOOLS } from "../../src/tools/hosted-tools.ts";
+import { PLUGINS } from "../../src/tools/plugins.ts";
 import { Turn, type TurnResult } from "../../src/turn/turn.ts";
 
 /** What a turn puts out can be kept: everything that crosses between the Worker and a home is bounded. */
@@ -52,7 +52,7 @@ async function play(engine: Engine, request: CreateRequest = {}): Promise<TurnRe
     past: { history: [], replays: [], input: [], removed: [] },
     model: { engine, isServerGone: async () => false, leaveServer: () => {} },
     bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: ROOM },
-    tools: { hosted: HOSTED_TOOLS },
+    tools: { plugins: PLUGINS },
     secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec({ encryptionKeys: [] }, "") },
     host: { signal: new AbortController().signal, clock: () => 0 },
   });

@@ -1,6 +1,6 @@
 import { compactionCodec } from "../../src/assembly/compaction-codec.ts";
-import type { ServerTool } from "../../src/contract/server-tool.ts";
-import type { TurnTools } from "../../src/contract/turn-tools.ts";
+import type { CalledTool } from "../../src/contract/tool-call.ts";
+import type { ToolSession } from "../../src/contract/tool-session.ts";
 import type { StreamEvent } from "../../src/items/events.ts";
 import type { Item } from "../../src/items/registry.ts";
 import { ClientTools } from "../../src/protocol/client-tools.ts";
@@ -8,7 +8,7 @@ import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import type { TurnAddress } from "../../src/protocol/ids.ts";
 import { tools } from "../../src/protocol/tools.ts";
 import { parse } from "../../src/protocol/validation.ts";
-import { HOSTED_TOOLS } from "../../src/tools/hosted-tools.ts";
+import { PLUGINS } from "../../src/tools/plugins.ts";
 import type { TurnOptions } from "../../src/turn/options.ts";
 import { TurnOutput } from "../../src/turn/output.ts";
 import type { BatchSink } from "../../src/turn/output-events.ts";
@@ -19,7 +19,7 @@ import { newTurnState, type TurnState } from "../../src/turn/state.ts";
 
 export const ADDRESS: TurnAddress = { home: "h".repeat(22), turn: "t".repeat(12) };
 
-const TOOLS: Record<string, ServerTool & Record<string, unknown>> = {
+const TOOLS: Record<string, CalledTool & Record<string, unknown>> = {
   wiki__ask: { kind: "mcp", label: "wiki", name: "ask", approval: false },
   wiki__edit: { kind: "mcp", label: "wiki", name: "edit", approval: true },
   browser_search: { kind: "browser", action: "search" },
@@ -48,7 +48,7 @@ export interface OutputRig {
 export interface RigOptions {
   request?: CreateRequest;
   secrets?: Partial<TurnOptions["secrets"]>;
-  session?: Partial<TurnTools>;
+  session?: Partial<ToolSession>;
   outputLength?: number;
   firstInput?: string;
   usedCallIds?: Set<string>;
@@ -80,7 +80,7 @@ export function newOutput(
       asked: { request, address: ADDRESS, model: { name: "m", upstream: "m" }, cacheSalt: "", createdAt: 1_000 },
       past: { history: [], replays: [], input, removed: [] },
       bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: changed.outputLength ?? 1_000_000 },
-      tools: { hosted: HOSTED_TOOLS, session: { ...SESSION, ...changed.session } as TurnTools },
+      tools: { plugins: PLUGINS, session: { ...SESSION, ...changed.session } as ToolSession },
       secrets: {
         ...{ hidesReasoning: false, seal: undefined, compactions: compactionCodec({ encryptionKeys: [] }, "") },
         ...changed.secrets,
@@ -95,7 +95,7 @@ export function newOutput(
   return { output, state, lines };
 }
 
-const SESSION: Partial<TurnTools> = { container: "cntr", resolve: (name) => TOOLS[name], offers: () => true };
+const SESSION: Partial<ToolSession> = { container: "cntr", resolve: (name) => TOOLS[name], offers: () => true };
 
 export function eventsOf(lines: readonly string[]): StreamEvent[] {
   return lines.filter((line) => !isRecord(line)).map((line) => JSON.parse(line) as StreamEvent);

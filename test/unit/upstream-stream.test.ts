@@ -6,7 +6,7 @@ import { ChatEngine } from "../../src/engine/chat/engine.ts";
 import { Upstream } from "../../src/engine/upstream.ts";
 import { createRequest } from "../../src/protocol/create-request.ts";
 import { parse } from "../../src/protocol/validation.ts";
-import { HOSTED_TOOLS } from "../../src/tools/hosted-tools.ts";
+import { PLUGINS } from "../../src/tools/plugins.ts";
 import type { BatchSink } from "../../src/turn/output-events.ts";
 import { Turn, type TurnResult } from "../../src/turn/turn.ts";
 
@@ -66,12 +66,12 @@ async function play(
       removed: [],
     },
     model: {
-      engine: new ChatEngine(upstreamOf(reads, type), HOSTED_TOOLS),
+      engine: new ChatEngine(upstreamOf(reads, type), PLUGINS),
       isServerGone: async () => false,
       leaveServer: () => {},
     },
     bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: Number.POSITIVE_INFINITY },
-    tools: { hosted: HOSTED_TOOLS },
+    tools: { plugins: PLUGINS },
     secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec({ encryptionKeys: [] }, "") },
     host: { signal: new AbortController().signal, clock: () => 0, sink },
   });

@@ -4,9 +4,9 @@ import { toChatMessages } from "../../src/engine/chat/messages.ts";
 import { offeredTools } from "../../src/engine/offered-tools.ts";
 import type { Item } from "../../src/items/registry.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
-import { HOSTED_TOOLS } from "../../src/tools/hosted-tools.ts";
-import type { ToolsetOptions } from "../../src/tools/tool-room.ts";
-import { Toolset } from "../../src/tools/toolset.ts";
+import { JoinedSession } from "../../src/tools/joined-session.ts";
+import type { SessionRequest } from "../../src/tools/plugin.ts";
+import { PLUGINS } from "../../src/tools/plugins.ts";
 import { checkCallPairs, promptItems, withItemIds } from "../../src/turn/history.ts";
 import { truncateToFit } from "../../src/turn/truncation.ts";
 import { counted } from "../hostile/counting.ts";
@@ -75,22 +75,25 @@ const KINDS: [name: string, kinds: Kind[]][] = [
 
 const options = {
   replays: [],
-  hostedTools: HOSTED_TOOLS,
+  plugins: PLUGINS,
   instructions: null,
   reasoningContext: "auto",
   laterSystemMessages: "in_place",
 } as const;
 const request = { model: "simulator", input: "x" } as CreateRequest;
 
-/** What a toolset is made of, but for the items. */
-const toolset = { request, config: { servers: {}, builtinLabels: new Map() }, access: {}, replays: [], output: [] };
+/** What a session is made of, but for the items. */
+const session = { request, config: { servers: {}, builtinLabels: new Map() }, access: {}, replays: [], output: [] };
 
 const PASSES: [name: string, pass: (items: Item[]) => unknown][] = [
   ["making messages", (given) => toChatMessages(given, options)],
   ["pairing calls", (given) => checkCallPairs(given)],
   ["making a prompt", (given) => promptItems([], given)],
   ["giving ids", (given) => withItemIds(given, { home: "h", turn: "t" }, false)],
-  ["taking approvals", (given) => Toolset.of({ ...toolset, items: given, input: given } as unknown as ToolsetOptions)],
+  [
+    "taking approvals",
+    (given) => JoinedSession.of({ ...session, items: given, input: given } as unknown as SessionRequest),
+  ],
 ];
 
 const ARRANGED = KINDS.flatMap(([name, kinds]) =>

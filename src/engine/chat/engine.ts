@@ -1,7 +1,7 @@
 import { LongWork } from "@responses-edge/long-work";
 import type { Config } from "../../config/index.ts";
 import type { Engine, ModelDelta, Prompt, PromptSize, RawMessage, Resumption } from "../../contract/engine.ts";
-import type { HostedTools } from "../../contract/hosted-tool.ts";
+import type { Plugins } from "../../contract/plugin.ts";
 import { type Item, isServerCall } from "../../items/registry.ts";
 import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
@@ -49,19 +49,19 @@ export class ChatEngine implements Engine {
   /** Few templates know a developer, and many no system message later than at the beginning. */
   readonly noteRole = "user";
   readonly #upstream: Upstream;
-  readonly #hostedTools: HostedTools;
+  readonly #plugins: Plugins;
   readonly #config: ChatConfig;
   readonly #work: LongWork;
 
   constructor(
     upstream: Upstream,
-    hostedTools: HostedTools,
+    plugins: Plugins,
     config: ChatConfig = { formatWithTools: "never", thinkingBudgets: {} },
     work = new LongWork(""),
   ) {
     this.#work = work;
     this.#upstream = upstream;
-    this.#hostedTools = hostedTools;
+    this.#plugins = plugins;
     this.#config = config;
   }
 
@@ -201,7 +201,7 @@ export class ChatEngine implements Engine {
   async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
     const shown = this.#shown(prompt);
     const size = await placingSystemMessages(async (laterSystemMessages) => {
-      const body = await this.#work.run(toTokenizeRequest(shown, laterSystemMessages, this.#hostedTools));
+      const body = await this.#work.run(toTokenizeRequest(shown, laterSystemMessages, this.#plugins));
       return this.#upstream.json("//tokenize", signal, body);
     });
     if (typeof size !== "object" || size === null || !("count" in size) || !("max_model_len" in size)) {
@@ -218,7 +218,7 @@ export class ChatEngine implements Engine {
     const tokenized = await this.#rawTokens(
       "//tokenize",
       signal,
-      await this.#work.run(toTokenizeRequest(this.#shown(prompt), "at_beginning", this.#hostedTools)),
+      await this.#work.run(toTokenizeRequest(this.#shown(prompt), "at_beginning", this.#plugins)),
     );
     if (typeof tokenized !== "object" || tokenized === null || !("tokens" in tokenized)) throw malformedAnswer();
     if (!Array.isArray(tokenized.tokens)) throw malformedAnswer();
@@ -270,7 +270,7 @@ export class ChatEngine implements Engine {
     const thinkingBudget = this.#thinkingBudget(prompt);
     const send = async (laterSystemMessages: Asking["laterSystemMessages"]) => {
       const asked = { ...asking, laterSystemMessages, thinkingBudget };
-      const body = await this.#work.run(toChatRequest(prompt, asked, this.#hostedTools));
+      const body = await this.#work.run(toChatRequest(prompt, asked, this.#plugins));
       return this.#upstream.request("/chat/completions", signal, body, askingFor(prompt, chatStreamInterval(prompt)));
     };
     return placingSystemMessages(send);

@@ -1,6 +1,6 @@
 import { finish, type Steps } from "@responses-edge/long-work";
 import type { Replay, ToolExchange } from "../../contract/engine.ts";
-import type { HostedTools } from "../../contract/hosted-tool.ts";
+import type { Plugins } from "../../contract/plugin.ts";
 import type { InputPart } from "../../items/parts.ts";
 import {
   calledId,
@@ -43,7 +43,7 @@ type AssistantMessage = Extract<ChatMessage, { role: "assistant" }>;
 export interface MessageOptions {
   /** What is known of the calls that this server has answered. */
   replays: readonly Replay[];
-  hostedTools: HostedTools;
+  plugins: Plugins;
   instructions: string | null;
   /** Which turns' reasoning the model gets back (`reasoning.context`); `auto` leaves it to the chat template. */
   reasoningContext: "auto" | "current_turn" | "all_turns";
@@ -96,9 +96,9 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
     return assistant;
   };
 
-  const { hostedTools } = options;
+  const { plugins } = options;
   const exchangeAt = (item: Item): ToolExchange | undefined =>
-    hostedTools.exchangeOf(item, item.id === undefined ? undefined : replays.get(item.id), items);
+    plugins.exchangeOf(item, item.id === undefined ? undefined : replays.get(item.id), items);
 
   const waitsForClient = (): boolean => assistant !== undefined && assistant === unanswered;
 
@@ -119,7 +119,7 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
       step = exchange.step;
       const id = callIdOf(index, clientCalls);
       const calls = callsOf(currentAssistant());
-      calls.push({ id, type: "function", function: toFunction(hostedTools.toFunctionCall(exchange)) });
+      calls.push({ id, type: "function", function: toFunction(plugins.toFunctionCall(exchange)) });
       answers.push({ role: "tool", tool_call_id: id, content: exchange.output });
       continue;
     }

@@ -4,13 +4,13 @@ import type { Steps } from "@responses-edge/long-work";
 import type { FormatWithTools } from "../../config/index.ts";
 import { customParameters } from "../../contract/client-functions.ts";
 import type { Prompt } from "../../contract/engine.ts";
-import type { HostedTools } from "../../contract/hosted-tool.ts";
+import type { Plugins } from "../../contract/plugin.ts";
 import { ClientTools } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { vllmFields } from "../../protocol/request-fields.ts";
 import { type FunctionTool, mustCall } from "../../protocol/tools.ts";
 import { boundRules } from "../bound-inputs.ts";
-import { offeredServerTools, offeredTools, shownServerTools, shownTools } from "../offered-tools.ts";
+import { offeredPluginTools, offeredTools, shownPluginTools, shownTools } from "../offered-tools.ts";
 import { isStreamed, streamInterval } from "../vllm-words.ts";
 import { chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";
 
@@ -25,11 +25,11 @@ const PORTABLE_EFFORTS = new Set(["low", "medium", "high"]);
 function messageOptions(
   { request, replays }: Prompt,
   laterSystemMessages: MessageOptions["laterSystemMessages"],
-  hostedTools: HostedTools,
+  plugins: Plugins,
 ): MessageOptions {
   return {
     replays,
-    hostedTools,
+    plugins,
     instructions: request.instructions ?? null,
     reasoningContext: request.reasoning?.context ?? "auto",
     laterSystemMessages,
@@ -61,12 +61,12 @@ export interface Asking {
 
 /** The tools that a model may call, whoever answers them. */
 export function callableTools(prompt: Prompt): FunctionTool[] {
-  return [...bound(offeredTools(prompt), prompt), ...offeredServerTools(prompt.serverTools).builtinFunctions];
+  return [...bound(offeredTools(prompt), prompt), ...offeredPluginTools(prompt.pluginTools).builtinFunctions];
 }
 
 /** The tools that stand in the prompt. */
 export function promptTools(prompt: Prompt): FunctionTool[] {
-  return [...bound(shownTools(prompt), prompt), ...shownServerTools(prompt).builtinFunctions];
+  return [...bound(shownTools(prompt), prompt), ...shownPluginTools(prompt).builtinFunctions];
 }
 
 function bound(tools: FunctionTool[], { request, freeInputs }: Prompt): FunctionTool[] {
@@ -126,13 +126,13 @@ export function isContinued(prompt: Prompt): boolean {
 }
 
 /** What decides the prompt's tokens: shared by generating and measuring. */
-function* promptFields(prompt: Prompt, laterSystemMessages: Asking["laterSystemMessages"], hostedTools: HostedTools) {
+function* promptFields(prompt: Prompt, laterSystemMessages: Asking["laterSystemMessages"], plugins: Plugins) {
   // vLLM's prefill: an assistant message that was left open at the end, by the client or by an upstream that died.
   const continued = isContinued(prompt);
   return {
     model: prompt.model,
     messages: [
-      ...(yield* chatMessages(prompt.items, messageOptions(prompt, laterSystemMessages, hostedTools))),
+      ...(yield* chatMessages(prompt.items, messageOptions(prompt, laterSystemMessages, plugins))),
       ...(prompt.corrections ?? []),
     ],
     tools: chatTools(prompt),
@@ -152,11 +152,11 @@ export function chatStreamInterval(prompt: Prompt): number | undefined {
 }
 
 /** The body of `/v1/chat/completions`. */
-export function* toChatRequest(prompt: Prompt, asking: Asking, hostedTools: HostedTools): Steps<string> {
+export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins): Steps<string> {
   const { request } = prompt;
   const body: Record<string, unknown> = { ...request.vllm_fields };
   for (const field of PASSED_THROUGH) if (request[field] != null) body[field] = request[field];
-  const fields = yield* promptFields(prompt, asking.laterSystemMessages, hostedTools);
+  const fields = yield* promptFields(prompt, asking.laterSystemMessages, plugins);
   const effort = request.reasoning?.effort;
   const logprobs = request.include?.includes("message.output_text.logprobs");
   const streamed = isStreamed(request);
@@ -195,12 +195,12 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, hostedTools: Host
 export function* toTokenizeRequest(
   prompt: Prompt,
   laterSystemMessages: MessageOptions["laterSystemMessages"],
-  hostedTools: HostedTools,
+  plugins: Plugins,
 ): Steps<string> {
   const { vllm_fields, mm_processor_kwargs } = prompt.request;
   return JSON.stringify({
     ...vllm_fields,
     ...(mm_processor_kwargs != null && { mm_processor_kwargs }),
-    ...(yield* promptFields(prompt, laterSystemMessages, hostedTools)),
+    ...(yield* promptFields(prompt, laterSystemMessages, plugins)),
   });
 }

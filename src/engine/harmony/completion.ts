@@ -12,7 +12,7 @@ import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import { boundRules } from "../bound-inputs.ts";
 import { callFaultOf } from "../call-faults.ts";
-import { offeredServerTools, offeredTools } from "../offered-tools.ts";
+import { offeredPluginTools, offeredTools } from "../offered-tools.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import { toUsage, type VllmUsage } from "../vllm-words.ts";
 import { type CompletionChunk, readCompletionChunk } from "./chunks.ts";
@@ -299,8 +299,8 @@ function openCall(deltas: readonly HarmonyDelta[]): ResumedCall[] {
 }
 
 /** Built-in tools that may be called, by their full names; a namespace without tools is one itself. */
-function builtinNames({ serverTools }: Prompt): string[] {
-  return Object.values(offeredServerTools(serverTools).namespaces).flatMap(({ name, tools }) =>
+function builtinNames({ pluginTools }: Prompt): string[] {
+  return Object.values(offeredPluginTools(pluginTools).namespaces).flatMap(({ name, tools }) =>
     tools.length === 0 ? [name] : tools.map((tool) => `${name}.${tool.name}`),
   );
 }

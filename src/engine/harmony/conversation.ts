@@ -3,7 +3,7 @@ import { dropAnalysis, standardHeader } from "@responses-edge/harmony";
 import { collect, type Steps } from "@responses-edge/long-work";
 import type { HarmonyConfig } from "../../config/index.ts";
 import type { Prompt, Replay, ToolExchange, ToolNamespace } from "../../contract/engine.ts";
-import type { HostedTools } from "../../contract/hosted-tool.ts";
+import type { Plugins } from "../../contract/plugin.ts";
 import type { ClientCall } from "../../items/item-type.ts";
 import type { InputPart } from "../../items/parts.ts";
 import { clientCallOf, clientOutputOf, type Item, isServerCall, type MessageItem } from "../../items/registry.ts";
@@ -11,7 +11,7 @@ import { ClientTools, flatName } from "../../protocol/client-tools.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 import type { FunctionTool } from "../../protocol/tools.ts";
 import { fileText } from "../file-text.ts";
-import { shownServerTools, shownTools } from "../offered-tools.ts";
+import { shownPluginTools, shownTools } from "../offered-tools.ts";
 import { FunctionNames, identifierOf, type NamedTool } from "./function-names.ts";
 import { fromRawMessage } from "./raw-messages.ts";
 
@@ -28,21 +28,21 @@ export interface Conversation {
 const UNITS_PER_MESSAGE = 3;
 
 /**
- * Makes the messages of a prompt, in steps, written as `config` says. `hostedTools` are those whose calls may stand in it.
+ * Makes the messages of a prompt, in steps, written as `config` says. `plugins` are those whose calls may stand in it.
  * Throws the 400 of content that is not text, and of a reasoning effort that Harmony does not know.
  */
-export function* toConversation(prompt: Prompt, config: HarmonyConfig, hostedTools: HostedTools): Steps<Conversation> {
+export function* toConversation(prompt: Prompt, config: HarmonyConfig, plugins: Plugins): Steps<Conversation> {
   const { request, items } = prompt;
   const clients = ClientTools.of(request.tools);
   const shown = shownTools(prompt).map(({ name }) => clients.get(name) ?? name);
-  const functions = new FunctionNames([...shown, ...calledFunctions(items, hostedTools)], hostedTools.namespaces);
+  const functions = new FunctionNames([...shown, ...calledFunctions(items, plugins)], plugins.namespaces);
   const leading = items.findIndex((item) => !isInstruction(item));
   const rest = leading === -1 ? [] : items.slice(leading);
   const instructions = [
     ...(request.instructions ? [request.instructions] : []),
     ...items.slice(0, items.length - rest.length).map((item) => instructionText(item as MessageItem)),
   ];
-  const all = yield* collect(toMessages(rest, prompt, functions, hostedTools), UNITS_PER_MESSAGE);
+  const all = yield* collect(toMessages(rest, prompt, functions, plugins), UNITS_PER_MESSAGE);
   const history = dropThoughts(all, prompt);
   const developer = developerContent(prompt, config.systemInstructions ? [] : instructions, functions);
   const messages: HarmonyMessage[] = [
@@ -64,7 +64,7 @@ function systemContent(
   instructions: readonly string[],
 ): SystemContent {
   const { request, createdAt } = prompt;
-  const { namespaces } = shownServerTools(prompt);
+  const { namespaces } = shownPluginTools(prompt);
   return {
     type: "system_content",
     // Where vLLM puts them with VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS.
@@ -159,15 +159,15 @@ function instructionText(item: MessageItem): string {
   return item.role === "assistant" ? "" : item.content.map(partText).join("\n");
 }
 
-function* calledFunctions(items: readonly Item[], hostedTools: HostedTools): Generator<string | NamedTool> {
+function* calledFunctions(items: readonly Item[], plugins: Plugins): Generator<string | NamedTool> {
   for (const item of items) {
     if (item.type !== "function_call" && item.type !== "custom_tool_call") continue;
     const { name, namespace } = item;
     yield namespace === undefined ? name : { flatName: flatName(namespace, name), name, namespace };
   }
   for (const item of items) {
-    const name = isServerCall(item) ? hostedTools.exchangeOf(item, undefined, items)?.name : undefined;
-    if (name !== undefined && !hostedTools.isInNamespace(name)) yield name;
+    const name = isServerCall(item) ? plugins.exchangeOf(item, undefined, items)?.name : undefined;
+    if (name !== undefined && !plugins.isInNamespace(name)) yield name;
   }
 }
 
@@ -179,7 +179,7 @@ function* toMessages(
   items: readonly Item[],
   prompt: Prompt,
   functions: FunctionNames,
-  hostedTools: HostedTools,
+  plugins: Plugins,
 ): Generator<HarmonyMessage> {
   const instead = new Map<string, Replay>();
   const before = new Map<string, Replay>();
@@ -194,8 +194,8 @@ function* toMessages(
     const call = clientCallOf(item);
     if (call) calls.set(call.call_id, { name: call.flatName, channel: messages.at(-1)?.channel ?? "commentary" });
     if (messages.length > 0) continue;
-    const exchange = hostedTools.exchangeOf(item, replay, items);
-    if (exchange) yield* exchangeMessages(exchange, undefined, hostedTools);
+    const exchange = plugins.exchangeOf(item, replay, items);
+    if (exchange) yield* exchangeMessages(exchange, undefined, plugins);
     else if (call) yield callMessage(call, functions);
     else yield* toMessage(item, calls, functions);
   }
@@ -252,9 +252,9 @@ function callMessage({ flatName: name, arguments: json, input }: ClientCall, fun
 export function exchangeMessages(
   { name, arguments: body, output }: ToolExchange,
   made: HarmonyMessage | undefined,
-  hostedTools: HostedTools,
+  plugins: Plugins,
 ): HarmonyMessage[] {
-  const isBuiltin = hostedTools.isInNamespace(name);
+  const isBuiltin = plugins.isInNamespace(name);
   const isMade = made?.recipient !== undefined;
   const call: HarmonyMessage = isMade
     ? made

@@ -22,7 +22,7 @@ import type {
   Sampled,
   ToolExchange,
 } from "../../contract/engine.ts";
-import type { HostedTools } from "../../contract/hosted-tool.ts";
+import type { Plugins } from "../../contract/plugin.ts";
 import { type Item, partsOf } from "../../items/registry.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError } from "../../protocol/errors.ts";
@@ -71,14 +71,14 @@ interface Rendered {
 export class HarmonyEngine implements Engine {
   readonly noteRole = "developer";
   readonly #upstream: Upstream;
-  readonly #hostedTools: HostedTools;
+  readonly #plugins: Plugins;
   readonly #config: HarmonyConfig;
   readonly #work: LongWork;
 
-  constructor(upstream: Upstream, hostedTools: HostedTools, config: HarmonyConfig, work: LongWork) {
+  constructor(upstream: Upstream, plugins: Plugins, config: HarmonyConfig, work: LongWork) {
     this.#work = work;
     this.#upstream = upstream;
-    this.#hostedTools = hostedTools;
+    this.#plugins = plugins;
     this.#config = config;
   }
 
@@ -132,11 +132,11 @@ export class HarmonyEngine implements Engine {
   }
 
   answerMessages(exchange: ToolExchange, made: RawMessage | undefined): RawMessage[] {
-    return exchangeMessages(exchange, made && fromRawMessage(made), this.#hostedTools).map(toRawMessage);
+    return exchangeMessages(exchange, made && fromRawMessage(made), this.#plugins).map(toRawMessage);
   }
 
   inputMessages(prompt: Prompt): RawMessage[] {
-    return finish(toConversation(this.#shown(prompt), this.#config, this.#hostedTools)).messages.map(toRawMessage);
+    return finish(toConversation(this.#shown(prompt), this.#config, this.#plugins)).messages.map(toRawMessage);
   }
 
   /** A prompt with the tools that stand in it: all of them where a grammar of this engine's says which may be called. */
@@ -152,7 +152,7 @@ export class HarmonyEngine implements Engine {
   }
 
   *#render(prompt: Prompt): Steps<Rendered> {
-    const { messages, functions, open } = yield* toConversation(prompt, this.#config, this.#hostedTools);
+    const { messages, functions, open } = yield* toConversation(prompt, this.#config, this.#plugins);
     const segments = yield* renderingConversation(
       messages.map((message) => withHeader(message, this.#config.toolHeader)),
     );

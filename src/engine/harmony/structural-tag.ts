@@ -19,7 +19,7 @@ import { isJsonObject } from "../../protocol/json.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { formatPath } from "../../protocol/validation.ts";
 import { boundRules } from "../bound-inputs.ts";
-import { offeredServerTools, offeredTools, withholdsTools } from "../offered-tools.ts";
+import { offeredPluginTools, offeredTools, withholdsTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
 
 /** Functions up to which their arguments exclude these, too: each schema then takes the model server a second or two, once. */
@@ -32,7 +32,7 @@ const FEW = 8;
 const MANY = 128;
 
 /** What of a prompt decides about its grammar. */
-type BoundPrompt = Pick<Prompt, "request" | "serverTools" | "freeInputs" | "onlyOffered">;
+type BoundPrompt = Pick<Prompt, "request" | "pluginTools" | "freeInputs" | "onlyOffered">;
 
 /** What the grammar of `structuredOutputs` binds the answer to; undefined where there is none, or the client's own. */
 export function boundTo(prompt: BoundPrompt): { answer: "json" | "other" } | undefined {
@@ -46,10 +46,10 @@ function isBound(prompt: BoundPrompt): boolean {
 
 /** Whether it binds what is said, and not only to whom. */
 function bindsContent(prompt: BoundPrompt): boolean {
-  const { request, serverTools, freeInputs } = prompt;
+  const { request, pluginTools, freeInputs } = prompt;
   if (request.structured_outputs?.structural_tag !== undefined || answerFormat(request)) return true;
   const tools = offeredTools(prompt);
-  const count = tools.length + Object.keys(offeredServerTools(serverTools).namespaces).length;
+  const count = tools.length + Object.keys(offeredPluginTools(pluginTools).namespaces).length;
   const rules = boundRules(request);
   const bindsOne = tools.some(({ name, strict }) => strict || (!freeInputs && rules.has(name)));
   return bindsOne || (count > 0 && mustCall(request.tool_choice));
@@ -66,7 +66,7 @@ export function structuredOutputs(prompt: BoundPrompt, functions: FunctionNames)
   if (own?.structural_tag !== undefined) return own;
   if (!isBound(prompt)) return undefined;
   const answer = answerFormat(request);
-  const namespaces = Object.values(offeredServerTools(prompt.serverTools).namespaces);
+  const namespaces = Object.values(offeredPluginTools(prompt.pluginTools).namespaces);
   const choice = request.tool_choice;
   const tools = offeredTools(prompt);
   const isForced = tools.length + namespaces.length > 0 && mustCall(choice);
@@ -118,7 +118,7 @@ function inputOf({ request, freeInputs }: BoundPrompt, name: string): Format {
 }
 
 /** A refusal of a grammar, which this server has made, names what the client sent: the schema that was not understood. */
-export function refusedSchema(error: unknown, prompt: Pick<Prompt, "request" | "serverTools">): unknown {
+export function refusedSchema(error: unknown, prompt: Pick<Prompt, "request" | "pluginTools">): unknown {
   if (!(error instanceof ApiError) || error.status !== 400) return error;
   const isOfGrammar = error.param === "structured_outputs" || /structur|grammar|schema|xgrammar/i.test(error.message);
   if (!isOfGrammar) return error;

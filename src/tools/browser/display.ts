@@ -40,10 +40,10 @@ export function display({ cursor, url, title, lines }: Shown, view: View): strin
 
 /** Where the line ends in which the viewport is full: it is shown whole, as in gpt-oss's browser. */
 function visibleEnd(lines: string[], start: number, end: number, tokens: number): number {
-  let room = tokens;
+  let left = tokens;
   for (let index = start; index < end; index++) {
-    room -= approximateTokens(lines[index] ?? "") + LINE_TOKENS;
-    if (room <= 0) return index + 1;
+    left -= approximateTokens(lines[index] ?? "") + LINE_TOKENS;
+    if (left <= 0) return index + 1;
   }
   return end;
 }

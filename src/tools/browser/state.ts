@@ -6,7 +6,7 @@ export interface BrowserState {
   stack: number[];
 }
 
-/** A page, with its text unless that has been dropped to save room. */
+/** A page, with its text unless that has been dropped to save memory. */
 export type BrowserPage = WebPage | SearchPage | FindPage;
 
 interface PageBase {

@@ -1,7 +1,7 @@
 import type { ToolExchange } from "../../contract/engine.ts";
 import type { Item } from "../../items/registry.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
-import type { ToolsetOptions } from "../tool-room.ts";
+import type { SessionRequest } from "../plugin.ts";
 import { functionName } from "./names.ts";
 import type { McpServers } from "./servers.ts";
 
@@ -45,7 +45,7 @@ export function refusedCall(response: ApprovalResponse, items: readonly Item[]):
  * Has the servers make the calls that the client has approved. Throws the 400 of an approval that nobody asked for, that
  * contradicts another one, or that no tool of the request meets.
  */
-export function takeApprovals({ items, input }: ToolsetOptions, servers: McpServers | undefined): void {
+export function takeApprovals({ items, input }: SessionRequest, servers: McpServers | undefined): void {
   const approvals = items.filter((item) => item.type === "mcp_approval_response");
   if (approvals.length === 0) return;
   const answered = new Set(items.map((item) => (item.type === "mcp_call" ? item.approval_request_id : null)));

@@ -1,6 +1,6 @@
 import type { ResponseOutputItem } from "openai/resources/responses/responses";
-import type { BegunCall, CallItem } from "../../contract/hosted-tool.ts";
-import type { ServerTool } from "../../contract/server-tool.ts";
+import type { BegunCall, CallItem } from "../../contract/plugin.ts";
+import type { CalledTool } from "../../contract/tool-call.ts";
 
 /** What all `mcp_call` items have in common, whatever tool's calls they show. */
 export const MCP_CALL = {
@@ -19,7 +19,7 @@ export const MCP_CALL = {
     item.error = error ?? null;
     return failed ? "response.mcp_call.failed" : "response.mcp_call.completed";
   },
-} satisfies Partial<CallItem<ServerTool, ResponseOutputItem.McpCall>>;
+} satisfies Partial<CallItem<CalledTool, ResponseOutputItem.McpCall>>;
 
 /** The item of a call as it begins. */
 export function newMcpCall(

@@ -1,5 +1,5 @@
 import type { Client, RequestOptions, Tool, Transport } from "@modelcontextprotocol/client";
-import type { ListedTool } from "../../contract/turn-tools.ts";
+import type { ListedTool } from "../../contract/tool-session.ts";
 import { limitBody, unlessAborted } from "../guarded-fetch.ts";
 import { ToolFault } from "../tool-fault.ts";
 import { CONNECTION_CLOSED } from "./faults.ts";

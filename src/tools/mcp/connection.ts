@@ -1,6 +1,6 @@
 import type { ToolConfig } from "../../config/index.ts";
-import type { ToolOutcome } from "../../contract/server-tool.ts";
-import type { ListedTool } from "../../contract/turn-tools.ts";
+import type { ToolOutcome } from "../../contract/tool-call.ts";
+import type { ListedTool } from "../../contract/tool-session.ts";
 import { type JsonObject, parseArguments } from "../../protocol/json.ts";
 import { type GuardOptions, guardedFetch, unlessAborted } from "../guarded-fetch.ts";
 import { ToolFault } from "../tool-fault.ts";

@@ -1,4 +1,4 @@
-import type { ListedTool } from "../../contract/turn-tools.ts";
+import type { ListedTool } from "../../contract/tool-session.ts";
 import type { McpServerTool, ToolFilter } from "../../protocol/hosted-tools.ts";
 
 /** Which tools of an MCP server a request allows, and which calls of them need the client's approval. */

@@ -1,18 +1,18 @@
-import type { PendingCall, ServerTool, ToolOutcome } from "../../contract/server-tool.ts";
-import type { ApprovedCall, ListedTool, ListedTools, UnlistedServer } from "../../contract/turn-tools.ts";
+import type { CalledTool, PendingCall, ToolOutcome } from "../../contract/tool-call.ts";
+import type { ApprovedCall, ListedTool, ListedTools, UnlistedServer } from "../../contract/tool-session.ts";
 import type { Item } from "../../items/registry.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import type { McpServerTool } from "../../protocol/hosted-tools.ts";
 import { chosenTools, type FunctionTool } from "../../protocol/tools.ts";
 import { mcpGuardOf } from "../guard.ts";
+import type { PluginSession, SessionOptions } from "../plugin.ts";
 import { ToolFault, toToolFault } from "../tool-fault.ts";
-import type { ToolInTurn, ToolTurn } from "../tool-room.ts";
 import { McpConnection } from "./connection.ts";
 import { FreeNames, functionName } from "./names.ts";
 import { isAllowed, isUsable, listOrigin, mayBeCalled, needsApproval } from "./policy.ts";
 
 /** A tool of an MCP server, as a call of it is kept. */
-export interface McpTool extends ServerTool {
+export interface McpTool extends CalledTool {
   readonly kind: "mcp";
   /** The server's label. */
   readonly label: string;
@@ -26,8 +26,8 @@ interface UnlistedMcpServer extends UnlistedServer {
 }
 
 /** The MCP servers that one turn's request names: their tools, and their connections. */
-export class McpServers implements ToolInTurn {
-  readonly #turn: ToolTurn;
+export class McpServers implements PluginSession {
+  readonly #turn: SessionOptions;
   readonly #servers: readonly McpServerTool[];
   /** Their tools by the name that the model sees. */
   readonly #functions = new Map<string, { definition: FunctionTool; tool: McpTool }>();
@@ -39,7 +39,7 @@ export class McpServers implements ToolInTurn {
   readonly #connections = new Map<string, McpConnection>();
   readonly approved: ApprovedCall[] = [];
 
-  constructor(turn: ToolTurn) {
+  constructor(turn: SessionOptions) {
     const { request, config, clientFunctions } = turn;
     this.#turn = turn;
     this.#servers = (request.tools ?? [])

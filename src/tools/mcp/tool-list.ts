@@ -1,5 +1,5 @@
 import type { Client, RequestOptions, Tool } from "@modelcontextprotocol/client";
-import type { ListedTool } from "../../contract/turn-tools.ts";
+import type { ListedTool } from "../../contract/tool-session.ts";
 import { refuseLargeFormats } from "../../protocol/bounded-formats.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import { ToolFault } from "../tool-fault.ts";

@@ -4,13 +4,13 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { compactionCodec } from "../../../src/assembly/compaction-codec.ts";
 import type { Engine, ModelDelta } from "../../../src/contract/engine.ts";
-import type { PendingCall } from "../../../src/contract/server-tool.ts";
+import type { PendingCall } from "../../../src/contract/tool-call.ts";
 import { newTurnAddress } from "../../../src/protocol/ids.ts";
 import { EventLogStore } from "../../../src/store/event-log.ts";
 import { EventLogWriter } from "../../../src/store/log-writer.ts";
 import { fromCell } from "../../../src/store/row-pieces.ts";
 import { Tables } from "../../../src/store/tables.ts";
-import { HOSTED_TOOLS } from "../../../src/tools/hosted-tools.ts";
+import { PLUGINS } from "../../../src/tools/plugins.ts";
 import { recordLine } from "../../../src/turn/records.ts";
 import { readLoggedTurn } from "../../../src/turn/resume.ts";
 import { Turn } from "../../../src/turn/turn.ts";
@@ -120,7 +120,7 @@ describe("the rows of a run", () => {
       past: { history: [], replays: [], input: [], removed: [] },
       model: { engine: talker(tokens, 50), isServerGone: async () => false, leaveServer: () => {} },
       bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: Number.POSITIVE_INFINITY },
-      tools: { hosted: HOSTED_TOOLS },
+      tools: { plugins: PLUGINS },
       secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec({ encryptionKeys: [] }, "") },
       host: { signal: new AbortController().signal, clock: Date.now, sink: writer },
     });

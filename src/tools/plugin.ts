@@ -1,33 +1,33 @@
 import type { ToolConfig } from "../config/index.ts";
 import type { CitationFilter } from "../contract/citations.ts";
 import type { Replay, ToolDescription, ToolNamespace } from "../contract/engine.ts";
-import type { HostedTool } from "../contract/hosted-tool.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
-import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
-import type { ApprovedCall, ListedTools, UnlistedServer } from "../contract/turn-tools.ts";
+import type { Plugin } from "../contract/plugin.ts";
+import type { CalledTool, PendingCall, ToolOutcome } from "../contract/tool-call.ts";
+import type { ApprovedCall, ListedTools, UnlistedServer } from "../contract/tool-session.ts";
 import type { Item, ServerCall } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { FunctionTool, Tool as RequestTool } from "../protocol/tools.ts";
 import type { ToolTime } from "./tool-time.ts";
 
-/** A hosted tool with what it takes to run it. */
-export interface ToolRoom<Tool extends ServerTool = ServerTool, Call extends ServerCall = ServerCall>
-  extends HostedTool<Tool, Call> {
+/** A plugin with all that it takes to run its tools. */
+export interface RunnablePlugin<Tool extends CalledTool = CalledTool, Call extends ServerCall = ServerCall>
+  extends Plugin<Tool, Call> {
   /**
    * Throws the 400 of a tool of the request, `tools[index]`, that cannot be served: not set up, or not to be called.
    */
-  check?(tool: RequestTool, index: number, options: ToolsetOptions): void;
-  /** The tool in one turn whose request asks for it. */
-  inTurn(turn: ToolTurn): ToolInTurn;
+  check?(tool: RequestTool, index: number, options: SessionRequest): void;
+  /** Begins its session in a turn whose request asks for it. */
+  session(options: SessionOptions): PluginSession;
   /**
-   * Takes what the input says of calls, such as approvals. `inTurn` is absent where the request does not ask for the
+   * Takes what the input says of calls, such as approvals. `session` is absent where the request does not ask for the
    * tool. Throws the 400 of what cannot be.
    */
-  takeInput?(options: ToolsetOptions, inTurn: ToolInTurn | undefined): void;
+  takeInput?(options: SessionRequest, session: PluginSession | undefined): void;
 }
 
-/** What is known of a turn when its tools are made. */
-export interface ToolsetOptions {
+/** What is known of a turn when its sessions begin. */
+export interface SessionRequest {
   request: CreateRequest;
   config: ToolConfig;
   /** By server label. One that is missing was not kept over a restart. */
@@ -45,19 +45,19 @@ export interface ToolsetOptions {
   ownContainer: string;
 }
 
-/** What a tool knows of the turn that it is in. */
-export interface ToolTurn extends ToolsetOptions {
+/** What a plugin's session knows of its turn. */
+export interface SessionOptions extends SessionRequest {
   /** Names of the client's tools: each comes before a tool of ours that has the same name. */
   clientFunctions: ReadonlySet<string>;
   time: ToolTime;
 }
 
-/** A hosted tool in one turn. */
-export interface ToolInTurn {
+/** The state of a plugin in one turn. */
+export interface PluginSession {
   /** What the model gets to see of it. With a namespace, the functions are for models that know none. */
   readonly offered: { namespace?: ToolNamespace; functions: readonly (FunctionTool | ToolDescription)[] };
   /** The tool that a model means by a name, if it is one of these. */
-  resolve(name: string): ServerTool | undefined;
+  resolve(name: string): CalledTool | undefined;
   /** Whether one of a tool that is chosen is left to the model; without this word all are. */
   offers?(name: string): boolean;
   /**
@@ -68,7 +68,7 @@ export interface ToolInTurn {
   /** Ends what it has begun. Never rejects. */
   close?(): Promise<void>;
 
-  /** As in `TurnTools`. */
+  /** As in `ToolSession`. */
   readonly unlisted?: readonly UnlistedServer[];
   list?(server: UnlistedServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools>;
   readonly approved?: readonly ApprovedCall[];

@@ -1,6 +1,6 @@
 import type { CitationFilter } from "./citations.ts";
-import type { ServerTools } from "./engine.ts";
-import type { PendingCall, ServerTool, ToolOutcome } from "./server-tool.ts";
+import type { PluginTools } from "./engine.ts";
+import type { CalledTool, PendingCall, ToolOutcome } from "./tool-call.ts";
 
 /** A tool of an MCP server, as `mcp_list_tools` shows it. */
 export interface ListedTool {
@@ -22,7 +22,7 @@ export interface UnlistedServer {
 
 /** An approved call, to be made before the model is asked. */
 export interface ApprovedCall {
-  tool: ServerTool;
+  tool: CalledTool;
   /** As in `ToolExchange`. */
   name: string;
   arguments: string;
@@ -31,7 +31,7 @@ export interface ApprovedCall {
 }
 
 /** The hosted tools of one turn, as the turn knows them. */
-export interface TurnTools {
+export interface ToolSession {
   /** Servers to be listed before the model can be asked. */
   readonly unlisted: readonly UnlistedServer[];
   /** Calls to be made before the model is asked. */
@@ -43,13 +43,13 @@ export interface TurnTools {
   /** Makes a filter for a content part; undefined where there is nothing to cite. */
   readonly citations: (() => CitationFilter) | undefined;
   /** What the model gets to see. To be asked again once tools have been listed. */
-  readonly serverTools: ServerTools;
+  readonly pluginTools: PluginTools;
   /** Whether the model may call anything in its next round, after so many. */
   mayCall(rounds: number): boolean;
   /** Whether this turn's choice of tools leaves one to the model, by the name that the model writes. */
   offers(name: string): boolean;
   /** The tool that a model means, by a function's name or by a built-in tool's full one. */
-  resolve(name: string): ServerTool | undefined;
+  resolve(name: string): CalledTool | undefined;
   /** Lists the tools of a server. Rejects with the signal's reason when it is aborted, and with nothing else. */
   list(server: UnlistedServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools>;
   /**

@@ -1,9 +1,9 @@
 import type { ResponseOutputItem } from "openai/resources/responses/responses";
 import type { ToolNamespace } from "../../contract/engine.ts";
-import type { ServerTool } from "../../contract/server-tool.ts";
+import type { CalledTool } from "../../contract/tool-call.ts";
 import { MCP_CALL, newMcpCall } from "../mcp/call-item.ts";
 import { asFunctions } from "../namespace.ts";
-import type { ToolRoom } from "../tool-room.ts";
+import type { RunnablePlugin } from "../plugin.ts";
 import { checkToolServer, ToolServer } from "../tool-server.ts";
 
 /**
@@ -11,7 +11,7 @@ import { checkToolServer, ToolServer } from "../tool-server.ts";
  * tool `exec` of an MCP server `container`.
  */
 
-interface ContainerTool extends ServerTool {
+interface ContainerTool extends CalledTool {
   readonly kind: "container";
 }
 
@@ -48,7 +48,7 @@ Calls with the same \`session_name\` share a session. \`timeout\` is in seconds.
 /** `container_exec`. */
 const FUNCTIONS = asFunctions(NAMESPACE);
 
-export const CONTAINER: ToolRoom<ContainerTool, ResponseOutputItem.McpCall> = {
+export const CONTAINER: RunnablePlugin<ContainerTool, ResponseOutputItem.McpCall> = {
   kind: "container",
   namespace: NAMESPACE,
   functions: FUNCTIONS,
@@ -63,7 +63,7 @@ export const CONTAINER: ToolRoom<ContainerTool, ResponseOutputItem.McpCall> = {
       server_label === SHOWN_AS.server_label && name === SHOWN_AS.name ? TOOL : undefined,
   },
   check: checkToolServer("container"),
-  inTurn(turn) {
+  session(turn) {
     const server = new ToolServer("container", turn);
     const inOrder = turn.time.inOrder();
     return {

@@ -1,15 +1,15 @@
 import type { ResponseCodeInterpreterToolCall } from "openai/resources/responses/responses";
 import type { ToolDescription, ToolNamespace } from "../../contract/engine.ts";
-import { type CallItem, stepOf } from "../../contract/hosted-tool.ts";
-import type { ServerTool } from "../../contract/server-tool.ts";
+import { type CallItem, stepOf } from "../../contract/plugin.ts";
+import type { CalledTool } from "../../contract/tool-call.ts";
 import type { Item } from "../../items/registry.ts";
-import type { ToolRoom, ToolTurn } from "../tool-room.ts";
+import type { RunnablePlugin, SessionOptions } from "../plugin.ts";
 import { checkToolServer, ToolServer } from "../tool-server.ts";
 import { unwrapScript } from "./script.ts";
 
 /** `code_interpreter`: Python on the operator's tool server. */
 
-interface PythonTool extends ServerTool {
+interface PythonTool extends CalledTool {
   readonly kind: "python";
 }
 
@@ -68,7 +68,7 @@ const ITEM: CallItem<PythonTool, ResponseCodeInterpreterToolCall> = {
   toolOf: () => TOOL,
 };
 
-export const PYTHON: ToolRoom<PythonTool, ResponseCodeInterpreterToolCall> = {
+export const PYTHON: RunnablePlugin<PythonTool, ResponseCodeInterpreterToolCall> = {
   kind: "python",
   namespace: NAMESPACE,
   functions: FUNCTIONS,
@@ -82,7 +82,7 @@ export const PYTHON: ToolRoom<PythonTool, ResponseCodeInterpreterToolCall> = {
     return { name: "python", arguments: item.code, output: logs.join("\n"), step: stepOf(item) };
   },
   check: checkToolServer("python"),
-  inTurn(turn) {
+  session(turn) {
     const container = containerOf(turn);
     const server = new ToolServer("python", turn, container);
     const inOrder = turn.time.inOrder();
@@ -105,7 +105,7 @@ function toolNamed(name: string): PythonTool | undefined {
 }
 
 /** The container that the request names, or the turn's own. */
-function containerOf({ request, ownContainer }: ToolTurn): string {
+function containerOf({ request, ownContainer }: SessionOptions): string {
   const tool = request.tools?.find((each) => each.type === "code_interpreter");
   return tool?.type === "code_interpreter" && typeof tool.container === "string" ? tool.container : ownContainer;
 }

@@ -1,6 +1,6 @@
-import type { CallItem, HostedTools } from "../contract/hosted-tool.ts";
-import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
-import type { ApprovedCall } from "../contract/turn-tools.ts";
+import type { CallItem, Plugins } from "../contract/plugin.ts";
+import type { CalledTool, PendingCall, ToolOutcome } from "../contract/tool-call.ts";
+import type { ApprovedCall } from "../contract/tool-session.ts";
 import { isServerCall, type ServerCall } from "../items/registry.ts";
 import type { TurnOptions } from "./options.ts";
 import { deltaHead } from "./output-events.ts";
@@ -16,12 +16,12 @@ import { withoutSuperseded } from "./state.ts";
  * yet. Such items are added late, and whole.
  */
 
-interface OpenServerCall {
-  tool: ServerTool;
+interface OpenPluginCall {
+  tool: CalledTool;
   /** As in `ToolExchange`. */
   name: string;
   /** How its item is made. */
-  room: CallItem;
+  shape: CallItem;
   /** What the model has written of it. */
   text: string;
   /** The id of the request by which the client has approved it. */
@@ -41,14 +41,14 @@ export interface CallParts extends OutputParts {
   readonly messages: RawMessages;
 }
 
-export class ServerCalls {
+export class PluginCalls {
   readonly #output: CallParts;
-  readonly #hostedTools: HostedTools;
+  readonly #plugins: Plugins;
   /** What is shown beside the usual (`include` of the request). */
   readonly #include: readonly string[];
   /** The container in which code runs, as `container_id`. */
   readonly #container: string;
-  readonly #open = new Map<number, OpenServerCall>();
+  readonly #open = new Map<number, OpenPluginCall>();
   #pending: StartedCall[] = [];
   /** Calls that the turn may still make. */
   #left: number;
@@ -63,7 +63,7 @@ export class ServerCalls {
     { asked: { request }, tools }: Pick<TurnOptions, "tools"> & { asked: Pick<TurnOptions["asked"], "request"> },
   ) {
     this.#output = output;
-    this.#hostedTools = tools.hosted;
+    this.#plugins = tools.plugins;
     this.#include = request.include ?? [];
     this.#container = tools.session?.container ?? "";
     const { state } = output;
@@ -109,17 +109,17 @@ export class ServerCalls {
    * A call begins, by the name that the model writes. It goes on after a crash where its item was not in the log: `text`
    * is then all of it so far.
    */
-  begin(index: number, name: string, tool: ServerTool, text = ""): void {
+  begin(index: number, name: string, tool: CalledTool, text = ""): void {
     this.#begin(index, { tool, name: this.#nameOf(tool, name), text, approvalRequest: null });
   }
 
-  #begin(index: number, begun: Pick<OpenServerCall, "tool" | "name" | "text" | "approvalRequest">): void {
+  #begin(index: number, begun: Pick<OpenPluginCall, "tool" | "name" | "text" | "approvalRequest">): void {
     this.uncount(-1);
     this.#output.size.addFrames(1);
-    const { item: room } = this.#hostedTools.of(begun.tool);
-    const call: OpenServerCall = { ...begun, text: "", room, outputIndex: -1, deltaHead: "" };
+    const { item: shape } = this.#plugins.of(begun.tool);
+    const call: OpenPluginCall = { ...begun, text: "", shape, outputIndex: -1, deltaHead: "" };
     this.#open.set(index, call);
-    if (room.canShow(call.tool, "", false)) this.#show(call);
+    if (shape.canShow(call.tool, "", false)) this.#show(call);
     this.append(index, begun.text);
   }
 
@@ -129,7 +129,7 @@ export class ServerCalls {
     this.#output.size.addText(text);
     call.text += text;
     if (call.item) this.#write(call, call.item, text);
-    else if (call.room.canShow(call.tool, call.text, false)) this.#show(call);
+    else if (call.shape.canShow(call.tool, call.text, false)) this.#show(call);
   }
 
   /** An item of before a crash: the model has not finished it, or it has not been answered. */
@@ -138,23 +138,23 @@ export class ServerCalls {
       this.#pending.push({ ...pending, outputIndex });
       return;
     }
-    const tool = this.#hostedTools.toolOf(item);
+    const tool = this.#plugins.toolOf(item);
     if (!tool) return;
-    const { item: room } = this.#hostedTools.of(tool);
+    const { item: shape } = this.#plugins.of(tool);
     this.#open.set(-1 - outputIndex, {
       tool,
       name: "",
-      room,
-      text: room.written?.of(item) ?? "",
+      shape,
+      text: shape.written?.of(item) ?? "",
       approvalRequest: null,
       item,
       outputIndex,
-      deltaHead: headOf(room, item, outputIndex),
+      deltaHead: headOf(shape, item, outputIndex),
     });
   }
 
   /** The call that was open when the turn was cut off goes on under this index. False where there was none to be seen. */
-  resume(index: number, name: string, tool: ServerTool): boolean {
+  resume(index: number, name: string, tool: CalledTool): boolean {
     if (this.#open.has(index)) return true;
     const [found] = this.#open;
     if (!found || found[0] >= 0) return false;
@@ -178,18 +178,18 @@ export class ServerCalls {
     const call = this.#open.get(index);
     if (!call) return;
     this.#open.delete(index);
-    const { tool, name, room } = call;
-    const request = room.approvalRequest?.(tool, call.text, (type) => this.#output.writer.newItemId(type));
+    const { tool, name, shape } = call;
+    const request = shape.approvalRequest?.(tool, call.text, (type) => this.#output.writer.newItemId(type));
     if (request) {
       const outputIndex = this.#output.writer.addItem(request);
       this.#output.writer.emit({ type: "response.output_item.done", output_index: outputIndex, item: request });
       return;
     }
-    if (call.text === "" && call.item && room.written?.whenEmpty !== undefined) {
-      call.text = room.written.whenEmpty;
+    if (call.text === "" && call.item && shape.written?.whenEmpty !== undefined) {
+      call.text = shape.written.whenEmpty;
       this.#write(call, call.item, call.text);
     }
-    if (!call.item && room.canShow(tool, call.text, true)) this.#show(call);
+    if (!call.item && shape.canShow(tool, call.text, true)) this.#show(call);
     if (!call.item) return;
     this.#endWriting(call, call.item);
     const called: PendingCall = { item: call.item.id, tool, name, arguments: call.text };
@@ -209,7 +209,7 @@ export class ServerCalls {
     this.#output.writer.record({ dispatched: id });
     const found = this.#find(id);
     if (!found) return;
-    const type = this.#hostedTools.of(tool).item.start?.(found.item);
+    const type = this.#plugins.of(tool).item.start?.(found.item);
     if (type) this.#output.writer.emit({ type, item_id: id, output_index: found.outputIndex });
   }
 
@@ -226,11 +226,11 @@ export class ServerCalls {
     this.#pending = this.#pending.filter((call) => call.item !== id);
     // A search for tools cannot fail but by finding none.
     item.status = outcome.failed && item.type !== "tool_search_call" ? "failed" : "completed";
-    const room = this.#hostedTools.of(tool).item;
-    const type = room.finish(item, outcome, this.#include);
+    const shape = this.#plugins.of(tool).item;
+    const type = shape.finish(item, outcome, this.#include);
     if (type) this.#output.writer.emit({ type, item_id: id, output_index: outputIndex });
     this.#output.writer.emit({ type: "response.output_item.done", output_index: outputIndex, item });
-    const result = room.result?.(outcome, (type) => this.#output.writer.newItemId(type));
+    const result = shape.result?.(outcome, (type) => this.#output.writer.newItemId(type));
     if (!result) return;
     const resultIndex = this.#output.writer.addItem(result);
     this.#output.writer.emit({ type: "response.output_item.done", output_index: resultIndex, item: result });
@@ -271,35 +271,35 @@ export class ServerCalls {
     this.#pending = [];
   }
 
-  #show(call: OpenServerCall): void {
-    const { room, tool, text, approvalRequest } = call;
-    const id = this.#output.writer.newItemId(room.type);
-    const item = room.create(tool, { id, text, container: this.#container, approvalRequest });
+  #show(call: OpenPluginCall): void {
+    const { shape, tool, text, approvalRequest } = call;
+    const id = this.#output.writer.newItemId(shape.type);
+    const item = shape.create(tool, { id, text, container: this.#container, approvalRequest });
     call.item = item;
     call.outputIndex = this.#output.writer.addItem(item);
-    call.deltaHead = headOf(room, item, call.outputIndex);
+    call.deltaHead = headOf(shape, item, call.outputIndex);
     if (item.type !== "tool_search_call") {
       const at = { item_id: item.id, output_index: call.outputIndex };
       this.#output.writer.emit({ type: `response.${item.type}.in_progress`, ...at });
     }
-    if (room.written?.whenShown) this.#write(call, item, room.written.whenShown(text));
+    if (shape.written?.whenShown) this.#write(call, item, shape.written.whenShown(text));
   }
 
   /** Puts what the model writes into an item that shows it. */
-  #write({ room: { written }, deltaHead }: OpenServerCall, item: ServerCall, text: string): void {
+  #write({ shape: { written }, deltaHead }: OpenPluginCall, item: ServerCall, text: string): void {
     if (!written) return;
     written.append(item, text);
     this.#output.writer.delta(written.deltaEvent, deltaHead, text);
   }
 
-  #endWriting({ room: { written }, outputIndex }: OpenServerCall, item: ServerCall): void {
+  #endWriting({ shape: { written }, outputIndex }: OpenPluginCall, item: ServerCall): void {
     if (!written) return;
     this.#output.writer.emit(written.done(item, { item_id: item.id, output_index: outputIndex }));
   }
 
   /** A call's name whatever engine made it: a built-in tool's is its full one. */
-  #nameOf(tool: ServerTool, written: string): string {
-    return this.#hostedTools.of(tool).fullName?.(tool) ?? written;
+  #nameOf(tool: CalledTool, written: string): string {
+    return this.#plugins.of(tool).fullName?.(tool) ?? written;
   }
 
   #find(id: string): { item: ServerCall; outputIndex: number } | undefined {

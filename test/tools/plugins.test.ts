@@ -1,17 +1,17 @@
 import { describe, expect, it } from "vitest";
 import type { ToolExchange } from "../../src/contract/engine.ts";
-import { fullNames } from "../../src/contract/hosted-tool.ts";
-import type { PendingCall, ServerTool, ToolOutcome } from "../../src/contract/server-tool.ts";
-import type { TurnTools } from "../../src/contract/turn-tools.ts";
+import { fullNames } from "../../src/contract/plugin.ts";
+import type { CalledTool, PendingCall, ToolOutcome } from "../../src/contract/tool-call.ts";
+import type { ToolSession } from "../../src/contract/tool-session.ts";
 import { type Item, inputItem, type OutputItem } from "../../src/items/registry.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { newTurnAddress } from "../../src/protocol/ids.ts";
 import { initialResponse } from "../../src/protocol/response.ts";
-import { HOSTED_TOOLS, TOOL_ROOMS } from "../../src/tools/hosted-tools.ts";
+import { PLUGIN_LIST, PLUGINS } from "../../src/tools/plugins.ts";
 import { EventWriter } from "../../src/turn/output-events.ts";
 import { OutputSize } from "../../src/turn/output-size.ts";
+import { PluginCalls } from "../../src/turn/plugin-calls.ts";
 import { RawMessages } from "../../src/turn/raw-messages.ts";
-import { ServerCalls } from "../../src/turn/server-calls.ts";
 import { newTurnState } from "../../src/turn/state.ts";
 import { eventViolations, memberViolations } from "../conformance/schemas.ts";
 
@@ -19,7 +19,7 @@ import { eventViolations, memberViolations } from "../conformance/schemas.ts";
 
 interface Sample {
   /** What a log keeps of its calls: logs of earlier versions have it so. */
-  tool: ServerTool & Record<string, unknown>;
+  tool: CalledTool & Record<string, unknown>;
   /** The name that a chat model writes, and the one that is kept. */
   written: string;
   name: string;
@@ -151,16 +151,16 @@ function callsOf(items: OutputItem[] = [], called: PendingCall[] = []) {
   const none = { previous: undefined, firstInput: undefined };
   const response = initialResponse({ model: "m" }, { id: "resp_a", model: "m", createdAt: 0 });
   const messages = new RawMessages(state, response, size, none);
-  const session = { container: "cntr_a" } as TurnTools;
-  const calls = new ServerCalls(
+  const session = { container: "cntr_a" } as ToolSession;
+  const calls = new PluginCalls(
     { state, writer, size, messages },
-    { asked: { request: { include: INCLUDE } }, tools: { hosted: HOSTED_TOOLS, session } },
+    { asked: { request: { include: INCLUDE } }, tools: { plugins: PLUGINS, session } },
   );
   return { calls, state, events };
 }
 
 /** Has all that is pending answered. */
-function answer(calls: ServerCalls, outcome: ToolOutcome): PendingCall[] {
+function answer(calls: PluginCalls, outcome: ToolOutcome): PendingCall[] {
   const { pending } = calls;
   for (const call of pending) {
     calls.start(call);
@@ -181,27 +181,27 @@ function play({ written, tool, pieces, outcome }: Sample) {
 const copy = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T;
 
 it("every hosted tool has its sample", () => {
-  expect(TOOL_ROOMS.map(({ kind }) => kind).sort()).toEqual(Object.keys(SAMPLES).sort());
+  expect(PLUGIN_LIST.map(({ kind }) => kind).sort()).toEqual(Object.keys(SAMPLES).sort());
 });
 
-describe.each(TOOL_ROOMS.map((room) => [room.kind, room] as const))("%s", (kind, room) => {
+describe.each(PLUGIN_LIST.map((plugin) => [plugin.kind, plugin] as const))("%s", (kind, plugin) => {
   const sample = SAMPLES[kind] as Sample;
 
   it("is meant by its full names and by its functions, and by no other tool's", () => {
-    const full = room.namespace ? fullNames(room.namespace) : [];
-    const functions = (room.functions ?? []).map(({ name }) => name);
+    const full = plugin.namespace ? fullNames(plugin.namespace) : [];
+    const functions = (plugin.functions ?? []).map(({ name }) => name);
     for (const name of [...full, ...functions]) {
-      const tools = TOOL_ROOMS.map((each) => each.toolNamed?.(name)).filter((tool) => tool !== undefined);
+      const tools = PLUGIN_LIST.map((each) => each.toolNamed?.(name)).filter((tool) => tool !== undefined);
       expect(tools.map((tool) => tool.kind)).toEqual([kind]);
     }
     for (const name of full) {
-      expect(HOSTED_TOOLS.isInNamespace(name)).toBe(true);
-      const tool = room.toolNamed?.(name);
-      expect(tool && room.fullName?.(tool)).toBe(name);
-      const { name: written } = HOSTED_TOOLS.toFunctionCall({ name, arguments: "{}", output: "", step: "1" });
+      expect(PLUGINS.isInNamespace(name)).toBe(true);
+      const tool = plugin.toolNamed?.(name);
+      expect(tool && plugin.fullName?.(tool)).toBe(name);
+      const { name: written } = PLUGINS.toFunctionCall({ name, arguments: "{}", output: "", step: "1" });
       expect(functions).toContain(written);
     }
-    expect(HOSTED_TOOLS.isInNamespace(sample.name)).toBe(room.namespace !== undefined);
+    expect(PLUGINS.isInNamespace(sample.name)).toBe(plugin.namespace !== undefined);
   });
 
   it("shows a call in OpenAI's order, with events and an item of OpenAI's types", () => {
@@ -269,16 +269,16 @@ describe.each(TOOL_ROOMS.map((room) => [room.kind, room] as const))("%s", (kind,
     const [output] = play(sample).state.output;
     const item = inputItem.parse(copy(output)) as Item;
     const kept = { name: sample.name, arguments: sample.pieces.join(""), output: sample.outcome.output, step: "1.0" };
-    expect(HOSTED_TOOLS.exchangeOf(item, { item: item.id ?? "", messages: [], exchange: kept }, [item])).toBe(kept);
+    expect(PLUGINS.exchangeOf(item, { item: item.id ?? "", messages: [], exchange: kept }, [item])).toBe(kept);
     const told = sample.exchange && { ...sample.exchange, step: item.id };
-    expect(HOSTED_TOOLS.exchangeOf(item, undefined, [item])).toEqual(told);
+    expect(PLUGINS.exchangeOf(item, undefined, [item])).toEqual(told);
   });
 });
 
 it("a search for tools is read back with the output after it", () => {
   const { output } = play(SAMPLES.tool_search as Sample).state;
   const items = copy(output).map((item) => inputItem.parse(item) as Item);
-  expect(HOSTED_TOOLS.exchangeOf(items[0] as Item, undefined, items)).toMatchObject({
+  expect(PLUGINS.exchangeOf(items[0] as Item, undefined, items)).toMatchObject({
     name: "tool_search",
     arguments: '{"query":"owls"}',
     output: "These tools can be called now:\n- hoot: Hoots.",
@@ -286,7 +286,7 @@ it("a search for tools is read back with the output after it", () => {
 });
 
 describe("a call that needs approval", () => {
-  const tool = { kind: "mcp", label: "docs", name: "look", approval: true } as ServerTool;
+  const tool = { kind: "mcp", label: "docs", name: "look", approval: true } as CalledTool;
 
   it("is a request to the client, and no call; approved, it comes whole", () => {
     const asking = callsOf();
@@ -307,7 +307,7 @@ describe("a call that needs approval", () => {
     const request = { type: "mcp_approval_request", id: "mcpr_a", server_label: "docs", name: "look", arguments: "{}" };
     const refusal = { type: "mcp_approval_response", approval_request_id: "mcpr_a", approve: false, reason: "No." };
     const items = [request, refusal].map((item) => inputItem.parse(item) as Item);
-    expect(HOSTED_TOOLS.exchangeOf(items[1] as Item, undefined, items)).toEqual({
+    expect(PLUGINS.exchangeOf(items[1] as Item, undefined, items)).toEqual({
       name: "docs__look",
       arguments: "{}",
       output: "The user did not approve this call. Reason: No.",

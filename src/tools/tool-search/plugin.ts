@@ -1,12 +1,12 @@
 import type { ResponseToolSearchCall, Tool as WireTool } from "openai/resources/responses/responses";
-import { stepOf } from "../../contract/hosted-tool.ts";
-import type { ServerTool, ToolOutcome } from "../../contract/server-tool.ts";
+import { stepOf } from "../../contract/plugin.ts";
+import type { CalledTool, ToolOutcome } from "../../contract/tool-call.ts";
 import type { Item } from "../../items/registry.ts";
 import { foundTools } from "../../items/tool-search.ts";
 import { type ClientTool, clientToolsIn, isDeferred } from "../../protocol/client-tools.ts";
 import { isJsonObject, parseArguments } from "../../protocol/json.ts";
 import type { NamespaceTool, Tool } from "../../protocol/tools.ts";
-import type { ToolInTurn, ToolRoom } from "../tool-room.ts";
+import type { PluginSession, RunnablePlugin } from "../plugin.ts";
 import { Ranking } from "./ranking.ts";
 
 /**
@@ -14,7 +14,7 @@ import { Ranking } from "./ranking.ts";
  * the next round on the model can call them.
  */
 
-interface ToolSearch extends ServerTool {
+interface ToolSearch extends CalledTool {
   readonly kind: "tool_search";
 }
 
@@ -33,7 +33,7 @@ interface SearchOutcome extends ToolOutcome {
 type SearchCall = Extract<Item, { type: "tool_search_call" }>;
 type SearchOutput = Extract<Item, { type: "tool_search_output" }>;
 
-export const TOOL_SEARCH: ToolRoom<ToolSearch, ResponseToolSearchCall> = {
+export const TOOL_SEARCH: RunnablePlugin<ToolSearch, ResponseToolSearchCall> = {
   kind: "tool_search",
   toolNamed,
   fullName: () => NAME,
@@ -65,7 +65,7 @@ export const TOOL_SEARCH: ToolRoom<ToolSearch, ResponseToolSearchCall> = {
     const json = JSON.stringify(item.arguments);
     return found && { name: NAME, arguments: json, output: foundTools(found.tools), step: stepOf(item) };
   },
-  inTurn({ request }): ToolInTurn {
+  session({ request }): PluginSession {
     const deferred = clientToolsIn(request.tools ?? []).filter(({ tool }) => isDeferred(tool as Tool));
     const own = request.tools?.find(({ type }) => type === "tool_search");
     const description = own?.type === "tool_search" ? own.description : undefined;

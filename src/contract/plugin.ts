@@ -1,13 +1,13 @@
 import type { DeltaType, ItemEvent, Unnumbered } from "../items/events.ts";
 import type { Item, OutputItem, ServerCall } from "../items/registry.ts";
 import type { Replay, ToolDescription, ToolExchange, ToolNamespace } from "./engine.ts";
-import type { ServerTool, ToolOutcome } from "./server-tool.ts";
+import type { CalledTool, ToolOutcome } from "./tool-call.ts";
 
 /**
  * What engines and the turn must know of a tool that this server runs. Each has one folder in `src/tools/`, whose object
  * of this type answers for it. It is asked about its own tools and items only.
  */
-export interface HostedTool<Tool extends ServerTool = ServerTool, Call extends ServerCall = ServerCall> {
+export interface Plugin<Tool extends CalledTool = CalledTool, Call extends ServerCall = ServerCall> {
   /** Tells it from the others, also in logs. */
   readonly kind: Tool["kind"];
 
@@ -33,7 +33,7 @@ export interface HostedTool<Tool extends ServerTool = ServerTool, Call extends S
 }
 
 /** The output item of a call, and its events beside those that all items have. */
-export interface CallItem<Tool extends ServerTool = ServerTool, Call extends ServerCall = ServerCall> {
+export interface CallItem<Tool extends CalledTool = CalledTool, Call extends ServerCall = ServerCall> {
   readonly type: Call["type"];
   /** Whether a call can be shown, of which the model has written `text` so far. `isComplete`: it writes no more. */
   canShow(tool: Tool, text: string, isComplete: boolean): boolean;
@@ -89,14 +89,14 @@ type Bare<Event> = Event extends unknown ? (Exclude<keyof Event, CommonKey> exte
 type CommonKey = keyof ItemPlace | "type" | "sequence_number";
 
 /** The hosted tools that there are. */
-export class HostedTools {
-  readonly #tools: readonly HostedTool[];
-  readonly #byKind: ReadonlyMap<string, HostedTool>;
+export class Plugins {
+  readonly #tools: readonly Plugin[];
+  readonly #byKind: ReadonlyMap<string, Plugin>;
   /** By the names that tools have in their namespaces. */
-  readonly #byFullName: ReadonlyMap<string, HostedTool>;
+  readonly #byFullName: ReadonlyMap<string, Plugin>;
 
   /** Of several to which an item could belong, the first one is asked first. */
-  constructor(tools: readonly HostedTool[]) {
+  constructor(tools: readonly Plugin[]) {
     this.#tools = tools;
     this.#byKind = new Map(tools.map((tool) => [tool.kind, tool]));
     this.#byFullName = new Map(
@@ -105,14 +105,14 @@ export class HostedTools {
   }
 
   /** The hosted tool to which a tool belongs. Throws TypeError for one of a kind that there is not. */
-  of({ kind }: ServerTool): HostedTool {
+  of({ kind }: CalledTool): Plugin {
     const tool = this.#byKind.get(kind);
     if (!tool) throw new TypeError(`There is no hosted tool '${kind}'.`);
     return tool;
   }
 
   /** The tool of an item that was cut off while the model wrote it; only some are shown before they are complete. */
-  toolOf(item: ServerCall): ServerTool | undefined {
+  toolOf(item: ServerCall): CalledTool | undefined {
     for (const { item: own } of this.#tools) {
       const tool = own.type === item.type ? own.toolOf?.(item) : undefined;
       if (tool) return tool;

@@ -1,10 +1,10 @@
 import type { ResponseFunctionWebSearch } from "openai/resources/responses/responses";
-import type { ServerTool, ToolOutcome } from "../../contract/server-tool.ts";
+import type { CalledTool, ToolOutcome } from "../../contract/tool-call.ts";
 import { hostedOf, type WebSearchTool } from "../../protocol/hosted-tools.ts";
 import { parseArguments } from "../../protocol/json.ts";
 import type { Tool } from "../../protocol/tools.ts";
+import type { PluginSession, RunnablePlugin, SessionOptions } from "../plugin.ts";
 import { ToolFault } from "../tool-fault.ts";
-import type { ToolInTurn, ToolRoom, ToolTurn } from "../tool-room.ts";
 import { ToolServer } from "../tool-server.ts";
 import type { Browser, BrowserAction } from "./browser.ts";
 import { BrowserCitationFilter } from "./citations.ts";
@@ -16,7 +16,7 @@ import { hasSearch, newBrowser } from "./web.ts";
 
 const ACTIONS = ["search", "open", "find"] as const;
 
-interface BrowserTool extends ServerTool {
+interface BrowserTool extends CalledTool {
   readonly kind: "browser";
   readonly action: (typeof ACTIONS)[number];
 }
@@ -31,7 +31,7 @@ interface BrowserOutcome extends ToolOutcome {
 /** Of what the browser remembers from turn to turn. */
 const MAX_MEMORY_BYTES = 32_000;
 
-export const BROWSER: ToolRoom<BrowserTool, ResponseFunctionWebSearch> = {
+export const BROWSER: RunnablePlugin<BrowserTool, ResponseFunctionWebSearch> = {
   kind: "browser",
   namespace: BROWSER_NAMESPACE,
   functions: BROWSER_FUNCTIONS,
@@ -60,7 +60,7 @@ export const BROWSER: ToolRoom<BrowserTool, ResponseFunctionWebSearch> = {
       return "response.web_search_call.completed";
     },
   },
-  inTurn(turn) {
+  session(turn) {
     const { config, request } = turn;
     const tool = request.tools?.find(isWebSearch);
     const isOffline = tool?.external_web_access === false;
@@ -71,7 +71,7 @@ export const BROWSER: ToolRoom<BrowserTool, ResponseFunctionWebSearch> = {
 };
 
 /** Without a search provider, and without the web, there is nothing that a browser could show. */
-const NOTHING: ToolInTurn = {
+const NOTHING: PluginSession = {
   offered: { functions: [] },
   resolve: toolNamed,
   offers: (name) => toolNamed(name) === undefined,
@@ -100,7 +100,7 @@ function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
-function withToolServer(turn: ToolTurn, isOffline: boolean): ToolInTurn {
+function withToolServer(turn: SessionOptions, isOffline: boolean): PluginSession {
   const server = new ToolServer("browser", turn);
   return {
     offered: offeredOf({ hasSearch: true, isOffline }) ?? NOTHING.offered,
@@ -121,10 +121,10 @@ function withToolServer(turn: ToolTurn, isOffline: boolean): ToolInTurn {
 }
 
 function withBrowser(
-  { config, replays, time }: ToolTurn,
+  { config, replays, time }: SessionOptions,
   tool: WebSearchTool | undefined,
-  offered: ToolInTurn["offered"],
-): ToolInTurn {
+  offered: PluginSession["offered"],
+): PluginSession {
   const remembered = replays.findLast((replay) => replay.exchange?.memory !== undefined)?.exchange?.memory;
   const browser = newBrowser(remembered as BrowserState | undefined, tool, config);
   const inOrder = time.inOrder();
@@ -141,7 +141,7 @@ const NO_SEARCH = "There is no search engine: `open` a page by its URL.";
 const NO_WEB = "There is no access to live pages: what a search shows is all there is.";
 
 /** What models get to see of the browser; undefined where it could do nothing. */
-function offeredOf(has: { hasSearch: boolean; isOffline: boolean }): ToolInTurn["offered"] | undefined {
+function offeredOf(has: { hasSearch: boolean; isOffline: boolean }): PluginSession["offered"] | undefined {
   if (has.hasSearch && !has.isOffline) return { namespace: BROWSER_NAMESPACE, functions: BROWSER_FUNCTIONS };
   if (!has.hasSearch && has.isOffline) return undefined;
   const note = has.isOffline ? NO_WEB : NO_SEARCH;

@@ -1,28 +1,28 @@
 import type { ToolConfig } from "../config/index.ts";
 import type { CitationFilter } from "../contract/citations.ts";
-import type { ServerTools, ToolDescription, ToolNamespace } from "../contract/engine.ts";
-import type { PendingCall, ServerTool, ToolOutcome } from "../contract/server-tool.ts";
-import type { ApprovedCall, ListedTools, TurnTools, UnlistedServer } from "../contract/turn-tools.ts";
+import type { PluginTools, ToolDescription, ToolNamespace } from "../contract/engine.ts";
+import type { CalledTool, PendingCall, ToolOutcome } from "../contract/tool-call.ts";
+import type { ApprovedCall, ListedTools, ToolSession, UnlistedServer } from "../contract/tool-session.ts";
 import { ClientTools, clientToolsIn } from "../protocol/client-tools.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { hostedOf } from "../protocol/hosted-tools.ts";
 import { chosenTools, type FunctionTool, hostedKey, mustCall, type Tool } from "../protocol/tools.ts";
 import { formatPath } from "../protocol/validation.ts";
-import { TOOL_ROOMS } from "./hosted-tools.ts";
 import { toMcpError } from "./mcp/faults.ts";
 import { truncate } from "./mcp/output.ts";
+import type { PluginSession, RunnablePlugin, SessionRequest } from "./plugin.ts";
+import { PLUGIN_LIST } from "./plugins.ts";
 import { ToolFault, toToolFault } from "./tool-fault.ts";
-import type { ToolInTurn, ToolRoom, ToolsetOptions } from "./tool-room.ts";
 import { ToolTime } from "./tool-time.ts";
 
 /**
- * The hosted tools of one turn: which there are, what the model gets to see of them, which of them it means by a name. A
- * tool's failure is an outcome that the model sees; only an abort rejects.
+ * The sessions of a turn's plugins as one: which there are, what the model gets to see of them, which of them it means by a
+ * name. A tool's failure is an outcome that the model sees; only an abort rejects.
  */
-export class Toolset implements TurnTools {
+export class JoinedSession implements ToolSession {
   readonly #config: ToolConfig;
   readonly #time: ToolTime;
-  readonly #tools = new Map<string, ToolInTurn>();
+  readonly #sessions = new Map<string, PluginSession>();
   /** Names of the client's tools: each comes before a tool of ours that has the same name. */
   readonly #clientFunctions: ReadonlySet<string>;
   /** `kind`s of those tools that the request's choice leaves out. */
@@ -30,45 +30,45 @@ export class Toolset implements TurnTools {
   /** Bytes that the outputs of this turn may still have. */
   #outputLeft: number;
 
-  /** `rooms` are those that the request asks for, and whether its choice leaves a tool of theirs. */
-  private constructor(options: ToolsetOptions, rooms: ReadonlyMap<ToolRoom, boolean>) {
+  /** `plugins` are those that the request asks for, and whether its choice leaves a tool of theirs. */
+  private constructor(options: SessionRequest, plugins: ReadonlyMap<RunnablePlugin, boolean>) {
     const { config, request } = options;
     this.#config = config;
     this.#time = new ToolTime(config.turnTimeMs);
     this.#outputLeft = config.outputBytes * 10;
     this.#clientFunctions = new Set(ClientTools.of(request.tools).names);
-    const turn = { ...options, clientFunctions: this.#clientFunctions, time: this.#time };
-    this.#unchosen = new Set([...rooms].flatMap(([{ kind }, isChosen]) => (isChosen ? [] : [kind])));
-    for (const room of rooms.keys()) this.#tools.set(room.kind, room.inTurn(turn));
+    const session = { ...options, clientFunctions: this.#clientFunctions, time: this.#time };
+    this.#unchosen = new Set([...plugins].flatMap(([{ kind }, isChosen]) => (isChosen ? [] : [kind])));
+    for (const plugin of plugins.keys()) this.#sessions.set(plugin.kind, plugin.session(session));
   }
 
   /**
-   * The toolset of a request, or undefined where it names no tool of this server's. Throws the 400 of a tool that cannot
-   * be served (`ToolRoom.check`), and of input that speaks of calls which there are not (`ToolRoom.takeInput`).
+   * The session of a request, or undefined where it names no tool of this server's. Throws the 400 of a tool that cannot
+   * be served (`RunnablePlugin.check`), and of input that speaks of calls which there are not (`RunnablePlugin.takeInput`).
    */
-  static of(options: ToolsetOptions): Toolset | undefined {
+  static of(options: SessionRequest): JoinedSession | undefined {
     const { request, config } = options;
-    const rooms = new Map<ToolRoom, boolean>();
+    const plugins = new Map<RunnablePlugin, boolean>();
     const choice = request.tool_choice === "none" ? [] : chosenTools(request.tool_choice);
     const chosen = choice && new Set(choice.map(hostedKey));
     for (const [index, tool] of (request.tools ?? []).entries()) {
-      const room = roomOf(tool, config);
-      if (room && !config.offeredKinds.has(room.kind)) {
+      const plugin = pluginOf(tool, config);
+      if (plugin && !config.offeredKinds.has(plugin.kind)) {
         if (isForced(tool, request)) throw switchedOff(tool.type);
         continue;
       }
-      room?.check?.(tool, index, options);
-      if (room) rooms.set(room, rooms.get(room) || !chosen || chosen.has(hostedKey(tool)));
+      plugin?.check?.(tool, index, options);
+      if (plugin) plugins.set(plugin, plugins.get(plugin) || !chosen || chosen.has(hostedKey(tool)));
     }
-    refuseSameNames(request, rooms.keys());
-    const toolset = rooms.size > 0 ? new Toolset(options, rooms) : undefined;
-    const inTurn = toolset ? toolset.#tools : new Map<string, ToolInTurn>();
-    for (const room of TOOL_ROOMS) room.takeInput?.(options, inTurn.get(room.kind));
-    return toolset;
+    refuseSameNames(request, plugins.keys());
+    const joined = plugins.size > 0 ? new JoinedSession(options, plugins) : undefined;
+    const sessions = joined ? joined.#sessions : undefined;
+    for (const plugin of PLUGIN_LIST) plugin.takeInput?.(options, sessions?.get(plugin.kind));
+    return joined;
   }
 
-  get #all(): ToolInTurn[] {
-    return [...this.#tools.values()];
+  get #all(): PluginSession[] {
+    return [...this.#sessions.values()];
   }
 
   get mustPrepare(): boolean {
@@ -91,12 +91,12 @@ export class Toolset implements TurnTools {
     return this.#all.find((tool) => tool.citations)?.citations;
   }
 
-  get serverTools(): ServerTools {
+  get pluginTools(): PluginTools {
     const functions: FunctionTool[] = [];
     const namespaces: Record<string, ToolNamespace> = {};
     const builtinFunctions: FunctionTool[] = [];
     const withheld = new Set<string>();
-    for (const [kind, { offered }] of this.#tools) {
+    for (const [kind, { offered }] of this.#sessions) {
       if (!offered.namespace) functions.push(...offered.functions.map(toFunctionTool));
       else {
         namespaces[offered.namespace.name] = offered.namespace;
@@ -121,9 +121,9 @@ export class Toolset implements TurnTools {
     return this.#all.every((tool) => tool.offers?.(name) ?? true);
   }
 
-  resolve(name: string): ServerTool | undefined {
+  resolve(name: string): CalledTool | undefined {
     if (this.#clientFunctions.has(name)) return undefined;
-    for (const tool of this.#tools.values()) {
+    for (const tool of this.#sessions.values()) {
       const meant = tool.resolve(name);
       if (meant) return meant;
     }
@@ -138,7 +138,7 @@ export class Toolset implements TurnTools {
   async run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome> {
     try {
       this.#time.check();
-      const tool = this.#tools.get(call.tool.kind);
+      const tool = this.#sessions.get(call.tool.kind);
       if (!tool) throw new ToolFault("unreachable", "The tool could not be run.");
       const outcome = await tool.run(call, signal, traceparent);
       return { ...outcome, output: this.#withinBounds(outcome.output) };
@@ -163,21 +163,21 @@ export class Toolset implements TurnTools {
 }
 
 /** The hosted tool that a tool of a request asks for; none for a client's function. */
-function roomOf(tool: Tool, { builtinLabels }: ToolConfig): ToolRoom | undefined {
+function pluginOf(tool: Tool, { builtinLabels }: ToolConfig): RunnablePlugin | undefined {
   if (hostedKey(tool) === undefined) return undefined;
   const builtin = tool.type === "mcp" ? builtinLabels.get(tool.server_label) : undefined;
   const wanted = builtin ?? hostedOf(tool.type)?.kind ?? "tool_search";
-  return TOOL_ROOMS.find(({ kind }) => kind === wanted);
+  return PLUGIN_LIST.find(({ kind }) => kind === wanted);
 }
 
 /**
  * Throws the 400 of a custom tool that has the name of a hosted one: its calls would be taken for that one's, or the other
  * way round. A function of such a name comes first (docs/tools.md).
  */
-function refuseSameNames({ tools }: ToolsetOptions["request"], rooms: Iterable<ToolRoom>): void {
-  const offered = [...rooms];
+function refuseSameNames({ tools }: SessionRequest["request"], plugins: Iterable<RunnablePlugin>): void {
+  const offered = [...plugins];
   for (const { tool, flatName, path } of clientToolsIn(tools ?? [])) {
-    if (tool.type !== "custom" || !offered.some((room) => room.toolNamed?.(flatName))) continue;
+    if (tool.type !== "custom" || !offered.some((plugin) => plugin.toolNamed?.(flatName))) continue;
     throw invalidRequest(
       formatPath(["tools", ...path]),
       `The custom tool '${flatName}' has the name of a tool that this server runs.`,
@@ -186,7 +186,7 @@ function refuseSameNames({ tools }: ToolsetOptions["request"], rooms: Iterable<T
 }
 
 /** Whether a choice leaves nothing but a call of a hosted tool. */
-function isForced(tool: Tool, { tool_choice: choice }: ToolsetOptions["request"]): boolean {
+function isForced(tool: Tool, { tool_choice: choice }: SessionRequest["request"]): boolean {
   const key = hostedKey(tool);
   return mustCall(choice) && chosenTools(choice)?.every((chosen) => hostedKey(chosen) === key) === true;
 }

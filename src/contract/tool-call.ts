@@ -4,7 +4,7 @@ import type { McpToolCallError } from "openai/resources/responses/responses";
  * The tool of a call that this server answers, whatever name a model calls it by: `kind` is that of its hosted tool, which
  * alone knows what else is in it. JSON: a durable run keeps it.
  */
-export interface ServerTool {
+export interface CalledTool {
   readonly kind: string;
 }
 
@@ -12,7 +12,7 @@ export interface ServerTool {
 export interface PendingCall {
   /** The id of its item. */
   item: string;
-  tool: ServerTool;
+  tool: CalledTool;
   /** As in `ToolExchange`. */
   name: string;
   arguments: string;

@@ -1,10 +1,10 @@
 import type { ResponseOutputItem } from "openai/resources/responses/responses";
-import { stepOf } from "../../contract/hosted-tool.ts";
+import { stepOf } from "../../contract/plugin.ts";
 import type { Item } from "../../items/registry.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 import { isPublicUrl } from "../../protocol/public-url.ts";
 import { isToolServer } from "../guard.ts";
-import type { ToolRoom } from "../tool-room.ts";
+import type { RunnablePlugin } from "../plugin.ts";
 import { refusedCall, takeApprovals } from "./approvals.ts";
 import { MCP_CALL, newMcpCall } from "./call-item.ts";
 import { functionName } from "./names.ts";
@@ -12,7 +12,7 @@ import { McpServers, type McpTool } from "./servers.ts";
 
 /** `mcp`: tools of servers that the request names. */
 
-export const MCP: ToolRoom<McpTool, ResponseOutputItem.McpCall> = {
+export const MCP: RunnablePlugin<McpTool, ResponseOutputItem.McpCall> = {
   kind: "mcp",
   item: {
     ...MCP_CALL,
@@ -66,7 +66,7 @@ export const MCP: ToolRoom<McpTool, ResponseOutputItem.McpCall> = {
       );
     }
   },
-  inTurn: (turn) => new McpServers(turn),
+  session: (turn) => new McpServers(turn),
   takeInput: (options, servers) => takeApprovals(options, servers as McpServers | undefined),
 };
 

@@ -1,0 +1,22 @@
+import { Plugins } from "../contract/plugin.ts";
+import type { HostedKind } from "../protocol/hosted-tools.ts";
+import { BROWSER } from "./browser/plugin.ts";
+import { CONTAINER } from "./container/plugin.ts";
+import { MCP } from "./mcp/plugin.ts";
+import type { RunnablePlugin } from "./plugin.ts";
+import { PYTHON } from "./python/plugin.ts";
+import { TOOL_SEARCH } from "./tool-search/plugin.ts";
+
+/** The tools that this server runs (docs/tools.md, "Adding a hosted tool"). */
+const OWN: { readonly [Kind in Exclude<HostedKind, "mcp">]: RunnablePlugin & { kind: Kind } } = {
+  browser: BROWSER,
+  python: PYTHON,
+  container: CONTAINER,
+  tool_search: TOOL_SEARCH,
+};
+
+/** MCP is the last: an `mcp_call` that no other tool says is its own is a call of an MCP server's tool. */
+export const PLUGIN_LIST: readonly RunnablePlugin[] = [...Object.values(OWN), MCP];
+
+/** As engines and turns know them. */
+export const PLUGINS = new Plugins(PLUGIN_LIST);
