@@ -68,7 +68,7 @@ function eventsAfter(log: EventLogStore, after: number): string[] {
 }
 
 const delta = (sequence: number, text: string) =>
-  JSON.stringify({ type: "response.output_text.delta", sequence_number: sequence, delta: text });
+  JSON.stringify({ type: "response.output_text.delta", item_id: "msg", sequence_number: sequence, delta: text });
 
 const events = (count: number, text = "x") => Array.from({ length: count }, (_, index) => delta(index, text));
 
@@ -899,6 +899,7 @@ describe("a turn read from its log", () => {
       added(item),
       ...['{"ci', 'ty"'].map((part) => ({
         type: "response.function_call_arguments.delta",
+        item_id: "fc",
         output_index: 0,
         delta: part,
       })),
