@@ -90,7 +90,7 @@ export async function backup({ data, into, since }: BackupOptions): Promise<Back
   );
   try {
     const copier = new Copier(source, folder, earlier, known);
-    if (!earlier) await checkRoom(source, classes, folder);
+    if (!earlier) await checkFreeDisk(source, classes, folder);
     for (const name of classes) await copier.copyClass(name);
     const { files, unchanged, damaged } = copier;
     await writeManifest(folder, {
@@ -152,18 +152,18 @@ function filesOf(folder: string): string[] {
   return readdirSync(folder).filter((name) => OBJECT_FILE.test(name) || name === METADATA_FILE);
 }
 
-async function checkRoom(data: string, classes: readonly string[], folder: string): Promise<void> {
+async function checkFreeDisk(data: string, classes: readonly string[], folder: string): Promise<void> {
   let wanted = 0;
   for (const name of classes) {
     for (const file of filesOf(join(data, name))) {
       wanted += statSync(join(data, name, file), { throwIfNoEntry: false })?.size ?? 0;
     }
   }
-  await refuseWithoutRoom(folder, wanted);
+  await refuseFullDisk(folder, wanted);
 }
 
 /** Throws the Refusal of a folder whose disk has not so many bytes left. */
-export async function refuseWithoutRoom(folder: string, bytes: number): Promise<void> {
+export async function refuseFullDisk(folder: string, bytes: number): Promise<void> {
   const { bavail, bsize } = await statfs(folder);
   const free = bavail * bsize;
   if (free >= bytes) return;

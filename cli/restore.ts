@@ -1,7 +1,7 @@
 import { readdirSync, statSync } from "node:fs";
 import { copyFile, mkdir, rename, rm, rmdir } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
-import { faultText, refuseWithoutRoom } from "./backup.ts";
+import { faultText, refuseFullDisk } from "./backup.ts";
 import {
   type BackupFile,
   type BackupManifest,
@@ -63,7 +63,7 @@ export async function restore({ from, data }: RestoreOptions): Promise<RestoreRe
     checkEmpty(folder.path);
     await rm(unfinished, { recursive: true, force: true });
     const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
-    await refuseWithoutRoom(folder.path, bytes);
+    await refuseFullDisk(folder.path, bytes);
     await copyAll(source, unfinished, files);
     await putInPlace(folder.path, unfinished, manifest);
     const objects = files.filter(({ path }) => basename(path) !== METADATA_FILE).length;

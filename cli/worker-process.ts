@@ -247,11 +247,11 @@ async function askLauncher(method: "GET" | "POST" | "PUT", socketPath: string, b
 
 function diskLine({ freeBytes, leastBytes, isLow }: Disk, format: LogFormat): string {
   const megabytes = (bytes: number) => `${Math.round(bytes / 1e6)} MB`;
-  const room = `${megabytes(freeBytes)} are free on the data folder's disk (MIN_FREE_DISK: ${megabytes(leastBytes)})`;
+  const free = `${megabytes(freeBytes)} are free on the data folder's disk (MIN_FREE_DISK: ${megabytes(leastBytes)})`;
   const fields = { free_bytes: freeBytes, least_bytes: Math.round(leastBytes) };
   return isLow
-    ? ownLine("warn", `The disk is low: ${room}. Nothing new is stored; everything else goes on.`, format, fields)
-    : ownLine("info", `The disk has room again: ${room}. New things are stored.`, format, fields);
+    ? ownLine("warn", `The disk is low: ${free}. Nothing new is stored; everything else goes on.`, format, fields)
+    : ownLine("info", `The disk has room again: ${free}. New things are stored.`, format, fields);
 }
 
 function refuseEnded(): never {

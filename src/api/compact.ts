@@ -37,7 +37,7 @@ export async function compactConversation(caller: Caller, body: unknown): Promis
     config,
     modelAccess,
     access: {},
-    room: MAX_CALL_LENGTH,
+    outputLength: MAX_CALL_LENGTH,
     signal: abort.signal,
     waitUntil,
     onAttempt,

@@ -5,7 +5,7 @@ import { isOnlyPrepared } from "../protocol/create-request.ts";
 import { clientLeft } from "../protocol/errors.ts";
 import { responseId } from "../protocol/ids.ts";
 import { readHistory } from "../store/history.ts";
-import { MAX_CALL_LENGTH, outputRoom } from "../store/limits.ts";
+import { maxOutputLength, MAX_CALL_LENGTH } from "../store/limits.ts";
 import { addItemIds, keptInput } from "../turn/history.ts";
 import type { Settle, TurnResult } from "../turn/turn.ts";
 import { storingKey } from "./admission.ts";
@@ -51,7 +51,7 @@ export async function runForeground<Sink extends ClientSink>(
     config,
     modelAccess,
     access: accessOf(prepared.spec.request),
-    room: keeping.room,
+    outputLength: keeping.outputLength,
     signal: abort.signal,
     waitUntil,
     sink,
@@ -123,13 +123,13 @@ async function keepTurn(
   { spec, past, work }: PreparedTurn,
   token: string | undefined,
   slowAnswer: SlowAnswer | undefined,
-): Promise<{ room: number; wakeHome(): void; settle: Settle }> {
+): Promise<{ outputLength: number; wakeHome(): void; settle: Settle }> {
   const { caller, request, previous, address, isNewHome, createdAt } = creation;
   const { homes, waitUntil, observation } = caller;
   const inConversation = token !== undefined;
   const isKept = request.store !== false || inConversation;
   const withIds = () => work.run(addItemIds(past.input, address, inConversation));
-  const room = isKept ? outputRoom(spec.request, await withIds()) : MAX_CALL_LENGTH;
+  const outputLength = isKept ? maxOutputLength(spec.request, await withIds()) : MAX_CALL_LENGTH;
   // For making the turn and its prompt, which comes next.
   await work.spend((past.history.length + past.input.length) * UNITS_PER_ITEM);
   // Known before anything is kept there; while the model speaks.
@@ -138,7 +138,7 @@ async function keepTurn(
   const owner = storingKey(caller.identity);
   let waking: ReturnType<typeof setTimeout> | undefined;
   return {
-    room,
+    outputLength,
     wakeHome() {
       // Any other home is there. An answer without a stream that fails leaves nothing.
       if (request.store === false || !request.stream || !isNewHome) return;

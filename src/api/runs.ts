@@ -17,7 +17,7 @@ import { echoTool, type Tool } from "../protocol/tools.ts";
 import { unwrap } from "../store/client.ts";
 import type { HomeStub } from "../store/home-calls.ts";
 import { homeUrl } from "../store/home-requests.ts";
-import { roomBeside } from "../store/limits.ts";
+import { lengthBeside } from "../store/limits.ts";
 import { refused } from "../store/result.ts";
 import type { RunSpec } from "../store/run-store.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
@@ -69,7 +69,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   const { reservation } = scope;
   const specJson = JSON.stringify({ ...spec, ...(reservation && { reservation }) } satisfies RunSpec);
   await noteHome(caller, address.home);
-  roomBeside(specJson.length + JSON.stringify(access).length);
+  lengthBeside(specJson.length + JSON.stringify(access).length);
   const ticket = randomUUID();
   const missing = missingPast(creation);
   const begin = async (home: HomeStub) => await home.startRun(specJson, ticket, config.conversationLockWaitMs, access);

@@ -54,7 +54,7 @@ export interface TurnHost {
   /** How to reach the MCP servers of the request, by label. */
   access: Readonly<Record<string, McpAccess>>;
   /** The most that all output of the turn may take as JSON, in UTF-16 units. */
-  room: number;
+  outputLength: number;
   /** Aborted when nobody wants the answer any more. */
   signal: AbortSignal;
   /** Keeps the host alive for what is still to be done when the turn has ended. */
@@ -75,7 +75,7 @@ export interface TurnHost {
  */
 export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnHost): Turn {
   const { model, cacheSalt, createdAt } = spec;
-  const { config, room, logged, measured } = host;
+  const { config, outputLength, logged, measured } = host;
   if (kept) checkPromptMedia(kept, spec.request, config.isMediaListed);
   const seal = sealOf(spec, config);
   const past = kept && openReasoning(kept, seal);
@@ -99,7 +99,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
       maxRetries: config.maxRetries,
       maxFruitless: config.modelServers.length > 1 ? MAX_FRUITLESS.inPool : MAX_FRUITLESS.alone,
       outageMs: request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
-      outputLength: room,
+      outputLength,
     },
     tools: { plugins: PLUGINS, session: past && known && toolsOf(spec, past, known, host) },
     secrets: { hidesReasoning: config.hidesReasoning, seal, compactions },

@@ -208,7 +208,7 @@ export class ModelServer {
   }
 
   /**
-   * Whether the server says itself, or its silence at the door does, that no engine is there: `/health` refuses the
+   * Whether the server says itself, or its silence does, that no engine is there: `/health` refuses the
    * connection or answers 502, 503 or 504. A server that does not answer in time may only be busy.
    * Throws the signal's reason when it is aborted.
    */

@@ -52,7 +52,7 @@ export class Lanes {
     const waiting = this.#waiting.filter(({ isRefusal }) => !isRefusal);
     if (waiting.length <= MAX_WAITING && lengthOf(waiting) <= this.#maxLength) return false;
     this.#waiting.splice(this.#waiting.indexOf(entry), 1);
-    throw noRoom();
+    throw tooManyTurns();
   }
 
   /** The length of all that waits, in UTF-16 units of text. */
@@ -122,6 +122,6 @@ function tooManyLanes(): ApiError {
   });
 }
 
-function noRoom(): ApiError {
+function tooManyTurns(): ApiError {
   return tooManyInProgress("Too many requests of this connection are waiting. Send more when responses have ended.");
 }

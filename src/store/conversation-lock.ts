@@ -75,7 +75,7 @@ export class ConversationLock {
 
   #take(limit: number): () => void {
     const giveBack = this.#load.take(limit);
-    if (!giveBack) throw noRoom();
+    if (!giveBack) throw tooManyTurns();
     return giveBack;
   }
 
@@ -101,6 +101,6 @@ export class ConversationLock {
   }
 }
 
-function noRoom(): ApiError {
+function tooManyTurns(): ApiError {
   return tooManyInProgress("Too many turns of your conversations are in progress or waiting. Please retry later.");
 }

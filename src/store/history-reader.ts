@@ -89,8 +89,8 @@ export class HistoryReader {
     return checked(base === null ? history : concatHistories(this.#rows.items.history(base), history));
   }
 
-  /** Items as JSON texts by id, without those that are missing. Undefined when they are longer than `room` in all. */
-  #items(references: readonly ItemKey[], room: number): Record<string, string> | undefined {
+  /** Items as JSON texts by id, without those that are missing. Undefined when they are longer than `maxLength` in all. */
+  #items(references: readonly ItemKey[], maxLength: number): Record<string, string> | undefined {
     const found: Record<string, string> = {};
     let length = 0;
     let read = 0;
@@ -101,7 +101,7 @@ export class HistoryReader {
         found[id] = item;
         length += item.length;
       }
-      if (length > room || read > MAX_READ_LENGTH) return undefined;
+      if (length > maxLength || read > MAX_READ_LENGTH) return undefined;
     }
     return found;
   }

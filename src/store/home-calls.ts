@@ -82,7 +82,7 @@ export class HomeCalls {
     return this.#homes.getByName(name) as unknown as HomeStub;
   }
 
-  /** Begins a call. Waits while the home leaves and, where it is not open, for room. */
+  /** Begins a call. Waits while the home leaves and, where it is not open, until another has closed. */
   async #enter(name: string): Promise<OpenHome> {
     for (const deadline = Date.now() + MAX_WAIT_MS; ; ) {
       const home = beginCall(
@@ -90,14 +90,14 @@ export class HomeCalls {
         openHomes().has(name) ? Number.POSITIVE_INFINITY : await mostOpenHomes(this.#bindings),
       );
       if (home) return home;
-      if (!openHomes().has(name) && (await this.#makeRoom())) continue;
+      if (!openHomes().has(name) && (await this.#closeAnother())) continue;
       if (Date.now() > deadline) throw tooManyOpen();
       await scheduler.wait(LOOK_MS);
     }
   }
 
   /** Has the least recently used home leave in which nothing is under way. False where there is none. */
-  async #makeRoom(): Promise<boolean> {
+  async #closeAnother(): Promise<boolean> {
     for (const [name, home] of openHomes()) {
       if (home.calls > 0 || home.isLeaving) continue;
       const life = home.life?.deref();

@@ -29,14 +29,14 @@ const MIN_OUTPUT_LENGTH = 1024 * 1024;
  * What a turn may put out so that all of it, with its request, can be kept and given again in one call.
  * Throws the 400 of a request that leaves too little.
  */
-export function outputRoom(request: CreateRequest, input: readonly Item[]): number {
+export function maxOutputLength(request: CreateRequest, input: readonly Item[]): number {
   const { input: _input, ...rest } = request;
-  return roomBeside(JSON.stringify(input).length + JSON.stringify(rest).length);
+  return lengthBeside(JSON.stringify(input).length + JSON.stringify(rest).length);
 }
 
 /** The same for a request of which the length is known. */
-export function roomBeside(length: number): number {
-  const room = MAX_CALL_LENGTH - length;
-  if (room >= MIN_OUTPUT_LENGTH) return room;
+export function lengthBeside(length: number): number {
+  const left = MAX_CALL_LENGTH - length;
+  if (left >= MIN_OUTPUT_LENGTH) return left;
   throw contextLengthExceeded("The request is too large to be stored with its response.");
 }

@@ -83,7 +83,7 @@ export function prepareRun(
   const log = new EventLogWriter(home.log, spec.turn, logged?.sequence ?? 0, config.eventLog);
   // The spec has the request and the input, which are kept beside what the turn puts out.
   const { length } = JSON.stringify(spec);
-  const room = Math.max(0, MAX_CALL_LENGTH - length);
+  const outputLength = Math.max(0, MAX_CALL_LENGTH - length);
   const observation = observe(home, spec, config);
   let base: number | null = null;
   let server: string | undefined;
@@ -98,7 +98,7 @@ export function prepareRun(
     return assembleTurn(spec, past, {
       config,
       access,
-      room,
+      outputLength,
       signal,
       waitUntil,
       onAttempt,

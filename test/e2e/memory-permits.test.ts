@@ -143,7 +143,7 @@ describe("an isolate in which a tenant may hold nine permits", () => {
     }
   }
 
-  const hasRoomFor = (count: number) =>
+  const hasPermitsFor = (count: number) =>
     expectRoomFor(count).then(
       () => true,
       () => false,
@@ -161,7 +161,7 @@ describe("an isolate in which a tenant may hold nine permits", () => {
     await expectRoomFor(4);
     run.release();
     await ended(gateway, (await run.turn).id);
-    await eventually(() => hasRoomFor(9));
+    await eventually(() => hasPermitsFor(9));
   });
 
   it("counts what a short request continues", async () => {
@@ -184,19 +184,19 @@ describe("an isolate in which a tenant may hold nine permits", () => {
     await expectRoomFor(8);
     // Three copies of it, and the eighth of a permit that an open body takes: three and five eighths.
     client.write("a".repeat(300 * 1024));
-    await eventually(() => hasRoomFor(5));
+    await eventually(() => hasPermitsFor(5));
     client.destroy();
-    await eventually(() => hasRoomFor(9));
+    await eventually(() => hasPermitsFor(9));
   });
 
   it("counts what waits in a connection, until it is closed", async () => {
     const socket = await SocketClient.open(gateway);
     const first = await held((input) => socket.turn({ model: HELD, input }));
     socket.create({ model: HELD, input: LONG });
-    await eventually(() => hasRoomFor(4));
+    await eventually(() => hasPermitsFor(4));
     await socket.close();
     await expect(first.turn).rejects.toThrow();
-    await eventually(() => hasRoomFor(9));
+    await eventually(() => hasPermitsFor(9));
   });
 
   it("lets in one request of any length that a body may have, where nothing else is there", async () => {

@@ -61,7 +61,7 @@ describe("a prompt without a turn", () => {
     const spec = specOf({ instructions: "Be brief.", tools });
     const { engine, prompt } = await assemblePrompt(spec, past, { config, access: {}, signal });
     const { tokens } = await engine.measure(prompt, signal);
-    const host = { config, access: {}, room: 1_000_000, signal, waitUntil: () => {} };
+    const host = { config, access: {}, outputLength: 1_000_000, signal, waitUntil: () => {} };
     const turn = assembleTurn(spec, past, host);
     const { outcome } = await turn.run(turn.start(), async (_, terminate) => terminate());
     expect(outcome.status).toBe("completed");
@@ -98,7 +98,7 @@ describe("a prompt without a turn", () => {
 
 it("a turn without a past needs neither its tools nor its calls' outputs to end", async () => {
   const tools = [{ type: "mcp", server_label: "docs", server_url: "https://docs.example.com/mcp" }];
-  const host = { config, access: {}, room: 1_000_000, signal, waitUntil: () => {} };
+  const host = { config, access: {}, outputLength: 1_000_000, signal, waitUntil: () => {} };
   const turn = assembleTurn(specOf({ tools }), undefined, host);
   const error = invalidRequest("previous_response_id", "It has been deleted.");
   const { closed } = await turn.abandon({ status: "failed", error }, async (_, terminate) => terminate());

@@ -295,7 +295,7 @@ describe.each([
       flush: () => undefined,
     };
     const logged = lines.length > 0 ? readLoggedTurn([...lines]) : undefined;
-    const host = { config, access: {}, room: 1_000_000, signal, waitUntil: () => {}, sink, logged };
+    const host = { config, access: {}, outputLength: 1_000_000, signal, waitUntil: () => {}, sink, logged };
     const turn = assembleTurn(spec, past, host);
     if (!logged) turn.queue();
     const { closed } = await turn.resume(async (_, terminate) => terminate());

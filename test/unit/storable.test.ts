@@ -6,7 +6,7 @@ import { itemId } from "../../src/items/registry.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { newTurnAddress } from "../../src/protocol/ids.ts";
 import { jsonLength } from "../../src/protocol/json.ts";
-import { MAX_CALL_LENGTH, MAX_PAGE_LENGTH, outputRoom } from "../../src/store/limits.ts";
+import { MAX_CALL_LENGTH, MAX_PAGE_LENGTH, maxOutputLength } from "../../src/store/limits.ts";
 import { PLUGINS } from "../../src/tools/plugins.ts";
 import { Turn, type TurnResult } from "../../src/turn/turn.ts";
 
@@ -95,7 +95,7 @@ describe("a turn that puts out more than can be kept", () => {
     expect(seen.closed).toBe(true);
     expect(closed.output.length + (closed.messages?.length ?? 0)).toBeLessThanOrEqual(ROOM);
     expect(JSON.parse(closed.head)).toMatchObject({ incomplete_details: { reason: "max_output_tokens" } });
-    // Not far from what there was room for.
+    // Not far from what there was length for.
     expect(closed.output.length).toBeGreaterThan(ROOM / 16);
   });
 });
@@ -116,23 +116,23 @@ describe("a request", () => {
   });
 
   it("leaves to its answer what it does not take itself", () => {
-    const room = outputRoom({ model: "m" }, [item("x".repeat(1_000_000), "msg_1")]);
-    expect(room).toBeGreaterThan(MAX_CALL_LENGTH - 1_001_000);
-    expect(room).toBeLessThan(MAX_CALL_LENGTH - 1_000_000);
+    const length = maxOutputLength({ model: "m" }, [item("x".repeat(1_000_000), "msg_1")]);
+    expect(length).toBeGreaterThan(MAX_CALL_LENGTH - 1_001_000);
+    expect(length).toBeLessThan(MAX_CALL_LENGTH - 1_000_000);
   });
 
   it.each([
-    ["one large item", () => outputRoom({}, [item("x".repeat(15_000_000), "msg_1")])],
+    ["one large item", () => maxOutputLength({}, [item("x".repeat(15_000_000), "msg_1")])],
     [
       "many small items",
       () =>
-        outputRoom(
+        maxOutputLength(
           {},
           Array.from({ length: 380_000 }, (_, index) => item("", `msg_${index}`)),
         ),
     ],
-    ["its instructions", () => outputRoom({ instructions: "x".repeat(15_000_000) }, [])],
-    ["what escapes make of it", () => outputRoom({}, [item("\u0001".repeat(3_000_000), "msg_1")])],
+    ["its instructions", () => maxOutputLength({ instructions: "x".repeat(15_000_000) }, [])],
+    ["what escapes make of it", () => maxOutputLength({}, [item("\u0001".repeat(3_000_000), "msg_1")])],
   ])("that leaves nothing is refused before anything is generated: %s", (_, ask) => {
     expect(ask).toThrow(expect.objectContaining({ status: 400, param: "input", code: "context_length_exceeded" }));
   });
@@ -193,7 +193,7 @@ describe("what a home gives in one call", () => {
       });
     }
     const keys = turns.map((turn) => ({ id: `msg_${turn}`, turn }));
-    expect(await stub.snapshot(null, keys)).toEqual({ found: false, missing: "room" });
+    expect(await stub.snapshot(null, keys)).toEqual({ found: false, missing: "length" });
     expect(await stub.snapshot(null, keys.slice(0, 1))).toMatchObject({ found: true });
   });
 });

@@ -90,12 +90,12 @@ export class LongText {
   }
 
   draw() {
-    let room = this.#limit - this.#shown;
-    while (room > 0 && this.#next.piece < this.#pieces.length) {
+    let left = this.#limit - this.#shown;
+    while (left > 0 && this.#next.piece < this.#pieces.length) {
       const piece = this.#pieces[this.#next.piece] ?? "";
-      const part = piece.slice(this.#next.offset, this.#next.offset + room);
+      const part = piece.slice(this.#next.offset, this.#next.offset + left);
       this.#show(part);
-      room -= part.length;
+      left -= part.length;
       this.#next.offset += part.length;
       if (this.#next.offset >= piece.length) this.#next = { piece: this.#next.piece + 1, offset: 0 };
     }

@@ -221,12 +221,12 @@ export class HarmonyParser {
       this.#message.hasWords ||= /\S/.test(text);
       if (this.#message.show === "final") this.#lookForStop(text, out);
     } else if (this.#state === "header") {
-      const room = LONGEST_HEADER_TEXT - this.#headerText.length;
-      this.#headerText += text.slice(0, room);
-      this.#headerLength += Math.min(text.length, room);
-      if (text.length <= room) return;
+      const left = LONGEST_HEADER_TEXT - this.#headerText.length;
+      this.#headerText += text.slice(0, left);
+      this.#headerLength += Math.min(text.length, left);
+      if (text.length <= left) return;
       this.#open(undefined, out);
-      this.#readText(text.slice(room), out);
+      this.#readText(text.slice(left), out);
     } else if (this.#state === "between") {
       this.#stray += this.#mayAnswer() ? text : text.slice(0, LONGEST_HEADER_TEXT - this.#stray.length);
     }

@@ -133,8 +133,8 @@ export class PageText implements HtmlSink {
       return;
     }
     // No more than can be shown is worth the memory: white space and entities shrink, rarely by so much.
-    const room = 8 * Math.max(0, this.#limits.maxTextChars - this.#text.length) + 64;
-    const text = withoutMarks(decodeText(raw.slice(0, room)));
+    const left = 8 * Math.max(0, this.#limits.maxTextChars - this.#text.length) + 64;
+    const text = withoutMarks(decodeText(raw.slice(0, left)));
     if (this.#pre > 0 && !this.#anchor) this.#preformatted(text);
     else this.#inline(text.replace(/\s+/g, " "));
   }

@@ -67,12 +67,12 @@ function isSpace(code: number): boolean {
   return code === 0x20 || (code >= 0x09 && code <= 0x0d);
 }
 
-/** How much of a chunk that fits on no line goes on this one: up to a hyphen, else as much as there is room for. */
-function breakOf(chunk: string, room: number): number {
-  const hyphen = chunk.lastIndexOf("-", room - 1);
+/** How much of a chunk that fits on no line goes on this one: up to a hyphen, else as much as fits. */
+function breakOf(chunk: string, left: number): number {
+  const hyphen = chunk.lastIndexOf("-", left - 1);
   if (hyphen > 0 && /[^-]/.test(chunk.slice(0, hyphen))) return hyphen + 1;
   // Not within a character beyond U+FFFF.
-  return room > 0 && isLowSurrogate(chunk.charCodeAt(room)) ? room - 1 : room;
+  return left > 0 && isLowSurrogate(chunk.charCodeAt(left)) ? left - 1 : left;
 }
 
 function isLowSurrogate(code: number): boolean {

@@ -36,7 +36,7 @@ const UNCOUNTED = 8;
 const MIN_HEALTHY_SHARE = 0.5;
 
 /**
- * The server for a turn; undefined where there is none. With a key it is the first of the key's order that has room
+ * The server for a turn; undefined where there is none. With a key it is the first of the key's order that is below its share of the load
  * (consistent hashing with bounded loads: Mirrokni, Thorup, Zadimoghaddam 2016). Without one it is the less loaded of two
  * that chance names (Azar et al. 1994; Mitzenmacher 2001), so that many isolates that know the same do not all choose the same.
  */
@@ -52,7 +52,7 @@ export function chooseServer<Server extends Candidate>(
   if (key && keepsDraining && first?.drains && usable.includes(first)) return first;
   const taking = usable.filter(({ drains }) => !drains);
   const open = taking.length > 0 ? taking : usable;
-  return key ? firstWithRoom(open, loadFactor) : lessLoadedOfTwo(open, random);
+  return key ? firstBelowLimit(open, loadFactor) : lessLoadedOfTwo(open, random);
 }
 
 /** The first server of a key's order. */
@@ -82,14 +82,14 @@ export function inGoodHealth<Server extends Candidate>(servers: readonly Server[
   return usable.length > 0 ? usable : servers;
 }
 
-function firstWithRoom<Server extends Candidate>(servers: readonly Server[], loadFactor: number): Server | undefined {
+function firstBelowLimit<Server extends Candidate>(servers: readonly Server[], loadFactor: number): Server | undefined {
   // Most of the time nothing needs to be counted.
   const [first] = servers;
   if (!first || first.inFlight < UNCOUNTED) return first;
   const total = 1 + servers.reduce((sum, { inFlight }) => sum + inFlight, 0);
   const weights = servers.reduce((sum, { weight }) => sum + weight, 0);
-  const room = ({ weight }: Server) => Math.max(UNCOUNTED, Math.ceil((loadFactor * total * weight) / weights));
-  return servers.find((server) => server.inFlight < room(server)) ?? first;
+  const limit = ({ weight }: Server) => Math.max(UNCOUNTED, Math.ceil((loadFactor * total * weight) / weights));
+  return servers.find((server) => server.inFlight < limit(server)) ?? first;
 }
 
 function lessLoadedOfTwo<Server extends Candidate>(

@@ -17,7 +17,7 @@ export interface ServerLoad {
   busyUntil: number;
 }
 
-/** How long a server is spared that has let a request wait in vain, and at most one that says when it has room. In milliseconds. */
+/** How long a server is spared that has let a request wait in vain, and at most one that says when it takes requests again. In milliseconds. */
 export const MAX_BUSY_MS = 60_000;
 
 const loads = new Map<string, ServerLoad>();

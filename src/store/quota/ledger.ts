@@ -241,23 +241,23 @@ export class Ledger {
   }
 
   /** How much of each kind is left, under a key's limits and its tenant's. */
-  #room(key: string, limits: CountedLimits, now: number): Amounts {
-    const rooms = this.#limitsOf(key, limits, now).map(({ kind, room }) => ({ kind, room }));
-    const room: Amounts = { ...NOTHING };
+  #unused(key: string, limits: CountedLimits, now: number): Amounts {
+    const states = this.#limitsOf(key, limits, now).map(({ kind, unused }) => ({ kind, unused }));
+    const unused: Amounts = { ...NOTHING };
     for (const kind of KINDS) {
-      const of = rooms.filter((each) => each.kind === kind).map((each) => each.room);
-      room[kind] = Math.max(0, Math.min(Number.MAX_SAFE_INTEGER, ...of));
+      const of = states.filter((each) => each.kind === kind).map((each) => each.unused);
+      unused[kind] = Math.max(0, Math.min(Number.MAX_SAFE_INTEGER, ...of));
     }
-    return room;
+    return unused;
   }
 
   /** What is needed, as far as it is there; and in advance what does not take much from others. */
   #grantable(key: string, limits: CountedLimits, { needed, soon }: Want, now: number): Amounts {
-    const room = this.#room(key, limits, now);
+    const unused = this.#unused(key, limits, now);
     const granted: Amounts = { ...NOTHING };
     for (const kind of KINDS) {
-      const now = Math.min(needed[kind], room[kind]);
-      const advance = Math.min(soon[kind], (room[kind] - now) * SHARE_IN_ADVANCE);
+      const now = Math.min(needed[kind], unused[kind]);
+      const advance = Math.min(soon[kind], (unused[kind] - now) * SHARE_IN_ADVANCE);
       granted[kind] = now + Math.max(0, kind === "cost" ? advance : Math.floor(advance));
     }
     return granted;
@@ -277,11 +277,11 @@ export class Ledger {
       const rate = (kind: "requests" | "reads" | "tokens", limit: number | null | undefined) => {
         if (limit == null) return;
         const used = sumOf(account[kind]) + held[kind];
-        states.push({ of, kind, obstacle: kind, limit, used, room: limit - used, window: account[kind] });
+        states.push({ of, kind, obstacle: kind, limit, used, unused: limit - used, window: account[kind] });
       };
       const load = (kind: "slots" | "runs", limit: number | null | undefined) => {
         if (limit == null) return;
-        states.push({ of, kind, obstacle: kind, limit, used: held[kind], room: limit - held[kind] });
+        states.push({ of, kind, obstacle: kind, limit, used: held[kind], unused: limit - held[kind] });
       };
       rate("requests", grants.requests_per_minute);
       rate("reads", readsPerMinute(grants));
@@ -292,7 +292,7 @@ export class Ledger {
         const limit = grants[kind];
         if (limit == null) continue;
         const used = this.#stored(name)[kind];
-        states.push({ of, kind, obstacle: kind, limit, used, room: limit - used - held[kind] });
+        states.push({ of, kind, obstacle: kind, limit, used, unused: limit - used - held[kind] });
       }
       const { budget } = grants;
       if (!budget) continue;
@@ -300,13 +300,13 @@ export class Ledger {
       const resetsAt = periodEnd(budget.window, now);
       if (budget.tokens != null) {
         const used = period.tokens + held.tokens;
-        const room = budget.tokens - used;
-        states.push({ of, kind: "tokens", obstacle: "budget_tokens", limit: budget.tokens, used, room, resetsAt });
+        const unused = budget.tokens - used;
+        states.push({ of, kind: "tokens", obstacle: "budget_tokens", limit: budget.tokens, used, unused, resetsAt });
       }
       if (budget.usd != null) {
         const limit = budget.usd * 1e6;
         const used = period.cost + held.cost;
-        states.push({ of, kind: "cost", obstacle: "budget_usd", limit, used, room: limit - used, resetsAt });
+        states.push({ of, kind: "cost", obstacle: "budget_usd", limit, used, unused: limit - used, resetsAt });
       }
     }
     return states;
@@ -320,7 +320,7 @@ export class Ledger {
     }
     for (const state of this.#limitsOf(key, limits, now)) {
       const wanted = least[state.kind];
-      if (wanted === 0 || wanted <= state.room) continue;
+      if (wanted === 0 || wanted <= state.unused) continue;
       const { obstacle: kind, of, limit, used, resetsAt } = state;
       return { kind, of, limit, used, wanted, retryMs: retryMs(state, wanted, now), resetsAt };
     }
@@ -331,12 +331,12 @@ export class Ledger {
     const states = this.#limitsOf(key, limits, now);
     const of = (kind: "requests" | "tokens"): RateStatus | undefined => {
       const rates = states.filter(({ obstacle }) => obstacle === kind);
-      const [tightest] = rates.toSorted((a, b) => a.room - b.room);
+      const [tightest] = rates.toSorted((a, b) => a.unused - b.unused);
       if (!tightest) return undefined;
       const { window = [], used } = tightest;
       // What is promised counts for a minute from when it is used.
       const resetMs = used > sumOf(window) ? WINDOW_MS : msUntilEmpty(window, now);
-      return { limit: tightest.limit, remaining: Math.max(0, tightest.room), resetMs };
+      return { limit: tightest.limit, remaining: Math.max(0, tightest.unused), resetMs };
     };
     return { requests: of("requests"), tokens: of("tokens") };
   }
@@ -349,16 +349,16 @@ interface LimitState {
   limit: number;
   used: number;
   /** Less than nothing where more was used than was promised. */
-  room: number;
+  unused: number;
   window?: Window;
   resetsAt?: number | undefined;
 }
 
 /** When there may be room for so much; undefined where no waiting makes room for it. */
-function retryMs({ limit, room, window, resetsAt, obstacle }: LimitState, wanted: number, now: number) {
+function retryMs({ limit, unused, window, resetsAt, obstacle }: LimitState, wanted: number, now: number) {
   if (wanted > limit || limit === 0) return undefined;
   if (obstacle === "budget_tokens" || obstacle === "budget_usd") return resetsAt && resetsAt - now;
-  const inWindow = window ? msUntilFreed(window, wanted - room, now) : HOLDS_RETRY_MS;
+  const inWindow = window ? msUntilFreed(window, wanted - unused, now) : HOLDS_RETRY_MS;
   // What is held comes back when its holder reports.
   return Number.isFinite(inWindow) ? inWindow : HOLDS_RETRY_MS;
 }
