@@ -251,7 +251,7 @@ function diskLine({ freeBytes, leastBytes, isLow }: Disk, format: LogFormat): st
   const fields = { free_bytes: freeBytes, least_bytes: Math.round(leastBytes) };
   return isLow
     ? ownLine("warn", `The disk is low: ${free}. Nothing new is stored; everything else goes on.`, format, fields)
-    : ownLine("info", `The disk has room again: ${free}. New things are stored.`, format, fields);
+    : ownLine("info", `The disk has space again: ${free}. New things are stored.`, format, fields);
 }
 
 function refuseEnded(): never {

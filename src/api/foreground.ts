@@ -5,7 +5,7 @@ import { isOnlyPrepared } from "../protocol/create-request.ts";
 import { clientLeft } from "../protocol/errors.ts";
 import { responseId } from "../protocol/ids.ts";
 import { readHistory } from "../store/history.ts";
-import { maxOutputLength, MAX_CALL_LENGTH } from "../store/limits.ts";
+import { MAX_CALL_LENGTH, maxOutputLength } from "../store/limits.ts";
 import { addItemIds, keptInput } from "../turn/history.ts";
 import type { Settle, TurnResult } from "../turn/turn.ts";
 import { storingKey } from "./admission.ts";

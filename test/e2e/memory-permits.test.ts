@@ -79,7 +79,7 @@ describe("an isolate in which a tenant has its three turns", () => {
     await socket.close();
   });
 
-  it("has room again for each that has ended, was refused, or was left", async () => {
+  it("has space again for each that has ended, was refused, or was left", async () => {
     const one = await held(json);
     const two = await held(background);
     const { id } = await two.turn;

@@ -323,7 +323,7 @@ describe.runIf(mayMount())("on a machine of its own", () => {
     rmSync(filler);
     await eventually(async () => (await send("POST", "/v1/conversations", key, { items })).status === 200);
     expect(await health()).toMatchObject({ status: "ok", disk: "ok" });
-    await eventually(() => served.output().includes("The disk has room again"));
+    await eventually(() => served.output().includes("The disk has space again"));
     expect(await stop(served)).toBe(0);
   });
 

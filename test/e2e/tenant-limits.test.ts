@@ -64,7 +64,7 @@ describe("a tenant with all the background responses that it may have", () => {
   it.each<[string, (response: Response) => Promise<unknown>]>([
     ["cancelled", ({ id }) => ann.responses.cancel(id)],
     ["deleted", ({ id }) => ann.responses.delete(id)],
-  ])("has room again when one was %s", async (_, end) => {
+  ])("has space again when one was %s", async (_, end) => {
     const first = await run(ann);
     await run(ann);
     await expectTooMany(run(ann));
@@ -74,7 +74,7 @@ describe("a tenant with all the background responses that it may have", () => {
   });
 
   it.each(["simulator?words=3", "simulator?fault=http:400"])(
-    "has room again when one has ended (%s)",
+    "has space again when one has ended (%s)",
     async (model) => {
       await run(ann);
       for (let turn = 0; turn < 4; turn += 1) await ended(gateway, (await run(ann, { model })).id);

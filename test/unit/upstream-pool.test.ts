@@ -298,7 +298,7 @@ describe("what a server cannot answer", () => {
   });
 });
 
-describe("a server that says when it has room again", () => {
+describe("a server that says when it has space again", () => {
   it("is not asked before, while another one is free", async () => {
     const fleet = fleetOf({ a: status(503, {}, { "retry-after": "30" }), b: healthy });
     const session = sessionFor("a", fleet);

@@ -32,14 +32,14 @@ export class EventRecord {
       this.dropped += 1;
       return;
     }
-    const hasRoom = this.#characters + json.length <= MAX_CHARACTERS;
-    if (hasRoom) this.#characters += json.length;
+    const fits = this.#characters + json.length <= MAX_CHARACTERS;
+    if (fits) this.#characters += json.length;
     this.events.push({
       sequence: event.sequence_number ?? this.events.length,
       type: String(event.type),
       at,
       size: json.length,
-      json: hasRoom ? json : undefined,
+      json: fits ? json : undefined,
     });
   }
 }

@@ -1,0 +1,49 @@
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { root } from "../workerd/tools.ts";
+
+/** The words that docs/glossary.md avoids. */
+
+const SOURCES = ["src", "cli", "scripts", "packages"];
+
+const files = execFileSync("git", ["ls-files", "-co", "--exclude-standard"], { cwd: root, encoding: "utf8" })
+  .split("\n")
+  .filter((path) => /\.(ts|js|md)$/.test(path) && path !== "docs/glossary.md" && !path.endsWith("words.test.ts"));
+
+/** Code without its comments and without the texts in it. */
+function namesOf(code: string): string {
+  return code.replace(/\/\*[\s\S]*?\*\/|\/\/.*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\$]|\\.)*`/g, " ");
+}
+
+/** Where a pattern is found, as `file: what`. */
+function found(paths: readonly string[], pattern: RegExp, read: (text: string) => string): string[] {
+  return paths.flatMap((path) =>
+    [...read(readFileSync(join(root, path), "utf8")).matchAll(pattern)].map(([word]) => `${path}: ${word}`),
+  );
+}
+
+describe("the words", () => {
+  it("that the glossary marks with * are nowhere", () => {
+    const glossary = readFileSync(join(root, "docs/glossary.md"), "utf8");
+    expect([...glossary.matchAll(/(?<!\*)\b(\w+)\*(?!\*)/g)].map(([, word]) => word)).toEqual([
+      "floor",
+      "door",
+      "house",
+    ]);
+    // `Math.floor`, and the function of that name, round down.
+    const words = /(?<!Math\.|function |, |= |\()\b(?:floors?|doors?|houses?)\b(?!\()/gi;
+    const shipped = files.filter((path) => /^(src|cli|scripts|packages|docs|README|CONTRIBUTING)/.test(path));
+    expect(found(shipped, words, (text) => text)).toEqual([]);
+  });
+
+  it("that it avoids are in no name of the code", () => {
+    const code = files.filter(
+      (path) => SOURCES.some((folder) => path.startsWith(`${folder}/`)) && !/\.md$|\/test\//.test(path),
+    );
+    const words =
+      /\b(?:\w*Rooms?\b|rooms?\b|rooms?[A-Z]\w*|\w*[tT]oolset\w*|\w*(?<!Mcp|mcp)ServerTools?\b|serverTools?\b)\w*/g;
+    expect(found(code, words, namesOf)).toEqual([]);
+  });
+});
