@@ -93,7 +93,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
       engine: modelAccess.engineFor(spec, model, host),
       isServerGone: (signal) => upstream.isGone(signal),
       leaveServer: () => upstream.leaveServer(),
-      replica: () => upstream.name,
+      replica: () => upstream.server.config.name,
     },
     bounds: {
       maxRetries: config.maxRetries,

@@ -4,6 +4,7 @@ import { ApiError } from "../protocol/errors.ts";
 import { hashOf } from "../protocol/hash.ts";
 import { logLine } from "../protocol/log-line.ts";
 import { pause } from "../protocol/pause.ts";
+import { BLAMES, type Blame, blameFor, isPage, unknownModel } from "./blame.ts";
 import { learnModels, listModelsOf, noteRefused, separatesTenants, serves } from "./model-lists.ts";
 import { answeredStatus, type Body, ModelServer, type RequestOptions, type ServerBounds } from "./model-server.ts";
 import { reportOf } from "./pool/board-view.ts";
@@ -95,16 +96,6 @@ export class Upstream {
     if (this.#only) return this.#only;
     this.#chosen ??= this.#choose();
     return this.#chosen;
-  }
-
-  /** What the server that the turn's requests go to is called where requests are told of. */
-  get name(): string {
-    return this.server.config.name;
-  }
-
-  /** Names the server that the turn's requests go to, for caches; never shown to anybody. */
-  get baseUrl(): string {
-    return this.server.baseUrl;
   }
 
   /**
@@ -346,7 +337,7 @@ export class Upstream {
 
   /** How many servers may be asked, in all, what one has answered with a fault. */
   #triesAfter(fault: ApiError, blame: Blame): number {
-    // A name that nobody is known to have is a name that there is not.
+    // Where no server is known to have the model, none has it.
     if (blame === "model") return this.servers.some((each) => serves(each, this.#options.model ?? "")) ? MAX_TRIES : 1;
     return answeredStatus(fault) === 500 && fault.code === "upstream_error" ? MAX_TRIES_AT_FAILURE : MAX_TRIES;
   }
@@ -402,36 +393,4 @@ export class Upstream {
   #answerOf(response: Response): { server: ModelServer; leave: Leave } {
     return answers.get(response) ?? { server: this.server, leave: () => {} };
   }
-}
-
-/**
- * What a fault is about, in the order in which a client should hear of it: what was asked (and no other server would do
- * better), a model that the server does not have, the server itself, or its having too much to do.
- */
-const BLAMES = ["request", "model", "server", "admission"] as const;
-type Blame = (typeof BLAMES)[number];
-
-function blameFor(fault: ApiError): Blame {
-  const { status, code } = fault;
-  if (code === "server_is_overloaded" || code === "rate_limit_exceeded") return "admission";
-  if (code === "model_not_found") return "model";
-  if (status < 500) return "request";
-  const answered = answeredStatus(fault) ?? 500;
-  // Routes that a server does not have, others of the same kind do not have, either.
-  const isCredentials = answered === 401 || answered === 403;
-  return answered >= 400 && answered < 500 && !isCredentials ? "request" : "server";
-}
-
-/** A page for people, with a 200: what a proxy says that has no server, or wants a login. */
-function isPage({ headers }: Response): boolean {
-  return headers.get("content-type")?.startsWith("text/html") ?? false;
-}
-
-/**
- * The error of a model that no server has: 400, or the status that the endpoint gives it. A server's own words are not repeated: they
- * name the models of that server alone, and `/v1/models` names those that the key may use.
- */
-function unknownModel(model: string | undefined, status = 400): ApiError {
-  const message = `The model '${model}' does not exist: no model server has it. GET /v1/models lists those there are.`;
-  return new ApiError({ status, message, param: "model", code: "model_not_found" });
 }

@@ -58,6 +58,11 @@ describe("a layer of src", () => {
     expect(refused).toEqual([]);
   });
 
+  it("has no file of more than 400 lines", () => {
+    const lines = (file: string) => readFileSync(join(root, file), "utf8").split("\n").length - 1;
+    expect(filesIn("src").filter((file) => lines(file) > 400)).toEqual([]);
+  });
+
   it("is named here", () => {
     const layers = new Set(filesIn("src").map(layerOf));
     expect([...layers].filter((layer) => !(layer in LAYERS)).toSorted()).toEqual(["env", "index"]);

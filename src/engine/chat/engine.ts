@@ -107,14 +107,14 @@ export class ChatEngine implements Engine {
       return this.#judged(prompt, true, await this.#answer(prompt, { bindsFormat: true }, signal));
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 400 || !NO_PARSER.test(error.message)) throw error;
-      statusOf(this.#upstream.baseUrl).refusedAutoAt = Date.now();
+      statusOf(this.#upstream.server.baseUrl).refusedAutoAt = Date.now();
       return this.#answer({ ...prompt, onlyOffered: true }, asking, signal);
     }
   }
 
   /** A prompt with the tools that stand in it: a model server that looks for no calls gets those that may be called. */
   #shown(prompt: Prompt): Prompt {
-    const { refusedAutoAt } = statusOf(this.#upstream.baseUrl);
+    const { refusedAutoAt } = statusOf(this.#upstream.server.baseUrl);
     if (refusedAutoAt === undefined || Date.now() - refusedAutoAt >= REMEMBER_MS) return prompt;
     return { ...prompt, onlyOffered: true };
   }

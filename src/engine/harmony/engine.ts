@@ -147,7 +147,7 @@ export class HarmonyEngine implements Engine {
 
   /** Whether the server is known to take no structural tags. */
   get #lacksTags(): boolean {
-    const since = withoutStructure.get(this.#upstream.baseUrl) ?? Number.NEGATIVE_INFINITY;
+    const since = withoutStructure.get(this.#upstream.server.baseUrl) ?? Number.NEGATIVE_INFINITY;
     return Date.now() - since < REMEMBER_MS;
   }
 
@@ -168,7 +168,7 @@ export class HarmonyEngine implements Engine {
     const { request, sampled, model, spentTokens = 0 } = prompt;
     const window = await contextWindow(model, this.#upstream, signal);
     const limited = {
-      server: () => this.#upstream.baseUrl,
+      server: () => this.#upstream.server.baseUrl,
       model,
       window,
       wanted: request.max_output_tokens == null ? undefined : request.max_output_tokens - spentTokens,
@@ -190,12 +190,12 @@ export class HarmonyEngine implements Engine {
     try {
       const response = await send(structured);
       // Perhaps another server than the one that was thought of.
-      withStructure.add(this.#upstream.baseUrl);
+      withStructure.add(this.#upstream.server.baseUrl);
       return response;
     } catch (error) {
       const isUnknown = error instanceof ApiError && error.status === 400 && UNKNOWN_STRUCTURE.test(error.message);
-      if (!isUnknown || withStructure.has(this.#upstream.baseUrl)) throw refusedSchema(error, prompt);
-      withoutStructure.set(this.#upstream.baseUrl, Date.now());
+      if (!isUnknown || withStructure.has(this.#upstream.server.baseUrl)) throw refusedSchema(error, prompt);
+      withoutStructure.set(this.#upstream.server.baseUrl, Date.now());
       return send(undefined);
     }
   }

@@ -2,7 +2,7 @@ import type { Client, RequestOptions, Tool, Transport } from "@modelcontextproto
 import type { ListedTool } from "../../contract/tool-session.ts";
 import { limitBody, unlessAborted } from "../guarded-fetch.ts";
 import { ToolFault } from "../tool-fault.ts";
-import { CONNECTION_CLOSED } from "./faults.ts";
+import { CONNECTION_CLOSED, explain, isOldTransport, type Sdk, secretsOf } from "./faults.ts";
 import { mcpHeaders } from "./headers.ts";
 import { outputText } from "./output.ts";
 import { readTools, toListedTool } from "./tool-list.ts";
@@ -47,9 +47,6 @@ const CLIENT_INFO = { name: "responses-edge", version: "0.1.0" };
 /** Requests that nobody asked for: cancellations, answers to the server's pings, streams that are resumed. */
 const MAX_UNASKED_REQUESTS = 100;
 
-/** Of a server's error text. */
-const MAX_MESSAGE_LENGTH = 2_000;
-
 /** How long the server may take over the end of a session. */
 const CLOSE_TIMEOUT_MS = 2_000;
 
@@ -58,8 +55,6 @@ const OPERATION_HEADER = "x-mcp-operation";
 
 /** The server speaks only the protocol of 2026-07-28, which knows no `initialize`. */
 const UNSUPPORTED_PROTOCOL_VERSION = -32022;
-
-type Sdk = typeof import("./sdk.ts");
 
 /** Something asked of the server: its time, and the reason why it failed. */
 interface Operation {
@@ -324,7 +319,7 @@ export class McpSession {
     try {
       return await unlessAborted(ask(request, operation), abort.signal);
     } catch (error) {
-      throw abort.signal.aborted ? abort.signal.reason : this.#explain(error, operation);
+      throw abort.signal.aborted ? abort.signal.reason : this.#explained(error, operation);
     } finally {
       clearTimeout(timer);
       this.#operations.delete(operation.id);
@@ -373,6 +368,13 @@ export class McpSession {
     }
   }
 
+  #explained(error: unknown, { fault, status }: Operation): ToolFault {
+    const secrets = secretsOf(this.#server.url, this.#headers);
+    return fault && !(error instanceof ToolFault)
+      ? fault
+      : explain(error, { status, server: this.#name, secrets }, this.#sdk);
+  }
+
   /** Ends everything that waits for an answer: none can come any more. */
   #lost(fault: ToolFault): ToolFault {
     for (const operation of this.#operations.values()) operation.abort.abort(fault);
@@ -380,43 +382,9 @@ export class McpSession {
     void this.#hangUp();
     return fault;
   }
-
-  #explain(error: unknown, operation: Operation): ToolFault {
-    const { ProtocolError, SdkError, SdkErrorCode } = this.#sdk;
-    if (error instanceof ToolFault) return error;
-    if (operation.fault) return operation.fault;
-    if (error instanceof ProtocolError) {
-      return new ToolFault("protocol", this.#withoutSecrets(error.message), { code: error.code });
-    }
-    const { status } = operation;
-    if (status !== undefined) {
-      const redirected = status >= 300 && status < 400 ? " and a redirect that is not followed" : "";
-      return new ToolFault("http", `${this.#name} answered with HTTP status ${status}${redirected}.`, { status });
-    }
-    if (error instanceof SdkError && error.code === SdkErrorCode.ConnectionClosed) {
-      return new ToolFault("unreachable", `${this.#name} closed the connection.`);
-    }
-    // The package's own words may quote the answer.
-    return new ToolFault("protocol", `${this.#name} sent an answer that is not MCP.`);
-  }
-
-  /** A server's error text, in which it may repeat what it was sent. */
-  #withoutSecrets(message: string): string {
-    let text = message;
-    const { search, searchParams } = new URL(this.#server.url);
-    const secrets = [search, ...searchParams.values(), ...[...searchParams.values()].map(encodeURIComponent)];
-    for (const value of this.#headers.values()) secrets.push(value, ...value.split(" "));
-    for (const secret of secrets) if (secret.length >= 8) text = text.replaceAll(secret, "[redacted]");
-    return text.slice(0, MAX_MESSAGE_LENGTH);
-  }
 }
 
 /** How MCP itself hands a trace on, whatever its transport (SEP-414). */
 function metaOf(traceparent: string | undefined): { _meta?: { traceparent: string } } {
   return traceparent === undefined ? {} : { _meta: { traceparent } };
-}
-
-/** The statuses that send a client to the transport of 2024-11-05; of the others a GET would only get the same. */
-function isOldTransport(status: number | undefined): boolean {
-  return status !== undefined && status >= 400 && status < 500 && ![401, 403, 407, 429].includes(status);
 }
