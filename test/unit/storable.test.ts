@@ -193,7 +193,7 @@ describe("what a home gives in one call", () => {
       });
     }
     const keys = turns.map((turn) => ({ id: `msg_${turn}`, turn }));
-    expect(await stub.snapshot(null, keys)).toEqual({ found: false, missing: "length" });
+    expect(await stub.snapshot(null, keys)).toEqual({ found: false, missing: "room" });
     expect(await stub.snapshot(null, keys.slice(0, 1))).toMatchObject({ found: true });
   });
 });
