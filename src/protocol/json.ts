@@ -1,18 +1,6 @@
-export type JsonObject = Record<string, unknown>;
+import { isJsonObject, type JsonObject } from "@responses-edge/json-text";
 
-export function isJsonObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-/** Whether a text is JSON, of whatever type. */
-export function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
-}
+export { isJson, isJsonObject, type JsonObject } from "@responses-edge/json-text";
 
 /** The arguments of a call as a model has written them; a blank text is none. Undefined for what is no JSON object. */
 export function parseArguments(json: string): JsonObject | undefined {

@@ -1,5 +1,5 @@
+import { isJson } from "@responses-edge/json-text";
 import { type Header, parseHeader, standardHeader } from "./header.ts";
-import { isJson } from "./json.ts";
 import type { Channel, HarmonyMessage } from "./message.ts";
 import { fullName, isOfferedTool, type OfferedTools, type Recipient, resolveRecipient } from "./recipients.ts";
 import { type Segment, toText } from "./segments.ts";

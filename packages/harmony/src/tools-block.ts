@@ -1,4 +1,4 @@
-import { isJsonObject } from "./json.ts";
+import { isJsonObject } from "@responses-edge/json-text";
 import type { ToolNamespace } from "./message.ts";
 
 /**

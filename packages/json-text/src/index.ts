@@ -2,3 +2,4 @@ export * from "./member.ts";
 export * from "./prefix.ts";
 export * from "./schema-check.ts";
 export * from "./structure.ts";
+export * from "./value.ts";
