@@ -3,7 +3,7 @@
  * often the next function is in another file. It counts them in the Worker's bundle, into whose functions it has written a call.
  * `-- --files` lists the files, `-- --functions` the functions as well.
  */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { SourceMap, type SourceMapPayload } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -121,7 +121,8 @@ function instrument(path: string): OwnFunction[] {
     const entry = map.findEntry(line, offset - (lineStarts[line] ?? 0));
     if (!("originalSource" in entry)) return undefined;
     const file = /(?:^|\/)((?:src|packages)\/(?!.*node_modules).*)$/.exec(entry.originalSource)?.[1];
-    return file === undefined ? undefined : { file, line: entry.originalLine + 1 };
+    // Libraries, too, have sources in folders named `src`.
+    return file === undefined || !existsSync(file) ? undefined : { file, line: entry.originalLine + 1 };
   };
 
   visit(parseAst(script) as unknown as SyntaxNode, undefined);
