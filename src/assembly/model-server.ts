@@ -1,10 +1,12 @@
 import type { Config } from "../config/index.ts";
-import { fetchModels, separatesTenants } from "../engine/model-lists.ts";
+import type { DialectName } from "../config/servers.ts";
+import { dialectOf, fetchModels } from "../engine/model-lists.ts";
 import type { ModelServer } from "../engine/model-server.ts";
 import { listModels as list, type ModelCard } from "../engine/models.ts";
 import { type BoardReport, mustHear, noteReport, reportOf, type ServerReport } from "../engine/pool/board-view.ts";
 import { candidateOf } from "../engine/pool/server-load.ts";
 import { askHowItIs } from "../engine/server-gauges.ts";
+import { separatesTenants } from "../engine/tenant-separation.ts";
 import { Upstream } from "../engine/upstream.ts";
 import { type ApiError, toApiError } from "../protocol/errors.ts";
 
@@ -46,6 +48,8 @@ export type ModelServerHealth = {
   report: ServerReport | undefined;
   /** Undefined if it has not named its version. */
   separatesTenants: boolean | undefined;
+  /** What kind of server it is, by its own or the operator's word; undefined if it has told nothing. */
+  dialect: DialectName | undefined;
   latencyMs: number;
 } & (
   | { models: string[]; fault?: undefined }
@@ -61,6 +65,7 @@ export function checkModelServers(config: Config, signal: AbortSignal): Promise<
       ...(await checkModelServer(server, signal)),
       report: reportOf(server.config.name, Date.now(), config.boardMs),
       separatesTenants: separatesTenants(server),
+      dialect: dialectOf(server)?.name,
     })),
   );
 }

@@ -118,7 +118,7 @@ function hasTenants({ keys: { adminKeys, apiKeys }, tokens }: Values): boolean {
 }
 
 function compose(values: Values, modelServers: readonly ModelServerConfig[], env: Variables) {
-  const { baseUrl, apiKey, transport, upstreams, upstreamSecrets, ...timing } = values.servers;
+  const { baseUrl, apiKey, transport, upstreams, upstreamSecrets, dialect, ...timing } = values.servers;
   const { logIntervalMs, unreadLogIntervalMs, ...kept } = values.store;
   const network = operatorNetwork(env);
   return {

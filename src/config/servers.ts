@@ -8,6 +8,10 @@ import { type Section, type ValuesOf, variable } from "./variable.ts";
 export const TRANSPORTS = ["fetch", "socket", "mixed"] as const;
 export type Transport = (typeof TRANSPORTS)[number];
 
+/** The kinds of model servers (`engine/dialects`). */
+export const DIALECTS = ["vllm", "llamacpp", "sglang", "ollama", "openai"] as const;
+export type DialectName = (typeof DIALECTS)[number];
+
 const loadFactor = z
   .string()
   .regex(/^\d{1,4}(\.\d{1,4})?$/, "expected a number such as 1.5")
@@ -28,6 +32,11 @@ export const servers = {
       "VLLM_TRANSPORT",
       z.enum(TRANSPORTS).default("fetch"),
       "`socket` opens a TCP connection for each request, which makes tokens cheaper. `mixed` does so for streams of tokens only. `npm start` and `npm run serve` set `mixed` for a URL with `http://`. See [operations.md](../operations.md#the-way-to-the-model-server).",
+    ),
+    dialect: variable(
+      "UPSTREAM_DIALECT",
+      z.enum(DIALECTS).optional(),
+      "The kind of the model servers that `UPSTREAMS` does not give one: `vllm`, `llamacpp`, `sglang`, `ollama`, or `openai` for any other. Without it each server is recognised by what it says of itself ([model-servers.md](../model-servers.md)).",
     ),
     upstreams: variable(
       "UPSTREAMS",
@@ -57,8 +66,8 @@ export const servers = {
     ),
     unsaltedServers: variable(
       "UNSALTED_SERVERS",
-      z.enum(["warn", "refuse"]).default("warn"),
-      "What happens to a model server that does not keep tenants apart, where there may be several tenants. `warn` logs it; `refuse` sends it no prompt and answers 503 ([fleet.md](../fleet.md#tenants-at-a-server)).",
+      z.enum(["auto", "warn", "refuse"]).default("auto"),
+      "What happens to a model server that does not keep tenants apart, where there may be several tenants. `warn` logs it; `refuse` sends it no prompt and answers 503. `auto` refuses the kinds of servers that are known to share their cache (llama.cpp, Ollama) unless `UPSTREAMS` accepts that, and warns of the others ([fleet.md](../fleet.md#tenants-at-a-server)).",
     ),
     showsUpstream: variable(
       "SHOW_UPSTREAM",

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { z } from "zod";
 import { ENGINES } from "./models.ts";
 import { type Fetch, type OperatorNetwork, operatorNetwork, type PrivateNetwork, withoutRedirects } from "./network.ts";
-import type { ServerValues } from "./servers.ts";
+import { DIALECTS, type ServerValues } from "./servers.ts";
 import { headerSecret, serverUrl } from "./values.ts";
 import type { Mistake } from "./variable.ts";
 
@@ -28,6 +28,8 @@ const entry = z
     models: z.array(z.string().min(1)).min(1).max(MAX_MODELS).optional(),
     engine: z.enum(ENGINES).optional(),
     salted: z.boolean().optional(),
+    dialect: z.enum(DIALECTS).optional(),
+    shared_cache: z.boolean().default(false),
   })
   .refine(
     ({ url, binding }) => (url === undefined) !== (binding === undefined),
@@ -103,7 +105,7 @@ export function readModelServers(values: ServerValues, env: Bindings): ModelServ
   if (binding && transport !== "fetch") {
     mistakes.push(["VLLM_TRANSPORT", "expected fetch: a server behind the binding VLLM is reached by its fetch alone"]);
   }
-  const given = { url: url ?? "http://vllm/v1", weight: 1, drain: false };
+  const given = { url: url ?? "http://vllm/v1", weight: 1, drain: false, shared_cache: false };
   return { servers: [toServer(given, "vllm", binding, operatorNetwork(env), undefined, values)], mistakes };
 }
 
@@ -173,9 +175,9 @@ function toServer(
   binding: Fetch | undefined,
   network: OperatorNetwork,
   secrets: Secrets | undefined,
-  { apiKey: sharedKey, transport }: ServerValues,
+  { apiKey: sharedKey, transport, dialect: sharedDialect }: ServerValues,
 ) {
-  const { weight, drain, models, engine, salted } = given;
+  const { weight, drain, models, engine, salted, dialect = sharedDialect } = given;
   const { api_key: ownKey, headers = {} } = secrets ?? {};
   const hasAuthorization = headers.authorization !== undefined;
   return {
@@ -201,6 +203,10 @@ function toServer(
     engine,
     /** Whether the server heeds `cache_salt`, where the operator says so; undefined: as its model cards tell. */
     salted,
+    /** What kind of server it is; undefined: as it says itself. */
+    dialect,
+    /** Whether the operator accepts that tenants share its prefix cache. */
+    sharesCache: given.shared_cache,
   };
 }
 

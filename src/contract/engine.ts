@@ -148,6 +148,8 @@ export interface Resumption {
 export interface PromptSize {
   tokens: number;
   contextWindow: number;
+  /** The model server counts nothing: the tokens are estimated by the length of the texts. */
+  isEstimate?: boolean;
 }
 
 /** A way to make a model speak: `chat` over vLLM's chat completions, `harmony` over its completions. */

@@ -1,3 +1,5 @@
+import { DIALECTS, dialectOfOwner } from "./dialects/all.ts";
+import type { Dialect } from "./dialects/dialect.ts";
 import type { ModelServer } from "./model-server.ts";
 import { malformedAnswer } from "./upstream-faults.ts";
 
@@ -39,8 +41,8 @@ const lists = new Map<string, Listed>();
 const failedAt = new Map<string, number>();
 const renewedAt = new Map<string, number>();
 
-/** Whether the cards of a server's models, adapters among them, say that vLLM serves them. */
-const vllms = new Map<string, boolean>();
+/** The dialects that servers were recognised by, and whose models they say they serve (`owned_by`). */
+const recognised = new Map<string, { dialect: Dialect; owners: string }>();
 
 /** Models that a server has refused to know, though it should: by its URL and the model's name. */
 const refused = new Map<string, number>();
@@ -60,19 +62,56 @@ export async function fetchModels(server: ModelServer, signal: AbortSignal): Pro
   const body = await server.json("/models", signal);
   const data = typeof body === "object" && body !== null && "data" in body ? body.data : undefined;
   if (!Array.isArray(data)) throw malformedAnswer();
-  if (data.length > 0)
-    vllms.set(
-      server.baseUrl,
-      data.every((card) => (card as Partial<ModelCard> | null)?.owned_by === "vllm"),
-    );
-  const { models } = server.config;
-  return data.filter(
-    (card): card is ModelCard =>
-      typeof card === "object" &&
-      card !== null &&
-      typeof card.id === "string" &&
-      (models === undefined || models.includes(card.id)),
+  const cards = data.filter(
+    (card): card is ModelCard => typeof card === "object" && card !== null && typeof card.id === "string",
   );
+  if (cards.length > 0) await recognise(server, cards, signal);
+  const { models } = server.config;
+  const { window } = dialectOf(server) ?? {};
+  return cards
+    .filter(({ id }) => models === undefined || models.includes(id))
+    .map((card) => (window ? { max_model_len: windowOf(card, window), ...card } : card));
+}
+
+/** The window that a card tells by another name than vLLM's. */
+function windowOf(card: ModelCard, path: readonly string[]): number | null {
+  const told = path.reduce<unknown>((value, field) => (value as Record<string, unknown> | null)?.[field], card);
+  return typeof told === "number" && told > 0 ? told : null;
+}
+
+/** How long a server may take to say what kind it is, in milliseconds. */
+const PROBE_MS = 2_000;
+
+/** Finds out what kind of server it is: by what its cards say, else by the one path that no other kind has. */
+async function recognise(server: ModelServer, cards: readonly ModelCard[], signal: AbortSignal): Promise<void> {
+  const owners = [...new Set(cards.flatMap((card) => card.owned_by ?? []))].join("\n");
+  // Cards without an owner tell nothing.
+  if (owners === "" || server.config.dialect !== undefined || recognised.get(server.baseUrl)?.owners === owners) return;
+  const told = dialectOfOwner(owners) ?? (await probed(server, signal));
+  recognised.set(server.baseUrl, { dialect: told ?? DIALECTS.openai, owners });
+}
+
+async function probed(server: ModelServer, signal: AbortSignal): Promise<Dialect | undefined> {
+  const waiting = AbortSignal.any([signal, AbortSignal.timeout(PROBE_MS)]);
+  const found = await Promise.all(
+    Object.values(DIALECTS).map(async (dialect) => {
+      const { probe } = dialect;
+      const answer = probe && (await server.json(probe.path, waiting).catch(() => undefined));
+      return typeof answer === "object" && answer !== null && probe && probe.field in answer ? dialect : undefined;
+    }),
+  );
+  return found.find((dialect) => dialect !== undefined);
+}
+
+/** What kind of server it is, as the operator or the server itself says; undefined where it has told nothing yet. */
+export function dialectOf({ baseUrl, config }: Pick<ModelServer, "baseUrl" | "config">): Dialect | undefined {
+  return config.dialect === undefined ? recognised.get(baseUrl)?.dialect : DIALECTS[config.dialect];
+}
+
+/** The same, after asking one that has told nothing. One that does not tell soon is taken for vLLM. Rejects with the signal's reason. */
+export async function learnDialect(server: ModelServer, signal: AbortSignal): Promise<Dialect> {
+  if (!dialectOf(server)) await cardsSoon(server, signal);
+  return dialectOf(server) ?? DIALECTS.vllm;
 }
 
 /** A server's models, cached per isolate. Throws as `fetchModels` does. */
@@ -136,14 +175,6 @@ export function serves(server: ModelServer, model: string): boolean | undefined 
   const { models } = server.config;
   if (models) return models.includes(model);
   return knownCards(server)?.some(({ id }) => id === model);
-}
-
-/**
- * Whether a server keeps the prompts of different tenants apart in its prefix cache, as one that heeds `cache_salt` does: vLLM, and
- * those of which the operator says it. Undefined where the server has not told who it is.
- */
-export function separatesTenants({ baseUrl, config }: Pick<ModelServer, "baseUrl" | "config">): boolean | undefined {
-  return config.salted ?? vllms.get(baseUrl);
 }
 
 /** Notes that a server does not know a model which it should have. */

@@ -1,9 +1,12 @@
 import type { Config, EngineName } from "../config/index.ts";
 import type { Model } from "../contract/model.ts";
 import { ApiError } from "../protocol/errors.ts";
+import { DIALECTS } from "./dialects/all.ts";
 import {
   cardsSoon,
+  dialectOf,
   knownCards,
+  learnDialect,
   learnModels,
   listModelsOf,
   listModelsOfAll,
@@ -88,13 +91,23 @@ async function engineOf(model: string, config: Config, upstream: Upstream, signa
   if (own) return own;
   const said = await engineOfServer(model, upstream, signal);
   if (said) return said;
-  if (GPT_OSS.test(model)) return "harmony";
+  const isOss = (name: unknown) => typeof name === "string" && GPT_OSS.test(name);
+  if (isOss(model)) return harmonyIfServed(model, upstream, signal);
   for (const { id, root } of lineage(model, await cardsWith(model, upstream, signal))) {
     const engine = configured(id);
     if (engine) return engine;
-    if (GPT_OSS.test(id) || (typeof root === "string" && GPT_OSS.test(root))) return "harmony";
+    if (isOss(id) || isOss(root)) return harmonyIfServed(model, upstream, signal);
   }
   return "chat";
+}
+
+/** Harmony needs token ids of its server: any other renders and parses gpt-oss itself. */
+async function harmonyIfServed(model: string, upstream: Upstream, signal: AbortSignal): Promise<EngineName> {
+  const unknown = upstream.servers.filter((server) => !dialectOf(server));
+  if (unknown.length > 0) await Promise.all(unknown.map((server) => learnDialect(server, signal)));
+  const having = upstream.servers.filter((server) => serves(server, model) !== false);
+  const servers = having.length > 0 ? having : upstream.servers;
+  return servers.some((server) => (dialectOf(server) ?? DIALECTS.vllm).hasTokenIds) ? "harmony" : "chat";
 }
 
 /** What the operator says of the server that has the model. */

@@ -59,7 +59,10 @@ export function tenantsNotSeparated(): ApiError {
   });
 }
 
-/** What vLLM says of a fault, nested (`{error:{…}}`, since 0.10) or flat (`{object:"error",…}`, before). */
+/**
+ * What a model server says of a fault: nested (`{error:{…}}`, vLLM since 0.10 and most others), flat (`{object:"error",…}`, vLLM before), or
+ * as FastAPI does (`{detail:…}`).
+ */
 export interface UpstreamFault {
   message: string;
   type?: string;
@@ -73,6 +76,7 @@ const MAX_FAULT_MESSAGE = 4_000;
 /** Reads a fault out of a body or a stream payload, or gives undefined when there is none. */
 export function readFault(body: unknown): UpstreamFault | undefined {
   if (typeof body !== "object" || body === null) return undefined;
+  if ("detail" in body) return readDetail(body.detail);
   const fault = "error" in body ? body.error : "object" in body && body.object === "error" ? body : undefined;
   if (typeof fault === "string") return { message: fault.slice(0, MAX_FAULT_MESSAGE) };
   if (typeof fault !== "object" || fault === null) return undefined;
@@ -85,6 +89,18 @@ export function readFault(body: unknown): UpstreamFault | undefined {
   };
 }
 
+/** FastAPI's `detail`: a text, or what its validation finds wrong, with the field that it is about. */
+function readDetail(detail: unknown): UpstreamFault | undefined {
+  if (typeof detail === "string") return { message: detail.slice(0, MAX_FAULT_MESSAGE) };
+  const first: unknown = Array.isArray(detail) ? detail[0] : undefined;
+  if (typeof first !== "object" || first === null || !("msg" in first) || typeof first.msg !== "string")
+    return undefined;
+  const path = "loc" in first && Array.isArray(first.loc) ? first.loc.filter((part) => part !== "body") : [];
+  const field = path.join(".");
+  const message = field === "" ? first.msg : `${field}: ${first.msg}`;
+  return { message: message.slice(0, MAX_FAULT_MESSAGE), param: field === "" ? null : field };
+}
+
 /** `max_output_tokens` alone is too large: these words also speak of the window, which the prompt need not fill. */
 const OUTPUT_LIMIT =
   /max_(completion_)?tokens=\d+ cannot be greater than max_model_len|'max_tokens'.* is too large: \d+\. This model's maximum context length is (\d+) tokens(?: and your request has (\d+) input tokens)?/i;
@@ -95,7 +111,12 @@ const FULL_WINDOW = /^max_(completion_)?tokens must be at least 1, got/i;
 /** vLLM before 0.12 adds the two up: the prompt is at fault only where it fills the window by itself. */
 const BOTH = /maximum context length is (\d+) tokens.*\((\d+) in the (?:messages|prompt), (\d+) in the completion\)/i;
 
-const CONTEXT_LENGTH = /maximum context length|max_model_len|longer than the maximum model length|context length of/i;
+/** In the words of vLLM, llama.cpp (`exceed_context_size_error`), SGLang and Ollama. */
+const CONTEXT_LENGTH =
+  /maximum context length|max_model_len|longer than the maximum model length|context length of|exceeds? the available context size|longer than the model's context length|exceeds? (the )?(maximum|model's|available) (allowed |context )?(length|size|window)|input length .*exceeds|prompt is too long/i;
+
+/** llama.cpp says with a 500 that a model has no eyes or ears, and vLLM with a 400. */
+const NO_MEDIA = /(image|audio|video) input is not supported/i;
 
 /**
  * A fault of vLLM as this API's error. Its words are passed on where they are about the request (4xx); a fault of the
@@ -107,6 +128,7 @@ export function toFaultError(status: number, fault: UpstreamFault | undefined, r
   if (status >= 500 && ENGINE_DEAD_WORDS.test(message)) {
     return new ApiError({ status: 502, message: "The model server's engine has died.", code: ENGINE_DEAD });
   }
+  if (NO_MEDIA.test(message)) return toRefusal(message.replace(/ - hint:.*/s, "."), fault?.param);
   if (isOfModel(status, fault)) return invalidRequest("model", message, "model_not_found");
   if (status === 400 || status === 413 || status === 422) return toRefusal(message, fault?.param);
   if (status === 429) {

@@ -2,10 +2,11 @@ import type { Config } from "../config/index.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { hashOf } from "../protocol/hash.ts";
-import { logLine } from "../protocol/log-line.ts";
 import { pause } from "../protocol/pause.ts";
 import { BLAMES, type Blame, blameFor, isPage, unknownModel } from "./blame.ts";
-import { learnModels, listModelsOf, noteRefused, separatesTenants, serves } from "./model-lists.ts";
+import { DIALECTS } from "./dialects/all.ts";
+import type { Dialect } from "./dialects/dialect.ts";
+import { dialectOf, learnDialect, learnModels, noteRefused, serves } from "./model-lists.ts";
 import { answeredStatus, type Body, ModelServer, type RequestOptions, type ServerBounds } from "./model-server.ts";
 import { reportOf } from "./pool/board-view.ts";
 import { chooseServer, firstOf, inGoodHealth } from "./pool/choice.ts";
@@ -13,6 +14,7 @@ import type { Leave } from "./pool/in-flight.ts";
 import { noteFailure, noteSuccess } from "./pool/outliers.ts";
 import { noteRequest, takeRetry } from "./pool/retry-budget.ts";
 import { candidateOf, loadOf, MAX_BUSY_MS, retryBudget } from "./pool/server-load.ts";
+import { checkSeparation, mayServeTenants } from "./tenant-separation.ts";
 import { malformedAnswer, tenantsNotSeparated } from "./upstream-faults.ts";
 
 /**
@@ -43,6 +45,9 @@ export interface UpstreamOptions {
   trace?: (() => Record<string, string> | undefined) | undefined;
 }
 
+/** A body, or what makes it for a kind of server. */
+export type BodyFor = Body | ((dialect: Dialect) => Body | Promise<Body>);
+
 /** How many servers are asked the same, at most. */
 const MAX_TRIES = 3;
 
@@ -59,9 +64,6 @@ const BUSY_MS = 1_000;
 const DRAWS_PER_SHARE = 16;
 const MAX_DRAWS = 1_000;
 
-/** Servers of which the log has been told that they do not keep tenants apart. By URL. */
-const mixing = new Set<string>();
-
 /** Which of several servers has made an answer, and what ends its being counted. */
 const answers = new WeakMap<Response, { server: ModelServer; leave: Leave }>();
 
@@ -76,6 +78,8 @@ export class Upstream {
   #chosen: ModelServer | undefined;
   /** Servers that have failed this turn, the last one at the end. */
   #failed: readonly ModelServer[] = [];
+  /** What the turn needs of its server. */
+  #needs: ((dialect: Dialect) => boolean) | undefined;
 
   constructor(config: UpstreamConfig, options: UpstreamOptions = {}) {
     this.#config = config;
@@ -98,25 +102,55 @@ export class Upstream {
     return this.#chosen;
   }
 
+  /** What kind of server the turn's is, as far as it has told. */
+  get dialect(): Dialect {
+    return dialectOf(this.server) ?? DIALECTS.vllm;
+  }
+
+  /** The same, after asking it where it has told nothing yet. Rejects with the reason of an aborted `signal`. */
+  async learnDialect(signal: AbortSignal): Promise<Dialect> {
+    const { server } = this;
+    return dialectOf(server) ?? learnDialect(server, signal);
+  }
+
+  /** Has all that follows asked of servers alone that suit. False, and without effect, where none that has the model does. */
+  require(suits: (dialect: Dialect) => boolean): boolean {
+    const { server } = this;
+    if (!this.#able().some((each) => suits(dialectOf(each) ?? DIALECTS.vllm))) return false;
+    this.#needs = suits;
+    if (!suits(dialectOf(server) ?? DIALECTS.vllm)) this.#chosen = undefined;
+    return true;
+  }
+
   /**
    * Sends a request and waits for its headers. `path` is below `/v1`, or from the server's root when it begins with `//`. Where
    * one server cannot answer and another can, that one is asked. Throws as `ModelServer.request` does, the 400 of a model that
    * no server may be asked for, and the 503 of a prompt for which no server keeps tenants apart (`UNSALTED_SERVERS`).
    */
-  async request(path: string, signal: AbortSignal, body?: Body, options?: RequestOptions): Promise<Response> {
+  async request(path: string, signal: AbortSignal, body?: BodyFor, options?: RequestOptions): Promise<Response> {
     const only = this.#only;
     if (!only) return this.#requestOfAny(path, signal, body, options);
-    if (this.#mustSeparate(body)) {
-      await learnModels(this.servers, this.#options.model ?? "", signal);
-      await this.#checkSeparation(only, signal);
-    }
-    this.#noteMixing(only, body);
-    const ask = () => only.request(path, signal, body, options);
+    const sent = body === undefined ? undefined : await this.#bodyFor(only, body, signal);
+    const ask = () => only.request(path, signal, sent, options);
     return this.#options.onAttempt ? this.#told(only, path, 1, ask) : ask();
   }
 
+  /** The body that a server gets. Throws the 400 of a model that it does not have, and the 503 where it may have no prompt. */
+  async #bodyFor(server: ModelServer, body: BodyFor, signal: AbortSignal): Promise<Body> {
+    const { unsaltedServers } = this.#config;
+    if (unsaltedServers !== undefined) await checkSeparation(server, unsaltedServers, signal);
+    if (typeof body !== "function" && !dialectOf(server)?.answersAnyModel) return body;
+    const dialect = dialectOf(server) ?? (await learnDialect(server, signal));
+    const { model } = this.#options;
+    if (dialect.answersAnyModel && model !== undefined) {
+      await learnModels([server], model, signal);
+      if (serves(server, model) === false) throw unknownModel(model);
+    }
+    return typeof body === "function" ? body(dialect) : body;
+  }
+
   /** The JSON answer of a request. Throws as `request` and `text` do, and ApiError 502 when the answer is not JSON. */
-  async json(path: string, signal: AbortSignal, body?: string): Promise<unknown> {
+  async json(path: string, signal: AbortSignal, body?: BodyFor): Promise<unknown> {
     const text = await this.text(await this.request(path, signal, body), signal, this.#config.connectTimeoutMs);
     try {
       return JSON.parse(text);
@@ -170,7 +204,7 @@ export class Upstream {
     this.#giveUp(this.#chosen);
   }
 
-  async #requestOfAny(path: string, signal: AbortSignal, body?: Body, options?: RequestOptions): Promise<Response> {
+  async #requestOfAny(path: string, signal: AbortSignal, body?: BodyFor, options?: RequestOptions): Promise<Response> {
     const { model } = this.#options;
     if (model !== undefined) await learnModels(this.servers, model, signal);
     noteRequest(retryBudget, Date.now());
@@ -202,7 +236,7 @@ export class Upstream {
     asked: {
       path: string;
       signal: AbortSignal;
-      body: Body | undefined;
+      body: BodyFor | undefined;
       attempt: number;
       options: RequestOptions | undefined;
       mayMove: boolean;
@@ -215,10 +249,9 @@ export class Upstream {
     const load = loadOf(server.config);
     const leave = load.inFlight.enter(Date.now());
     try {
-      if (this.#mustSeparate(body)) await this.#checkSeparation(server, signal);
-      this.#noteMixing(server, body);
+      const sent = body === undefined ? undefined : await this.#bodyFor(server, body, signal);
       const response = await this.#told(server, path, attempt, () =>
-        server.request(path, signal, body, { ...options, withinMs }),
+        server.request(path, signal, sent, { ...options, withinMs }),
       );
       if (isPage(response)) {
         server.close(response);
@@ -231,25 +264,6 @@ export class Upstream {
       leave();
       throw error;
     }
-  }
-
-  /** Whether a request may go only to a server that keeps tenants apart: what has a body has a prompt. */
-  #mustSeparate(body: Body | undefined): boolean {
-    return body !== undefined && this.#config.unsaltedServers === "refuse";
-  }
-
-  /** Throws the 503 of a server that is not known to keep tenants apart, and as the server does where it does not say who it is. */
-  async #checkSeparation(server: ModelServer, signal: AbortSignal): Promise<void> {
-    if (separatesTenants(server) === undefined) await listModelsOf(server, signal);
-    if (!separatesTenants(server)) throw tenantsNotSeparated();
-  }
-
-  /** Tells the log, once, of a server that gets prompts and is known not to keep tenants apart. */
-  #noteMixing(server: ModelServer, body: Body | undefined): void {
-    if (body === undefined || this.#config.unsaltedServers === undefined) return;
-    if (separatesTenants(server) !== false || mixing.has(server.baseUrl)) return;
-    mixing.add(server.baseUrl);
-    console.warn(logLine({ level: "warn", tenants_not_separated: server.config.name }));
   }
 
   /** Makes a request, and tells of it. */
@@ -311,10 +325,11 @@ export class Upstream {
   /** The servers that may be asked. Throws the 503 where none of those that have the model keeps tenants apart, and all are to. */
   #able(): readonly ModelServer[] {
     const having = this.#having();
-    if (this.#config.unsaltedServers !== "refuse") return having;
-    const able = having.filter((server) => separatesTenants(server) !== false);
+    const able = having.filter((server) => mayServeTenants(server, this.#config.unsaltedServers));
     if (having.length > 0 && able.length === 0) throw tenantsNotSeparated();
-    return able;
+    const needs = this.#needs;
+    const suited = needs ? able.filter((server) => needs(dialectOf(server) ?? DIALECTS.vllm)) : able;
+    return suited.length > 0 ? suited : able;
   }
 
   /** The servers that have the model; where none is known to, those that may. */
@@ -325,7 +340,7 @@ export class Upstream {
     if (having.length > 0) return having;
     const silent = this.servers.filter((server) => serves(server, model) === undefined);
     if (silent.length > 0) return silent;
-    return this.servers.filter((server) => !server.config.models);
+    return this.servers.filter((server) => !server.config.models && !dialectOf(server)?.answersAnyModel);
   }
 
   /** The servers that could be asked instead of one. */

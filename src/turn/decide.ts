@@ -51,9 +51,15 @@ export type Done =
   | { did: "compact"; fault: Outcome | undefined }
   | GenerationDone
   /** `isFull`: nothing more can be kept. */
-  | { did: "answer"; waitsForClient: boolean; isFull: boolean };
+  | ({ did: "answer"; waitsForClient: boolean; isFull: boolean } & Compliance);
 
-export interface GenerationDone {
+/** The comparison of the output so far with the request. */
+interface Compliance {
+  /** Says which field a turn that ended now would not keep to (`disregarded`); undefined where it keeps to all. */
+  disregarded: string | undefined;
+}
+
+export interface GenerationDone extends Compliance {
   did: "generate";
   /** What has ended the generation before its end. */
   fault: Outcome | undefined;
@@ -85,7 +91,7 @@ export function decide(state: TurnState, done: Done, facts: TurnFacts): Step {
     case "generate":
       return afterGeneration(state, done, facts);
     case "answer":
-      if (done.waitsForClient) return end({ status: "completed" });
+      if (done.waitsForClient) return complete(done);
       return done.isFull || isSpent(spentTokens(state), facts) ? outOfTokens() : newRound(state, facts);
   }
 }
@@ -119,7 +125,7 @@ function afterGeneration({ askedAgain }: TurnState, done: GenerationDone, facts:
   if (calls > 0 || again.length > 0) return { kind: "answer", again };
   if (noAnswer?.why !== undefined && !waitsForClient) return end(askedInVain(noAnswer.why));
   // Without the tools the model is asked once: one that calls them all the same would do so for ever.
-  return done.mayAnswerWithoutTools ? { kind: "answer", again } : end({ status: "completed" });
+  return done.mayAnswerWithoutTools ? { kind: "answer", again } : complete(done);
 }
 
 function isSpent(tokens: number, { maxOutputTokens }: TurnFacts): boolean {
@@ -128,6 +134,13 @@ function isSpent(tokens: number, { maxOutputTokens }: TurnFacts): boolean {
 
 function end(outcome: Outcome): Step {
   return { kind: "end", outcome };
+}
+
+/** Ends a turn whose output is whole: as completed where it is what was asked for. */
+function complete({ disregarded }: Compliance): Step {
+  if (disregarded === undefined) return end({ status: "completed" });
+  const message = `The model server disregarded the request. Its answer does not keep to ${disregarded}.`;
+  return end({ status: "failed", error: new ApiError({ status: 502, message, code: "upstream_disregarded_request" }) });
 }
 
 function outOfTokens(): Step {

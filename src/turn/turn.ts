@@ -7,6 +7,7 @@ import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.
 import { responseId } from "../protocol/ids.ts";
 import { answerCalls, forEachAtOnce, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
 import { Compaction, compactionKind, type DueCompaction } from "./compaction.ts";
+import { disregarded } from "./compliance.ts";
 import { type Done, decide, type Outcome, type Step, type TurnFacts } from "./decide.ts";
 import { Generations } from "./generation.ts";
 import { checkCallPairs } from "./history.ts";
@@ -291,7 +292,12 @@ export class Turn {
       waitsForClient: waitsForClient(state),
       mayAnswerWithoutTools: calls.ignored > 0 && this.#prompt.current.pluginTools !== undefined,
       spentTokens: spentTokens(state) + response.tokensInRound,
+      disregarded: isWhole ? this.#disregarded() : undefined,
     };
+  }
+
+  #disregarded(): string | undefined {
+    return disregarded(this.#options.asked.request, this.#prompt.current, this.#output.state);
   }
 
   /** Runs the calls of a round, and begins the next one, unless the client has to answer something, too. */
@@ -311,7 +317,8 @@ export class Turn {
       output.nextRound();
       this.#prompt.next(promptOutput(this.#options.past, output, items));
     }
-    return { did: "answer", waitsForClient: isClients, isFull: output.size.isFull };
+    const disregarded = isClients ? this.#disregarded() : undefined;
+    return { did: "answer", waitsForClient: isClients, isFull: output.size.isFull, disregarded };
   }
 
   /** Gives the prompt with the response, as raw messages. Returns the fault that prevents it. */

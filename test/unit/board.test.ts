@@ -1,9 +1,12 @@
 import { describe, expect, it } from "vitest";
+import { DIALECTS } from "../../src/engine/dialects/all.ts";
 import { mustHear, noteReport, reportOf } from "../../src/engine/pool/board-view.ts";
 import { loadIn } from "../../src/engine/server-gauges.ts";
 import { nextAsking } from "../../src/store/board.ts";
 
 /** What the board asks and tells, by itself. */
+
+const { gauges: VLLM = /x/ } = DIALECTS.vllm;
 
 describe("the load in a server's metrics", () => {
   it("is what runs and waits in all of its engines", () => {
@@ -16,14 +19,14 @@ vllm:num_requests_waiting{engine="0",model_name="Qwen/Qwen3-8B"} 1e+01
 vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 10.0
 vllm:kv_cache_usage_perc{engine="0",model_name="Qwen/Qwen3-8B"} 0.25
 `;
-    expect(loadIn(metrics)).toBe(15);
-    expect(loadIn("vllm:num_requests_running 4\n")).toBe(4);
+    expect(loadIn(metrics, VLLM)).toBe(15);
+    expect(loadIn("vllm:num_requests_running 4\n", VLLM)).toBe(4);
   });
 
   it.each(["", "<html>", "vllm:num_requests_running{", "num_requests_running 3", "vllm:num_requests_running NaN"])(
     "is not known by %j",
     (metrics) => {
-      expect(loadIn(metrics)).toBeUndefined();
+      expect(loadIn(metrics, VLLM)).toBeUndefined();
     },
   );
 });

@@ -56,7 +56,7 @@ describe("the configuration", () => {
     const JWT = { JWT_ISSUER: "https://i.example", JWT_AUDIENCE: "a", JWT_JWKS_URL: "https://i.example/keys" };
     const several = [{ API_KEYS: `a:${HASH},b:${"b".repeat(64)}` }, { ADMIN_KEY: `ops:${HASH}` }, JWT];
     for (const vars of several) {
-      expect(configure(vars).unsaltedServers).toBe("warn");
+      expect(configure(vars).unsaltedServers).toBe("auto");
       expect(configure({ ...vars, UNSALTED_SERVERS: "refuse" }).unsaltedServers).toBe("refuse");
     }
     for (const vars of [{}, { API_KEYS: `a:${HASH},a:${"b".repeat(64)}` }]) {

@@ -28,6 +28,7 @@ const generated = (changed: Partial<GenerationDone> = {}): GenerationDone => ({
   waitsForClient: false,
   mayAnswerWithoutTools: false,
   spentTokens: 0,
+  disregarded: undefined,
   ...changed,
 });
 const broken: NoAnswer = { kind: "broken", why: "a call of 'f'", messages: [{ role: "tool" }] };
@@ -103,11 +104,34 @@ describe("the step after", () => {
     ["calls in vain asks without tools", generated({ mayAnswerWithoutTools: true }), { kind: "answer", again: [] }],
     [
       "the calls of a round begins the next",
-      { did: "answer", waitsForClient: false, isFull: false },
+      { did: "answer", waitsForClient: false, isFull: false, disregarded: undefined },
       { kind: "generate" },
     ],
-    ["calls beside the client's ends", { did: "answer", waitsForClient: true, isFull: true }, completed],
-    ["calls that have filled the output ends", { did: "answer", waitsForClient: false, isFull: true }, outOfTokens],
+    [
+      "calls beside the client's ends",
+      { did: "answer", waitsForClient: true, isFull: true, disregarded: undefined },
+      completed,
+    ],
+    [
+      "calls that have filled the output ends",
+      { did: "answer", waitsForClient: false, isFull: true, disregarded: undefined },
+      outOfTokens,
+    ],
+    [
+      "an answer that is not what was asked for fails, and says which field it does not keep to",
+      generated({ disregarded: "'text.format': its text is no JSON object" }),
+      ends("failed", {
+        error: expect.objectContaining({
+          code: "upstream_disregarded_request",
+          message: expect.stringContaining("'text.format'"),
+        }),
+      }),
+    ],
+    [
+      "calls beside the client's that were not offered fails, too",
+      { did: "answer", waitsForClient: true, isFull: true, disregarded: "'tools'" },
+      ends("failed", { error: expect.objectContaining({ code: "upstream_disregarded_request" }) }),
+    ],
   ])("%s", (_what, done, expected, facts = {}) => {
     expect(decide(state(), done, { ...FACTS, ...facts })).toEqual(expected);
   });
@@ -142,6 +166,7 @@ const generations: fc.Arbitrary<GenerationDone> = fc.record({
   waitsForClient: fc.boolean(),
   mayAnswerWithoutTools: fc.boolean(),
   spentTokens: fc.nat({ max: 9 }),
+  disregarded: fc.constantFrom(undefined, "'tool_choice'"),
 });
 
 describe("whatever a generation comes to", () => {
@@ -153,6 +178,7 @@ describe("whatever a generation comes to", () => {
         if (step.kind === "end" && step.outcome.status === "completed") {
           expect(done.finish === "length" || done.finish === "content_filter").toBe(false);
           expect(done.calls).toBe(0);
+          expect(done.disregarded).toBeUndefined();
           if (!done.waitsForClient) expect(done.noAnswer).toBeUndefined();
         }
         if (step.kind === "generate") {

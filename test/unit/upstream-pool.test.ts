@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { loadConfig, type Variables } from "../../src/config/index.ts";
 import type { ServerAttempt } from "../../src/contract/server-attempt.ts";
+import { DIALECTS } from "../../src/engine/dialects/all.ts";
 import { listModels, resolveModel } from "../../src/engine/models.ts";
 import { type Session, Upstream, type UpstreamOptions } from "../../src/engine/upstream.ts";
 
@@ -33,6 +34,9 @@ const hanging = failing(
 
 let fleets = 0;
 
+/** A server whose cards do not say what kind it is is asked at these. */
+const PROBES = new Set(Object.values(DIALECTS).map(({ probe }) => probe?.path.slice(1)));
+
 /** A pool of servers, each of which answers as it is said. What is seen of a server is remembered by its URL. */
 function fleetOf(answers: Record<string, Answer>, variables: Partial<Variables> = {}, fields: object = {}) {
   fleets += 1;
@@ -45,7 +49,7 @@ function fleetOf(answers: Record<string, Answer>, variables: Partial<Variables> 
     ...server,
     fetch: async (url, init) => {
       const path = new URL(url).pathname;
-      (path === "/v1/models" ? lists : asked).push(server.name);
+      if (!PROBES.has(path)) (path === "/v1/models" ? lists : asked).push(server.name);
       const answer = answers[server.name];
       if (!answer) throw new Error("There is no such server.");
       return answer(path, init);
@@ -99,23 +103,27 @@ describe("where there are several tenants, a server that is no vLLM", () => {
     (path) =>
       Response.json(path === "/v1/models" ? { data: owners.map((owned_by) => ({ id: MODEL, owned_by })) } : {});
 
-  it("is asked, and told of in the log once, unless the operator says that it heeds the salt", async () => {
+  it.each<[what: string, owner: string, variables: Partial<Variables>, fields: object, lines: number]>([
+    ["of an unknown kind", "somebody", {}, {}, 1],
+    ["whose tenants share a cache, which the operator accepts", "llamacpp", {}, { shared_cache: true }, 1],
+    ["that mixes tenants, where that is only warned of", "llamacpp", { UNSALTED_SERVERS: "warn" }, {}, 1],
+    ["that heeds the salt, as the operator says", "llamacpp", {}, { salted: true }, 0],
+    ["that heeds the salt by its kind", "sglang", {}, {}, 0],
+  ])("is asked, and told of in the log once: one %s", async (_, owner, variables, fields, lines) => {
     const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
-    for (const [fields, lines] of [
-      [{}, 1],
-      [{ salted: true }, 0],
-    ] as const) {
-      warned.mockClear();
-      const fleet = fleetOf({ other: of("llamacpp") }, { API_KEYS }, fields);
-      await ask(fleet.upstream());
-      // Nobody has asked it who it is: no request does so for this.
-      expect([fleet.lists, warned.mock.calls]).toEqual([[], []]);
-      await listModels(fleet.config, fleet.upstream(), signal);
-      for (let turn = 0; turn < 2; turn += 1) await ask(fleet.upstream());
-      expect(fleet.asked).toEqual(["other", "other", "other"]);
-      expect(warned.mock.calls.map(([line]) => JSON.parse(line))).toEqual(
-        Array(lines).fill({ level: "warn", tenants_not_separated: "other" }),
-      );
+    const fleet = fleetOf({ other: of(owner) }, { API_KEYS, ...variables }, fields);
+    for (let turn = 0; turn < 3; turn += 1) await ask(fleet.upstream());
+    expect(fleet.asked).toEqual(["other", "other", "other"]);
+    expect(warned.mock.calls.map(([line]) => JSON.parse(line))).toEqual(
+      Array(lines).fill({ level: "warn", tenants_not_separated: "other" }),
+    );
+  });
+
+  it("gets no prompt where its kind is known to mix tenants, and nobody accepts that", async () => {
+    for (const owner of ["llamacpp", "library"]) {
+      const fleet = fleetOf({ other: of(owner) }, { API_KEYS });
+      for (let turn = 0; turn < 2; turn += 1) await expect(ask(fleet.upstream())).rejects.toMatchObject(refused);
+      expect(fleet.asked).toEqual([]);
     }
   });
 

@@ -35,7 +35,10 @@ function upstreamOf(reads: readonly Uint8Array[], type: string): Upstream {
     },
   });
   const fetch = async () => new Response(body, { headers: { "content-type": type } });
-  return new Upstream({ ...config, modelServers: config.modelServers.map((server) => ({ ...server, fetch })) });
+  return new Upstream({
+    ...config,
+    modelServers: config.modelServers.map((server) => ({ ...server, dialect: "vllm", fetch })),
+  });
 }
 
 /** The events of a turn that vLLM answers with these reads, and what is settled. Everything but vLLM is always the same. */

@@ -1,7 +1,6 @@
 /**
- * Whether a value surely conforms to a JSON schema. "No" also means "not known": a keyword that is not known here (a
- * pattern of the client's would run on this server), or more work than a check is worth. Then the model is asked again
- * under vLLM's grammar.
+ * Checks JSON text against a schema. Some things a check does not find out: a keyword that is not known here (a pattern of
+ * the client's would run on this server), or more work than a check is worth.
  */
 
 type Schema = Record<string, unknown>;
@@ -26,8 +25,17 @@ const ANNOTATIONS = new Set([
   "writeOnly",
 ]);
 
-/** Whether JSON text conforms to a schema. */
+/** Whether JSON text surely conforms to a schema: false also where the check does not find it out. */
 export function conforms(text: string, schema: unknown): boolean {
+  return passes(text, schema, false);
+}
+
+/** Whether JSON text may conform to a schema: false only where it surely does not, as text that is no JSON. */
+export function mayConform(text: string, schema: unknown): boolean {
+  return passes(text, schema, true);
+}
+
+function passes(text: string, schema: unknown, unknown: boolean): boolean {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -35,9 +43,9 @@ export function conforms(text: string, schema: unknown): boolean {
     return false;
   }
   try {
-    return new Check(schema).holds(value, schema, 0);
+    return new Check(schema, unknown).holds(value, schema, 0);
   } catch (error) {
-    if (error instanceof TooMuchWork) return false;
+    if (error instanceof TooMuchWork) return unknown;
     throw error;
   }
 }
@@ -46,10 +54,13 @@ class TooMuchWork extends Error {}
 
 class Check {
   readonly #root: unknown;
+  /** The result where it cannot be found out. No keyword that is known here negates another one. */
+  readonly #unknown: boolean;
   #steps = 0;
 
-  constructor(root: unknown) {
+  constructor(root: unknown, unknown: boolean) {
     this.#root = root;
+    this.#unknown = unknown;
   }
 
   #work(steps: number): void {
@@ -59,9 +70,9 @@ class Check {
 
   holds(value: unknown, schema: unknown, depth: number): boolean {
     this.#work(1);
-    if (depth > MAX_DEPTH) return false;
-    if (schema === true) return true;
-    if (typeof schema !== "object" || schema === null) return false;
+    if (depth > MAX_DEPTH) return this.#unknown;
+    if (typeof schema === "boolean") return schema;
+    if (typeof schema !== "object" || schema === null) return this.#unknown;
     return Object.entries(schema).every(
       ([keyword, rule]) => ANNOTATIONS.has(keyword) || this.#keeps(value, keyword, rule, schema as Schema, depth + 1),
     );
@@ -70,19 +81,19 @@ class Check {
   #keeps(value: unknown, keyword: string, rule: unknown, schema: Schema, depth: number): boolean {
     switch (keyword) {
       case "type":
-        return (Array.isArray(rule) ? rule : [rule]).some((type) => isOfType(value, type));
+        return (Array.isArray(rule) ? rule : [rule]).some((type) => isOfType(value, type) ?? this.#unknown);
       case "enum":
-        return Array.isArray(rule) && rule.some((each) => this.#isSame(value, each));
+        return Array.isArray(rule) ? rule.some((each) => this.#isSame(value, each)) : this.#unknown;
       case "const":
         return this.#isSame(value, rule);
       case "$ref": {
         const target = this.#resolve(rule);
-        return target !== undefined && this.holds(value, target, depth);
+        return target === undefined ? this.#unknown : this.holds(value, target, depth);
       }
       case "allOf":
-        return Array.isArray(rule) && rule.every((each) => this.holds(value, each, depth));
+        return Array.isArray(rule) ? rule.every((each) => this.holds(value, each, depth)) : this.#unknown;
       case "anyOf":
-        return Array.isArray(rule) && rule.some((each) => this.holds(value, each, depth));
+        return Array.isArray(rule) ? rule.some((each) => this.holds(value, each, depth)) : this.#unknown;
       case "properties":
       case "required":
       case "additionalProperties":
@@ -90,22 +101,25 @@ class Check {
       case "maxProperties":
         return !isObject(value) || this.#keepsObjectRule(value, keyword, rule, schema, depth);
       case "items":
-        return !Array.isArray(value) || value.every((each) => this.holds(each, rule, depth));
+        if (!Array.isArray(value)) return true;
+        // With `prefixItems` it is about those behind them; a list is what earlier drafts called these.
+        if (schema.prefixItems !== undefined || Array.isArray(rule)) return this.#unknown;
+        return value.every((each) => this.holds(each, rule, depth));
       case "minItems":
       case "maxItems":
-        return !Array.isArray(value) || isWithin(value.length, keyword, rule);
+        return !Array.isArray(value) || this.#isWithin(value.length, keyword, rule);
       case "minLength":
       case "maxLength":
-        return typeof value !== "string" || isWithin(this.#codePoints(value), keyword, rule);
+        return typeof value !== "string" || this.#isWithin(this.#codePoints(value), keyword, rule);
       case "minimum":
       case "maximum":
-        return typeof value !== "number" || isWithin(value, keyword, rule);
+        return typeof value !== "number" || this.#isWithin(value, keyword, rule);
       case "exclusiveMinimum":
-        return typeof value !== "number" || (typeof rule === "number" && value > rule);
+        return typeof value !== "number" || (typeof rule === "number" ? value > rule : this.#unknown);
       case "exclusiveMaximum":
-        return typeof value !== "number" || (typeof rule === "number" && value < rule);
+        return typeof value !== "number" || (typeof rule === "number" ? value < rule : this.#unknown);
       default:
-        return false;
+        return this.#unknown;
     }
   }
 
@@ -120,21 +134,26 @@ class Check {
     this.#work(entries.length);
     switch (keyword) {
       case "properties":
-        return (
-          isObject(rule) &&
-          entries.every(([key, each]) => !Object.hasOwn(rule, key) || this.holds(each, rule[key], depth))
-        );
+        if (!isObject(rule)) return this.#unknown;
+        return entries.every(([key, each]) => !Object.hasOwn(rule, key) || this.holds(each, rule[key], depth));
       case "required":
-        if (!Array.isArray(rule)) return false;
+        if (!Array.isArray(rule)) return this.#unknown;
         this.#work(rule.length);
         return rule.every((key) => typeof key === "string" && Object.hasOwn(value, key));
       case "additionalProperties": {
         const known = isObject(schema.properties) ? schema.properties : {};
+        if (schema.patternProperties !== undefined) return this.#unknown;
         return entries.every(([key, each]) => Object.hasOwn(known, key) || this.holds(each, rule, depth));
       }
       default:
-        return isWithin(entries.length, keyword, rule);
+        return this.#isWithin(entries.length, keyword, rule);
     }
+  }
+
+  /** Keywords of the form `minLength`, `maximum`: whether a count or number keeps to one. */
+  #isWithin(value: number, keyword: string, limit: unknown): boolean {
+    if (typeof limit !== "number") return this.#unknown;
+    return keyword.startsWith("min") ? value >= limit : value <= limit;
   }
 
   #isSame(a: unknown, b: unknown): boolean {
@@ -173,7 +192,8 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-function isOfType(value: unknown, type: unknown): boolean {
+/** Undefined for a type that JSON Schema does not have. */
+function isOfType(value: unknown, type: unknown): boolean | undefined {
   switch (type) {
     case "object":
       return isObject(value);
@@ -188,12 +208,6 @@ function isOfType(value: unknown, type: unknown): boolean {
     case "boolean":
       return typeof value === type;
     default:
-      return false;
+      return undefined;
   }
-}
-
-/** Keywords of the form `minLength`, `maximum`: whether a count or number keeps to one. */
-function isWithin(value: number, keyword: string, limit: unknown): boolean {
-  if (typeof limit !== "number") return false;
-  return keyword.startsWith("min") ? value >= limit : value <= limit;
 }

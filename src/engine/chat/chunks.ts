@@ -58,6 +58,8 @@ const LOGPROB_FLOOR = -9999;
 export interface ChunkReaderOptions extends AnswerTextOptions {
   /** Output tokens before which no stop string counts. */
   minTokens?: number | undefined;
+  /** How many alternatives of a token were asked for: a server may send more. */
+  topLogprobs?: number | undefined;
 }
 
 /** Reads one answer of vLLM's, chunk by chunk or whole. */
@@ -66,15 +68,19 @@ export class ChunkReader {
   readonly #text: AnswerText;
   readonly #continues: boolean;
   readonly #minTokens: number;
+  readonly #topLogprobs: number;
   #reasoned = false;
   #isOver = false;
   /** Text has come as such. */
   #hasText = false;
+  /** The usage of a chunk that has choices, while none without any has come: some servers send no other. */
+  #usageSoFar: VllmUsage | undefined;
 
   constructor(options: ChunkReaderOptions = {}) {
     this.#text = new AnswerText(options);
     this.#continues = options.continues ?? false;
     this.#minTokens = options.minTokens ?? 0;
+    this.#topLogprobs = options.topLogprobs ?? 0;
   }
 
   /** A stop string has ended the answer, and its usage is known: what the server still generates is not wanted. */
@@ -106,7 +112,7 @@ export class ChunkReader {
     const wasStopped = this.#text.stopped;
     if (choice && !wasStopped) {
       const entries = list(choice.logprobs?.content);
-      if (entries.length > 0) this.#logprobs.push(entries.map(toTokenLogprob));
+      if (entries.length > 0) this.#logprobs.push(entries.map((entry) => toTokenLogprob(entry, this.#topLogprobs)));
       const delta = choice.delta ?? choice.message;
       if (delta != null) {
         const isBound = (chunk.usage?.completion_tokens ?? Number.POSITIVE_INFINITY) > this.#minTokens;
@@ -126,9 +132,16 @@ export class ChunkReader {
     // that came whole has both in one, and of an answer that is over all have been counted.
     if (chunk.usage && !this.#isOver && (choices.length === 0 || choice?.message || this.#text.stopped)) {
       deltas.push({ kind: "usage", usage: this.#usage(chunk.usage) });
+      this.#usageSoFar = undefined;
       this.#isOver = this.#text.stopped;
-    }
+    } else if (chunk.usage && !this.#isOver) this.#usageSoFar = chunk.usage;
     if (chunk.kv_transfer_params != null) deltas.push({ kind: "kv_transfer_params", value: chunk.kv_transfer_params });
+  }
+
+  /** Adds what is known of the usage at the end of a stream that has not told it by itself. */
+  end(deltas: ModelDelta[]): void {
+    if (this.#usageSoFar) deltas.push({ kind: "usage", usage: this.#usage(this.#usageSoFar) });
+    this.#usageSoFar = undefined;
   }
 
   /**
@@ -205,8 +218,9 @@ function object<Fields extends object>(value: unknown): Fields {
   throw malformedStream();
 }
 
-function toTokenLogprob(entry: ChatLogprob): TokenLogprob {
-  return { ...toLogprob(entry), top_logprobs: list(object<ChatLogprob>(entry).top_logprobs).map(toLogprob) };
+function toTokenLogprob(entry: ChatLogprob, alternatives: number): TokenLogprob {
+  const top = list(object<ChatLogprob>(entry).top_logprobs).slice(0, alternatives);
+  return { ...toLogprob(entry), top_logprobs: top.map(toLogprob) };
 }
 
 function toLogprob(entry: ChatLogprob) {

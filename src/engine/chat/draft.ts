@@ -9,7 +9,7 @@ import { asJson, type ChatMessage } from "./messages.ts";
 /**
  * One answer of a model that may call tools, before it is taken for one. What nothing binds may be wrong: a call of a
  * tool that was not offered, a call without a name, arguments that are cut in the middle, an input outside of its tool's
- * grammar, a final text without its format. The model is then told, and asked again.
+ * grammar, text where a call was asked for, a final text without its format. The model is then told, and asked again.
  */
 
 export interface DraftOptions {
@@ -21,8 +21,12 @@ export interface DraftOptions {
   live: ReadonlySet<string>;
   /** The grammars of custom tools, by their names. */
   rules: ReadonlyMap<string, Rules>;
+  /** A call must come: text that comes instead is held back. */
+  mustCall: boolean;
   /** What the final text must be; it is held back until it is known to be so. */
-  format: FinalFormat | undefined;
+  format?: FinalFormat | undefined;
+  /** The model server was told the format, and does not bind every text to it. */
+  wasTold?: boolean;
 }
 
 interface DraftCall {
@@ -59,7 +63,7 @@ export class Draft {
           // A call that text comes after has ended.
           if (this.#newest && delta.text.trim() !== "") this.#release(this.#newest, out);
           this.#text.push(delta.text);
-          (this.#options.format ? this.#buffered : out).push(delta);
+          (this.#holdsText ? this.#buffered : out).push(delta);
           break;
         case "refusal":
           this.#refused = true;
@@ -78,6 +82,12 @@ export class Draft {
     return out;
   }
 
+  /** Text is held back until a call has come that must, and all of one that must have a format. */
+  get #holdsText(): boolean {
+    const { format, mustCall } = this.#options;
+    return format !== undefined || (mustCall && ![...this.#calls.values()].some((call) => this.#isOffered(call)));
+  }
+
   #readCall(delta: Extract<ModelDelta, { kind: "tool_call" }>, out: ModelDelta[]): void {
     let call = this.#calls.get(delta.index);
     if (!call) {
@@ -91,6 +101,7 @@ export class Draft {
     const isNamed = call.name !== undefined;
     call.name ??= delta.name;
     if (call.name === undefined || !this.#isOffered(call)) return;
+    if (this.#options.mustCall && !this.#options.format) out.push(...this.#buffered.splice(0));
     // With what came of it before its name.
     const text = isNamed ? delta.arguments : call.arguments.join("");
     const own: ModelDelta = { ...delta, callId: call.callId ?? delta.callId, arguments: text };
@@ -120,7 +131,8 @@ export class Draft {
     const finish: ModelDelta = { kind: "finish", reason: this.#finish ?? "stop" };
     if (finish.reason !== "stop" && finish.reason !== "tool_calls") {
       // Cut off: the beginning of a document is shown, as it would be under the grammar.
-      if (this.#calls.size === 0 && /^\s*[[{]/.test(this.#said)) deltas.push(...this.#buffered);
+      const isShown = !this.#options.format || /^\s*[[{]/.test(this.#said);
+      if (this.#calls.size === 0 && isShown) deltas.push(...this.#buffered);
       for (const { buffered } of this.#calls.values()) for (const delta of buffered) deltas.push(delta);
       deltas.push(finish);
       return deltas;
@@ -134,17 +146,41 @@ export class Draft {
     if (first && wrong.length === this.#calls.size) {
       const change = this.#corrected(wrong.map(([, call]) => call));
       deltas.push({ kind: "item_done" }, { kind: "ask_again", why: this.#whyOf(first[1]), change });
-    } else if (this.#calls.size === 0 && this.#lacksFormat) {
-      deltas.push({ kind: "item_done" }, { kind: "ask_again", change: { ...this.#change, isFinal: true } });
-    } else if (this.#calls.size === 0) deltas.push(...this.#buffered);
+    } else if (this.#calls.size === 0) {
+      const again = this.#askedForMore();
+      deltas.push(...(again ? [{ kind: "item_done" } as const, again] : this.#buffered));
+    }
     deltas.push(finish);
     return deltas;
   }
 
-  /** Whether the model has written its final text freely, and it does not keep to the format for sure. */
-  get #lacksFormat(): boolean {
-    const { format } = this.#options;
-    return format !== undefined && !this.#refused && !format.accepts(this.#said);
+  /** How the model is asked again that has written a text without calls, where that is not the answer. */
+  #askedForMore(): Extract<ModelDelta, { kind: "ask_again" }> | undefined {
+    const { mustCall, format, wasTold } = this.#options;
+    if (this.#refused) return undefined;
+    if (mustCall) {
+      const names = [...this.#options.offered];
+      const must = names.length === 1 ? `the tool '${names[0]}'` : `one of the tools: ${names.join(", ")}`;
+      return this.#told("text without the call that 'tool_choice' asks for.", `Call ${must}.`);
+    }
+    // A text that was written freely is asked for again under the server's grammar.
+    if (!wasTold && format && !format.accepts(this.#said)) {
+      return { kind: "ask_again", change: { ...this.#change, isFinal: true } };
+    }
+    if (!wasTold || !format || format.mayAccept(this.#said)) return undefined;
+    return this.#told(
+      "text that does not keep to its format.",
+      "Answer again, with JSON of the requested format alone.",
+    );
+  }
+
+  /** The model is asked again after a word about its text. */
+  #told(why: string, content: string): Extract<ModelDelta, { kind: "ask_again" }> {
+    const { corrections = [] } = this.#prompt;
+    const said = this.#said.trim();
+    const answer: ChatMessage[] = said === "" ? [] : [{ role: "assistant", content: said }];
+    const change = { ...this.#change, corrections: [...corrections, ...answer, { role: "user", content }] };
+    return { kind: "ask_again", why, change: this.#prompt.isFinal ? { ...change, isFinal: true } : change };
   }
 
   /** What was changed of the prompt before. */

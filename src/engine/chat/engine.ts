@@ -2,15 +2,19 @@ import { LongWork } from "@responses-edge/long-work";
 import type { Config } from "../../config/index.ts";
 import type { Engine, ModelDelta, Prompt, PromptSize, RawMessage, Resumption } from "../../contract/engine.ts";
 import type { Plugins } from "../../contract/plugin.ts";
-import { type Item, isServerCall } from "../../items/registry.ts";
+import type { Item } from "../../items/registry.ts";
 import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError, invalidRequest, toApiError } from "../../protocol/errors.ts";
+import { estimateTokens } from "../../protocol/estimate.ts";
+import { mustCall } from "../../protocol/tools.ts";
 import { boundRules, refuseBadFormats } from "../bound-inputs.ts";
+import type { Dialect } from "../dialects/dialect.ts";
+import { contextWindow } from "../models.ts";
 import { statusOf } from "../server-status.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { stopStringsOf } from "../stop-strings.ts";
-import type { Upstream } from "../upstream.ts";
+import type { BodyFor, Upstream } from "../upstream.ts";
 import { connectionLost, malformedAnswer } from "../upstream-faults.ts";
 import { askingFor } from "../vllm-words.ts";
 import { ChunkReader } from "./chunks.ts";
@@ -26,8 +30,9 @@ import {
   mayCall,
   promptTools,
   toChatRequest,
-  toTokenizeRequest,
+  toCountRequest,
 } from "./request.ts";
+import { resumptionAfter } from "./resumption.ts";
 
 /** How long a server is remembered to look for no calls, in milliseconds. */
 const REMEMBER_MS = 600_000;
@@ -84,31 +89,36 @@ export class ChatEngine implements Engine {
   async #begin(given: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     const prompt = this.#shown(given);
     if (prompt.asksForText) return this.#answer(prompt, { bindsFormat: false, finalText: true }, signal);
-    if (prompt.isFinal) return this.#answer(prompt, { bindsFormat: true, finalText: true }, signal);
-    if (!mayCall(prompt)) return this.#withoutCalls(prompt, signal);
-    const input = forcedInput(prompt);
+    const dialect = await this.#upstream.learnDialect(signal);
+    const format = finalFormat(prompt.request);
+    if (prompt.isFinal || !mayCall(prompt)) {
+      const mayCallInVain = !prompt.isFinal && promptTools(prompt).length > 0;
+      const isBound = format !== undefined || prompt.request.structured_outputs != null;
+      if (mayCallInVain && !isBound) return this.#withoutCalls(prompt, signal);
+      const answer = await this.#answer(prompt, { bindsFormat: true, finalText: true }, signal);
+      return format && !dialect.bindsFormat ? this.#judged(prompt, { format, wasTold: true }, answer) : answer;
+    }
+    const input = dialect.grammar && forcedInput(prompt);
     if (input) {
       const asking = { bindsFormat: false, inputGrammar: input.grammar };
       return this.#forced(input, await this.#answer(prompt, asking, signal));
     }
-    const bindsFormat = !finalFormat(prompt.request) || isJoined(prompt, this.#config.formatWithTools);
-    return this.#judged(prompt, bindsFormat, await this.#answer(prompt, { bindsFormat }, signal));
+    const isJoint = isJoined(prompt, this.#config.formatWithTools, dialect);
+    const answer = await this.#answer(prompt, { bindsFormat: !format || isJoint }, signal);
+    return this.#judged(prompt, { format: isJoint && dialect.bindsFormat ? undefined : format }, answer);
   }
 
   /**
-   * An answer in which nothing may be called. The tools stand in the prompt all the same: where a grammar binds the whole
-   * answer, it has no call; else one that has is asked for again without them.
+   * An answer in which nothing may be called. The tools stand in the prompt all the same: one that has a call is asked for again
+   * without them.
    */
   async #withoutCalls(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    const asking = { bindsFormat: true, finalText: true };
-    const isBound = finalFormat(prompt.request) !== undefined || prompt.request.structured_outputs != null;
-    if (isBound || promptTools(prompt).length === 0) return this.#answer(prompt, asking, signal);
     try {
-      return this.#judged(prompt, true, await this.#answer(prompt, { bindsFormat: true }, signal));
+      return this.#judged(prompt, {}, await this.#answer(prompt, { bindsFormat: true }, signal));
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 400 || !NO_PARSER.test(error.message)) throw error;
       statusOf(this.#upstream.server.baseUrl).refusedAutoAt = Date.now();
-      return this.#answer({ ...prompt, onlyOffered: true }, asking, signal);
+      return this.#answer({ ...prompt, onlyOffered: true }, { bindsFormat: true, finalText: true }, signal);
     }
   }
 
@@ -135,14 +145,10 @@ export class ChatEngine implements Engine {
    */
   async *#judged(
     prompt: Prompt,
-    bindsFormat: boolean,
+    text: Pick<DraftOptions, "format" | "wasTold">,
     answer: AsyncIterable<ModelDelta[]>,
   ): AsyncGenerator<ModelDelta[]> {
-    const draft = new Draft(prompt, {
-      offered: new Set(callableTools(prompt).map(({ name }) => name)),
-      ...clientsOf(prompt),
-      format: bindsFormat ? undefined : finalFormat(prompt.request),
-    });
+    const draft = new Draft(prompt, { ...callsOf(prompt), ...text });
     for await (const deltas of answer) {
       const shown = draft.read(deltas);
       if (shown.length > 0) yield shown;
@@ -156,6 +162,7 @@ export class ChatEngine implements Engine {
       // The input of a call is none of the answer.
       stop: asking.inputGrammar === undefined ? stopStringsOf(prompt) : undefined,
       minTokens: prompt.request.min_tokens ?? undefined,
+      topLogprobs: prompt.request.top_logprobs ?? undefined,
       continues: isContinued(prompt),
     });
     const type = response.headers.get("content-type") ?? "";
@@ -165,49 +172,34 @@ export class ChatEngine implements Engine {
     throw malformedAnswer();
   }
 
-  /**
-   * Chat templates can be left open only in the text of the last assistant message (`continue_final_message`): not in
-   * its reasoning, and not in a call. Thoughts after that text, and calls that this server would have run, are said
-   * anew; a client might act on half a call, so one of its own that it has seen is the end. White space at the end of
-   * the text is what templates trim, so it is held back. What a grammar forces cannot be continued: vLLM's grammars
-   * begin with the first token that it generates.
-   */
   resumption(prompt: Prompt, partial: readonly Item[]): Resumption | undefined {
-    const [only] = partial;
-    // Nothing but white space: the model begins again.
-    if (only && partial.length === 1 && isBlank(only)) return { prompt, repeated: assistantTextOf(only) };
-    const kept = partial.findLastIndex((item) => !canBeSaidAnew(item)) + 1;
-    const anew = partial.length - kept;
-    const said = partial.slice(0, kept).filter((item) => !isCutCall(item));
-    const last = said.at(-1);
-    if (!last) return { prompt, repeated: "", anew };
-    const { structured_outputs, text: format } = prompt.request;
-    if (structured_outputs != null || (format?.format?.type ?? "text") !== "text") return undefined;
-    if (last.type !== "message" || last.role !== "assistant") return undefined;
-    if (said.some((item) => item.type !== "message" && item.type !== "reasoning")) return undefined;
-    if (last.content.some((part) => part.type !== "output_text")) return undefined;
-    const text = assistantTextOf(last);
-    const trimmed = text.trimEnd();
-    const open: Item = {
-      type: "message",
-      role: "assistant",
-      status: "in_progress",
-      content: [{ type: "output_text", text: trimmed, annotations: [], logprobs: [] }],
-    };
-    const items = [...prompt.items, ...said.slice(0, -1), open];
-    return { prompt: { ...prompt, items, corrections: [] }, repeated: text.slice(trimmed.length), anew };
+    return resumptionAfter(prompt, partial, () => this.#upstream.require(({ continues }) => continues));
   }
 
   async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
     const shown = this.#shown(prompt);
-    const size = await placingSystemMessages(async (laterSystemMessages) => {
-      const body = await this.#work.run(toTokenizeRequest(shown, laterSystemMessages, this.#plugins));
-      return this.#upstream.json("//tokenize", signal, body);
-    });
-    if (typeof size !== "object" || size === null || !("count" in size) || !("max_model_len" in size)) {
-      throw malformedAnswer();
-    }
-    return { tokens: Number(size.count), contextWindow: Number(size.max_model_len) };
+    const { counting } = await this.#upstream.learnDialect(signal);
+    const path = counting === "input_tokens" ? "/chat/completions/input_tokens" : "//tokenize";
+    const [size, window] = await Promise.all([
+      counting === undefined
+        ? { count: estimateTokens([shown.items, shown.request.instructions, promptTools(shown)]) }
+        : placingSystemMessages((place) =>
+            this.#upstream.json(path, signal, this.#bodyOf(toCountRequest, shown, place)),
+          ),
+      counting === "tokenize" ? undefined : contextWindow(prompt.model, this.#upstream, signal),
+    ]);
+    const {
+      count,
+      input_tokens: tokens = count,
+      max_model_len: most = window,
+    } = (size ?? {}) as Record<string, unknown>;
+    if (typeof tokens !== "number" || typeof most !== "number") throw malformedAnswer();
+    return { tokens, contextWindow: most, ...(counting === undefined && { isEstimate: true }) };
+  }
+
+  /** Makes the body of a request for the server that gets it. */
+  #bodyOf(make: typeof toCountRequest, prompt: Prompt, place: Asking["laterSystemMessages"]) {
+    return (dialect: Dialect) => this.#work.run(make(prompt, place, this.#plugins, dialect));
   }
 
   answerMessages(): RawMessage[] {
@@ -218,7 +210,7 @@ export class ChatEngine implements Engine {
     const tokenized = await this.#rawTokens(
       "//tokenize",
       signal,
-      await this.#work.run(toTokenizeRequest(this.#shown(prompt), "at_beginning", this.#plugins)),
+      this.#bodyOf(toCountRequest, this.#shown(prompt), "at_beginning"),
     );
     if (typeof tokenized !== "object" || tokenized === null || !("tokens" in tokenized)) throw malformedAnswer();
     if (!Array.isArray(tokenized.tokens)) throw malformedAnswer();
@@ -252,7 +244,7 @@ export class ChatEngine implements Engine {
     return { type: "raw_message_tokens", message: text.prompt, tokens };
   }
 
-  async #rawTokens(path: string, signal: AbortSignal, body: string): Promise<unknown> {
+  async #rawTokens(path: string, signal: AbortSignal, body: BodyFor): Promise<unknown> {
     try {
       return await this.#upstream.json(path, signal, body);
     } catch (error) {
@@ -268,9 +260,9 @@ export class ChatEngine implements Engine {
 
   async #request(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<Response> {
     const thinkingBudget = this.#thinkingBudget(prompt);
-    const send = async (laterSystemMessages: Asking["laterSystemMessages"]) => {
+    const send = (laterSystemMessages: Asking["laterSystemMessages"]) => {
       const asked = { ...asking, laterSystemMessages, thinkingBudget };
-      const body = await this.#work.run(toChatRequest(prompt, asked, this.#plugins));
+      const body = (dialect: Dialect) => this.#work.run(toChatRequest(prompt, asked, this.#plugins, dialect));
       return this.#upstream.request("/chat/completions", signal, body, askingFor(prompt, chatStreamInterval(prompt)));
     };
     return placingSystemMessages(send);
@@ -301,6 +293,7 @@ export class ChatEngine implements Engine {
       throw error;
     }
     const { deltas, fault } = readPayloads(reader, decoder.end());
+    reader.end(deltas);
     if (deltas.length > 0) yield deltas;
     if (fault) throw fault;
     // Some versions end without `[DONE]`; without a finish reason the answer is not whole.
@@ -333,27 +326,6 @@ async function placingSystemMessages<T>(send: (where: Asking["laterSystemMessage
   }
 }
 
-/** Thoughts, white space, and calls that this server has not run yet: nothing is lost when a model thinks again. */
-function canBeSaidAnew(item: Item): boolean {
-  return item.type === "reasoning" || isServerCall(item) || isCutCall(item) || isBlank(item);
-}
-
-/** Whether an item is a call that was cut and so not made: the model was told, or is to be asked again. */
-function isCutCall(item: Item): boolean {
-  return (item.type === "function_call" || item.type === "custom_tool_call") && item.status === "incomplete";
-}
-
-/** Whether an item is an assistant's message that says nothing but white space. */
-function isBlank(item: Item): boolean {
-  if (item.type !== "message" || item.role !== "assistant") return false;
-  return item.content.every((part) => part.type === "output_text") && assistantTextOf(item).trim() === "";
-}
-
-function assistantTextOf(item: Item): string {
-  if (item.type !== "message" || item.role !== "assistant") return "";
-  return item.content.map((part) => (part.type === "output_text" ? part.text : "")).join("");
-}
-
 /** How a prompt is asked, but for what is tried out. */
 type Asked = Omit<Asking, "laterSystemMessages" | "thinkingBudget">;
 
@@ -361,14 +333,19 @@ type Asked = Omit<Asking, "laterSystemMessages" | "thinkingBudget">;
  * The tools that the client answers, and those of them whose calls are shown as they are written: the strict ones, which
  * vLLM binds, and custom ones without a grammar, whose inputs are long and may be anything.
  */
-function clientsOf(prompt: Prompt): Pick<DraftOptions, "clients" | "live" | "rules"> {
+function callsOf(prompt: Prompt): Omit<DraftOptions, "format" | "wasTold"> {
   const { request } = prompt;
-  const offered = ClientTools.of(request.tools).offered(request.tool_choice);
+  const clients = ClientTools.of(request.tools);
+  const named = clients.named(request.tool_choice);
+  const offered = named ? [named] : clients.offered(request.tool_choice);
   const rules = boundRules(request);
-  const strict = new Set(callableTools(prompt).flatMap((tool) => (tool.strict === true ? [tool.name] : [])));
+  const callable = callableTools(prompt).filter(({ name }) => !named || name === named.flatName);
+  const strict = new Set(callable.flatMap((tool) => (tool.strict === true ? [tool.name] : [])));
   const isFree = ({ flatName, tool }: ClientTool) => tool.type === "custom" && !rules.has(flatName);
   const live = offered.filter((tool) => isFree(tool) || strict.has(tool.flatName));
   return {
+    offered: new Set(callable.map(({ name }) => name)),
+    mustCall: mustCall(request.tool_choice) && callable.length > 0,
     clients: new Map(offered.map((tool) => [tool.flatName, tool])),
     live: new Set(live.map(({ flatName }) => flatName)),
     rules,

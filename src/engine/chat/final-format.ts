@@ -1,4 +1,4 @@
-import { conforms } from "@responses-edge/json-text";
+import { conforms, mayConform } from "@responses-edge/json-text";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 
 /**
@@ -9,24 +9,29 @@ import type { CreateRequest } from "../../protocol/create-request.ts";
 export interface FinalFormat {
   /** Whether a text that was written freely keeps to it for sure. */
   accepts(text: string): boolean;
+  /** Whether a text may keep to it. */
+  mayAccept(text: string): boolean;
 }
 
 /** The format of a request's final text, or undefined for free text and for structural tags, which say where they bind. */
-export function finalFormat({ text, structured_outputs: outputs }: CreateRequest): FinalFormat | undefined {
-  const format = text?.format;
-  if (format?.type === "json_object") return { accepts: isJsonObject };
-  if (format?.type === "json_schema") return { accepts: (answer) => conforms(answer, format.schema) };
+export function finalFormat({ text: answer, structured_outputs: outputs }: CreateRequest): FinalFormat | undefined {
+  const format = answer?.format;
+  if (format?.type === "json_object") return ofSchema(OBJECT);
+  if (format?.type === "json_schema") return ofSchema(format.schema);
   if (outputs == null || outputs.structural_tag != null) return undefined;
   const { choice, json } = outputs;
-  if (Array.isArray(choice)) return { accepts: (answer) => choice.includes(answer) };
-  if (json != null) return { accepts: (answer) => conforms(answer, typeof json === "string" ? parsed(json) : json) };
-  if (outputs.json_object === true) return { accepts: isJsonObject };
+  if (Array.isArray(choice))
+    return { accepts: (text) => choice.includes(text), mayAccept: (text) => choice.includes(text) };
+  if (json != null) return ofSchema(typeof json === "string" ? parsed(json) : json);
+  if (outputs.json_object === true) return ofSchema(OBJECT);
   // A regular expression or a grammar of the client's is for vLLM to run.
-  return { accepts: () => false };
+  return { accepts: () => false, mayAccept: () => true };
 }
 
-function isJsonObject(text: string): boolean {
-  return conforms(text, { type: "object" });
+const OBJECT = { type: "object" };
+
+function ofSchema(schema: unknown): FinalFormat {
+  return { accepts: (text) => conforms(text, schema), mayAccept: (text) => mayConform(text, schema) };
 }
 
 function parsed(json: string): unknown {

@@ -10,6 +10,8 @@ import type { CreateRequest } from "../../protocol/create-request.ts";
 import { vllmFields } from "../../protocol/request-fields.ts";
 import { type FunctionTool, mustCall } from "../../protocol/tools.ts";
 import { boundRules } from "../bound-inputs.ts";
+import type { Dialect } from "../dialects/dialect.ts";
+import { spell } from "../dialects/spell.ts";
 import { offeredPluginTools, offeredTools, shownPluginTools, shownTools } from "../offered-tools.ts";
 import { isStreamed, streamInterval } from "../vllm-words.ts";
 import { chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";
@@ -80,8 +82,9 @@ function withPattern(tool: FunctionTool, rules: Rules | undefined): FunctionTool
   return pattern === undefined ? tool : { ...tool, parameters: customParameters(pattern), strict: true };
 }
 
-/** Whether vLLM's grammar lets the model choose between calls and the final text in its format. */
-export function isJoined(prompt: Prompt, formatWithTools: FormatWithTools): boolean {
+/** Whether the server's grammar lets the model choose between calls and the final text in its format. */
+export function isJoined(prompt: Prompt, formatWithTools: FormatWithTools, { joinsFormat }: Dialect): boolean {
+  if (!joinsFormat) return false;
   if (formatWithTools !== "strict") return formatWithTools === "always";
   return promptTools(prompt).some(({ strict }) => strict === true);
 }
@@ -151,8 +154,8 @@ export function chatStreamInterval(prompt: Prompt): number | undefined {
   return promptTools(prompt).length > 0 ? (prompt.request.stream_interval ?? undefined) : streamInterval(prompt);
 }
 
-/** The body of `/v1/chat/completions`. */
-export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins): Steps<string> {
+/** The body of `/v1/chat/completions`, for a server of a dialect. Throws as `spell` does. */
+export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins, dialect: Dialect): Steps<string> {
   const { request } = prompt;
   const body: Record<string, unknown> = { ...request.vllm_fields };
   for (const field of PASSED_THROUGH) if (request[field] != null) body[field] = request[field];
@@ -188,19 +191,21 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins)
     // Sends the whole prompt's ids back, too: only for who asks for them.
     return_token_ids: request.enable_response_messages || undefined,
   });
-  return JSON.stringify(body);
+  return JSON.stringify(spell(body, dialect, request));
 }
 
-/** The body of `/tokenize`, for the same prompt. */
-export function* toTokenizeRequest(
+/** The body of the route that counts the same prompt. Throws as `spell` does. */
+export function* toCountRequest(
   prompt: Prompt,
   laterSystemMessages: MessageOptions["laterSystemMessages"],
   plugins: Plugins,
+  dialect: Dialect,
 ): Steps<string> {
   const { vllm_fields, mm_processor_kwargs } = prompt.request;
-  return JSON.stringify({
+  const body = {
     ...vllm_fields,
     ...(mm_processor_kwargs != null && { mm_processor_kwargs }),
     ...(yield* promptFields(prompt, laterSystemMessages, plugins)),
-  });
+  };
+  return JSON.stringify(spell(body, dialect, prompt.request));
 }

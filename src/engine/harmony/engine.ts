@@ -92,6 +92,7 @@ export class HarmonyEngine implements Engine {
   }
 
   async generate(given: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    this.#upstream.require(({ hasTokenIds }) => hasTokenIds);
     const prompt = this.#shown(given);
     const rendered = await this.#work.run(this.#render(prompt));
     const completion = new Completion(prompt, rendered.functions, rendered.opening);

@@ -1,0 +1,19 @@
+import type { Dialect } from "./dialect.ts";
+import { OPENAI_FIELDS } from "./openai-fields.ts";
+
+/** Any other server of `/v1/chat/completions`. Nothing is expected of it that OpenAI's API does not have, and nothing is believed. */
+export const openai: Dialect = {
+  name: "openai",
+  title: "another server",
+  fields: OPENAI_FIELDS,
+  unknownFields: "refused",
+  choice: "named",
+  bindsFormat: false,
+  joinsFormat: false,
+  logprobsWithTools: true,
+  window: ["max_model_len"],
+  continues: false,
+  alwaysContinues: false,
+  hasTokenIds: false,
+  answersAnyModel: false,
+};

@@ -1,0 +1,32 @@
+import type { Dialect } from "./dialect.ts";
+import { OPENAI_FIELDS } from "./openai-fields.ts";
+
+/** SGLang 0.5, by its source (`srt/entrypoints/openai/protocol.py`); not tried on a running one. */
+export const sglang: Dialect = {
+  name: "sglang",
+  title: "SGLang",
+  owner: "sglang",
+  probe: { path: "//server_info", field: "internal_states" },
+  fields: {
+    ...OPENAI_FIELDS,
+    ...Object.fromEntries(
+      [
+        ...["top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos", "stop_token_ids"],
+        ...["skip_special_tokens", "chat_template_kwargs", "cache_salt", "priority", "continue_final_message"],
+      ].map((field) => [field, field]),
+    ),
+  },
+  unknownFields: "ignored",
+  grammar: "ebnf",
+  choice: "named",
+  bindsFormat: true,
+  joinsFormat: false,
+  logprobsWithTools: true,
+  counting: "tokenize",
+  continues: true,
+  alwaysContinues: false,
+  hasTokenIds: false,
+  separatesTenants: true,
+  answersAnyModel: false,
+  gauges: /^sglang:num_(?:running|queue)_reqs(?:\{[^}\n]*\})? +([0-9.eE+]+)$/gm,
+};

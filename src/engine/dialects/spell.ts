@@ -1,0 +1,111 @@
+import { GrammarFault, readGrammar, toEbnf } from "@responses-edge/grammar";
+import type { CreateRequest } from "../../protocol/create-request.ts";
+import { type ApiError, invalidRequest } from "../../protocol/errors.ts";
+import type { ChatMessage } from "../chat/messages.ts";
+import type { Dialect } from "./dialect.ts";
+
+/** The body of a chat completion, in vLLM's words. */
+export type ChatBody = Record<string, unknown>;
+
+/** The fields that change nothing of an answer: a server that does not know them is not given them. */
+const HINTS = new Set(["cache_salt", "include_reasoning", "priority", "stream_interval"]);
+
+/**
+ * Writes the body of a chat completion, which is in vLLM's words, in those of a dialect. Throws the 400 of a field of the client's that
+ * the server does not know, and of a grammar that it cannot be given.
+ */
+export function spell(body: ChatBody, dialect: Dialect, request: CreateRequest): ChatBody {
+  const { fields, unknownFields } = dialect;
+  if (!fields) return body;
+  if (request.enable_response_messages) throw unknownField("enable_response_messages", dialect);
+  if (body.logprobs && body.tools && !dialect.logprobsWithTools) {
+    throw notServed("include", "Log probabilities beside tools are", dialect);
+  }
+  const asked: Record<string, unknown> = request;
+  const extra = request.vllm_fields ?? {};
+  const spelt: ChatBody = {};
+  for (const [field, value] of Object.entries(withChoice(withGrammar(body, dialect), dialect))) {
+    if (value === undefined) continue;
+    const own = Object.hasOwn(fields, field) ? fields[field] : undefined;
+    const isExtra = Object.hasOwn(extra, field);
+    if (own !== undefined) spelt[own] = value;
+    else if (field === dialect.grammar || (isExtra && unknownFields === "ignored")) spelt[field] = value;
+    else if (isExtra || (asked[field] != null && !HINTS.has(field))) throw unknownField(field, dialect);
+  }
+  if (spelt.stream_options) spelt.stream_options = { include_usage: true };
+  // Without any, llama.cpp gives no log probabilities at all.
+  if (spelt.top_logprobs === 0) spelt.top_logprobs = 1;
+  return { ...spelt, messages: withMessages(body, dialect) };
+}
+
+/** The 400 of a field that the model's server does not have. */
+export function unknownField(field: string, dialect: Dialect): ApiError {
+  return notServed(field, `'${field}' is`, dialect);
+}
+
+function notServed(field: string, what: string, { title }: Dialect): ApiError {
+  return invalidRequest(
+    field,
+    `${what} not supported by the server of this model (${title}).`,
+    "unsupported_parameter",
+  );
+}
+
+/** The messages without fields that are not OpenAI's, where these are refused, and with a last one that is to be answered. */
+function withMessages(body: ChatBody, { unknownFields, alwaysContinues }: Dialect): ChatMessage[] {
+  const messages = body.messages as ChatMessage[];
+  const known = unknownFields === "refused" ? messages.map(withoutReasoning) : messages;
+  const isWhole = body.continue_final_message === undefined && messages.at(-1)?.role === "assistant";
+  // Such a server begins a new message only after somebody else's.
+  return alwaysContinues && isWhole ? [...known, { role: "user", content: "" }] : known;
+}
+
+function withoutReasoning(message: ChatMessage): ChatMessage {
+  if (message.role !== "assistant") return message;
+  const { reasoning: _, reasoning_content: __, ...rest } = message;
+  return rest;
+}
+
+/** With the tool alone that a choice names, and what is left of the choice. */
+function withChoice(body: ChatBody, { choice }: Dialect): ChatBody {
+  const { tool_choice: asked, tools } = body;
+  if (choice === "named" || tools === undefined) return body;
+  const rest = choice === "none" ? undefined : asked;
+  if (typeof asked !== "object" || asked === null) return { ...body, tool_choice: rest };
+  const { function: named } = asked as { function?: { name?: string } };
+  const only = (tools as { function: { name: string } }[]).filter((tool) => tool.function.name === named?.name);
+  return { ...body, tools: only, tool_choice: choice === "none" ? undefined : "required" };
+}
+
+/** With vLLM's `structured_outputs` as a format, or as the field that takes EBNF. */
+function withGrammar(body: ChatBody, dialect: Dialect): ChatBody {
+  const { structured_outputs: outputs, ...rest } = body;
+  if (outputs == null || dialect.grammar === "structured_outputs") return body;
+  const { json, json_object, regex, choice, grammar } = outputs as Record<string, unknown>;
+  if (json != null) {
+    const schema = typeof json === "string" ? (JSON.parse(json) as unknown) : json;
+    return { ...rest, response_format: { type: "json_schema", json_schema: { name: "answer", schema, strict: true } } };
+  }
+  if (json_object === true) return { ...rest, response_format: { type: "json_object" } };
+  const ebnf =
+    typeof grammar === "string"
+      ? grammar
+      : typeof regex === "string"
+        ? fromRegex(regex)
+        : Array.isArray(choice)
+          ? `root ::= ${choice.map((each) => JSON.stringify(String(each))).join(" | ")}`
+          : undefined;
+  if (ebnf === undefined || dialect.grammar === undefined) throw unknownField("structured_outputs", dialect);
+  return { ...rest, [dialect.grammar]: ebnf };
+}
+
+/** EBNF of a regular expression; undefined for one that none can be made of. */
+function fromRegex(definition: string): string | undefined {
+  try {
+    const rules = readGrammar({ syntax: "regex", definition });
+    return "beyond" in rules ? undefined : toEbnf(rules);
+  } catch (error) {
+    if (error instanceof GrammarFault) return undefined;
+    throw error;
+  }
+}

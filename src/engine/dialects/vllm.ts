@@ -1,0 +1,22 @@
+import type { Dialect } from "./dialect.ts";
+
+/** vLLM 0.10 to 0.32, whose words everything is made in. Facts: `test/vllm`. */
+export const vllm: Dialect = {
+  name: "vllm",
+  title: "vLLM",
+  owner: "vllm",
+  probe: { path: "//version", field: "version" },
+  unknownFields: "ignored",
+  grammar: "structured_outputs",
+  choice: "named",
+  bindsFormat: true,
+  joinsFormat: true,
+  logprobsWithTools: true,
+  counting: "tokenize",
+  continues: true,
+  alwaysContinues: false,
+  hasTokenIds: true,
+  separatesTenants: true,
+  answersAnyModel: false,
+  gauges: /^vllm:num_requests_(?:running|waiting)(?:\{[^}\n]*\})? +([0-9.eE+]+)$/gm,
+};

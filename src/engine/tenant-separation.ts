@@ -1,0 +1,49 @@
+import type { Config } from "../config/index.ts";
+import { logLine } from "../protocol/log-line.ts";
+import { dialectOf, learnDialect, listModelsOf } from "./model-lists.ts";
+import type { ModelServer } from "./model-server.ts";
+import { tenantsNotSeparated } from "./upstream-faults.ts";
+
+/** Which model servers may get the prompts of several tenants: whoever shares a prefix cache can find out by timing what others ask. */
+
+/** `UNSALTED_SERVERS`; undefined where there are no two tenants. */
+type Setting = Config["unsaltedServers"];
+
+/** Servers of which the log has been told that they do not keep tenants apart. By URL. */
+const warned = new Set<string>();
+
+/**
+ * Whether a server keeps the prompts of different tenants apart in its prefix cache, as one that heeds `cache_salt` does: by its
+ * dialect, or because the operator says it. Undefined where the server has not told who it is.
+ */
+export function separatesTenants(server: Pick<ModelServer, "baseUrl" | "config">): boolean | undefined {
+  const dialect = dialectOf(server);
+  return server.config.salted ?? (dialect && dialect.separatesTenants === true);
+}
+
+/** Whether a server may get prompts of several tenants, as far as it is known. */
+export function mayServeTenants(server: Pick<ModelServer, "baseUrl" | "config">, setting: Setting): boolean {
+  const { salted, sharesCache } = server.config;
+  if (setting === "refuse") return sharesCache || separatesTenants(server) !== false;
+  const isKnownToMix = salted === undefined && dialectOf(server)?.separatesTenants === false;
+  return setting !== "auto" || sharesCache || !isKnownToMix;
+}
+
+/**
+ * Throws the 503 of a server that may have no prompt because it does not keep tenants apart, and as the server does where it must say who
+ * it is and does not. The log is told once of one that may have prompts all the same.
+ */
+export async function checkSeparation(server: ModelServer, setting: Setting, signal: AbortSignal): Promise<void> {
+  const { sharesCache } = server.config;
+  const mustKnow = setting === "refuse" && !sharesCache;
+  if (separatesTenants(server) === undefined) {
+    if (mustKnow) await listModelsOf(server, signal);
+    else await learnDialect(server, signal);
+  }
+  const separates = separatesTenants(server);
+  if (separates) return;
+  if (!mayServeTenants(server, setting) || (mustKnow && separates === undefined)) throw tenantsNotSeparated();
+  if (separates === undefined || warned.has(server.baseUrl)) return;
+  warned.add(server.baseUrl);
+  console.warn(logLine({ level: "warn", tenants_not_separated: server.config.name }));
+}
