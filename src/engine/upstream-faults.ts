@@ -9,6 +9,12 @@ export const ENGINE_DEAD = "upstream_engine_dead";
 /** vLLM's words for it (`EngineDeadError`), since 0.6; its other failures leave the engine alive. */
 const ENGINE_DEAD_WORDS = /EngineCore encountered an issue|engine core .*died|engine loop .*(not running|has died)/i;
 
+/** The code of an answer of the model's that its server could not read. */
+export const UNREADABLE_ANSWER = "upstream_unreadable_answer";
+
+/** llama.cpp's words for it: calls that are cut or written wrong (`common/chat.cpp`). */
+const UNREADABLE_WORDS = /output that does not match the expected .*format|Failed to parse input at pos/i;
+
 /** 502: nobody is there. */
 export function unreachable(): ApiError {
   return new ApiError({
@@ -127,6 +133,10 @@ export function toFaultError(status: number, fault: UpstreamFault | undefined, r
   const headers: Record<string, string> = retryAfter ? { "retry-after": retryAfter } : {};
   if (status >= 500 && ENGINE_DEAD_WORDS.test(message)) {
     return new ApiError({ status: 502, message: "The model server's engine has died.", code: ENGINE_DEAD });
+  }
+  if (status >= 500 && UNREADABLE_WORDS.test(message)) {
+    const said = "The model server could not read what its model has written.";
+    return new ApiError({ status: 502, message: said, code: UNREADABLE_ANSWER });
   }
   if (NO_MEDIA.test(message)) return toRefusal(message.replace(/ - hint:.*/s, "."), fault?.param);
   if (isOfModel(status, fault)) return invalidRequest("model", message, "model_not_found");

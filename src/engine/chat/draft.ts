@@ -47,6 +47,7 @@ export class Draft {
   #text: string[] = [];
   #buffered: ModelDelta[] = [];
   #refused = false;
+  #hasShown = false;
   #finish: FinishReason | undefined;
 
   constructor(prompt: Prompt, options: DraftOptions) {
@@ -79,6 +80,7 @@ export class Draft {
           out.push(delta);
       }
     }
+    this.#hasShown ||= out.some(({ kind }) => kind === "text" || kind === "tool_call" || kind === "refusal");
     return out;
   }
 
@@ -123,6 +125,17 @@ export class Draft {
 
   #isOffered({ name }: DraftCall): boolean {
     return name !== undefined && this.#options.offered.has(name);
+  }
+
+  /** Whether text or a call of the answer has been given, which cannot be taken back. */
+  get hasShown(): boolean {
+    return this.#hasShown;
+  }
+
+  /** Ends an answer that the model server could not read. */
+  endUnread(): ModelDelta[] {
+    const again = this.#told("what its server could not read.", "Answer again, with complete calls or with text.");
+    return [{ kind: "item_done" }, again, { kind: "finish", reason: "stop" }];
   }
 
   /** Ends the draft. Gives its last deltas, which say how the model is to be asked again where it is no answer. */

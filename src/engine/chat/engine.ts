@@ -15,7 +15,7 @@ import { statusOf } from "../server-status.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { BodyFor, Upstream } from "../upstream.ts";
-import { connectionLost, malformedAnswer } from "../upstream-faults.ts";
+import { connectionLost, malformedAnswer, UNREADABLE_ANSWER } from "../upstream-faults.ts";
 import { askingFor } from "../vllm-words.ts";
 import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
@@ -149,9 +149,15 @@ export class ChatEngine implements Engine {
     answer: AsyncIterable<ModelDelta[]>,
   ): AsyncGenerator<ModelDelta[]> {
     const draft = new Draft(prompt, { ...callsOf(prompt), ...text });
-    for await (const deltas of answer) {
-      const shown = draft.read(deltas);
-      if (shown.length > 0) yield shown;
+    try {
+      for await (const deltas of answer) {
+        const shown = draft.read(deltas);
+        if (shown.length > 0) yield shown;
+      }
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.code !== UNREADABLE_ANSWER || draft.hasShown) throw error;
+      yield draft.endUnread();
+      return;
     }
     yield draft.end();
   }
