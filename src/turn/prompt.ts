@@ -26,14 +26,17 @@ export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, pl
   const { request, model, cacheSalt, createdAt } = asked;
   const { replays, opened } = past;
   const { history, input } = standingPast(past, opened, noteRole);
-  // Messages that came before a compaction are out of sight with all else.
-  const { before, trailing } = opened ? { before: undefined, trailing: [] } : previousMessages(request, input);
+  // The client's own messages stand before the first item of its input, by that item's id, or after all items where the
+  // input is empty. Those that came before a compaction are out of sight with all else.
+  const messages = opened ? null : request.previous_input_messages;
+  const item = input[0]?.id;
+  const before = messages != null && item !== undefined ? ({ item, messages, before: true } as const) : undefined;
   const items = promptItems(history, matchOutputs(history, input));
   return {
     model: model.upstream,
     items,
     replays: before ? [...replays, before] : replays,
-    trailing,
+    trailing: before ? [] : (messages ?? []),
     // Tools that came before a compaction are there all the same: the model may have been told of them.
     request: withLoadedTools(request, [...past.history, ...past.input]),
     pluginTools,
@@ -43,19 +46,6 @@ export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, pl
     createdAt,
     spentTokens: 0,
   };
-}
-
-/**
- * Where the client's `previous_input_messages` stand in the prompt: before the first item of its input, by that item's
- * id; after all items where the input is empty.
- */
-function previousMessages(
-  { previous_input_messages: messages }: CreateRequest,
-  input: readonly Item[],
-): { before?: Replay | undefined; trailing: RawMessage[] } {
-  if (messages == null) return { trailing: [] };
-  const item = input[0]?.id;
-  return item === undefined ? { trailing: messages } : { before: { item, messages, before: true }, trailing: [] };
 }
 
 /** What a turn has put out, as it stands in the prompt of its next round. */
@@ -74,20 +64,16 @@ export interface PromptOutput {
 export class RoundPrompt {
   readonly #engine: Engine;
   readonly #signal: AbortSignal;
-  #prompt: Prompt;
+  current: Prompt;
   /** The prompt, being shortened to fit; undefined where it has changed since. */
   #fitting: Promise<Prompt> | undefined;
   /** With what it is asked again in this round. */
   #again: PromptChange | undefined;
 
   constructor(prompt: Prompt, engine: Engine, signal: AbortSignal) {
-    this.#prompt = prompt;
+    this.current = prompt;
     this.#engine = engine;
     this.#signal = signal;
-  }
-
-  get current(): Prompt {
-    return this.#prompt;
   }
 
   /**
@@ -95,22 +81,14 @@ export class RoundPrompt {
    * signal's reason when it is aborted.
    */
   async fitting(): Promise<Prompt> {
-    const fitting = await this.#shortened();
-    return this.#again ? { ...fitting, ...this.#again } : fitting;
-  }
-
-  async #shortened(): Promise<Prompt> {
-    if (this.#prompt.request.truncation !== "auto") return this.#prompt;
-    this.#fitting ??= truncateToFit(this.#engine, this.#prompt, this.#signal);
-    const fitting = this.#fitting;
-    const fitted = await fitting;
-    if (this.#fitting === fitting) this.#prompt = fitted;
-    return fitted;
-  }
-
-  /** The round may call these tools of this server. */
-  offer(pluginTools: Prompt["pluginTools"]): void {
-    this.#change({ pluginTools });
+    let fitted = this.current;
+    if (fitted.request.truncation === "auto") {
+      this.#fitting ??= truncateToFit(this.#engine, fitted, this.#signal);
+      const fitting = this.#fitting;
+      fitted = await fitting;
+      if (this.#fitting === fitting) this.current = fitted;
+    }
+    return this.#again ? { ...fitted, ...this.#again } : fitted;
   }
 
   /** It is asked again in this round, so changed. */
@@ -118,25 +96,16 @@ export class RoundPrompt {
     this.#again = change;
   }
 
-  /** From now on only tools that the model may call stand in it. */
-  hideUnoffered(): void {
-    this.#change({ onlyOffered: true });
-  }
-
   /** The next round's: what the last one has put out follows. `replays` are those of history and output together. */
   next({ items, replays, trailing, spentTokens }: PromptOutput): void {
     this.#again = undefined;
-    const request = withLoadedTools(afterFirstRound(this.#prompt.request), items);
-    this.#change({ items: [...this.#prompt.items, ...items], replays, trailing, spentTokens, request });
+    const request = withLoadedTools(afterFirstRound(this.current.request), items);
+    this.change({ items: [...this.current.items, ...items], replays, trailing, spentTokens, request });
   }
 
-  /** The prompt after a compaction: these items are all that is left of it. */
-  compact(items: readonly Item[]): void {
-    this.#change({ items: [...items], trailing: [] });
-  }
-
-  #change(changed: Partial<Prompt>): void {
-    this.#prompt = { ...this.#prompt, ...changed };
+  /** The round, and those after it, have a prompt that differs in this. */
+  change(changed: Partial<Prompt>): void {
+    this.current = { ...this.current, ...changed };
     this.#fitting = undefined;
   }
 }
