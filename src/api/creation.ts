@@ -13,7 +13,7 @@ import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/i
 import { conversationAddress, knownTree } from "../store/client.ts";
 import { checkDisk } from "../store/free-disk.ts";
 import { newTree } from "../store/new-trees.ts";
-import { addItemIds, matchOutputs, needsItemIds } from "../turn/history.ts";
+import { addItemIds, matchOutputs, needsItemIds } from "../turn/prompt.ts";
 import { type AdmissionKind, admit } from "./admission.ts";
 import { tenantCacheSalt } from "./cache-salt.ts";
 import { abortedByClient } from "./client-left.ts";

@@ -9,10 +9,9 @@ import { answerCalls, forEachAtOnce, MAX_CONCURRENT_CALLS } from "./call-answers
 import { Compaction, type DueCompaction } from "./compaction.ts";
 import { type CompactionKind, type Done, decide, type Outcome, type Step, type TurnFacts } from "./decide.ts";
 import { Generations } from "./generation.ts";
-import { checkCallPairs } from "./history.ts";
 import type { TurnOptions } from "./options.ts";
 import { TurnOutput } from "./output.ts";
-import { earlierOutput, makePrompt, promptOutput, RoundPrompt } from "./prompt.ts";
+import { checkCallPairs, earlierOutput, makePrompt, promptOutput, RoundPrompt } from "./prompt.ts";
 import type { ClosedResponse } from "./response.ts";
 import { type Generation, resumedPrompt } from "./resume.ts";
 import { roundItems, spentTokens, waitsForClient, withThoughts } from "./state.ts";
