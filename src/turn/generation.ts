@@ -19,7 +19,7 @@ import { plus, roundDeltas } from "./state.ts";
  */
 
 /** A generation that is under way, and how it is taken. */
-export interface RunningGeneration {
+interface RunningGeneration {
   started: Promise<Generation>;
   consume: (generation: Generation) => Promise<void>;
   /** `progress` grows with all that it says; `usage` is what has been used, as far as the model server has said it. */

@@ -6,7 +6,7 @@ import type { TurnRecord } from "./records.ts";
 import { applyDelta, applyEvent, applyRecord, type TurnState } from "./state.ts";
 
 /** Takes the events of a turn, in order, each as its type and its JSON text. */
-export interface EventSink {
+interface EventSink {
   event(type: string, json: string): void;
   /** Keeps what a crashed turn needs to go on; a sink that does not survive a crash has no use for it. */
   record?(record: TurnRecord): void;
@@ -31,7 +31,7 @@ export interface OutputParts {
   readonly size: OutputSize;
 }
 
-export interface EventWriterOptions {
+interface EventWriterOptions {
   address: TurnAddress;
   /** Absent when nobody streams: events then only change the state. */
   sink?: EventSink | undefined;
@@ -122,7 +122,7 @@ const FRAME_LENGTH = 512;
 /** What is kept free for what a turn says when it ends. */
 const SPARE_LENGTH = 64 * 1024;
 
-export interface OutputSizeOptions {
+interface OutputSizeOptions {
   /** What all that the turn puts out may take as JSON. */
   limit: number;
   /** Texts are given as raw messages, too (`enable_response_messages`). */

@@ -17,7 +17,7 @@ import { newTurnState, openCompaction, type TurnState } from "./state.ts";
  * events is that of the strictest public reader, openai-node's `ResponseStream`.
  */
 
-export interface OutputOptions extends RoundOptions, Pick<TurnOptions, "past" | "bounds" | "host"> {}
+interface OutputOptions extends RoundOptions, Pick<TurnOptions, "past" | "bounds" | "host"> {}
 
 export class TurnOutput {
   readonly state: TurnState;

@@ -14,7 +14,7 @@ import { spentTokens, type TurnState, withoutSuperseded, withThoughts } from "./
 import { truncateToFit } from "./truncation.ts";
 
 /** What the first prompt of a turn is made of. */
-export interface PromptSource {
+interface PromptSource {
   asked: Omit<Asked, "address" | "model"> & { model: { upstream: string } };
   past: Omit<TurnPast, "removed">;
 }
@@ -51,7 +51,7 @@ export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, pl
 }
 
 /** What a turn has put out, as it stands in the prompt of its next round. */
-export interface PromptOutput {
+interface PromptOutput {
   /** Items of all rounds before. */
   items: readonly Item[];
   /** Raw messages behind them. */

@@ -16,7 +16,7 @@ import { BYTES_PER_TOKEN } from "../protocol/estimate.ts";
 import type { Usage } from "../protocol/response.ts";
 import type { CallAnswer, DeltaCount, TurnRecord } from "./records.ts";
 
-export const NO_DELTAS: Readonly<DeltaCount> = { all: 0, reasoning: 0 };
+const NO_DELTAS: Readonly<DeltaCount> = { all: 0, reasoning: 0 };
 
 export function plus(a: DeltaCount, b: DeltaCount): DeltaCount {
   return { all: a.all + b.all, reasoning: a.reasoning + b.reasoning };
@@ -74,7 +74,7 @@ export interface TurnState {
 }
 
 /** One generation, and the answers to the calls that it makes. */
-export interface RoundState {
+interface RoundState {
   /** `output_index` of its first item. */
   firstItem: number;
   /** Tokens of delta events before it, about. */
@@ -91,7 +91,7 @@ export interface RoundState {
   outageSince: number | undefined;
 }
 
-export interface Answering {
+interface Answering {
   /** Calls without an answer. */
   calls: PendingCall[];
   /** Ids of items whose calls were about to be run. */
@@ -149,7 +149,7 @@ function newRound(firstItem: number, deltas: DeltaCount): RoundState {
 }
 
 /** An event as far as the state needs it: of one that carries the whole response only that it was said. */
-export type AppliedEvent = Unnumbered<ItemEvent> | { type: LifecycleType };
+type AppliedEvent = Unnumbered<ItemEvent> | { type: LifecycleType };
 
 /** Applies an event of a log. Throws SyntaxError where it is one that no turn says. */
 export function applyLoggedEvent(state: TurnState, event: StreamEvent): void {

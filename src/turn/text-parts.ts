@@ -13,7 +13,7 @@ import { type OpenPart, withThoughts } from "./state.ts";
  */
 
 type TextItem = Extract<OutputItem, { type: "message" | "reasoning" }>;
-export type ThoughtItem = Extract<OutputItem, { type: "reasoning" }>;
+type ThoughtItem = Extract<OutputItem, { type: "reasoning" }>;
 
 /** The open part with what its deltas need. */
 interface OpenText {
@@ -38,7 +38,7 @@ const DELTA_TYPES = {
   summary_text: "response.reasoning_summary_text.delta",
 } as const;
 
-export interface TextPartsOptions {
+interface TextPartsOptions {
   /** Makes a filter for a part, where there is something to cite. */
   citations: (() => CitationFilter) | undefined;
   /** Gives the `encrypted_content` of reasoning that is about to be done, where there are keys for it. */
