@@ -7,7 +7,7 @@ import { responseId, type TurnAddress } from "../protocol/ids.ts";
 import type { ResponseObject, Usage } from "../protocol/response.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { openNewest, SUMMARY_ID, standingPast } from "../turn/compacted-past.ts";
-import { NO_USAGE } from "../turn/usage.ts";
+import { NO_USAGE } from "../turn/response.ts";
 import { checkCreation, prepareTurn } from "./creation.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";

@@ -12,7 +12,7 @@ import type { Conversation } from "../store/conversation-store.ts";
 import type { HomeStub } from "../store/home-calls.ts";
 import type { ItemPage } from "../store/item-page.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
-import { withItemIds } from "../turn/history.ts";
+import { withItemIds } from "../turn/prompt.ts";
 import { admitStored, storingKey } from "./admission.ts";
 import { noteHome } from "./noted-homes.ts";
 import { checkMayStore } from "./policy.ts";

@@ -6,7 +6,7 @@ import { clientLeft } from "../protocol/errors.ts";
 import { responseId } from "../protocol/ids.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, maxOutputLength } from "../store/limits.ts";
-import { addItemIds, keptInput } from "../turn/history.ts";
+import { addItemIds, keptInput } from "../turn/prompt.ts";
 import type { Settle, TurnResult } from "../turn/turn.ts";
 import { storingKey } from "./admission.ts";
 import { inQueue } from "./client-left.ts";

@@ -1,5 +1,5 @@
 import { checkMediaUrls } from "../assembly/media-policy.ts";
-import { type PassedAnswer, passOn } from "../assembly/passed-request.ts";
+import { type PassedAnswer, passOn } from "../assembly/model-access.ts";
 import type { PassthroughEndpoint } from "../config/index.ts";
 import { refuseLargeFormats } from "../protocol/bounded-formats.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
@@ -14,7 +14,7 @@ import { allowedModel, checkCap, checkVllmExtras, notOpen, priorityOf } from "./
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
-export type { PassedAnswer } from "../assembly/passed-request.ts";
+export type { PassedAnswer } from "../assembly/model-access.ts";
 
 /**
  * vLLM's own endpoints, with the keys, tenants and servers of responses. A request is vLLM's to

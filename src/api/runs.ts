@@ -21,7 +21,7 @@ import { lengthBeside } from "../store/limits.ts";
 import { refused } from "../store/result.ts";
 import type { RunSpec } from "../store/run-store.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
-import { addItemIds } from "../turn/history.ts";
+import { addItemIds } from "../turn/prompt.ts";
 import { storingKey } from "./admission.ts";
 import { inQueue } from "./client-left.ts";
 import type { Creation } from "./creation.ts";

@@ -23,45 +23,32 @@ const items = list(inputItem, { max: MAX_ITEMS });
 const content = z.object({ v: z.literal(1), before: items, summary: z.string(), after: items });
 
 export function compactionCodec({ encryptionKeys }: Pick<Config, "encryptionKeys">, tenant: string): CompactionCodec {
-  return new Codec(encryptionKeys, tenant);
-}
-
-class Codec implements CompactionCodec {
-  readonly #keys: Config["encryptionKeys"];
-  readonly #tenant: string;
-  #made: Sealer | undefined;
-
-  constructor(keys: Config["encryptionKeys"], tenant: string) {
-    this.#keys = keys;
-    this.#tenant = tenant;
-  }
-
-  /** Made when a compaction is written or read: few turns have one. */
-  get #sealer(): Sealer | undefined {
-    // A summary is text for any model: a conversation may change its model.
-    this.#made ??= createSealer(this.#keys, this.#tenant, "");
-    return this.#made;
-  }
-
-  write(written: CompactionContent): string {
-    const payload = { v: 1, ...written };
-    return this.#sealer ? this.#sealer.seal("compaction", payload) : PLAIN + JSON.stringify(payload);
-  }
-
-  read(text: string, isStored: boolean): CompactionContent | CompactionFault {
-    if (text.startsWith(PLAIN)) {
-      if (this.#sealer && !isStored) return unreadable("this server encrypts its own, and this one is not encrypted");
-      return parsed(plainPayload(text.slice(PLAIN.length)));
-    }
-    const opened = this.#sealer?.open("compaction", text);
-    if (!opened) return unreadable("this server has not made it, or has its keys no more");
-    if (opened.reason === undefined) return parsed(opened.payload);
-    return unreadable(
-      opened.reason === "organization_mismatch"
-        ? "it was made for another API key's organization, or has been changed"
-        : "it is not whole, or this server has not made it",
-    );
-  }
+  let made: Sealer | undefined;
+  /** Made when a compaction is written or read: few turns have one. A conversation may change its model. */
+  const sealer = () => {
+    made ??= createSealer(encryptionKeys, tenant, "");
+    return made;
+  };
+  return {
+    write(written) {
+      const payload = { v: 1, ...written };
+      return sealer()?.seal("compaction", payload) ?? PLAIN + JSON.stringify(payload);
+    },
+    read(text, isStored) {
+      if (text.startsWith(PLAIN)) {
+        if (sealer() && !isStored) return unreadable("this server encrypts its own, and this one is not encrypted");
+        return parsed(plainPayload(text.slice(PLAIN.length)));
+      }
+      const opened = sealer()?.open("compaction", text);
+      if (!opened) return unreadable("this server has not made it, or has its keys no more");
+      if (opened.reason === undefined) return parsed(opened.payload);
+      return unreadable(
+        opened.reason === "organization_mismatch"
+          ? "it was made for another API key's organization, or has been changed"
+          : "it is not whole, or this server has not made it",
+      );
+    },
+  };
 }
 
 function plainPayload(json: string): unknown {

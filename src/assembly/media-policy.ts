@@ -28,14 +28,16 @@ interface MediaUrl {
 
 /** Every URL of `items` that vLLM would fetch. */
 function mediaUrls(items: readonly { type: string }[]): MediaUrl[] {
-  return (items as readonly Item[]).flatMap((item, index) => {
+  const urls: MediaUrl[] = [];
+  for (const [index, item] of (items as readonly Item[]).entries()) {
     const { field, parts } = partsOf(item);
-    return parts.flatMap((part, at) => {
-      const key = part.type === "input_image" ? "image_url" : part.type === "input_video" ? "video_url" : undefined;
-      const url = part.type === "input_image" ? part.image_url : part.type === "input_video" ? part.video_url : "";
-      return key === undefined || /^data:/i.test(url) ? [] : [{ index, path: `.${field}[${at}].${key}`, url }];
-    });
-  });
+    for (const [at, part] of parts.entries()) {
+      if (part.type !== "input_image" && part.type !== "input_video") continue;
+      const [key, url] = part.type === "input_image" ? ["image_url", part.image_url] : ["video_url", part.video_url];
+      if (!/^data:/i.test(url)) urls.push({ index, path: `.${field}[${at}].${key}`, url });
+    }
+  }
+  return urls;
 }
 
 /** Whether vLLM may be sent to a URL, as far as that can be seen of it. */

@@ -53,7 +53,7 @@ const MAX_INSTRUCTIONS = 4_096;
 const MAX_FIRST_MESSAGE = 1_024;
 const MAX_TOOLS = 64;
 
-export interface AffinitySource {
+interface AffinitySource {
   request: CreateRequest;
   input: readonly InputItem[];
   /** It continues a response or a conversation. */

@@ -11,7 +11,7 @@ const MAX_NAMES = 256;
 const count = z.int().min(0);
 
 /** When a budget begins anew, in UTC: with the hour, the day, the week (on Monday), the month, or never. */
-export const BUDGET_WINDOWS = ["hour", "day", "week", "month", "total"] as const;
+const BUDGET_WINDOWS = ["hour", "day", "week", "month", "total"] as const;
 export type BudgetWindow = (typeof BUDGET_WINDOWS)[number];
 
 const budget = z.strictObject({
@@ -29,7 +29,7 @@ const host = z
   .max(260)
   .regex(/^(\*\.)?[a-z0-9.-]+(:\d{1,5})?$|^\[[0-9a-f:.]+\](:\d{1,5})?$/, "Expected a host such as mcp.example.com.");
 
-export const TIER = /^[A-Za-z0-9_-]{1,64}$/;
+const TIER = /^[A-Za-z0-9_-]{1,64}$/;
 
 /**
  * Limits and permissions. What is absent, or null, does not limit. Zero lets nothing through. A field that nobody knows

@@ -99,8 +99,8 @@ export interface ToolCall {
 }
 
 /** What one request may tell of itself, whatever its model does. */
-export const MAX_MODEL_CALLS = 128;
-export const MAX_TOOL_CALLS = 256;
+const MAX_MODEL_CALLS = 128;
+const MAX_TOOL_CALLS = 256;
 const MAX_NAME_LENGTH = 128;
 
 export function newMeasurements(trace?: Trace): Measurements {

@@ -65,7 +65,7 @@ export interface BegunCall {
 }
 
 /** The field of an item in which the model's own words stand. */
-export interface WrittenText<Call extends ServerCall = ServerCall> {
+interface WrittenText<Call extends ServerCall = ServerCall> {
   readonly deltaEvent: DeltaType;
   of(item: Call): string;
   append(item: Call, text: string): void;
@@ -78,13 +78,13 @@ export interface WrittenText<Call extends ServerCall = ServerCall> {
 }
 
 /** What every event of an item has. */
-export interface ItemPlace {
+interface ItemPlace {
   item_id: string;
   output_index: number;
 }
 
 /** The type of an event that has nothing more than what every event of an item has. */
-export type CallEventType = Bare<Extract<ItemEvent, ItemPlace>>["type"];
+type CallEventType = Bare<Extract<ItemEvent, ItemPlace>>["type"];
 type Bare<Event> = Event extends unknown ? (Exclude<keyof Event, CommonKey> extends never ? Event : never) : never;
 type CommonKey = keyof ItemPlace | "type" | "sequence_number";
 

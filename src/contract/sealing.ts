@@ -11,7 +11,7 @@ export type SealPurpose = "reasoning" | "compaction";
  * changed (`organization_mismatch`); for another model of the tenant's (`model_mismatch`); or this server has not made it,
  * or has its key no more (`unreadable`).
  */
-export type SealFault = "organization_mismatch" | "model_mismatch" | "unreadable";
+type SealFault = "organization_mismatch" | "model_mismatch" | "unreadable";
 
 export type Opened = { payload: unknown; reason?: undefined } | { reason: SealFault };
 

@@ -1,7 +1,7 @@
 import { LongWork } from "@responses-edge/long-work";
-import { concatBytes } from "../protocol/bytes.ts";
+import { concatBytes } from "../protocol/bounded-read.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
-import { bodyTooLarge, parseBody } from "../protocol/json-body.ts";
+import { bodyTooLarge, parseBody } from "../protocol/json.ts";
 import { bodyPermits, type PermitOwner, type Permits } from "../store/memory-permits.ts";
 import { BODY_TIMEOUT_MS, BodySource, MAX_DISCARDED_BYTES, readShort, SHORT_BODY_LENGTH } from "./body-source.ts";
 import { Decompressor, type Encoding, encodingOf } from "./decompression.ts";

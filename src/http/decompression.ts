@@ -1,5 +1,5 @@
 import { constants, createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
-import { concatBytes } from "../protocol/bytes.ts";
+import { concatBytes } from "../protocol/bounded-read.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 
 /** Decompresses the body of a request while it comes, and hears of every piece before the next one is made. */

@@ -23,7 +23,7 @@ const givenText = z.object({
 });
 const givenRefusal = z.object({ type: z.literal("refusal"), refusal: text });
 
-export type OutputTextPart = { type: "output_text"; text: string; annotations: unknown[]; logprobs: unknown[] };
+type OutputTextPart = { type: "output_text"; text: string; annotations: unknown[]; logprobs: unknown[] };
 
 function toOutputText(content: string): OutputTextPart {
   return { type: "output_text", text: content, annotations: [], logprobs: [] };

@@ -96,7 +96,7 @@ export const inputItem = z.preprocess(
 );
 
 export type InputItem = z.output<typeof inputItem>;
-export type ItemReference = Extract<InputItem, { type: "item_reference" }>;
+type ItemReference = Extract<InputItem, { type: "item_reference" }>;
 
 /** An item whose content is here: prompts are made of such, and the store keeps them. */
 export type Item = Exclude<InputItem, ItemReference>;
@@ -116,39 +116,30 @@ export type ClientCallItem = OfKind<OutputItem, "call">;
 /** A call of a tool that this server runs. */
 export type ServerCall = OfKind<OutputItem, "server_call"> | Extract<OutputItem, { type: "tool_search_call" }>;
 
-function isOfKind<Item extends { type: string }, const Kind extends ItemKind>(
-  item: Item,
-  kind: Kind,
-): item is OfKind<Item, Kind> {
-  return DESCRIBED[item.type]?.kind === kind;
-}
-
-function isRunByServer(item: { type: string; execution?: unknown }): boolean {
-  return item.execution === "server";
-}
-
 /** Tells whether an item, of the output or given back by a client, is a call that the client answers. */
 export function isClientCall<Item extends { type: string; execution?: unknown }>(
   item: Item | undefined,
 ): item is OfKind<Item, "call"> {
-  return item !== undefined && isOfKind(item, "call") && !isRunByServer(item);
+  return item !== undefined && DESCRIBED[item.type]?.kind === "call" && item.execution !== "server";
 }
 
 /** Tells whether an item, of the output or given back by a client, is a call of a tool that a server runs. */
 export function isServerCall<Item extends { type: string; execution?: unknown }>(
   item: Item,
 ): item is Extract<Item, { type: ServerCall["type"] }> {
-  return isOfKind(item, "server_call") || (isOfKind(item, "call") && isRunByServer(item));
+  const kind = DESCRIBED[item.type]?.kind;
+  return kind === "server_call" || (kind === "call" && item.execution === "server");
 }
 
 /** Tells whether an item is a list of tools, or sets what holds from there on: no model reads it. */
 export function isAside(item: { type: string }): boolean {
-  return isOfKind(item, "tools") || isOfKind(item, "settings");
+  const kind = DESCRIBED[item.type]?.kind;
+  return kind === "tools" || kind === "settings";
 }
 
 /** Tells whether an item is a word of the model's. Lists of tools and compactions are not. */
 export function isWord(item: { type: string }): boolean {
-  return !isAside(item) && !isOfKind(item, "compaction");
+  return !isAside(item) && DESCRIBED[item.type]?.kind !== "compaction";
 }
 
 /** Tells whether an item brings tools that can be called from there on. */
@@ -187,7 +178,8 @@ export function calledId(item: Item): string | undefined {
 
 /** The id of the call that an item answers, if it is the client's answer to one. */
 export function answeredId(item: Item): string | undefined {
-  return isOfKind(item, "output") && !isRunByServer(item) ? (item.call_id ?? undefined) : undefined;
+  if (DESCRIBED[item.type]?.kind !== "output" || !("call_id" in item)) return undefined;
+  return "execution" in item && item.execution === "server" ? undefined : (item.call_id ?? undefined);
 }
 
 /** The call that an item shows, if it is one that the client answers. */

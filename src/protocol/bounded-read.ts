@@ -1,7 +1,5 @@
 /** Reading what others send, to its end and no further: the one way in which whole bodies are read. */
 
-import { concatBytes } from "./bytes.ts";
-
 export interface ReadBounds {
   /** Of the decoded body. */
   maxBytes: number;
@@ -63,4 +61,17 @@ export async function readBounded(
 /** The same, as text: UTF-8. */
 export async function readBoundedText(response: Response, bounds: ReadBounds): Promise<string> {
   return new TextDecoder().decode(await readBounded(response, bounds));
+}
+
+/** Chunks as one array; the only one as it is. */
+export function concatBytes(chunks: readonly Uint8Array<ArrayBuffer>[]): Uint8Array<ArrayBuffer> {
+  const [first] = chunks;
+  if (first && chunks.length === 1) return first;
+  const bytes = new Uint8Array(chunks.reduce((sum, { byteLength }) => sum + byteLength, 0));
+  let at = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, at);
+    at += chunk.byteLength;
+  }
+  return bytes;
 }

@@ -37,7 +37,7 @@ export interface TreeAddress {
 }
 
 /** Where an item lives: in its turn's input or output, at an index. */
-export interface ItemAddress extends TurnAddress {
+interface ItemAddress extends TurnAddress {
   readonly side: "input" | "output";
   readonly index: number;
 }

@@ -1,4 +1,6 @@
-import { isJsonObject, type JsonObject } from "@responses-edge/json-text";
+import { isJsonObject, type JsonObject, MAX_DEPTH, MAX_VALUES, structureFault } from "@responses-edge/json-text";
+import type { LongWork, Steps } from "@responses-edge/long-work";
+import { ApiError, invalidRequest } from "./errors.ts";
 
 export { isJson, isJsonObject, type JsonObject } from "@responses-edge/json-text";
 
@@ -42,4 +44,51 @@ export function jsonLength(text: string): number {
     else if (code < 0x20 || (code >= 0xd800 && code <= 0xdfff)) length += 5;
   }
   return length;
+}
+
+/** So many bytes of a body take a microsecond: to be looked at, and to become values. */
+const BYTES_PER_UNIT = 100;
+
+const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
+
+/**
+ * The value of a request's body that is within `MAX_REQUEST_BYTES`, whatever brought it. Throws ApiError: 413 for more than
+ * `MAX_VALUES` values, 400 for anything that is not UTF-8 JSON or is nested too deeply.
+ */
+export function parseBody(body: Uint8Array, work: LongWork): Promise<unknown> {
+  return work.run(parsing(body));
+}
+
+function* parsing(body: Uint8Array): Steps<unknown> {
+  // Paid before: neither can be done in part.
+  const units = body.byteLength / BYTES_PER_UNIT;
+  yield units;
+  const fault = structureFault(body);
+  if (fault === "depth") {
+    throw invalidRequest(null, `The body is nested deeper than ${MAX_DEPTH} levels.`, "invalid_json");
+  }
+  if (fault === "values") {
+    const message = `The request body holds too many values. The limit is ${MAX_VALUES} array elements and object members.`;
+    throw new ApiError({ status: 413, message, code: "request_too_large" });
+  }
+  yield units;
+  let value: unknown;
+  try {
+    value = JSON.parse(decoder.decode(body));
+  } catch {
+    // The parser's own message quotes the body; prompts do not belong in errors.
+    const message = "We could not parse the JSON body of your request. The body must be valid JSON in UTF-8.";
+    throw invalidRequest(null, message, "invalid_json");
+  }
+  yield units;
+  return value;
+}
+
+/** The 413 of a body of more than `maxBytes`. */
+export function bodyTooLarge(maxBytes: number): ApiError {
+  return new ApiError({
+    status: 413,
+    message: `The request body is too large. The limit is ${maxBytes} bytes.`,
+    code: "request_too_large",
+  });
 }

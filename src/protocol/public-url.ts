@@ -79,7 +79,7 @@ function withoutRoot(hostname: string): string {
 }
 
 /** The origin of an http(s) URL, its host in the spelling of {@link canonicalHost}. */
-export function canonicalOrigin(url: URL): string {
+function canonicalOrigin(url: URL): string {
   const { protocol, port } = url;
   return `${protocol}//${withoutRoot(url.hostname)}${port === "" ? "" : `:${port}`}`;
 }
@@ -88,7 +88,7 @@ export function canonicalOrigin(url: URL): string {
  * Whether all servers read a URL's path alike. They differ in when they decode it, how often, and what they take for a
  * directory: `/mcp/..;/admin`, `/mcp/%252e%252e/admin` and `/mcp%2f..%2fadmin` are `/admin` for some.
  */
-export function isUnambiguousPath(pathname: string): boolean {
+function isUnambiguousPath(pathname: string): boolean {
   // Separators, dots, percent signs, semicolons and control characters, encoded.
   if (/%(2[ef5]|5c|3b|[01][\da-f]|7f)/i.test(pathname)) return false;
   let decoded: string;

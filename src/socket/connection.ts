@@ -5,7 +5,7 @@ import type { Caller, ClientSink } from "../api/transport.ts";
 import type { Config } from "../config/index.ts";
 import { ApiError, invalidRequest, tooManyInProgress } from "../protocol/errors.ts";
 import type { JsonObject } from "../protocol/json.ts";
-import { bodyTooLarge, parseBody } from "../protocol/json-body.ts";
+import { bodyTooLarge, parseBody } from "../protocol/json.ts";
 import { inOpenResponses } from "../protocol/open-responses.ts";
 import { type Permits, textPermits } from "../store/memory-permits.ts";
 import { tenantSockets } from "../store/tenant-load.ts";

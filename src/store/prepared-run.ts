@@ -6,7 +6,7 @@ import type { McpAccess } from "../contract/mcp-access.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { responseId } from "../protocol/ids.ts";
 import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";
-import { matchOutputs } from "../turn/history.ts";
+import { matchOutputs } from "../turn/prompt.ts";
 import type { TurnState } from "../turn/state.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import type { BoardBinding } from "./announced-run.ts";

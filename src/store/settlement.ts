@@ -1,6 +1,6 @@
 import type { Config } from "../config/index.ts";
 import { conversationLocked } from "../protocol/errors.ts";
-import { keptInput } from "../turn/history.ts";
+import { keptInput } from "../turn/prompt.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import type { ConversationTurns } from "./conversation-turns.ts";
 import type { HomeRows } from "./home-rows.ts";

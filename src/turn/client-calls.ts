@@ -5,8 +5,7 @@ import type { ClientCallItem } from "../items/registry.ts";
 import type { ClientTool } from "../protocol/client-tools.ts";
 import { newCallId } from "../protocol/ids.ts";
 import { parseArguments } from "../protocol/json.ts";
-import { deltaHead } from "./output-events.ts";
-import type { OutputParts } from "./output-size.ts";
+import { deltaHead, type OutputParts } from "./output-events.ts";
 
 /**
  * Calls that the client answers. Several may be open, because an upstream may interleave their arguments: a call is done
@@ -41,6 +40,8 @@ export class ClientCalls {
   readonly #output: OutputParts;
   /** Call ids that the prompt or this turn has. */
   readonly #usedCallIds: Set<string>;
+  /** Indices of calls for which the round takes nothing more: what an upstream still sends for one belongs to no other. */
+  readonly #closed: Set<number>;
   /** By the index that the engine gives them. */
   readonly #open = new Map<number, OpenCall>();
   /**
@@ -50,9 +51,10 @@ export class ClientCalls {
   #resumed: PlacedCall | undefined;
 
   /** A call that is open in the state goes on. */
-  constructor(output: OutputParts, usedCallIds: Set<string>) {
+  constructor(output: OutputParts, usedCallIds: Set<string>, closed: Set<number>) {
     this.#output = output;
     this.#usedCallIds = usedCallIds;
+    this.#closed = closed;
     const { state } = output;
     for (const [outputIndex, item] of state.output.entries()) {
       if (!isWritten(item) || item.status !== "in_progress" || state.superseded.has(item.id)) continue;
@@ -141,21 +143,20 @@ export class ClientCalls {
     this.#output.writer.delta(INPUT_DELTA, head, text);
   }
 
-  /** Ends a call before its arguments were whole. False where it is not open. */
-  cut(index: number): boolean {
+  /** Ends a call before its arguments were whole. */
+  cut(index: number): void {
     const call = this.#open.get(index);
     if (call) this.#close(index, call, "incomplete", false);
-    return call !== undefined;
   }
 
-  /** Ends the calls whose arguments are complete, because something else begins. Gives their indices. */
-  closeComplete(): number[] {
-    return this.#closeWhere(isWhole);
-  }
-
-  /** Ends all calls: the model has finished them. `beforeDone` is called before one is done. Gives their indices. */
-  closeAll(beforeDone?: () => void): number[] {
-    return this.#closeWhere(() => true, beforeDone);
+  /**
+   * Ends the calls whose arguments are complete, because something else begins, or `all`, because the model has finished
+   * them. `beforeDone` is called before one is done.
+   */
+  close(all: boolean, beforeDone?: () => void): void {
+    for (const [index, call] of this.#open) {
+      if (all || isWhole(call)) this.#close(index, call, "completed", false, beforeDone);
+    }
   }
 
   /**
@@ -189,12 +190,6 @@ export class ClientCalls {
     this.#resumed = undefined;
   }
 
-  #closeWhere(isDone: (call: OpenCall) => boolean, beforeDone?: () => void): number[] {
-    const done = [...this.#open].filter(([, call]) => isDone(call));
-    for (const [index, call] of done) this.#close(index, call, "completed", false, beforeDone);
-    return done.map(([index]) => index);
-  }
-
   #close(
     index: number,
     call: OpenCall,
@@ -203,6 +198,7 @@ export class ClientCalls {
     beforeDone?: () => void,
   ): void {
     this.#open.delete(index);
+    this.#closed.add(index);
     // What comes after its end belongs to no call.
     if (call === this.#resumed) this.#resumed = undefined;
     if (call.kind === "whole") {
@@ -246,23 +242,20 @@ export class ClientCalls {
     const whole = this.#read(tool, callId, text);
     // A turn that has failed, or was given up, shows nothing more.
     if (!whole || isSilent) return;
-    const outputIndex = this.#output.writer.addItem({
-      ...whole,
-      status: "in_progress",
-      ...unwritten(whole),
-    } as WholeItem);
-    if (whole.type === "shell_call") this.#tellCommands(whole.action.commands, outputIndex);
-    beforeDone?.();
-    this.#output.writer.emit({ type: "response.output_item.done", output_index: outputIndex, item: whole });
-  }
-
-  #tellCommands(commands: readonly string[], output_index: number): void {
-    for (const [command_index, command] of commands.entries()) {
-      const at = { output_index, command_index };
-      this.#output.writer.emit({ type: "response.shell_call_command.added", ...at, command: "" });
-      this.#output.writer.emit({ type: "response.shell_call_command.delta", ...at, delta: command });
-      this.#output.writer.emit({ type: "response.shell_call_command.done", ...at, command });
+    const { writer } = this.#output;
+    // The commands of a shell are told one by one.
+    const unwritten = whole.type === "shell_call" && { action: { ...whole.action, commands: [] } };
+    const output_index = writer.addItem({ ...whole, status: "in_progress", ...unwritten } as WholeItem);
+    if (whole.type === "shell_call") {
+      for (const [command_index, command] of whole.action.commands.entries()) {
+        const at = { output_index, command_index };
+        writer.emit({ type: "response.shell_call_command.added", ...at, command: "" });
+        writer.emit({ type: "response.shell_call_command.delta", ...at, delta: command });
+        writer.emit({ type: "response.shell_call_command.done", ...at, command });
+      }
     }
+    beforeDone?.();
+    writer.emit({ type: "response.output_item.done", output_index, item: whole });
   }
 
   #read({ tool }: ClientTool, call_id: string, text: string): WholeItem | undefined {
@@ -324,11 +317,6 @@ function newOpenCall(item: WrittenItem, outputIndex: number): OpenCall & PlacedC
 /** No engine gives an index below zero. */
 function resumedIndex({ outputIndex }: PlacedCall): number {
   return -1 - outputIndex;
-}
-
-/** What an item is without before its words have been told. */
-function unwritten(item: WholeItem): Partial<WholeItem> {
-  return item.type === "shell_call" ? { action: { ...item.action, commands: [] } } : {};
 }
 
 /** Whether all of a call is there. */

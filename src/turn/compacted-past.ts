@@ -1,6 +1,6 @@
 import type { CompactionCodec, CompactionContent } from "../contract/compaction.ts";
 import type { CompactionItem, Item } from "../items/registry.ts";
-import { type ApiError, invalidRequest } from "../protocol/errors.ts";
+import { invalidRequest } from "../protocol/errors.ts";
 
 /**
  * The items that are left where a compaction stands for what came before it. Nothing that is stored is changed: a turn
@@ -26,14 +26,13 @@ export interface OpenedCompaction {
   content: CompactionContent;
 }
 
-/** What an earlier turn has left of a compaction that was cut off: it stands for nothing. */
-function isUnfinished(item: CompactionItem): boolean {
-  return item.encrypted_content === "";
-}
-
-/** The place of the newest compaction among items; -1 where there is none. */
+/** The place of the newest compaction among items; -1 where there is none. One that was cut off stands for nothing. */
 export function newestCompaction(items: readonly { type: string }[]): number {
-  return (items as readonly Item[]).findLastIndex((item) => item.type === "compaction" && !isUnfinished(item));
+  for (let index = items.length - 1; index >= 0; index -= 1) {
+    const item = items[index] as Item;
+    if (item.type === "compaction" && item.encrypted_content !== "") return index;
+  }
+  return -1;
 }
 
 /**
@@ -78,14 +77,10 @@ export function openCompaction(
   const known = openedItems.get(item);
   if (known) return known;
   const content = codec.read(item.encrypted_content, isStored);
-  if ("fault" in content) throw unreadable(param, content.fault);
+  // Left out of the prompt it would take the whole conversation with it.
+  if ("fault" in content) throw invalidRequest(param, content.fault, "invalid_encrypted_content");
   openedItems.set(item, content);
   return content;
-}
-
-function unreadable(param: string, why: string): ApiError {
-  // Left out of the prompt it would take the whole conversation with it.
-  return invalidRequest(param, why, "invalid_encrypted_content");
 }
 
 /** What a compaction has left, as items of a prompt. */

@@ -9,7 +9,7 @@ import { isInstruction, SUMMARY_ID, textOf } from "./compacted-past.ts";
  * are about proportional to.
  */
 
-export interface SelectionOptions {
+interface SelectionOptions {
   /** Of the user's messages, and of instructions after the first ones, together. */
   keptLength: number;
   /** Of the messages at the end that nobody has answered; 0 where they are no more than earlier ones. */

@@ -20,14 +20,6 @@ import { measureOrExplain, truncateToFit } from "./truncation.ts";
  * `context_management` allows, or as all that a turn does whose input asks for it. At most one in a round.
  */
 
-export function compactionKind(
-  { context_management: entries }: CreateRequest,
-  input: readonly { type: string }[],
-): CompactionKind | undefined {
-  if (input.at(-1)?.type === "compaction_trigger") return "asked";
-  return entries?.length ? "managed" : undefined;
-}
-
 /** What is left of the window where a request names no threshold. */
 const DEFAULT_SHARE = 0.8;
 const MIN_THRESHOLD = 1000;
@@ -174,8 +166,10 @@ export class Compaction {
       if (said.hasBegun) {
         const content = contentOf(due, said.text);
         output.endCompaction(secrets.compactions.write(content));
-        this.#prompt.compact(standingItems(content, model.engine.noteRole));
-        await this.#keep();
+        this.#prompt.change({ items: standingItems(content, model.engine.noteRole), trailing: [] });
+        // What has cost so much is not to be done again.
+        if (host.sink?.commit) host.sink.commit();
+        else await host.sink?.flush();
         return host.signal.aborted ? { status: "cancelled" } : undefined;
       }
       if (!mustEnd()) return undefined;
@@ -201,8 +195,7 @@ export class Compaction {
       started: begin(),
       again: begin,
       consume: (generation) => this.#consume(generation, said),
-      progress: () => said.progress,
-      usage: () => said.usage,
+      said,
     });
   }
 
@@ -220,18 +213,11 @@ export class Compaction {
     for await (const deltas of generation) {
       said.take(deltas);
       if (said.hasBegun) {
-        this.#output.compactions.begin();
+        this.#output.beginCompaction();
         const full = this.#options.host.sink?.flush();
         if (full) await full;
       }
     }
-  }
-
-  /** What has cost so much is not to be done again. */
-  async #keep(): Promise<void> {
-    const { sink } = this.#options.host;
-    if (sink?.commit) sink.commit();
-    else await sink?.flush();
   }
 }
 

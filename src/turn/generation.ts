@@ -1,11 +1,5 @@
-import type { ModelDelta, Prompt, Resumption } from "../contract/engine.ts";
-import {
-  beginModelCall,
-  endModelCall,
-  type Measurements,
-  type ModelCall,
-  tokensBetween,
-} from "../contract/measurements.ts";
+import type { Prompt, Resumption } from "../contract/engine.ts";
+import { beginModelCall, endModelCall, type ModelCall, tokensBetween } from "../contract/measurements.ts";
 import type { Item } from "../items/registry.ts";
 import { ApiError, toApiError } from "../protocol/errors.ts";
 import { pause } from "../protocol/pause.ts";
@@ -14,10 +8,10 @@ import type { Outcome } from "./decide.ts";
 import type { TurnOptions } from "./options.ts";
 import type { TurnOutput } from "./output.ts";
 import type { RoundPrompt } from "./prompt.ts";
+import type { DeltaCount } from "./records.ts";
 import type { Outage } from "./response.ts";
 import { type BrokenOff, type Generation, isTransient, outOfTokens, ResumePolicy, resumed } from "./resume.ts";
-import { roundDeltas } from "./state.ts";
-import { type DeltaCount, plus } from "./usage.ts";
+import { plus, roundDeltas } from "./state.ts";
 
 /**
  * The generations of a turn, each of one round. One whose upstream dies is resumed where it stopped, once the model server
@@ -25,13 +19,11 @@ import { type DeltaCount, plus } from "./usage.ts";
  */
 
 /** A generation that is under way, and how it is taken. */
-export interface RunningGeneration {
+interface RunningGeneration {
   started: Promise<Generation>;
   consume: (generation: Generation) => Promise<void>;
-  /** Grows with all that it says. */
-  progress: () => number;
-  /** What has been used, as far as the model server has said it. */
-  usage: () => Usage | null | undefined;
+  /** `progress` grows with all that it says; `usage` is what has been used, as far as the model server has said it. */
+  said: { readonly progress: number; readonly usage: Usage | null | undefined };
   /** Begins one that goes on after a fault. */
   again: (fault: ApiError) => Promise<Generation>;
 }
@@ -76,14 +68,15 @@ export class Generations {
     const { bounds, host } = this.#options;
     const { signal, clock } = host;
     if (this.#hasBegun) return this.#ask();
-    const policy = new ResumePolicy({ ...bounds, outageMs: Math.min(bounds.outageMs, START_TIME_MS) }, clock);
+    let policy: ResumePolicy | undefined;
     for (;;) {
       try {
         return await this.#ask();
       } catch (error) {
         const fault = toApiError(error);
-        const isAway = fault.code === "upstream_unreachable";
-        const wait = isAway ? policy.next(fault, { taken: false, spoke: false }) : undefined;
+        if (fault.code !== "upstream_unreachable") throw error;
+        policy ??= new ResumePolicy({ ...bounds, outageMs: Math.min(bounds.outageMs, START_TIME_MS) }, clock);
+        const wait = policy.next(fault, { taken: false, spoke: false });
         if (wait === undefined) throw error;
         await pause(wait, signal);
         signal.throwIfAborted();
@@ -93,15 +86,34 @@ export class Generations {
 
   /** Runs a generation whose words are the round's to its end. As `runToEnd`. */
   async run(started: Promise<Generation>): Promise<Outcome | undefined> {
-    const { round, response } = this.#output;
-    const fault = await this.runToEnd({
-      started,
-      consume: (generation) => this.#consume(generation),
-      progress: () => round.progress,
-      usage: () => response.usage,
-      again: (fault) => this.resume(fault),
-    });
-    const call = this.#options.host.measured?.modelCalls.at(-1);
+    const { round, size } = this.#output;
+    const { measured, clock, sink } = this.#options.host;
+    const consume = async (generation: Generation) => {
+      const reads = generation[Symbol.asyncIterator]();
+      let read = await reads.next();
+      // Here rather than in the loop, which runs for each token.
+      const call = measured?.modelCalls.at(-1);
+      if (call && call.endedAt === undefined) call.firstChunkAt = clock();
+      try {
+        while (!read.done) {
+          for (const delta of read.value) round.apply(delta);
+          round.recordBuffered();
+          // What it returns holds the turn back until it resolves.
+          const full = sink?.flush();
+          if (full) await full;
+          if (size.isFull) {
+            round.apply({ kind: "finish", reason: "length" });
+            return;
+          }
+          read = await reads.next();
+        }
+      } finally {
+        // What is left of it is not wanted; of one that has ended nothing is left.
+        if (!read.done) await reads.return?.();
+      }
+    };
+    const fault = await this.runToEnd({ started, consume, said: round, again: (fault) => this.resume(fault) });
+    const call = measured?.modelCalls.at(-1);
     if (call && !fault) call.finishReason = round.finish;
     return fault;
   }
@@ -118,16 +130,17 @@ export class Generations {
    * Runs a generation to its end, begun again as often as it may where it breaks off. Never rejects: gives the outcome that
    * prevents it from ending by itself.
    */
-  async runToEnd({ started, consume, progress, usage, again }: RunningGeneration): Promise<Outcome | undefined> {
+  async runToEnd({ started, consume, said, again }: RunningGeneration): Promise<Outcome | undefined> {
     const { model, bounds, host } = this.#options;
     const { signal, clock, measured } = host;
     const { state, response } = this.#output;
-    const policy = new ResumePolicy(bounds, clock, state.round.outageSince);
+    const { outageSince } = state.round;
+    let policy: ResumePolicy | undefined;
     let generation = started;
     let begun = this.#hasBegun;
     for (;;) {
-      const before = progress();
-      const usedBefore = measured && usage();
+      const before = said.progress;
+      const usedBefore = measured && said.usage;
       let taken = false;
       try {
         const deltas = await generation;
@@ -135,14 +148,15 @@ export class Generations {
         begun = true;
         response.outage = undefined;
         await consume(deltas);
-        if (measured) endModelCall(measured, { now: clock(), tokens: tokensBetween(usedBefore, usage()) });
+        if (measured) endModelCall(measured, { now: clock(), tokens: tokensBetween(usedBefore, said.usage) });
         return signal.aborted ? { status: "cancelled" } : undefined;
       } catch (error) {
         const fault = toApiError(error);
         if (measured) endModelCall(measured, { now: clock(), error: signal.aborted ? CANCELLED : fault.code });
-        const spoke = progress() > before;
+        const spoke = said.progress > before;
         const passes = begun && bounds.maxRetries > 0 && !signal.aborted && (await this.#passes(fault));
         if (signal.aborted) return { status: "cancelled" };
+        policy ??= new ResumePolicy(bounds, clock, outageSince);
         const waitMs = passes ? policy.next(fault, { taken, spoke }) : undefined;
         if (waitMs === undefined) return { status: "failed", error: fault };
         if (taken) model.leaveServer();
@@ -206,20 +220,10 @@ export class Generations {
   }
 
   /** Has the engine generate, and notes when, where anybody wants to know. Throws as the engine does. */
-  generate(prompt: Prompt, signal: AbortSignal, purpose: ModelCall["purpose"]): Promise<Generation> {
-    const { model, host } = this.#options;
-    if (host.measured) return this.#measured(prompt, signal, purpose, host.measured);
-    return model.engine.generate(prompt, signal);
-  }
-
-  async #measured(
-    prompt: Prompt,
-    signal: AbortSignal,
-    purpose: ModelCall["purpose"],
-    measured: Measurements,
-  ): Promise<Generation> {
+  async generate(prompt: Prompt, signal: AbortSignal, purpose: ModelCall["purpose"]): Promise<Generation> {
     const { engine, replica } = this.#options.model;
-    const { clock } = this.#options.host;
+    const { clock, measured } = this.#options.host;
+    if (!measured) return engine.generate(prompt, signal);
     const call = beginModelCall(measured, { round: this.#output.state.rounds, purpose, now: clock() });
     try {
       const generation = await engine.generate(prompt, signal);
@@ -232,38 +236,6 @@ export class Generations {
       endModelCall(measured, { now: clock(), error: code });
       throw error;
     }
-  }
-
-  async #consume(generation: Generation): Promise<void> {
-    const { measured, clock } = this.#options.host;
-    const { round, size } = this.#output;
-    const reads = generation[Symbol.asyncIterator]();
-    let read = await reads.next();
-    // Here rather than in the loop, which runs for each token.
-    const call = measured?.modelCalls.at(-1);
-    if (call && call.endedAt === undefined) call.firstChunkAt = clock();
-    try {
-      while (!read.done) {
-        const full = this.#take(read.value);
-        if (full) await full;
-        if (size.isFull) {
-          round.apply({ kind: "finish", reason: "length" });
-          return;
-        }
-        read = await reads.next();
-      }
-    } finally {
-      // What is left of it is not wanted; of one that has ended nothing is left.
-      if (!read.done) await reads.return?.();
-    }
-  }
-
-  /** Applies the deltas of an upstream read. What is returned holds the turn back until it resolves. */
-  #take(deltas: readonly ModelDelta[]): Promise<void> | undefined {
-    const { round } = this.#output;
-    for (const delta of deltas) round.apply(delta);
-    round.recordBuffered();
-    return this.#options.host.sink?.flush();
   }
 
   async #passes(fault: ApiError): Promise<boolean> {

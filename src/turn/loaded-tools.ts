@@ -17,16 +17,19 @@ import { chosenTools, hostedKey, type NamespaceTool, type Tool } from "../protoc
  * Throws the 400 of tools whose names a model could not tell apart, and of a choice that names none of them.
  */
 export function withLoadedTools(request: CreateRequest, items: readonly Item[]): CreateRequest {
-  const loads = items.flatMap((item) => {
-    if (item.type === "additional_tools") return [item.tools];
-    return item.type === "tool_search_output" ? [item.tools.map(inOwnNamespace)] : [];
-  });
+  const loads: Tool[][] = [];
+  for (const item of items) {
+    if (item.type === "additional_tools") loads.push(item.tools);
+    else if (item.type === "tool_search_output") loads.push(item.tools.map(inOwnNamespace));
+  }
   const own = request.tools ?? [];
   const hasDeferred = own.some(
     (tool) => isDeferred(tool) || (tool.type === "namespace" && tool.tools.some(isDeferred)),
   );
   const isAsSent = loads.length === 0 && !hasDeferred;
-  const kept = hasDeferred && canSearch(own) ? withoutDeferred(own, request) : own;
+  // Without a search nothing could be found: then all tools are there from the beginning.
+  const canSearch = own.some(({ type }) => type === "tool_search");
+  const kept = hasDeferred && canSearch ? withoutDeferred(own, request) : own;
   const tools = isAsSent ? own : joined(kept, loads);
   const clash = isAsSent ? undefined : clashingTools(tools);
   if (clash) throw invalidRequest("input", clash.message);
@@ -59,11 +62,14 @@ export function withConfiguration(
 type Update = Extract<Item, { type: "configuration_update" }>;
 
 function settingsOf(items: readonly Item[]) {
-  const updates = items.filter((item): item is Update => item.type === "configuration_update");
-  return {
-    effort: updates.findLast(({ reasoning }) => reasoning)?.reasoning?.effort,
-    format: updates.findLast(({ text }) => text)?.text?.format,
-  };
+  let reasoning: Update["reasoning"];
+  let text: Update["text"];
+  for (const item of items) {
+    if (item.type !== "configuration_update") continue;
+    reasoning = item.reasoning ?? reasoning;
+    text = item.text ?? text;
+  }
+  return { effort: reasoning?.effort, format: text?.format };
 }
 
 /** A request with all tools of its prompt, the deferred ones among them: those that this server runs, or searches. */
@@ -72,11 +78,6 @@ export function withAllTools(request: CreateRequest, items: readonly Item[]): Cr
   if (tools == null || tools === request.tools) return request;
   const own = new Set(request.tools);
   return { ...request, tools: [...own, ...tools.filter((tool) => !own.has(tool))] };
-}
-
-/** Without a search nothing could be found: then all tools are there from the beginning. */
-function canSearch(tools: readonly Tool[]): boolean {
-  return tools.some(({ type }) => type === "tool_search");
 }
 
 /** Tools as they are before any search: without what is deferred, unless the request's choice names it. */

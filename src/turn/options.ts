@@ -50,7 +50,7 @@ export interface TurnPast {
 }
 
 /** How a turn reaches its model. */
-export interface TurnModel {
+interface TurnModel {
   engine: Engine;
   /** Asks the model server whether it is gone. */
   isServerGone: (signal: AbortSignal) => Promise<boolean>;
@@ -71,14 +71,14 @@ export interface TurnBounds {
   outputLength: number;
 }
 
-export interface TurnPlugins {
+interface TurnPlugins {
   plugins: Plugins;
   /** Those of them that the request names, if it names any. */
   session?: ToolSession | undefined;
 }
 
 /** What is kept from clients, or given to them sealed. */
-export interface TurnSecrets {
+interface TurnSecrets {
   /** No client gets to see what the model thinks. */
   hidesReasoning: boolean;
   /** Seals the reasoning that clients get, where the operator has keys for it. */

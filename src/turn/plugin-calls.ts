@@ -2,12 +2,11 @@ import type { CallItem, Plugins } from "../contract/plugin.ts";
 import type { CalledTool, PendingCall, ToolOutcome } from "../contract/tool-call.ts";
 import type { ApprovedCall } from "../contract/tool-session.ts";
 import { isServerCall, type ServerCall } from "../items/registry.ts";
+import { isJson } from "../protocol/json.ts";
 import type { TurnOptions } from "./options.ts";
-import { deltaHead } from "./output-events.ts";
-import type { OutputParts } from "./output-size.ts";
+import { deltaHead, type OutputParts } from "./output-events.ts";
 import type { RawMessages } from "./raw-messages.ts";
 import type { CallAnswer } from "./records.ts";
-import { withoutSuperseded } from "./state.ts";
 
 /**
  * Calls that this server answers itself, in OpenAI's order: added → in progress → what the model writes → (it is run) →
@@ -68,27 +67,21 @@ export class PluginCalls {
     this.#container = tools.session?.container ?? "";
     const { state } = output;
     this.#left = request.max_tool_calls ?? Number.POSITIVE_INFINITY;
-    this.uncount(-withoutSuperseded(state, state.output).filter(isServerCall).length);
     const completed = state.answering?.calls ?? state.round.called;
     for (const [outputIndex, item] of state.output.entries()) {
       if (!isServerCall(item) || state.superseded.has(item.id)) continue;
+      this.#left -= 1;
       if (item.status === "completed" || item.status === "failed" || item.status === "incomplete") continue;
-      this.#reopen(
-        item,
-        outputIndex,
-        completed.find((call) => call.item === item.id),
-      );
+      const pending = completed.find((call) => call.item === item.id);
+      // It has not been answered, or the model has not finished it.
+      if (pending) this.#pending.push({ ...pending, outputIndex });
+      else this.#reopen(item, outputIndex);
     }
   }
 
   /** Whether the turn may make one more call. */
   get mayMakeMore(): boolean {
     return this.#left > 0;
-  }
-
-  /** Whether a call may begin. */
-  get mayBegin(): boolean {
-    return this.isOffered && this.mayMakeMore;
   }
 
   /** So many calls that were counted were none. */
@@ -113,14 +106,15 @@ export class PluginCalls {
     this.#begin(index, { tool, name: this.#nameOf(tool, name), text, approvalRequest: null });
   }
 
-  #begin(index: number, begun: Pick<OpenPluginCall, "tool" | "name" | "text" | "approvalRequest">): void {
-    this.uncount(-1);
+  #begin(index: number, begun: Pick<OpenPluginCall, "tool" | "name" | "text" | "approvalRequest">): OpenPluginCall {
+    this.#left -= 1;
     this.#output.size.addFrames(1);
     const { item: shape } = this.#plugins.of(begun.tool);
     const call: OpenPluginCall = { ...begun, text: "", shape, outputIndex: -1, deltaHead: "" };
     this.#open.set(index, call);
     if (shape.canShow(call.tool, "", false)) this.#show(call);
     this.append(index, begun.text);
+    return call;
   }
 
   append(index: number, text: string): void {
@@ -132,12 +126,8 @@ export class PluginCalls {
     else if (call.shape.canShow(call.tool, call.text, false)) this.#show(call);
   }
 
-  /** An item of before a crash: the model has not finished it, or it has not been answered. */
-  #reopen(item: ServerCall, outputIndex: number, pending: PendingCall | undefined): void {
-    if (pending) {
-      this.#pending.push({ ...pending, outputIndex });
-      return;
-    }
+  /** An item of before a crash, which the model has not finished. */
+  #reopen(item: ServerCall, outputIndex: number): void {
     const tool = this.#plugins.toolOf(item);
     if (!tool) return;
     const { item: shape } = this.#plugins.of(tool);
@@ -164,19 +154,12 @@ export class PluginCalls {
     return true;
   }
 
-  /** Completes the calls whose arguments are complete, because something else begins. */
-  completeReady(isComplete: (text: string) => boolean): void {
-    for (const [index, { text }] of this.#open) if (isComplete(text)) this.#complete(index);
+  /** Completes the calls whose arguments are complete, because something else begins, or `all`: the model has finished. */
+  complete(all: boolean): void {
+    for (const [index, call] of this.#open) if (all || isJson(call.text)) this.#complete(index, call);
   }
 
-  /** The model has finished its calls. */
-  completeAll(): void {
-    for (const index of [...this.#open.keys()]) this.#complete(index);
-  }
-
-  #complete(index: number): void {
-    const call = this.#open.get(index);
-    if (!call) return;
+  #complete(index: number, call: OpenPluginCall): void {
     this.#open.delete(index);
     const { tool, name, shape } = call;
     const request = shape.approvalRequest?.(tool, call.text, (type) => this.#output.writer.newItemId(type));
@@ -200,8 +183,7 @@ export class PluginCalls {
   /** A call that has been approved: its item comes whole, with the request that it answers. */
   addApproved({ tool, name, arguments: text, request }: ApprovedCall): void {
     const index = Number.MIN_SAFE_INTEGER + this.#pending.length;
-    this.#begin(index, { tool, name, text, approvalRequest: request });
-    this.#complete(index);
+    this.#complete(index, this.#begin(index, { tool, name, text, approvalRequest: request }));
   }
 
   /** A call is about to be run. */

@@ -1,10 +1,12 @@
+import { collect, finish, type Steps } from "@responses-edge/long-work";
 import type { Engine, PluginTools, Prompt, PromptChange, RawMessage, Replay } from "../contract/engine.ts";
-import type { Item } from "../items/registry.ts";
-import { ClientTools } from "../protocol/client-tools.ts";
+import { answeredId, calledId, type Item, isClientCall, isKept, isServerCall, itemId } from "../items/registry.ts";
+import { ClientTools, flatName } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
+import { invalidRequest } from "../protocol/errors.ts";
+import { parseItemId, type TurnAddress } from "../protocol/ids.ts";
 import { mustCall } from "../protocol/tools.ts";
 import { type NoteRole, standingPast } from "./compacted-past.ts";
-import { matchOutputs, promptItems } from "./history.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
 import type { Asked, TurnPast } from "./options.ts";
 import type { TurnOutput } from "./output.ts";
@@ -12,7 +14,7 @@ import { spentTokens, type TurnState, withoutSuperseded, withThoughts } from "./
 import { truncateToFit } from "./truncation.ts";
 
 /** What the first prompt of a turn is made of. */
-export interface PromptSource {
+interface PromptSource {
   asked: Omit<Asked, "address" | "model"> & { model: { upstream: string } };
   past: Omit<TurnPast, "removed">;
 }
@@ -26,14 +28,17 @@ export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, pl
   const { request, model, cacheSalt, createdAt } = asked;
   const { replays, opened } = past;
   const { history, input } = standingPast(past, opened, noteRole);
-  // Messages that came before a compaction are out of sight with all else.
-  const { before, trailing } = opened ? { before: undefined, trailing: [] } : previousMessages(request, input);
+  // The client's own messages stand before the first item of its input, by that item's id, or after all items where the
+  // input is empty. Those that came before a compaction are out of sight with all else.
+  const messages = opened ? null : request.previous_input_messages;
+  const item = input[0]?.id;
+  const before = messages != null && item !== undefined ? ({ item, messages, before: true } as const) : undefined;
   const items = promptItems(history, matchOutputs(history, input));
   return {
     model: model.upstream,
     items,
     replays: before ? [...replays, before] : replays,
-    trailing,
+    trailing: before ? [] : (messages ?? []),
     // Tools that came before a compaction are there all the same: the model may have been told of them.
     request: withLoadedTools(request, [...past.history, ...past.input]),
     pluginTools,
@@ -45,21 +50,8 @@ export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, pl
   };
 }
 
-/**
- * Where the client's `previous_input_messages` stand in the prompt: before the first item of its input, by that item's
- * id; after all items where the input is empty.
- */
-function previousMessages(
-  { previous_input_messages: messages }: CreateRequest,
-  input: readonly Item[],
-): { before?: Replay | undefined; trailing: RawMessage[] } {
-  if (messages == null) return { trailing: [] };
-  const item = input[0]?.id;
-  return item === undefined ? { trailing: messages } : { before: { item, messages, before: true }, trailing: [] };
-}
-
 /** What a turn has put out, as it stands in the prompt of its next round. */
-export interface PromptOutput {
+interface PromptOutput {
   /** Items of all rounds before. */
   items: readonly Item[];
   /** Raw messages behind them. */
@@ -74,20 +66,16 @@ export interface PromptOutput {
 export class RoundPrompt {
   readonly #engine: Engine;
   readonly #signal: AbortSignal;
-  #prompt: Prompt;
+  current: Prompt;
   /** The prompt, being shortened to fit; undefined where it has changed since. */
   #fitting: Promise<Prompt> | undefined;
   /** With what it is asked again in this round. */
   #again: PromptChange | undefined;
 
   constructor(prompt: Prompt, engine: Engine, signal: AbortSignal) {
-    this.#prompt = prompt;
+    this.current = prompt;
     this.#engine = engine;
     this.#signal = signal;
-  }
-
-  get current(): Prompt {
-    return this.#prompt;
   }
 
   /**
@@ -95,22 +83,14 @@ export class RoundPrompt {
    * signal's reason when it is aborted.
    */
   async fitting(): Promise<Prompt> {
-    const fitting = await this.#shortened();
-    return this.#again ? { ...fitting, ...this.#again } : fitting;
-  }
-
-  async #shortened(): Promise<Prompt> {
-    if (this.#prompt.request.truncation !== "auto") return this.#prompt;
-    this.#fitting ??= truncateToFit(this.#engine, this.#prompt, this.#signal);
-    const fitting = this.#fitting;
-    const fitted = await fitting;
-    if (this.#fitting === fitting) this.#prompt = fitted;
-    return fitted;
-  }
-
-  /** The round may call these tools of this server. */
-  offer(pluginTools: Prompt["pluginTools"]): void {
-    this.#change({ pluginTools });
+    let fitted = this.current;
+    if (fitted.request.truncation === "auto") {
+      this.#fitting ??= truncateToFit(this.#engine, fitted, this.#signal);
+      const fitting = this.#fitting;
+      fitted = await fitting;
+      if (this.#fitting === fitting) this.current = fitted;
+    }
+    return this.#again ? { ...fitted, ...this.#again } : fitted;
   }
 
   /** It is asked again in this round, so changed. */
@@ -118,25 +98,16 @@ export class RoundPrompt {
     this.#again = change;
   }
 
-  /** From now on only tools that the model may call stand in it. */
-  hideUnoffered(): void {
-    this.#change({ onlyOffered: true });
-  }
-
   /** The next round's: what the last one has put out follows. `replays` are those of history and output together. */
   next({ items, replays, trailing, spentTokens }: PromptOutput): void {
     this.#again = undefined;
-    const request = withLoadedTools(afterFirstRound(this.#prompt.request), items);
-    this.#change({ items: [...this.#prompt.items, ...items], replays, trailing, spentTokens, request });
+    const request = withLoadedTools(afterFirstRound(this.current.request), items);
+    this.change({ items: [...this.current.items, ...items], replays, trailing, spentTokens, request });
   }
 
-  /** The prompt after a compaction: these items are all that is left of it. */
-  compact(items: readonly Item[]): void {
-    this.#change({ items: [...items], trailing: [] });
-  }
-
-  #change(changed: Partial<Prompt>): void {
-    this.#prompt = { ...this.#prompt, ...changed };
+  /** The round, and those after it, have a prompt that differs in this. */
+  change(changed: Partial<Prompt>): void {
+    this.current = { ...this.current, ...changed };
     this.#fitting = undefined;
   }
 }
@@ -165,4 +136,142 @@ export function afterFirstRound({ kv_transfer_params: _, ...request }: CreateReq
     return { ...request, tool_choice: { ...choice, mode: "auto" } };
   }
   return { ...request, tool_choice: "auto" };
+}
+
+/**
+ * The items of a prompt. A call that was cut off is left out (it stays in the store) unless somebody answered it.
+ */
+export function promptItems(history: readonly Item[], input: readonly Item[]): Item[] {
+  const items = [...history, ...input];
+  if (!items.some(isCutOff)) return items;
+  const answered = new Set(items.map(answeredId));
+  return items.filter((item) => !isCutOff(item) || (isClientCall(item) && answered.has(calledId(item))));
+}
+
+function isCutOff(item: Item): boolean {
+  return (isClientCall(item) || isServerCall(item)) && item.status === "incomplete";
+}
+
+/**
+ * The input with the call's id on outputs that have none but the call's name: an output answers the first call of that
+ * name which has no output yet. One without such a call keeps no id (`checkCallPairs` refuses it).
+ */
+export function matchOutputs<Input extends Item>(history: readonly Item[], input: readonly Input[]): readonly Input[] {
+  if (!input.some(isUnmatched)) return input;
+  /** Calls by name, oldest first, and those that are answered. */
+  const calls = new Map<string, { ids: string[]; next: number }>();
+  const answered = new Set<string>();
+  const see = (item: Item) => {
+    if (item.type === "function_call") {
+      const name = flatName(item.namespace, item.name);
+      const known = calls.get(name);
+      if (known) known.ids.push(item.call_id);
+      else calls.set(name, { ids: [item.call_id], next: 0 });
+    }
+    const id = answeredId(item);
+    if (id !== undefined) answered.add(id);
+  };
+  for (const item of history) see(item);
+  return input.map((item) => {
+    if (!isUnmatched(item)) {
+      see(item);
+      return item;
+    }
+    const { name = "", namespace, ...output } = item;
+    const known = calls.get(flatName(namespace, name));
+    if (!known) return item;
+    let call_id = known.ids[known.next];
+    while (call_id !== undefined && answered.has(call_id)) call_id = known.ids[++known.next];
+    if (call_id === undefined) return item;
+    answered.add(call_id);
+    return { ...output, call_id } as Input;
+  });
+}
+
+function isUnmatched<T extends Item>(item: T): item is T & Extract<Item, { type: "function_call_output" }> {
+  return item.type === "function_call_output" && item.call_id === "";
+}
+
+/**
+ * Every call has its output and every output its call, in that order.
+ * Throws the 400s with OpenAI's texts. Returns the call ids in use. `mayBeOpen`: calls may be without an output.
+ */
+export function checkCallPairs(items: readonly Item[], mayBeOpen = false): Set<string> {
+  const calls = new Map<string, string>();
+  const outputs = new Set<string>();
+  for (const item of items) {
+    const call = calledId(item);
+    if (call !== undefined) calls.set(call, item.type);
+    const id = answeredId(item);
+    if (id === undefined) continue;
+    if (item.type === "function_call_output" && id === "") {
+      throw invalidRequest("input", `No tool call found for function call output of '${item.name ?? ""}'.`);
+    }
+    if (!calls.has(id)) {
+      throw invalidRequest("input", `No tool call found for ${inWords(item.type)} with call_id ${id}.`);
+    }
+    outputs.add(id);
+  }
+  for (const [id, type] of mayBeOpen ? [] : calls) {
+    if (!outputs.has(id)) throw invalidRequest("input", `No tool output found for ${inWords(type)} ${id}.`);
+  }
+  return new Set(calls.keys());
+}
+
+/** An item's type as OpenAI's errors write it: `function call output`. */
+function inWords(type: string): string {
+  return type.replaceAll("_", " ");
+}
+
+/** The items of a turn's input that are kept: one that asked for a compaction is no item of the conversation. */
+export function keptInput<Kept extends { type: string }>(input: readonly Kept[]): Kept[] {
+  return input.filter(isKept);
+}
+
+/**
+ * The input with an id on every item, as the store keeps it. An item that carries an id of this server (an earlier
+ * output given back) keeps it, unless it came twice; every other gets one in this turn. In a conversation every item
+ * gets one: what is given back there is there already, and no two of its items have the same id. An approval follows
+ * the request that it answers.
+ */
+export function withItemIds(input: readonly Item[], address: TurnAddress, inConversation: boolean): NamedItem[] {
+  return finish(addItemIds(input, address, inConversation));
+}
+
+/** The same in steps. */
+export function addItemIds(input: readonly Item[], address: TurnAddress, inConversation: boolean): Steps<NamedItem[]> {
+  return collect(namedItems(input, address, inConversation), UNITS_PER_ITEM);
+}
+
+type NamedItem = Item & { id: string };
+
+/** Giving an item its id takes about so many microseconds. */
+const UNITS_PER_ITEM = 3;
+
+function* namedItems(input: readonly Item[], address: TurnAddress, inConversation: boolean): Generator<NamedItem> {
+  const seen = new Set<string>();
+  const renamed = new Map<string, string>();
+  for (const [index, item] of input.entries()) {
+    const keep = !inConversation && item.id !== undefined && !seen.has(item.id) && parseItemId(item.id) !== undefined;
+    const id = keep && item.id !== undefined ? item.id : itemId(item.type, address, "input", index);
+    seen.add(id);
+    if (item.type === "mcp_approval_request" && item.id !== undefined) renamed.set(item.id, id);
+    const request = "approval_request_id" in item && item.approval_request_id;
+    const approval_request_id = request ? renamed.get(request) : undefined;
+    yield { ...item, id, ...(approval_request_id !== undefined && { approval_request_id }) };
+  }
+}
+
+/**
+ * Whether a turn needs the ids of its input itself: messages that the client has kept stand with the first item of the
+ * input, by its id; an approved call names the request by the id under which it is kept; and sealed reasoning that cannot
+ * be opened is told by it.
+ */
+export function needsItemIds(request: { previous_input_messages?: unknown }, input: readonly Item[]): boolean {
+  if (request.previous_input_messages != null) return true;
+  for (const item of input) {
+    if (item.type === "mcp_approval_response") return true;
+    if (item.type === "reasoning" && item.encrypted_content !== undefined) return true;
+  }
+  return false;
 }

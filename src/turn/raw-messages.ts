@@ -1,7 +1,7 @@
 import type { ModelDelta, RawMessage, Replay } from "../contract/engine.ts";
 import { isWord, type OutputItem } from "../items/registry.ts";
 import type { ResponseObject } from "../protocol/response.ts";
-import type { OutputSize } from "./output-size.ts";
+import type { OutputSize } from "./output-events.ts";
 import type { AnsweringRecord } from "./records.ts";
 import type { TurnState } from "./state.ts";
 

@@ -2,7 +2,6 @@ import type { RawMessage, Replay, Sampled, ToolExchange } from "../contract/engi
 import type { PendingCall } from "../contract/tool-call.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
 import type { Usage } from "../protocol/response.ts";
-import type { DeltaCount } from "./usage.ts";
 
 /**
  * What a run's log keeps beside its events, so that a crashed turn can go on. No reader of the stream sees it.
@@ -41,6 +40,12 @@ export type TurnRecord =
   | { asked_again: true }
   /** All calls are answered, and the next round begins. `trailing` are the raw messages after its prompt's items. */
   | { round: { trailing: RawMessage[] } };
+
+/** Tokens of delta events, about; and those of them that were reasoning. */
+export interface DeltaCount {
+  all: number;
+  reasoning: number;
+}
 
 /** A generation has ended with calls for this server to answer: all that its round leaves. */
 export interface AnsweringRecord {

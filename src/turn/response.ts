@@ -5,8 +5,8 @@ import { initialResponse, type ResponseObject, toolUsageOf, type Usage } from ".
 import type { Outcome } from "./decide.ts";
 import type { TurnOptions } from "./options.ts";
 import type { EventWriter } from "./output-events.ts";
+import type { DeltaCount } from "./records.ts";
 import { type TurnState, withThoughts } from "./state.ts";
-import { addUsage, NO_USAGE, withLost } from "./usage.ts";
 
 /** The model server is away: since when, and until when it is waited for. Unix milliseconds. */
 export interface Outage {
@@ -55,29 +55,24 @@ export class TurnResponse {
     this.#options = options;
   }
 
-  /** What the turn has used so far, as far as the model server has said it. */
-  get usage(): Usage | null {
-    return this.object.usage;
-  }
-
   /** Output tokens of this round that count: those of answers that could not be used, and of words said in vain. */
   get tokensInRound(): number {
     const { usage, round } = this.#state;
-    return Math.max(round.lost.all, (this.usage?.output_tokens ?? 0) - (usage?.output_tokens ?? 0));
+    return Math.max(round.lost.all, (this.object.usage?.output_tokens ?? 0) - (usage?.output_tokens ?? 0));
   }
 
   /** Adds what a model server says of an answer. */
   take(delta: Extract<ModelDelta, { kind: "usage" | "kv_transfer_params" }>): void {
     if (delta.kind === "usage") {
-      this.object.usage = addUsage(this.usage, withLost(delta.usage, this.#state.round.lost));
+      this.object.usage = addUsage(this.object.usage, withLost(delta.usage, this.#state.round.lost));
     } else this.object.kv_transfer_params = delta.value;
   }
 
   /** Adds a summary of the prompt, which had so many tokens: it counts, whatever becomes of it. */
   addSummary(usage: Usage | undefined, promptTokens: number): void {
     if (!usage) return;
-    this.object.usage = addUsage(this.usage, usage, promptTokens);
-    this.#writer.record({ summarized: { usage: this.usage, outputTokens: usage.output_tokens } });
+    this.object.usage = addUsage(this.object.usage, usage, promptTokens);
+    this.#writer.record({ summarized: { usage: this.object.usage, outputTokens: usage.output_tokens } });
   }
 
   /** `response.created` with the response queued, and `response.queued`: a background run that waits to begin. */
@@ -159,4 +154,58 @@ function toResponseError(error: ApiError): { code: string; message: string } {
 /** Whole seconds of a time in milliseconds. */
 function seconds(ms: number): number {
   return Math.floor(ms / 1000);
+}
+
+/** The usage of a turn which has asked the model nothing. */
+export const NO_USAGE: Readonly<Usage> = {
+  input_tokens: 0,
+  input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
+  output_tokens: 0,
+  output_tokens_details: { reasoning_tokens: 0 },
+  total_tokens: 0,
+};
+
+/** The usage of a round with what it has said in vain, which counts as output all the same. */
+export function withLost(usage: Usage, lost: DeltaCount): Usage {
+  if (lost.all === 0) return usage;
+  return {
+    ...usage,
+    output_tokens: usage.output_tokens + lost.all,
+    output_tokens_details: {
+      ...usage.output_tokens_details,
+      reasoning_tokens: usage.output_tokens_details.reasoning_tokens + lost.reasoning,
+    },
+    total_tokens: usage.total_tokens + lost.all,
+  };
+}
+
+/**
+ * The usage of a turn with one more round, or with a summary. `ownTokens` are those of a prompt without what asks for the
+ * summary.
+ */
+export function addUsage(before: Usage | null, round: Usage, ownTokens = round.input_tokens): Usage {
+  if (!before) return round;
+  const { input_tokens_details: inputBefore, output_tokens_details: outputBefore } = before;
+  const { input_tokens_details: input, output_tokens_details: output } = round;
+  const inputs = [...(before.input_tokens_per_turn ?? [before.input_tokens]), round.input_tokens];
+  const outputs = [...(before.output_tokens_per_turn ?? [before.output_tokens]), round.output_tokens];
+  const cached = [...(before.cached_tokens_per_turn ?? [inputBefore.cached_tokens]), input.cached_tokens];
+  const toolOutput = Math.max(0, ownTokens - (inputs.at(-2) ?? 0) - (outputs.at(-2) ?? 0));
+  return {
+    input_tokens: before.input_tokens + round.input_tokens,
+    input_tokens_details: {
+      cached_tokens: inputBefore.cached_tokens + input.cached_tokens,
+      cache_write_tokens: inputBefore.cache_write_tokens + input.cache_write_tokens,
+    },
+    output_tokens: before.output_tokens + round.output_tokens,
+    output_tokens_details: {
+      reasoning_tokens: outputBefore.reasoning_tokens + output.reasoning_tokens,
+      tool_output_tokens: (outputBefore.tool_output_tokens ?? 0) + toolOutput,
+    },
+    total_tokens: before.total_tokens + round.total_tokens,
+    input_tokens_per_turn: inputs,
+    cached_tokens_per_turn: cached,
+    output_tokens_per_turn: outputs,
+    tool_output_tokens_per_turn: [...(before.tool_output_tokens_per_turn ?? [0]), toolOutput],
+  };
 }

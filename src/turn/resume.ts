@@ -9,7 +9,7 @@ import type { TurnBounds, TurnOptions } from "./options.ts";
 import type { TurnOutput } from "./output.ts";
 import { afterFirstRound, earlierOutput, promptOutput } from "./prompt.ts";
 import { isRecord, parseRecord } from "./records.ts";
-import { applyEvent, applyRecord, newTurnState, type TurnState } from "./state.ts";
+import { applyLoggedEvent, applyRecord, newTurnState, type TurnState } from "./state.ts";
 
 /**
  * Resuming: a turn whose process died goes on from its log, and a generation whose model server died goes on where it
@@ -30,7 +30,7 @@ export function readLoggedTurn(lines: Iterable<string>): TurnState {
     const event = JSON.parse(line) as StreamEvent;
     if (event.sequence_number !== state.sequence) throw new SyntaxError("An event is missing.");
     state.sequence += 1;
-    applyEvent(state, event);
+    applyLoggedEvent(state, event);
   }
   return state;
 }

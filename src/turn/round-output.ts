@@ -2,16 +2,16 @@ import type { FinishReason, ModelDelta, Phase, TokenLogprob } from "../contract/
 import { isClientCall, isServerCall, type OutputItem } from "../items/registry.ts";
 import { type ClientTool, ClientTools } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
-import { isJson } from "../protocol/json.ts";
+import type { Usage } from "../protocol/response.ts";
 import { ClientCalls } from "./client-calls.ts";
 import type { NoAnswer } from "./decide.ts";
 import type { TurnOptions } from "./options.ts";
 import type { CallParts, PluginCalls } from "./plugin-calls.ts";
+import type { DeltaCount } from "./records.ts";
 import type { TurnResponse } from "./response.ts";
 import { sealReasoning } from "./sealed-reasoning.ts";
-import { type OpenPart, roundItems, withThoughts } from "./state.ts";
-import { TextParts } from "./text-parts.ts";
-import { type DeltaCount, minus } from "./usage.ts";
+import { minus, type OpenPart, roundItems, withThoughts } from "./state.ts";
+import { itemType, TextParts } from "./text-parts.ts";
 
 /** What a model says in a round: which item a delta is for, and what ends when something else begins. */
 
@@ -77,9 +77,14 @@ export class RoundOutput {
   readonly #closed = new Set<number>();
   /** The client's call is complete, and its message is yet to come: reasoning is held for it. */
   #awaitsMessage = false;
-  #finish: FinishReason | undefined;
-  #noAnswer: NoAnswer | undefined;
-  #progress: number;
+  /** Reasoning is sealed with the messages behind it, which come after its text, and with that of the call after it. */
+  readonly #sealsMessages: boolean;
+  /** Why the model stopped, once it has said so. */
+  finish: FinishReason | undefined;
+  /** What the generation has ended in instead of an answer. */
+  noAnswer: NoAnswer | undefined;
+  /** Grows with all that the model says, also with what no event tells (yet). */
+  progress: number;
 
   constructor(output: RoundParts, options: RoundOptions) {
     const { state, messages } = output;
@@ -92,32 +97,23 @@ export class RoundOutput {
       citations: options.tools.session?.citations,
       seal: seal && ((item, text) => sealReasoning(seal, { id: item.id, text }, messages.takeUnsealed(), state.output)),
     });
-    this.#clientCalls = new ClientCalls(output, options.usedCallIds);
+    this.#clientCalls = new ClientCalls(output, options.usedCallIds, this.#closed);
     this.#calls = roundItems(state).filter((item) => isClientCall(item) || isServerCall(item)).length;
-    this.#progress = state.deltas.all;
+    this.#sealsMessages = seal?.engine === "harmony";
+    this.progress = state.deltas.all;
   }
 
-  /** Why the model stopped, once it has said so. */
-  get finish(): FinishReason | undefined {
-    return this.#finish;
-  }
-
-  /** What the generation has ended in instead of an answer. */
-  get noAnswer(): NoAnswer | undefined {
-    return this.#noAnswer;
-  }
-
-  /** Grows with all that the model says, also with what no event tells (yet). */
-  get progress(): number {
-    return this.#progress;
+  /** What has been used, as far as the model server has said it. */
+  get usage(): Usage | null {
+    return this.#output.response.object.usage;
   }
 
   /** The model is asked: nothing that it has said before has anything to do with what it says now. */
   begin(): void {
     this.#calls = 0;
     this.#closed.clear();
-    this.#finish = undefined;
-    this.#noAnswer = undefined;
+    this.finish = undefined;
+    this.noAnswer = undefined;
     this.#output.calls.ignored = 0;
   }
 
@@ -139,12 +135,12 @@ export class RoundOutput {
         return;
       case "call_cut":
         this.#texts.release();
-        if (this.#clientCalls.cut(delta.index)) this.#closed.add(delta.index);
+        this.#clientCalls.cut(delta.index);
         return;
       case "item_done":
         // Reasoning is done before the call that it is sealed with.
         if (this.#texts.holds && this.#clientCalls.isOpen) this.#awaitsMessage = true;
-        else this.#completeItems(this.#sealsMessages);
+        else this.end(this.#sealsMessages);
         return;
       case "resumed_call":
         this.#resumeCall(delta);
@@ -155,19 +151,19 @@ export class RoundOutput {
         return;
       case "sampled":
         this.#output.size.keepsSampled = true;
-        this.#progress += 1;
+        this.progress += 1;
         this.#output.writer.record({ sampled: delta.sampled });
         return;
       case "broken":
       case "ask_again":
-        this.#noAnswer = delta;
+        this.noAnswer = delta;
         return;
       case "usage":
       case "kv_transfer_params":
         this.#output.response.take(delta);
         return;
       case "finish":
-        this.#finish = delta.reason;
+        this.finish = delta.reason;
         return;
     }
   }
@@ -180,11 +176,13 @@ export class RoundOutput {
 
   #appendText(kind: OpenPart["kind"], text: string, logprobs?: TokenLogprob[], phase?: Phase): void {
     if (text === "" && !logprobs?.length) return;
-    if (!this.#texts.isOpen(kind)) {
-      if (!this.#texts.joinsOpenItem(kind)) this.#makeWay();
+    const open = this.#output.state.openPart?.kind;
+    if (open !== kind) {
+      // A refusal may follow text within its item.
+      if (!open || itemType(open) !== itemType(kind)) this.#makeWay();
       this.#texts.begin(kind, phase);
     }
-    this.#progress += 1;
+    this.progress += 1;
     this.#texts.append(text, logprobs);
   }
 
@@ -193,11 +191,11 @@ export class RoundOutput {
     if (this.#closed.has(index)) return;
     const { calls } = this.#output;
     if (calls.has(index)) {
-      this.#progress += 1;
+      this.progress += 1;
       calls.append(index, text);
     } else if (this.#clientCalls.has(index) || this.#clientCalls.resume(delta)) {
       if (text === "") return;
-      this.#progress += 1;
+      this.progress += 1;
       this.#clientCalls.append(index, text);
     } else if (this.#beginCall(delta)) this.#appendCall(delta);
   }
@@ -206,7 +204,7 @@ export class RoundOutput {
   #beginCall({ index, name = "", callId }: CallDelta): boolean {
     const { calls } = this.#output;
     const tool = name === "" ? undefined : this.#options.tools.session?.resolve(name);
-    const mayRun = calls.mayBegin && this.#options.tools.session?.offers(name) === true;
+    const mayRun = calls.isOffered && calls.mayMakeMore && this.#options.tools.session?.offers(name) === true;
     const facts = { name, isServers: tool !== undefined, mayRun, calls: this.#calls };
     const beginning = beginningOf(facts, this.#rules);
     if (beginning === "ignored") calls.ignored += 1;
@@ -245,18 +243,16 @@ export class RoundOutput {
   /** Something else begins: text ends, and so do calls whose arguments are complete. `holds`: reasoning is held. */
   #makeWay(holds = false): void {
     this.#texts.close("completed", false, holds);
-    if (!holds) this.#texts.release();
-    this.#closeIndices(this.#clientCalls.closeComplete());
-    this.#output.calls.completeReady(isJson);
+    this.#clientCalls.close(false);
+    this.#output.calls.complete(false);
   }
 
-  /** All that is open is complete. `holds`: reasoning is held. */
-  #completeItems(holds: boolean): void {
+  /** All that is open is complete, as it is when a generation has ended by itself. `holds`: reasoning is held. */
+  end(holds = false): void {
     this.#awaitsMessage = false;
     this.#texts.close("completed", false, holds);
-    if (!holds) this.#texts.release();
-    this.#closeIndices(this.#clientCalls.closeAll());
-    this.#output.calls.completeAll();
+    this.#clientCalls.close(true);
+    this.#output.calls.complete(true);
   }
 
   /** The client's call is complete, and this is its message: reasoning is sealed with it, and done just before it. */
@@ -268,31 +264,15 @@ export class RoundOutput {
       this.#output.messages.keep(message);
       this.#texts.release();
     };
-    this.#closeIndices(this.#clientCalls.closeAll(seal));
+    this.#clientCalls.close(true, seal);
     seal();
     this.end();
-  }
-
-  /** Reasoning is sealed with the messages behind it, which come after its text, and with that of the call after it. */
-  get #sealsMessages(): boolean {
-    return this.#options.secrets.seal?.engine === "harmony";
-  }
-
-  /** What an upstream still sends for a call that is over belongs to no other. */
-  #closeIndices(indices: readonly number[]): void {
-    for (const index of indices) this.#closed.add(index);
-  }
-
-  /** The generation has ended by itself: all that it has said is complete. */
-  end(): void {
-    this.#completeItems(false);
   }
 
   /** The turn ends. `isTruncated`: in the middle of what is open. `isSilent`: no event says so. */
   close(isTruncated: boolean, isSilent: boolean): void {
     const last = this.#output.state.output.length - 1;
     this.#texts.close(isTruncated && this.#texts.outputIndex === last ? "incomplete" : "completed", isSilent);
-    this.#texts.release(isSilent);
     this.#clientCalls.closeTurn(isTruncated, last, isSilent);
   }
 
@@ -320,7 +300,6 @@ export class RoundOutput {
     const broken = output.slice(from).filter((item) => item.type !== "mcp_list_tools");
     this.#output.writer.record({ superseded: broken.map((item) => item.id) });
     this.#texts.close("incomplete", false);
-    this.#texts.release();
     this.#output.calls.close(false);
     this.#forgetCalls(broken);
     return minus(deltas, deltasBefore[from] ?? round.deltasBefore);

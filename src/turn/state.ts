@@ -1,18 +1,31 @@
+import { Buffer } from "node:buffer";
 import type { UrlCitation } from "../contract/citations.ts";
 import type { RawMessage, Replay, Sampled, TokenLogprob } from "../contract/engine.ts";
 import type { PendingCall } from "../contract/tool-call.ts";
 import {
-  type DeltaEvent,
   type DeltaType,
+  type ItemEvent,
   isDelta,
   isEventType,
+  type LifecycleType,
   type StreamEvent,
   type Unnumbered,
 } from "../items/events.ts";
 import { appendWritten, isClientCall, type OutputItem } from "../items/registry.ts";
+import { BYTES_PER_TOKEN } from "../protocol/estimate.ts";
 import type { Usage } from "../protocol/response.ts";
-import type { CallAnswer, TurnRecord } from "./records.ts";
-import { type DeltaCount, minus, NO_DELTAS, tokensIn } from "./usage.ts";
+import type { CallAnswer, DeltaCount, TurnRecord } from "./records.ts";
+
+const NO_DELTAS: Readonly<DeltaCount> = { all: 0, reasoning: 0 };
+
+export function plus(a: DeltaCount, b: DeltaCount): DeltaCount {
+  return { all: a.all + b.all, reasoning: a.reasoning + b.reasoning };
+}
+
+/** Never below zero. */
+export function minus(a: DeltaCount, b: DeltaCount): DeltaCount {
+  return { all: Math.max(0, a.all - b.all), reasoning: Math.max(0, a.reasoning - b.reasoning) };
+}
 
 /**
  * The state of one turn: all that its events and records tell.
@@ -61,7 +74,7 @@ export interface TurnState {
 }
 
 /** One generation, and the answers to the calls that it makes. */
-export interface RoundState {
+interface RoundState {
   /** `output_index` of its first item. */
   firstItem: number;
   /** Tokens of delta events before it, about. */
@@ -78,7 +91,7 @@ export interface RoundState {
   outageSince: number | undefined;
 }
 
-export interface Answering {
+interface Answering {
   /** Calls without an answer. */
   calls: PendingCall[];
   /** Ids of items whose calls were about to be run. */
@@ -136,21 +149,25 @@ function newRound(firstItem: number, deltas: DeltaCount): RoundState {
 }
 
 /** An event as far as the state needs it: of one that carries the whole response only that it was said. */
-export type AppliedEvent = Exclude<Unnumbered<StreamEvent>, { response: unknown }> | { type: LifecycleName };
+type AppliedEvent = Unnumbered<ItemEvent> | { type: LifecycleType };
 
-type LifecycleName = Extract<StreamEvent, { response: unknown }>["type"];
-
-/**
- * Applies an event: one that the turn says, or one of its log. A delta that the turn says is applied without an event,
- * by `applyDelta`. Throws SyntaxError where the log has an event that no turn says.
- */
-export function applyEvent(state: TurnState, event: AppliedEvent): void {
+/** Applies an event of a log. Throws SyntaxError where it is one that no turn says. */
+export function applyLoggedEvent(state: TurnState, event: StreamEvent): void {
   if (!isEventType(event.type)) throw new SyntaxError(`No turn says ${event.type}.`);
-  if (isDelta(event)) {
-    applyDelta(state, event.type, event.delta);
-    addLoggedText(state, event);
+  if (!isDelta(event)) {
+    applyEvent(state, event);
     return;
   }
+  applyDelta(state, event.type, event.delta);
+  const { openPart, output } = state;
+  const item = output[event.output_index];
+  if ((item && appendWritten(item, event.delta)) || !openPart) return;
+  openPart.text += event.delta;
+  if ("logprobs" in event) openPart.logprobs.push(...(event.logprobs as TokenLogprob[]));
+}
+
+/** Applies an event that the turn says. Its deltas are applied without one, by `applyDelta`. */
+export function applyEvent(state: TurnState, event: AppliedEvent): void {
   // Any other event changes nothing.
   switch (event.type) {
     case "response.in_progress":
@@ -163,7 +180,12 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
       return;
     case "response.output_item.done":
       state.output[event.output_index] = event.item;
-      if (event.item.type === "compaction") endCompaction(state);
+      if (event.item.type === "compaction") {
+        // The prompt begins anew with it: it is no part of what the round says, and no raw message is before it.
+        state.round.firstItem = state.output.length;
+        state.round.compacted = true;
+        state.trailing = [];
+      }
       if (event.item.type === "mcp_list_tools") {
         state.openLists = state.openLists.filter((index) => index !== event.output_index);
       }
@@ -193,13 +215,6 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
   }
 }
 
-/** The prompt begins anew with a compaction: it is no part of what the round says, and no raw message is before it. */
-function endCompaction(state: TurnState): void {
-  state.round.firstItem = state.output.length;
-  state.round.compacted = true;
-  state.trailing = [];
-}
-
 /** `output_index` of the compaction that has begun and not ended, if there is one. */
 export function openCompaction({ output }: TurnState): number | undefined {
   const last = output.at(-1);
@@ -211,33 +226,24 @@ export function spentTokens({ usage, summaryTokens }: TurnState): number {
   return (usage?.output_tokens ?? 0) - summaryTokens;
 }
 
-/** Counts a delta event. Its text is added where it belongs: to the open part (`addText`), or to the item of a call. */
-export function applyDelta(state: TurnState, type: DeltaType, text: string): void {
-  const isReasoning = type === "response.reasoning_text.delta" || type === "response.reasoning_summary_text.delta";
-  countDelta(state, text, isReasoning);
-}
+/** Few tokens are longer, and few pairs of them are as long. UTF-16 units. */
+const LONGEST_TOKEN = 16;
 
-function countDelta(state: TurnState, text: string, isReasoning: boolean): void {
-  const tokens = tokensIn(text);
+/**
+ * Counts a delta: about one token as a rule, and more where the model server sends several at once. Its text is added
+ * where it belongs: to the open part, or to the item of a call.
+ */
+export function applyDelta(state: TurnState, type: DeltaType | "thought", text: string): void {
+  const tokens = text.length <= LONGEST_TOKEN ? 1 : Math.round(Buffer.byteLength(text) / BYTES_PER_TOKEN);
   state.deltas.all += tokens;
+  const isReasoning =
+    type === "response.reasoning_text.delta" || type === "response.reasoning_summary_text.delta" || type === "thought";
   if (isReasoning) state.deltas.reasoning += tokens;
   state.round.outageSince = undefined;
 }
 
 function newPart(kind: OpenPart["kind"], outputIndex: number, index: number): OpenPart {
   return { kind, outputIndex, index, text: "", logprobs: [], annotations: [] };
-}
-
-export function addText(part: OpenPart, text: string, logprobs: readonly TokenLogprob[] | undefined): void {
-  part.text += text;
-  if (logprobs) part.logprobs.push(...logprobs);
-}
-
-/** Adds the text of a logged delta event to the open part, or to the item of a call. */
-function addLoggedText({ openPart, output }: TurnState, event: Unnumbered<DeltaEvent>): void {
-  const item = output[event.output_index];
-  if ((item && appendWritten(item, event.delta)) || !openPart) return;
-  addText(openPart, event.delta, "logprobs" in event ? (event.logprobs as TokenLogprob[]) : undefined);
 }
 
 /** Applies a record: one that the turn makes, or one of its log. What it is made of may become part of the state. */
@@ -248,8 +254,10 @@ export function applyRecord(state: TurnState, record: TurnRecord): void {
     round.outageSince = undefined;
   } else if ("buffered" in record) state.buffered = record.buffered;
   else if ("thought" in record) addThought(state, record.thought);
-  else if ("thought_ended" in record) endThought(state, record.thought_ended);
-  else if ("outage" in record) round.outageSince = record.outage;
+  else if ("thought_ended" in record) {
+    state.thoughts.set(record.thought_ended, state.openPart?.text ?? "");
+    state.openPart = undefined;
+  } else if ("outage" in record) round.outageSince = record.outage;
   else if ("asked_again" in record) state.askedAgain += 1;
   else if ("superseded" in record) for (const id of record.superseded) state.superseded.add(id);
   else if ("lost" in record) round.lost = record.lost;
@@ -288,12 +296,7 @@ function addThought(state: TurnState, text: string): void {
   state.openPart ??= newPart("hidden_text", state.output.length - 1, 0);
   if (text === "") return;
   state.openPart.text += text;
-  countDelta(state, text, true);
-}
-
-function endThought(state: TurnState, item: string): void {
-  state.thoughts.set(item, state.openPart?.text ?? "");
-  state.openPart = undefined;
+  applyDelta(state, "thought", text);
 }
 
 /** Items with what no event tells of them: as prompts have them, and the store. */
@@ -327,10 +330,11 @@ function keepAnswer(replays: Replay[], { item, exchange, messages }: CallAnswer)
 
 /** Whether the round has left something that only the client can answer: its own calls, and those to approve. */
 export function waitsForClient({ output, round }: TurnState): boolean {
-  // A call that was cut is not one.
-  return output
-    .slice(round.firstItem)
-    .some((item) => (isClientCall(item) && item.status !== "incomplete") || item.type === "mcp_approval_request");
+  for (const item of output.slice(round.firstItem)) {
+    // A call that was cut is not one.
+    if ((isClientCall(item) && item.status !== "incomplete") || item.type === "mcp_approval_request") return true;
+  }
+  return false;
 }
 
 /** Deltas of the round so far, without those that it has said in vain. */
@@ -345,6 +349,6 @@ export function withoutSuperseded<T extends { id?: string }>(state: TurnState, i
 }
 
 /** The round's items, without those that the model says anew. */
-export function roundItems({ superseded, output, round }: TurnState): OutputItem[] {
-  return output.slice(round.firstItem).filter(({ id }) => !superseded.has(id));
+export function roundItems(state: TurnState): OutputItem[] {
+  return withoutSuperseded(state, state.output.slice(state.round.firstItem));
 }

@@ -74,17 +74,14 @@ function requestOf(request: CreateRequest, max_output_tokens: number): CreateReq
 export class SummaryText {
   readonly #maxLength: number;
   #text = "";
-  #progress = 0;
-  #usage: Usage | undefined;
+  /** Grows with all that the model says. */
+  progress = 0;
+  /** What it has cost, once the model server has said so. */
+  usage: Usage | undefined;
 
   /** It is cut after so many characters. */
   constructor(maxLength: number) {
     this.#maxLength = maxLength;
-  }
-
-  /** Grows with all that the model says. */
-  get progress(): number {
-    return this.#progress;
   }
 
   /** Whether there are words in it. */
@@ -96,22 +93,17 @@ export class SummaryText {
     return this.#text.slice(0, this.#maxLength).trim().toWellFormed();
   }
 
-  /** What it has cost, once the model server has said so. */
-  get usage(): Usage | undefined {
-    return this.#usage;
-  }
-
   /** The model begins anew. */
   clear(): void {
     this.#text = "";
-    this.#usage = undefined;
+    this.usage = undefined;
   }
 
   take(deltas: readonly ModelDelta[]): void {
     for (const delta of deltas) {
-      this.#progress += 1;
+      this.progress += 1;
       if (delta.kind === "text" && this.#text.length < this.#maxLength) this.#text += delta.text;
-      else if (delta.kind === "usage") this.#usage = delta.usage;
+      else if (delta.kind === "usage") this.usage = delta.usage;
     }
   }
 }

@@ -1,9 +1,8 @@
 import type { CitationFilter, CitedText } from "../contract/citations.ts";
 import type { Phase, TokenLogprob } from "../contract/engine.ts";
 import type { OutputItem } from "../items/registry.ts";
-import { deltaHead } from "./output-events.ts";
-import type { OutputParts } from "./output-size.ts";
-import { addText, type OpenPart, type TurnState, withThoughts } from "./state.ts";
+import { deltaHead, type OutputParts } from "./output-events.ts";
+import { type OpenPart, withThoughts } from "./state.ts";
 
 /**
  * Messages and reasoning: items whose parts take text. Of both together at most one is open at a time.
@@ -14,7 +13,7 @@ import { addText, type OpenPart, type TurnState, withThoughts } from "./state.ts
  */
 
 type TextItem = Extract<OutputItem, { type: "message" | "reasoning" }>;
-export type ThoughtItem = Extract<OutputItem, { type: "reasoning" }>;
+type ThoughtItem = Extract<OutputItem, { type: "reasoning" }>;
 
 /** The open part with what its deltas need. */
 interface OpenText {
@@ -39,7 +38,7 @@ const DELTA_TYPES = {
   summary_text: "response.reasoning_summary_text.delta",
 } as const;
 
-export interface TextPartsOptions {
+interface TextPartsOptions {
   /** Makes a filter for a part, where there is something to cite. */
   citations: (() => CitationFilter) | undefined;
   /** Gives the `encrypted_content` of reasoning that is about to be done, where there are keys for it. */
@@ -57,10 +56,20 @@ export class TextParts {
     this.#output = output;
     this.#options = options;
     const { state } = output;
-    this.#held = heldIn(state);
-    const item = state.openPart && state.output[state.openPart.outputIndex];
-    if (!state.openPart || (item?.type !== "message" && item?.type !== "reasoning")) return;
-    this.#open = this.#openText(item, state.openPart, state.buffered);
+    const { openPart } = state;
+    if (openPart) {
+      const item = state.output[openPart.outputIndex];
+      if (item?.type === "message" || item?.type === "reasoning") {
+        this.#open = this.#openText(item, openPart, state.buffered);
+      }
+      return;
+    }
+    // Reasoning that was held when the turn was cut off: its text is over, and its item is not.
+    const outputIndex = state.output.findLastIndex(({ type }) => type === "reasoning");
+    const item = state.output[outputIndex];
+    if (item?.type === "reasoning" && item.status === "in_progress" && !state.superseded.has(item.id)) {
+      this.#held = { item, outputIndex };
+    }
   }
 
   /** What was said and no event has told yet, because it may become a citation. */
@@ -73,21 +82,19 @@ export class TextParts {
     return this.#held !== undefined;
   }
 
-  /** Whether text of this kind goes on in the open part. */
-  isOpen(kind: OpenPart["kind"]): boolean {
-    return this.#open?.part.kind === kind;
-  }
-
-  /** Whether a part of this kind begins within the open item: a refusal may follow text. */
-  joinsOpenItem(kind: OpenPart["kind"]): boolean {
-    return this.#open?.item.type === itemType(kind);
-  }
-
   /** Begins a part of this kind: within the open item if there is one, which then is of its type, or in a new one. */
   begin(kind: OpenPart["kind"], phase: Phase | undefined): void {
     const open = this.#open;
     if (open) this.#endPart(open, false);
-    const item = open?.item ?? this.#newItem(kind, phase);
+    let item = open?.item;
+    if (!item) {
+      const type = itemType(kind);
+      const id = this.#output.writer.newItemId(type);
+      item =
+        type === "message"
+          ? { id, type, status: "in_progress", role: "assistant", content: [], ...(phase && { phase }) }
+          : { id, type, status: "in_progress", summary: [], ...(kind === "reasoning_text" && { content: [] }) };
+    }
     const outputIndex = open?.part.outputIndex ?? this.#output.writer.addItem(item);
     this.#output.size.addFrames(1);
     const at = { item_id: item.id, output_index: outputIndex };
@@ -98,7 +105,8 @@ export class TextParts {
       this.#output.writer.emit({ type: "response.reasoning_summary_part.added", ...at, summary_index, part });
     } else {
       const content_index = item.content?.length ?? 0;
-      this.#output.writer.emit({ type: "response.content_part.added", ...at, content_index, part: newPart(kind) });
+      const part = partContent({ kind, outputIndex, index: content_index, text: "", logprobs: [], annotations: [] });
+      this.#output.writer.emit({ type: "response.content_part.added", ...at, content_index, part });
     }
     if (this.#output.state.openPart) this.#open = this.#openText(item, this.#output.state.openPart, "");
   }
@@ -111,14 +119,16 @@ export class TextParts {
     else this.#append(open, text, logprobs);
   }
 
-  /** Ends the open part and its item. `isSilent`: no event says so. `holds`: reasoning is held. */
+  /** Ends the open part and its item. `isSilent`: no event says so. `holds`: reasoning is held, which else ends, too. */
   close(status: "completed" | "incomplete", isSilent: boolean, holds = false): void {
     const open = this.#open;
-    if (!open) return;
-    this.#endPart(open, isSilent);
-    const { item, part } = open;
-    if (item.type === "reasoning" && holds) this.#held = { item, outputIndex: part.outputIndex };
-    else this.#finish(item, part.outputIndex, status, isSilent);
+    if (open) {
+      this.#endPart(open, isSilent);
+      const { item, part } = open;
+      if (item.type === "reasoning" && holds) this.#held = { item, outputIndex: part.outputIndex };
+      else this.#finish(item, part.outputIndex, status, isSilent);
+    }
+    if (this.#held && !holds) this.release(isSilent);
   }
 
   /** Ends the item of reasoning that is held. */
@@ -170,9 +180,13 @@ export class TextParts {
       this.#output.writer.record({ thought: text });
       return;
     }
-    addText(part, text, logprobs);
-    const json = logprobs ? JSON.stringify(logprobs) : "[]";
-    if (logprobs) this.#output.size.addJson(json.length);
+    part.text += text;
+    let json = "[]";
+    if (logprobs) {
+      part.logprobs.push(...logprobs);
+      json = JSON.stringify(logprobs);
+      this.#output.size.addJson(json.length);
+    }
     const extra = part.kind === "output_text" ? `,"logprobs":${json}` : "";
     this.#output.writer.delta(DELTA_TYPES[part.kind], deltaHead, text, extra);
   }
@@ -189,14 +203,6 @@ export class TextParts {
         annotation,
       });
     }
-  }
-
-  #newItem(kind: OpenPart["kind"], phase: Phase | undefined): TextItem {
-    const type = itemType(kind);
-    const id = this.#output.writer.newItemId(type);
-    return type === "message"
-      ? { id, type, status: "in_progress", role: "assistant", content: [], ...(phase && { phase }) }
-      : { id, type, status: "in_progress", summary: [], ...(kind === "reasoning_text" && { content: [] }) };
   }
 
   #openText(item: TextItem, part: OpenPart, buffered: string): OpenText {
@@ -216,37 +222,38 @@ export class TextParts {
     if (open.filter) this.#appendCited(open, open.filter.end());
     this.#open = undefined;
     const { item, part } = open;
-    const { kind, text } = part;
-    if (kind === "hidden_text") this.#output.writer.record({ thought_ended: item.id });
-    else if (kind === "summary_text") {
-      const at = summaryAddress(open);
-      this.#output.writer.emit({ type: "response.reasoning_summary_text.done", ...at, text }, isSilent);
-      this.#output.writer.emit(
-        { type: "response.reasoning_summary_part.done", ...at, part: { type: kind, text } },
-        isSilent,
-      );
-    } else {
-      const at = contentAddress(open);
-      this.#output.writer.emit(textDone({ ...part, kind }, at), isSilent);
-      this.#output.writer.emit({ type: "response.content_part.done", ...at, part: partContent(part) }, isSilent);
+    const { kind, text, logprobs } = part;
+    const { writer } = this.#output;
+    const at = contentAddress(open);
+    switch (kind) {
+      case "hidden_text":
+        writer.record({ thought_ended: item.id });
+        return;
+      case "summary_text": {
+        const place = summaryAddress(open);
+        writer.emit({ type: "response.reasoning_summary_text.done", ...place, text }, isSilent);
+        writer.emit({ type: "response.reasoning_summary_part.done", ...place, part: { type: kind, text } }, isSilent);
+        return;
+      }
+      case "output_text":
+        writer.emit({ type: "response.output_text.done", ...at, text, logprobs }, isSilent);
+        break;
+      case "refusal":
+        writer.emit({ type: "response.refusal.done", ...at, refusal: text }, isSilent);
+        break;
+      case "reasoning_text":
+        writer.emit({ type: "response.reasoning_text.done", ...at, text }, isSilent);
     }
+    writer.emit({ type: "response.content_part.done", ...at, part: partContent(part) }, isSilent);
   }
-}
-
-/** Reasoning that was held when the turn was cut off: its text is over, and its item is not. */
-function heldIn({ output, openPart, superseded }: TurnState): HeldThought | undefined {
-  const outputIndex = output.findLastIndex((item) => item.type === "reasoning");
-  const item = output[outputIndex];
-  if (item?.type !== "reasoning" || item.status !== "in_progress" || openPart || superseded.has(item.id))
-    return undefined;
-  return { item, outputIndex };
 }
 
 function textOf({ content, summary }: ThoughtItem): string {
   return (content?.length ? content : summary).map(({ text }) => text).join("\n");
 }
 
-function itemType(kind: OpenPart["kind"]): TextItem["type"] {
+/** The type of the items that have parts of a kind. */
+export function itemType(kind: OpenPart["kind"]): TextItem["type"] {
   return kind === "output_text" || kind === "refusal" ? "message" : "reasoning";
 }
 
@@ -258,27 +265,6 @@ function summaryAddress({ item, part }: OpenText) {
   return { item_id: item.id, output_index: part.outputIndex, summary_index: part.index };
 }
 
-/** A part of an item's `content`. */
-type ContentKind = Exclude<OpenPart["kind"], "summary_text" | "hidden_text">;
-
-function newPart(kind: ContentKind) {
-  return partContent({ kind, outputIndex: 0, index: 0, text: "", logprobs: [], annotations: [] });
-}
-
-function textDone(
-  part: OpenPart & { kind: ContentKind },
-  at: { item_id: string; output_index: number; content_index: number },
-) {
-  switch (part.kind) {
-    case "output_text":
-      return { type: "response.output_text.done" as const, ...at, text: part.text, logprobs: part.logprobs };
-    case "refusal":
-      return { type: "response.refusal.done" as const, ...at, refusal: part.text };
-    case "reasoning_text":
-      return { type: "response.reasoning_text.done" as const, ...at, text: part.text };
-  }
-}
-
 /** The part as the API gives it, with the text so far. */
 function partContent(part: OpenPart) {
   switch (part.kind) {
@@ -286,7 +272,9 @@ function partContent(part: OpenPart) {
       return { type: part.kind, text: part.text, annotations: part.annotations, logprobs: part.logprobs };
     case "refusal":
       return { type: part.kind, refusal: part.text };
-    default:
+    case "reasoning_text":
+    case "summary_text":
+    case "hidden_text":
       return { type: "reasoning_text" as const, text: part.text };
   }
 }

@@ -6,15 +6,13 @@ import { ClientTools } from "../protocol/client-tools.ts";
 import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.ts";
 import { responseId } from "../protocol/ids.ts";
 import { answerCalls, forEachAtOnce, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
-import { Compaction, compactionKind, type DueCompaction } from "./compaction.ts";
+import { Compaction, type DueCompaction } from "./compaction.ts";
 import { disregarded } from "./compliance.ts";
-import { type Done, decide, type Outcome, type Step, type TurnFacts } from "./decide.ts";
+import { type CompactionKind, type Done, decide, type Outcome, type Step, type TurnFacts } from "./decide.ts";
 import { Generations } from "./generation.ts";
-import { checkCallPairs } from "./history.ts";
 import type { TurnOptions } from "./options.ts";
 import { TurnOutput } from "./output.ts";
-import type { BatchSink } from "./output-events.ts";
-import { earlierOutput, makePrompt, promptOutput, RoundPrompt } from "./prompt.ts";
+import { checkCallPairs, earlierOutput, makePrompt, promptOutput, RoundPrompt } from "./prompt.ts";
 import type { ClosedResponse } from "./response.ts";
 import { type Generation, resumedPrompt } from "./resume.ts";
 import { roundItems, spentTokens, waitsForClient, withThoughts } from "./state.ts";
@@ -61,7 +59,8 @@ export class Turn {
     const { request } = asked;
     const made = makePrompt(options, model.engine.noteRole);
     const first: Prompt = host.sink ? made : { ...made, isUnwatched: true };
-    const kind = compactionKind(request, past.input);
+    let kind: CompactionKind | undefined = request.context_management?.length ? "managed" : undefined;
+    if (past.input.at(-1)?.type === "compaction_trigger") kind = "asked";
     // A compaction carries calls that nobody has answered yet.
     const usedCallIds = checkCallPairs(first.items, kind === "asked");
     const clientTool = (name: string) => ClientTools.of(this.#prompt.current.request.tools).get(name);
@@ -118,13 +117,23 @@ export class Turn {
     // The step has the generation itself, and its failure is the round's.
     started.catch(() => {});
     const { asked, host } = this.#options;
+    const { sink } = host;
     const fault = asked.request.enable_response_messages ? await this.#setInputMessages() : undefined;
     if (fault) this.#generations.giveUp(fault);
-    this.#output.response.start();
-    host.sink?.flush();
-    const stopSigns = host.sink && giveSignsOfLife(this.#output, host.sink);
+    const { state, response } = this.#output;
+    response.start();
+    sink?.flush();
+    let seen = state.sequence;
+    const repeat = () => {
+      if (state.sequence === seen) {
+        response.repeatInProgress();
+        sink?.flush();
+      }
+      seen = state.sequence;
+    };
+    const signsOfLife = sink && setInterval(repeat, sink.signOfLifeMs ?? SIGN_OF_LIFE_MS);
     const outcome = fault ? failed(fault) : await this.#work();
-    stopSigns?.();
+    clearInterval(signsOfLife);
     return this.#settle(outcome, settle);
   }
 
@@ -163,8 +172,9 @@ export class Turn {
     await sink?.flush();
     if (measured) {
       const { status } = result.outcome;
+      const { usage } = response.object;
       const error = result.outcome.status === "failed" ? result.outcome.error.code : undefined;
-      measured.end = { status, error, tokens: response.usage ? tokensOf(response.usage) : NO_TOKENS };
+      measured.end = { status, error, tokens: usage ? tokensOf(usage) : NO_TOKENS };
     }
     return result;
   }
@@ -175,7 +185,11 @@ export class Turn {
     try {
       while (this.#step.kind !== "end") {
         const { kind } = this.#step;
-        const done = await this.#do(this.#step);
+        let done: Done;
+        if (kind === "prepare") done = await this.#prepare();
+        else if (kind === "compact") done = await this.#compact();
+        else if (kind === "answer") done = await this.#answer(this.#step.again);
+        else done = await this.#generate(this.#step);
         this.#step = this.#enter(decide(this.#output.state, done, this.#facts));
         // What has been found out meanwhile belongs to the prompt.
         if (kind === "prepare" && asked.request.enable_response_messages) await this.#setInputMessages();
@@ -189,21 +203,6 @@ export class Turn {
     }
   }
 
-  async #do(step: Exclude<Step, { kind: "end" }>): Promise<Done> {
-    switch (step.kind) {
-      case "prepare":
-        return this.#prepare();
-      case "compact":
-        return this.#compact();
-      case "generate":
-        return this.#ask(step);
-      case "resume":
-        return this.#generate(this.#generations.resume(restarted()));
-      case "answer":
-        return this.#answer(step.again);
-    }
-  }
-
   /** The model is offered its tools as soon as all of them are known, unless the turn has had all calls it may make. */
   #enter(step: Step): Step {
     const { session } = this.#options.tools;
@@ -211,7 +210,7 @@ export class Turn {
     if (!session || isSameRound || step.kind === "prepare" || step.kind === "end") return step;
     const { calls, state } = this.#output;
     calls.isOffered = calls.mayMakeMore && session.mayCall(state.rounds);
-    this.#prompt.offer(calls.isOffered ? session.pluginTools : undefined);
+    this.#prompt.change({ pluginTools: calls.isOffered ? session.pluginTools : undefined });
     return step;
   }
 
@@ -221,14 +220,14 @@ export class Turn {
     const { session } = tools;
     const { signal, sink } = host;
     if (!session) return { did: "prepare" };
-    const { lists, calls, state } = this.#output;
+    const { calls, state } = this.#output;
     await forEachAtOnce([...session.unlisted], MAX_CONCURRENT_CALLS, async (server) => {
       signal.throwIfAborted();
-      const index = lists.begin(server.server_label);
+      const index = this.#output.beginList(server.server_label);
       sink?.flush();
       const listed = await this.#list(server, session);
       signal.throwIfAborted();
-      lists.end(index, listed, server.origin);
+      this.#output.endList(index, listed, server.origin);
       sink?.flush();
     });
     signal.throwIfAborted();
@@ -265,20 +264,20 @@ export class Turn {
     return { did: "compact", fault: due && (await this.#compaction?.run(due)) };
   }
 
-  /** Asks the model: `again` where its last answer in this round cannot be used. */
-  async #ask({ again }: Extract<Step, { kind: "generate" }>): Promise<Done> {
-    if (again) {
-      this.#output.askAgain(again.isCounted);
-      this.#prompt.askAgain(again.change);
+  /** Asks the model, `again` where its last answer in this round cannot be used; or goes on with what was cut off. */
+  async #generate(step: Extract<Step, { kind: "generate" | "resume" }>): Promise<Done> {
+    let started: Promise<Generation> | undefined;
+    if (step.kind === "resume") started = this.#generations.resume(restarted());
+    else {
+      if (step.again) {
+        this.#output.askAgain(step.again.isCounted);
+        this.#prompt.askAgain(step.again.change);
+      }
+      this.#begun ??= this.#beginRound("generate");
+      ({ started } = await this.#begun);
+      this.#begun = undefined;
     }
-    this.#begun ??= this.#beginRound("generate");
-    const { started } = await this.#begun;
-    this.#begun = undefined;
-    return this.#generate(started ?? this.#generations.begin());
-  }
-
-  async #generate(started: Promise<Generation>): Promise<Done> {
-    const fault = await this.#generations.run(started);
+    const fault = await this.#generations.run(started ?? this.#generations.begin());
     const { round, calls, state, response } = this.#output;
     const { finish, noAnswer } = round;
     const isWhole = !fault && finish !== "length" && finish !== "content_filter";
@@ -306,7 +305,7 @@ export class Turn {
     const { state } = output;
     if (!state.answering) {
       // Perhaps the model has called what it only saw.
-      if (again.length > 0) this.#prompt.hideUnoffered();
+      if (again.length > 0) this.#prompt.change({ onlyOffered: true });
       output.beginAnswering([...again]);
     }
     await answerCalls(output, this.#options);
@@ -353,19 +352,6 @@ export class Turn {
 
 function failed(error: ApiError): Outcome {
   return { status: "failed", error };
-}
-
-/** Repeats `response.in_progress` whenever nothing has happened for a while; returns what ends that. */
-function giveSignsOfLife({ state, response }: TurnOutput, sink: BatchSink): () => void {
-  let seen = state.sequence;
-  const timer = setInterval(() => {
-    if (state.sequence === seen) {
-      response.repeatInProgress();
-      sink.flush();
-    }
-    seen = state.sequence;
-  }, sink.signOfLifeMs ?? SIGN_OF_LIFE_MS);
-  return () => clearInterval(timer);
 }
 
 function restarted(): ApiError {

@@ -8,8 +8,7 @@ import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { newTurnAddress } from "../../src/protocol/ids.ts";
 import { initialResponse } from "../../src/protocol/response.ts";
 import { PLUGIN_LIST, PLUGINS } from "../../src/tools/plugins.ts";
-import { EventWriter } from "../../src/turn/output-events.ts";
-import { OutputSize } from "../../src/turn/output-size.ts";
+import { EventWriter, OutputSize } from "../../src/turn/output-events.ts";
 import { PluginCalls } from "../../src/turn/plugin-calls.ts";
 import { RawMessages } from "../../src/turn/raw-messages.ts";
 import { newTurnState } from "../../src/turn/state.ts";
@@ -174,7 +173,7 @@ function play({ written, tool, pieces, outcome }: Sample) {
   const turn = callsOf();
   turn.calls.begin(0, written, tool);
   for (const piece of pieces) turn.calls.append(0, piece);
-  turn.calls.completeAll();
+  turn.calls.complete(true);
   return { ...turn, pending: answer(turn.calls, outcome) };
 }
 
@@ -229,12 +228,12 @@ describe.each(PLUGIN_LIST.map((plugin) => [plugin.kind, plugin] as const))("%s",
   it("shows a call that failed, and one that was cut off", () => {
     const failing = callsOf();
     failing.calls.begin(0, sample.written, sample.tool, sample.pieces.join(""));
-    failing.calls.completeAll();
+    failing.calls.complete(true);
     answer(failing.calls, { output: "Error: no", failed: true });
     expect(failing.state.output[0]).toMatchObject({ status: sample.failed ?? "failed" });
     const cut = callsOf();
     cut.calls.begin(0, sample.written, sample.tool, sample.pieces.join(""));
-    cut.calls.completeAll();
+    cut.calls.complete(true);
     cut.calls.close(false);
     expect(cut.state.output[0]).toMatchObject({ status: "incomplete" });
     expect(cut.events.at(-1)?.type).toBe("response.output_item.done");
@@ -254,12 +253,12 @@ describe.each(PLUGIN_LIST.map((plugin) => [plugin.kind, plugin] as const))("%s",
       writing.calls.begin(7, sample.written, sample.tool, first);
     }
     writing.calls.append(7, second);
-    writing.calls.completeAll();
+    writing.calls.complete(true);
     answer(writing.calls, sample.outcome);
     expect(writing.state.output).toEqual(whole);
 
     before.calls.append(0, second);
-    before.calls.completeAll();
+    before.calls.complete(true);
     const waiting = callsOf(copy(before.state.output), copy(before.calls.pending));
     answer(waiting.calls, sample.outcome);
     expect(waiting.state.output).toEqual(whole);
@@ -292,7 +291,7 @@ describe("a call that needs approval", () => {
     const asking = callsOf();
     asking.calls.begin(0, "docs__look", tool);
     asking.calls.append(0, "{}");
-    asking.calls.completeAll();
+    asking.calls.complete(true);
     expect(asking.calls.pending).toEqual([]);
     expect(asking.state.output).toMatchObject([{ type: "mcp_approval_request", name: "look", arguments: "{}" }]);
     const approved = callsOf();

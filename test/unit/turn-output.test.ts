@@ -213,10 +213,10 @@ describe("calls that this server answers", () => {
 describe("lists of tools", () => {
   it("go on after a crash in the item that they have begun", () => {
     const first = newOutput();
-    const index = first.output.lists.begin("wiki");
+    const index = first.output.beginList("wiki");
     const rig = newOutput({ state: readLoggedTurn(first.lines) });
-    expect(rig.output.lists.begin("wiki")).toBe(index);
-    rig.output.lists.end(index, { tools: [] }, "origin");
+    expect(rig.output.beginList("wiki")).toBe(index);
+    rig.output.endList(index, { tools: [] }, "origin");
     expect(toldBy(rig.lines)).toEqual(["mcp_list_tools.completed", "output_item.done"]);
     expect(rig.state).toMatchObject({ openLists: [], replays: [{ origin: "origin" }] });
   });
@@ -224,8 +224,8 @@ describe("lists of tools", () => {
   it("have failed where they do not fit, or are not whole when the turn ends", () => {
     const rig = newOutput({}, { outputLength: 70_000 });
     const large = { name: "t", input_schema: { text: "x".repeat(10_000) } };
-    rig.output.lists.end(rig.output.lists.begin("large"), { tools: [large] as never }, "");
-    rig.output.lists.begin("slow");
+    rig.output.endList(rig.output.beginList("large"), { tools: [large] as never }, "");
+    rig.output.beginList("slow");
     rig.output.close({ status: "cancelled" });
     expect(toldBy(rig.lines)).toContain("mcp_list_tools.failed");
     expect(rig.state.output).toMatchObject([

@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
 import type { ModelDelta } from "../../src/contract/engine.ts";
 import type { Usage } from "../../src/protocol/response.ts";
+import { addUsage, withLost } from "../../src/turn/response.ts";
 import { outOfTokens, resumed } from "../../src/turn/resume.ts";
-import { addUsage, minus, withLost } from "../../src/turn/usage.ts";
+import { minus } from "../../src/turn/state.ts";
 
 async function* generation(...batches: ModelDelta[][]) {
   yield* batches;

@@ -109,8 +109,8 @@ function take(output: TurnOutput, step: Step): void {
     case "list": {
       // Only before anything is said.
       if (state.output.some(({ type }) => type !== "mcp_list_tools")) return;
-      const index = output.lists.begin(`server ${step.choice}`);
-      if (step.choice > 0) output.lists.end(index, step.choice > 1 ? { tools: [] } : { error: "no" }, "origin");
+      const index = output.beginList(`server ${step.choice}`);
+      if (step.choice > 0) output.endList(index, step.choice > 1 ? { tools: [] } : { error: "no" }, "origin");
     }
   }
 }

@@ -7,7 +7,7 @@ import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { JoinedSession } from "../../src/tools/joined-session.ts";
 import type { SessionRequest } from "../../src/tools/plugin.ts";
 import { PLUGINS } from "../../src/tools/plugins.ts";
-import { checkCallPairs, promptItems, withItemIds } from "../../src/turn/history.ts";
+import { checkCallPairs, promptItems, withItemIds } from "../../src/turn/prompt.ts";
 import { truncateToFit } from "../../src/turn/truncation.ts";
 import { counted } from "../hostile/counting.ts";
 
