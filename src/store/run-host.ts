@@ -7,7 +7,7 @@ import { logLine } from "../protocol/log-line.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import { announceRun } from "./announced-run.ts";
 import type { EventLogWriter } from "./log-writer.ts";
-import { orphanPermits, type PermitOwner, runPermits } from "./memory-permits.ts";
+import { type PermitOwner, Permits } from "./memory-permits.ts";
 import { takeUpOrphan } from "./orphans.ts";
 import { type PreparedRun, prepareRun, type RunHome, readRunPast } from "./prepared-run.ts";
 import type { RunSpec } from "./run-store.ts";
@@ -88,7 +88,7 @@ export class RunHost {
    */
   start(spec: RunSpec, scope: DisposableStack, access: Readonly<Record<string, McpAccess>>): void {
     scope.defer(this.#countRun());
-    const permits = scope.use(runPermits(this.#ownerOf(spec), 0));
+    const permits = scope.use(new Permits("run", this.#ownerOf(spec), 0));
     const run = prepareRun(this.#home, spec, undefined, access);
     const past = readRunPast(this.#home, spec);
     run.length += past.length;
@@ -115,7 +115,7 @@ export class RunHost {
     using scope = new DisposableStack();
     const giveBack = this.#home.load.take(Number.POSITIVE_INFINITY);
     if (giveBack) scope.defer(giveBack);
-    scope.use(orphanPermits(this.#ownerOf(run.spec), run.length));
+    scope.use(new Permits("run", this.#ownerOf(run.spec))).resize(run.length, true);
     this.#launch(run, scope, work, true);
   }
 
