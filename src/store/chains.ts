@@ -1,4 +1,4 @@
-import { joinArrays, joinElements } from "./history.ts";
+import { joinArrays } from "./history.ts";
 import { fromCell, fromCells, mayContinue, type StoredCell } from "./row-pieces.ts";
 
 /**
@@ -74,8 +74,8 @@ export class Chains {
   add({ turn, parent, createdAt, base, input, output, messages: raw, response }: ChainedTurn): void {
     const before = parent === null ? undefined : this.#recent.get(parent);
     if (response === null || (parent !== null && !before)) return;
-    const items = joinElements([before?.items ?? "", joinArrays([input, output])]);
-    const messages = joinElements([before?.messages ?? "", raw === null ? "" : joinArrays([raw])]);
+    const items = joinArrays([input, output], before?.items);
+    const messages = joinArrays(raw === null ? [] : [raw], before?.messages);
     if (before) this.#forget(before.turn);
     this.#keep({ turn, createdAt, base: before ? before.base : base, items, messages });
   }
@@ -128,9 +128,10 @@ export class Chains {
   /** Keeps a chain as the newest one, as far as memory allows. */
   #keep(chain: Chain): void {
     this.#forget(chain.turn);
-    if (lengthOf(chain) > MAX_LENGTH) return;
+    const length = chain.items.length + chain.messages.length;
+    if (length > MAX_LENGTH) return;
     this.#recent.set(chain.turn, chain);
-    this.#length += lengthOf(chain);
+    this.#length += length;
     for (const turn of this.#recent.keys()) {
       if (this.#length <= MAX_LENGTH && this.#recent.size <= MAX_CHAINS) break;
       this.#forget(turn);
@@ -141,7 +142,7 @@ export class Chains {
     const chain = this.#recent.get(turn);
     if (!chain) return;
     this.#recent.delete(turn);
-    this.#length -= lengthOf(chain);
+    this.#length -= chain.items.length + chain.messages.length;
   }
 }
 
@@ -160,8 +161,4 @@ export function readText(
     )
     .toArray();
   return rows.length === 0 ? undefined : fromCells(rows.map((row) => row.body));
-}
-
-function lengthOf({ items, messages }: Chain): number {
-  return items.length + messages.length;
 }

@@ -6,7 +6,7 @@ import type { HistoryReader } from "./history-reader.ts";
 import type { HomeRows } from "./home-rows.ts";
 import { type ItemPage, pageOf } from "./item-page.ts";
 import type { LeaseSockets } from "./lease-sockets.ts";
-import { accepted, type Result, refusalOf, refused } from "./result.ts";
+import { type Result, refusalOf, refused } from "./result.ts";
 
 /** The turns of the conversation that lives in a home: each of them, and each change of its items, waits for its lock. */
 
@@ -73,7 +73,7 @@ export class ConversationTurns {
       const answer = this.#sockets.open({ ticket, base }, this.#history.ofConversation(base));
       this.#entered = { ticket, base, lease };
       scope.move();
-      return accepted(answer);
+      return { ok: true, value: answer };
     } catch (error) {
       return refusalOf(error);
     }
@@ -168,7 +168,7 @@ export class ConversationTurns {
       using lease = await this.acquire(ticket, waitMs);
       if (!lease) return refused(conversationLocked());
       // Deleted while this change waited.
-      return this.#rows.conversations.get(id) ? accepted(work()) : null;
+      return this.#rows.conversations.get(id) ? { ok: true, value: work() } : null;
     } catch (error) {
       return refusalOf(error);
     }

@@ -52,12 +52,12 @@ export function concatArrays(arrays: readonly string[]): string {
   return `[${joinArrays(arrays)}]`;
 }
 
-/** The elements of JSON arrays, separated by commas. */
-export function joinArrays(arrays: readonly string[]): string {
-  return joinElements(arrays.map((array) => array.slice(1, -1)));
-}
-
-/** Elements that commas separate already, some of them none, as one such list. */
-export function joinElements(lists: readonly string[]): string {
-  return lists.filter((list) => list !== "").join(",");
+/** The elements of JSON arrays, separated by commas; those of `before`, which are separated already, come first. */
+export function joinArrays(arrays: readonly string[], before = ""): string {
+  let joined = before;
+  for (const array of arrays) {
+    if (array === "[]") continue;
+    joined += joined === "" ? array.slice(1, -1) : `,${array.slice(1, -1)}`;
+  }
+  return joined;
 }

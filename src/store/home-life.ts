@@ -35,7 +35,7 @@ export class HomeLife implements LivingHome {
   }
 
   get mayBeVacant(): boolean {
-    return this.isIdle && !this.#awaitsTurn && !this.#housekeeping.hasAlarm && this.#rows.mayBeVacant;
+    return this.#underWay === 0 && !this.#awaitsTurn && !this.#housekeeping.hasAlarm && this.#rows.mayBeVacant;
   }
 
   get #name(): string {

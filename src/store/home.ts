@@ -22,7 +22,7 @@ import { LeaseSockets } from "./lease-sockets.ts";
 import type { FileBindings } from "./open-homes.ts";
 import type { QuotaBinding } from "./quota/run-quota.ts";
 import { type LiveRunFacts, ResponseReader } from "./response-reader.ts";
-import { accepted, type Result, refusalOf, refused } from "./result.ts";
+import { type Result, refusalOf, refused } from "./result.ts";
 import { RunAdmission } from "./run-admission.ts";
 import { RunHost } from "./run-host.ts";
 import type { RunSpec } from "./run-store.ts";
@@ -260,7 +260,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
   conversationHistory(id: string): Result<History> | null {
     if (!this.#rows.conversations.get(id)) return null;
     try {
-      return accepted(this.#history.ofConversation(this.#rows.turns.lastPosition()));
+      return { ok: true, value: this.#history.ofConversation(this.#rows.turns.lastPosition()) };
     } catch (error) {
       return refusalOf(error);
     }
@@ -270,7 +270,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
   conversationItems(id: string, page: PageRequest): Result<ItemPage> | null {
     if (!this.#rows.conversations.get(id)) return null;
     const found = this.#rows.items.page(page);
-    return found ? accepted(found) : refused(unknownCursor(page.after ?? ""));
+    return found ? { ok: true, value: found } : refused(unknownCursor(page.after ?? ""));
   }
 
   /** A page of the responses in the conversation, and of those that branch off it; null when there is no such conversation. */

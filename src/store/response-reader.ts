@@ -4,7 +4,7 @@ import { responseId } from "../protocol/ids.ts";
 import { initialResponse } from "../protocol/response.ts";
 import type { HomeRows } from "./home-rows.ts";
 import { type ItemPage, type PageRequest, pageOf, unknownCursor } from "./item-page.ts";
-import { accepted, type Result, refused } from "./result.ts";
+import { type Result, refused } from "./result.ts";
 import type { RunHost } from "./run-host.ts";
 import type { RunSpec } from "./run-store.ts";
 import type { StoredResponse } from "./turn-store.ts";
@@ -54,9 +54,9 @@ export class ResponseReader {
     const items = stored === undefined ? this.#runs.live(turn)?.spec.input : (JSON.parse(stored) as Item[]);
     if (!items) return null;
     const ordered = order === "desc" ? items.toReversed() : items;
-    if (after === undefined) return accepted(pageOf(ordered, limit));
+    if (after === undefined) return { ok: true, value: pageOf(ordered, limit) };
     const at = ordered.findIndex((item) => item.id === after);
-    return at === -1 ? refused(unknownCursor(after)) : accepted(pageOf(ordered.slice(at + 1), limit));
+    return at === -1 ? refused(unknownCursor(after)) : { ok: true, value: pageOf(ordered.slice(at + 1), limit) };
   }
 
   /** Waits until a run is settled and gives its response, with the failure as it was; null when there is none. */
@@ -78,7 +78,7 @@ export class ResponseReader {
     if (!background) return refused(invalidRequest("response_id", "Cannot cancel a synchronous response."));
     await this.#runs.cancel(turn);
     const cancelled = this.retrieve(turn);
-    return cancelled && accepted(cancelled);
+    return cancelled && { ok: true, value: cancelled };
   }
 
   /** A run that lives, without anything that was said in it; null when it does not. */

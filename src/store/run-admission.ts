@@ -6,7 +6,7 @@ import type { ConversationTurns } from "./conversation-turns.ts";
 import type { HomeRows } from "./home-rows.ts";
 import type { Housekeeping } from "./housekeeping.ts";
 import { type ResponseReader, runningBody } from "./response-reader.ts";
-import { accepted, type Result, refusalOf, refused } from "./result.ts";
+import { type Result, refusalOf, refused } from "./result.ts";
 import type { RunHost } from "./run-host.ts";
 import type { RunSpec } from "./run-store.ts";
 import type { StoredResponse } from "./turn-store.ts";
@@ -41,12 +41,12 @@ export class RunAdmission {
     access: Readonly<Record<string, McpAccess>>,
   ): Promise<Result<StoredResponse>> {
     const known = this.#responses.retrieve(spec.turn);
-    if (known) return accepted(known);
+    if (known) return { ok: true, value: known };
     // The response was deleted, and its items are in the conversation.
     if (this.#rows.turns.has(spec.turn)) return refused(responseNotFound(responseId(spec)));
     try {
       this.#checkConversation(spec);
-      return accepted(await this.#begin(spec, ticket, waitMs, access));
+      return { ok: true, value: await this.#begin(spec, ticket, waitMs, access) };
     } catch (error) {
       // What is refused leaves nothing.
       await this.#housekeeping.releaseIfEmpty();

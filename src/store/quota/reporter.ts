@@ -1,4 +1,4 @@
-import { isRetryable } from "../retryable.ts";
+import { isRetryable } from "../result.ts";
 import { LIFETIME_MS } from "./balance.ts";
 import { type Answer, MAX_LIFETIME_MS, type Report, type Used } from "./ledger.ts";
 import type { UsageEntry } from "./usage-store.ts";
