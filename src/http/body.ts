@@ -2,7 +2,7 @@ import { LongWork } from "@responses-edge/long-work";
 import { concatBytes } from "../protocol/bytes.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { bodyTooLarge, parseBody } from "../protocol/json-body.ts";
-import { type PermitOwner, Permits } from "../store/memory-permits.ts";
+import { type PermitOwner, Permits } from "../store/memory.ts";
 import { BODY_TIMEOUT_MS, BodySource, MAX_DISCARDED_BYTES, readShort, SHORT_BODY_LENGTH } from "./body-source.ts";
 import { Decompressor, type Encoding, encodingOf } from "./decompression.ts";
 

@@ -7,7 +7,7 @@ import { ApiError, invalidRequest, tooManyInProgress } from "../protocol/errors.
 import type { JsonObject } from "../protocol/json.ts";
 import { bodyTooLarge, parseBody } from "../protocol/json-body.ts";
 import { inOpenResponses } from "../protocol/open-responses.ts";
-import { Permits } from "../store/memory-permits.ts";
+import { Permits } from "../store/memory.ts";
 import { tenantSockets } from "../store/tenant-load.ts";
 import { errorFrame, laneHead, readCreate, readFrame, steerFailedFrame } from "./frames.ts";
 import { KeptTurns } from "./kept-turns.ts";

@@ -16,15 +16,14 @@ import {
   type TurnAddress,
   treeOf,
 } from "../protocol/ids.ts";
+import { receiveHistory } from "./conversation-lock.ts";
 import { checkDisk } from "./free-disk.ts";
 import { type History, readHistory } from "./history.ts";
 import { emptySnapshot, type ItemKey, type Snapshot } from "./history-reader.ts";
 import { HomeCalls, type HomeStub } from "./home-calls.ts";
-import { homeUrl } from "./home-requests.ts";
-import { receiveHistory } from "./lease-sockets.ts";
 import { MAX_HISTORY_LENGTH } from "./limits.ts";
 import { closeHome } from "./new-trees.ts";
-import { isRetryable, type Result } from "./result.ts";
+import { homeUrl, isRetryable, type Result } from "./rpc.ts";
 import type { TurnToSettle } from "./settlement.ts";
 
 /** Homes that one request may refer to. Each is an object to be woken; turns that continue each other share one. */

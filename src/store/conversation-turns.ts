@@ -1,12 +1,10 @@
 import type { Item } from "../items/registry.ts";
 import { conversationLocked, conversationNotFound } from "../protocol/errors.ts";
-import type { ConversationLock, Lease } from "./conversation-lock.ts";
-import type { Conversation } from "./conversation-store.ts";
+import type { ConversationLock, Lease, LeaseSockets } from "./conversation-lock.ts";
 import type { HistoryReader } from "./history-reader.ts";
-import type { HomeRows } from "./home-rows.ts";
-import { type ItemPage, pageOf } from "./item-page.ts";
-import type { LeaseSockets } from "./lease-sockets.ts";
-import { type Result, refusalOf, refused } from "./result.ts";
+import type { Conversation, HomeRows } from "./home-rows.ts";
+import { type ItemPage, pageOf } from "./item-store.ts";
+import { type Result, refusalOf, refused } from "./rpc.ts";
 
 /** The turns of the conversation that lives in a home: each of them, and each change of its items, waits for its lock. */
 
@@ -53,8 +51,8 @@ export class ConversationTurns {
   }
 
   /** Waits for the conversation for as long as it takes, for a run that was accepted before its process died. */
-  acquireForOrphan(): Promise<Lease | undefined> {
-    return this.#lock.acquire("orphan", Number.POSITIVE_INFINITY);
+  acquireToResume(): Promise<Lease | undefined> {
+    return this.#lock.acquire("resumed", Number.POSITIVE_INFINITY);
   }
 
   /**

@@ -1,6 +1,6 @@
 import { NOTHING_STORED, type Stored } from "../contract/grants.ts";
+import type { StoredByKey, StoredReport } from "./quota/quota.ts";
 import type { QuotaBinding } from "./quota/run-quota.ts";
-import type { StoredByKey, StoredReport } from "./quota/stored-totals.ts";
 import { tellStored, tellStoredSoon } from "./stored-reports.ts";
 import type { Tables } from "./tables.ts";
 import { TEXT_BYTES } from "./turn-store.ts";

@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import { constants, zstdCompressSync, zstdDecompressSync } from "node:zlib";
-import { notePassed } from "./garbage.ts";
+import { notePassed } from "./memory.ts";
 
 /**
  * How a text is kept in rows. It is cut into pieces, because a row must stay below 2 MB, and a piece is a cell: text as it

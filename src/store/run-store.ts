@@ -3,13 +3,16 @@ import type { Policy } from "../contract/grants.ts";
 import type { Model } from "../contract/model.ts";
 import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
+import { responseId } from "../protocol/ids.ts";
 import { isJsonObject } from "../protocol/json.ts";
+import { initialResponse } from "../protocol/response.ts";
 import type { KeptTrace } from "../telemetry/telemetry.ts";
 import type { RunReservation } from "./quota/run-quota.ts";
 import { fromCells, type StoredCell, toCells } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
+import type { StoredResponse } from "./turn-store.ts";
 
-/** Background runs that are not settled yet: all that is needed to take one up again. */
+/** Background runs that are not settled yet: all that is needed to resume one. */
 
 /** A run as it was accepted. */
 export interface RunSpec {
@@ -87,8 +90,8 @@ export class RunStore {
       .map((row) => row.turn);
   }
 
-  /** Reads a run and counts one more attempt at taking it up. Undefined when it is settled. */
-  takeUp(turn: string): NotedRun | undefined {
+  /** Reads a run and counts one more attempt at resuming it. Undefined when it is settled. */
+  readToResume(turn: string): NotedRun | undefined {
     const rows = this.#sql
       .exec<{ created_at: number; attempts: number; body: StoredCell }>(
         "SELECT created_at, attempts, body FROM runs WHERE turn = ? ORDER BY part",
@@ -102,7 +105,7 @@ export class RunStore {
     return { turn, spec, createdAt: first.created_at, attempts: first.attempts + 1 };
   }
 
-  /** Counts the attempts at taking a run up anew. */
+  /** Counts the attempts at resuming a run anew. */
   forgive(turn: string): void {
     if (this.#tables.has("runs")) this.#sql.exec("UPDATE runs SET attempts = 0 WHERE turn = ? AND part = 0", turn);
   }
@@ -110,4 +113,11 @@ export class RunStore {
   delete(turn: string): void {
     if (this.#tables.has("runs")) this.#sql.exec("DELETE FROM runs WHERE turn = ?", turn);
   }
+}
+
+/** The response of a run that is not settled: no output yet, because none of it is final. */
+export function runningBody(spec: RunSpec, status: "queued" | "in_progress"): StoredResponse {
+  const identity = { id: responseId(spec), model: spec.model.name, createdAt: Math.floor(spec.createdAt / 1000) };
+  const { output, ...head } = initialResponse(spec.request, identity);
+  return { head: JSON.stringify({ ...head, status }), output: JSON.stringify(output) };
 }

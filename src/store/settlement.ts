@@ -5,8 +5,8 @@ import type { TurnResult } from "../turn/turn.ts";
 import type { ConversationTurns } from "./conversation-turns.ts";
 import type { HomeRows } from "./home-rows.ts";
 import type { Housekeeping } from "./housekeeping.ts";
-import { type Result, refused } from "./result.ts";
 import type { Cell } from "./row-pieces.ts";
+import { type Result, refused } from "./rpc.ts";
 import type { RunSpec } from "./run-store.ts";
 import type { SettledTurn } from "./turn-store.ts";
 

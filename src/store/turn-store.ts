@@ -1,5 +1,13 @@
-import { type ChainedTurn, Chains, type Column, readText } from "./chains.ts";
-import { concatArrays, EMPTY_HISTORY, type History, historyTooLong } from "./history.ts";
+import {
+  type ChainedTurn,
+  Chains,
+  type Column,
+  concatArrays,
+  EMPTY_HISTORY,
+  type History,
+  historyTooLong,
+  readText,
+} from "./history.ts";
 import { MAX_READ_LENGTH } from "./limits.ts";
 import { type Cell, fromCell, fromCells, mayContinue, type StoredCell, toCells } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
