@@ -119,10 +119,11 @@ export class ConversationTurns {
   ): Conversation {
     const createdAt = Date.now();
     this.#rows.stored.forget();
-    return this.#rows.transaction(() => {
+    this.#rows.transaction(() => {
       this.#insertItems(turn, createdAt, itemsJson, owner);
-      return this.#rows.conversations.create(id, createdAt, metadata, owner);
+      this.#rows.conversations.create(id, createdAt, metadata, owner);
     });
+    return { id, object: "conversation", created_at: Math.floor(createdAt / 1000), metadata };
   }
 
   /** Adds items, and gives them as a page; null when there is no such conversation. */

@@ -3,6 +3,7 @@ import type { Item } from "../items/registry.ts";
 import { type ApiError, contextLengthExceeded } from "../protocol/errors.ts";
 import { MAX_HISTORY_LENGTH } from "./limits.ts";
 import { fromCell, fromCells, mayContinue, type StoredCell } from "./row-pieces.ts";
+import type { Tables } from "./tables.ts";
 
 /**
  * What came before a turn. This folder has two words for it:
@@ -57,7 +58,7 @@ export function concatArrays(arrays: readonly string[]): string {
 export function joinArrays(arrays: readonly string[], before = ""): string {
   let joined = before;
   for (const array of arrays) {
-    if (array === "[]") continue;
+    if (array.length <= "[]".length) continue;
     joined += joined === "" ? array.slice(1, -1) : `,${array.slice(1, -1)}`;
   }
   return joined;
@@ -105,27 +106,20 @@ const MAX_CHAINS = 64;
 /** A column of `turns` with a text. */
 export type Column = "input" | "output" | "messages" | "response" | "log";
 
-type ChainRow = [
-  turn: string,
-  parent: string | null,
-  createdAt: number,
-  base: number | null,
-  input: StoredCell,
-  output: StoredCell,
-  messages: StoredCell | null,
-];
+type ChainRow = Pick<ChainedTurn, "turn" | "parent" | "createdAt" | "base"> &
+  Record<"input" | "output", StoredCell> & { messages: StoredCell | null };
 
 export class Chains {
-  readonly #sql: SqlStorage;
+  readonly #tables: Tables;
   /** The one that was used last comes last. */
   readonly #recent = new Map<string, Chain>();
   #length = 0;
 
-  constructor(sql: SqlStorage) {
-    this.#sql = sql;
+  constructor(tables: Tables) {
+    this.#tables = tables;
   }
 
-  /** The chain that ends with a turn. Undefined where a turn of it has no response. Reads `turns`, which must be there. */
+  /** The chain that ends with a turn. Undefined where a turn of it has no response. */
   of(turn: string): Chain | undefined {
     const chain = this.#recent.get(turn) ?? this.#read(turn);
     if (chain) this.#keep(chain);
@@ -150,38 +144,35 @@ export class Chains {
   #read(last: string): Chain | undefined {
     // One pass, newest turn first, bodies carried along: half the time of finding the keys first and joining again.
     // A turn without a response (deleted, or never stored) has left its items in its conversation, and ends the chain.
-    const rows = [
-      ...this.#sql
-        .exec(
-          `WITH RECURSIVE chain(turn, parent, created_at, base, input, output, messages) AS (
-           SELECT turn, parent, created_at, base, input, output, messages FROM turns
-           WHERE turn = ? AND part = 0 AND response IS NOT NULL
-           UNION ALL
-           SELECT turns.turn, turns.parent, turns.created_at, turns.base, turns.input, turns.output, turns.messages
-           FROM chain JOIN turns ON turns.turn = chain.parent AND turns.part = 0 AND turns.response IS NOT NULL
-         )
-         SELECT * FROM chain`,
-          last,
-        )
-        .raw<ChainRow>(),
-    ];
+    const rows = this.#tables.rows<ChainRow>(
+      "turns",
+      `WITH RECURSIVE chain(turn, parent, createdAt, base, input, output, messages) AS (
+         SELECT turn, parent, created_at, base, input, output, messages FROM turns
+         WHERE turn = ? AND part = 0 AND response IS NOT NULL
+         UNION ALL
+         SELECT turns.turn, turns.parent, turns.created_at, turns.base, turns.input, turns.output, turns.messages
+         FROM chain JOIN turns ON turns.turn = chain.parent AND turns.part = 0 AND turns.response IS NOT NULL
+       )
+       SELECT * FROM chain`,
+      last,
+    );
     const newest = rows[0];
     const root = rows.at(-1);
-    if (!newest || !root || root[1] !== null) return undefined;
+    if (!newest || root?.parent !== null) return undefined;
     const items: string[] = [];
     const messages: string[] = [];
     const whole = (turn: string, column: Column, cell: StoredCell) => {
       const piece = fromCell(cell);
-      return mayContinue(piece) ? (readText(this.#sql, turn, column) ?? "[]") : piece;
+      return mayContinue(piece) ? (readText(this.#tables, turn, column) ?? "[]") : piece;
     };
-    for (const [turn, , , , input, output, raw] of rows.reverse()) {
+    for (const { turn, input, output, messages: raw } of rows.reverse()) {
       items.push(whole(turn, "input", input), whole(turn, "output", output));
       if (raw !== null) messages.push(whole(turn, "messages", raw));
     }
     return {
       turn: last,
-      createdAt: newest[2],
-      base: root[3],
+      createdAt: newest.createdAt,
+      base: root.base,
       items: joinArrays(items),
       messages: joinArrays(messages),
     };
@@ -210,17 +201,12 @@ export class Chains {
 
 /** A text of a turn that was created after `oldest`, from all its rows; undefined where there is none. */
 export function readText(
-  sql: SqlStorage,
+  tables: Tables,
   turn: string,
   column: Column,
   oldest = Number.NEGATIVE_INFINITY,
 ): string | undefined {
-  const rows = sql
-    .exec<{ body: StoredCell | null }>(
-      `SELECT ${column} AS body FROM turns WHERE turn = ? AND created_at > ? ORDER BY part`,
-      turn,
-      oldest,
-    )
-    .toArray();
-  return rows.length === 0 ? undefined : fromCells(rows.map((row) => row.body));
+  const statement = `SELECT ${column} AS body FROM turns WHERE turn = ? AND created_at > ? ORDER BY part`;
+  const rows = tables.rows<{ body: StoredCell | null }>("turns", statement, turn, oldest);
+  return rows.length === 0 ? undefined : fromCells(rows.map(({ body }) => body));
 }

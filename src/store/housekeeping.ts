@@ -1,5 +1,5 @@
 import type { Config } from "../config/index.ts";
-import { type HomeRows, IdempotencyStore } from "./home-rows.ts";
+import { type HomeRows, KEY_LIFETIME_MS } from "./home-rows.ts";
 
 /**
  * What a home does by itself: its alarm finds runs whose process died, delivers webhooks and removes what has expired.
@@ -108,7 +108,7 @@ export class Housekeeping {
 
   /** The home keeps an idempotency key from now on. */
   retainKey(): Promise<void> {
-    return this.#setAlarm(Date.now() + IdempotencyStore.LIFETIME_MS);
+    return this.#setAlarm(Date.now() + KEY_LIFETIME_MS);
   }
 
   /** Something may be left that nobody needs any more. */

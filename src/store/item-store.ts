@@ -54,12 +54,10 @@ export function unknownCursor(after: string): ApiError {
  * conversation. Where it is asked for by itself it is not either when its turn has expired (`turn-store.ts`).
  */
 export class ItemStore {
-  readonly #sql: SqlStorage;
   readonly #tables: Tables;
   readonly #turns: TurnStore;
 
-  constructor(sql: SqlStorage, tables: Tables, turns: TurnStore) {
-    this.#sql = sql;
+  constructor(tables: Tables, turns: TurnStore) {
     this.#tables = tables;
     this.#turns = turns;
   }
@@ -93,8 +91,7 @@ export class ItemStore {
 
   /** Takes an item out of the conversation. Again is harmless. */
   delete(id: string): void {
-    this.#tables.make("deleted_items");
-    this.#sql.exec("INSERT INTO deleted_items (id) VALUES (?) ON CONFLICT DO NOTHING", id);
+    this.#tables.write("deleted_items", "INSERT INTO deleted_items (id) VALUES (?) ON CONFLICT DO NOTHING", id);
   }
 
   /** The conversation up to a position, without the items that were taken out. */
@@ -118,7 +115,9 @@ export class ItemStore {
     const items: Item[] = [];
     let length = 0;
     for (const turn of this.#turns.conversationTurns(order, first)) {
-      const turnItems = this.#bothSides(turn);
+      const input = this.#turns.conversationItems(turn, "input") ?? "[]";
+      const output = this.#turns.conversationItems(turn, "output") ?? "[]";
+      const turnItems = JSON.parse(concatArrays([input, output])) as Item[];
       if (order === "desc") turnItems.reverse();
       if (turn === first) {
         const at = turnItems.findIndex((item) => item.id === after);
@@ -136,23 +135,15 @@ export class ItemStore {
     return pageOf(items, limit);
   }
 
-  #bothSides(turn: string): Item[] {
-    const input = this.#turns.conversationItems(turn, "input") ?? "[]";
-    const output = this.#turns.conversationItems(turn, "output") ?? "[]";
-    return JSON.parse(concatArrays([input, output])) as Item[];
-  }
-
   /** Whether an item was taken out of the conversation. */
   isTakenOut(id: string): boolean {
-    if (!this.#tables.has("deleted_items")) return false;
-    return this.#sql.exec("SELECT 1 FROM deleted_items WHERE id = ?", id).toArray().length > 0;
+    return this.#tables.rows("deleted_items", "SELECT 1 FROM deleted_items WHERE id = ?", id).length > 0;
   }
 
   /** Ids of the items that were taken out of the conversation. */
   takenOut(): Set<string> {
-    if (!this.#tables.has("deleted_items")) return new Set();
-    const rows = this.#sql.exec<{ id: string }>("SELECT id FROM deleted_items");
-    return new Set(rows.toArray().map(({ id }) => id));
+    const rows = this.#tables.rows<{ id: string }>("deleted_items", "SELECT id FROM deleted_items");
+    return new Set(rows.map(({ id }) => id));
   }
 }
 

@@ -49,7 +49,9 @@ const CREATE = {
 
 export type TableName = keyof typeof CREATE;
 
-/** Which tables are there, asked once, and their making. */
+type Row = Record<string, SqlStorageValue>;
+
+/** Which tables are there, asked once, and what is done with them. */
 export class Tables {
   readonly #sql: SqlStorage;
   #present: Set<string> | undefined;
@@ -77,6 +79,22 @@ export class Tables {
     const tables = this.#sql.exec<{ name: string }>("SELECT name FROM sqlite_schema WHERE type = 'table'").toArray();
     // The runtime's own: its alarm.
     return new Set(tables.map(({ name }) => name).filter((name) => !name.startsWith("_cf_")));
+  }
+
+  /** Runs a statement on a table, and gives its rows; none where the table is not there. */
+  rows<R extends Row = Row>(table: TableName, statement: string, ...bindings: SqlStorageValue[]): R[] {
+    return this.has(table) ? this.#sql.exec<R>(statement, ...bindings).toArray() : [];
+  }
+
+  /** The same, whose rows are read as they are taken. */
+  each<R extends Row>(table: TableName, statement: string, ...bindings: SqlStorageValue[]): Iterable<R> {
+    return this.has(table) ? this.#sql.exec<R>(statement, ...bindings) : [];
+  }
+
+  /** Runs a statement that needs its table, which is made where it is not there. */
+  write(table: TableName, statement: string, ...bindings: (SqlStorageValue | Uint8Array)[]): void {
+    this.make(table);
+    this.#sql.exec(statement, ...bindings);
   }
 
   /** Makes a table if it is not there. */

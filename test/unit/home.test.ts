@@ -796,8 +796,8 @@ describe("looking for items", () => {
         },
       });
       const tables = new Tables(sql);
-      const turns = new TurnStore(sql, tables, () => -1);
-      work(turns, new ItemStore(sql, tables, turns));
+      const turns = new TurnStore(tables, () => -1);
+      work(turns, new ItemStore(tables, turns));
     });
     return bodies;
   }
