@@ -4,10 +4,10 @@ import type { InputItem, Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { estimateFrame, estimateTokens } from "../protocol/estimate.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
-import { allowanceOf } from "../store/quota/allowances.ts";
+import { allowanceOf } from "../store/quota/allowance.ts";
 import { rateHeaders } from "../store/quota/refusal.ts";
 import { endRun, type RunReservation, reserveRun } from "../store/quota/run-quota.ts";
-import { costOf, usageOfTurn } from "../store/quota/turn-usage.ts";
+import { costOf, usageOfTurn } from "../store/quota/usage.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import type { Caller } from "./transport.ts";
 

@@ -8,9 +8,9 @@ import { conversationId, newTurnAddress, type TurnAddress } from "../protocol/id
 import { metadata } from "../protocol/request-fields.ts";
 import { parse } from "../protocol/validation.ts";
 import { conversationAddress, unwrap } from "../store/client.ts";
-import type { Conversation } from "../store/conversation-store.ts";
 import type { HomeStub } from "../store/home-calls.ts";
-import type { ItemPage } from "../store/item-page.ts";
+import type { Conversation } from "../store/home-rows.ts";
+import type { ItemPage } from "../store/item-store.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { withItemIds } from "../turn/prompt.ts";
 import { admitStored, storingKey } from "./admission.ts";

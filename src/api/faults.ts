@@ -2,7 +2,7 @@ import { ConfigError } from "../config/index.ts";
 import { ApiError, internalError } from "../protocol/errors.ts";
 import { logLine } from "../protocol/log-line.ts";
 import { diskState, insufficientStorage } from "../store/free-disk.ts";
-import { isRetryable } from "../store/retryable.ts";
+import { isRetryable } from "../store/rpc.ts";
 
 /** Where something unforeseen happened, for the log. */
 export interface FaultPlace {

@@ -3,8 +3,7 @@ import { type Grants, grants } from "../contract/grants.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { parse } from "../protocol/validation.ts";
 import { checkDisk } from "../store/free-disk.ts";
-import type { AuditRow } from "../store/keys/audit-log.ts";
-import { DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
+import { type AuditRow, DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
 import type { KeyChange, StoredKey } from "../store/keys/key-store.ts";
 
 /** The admin API: keys, the limits of tenants, and the audit log. All of it takes an administrator. */

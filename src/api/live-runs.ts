@@ -1,10 +1,9 @@
 import { ApiError } from "../protocol/errors.ts";
 import { parseResponseId } from "../protocol/ids.ts";
-import { BOARD, type Board } from "../store/board.ts";
+import { type AnnouncedRun, BOARD, type Board } from "../store/board.ts";
 import { HomeClient } from "../store/client.ts";
 import type { HomeStub, HomesBinding } from "../store/home-calls.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
-import type { AnnouncedRun } from "../store/run-register.ts";
 import { type Administrator, type Page, page } from "./keys.ts";
 
 /**

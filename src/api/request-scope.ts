@@ -1,5 +1,5 @@
 import type { Item } from "../items/registry.ts";
-import { turnPermits } from "../store/memory-permits.ts";
+import { Permits } from "../store/memory.ts";
 import type { RunReservation } from "../store/quota/run-quota.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import type { Admission } from "./admission.ts";
@@ -27,9 +27,9 @@ export class RequestScope<Used = TurnResult> implements Disposable {
     this.#held = held;
   }
 
-  /** Opens the scope of a request whose body was read: takes its memory permits. Throws the 503 and the 429 of `turnPermits`. */
+  /** Opens the scope of a request whose body was read: takes its memory permits. Throws the 503 and the 429 of `Permits`. */
   static open<Used = TurnResult>(caller: Caller): RequestScope<Used> {
-    return new RequestScope<Used>({ permits: turnPermits(caller, caller.bodyLength) });
+    return new RequestScope<Used>({ permits: new Permits("turn", caller, caller.bodyLength) });
   }
 
   /** Takes the memory permits of `length` UTF-16 units instead, body and past. Throws the 503 and the 429 of `Permits.resize`. */

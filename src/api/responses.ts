@@ -2,7 +2,7 @@ import { invalidRequest, responseNotFound } from "../protocol/errors.ts";
 import { MAX_ID_LENGTH, parseResponseId, responseId, type TurnAddress } from "../protocol/ids.ts";
 import { unwrap } from "../store/client.ts";
 import type { HomeStub } from "../store/home-calls.ts";
-import type { ItemPage } from "../store/item-page.ts";
+import type { ItemPage } from "../store/item-store.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import { type Include, type ShownPage, shownItemPage, shownResponse } from "./shown.ts";
 import type { Caller } from "./transport.ts";

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import { type ReasoningShown, shownHead, shownItems } from "../items/reasoning.ts";
 import type { includeValues } from "../protocol/request-fields.ts";
-import type { ItemPage, PageRequest } from "../store/item-page.ts";
+import type { ItemPage, PageRequest } from "../store/item-store.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import type { Caller } from "./transport.ts";
 

@@ -1,8 +1,8 @@
 import { HomeClient } from "../store/client.ts";
 import type { HomesBinding } from "../store/home-calls.ts";
-import { homeUrl } from "../store/home-requests.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
+import { homeUrl } from "../store/rpc.ts";
 import { type Administrator, parseTenant, shownKey } from "./keys.ts";
 
 /**

@@ -4,7 +4,7 @@ import type { Identity } from "../contract/identity.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { HomeClient } from "../store/client.ts";
-import type { AuditEvent } from "../store/keys/audit-log.ts";
+import type { AuditEvent } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import type { Observation } from "../telemetry/telemetry.ts";

@@ -1,7 +1,7 @@
 import { conversationNotFound, responseNotFound } from "../protocol/errors.ts";
 import { parseResponseId, responseId, type TreeAddress, type TurnAddress, treeOf } from "../protocol/ids.ts";
 import { conversationAddress } from "../store/client.ts";
-import { type ItemPage, type PageRequest, unknownCursor } from "../store/item-page.ts";
+import { type ItemPage, type PageRequest, unknownCursor } from "../store/item-store.ts";
 import type { Caller } from "./transport.ts";
 
 /**

@@ -9,7 +9,7 @@ import {
 import { type ApiError, invalidRequest } from "../protocol/errors.ts";
 import { DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
-import { MAX_USAGE_ROWS, type UsageRow } from "../store/quota/usage-store.ts";
+import { MAX_USAGE_ROWS, type UsageRow } from "../store/quota/usage.ts";
 
 /** Usage, in the shape of OpenAI's `GET /v1/organization/usage/completions`; its projects are tenants here. */
 

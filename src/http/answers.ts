@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import { OPEN_RESPONSES_VERSION, openResponsesStream } from "../protocol/open-responses.ts";
 import { SSE_HEADERS } from "../protocol/sse-stream.ts";
-import type { ItemPage } from "../store/item-page.ts";
+import type { ItemPage } from "../store/item-store.ts";
 import type { AppEnv } from "./app-env.ts";
 
 /** Answers whose bodies are text or bytes already. */

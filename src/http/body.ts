@@ -2,7 +2,7 @@ import { LongWork } from "@responses-edge/long-work";
 import { concatBytes } from "../protocol/bounded-read.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { bodyTooLarge, parseBody } from "../protocol/json.ts";
-import { bodyPermits, type PermitOwner, type Permits } from "../store/memory-permits.ts";
+import { type PermitOwner, Permits } from "../store/memory.ts";
 import { BODY_TIMEOUT_MS, BodySource, MAX_DISCARDED_BYTES, readShort, SHORT_BODY_LENGTH } from "./body-source.ts";
 import { Decompressor, type Encoding, encodingOf } from "./decompression.ts";
 
@@ -20,7 +20,7 @@ export interface Sender extends PermitOwner {
  */
 export async function readJson(request: Request, sender: Sender): Promise<{ value: unknown; length: number }> {
   requireJsonType(request);
-  using permits = bodyPermits(sender);
+  using permits = new Permits("body", sender);
   const bytes = await readBytes(request, sender, permits);
   return { value: await parseBody(bytes, new LongWork(sender.tenant)), length: bytes.length };
 }
@@ -38,7 +38,7 @@ export async function readForm(request: Request, sender: Sender): Promise<{ byte
       code: "unsupported_media_type",
     });
   }
-  using permits = bodyPermits(sender);
+  using permits = new Permits("body", sender);
   return { bytes: await readBytes(request, sender, permits), type };
 }
 

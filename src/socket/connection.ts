@@ -7,7 +7,7 @@ import { ApiError, invalidRequest, tooManyInProgress } from "../protocol/errors.
 import type { JsonObject } from "../protocol/json.ts";
 import { bodyTooLarge, parseBody } from "../protocol/json.ts";
 import { inOpenResponses } from "../protocol/open-responses.ts";
-import { type Permits, textPermits } from "../store/memory-permits.ts";
+import { Permits } from "../store/memory.ts";
 import { tenantSockets } from "../store/tenant-load.ts";
 import { errorFrame, laneHead, readCreate, readFrame, steerFailedFrame } from "./frames.ts";
 import { KeptTurns } from "./kept-turns.ts";
@@ -103,7 +103,7 @@ export class Connection {
     });
     this.#lanes = new Lanes(config.maxRequestBytes);
     this.#kept = new KeptTurns(tenant);
-    this.#permits = textPermits({ tenant, config });
+    this.#permits = new Permits("text", { tenant, config });
     this.#lifetime = setTimeout(
       () => this.#end(lifetimeOver(config.socketLifetimeMs), NORMAL),
       config.socketLifetimeMs,
@@ -137,7 +137,7 @@ export class Connection {
 
   /** Gives back the permits of frames that run now, or were refused. */
   #giveBack(): void {
-    this.#permits.resizeAnyway(this.#inboxLength + this.#lanes.waitingLength);
+    this.#permits.resize(this.#inboxLength + this.#lanes.waitingLength, true);
   }
 
   /** The client has gone: ends all that runs for it, and counts the connection no more. */

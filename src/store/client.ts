@@ -16,16 +16,14 @@ import {
   type TurnAddress,
   treeOf,
 } from "../protocol/ids.ts";
+import { receiveHistory } from "./conversation-lock.ts";
 import { checkDisk } from "./free-disk.ts";
 import { type History, readHistory } from "./history.ts";
 import { emptySnapshot, type ItemKey, type Snapshot } from "./history-reader.ts";
-import { HomeCalls, type HomeStub, type HomesBinding } from "./home-calls.ts";
-import { homeUrl } from "./home-requests.ts";
-import { receiveHistory } from "./lease-sockets.ts";
+import { HomeCalls, type HomeStub } from "./home-calls.ts";
 import { MAX_HISTORY_LENGTH } from "./limits.ts";
 import { closeHome } from "./new-trees.ts";
-import type { Result } from "./result.ts";
-import { isRetryable } from "./retryable.ts";
+import { homeUrl, isRetryable, type Result } from "./rpc.ts";
 import type { TurnToSettle } from "./settlement.ts";
 
 /** Homes that one request may refer to. Each is an object to be woken; turns that continue each other share one. */
@@ -34,31 +32,8 @@ const MAX_HOMES = 256;
 /** Homes that are asked at a time. */
 const CONCURRENT_HOMES = 16;
 
-/** A tenant's homes, as the Worker sees them. An object's name is tenant + home: no other tenant's can be reached. */
-export class HomeClient implements PastSource {
-  readonly #homes: HomeCalls;
-  readonly #tenant: string;
-
-  constructor(binding: HomesBinding, tenant: string) {
-    this.#homes = new HomeCalls(binding);
-    this.#tenant = tenant;
-  }
-
-  /** Has a home do what makes it where it is not there. Throws the 503 of a process that has enough of them open. */
-  open<T>(home: string, work: (home: HomeStub) => Promise<T>): Promise<T> {
-    return this.#homes.call(this.#nameOf(home), work);
-  }
-
-  /** Asks a home about what it should keep. Gives `absent` where that is seen to be nothing without opening it. Throws as `open`. */
-  async ask<T, Absent>(home: string, absent: Absent, work: (home: HomeStub) => Promise<T>): Promise<T | Absent> {
-    const name = this.#nameOf(home);
-    return (await this.#homes.mayExist(name)) ? this.#homes.call(name, work) : absent;
-  }
-
-  #nameOf(home: string): string {
-    return `${this.#tenant}:${home}`;
-  }
-
+/** A tenant's homes, as the Worker sees them. */
+export class HomeClient extends HomeCalls implements PastSource {
   /**
    * Enters a conversation: gives its history, and what gives it back. Until then nobody else has it, unless this Worker dies.
    * Throws the 404 of one that is not there, and the 409 and 429 of one that is not free.
@@ -96,7 +71,7 @@ export class HomeClient implements PastSource {
     try {
       return await put();
     } catch (error) {
-      if (!(error instanceof ApiError) || error.status >= 429) closeHome(this.#tenant, home);
+      if (!(error instanceof ApiError) || error.status >= 429) closeHome(this.tenant, home);
       // The disk may be full by now: all that the platform says of it is that an object has failed.
       if (!(error instanceof ApiError || isRetryable(error))) checkDisk();
       throw error;
@@ -108,13 +83,13 @@ export class HomeClient implements PastSource {
    * help. Throws the 409 when the turn has lost its conversation meanwhile.
    */
   async settle(home: string, turn: TurnToSettle): Promise<number> {
-    const settle = () => this.open(home, (stub) => stub.settle(turn));
+    const settle = (stub: HomeStub) => stub.settle(turn);
     return this.filling(home, async () => {
       try {
-        return unwrap(await settle());
+        return unwrap(await this.open(home, settle));
       } catch (error) {
         if (!isRetryable(error)) throw error;
-        return unwrap(await settle());
+        return unwrap(await this.open(home, settle));
       }
     });
   }
@@ -127,7 +102,10 @@ export class HomeClient implements PastSource {
    * that lead into too many homes, or together mean more than a history may have.
    */
   async past(input: readonly InputItem[], previous: TurnAddress | null): Promise<ReadPast> {
-    const needed = [...input.entries()].filter(([, item]) => item.type === "item_reference" || lacksResult(item));
+    const needed: [index: number, item: InputItem][] = [];
+    for (const [index, item] of input.entries()) {
+      if (item.type === "item_reference" || (item.type === "mcp_call" && lacksResult(item))) needed.push([index, item]);
+    }
     if (!previous && needed.length === 0) return { history: [], replays: [], input: input as Item[], length: 0 };
 
     const wanted = new Map<string, { previous: string | null; keys: ItemKey[] }>();
@@ -223,9 +201,8 @@ export function conversationAddress(id: string): TurnAddress {
 }
 
 /** A call of an MCP tool that this server has run, that comes back without what it returned. */
-function lacksResult(item: InputItem): boolean {
-  if (item.type !== "mcp_call" || item.output !== null || item.error !== null) return false;
-  return item.id !== undefined && parseItemId(item.id) !== undefined;
+function lacksResult({ id, output, error }: Extract<InputItem, { type: "mcp_call" }>): boolean {
+  return output === null && error === null && id !== undefined && parseItemId(id) !== undefined;
 }
 
 function itemNotFound(input: readonly InputItem[], id: string) {

@@ -1,12 +1,10 @@
 import type { Item } from "../items/registry.ts";
 import { conversationLocked, conversationNotFound } from "../protocol/errors.ts";
-import type { ConversationLock, Lease } from "./conversation-lock.ts";
-import type { Conversation } from "./conversation-store.ts";
+import type { ConversationLock, Lease, LeaseSockets } from "./conversation-lock.ts";
 import type { HistoryReader } from "./history-reader.ts";
-import type { HomeRows } from "./home-rows.ts";
-import { type ItemPage, pageOf } from "./item-page.ts";
-import type { LeaseSockets } from "./lease-sockets.ts";
-import { accepted, type Result, refusalOf, refused } from "./result.ts";
+import type { Conversation, HomeRows } from "./home-rows.ts";
+import { type ItemPage, pageOf } from "./item-store.ts";
+import { type Result, refusalOf, refused } from "./rpc.ts";
 
 /** The turns of the conversation that lives in a home: each of them, and each change of its items, waits for its lock. */
 
@@ -53,8 +51,8 @@ export class ConversationTurns {
   }
 
   /** Waits for the conversation for as long as it takes, for a run that was accepted before its process died. */
-  acquireForOrphan(): Promise<Lease | undefined> {
-    return this.#lock.acquire("orphan", Number.POSITIVE_INFINITY);
+  acquireToResume(): Promise<Lease | undefined> {
+    return this.#lock.acquire("resumed", Number.POSITIVE_INFINITY);
   }
 
   /**
@@ -73,7 +71,7 @@ export class ConversationTurns {
       const answer = this.#sockets.open({ ticket, base }, this.#history.ofConversation(base));
       this.#entered = { ticket, base, lease };
       scope.move();
-      return accepted(answer);
+      return { ok: true, value: answer };
     } catch (error) {
       return refusalOf(error);
     }
@@ -121,10 +119,11 @@ export class ConversationTurns {
   ): Conversation {
     const createdAt = Date.now();
     this.#rows.stored.forget();
-    return this.#rows.transaction(() => {
+    this.#rows.transaction(() => {
       this.#insertItems(turn, createdAt, itemsJson, owner);
-      return this.#rows.conversations.create(id, createdAt, metadata, owner);
+      this.#rows.conversations.create(id, createdAt, metadata, owner);
     });
+    return { id, object: "conversation", created_at: Math.floor(createdAt / 1000), metadata };
   }
 
   /** Adds items, and gives them as a page; null when there is no such conversation. */
@@ -168,7 +167,7 @@ export class ConversationTurns {
       using lease = await this.acquire(ticket, waitMs);
       if (!lease) return refused(conversationLocked());
       // Deleted while this change waited.
-      return this.#rows.conversations.get(id) ? accepted(work()) : null;
+      return this.#rows.conversations.get(id) ? { ok: true, value: work() } : null;
     } catch (error) {
       return refusalOf(error);
     }

@@ -56,21 +56,18 @@ type PartRow = BlockRow & { part: number };
 
 /** Reads and writes the logs of a home's runs. */
 export class EventLogStore {
-  readonly #storage: Pick<DurableObjectStorage, "sql" | "transactionSync">;
-  readonly #sql: SqlStorage;
+  readonly #storage: Pick<DurableObjectStorage, "transactionSync">;
   readonly #tables: Tables;
   readonly #turns: KeptLogs;
 
-  constructor(storage: Pick<DurableObjectStorage, "sql" | "transactionSync">, tables: Tables, turns: KeptLogs) {
+  constructor(storage: Pick<DurableObjectStorage, "transactionSync">, tables: Tables, turns: KeptLogs) {
     this.#storage = storage;
-    this.#sql = storage.sql;
     this.#tables = tables;
     this.#turns = turns;
   }
 
   /** Writes a block or, when it throws, nothing of it. One that `isSealed` is written for good. */
   append(turn: string, { from, to, lines }: Lines, isSealed = false): void {
-    this.#tables.make("events");
     this.#insert(turn, from, to, isSealed ? FIRST_SEALED_PART : 0, lines.join("\n"));
   }
 
@@ -79,14 +76,8 @@ export class EventLogStore {
    * before its block, which no reader sees.
    */
   appendRecords(turn: string, next: number, lines: string[]): void {
-    this.#tables.make("events");
-    const [last] = this.#sql
-      .exec<{ part: number }>(
-        "SELECT part FROM events WHERE turn = ? AND seq_from = ? AND part < 0 ORDER BY part DESC LIMIT 1",
-        turn,
-        next,
-      )
-      .toArray();
+    const records = "SELECT part FROM events WHERE turn = ? AND seq_from = ? AND part < 0 ORDER BY part DESC LIMIT 1";
+    const [last] = this.#tables.rows<{ part: number }>("events", records, turn, next);
     this.#insert(turn, next, next - 1, last ? last.part + 1 : FIRST_RECORD_PART, `${lines.join("\n")}\n`);
   }
 
@@ -94,18 +85,12 @@ export class EventLogStore {
     const cells = toCells(text, CELL_LENGTH);
     try {
       for (const [index, body] of cells.entries()) {
-        this.#sql.exec(
-          "INSERT INTO events (turn, seq_from, part, seq_to, body) VALUES (?, ?, ?, ?, ?)",
-          turn,
-          from,
-          firstPart + index,
-          to,
-          body,
-        );
+        const insert = "INSERT INTO events (turn, seq_from, part, seq_to, body) VALUES (?, ?, ?, ?, ?)";
+        this.#tables.write("events", insert, turn, from, firstPart + index, to, body);
       }
     } catch (error) {
       const rest = "DELETE FROM events WHERE turn = ? AND seq_from = ? AND part >= ? AND part < ?";
-      this.#sql.exec(rest, turn, from, firstPart, firstPart + cells.length);
+      this.#tables.rows("events", rest, turn, from, firstPart, firstPart + cells.length);
       throw error;
     }
   }
@@ -139,13 +124,11 @@ export class EventLogStore {
 
   /** Removes the blocks that are not sealed, with the records before them, and gives what they have. */
   #takeOpen(turn: string): Lines | undefined {
-    if (!this.#tables.has("events")) return undefined;
-    const rows = this.#sql
-      .exec<BlockRow>(`SELECT seq_from, seq_to, body FROM events WHERE ${OPEN} ORDER BY seq_from, part`, turn)
-      .toArray();
+    const open = `SELECT seq_from, seq_to, body FROM events WHERE ${OPEN} ORDER BY seq_from, part`;
+    const rows = this.#tables.rows<BlockRow>("events", open, turn);
     const [first, last] = [rows[0], rows.at(-1)];
     if (!first || !last) return undefined;
-    this.#sql.exec("DELETE FROM events WHERE turn = ? AND seq_from >= ?", turn, first.seq_from);
+    this.#tables.rows("events", "DELETE FROM events WHERE turn = ? AND seq_from >= ?", turn, first.seq_from);
     return { from: first.seq_from, to: last.seq_to, lines: blocksOf(rows).flatMap(linesOf).toArray() };
   }
 
@@ -157,14 +140,10 @@ export class EventLogStore {
     const kept = this.#turns.log(turn);
     if (kept === undefined) return undefined;
     if (isPlacedLog(kept)) return readPlacedLog(kept, this.#turns.texts(turn), after);
-    return eventsAfter(after, this.#count(turn), toLines(kept));
-  }
-
-  /** How many events the blocks of a log have. */
-  #count(turn: string): number {
-    if (!this.#tables.has("events")) return 0;
-    const last = "SELECT MAX(seq_to) AS last FROM events WHERE turn = ?";
-    return (this.#sql.exec<{ last: number | null }>(last, turn).one().last ?? -1) + 1;
+    // The events that the blocks have come before those that the turn's row keeps.
+    const inBlocks = "SELECT MAX(seq_to) AS last FROM events WHERE turn = ?";
+    const [count] = this.#tables.rows<{ last: number | null }>("events", inBlocks, turn);
+    return eventsAfter(after, (count?.last ?? -1) + 1, toLines(kept));
   }
 
   /** All lines of a log that has not ended, events and records, in order. */
@@ -173,9 +152,8 @@ export class EventLogStore {
   }
 
   #blocks(turn: string): Iterable<PartRow[]> {
-    if (!this.#tables.has("events")) return [];
     const rows = "SELECT seq_from, part, seq_to, body FROM events WHERE turn = ? ORDER BY seq_from, part";
-    return blocksOf(this.#sql.exec<PartRow>(rows, turn));
+    return blocksOf(this.#tables.each<PartRow>("events", rows, turn));
   }
 
   /** Removes a log's end, from the first block on that cannot be read or does not follow the one before it. */
@@ -189,29 +167,22 @@ export class EventLogStore {
         next += count;
         continue;
       }
-      this.#sql.exec(
-        "DELETE FROM events WHERE turn = ?1 AND (seq_from > ?2 OR (seq_from = ?2 AND part >= ?3))",
-        turn,
-        first.seq_from,
-        first.part,
-      );
+      const rest = "DELETE FROM events WHERE turn = ?1 AND (seq_from > ?2 OR (seq_from = ?2 AND part >= ?3))";
+      this.#tables.rows("events", rest, turn, first.seq_from, first.part);
       return;
     }
   }
 
   /** The rows of the block that has the event after `after`. */
   #block(turn: string, after: number): BlockRow[] {
-    if (!this.#tables.has("events")) return [];
-    return this.#sql
-      .exec<BlockRow>(
-        `SELECT seq_from, seq_to, body FROM events
-         WHERE turn = ?1 AND seq_to > ?2 AND seq_from = (
-           SELECT MAX(seq_from) FROM events WHERE turn = ?1 AND seq_from <= ?2 + 1)
-         ORDER BY part`,
-        turn,
-        after,
-      )
-      .toArray();
+    return this.#tables.rows<BlockRow>(
+      "events",
+      `SELECT seq_from, seq_to, body FROM events
+       WHERE turn = ?1 AND seq_to > ?2 AND seq_from = (
+         SELECT MAX(seq_from) FROM events WHERE turn = ?1 AND seq_from <= ?2 + 1)
+       ORDER BY part`,
+      ...[turn, after],
+    );
   }
 
   /** Why the run that has ended failed, with status and headers; undefined where it did not, or was logged before these were kept. */
@@ -220,15 +191,13 @@ export class EventLogStore {
     if (kept !== undefined) {
       return isPlacedLog(kept) ? failureInPlacedLog(kept) : toLines(kept).map(failureIn).find(Boolean);
     }
-    if (!this.#tables.has("events")) return undefined;
-    const last = this.#sql
-      .exec<BlockRow>(
-        `SELECT seq_from, seq_to, body FROM events
-         WHERE turn = ?1 AND part >= 0 AND seq_from = (SELECT MAX(seq_from) FROM events WHERE turn = ?1 AND part >= 0)
-         ORDER BY part`,
-        turn,
-      )
-      .toArray();
+    const last = this.#tables.rows<BlockRow>(
+      "events",
+      `SELECT seq_from, seq_to, body FROM events
+       WHERE turn = ?1 AND part >= 0 AND seq_from = (SELECT MAX(seq_from) FROM events WHERE turn = ?1 AND part >= 0)
+       ORDER BY part`,
+      turn,
+    );
     return linesOf(last).map(failureIn).find(Boolean);
   }
 
@@ -238,14 +207,14 @@ export class EventLogStore {
 
   /** Removes the blocks of a log. */
   delete(turn: string): void {
-    if (this.#tables.has("events")) this.#sql.exec("DELETE FROM events WHERE turn = ?", turn);
+    this.#tables.rows("events", "DELETE FROM events WHERE turn = ?", turn);
   }
 
   /** Removes the logs of turns that are not kept any more, and are no runs either. */
   sweep(): void {
-    if (!this.#tables.has("events")) return;
+    if (!this.#tables.has("turns")) return;
     const runs = this.#tables.has("runs") ? "UNION SELECT turn FROM runs" : "";
-    this.#sql.exec(`DELETE FROM events WHERE turn NOT IN (SELECT turn FROM turns ${runs})`);
+    this.#tables.rows("events", `DELETE FROM events WHERE turn NOT IN (SELECT turn FROM turns ${runs})`);
   }
 }
 

@@ -2,6 +2,8 @@ import type { Replay } from "../contract/engine.ts";
 import type { Item } from "../items/registry.ts";
 import { type ApiError, contextLengthExceeded } from "../protocol/errors.ts";
 import { MAX_HISTORY_LENGTH } from "./limits.ts";
+import { fromCell, fromCells, mayContinue, type StoredCell } from "./row-pieces.ts";
+import type { Tables } from "./tables.ts";
 
 /**
  * What came before a turn. This folder has two words for it:
@@ -52,12 +54,159 @@ export function concatArrays(arrays: readonly string[]): string {
   return `[${joinArrays(arrays)}]`;
 }
 
-/** The elements of JSON arrays, separated by commas. */
-export function joinArrays(arrays: readonly string[]): string {
-  return joinElements(arrays.map((array) => array.slice(1, -1)));
+/** The elements of JSON arrays, separated by commas; those of `before`, which are separated already, come first. */
+export function joinArrays(arrays: readonly string[], before = ""): string {
+  let joined = before;
+  for (const array of arrays) {
+    if (array.length <= "[]".length) continue;
+    joined += joined === "" ? array.slice(1, -1) : `,${array.slice(1, -1)}`;
+  }
+  return joined;
 }
 
-/** Elements that commas separate already, some of them none, as one such list. */
-export function joinElements(lists: readonly string[]): string {
-  return lists.filter((list) => list !== "").join(",");
+/**
+ * The chains of turns that continue each other by `parent`. Those that were continued last stay in memory: the next turn most often
+ * goes on with one of them. Rows never change, so they stay true.
+ */
+
+/** A turn as a link of a chain. Its texts are JSON; `response` lacks `output`. */
+export interface ChainedTurn {
+  turn: string;
+  /** The turn that this one continues, in the same home. */
+  parent: string | null;
+  /** Unix milliseconds. */
+  createdAt: number;
+  /** The last position of the conversation that this turn saw; null outside of one. */
+  base: number | null;
+  input: string;
+  output: string;
+  /** The raw messages behind the items (`Replay[]`), or null. */
+  messages: string | null;
+  /** Null when only the items are kept, in their conversation: the response was deleted, or not to be stored. */
+  response: string | null;
+}
+
+/** A turn with all before it. `items` and `messages` are elements of JSON arrays separated by commas, without brackets. */
+interface Chain {
+  turn: string;
+  /** When the turn was created, Unix milliseconds. */
+  createdAt: number;
+  /** The position up to which its conversation came before all of that, when it began in one. */
+  base: number | null;
+  items: string;
+  messages: string;
+}
+
+/** All in memory have no more together: other objects share it. A longer one is read anew each time. UTF-16 units. */
+const MAX_LENGTH = 4 * 1024 * 1024;
+
+/** At most so many, however short: as many as a home may have trees. */
+const MAX_CHAINS = 64;
+
+/** A column of `turns` with a text. */
+export type Column = "input" | "output" | "messages" | "response" | "log";
+
+type ChainRow = Pick<ChainedTurn, "turn" | "parent" | "createdAt" | "base"> &
+  Record<"input" | "output", StoredCell> & { messages: StoredCell | null };
+
+export class Chains {
+  readonly #tables: Tables;
+  /** The one that was used last comes last. */
+  readonly #recent = new Map<string, Chain>();
+  #length = 0;
+
+  constructor(tables: Tables) {
+    this.#tables = tables;
+  }
+
+  /** The chain that ends with a turn. Undefined where a turn of it has no response. */
+  of(turn: string): Chain | undefined {
+    const chain = this.#recent.get(turn) ?? this.#read(turn);
+    if (chain) this.#keep(chain);
+    return chain;
+  }
+
+  /** Adds a turn that was written: one that goes on with a chain in memory takes it along. */
+  add({ turn, parent, createdAt, base, input, output, messages: raw, response }: ChainedTurn): void {
+    const before = parent === null ? undefined : this.#recent.get(parent);
+    if (response === null || (parent !== null && !before)) return;
+    const items = joinArrays([input, output], before?.items);
+    const messages = joinArrays(raw === null ? [] : [raw], before?.messages);
+    if (before) this.#forget(before.turn);
+    this.#keep({ turn, createdAt, base: before ? before.base : base, items, messages });
+  }
+
+  clear(): void {
+    this.#recent.clear();
+    this.#length = 0;
+  }
+
+  #read(last: string): Chain | undefined {
+    // One pass, newest turn first, bodies carried along: half the time of finding the keys first and joining again.
+    // A turn without a response (deleted, or never stored) has left its items in its conversation, and ends the chain.
+    const rows = this.#tables.rows<ChainRow>(
+      "turns",
+      `WITH RECURSIVE chain(turn, parent, createdAt, base, input, output, messages) AS (
+         SELECT turn, parent, created_at, base, input, output, messages FROM turns
+         WHERE turn = ? AND part = 0 AND response IS NOT NULL
+         UNION ALL
+         SELECT turns.turn, turns.parent, turns.created_at, turns.base, turns.input, turns.output, turns.messages
+         FROM chain JOIN turns ON turns.turn = chain.parent AND turns.part = 0 AND turns.response IS NOT NULL
+       )
+       SELECT * FROM chain`,
+      last,
+    );
+    const newest = rows[0];
+    const root = rows.at(-1);
+    if (!newest || root?.parent !== null) return undefined;
+    const items: string[] = [];
+    const messages: string[] = [];
+    const whole = (turn: string, column: Column, cell: StoredCell) => {
+      const piece = fromCell(cell);
+      return mayContinue(piece) ? (readText(this.#tables, turn, column) ?? "[]") : piece;
+    };
+    for (const { turn, input, output, messages: raw } of rows.reverse()) {
+      items.push(whole(turn, "input", input), whole(turn, "output", output));
+      if (raw !== null) messages.push(whole(turn, "messages", raw));
+    }
+    return {
+      turn: last,
+      createdAt: newest.createdAt,
+      base: root.base,
+      items: joinArrays(items),
+      messages: joinArrays(messages),
+    };
+  }
+
+  /** Keeps a chain as the newest one, as far as memory allows. */
+  #keep(chain: Chain): void {
+    this.#forget(chain.turn);
+    const length = chain.items.length + chain.messages.length;
+    if (length > MAX_LENGTH) return;
+    this.#recent.set(chain.turn, chain);
+    this.#length += length;
+    for (const turn of this.#recent.keys()) {
+      if (this.#length <= MAX_LENGTH && this.#recent.size <= MAX_CHAINS) break;
+      this.#forget(turn);
+    }
+  }
+
+  #forget(turn: string): void {
+    const chain = this.#recent.get(turn);
+    if (!chain) return;
+    this.#recent.delete(turn);
+    this.#length -= chain.items.length + chain.messages.length;
+  }
+}
+
+/** A text of a turn that was created after `oldest`, from all its rows; undefined where there is none. */
+export function readText(
+  tables: Tables,
+  turn: string,
+  column: Column,
+  oldest = Number.NEGATIVE_INFINITY,
+): string | undefined {
+  const statement = `SELECT ${column} AS body FROM turns WHERE turn = ? AND created_at > ? ORDER BY part`;
+  const rows = tables.rows<{ body: StoredCell | null }>("turns", statement, turn, oldest);
+  return rows.length === 0 ? undefined : fromCells(rows.map(({ body }) => body));
 }

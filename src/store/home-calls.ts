@@ -26,30 +26,36 @@ type Called<Method> = Method extends (...args: infer Args) => infer Answer
 /** A home as its callers see it. (The type of a stub gives an answer that is a union as a union of promises.) */
 export type HomeStub = { [Name in Exclude<keyof Home, "fetch">]: Called<Home[Name]> } & Pick<Fetcher, "fetch">;
 
-/** Calls of homes, by the names of their objects. */
+type HomeStubs = { getByName(name: string): HomeStub } & Pick<DurableObjectNamespace, "idFromName">;
+
+/** Calls of a tenant's homes. An object's name is tenant + home: no other tenant's can be reached. */
 export class HomeCalls {
-  readonly #homes: DurableObjectNamespace<Home>;
-  readonly #files: Fetcher | undefined;
+  protected readonly tenant: string;
+  readonly #homes: HomeStubs;
   readonly #bindings: FileBindings;
 
-  constructor(bindings: HomesBinding) {
-    this.#homes = bindings.HOME;
-    this.#files = bindings.HOME_FILES;
+  constructor(bindings: HomesBinding, tenant: string) {
+    this.tenant = tenant;
+    this.#homes = bindings.HOME as unknown as HomeStubs;
     this.#bindings = bindings;
   }
 
-  /** Whether a home may keep something: false where it has no file. */
-  async mayExist(name: string): Promise<boolean> {
-    return !this.#files || isOpen(name) || (await hasFile(this.#files, this.#homes.idFromName(name)));
+  /** Asks a home about what it should keep. Gives `absent` where it has no file, without opening it. Throws as `open`. */
+  async ask<T, Absent>(home: string, absent: Absent, work: (home: HomeStub) => Promise<T>): Promise<T | Absent> {
+    const { HOME_FILES: files } = this.#bindings;
+    const name = `${this.tenant}:${home}`;
+    const mayExist = !files || isOpen(name) || (await hasFile(files, this.#homes.idFromName(name)));
+    return mayExist ? this.open(home, work) : absent;
   }
 
   /**
-   * Calls a home, which is opened where it is not. The call ends when its answer is there, or the last byte of its answer's body.
-   * One that keeps nothing after its last call has no file when that has ended.
+   * Has a home do what makes it where it is not there. The call ends when its answer is there, or the last byte of its answer's body.
+   * A home that keeps nothing after its last call has no file when that has ended.
    * Throws the 503 of a process that has as many homes open as it may, where none of them leaves in `MAX_WAIT_MS`.
    */
-  async call<T>(name: string, work: (home: HomeStub) => Promise<T>): Promise<T> {
-    if (this.#bindings.OPEN_FILES === undefined) return work(this.#stub(name));
+  async open<T>(key: string, work: (home: HomeStub) => Promise<T>): Promise<T> {
+    const name = `${this.tenant}:${key}`;
+    if (this.#bindings.OPEN_FILES === undefined) return work(this.#homes.getByName(name));
     const home = await this.#enter(name);
     const answered = this.#answer(name, home, work);
     // The platform drops what a request waits for when its client leaves: the call would never end.
@@ -60,7 +66,7 @@ export class HomeCalls {
   async #answer<T>(name: string, home: OpenHome, work: (home: HomeStub) => Promise<T>): Promise<T> {
     let delivery: Promise<void> | undefined;
     try {
-      const answer = await work(this.#stub(name));
+      const answer = await work(this.#homes.getByName(name));
       if (!(answer instanceof Response && answer.body)) return answer;
       // A home that left while its bytes are on their way would break them off.
       const { readable, writable } = new IdentityTransformStream();
@@ -75,11 +81,8 @@ export class HomeCalls {
   async #ended(name: string, home: OpenHome): Promise<void> {
     home.calls -= 1;
     home.usedAt = Date.now();
-    if (this.#files && home.calls === 0 && home.life?.deref()?.mayBeVacant) await this.#leave(name, home, true);
-  }
-
-  #stub(name: string): HomeStub {
-    return this.#homes.getByName(name) as unknown as HomeStub;
+    const mayLeave = this.#bindings.HOME_FILES && home.calls === 0;
+    if (mayLeave && home.life?.deref()?.mayBeVacant) await this.#leave(name, home, true);
   }
 
   /** Begins a call. Waits while the home leaves and, where it is not open, until another has closed. */
@@ -112,7 +115,8 @@ export class HomeCalls {
   /** Has a home leave, or stay where it may not. Whether it has left. */
   async #leave(name: string, home: OpenHome, onlyIfVacant: boolean): Promise<boolean> {
     home.isLeaving = true;
-    const hasLeft = await this.#stub(name)
+    const hasLeft = await this.#homes
+      .getByName(name)
       .leave(onlyIfVacant)
       // Its life has ended, and the call with it.
       .catch(() => true);

@@ -1,7 +1,6 @@
 import { recordLine } from "../turn/records.ts";
 import { SEALED_LENGTH } from "./event-log.ts";
-import { turnLine } from "./home-export.ts";
-import { type EventsLine, eventText, type KeptLine, type TurnLine } from "./home-lines.ts";
+import { type EventsLine, eventText, type KeptLine, type TurnLine, turnLine } from "./home-lines.ts";
 import type { HomeRows } from "./home-rows.ts";
 import type { Housekeeping } from "./housekeeping.ts";
 import { fromCells, type StoredCell, toCells } from "./row-pieces.ts";

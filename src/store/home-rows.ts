@@ -1,12 +1,9 @@
-import { ConversationStore } from "./conversation-store.ts";
 import { EventLogStore } from "./event-log.ts";
 import { HomeStored } from "./home-stored.ts";
-import { IdempotencyStore } from "./idempotency-store.ts";
 import { ItemStore } from "./item-store.ts";
-import { migrate } from "./migrations.ts";
 import type { QuotaBinding } from "./quota/run-quota.ts";
 import { RunStore } from "./run-store.ts";
-import { Tables } from "./tables.ts";
+import { migrate, Tables } from "./tables.ts";
 import { TurnStore } from "./turn-store.ts";
 import { WebhookStore } from "./webhooks.ts";
 
@@ -33,18 +30,17 @@ export class HomeRows {
     who: { tenant: string; home: string },
     env: QuotaBinding,
   ) {
-    const { sql } = storage;
     this.#storage = storage;
-    this.#tables = new Tables(sql);
+    this.#tables = new Tables(storage.sql);
     migrate(storage, this.#tables);
-    this.turns = new TurnStore(sql, this.#tables, oldest);
-    this.items = new ItemStore(sql, this.#tables, this.turns);
+    this.turns = new TurnStore(this.#tables, oldest);
+    this.items = new ItemStore(this.#tables, this.turns);
     this.log = new EventLogStore(storage, this.#tables, this.turns);
-    this.runs = new RunStore(sql, this.#tables);
-    this.conversations = new ConversationStore(sql, this.#tables);
-    this.idempotency = new IdempotencyStore(sql, this.#tables);
-    this.webhooks = new WebhookStore(sql, this.#tables);
-    this.stored = new HomeStored(sql, this.#tables, who, env);
+    this.runs = new RunStore(this.#tables);
+    this.conversations = new ConversationStore(this.#tables);
+    this.idempotency = new IdempotencyStore(this.#tables);
+    this.webhooks = new WebhookStore(this.#tables);
+    this.stored = new HomeStored(storage.sql, this.#tables, who, env);
   }
 
   /** Runs `body` in a transaction. When it throws, nothing of it stays: not in the tables, and not in memory. */
@@ -110,7 +106,7 @@ export class HomeRows {
   sweepTurns(): void {
     this.#removing(() => {
       this.turns.sweep(this.conversations.exists());
-      if (this.#tables.has("turns")) this.log.sweep();
+      this.log.sweep();
     });
   }
 
@@ -130,5 +126,145 @@ export class HomeRows {
     this.#tables.forget();
     this.turns.forget();
     this.stored.forget();
+  }
+}
+
+export interface Conversation {
+  id: string;
+  object: "conversation";
+  /** Unix seconds. */
+  created_at: number;
+  metadata: Record<string, string>;
+}
+
+/** The object of the conversation that lives in a home. Its items are those of its turns (`item-store.ts`). */
+class ConversationStore {
+  readonly #tables: Tables;
+
+  constructor(tables: Tables) {
+    this.#tables = tables;
+  }
+
+  /** `createdAt` in Unix milliseconds. `owner`: the key that stores it, where what is stored is counted (`home-stored.ts`). */
+  create(id: string, createdAt: number, metadata: Record<string, string>, owner?: string | null): void {
+    const insert = "INSERT INTO conversation (id, created_at, metadata, owner) VALUES (?, ?, ?, ?)";
+    this.#tables.write("conversation", insert, id, createdAt, JSON.stringify(metadata), owner ?? null);
+  }
+
+  /** The conversation, or null when there is none of that id. */
+  get(id: string): Conversation | null {
+    const [row] = this.#rows("WHERE id = ?", id);
+    return row ? conversationOf(row) : null;
+  }
+
+  /** The conversation, whatever its id; null when there is none. */
+  only(): Conversation | null {
+    const [row] = this.#rows("");
+    return row ? conversationOf(row) : null;
+  }
+
+  /** When the conversation was created, Unix milliseconds; 0 when there is none of that id. */
+  createdAt(id: string): number {
+    return this.#rows("WHERE id = ?", id)[0]?.created_at ?? 0;
+  }
+
+  exists(): boolean {
+    return this.#rows("").length > 0;
+  }
+
+  #rows(condition: string, ...bindings: string[]): ConversationRow[] {
+    return this.#tables.rows(
+      "conversation",
+      `SELECT id, created_at, metadata FROM conversation ${condition}`,
+      ...bindings,
+    );
+  }
+
+  setMetadata(id: string, metadata: Record<string, string>): void {
+    const update = "UPDATE conversation SET metadata = ? WHERE id = ?";
+    this.#tables.rows("conversation", update, JSON.stringify(metadata), id);
+  }
+
+  /** Removes the conversation. Its turns are responses of their own, and stay until their time has come. */
+  delete(id: string): void {
+    this.#tables.rows("conversation", "DELETE FROM conversation WHERE id = ?", id);
+  }
+}
+
+type ConversationRow = { id: string; created_at: number; metadata: string };
+
+function conversationOf({ id, created_at, metadata }: ConversationRow): Conversation {
+  const created = Math.floor(created_at / 1000);
+  return { id, object: "conversation", created_at: created, metadata: JSON.parse(metadata) as Record<string, string> };
+}
+
+export type IdempotencyClaim =
+  /** The key is this request's now. */
+  | { kind: "claimed" }
+  /** The same request was made before: its turn, and whether that has begun. */
+  | { kind: "known"; home: string; turn: string; begun: boolean }
+  /** The key belongs to another request. */
+  | { kind: "conflict" };
+
+/** How long an idempotency key is remembered. */
+export const KEY_LIFETIME_MS = 86_400_000;
+
+/** Idempotency keys, each in the object that tenant and key name: which turn a key stands for, and for what request. */
+class IdempotencyStore {
+  readonly #tables: Tables;
+
+  constructor(tables: Tables) {
+    this.#tables = tables;
+  }
+
+  claim(fingerprint: string, home: string, turn: string, now: number): IdempotencyClaim {
+    const known = this.#current(now);
+    if (known) {
+      if (known.fingerprint !== fingerprint) return { kind: "conflict" };
+      return { kind: "known", home: known.home, turn: known.turn, begun: known.begun === 1 };
+    }
+    this.#insert(fingerprint, home, turn, now, 0);
+    return { kind: "claimed" };
+  }
+
+  #insert(fingerprint: string, home: string, turn: string, now: number, begun: 0 | 1): void {
+    this.#tables.write("idempotency", "DELETE FROM idempotency");
+    const insert = "INSERT INTO idempotency (fingerprint, home, turn, created_at, begun) VALUES (?, ?, ?, ?, ?)";
+    this.#tables.write("idempotency", insert, fingerprint, home, turn, now, begun);
+  }
+
+  /**
+   * The key's turn has begun. When it is not there any more later, it was deleted, and does not begin again. Another of
+   * the same requests may have been refused meanwhile, and have unclaimed the key: then the key stands for the turn again.
+   */
+  begin(fingerprint: string, home: string, turn: string, now: number): void {
+    const known = this.#current(now);
+    if (!known) this.#insert(fingerprint, home, turn, now, 1);
+    else if (known.turn === turn && known.begun === 0) {
+      this.#tables.rows("idempotency", "UPDATE idempotency SET begun = 1 WHERE turn = ?", turn);
+    }
+  }
+
+  /** Gives a key back whose turn has not begun. */
+  unclaim(fingerprint: string, turn: string): void {
+    const unclaimed = "DELETE FROM idempotency WHERE fingerprint = ? AND turn = ? AND begun = 0";
+    this.#tables.rows("idempotency", unclaimed, fingerprint, turn);
+  }
+
+  /** Forgets an old key; returns when the present one will be old. */
+  sweep(now: number): number | null {
+    this.#tables.rows("idempotency", "DELETE FROM idempotency WHERE created_at <= ?", now - KEY_LIFETIME_MS);
+    const current = this.#current(now);
+    return current ? current.created_at + KEY_LIFETIME_MS : null;
+  }
+
+  isEmpty(): boolean {
+    return this.#tables.rows("idempotency", "SELECT 1 FROM idempotency").length === 0;
+  }
+
+  #current(now: number) {
+    type Row = { fingerprint: string; home: string; turn: string; created_at: number; begun: number };
+    const young = "SELECT * FROM idempotency WHERE created_at > ?";
+    return this.#tables.rows<Row>("idempotency", young, now - KEY_LIFETIME_MS)[0];
   }
 }

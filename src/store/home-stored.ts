@@ -1,6 +1,6 @@
 import { NOTHING_STORED, type Stored } from "../contract/grants.ts";
+import type { StoredByKey, StoredReport } from "./quota/quota.ts";
 import type { QuotaBinding } from "./quota/run-quota.ts";
-import type { StoredByKey, StoredReport } from "./quota/stored-totals.ts";
 import { tellStored, tellStoredSoon } from "./stored-reports.ts";
 import type { Tables } from "./tables.ts";
 import { TEXT_BYTES } from "./turn-store.ts";
@@ -52,8 +52,7 @@ export class HomeStored {
 
   #hasOwned(): boolean {
     const has = (table: "turns" | "conversation") =>
-      this.#tables.has(table) &&
-      this.#sql.exec(`SELECT 1 FROM ${table} WHERE owner IS NOT NULL LIMIT 1`).toArray().length > 0;
+      this.#tables.rows(table, `SELECT 1 FROM ${table} WHERE owner IS NOT NULL LIMIT 1`).length > 0;
     return has("turns") || has("conversation");
   }
 
@@ -79,9 +78,12 @@ export class HomeStored {
   #addTurns(stored: Record<string, Stored>, ...turns: string[]): void {
     if (!this.#tables.has("turns")) return;
     const only = turns.length === 0 ? "" : `AND turn IN (${turns.map(() => "?").join()})`;
-    const of = (sums: string) => this.#sql.exec<TurnSums>(`${sums} ${only} GROUP BY owner`, ...turns);
-    for (const sums of of(TURNS)) add(stored, sums);
-    if (this.#tables.has("events")) for (const sums of of(LOGS)) add(stored, sums);
+    const ofTable = (table: "turns" | "events", sums: string) =>
+      this.#tables.rows<TurnSums>(table, `${sums} ${only} GROUP BY owner`, ...turns);
+    for (const { key, bytes, responses } of [...ofTable("turns", TURNS), ...ofTable("events", LOGS)]) {
+      const { stored_bytes, stored_responses, ...rest } = stored[key] ?? NOTHING_STORED;
+      stored[key] = { ...rest, stored_bytes: stored_bytes + bytes, stored_responses: stored_responses + responses };
+    }
   }
 
   /** The rows have changed in another way. */
@@ -127,8 +129,8 @@ export class HomeStored {
   #read(): Record<string, Stored> {
     const stored: Record<string, Stored> = {};
     this.#addTurns(stored);
-    if (!this.#tables.has("conversation")) return stored;
-    const conversations = this.#sql.exec<{ key: string; bytes: number; count: number }>(
+    const conversations = this.#tables.rows<{ key: string; bytes: number; count: number }>(
+      "conversation",
       `SELECT ifnull(owner, '') AS key, SUM(octet_length(metadata)) + ${ROW_BYTES} * COUNT(*) AS bytes, COUNT(*) AS count
        FROM conversation GROUP BY owner`,
     );
@@ -138,13 +140,4 @@ export class HomeStored {
     }
     return stored;
   }
-}
-
-function add(stored: Record<string, Stored>, { key, bytes, responses }: TurnSums): void {
-  const before = stored[key] ?? NOTHING_STORED;
-  stored[key] = {
-    ...before,
-    stored_bytes: before.stored_bytes + bytes,
-    stored_responses: before.stored_responses + responses,
-  };
 }

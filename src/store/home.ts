@@ -3,32 +3,25 @@ import { loadConfig, type Variables } from "../config/index.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
 import { type TurnAddress, treeOf } from "../protocol/ids.ts";
-import type { BoardBinding } from "./announced-run.ts";
-import { ConversationLock } from "./conversation-lock.ts";
-import type { Conversation } from "./conversation-store.ts";
+import type { BoardBinding } from "./board.ts";
+import { ConversationLock, LeaseSockets } from "./conversation-lock.ts";
 import { ConversationTurns } from "./conversation-turns.ts";
 import { ReaderCount, streamEvents } from "./event-reader.ts";
 import type { History } from "./history.ts";
 import { HistoryReader, type ItemKey, type Snapshot } from "./history-reader.ts";
-import { exportLines } from "./home-export.ts";
 import { HomeImport, type ImportAnswer, type ImportPart } from "./home-import.ts";
-import { HomeLife } from "./home-life.ts";
-import { type HomeRequest, readHomeUrl } from "./home-requests.ts";
-import { HomeRows } from "./home-rows.ts";
+import { exportLines } from "./home-lines.ts";
+import { type Conversation, HomeRows, type IdempotencyClaim } from "./home-rows.ts";
 import { Housekeeping, oldestOf } from "./housekeeping.ts";
-import type { IdempotencyClaim } from "./idempotency-store.ts";
-import { type ItemPage, type PageRequest, unknownCursor } from "./item-page.ts";
-import { LeaseSockets } from "./lease-sockets.ts";
-import type { FileBindings } from "./open-homes.ts";
+import { type ItemPage, type PageRequest, unknownCursor } from "./item-store.ts";
+import { type FileBindings, HomeLife } from "./open-homes.ts";
 import type { QuotaBinding } from "./quota/run-quota.ts";
-import { type LiveRunFacts, ResponseReader } from "./response-reader.ts";
-import { accepted, type Result, refusalOf, refused } from "./result.ts";
-import { RunAdmission } from "./run-admission.ts";
-import { RunHost } from "./run-host.ts";
+import { type LiveRunFacts, ResponseReader, TreeReader } from "./response-reader.ts";
+import { type HomeRequest, type Result, readHomeUrl, refusalOf, refused } from "./rpc.ts";
+import { admitRun, RunHost } from "./run-host.ts";
 import type { RunSpec } from "./run-store.ts";
 import { Settlement, type TurnToSettle } from "./settlement.ts";
 import { tenantConversations, tenantRuns } from "./tenant-load.ts";
-import { TreeReader } from "./tree-reader.ts";
 import type { StoredResponse } from "./turn-store.ts";
 
 /**
@@ -48,7 +41,6 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
   readonly #tree: TreeReader;
   readonly #housekeeping: Housekeeping;
   readonly #settlement: Settlement;
-  readonly #admission: RunAdmission;
   readonly #readers = new ReaderCount();
   readonly #import: HomeImport;
   /** The home's key, as it stands in its ids. */
@@ -77,7 +69,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
       load: tenantRuns.of(tenant, name, this),
       address,
       history: (spec) => this.#history.ofRun(spec),
-      acquireConversation: () => this.#conversation.acquireForOrphan(),
+      acquireConversation: () => this.#conversation.acquireToResume(),
       transaction: (body) => this.#rows.transaction(body),
       settle: (spec, base, result, endLog) => this.#settlement.run(spec, base, result, endLog),
     });
@@ -86,7 +78,6 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
     this.#housekeeping = new Housekeeping(state.storage, this.#rows, this.#runs, config);
     this.#settlement = new Settlement(this.#rows, this.#conversation, this.#housekeeping, config, waitUntil);
     this.#import = new HomeImport(state.storage, this.#rows, this.#housekeeping);
-    this.#admission = new RunAdmission(this.#rows, this.#runs, this.#responses, this.#conversation, this.#housekeeping);
     this.#life = new HomeLife(state, env, this.#rows, this.#housekeeping, sockets);
   }
 
@@ -133,7 +124,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
 
   /** Removes a response's content; one that is running is stopped first. False when there was none. */
   async delete(turn: string): Promise<boolean> {
-    this.#runs.takeUpOrphans();
+    this.#runs.resumeRuns();
     await this.#runs.cancel(turn);
     if (!this.#rows.turns.response(turn)) return false;
     this.#readers.delete(turn);
@@ -155,7 +146,10 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
     waitMs: number,
     access: Record<string, McpAccess> = {},
   ): Promise<Result<StoredResponse>> {
-    return this.#admission.start(JSON.parse(specJson) as RunSpec, ticket, waitMs, access);
+    const [rows, runs, conversation, housekeeping] = [this.#rows, this.#runs, this.#conversation, this.#housekeeping];
+    const find = (turn: string) => this.#responses.retrieve(turn);
+    const home = { rows, runs, conversation, housekeeping, find };
+    return admitRun(home, JSON.parse(specJson) as RunSpec, { ticket, waitMs, access });
   }
 
   /** Waits until a run is settled and gives its response, with the failure as it was; null when there is none. */
@@ -260,7 +254,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
   conversationHistory(id: string): Result<History> | null {
     if (!this.#rows.conversations.get(id)) return null;
     try {
-      return accepted(this.#history.ofConversation(this.#rows.turns.lastPosition()));
+      return { ok: true, value: this.#history.ofConversation(this.#rows.turns.lastPosition()) };
     } catch (error) {
       return refusalOf(error);
     }
@@ -270,12 +264,12 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
   conversationItems(id: string, page: PageRequest): Result<ItemPage> | null {
     if (!this.#rows.conversations.get(id)) return null;
     const found = this.#rows.items.page(page);
-    return found ? accepted(found) : refused(unknownCursor(page.after ?? ""));
+    return found ? { ok: true, value: found } : refused(unknownCursor(page.after ?? ""));
   }
 
   /** A page of the responses in the conversation, and of those that branch off it; null when there is no such conversation. */
   conversationTree(id: string, home: string, page: PageRequest): ItemPage | null {
-    this.#runs.takeUpOrphans();
+    this.#runs.resumeRuns();
     return this.#rows.conversations.get(id) && this.#tree.page({ home, tree: "" }, page);
   }
 
@@ -288,7 +282,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
     waitMs: number,
     owner?: string,
   ): Promise<Result<ItemPage> | null> {
-    this.#runs.takeUpOrphans();
+    this.#runs.resumeRuns();
     const added = await this.#conversation.addItems(id, turn, itemsJson, ticket, waitMs, owner);
     if (added?.ok) await this.#counted(owner);
     return added;
@@ -314,7 +308,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
     ticket: string,
     waitMs: number,
   ): Promise<Result<Conversation | null> | null> {
-    this.#runs.takeUpOrphans();
+    this.#runs.resumeRuns();
     return this.#conversation.deleteItem(id, itemId, ticket, waitMs);
   }
 
@@ -323,7 +317,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
    * ticket while it is open. Any other status comes with the error's fields.
    */
   async #enterConversation({ id, ticket, waitMs }: HomeRequest & { kind: "conversation" }): Promise<Response> {
-    this.#runs.takeUpOrphans();
+    this.#runs.resumeRuns();
     const entered = await this.#conversation.enter(id, ticket, waitMs);
     return entered.ok ? entered.value : Response.json(entered.error, { status: entered.error.status });
   }

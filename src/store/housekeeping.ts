@@ -1,6 +1,5 @@
 import type { Config } from "../config/index.ts";
-import type { HomeRows } from "./home-rows.ts";
-import { IdempotencyStore } from "./idempotency-store.ts";
+import { type HomeRows, KEY_LIFETIME_MS } from "./home-rows.ts";
 
 /**
  * What a home does by itself: its alarm finds runs whose process died, delivers webhooks and removes what has expired.
@@ -10,7 +9,7 @@ import { IdempotencyStore } from "./idempotency-store.ts";
 /** The sweep runs no oftener than this. */
 const MIN_SWEEP_INTERVAL_MS = 3_600_000;
 
-/** How soon the alarm looks after live runs: an orphan is found within this time after its process came back. */
+/** How soon the alarm looks after live runs: a run whose process died is found within this time after that came back. */
 const WATCHDOG_MS = 30_000;
 
 /**
@@ -25,7 +24,7 @@ const TELL_RETRY_MS = 300_000;
 /** The runs of the home, as far as housekeeping needs them. */
 export interface HousekeptRuns {
   readonly liveRuns: number;
-  takeUpOrphans(): void;
+  resumeRuns(): void;
 }
 
 /** A creation time, Unix milliseconds: a response that was created then or before has expired. */
@@ -65,7 +64,7 @@ export class Housekeeping {
   /** What the alarm does. It generates nothing itself. */
   async ring(): Promise<void> {
     this.#alarmAt = null;
-    this.#runs.takeUpOrphans();
+    this.#runs.resumeRuns();
     const now = Date.now();
     const due: number[] = [];
     const isCounted = this.#rows.stored.isCounted();
@@ -109,7 +108,7 @@ export class Housekeeping {
 
   /** The home keeps an idempotency key from now on. */
   retainKey(): Promise<void> {
-    return this.#setAlarm(Date.now() + IdempotencyStore.LIFETIME_MS);
+    return this.#setAlarm(Date.now() + KEY_LIFETIME_MS);
   }
 
   /** Something may be left that nobody needs any more. */

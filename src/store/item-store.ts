@@ -1,10 +1,50 @@
 import type { Item } from "../items/registry.ts";
+import { type ApiError, invalidRequest } from "../protocol/errors.ts";
 import { parseItemId } from "../protocol/ids.ts";
 import { concatArrays, type History } from "./history.ts";
-import { type ItemPage, type PageRequest, pageOf } from "./item-page.ts";
 import { MAX_PAGE_LENGTH } from "./limits.ts";
 import type { Tables } from "./tables.ts";
 import type { TurnStore } from "./turn-store.ts";
+
+/** Pages of items, as `GET …/items` and `GET …/input_items` give them, and of the nodes of a tree. */
+
+export interface PageRequest {
+  limit: number;
+  order: "asc" | "desc";
+  /** The id of the item that the page comes after. */
+  after?: string;
+}
+
+/** A page of items; `data` is the JSON text of their array. */
+export interface ItemPage {
+  data: string;
+  firstId: string | null;
+  lastId: string | null;
+  hasMore: boolean;
+}
+
+/** The first `limit` (1 or more) of the items, or fewer where they are large. The items are in the order of the page. */
+export function pageOf(items: readonly { id?: string | undefined }[], limit: number): ItemPage {
+  const data: string[] = [];
+  let length = 0;
+  for (const item of items.slice(0, limit)) {
+    const json = JSON.stringify(item);
+    length += json.length;
+    if (data.length > 0 && length > MAX_PAGE_LENGTH) break;
+    data.push(json);
+  }
+  return {
+    data: `[${data.join(",")}]`,
+    firstId: items[0]?.id ?? null,
+    lastId: items[data.length - 1]?.id ?? null,
+    hasMore: items.length > data.length,
+  };
+}
+
+/** The 400 for a page that is to come after an item which the list does not have. */
+export function unknownCursor(after: string): ApiError {
+  return invalidRequest("after", `Invalid 'after': no item with id '${after}' found.`, "item_not_found");
+}
 
 /**
  * Items one by one: found by their ids, taken out of the conversation, and in pages. An item's id names its turn and the
@@ -14,12 +54,10 @@ import type { TurnStore } from "./turn-store.ts";
  * conversation. Where it is asked for by itself it is not either when its turn has expired (`turn-store.ts`).
  */
 export class ItemStore {
-  readonly #sql: SqlStorage;
   readonly #tables: Tables;
   readonly #turns: TurnStore;
 
-  constructor(sql: SqlStorage, tables: Tables, turns: TurnStore) {
-    this.#sql = sql;
+  constructor(tables: Tables, turns: TurnStore) {
     this.#tables = tables;
     this.#turns = turns;
   }
@@ -53,8 +91,7 @@ export class ItemStore {
 
   /** Takes an item out of the conversation. Again is harmless. */
   delete(id: string): void {
-    this.#tables.make("deleted_items");
-    this.#sql.exec("INSERT INTO deleted_items (id) VALUES (?) ON CONFLICT DO NOTHING", id);
+    this.#tables.write("deleted_items", "INSERT INTO deleted_items (id) VALUES (?) ON CONFLICT DO NOTHING", id);
   }
 
   /** The conversation up to a position, without the items that were taken out. */
@@ -78,7 +115,9 @@ export class ItemStore {
     const items: Item[] = [];
     let length = 0;
     for (const turn of this.#turns.conversationTurns(order, first)) {
-      const turnItems = this.#bothSides(turn);
+      const input = this.#turns.conversationItems(turn, "input") ?? "[]";
+      const output = this.#turns.conversationItems(turn, "output") ?? "[]";
+      const turnItems = JSON.parse(concatArrays([input, output])) as Item[];
       if (order === "desc") turnItems.reverse();
       if (turn === first) {
         const at = turnItems.findIndex((item) => item.id === after);
@@ -96,23 +135,15 @@ export class ItemStore {
     return pageOf(items, limit);
   }
 
-  #bothSides(turn: string): Item[] {
-    const input = this.#turns.conversationItems(turn, "input") ?? "[]";
-    const output = this.#turns.conversationItems(turn, "output") ?? "[]";
-    return JSON.parse(concatArrays([input, output])) as Item[];
-  }
-
   /** Whether an item was taken out of the conversation. */
   isTakenOut(id: string): boolean {
-    if (!this.#tables.has("deleted_items")) return false;
-    return this.#sql.exec("SELECT 1 FROM deleted_items WHERE id = ?", id).toArray().length > 0;
+    return this.#tables.rows("deleted_items", "SELECT 1 FROM deleted_items WHERE id = ?", id).length > 0;
   }
 
   /** Ids of the items that were taken out of the conversation. */
   takenOut(): Set<string> {
-    if (!this.#tables.has("deleted_items")) return new Set();
-    const rows = this.#sql.exec<{ id: string }>("SELECT id FROM deleted_items");
-    return new Set(rows.toArray().map(({ id }) => id));
+    const rows = this.#tables.rows<{ id: string }>("deleted_items", "SELECT id FROM deleted_items");
+    return new Set(rows.map(({ id }) => id));
   }
 }
 

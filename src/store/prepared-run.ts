@@ -9,7 +9,7 @@ import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";
 import { matchOutputs } from "../turn/prompt.ts";
 import type { TurnState } from "../turn/state.ts";
 import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
-import type { BoardBinding } from "./announced-run.ts";
+import type { BoardBinding } from "./board.ts";
 import type { Lease } from "./conversation-lock.ts";
 import type { EventLogStore } from "./event-log.ts";
 import { type History, readHistory } from "./history.ts";
@@ -117,7 +117,7 @@ export function prepareRun(
       const rows = home.settle(spec, base, result, () => log.end());
       if (observation) observation.measured.rowsWritten = rows;
     } catch (error) {
-      // Left as an orphan, for the alarm to find.
+      // It stays noted, and the alarm resumes it.
       log.stop();
       throw error;
     }

@@ -1,13 +1,16 @@
+import { parseJsonPrefix } from "@responses-edge/json-text";
 import type { Item } from "../items/registry.ts";
 import { type ErrorFields, invalidRequest } from "../protocol/errors.ts";
-import { responseId } from "../protocol/ids.ts";
-import { initialResponse } from "../protocol/response.ts";
+import { responseId, type TreeAddress } from "../protocol/ids.ts";
+import type { ResponseObject } from "../protocol/response.ts";
+import type { Preview, TreeNode } from "../protocol/tree.ts";
 import type { HomeRows } from "./home-rows.ts";
-import { type ItemPage, type PageRequest, pageOf, unknownCursor } from "./item-page.ts";
-import { accepted, type Result, refused } from "./result.ts";
+import { type ItemPage, type PageRequest, pageOf, unknownCursor } from "./item-store.ts";
+import { MAX_PAGE_LENGTH } from "./limits.ts";
+import { type Result, refused } from "./rpc.ts";
 import type { RunHost } from "./run-host.ts";
-import type { RunSpec } from "./run-store.ts";
-import type { StoredResponse } from "./turn-store.ts";
+import { type RunSpec, runningBody } from "./run-store.ts";
+import type { NodeRow, StoredResponse } from "./turn-store.ts";
 
 /** What the operator is told of a run that lives. */
 export interface LiveRunFacts {
@@ -22,7 +25,7 @@ export interface LiveRunFacts {
   events: number;
 }
 
-/** Responses as a client sees them, whether they are settled or still run. Reading one takes up the home's orphans. */
+/** Responses as a client sees them, whether they are settled or still run. Reading one resumes the home's runs whose process died. */
 export class ResponseReader {
   readonly #rows: HomeRows;
   readonly #runs: RunHost;
@@ -34,7 +37,7 @@ export class ResponseReader {
 
   /** A response; null when there is none (any more). */
   retrieve(turn: string): StoredResponse | null {
-    this.#runs.takeUpOrphans();
+    this.#runs.resumeRuns();
     const settled = this.#rows.turns.response(turn);
     if (settled) return settled;
     const live = this.#runs.live(turn);
@@ -43,7 +46,7 @@ export class ResponseReader {
 
   /** Whether there is such a response. */
   has(turn: string): boolean {
-    this.#runs.takeUpOrphans();
+    this.#runs.resumeRuns();
     return this.#rows.turns.hasResponse(turn) || this.#runs.live(turn) !== undefined;
   }
 
@@ -54,14 +57,14 @@ export class ResponseReader {
     const items = stored === undefined ? this.#runs.live(turn)?.spec.input : (JSON.parse(stored) as Item[]);
     if (!items) return null;
     const ordered = order === "desc" ? items.toReversed() : items;
-    if (after === undefined) return accepted(pageOf(ordered, limit));
+    if (after === undefined) return { ok: true, value: pageOf(ordered, limit) };
     const at = ordered.findIndex((item) => item.id === after);
-    return at === -1 ? refused(unknownCursor(after)) : accepted(pageOf(ordered.slice(at + 1), limit));
+    return at === -1 ? refused(unknownCursor(after)) : { ok: true, value: pageOf(ordered.slice(at + 1), limit) };
   }
 
   /** Waits until a run is settled and gives its response, with the failure as it was; null when there is none. */
   async finished(turn: string): Promise<{ response: StoredResponse; failure: ErrorFields | null } | null> {
-    this.#runs.takeUpOrphans();
+    this.#runs.resumeRuns();
     await this.#runs.live(turn)?.ended;
     const response = this.retrieve(turn);
     return response && { response, failure: this.#rows.log.failure(turn) ?? null };
@@ -78,12 +81,12 @@ export class ResponseReader {
     if (!background) return refused(invalidRequest("response_id", "Cannot cancel a synchronous response."));
     await this.#runs.cancel(turn);
     const cancelled = this.retrieve(turn);
-    return cancelled && accepted(cancelled);
+    return cancelled && { ok: true, value: cancelled };
   }
 
   /** A run that lives, without anything that was said in it; null when it does not. */
   liveRun(turn: string): LiveRunFacts | null {
-    this.#runs.takeUpOrphans();
+    this.#runs.resumeRuns();
     const run = this.#runs.live(turn);
     if (!run) return null;
     const { model, createdAt, request } = run.spec;
@@ -93,16 +96,185 @@ export class ResponseReader {
 
   /** Stops a run of whichever kind; gives the status with which it has ended. Null when it does not live. */
   async cancelRun(turn: string): Promise<string | null> {
-    this.#runs.takeUpOrphans();
+    this.#runs.resumeRuns();
     if (!(await this.#runs.cancel(turn))) return null;
     const ended = this.#rows.turns.response(turn);
     return ended && (JSON.parse(ended.head) as { status: string }).status;
   }
 }
 
-/** The response of a run that is not settled: no output yet, because none of it is final. */
-export function runningBody(spec: RunSpec, status: "queued" | "in_progress"): StoredResponse {
-  const identity = { id: responseId(spec), model: spec.model.name, createdAt: Math.floor(spec.createdAt / 1000) };
-  const { output, ...head } = initialResponse(spec.request, identity);
-  return { head: JSON.stringify({ ...head, status }), output: JSON.stringify(output) };
+/**
+ * All responses of a tree, as its nodes. They come in the order of their ids, which is that of the rows: a page
+ * reads the rows that it shows and no others, however many there are, and what is added or removed meanwhile neither hides
+ * another one nor shows it twice.
+ */
+
+/** What a node needs of a response's body. */
+type Head = Pick<ResponseObject, "status" | "background" | "model" | "usage" | "previous_response_id">;
+
+/** Makes a node of a turn that is about to be read, and says how much text that took, in UTF-16 units. */
+type Source = () => { node: TreeNode; read: number };
+
+export class TreeReader {
+  readonly #rows: HomeRows;
+  readonly #runs: RunHost;
+
+  constructor(rows: HomeRows, runs: RunHost) {
+    this.#rows = rows;
+    this.#runs = runs;
+  }
+
+  /**
+   * A page of nodes. It ends early where what it reads is large. `address` is that of a tree of this home; `after`: the name of a
+   * turn of it, which need not be there.
+   */
+  page(address: TreeAddress, { limit, order, after }: PageRequest): ItemPage {
+    const nodes: TreeNode[] = [];
+    let read = 0;
+    for (const source of this.#sources(address, order, after)) {
+      // One more than the page has: it tells that there is more.
+      if (read > MAX_PAGE_LENGTH) return { ...pageOf(nodes, limit), hasMore: true };
+      const found = source();
+      read += found.read;
+      nodes.push(found.node);
+      if (nodes.length > limit) break;
+    }
+    return pageOf(nodes, limit);
+  }
+
+  /** What is settled and what runs, in one order. */
+  *#sources({ home, tree }: TreeAddress, order: "asc" | "desc", after: string | undefined): Generator<Source> {
+    const isBefore = (one: string, other: string) => (order === "asc" ? one < other : one > other);
+    const live = this.#runs
+      .specs()
+      .filter(({ turn }) => turn.startsWith(tree) && (after === undefined || isBefore(after, turn)))
+      .sort((one, other) => (isBefore(one.turn, other.turn) ? -1 : 1));
+    for (const row of this.#rows.turns.nodes(tree, order, after)) {
+      while (live[0] && isBefore(live[0].turn, row.turn)) yield this.#ofRun(home, live.shift() as RunSpec);
+      yield this.#ofRow(home, row);
+    }
+    for (const spec of live) yield this.#ofRun(home, spec);
+  }
+
+  #ofRow(home: string, row: NodeRow): Source {
+    return () => {
+      const isTakenOut = (id: string) => this.#rows.items.isTakenOut(id);
+      const head = this.#rows.turns.head(row);
+      const input = inputPreview(row.input, isTakenOut);
+      const output = outputPreview(row.output, isTakenOut);
+      const read = head.length + row.input.length + row.output.length;
+      return { node: nodeOf(home, row, JSON.parse(head) as Head, { input, output }), read };
+    };
+  }
+
+  #ofRun(home: string, spec: RunSpec): Source {
+    return () => {
+      const items = JSON.stringify(spec.input);
+      const { head } = runningBody(spec, "in_progress");
+      const row = { turn: spec.turn, createdAt: spec.createdAt, position: null, base: null };
+      const input = inputPreview(items, () => false);
+      const node = nodeOf(home, row, JSON.parse(head) as Head, { input, output: null });
+      return { node, read: head.length + items.length };
+    };
+  }
+}
+
+function nodeOf(
+  home: string,
+  { turn, createdAt, position, base }: Pick<NodeRow, "turn" | "createdAt" | "position" | "base">,
+  { status, background, model, usage, previous_response_id }: Head,
+  previews: Pick<TreeNode, "input" | "output">,
+): TreeNode {
+  return {
+    id: responseId({ home, turn }),
+    object: "response.node",
+    previous_response_id,
+    position,
+    continues_position: base,
+    created_at: Math.floor(createdAt / 1000),
+    status,
+    background,
+    model,
+    usage: usage && {
+      input_tokens: usage.input_tokens,
+      output_tokens: usage.output_tokens,
+      total_tokens: usage.total_tokens,
+    },
+    ...previews,
+  };
+}
+
+/** The beginning of what was said in a turn, for lists of turns. What a model thinks is never in it. */
+
+/** UTF-16 units of a preview's text. */
+const PREVIEW_LENGTH = 160;
+
+/** Text that is looked at to find those: blanks may come first. */
+const READ_LENGTH = 4 * PREVIEW_LENGTH;
+
+/** What was said to the model last: by the user, or else by a tool. `items`: a JSON array, or its beginning. */
+export function inputPreview(items: string, isTakenOut: (id: string) => boolean): Preview | null {
+  return preview(items, isTakenOut, ({ role }) => role === "user");
+}
+
+/** What the model has said last, or else what it has called. */
+export function outputPreview(items: string, isTakenOut: (id: string) => boolean): Preview | null {
+  return preview(items, isTakenOut, () => true);
+}
+
+/** Items of which the last may be cut: it may lack any field but its type. */
+type ReadItem = { type: string } & Partial<Record<string, unknown>>;
+
+/** Of the last message that is wanted, or else of the last item. */
+function preview(
+  json: string,
+  isTakenOut: (id: string) => boolean,
+  isWanted: (message: ReadItem) => boolean,
+): Preview | null {
+  const items = (parseJsonPrefix(json) as ReadItem[]).filter(({ type }) => typeof type === "string");
+  const isThere = ({ type, id }: ReadItem) => type !== "reasoning" && !(typeof id === "string" && isTakenOut(id));
+  const item =
+    items.findLast((each) => each.type === "message" && isWanted(each) && isThere(each)) ?? items.findLast(isThere);
+  return item ? { type: item.type, text: oneLine(textOf(item)) } : null;
+}
+
+/** What an item says, or at least the beginning of it. */
+function textOf(item: ReadItem): string {
+  switch (item.type as Item["type"]) {
+    case "message":
+      return textOfParts(item.content);
+    case "function_call":
+    case "mcp_call":
+      return `${textOfParts(item.name)}(${textOfParts(item.arguments)})`;
+    case "custom_tool_call":
+      return `${textOfParts(item.name)}(${textOfParts(item.input)})`;
+    case "code_interpreter_call":
+      return textOfParts(item.code);
+    default:
+      return textOfParts(item.output);
+  }
+}
+
+/** A text, or the texts of parts, one after the other. */
+function textOfParts(content: unknown): string {
+  if (typeof content === "string") return content.slice(0, READ_LENGTH);
+  if (!Array.isArray(content)) return "";
+  let text = "";
+  for (const part of content as { text?: unknown; refusal?: unknown }[]) {
+    const said = part?.text ?? part?.refusal;
+    if (typeof said === "string") text += `${said.slice(0, READ_LENGTH)} `;
+    if (text.length >= READ_LENGTH) break;
+  }
+  return text;
+}
+
+function oneLine(text: string): string {
+  const line = text.slice(0, READ_LENGTH).replace(/\s+/g, " ").trim();
+  // Never half a surrogate pair.
+  return line.length <= PREVIEW_LENGTH
+    ? line
+    : `${line
+        .slice(0, PREVIEW_LENGTH)
+        .toWellFormed()
+        .replace(/\ufffd$/, "")}…`;
 }

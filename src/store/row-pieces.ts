@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import { constants, zstdCompressSync, zstdDecompressSync } from "node:zlib";
-import { notePassed } from "./garbage.ts";
+import { notePassed } from "./memory.ts";
 
 /**
  * How a text is kept in rows. It is cut into pieces, because a row must stay below 2 MB, and a piece is a cell: text as it
@@ -35,14 +35,14 @@ const COMPRESSION = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
 /** `text` as cells that fit into rows. The empty text is one empty cell. */
 export function toCells(text: string, pieceLength = PIECE_LENGTH): Cell[] {
   notePassed(text.length);
-  return toPieces(text, pieceLength).map(toCell);
-}
-
-function toCell(piece: string): Cell {
-  if (piece.length < MIN_COMPRESSED_LENGTH) return piece;
-  const bytes = Buffer.from(piece);
-  const blob = compressed(bytes);
-  return blob && blob.length < WORTHWHILE_RATIO * bytes.length ? blob : piece;
+  const cells: Cell[] = toPieces(text, pieceLength);
+  for (const [index, piece] of cells.entries()) {
+    if (piece.length < MIN_COMPRESSED_LENGTH) continue;
+    const bytes = Buffer.from(piece);
+    const blob = compressed(bytes);
+    if (blob && blob.length < WORTHWHILE_RATIO * bytes.length) cells[index] = blob;
+  }
+  return cells;
 }
 
 /** Undefined where the runtime fails at it: workerd 1.20261102 throws "Unexpected end of file" where much is left, 1.20261117 does not. */

@@ -1,21 +1,33 @@
 import { loadConfig } from "../config/index.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
-import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
+import { conversationOf } from "../protocol/create-request.ts";
+import {
+  ApiError,
+  conversationLocked,
+  conversationNotFound,
+  responseNotFound,
+  tooManyInProgress,
+} from "../protocol/errors.ts";
 import { estimateTokens } from "../protocol/estimate.ts";
 import { responseId } from "../protocol/ids.ts";
 import { logLine } from "../protocol/log-line.ts";
 import type { TurnResult } from "../turn/turn.ts";
-import { announceRun } from "./announced-run.ts";
+import { announceRun } from "./board.ts";
+import type { ConversationTurns } from "./conversation-turns.ts";
+import type { HomeRows } from "./home-rows.ts";
+import type { Housekeeping } from "./housekeeping.ts";
 import type { EventLogWriter } from "./log-writer.ts";
-import { orphanPermits, type PermitOwner, runPermits } from "./memory-permits.ts";
-import { takeUpOrphan } from "./orphans.ts";
+import { type PermitOwner, Permits } from "./memory.ts";
 import { type PreparedRun, prepareRun, type RunHome, readRunPast } from "./prepared-run.ts";
-import type { RunSpec } from "./run-store.ts";
+import { resumeRun } from "./resume-runs.ts";
+import { type Result, refusalOf, refused } from "./rpc.ts";
+import { type RunSpec, runningBody } from "./run-store.ts";
+import type { StoredResponse } from "./turn-store.ts";
 
 /**
  * Runs that outlive every client: they live in the home, their events go to its log, and their creator is only the
- * first of their readers. A run whose process died is found again (`takeUpOrphans`) and goes on where its log ends
- * (`orphans.ts`).
+ * first of their readers. A run whose process died is found again (`resumeRuns`) and goes on where its log ends
+ * (`resume-runs.ts`).
  */
 
 interface LiveRun {
@@ -88,7 +100,7 @@ export class RunHost {
    */
   start(spec: RunSpec, scope: DisposableStack, access: Readonly<Record<string, McpAccess>>): void {
     scope.defer(this.#countRun());
-    const permits = scope.use(runPermits(this.#ownerOf(spec), 0));
+    const permits = scope.use(new Permits("run", this.#ownerOf(spec), 0));
     const run = prepareRun(this.#home, spec, undefined, access);
     const past = readRunPast(this.#home, spec);
     run.length += past.length;
@@ -103,26 +115,26 @@ export class RunHost {
     this.#launch(run, scope, () => turn.run(turn.start(), run.settle));
   }
 
-  /** Takes up every run that is noted and does not live. */
-  takeUpOrphans(): void {
+  /** Resumes every run that is noted and does not live. */
+  resumeRuns(): void {
     for (const turn of this.#home.runs.turns()) {
-      if (!this.#live.has(turn)) takeUpOrphan(this.#home, turn, (run, work) => this.#launchOrphan(run, work));
+      if (!this.#live.has(turn)) resumeRun(this.#home, turn, (run, work) => this.#launchResumed(run, work));
     }
   }
 
   /** A run that was accepted before its process died counts among those of its tenant, and is never refused. */
-  #launchOrphan(run: PreparedRun, work: () => Promise<TurnResult>): void {
+  #launchResumed(run: PreparedRun, work: () => Promise<TurnResult>): void {
     using scope = new DisposableStack();
     const giveBack = this.#home.load.take(Number.POSITIVE_INFINITY);
     if (giveBack) scope.defer(giveBack);
-    scope.use(orphanPermits(this.#ownerOf(run.spec), run.length));
+    scope.use(new Permits("run", this.#ownerOf(run.spec))).resize(run.length, true);
     this.#launch(run, scope, work, true);
   }
 
   /** Lets a run go. What `scope` holds is the run's from now on, and is freed when it has ended. */
-  #launch(run: PreparedRun, scope: DisposableStack, work: () => Promise<TurnResult>, isOrphan = false): void {
+  #launch(run: PreparedRun, scope: DisposableStack, work: () => Promise<TurnResult>, isResumed = false): void {
     const { spec, abort, log, quota, server, length } = run;
-    scope.defer(quota.renew(isOrphan));
+    scope.defer(quota.renew(isResumed));
     if (spec.tenant !== undefined) scope.defer(announceRun({ id: responseId(spec), tenant: spec.tenant }, this.#home));
     const ended = this.#runToEnd(run, work(), scope.move());
     this.#live.set(spec.turn, { spec, abort, log, ended, server, length });
@@ -139,7 +151,7 @@ export class RunHost {
       await result;
       observation?.answered(200);
     } catch (error) {
-      // Nobody foresaw it: the run stays noted, and the alarm takes it up again.
+      // Nobody foresaw it: the run stays noted, and the alarm resumes it.
       abort.abort(error);
       console.error(logLine({ level: "error", run: spec.turn, error: errorName(error) }));
     } finally {
@@ -169,4 +181,62 @@ function errorName(error: unknown): string {
 
 function cancelled(): ApiError {
   return new ApiError({ status: 499, message: "The response was cancelled.", code: "cancelled" });
+}
+
+/** What a run needs of its home to begin. */
+interface Admission {
+  rows: HomeRows;
+  runs: RunHost;
+  conversation: ConversationTurns;
+  housekeeping: Housekeeping;
+  /** A response, settled or still running; null when there is none. */
+  find: (turn: string) => StoredResponse | null;
+}
+
+/** Who begins a run: its place in the queue of the conversation, and its access to MCP servers. */
+interface Caller {
+  ticket: string;
+  waitMs: number;
+  access: Readonly<Record<string, McpAccess>>;
+}
+
+/**
+ * Begins a run, under the lock of its conversation where it is in one, and gives its response as it is now; that of the turn, when
+ * the turn has a response already.
+ */
+export async function admitRun(home: Admission, spec: RunSpec, caller: Caller): Promise<Result<StoredResponse>> {
+  const known = home.find(spec.turn);
+  if (known) return { ok: true, value: known };
+  // The response was deleted, and its items are in the conversation.
+  if (home.rows.turns.has(spec.turn)) return refused(responseNotFound(responseId(spec)));
+  try {
+    checkConversation(home, spec);
+    return { ok: true, value: await begin(home, spec, caller) };
+  } catch (error) {
+    // What is refused leaves nothing.
+    await home.housekeeping.releaseIfEmpty();
+    return refusalOf(error);
+  }
+}
+
+async function begin(home: Admission, spec: RunSpec, { ticket, waitMs, access }: Caller): Promise<StoredResponse> {
+  using scope = new DisposableStack();
+  const lease = spec.inConversation ? scope.use(await home.conversation.acquire(ticket, waitMs)) : undefined;
+  await home.housekeeping.watchRuns();
+  // From here to the start nothing waits: of two requests with one turn, one starts it and the other finds it.
+  const meanwhile = home.find(spec.turn);
+  if (meanwhile) return meanwhile;
+  if (spec.inConversation && !lease) throw conversationLocked();
+  // Deleted while this turn waited.
+  checkConversation(home, spec);
+  home.runs.start(spec, scope, access);
+  // An object that was empty until now may have released its alarm while this call waited.
+  await home.housekeeping.watchRuns();
+  return runningBody(spec, spec.request.background ? "queued" : "in_progress");
+}
+
+/** Throws the 404 when the run is to be in a conversation that is not here. */
+function checkConversation({ rows }: Admission, { request }: RunSpec): void {
+  const id = conversationOf(request);
+  if (id !== undefined && !rows.conversations.get(id)) throw conversationNotFound(id);
 }

@@ -3,13 +3,16 @@ import type { Policy } from "../contract/grants.ts";
 import type { Model } from "../contract/model.ts";
 import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
+import { responseId } from "../protocol/ids.ts";
 import { isJsonObject } from "../protocol/json.ts";
+import { initialResponse } from "../protocol/response.ts";
 import type { KeptTrace } from "../telemetry/telemetry.ts";
 import type { RunReservation } from "./quota/run-quota.ts";
 import { fromCells, type StoredCell, toCells } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
+import type { StoredResponse } from "./turn-store.ts";
 
-/** Background runs that are not settled yet: all that is needed to take one up again. */
+/** Background runs that are not settled yet: all that is needed to resume one. */
 
 /** A run as it was accepted. */
 export interface RunSpec {
@@ -57,57 +60,52 @@ function readSpec(cells: StoredCell[]): RunSpec | undefined {
 }
 
 export class RunStore {
-  readonly #sql: SqlStorage;
   readonly #tables: Tables;
 
-  constructor(sql: SqlStorage, tables: Tables) {
-    this.#sql = sql;
+  constructor(tables: Tables) {
     this.#tables = tables;
   }
 
   insert(spec: RunSpec): void {
-    this.#tables.make("runs");
+    const insert = "INSERT INTO runs (turn, part, created_at, attempts, body) VALUES (?, ?, ?, 0, ?)";
     for (const [part, body] of toCells(JSON.stringify(spec)).entries()) {
-      this.#sql.exec(
-        "INSERT INTO runs (turn, part, created_at, attempts, body) VALUES (?, ?, ?, 0, ?)",
-        spec.turn,
-        part,
-        spec.createdAt,
-        body,
-      );
+      this.#tables.write("runs", insert, spec.turn, part, spec.createdAt, body);
     }
   }
 
   /** The turns of all runs that are not settled, oldest first. */
   turns(): string[] {
-    if (!this.#tables.has("runs")) return [];
-    return this.#sql
-      .exec<{ turn: string }>("SELECT turn FROM runs WHERE part = 0 ORDER BY created_at")
-      .toArray()
-      .map((row) => row.turn);
+    const oldestFirst = "SELECT turn FROM runs WHERE part = 0 ORDER BY created_at";
+    return this.#tables.rows<{ turn: string }>("runs", oldestFirst).map(({ turn }) => turn);
   }
 
-  /** Reads a run and counts one more attempt at taking it up. Undefined when it is settled. */
-  takeUp(turn: string): NotedRun | undefined {
-    const rows = this.#sql
-      .exec<{ created_at: number; attempts: number; body: StoredCell }>(
-        "SELECT created_at, attempts, body FROM runs WHERE turn = ? ORDER BY part",
-        turn,
-      )
-      .toArray();
+  /** Reads a run and counts one more attempt at resuming it. Undefined when it is settled. */
+  readToResume(turn: string): NotedRun | undefined {
+    const rows = this.#tables.rows<{ created_at: number; attempts: number; body: StoredCell }>(
+      "runs",
+      "SELECT created_at, attempts, body FROM runs WHERE turn = ? ORDER BY part",
+      turn,
+    );
     const [first] = rows;
     if (!first) return undefined;
-    this.#sql.exec("UPDATE runs SET attempts = attempts + 1 WHERE turn = ? AND part = 0", turn);
-    const spec = readSpec(rows.map((row) => row.body));
+    this.#tables.rows("runs", "UPDATE runs SET attempts = attempts + 1 WHERE turn = ? AND part = 0", turn);
+    const spec = readSpec(rows.map(({ body }) => body));
     return { turn, spec, createdAt: first.created_at, attempts: first.attempts + 1 };
   }
 
-  /** Counts the attempts at taking a run up anew. */
+  /** Counts the attempts at resuming a run anew. */
   forgive(turn: string): void {
-    if (this.#tables.has("runs")) this.#sql.exec("UPDATE runs SET attempts = 0 WHERE turn = ? AND part = 0", turn);
+    this.#tables.rows("runs", "UPDATE runs SET attempts = 0 WHERE turn = ? AND part = 0", turn);
   }
 
   delete(turn: string): void {
-    if (this.#tables.has("runs")) this.#sql.exec("DELETE FROM runs WHERE turn = ?", turn);
+    this.#tables.rows("runs", "DELETE FROM runs WHERE turn = ?", turn);
   }
+}
+
+/** The response of a run that is not settled: no output yet, because none of it is final. */
+export function runningBody(spec: RunSpec, status: "queued" | "in_progress"): StoredResponse {
+  const identity = { id: responseId(spec), model: spec.model.name, createdAt: Math.floor(spec.createdAt / 1000) };
+  const { output, ...head } = initialResponse(spec.request, identity);
+  return { head: JSON.stringify({ ...head, status }), output: JSON.stringify(output) };
 }

@@ -1,6 +1,6 @@
 /**
  * The schema of an object that is not one of very many: its version stands in a table of its own. (A home tells its version
- * by its columns, because a row in each of millions is dear: `migrations.ts`.)
+ * by its columns, because a row in each of millions is dear: `tables.ts`.)
  */
 
 /** The statements that bring an object from each version to the next; the first ones make version 1. */

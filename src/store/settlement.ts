@@ -5,8 +5,8 @@ import type { TurnResult } from "../turn/turn.ts";
 import type { ConversationTurns } from "./conversation-turns.ts";
 import type { HomeRows } from "./home-rows.ts";
 import type { Housekeeping } from "./housekeeping.ts";
-import { accepted, type Result, refused } from "./result.ts";
 import type { Cell } from "./row-pieces.ts";
+import { type Result, refused } from "./rpc.ts";
 import type { RunSpec } from "./run-store.ts";
 import type { SettledTurn } from "./turn-store.ts";
 
@@ -47,7 +47,7 @@ export class Settlement {
    */
   async foreground({ lease, ...settled }: TurnToSettle): Promise<Result<number>> {
     // A caller that has lost the answer asks again.
-    if (this.#rows.turns.has(settled.turn)) return accepted(0);
+    if (this.#rows.turns.has(settled.turn)) return { ok: true, value: 0 };
     // From here on nothing waits: the turn and its alarm are one write.
     await this.#housekeeping.open();
     const entered = lease ? this.#conversation.entered(lease.token) : null;
@@ -57,10 +57,10 @@ export class Settlement {
       return this.#rows.turns.insert({ ...settled, base: entered?.base ?? null, position });
     });
     const retained = this.#housekeeping.retain(settled.createdAt, settled.owner != null);
-    this.#tell(settled);
+    if (settled.owner != null) this.#tell(settled.turn);
     if (lease) this.#conversation.release(lease.token);
     await retained;
-    return accepted(rows);
+    return { ok: true, value: rows };
   }
 
   /**
@@ -92,13 +92,12 @@ export class Settlement {
     });
     if (hasWebhook) this.#waitUntil(this.#housekeeping.deliverWebhooks());
     this.#waitUntil(this.#housekeeping.retain(spec.createdAt, spec.owner !== undefined));
-    this.#tell(spec);
+    if (spec.owner !== undefined) this.#tell(spec.turn);
     return rows;
   }
 
-  /** Has the quota told of a turn that was kept, where what is stored is counted. */
-  #tell({ turn, owner }: Pick<SettledTurn, "turn" | "owner">): void {
-    if (owner == null) return;
+  /** Has the quota told of a turn that was kept: what is stored is counted. */
+  #tell(turn: string): void {
     this.#rows.stored.added(turn);
     this.#waitUntil(this.#rows.stored.tellSoon());
   }

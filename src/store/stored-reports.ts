@@ -1,7 +1,6 @@
 import { logLine } from "../protocol/log-line.ts";
-import type { Quota } from "./quota/quota.ts";
-import type { StoredReport } from "./quota/stored-totals.ts";
-import { isRetryable } from "./retryable.ts";
+import type { Quota, StoredReport } from "./quota/quota.ts";
+import { isRetryable } from "./rpc.ts";
 
 /**
  * How homes tell their tenant's quota what they store. Each report says all that a home stores, so only its latest counts. Those

@@ -1,5 +1,4 @@
-import { type ChainedTurn, Chains, type Column, readText } from "./chains.ts";
-import { concatArrays, EMPTY_HISTORY, type History, historyTooLong } from "./history.ts";
+import { type ChainedTurn, Chains, concatArrays, type History, historyTooLong, readText } from "./history.ts";
 import { MAX_READ_LENGTH } from "./limits.ts";
 import { type Cell, fromCell, fromCells, mayContinue, type StoredCell, toCells } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
@@ -55,39 +54,39 @@ export const TEXT_BYTES = ["input", "output", "response", "messages", "log"]
   .join(" + ");
 
 export class TurnStore {
-  readonly #sql: SqlStorage;
   readonly #tables: Tables;
   readonly #oldest: () => number;
   readonly #chains: Chains;
 
   /** `oldest` gives a creation time, Unix milliseconds: what was created then or before has expired. */
-  constructor(sql: SqlStorage, tables: Tables, oldest: () => number) {
-    this.#sql = sql;
+  constructor(tables: Tables, oldest: () => number) {
     this.#tables = tables;
     this.#oldest = oldest;
-    this.#chains = new Chains(sql);
+    this.#chains = new Chains(tables);
   }
 
   /** Writes a turn: one row where it fits. Gives how many there are. To be called within a transaction. */
   insert(turn: SettledTurn): number {
-    this.#tables.make("turns");
     const input = toCells(turn.input);
     const output = toCells(turn.output);
     const response = turn.response === null ? [] : toCells(turn.response);
     const messages = turn.messages === null ? [] : toCells(turn.messages);
     const parts = Math.max(input.length, output.length, response.length, messages.length);
     for (let part = 0; part < parts; part += 1) {
-      this.#sql.exec(
+      this.#tables.write(
+        "turns",
         `INSERT INTO turns (turn, part, parent, created_at, position, base, input, output, response, messages, log, owner)
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-        turn.turn,
-        part,
-        turn.parent,
-        turn.createdAt,
-        turn.position,
-        turn.base,
-        input[part] ?? "",
-        output[part] ?? "",
+        ...[
+          turn.turn,
+          part,
+          turn.parent,
+          turn.createdAt,
+          turn.position,
+          turn.base,
+          input[part] ?? "",
+          output[part] ?? "",
+        ],
         response[part] ?? (turn.response === null ? null : ""),
         messages[part] ?? null,
         part === 0 ? (turn.log ?? null) : null,
@@ -100,14 +99,11 @@ export class TurnStore {
 
   /** A response, or null when there is none, or none any more. */
   response(turn: string): StoredResponse | null {
-    if (!this.#tables.has("turns")) return null;
-    const rows = this.#sql
-      .exec<{ output: StoredCell; response: StoredCell }>(
-        "SELECT output, response FROM turns WHERE turn = ? AND created_at > ? AND response IS NOT NULL ORDER BY part",
-        turn,
-        this.#oldest(),
-      )
-      .toArray();
+    const rows = this.#tables.rows<{ output: StoredCell; response: StoredCell }>(
+      "turns",
+      "SELECT output, response FROM turns WHERE turn = ? AND created_at > ? AND response IS NOT NULL ORDER BY part",
+      ...[turn, this.#oldest()],
+    );
     if (rows.length === 0) return null;
     return { head: fromCells(rows.map((row) => row.response)), output: fromCells(rows.map((row) => row.output)) };
   }
@@ -117,17 +113,15 @@ export class TurnStore {
    * are taken.
    */
   *nodes(tree: string, order: "asc" | "desc", after: string | undefined): Generator<NodeRow> {
-    if (!this.#tables.has("turns")) return;
     // No letter of a turn's name comes after "~".
     const [from, to] = order === "asc" ? [after ?? tree, `${tree}~`] : [tree, after ?? `${tree}~`];
     type Row = Omit<NodeRow, "input" | "output" | "response"> & Record<"input" | "output" | "response", StoredCell>;
-    const rows = this.#sql.exec<Row>(
+    const rows = this.#tables.each<Row>(
+      "turns",
       `SELECT turn, created_at AS createdAt, position, base, input, output, response FROM turns
        WHERE turn > ? AND turn < ? AND part = 0 AND response IS NOT NULL AND created_at > ?
        ORDER BY turn ${order === "asc" ? "ASC" : "DESC"}`,
-      from,
-      to,
-      this.#oldest(),
+      ...[from, to, this.#oldest()],
     );
     for (const { input, output, response, ...row } of rows) {
       yield { ...row, input: fromCell(input), output: fromCell(output), response: fromCell(response) };
@@ -136,88 +130,88 @@ export class TurnStore {
 
   /** The whole response of a first row, but its output. */
   head({ turn, response }: NodeRow): string {
-    return mayContinue(response) ? (this.#text(turn, "response") ?? response) : response;
+    return mayContinue(response) ? (readText(this.#tables, turn, "response") ?? response) : response;
   }
 
   /** Whether a turn keeps an event log, or the end of one. */
   hasLog(turn: string): boolean {
-    if (!this.#tables.has("turns")) return false;
-    const kept = "SELECT 1 FROM turns WHERE turn = ? AND part = 0 AND log IS NOT NULL";
-    return this.#sql.exec(kept, turn).toArray().length > 0;
+    return this.#any("turn = ? AND part = 0 AND log IS NOT NULL", turn);
   }
 
   /** The event log, or the end of one, that a turn keeps, if it does. */
   log(turn: string): string | undefined {
-    return this.hasLog(turn) ? this.#text(turn, "log") : undefined;
+    return this.hasLog(turn) ? readText(this.#tables, turn, "log") : undefined;
   }
 
   /** Response and output of a turn, one after the other, expired or not. */
   texts(turn: string): string {
-    return (this.#text(turn, "response") ?? "") + (this.#text(turn, "output") ?? "");
+    return (readText(this.#tables, turn, "response") ?? "") + (readText(this.#tables, turn, "output") ?? "");
   }
 
   /** A turn as it was written, expired or not, but for its log; undefined when there is none. */
   settled(turn: string): SettledTurn | undefined {
-    if (!this.#tables.has("turns")) return undefined;
     type Texts = { input: StoredCell; output: StoredCell; response: StoredCell | null; messages: StoredCell | null };
-    type Row = Pick<SettledTurn, "turn" | "parent" | "position" | "base"> & Texts & { created_at: number };
-    const rows = this.#sql
-      .exec<Row>(
-        `SELECT turn, parent, created_at, position, base, input, output, response, messages
-         FROM turns WHERE turn = ? ORDER BY part`,
-        turn,
-      )
-      .toArray();
+    type Row = Pick<SettledTurn, "turn" | "parent" | "createdAt" | "position" | "base"> & Texts;
+    const rows = this.#tables.rows<Row>(
+      "turns",
+      `SELECT turn, parent, created_at AS createdAt, position, base, input, output, response, messages
+       FROM turns WHERE turn = ? ORDER BY part`,
+      turn,
+    );
     const [first] = rows;
     if (!first) return undefined;
     const whole = (column: keyof Texts) => fromCells(rows.map((row) => row[column]));
-    const { parent, created_at: createdAt, position, base, response, messages } = first;
     return {
-      ...{ turn, parent, createdAt, position, base },
+      ...first,
       input: whole("input"),
       output: whole("output"),
-      messages: messages === null ? null : whole("messages"),
-      response: response === null ? null : whole("response"),
+      messages: first.messages === null ? null : whole("messages"),
+      response: first.response === null ? null : whole("response"),
     };
   }
 
   /** Whether a response is there. */
   hasResponse(turn: string): boolean {
-    if (!this.#tables.has("turns")) return false;
-    const there = "SELECT 1 FROM turns WHERE turn = ? AND part = 0 AND created_at > ? AND response IS NOT NULL";
-    return this.#sql.exec(there, turn, this.#oldest()).toArray().length > 0;
+    return this.#any("turn = ? AND part = 0 AND created_at > ? AND response IS NOT NULL", turn, this.#oldest());
   }
 
   /** Whether a turn is kept, with its response or without, expired or not. */
   has(turn: string): boolean {
-    if (!this.#tables.has("turns")) return false;
-    return this.#sql.exec("SELECT 1 FROM turns WHERE turn = ? AND part = 0", turn).toArray().length > 0;
-  }
-
-  /** One side of a turn as the JSON text of an array, or undefined when there is no such turn, or it has expired. */
-  items(turn: string, side: "input" | "output"): string | undefined {
-    return this.#text(turn, side, this.#oldest());
-  }
-
-  /** The same for a turn of the conversation, which keeps the items of its turns also when these have expired. */
-  conversationItems(turn: string, side: "input" | "output"): string | undefined {
-    return this.#text(turn, side);
-  }
-
-  #text(turn: string, column: Column, oldest?: number): string | undefined {
-    return this.#tables.has("turns") ? readText(this.#sql, turn, column, oldest) : undefined;
+    return this.#any("turn = ? AND part = 0", turn);
   }
 
   /** Whether a turn is part of the conversation. */
   isInConversation(turn: string): boolean {
-    if (!this.#tables.has("turns")) return false;
-    const rows = this.#sql.exec("SELECT 1 FROM turns WHERE turn = ? AND part = 0 AND position IS NOT NULL", turn);
-    return rows.toArray().length > 0;
+    return this.#any("turn = ? AND part = 0 AND position IS NOT NULL", turn);
+  }
+
+  /** Whether there is a turn that has not expired, but perhaps `except`. */
+  hasLiving(except = ""): boolean {
+    return this.#any("created_at > ? AND turn <> ?", this.#oldest(), except);
+  }
+
+  isEmpty(): boolean {
+    return !this.#any("true");
+  }
+
+  /** Whether there is such a row. Reads the first one that it finds. */
+  #any(condition: string, ...bindings: (string | number)[]): boolean {
+    return this.#tables.rows("turns", `SELECT 1 FROM turns WHERE ${condition} LIMIT 1`, ...bindings).length > 0;
+  }
+
+  /** One side of a turn as the JSON text of an array, or undefined when there is no such turn, or it has expired. */
+  items(turn: string, side: "input" | "output"): string | undefined {
+    return readText(this.#tables, turn, side, this.#oldest());
+  }
+
+  /** The same for a turn of the conversation, which keeps the items of its turns also when these have expired. */
+  conversationItems(turn: string, side: "input" | "output"): string | undefined {
+    return readText(this.#tables, turn, side);
   }
 
   /** The history of a response. Undefined when the response is not there (any more), or one before it was deleted. */
   history(previous: string): ResponseHistory | undefined {
-    const chain = this.#tables.has("turns") ? this.#chains.of(previous) : undefined;
+    const chain = this.#chains.of(previous);
     if (!chain || chain.createdAt <= this.#oldest()) return undefined;
     return { base: chain.base, history: { items: `[${chain.items}]`, messages: `[${chain.messages}]` } };
   }
@@ -232,8 +226,8 @@ export class TurnStore {
    * Throws the 400 of a conversation that is too long to be read.
    */
   conversationHistory(upTo: number): History {
-    if (!this.#tables.has("turns")) return EMPTY_HISTORY;
-    const rows = this.#sql.exec<PartRow>(
+    const rows = this.#tables.each<PartRow>(
+      "turns",
       `SELECT turn, input, output, messages FROM turns
        WHERE position IS NOT NULL AND position <= ? ORDER BY position, part`,
       upTo,
@@ -243,25 +237,21 @@ export class TurnStore {
 
   /** The turns of the conversation in the order asked for: all of them, or those from the turn `first` on. */
   conversationTurns(order: "asc" | "desc", first?: string): string[] {
-    if (!this.#tables.has("turns")) return [];
     const [sorting, atOrPast] = order === "asc" ? ["ASC", ">="] : ["DESC", "<="];
-    const from =
-      first === undefined
-        ? "position IS NOT NULL"
-        : `position ${atOrPast} (SELECT position FROM turns WHERE turn = ? AND part = 0)`;
-    return this.#sql
-      .exec<{ turn: string }>(
-        `SELECT turn FROM turns WHERE part = 0 AND ${from} ORDER BY position ${sorting}`,
-        ...(first === undefined ? [] : [first]),
-      )
-      .toArray()
-      .map((row) => row.turn);
+    const from = `position ${atOrPast} (SELECT position FROM turns WHERE turn = ? AND part = 0)`;
+    const rows = this.#tables.rows<{ turn: string }>(
+      "turns",
+      `SELECT turn FROM turns WHERE part = 0 AND ${first === undefined ? "position IS NOT NULL" : from}
+       ORDER BY position ${sorting}`,
+      ...(first === undefined ? [] : [first]),
+    );
+    return rows.map(({ turn }) => turn);
   }
 
   /** The last position taken in the conversation; 0 when it is empty. */
   lastPosition(): number {
-    if (!this.#tables.has("turns")) return 0;
-    return this.#sql.exec<{ last: number | null }>("SELECT MAX(position) AS last FROM turns").one().last ?? 0;
+    const last = "SELECT MAX(position) AS last FROM turns";
+    return this.#tables.rows<{ last: number | null }>("turns", last)[0]?.last ?? 0;
   }
 
   /**
@@ -269,10 +259,11 @@ export class TurnStore {
    * False when there was none.
    */
   delete(turn: string): boolean {
-    if (!this.response(turn)) return false;
+    if (!this.hasResponse(turn)) return false;
     this.forget();
-    this.#sql.exec("UPDATE turns SET response = NULL, log = NULL WHERE turn = ? AND position IS NOT NULL", turn);
-    this.#sql.exec("DELETE FROM turns WHERE turn = ? AND position IS NULL", turn);
+    const emptied = "UPDATE turns SET response = NULL, log = NULL WHERE turn = ? AND position IS NOT NULL";
+    this.#tables.rows("turns", emptied, turn);
+    this.#tables.rows("turns", "DELETE FROM turns WHERE turn = ? AND position IS NULL", turn);
     return true;
   }
 
@@ -280,11 +271,9 @@ export class TurnStore {
    * Removes the items that a conversation kept which is gone, unless a response is kept that began in it: then they are its history.
    */
   sweepItems(): void {
-    if (!this.#tables.has("turns")) return;
-    const needed = "SELECT 1 FROM turns WHERE base IS NOT NULL AND response IS NOT NULL LIMIT 1";
-    if (this.#sql.exec(needed).toArray().length > 0) return;
+    if (this.#any("base IS NOT NULL AND response IS NOT NULL")) return;
     this.forget();
-    this.#sql.exec("DELETE FROM turns WHERE response IS NULL");
+    this.#tables.rows("turns", "DELETE FROM turns WHERE response IS NULL");
   }
 
   /**
@@ -292,14 +281,11 @@ export class TurnStore {
    * as long as its conversation, or a living turn that began in it, does.
    */
   sweep(conversationLives: boolean): void {
-    if (!this.#tables.has("turns")) return;
     this.forget();
     const oldest = this.#oldest();
-    const conversationNeeded =
-      conversationLives ||
-      this.#sql.exec("SELECT 1 FROM turns WHERE base IS NOT NULL AND created_at > ? LIMIT 1", oldest).toArray().length >
-        0;
-    this.#sql.exec(
+    const conversationNeeded = conversationLives || this.#any("base IS NOT NULL AND created_at > ?", oldest);
+    this.#tables.rows(
+      "turns",
       `WITH RECURSIVE needed(turn) AS (
          SELECT turn FROM turns WHERE part = 0 AND (created_at > ? OR (position IS NOT NULL AND ?))
          UNION
@@ -307,41 +293,20 @@ export class TurnStore {
          WHERE turns.parent IS NOT NULL
        )
        DELETE FROM turns WHERE turn NOT IN (SELECT turn FROM needed)`,
-      oldest,
-      conversationNeeded ? 1 : 0,
+      ...[oldest, conversationNeeded ? 1 : 0],
     );
   }
 
   /** When the oldest turn that has not expired was created (Unix milliseconds), or null when there is none. */
   oldestLiving(): number | null {
-    if (!this.#tables.has("turns")) return null;
     const oldest = "SELECT MIN(created_at) AS next FROM turns WHERE created_at > ?";
-    return this.#sql.exec<{ next: number | null }>(oldest, this.#oldest()).one().next;
-  }
-
-  /** Whether there is a turn that has not expired, but perhaps `except`. Reads the first one that it finds. */
-  hasLiving(except = ""): boolean {
-    if (!this.#tables.has("turns")) return false;
-    const living = "SELECT 1 FROM turns WHERE created_at > ? AND turn <> ? LIMIT 1";
-    return this.#sql.exec(living, this.#oldest(), except).toArray().length > 0;
-  }
-
-  /** Bytes that a turn's texts take in its rows; 0 where there is no such turn. Reads none of them. */
-  bytes(turn: string): number {
-    if (!this.#tables.has("turns")) return 0;
-    const sum = `SELECT ifnull(SUM(${TEXT_BYTES}), 0) AS bytes FROM turns WHERE turn = ?`;
-    return this.#sql.exec<{ bytes: number }>(sum, turn).one().bytes;
+    return this.#tables.rows<{ next: number | null }>("turns", oldest, this.#oldest())[0]?.next ?? null;
   }
 
   /** All turns, oldest first. */
   all(): string[] {
-    if (!this.#tables.has("turns")) return [];
-    const rows = this.#sql.exec<{ turn: string }>("SELECT turn FROM turns WHERE part = 0 ORDER BY created_at, turn");
-    return rows.toArray().map(({ turn }) => turn);
-  }
-
-  isEmpty(): boolean {
-    return !this.#tables.has("turns") || this.#sql.exec("SELECT 1 FROM turns LIMIT 1").toArray().length === 0;
+    const all = "SELECT turn FROM turns WHERE part = 0 ORDER BY created_at, turn";
+    return this.#tables.rows<{ turn: string }>("turns", all).map(({ turn }) => turn);
   }
 }
 

@@ -25,31 +25,24 @@ const DELIVERY_TIMEOUT_MS = 15_000;
 type Row = { turn: string; response: string; type: string; created_at: number; attempts: number };
 
 export class WebhookStore {
-  readonly #sql: SqlStorage;
   readonly #tables: Tables;
   #delivering: Promise<void> | undefined;
 
-  constructor(sql: SqlStorage, tables: Tables) {
-    this.#sql = sql;
+  constructor(tables: Tables) {
     this.#tables = tables;
   }
 
   /** Notes the webhook of a run that ends. To be called within the transaction that settles it. */
   add(spec: RunSpec, status: Outcome["status"]): void {
-    this.#tables.make("webhooks");
-    this.#sql.exec(
-      "INSERT INTO webhooks (turn, response, type, created_at, attempts, due) VALUES (?, ?, ?, ?, 0, 0)",
-      spec.turn,
-      responseId(spec),
-      `response.${status}`,
-      Math.floor(Date.now() / 1000),
-    );
+    const insert = "INSERT INTO webhooks (turn, response, type, created_at, attempts, due) VALUES (?, ?, ?, ?, 0, 0)";
+    const createdAt = Math.floor(Date.now() / 1000);
+    this.#tables.write("webhooks", insert, spec.turn, responseId(spec), `response.${status}`, createdAt);
   }
 
   /** When the next delivery is due (Unix milliseconds), or null when there is none to make. */
   nextDue(): number | null {
-    if (!this.#tables.has("webhooks")) return null;
-    return this.#sql.exec<{ due: number | null }>("SELECT MIN(due) AS due FROM webhooks").one().due;
+    const next = "SELECT MIN(due) AS due FROM webhooks";
+    return this.#tables.rows<{ due: number | null }>("webhooks", next)[0]?.due ?? null;
   }
 
   /** Delivers what is due. What fails is noted for another time, and given up after about three days. */
@@ -62,26 +55,23 @@ export class WebhookStore {
   }
 
   async #deliverAll({ webhook }: Config): Promise<void> {
-    if (!this.#tables.has("webhooks")) return;
     if (!webhook) {
       // The operator has taken the endpoint away: nobody wants them any more.
-      this.#sql.exec("DELETE FROM webhooks");
+      this.#tables.rows("webhooks", "DELETE FROM webhooks");
       return;
     }
     for (;;) {
-      const [row] = this.#sql
-        .exec<Row>(
-          "SELECT turn, response, type, created_at, attempts FROM webhooks WHERE due <= ? ORDER BY due LIMIT 1",
-          Date.now(),
-        )
-        .toArray();
+      const next =
+        "SELECT turn, response, type, created_at, attempts FROM webhooks WHERE due <= ? ORDER BY due LIMIT 1";
+      const [row] = this.#tables.rows<Row>("webhooks", next, Date.now());
       if (!row) return;
       const done = await deliver(row, webhook);
       if (done || row.attempts + 1 >= MAX_ATTEMPTS) {
-        this.#sql.exec("DELETE FROM webhooks WHERE turn = ?", row.turn);
+        this.#tables.rows("webhooks", "DELETE FROM webhooks WHERE turn = ?", row.turn);
       } else {
         const due = Date.now() + Math.min(RETRY_BASE_MS * 2 ** row.attempts, RETRY_MAX_MS);
-        this.#sql.exec("UPDATE webhooks SET attempts = attempts + 1, due = ? WHERE turn = ?", due, row.turn);
+        const later = "UPDATE webhooks SET attempts = attempts + 1, due = ? WHERE turn = ?";
+        this.#tables.rows("webhooks", later, due, row.turn);
       }
     }
   }

@@ -4,10 +4,10 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import { type InputItem, type Item, itemId } from "../../src/items/registry.ts";
 import { conversationId, newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 import { HomeClient } from "../../src/store/client.ts";
+import { receiveHistory } from "../../src/store/conversation-lock.ts";
 import type { History } from "../../src/store/history.ts";
 import type { Home } from "../../src/store/home.ts";
 import { ItemStore } from "../../src/store/item-store.ts";
-import { receiveHistory } from "../../src/store/lease-sockets.ts";
 import type { TurnToSettle } from "../../src/store/settlement.ts";
 import { Tables } from "../../src/store/tables.ts";
 import { TurnStore } from "../../src/store/turn-store.ts";
@@ -796,8 +796,8 @@ describe("looking for items", () => {
         },
       });
       const tables = new Tables(sql);
-      const turns = new TurnStore(sql, tables, () => -1);
-      work(turns, new ItemStore(sql, tables, turns));
+      const turns = new TurnStore(tables, () => -1);
+      work(turns, new ItemStore(tables, turns));
     });
     return bodies;
   }

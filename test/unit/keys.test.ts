@@ -7,13 +7,12 @@ import { loadConfig, type Variables } from "../../src/config/index.ts";
 import { grants, hasHost, hasModel, policyOf } from "../../src/contract/grants.ts";
 import { isMinted, isMintedForm, mintKey, newMint } from "../../src/protocol/api-keys.ts";
 import { estimateTokens } from "../../src/protocol/estimate.ts";
-import { AuditLog } from "../../src/store/keys/audit-log.ts";
 import { AgeingCache } from "../../src/store/keys/key-cache.ts";
-import { DIRECTORY_VERSIONS } from "../../src/store/keys/key-directory.ts";
-import { SCHEMA_VERSION } from "../../src/store/migrations.ts";
+import { AuditLog, DIRECTORY_VERSIONS } from "../../src/store/keys/key-directory.ts";
 import { QUOTA_VERSIONS } from "../../src/store/quota/quota.ts";
 import { Schema } from "../../src/store/schema.ts";
 import { SCHEMA_VERSIONS } from "../../src/store/schema-versions.ts";
+import { SCHEMA_VERSION } from "../../src/store/tables.ts";
 import { guardOf, mcpGuardOf } from "../../src/tools/guard.ts";
 import { counted } from "../hostile/counting.ts";
 

@@ -1,12 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, it, vi } from "vitest";
-import type { Permits } from "../../src/store/memory-permits.ts";
 
 // A module of its own: other tests of this isolate hold permits, too.
 vi.resetModules();
-const { bodyPermits, orphanPermits, runPermits, textPermits, turnPermits, turnsBesideClients } = await import(
-  "../../src/store/memory-permits.ts"
-);
+const { Permits, turnsBesideClients } = await import("../../src/store/memory.ts");
+type Permits = InstanceType<typeof Permits>;
 
 const ALL = 12;
 const SHARE = 9;
@@ -25,10 +23,10 @@ const NEEDED = {
 type Kind = keyof typeof NEEDED;
 
 const MAKERS: Record<Kind, (tenant: string) => Permits> = {
-  turn: (tenant) => turnPermits(ownerOf(tenant), 0),
-  run: (tenant) => runPermits(ownerOf(tenant), 0),
-  body: (tenant) => bodyPermits(ownerOf(tenant)),
-  text: (tenant) => textPermits(ownerOf(tenant)),
+  turn: (tenant) => new Permits("turn", ownerOf(tenant), 0),
+  run: (tenant) => new Permits("run", ownerOf(tenant), 0),
+  body: (tenant) => new Permits("body", ownerOf(tenant)),
+  text: (tenant) => new Permits("text", ownerOf(tenant)),
 };
 
 /** What each kind holds from the beginning. */
@@ -85,7 +83,7 @@ describe("the memory permits of an isolate", () => {
             const permits = NEEDED[chosen.kind](length);
             const isSure = what === "resize anyway";
             const refusal = isSure ? undefined : expected(chosen.tenant, permits - chosen.permits);
-            const resize = () => (isSure ? chosen.holder.resizeAnyway(length) : chosen.holder.resize(length));
+            const resize = () => (isSure ? chosen.holder.resize(length, true) : chosen.holder.resize(length));
             expect(refusalOf(resize)).toBe(refusal);
             if (refusal === undefined) chosen.permits = permits;
           }
@@ -111,7 +109,7 @@ describe("the memory permits of an isolate", () => {
           // As long as anything of it is let in.
           for (let refused = 0, turn = 0; refused <= lengths.length; turn += 1) {
             const length = refused < lengths.length ? (lengths[turn % lengths.length] ?? 0) : 0;
-            const refusal = refusalOf(() => scope.use(turnPermits(ownerOf(`tenant ${at}`, all), length)));
+            const refusal = refusalOf(() => scope.use(new Permits("turn", ownerOf(`tenant ${at}`, all), length)));
             if (refusal === undefined) free -= Math.min((all * 3) / 4, 1 + Math.floor(length / LENGTH));
             refused = refusal === undefined ? 0 : refused + 1;
           }
@@ -125,17 +123,17 @@ describe("the memory permits of an isolate", () => {
 
   it("give the last free one to a tenant that has none", () => {
     using scope = new DisposableStack();
-    for (let run = 0; run < ALL - 1; run += 1) scope.use(orphanPermits(ownerOf("a"), 0));
-    expect(refusalOf(() => turnPermits(ownerOf("a"), 0))).toBe(429);
-    scope.use(turnPermits(ownerOf("b"), 0));
-    expect(refusalOf(() => turnPermits(ownerOf("c"), 0))).toBe(503);
+    for (let run = 0; run < ALL - 1; run += 1) scope.use(new Permits("run", ownerOf("a"))).resize(0, true);
+    expect(refusalOf(() => new Permits("turn", ownerOf("a"), 0))).toBe(429);
+    scope.use(new Permits("turn", ownerOf("b"), 0));
+    expect(refusalOf(() => new Permits("turn", ownerOf("c"), 0))).toBe(503);
   });
 
   it("let one piece of work in however long it is, where nothing else is there", () => {
     for (const length of [20 * LENGTH, 2 ** 40]) {
-      using permits = turnPermits(ownerOf("a"), length);
+      using permits = new Permits("turn", ownerOf("a"), length);
       expect(permits).toBeDefined();
-      using body = bodyPermits(ownerOf("b"));
+      using body = new Permits("body", ownerOf("b"));
       expect(refusalOf(() => body.resize(length))).toBe(503);
     }
   });

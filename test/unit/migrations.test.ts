@@ -4,8 +4,7 @@ import { describe, expect, it } from "vitest";
 import { itemId } from "../../src/items/registry.ts";
 import { conversationId, newTurnAddress, parseResponseId, responseId } from "../../src/protocol/ids.ts";
 import type { Home } from "../../src/store/home.ts";
-import { migrate, SCHEMA_VERSION, schemaVersion } from "../../src/store/migrations.ts";
-import { type TableName, Tables } from "../../src/store/tables.ts";
+import { migrate, SCHEMA_VERSION, schemaVersion, type TableName, Tables } from "../../src/store/tables.ts";
 import recorded from "./recordings/logs-of-version-3.json?raw";
 
 /**

@@ -20,11 +20,12 @@ const LEAST = 4;
 function homes(isIdle: (name: string) => boolean) {
   const lives = new Map<string, LivingHome>();
   const left: string[] = [];
-  const getByName = (name: string) => {
+  const getByName = (object: string) => {
+    const name = object.replace("acme:", "");
     if (!lives.has(name)) {
       const life = { isIdle: isIdle(name), mayBeVacant: false };
       lives.set(name, life);
-      homeOpened(name, life);
+      homeOpened(object, life);
     }
     return {
       leave: async () => {
@@ -34,7 +35,7 @@ function homes(isIdle: (name: string) => boolean) {
       },
     };
   };
-  const calls = new HomeCalls({ ...env, HOME: { getByName } as unknown as typeof env.HOME, OPEN_FILES: FEW });
+  const calls = new HomeCalls({ ...env, HOME: { getByName } as unknown as typeof env.HOME, OPEN_FILES: FEW }, "acme");
   return { calls, left };
 }
 
@@ -58,30 +59,30 @@ describe("as many homes as may be open", () => {
 
   it("let the one leave that was used longest ago", async () => {
     const { calls, left } = homes(() => true);
-    for (const name of ["a", "b", "c", "d", "a", "e", "f"]) expect(await calls.call(name, answered)).toBe("answer");
+    for (const name of ["a", "b", "c", "d", "a", "e", "f"]) expect(await calls.open(name, answered)).toBe("answer");
     expect(left).toEqual(["b", "c"]);
-    expect([...openHomes().keys()]).toEqual(["d", "a", "e", "f"]);
+    expect([...openHomes().keys()]).toEqual(["acme:d", "acme:a", "acme:e", "acme:f"]);
   });
 
   it("stay where something is under way, and the next one is a 503", async () => {
     const { calls, left } = homes(() => false);
-    for (const name of ["a", "b", "c", "d"]) await calls.call(name, answered);
-    await expect(calls.call("e", answered)).rejects.toMatchObject({
+    for (const name of ["a", "b", "c", "d"]) await calls.open(name, answered);
+    await expect(calls.open("e", answered)).rejects.toMatchObject({
       status: 503,
       code: "server_is_overloaded",
       headers: { "retry-after": "2" },
     });
-    expect(await calls.call("a", answered)).toBe("answer");
+    expect(await calls.open("a", answered)).toBe("answer");
     expect(left).toEqual([]);
   });
 
   it("do not leave in the middle of a call", async () => {
     const { calls, left } = homes(() => true);
     const { promise, resolve } = Promise.withResolvers<string>();
-    const called = calls.call("a", () => promise);
-    for (const name of ["b", "c", "d", "e", "f"]) await calls.call(name, answered);
+    const called = calls.open("a", () => promise);
+    for (const name of ["b", "c", "d", "e", "f"]) await calls.open(name, answered);
     expect(left).not.toContain("a");
-    expect(homeLeaves("a")).toBe(false);
+    expect(homeLeaves("acme:a")).toBe(false);
     resolve("late");
     expect(await called).toBe("late");
   });
@@ -89,13 +90,13 @@ describe("as many homes as may be open", () => {
 
 it("a call waits for a home that is about to end, and opens it anew", async () => {
   const { calls } = homes(() => true);
-  await calls.call("a", answered);
-  expect(homeLeaves("a")).toBe(true);
+  await calls.open("a", answered);
+  expect(homeLeaves("acme:a")).toBe(true);
   let isAnswered = false;
-  const called = calls.call("a", answered).then(() => (isAnswered = true));
+  const called = calls.open("a", answered).then(() => (isAnswered = true));
   await scheduler.wait(50);
   expect(isAnswered).toBe(false);
-  homeLeft("a");
+  homeLeft("acme:a");
   await called;
-  expect(openHomes().get("a")?.calls).toBe(0);
+  expect(openHomes().get("acme:a")?.calls).toBe(0);
 });

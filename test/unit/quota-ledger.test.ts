@@ -1,9 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Grants } from "../../src/contract/grants.ts";
-import { periodEnd, periodStart } from "../../src/store/quota/budget-period.ts";
 import { type Amounts, type Answer, Ledger, NOTHING, type Report } from "../../src/store/quota/ledger.ts";
-import { added, msUntilFreed, slid, sumOf, type Window } from "../../src/store/quota/window.ts";
+import { added, msUntilFreed, periodEnd, periodStart, slid, sumOf, type Window } from "../../src/store/quota/window.ts";
 
 const T0 = Date.UTC(2026, 10, 22, 12, 0, 0);
 

@@ -1,7 +1,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, it } from "vitest";
-import { RunRegister } from "../../src/store/run-register.ts";
+import { RunRegister } from "../../src/store/board.ts";
 
 /** Which runs live, as the board keeps it. */
 

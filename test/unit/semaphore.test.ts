@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Semaphore } from "../../src/store/semaphore.ts";
-import { TenantLoad } from "../../src/store/tenant-load.ts";
+import { Semaphore, TenantLoad } from "../../src/store/tenant-load.ts";
 
 /** Owners that were garbage-collected, as far as the code under test can see. */
 const lost = new Set<object>();
@@ -33,21 +32,21 @@ describe("a semaphore", () => {
       semaphore.holder("a", {}, "two"),
       semaphore.holder("b", {}, "other"),
     ];
-    one.set(2);
-    two.set(0.5);
-    other.set(1);
+    semaphore.set(one, 2);
+    semaphore.set(two, 0.5);
+    semaphore.set(other, 1);
     expect([semaphore.taken, semaphore.takenBy("a"), semaphore.takenBy("b")]).toEqual([3.5, 2.5, 1]);
-    one.set(1);
-    two.end();
-    two.end();
-    two.set(5);
+    semaphore.set(one, 1);
+    semaphore.end(two);
+    semaphore.end(two);
+    semaphore.set(two, 5);
     expect([semaphore.taken, semaphore.takenBy("a"), [...semaphore.labels()]]).toEqual([2, 1, ["one", "other"]]);
   });
 
   it("takes back what lost holders have", () => {
     const semaphore = new Semaphore();
     const owner = {};
-    semaphore.holder("a", owner, undefined).set(3);
+    semaphore.set(semaphore.holder("a", owner, undefined), 3);
     semaphore.forgetLost();
     expect(semaphore.taken).toBe(3);
     lost.add(owner);

@@ -6,9 +6,8 @@ import { NOTHING_STORED, type Stored } from "../../src/contract/grants.ts";
 import { conversationId, newTurnAddress, responseId } from "../../src/protocol/ids.ts";
 import type { Home } from "../../src/store/home.ts";
 import { HomeStored } from "../../src/store/home-stored.ts";
-import type { Quota } from "../../src/store/quota/quota.ts";
+import type { Quota, StoredByKey } from "../../src/store/quota/quota.ts";
 import type { QuotaBinding } from "../../src/store/quota/run-quota.ts";
-import type { StoredByKey } from "../../src/store/quota/stored-totals.ts";
 import { toCells } from "../../src/store/row-pieces.ts";
 import { Tables } from "../../src/store/tables.ts";
 

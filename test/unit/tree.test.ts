@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { newSharedHome, newTurnAddress } from "../../src/protocol/ids.ts";
 import type { TreeNode } from "../../src/protocol/tree.ts";
 import type { Home } from "../../src/store/home.ts";
-import { inputPreview, outputPreview } from "../../src/store/previews.ts";
+import { inputPreview, outputPreview } from "../../src/store/response-reader.ts";
 import type { TurnToSettle } from "../../src/store/settlement.ts";
 
 /** The tree of a home, by itself: its pages, and what they show of each turn. */

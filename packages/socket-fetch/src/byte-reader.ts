@@ -67,6 +67,8 @@ const WEIGHT = 1 / 4;
 
 /** How a stream's reads go: whether they bring so little, and so often, that it is better to gather for a while. */
 export class ReadPace {
+  /** Small reads follow each other. */
+  isSmall = false;
   /** How many of the last reads, in a row, were not worth their cost. */
   #small = 0;
   #lastAt = Date.now();
@@ -76,13 +78,9 @@ export class ReadPace {
   /** A read has brought so much; `wasGathered`: only because it was put off. */
   note(bytes: number, wasGathered: boolean, now: number): void {
     this.#small = wasGathered || bytes < LARGE_BYTES ? this.#small + 1 : 0;
+    this.isSmall = this.#small >= MANY_READS;
     if (!wasGathered) this.#everyMs += (now - this.#lastAt - this.#everyMs) * WEIGHT;
     this.#lastAt = now;
-  }
-
-  /** Whether small reads follow each other. */
-  get isSmall(): boolean {
-    return this.#small >= MANY_READS;
   }
 
   /** How long the stream is not read because the thread is behind. Milliseconds; 0: it is not, or it would gather nothing. */
@@ -115,9 +113,17 @@ class BufferReader implements ByteReader {
   }
 
   async read(): Promise<Uint8Array> {
-    const gatherMs = this.#gatherMs();
-    if (gatherMs > 0) await this.#readAhead().gather(gatherMs);
-    else this.#ahead?.begin();
+    const isAhead = this.#pace.isSmall && this.#quick >= MANY_READS;
+    const gatherMs = this.#pace.lagPauseMs() || (isAhead ? GATHER_MS : 0);
+    if (gatherMs > 0) {
+      if (!this.#ahead) {
+        this.#reader.releaseLock();
+        const [own, other] = this.#body.tee();
+        this.#reader = own.getReader({ mode: "byob" });
+        this.#ahead = new ReadAhead(other);
+      }
+      await this.#ahead.gather(gatherMs);
+    } else void this.#ahead?.begin();
     const askedAt = Date.now();
     const { value, done } = await this.#reader.read(new Uint8Array(this.#buffer));
     if (done) return NO_BYTES;
@@ -131,19 +137,6 @@ class BufferReader implements ByteReader {
   cancel(): void {
     this.#reader.cancel().catch(() => {});
     this.#ahead?.cancel();
-  }
-
-  #gatherMs(): number {
-    return this.#pace.lagPauseMs() || (this.#pace.isSmall && this.#quick >= MANY_READS ? GATHER_MS : 0);
-  }
-
-  #readAhead(): ReadAhead {
-    if (this.#ahead) return this.#ahead;
-    this.#reader.releaseLock();
-    const [own, other] = this.#body.tee();
-    this.#reader = own.getReader({ mode: "byob" });
-    this.#ahead = new ReadAhead(other);
-    return this.#ahead;
   }
 }
 
@@ -171,14 +164,12 @@ class ReadAhead {
   }
 
   /** Waits until so much has come, at most `ms`. */
-  gather(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTellingTimeout(resolve, ms);
-      void this.begin().then(() => {
-        clearTimeout(timer);
-        resolve();
-      });
-    });
+  async gather(ms: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timer = setTellingTimeout(resolve, ms);
+    void this.begin().then(resolve);
+    await promise;
+    clearTimeout(timer);
   }
 
   cancel(): void {

@@ -7,8 +7,19 @@ import {
   type StoredLimit,
 } from "../../contract/grants.ts";
 import type { CountedLimits } from "../../contract/identity.ts";
-import { type BudgetPeriod, periodEnd, usedInPeriod, withUsed } from "./budget-period.ts";
-import { added, msUntilEmpty, msUntilFreed, slid, sumOf, WINDOW_MS, type Window } from "./window.ts";
+import {
+  added,
+  type BudgetPeriod,
+  msUntilEmpty,
+  msUntilFreed,
+  periodEnd,
+  slid,
+  sumOf,
+  usedInPeriod,
+  WINDOW_MS,
+  type Window,
+  withUsed,
+} from "./window.ts";
 
 /**
  * What a tenant and its keys have used, and what is promised to those who are about to use it. Pure: time is handed in,
@@ -127,7 +138,6 @@ const MAX_HOLDS = 4_096;
 export class Ledger {
   readonly #accounts = new Map<string, Account>();
   readonly #changed = new Set<string>();
-
   readonly #stored: (key: string) => Stored;
 
   /**

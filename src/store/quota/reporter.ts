@@ -1,7 +1,7 @@
-import { isRetryable } from "../retryable.ts";
+import { isRetryable } from "../rpc.ts";
 import { LIFETIME_MS } from "./balance.ts";
 import { type Answer, MAX_LIFETIME_MS, type Report, type Used } from "./ledger.ts";
-import type { UsageEntry } from "./usage-store.ts";
+import type { UsageEntry } from "./usage.ts";
 
 /** A quota, as far as it is needed here. */
 export interface QuotaStub {

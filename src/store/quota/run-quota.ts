@@ -7,13 +7,12 @@ import { type Amounts, MAX_LIFETIME_MS, NOTHING, type Report, type Status, type 
 import type { Quota } from "./quota.ts";
 import { limitExceeded, limitsUnavailable } from "./refusal.ts";
 import type { QuotaStub } from "./reporter.ts";
-import { costOf, type Prices, usageOfTurn } from "./turn-usage.ts";
-import type { UsageEntry } from "./usage-store.ts";
+import { costOf, type Prices, type UsageEntry, usageOfTurn } from "./usage.ts";
 
 /**
  * What a run has reserved of its caller's limits. The Worker reserves it, because it refuses before the run begins; the
  * home that the run lives in says that it goes on, and in the end what it has used. A home that dies is not heard of for a
- * while, and what was reserved is free again; the run that is taken up reserves it anew, and is never refused.
+ * while, and what was reserved is free again; the run that is resumed reserves it anew, and is never refused.
  */
 
 /** As it stands in the run's row. */

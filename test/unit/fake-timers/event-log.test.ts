@@ -51,7 +51,7 @@ function withLog<T>(
     const kept: { log?: string } = {};
     const turns = { hasLog: () => kept.log !== undefined, log: () => kept.log, texts: () => "" };
     const transactionSync = storage.transactionSync.bind(storage) as DurableObjectStorage["transactionSync"];
-    const log = new EventLogStore({ sql: counted, transactionSync }, new Tables(sql), turns);
+    const log = new EventLogStore({ transactionSync }, new Tables(counted), turns);
     return use(log, Object.assign(rows, { written: () => written }), sql, kept);
   });
 }

@@ -5,7 +5,7 @@ import { ApiError } from "../../../src/protocol/errors.ts";
 import { Allowance, type Reservation } from "../../../src/store/quota/allowance.ts";
 import { Ledger, NOTHING, type Report } from "../../../src/store/quota/ledger.ts";
 import type { Quota } from "../../../src/store/quota/quota.ts";
-import type { UsageEntry } from "../../../src/store/quota/usage-store.ts";
+import type { UsageEntry } from "../../../src/store/quota/usage.ts";
 import { tellStoredSoon } from "../../../src/store/stored-reports.ts";
 
 type QuotaNamespace = DurableObjectNamespace<Quota>;

@@ -1,11 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Grants } from "../../../src/contract/grants.ts";
-import { Balance, ENDED, LIFETIME_MS, limitedBy, type Open } from "../../../src/store/quota/balance.ts";
-import { Forecast } from "../../../src/store/quota/forecast.ts";
+import { Queue } from "../../../src/store/quota/allowance.ts";
+import { Balance, ENDED, Forecast, LIFETIME_MS, limitedBy, type Open } from "../../../src/store/quota/balance.ts";
 import { type Amounts, type Answer, NOTHING, type Obstacle, type Report } from "../../../src/store/quota/ledger.ts";
-import { Queue } from "../../../src/store/quota/queue.ts";
 import { Reporter } from "../../../src/store/quota/reporter.ts";
-import type { UsageEntry } from "../../../src/store/quota/usage-store.ts";
+import type { UsageEntry } from "../../../src/store/quota/usage.ts";
 
 /** The four parts of an allowance, each by itself. */
 

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 // Modules of their own: other tests of this isolate hold permits, too.
 vi.resetModules();
 const { readForm, readJson, readLines } = await import("../../../src/http/body.ts");
-const { turnPermits } = await import("../../../src/store/memory-permits.ts");
+const { Permits } = await import("../../../src/store/memory.ts");
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -96,12 +96,12 @@ it("a body holds permits for what has come, until it ends", async () => {
   const ended = expect(readJson(request, SENDER)).rejects.toMatchObject(LATE);
   await vi.advanceTimersByTimeAsync(0);
   // Announced are twelve permits' worth.
-  for (const turn of [turnPermits(SENDER, 0), turnPermits(SENDER, 0)]) turn[Symbol.dispose]();
+  for (const turn of [new Permits("turn", SENDER, 0), new Permits("turn", SENDER, 0)]) turn[Symbol.dispose]();
   client.enqueue(new Uint8Array(200 * 1024));
-  await vi.waitFor(() => expect(() => turnPermits(SENDER, 0)[Symbol.dispose]()).toThrow(TOO_MANY));
+  await vi.waitFor(() => expect(() => new Permits("turn", SENDER, 0)[Symbol.dispose]()).toThrow(TOO_MANY));
   await vi.advanceTimersByTimeAsync(20_000);
   await ended;
-  turnPermits(SENDER, 0)[Symbol.dispose]();
+  new Permits("turn", SENDER, 0)[Symbol.dispose]();
 });
 
 it("a compressed body holds permits for what it has become", async () => {
@@ -110,8 +110,8 @@ it("a compressed body holds permits for what it has become", async () => {
   const ended = expect(readJson(request, SENDER)).rejects.toMatchObject(LATE);
   // As much as fits into the bytes that any body may become. Its end is missing.
   client.enqueue(gzipSync(new Uint8Array(200 * 1024)).subarray(0, -1));
-  await vi.waitFor(() => expect(() => turnPermits(SENDER, 0)[Symbol.dispose]()).toThrow(TOO_MANY));
+  await vi.waitFor(() => expect(() => new Permits("turn", SENDER, 0)[Symbol.dispose]()).toThrow(TOO_MANY));
   await vi.advanceTimersByTimeAsync(20_000);
   await ended;
-  turnPermits(SENDER, 0)[Symbol.dispose]();
+  new Permits("turn", SENDER, 0)[Symbol.dispose]();
 });

@@ -9,22 +9,22 @@ import { type PreparedRun, prepareRun, type RunHome, readRunPast } from "./prepa
 import type { NotedRun, RunSpec } from "./run-store.ts";
 
 /**
- * Orphans: runs whose process died. Each is noted, and does not live. It goes on where its log ends; one that cannot
- * ends as failed.
+ * Runs whose process died: each is noted, and does not live. It is resumed where its log ends; one that cannot be resumed ends as
+ * failed.
  */
 
-/** A run that has killed its process this often in a row, before it said anything more, is not taken up any more. */
+/** A run that has killed its process this often in a row, before it said anything more, is not resumed any more. */
 const MAX_ATTEMPTS = 10;
 
 /** Lets a run go, which counts among those of its tenant until it has ended. */
 type Launch = (run: PreparedRun, work: () => Promise<TurnResult>) => void;
 
-/** Takes an orphan up. Counts that as one more attempt. */
-export function takeUpOrphan(home: RunHome, turn: string, launch: Launch): void {
-  const noted = home.runs.takeUp(turn);
+/** Resumes a run. Counts that as one more attempt. */
+export function resumeRun(home: RunHome, turn: string, launch: Launch): void {
+  const noted = home.runs.readToResume(turn);
   if (!noted) return;
   const { spec, attempts } = noted;
-  const run = spec && readOrphan(home, spec);
+  const run = spec && readRun(home, spec);
   if (!run) {
     endUnreadable(home, noted, launch);
     return;
@@ -50,8 +50,8 @@ async function forgiveProgress(home: RunHome, { spec: { turn }, log, logged }: P
   }
 }
 
-/** An orphan with what its log tells; undefined where its rows cannot be read. */
-function readOrphan(home: RunHome, spec: RunSpec): PreparedRun | undefined {
+/** A run with what its log tells; undefined where its rows cannot be read. */
+function readRun(home: RunHome, spec: RunSpec): PreparedRun | undefined {
   try {
     const access = Object.entries(accessOf(spec.request)).filter(([label]) => !spec.withheld?.includes(label));
     return prepareRun(home, spec, readLoggedTurn(home.log.all(spec.turn)), Object.fromEntries(access));
@@ -62,7 +62,7 @@ function readOrphan(home: RunHome, spec: RunSpec): PreparedRun | undefined {
 }
 
 /**
- * The turn of an orphan. It cannot be made when what the run continues was deleted or cannot be read. The turn then has
+ * The turn of a run to be resumed. It cannot be made when what the run continues was deleted or cannot be read. The turn then has
  * no past, and `fault` is the error that it ends with.
  */
 function turnOf(home: RunHome, { spec, makeTurn }: PreparedRun): { turn: Turn; fault?: ApiError } {

@@ -1,5 +1,5 @@
 import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
-import { type Holder, Semaphore } from "./semaphore.ts";
+import { type Holder, Semaphore } from "./tenant-load.ts";
 
 /**
  * The memory permits of this isolate: a semaphore that all requests share. An isolate that runs out of memory loses everything it
@@ -28,19 +28,19 @@ const OPEN_BODY = 1 / 8;
 /** What a tenant may hold, as a multiple of what is then free. */
 const SHARE_FACTOR = 3;
 
-/** Seconds. By then other turns have ended, or another isolate takes the request. */
-const RETRY_AFTER = "2";
-
-/** The permits for each kind of work, by the length of its content. */
+/**
+ * The permits that each kind of work needs: so many whatever its length, and so much for each `PERMIT_LENGTH` of its content; `isWhole`:
+ * what is begun of another one takes none.
+ */
 const NEEDED = {
   /** A turn beside its client. */
-  turn: (length: number) => 1 + Math.floor(length / PERMIT_LENGTH),
+  turn: { fixed: 1, copies: 1, isWhole: true },
   /** A run, in its home. */
-  run: (length: number) => 1 + Math.floor(length / PERMIT_LENGTH),
+  run: { fixed: 1, copies: 1, isWhole: true },
   /** A body that is being read. */
-  body: (length: number) => OPEN_BODY + (BODY_COPIES * length) / PERMIT_LENGTH,
+  body: { fixed: OPEN_BODY, copies: BODY_COPIES, isWhole: false },
   /** Text that waits. */
-  text: (length: number) => Math.floor(length / PERMIT_LENGTH),
+  text: { fixed: 0, copies: 1, isWhole: true },
 };
 
 type Kind = keyof typeof NEEDED;
@@ -52,80 +52,41 @@ export class Permits implements Disposable {
   readonly #owner: PermitOwner;
   readonly #holder: Holder<Kind>;
 
-  constructor(owner: PermitOwner, kind: Kind) {
+  /** Without `length` none yet; else takes as many as it needs, and throws as `resize` does. */
+  constructor(kind: Kind, owner: PermitOwner, length?: number) {
     this.#owner = owner;
     this.#holder = memory.holder(owner.tenant, this, kind);
+    if (length !== undefined) this.resize(length);
   }
 
   /**
    * Replaces the permits with the number that `length` needs. No work needs more than a tenant that is alone may hold. Throws the
-   * 503 of an isolate without free permits and the 429 of a tenant above its share; the number then stays as it was. Does nothing
-   * after disposal.
+   * 503 of an isolate without free permits and the 429 of a tenant above its share; the number then stays as it was. `isAccepted`: the
+   * work was accepted before and must not be refused. Does nothing after disposal.
    */
-  resize(length: number): void {
-    this.#resize(length, expectPermits);
-  }
-
-  /** The same for work that was accepted before and must not be refused. */
-  resizeAnyway(length: number): void {
-    this.#resize(length, () => {});
-  }
-
-  #resize(length: number, check: typeof expectPermits): void {
-    const { label, permits: before } = this.#holder;
-    const permits = Math.min(NEEDED[label](length), shareOf(this.#owner.config.maxOpenTurns));
-    if (permits > before && !this.#holder.hasEnded) check(this.#owner, permits - before);
-    this.#holder.set(permits);
+  resize(length: number, isAccepted = false): void {
+    const { label, permits, hasEnded } = this.#holder;
+    const { fixed, copies, isWhole } = NEEDED[label];
+    const ofLength = (copies * length) / PERMIT_LENGTH;
+    const most = Math.max(1, (this.#owner.config.maxOpenTurns * SHARE_FACTOR) / (SHARE_FACTOR + 1));
+    const needed = Math.min(most, fixed + (isWhole ? Math.floor(ofLength) : ofLength));
+    const more = needed - permits;
+    if (more > 0 && !isAccepted && !hasEnded && refusalOf(this.#owner, more)) {
+      memory.forgetLost();
+      const refusal = refusalOf(this.#owner, more);
+      if (refusal) throw refusal;
+    }
+    memory.set(this.#holder, needed);
   }
 
   [Symbol.dispose](): void {
-    this.#holder.end();
+    memory.end(this.#holder);
   }
-}
-
-/** The permits of a turn beside its client, whose request has this length. Throws as `Permits.resize` does. */
-export function turnPermits(owner: PermitOwner, length: number): Permits {
-  return sized(owner, "turn", length);
-}
-
-/** The permits of a run in its home. Throws as `Permits.resize` does. */
-export function runPermits(owner: PermitOwner, length: number): Permits {
-  return sized(owner, "run", length);
-}
-
-/** The permits of a run that was accepted before its process died: it is never refused. */
-export function orphanPermits(owner: PermitOwner, length: number): Permits {
-  const permits = new Permits(owner, "run");
-  permits.resizeAnyway(length);
-  return permits;
-}
-
-/** The permits of a body that is read: none yet. */
-export function bodyPermits(owner: PermitOwner): Permits {
-  return new Permits(owner, "body");
-}
-
-/** The permits of text that waits: none yet. */
-export function textPermits(owner: PermitOwner): Permits {
-  return new Permits(owner, "text");
-}
-
-function sized(owner: PermitOwner, kind: Kind, length: number): Permits {
-  const permits = new Permits(owner, kind);
-  permits.resize(length);
-  return permits;
 }
 
 /** How many turns run beside their clients. */
 export function turnsBesideClients(): number {
   return [...memory.labels()].filter((kind) => kind === "turn").length;
-}
-
-function expectPermits(owner: PermitOwner, more: number): void {
-  if (!refusalOf(owner, more)) return;
-  memory.forgetLost();
-  const refusal = refusalOf(owner, more);
-  if (refusal) throw refusal;
 }
 
 /** What refuses the owner so many more permits, if anything does. */
@@ -135,15 +96,7 @@ function refusalOf({ tenant, config }: PermitOwner, more: number): ApiError | un
   const held = memory.takenBy(tenant);
   // The last free permit goes to a tenant that has none.
   if (held + more <= Math.max(1, SHARE_FACTOR * free)) return undefined;
-  return held === 0 ? overloaded() : overShare();
-}
-
-/** What a tenant that is alone may hold. */
-function shareOf(all: number): number {
-  return Math.max(1, (all * SHARE_FACTOR) / (SHARE_FACTOR + 1));
-}
-
-function overShare(): ApiError {
+  if (held === 0) return overloaded();
   return tooManyInProgress(
     "Your requests in progress use your share of this server's memory. Please retry in a few seconds.",
   );
@@ -155,6 +108,31 @@ function overloaded(): ApiError {
     status: 503,
     message: "The server is overloaded: it has as many responses in progress as it may. Please retry in a few seconds.",
     code: "server_is_overloaded",
-    headers: { "retry-after": RETRY_AFTER },
+    // Seconds: by then other turns have ended, or another isolate takes the request.
+    headers: { "retry-after": "2" },
   });
+}
+
+/**
+ * The memory of long texts that nobody needs any more. On a machine of one's own V8 may take gigabytes, and it lets what died in its
+ * old generation lie until nearly all of that is full: forty requests of 10 MB, one after another, left 1.2 GB. So it is told to
+ * collect when so much has passed. The launcher's flags (`cli/workerd.ts`) let it be told; elsewhere there is no `gc`, and the
+ * limits of an isolate are the platform's.
+ */
+
+/** A shorter text dies in the young generation. UTF-16 units. */
+const MIN_LENGTH = 64 * 1024;
+
+/** So much is left to lie. A request of 10 MB leaves three times its length; a collection takes tens of milliseconds. */
+const MAX_GARBAGE_LENGTH = 64 * 1024 * 1024;
+
+let passed = 0;
+
+/** A text of so many UTF-16 units was read or written. */
+export function notePassed(length: number): void {
+  if (length < MIN_LENGTH) return;
+  passed += length;
+  if (passed < MAX_GARBAGE_LENGTH) return;
+  passed = 0;
+  globalThis.gc?.();
 }

@@ -1,3 +1,7 @@
+import { ApiError, type ErrorFields } from "../protocol/errors.ts";
+
+/** How objects are called: what a home is asked by `fetch`, what their methods give, and when to call them again. */
+
 /** What a home is asked by `fetch`, because it answers with a stream or a socket that the Worker hands on as it is. */
 export type HomeRequest =
   /** The log of a run as SSE: the events after `after`, and then those that come while the run lives. */
@@ -41,4 +45,25 @@ export function readHomeUrl(url: string): HomeRequest | undefined {
     default:
       return undefined;
   }
+}
+
+/** What an RPC gives that may be refused. Cloudflare's RPC does not carry classes of errors, so an error is a value. */
+export type Result<T> = { ok: true; value: T } | { ok: false; error: ErrorFields };
+
+export function refused(error: ApiError): Result<never> {
+  return { ok: false, error: error.toFields() };
+}
+
+/** An error of the API as a result. Throws every other error again. */
+export function refusalOf(error: unknown): Result<never> {
+  if (error instanceof ApiError) return refused(error);
+  throw error;
+}
+
+/**
+ * Whether the platform says of an error of a call to an object that trying again may help: the object has moved or been
+ * restarted, or the machine that has it is not reached (`retryable`, of Durable Objects' exceptions).
+ */
+export function isRetryable(error: unknown): boolean {
+  return typeof error === "object" && error !== null && "retryable" in error && error.retryable === true;
 }
