@@ -1,16 +1,15 @@
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn } from "../assembly/passed-request.ts";
-import type { PassthroughEndpoint } from "../config/index.ts";
+import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config/index.ts";
 import { refuseLargeFormats } from "../protocol/bounded-formats.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { estimateTokens } from "../protocol/estimate.ts";
 import { hashText } from "../protocol/hash.ts";
 import { isJsonObject, type JsonObject } from "../protocol/json.ts";
 import { admitPassed, type TokenCount } from "./admission.ts";
-import { tenantCacheSalt } from "./cache-salt.ts";
-import { urlsIn } from "./passed-urls.ts";
+import { tenantCacheSalt } from "./creation.ts";
 import { countedBody } from "./passed-usage.ts";
-import { allowedModel, checkCap, checkVllmExtras, notOpen, priorityOf } from "./policy.ts";
+import { allowedModel, checkCap, notOpen, priorityOf } from "./policy.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
@@ -292,7 +291,9 @@ const NO_TOKENS: TokenCount = { input: 0, cached: 0, output: 0 };
 
 /** Throws the 400 of a field that only the operator may open. */
 function checkFields({ config }: Caller, has: (field: string) => boolean): void {
-  checkVllmExtras(has, config.vllmExtras);
+  for (const field of VLLM_EXTRAS) {
+    if (has(field) && !config.vllmExtras.has(field)) throw notOpen(field, "VLLM_EXTRAS");
+  }
   for (const field of OPERATORS_FIELDS) {
     if (has(field) && !config.vllmExtraFields.includes(field)) throw notOpen(field, "VLLM_EXTRA_FIELDS");
   }
@@ -314,4 +315,35 @@ function beginningOf({ system, tools, messages, prompt }: JsonObject): string | 
   if (first === undefined) return undefined;
   const text = (value: unknown) => (value === undefined ? "" : JSON.stringify(value).slice(0, MAX_BEGINNING));
   return hashText([system, tools, first].map(text).join("\0"));
+}
+
+/** The addresses that vLLM would fetch for a request to one of its own endpoints. */
+
+/** Fields in which vLLM's requests hold the address of something that it fetches. */
+const URL_FIELDS = new Set(["audio_url", "image_url", "url", "video_url"]);
+
+/** Every address in a request, with the path of its field. Data URLs are fetched from nowhere. */
+export function urlsIn(body: JsonObject): { param: string; url: string }[] {
+  const urls: { param: string; url: string }[] = [];
+  /** The way to where the search is. */
+  const keys: (string | number)[] = [];
+  const visit = (value: unknown, isUrl: boolean): void => {
+    if (typeof value === "string") {
+      if (isUrl && !/^data:/i.test(value)) urls.push({ param: pathOf(keys), url: value });
+      return;
+    }
+    if (typeof value !== "object" || value === null) return;
+    const isList = Array.isArray(value);
+    for (const key in value) {
+      keys.push(isList ? Number(key) : key);
+      visit((value as Record<string, unknown>)[key], isList ? isUrl : URL_FIELDS.has(key));
+      keys.pop();
+    }
+  };
+  visit(body, false);
+  return urls;
+}
+
+function pathOf(keys: readonly (string | number)[]): string {
+  return keys.map((key, index) => (typeof key === "number" ? `[${key}]` : index === 0 ? key : `.${key}`)).join("");
 }

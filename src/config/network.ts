@@ -15,7 +15,7 @@ export function withoutRedirects(send: Fetch): Fetch {
 
 /** The binding PRIVATE_NETWORK: a service that reaches private addresses, too. Cloudflare has none. */
 export interface PrivateNetwork {
-  fetch: (url: string, init: RequestInit) => Promise<Response>;
+  fetch: Fetch;
   connect: Connect;
 }
 
@@ -27,7 +27,7 @@ export interface OperatorNetwork {
 }
 
 /** The global `fetch`. */
-export const publicFetch = withoutRedirects((url, init) => fetch(url, init));
+export const publicFetch: Fetch = (url, init) => fetch(url, { ...init, redirect: "manual" });
 
 /** The network of an environment's binding; where there is none, the one that all use. */
 export function operatorNetwork({ PRIVATE_NETWORK: network }: { PRIVATE_NETWORK?: PrivateNetwork }): OperatorNetwork {

@@ -8,7 +8,7 @@ import {
   retrieveConversationItem,
   updateConversation,
 } from "../api/conversations.ts";
-import { conversationTree } from "../api/tree.ts";
+import { conversationTree } from "../api/responses.ts";
 import { itemList, jsonText } from "./answers.ts";
 import { callerOf, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";

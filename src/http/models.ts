@@ -1,5 +1,4 @@
-import { listCodexModels } from "../api/codex-models.ts";
-import { listModels, retrieveModel } from "../api/models.ts";
+import { listCodexModels, listModels, retrieveModel } from "../api/models.ts";
 import { callerOf } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byTenantIn, ok } from "./openapi/operation.ts";

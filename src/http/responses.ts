@@ -3,9 +3,16 @@ import { compactConversation } from "../api/compact.ts";
 import { createResponse } from "../api/create-response.ts";
 import { toShownError } from "../api/faults.ts";
 import { countInputTokens } from "../api/input-tokens.ts";
-import { cancelResponse, deleteResponse, listInputItems, responseAddress, retrieveResponse } from "../api/responses.ts";
+import {
+  cancelResponse,
+  deleteResponse,
+  listInputItems,
+  responseAddress,
+  responseTree,
+  retrieveResponse,
+} from "../api/responses.ts";
 import { followResponse } from "../api/runs.ts";
-import { responseTree } from "../api/tree.ts";
+import type { SlowAnswer } from "../api/transport.ts";
 import { loadConfig } from "../config/index.ts";
 import type { Identity } from "../contract/identity.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
@@ -18,12 +25,9 @@ import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
 import { responseBody } from "../turn/response.ts";
 import { eventStream, itemList, jsonText, speaksOpenResponses } from "./answers.ts";
-import type { AppEnv } from "./app-env.ts";
 import { authenticate, authorizationOf } from "./auth.ts";
-import { callerOf, identityOf, jsonBody } from "./caller.ts";
-import { CODEX_TURN_STATE, codexTurnState } from "./client-headers.ts";
+import { CODEX_TURN_STATE, callerOf, codexTurnState, identityOf, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
-import { JsonHeartbeats } from "./json-heartbeats.ts";
 import { byTenantIn, json, ok } from "./openapi/operation.ts";
 import { pageQuery, retrieveQuery, treeQuery } from "./queries.ts";
 
@@ -32,18 +36,6 @@ const VERSION_HEADER = {
   description:
     "Any value: events of reasoning in a stream are `response.reasoning.delta` and `response.reasoning.done`, as in Open Responses.",
 };
-
-/** Says which model server has answered, by its name, where the operator wants that (`SHOW_UPSTREAM`). */
-function tellsServer(context: Context<AppEnv>): { onAttempt(call: ServerAttempt): void; tell(): void } | undefined {
-  if (!context.get("config").showsUpstream) return undefined;
-  let server: string | undefined;
-  return {
-    onAttempt: (call) => {
-      if (call.fault === undefined) server = call.server;
-    },
-    tell: () => server !== undefined && context.header("x-upstream", server),
-  };
-}
 
 const byTenant = byTenantIn("Responses");
 
@@ -65,21 +57,25 @@ export const responses = [
       errors: [404, 409, 422, 429],
     }),
     handle: async (context) => {
-      const { heartbeatMs, jsonHeartbeats } = context.get("config");
+      const { heartbeatMs, jsonHeartbeats, showsUpstream } = context.get("config");
       const body = await jsonBody(context);
       const turnState = codexTurnState(context.req.raw.headers);
       if (turnState !== undefined) context.header(CODEX_TURN_STATE, turnState);
       const caller = callerOf(context);
-      const telling = tellsServer(context);
+      /** The model server that has answered, where the operator wants it told. */
+      let server: string | undefined;
+      const onAttempt = (call: ServerAttempt) => {
+        if (call.fault === undefined) server = call.server;
+      };
       const slowAnswer = jsonHeartbeats ? new JsonHeartbeats(heartbeatMs) : undefined;
       const answer = async () => {
-        const created = await createResponse({ ...caller, onAttempt: telling?.onAttempt }, body, {
+        const created = await createResponse({ ...caller, ...(showsUpstream && { onAttempt }) }, body, {
           idempotencyKey: context.req.header("idempotency-key"),
           turnState,
           openSink: (onLeft) => new SseStream(heartbeatMs, onLeft),
           slowAnswer,
         });
-        telling?.tell();
+        if (server !== undefined) context.header("x-upstream", server);
         switch (created.kind) {
           case "response":
             return jsonText(context, responseBody(created.response));
@@ -258,4 +254,65 @@ function upgradeRequired(): ApiError {
     message: "This endpoint speaks WebSocket: send 'Upgrade: websocket'. Over HTTP, create responses with POST.",
     code: "upgrade_required",
   });
+}
+
+const HEARTBEAT = new TextEncoder().encode("\n");
+
+/**
+ * White space before the JSON of an answer that takes its time (`JSON_HEARTBEATS`). It is how a gateway on plain workerd learns that
+ * the client has left: the runtime tells only by a write that fails. JSON may begin with white space (RFC 8259 §2).
+ */
+class JsonHeartbeats implements SlowAnswer {
+  readonly #intervalMs: number;
+  readonly #first = Promise.withResolvers<ReadableStream<Uint8Array>>();
+  #timer: ReturnType<typeof setInterval> | undefined;
+  #writer: WritableStreamDefaultWriter<Uint8Array> | undefined;
+
+  /** `intervalMs`: time between heartbeats, and before the first one. */
+  constructor(intervalMs: number) {
+    this.#intervalMs = intervalMs;
+  }
+
+  get hasBegun(): boolean {
+    return this.#writer !== undefined;
+  }
+
+  begin(onLeft: () => void): void {
+    const beat = (): void => {
+      if (!this.#writer) {
+        const { readable, writable } = new IdentityTransformStream();
+        this.#writer = writable.getWriter();
+        this.#first.resolve(readable);
+      }
+      this.#writer.write(HEARTBEAT).catch(() => {
+        clearInterval(this.#timer);
+        onLeft();
+      });
+    };
+    this.#timer = setInterval(beat, this.#intervalMs);
+  }
+
+  /**
+   * The answer that `answering` resolves to, where it comes before the first heartbeat. Otherwise an answer of heartbeats and its body:
+   * the status 200 and the headers are sent with the first heartbeat. Rejects as `answering` does before then.
+   */
+  async before(answering: Promise<Response>, context: Context): Promise<Response> {
+    const ended = answering.finally(() => clearInterval(this.#timer));
+    const first = await Promise.race([ended, this.#first.promise]);
+    if (first instanceof Response) return first;
+    context.executionCtx.waitUntil(this.#end(ended));
+    return context.body(first, 200, { "content-type": "application/json" });
+  }
+
+  /** Never rejects: a client that has left gets nothing, and one whose answer cannot be had sees the connection break off. */
+  async #end(answering: Promise<Response>): Promise<void> {
+    const writer = this.#writer;
+    try {
+      const answer = await answering;
+      await writer?.write(new Uint8Array(await answer.arrayBuffer()));
+      await writer?.close();
+    } catch {
+      await writer?.abort("The answer was given up.").catch(() => {});
+    }
+  }
 }

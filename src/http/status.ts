@@ -3,8 +3,8 @@ import { diskState } from "../store/free-disk.ts";
 import { filesInUse } from "../store/open-homes.ts";
 import { PROMETHEUS_CONTENT_TYPE, prometheusText } from "../telemetry/prometheus.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
+import { unknownUrl } from "./answers.ts";
 import { type Endpoint, endpoint } from "./endpoint.ts";
-import { unknownUrl } from "./errors.ts";
 import { describeApi } from "./openapi/document.ts";
 import { ok } from "./openapi/operation.ts";
 

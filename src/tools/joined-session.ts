@@ -10,10 +10,9 @@ import { chosenTools, type FunctionTool, hostedKey, mustCall, type Tool } from "
 import { formatPath } from "../protocol/validation.ts";
 import { toMcpError } from "./mcp/faults.ts";
 import { truncate } from "./mcp/output.ts";
-import type { PluginSession, RunnablePlugin, SessionRequest } from "./plugin.ts";
+import { type PluginSession, type RunnablePlugin, type SessionRequest, ToolTime } from "./plugin.ts";
 import { PLUGIN_LIST } from "./plugins.ts";
 import { ToolFault, toToolFault } from "./tool-fault.ts";
-import { ToolTime } from "./tool-time.ts";
 
 /**
  * The sessions of a turn's plugins as one: which there are, what the model gets to see of them, which of them it means by a

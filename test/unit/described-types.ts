@@ -11,7 +11,7 @@ import type { UpstreamHealth } from "../../src/api/health.ts";
 import type { ShownKey } from "../../src/api/keys.ts";
 import type { Erasure } from "../../src/api/tenant-data.ts";
 import type { UsagePage } from "../../src/api/usage.ts";
-import type { AnswerName, Answers } from "../../src/http/openapi/answers.ts";
+import type { AnswerName, Answers } from "../../src/http/openapi/schemas.ts";
 import type { StreamEvent } from "../../src/items/events.ts";
 import type { OutputItem } from "../../src/items/registry.ts";
 import type { ResponseObject } from "../../src/protocol/response.ts";

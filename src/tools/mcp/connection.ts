@@ -3,8 +3,8 @@ import type { ToolOutcome } from "../../contract/tool-call.ts";
 import type { ListedTool } from "../../contract/tool-session.ts";
 import { type JsonObject, parseArguments } from "../../protocol/json.ts";
 import { type GuardOptions, guardedFetch, unlessAborted } from "../guarded-fetch.ts";
+import type { ToolTime } from "../plugin.ts";
 import { ToolFault } from "../tool-fault.ts";
-import type { ToolTime } from "../tool-time.ts";
 import { type McpServer, McpSession } from "./client.ts";
 import { toMcpError } from "./faults.ts";
 
