@@ -1,3 +1,4 @@
+import type { Fetch } from "@responses-edge/guarded-fetch";
 import type { Connect } from "@responses-edge/socket-fetch/connection";
 
 /**
@@ -6,7 +7,7 @@ import type { Connect } from "@responses-edge/socket-fetch/connection";
  */
 
 /** Follows no redirect: the answer is the 3xx itself. Whoever follows one checks where it leads first (`guardedFetch`). */
-export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+export type { Fetch };
 
 /** A way out as a {@link Fetch}. */
 export function withoutRedirects(send: Fetch): Fetch {

@@ -1,6 +1,5 @@
+import { canonicalHost, dohResolver, type GuardOptions } from "@responses-edge/guarded-fetch";
 import type { ToolConfig } from "../config/index.ts";
-import { canonicalHost } from "../protocol/public-url.ts";
-import { dohResolver, type GuardOptions } from "./guarded-fetch.ts";
 
 /**
  * What a request may have called: public https addresses, looked up where that is set up, and what is listed. Never the

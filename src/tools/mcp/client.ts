@@ -1,7 +1,7 @@
 import type { Client, RequestOptions, Tool, Transport } from "@modelcontextprotocol/client";
+import { FetchFault, limitBody, unlessAborted } from "@responses-edge/guarded-fetch";
 import type { ListedTool } from "../../contract/tool-session.ts";
-import { limitBody, unlessAborted } from "../guarded-fetch.ts";
-import { ToolFault } from "../tool-fault.ts";
+import { ToolFault, toToolFault } from "../tool-fault.ts";
 import { CONNECTION_CLOSED, explain, isOldTransport, type Sdk, secretsOf } from "./faults.ts";
 import { mcpHeaders } from "./headers.ts";
 import { outputText } from "./output.ts";
@@ -337,9 +337,9 @@ export class McpSession {
     if (operation && !isEventStream) signals.push(operation.abort.signal);
     const signal = AbortSignal.any(signals);
     const note = (error: unknown) => {
-      if (!(error instanceof ToolFault)) return;
-      if (isEventStream) this.#lost(error);
-      else if (operation) operation.fault ??= error;
+      if (!(error instanceof ToolFault || error instanceof FetchFault)) return;
+      if (isEventStream) this.#lost(toToolFault(error));
+      else if (operation) operation.fault ??= toToolFault(error);
     };
     try {
       const response = await this.#options.fetch(String(url), { ...init, headers, signal });
@@ -352,10 +352,10 @@ export class McpSession {
   };
 
   #explained(error: unknown, { fault, status }: Operation): ToolFault {
+    if (error instanceof ToolFault || error instanceof FetchFault) return toToolFault(error);
+    if (fault) return fault;
     const secrets = secretsOf(this.#server.url, this.#headers);
-    return fault && !(error instanceof ToolFault)
-      ? fault
-      : explain(error, { status, server: this.#name, secrets }, this.#sdk);
+    return explain(error, { status, server: this.#name, secrets }, this.#sdk);
   }
 
   /** Ends everything that waits for an answer: none can come any more. */

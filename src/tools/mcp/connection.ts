@@ -1,8 +1,8 @@
+import { type GuardOptions, guardedFetch, unlessAborted } from "@responses-edge/guarded-fetch";
 import type { ToolConfig } from "../../config/index.ts";
 import type { ToolOutcome } from "../../contract/tool-call.ts";
 import type { ListedTool } from "../../contract/tool-session.ts";
 import { type JsonObject, parseArguments } from "../../protocol/json.ts";
-import { type GuardOptions, guardedFetch, unlessAborted } from "../guarded-fetch.ts";
 import type { ToolTime } from "../plugin.ts";
 import { ToolFault } from "../tool-fault.ts";
 import { type McpServer, McpSession } from "./client.ts";

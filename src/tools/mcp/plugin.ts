@@ -1,9 +1,9 @@
+import { isPublicUrl } from "@responses-edge/guarded-fetch";
 import type { ResponseOutputItem } from "openai/resources/responses/responses";
 import { type BegunCall, type CallItem, stepOf } from "../../contract/plugin.ts";
 import type { CalledTool } from "../../contract/tool-call.ts";
 import type { Item } from "../../items/registry.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
-import { isPublicUrl } from "../../protocol/public-url.ts";
 import { isToolServer } from "../guard.ts";
 import type { RunnablePlugin } from "../plugin.ts";
 import { refusedCall, takeApprovals } from "./approvals.ts";
