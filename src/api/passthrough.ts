@@ -45,7 +45,7 @@ const OUTPUT_LIMITS: Partial<Record<PassthroughEndpoint, readonly string[]>> = {
 const UNCOUNTED: ReadonlySet<PassthroughEndpoint> = new Set(["tokenize", "detokenize"]);
 
 /** Those that vLLM has at its root. */
-const AT_ROOT: ReadonlySet<PassthroughEndpoint> = new Set(["tokenize", "detokenize"]);
+export const AT_ROOT: ReadonlySet<PassthroughEndpoint> = new Set(["tokenize", "detokenize"]);
 
 /** Fields that reach beyond their request, as those of `VLLM_EXTRAS` do: to other requests, other hosts, or the server's own inside. */
 const OPERATORS_FIELDS = [

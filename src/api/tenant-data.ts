@@ -1,9 +1,11 @@
+import type { z } from "zod";
 import { HomeClient } from "../store/client.ts";
 import type { HomesBinding } from "../store/home-calls.ts";
 import { homeUrl } from "../store/home-requests.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
 import { type Administrator, parseTenant, shownKey } from "./keys.ts";
+import { type homesQuery, MAX_HOMES } from "./queries.ts";
 import type { Caller } from "./transport.ts";
 
 /**
@@ -15,9 +17,6 @@ export interface TenantData extends Administrator {
   homes: HomesBinding;
   quotas: DurableObjectNamespace<Quota>;
 }
-
-/** Homes of one export or one erasure; each is an object to be asked. */
-export const MAX_HOMES = 200;
 
 /** A home that was used so lately may have a turn under way that will be kept. Its note stays. */
 const SETTLED_AFTER_MS = 3_600_000;
@@ -32,7 +31,7 @@ const KEYS_AT_ONCE = 500;
 export async function exportTenant(
   admin: TenantData,
   id: string,
-  { after, limit }: { after?: string | undefined; limit: number },
+  { after, limit }: z.output<typeof homesQuery>,
 ): Promise<ReadableStream<Uint8Array>> {
   const tenant = parseTenant(id);
   const directory = admin.directories.getByName(DIRECTORY);
@@ -95,23 +94,11 @@ async function aboutTenant({ directories, quotas }: TenantData, tenant: string):
   return lines;
 }
 
-/** The result of an erasure, and whether it has to be asked for again. */
-export interface Erasure {
-  object: "tenant.erased";
-  id: string;
-  /** Homes that were emptied now. */
-  homes: number;
-  /** `after` of the next call, where there are more homes. */
-  next: string | null;
-  /** Homes are left; also those in which a turn was under way lately, which may have been kept since: then in an hour. */
-  has_more: boolean;
-}
-
 /**
  * Erases a tenant: its keys and limits at once, then what its homes keep, at most `MAX_HOMES` of them, and, when none is
  * left, what was counted. The audit log goes on telling what was done. Again is harmless.
  */
-export async function eraseTenant(admin: TenantData, id: string, after: string | undefined): Promise<Erasure> {
+export async function eraseTenant(admin: TenantData, id: string, after: string | undefined) {
   const tenant = parseTenant(id);
   const directory = admin.directories.getByName(DIRECTORY);
   await directory.eraseTenant(admin.name, tenant);
@@ -122,7 +109,8 @@ export async function eraseTenant(admin: TenantData, id: string, after: string |
   const isEmpty = await quota.forgetHomes(homes, SETTLED_AFTER_MS);
   if (isEmpty) await quota.erase();
   const next = homes.length === MAX_HOMES ? (homes.at(-1) ?? null) : null;
-  return { object: "tenant.erased", id: tenant, homes: homes.length, next, has_more: !isEmpty };
+  // Homes in which a turn was under way lately are left, too, as it may have been kept since: then again in an hour.
+  return { object: "tenant.erased" as const, id: tenant, homes: homes.length, next, has_more: !isEmpty };
 }
 
 /**

@@ -14,7 +14,8 @@ import { DIRECTORY } from "../store/keys/key-directory.ts";
 import { MAX_LINE_LENGTH } from "../store/limits.ts";
 import { ImportedHome } from "./imported-home.ts";
 import { parseTenant } from "./keys.ts";
-import { MAX_HOMES, type TenantData } from "./tenant-data.ts";
+import { MAX_HOMES } from "./queries.ts";
+import type { TenantData } from "./tenant-data.ts";
 
 /**
  * Takes what `exportTenant` gives into this deployment: the same one or another, under the same name or another. A home

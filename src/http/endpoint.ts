@@ -12,10 +12,15 @@ import { adminOf, identityOf, requireAdminApi } from "./caller.ts";
 import type { Operation } from "./openapi/operation.ts";
 
 /** An endpoint of the API: its route, its query and its answer. The 405 of its path, its row of docs/reference/endpoints.md and its description follow. */
-export interface Endpoint<Path extends string = string, Query = unknown> {
-  method: "GET" | "POST" | "DELETE";
+export interface Endpoint extends Declaration<string, unknown> {
+  method: Method;
   /** With Hono's parameters, such as `/v1/responses/:id`. */
-  path: Path;
+  path: string;
+}
+
+type Method = "GET" | "POST" | "DELETE";
+
+interface Declaration<Path extends string, Query> {
   /** Its row of docs/reference/endpoints.md, in Markdown. */
   summary: string;
   /** Its entry in the API's description. */
@@ -27,9 +32,13 @@ export interface Endpoint<Path extends string = string, Query = unknown> {
   handle(context: Context<AppEnv, Path>, query: Query): Response | Promise<Response>;
 }
 
-/** Declares an endpoint: what its handler gets follows from its path and its query. */
-export function endpoint<const Path extends string, Query = undefined>(declaration: Endpoint<Path, Query>): Endpoint {
-  return declaration as unknown as Endpoint;
+/** Declares an endpoint, such as `GET /v1/responses/:id`: what its handler gets follows from its path and its query. */
+export function endpoint<const Path extends string, Query = undefined>(
+  route: `${Method} ${Path}`,
+  declaration: Declaration<Path, Query>,
+): Endpoint {
+  const [method = "", path = ""] = route.split(" ");
+  return { ...(declaration as Declaration<string, unknown>), method: method as Method, path };
 }
 
 /** The fields of a query's schema. Throws where it has none: a query is an object, and what is made of one. */

@@ -3,6 +3,7 @@ import { compactConversation } from "../api/compact.ts";
 import { createResponse } from "../api/create-response.ts";
 import { toShownError } from "../api/faults.ts";
 import { countInputTokens } from "../api/input-tokens.ts";
+import { pageQuery, retrieveQuery, treeQuery } from "../api/queries.ts";
 import {
   cancelResponse,
   deleteResponse,
@@ -29,7 +30,6 @@ import { authenticate, authorizationOf } from "./auth.ts";
 import { CODEX_TURN_STATE, callerOf, codexTurnState, identityOf, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byTenantIn, json, ok } from "./openapi/operation.ts";
-import { pageQuery, retrieveQuery, treeQuery } from "./queries.ts";
 
 const VERSION_HEADER = {
   name: OPEN_RESPONSES_VERSION,
@@ -40,9 +40,7 @@ const VERSION_HEADER = {
 const byTenant = byTenantIn("Responses");
 
 export const responses = [
-  endpoint({
-    method: "POST",
-    path: "/v1/responses",
+  endpoint("POST /v1/responses", {
     summary: "create; JSON, or SSE with `stream: true`",
     operation: byTenant("createResponse", "turn", {
       headers: [
@@ -88,9 +86,7 @@ export const responses = [
       return slowAnswer ? slowAnswer.before(answer(), context) : answer();
     },
   }),
-  endpoint({
-    method: "POST",
-    path: "/v1/responses/input_tokens",
+  endpoint("POST /v1/responses/input_tokens", {
     summary: "count the prompt that a create with the same body would send; nothing is stored",
     operation: byTenant("countInputTokens", "turn", {
       body: json("CountInputTokens"),
@@ -103,9 +99,7 @@ export const responses = [
       return context.json({ object: "response.input_tokens", input_tokens });
     },
   }),
-  endpoint({
-    method: "POST",
-    path: "/v1/responses/compact",
+  endpoint("POST /v1/responses/compact", {
     summary:
       "compact `input` and what `previous_response_id` continues: the user's messages and one `compaction` item; nothing is stored",
     operation: byTenant("compactConversation", "turn", {
@@ -118,9 +112,7 @@ export const responses = [
       return context.json(await compactConversation(callerOf(context), body));
     },
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/responses",
+  endpoint("GET /v1/responses", {
     summary: "with `Upgrade: websocket`: WebSocket mode ([docs/websocket.md](docs/websocket.md)); else 426",
     operation: byTenant("connectResponses", "read", {
       answers: { 101: {} },
@@ -171,9 +163,7 @@ export const responses = [
       });
     },
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/responses/:id",
+  endpoint("GET /v1/responses/:id", {
     summary:
       "retrieve; with `stream=true`, `starting_after`, `include_obfuscation`: replay a background response's events and follow it",
     operation: byTenant("retrieveResponse", "read", {
@@ -193,9 +183,7 @@ export const responses = [
       return jsonText(context, responseBody(await retrieveResponse(caller, address, include)));
     },
   }),
-  endpoint({
-    method: "DELETE",
-    path: "/v1/responses/:id",
+  endpoint("DELETE /v1/responses/:id", {
     summary: "delete, for good",
     operation: byTenant("deleteResponse", "read", { answers: ok("DeletedResponse") }),
     handle: async (context) => {
@@ -204,9 +192,7 @@ export const responses = [
       return context.json({ id, object: "response.deleted", deleted: true });
     },
   }),
-  endpoint({
-    method: "POST",
-    path: "/v1/responses/:id/cancel",
+  endpoint("POST /v1/responses/:id/cancel", {
     summary: "stop a background response",
     operation: byTenant("cancelResponse", "read", { answers: ok("ResponseObject"), errors: [400] }),
     handle: async (context) => {
@@ -214,9 +200,7 @@ export const responses = [
       return jsonText(context, responseBody(await cancelResponse(callerOf(context), address)));
     },
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/responses/:id/input_items",
+  endpoint("GET /v1/responses/:id/input_items", {
     summary: "its input: `limit` 1–100 (20), `order` `desc`\\|`asc`, `after`, `include`",
     operation: byTenant("listInputItems", "read", { answers: ok("ItemList") }),
     query: pageQuery,
@@ -225,9 +209,7 @@ export const responses = [
       return itemList(context, await listInputItems(callerOf(context), address, page));
     },
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/responses/:id/tree",
+  endpoint("GET /v1/responses/:id/tree", {
     summary:
       "all responses of its conversation tree, with previews: `limit` 1–100 (20), `order` `desc`\\|`asc` of ids, `after`",
     operation: byTenant("readResponseTree", "read", { answers: ok("Tree") }),
