@@ -15,7 +15,7 @@ import { conversationAddress, knownTree } from "../store/client.ts";
 import { checkDisk } from "../store/free-disk.ts";
 import { newTree } from "../store/new-trees.ts";
 import { addItemIds, matchOutputs, needsItemIds } from "../turn/history.ts";
-import { type AdmissionKind, admit } from "./admission.ts";
+import { type AdmissionKind, admit, storingKey } from "./admission.ts";
 import { underPolicy } from "./policy.ts";
 import type { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
@@ -38,6 +38,8 @@ export interface Creation {
   address: TurnAddress;
   /** It is the first that is put into its home. */
   isNewHome: boolean;
+  /** The key as whose it is stored, where what is stored is counted. */
+  owner: string | undefined;
   cacheSalt: string;
   /** The other turns that it shares a model server's cache with. */
   affinity: Affinity;
@@ -114,8 +116,8 @@ export async function checkCreation(
     : await modelAccess.placedTree({ model: request.model, affinity }, draw, abort.signal);
   const address = newTurnAddress(home, tree);
   const kindOf = kind ?? (request.background ? "run" : "turn");
-  const admission = admit(caller, request, input, address, { kind: kindOf, makesTurn });
-  if (admission) scope.admit(await admission);
+  const { counted } = identity;
+  if (counted) scope.admit(await admit(caller, counted, request, input, address, { kind: kindOf, makesTurn }));
   return {
     caller,
     request,
@@ -124,6 +126,7 @@ export async function checkCreation(
     conversation,
     address,
     isNewHome: isFirst,
+    owner: storingKey(identity),
     cacheSalt: tenantCacheSalt(tenant, request.cache_salt),
     affinity,
     createdAt: Date.now(),

@@ -8,7 +8,6 @@ import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, maxOutputLength } from "../store/limits.ts";
 import { addItemIds, keptInput } from "../turn/history.ts";
 import type { Settle } from "../turn/turn.ts";
-import { storingKey } from "./admission.ts";
 import { type Creation, inQueue, type PreparedTurn, prepareTurn, type ReadHistory } from "./creation.ts";
 import { noteHome } from "./tenant-data.ts";
 import type { ClientSink, Created, SlowAnswer } from "./transport.ts";
@@ -36,8 +35,8 @@ export async function runForeground<Sink extends ClientSink>(
   openSink: (onLeft: () => void, id: string) => Sink,
   slowAnswer?: SlowAnswer,
 ): Promise<Created<Sink>> {
-  const { caller, request, address, conversation, abort, modelAccess, scope } = creation;
-  const { config, waitUntil, onAttempt, observation } = caller;
+  const { caller, request, address, isNewHome, owner, createdAt, conversation, abort, modelAccess, scope } = creation;
+  const { config, homes, waitUntil, onAttempt, observation } = caller;
   const generates = !isOnlyPrepared(request);
   const entered = conversation && (await enterConversation(creation, conversation.id));
   const prepared = await prepareTurn(creation, entered);
@@ -69,7 +68,11 @@ export async function runForeground<Sink extends ClientSink>(
   }
   if (!sink) slowAnswer?.begin(onLeft);
   const running = generates ? turn.run(started, keeping.settle) : turn.warmUp(keeping.settle);
-  if (generates && sink) keeping.wakeHome();
+  // Any other home is there. An answer without a stream that fails leaves nothing.
+  if (generates && sink && isNewHome && request.store !== false) {
+    const wake = () => waitUntil(homes.awaitTurn(address.home, createdAt, owner !== undefined));
+    keeping.waking = setTimeout(wake, WAKE_AFTER_MS);
+  }
   unread.move();
   // The turn outlives this function.
   const owned = scope.move();
@@ -103,6 +106,14 @@ async function enterConversation(creation: Creation, id: string): Promise<ReadHi
   return { ...readHistory(entered.history), token };
 }
 
+interface Keeping {
+  /** The turn may put out so much. */
+  outputLength: number;
+  /** Wakes its home after a while, unless it is settled before. */
+  waking: ReturnType<typeof setTimeout> | undefined;
+  settle: Settle;
+}
+
 /**
  * How a turn is kept: in its home, in its conversation, by its transport, or not at all. `token` names the lease of a conversation.
  * Throws the 400 of a request that leaves too little for its answer.
@@ -112,9 +123,9 @@ async function keepTurn(
   { spec, past, work }: PreparedTurn,
   token: string | undefined,
   slowAnswer: SlowAnswer | undefined,
-): Promise<{ outputLength: number; wakeHome(): void; settle: Settle }> {
-  const { caller, request, previous, address, isNewHome, createdAt } = creation;
-  const { homes, waitUntil, observation } = caller;
+): Promise<Keeping> {
+  const { caller, request, previous, address, owner, createdAt } = creation;
+  const { homes, observation } = caller;
   const inConversation = token !== undefined;
   const isKept = request.store !== false || inConversation;
   const named = isKept || caller.keep ? await work.run(addItemIds(past.input, address, inConversation)) : [];
@@ -124,18 +135,11 @@ async function keepTurn(
   // Known before anything is kept there; while the model speaks.
   const noted = isKept ? noteHome(caller, address.home) : undefined;
   noted?.catch(() => {});
-  const owner = storingKey(caller.identity);
-  let waking: ReturnType<typeof setTimeout> | undefined;
-  return {
+  const keeping: Keeping = {
     outputLength,
-    wakeHome() {
-      // Any other home is there. An answer without a stream that fails leaves nothing.
-      if (request.store === false || !isNewHome) return;
-      const wake = () => waitUntil(homes.awaitTurn(address.home, createdAt, owner !== undefined));
-      waking = setTimeout(wake, WAKE_AFTER_MS);
-    },
+    waking: undefined,
     async settle({ outcome: { status }, closed }, terminate) {
-      clearTimeout(waking);
+      clearTimeout(keeping.waking);
       // A failure that is thrown has no response: nobody learns the id that a record of it would have.
       const isTold = request.stream === true || slowAnswer?.hasBegun === true;
       const keep = request.store !== false && (status !== "failed" || isTold);
@@ -161,4 +165,5 @@ async function keepTurn(
       terminate();
     },
   };
+  return keeping;
 }

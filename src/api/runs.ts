@@ -24,7 +24,6 @@ import { refused } from "../store/result.ts";
 import type { RunSpec } from "../store/run-store.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import { addItemIds } from "../turn/history.ts";
-import { storingKey } from "./admission.ts";
 import { type Creation, inQueue } from "./creation.ts";
 import { createdResponse } from "./responses.ts";
 import { noteHome } from "./tenant-data.ts";
@@ -37,7 +36,7 @@ import type { Caller, Created } from "./transport.ts";
 
 /** Begins a run in its home, and gives its response as it is by then. Throws what refuses it. */
 export async function startRun(creation: Creation): Promise<StoredResponse> {
-  const { caller, request, abort, address, conversation, cacheSalt, affinity, modelAccess, scope } = creation;
+  const { caller, request, abort, address, conversation, owner, cacheSalt, affinity, modelAccess, scope } = creation;
   const { config, homes, past, tenant, identity } = caller;
   const [model, { input }] = await Promise.all([
     modelAccess.resolve(request.model, abort.signal),
@@ -48,7 +47,6 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   const access = accessOf(rest);
   const trace = caller.observation?.runTrace(newSpanId);
   const tools = rest.tools?.map(echoTool);
-  const owner = storingKey(identity);
   const spec: RunSpec = {
     home: address.home,
     turn: address.turn,

@@ -3,8 +3,7 @@ import { jwtConfig, type KeyValues, keys, tokenMistakes, tokens } from "./keys.t
 import { harmony, models, VLLM_EXTRAS } from "./models.ts";
 import { type Fetch, operatorNetwork, type PrivateNetwork } from "./network.ts";
 import { servers } from "./servers.ts";
-import { serving } from "./serving.ts";
-import { store } from "./store.ts";
+import { serving, store } from "./serving.ts";
 import { type AnalyticsDataset, telemetry, telemetryConfig, telemetryMistakes } from "./telemetry.ts";
 import { toolConfig, tools } from "./tools.ts";
 import { type ModelServerConfig, readModelServers } from "./upstreams.ts";

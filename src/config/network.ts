@@ -34,7 +34,7 @@ export const publicFetch: Fetch = (url, init) => fetch(url, { ...init, redirect:
 export function operatorNetwork({ PRIVATE_NETWORK: network }: { PRIVATE_NETWORK?: PrivateNetwork }): OperatorNetwork {
   if (!network) return { fetch: publicFetch, connect: undefined };
   return {
-    fetch: withoutRedirects((url, init) => network.fetch(url, init)),
+    fetch: (url, init) => network.fetch(url, { ...init, redirect: "manual" }),
     connect: (address, options) => network.connect(address, options),
   };
 }

@@ -30,13 +30,7 @@ export async function readJson(request: Request, sender: Sender): Promise<{ valu
  */
 export async function readForm(request: Request, sender: Sender): Promise<{ bytes: Uint8Array; type: string }> {
   const type = request.headers.get("content-type") ?? "";
-  if (!/^multipart\/form-data\s*;/i.test(type)) {
-    throw new ApiError({
-      status: 415,
-      message: "Unsupported content type. Send the body as 'Content-Type: multipart/form-data'.",
-      code: "unsupported_media_type",
-    });
-  }
+  if (!/^multipart\/form-data\s*;/i.test(type)) throw wrongType("multipart/form-data");
   using permits = bodyPermits(sender);
   return { bytes: await readBytes(request, sender, permits), type };
 }
@@ -53,13 +47,7 @@ export async function* readLines(
   { headers, body }: Request,
   { maxBytes, maxLineBytes }: { maxBytes: number; maxLineBytes: number },
 ): AsyncGenerator<Uint8Array<ArrayBuffer>> {
-  if (!LINES_TYPE.test(headers.get("content-type") ?? "")) {
-    throw new ApiError({
-      status: 415,
-      message: "Unsupported content type. Send the body as 'Content-Type: application/jsonl'.",
-      code: "unsupported_media_type",
-    });
-  }
+  if (!LINES_TYPE.test(headers.get("content-type") ?? "")) throw wrongType("application/jsonl");
   if ((headers.get("content-encoding") ?? "identity") !== "identity") {
     throw new ApiError({
       status: 415,
@@ -112,12 +100,13 @@ export async function discardBody({ body, bodyUsed, headers }: Request): Promise
 
 /** Throws the 415 of a request whose content type is not JSON. */
 export function requireJsonType({ headers }: Request): void {
-  if (/^application\/(json|[\w.+-]+\+json)\s*(;|$)/i.test(headers.get("content-type") ?? "")) return;
-  throw new ApiError({
-    status: 415,
-    message: "Unsupported content type. Send the body as 'Content-Type: application/json'.",
-    code: "unsupported_media_type",
-  });
+  const isJson = /^application\/(json|[\w.+-]+\+json)\s*(;|$)/i.test(headers.get("content-type") ?? "");
+  if (!isJson) throw wrongType("application/json");
+}
+
+function wrongType(wanted: string): ApiError {
+  const message = `Unsupported content type. Send the body as 'Content-Type: ${wanted}'.`;
+  return new ApiError({ status: 415, message, code: "unsupported_media_type" });
 }
 
 /**
@@ -132,7 +121,15 @@ async function readBytes(request: Request, { tenant, config }: Sender, permits: 
   if (announced > maxBytes + MAX_DISCARDED_BYTES) throw bodyTooLarge(maxBytes);
   if (announced <= Math.min(SHORT_BODY_LENGTH, maxBytes) && !headers.has("content-encoding")) {
     permits.resize(0);
-    return readShort(request);
+    const late = Promise.withResolvers<never>();
+    const timer = setTimeout(() => late.reject(tooSlow()), SHORT_BODY_TIMEOUT_MS);
+    try {
+      return new Uint8Array(await Promise.race([request.arrayBuffer(), late.promise]));
+    } catch (error) {
+      throw faultOf(error);
+    } finally {
+      clearTimeout(timer);
+    }
   }
   if (!body) return new Uint8Array();
   using source = new BodySource(body, BODY_TIMEOUT_MS);
@@ -144,25 +141,20 @@ async function readBytes(request: Request, { tenant, config }: Sender, permits: 
       if (length > maxBytes) throw bodyTooLarge(maxBytes);
       permits.resize(length);
     };
-    return encoding === undefined
-      ? await readAll(source, take)
-      : await decompressAll(source, encoding, take, new LongWork(tenant));
+    if (encoding !== undefined) return await decompressAll(source, encoding, take, new LongWork(tenant));
+    const chunks: Uint8Array<ArrayBuffer>[] = [];
+    let length = 0;
+    for (let chunk = await source.read(); chunk; chunk = await source.read()) {
+      length += chunk.byteLength;
+      take(length);
+      chunks.push(chunk.slice());
+    }
+    return concatBytes(chunks);
   } catch (error) {
     permits[Symbol.dispose]();
     await source.discard();
     throw error;
   }
-}
-
-async function readAll(source: BodySource, take: (length: number) => void): Promise<Uint8Array> {
-  const chunks: Uint8Array<ArrayBuffer>[] = [];
-  let length = 0;
-  for (let chunk = await source.read(); chunk; chunk = await source.read()) {
-    length += chunk.byteLength;
-    take(length);
-    chunks.push(chunk.slice());
-  }
-  return concatBytes(chunks);
 }
 
 /** So many bytes of output take a microsecond. */
@@ -215,19 +207,6 @@ const SHORT_BODY_LENGTH = 16 * 1024;
 
 /** A short body comes this fast at the least rate. Milliseconds. */
 const SHORT_BODY_TIMEOUT_MS = RATE_PERIOD_MS + (SHORT_BODY_LENGTH / LEAST_RATE) * 1000;
-
-/** The whole of a body that announces at most `SHORT_BODY_LENGTH` bytes: one read of the runtime's. Throws as `BodySource.read` does. */
-async function readShort(request: Request): Promise<Uint8Array<ArrayBuffer>> {
-  const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(tooSlow()), SHORT_BODY_TIMEOUT_MS);
-  try {
-    return new Uint8Array(await Promise.race([request.arrayBuffer(), late.promise]));
-  } catch (error) {
-    throw faultOf(error);
-  } finally {
-    clearTimeout(timer);
-  }
-}
 
 class BodySource implements Disposable {
   readonly #reader: ByteReader;

@@ -12,7 +12,7 @@ import { notePassed } from "../store/garbage.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import { unknownUrl } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
-import { readForm, readJson, type Sender } from "./body.ts";
+import { readForm, readJson } from "./body.ts";
 
 /** The API's caller of an authenticated HTTP request. Its past is in the tenant's homes. */
 export function callerOf(context: Context<AppEnv>, identity: Identity = identityOf(context)): Caller {
@@ -84,7 +84,11 @@ function noteOf(context: Context<AppEnv>, { tenant, keyId }: Identity): NonNulla
 
 /** The parsed body of a context's request, whose length the context then knows. Throws as `readJson` does. */
 export async function jsonBody(context: Context<AppEnv>): Promise<unknown> {
-  const { value, length } = await readJson(context.req.raw, senderOf(context));
+  const { value, length } = await readJson(context.req.raw, {
+    // Administrators are no tenant's, and together one sender.
+    tenant: context.get("authenticated").identity?.tenant ?? "",
+    config: context.get("config"),
+  });
   context.set("bodyLength", length);
   notePassed(length);
   return value;
@@ -92,16 +96,10 @@ export async function jsonBody(context: Context<AppEnv>): Promise<unknown> {
 
 /** The same of a form, as it came. Throws as `readForm` does. */
 export async function formBody(context: Context<AppEnv>): Promise<{ bytes: Uint8Array; type: string }> {
-  const form = await readForm(context.req.raw, senderOf(context));
+  const sender = { tenant: identityOf(context).tenant, config: context.get("config") };
+  const form = await readForm(context.req.raw, sender);
   context.set("bodyLength", form.bytes.length);
   return form;
-}
-
-function senderOf(context: Context<AppEnv>): Sender {
-  const authenticated = context.get("authenticated");
-  // Administrators are no tenant's, and together one sender.
-  const tenant = authenticated.admin === undefined ? authenticated.identity.tenant : "";
-  return { tenant, config: context.get("config") };
 }
 
 /** Headers by which agents name the session that a request is part of; the most telling ones first. */

@@ -2,10 +2,9 @@ import type { Client, RequestOptions, Tool, Transport } from "@modelcontextproto
 import { FetchFault, limitBody, unlessAborted } from "@responses-edge/guarded-fetch";
 import type { ListedTool } from "../../contract/tool-session.ts";
 import { ToolFault, toToolFault } from "../tool-fault.ts";
+import { outputText, readTools, toListedTool } from "./answers.ts";
 import { CONNECTION_CLOSED, explain, isOldTransport, type Sdk, secretsOf } from "./faults.ts";
 import { mcpHeaders } from "./headers.ts";
-import { outputText } from "./output.ts";
-import { readTools, toListedTool } from "./tool-list.ts";
 
 /**
  * MCP servers that a request names, over the official client package. The package speaks the protocol; this module
