@@ -56,18 +56,17 @@ export async function countedWork<T>(
 type Countable = Pick<Caller, "identity" | "quotas" | "waitUntil" | "counting">;
 
 /**
- * Lets a request in. Undefined where its caller's use is not counted. Rejects with the 429 of a limit, and the 503 where limits cannot
- * be checked: then nobody is let in.
+ * Lets a request in whose caller's use is counted. Rejects with the 429 of a limit, and the 503 where limits cannot be checked: then
+ * nobody is let in.
  */
 export function admit(
   caller: Caller,
+  counted: Counted,
   request: CreateRequest,
   input: readonly InputItem[],
   address: TurnAddress,
   { kind, makesTurn }: { kind: AdmissionKind; makesTurn: boolean },
-): Promise<Admission> | undefined {
-  const { counted } = caller.identity;
-  if (!counted) return undefined;
+): Promise<Admission> {
   caller.counting.isDone = true;
   const { tenant, key } = counted;
   const isReserved = kind !== "count" && (limitsTokens(tenant) || limitsTokens(key));
@@ -173,8 +172,11 @@ async function admitTurn(
   return {
     expect: need.isReserved ? expect : undefined,
     end(result) {
-      const asked = { model: request.model ?? modelOf(result), estimatedInput: () => need.input };
-      reservation.end(result && counted.tellsUsage ? usageOfTurn(result, asked, config.keys.prices) : undefined);
+      if (!result || !counted.tellsUsage) return reservation.end(undefined);
+      // The model that answered a request which named none.
+      const model = request.model ?? (JSON.parse(result.closed.head) as { model?: string }).model ?? "unknown";
+      const asked = { model, estimatedInput: () => need.input };
+      reservation.end(usageOfTurn(result, asked, config.keys.prices));
     },
   };
 }
@@ -248,10 +250,4 @@ export async function admitPassed(
 
 function limitsTokens(grants: Grants | null): boolean {
   return grants?.tokens_per_minute != null || grants?.budget != null;
-}
-
-/** The model that answered a request which named none. */
-function modelOf(result: TurnResult | undefined): string {
-  const { model } = (result ? JSON.parse(result.closed.head) : {}) as { model?: string };
-  return model ?? "unknown";
 }

@@ -4,7 +4,7 @@ import { type Item, itemId, type OutputItem } from "../items/registry.ts";
 import { compactRequest } from "../protocol/create-request.ts";
 import { clientLeft, internalError } from "../protocol/errors.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
-import type { ResponseObject, Usage } from "../protocol/response.ts";
+import type { ResponseObject } from "../protocol/response.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { openNewest, SUMMARY_ID, standingPast } from "../turn/compacted-past.ts";
 import { NO_USAGE } from "../turn/response.ts";
@@ -12,22 +12,12 @@ import { checkCreation, prepareTurn } from "./creation.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
-/** The answer to a compaction (openai 7.57 `CompactedResponse`). */
-export interface CompactedResponse {
-  id: string;
-  object: "response.compaction";
-  /** Unix seconds. */
-  created_at: number;
-  /** The user's messages as they are, and one compaction item, which stands for all of them and for the rest. */
-  output: unknown[];
-  usage: Usage;
-}
-
 /**
- * Compacts the input of a request and what it continues. Keeps nothing: its id names nothing that could be continued.
+ * Compacts the input of a request and what it continues. Gives the user's messages as they are, and one compaction item, which stands
+ * for all of them and for the rest (openai 7.57 `CompactedResponse`). Keeps nothing: its id names nothing that could be continued.
  * Throws ApiError for all that refuses such a request (503 where this isolate has enough turns), and where the summary cannot be made.
  */
-export async function compactConversation(caller: Caller, body: unknown): Promise<CompactedResponse> {
+export async function compactConversation(caller: Caller, body: unknown) {
   using scope = RequestScope.open(caller);
   const creation = await checkCreation(scope, caller, body, { schema: compactRequest, makesTurn: false });
   const { address, createdAt, abort, modelAccess } = creation;

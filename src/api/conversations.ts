@@ -14,9 +14,9 @@ import type { ItemPage } from "../store/item-store.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { withItemIds } from "../turn/prompt.ts";
 import { admitStored, storingKey } from "./admission.ts";
-import { noteHome } from "./noted-homes.ts";
 import { checkMayStore } from "./policy.ts";
-import { type Include, type ShownPage, shownItem, shownItemPage } from "./shown.ts";
+import { type Include, type ShownPage, shownItem, shownItemPage } from "./responses.ts";
+import { noteHome } from "./tenant-data.ts";
 import type { Caller } from "./transport.ts";
 
 /**

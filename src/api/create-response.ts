@@ -1,8 +1,7 @@
 import { checkCreation } from "./creation.ts";
 import { runForeground } from "./foreground.ts";
-import { createOnce } from "./idempotency.ts";
 import { RequestScope } from "./request-scope.ts";
-import { answerRun, startRun } from "./runs.ts";
+import { answerRun, createOnce, startRun } from "./runs.ts";
 import type { Caller, ClientSink, Created, SlowAnswer } from "./transport.ts";
 
 export interface CreateOptions<Sink extends ClientSink> {

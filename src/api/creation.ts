@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { LongWork } from "@responses-edge/long-work";
 import type { z } from "zod";
 import type { TurnSpec } from "../assembly/assemble-turn.ts";
@@ -7,15 +8,13 @@ import type { Past, ReadPast } from "../assembly/past.ts";
 import { type Affinity, affinityOf } from "../assembly/session.ts";
 import type { InputItem } from "../items/registry.ts";
 import { type CreateRequest, createRequest, readCreateBody } from "../protocol/create-request.ts";
-import { previousResponseNotFound } from "../protocol/errors.ts";
+import { clientLeft, previousResponseNotFound } from "../protocol/errors.ts";
 import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
 import { conversationAddress, knownTree } from "../store/client.ts";
 import { checkDisk } from "../store/free-disk.ts";
 import { newTree } from "../store/new-trees.ts";
 import { addItemIds, matchOutputs, needsItemIds } from "../turn/prompt.ts";
-import { type AdmissionKind, admit } from "./admission.ts";
-import { tenantCacheSalt } from "./cache-salt.ts";
-import { abortedByClient } from "./client-left.ts";
+import { type AdmissionKind, admit, storingKey } from "./admission.ts";
 import { underPolicy } from "./policy.ts";
 import type { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
@@ -24,9 +23,6 @@ import type { Caller } from "./transport.ts";
 
 /** Bytes, or UTF-16 units, of the longest body that begins a tree in a home of several. A longer one leaves little to the others. */
 const MAX_SHARED_LENGTH = 256 * 1024;
-
-/** How many types a header names. */
-const MAX_TOLD_TYPES = 16;
 
 /** A checked request, with all that is known before anybody is asked. */
 export interface Creation {
@@ -41,12 +37,18 @@ export interface Creation {
   address: TurnAddress;
   /** It is the first that is put into its home. */
   isNewHome: boolean;
+  /** The key as whose it is stored, where what is stored is counted. */
+  owner: string | undefined;
   cacheSalt: string;
   /** The other turns that it shares a model server's cache with. */
   affinity: Affinity;
   /** Unix milliseconds. */
   createdAt: number;
-  /** Aborted, with the 499 that says so, when the client leaves. */
+  /**
+   * Aborted, with the 499 that says so, when the client leaves before its response has ended. Its transport tells of that by the
+   * caller's signal, or by the sink's `onLeft` when a write finds nobody. The turn then closes its request to vLLM at once and ends as
+   * cancelled; one that still waits for its conversation leaves the queue. A run in its home goes on.
+   */
   abort: AbortController;
   modelAccess: ModelAccess;
   /** The function that opened it gives back all that the request has taken, unless another one took it over (`move`). */
@@ -91,8 +93,11 @@ export async function checkCreation(
   const isStored = request.store !== false || request.background || conversation !== undefined || kind === "run";
   if (makesTurn && isStored) checkDisk();
   await checkRequestItems(input, "input", caller, signal);
-  const previous = previousAddress(request.previous_response_id);
-  const abort = abortedByClient(signal);
+  const { previous_response_id: continued } = request;
+  const previous = continued == null ? null : (parseResponseId(continued) ?? null);
+  if (continued != null && !previous) throw previousResponseNotFound(continued);
+  const abort = new AbortController();
+  signal.addEventListener("abort", () => abort.abort(clientLeft()), { once: true });
   const modelAccess = new ModelAccess(config, tenant);
   const known = knownTree(input, previous, conversation?.address);
   const affinity = affinityOf({
@@ -103,16 +108,15 @@ export async function checkCreation(
     clientSession: caller.clientSession ?? turnState,
     hasPool: config.modelServers.length > 1,
   });
-  const newHome = () => {
-    const isShared = makesTurn && request.store !== false && caller.bodyLength <= MAX_SHARED_LENGTH;
-    const draw = newTree(tenant, isShared ? config.treesPerHome : 1);
-    return modelAccess.placedTree({ model: request.model, affinity }, draw, abort.signal);
-  };
-  const { home, tree, isFirst } = known ? { ...known, isFirst: false } : await newHome();
+  const isShared = makesTurn && request.store !== false && caller.bodyLength <= MAX_SHARED_LENGTH;
+  const draw = newTree(tenant, isShared ? config.treesPerHome : 1);
+  const { home, tree, isFirst } = known
+    ? { ...known, isFirst: false }
+    : await modelAccess.placedTree({ model: request.model, affinity }, draw, abort.signal);
   const address = newTurnAddress(home, tree);
   const kindOf = kind ?? (request.background ? "run" : "turn");
-  const admission = admit(caller, request, input, address, { kind: kindOf, makesTurn });
-  if (admission) scope.admit(await admission);
+  const { counted } = identity;
+  if (counted) scope.admit(await admit(caller, counted, request, input, address, { kind: kindOf, makesTurn }));
   return {
     caller,
     request,
@@ -121,6 +125,7 @@ export async function checkCreation(
     conversation,
     address,
     isNewHome: isFirst,
+    owner: storingKey(identity),
     cacheSalt: tenantCacheSalt(tenant, request.cache_salt),
     affinity,
     createdAt: Date.now(),
@@ -130,17 +135,13 @@ export async function checkCreation(
   };
 }
 
+/** How many types a header names. */
+const MAX_TOLD_TYPES = 16;
+
 /** Says which of the request's tools were left out, by their types. */
 function tellDroppedTools({ tell }: Caller, types: readonly string[]): void {
   const told = types.filter((type) => /^[\w.-]{1,64}$/.test(type)).slice(0, MAX_TOLD_TYPES);
   if (told.length > 0) tell?.({ "x-dropped-tools": told.join(", ") });
-}
-
-function previousAddress(id: string | null | undefined): TurnAddress | null {
-  if (id == null) return null;
-  const address = parseResponseId(id);
-  if (!address) throw previousResponseNotFound(id);
-  return address;
 }
 
 /** To look at all items once takes about so many microseconds for each. */
@@ -188,3 +189,40 @@ export async function prepareTurn(
 
 /** A history that was read. */
 export type ReadHistory = Omit<ReadPast, "input">;
+
+const salts = new Map<string, string>();
+
+/**
+ * The salt of a tenant's prompts at vLLM. With it nobody can time another tenant's prefix cache. A client's
+ * own `cache_salt` parts the tenant's cache further.
+ */
+export function tenantCacheSalt(tenant: string, clientSalt: string | null | undefined): string {
+  if (clientSalt != null) return hashSalt(`${tenant}\n${clientSalt}`);
+  // As many entries as there are tenants in the configuration.
+  let salt = salts.get(tenant);
+  if (salt === undefined) {
+    salt = hashSalt(`${tenant}\n`);
+    salts.set(tenant, salt);
+  }
+  return salt;
+}
+
+function hashSalt(text: string): string {
+  return createHash("sha256").update(text).digest("base64url");
+}
+
+/** Does what may have to wait for the new turn's conversation, under `ticket`. */
+export async function inQueue<T>(
+  { caller, address, abort }: Creation,
+  ticket: string,
+  work: () => Promise<T>,
+): Promise<T> {
+  const leave = () =>
+    caller.waitUntil(caller.homes.ask(address.home, undefined, (home) => home.leaveConversation(ticket)));
+  abort.signal.addEventListener("abort", leave, { once: true });
+  try {
+    return await work();
+  } finally {
+    abort.signal.removeEventListener("abort", leave);
+  }
+}

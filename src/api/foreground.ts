@@ -7,12 +7,10 @@ import { responseId } from "../protocol/ids.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, maxOutputLength } from "../store/limits.ts";
 import { addItemIds, keptInput } from "../turn/prompt.ts";
-import type { Settle, TurnResult } from "../turn/turn.ts";
-import { storingKey } from "./admission.ts";
-import { inQueue } from "./client-left.ts";
-import { type Creation, type PreparedTurn, prepareTurn, type ReadHistory } from "./creation.ts";
-import { noteHome } from "./noted-homes.ts";
-import type { Caller, ClientSink, Created, SlowAnswer } from "./transport.ts";
+import type { Settle } from "../turn/turn.ts";
+import { type Creation, inQueue, type PreparedTurn, prepareTurn, type ReadHistory } from "./creation.ts";
+import { noteHome } from "./tenant-data.ts";
+import type { ClientSink, Created, SlowAnswer } from "./transport.ts";
 
 /** A foreground turn: it runs in this process, beside its client, and stops with it. */
 
@@ -37,8 +35,8 @@ export async function runForeground<Sink extends ClientSink>(
   openSink: (onLeft: () => void, id: string) => Sink,
   slowAnswer?: SlowAnswer,
 ): Promise<Created<Sink>> {
-  const { caller, request, address, conversation, abort, modelAccess, scope } = creation;
-  const { config, waitUntil, onAttempt, observation } = caller;
+  const { caller, request, address, isNewHome, owner, createdAt, conversation, abort, modelAccess, scope } = creation;
+  const { config, homes, waitUntil, onAttempt, observation } = caller;
   const generates = !isOnlyPrepared(request);
   const entered = conversation && (await enterConversation(creation, conversation.id));
   const prepared = await prepareTurn(creation, entered);
@@ -61,13 +59,20 @@ export async function runForeground<Sink extends ClientSink>(
   const started = generates ? turn.start() : Promise.resolve();
   // A refusal that comes at once is thrown. A stream begins after one heartbeat interval at the latest, and a later refusal is an
   // event in it.
-  if (sink) await settledWithin(started, config.heartbeatMs);
-  else {
-    await started;
-    slowAnswer?.begin(onLeft);
+  const late = Promise.withResolvers<void>();
+  const timer = sink && setTimeout(late.resolve, config.heartbeatMs);
+  try {
+    await (sink ? Promise.race([started, late.promise]) : started);
+  } finally {
+    clearTimeout(timer);
   }
+  if (!sink) slowAnswer?.begin(onLeft);
   const running = generates ? turn.run(started, keeping.settle) : turn.warmUp(keeping.settle);
-  if (generates) keeping.wakeHome();
+  // Any other home is there. An answer without a stream that fails leaves nothing.
+  if (generates && sink && isNewHome && request.store !== false) {
+    const wake = () => waitUntil(homes.awaitTurn(address.home, createdAt, owner !== undefined));
+    keeping.waking = setTimeout(wake, WAKE_AFTER_MS);
+  }
   unread.move();
   // The turn outlives this function.
   const owned = scope.move();
@@ -75,29 +80,16 @@ export async function runForeground<Sink extends ClientSink>(
     owned.end(result);
     return result;
   });
-  return sink ? stream(caller, ended, sink) : await answer(caller, ended, slowAnswer);
-}
-
-async function answer(
-  { waitUntil, observation }: Caller,
-  ended: Promise<TurnResult>,
-  slowAnswer: SlowAnswer | undefined,
-): Promise<Created<never>> {
+  if (sink) {
+    const said = ended.then(({ outcome }) => (outcome.status === "cancelled" ? sink.abandon() : sink.end()));
+    waitUntil(observation ? observation.streamsUntil(said) : said);
+    return { kind: "events", sink, ended };
+  }
   // Lets the settlement finish when the client leaves.
   waitUntil(observation && slowAnswer ? observation.streamsUntil(ended) : ended);
   const { outcome, closed } = await ended;
   if (outcome.status === "failed" && !slowAnswer?.hasBegun) throw outcome.error;
   return { kind: "response", response: closed };
-}
-
-function stream<Sink extends ClientSink>(
-  { waitUntil, observation }: Caller,
-  ended: Promise<TurnResult>,
-  sink: Sink,
-): Created<Sink> {
-  const said = ended.then(({ outcome }) => (outcome.status === "cancelled" ? sink.abandon() : sink.end()));
-  waitUntil(observation ? observation.streamsUntil(said) : said);
-  return { kind: "events", sink, ended };
 }
 
 /**
@@ -114,6 +106,14 @@ async function enterConversation(creation: Creation, id: string): Promise<ReadHi
   return { ...readHistory(entered.history), token };
 }
 
+interface Keeping {
+  /** The turn may put out so much. */
+  outputLength: number;
+  /** Wakes its home after a while, unless it is settled before. */
+  waking: ReturnType<typeof setTimeout> | undefined;
+  settle: Settle;
+}
+
 /**
  * How a turn is kept: in its home, in its conversation, by its transport, or not at all. `token` names the lease of a conversation.
  * Throws the 400 of a request that leaves too little for its answer.
@@ -123,44 +123,36 @@ async function keepTurn(
   { spec, past, work }: PreparedTurn,
   token: string | undefined,
   slowAnswer: SlowAnswer | undefined,
-): Promise<{ outputLength: number; wakeHome(): void; settle: Settle }> {
-  const { caller, request, previous, address, isNewHome, createdAt } = creation;
-  const { homes, waitUntil, observation } = caller;
+): Promise<Keeping> {
+  const { caller, request, previous, address, owner, createdAt } = creation;
+  const { homes, observation } = caller;
   const inConversation = token !== undefined;
   const isKept = request.store !== false || inConversation;
-  const withIds = () => work.run(addItemIds(past.input, address, inConversation));
-  const outputLength = isKept ? maxOutputLength(spec.request, await withIds()) : MAX_CALL_LENGTH;
+  const named = isKept || caller.keep ? await work.run(addItemIds(past.input, address, inConversation)) : [];
+  const outputLength = isKept ? maxOutputLength(spec.request, named) : MAX_CALL_LENGTH;
   // For making the turn and its prompt, which comes next.
   await work.spend((past.history.length + past.input.length) * UNITS_PER_ITEM);
   // Known before anything is kept there; while the model speaks.
   const noted = isKept ? noteHome(caller, address.home) : undefined;
   noted?.catch(() => {});
-  const owner = storingKey(caller.identity);
-  let waking: ReturnType<typeof setTimeout> | undefined;
-  return {
+  const keeping: Keeping = {
     outputLength,
-    wakeHome() {
-      // Any other home is there. An answer without a stream that fails leaves nothing.
-      if (request.store === false || !request.stream || !isNewHome) return;
-      const wake = () => waitUntil(homes.awaitTurn(address.home, createdAt, owner !== undefined));
-      waking = setTimeout(wake, WAKE_AFTER_MS);
-    },
+    waking: undefined,
     async settle({ outcome: { status }, closed }, terminate) {
-      clearTimeout(waking);
+      clearTimeout(keeping.waking);
       // A failure that is thrown has no response: nobody learns the id that a record of it would have.
       const isTold = request.stream === true || slowAnswer?.hasBegun === true;
       const keep = request.store !== false && (status !== "failed" || isTold);
       const isWhole = status === "completed" || status === "incomplete";
       const joins = inConversation && isWhole;
       const { kept: output, messages } = closed;
-      const input = async () => JSON.stringify(keptInput(await withIds()));
       if (keep || joins) {
         await noted;
         const rows = await homes.settle(address.home, {
           turn: address.turn,
           parent: previous?.turn ?? null,
           createdAt,
-          input: await input(),
+          input: JSON.stringify(keptInput(named)),
           output,
           messages,
           // A turn that is not to be stored leaves its items in its conversation, and no response.
@@ -169,21 +161,9 @@ async function keepTurn(
           lease: token === undefined ? null : { token, joins },
         });
         if (observation) observation.measured.rowsWritten = rows;
-      } else if (isWhole) caller.keep?.({ address, input: await input(), output, messages });
+      } else if (isWhole) caller.keep?.({ address, input: JSON.stringify(keptInput(named)), output, messages });
       terminate();
     },
   };
-}
-
-/** Waits for a promise, at most `ms`; rejects if it rejects in that time. */
-async function settledWithin(promise: Promise<unknown>, ms: number): Promise<void> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const timeout = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, ms);
-  });
-  try {
-    await Promise.race([promise, timeout]);
-  } finally {
-    clearTimeout(timer);
-  }
+  return keeping;
 }

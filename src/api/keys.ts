@@ -1,10 +1,11 @@
 import { z } from "zod";
-import { type Grants, grants } from "../contract/grants.ts";
+import { grants } from "../contract/grants.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { parse } from "../protocol/validation.ts";
 import { checkDisk } from "../store/free-disk.ts";
 import { type AuditRow, DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
 import type { KeyChange, StoredKey } from "../store/keys/key-store.ts";
+import type { auditQuery, keysQuery } from "./queries.ts";
 
 /** The admin API: keys, the limits of tenants, and the audit log. All of it takes an administrator. */
 
@@ -13,30 +14,6 @@ export interface Administrator {
   /** The name of the root key. */
   name: string;
   directories: DurableObjectNamespace<KeyDirectory>;
-}
-
-/** A key as the admin API shows it. */
-export interface ShownKey {
-  object: "api_key";
-  id: string;
-  tenant: string;
-  name: string;
-  redacted_value: string;
-  /** Unix seconds. */
-  created_at: number;
-  expires_at: number | null;
-  disabled: boolean;
-  limits: Grants | null;
-  /** The key itself: only where it was made just now. */
-  value?: string;
-}
-
-export interface Page<Item> {
-  object: "list";
-  data: Item[];
-  first_id: string | null;
-  last_id: string | null;
-  has_more: boolean;
 }
 
 /** The last second of the year 9999. */
@@ -69,7 +46,7 @@ export const rotateKeyBody = z.strictObject({
 export const tenantBody = z.strictObject({ limits: grants.nullable() });
 
 /** Makes a key, and shows it this once. Throws the 507 of a full disk. */
-export async function createKey(admin: Administrator, body: unknown): Promise<ShownKey> {
+export async function createKey(admin: Administrator, body: unknown) {
   const { tenant: of, expires_at: end, ...fields } = parse(createKeyBody, body);
   checkDisk();
   const made = await directoryOf(admin).create(admin.name, of, { ...fields, expiresAt: toMs(end) });
@@ -77,36 +54,30 @@ export async function createKey(admin: Administrator, body: unknown): Promise<Sh
 }
 
 /** Keys in the order in which they were made. */
-export async function listKeys(
-  admin: Administrator,
-  { tenant: of, after = "", limit }: { tenant?: string | undefined; after?: string | undefined; limit: number },
-): Promise<Page<ShownKey>> {
+export async function listKeys(admin: Administrator, { tenant: of, after = "", limit }: z.output<typeof keysQuery>) {
   const keys = await directoryOf(admin).list(of, after, limit + 1);
   return page(keys.map(shownKey), limit);
 }
 
-export async function retrieveKey(admin: Administrator, id: string): Promise<ShownKey> {
+export async function retrieveKey(admin: Administrator, id: string) {
   return shownKey(found(id, await directoryOf(admin).get(id)));
 }
 
 /** Changes what is given; `limits` as a whole. */
-export async function changeKey(admin: Administrator, id: string, body: unknown): Promise<ShownKey> {
+export async function changeKey(admin: Administrator, id: string, body: unknown) {
   const { expires_at: end, ...rest } = parse(changeKeyBody, body);
   const change: KeyChange = { ...rest, ...(end !== undefined && { expiresAt: toMs(end) }) };
   return shownKey(found(id, await directoryOf(admin).change(admin.name, id, change)));
 }
 
 /** Gives a key another text, and shows that this once. The one before is good for the grace time. */
-export async function rotateKey(admin: Administrator, id: string, body: unknown): Promise<ShownKey> {
+export async function rotateKey(admin: Administrator, id: string, body: unknown) {
   const { grace_seconds: grace } = parse(rotateKeyBody, body);
   const { key, value } = found(id, await directoryOf(admin).rotate(admin.name, id, grace * 1000));
   return { ...shownKey(key), value };
 }
 
-export async function deleteKey(
-  admin: Administrator,
-  id: string,
-): Promise<{ object: string; id: string; deleted: true }> {
+export async function deleteKey(admin: Administrator, id: string) {
   if (!(await directoryOf(admin).delete(admin.name, id))) throw keyNotFound(id);
   return { object: "api_key.deleted", id, deleted: true };
 }
@@ -125,25 +96,13 @@ export async function changeTenant(admin: Administrator, id: string, body: unkno
   return { object: "tenant", id: of, limits };
 }
 
-/** A query of the audit log. Times are Unix seconds. */
-export interface AuditRequest {
-  after?: string | undefined;
-  limit: number;
-  projects?: readonly string[] | undefined;
-  types?: readonly string[] | undefined;
-  from?: number | undefined;
-  until?: number | undefined;
-}
-
 /** The audit log, newest first, in the shape of OpenAI's. */
-export async function listAuditLog(
-  admin: Administrator,
-  { after, limit, projects, types, from, until }: AuditRequest,
-): Promise<Page<{ id: string }>> {
+export async function listAuditLog(admin: Administrator, { after, limit, ...query }: z.output<typeof auditQuery>) {
+  const { project_ids: tenants, event_types: types, "effective_at[gte]": from, "effective_at[lt]": until } = query;
   const rows = await directoryOf(admin).auditLog({
     before: after === undefined ? undefined : sequenceOf(after),
     limit: limit + 1,
-    tenants: projects,
+    tenants,
     types,
     from: from === undefined ? undefined : from * 1000,
     until: until === undefined ? undefined : until * 1000,
@@ -180,11 +139,11 @@ export function parseTenant(id: string): string {
 }
 
 /** A page of the first `limit` items; one more of them tells that there are more. */
-export function page<Item extends { id: string }>(items: Item[], limit: number): Page<Item> {
+export function page<Item extends { id: string }>(items: Item[], limit: number) {
   const data = items.slice(0, limit);
   const [first, last] = [data[0], data.at(-1)];
   return {
-    object: "list",
+    object: "list" as const,
     data,
     first_id: first?.id ?? null,
     last_id: last?.id ?? null,
@@ -193,26 +152,17 @@ export function page<Item extends { id: string }>(items: Item[], limit: number):
 }
 
 /** A key as it is shown. */
-export function shownKey({
-  id,
-  tenant: of,
-  name: called,
-  createdAt,
-  expiresAt: end,
-  disabled,
-  limits,
-  redacted,
-}: StoredKey): ShownKey {
+export function shownKey({ id, tenant: of, name: called, redacted, createdAt, ...key }: StoredKey) {
   return {
-    object: "api_key",
+    object: "api_key" as const,
     id,
     tenant: of,
     name: called,
     redacted_value: redacted,
     created_at: Math.floor(createdAt / 1000),
-    expires_at: end === null ? null : Math.floor(end / 1000),
-    disabled,
-    limits,
+    expires_at: key.expiresAt === null ? null : Math.floor(key.expiresAt / 1000),
+    disabled: key.disabled,
+    limits: key.limits,
   };
 }
 

@@ -1,10 +1,12 @@
+import type { z } from "zod";
 import { ApiError } from "../protocol/errors.ts";
 import { parseResponseId } from "../protocol/ids.ts";
 import { type AnnouncedRun, BOARD, type Board } from "../store/board.ts";
 import { HomeClient } from "../store/client.ts";
 import type { HomeStub, HomesBinding } from "../store/home-calls.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
-import { type Administrator, type Page, page } from "./keys.ts";
+import { type Administrator, page } from "./keys.ts";
+import type { keysQuery } from "./queries.ts";
 
 /**
  * Runs that live, of all tenants, for the administrator: never what is said in them. The board knows which there are, and
@@ -16,36 +18,14 @@ export interface LiveRuns extends Administrator {
   boards: DurableObjectNamespace<Board>;
 }
 
-/** A run as the admin API shows it. */
-export interface ShownRun {
-  object: "run";
-  /** Its response's id. */
-  id: string;
-  tenant: string;
-  /** `unknown` where its home does not answer; then the rest is not known either. */
-  status: "in_progress" | "unknown";
-  model: string | null;
-  /** Unix seconds. */
-  created_at: number | null;
-  /** False of a turn under an `Idempotency-Key`. */
-  background: boolean | null;
-  /** The model server that has answered last. */
-  server: string | null;
-  /** Events so far: about one for each token. */
-  events: number | null;
-}
-
 /** Homes that are asked at a time. */
 const CONCURRENT_HOMES = 16;
 
 /** Runs by their ids. One that has ended since it was announced is left out, so that a page may have fewer than `limit`. */
-export async function listLiveRuns(
-  admin: LiveRuns,
-  { limit, ...query }: { tenant?: string | undefined; after?: string | undefined; limit: number },
-): Promise<Page<ShownRun>> {
+export async function listLiveRuns(admin: LiveRuns, { limit, ...query }: z.output<typeof keysQuery>) {
   const board = admin.boards.getByName(BOARD);
   const { data: announced, last_id, has_more } = page(await board.runs({ ...query, limit: limit + 1 }), limit);
-  const shown: ShownRun[] = [];
+  const shown: NonNullable<Awaited<ReturnType<typeof shownRun>>>[] = [];
   const ended: string[] = [];
   for (let start = 0; start < announced.length; start += CONCURRENT_HOMES) {
     const asked = announced.slice(start, start + CONCURRENT_HOMES);
@@ -66,8 +46,8 @@ export async function listLiveRuns(
   };
 }
 
-/** Null of a run that has ended. */
-async function shownRun(admin: LiveRuns, run: AnnouncedRun): Promise<ShownRun | null> {
+/** A run as the admin API shows it: `unknown` where its home does not answer. Null of one that has ended. */
+async function shownRun(admin: LiveRuns, run: AnnouncedRun) {
   const { id, tenant } = run;
   const unknown = { model: null, created_at: null, background: null, server: null, events: null };
   try {
@@ -75,9 +55,9 @@ async function shownRun(admin: LiveRuns, run: AnnouncedRun): Promise<ShownRun | 
     if (!found) return null;
     const { createdAt, isBackground: background, ...facts } = found;
     const created_at = Math.floor(createdAt / 1000);
-    return { object: "run", id, tenant, status: "in_progress", created_at, background, ...facts };
+    return { object: "run", id, tenant, status: "in_progress" as const, created_at, background, ...facts };
   } catch {
-    return { object: "run", id, tenant, status: "unknown", ...unknown };
+    return { object: "run", id, tenant, status: "unknown" as const, ...unknown };
   }
 }
 
@@ -85,10 +65,7 @@ async function shownRun(admin: LiveRuns, run: AnnouncedRun): Promise<ShownRun | 
  * Stops a run as its tenant could, and notes that in the audit log. Gives how it has ended, which may be by itself. Throws
  * the 404 of one that does not live.
  */
-export async function cancelLiveRun(
-  admin: LiveRuns,
-  id: string,
-): Promise<{ object: "run"; id: string; tenant: string; status: string }> {
+export async function cancelLiveRun(admin: LiveRuns, id: string) {
   const board = admin.boards.getByName(BOARD);
   const run = parseResponseId(id) ? await board.run(id) : null;
   if (!run) throw runNotFound(id);

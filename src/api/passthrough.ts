@@ -1,16 +1,15 @@
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn } from "../assembly/model-access.ts";
-import type { PassthroughEndpoint } from "../config/index.ts";
+import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config/index.ts";
 import { refuseLargeFormats } from "../protocol/bounded-formats.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { estimateTokens } from "../protocol/estimate.ts";
 import { hashText } from "../protocol/hash.ts";
 import { isJsonObject, type JsonObject } from "../protocol/json.ts";
 import { admitPassed, type TokenCount } from "./admission.ts";
-import { tenantCacheSalt } from "./cache-salt.ts";
-import { urlsIn } from "./passed-urls.ts";
+import { tenantCacheSalt } from "./creation.ts";
 import { countedBody } from "./passed-usage.ts";
-import { allowedModel, checkCap, checkVllmExtras, notOpen, priorityOf } from "./policy.ts";
+import { allowedModel, checkCap, notOpen, priorityOf } from "./policy.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
@@ -22,16 +21,20 @@ export type { PassedAnswer } from "../assembly/model-access.ts";
  */
 
 /** Those that make a model read a prompt, for which vLLM keeps a prefix cache, and take a salt. Forms have no field for one. */
-const SALTED: ReadonlySet<PassthroughEndpoint> = new Set([
-  ...(["chat/completions", "completions", "messages"] as const),
-  ...(["embeddings", "rerank", "score"] as const),
+const SALTED = new Set<PassthroughEndpoint>([
+  "chat/completions",
+  "completions",
+  "messages",
+  "embeddings",
+  "rerank",
+  "score",
 ]);
 
 /** Those whose streams tell their usage where `stream_options` asks for it. Streams of `messages` always do. */
-const ASKED_FOR_USAGE: ReadonlySet<PassthroughEndpoint> = new Set(["chat/completions", "completions"]);
+const ASKED_FOR_USAGE = new Set<PassthroughEndpoint>(["chat/completions", "completions"]);
 
 /** Those that put each document to the model together with the query. */
-const PAIRING: ReadonlySet<PassthroughEndpoint> = new Set(["rerank", "score"]);
+const PAIRING = new Set<PassthroughEndpoint>(["rerank", "score"]);
 
 /** Those whose answers are made token by token, and the fields that limit them; the first is the one that is said for a client. */
 const OUTPUT_LIMITS: Partial<Record<PassthroughEndpoint, readonly string[]>> = {
@@ -42,21 +45,13 @@ const OUTPUT_LIMITS: Partial<Record<PassthroughEndpoint, readonly string[]>> = {
   "audio/translations": ["max_completion_tokens"],
 };
 
-/** Those that use no tokens. */
-const UNCOUNTED: ReadonlySet<PassthroughEndpoint> = new Set(["tokenize", "detokenize"]);
-
-/** Those that vLLM has at its root. */
-const AT_ROOT: ReadonlySet<PassthroughEndpoint> = new Set(["tokenize", "detokenize"]);
+/** Those that vLLM has at its root. They use no tokens. */
+export const AT_ROOT: ReadonlySet<PassthroughEndpoint> = new Set(["tokenize", "detokenize"]);
 
 /** Fields that reach beyond their request, as those of `VLLM_EXTRAS` do: to other requests, other hosts, or the server's own inside. */
 const OPERATORS_FIELDS = [
-  "chat_template",
-  "ec_transfer_params",
-  "media_io_kwargs",
-  "prompt_embeds",
-  "request_id",
-  "session_id",
-] as const;
+  ...["chat_template", "ec_transfer_params", "media_io_kwargs", "prompt_embeds", "request_id", "session_id"],
+];
 
 /** Fields of any version of vLLM, and of Anthropic's, that bind what a model writes. */
 const FORMATS = [
@@ -130,7 +125,9 @@ function limitsOf({ identity, config }: Caller, name: PassthroughEndpoint, body:
   const { policy } = identity;
   const cap = policy?.maxOutputTokens;
   // vLLM reads a number in a string as that number: what is to be held to a limit must be one.
-  for (const field of [...fields, ...ANSWERS, "priority"]) checkNumber(field, body[field]);
+  for (const field of [...fields, ...ANSWERS, "priority"]) {
+    if (body[field] != null && typeof body[field] !== "number") throw noNumber(field);
+  }
   for (const field of fields) checkCap(field, numberOf(body[field]), cap);
   const isLimited = fields.some((field) => body[field] != null);
   const [field = ""] = fields;
@@ -141,12 +138,6 @@ function limitsOf({ identity, config }: Caller, name: PassthroughEndpoint, body:
     ...(cap !== undefined && !isLimited && { [field]: cap }),
     ...(priority !== undefined && { priority }),
   };
-}
-
-/** Throws the 400 of a field that is there and no number. */
-function checkNumber(field: string, value: unknown): void {
-  if (value == null || typeof value === "number") return;
-  throw invalidRequest(field, `Invalid type for '${field}': expected a number.`, "invalid_type");
 }
 
 /** About how many tokens the model will read. */
@@ -170,12 +161,10 @@ function mostOutput({ config }: Caller, name: PassthroughEndpoint, body: JsonObj
   const limits = fields.map((field) => numberOf(body[field])).filter((limit) => limit !== undefined);
   const each = limits.length > 0 ? Math.max(...limits) : config.keys.reservedOutputTokens;
   const answers = Math.max(1, ...ANSWERS.map((field) => numberOf(body[field]) ?? 1));
-  return Math.max(0, each) * answers * promptsIn(body);
-}
-
-/** A prompt is a text or a list of token ids; a list of these is several. */
-function promptsIn({ prompt }: JsonObject): number {
-  return Array.isArray(prompt) && typeof prompt[0] !== "number" ? Math.max(1, prompt.length) : 1;
+  // A prompt is a text or a list of token ids; a list of these is several.
+  const { prompt } = body;
+  const prompts = Array.isArray(prompt) && typeof prompt[0] !== "number" ? Math.max(1, prompt.length) : 1;
+  return Math.max(0, each) * answers * prompts;
 }
 
 function numberOf(value: unknown): number | undefined {
@@ -228,7 +217,11 @@ function formNumber(form: FormData, field: string): number | undefined {
   const [text, ...others] = form.getAll(field);
   if (text === undefined) return undefined;
   if (others.length === 0 && typeof text === "string" && /^\d{1,15}$/.test(text)) return Number(text);
-  throw invalidRequest(field, `Invalid type for '${field}': expected a number.`, "invalid_type");
+  throw noNumber(field);
+}
+
+function noNumber(field: string): ApiError {
+  return invalidRequest(field, `Invalid type for '${field}': expected a number.`, "invalid_type");
 }
 
 /** Throws the 400 of a field that is there and neither true nor false: vLLM takes many words for both. */
@@ -261,16 +254,18 @@ async function pass(
 ): Promise<PassedAnswer> {
   const { config, tenant, waitUntil } = caller;
   const { hint, beginning, most, hidesUsage, ...request } = passed;
-  const takesNone = UNCOUNTED.has(name);
+  const takesNone = AT_ROOT.has(name);
   const admission = await admitPassed(caller, passed.model ?? "unknown", takesNone ? () => NO_TOKENS : most);
   if (admission) scope.admit(admission);
   let answer: PassedAnswer;
   try {
-    const path = AT_ROOT.has(name) ? `//${name}` : `/${name}`;
+    const path = takesNone ? `//${name}` : `/${name}`;
     const affinity = { isRooted: false, hint, beginning };
     answer = await passOn({ ...request, path, tenant, affinity }, config, caller);
   } catch (error) {
-    if (!takesNone && hasWorked(error, caller.signal)) scope.end(most());
+    // The model server may have worked on it: its answer names no usage then.
+    const hasWorked = caller.signal.aborted || (error instanceof ApiError && error.code === "upstream_timeout");
+    if (!takesNone && hasWorked) scope.end(most());
     throw error;
   }
   const running = scope.move();
@@ -283,16 +278,13 @@ async function pass(
   return { ...answer, body: countedBody(answer.body, counted, (used) => running.end(takesNone ? NO_TOKENS : used)) };
 }
 
-/** True if a model server may have worked on a request that failed. Its answer then names no usage. */
-function hasWorked(error: unknown, signal: AbortSignal): boolean {
-  return signal.aborted || (error instanceof ApiError && error.code === "upstream_timeout");
-}
-
 const NO_TOKENS: TokenCount = { input: 0, cached: 0, output: 0 };
 
 /** Throws the 400 of a field that only the operator may open. */
 function checkFields({ config }: Caller, has: (field: string) => boolean): void {
-  checkVllmExtras(has, config.vllmExtras);
+  for (const field of VLLM_EXTRAS) {
+    if (has(field) && !config.vllmExtras.has(field)) throw notOpen(field, "VLLM_EXTRAS");
+  }
   for (const field of OPERATORS_FIELDS) {
     if (has(field) && !config.vllmExtraFields.includes(field)) throw notOpen(field, "VLLM_EXTRA_FIELDS");
   }
@@ -314,4 +306,33 @@ function beginningOf({ system, tools, messages, prompt }: JsonObject): string | 
   if (first === undefined) return undefined;
   const text = (value: unknown) => (value === undefined ? "" : JSON.stringify(value).slice(0, MAX_BEGINNING));
   return hashText([system, tools, first].map(text).join("\0"));
+}
+
+/** Fields in which vLLM's requests hold the address of something that it fetches. */
+const URL_FIELDS = new Set(["audio_url", "image_url", "url", "video_url"]);
+
+/** Every address in a request, with the path of its field. Data URLs are fetched from nowhere. */
+export function urlsIn(body: JsonObject): { param: string; url: string }[] {
+  const urls: { param: string; url: string }[] = [];
+  /** The way to where the search is. */
+  const keys: (string | number)[] = [];
+  const visit = (value: unknown, isUrl: boolean): void => {
+    if (typeof value === "string") {
+      if (isUrl && !/^data:/i.test(value)) urls.push({ param: pathOf(keys), url: value });
+      return;
+    }
+    if (typeof value !== "object" || value === null) return;
+    const isList = Array.isArray(value);
+    for (const key in value) {
+      keys.push(isList ? Number(key) : key);
+      visit((value as Record<string, unknown>)[key], isList ? isUrl : URL_FIELDS.has(key));
+      keys.pop();
+    }
+  };
+  visit(body, false);
+  return urls;
+}
+
+function pathOf(keys: readonly (string | number)[]): string {
+  return keys.map((key, index) => (typeof key === "number" ? `[${key}]` : index === 0 ? key : `.${key}`)).join("");
 }

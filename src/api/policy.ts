@@ -1,4 +1,4 @@
-import { type Config, VLLM_EXTRAS, type VllmExtra } from "../config/index.ts";
+import { type Config, VLLM_EXTRAS } from "../config/index.ts";
 import { hasModel } from "../contract/grants.ts";
 import type { Identity } from "../contract/identity.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
@@ -17,7 +17,9 @@ export function underPolicy(
   { policy }: Identity,
   { priorities, vllmExtras }: Pick<Config, "priorities" | "vllmExtras">,
 ): CreateRequest {
-  checkVllmExtras((field) => request[field] != null, vllmExtras);
+  for (const field of VLLM_EXTRAS) {
+    if (request[field] != null && !vllmExtras.has(field)) throw notOpen(field, "VLLM_EXTRAS");
+  }
   const priority = priorityOf(request, policy?.tier, priorities);
   const prioritised = priority === undefined ? request : { ...request, priority };
   if (!policy) return prioritised;
@@ -35,14 +37,9 @@ export function underPolicy(
 }
 
 /**
- * Throws the 400 of a field of vLLM's that reaches beyond the request's own sampling, to other tenants' turn in the queue, other hosts,
- * or the template's and the processors' inner workings, unless the operator lets clients send it (VLLM_EXTRAS).
+ * The 400 of a field that only the operator can open to clients, with a variable: it reaches beyond the request's own sampling, to other
+ * tenants' turn in the queue, other hosts, or the template's and the processors' inner workings.
  */
-export function checkVllmExtras(has: (field: VllmExtra) => boolean, allowed: ReadonlySet<VllmExtra>): void {
-  for (const field of VLLM_EXTRAS) if (has(field) && !allowed.has(field)) throw notOpen(field, "VLLM_EXTRAS");
-}
-
-/** The 400 of a field that only the operator can open to clients, with a variable. */
 export function notOpen(field: string, variable: string): ApiError {
   return invalidRequest(
     field,
@@ -101,16 +98,12 @@ export function allowedModel(
 /** Throws the 400 of a request that keeps something. An explicit `store: true` is read as `false`, as OpenAI does it. */
 function checkUnstored({ background, conversation }: CreateRequest): void {
   if (background) {
-    throw invalidRequest(
-      "background",
-      "background can only be used when `store` is true, which this API key does not allow.",
-    );
+    const message = "background can only be used when `store` is true, which this API key does not allow.";
+    throw invalidRequest("background", message);
   }
   if (conversation != null) {
-    throw invalidRequest(
-      "conversation",
-      "This API key does not allow anything to be stored, a conversation's items neither.",
-    );
+    const message = "This API key does not allow anything to be stored, a conversation's items neither.";
+    throw invalidRequest("conversation", message);
   }
 }
 
@@ -120,9 +113,8 @@ export function priorityOf(
   tier: string | undefined,
   priorities: Readonly<Record<string, number>>,
 ): number | undefined {
+  if (Object.keys(priorities).length === 0) return undefined;
   const of = (name: string) => (Object.hasOwn(priorities, name) ? priorities[name] : undefined);
-  const known = Object.keys(priorities).length > 0;
-  if (!known) return undefined;
   const ofTier = (tier === undefined ? undefined : of(tier)) ?? of("default") ?? 0;
   const soonest = ofTier + (background ? (of("background") ?? 0) : 0);
   if (wanted == null) return soonest;

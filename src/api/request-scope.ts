@@ -67,7 +67,8 @@ export class RequestScope<Used = TurnResult> implements Disposable {
 
   /** Gives everything back. The caller's limits count `used`; undefined counts nothing. Only the first call does anything. */
   end(used?: Used): void {
-    const held = this.#take();
+    const held = this.#held;
+    this.#held = undefined;
     held?.permits[Symbol.dispose]();
     held?.admission?.end(used);
     held?.conversation?.release();
@@ -75,16 +76,12 @@ export class RequestScope<Used = TurnResult> implements Disposable {
 
   /** Moves everything into a scope of its own, which this one then does not give back. */
   move(): RequestScope<Used> {
-    return new RequestScope<Used>(this.#take());
+    const moved = new RequestScope<Used>(this.#held);
+    this.#held = undefined;
+    return moved;
   }
 
   [Symbol.dispose](): void {
     this.end();
-  }
-
-  #take(): Held<Used> | undefined {
-    const held = this.#held;
-    this.#held = undefined;
-    return held;
   }
 }

@@ -1,10 +1,19 @@
-import { invalidRequest, responseNotFound } from "../protocol/errors.ts";
-import { MAX_ID_LENGTH, parseResponseId, responseId, type TurnAddress } from "../protocol/ids.ts";
-import { unwrap } from "../store/client.ts";
+import type { z } from "zod";
+import { type ReasoningShown, shownHead, shownItems } from "../items/reasoning.ts";
+import { conversationNotFound, invalidRequest, responseNotFound } from "../protocol/errors.ts";
+import {
+  MAX_ID_LENGTH,
+  parseResponseId,
+  responseId,
+  type TreeAddress,
+  type TurnAddress,
+  treeOf,
+} from "../protocol/ids.ts";
+import type { includeValues } from "../protocol/request-fields.ts";
+import { conversationAddress, unwrap } from "../store/client.ts";
 import type { HomeStub } from "../store/home-calls.ts";
-import type { ItemPage } from "../store/item-store.ts";
+import { type ItemPage, type PageRequest, unknownCursor } from "../store/item-store.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
-import { type Include, type ShownPage, shownItemPage, shownResponse } from "./shown.ts";
 import type { Caller } from "./transport.ts";
 
 /** Responses that are there already. All throw the 404 of one that is unknown, deleted or another tenant's. */
@@ -63,4 +72,64 @@ async function ask<T>(
   const value = await homes.ask(address.home, null, work);
   if (value === null) throw responseNotFound(responseId(address));
   return value;
+}
+
+/** Stored responses and items as their caller sees them. */
+
+export type Include = readonly z.output<typeof includeValues>[number][];
+
+/** A page, and what is asked for in its items. */
+export interface ShownPage extends PageRequest {
+  include: Include;
+}
+
+export function shownResponse(caller: Caller, { head, output }: StoredResponse, include: Include): StoredResponse {
+  const shown = reasoningShown(caller, include);
+  return { head: shownHead(head, shown), output: shownItems(output, shown) };
+}
+
+/** The response to a create: there sealed reasoning is given without being asked for, as OpenAI gives it. */
+export function createdResponse(caller: Caller, stored: StoredResponse): StoredResponse {
+  return shownResponse(caller, stored, ["reasoning.encrypted_content"]);
+}
+
+export function shownItemPage(caller: Caller, page: ItemPage, include: Include): ItemPage {
+  return { ...page, data: shownItems(page.data, reasoningShown(caller, include)) };
+}
+
+/** One item, as JSON text. */
+export function shownItem(caller: Caller, json: string, include: Include): string {
+  return shownItems(json, reasoningShown(caller, include));
+}
+
+function reasoningShown({ config }: Caller, include: Include): ReasoningShown {
+  return { hidden: config.hidesReasoning, encrypted: include.includes("reasoning.encrypted_content") };
+}
+
+/**
+ * The tree that a response or a conversation is in: all responses of it, in pages. Both throw the 404 of what is
+ * unknown, deleted or another tenant's, and the 400 of an `after` that is no response of this tree's.
+ */
+
+export async function responseTree({ homes }: Caller, address: TurnAddress, page: PageRequest): Promise<ItemPage> {
+  const within = withinTree(page, treeOf(address));
+  const tree = await homes.ask(address.home, null, (home) => home.tree(address, within));
+  if (!tree) throw responseNotFound(responseId(address));
+  return tree;
+}
+
+export async function conversationTree({ homes }: Caller, id: string, page: PageRequest): Promise<ItemPage> {
+  const { home } = conversationAddress(id);
+  const within = withinTree(page, { home, tree: "" });
+  const tree = await homes.ask(home, null, (stub) => stub.conversationTree(id, home, within));
+  if (!tree) throw conversationNotFound(id);
+  return tree;
+}
+
+/** The same page, whose `after` is a turn of the tree. That one may have been deleted meanwhile. */
+function withinTree({ after, ...page }: PageRequest, { home, tree }: TreeAddress): PageRequest {
+  if (after === undefined) return page;
+  const address = parseResponseId(after);
+  if (address?.home !== home || !address.turn.startsWith(tree)) throw unknownCursor(after);
+  return { ...page, after: address.turn };
 }

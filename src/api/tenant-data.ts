@@ -1,9 +1,12 @@
+import type { z } from "zod";
 import { HomeClient } from "../store/client.ts";
 import type { HomesBinding } from "../store/home-calls.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
 import { homeUrl } from "../store/rpc.ts";
 import { type Administrator, parseTenant, shownKey } from "./keys.ts";
+import { type homesQuery, MAX_HOMES } from "./queries.ts";
+import type { Caller } from "./transport.ts";
 
 /**
  * All that is kept of a tenant: its export, and its erasure. Homes are known where the tenant has `track_homes`; those of
@@ -14,9 +17,6 @@ export interface TenantData extends Administrator {
   homes: HomesBinding;
   quotas: DurableObjectNamespace<Quota>;
 }
-
-/** Homes of one export or one erasure; each is an object to be asked. */
-export const MAX_HOMES = 200;
 
 /** A home that was used so lately may have a turn under way that will be kept. Its note stays. */
 const SETTLED_AFTER_MS = 3_600_000;
@@ -31,7 +31,7 @@ const KEYS_AT_ONCE = 500;
 export async function exportTenant(
   admin: TenantData,
   id: string,
-  { after, limit }: { after?: string | undefined; limit: number },
+  { after, limit }: z.output<typeof homesQuery>,
 ): Promise<ReadableStream<Uint8Array>> {
   const tenant = parseTenant(id);
   const directory = admin.directories.getByName(DIRECTORY);
@@ -94,23 +94,11 @@ async function aboutTenant({ directories, quotas }: TenantData, tenant: string):
   return lines;
 }
 
-/** The result of an erasure, and whether it has to be asked for again. */
-export interface Erasure {
-  object: "tenant.erased";
-  id: string;
-  /** Homes that were emptied now. */
-  homes: number;
-  /** `after` of the next call, where there are more homes. */
-  next: string | null;
-  /** Homes are left; also those in which a turn was under way lately, which may have been kept since: then in an hour. */
-  has_more: boolean;
-}
-
 /**
  * Erases a tenant: its keys and limits at once, then what its homes keep, at most `MAX_HOMES` of them, and, when none is
  * left, what was counted. The audit log goes on telling what was done. Again is harmless.
  */
-export async function eraseTenant(admin: TenantData, id: string, after: string | undefined): Promise<Erasure> {
+export async function eraseTenant(admin: TenantData, id: string, after: string | undefined) {
   const tenant = parseTenant(id);
   const directory = admin.directories.getByName(DIRECTORY);
   await directory.eraseTenant(admin.name, tenant);
@@ -121,5 +109,37 @@ export async function eraseTenant(admin: TenantData, id: string, after: string |
   const isEmpty = await quota.forgetHomes(homes, SETTLED_AFTER_MS);
   if (isEmpty) await quota.erase();
   const next = homes.length === MAX_HOMES ? (homes.at(-1) ?? null) : null;
-  return { object: "tenant.erased", id: tenant, homes: homes.length, next, has_more: !isEmpty };
+  // Homes in which a turn was under way lately are left, too, as it may have been kept since: then again in an hour.
+  return { object: "tenant.erased" as const, id: tenant, homes: homes.length, next, has_more: !isEmpty };
+}
+
+/**
+ * Notes where something is kept for a tenant that wants that known (`track_homes`), so that all of it can be exported and
+ * erased. A home that this isolate has noted lately is not noted again.
+ */
+
+/** How long a note is believed to be there: less than for how long an erasure keeps it. */
+const NOTED_MS = 600_000;
+const MAX_NOTED = 10_000;
+
+/** When homes were noted, Unix milliseconds; oldest first. */
+const noted = new Map<string, number>();
+
+/** Undefined where there is nothing to note. Rejects where it cannot be noted: then nothing may be kept there. */
+export function noteHome({ identity, tenant, quotas }: Caller, home: string): Promise<void> | undefined {
+  if (!identity.policy?.tracksHomes) return undefined;
+  const name = `${tenant}:${home}`;
+  const now = Date.now();
+  const age = now - (noted.get(name) ?? Number.NEGATIVE_INFINITY);
+  return age >= 0 && age < NOTED_MS ? undefined : note(name, () => quotas.getByName(tenant).noteHome(home));
+}
+
+async function note(name: string, tell: () => Promise<void>): Promise<void> {
+  const at = Date.now();
+  await tell();
+  noted.delete(name);
+  noted.set(name, at);
+  if (noted.size <= MAX_NOTED) return;
+  const oldest = noted.keys().next().value;
+  if (oldest !== undefined) noted.delete(oldest);
 }

@@ -14,7 +14,8 @@ import { DIRECTORY } from "../store/keys/key-directory.ts";
 import { MAX_LINE_LENGTH } from "../store/limits.ts";
 import { ImportedHome } from "./imported-home.ts";
 import { parseTenant } from "./keys.ts";
-import { MAX_HOMES, type TenantData } from "./tenant-data.ts";
+import { MAX_HOMES } from "./queries.ts";
+import type { TenantData } from "./tenant-data.ts";
 
 /**
  * Takes what `exportTenant` gives into this deployment: the same one or another, under the same name or another. A home
@@ -33,25 +34,27 @@ const MAX_NAMED = 1_000;
 /** Kinds of lines that are not for one home. */
 const ABOUT_TENANT = ["tenant", "api_key", "usage", "export.page"];
 
-/** The result of an import. */
-export interface Import {
-  object: "tenant.imported";
-  id: string;
-  homes: { imported: number; unchanged: number; refused: number };
-  /** Turns of the homes that were imported. */
-  turns: number;
-  /** The result for the tenant's limits. `kept`: the tenant has others here. Null: the export has none. */
-  limits: "set" | "unchanged" | "kept" | null;
-  /** Keys whose text nobody has: they are not here. */
-  api_keys_left_out: number;
-  /** Items whose sealed content this deployment cannot open for this tenant. */
-  sealed_unreadable: number;
-  /** Responses that were under way when the export was made; at most a thousand of them. */
-  in_progress: string[];
-  /** Homes that keep something else here. */
-  refused_homes: string[];
-  /** `after` of the export's next page. */
-  next: string | null;
+/** The result of an import in which nothing was imported yet. */
+function newImport(id: string) {
+  return {
+    object: "tenant.imported",
+    id,
+    homes: { imported: 0, unchanged: 0, refused: 0 },
+    /** Turns of the homes that were imported. */
+    turns: 0,
+    /** The result for the tenant's limits. `kept`: the tenant has others here. Null: the export has none. */
+    limits: null as "set" | "unchanged" | "kept" | null,
+    /** Keys whose text nobody has: they are not here. */
+    api_keys_left_out: 0,
+    /** Items whose sealed content this deployment cannot open for this tenant. */
+    sealed_unreadable: 0,
+    /** Responses that were under way when the export was made; at most a thousand of them. */
+    in_progress: [] as string[],
+    /** Homes that keep something else here. */
+    refused_homes: [] as string[],
+    /** `after` of the export's next page. */
+    next: null as string | null,
+  };
 }
 
 /**
@@ -63,7 +66,7 @@ export async function importTenant(
   config: Pick<Config, "encryptionKeys" | "keys">,
   id: string,
   lines: AsyncIterable<Uint8Array>,
-): Promise<Import> {
+): Promise<ReturnType<typeof newImport>> {
   const tenant = parseTenant(id);
   checkDisk();
   const directory = admin.directories.getByName(DIRECTORY);
@@ -76,7 +79,8 @@ export async function importTenant(
       await importer.take(bytes);
     }
     number += 1;
-    return importer.end();
+    if (importer.isWhole) return importer.done;
+    throw invalidRequest("object", "The export is not whole: its last line is not that of an 'export.page'.");
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     const message = `Line ${number}: ${error.message} The homes before it are imported.`;
@@ -90,13 +94,13 @@ class Importer {
   readonly #tenant: string;
   readonly #client: HomeClient;
   readonly #isSealed: (item: unknown) => boolean;
-  readonly #done: Import;
+  readonly done: ReturnType<typeof newImport>;
   /** Known from the first home on. */
   #counted: Promise<boolean> | undefined;
   #home: HomeInParts | undefined;
   #homes = 0;
   /** True after the last line of a page. */
-  #isWhole = false;
+  isWhole = false;
 
   constructor(admin: TenantData, config: Pick<Config, "encryptionKeys" | "keys">, tenant: string) {
     this.#admin = admin;
@@ -104,33 +108,17 @@ class Importer {
     this.#tenant = tenant;
     this.#client = new HomeClient(admin.homes, tenant);
     this.#isSealed = sealedFor(config, tenant);
-    this.#done = {
-      object: "tenant.imported",
-      id: tenant,
-      homes: { imported: 0, unchanged: 0, refused: 0 },
-      turns: 0,
-      limits: null,
-      api_keys_left_out: 0,
-      sealed_unreadable: 0,
-      in_progress: [],
-      refused_homes: [],
-      next: null,
-    };
+    this.done = newImport(tenant);
   }
 
   async take(bytes: Uint8Array): Promise<void> {
     const { text, value } = readLine(bytes);
-    this.#isWhole = value.object === "export.page";
+    this.isWhole = value.object === "export.page";
     if (typeof value.object !== "string" || !ABOUT_TENANT.includes(value.object)) return this.#takeOfHome(text, value);
     if (this.#home) throw invalidRequest("object", `The home '${this.#home.told.id}' has no end.`);
     if (value.object === "tenant") await this.#takeLimits(value.limits);
-    else if (value.object === "api_key") this.#done.api_keys_left_out += 1;
-    else if (value.object === "export.page") this.#done.next = typeof value.next === "string" ? value.next : null;
-  }
-
-  end(): Import {
-    if (this.#isWhole) return this.#done;
-    throw invalidRequest("object", "The export is not whole: its last line is not that of an 'export.page'.");
+    else if (value.object === "api_key") this.done.api_keys_left_out += 1;
+    else if (value.object === "export.page") this.done.next = typeof value.next === "string" ? value.next : null;
   }
 
   async #takeLimits(limits: unknown): Promise<void> {
@@ -139,7 +127,7 @@ class Importer {
     const directory = this.#admin.directories.getByName(DIRECTORY);
     const here = await directory.tenantLimits(this.#tenant);
     if (here === null) await directory.setTenantLimits(this.#admin.name, this.#tenant, told);
-    this.#done.limits = here === null ? "set" : JSON.stringify(here) === JSON.stringify(told) ? "unchanged" : "kept";
+    this.done.limits = here === null ? "set" : JSON.stringify(here) === JSON.stringify(told) ? "unchanged" : "kept";
   }
 
   async #takeOfHome(text: string, value: Record<string, unknown>): Promise<void> {
@@ -184,7 +172,7 @@ class Importer {
   }
 
   #told({ told, sealed }: HomeInParts, answer: ImportAnswer): void {
-    const done = this.#done;
+    const done = this.done;
     if (answer === "imported") {
       done.homes.imported += 1;
       done.turns += told.turns;

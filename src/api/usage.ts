@@ -1,3 +1,4 @@
+import type { z } from "zod";
 import {
   type Grants,
   NOTHING_STORED,
@@ -10,29 +11,11 @@ import { type ApiError, invalidRequest } from "../protocol/errors.ts";
 import { DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
 import { MAX_USAGE_ROWS, type UsageRow } from "../store/quota/usage.ts";
+import type { storageQuery, usageQuery } from "./queries.ts";
 
 /** Usage, in the shape of OpenAI's `GET /v1/organization/usage/completions`; its projects are tenants here. */
 
-/** A query of usage. Times are Unix seconds. */
-export interface UsageRequest {
-  from: number;
-  until?: number | undefined;
-  width: UsageWidth;
-  groupBy: readonly UsageGroup[];
-  projects?: readonly string[] | undefined;
-  keys?: readonly string[] | undefined;
-  models?: readonly string[] | undefined;
-  /** Buckets. */
-  limit?: number | undefined;
-  page?: string | undefined;
-}
-
-export const USAGE_WIDTHS = ["1h", "1d"] as const;
-export type UsageWidth = (typeof USAGE_WIDTHS)[number];
-export const USAGE_GROUPS = ["project_id", "api_key_id", "model"] as const;
-export type UsageGroup = (typeof USAGE_GROUPS)[number];
-
-const WIDTHS: Record<UsageWidth, { seconds: number; buckets: number; most: number }> = {
+const WIDTHS = {
   "1h": { seconds: 3_600, buckets: 24, most: 168 },
   "1d": { seconds: 86_400, buckets: 7, most: 31 },
 };
@@ -47,113 +30,68 @@ export interface UsageSources {
   quotas: DurableObjectNamespace<Quota>;
 }
 
-/** The usage of one group in a bucket. */
-export interface UsageResult {
-  object: "organization.usage.completions.result";
-  input_tokens: number;
-  input_cached_tokens: number;
-  output_tokens: number;
-  num_model_requests: number;
-  project_id: string | null;
-  api_key_id: string | null;
-  model: string | null;
-  /** The cost by MODEL_PRICES; OpenAI has that elsewhere. */
-  cost_usd: number;
-}
-
-export interface UsagePage {
-  object: "page";
-  data: { object: "bucket"; start_time: number; end_time: number; results: UsageResult[] }[];
-  has_more: boolean;
-  next_page: string | null;
-}
-
 /** Usage of one tenant, or, without one, of those that are asked for: of all, where none is. */
 export async function readUsage(
   tenant: string | undefined,
-  request: UsageRequest,
+  request: z.output<typeof usageQuery>,
   sources: UsageSources,
-): Promise<UsagePage> {
-  const { seconds, buckets, most } = WIDTHS[request.width];
+) {
+  const { bucket_width: width, page, api_key_ids: keys, models } = request;
+  const { seconds, buckets, most } = WIDTHS[width];
   const limit = request.limit ?? buckets;
   if (limit > most) {
-    throw invalidRequest(
-      "limit",
-      `Invalid 'limit': expected a value <= ${most} with 'bucket_width=${request.width}'.`,
-      "above_max_value",
-    );
+    const message = `Invalid 'limit': expected a value <= ${most} with 'bucket_width=${width}'.`;
+    throw invalidRequest("limit", message, "above_max_value");
   }
-  const first = request.page === undefined ? floor(request.from, seconds) : pageStart(request.page, seconds);
-  const end = Math.min(request.until ?? Number.POSITIVE_INFINITY, Math.floor(Date.now() / 1000) + 1);
+  const first = page === undefined ? floor(request.start_time, seconds) : pageStart(page, seconds);
+  const end = Math.min(request.end_time ?? Number.POSITIVE_INFINITY, Math.floor(Date.now() / 1000) + 1);
   const starts: number[] = [];
   for (let start = first; start < end && starts.length < limit; start += seconds) starts.push(start);
   const next = first + starts.length * seconds;
-  const query = { from: first * 1000, until: Math.min(next, end) * 1000, keys: request.keys, models: request.models };
-  const tenants = tenant === undefined ? await tenantsOf(request, sources) : [tenant];
+  const query = { from: first * 1000, until: Math.min(next, end) * 1000, keys, models };
+  const tenants = tenant === undefined ? await tenantsOf(request.project_ids, sources) : [tenant];
   const rows = await rowsOf(tenants, query, sources);
   const byBucket = Map.groupBy(rows, ({ start }) => floor(start / 1000, seconds));
   const hasMore = next < end && starts.length === limit;
   return {
-    object: "page",
+    object: "page" as const,
     data: starts.map((start) => ({
-      object: "bucket",
+      object: "bucket" as const,
       start_time: start,
       end_time: start + seconds,
-      results: grouped(byBucket.get(start) ?? [], request.groupBy),
+      results: grouped(byBucket.get(start) ?? [], request.group_by),
     })),
     has_more: hasMore,
     next_page: hasMore ? `page_${next}` : null,
   };
 }
 
-/** A query of storage. */
-export interface StorageRequest {
-  groupBy: readonly StorageGroup[];
-  projects?: readonly string[] | undefined;
-}
-
-export const STORAGE_GROUPS = ["project_id", "api_key_id"] as const;
-export type StorageGroup = (typeof STORAGE_GROUPS)[number];
-
-/** Current storage, in the shape of OpenAI's usage: one bucket, of this moment. */
-export interface StoragePage {
-  object: "page";
-  data: { object: "bucket"; start_time: number; end_time: number; results: StorageResult[] }[];
-  has_more: false;
-  next_page: null;
-}
-
-export interface StorageResult {
-  object: "organization.usage.storage.result";
-  usage_bytes: number;
-  num_responses: number;
-  num_conversations: number;
-  project_id: string | null;
-  api_key_id: string | null;
-  /** The limits of one tenant's storage, if its keys are not grouped. Null if nothing limits it, and in every other result. */
-  limits: Partial<Record<StoredLimit, number>> | null;
-}
-
-/** The current storage of one tenant, or, without one, of those that are asked for: of all, if none is. */
+/**
+ * The current storage of one tenant, or, without one, of those that are asked for: of all, if none is. In the shape of OpenAI's usage:
+ * one bucket, of this moment. `limits` are those of one tenant's storage, if its keys are not grouped.
+ */
 export async function readStorage(
   tenant: string | undefined,
-  { groupBy, projects }: StorageRequest,
+  { group_by: groupBy, project_ids: projects }: z.output<typeof storageQuery>,
   sources: UsageSources,
   storedBytesPerTenant: number,
-): Promise<StoragePage> {
-  const tenants = tenant === undefined ? await tenantsOf({ projects }, sources) : [tenant];
+) {
+  const tenants = tenant === undefined ? await tenantsOf(projects, sources) : [tenant];
   const rows: { tenant: string; key: string; stored: Stored }[] = [];
-  await forEachTenant(tenants, async (of) => {
-    const byKey = Object.entries(await sources.quotas.getByName(of).stored());
-    // A tenant that stores nothing has a row too, because it has limits.
-    for (const [key, stored] of [["", NOTHING_STORED] as const, ...byKey]) rows.push({ tenant: of, key, stored });
-  });
+  for (let start = 0; start < tenants.length; start += CONCURRENT_TENANTS) {
+    const asked = tenants.slice(start, start + CONCURRENT_TENANTS).map(async (of) => {
+      const byKey = Object.entries(await sources.quotas.getByName(of).stored());
+      // A tenant that stores nothing has a row too, because it has limits.
+      for (const [key, stored] of [["", NOTHING_STORED] as const, ...byKey]) rows.push({ tenant: of, key, stored });
+    });
+    await Promise.all(asked);
+  }
   const byTenant = groupBy.includes("project_id");
   const byKey = groupBy.includes("api_key_id");
   const groups = Map.groupBy(rows, ({ tenant: of, key }) => `${byTenant ? of : ""}:${byKey ? key : ""}`);
   const directory = sources.directories.getByName(DIRECTORY);
   const results = await Promise.all(
-    [...groups.values()].map(async (group): Promise<StorageResult> => {
+    [...groups.values()].map(async (group) => {
       const sum = (kind: StoredLimit) => group.reduce((total, { stored }) => total + stored[kind], 0);
       const [first] = group;
       const of = byTenant || tenants.length === 1 ? first?.tenant : undefined;
@@ -170,24 +108,14 @@ export async function readStorage(
     }),
   );
   const now = Math.floor(Date.now() / 1000);
-  return {
-    object: "page",
-    data: [{ object: "bucket", start_time: now, end_time: now + 1, results }],
-    has_more: false,
-    next_page: null,
-  };
+  const data = [{ object: "bucket", start_time: now, end_time: now + 1, results }];
+  return { object: "page", data, has_more: false, next_page: null };
 }
 
-function storedLimits(grants: Grants | null): StorageResult["limits"] {
+/** Null if nothing limits the storage. */
+function storedLimits(grants: Grants | null): Partial<Record<StoredLimit, number>> | null {
   const limits = STORED_LIMITS.map((kind) => [kind, grants?.[kind]] as const).filter(([, limit]) => limit != null);
   return limits.length === 0 ? null : Object.fromEntries(limits);
-}
-
-/** Does something for each tenant, a few at a time. */
-async function forEachTenant(tenants: readonly string[], work: (tenant: string) => Promise<void>): Promise<void> {
-  for (let start = 0; start < tenants.length; start += CONCURRENT_TENANTS) {
-    await Promise.all(tenants.slice(start, start + CONCURRENT_TENANTS).map(work));
-  }
 }
 
 type TenantRow = UsageRow & { tenant: string };
@@ -212,7 +140,7 @@ async function rowsOf(
 
 /** The tenants that are asked for; without any, all that have keys or limits. */
 async function tenantsOf(
-  { projects }: Pick<UsageRequest, "projects">,
+  projects: readonly string[] | undefined,
   { directories }: UsageSources,
 ): Promise<readonly string[]> {
   const tenants = projects ?? (await directories.getByName(DIRECTORY).tenants("", MAX_TENANTS + 1));
@@ -224,27 +152,27 @@ function tooMuch(advice: string): ApiError {
   return invalidRequest("project_ids", `There is more usage than one answer may have. ${advice}`, "result_too_large");
 }
 
-function grouped(rows: readonly TenantRow[], groupBy: readonly UsageGroup[]): UsageResult[] {
-  const groups = new Map<string, UsageResult>();
-  for (const row of rows) {
-    const names = {
-      project_id: groupBy.includes("project_id") ? row.tenant : null,
-      api_key_id: groupBy.includes("api_key_id") ? row.key : null,
-      model: groupBy.includes("model") ? row.model : null,
+/** The usage of each group in a bucket. */
+function grouped(rows: readonly TenantRow[], groupBy: readonly string[]) {
+  const namesOf = ({ tenant, key, model }: TenantRow) => ({
+    project_id: groupBy.includes("project_id") ? tenant : null,
+    api_key_id: groupBy.includes("api_key_id") ? key : null,
+    model: groupBy.includes("model") ? model : null,
+  });
+  const groups = Map.groupBy(rows, (row) => JSON.stringify(namesOf(row)));
+  return [...groups].map(([names, group]) => {
+    const sum = (of: (row: TenantRow) => number) => group.reduce((total, row) => total + of(row), 0);
+    return {
+      object: "organization.usage.completions.result" as const,
+      input_tokens: sum(({ input }) => input),
+      input_cached_tokens: sum(({ cached }) => cached),
+      output_tokens: sum(({ output }) => output),
+      num_model_requests: sum(({ requests }) => requests),
+      ...(JSON.parse(names) as ReturnType<typeof namesOf>),
+      /** By MODEL_PRICES; OpenAI has the cost elsewhere. */
+      cost_usd: sum(({ cost }) => cost / 1e6),
     };
-    const group = JSON.stringify(names);
-    const before = groups.get(group);
-    groups.set(group, {
-      object: "organization.usage.completions.result",
-      input_tokens: (before?.input_tokens ?? 0) + row.input,
-      input_cached_tokens: (before?.input_cached_tokens ?? 0) + row.cached,
-      output_tokens: (before?.output_tokens ?? 0) + row.output,
-      num_model_requests: (before?.num_model_requests ?? 0) + row.requests,
-      ...names,
-      cost_usd: (before?.cost_usd ?? 0) + row.cost / 1e6,
-    });
-  }
-  return [...groups.values()];
+  });
 }
 
 function floor(time: number, seconds: number): number {

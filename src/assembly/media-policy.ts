@@ -1,9 +1,8 @@
+import { isPublicUrl, mayCall } from "@responses-edge/guarded-fetch";
 import type { Config } from "../config/index.ts";
 import { type InputItem, type Item, partsOf } from "../items/registry.ts";
 import { invalidRequest } from "../protocol/errors.ts";
-import { isPublicUrl } from "../protocol/public-url.ts";
 import { guardOf } from "../tools/guard.ts";
-import { mayCall } from "../tools/guarded-fetch.ts";
 import { openCompaction, standingItems } from "../turn/compacted-past.ts";
 import { compactionCodec } from "./compaction-codec.ts";
 

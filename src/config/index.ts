@@ -1,25 +1,20 @@
 import { logLine } from "../protocol/log-line.ts";
-import { harmony } from "./harmony.ts";
-import { type KeyValues, keyConfig, keys } from "./keys.ts";
-import { misspelt } from "./misspelt.ts";
-import { models, VLLM_EXTRAS } from "./models.ts";
+import { jwtConfig, type KeyValues, keys, tokenMistakes, tokens } from "./keys.ts";
+import { harmony, models, VLLM_EXTRAS } from "./models.ts";
 import { type Fetch, operatorNetwork, type PrivateNetwork } from "./network.ts";
 import { servers } from "./servers.ts";
-import { serving } from "./serving.ts";
-import { store } from "./store.ts";
+import { serving, store } from "./serving.ts";
 import { type AnalyticsDataset, telemetry, telemetryConfig, telemetryMistakes } from "./telemetry.ts";
-import { jwtConfig, tokenMistakes, tokens } from "./tokens.ts";
 import { toolConfig, tools } from "./tools.ts";
 import { type ModelServerConfig, readModelServers } from "./upstreams.ts";
 import { type Mistake, type NameIn, readSection, type ValuesOf } from "./variable.ts";
 import { webhookConfig, webhookMistakes, webhooks } from "./webhooks.ts";
 
-export type { HarmonyConfig } from "./harmony.ts";
 export type { EncryptionKey, ModelPrice } from "./keys.ts";
-export type { EngineName, FormatWithTools, PassthroughEndpoint, VllmExtra } from "./models.ts";
+export { type JwtConfig, TOKEN_TENANT_PREFIX } from "./keys.ts";
+export type { EngineName, FormatWithTools, HarmonyConfig, PassthroughEndpoint, VllmExtra } from "./models.ts";
 export { PASSTHROUGH_ENDPOINTS, VLLM_EXTRAS } from "./models.ts";
 export type { AnalyticsDataset, OtlpTarget, TelemetryConfig } from "./telemetry.ts";
-export { type JwtConfig, TOKEN_TENANT_PREFIX } from "./tokens.ts";
 export type { ToolConfig } from "./tools.ts";
 export type { ModelServerConfig } from "./upstreams.ts";
 
@@ -62,9 +57,31 @@ export class ConfigError extends Error {
   }
 }
 
+/** Shorter names resemble each other by chance. */
+const MIN_LENGTH = 6;
+
 /** Gives the names that nobody reads and that differ little from a variable's: `[name, meant]`. */
 export function misspeltVariables(names: Iterable<string>): [name: string, meant: string][] {
-  return misspelt(new Set(names).difference(new Set(BINDING_NAMES)), VARIABLE_NAMES);
+  const known = new Set<string>([...VARIABLE_NAMES, ...BINDING_NAMES]);
+  return [...new Set(names).difference(known)].flatMap((name): [string, string][] => {
+    if (name.length < MIN_LENGTH) return [];
+    const meant = VARIABLE_NAMES.find((other) => isNear(name.toUpperCase().replaceAll("-", "_"), other));
+    return meant === undefined ? [] : [[name, meant]];
+  });
+}
+
+/** True if one text becomes the other by at most two letters put in, left out or changed. */
+function isNear(a: string, b: string, edits = 2): boolean {
+  if (a === b) return true;
+  if (edits === 0 || Math.abs(a.length - b.length) > edits) return false;
+  let same = 0;
+  while (a[same] !== undefined && a[same] === b[same]) same += 1;
+  const [restA, restB] = [a.slice(same), b.slice(same)];
+  return (
+    isNear(restA.slice(1), restB, edits - 1) ||
+    isNear(restA, restB.slice(1), edits - 1) ||
+    isNear(restA.slice(1), restB.slice(1), edits - 1)
+  );
 }
 
 const cache = new WeakMap<Variables, Config | ConfigError>();
@@ -119,6 +136,7 @@ function hasTenants({ keys: { adminKeys, apiKeys }, tokens }: Values): boolean {
 
 function compose(values: Values, modelServers: readonly ModelServerConfig[], env: Variables) {
   const { baseUrl, apiKey, transport, upstreams, upstreamSecrets, dialect, ...timing } = values.servers;
+  const { apiKeys, allowAnonymous, encryptionKeys, ...keys } = values.keys;
   const { logIntervalMs, unreadLogIntervalMs, ...kept } = values.store;
   const network = operatorNetwork(env);
   return {
@@ -133,10 +151,11 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     harmony: values.harmony,
     tools: toolConfig(values.tools, network),
     dropsUnknownTools: values.tools.dropsUnknownTools,
-    apiKeys: values.keys.apiKeys,
-    allowAnonymous: values.keys.allowAnonymous,
-    encryptionKeys: values.keys.encryptionKeys,
-    keys: keyConfig(values.keys),
+    apiKeys,
+    allowAnonymous,
+    encryptionKeys,
+    /** The settings of keys that are made without a deployment, and of what is counted for them. */
+    keys,
     jwt: jwtConfig(values.tokens, network),
     /** Whether nobody is served without a key: there are keys of one kind or another. */
     wantsKeys: wantsKeys(values),

@@ -1,3 +1,4 @@
+import type { Fetch } from "@responses-edge/guarded-fetch";
 import type { Connect } from "@responses-edge/socket-fetch/connection";
 
 /**
@@ -6,7 +7,7 @@ import type { Connect } from "@responses-edge/socket-fetch/connection";
  */
 
 /** Follows no redirect: the answer is the 3xx itself. Whoever follows one checks where it leads first (`guardedFetch`). */
-export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+export type { Fetch };
 
 /** A way out as a {@link Fetch}. */
 export function withoutRedirects(send: Fetch): Fetch {
@@ -15,7 +16,7 @@ export function withoutRedirects(send: Fetch): Fetch {
 
 /** The binding PRIVATE_NETWORK: a service that reaches private addresses, too. Cloudflare has none. */
 export interface PrivateNetwork {
-  fetch: (url: string, init: RequestInit) => Promise<Response>;
+  fetch: Fetch;
   connect: Connect;
 }
 
@@ -27,13 +28,13 @@ export interface OperatorNetwork {
 }
 
 /** The global `fetch`. */
-export const publicFetch = withoutRedirects((url, init) => fetch(url, init));
+export const publicFetch: Fetch = (url, init) => fetch(url, { ...init, redirect: "manual" });
 
 /** The network of an environment's binding; where there is none, the one that all use. */
 export function operatorNetwork({ PRIVATE_NETWORK: network }: { PRIVATE_NETWORK?: PrivateNetwork }): OperatorNetwork {
   if (!network) return { fetch: publicFetch, connect: undefined };
   return {
-    fetch: withoutRedirects((url, init) => network.fetch(url, init)),
+    fetch: (url, init) => network.fetch(url, { ...init, redirect: "manual" }),
     connect: (address, options) => network.connect(address, options),
   };
 }

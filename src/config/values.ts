@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
+import { allowList } from "@responses-edge/guarded-fetch";
 import { z } from "zod";
-import { allowList } from "../protocol/public-url.ts";
 
 /** Schemas of texts that several variables are written in. */
 

@@ -1,5 +1,5 @@
+import { isPublicUrl } from "@responses-edge/guarded-fetch";
 import { z } from "zod";
-import { isPublicUrl } from "../protocol/public-url.ts";
 import { type OperatorNetwork, publicFetch } from "./network.ts";
 import { flag, fromBase64, httpUrl } from "./values.ts";
 import { type Mistake, type Section, type ValuesOf, variable } from "./variable.ts";

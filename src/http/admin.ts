@@ -12,6 +12,7 @@ import {
   rotateKey,
 } from "../api/keys.ts";
 import { cancelLiveRun, type LiveRuns, listLiveRuns } from "../api/live-runs.ts";
+import { auditQuery, homesQuery, keysQuery, storageQuery, usageQuery } from "../api/queries.ts";
 import { eraseTenant, exportTenant, type TenantData } from "../api/tenant-data.ts";
 import { importTenant } from "../api/tenant-import.ts";
 import { readStorage, readUsage } from "../api/usage.ts";
@@ -22,7 +23,6 @@ import { readLines } from "./body.ts";
 import { adminOf, identityOf, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byRoot, json, ok } from "./openapi/operation.ts";
-import { auditQuery, homesQuery, keysQuery, runsQuery, storageQuery, usageQuery } from "./queries.ts";
 
 /** Bounds of one import: a page of 200 homes. A unit of UTF-16 takes at most three bytes of UTF-8. */
 const IMPORT_BOUNDS = { maxBytes: 1024 * 1024 * 1024, maxLineBytes: 3 * MAX_LINE_LENGTH };
@@ -32,31 +32,23 @@ const IMPORT_BOUNDS = { maxBytes: 1024 * 1024 * 1024, maxLineBytes: 3 * MAX_LINE
  * (`/v1/organization/…`); it has none that makes a key, or says what one may.
  */
 export const administration = [
-  endpoint({
-    method: "POST",
-    path: "/v1/admin/keys",
+  endpoint("POST /v1/admin/keys", {
     summary: "root key: make a key for a tenant; its `value` is shown this once",
     operation: byRoot("createApiKey", { body: json("CreateApiKey"), answers: ok("NewApiKey") }),
     handle: async (context) => context.json(await createKey(administrator(context), await jsonBody(context))),
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/admin/keys",
+  endpoint("GET /v1/admin/keys", {
     summary: "root key: list keys: `tenant`, `limit` 1–100 (20), `after`",
     operation: byRoot("listApiKeys", { answers: ok("ApiKeyList") }),
     query: keysQuery,
     handle: async (context, query) => context.json(await listKeys(administrator(context), query)),
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/admin/keys/:id",
+  endpoint("GET /v1/admin/keys/:id", {
     summary: "root key: retrieve",
     operation: byRoot("retrieveApiKey", { answers: ok("ApiKey") }),
     handle: async (context) => context.json(await retrieveKey(administrator(context), context.req.param("id"))),
   }),
-  endpoint({
-    method: "POST",
-    path: "/v1/admin/keys/:id",
+  endpoint("POST /v1/admin/keys/:id", {
     summary: "root key: change its `name`, `expires_at`, `disabled`, `limits`",
     operation: byRoot("changeApiKey", { body: json("ChangeApiKey"), answers: ok("ApiKey") }),
     handle: async (context) => {
@@ -64,16 +56,12 @@ export const administration = [
       return context.json(await changeKey(admin, context.req.param("id"), await jsonBody(context)));
     },
   }),
-  endpoint({
-    method: "DELETE",
-    path: "/v1/admin/keys/:id",
+  endpoint("DELETE /v1/admin/keys/:id", {
     summary: "root key: delete, for good",
     operation: byRoot("deleteApiKey", { answers: ok("DeletedApiKey") }),
     handle: async (context) => context.json(await deleteKey(administrator(context), context.req.param("id"))),
   }),
-  endpoint({
-    method: "POST",
-    path: "/v1/admin/keys/:id/rotate",
+  endpoint("POST /v1/admin/keys/:id/rotate", {
     summary: "root key: another `value`; the old one is good for `grace_seconds` (3600) more",
     operation: byRoot("rotateApiKey", {
       body: { ...json("RotateApiKey"), isOptional: true },
@@ -85,16 +73,12 @@ export const administration = [
       return context.json(await rotateKey(admin, context.req.param("id"), body));
     },
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/admin/tenants/:tenant",
+  endpoint("GET /v1/admin/tenants/:tenant", {
     summary: "root key: a tenant's `limits`",
     operation: byRoot("retrieveTenant", { answers: ok("Tenant"), errors: [400] }),
     handle: async (context) => context.json(await retrieveTenant(administrator(context), context.req.param("tenant"))),
   }),
-  endpoint({
-    method: "POST",
-    path: "/v1/admin/tenants/:tenant",
+  endpoint("POST /v1/admin/tenants/:tenant", {
     summary: "root key: set a tenant's `limits`; all its keys share them",
     operation: byRoot("changeTenant", { body: json("ChangeTenant"), answers: ok("Tenant") }),
     handle: async (context) => {
@@ -102,9 +86,7 @@ export const administration = [
       return context.json(await changeTenant(admin, context.req.param("tenant"), await jsonBody(context)));
     },
   }),
-  endpoint({
-    method: "DELETE",
-    path: "/v1/admin/tenants/:tenant",
+  endpoint("DELETE /v1/admin/tenants/:tenant", {
     summary:
       "root key: erase a tenant: its keys, limits and usage, and what is kept in its noted homes; again while `has_more`: `after`",
     operation: byRoot("eraseTenant", { answers: ok("ErasedTenant") }),
@@ -112,9 +94,7 @@ export const administration = [
     handle: async (context, { after }) =>
       context.json(await eraseTenant(tenantData(context), context.req.param("tenant"), after)),
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/admin/tenants/:tenant/export",
+  endpoint("GET /v1/admin/tenants/:tenant/export", {
     summary: "root key: a tenant's data as JSON lines: `limit` 1–200 (200) homes, `after`",
     operation: byRoot("exportTenant", { answers: { 200: { "application/jsonl": "ExportLine" } } }),
     query: homesQuery,
@@ -123,9 +103,7 @@ export const administration = [
       return context.body(lines, 200, { "content-type": "application/jsonl" });
     },
   }),
-  endpoint({
-    method: "POST",
-    path: "/v1/admin/tenants/:tenant/import",
+  endpoint("POST /v1/admin/tenants/:tenant/import", {
     summary:
       "root key: take such JSON lines, of this or another deployment; homes that are here already stay as they are",
     operation: byRoot("importTenant", {
@@ -142,33 +120,25 @@ export const administration = [
       return context.json({ ...error.toBody(), ...done }, 409);
     },
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/admin/runs",
+  endpoint("GET /v1/admin/runs", {
     summary: "root key: background runs that live, by their ids: `tenant`, `limit` 1–100 (20), `after`",
     operation: byRoot("listRuns", { answers: ok("RunList") }),
-    query: runsQuery,
+    query: keysQuery,
     handle: async (context, query) => context.json(await listLiveRuns(liveRuns(context), query)),
   }),
-  endpoint({
-    method: "POST",
-    path: "/v1/admin/runs/:id/cancel",
+  endpoint("POST /v1/admin/runs/:id/cancel", {
     summary: "root key: stop one of them",
     operation: byRoot("cancelRun", { answers: ok("CancelledRun") }),
     handle: async (context) => context.json(await cancelLiveRun(liveRuns(context), context.req.param("id"))),
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/organization/audit_logs",
+  endpoint("GET /v1/organization/audit_logs", {
     summary:
       "root key: who did what and when, newest first: `project_ids`, `event_types`, `effective_at[gte]`, `effective_at[lt]`, `limit` 1–100 (20), `after`",
     operation: byRoot("listAuditLog", { answers: ok("AuditLog") }),
     query: auditQuery,
     handle: async (context, query) => context.json(await listAuditLog(administrator(context), query)),
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/organization/usage/completions",
+  endpoint("GET /v1/organization/usage/completions", {
     summary:
       "tokens, requests and cost: a tenant's own, or with a root key all: `start_time`, `end_time`, `bucket_width` `1h`\\|`1d`, `group_by`, `project_ids`, `api_key_ids`, `models`, `limit`, `page`",
     operation: {
@@ -187,9 +157,7 @@ export const administration = [
       return context.json(await readUsage(tenant, query, { directories, quotas }));
     },
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/organization/usage/storage",
+  endpoint("GET /v1/organization/usage/storage", {
     summary: "what is stored now, and what may be: a tenant's own, or with a root key all: `group_by`, `project_ids`",
     operation: {
       id: "readStorageUsage",

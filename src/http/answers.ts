@@ -1,10 +1,9 @@
 import type { Context } from "hono";
+import { ApiError } from "../protocol/errors.ts";
 import { OPEN_RESPONSES_VERSION, openResponsesStream } from "../protocol/open-responses.ts";
 import { SSE_HEADERS } from "../protocol/sse-stream.ts";
 import type { ItemPage } from "../store/item-store.ts";
 import type { AppEnv } from "./app-env.ts";
-
-/** Answers whose bodies are text or bytes already. */
 
 /** An answer of JSON text. */
 export function jsonText(context: Context, json: string): Response {
@@ -25,4 +24,10 @@ export function eventStream(context: Context<AppEnv>, events: ReadableStream<Uin
 /** True if events have Open Responses' names: the client sends its version, or the operator wants it for all. */
 export function speaksOpenResponses(context: Context<AppEnv>): boolean {
   return context.get("config").speaksOpenResponses || context.req.header(OPEN_RESPONSES_VERSION) !== undefined;
+}
+
+/** The 404 of a path that no endpoint has. */
+export function unknownUrl(context: Context<AppEnv>): ApiError {
+  const message = `Unknown request URL: ${context.req.method} ${context.req.path}.`;
+  return new ApiError({ status: 404, message, code: "unknown_url" });
 }

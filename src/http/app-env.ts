@@ -5,7 +5,7 @@ import type { Env } from "../env.ts";
 import type { Observation } from "../telemetry/telemetry.ts";
 
 /** The caller: a tenant, or an administrator, who is no tenant. */
-export type Authenticated = { identity: Identity; admin?: undefined } | { admin: string };
+export type Authenticated = { identity: Identity; admin?: undefined } | { admin: string; identity?: undefined };
 
 /** Hono's contexts here. */
 export interface AppEnv {

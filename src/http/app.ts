@@ -1,9 +1,13 @@
-import { type Context, Hono } from "hono";
+import { type Context, Hono, type Next } from "hono";
 import { createMiddleware } from "hono/factory";
 import { requestId } from "hono/request-id";
-import { loadConfig } from "../config/index.ts";
-import { telemetryOf } from "../telemetry/telemetry.ts";
-import type { AppEnv } from "./app-env.ts";
+import type { ContentfulStatusCode } from "hono/utils/http-status";
+import { toShownError } from "../api/faults.ts";
+import { ConfigError, loadConfig } from "../config/index.ts";
+import { ApiError, internalError } from "../protocol/errors.ts";
+import { type Telemetry, telemetryOf } from "../telemetry/telemetry.ts";
+import { unknownUrl } from "./answers.ts";
+import type { AppEnv, Authenticated } from "./app-env.ts";
 import { setAuthenticated } from "./auth.ts";
 import { discardBody } from "./body.ts";
 import { browserGuard } from "./browser-guard.ts";
@@ -11,18 +15,17 @@ import { consoleFiles, consolePage, wantsPage } from "./console.ts";
 import { unlessDraining } from "./draining.ts";
 import { routesOf } from "./endpoint.ts";
 import { endpoints } from "./endpoints.ts";
-import { renderError, unknownUrl } from "./errors.ts";
-import { observed } from "./observation.ts";
 
 /** The HTTP surface: what every request passes, and the routes of the endpoints. */
 
+/** These have no route of their own, and are looked up by those that have one. */
 const staticPaths = new Set(endpoints.map(({ path }) => path).filter((path) => !path.includes(":")));
 
 const configuration = createMiddleware<AppEnv>(async (context, next) => {
   const config = loadConfig(context.env);
   context.set("config", config);
   const telemetry = telemetryOf(config);
-  if (telemetry) await observed(context, next, telemetry, staticPaths);
+  if (telemetry) await observed(context, next, telemetry);
   else await next();
 });
 
@@ -62,10 +65,50 @@ app.use("/v1/*", configuration, async (context, next) => {
 app.notFound((context) => refuse(unknownUrl(context), context));
 app.onError(refuse);
 
-/** Renders an error, once what it leaves unread of the request's body is read: a client that is still sending would not see it. */
+/** The one place where errors become HTTP answers. Renders one once what it leaves unread of the request's body is read: a client that is still sending would not see it. */
 async function refuse(error: Error, context: Context<AppEnv>): Promise<Response> {
-  await discardBody(context.req.raw);
-  return renderError(error, context);
+  const { raw, routePath: path } = context.req;
+  await discardBody(raw);
+  const place = { requestId: context.get("requestId"), path, hasClientLeft: raw.signal.aborted };
+  const shown = toShownError(error, place);
+  return context.json(shown.toBody(), shown.status as ContentfulStatusCode, shown.headers);
+}
+
+/** OpenTelemetry has one name (`_OTHER`) for all other methods. */
+const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"]);
+
+/**
+ * Observes a request from here to its answer; one whose answer goes on as a stream tells itself when that has ended
+ * (`Caller.observation`).
+ */
+async function observed(context: Context<AppEnv>, next: Next, telemetry: Telemetry): Promise<void> {
+  const { headers, signal } = context.req.raw;
+  const observation = telemetry.observe(
+    { requestId: context.get("requestId"), transport: "http", headers },
+    { waitUntil: (promise) => context.executionCtx.waitUntil(promise), isBrief: false },
+  );
+  context.set("observation", observation);
+  await next();
+  // Nobody is known who has not been let in.
+  const authenticated: Authenticated | undefined = context.get("authenticated");
+  const asked = authenticated?.admin === undefined ? authenticated?.identity : undefined;
+  const { path, method, routePath } = context.req;
+  const { res, error } = context;
+  const isStream = res.headers.get("content-type")?.startsWith("text/event-stream") === true;
+  observation.know({
+    endpoint: `${METHODS.has(method) ? method : "_OTHER"} ${staticPaths.has(path) ? path : routePath}`,
+    tenant: asked?.tenant,
+    keyId: asked?.keyId,
+    hasClientLeft: signal.aborted,
+    ...(isStream && { transport: "sse" }),
+  });
+  observation.answered(res.status, error && codeOf(error));
+}
+
+/** The code that an error is answered with. */
+function codeOf(error: Error): string {
+  if (error instanceof ApiError) return error.code;
+  return error instanceof ConfigError ? "server_misconfigured" : internalError().code;
 }
 
 export default app;

@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Context } from "hono";
-import type { Config } from "../config/index.ts";
+import type { Config, JwtConfig } from "../config/index.ts";
 import { CONFIGURED_KEY, type Identity, NO_KEY } from "../contract/identity.ts";
 import type { Env } from "../env.ts";
 import { ApiError } from "../protocol/errors.ts";
@@ -20,7 +20,7 @@ export interface KeySources {
 }
 
 /** The 401 of a caller that has not shown who it is. */
-export function unauthorized(message: string, code: string): ApiError {
+function unauthorized(message: string, code: string): ApiError {
   return new ApiError({ status: 401, message, code, headers: { "www-authenticate": "Bearer" } });
 }
 
@@ -65,16 +65,13 @@ export function authenticate(header: string | undefined, sources: KeySources): A
 
 /** The owner of a key that stands in the configuration. */
 function configured(key: string, config: Config): Authenticated | undefined {
-  const {
-    apiKeys,
-    keys: { adminKeys },
-  } = config;
-  if (apiKeys.length === 0 && adminKeys.length === 0) return undefined;
+  const { apiKeys, keys } = config;
+  if (apiKeys.length === 0 && keys.adminKeys.length === 0) return undefined;
   const digest = createHash("sha256").update(key).digest();
   let tenant: string | undefined;
   let admin: string | undefined;
   for (const known of apiKeys) if (timingSafeEqual(digest, known.sha256)) tenant = known.tenant;
-  for (const known of adminKeys) if (timingSafeEqual(digest, known.sha256)) admin = known.name;
+  for (const known of keys.adminKeys) if (timingSafeEqual(digest, known.sha256)) admin = known.name;
   if (admin !== undefined) return { admin };
   return tenant === undefined ? undefined : { identity: identityOfTenant(tenant, CONFIGURED_KEY, config) };
 }
@@ -93,14 +90,13 @@ function identityOfTenant(tenant: string, keyId: string, { keys }: Config): Iden
 }
 
 /** The owner of a key that the directory or an issuer has to know. */
-function fromElsewhere(key: string, { config, env, waitUntil }: KeySources): Authenticated | Promise<Authenticated> {
-  const { adminKeys, cacheMs } = config.keys;
-  const { jwt } = config;
-  if (jwt && hasJwtForm(key)) return fromToken(key, { config, env, waitUntil });
+function fromElsewhere(key: string, sources: KeySources): Authenticated | Promise<Authenticated> {
+  const { config, env, waitUntil } = sources;
+  const { adminKeys, cacheMs, storedBytesPerTenant } = config.keys;
+  if (config.jwt && hasJwtForm(key)) return fromToken(key, config.jwt, sources);
   if (adminKeys.length === 0) throw incorrect();
-  const found = keyCache(env, config.keys.storedBytesPerTenant).identityOf(key, cacheMs, waitUntil);
-  if (found instanceof Promise) return found.then(toAuthenticated);
-  return toAuthenticated(found);
+  const found = keyCache(env, storedBytesPerTenant).identityOf(key, cacheMs, waitUntil);
+  return found instanceof Promise ? found.then(toAuthenticated) : toAuthenticated(found);
 }
 
 function toAuthenticated(identity: Identity | undefined): Authenticated {
@@ -108,15 +104,16 @@ function toAuthenticated(identity: Identity | undefined): Authenticated {
   return { identity };
 }
 
-async function fromToken(token: string, { config, env, waitUntil }: KeySources): Promise<Authenticated> {
-  if (!config.jwt) throw incorrect();
-  const tenant = await jwtVerifier(config.jwt).tenantOf(token, waitUntil);
-  const { adminKeys, cacheMs } = config.keys;
+async function fromToken(
+  token: string,
+  jwt: JwtConfig,
+  { config, env, waitUntil }: KeySources,
+): Promise<Authenticated> {
+  const tenant = await jwtVerifier(jwt).tenantOf(token, waitUntil);
+  const { adminKeys, cacheMs, storedBytesPerTenant } = config.keys;
   // The directory has the tenants' limits. It is not asked if nobody can set any.
   if (adminKeys.length === 0) return { identity: identityOfTenant(tenant, CONFIGURED_KEY, config) };
-  return {
-    identity: await keyCache(env, config.keys.storedBytesPerTenant).identityOfTenant(tenant, cacheMs, waitUntil),
-  };
+  return { identity: await keyCache(env, storedBytesPerTenant).identityOfTenant(tenant, cacheMs, waitUntil) };
 }
 
 /** Sets who asks. Throws, or rejects with, the 401. */
@@ -137,10 +134,8 @@ export function checkMetricsToken(header: string | undefined, { telemetry, allow
   if (!telemetry?.prometheus) return;
   const expected = telemetry.prometheus.tokenSha256;
   if (!expected && allowAnonymous && !wantsKeys) return;
-  const token = /^Bearer +(\S+)$/i.exec(header ?? "")?.[1];
-  const digest = createHash("sha256")
-    .update(token ?? "")
-    .digest();
-  if (token !== undefined && expected && timingSafeEqual(digest, expected)) return;
+  const token = /^Bearer +(\S+)$/i.exec(header ?? "")?.[1] ?? "";
+  const digest = createHash("sha256").update(token).digest();
+  if (token !== "" && expected && timingSafeEqual(digest, expected)) return;
   throw unauthorized("Incorrect token provided for the metrics (PROMETHEUS_TOKEN).", "invalid_api_key");
 }

@@ -26,8 +26,15 @@ const METHODS_WITH_BODY = new Set(["POST", "PUT", "PATCH"]);
  * `browser_request_refused`. Where there are keys, which pages may know one is the operator's business.
  */
 export const browserGuard = createMiddleware<AppEnv>(async (context, next) => {
-  const header = servesWithoutKeys(context) ? strangeHeader(context.req.raw) : undefined;
-  if (header !== undefined) throw refused(header);
+  if (servesWithoutKeys(context)) {
+    const { headers, url } = context.req.raw;
+    const host = headers.get("host");
+    const origin = headers.get("origin");
+    const site = headers.get("sec-fetch-site");
+    if (!isLocal(url) || (host !== null && !isLocal(`http://${host}`))) throw refused("Host");
+    if (origin !== null && !isLocal(origin)) throw refused("Origin");
+    if (site !== null && !LOCAL_SITES.has(site)) throw refused("Sec-Fetch-Site");
+  }
   await next();
 });
 
@@ -37,9 +44,13 @@ export const browserGuard = createMiddleware<AppEnv>(async (context, next) => {
  */
 export function requireJsonBody(context: Context<AppEnv>): void {
   const { raw } = context.req;
-  if (!METHODS_WITH_BODY.has(raw.method)) return;
-  const hasBody = !isEmpty(raw) || raw.headers.has("content-type");
-  if (hasBody || (isFromBrowser(raw) && servesWithoutKeys(context))) requireJsonType(raw);
+  const { method, body, headers } = raw;
+  if (!METHODS_WITH_BODY.has(method)) return;
+  const isEmpty = body === null || headers.get("content-length") === "0";
+  // Node's `fetch` sends `Sec-Fetch-Mode`, and neither of these.
+  const isFromBrowser = headers.has("origin") || headers.has("sec-fetch-site");
+  const mayBeBare = isEmpty && !headers.has("content-type") && !(isFromBrowser && servesWithoutKeys(context));
+  if (!mayBeBare) requireJsonType(raw);
 }
 
 /** True if this server serves everybody who reaches it. A misconfigured one serves nobody. */
@@ -50,16 +61,6 @@ function servesWithoutKeys(context: Context<AppEnv>): boolean {
   } catch {
     return false;
   }
-}
-
-/** The header by which a request shows that it is not from this machine. */
-function strangeHeader({ headers, url }: Request): "Host" | "Origin" | "Sec-Fetch-Site" | undefined {
-  const host = headers.get("host");
-  if (!isLocal(url) || (host !== null && !isLocal(`http://${host}`))) return "Host";
-  const origin = headers.get("origin");
-  if (origin !== null && !isLocal(origin)) return "Origin";
-  const site = headers.get("sec-fetch-site");
-  return site !== null && !LOCAL_SITES.has(site) ? "Sec-Fetch-Site" : undefined;
 }
 
 /** The last URL of this machine, up to its path: most requests come the same way. */
@@ -75,15 +76,7 @@ function isLocal(url: string): boolean {
   return is;
 }
 
-/** Node's `fetch` sends `Sec-Fetch-Mode`, and neither of these. */
-function isFromBrowser({ headers }: Request): boolean {
-  return headers.has("origin") || headers.has("sec-fetch-site");
-}
-
-function isEmpty({ body, headers }: Request): boolean {
-  return body === null || headers.get("content-length") === "0";
-}
-
+/** The 403 of a request one of whose headers shows that it is not from this machine. */
 function refused(header: string): ApiError {
   return new ApiError({
     status: 403,

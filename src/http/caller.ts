@@ -1,17 +1,18 @@
+import { randomUUID } from "node:crypto";
 import type { Context } from "hono";
-import { hearBoard } from "../api/board.ts";
 import type { Caller } from "../api/transport.ts";
+import { hearReport } from "../assembly/model-server.ts";
 import { restrictedConfig } from "../assembly/restricted-config.ts";
 import type { Identity } from "../contract/identity.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { logLine } from "../protocol/log-line.ts";
+import { BOARD } from "../store/board.ts";
 import { HomeClient } from "../store/client.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import { notePassed } from "../store/memory.ts";
+import { unknownUrl } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
-import { readForm, readJson, type Sender } from "./body.ts";
-import { clientSession } from "./client-headers.ts";
-import { unknownUrl } from "./errors.ts";
+import { readForm, readJson } from "./body.ts";
 
 /** The API's caller of an authenticated HTTP request. Its past is in the tenant's homes. */
 export function callerOf(context: Context<AppEnv>, identity: Identity = identityOf(context)): Caller {
@@ -19,7 +20,11 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
   const homes = new HomeClient(context.env, tenant);
   const config = context.get("config");
   const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);
-  hearBoard(config, context.env.BOARD, waitUntil);
+  const { BOARD: boards } = context.env;
+  // This isolate hears the board now and then, beside what it does: no request waits for that.
+  if (boards && config.boardMs !== 0 && config.modelServers.length > 1) {
+    hearReport(config, () => boards.getByName(BOARD).read(), waitUntil);
+  }
   return {
     config: restrictedConfig(config, policy),
     tenant,
@@ -79,7 +84,11 @@ function noteOf(context: Context<AppEnv>, { tenant, keyId }: Identity): NonNulla
 
 /** The parsed body of a context's request, whose length the context then knows. Throws as `readJson` does. */
 export async function jsonBody(context: Context<AppEnv>): Promise<unknown> {
-  const { value, length } = await readJson(context.req.raw, senderOf(context));
+  const { value, length } = await readJson(context.req.raw, {
+    // Administrators are no tenant's, and together one sender.
+    tenant: context.get("authenticated").identity?.tenant ?? "",
+    config: context.get("config"),
+  });
   context.set("bodyLength", length);
   notePassed(length);
   return value;
@@ -87,14 +96,40 @@ export async function jsonBody(context: Context<AppEnv>): Promise<unknown> {
 
 /** The same of a form, as it came. Throws as `readForm` does. */
 export async function formBody(context: Context<AppEnv>): Promise<{ bytes: Uint8Array; type: string }> {
-  const form = await readForm(context.req.raw, senderOf(context));
+  const sender = { tenant: identityOf(context).tenant, config: context.get("config") };
+  const form = await readForm(context.req.raw, sender);
   context.set("bodyLength", form.bytes.length);
   return form;
 }
 
-function senderOf(context: Context<AppEnv>): Sender {
-  const authenticated = context.get("authenticated");
-  // Administrators are no tenant's, and together one sender.
-  const tenant = authenticated.admin === undefined ? authenticated.identity.tenant : "";
-  return { tenant, config: context.get("config") };
+/** Headers by which agents name the session that a request is part of; the most telling ones first. */
+const SESSION_HEADERS = [
+  "session-id", // Codex
+  "session_id",
+  "thread-id", // Codex
+  "x-claude-code-session-id", // Claude Code
+  "x-session-affinity", // OpenCode
+  "x-session-id",
+];
+
+/** Longer values name nothing. UTF-16 units. */
+const MAX_LENGTH = 256;
+
+/** The session that a request says it is part of; undefined where it does not. */
+function clientSession(headers: Headers): string | undefined {
+  for (const name of SESSION_HEADERS) {
+    const value = headers.get(name);
+    if (value !== null && value !== "" && value.length <= MAX_LENGTH) return `${name}:${value}`;
+  }
+  return undefined;
+}
+
+/** The Codex CLI (0.169) sends what this header of an answer said with all further requests of its turn. */
+export const CODEX_TURN_STATE = "x-codex-turn-state";
+
+/** The session that a request of Codex's sends again, or is to send from now on. Undefined for all other clients. */
+export function codexTurnState(headers: Headers): string | undefined {
+  const state = headers.get(CODEX_TURN_STATE);
+  if (state !== null && state.length <= MAX_LENGTH) return state;
+  return headers.has("x-codex-turn-metadata") ? randomUUID() : undefined;
 }

@@ -8,19 +8,17 @@ import {
   retrieveConversationItem,
   updateConversation,
 } from "../api/conversations.ts";
-import { conversationTree } from "../api/tree.ts";
+import { includeQuery, pageQuery, treeQuery } from "../api/queries.ts";
+import { conversationTree } from "../api/responses.ts";
 import { itemList, jsonText } from "./answers.ts";
 import { callerOf, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byTenantIn, json, ok } from "./openapi/operation.ts";
-import { includeQuery, pageQuery, treeQuery } from "./queries.ts";
 
 const byTenant = byTenantIn("Conversations");
 
 export const conversations = [
-  endpoint({
-    method: "POST",
-    path: "/v1/conversations",
+  endpoint("POST /v1/conversations", {
     summary: "create a conversation: `items` (≤ 20), `metadata`",
     operation: byTenant("createConversation", "request", {
       body: { ...json("CreateConversation"), isOptional: true },
@@ -34,16 +32,12 @@ export const conversations = [
       return context.json(await createConversation(callerOf(context), body ?? {}));
     },
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/conversations/:id",
+  endpoint("GET /v1/conversations/:id", {
     summary: "retrieve",
     operation: byTenant("retrieveConversation", "read", { answers: ok("Conversation") }),
     handle: async (context) => context.json(await retrieveConversation(callerOf(context), context.req.param("id"))),
   }),
-  endpoint({
-    method: "POST",
-    path: "/v1/conversations/:id",
+  endpoint("POST /v1/conversations/:id", {
     summary: "change its `metadata`",
     operation: byTenant("updateConversation", "request", {
       body: json("UpdateConversation"),
@@ -54,9 +48,7 @@ export const conversations = [
       return context.json(await updateConversation(callerOf(context), context.req.param("id"), body));
     },
   }),
-  endpoint({
-    method: "DELETE",
-    path: "/v1/conversations/:id",
+  endpoint("DELETE /v1/conversations/:id", {
     summary: "delete; responses in it stay",
     operation: byTenant("deleteConversation", "read", { answers: ok("DeletedConversation") }),
     handle: async (context) => {
@@ -65,18 +57,14 @@ export const conversations = [
       return context.json({ id, object: "conversation.deleted", deleted: true });
     },
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/conversations/:id/items",
+  endpoint("GET /v1/conversations/:id/items", {
     summary: "its items: `limit` 1–100 (20), `order` `desc`\\|`asc`, `after`, `include`",
     operation: byTenant("listConversationItems", "read", { answers: ok("ItemList") }),
     query: pageQuery,
     handle: async (context, page) =>
       itemList(context, await listConversationItems(callerOf(context), context.req.param("id"), page)),
   }),
-  endpoint({
-    method: "POST",
-    path: "/v1/conversations/:id/items",
+  endpoint("POST /v1/conversations/:id/items", {
     summary: "add `items` (≤ 20)",
     operation: byTenant("addConversationItems", "request", {
       body: json("AddItems"),
@@ -89,9 +77,7 @@ export const conversations = [
       return itemList(context, await addConversationItems(callerOf(context), context.req.param("id"), body, include));
     },
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/conversations/:id/items/:item",
+  endpoint("GET /v1/conversations/:id/items/:item", {
     summary: "one of them",
     operation: byTenant("retrieveConversationItem", "read", { answers: ok("Item") }),
     query: includeQuery,
@@ -100,9 +86,7 @@ export const conversations = [
       return jsonText(context, await retrieveConversationItem(callerOf(context), id, item, include));
     },
   }),
-  endpoint({
-    method: "DELETE",
-    path: "/v1/conversations/:id/items/:item",
+  endpoint("DELETE /v1/conversations/:id/items/:item", {
     summary: "take it out",
     operation: byTenant("deleteConversationItem", "read", { answers: ok("Conversation"), errors: [409, 429] }),
     handle: async (context) => {
@@ -110,9 +94,7 @@ export const conversations = [
       return context.json(await deleteConversationItem(callerOf(context), id, item));
     },
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/conversations/:id/tree",
+  endpoint("GET /v1/conversations/:id/tree", {
     summary: "the responses in it, and those that branch off it: as `GET /v1/responses/{id}/tree`",
     operation: byTenant("readConversationTree", "read", { answers: ok("Tree") }),
     query: treeQuery,

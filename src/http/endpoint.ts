@@ -4,51 +4,41 @@ import { countedWork, countRequest } from "../api/admission.ts";
 import type { Config } from "../config/index.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { parse } from "../protocol/validation.ts";
+import { unknownUrl } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { checkMetricsToken, setAuthenticated } from "./auth.ts";
 import { requireJsonBody } from "./browser-guard.ts";
 import { adminOf, identityOf, requireAdminApi } from "./caller.ts";
-import { unknownUrl } from "./errors.ts";
 import type { Operation } from "./openapi/operation.ts";
 
 /** An endpoint of the API: its route, its query and its answer. The 405 of its path, its row of docs/reference/endpoints.md and its description follow. */
-export interface Endpoint {
-  method: "GET" | "POST" | "DELETE";
+export interface Endpoint extends Declaration<string, unknown> {
+  method: Method;
   /** With Hono's parameters, such as `/v1/responses/:id`. */
   path: string;
+}
+
+type Method = "GET" | "POST" | "DELETE";
+
+interface Declaration<Path extends string, Query> {
   /** Its row of docs/reference/endpoints.md, in Markdown. */
   summary: string;
   /** Its entry in the API's description. */
   operation: Operation;
-  /** The schema of its query, if it takes one. */
-  query?: z.ZodType | undefined;
+  /** The schema of its query, if it takes one. The 400s of another query are thrown before anything else is done. */
+  query?: z.ZodType<Query>;
   /** False if the deployment does not have it: its path is then unknown. Without this every deployment has it. */
   isOpen?(config: Config): boolean;
-  handle(context: Context<AppEnv>): Response | Promise<Response>;
-}
-
-interface Declaration<Path extends string, Query> extends Omit<Endpoint, "path" | "query" | "handle"> {
-  path: Path;
-  /** The schema of the query. The 400s of another query are thrown before anything else is done. */
-  query?: z.ZodType<Query>;
   handle(context: Context<AppEnv, Path>, query: Query): Response | Promise<Response>;
 }
 
+/** Declares an endpoint, such as `GET /v1/responses/:id`: what its handler gets follows from its path and its query. */
 export function endpoint<const Path extends string, Query = undefined>(
+  route: `${Method} ${Path}`,
   declaration: Declaration<Path, Query>,
 ): Endpoint {
-  const { query, handle, ...rest } = declaration;
-  let lists: string[] | undefined;
-  const readQuery = (schema: z.ZodType<Query>, url: string): Query => {
-    lists ??= Object.entries(queryFields(schema)).flatMap(([name, field]) => (isList(field) ? [name] : []));
-    return parse(schema, queryOf(url, lists));
-  };
-  return {
-    ...rest,
-    query,
-    handle: (context) =>
-      handle(context as Context<AppEnv, Path>, query ? readQuery(query, context.req.url) : (undefined as Query)),
-  };
+  const [method = "", path = ""] = route.split(" ");
+  return { ...(declaration as Declaration<string, unknown>), method: method as Method, path };
 }
 
 /** The fields of a query's schema. Throws where it has none: a query is an object, and what is made of one. */
@@ -59,19 +49,28 @@ export function queryFields(query: z.ZodType): Record<string, z.ZodType> {
   return object.shape as Record<string, z.ZodType>;
 }
 
-/** True if a field of a query is a list. No other field takes an empty list. */
-function isList(field: z.ZodType): boolean {
-  return field.safeParse([]).success;
+/** A query as its schema reads it. Lists come in all the forms that clients send them in: repeated, as `name[]`, and with commas. */
+function readQuery(schema: z.ZodType, url: string): unknown {
+  const { searchParams } = new URL(url);
+  const fields: Record<string, unknown> = Object.fromEntries(searchParams);
+  for (const name of listsOf(schema)) {
+    const values = [...searchParams.getAll(name), ...searchParams.getAll(`${name}[]`)];
+    fields[name] = values.flatMap((value) => value.split(","));
+  }
+  return parse(schema, fields);
 }
 
-/** A query as an object. Lists are read in all the forms that clients send them in: repeated, as `name[]`, and with commas. */
-function queryOf(url: string, lists: readonly string[]): Record<string, unknown> {
-  const { searchParams } = new URL(url);
-  const read = lists.map((name) => {
-    const values = [...searchParams.getAll(name), ...searchParams.getAll(`${name}[]`)];
-    return [name, values.flatMap((value) => value.split(","))];
-  });
-  return { ...Object.fromEntries(searchParams), ...Object.fromEntries(read) };
+const lists = new WeakMap<z.ZodType, string[]>();
+
+/** The fields of a query that are lists. No other field takes an empty list. */
+function listsOf(schema: z.ZodType): string[] {
+  let names = lists.get(schema);
+  if (!names) {
+    const fields = Object.entries(queryFields(schema)).filter(([, field]) => field.safeParse([]).success);
+    names = fields.map(([name]) => name);
+    lists.set(schema, names);
+  }
+  return names;
 }
 
 /**
@@ -93,12 +92,16 @@ export function routesOf(
     if (!first || (isFitted(path) && !path.includes(":"))) continue;
     routes.all(path, before(first.operation), async (context) => {
       const here = path.endsWith("/:id") ? (byPath.get(context.req.path) ?? declared) : declared;
-      const { method } = context.req;
-      const endpoint = here.find((each) => each.method === (method === "HEAD" ? "GET" : method));
-      const { operation } = endpoint ?? first;
-      await checkAccess(context, operation);
-      if (here.every(({ isOpen }) => isOpen?.(context.get("config")) === false)) throw unknownUrl(context);
-      if (endpoint) return answerCounted(context, operation, () => endpoint.handle(context));
+      const method = context.req.method === "HEAD" ? "GET" : context.req.method;
+      let endpoint: Endpoint | undefined;
+      let isOpen = false;
+      for (const each of here) {
+        if (each.method === method) endpoint = each;
+        isOpen ||= each.isOpen?.(context.get("config")) !== false;
+      }
+      await checkAccess(context, (endpoint ?? first).operation);
+      if (!isOpen) throw unknownUrl(context);
+      if (endpoint) return answerCounted(context, endpoint);
       // Every id has an underscore. A name without one would be an unknown endpoint.
       if (here === declared && path.endsWith("/:id") && !context.req.param("id")?.includes("_"))
         throw unknownUrl(context);
@@ -133,14 +136,14 @@ async function checkAccess(context: Context<AppEnv>, { access, openedBy }: Opera
  * Answers a request of somebody who may ask, and counts it. Throws the 415 of a body that is not said to be JSON where it has to
  * be, the 429 of a limit, the 503 where limits cannot be checked, and as `handle` does.
  */
-async function answerCounted(
-  context: Context<AppEnv>,
-  { counted, body }: Operation,
-  handle: () => Response | Promise<Response>,
-): Promise<Response> {
+async function answerCounted(context: Context<AppEnv>, endpoint: Endpoint): Promise<Response> {
+  const { operation, query } = endpoint;
+  const { counted, body } = operation;
   if (body === undefined || body.type === "application/json") requireJsonBody(context);
   const authenticated = counted && context.get("authenticated");
-  if (!authenticated || authenticated.admin !== undefined || !authenticated.identity.counted) return handle();
+  if (!authenticated || authenticated.admin !== undefined || !authenticated.identity.counted) {
+    return endpoint.handle(context, query && readQuery(query, context.req.url));
+  }
   const counting = { isDone: false };
   context.set("counting", counting);
   const { identity } = authenticated;
@@ -148,7 +151,7 @@ async function answerCounted(
   const request = { identity, quotas: context.env.QUOTAS, waitUntil, counting };
   const kind = counted === "read" ? "reads" : "requests";
   if (counted !== "turn") await countRequest(request, kind);
-  return countedWork(request, kind, async () => handle());
+  return countedWork(request, kind, async () => endpoint.handle(context, query && readQuery(query, context.req.url)));
 }
 
 function notAllowed(context: Context<AppEnv>, declared: readonly Endpoint[]): ApiError {

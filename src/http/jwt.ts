@@ -48,7 +48,7 @@ interface Keys {
   at: number;
 }
 
-export class JwtVerifier {
+class JwtVerifier {
   readonly #config: JwtConfig;
   #keys: Keys | undefined;
   #askedAt = Number.NEGATIVE_INFINITY;
@@ -70,7 +70,12 @@ export class JwtVerifier {
     const known = this.#believed.get(hash);
     if (known && now >= known.from && now < known.until) return known.tenant;
     const payload = await this.#verified(token, beside);
-    const tenant = this.#config.tenantPrefix + tenantIn(payload, this.#config.tenantClaim);
+    const { tenantPrefix, tenantClaim } = this.#config;
+    const named = payload[tenantClaim];
+    if (typeof named !== "string" || !TENANT.test(named)) {
+      throw notGood(`its claim '${tenantClaim}' names no tenant (1 to 64 letters, digits, '_' or '-')`);
+    }
+    const tenant = tenantPrefix + named;
     const expires = (payload.exp ?? 0) * 1000 + LEEWAY_S * 1000;
     this.#believed.delete(hash);
     this.#believed.set(hash, { tenant, from: now, until: Math.min(expires, now + BELIEVED_MS) });
@@ -86,13 +91,8 @@ export class JwtVerifier {
     // Before any key is asked for: most of what is no token of this issuer's ends here.
     checkHeader(token, algorithms);
     const { find } = await this.#issuersKeys(beside);
-    const options = {
-      issuer,
-      audience,
-      algorithms: [...algorithms],
-      clockTolerance: LEEWAY_S,
-      requiredClaims: ["exp"],
-    };
+    const lists = { algorithms: [...algorithms], requiredClaims: ["exp"] };
+    const options = { issuer, audience, clockTolerance: LEEWAY_S, ...lists };
     try {
       return (await jwtVerify(token, find, options)).payload;
     } catch (error) {
@@ -155,14 +155,7 @@ function checkHeader(token: string, algorithms: readonly string[]): void {
   if (alg === undefined || !algorithms.includes(alg)) throw notGood("its algorithm is not accepted");
 }
 
-function tenantIn(payload: JWTPayload, claim: string): string {
-  const named = payload[claim];
-  if (typeof named === "string" && TENANT.test(named)) return named;
-  throw notGood(`its claim '${claim}' names no tenant (1 to 64 letters, digits, '_' or '-')`);
-}
-
 function toRefusal(error: unknown): ApiError {
-  if (error instanceof ApiError) return error;
   if (error instanceof errors.JWTExpired) return notGood("it has expired");
   if (error instanceof errors.JWTClaimValidationFailed) return notGood(`its claim '${error.claim}' is not accepted`);
   if (error instanceof errors.JWKSNoMatchingKey) return notGood("nobody knows its key");
@@ -191,10 +184,7 @@ const verifiers = new WeakMap<JwtConfig, JwtVerifier>();
 
 /** The verifier of this isolate. */
 export function jwtVerifier(config: JwtConfig): JwtVerifier {
-  let verifier = verifiers.get(config);
-  if (!verifier) {
-    verifier = new JwtVerifier(config);
-    verifiers.set(config, verifier);
-  }
+  const verifier = verifiers.get(config) ?? new JwtVerifier(config);
+  verifiers.set(config, verifier);
   return verifier;
 }

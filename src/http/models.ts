@@ -1,16 +1,13 @@
-import { listCodexModels } from "../api/codex-models.ts";
-import { listModels, retrieveModel } from "../api/models.ts";
+import { listCodexModels, listModels, retrieveModel } from "../api/models.ts";
+import { modelsQuery } from "../api/queries.ts";
 import { callerOf } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byTenantIn, ok } from "./openapi/operation.ts";
-import { modelsQuery } from "./queries.ts";
 
 const byTenant = byTenantIn("Models");
 
 export const models = [
-  endpoint({
-    method: "GET",
-    path: "/v1/models",
+  endpoint("GET /v1/models", {
     summary: "vLLM's models and your aliases; cached for 30 s; with `client_version`: in Codex's own shape",
     operation: byTenant("listModels", "read", { answers: ok("ModelList") }),
     query: modelsQuery,
@@ -19,10 +16,8 @@ export const models = [
         ? context.json({ object: "list", data: await listModels(callerOf(context)) })
         : context.json({ models: await listCodexModels(callerOf(context)) }),
   }),
-  endpoint({
-    method: "GET",
-    // Names have slashes in them (Qwen/Qwen3-8B), encoded or not.
-    path: "/v1/models/:id{.+}",
+  // Names have slashes in them (Qwen/Qwen3-8B), encoded or not.
+  endpoint("GET /v1/models/:id{.+}", {
     summary: "one of them",
     operation: byTenant("retrieveModel", "read", { answers: ok("Model") }),
     handle: async (context) => context.json(await retrieveModel(callerOf(context), context.req.param("id"))),

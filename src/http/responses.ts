@@ -3,9 +3,17 @@ import { compactConversation } from "../api/compact.ts";
 import { createResponse } from "../api/create-response.ts";
 import { toShownError } from "../api/faults.ts";
 import { countInputTokens } from "../api/input-tokens.ts";
-import { cancelResponse, deleteResponse, listInputItems, responseAddress, retrieveResponse } from "../api/responses.ts";
+import { pageQuery, retrieveQuery, treeQuery } from "../api/queries.ts";
+import {
+  cancelResponse,
+  deleteResponse,
+  listInputItems,
+  responseAddress,
+  responseTree,
+  retrieveResponse,
+} from "../api/responses.ts";
 import { followResponse } from "../api/runs.ts";
-import { responseTree } from "../api/tree.ts";
+import type { SlowAnswer } from "../api/transport.ts";
 import { loadConfig } from "../config/index.ts";
 import type { Identity } from "../contract/identity.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
@@ -18,14 +26,10 @@ import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
 import { responseBody } from "../turn/response.ts";
 import { eventStream, itemList, jsonText, speaksOpenResponses } from "./answers.ts";
-import type { AppEnv } from "./app-env.ts";
 import { authenticate, authorizationOf } from "./auth.ts";
-import { callerOf, identityOf, jsonBody } from "./caller.ts";
-import { CODEX_TURN_STATE, codexTurnState } from "./client-headers.ts";
+import { CODEX_TURN_STATE, callerOf, codexTurnState, identityOf, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
-import { JsonHeartbeats } from "./json-heartbeats.ts";
 import { byTenantIn, json, ok } from "./openapi/operation.ts";
-import { pageQuery, retrieveQuery, treeQuery } from "./queries.ts";
 
 const VERSION_HEADER = {
   name: OPEN_RESPONSES_VERSION,
@@ -33,24 +37,10 @@ const VERSION_HEADER = {
     "Any value: events of reasoning in a stream are `response.reasoning.delta` and `response.reasoning.done`, as in Open Responses.",
 };
 
-/** Says which model server has answered, by its name, where the operator wants that (`SHOW_UPSTREAM`). */
-function tellsServer(context: Context<AppEnv>): { onAttempt(call: ServerAttempt): void; tell(): void } | undefined {
-  if (!context.get("config").showsUpstream) return undefined;
-  let server: string | undefined;
-  return {
-    onAttempt: (call) => {
-      if (call.fault === undefined) server = call.server;
-    },
-    tell: () => server !== undefined && context.header("x-upstream", server),
-  };
-}
-
 const byTenant = byTenantIn("Responses");
 
 export const responses = [
-  endpoint({
-    method: "POST",
-    path: "/v1/responses",
+  endpoint("POST /v1/responses", {
     summary: "create; JSON, or SSE with `stream: true`",
     operation: byTenant("createResponse", "turn", {
       headers: [
@@ -65,21 +55,25 @@ export const responses = [
       errors: [404, 409, 422, 429],
     }),
     handle: async (context) => {
-      const { heartbeatMs, jsonHeartbeats } = context.get("config");
+      const { heartbeatMs, jsonHeartbeats, showsUpstream } = context.get("config");
       const body = await jsonBody(context);
       const turnState = codexTurnState(context.req.raw.headers);
       if (turnState !== undefined) context.header(CODEX_TURN_STATE, turnState);
       const caller = callerOf(context);
-      const telling = tellsServer(context);
+      /** The model server that has answered, where the operator wants it told. */
+      let server: string | undefined;
+      const onAttempt = (call: ServerAttempt) => {
+        if (call.fault === undefined) server = call.server;
+      };
       const slowAnswer = jsonHeartbeats ? new JsonHeartbeats(heartbeatMs) : undefined;
       const answer = async () => {
-        const created = await createResponse({ ...caller, onAttempt: telling?.onAttempt }, body, {
+        const created = await createResponse({ ...caller, ...(showsUpstream && { onAttempt }) }, body, {
           idempotencyKey: context.req.header("idempotency-key"),
           turnState,
           openSink: (onLeft) => new SseStream(heartbeatMs, onLeft),
           slowAnswer,
         });
-        telling?.tell();
+        if (server !== undefined) context.header("x-upstream", server);
         switch (created.kind) {
           case "response":
             return jsonText(context, responseBody(created.response));
@@ -92,9 +86,7 @@ export const responses = [
       return slowAnswer ? slowAnswer.before(answer(), context) : answer();
     },
   }),
-  endpoint({
-    method: "POST",
-    path: "/v1/responses/input_tokens",
+  endpoint("POST /v1/responses/input_tokens", {
     summary: "count the prompt that a create with the same body would send; nothing is stored",
     operation: byTenant("countInputTokens", "turn", {
       body: json("CountInputTokens"),
@@ -107,9 +99,7 @@ export const responses = [
       return context.json({ object: "response.input_tokens", input_tokens });
     },
   }),
-  endpoint({
-    method: "POST",
-    path: "/v1/responses/compact",
+  endpoint("POST /v1/responses/compact", {
     summary:
       "compact `input` and what `previous_response_id` continues: the user's messages and one `compaction` item; nothing is stored",
     operation: byTenant("compactConversation", "turn", {
@@ -122,9 +112,7 @@ export const responses = [
       return context.json(await compactConversation(callerOf(context), body));
     },
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/responses",
+  endpoint("GET /v1/responses", {
     summary: "with `Upgrade: websocket`: WebSocket mode ([docs/websocket.md](docs/websocket.md)); else 426",
     operation: byTenant("connectResponses", "read", {
       answers: { 101: {} },
@@ -175,9 +163,7 @@ export const responses = [
       });
     },
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/responses/:id",
+  endpoint("GET /v1/responses/:id", {
     summary:
       "retrieve; with `stream=true`, `starting_after`, `include_obfuscation`: replay a background response's events and follow it",
     operation: byTenant("retrieveResponse", "read", {
@@ -197,9 +183,7 @@ export const responses = [
       return jsonText(context, responseBody(await retrieveResponse(caller, address, include)));
     },
   }),
-  endpoint({
-    method: "DELETE",
-    path: "/v1/responses/:id",
+  endpoint("DELETE /v1/responses/:id", {
     summary: "delete, for good",
     operation: byTenant("deleteResponse", "read", { answers: ok("DeletedResponse") }),
     handle: async (context) => {
@@ -208,9 +192,7 @@ export const responses = [
       return context.json({ id, object: "response.deleted", deleted: true });
     },
   }),
-  endpoint({
-    method: "POST",
-    path: "/v1/responses/:id/cancel",
+  endpoint("POST /v1/responses/:id/cancel", {
     summary: "stop a background response",
     operation: byTenant("cancelResponse", "read", { answers: ok("ResponseObject"), errors: [400] }),
     handle: async (context) => {
@@ -218,9 +200,7 @@ export const responses = [
       return jsonText(context, responseBody(await cancelResponse(callerOf(context), address)));
     },
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/responses/:id/input_items",
+  endpoint("GET /v1/responses/:id/input_items", {
     summary: "its input: `limit` 1–100 (20), `order` `desc`\\|`asc`, `after`, `include`",
     operation: byTenant("listInputItems", "read", { answers: ok("ItemList") }),
     query: pageQuery,
@@ -229,9 +209,7 @@ export const responses = [
       return itemList(context, await listInputItems(callerOf(context), address, page));
     },
   }),
-  endpoint({
-    method: "GET",
-    path: "/v1/responses/:id/tree",
+  endpoint("GET /v1/responses/:id/tree", {
     summary:
       "all responses of its conversation tree, with previews: `limit` 1–100 (20), `order` `desc`\\|`asc` of ids, `after`",
     operation: byTenant("readResponseTree", "read", { answers: ok("Tree") }),
@@ -258,4 +236,65 @@ function upgradeRequired(): ApiError {
     message: "This endpoint speaks WebSocket: send 'Upgrade: websocket'. Over HTTP, create responses with POST.",
     code: "upgrade_required",
   });
+}
+
+const HEARTBEAT = new TextEncoder().encode("\n");
+
+/**
+ * White space before the JSON of an answer that takes its time (`JSON_HEARTBEATS`). It is how a gateway on plain workerd learns that
+ * the client has left: the runtime tells only by a write that fails. JSON may begin with white space (RFC 8259 §2).
+ */
+class JsonHeartbeats implements SlowAnswer {
+  readonly #intervalMs: number;
+  readonly #first = Promise.withResolvers<ReadableStream<Uint8Array>>();
+  #timer: ReturnType<typeof setInterval> | undefined;
+  #writer: WritableStreamDefaultWriter<Uint8Array> | undefined;
+
+  /** `intervalMs`: time between heartbeats, and before the first one. */
+  constructor(intervalMs: number) {
+    this.#intervalMs = intervalMs;
+  }
+
+  get hasBegun(): boolean {
+    return this.#writer !== undefined;
+  }
+
+  begin(onLeft: () => void): void {
+    const beat = (): void => {
+      if (!this.#writer) {
+        const { readable, writable } = new IdentityTransformStream();
+        this.#writer = writable.getWriter();
+        this.#first.resolve(readable);
+      }
+      this.#writer.write(HEARTBEAT).catch(() => {
+        clearInterval(this.#timer);
+        onLeft();
+      });
+    };
+    this.#timer = setInterval(beat, this.#intervalMs);
+  }
+
+  /**
+   * The answer that `answering` resolves to, where it comes before the first heartbeat. Otherwise an answer of heartbeats and its body:
+   * the status 200 and the headers are sent with the first heartbeat. Rejects as `answering` does before then.
+   */
+  async before(answering: Promise<Response>, context: Context): Promise<Response> {
+    const ended = answering.finally(() => clearInterval(this.#timer));
+    const first = await Promise.race([ended, this.#first.promise]);
+    if (first instanceof Response) return first;
+    context.executionCtx.waitUntil(this.#end(ended));
+    return context.body(first, 200, { "content-type": "application/json" });
+  }
+
+  /** Never rejects: a client that has left gets nothing, and one whose answer cannot be had sees the connection break off. */
+  async #end(answering: Promise<Response>): Promise<void> {
+    const writer = this.#writer;
+    try {
+      const answer = await answering;
+      await writer?.write(new Uint8Array(await answer.arrayBuffer()));
+      await writer?.close();
+    } catch {
+      await writer?.abort("The answer was given up.").catch(() => {});
+    }
+  }
 }

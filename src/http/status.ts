@@ -3,17 +3,15 @@ import { diskState } from "../store/free-disk.ts";
 import { filesInUse } from "../store/open-homes.ts";
 import { PROMETHEUS_CONTENT_TYPE, prometheusText } from "../telemetry/prometheus.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
+import { unknownUrl } from "./answers.ts";
 import { type Endpoint, endpoint } from "./endpoint.ts";
-import { unknownUrl } from "./errors.ts";
 import { describeApi } from "./openapi/document.ts";
 import { ok } from "./openapi/operation.ts";
 
 /** How this server is, and what it has: health, metrics and the API's description. */
 
 export const health = [
-  endpoint({
-    method: "GET",
-    path: "/health",
+  endpoint("GET /health", {
     summary: "the Worker, its disk and its open files; needs no key",
     operation: { id: "health", group: "Operation", access: "everyone", answers: ok("Health") },
     handle: async (context) => {
@@ -22,9 +20,7 @@ export const health = [
       return context.json({ status: "ok", ...(disk && { disk }), ...(files && { open_files: files }) });
     },
   }),
-  endpoint({
-    method: "GET",
-    path: "/health/upstream",
+  endpoint("GET /health/upstream", {
     summary: "vLLM: reachable, latency, models, since when it is down, how long it is waited for",
     operation: {
       id: "upstreamHealth",
@@ -46,9 +42,7 @@ export const health = [
 ];
 
 export const metrics = [
-  endpoint({
-    method: "GET",
-    path: "/metrics",
+  endpoint("GET /metrics", {
     summary:
       "metrics of this process for Prometheus, with `PROMETHEUS_METRICS`; `PROMETHEUS_TOKEN` is its key ([docs/telemetry.md](docs/telemetry.md))",
     operation: {
@@ -72,9 +66,7 @@ export function description(all: () => readonly Endpoint[]): readonly Endpoint[]
   // The same for as long as the isolate lives: to make it takes tens of milliseconds.
   let text: string | undefined;
   return [
-    endpoint({
-      method: "GET",
-      path: "/openapi.json",
+    endpoint("GET /openapi.json", {
       summary: "this API's description (OpenAPI 3.1); needs no key",
       operation: { id: "description", group: "Operation", access: "everyone", answers: ok("Description") },
       handle: (context) => {

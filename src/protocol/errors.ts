@@ -10,7 +10,7 @@ export interface ErrorFields {
 
 /**
  * The one error class of the API. Thrown where the fault is known, rendered in one place
- * (`http/errors.ts`; on sockets `socket/frames.ts`), in OpenAI's shape `{"error":{"message","type","param","code"}}`.
+ * (`http/app.ts`; on sockets `socket/frames.ts`), in OpenAI's shape `{"error":{"message","type","param","code"}}`.
  */
 export class ApiError extends Error {
   override readonly name = "ApiError";

@@ -1,6 +1,6 @@
+import { canonicalHost } from "@responses-edge/guarded-fetch";
 import { z } from "zod";
 import { list, map } from "./collections.ts";
-import { canonicalHost } from "./public-url.ts";
 import {
   allowedCallers,
   callerFieldsOf,

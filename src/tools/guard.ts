@@ -1,37 +1,32 @@
+import { canonicalHost, dohResolver, type GuardOptions } from "@responses-edge/guarded-fetch";
 import type { ToolConfig } from "../config/index.ts";
-import { canonicalHost } from "../protocol/public-url.ts";
-import { dohResolver, type GuardOptions } from "./guarded-fetch.ts";
 
 /**
  * What a request may have called: public https addresses, looked up where that is set up, and what is listed. Never the
- * operator's tool servers, not by a redirect either.
+ * operator's tool servers, not by a redirect either. `mayCall`: not all may be allowed to a caller.
  */
 export function guardOf(
   config: ToolConfig,
+  mayCall?: (url: URL) => boolean,
 ): Required<Pick<GuardOptions, "allow" | "fetchListed" | "allowPublic" | "limit">> & Pick<GuardOptions, "resolve"> {
   const { isListed, dohUrl, fetch } = config;
   return {
     allow: isListed,
     fetchListed: fetch,
     allowPublic: true,
-    limit: (url) => !isToolServer(url, config),
+    limit: (url) => !isToolServer(url, config) && mayCall?.(url) !== false,
     ...(dohUrl !== undefined && { resolve: dohResolver(dohUrl, fetch) }),
   };
 }
 
-/** The same for MCP servers: of these not all may be allowed to a caller, where a redirect leads neither. */
-export function mcpGuardOf(config: ToolConfig): ReturnType<typeof guardOf> {
-  const guard = guardOf(config);
-  const { mayCallMcp } = config;
-  return mayCallMcp ? { ...guard, limit: (url) => guard.limit(url) && mayCallMcp(url) } : guard;
-}
-
-/** Whether a URL is on a tool server of the operator's, where each session is somebody's by a header that callers set. */
+/**
+ * True if a URL is on a tool server of the operator's, where each session is somebody's by a header that callers set. The default ports
+ * of http and https count as one: a server often answers on both.
+ */
 export function isToolServer(url: URL, { servers }: ToolConfig): boolean {
-  return Object.values(servers).some((server) => placeOf(new URL(server)) === placeOf(url));
-}
-
-/** The default ports of http and https count as one: a server often answers on both. */
-function placeOf({ hostname, port }: URL): string {
-  return `${canonicalHost(hostname)}:${port}`;
+  const host = canonicalHost(url.hostname);
+  return Object.values(servers).some((text) => {
+    const server = new URL(text);
+    return server.port === url.port && canonicalHost(server.hostname) === host;
+  });
 }

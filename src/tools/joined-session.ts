@@ -8,25 +8,26 @@ import { invalidRequest } from "../protocol/errors.ts";
 import { hostedOf } from "../protocol/hosted-tools.ts";
 import { chosenTools, type FunctionTool, hostedKey, mustCall, type Tool } from "../protocol/tools.ts";
 import { formatPath } from "../protocol/validation.ts";
+import { truncate } from "./mcp/answers.ts";
 import { toMcpError } from "./mcp/faults.ts";
-import { truncate } from "./mcp/output.ts";
-import type { PluginSession, RunnablePlugin, SessionRequest } from "./plugin.ts";
+import { type PluginSession, type RunnablePlugin, type SessionRequest, ToolTime } from "./plugin.ts";
 import { PLUGIN_LIST } from "./plugins.ts";
 import { ToolFault, toToolFault } from "./tool-fault.ts";
-import { ToolTime } from "./tool-time.ts";
 
 /**
  * The sessions of a turn's plugins as one: which there are, what the model gets to see of them, which of them it means by a
  * name. A tool's failure is an outcome that the model sees; only an abort rejects.
  */
 export class JoinedSession implements ToolSession {
+  readonly container: string = "";
+  readonly citations: (() => CitationFilter) | undefined;
   readonly #config: ToolConfig;
   readonly #time: ToolTime;
   readonly #sessions = new Map<string, PluginSession>();
   /** Names of the client's tools: each comes before a tool of ours that has the same name. */
   readonly #clientFunctions: ReadonlySet<string>;
   /** `kind`s of those tools that the request's choice leaves out. */
-  readonly #unchosen: ReadonlySet<string>;
+  readonly #unchosen = new Set<string>();
   /** Bytes that the outputs of this turn may still have. */
   #outputLeft: number;
 
@@ -37,9 +38,13 @@ export class JoinedSession implements ToolSession {
     this.#time = new ToolTime(config.turnTimeMs);
     this.#outputLeft = config.outputBytes * 10;
     this.#clientFunctions = new Set(ClientTools.of(request.tools).names);
-    const session = { ...options, clientFunctions: this.#clientFunctions, time: this.#time };
-    this.#unchosen = new Set([...plugins].flatMap(([{ kind }, isChosen]) => (isChosen ? [] : [kind])));
-    for (const plugin of plugins.keys()) this.#sessions.set(plugin.kind, plugin.session(session));
+    for (const [plugin, isChosen] of plugins) {
+      const session = plugin.session({ ...options, clientFunctions: this.#clientFunctions, time: this.#time });
+      this.#sessions.set(plugin.kind, session);
+      if (!isChosen) this.#unchosen.add(plugin.kind);
+      this.container ||= session.container ?? "";
+      this.citations ??= session.citations;
+    }
   }
 
   /**
@@ -53,12 +58,13 @@ export class JoinedSession implements ToolSession {
     const chosen = choice && new Set(choice.map(hostedKey));
     for (const [index, tool] of (request.tools ?? []).entries()) {
       const plugin = pluginOf(tool, config);
-      if (plugin && !config.offeredKinds.has(plugin.kind)) {
+      if (!plugin) continue;
+      if (!config.offeredKinds.has(plugin.kind)) {
         if (isForced(tool, request)) throw switchedOff(tool.type);
         continue;
       }
-      plugin?.check?.(tool, index, options);
-      if (plugin) plugins.set(plugin, plugins.get(plugin) || !chosen || chosen.has(hostedKey(tool)));
+      plugin.check?.(tool, index, options);
+      plugins.set(plugin, plugins.get(plugin) || !chosen || chosen.has(hostedKey(tool)));
     }
     refuseSameNames(request, plugins.keys());
     const joined = plugins.size > 0 ? new JoinedSession(options, plugins) : undefined;
@@ -67,28 +73,20 @@ export class JoinedSession implements ToolSession {
     return joined;
   }
 
-  get #all(): PluginSession[] {
-    return [...this.#sessions.values()];
-  }
-
   get mustPrepare(): boolean {
     return this.unlisted.length > 0 || this.approved.length > 0;
   }
 
   get unlisted(): UnlistedServer[] {
-    return this.#all.flatMap((tool) => tool.unlisted ?? []);
+    const servers: UnlistedServer[] = [];
+    for (const { unlisted = [] } of this.#sessions.values()) servers.push(...unlisted);
+    return servers;
   }
 
   get approved(): ApprovedCall[] {
-    return this.#all.flatMap((tool) => tool.approved ?? []);
-  }
-
-  get container(): string {
-    return this.#all.find((tool) => tool.container !== undefined)?.container ?? "";
-  }
-
-  get citations(): (() => CitationFilter) | undefined {
-    return this.#all.find((tool) => tool.citations)?.citations;
+    const calls: ApprovedCall[] = [];
+    for (const { approved = [] } of this.#sessions.values()) calls.push(...approved);
+    return calls;
   }
 
   get pluginTools(): PluginTools {
@@ -97,15 +95,17 @@ export class JoinedSession implements ToolSession {
     const builtinFunctions: FunctionTool[] = [];
     const withheld = new Set<string>();
     for (const [kind, { offered }] of this.#sessions) {
-      if (!offered.namespace) functions.push(...offered.functions.map(toFunctionTool));
-      else {
-        namespaces[offered.namespace.name] = offered.namespace;
-        const free = offered.functions.filter(({ name }) => !this.#clientFunctions.has(name));
-        builtinFunctions.push(...free.map(toFunctionTool));
-        if (this.#unchosen.has(kind)) withheld.add(offered.namespace.name);
+      const { namespace } = offered;
+      const isUnchosen = this.#unchosen.has(kind);
+      if (namespace) {
+        namespaces[namespace.name] = namespace;
+        if (isUnchosen) withheld.add(namespace.name);
       }
-      for (const { name } of offered.functions) {
-        if (this.#unchosen.has(kind) || !this.offers(name)) withheld.add(name);
+      for (const tool of offered.functions) {
+        const { name } = tool;
+        if (!namespace) functions.push(toFunctionTool(tool));
+        else if (!this.#clientFunctions.has(name)) builtinFunctions.push(toFunctionTool(tool));
+        if (isUnchosen || !this.offers(name)) withheld.add(name);
       }
     }
     return { functions, namespaces, builtinFunctions, withheld };
@@ -118,7 +118,8 @@ export class JoinedSession implements ToolSession {
   offers(name: string): boolean {
     const kind = this.resolve(name)?.kind;
     if (kind !== undefined && this.#unchosen.has(kind)) return false;
-    return this.#all.every((tool) => tool.offers?.(name) ?? true);
+    for (const tool of this.#sessions.values()) if (tool.offers?.(name) === false) return false;
+    return true;
   }
 
   resolve(name: string): CalledTool | undefined {
@@ -131,8 +132,8 @@ export class JoinedSession implements ToolSession {
   }
 
   async list(server: UnlistedServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools> {
-    const tool = this.#all.find(({ list }) => list !== undefined);
-    return (await tool?.list?.(server, signal, traceparent)) ?? { tools: [] };
+    for (const tool of this.#sessions.values()) if (tool.list) return tool.list(server, signal, traceparent);
+    return { tools: [] };
   }
 
   async run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome> {
@@ -150,7 +151,9 @@ export class JoinedSession implements ToolSession {
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.#all.map((tool) => tool.close?.()));
+    const closing: (Promise<void> | undefined)[] = [];
+    for (const tool of this.#sessions.values()) closing.push(tool.close?.());
+    await Promise.all(closing);
   }
 
   /** What a turn's tools say altogether is bounded, too. */
@@ -167,7 +170,8 @@ function pluginOf(tool: Tool, { builtinLabels }: ToolConfig): RunnablePlugin | u
   if (hostedKey(tool) === undefined) return undefined;
   const builtin = tool.type === "mcp" ? builtinLabels.get(tool.server_label) : undefined;
   const wanted = builtin ?? hostedOf(tool.type)?.kind ?? "tool_search";
-  return PLUGIN_LIST.find(({ kind }) => kind === wanted);
+  for (const plugin of PLUGIN_LIST) if (plugin.kind === wanted) return plugin;
+  return undefined;
 }
 
 /**

@@ -8,7 +8,7 @@ import type { ApprovedCall, ListedTools, UnlistedServer } from "../contract/tool
 import type { Item, ServerCall } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { FunctionTool, Tool as RequestTool } from "../protocol/tools.ts";
-import type { ToolTime } from "./tool-time.ts";
+import { ToolFault } from "./tool-fault.ts";
 
 /** A plugin with all that it takes to run its tools. */
 export interface RunnablePlugin<Tool extends CalledTool = CalledTool, Call extends ServerCall = ServerCall>
@@ -74,4 +74,47 @@ export interface PluginSession {
   readonly approved?: readonly ApprovedCall[];
   readonly container?: string;
   readonly citations?: () => CitationFilter;
+}
+
+/** The tools of a Harmony namespace as functions, for models that know no namespaces: `browser_search`. */
+export function asFunctions({ name, tools }: ToolNamespace): ToolDescription[] {
+  return tools.map((tool) => ({ ...tool, name: `${name}_${tool.name}` }));
+}
+
+/** The time that all tools of a turn have together. */
+export class ToolTime {
+  readonly #deadline: number;
+
+  /** `ms` from now on. */
+  constructor(ms: number) {
+    this.#deadline = Date.now() + ms;
+  }
+
+  /** Whether calls may still be made. */
+  get isLeft(): boolean {
+    return Date.now() < this.#deadline;
+  }
+
+  /** Throws ToolFault `timeout` when no call may be made any more. */
+  check(): void {
+    if (!this.isLeft) throw new ToolFault("timeout", "The tools of this turn have used up their time.");
+  }
+
+  /** At most `ms`, and not beyond the turn's time. In milliseconds, at least one. */
+  atMost(ms: number): number {
+    return Math.max(1, Math.min(ms, this.#deadline - Date.now()));
+  }
+
+  /** Runs what it is given one after another, in the order in which it is given: for tools that have a state. */
+  inOrder(): <T>(work: () => Promise<T>) => Promise<T> {
+    let last: Promise<unknown> = Promise.resolve();
+    return (work) => {
+      const done = last.then(() => {
+        this.check();
+        return work();
+      });
+      last = done.catch(() => {});
+      return done;
+    };
+  }
 }

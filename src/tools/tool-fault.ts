@@ -1,14 +1,12 @@
+import { FetchFault, type FetchFaultKind } from "@responses-edge/guarded-fetch";
+
 /**
- * What went wrong with a tool on another server:
- * - `refused_address`: the URL, or one it redirects to, may not be called from here;
- * - `timeout`: no complete answer in the time allowed;
- * - `too_large`: an answer beyond the bytes or the number of tools allowed;
- * - `unreachable`: no connection, or one that was lost;
+ * What went wrong with a tool on another server, beside what can with any call (`too_large` may also be the number of tools, and
+ * `protocol` an error of the protocol, with its `code`):
  * - `http`: an HTTP error, with its `status`;
- * - `protocol`: an answer that is no answer, or an error of the protocol, with its `code` where it has one;
  * - `tool`: the tool ran and failed.
  */
-export type FaultKind = "refused_address" | "timeout" | "too_large" | "unreachable" | "http" | "protocol" | "tool";
+export type FaultKind = FetchFaultKind | "http" | "tool";
 
 /**
  * The one error class of tools on other servers. Its message may be shown to clients and to models: it names nothing
@@ -32,5 +30,7 @@ export class ToolFault extends Error {
 
 /** What went wrong with a tool, whatever was thrown. */
 export function toToolFault(error: unknown): ToolFault {
-  return error instanceof ToolFault ? error : new ToolFault("unreachable", "The tool could not be run.");
+  if (error instanceof ToolFault) return error;
+  if (error instanceof FetchFault) return new ToolFault(error.kind, error.message);
+  return new ToolFault("unreachable", "The tool could not be run.");
 }

@@ -1,6 +1,5 @@
+import { allowList, guardedFetch } from "@responses-edge/guarded-fetch";
 import { afterEach, describe, expect, it } from "vitest";
-import { allowList } from "../../src/protocol/public-url.ts";
-import { guardedFetch } from "../../src/tools/guarded-fetch.ts";
 import { type McpServer, McpSession, type McpSessionOptions } from "../../src/tools/mcp/client.ts";
 import { toMcpError } from "../../src/tools/mcp/faults.ts";
 import { ToolFault } from "../../src/tools/tool-fault.ts";

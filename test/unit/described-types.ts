@@ -7,11 +7,11 @@ import type {
   ResponseUsage,
 } from "openai/resources/responses/responses";
 import type { z } from "zod";
-import type { UpstreamHealth } from "../../src/api/health.ts";
-import type { ShownKey } from "../../src/api/keys.ts";
-import type { Erasure } from "../../src/api/tenant-data.ts";
-import type { UsagePage } from "../../src/api/usage.ts";
-import type { AnswerName, Answers } from "../../src/http/openapi/answers.ts";
+import type { checkUpstream } from "../../src/api/health.ts";
+import type { shownKey } from "../../src/api/keys.ts";
+import type { eraseTenant } from "../../src/api/tenant-data.ts";
+import type { readUsage } from "../../src/api/usage.ts";
+import type { AnswerName, Answers } from "../../src/http/openapi/schemas.ts";
 import type { StreamEvent } from "../../src/items/events.ts";
 import type { OutputItem } from "../../src/items/registry.ts";
 import type { ResponseObject } from "../../src/protocol/response.ts";
@@ -38,10 +38,10 @@ export type OwnTypesAreDescribed = [
   Fits<OutputItem["type"], Described<"OutputItem">["type"]>,
   Fits<StreamEvent["type"], DescribedEvent["type"]>,
   Fits<DescribedEvent["type"], StreamEvent["type"]>,
-  Fits<ShownKey, Described<"ApiKey">>,
-  Fits<UsagePage, Described<"UsagePage">>,
-  Fits<UpstreamHealth, Described<"UpstreamHealth">>,
-  Fits<Erasure, Described<"ErasedTenant">>,
+  Fits<ReturnType<typeof shownKey>, Described<"ApiKey">>,
+  Fits<Awaited<ReturnType<typeof readUsage>>, Described<"UsagePage">>,
+  Fits<Awaited<ReturnType<typeof checkUpstream>>["health"], Described<"UpstreamHealth">>,
+  Fits<Awaited<ReturnType<typeof eraseTenant>>, Described<"ErasedTenant">>,
 ];
 
 /** What OpenAI's type of a response has that no response has here (docs/deviations.md). `output_text` is the SDK's own. */

@@ -13,7 +13,7 @@ import { QUOTA_VERSIONS } from "../../src/store/quota/quota.ts";
 import { Schema } from "../../src/store/schema.ts";
 import { SCHEMA_VERSIONS } from "../../src/store/schema-versions.ts";
 import { SCHEMA_VERSION } from "../../src/store/tables.ts";
-import { guardOf, mcpGuardOf } from "../../src/tools/guard.ts";
+import { guardOf } from "../../src/tools/guard.ts";
 import { counted } from "../hostile/counting.ts";
 
 /** An object whose storage a test may use as it likes. */
@@ -123,7 +123,7 @@ describe("grants", () => {
 it("an MCP server that a key does not allow is not called by way of one that it does: no redirect leads there", () => {
   const vars = { VLLM_BASE_URL: "http://vllm/v1" } as Variables;
   const { tools } = restrictedConfig(loadConfig(vars), policyOf(null, grants.parse({ mcp_hosts: ["mcp.acme.dev"] })));
-  const { limit } = mcpGuardOf(tools);
+  const { limit } = guardOf(tools, tools.mayCallMcp);
   expect(["https://mcp.acme.dev/a", "https://other.acme.dev/a"].map((url) => limit(new URL(url)))).toEqual([
     true,
     false,

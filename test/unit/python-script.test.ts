@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { unwrapScript } from "../../src/tools/python/script.ts";
+import { unwrapScript } from "../../src/tools/python/plugin.ts";
 
 it("a script for python is unwrapped", () => {
   expect(unwrapScript('{"code":"print(1)\\n"}')).toBe("print(1)\n");

@@ -3,8 +3,7 @@ import { outputSchemas } from "../../items/answered.ts";
 import { FOREIGN } from "../../items/foreign.ts";
 import * as parts from "../../items/parts.ts";
 import { isJsonObject, type JsonObject } from "../../protocol/json.ts";
-import { answerSchemas } from "./answers.ts";
-import { bodySchemas, sharedSchemas } from "./bodies.ts";
+import { answerSchemas, bodySchemas, sharedSchemas } from "./schemas.ts";
 
 /** The description's components: every schema that has a name, each once. */
 

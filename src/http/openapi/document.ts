@@ -6,8 +6,8 @@ import { type Access, GROUPS, type MediaType, type Operation, type OperationAnsw
 
 /**
  * The API's description: an OpenAPI 3.1 document of all endpoints. Paths, parameters, bodies and answers come from the endpoints' own
- * declarations, and their schemas from the zod schemas that requests are parsed with (`bodies.ts`) and answers are held to in tests
- * (`answers.ts`).
+ * declarations, and their schemas from the zod schemas that requests are parsed with, and answers are held to in tests
+ * (`schemas.ts`).
  */
 export function describeApi(endpoints: readonly Endpoint[]): JsonObject {
   const byPath = Map.groupBy(endpoints, ({ path }) => pathTemplate(path));

@@ -1,6 +1,5 @@
 import type { Variables } from "../../config/index.ts";
-import type { AnswerName } from "./answers.ts";
-import type { BodyName } from "./bodies.ts";
+import type { AnswerName, BodyName } from "./schemas.ts";
 
 /** Who may ask for an endpoint and how that is counted, and what the API's description (`GET /openapi.json`) says of it. */
 export type Operation = Admittance & Description;
@@ -15,7 +14,7 @@ interface Description {
   body?: OperationBody;
   /** Headers of a request that change what is done. */
   headers?: readonly OperationHeader[];
-  /** What is answered, by status: the names of `answers.ts` by media type. Nothing but errors is answered with another status. */
+  /** What is answered, by status: the names of `schemas.ts` by media type. Nothing but errors is answered with another status. */
   answers: Readonly<Record<number, OperationAnswer>>;
   /** Statuses of errors beside those that follow from all else: 4xx. Every endpoint may answer 5xx. */
   errors?: readonly number[];

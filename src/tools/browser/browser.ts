@@ -1,6 +1,6 @@
 import { oneLine, type PageLimits, readPage, shortened, withoutMarks, wrapLines } from "@responses-edge/page-text";
 import { parseArguments } from "../../protocol/json.ts";
-import { DEFAULT_TOPN, findArguments, type OpenArguments, openArguments, searchArguments } from "./arguments.ts";
+import { DEFAULT_TOPN, findArguments, type OpenArguments, openArguments, searchArguments } from "./definition.ts";
 import { display, findResults, searchResults } from "./display.ts";
 import type { SearchProvider } from "./search-provider.ts";
 import { type BrowserPage, type BrowserState, bounded, EMPTY_STATE, type SearchPage, type WebPage } from "./state.ts";

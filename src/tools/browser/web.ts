@@ -1,9 +1,8 @@
+import { canonicalHost, type GuardOptions, guardedFetch } from "@responses-edge/guarded-fetch";
 import type { ToolConfig } from "../../config/index.ts";
 import type { Fetch } from "../../config/network.ts";
 import { parseDomain, type WebSearchTool } from "../../protocol/hosted-tools.ts";
-import { canonicalHost } from "../../protocol/public-url.ts";
 import { guardOf } from "../guard.ts";
-import { type GuardOptions, guardedFetch } from "../guarded-fetch.ts";
 import { ToolFault } from "../tool-fault.ts";
 import { Browser } from "./browser.ts";
 import { braveSearch, type SearchFetch, type SearchProvider, searxng } from "./search-provider.ts";

@@ -1,9 +1,8 @@
 import type { ResponseOutputItem } from "openai/resources/responses/responses";
 import type { ToolNamespace } from "../../contract/engine.ts";
 import type { CalledTool } from "../../contract/tool-call.ts";
-import { MCP_CALL, newMcpCall } from "../mcp/call-item.ts";
-import { asFunctions } from "../namespace.ts";
-import type { RunnablePlugin } from "../plugin.ts";
+import { MCP_CALL, newMcpCall } from "../mcp/plugin.ts";
+import { asFunctions, type RunnablePlugin } from "../plugin.ts";
 import { checkToolServer, ToolServer } from "../tool-server.ts";
 
 /**

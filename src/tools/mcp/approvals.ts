@@ -2,8 +2,7 @@ import type { ToolExchange } from "../../contract/engine.ts";
 import type { Item } from "../../items/registry.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 import type { SessionRequest } from "../plugin.ts";
-import { functionName } from "./names.ts";
-import type { McpServers } from "./servers.ts";
+import { functionName, type McpServers } from "./servers.ts";
 
 /** Calls that clients are asked to approve, and what they have answered. */
 

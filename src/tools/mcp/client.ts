@@ -1,11 +1,10 @@
 import type { Client, RequestOptions, Tool, Transport } from "@modelcontextprotocol/client";
+import { FetchFault, limitBody, unlessAborted } from "@responses-edge/guarded-fetch";
 import type { ListedTool } from "../../contract/tool-session.ts";
-import { limitBody, unlessAborted } from "../guarded-fetch.ts";
-import { ToolFault } from "../tool-fault.ts";
+import { ToolFault, toToolFault } from "../tool-fault.ts";
+import { outputText, readTools, toListedTool } from "./answers.ts";
 import { CONNECTION_CLOSED, explain, isOldTransport, type Sdk, secretsOf } from "./faults.ts";
 import { mcpHeaders } from "./headers.ts";
-import { outputText } from "./output.ts";
-import { readTools, toListedTool } from "./tool-list.ts";
 
 /**
  * MCP servers that a request names, over the official client package. The package speaks the protocol; this module
@@ -63,8 +62,10 @@ interface Operation {
   /** Of the last answer that was an HTTP error. */
   status: number | undefined;
   fault: ToolFault | undefined;
-  /** The server is told of the trace that the operation belongs to. */
+  /** The trace that the operation belongs to, of which the server is told. */
   traceparent: string | undefined;
+  /** The same, as MCP itself hands it on, whatever its transport (SEP-414). */
+  meta: { _meta?: { traceparent: string } };
 }
 
 /** `traceparent` tells the server which trace an operation belongs to. */
@@ -76,6 +77,7 @@ export interface OperationOptions {
 /** A connection to one MCP server. Calls may run side by side. To be closed when done. */
 export class McpSession {
   readonly #server: McpServer;
+  readonly #name: string;
   readonly #options: McpSessionOptions;
   readonly #headers: Headers;
   readonly #sdk: Sdk;
@@ -92,10 +94,9 @@ export class McpSession {
   #hasEventStream = false;
 
   private constructor(server: McpServer, options: McpSessionOptions, sdk: Sdk) {
-    if (!URL.canParse(server.url)) {
-      throw new ToolFault("refused_address", `The URL of MCP server '${server.label}' is not one.`);
-    }
     this.#server = server;
+    this.#name = `MCP server '${server.label}'`;
+    if (!URL.canParse(server.url)) throw new ToolFault("refused_address", `The URL of ${this.#name} is not one.`);
     this.#options = options;
     this.#headers = mcpHeaders(server);
     this.#sdk = sdk;
@@ -130,8 +131,12 @@ export class McpSession {
    * could call it. Throws ToolFault: `too_large` for more tools than `maxTools` or larger ones than a prompt can hold.
    */
   async listTools({ signal, traceparent }: OperationOptions = {}): Promise<ListedTool[]> {
-    const { listMs } = this.#options.timeouts;
-    return this.#run(listMs, signal, (request) => this.#listTools(request, traceparent), traceparent);
+    const { timeouts, maxTools, maxBytes } = this.#options;
+    const bounds = { server: this.#name, maxTools, maxBytes };
+    const read = async (request: RequestOptions, { meta }: Operation) =>
+      readTools(this.#connected(), { ...bounds, request, meta });
+    this.#tools = await this.#run(timeouts.listMs, signal, read, traceparent);
+    return [...this.#tools.values()].map(toListedTool);
   }
 
   /**
@@ -146,13 +151,9 @@ export class McpSession {
     const tool = this.#tools.get(name);
     // Without its output schema: that is the server's, and its patterns would be run here.
     const definition = tool && { toolDefinition: { name, inputSchema: tool.inputSchema } };
-    const call = { name, arguments: args, ...metaOf(traceparent) };
-    const result = await this.#run(
-      timeoutMs,
-      signal,
-      async (request) => this.#connected().callTool(call, { ...request, ...definition }),
-      traceparent,
-    );
+    const ask = async (request: RequestOptions, { meta }: Operation) =>
+      this.#connected().callTool({ name, arguments: args, ...meta }, { ...request, ...definition });
+    const result = await this.#run(timeoutMs, signal, ask, traceparent);
     const { structuredContent } = result;
     return {
       output: outputText(result, this.#options.maxOutputBytes),
@@ -173,10 +174,6 @@ export class McpSession {
     await this.#hangUp();
   }
 
-  get #name(): string {
-    return `MCP server '${this.#server.label}'`;
-  }
-
   async #hangUp(): Promise<void> {
     await this.#client?.close().catch(() => {});
     await this.#transport?.close().catch(() => {});
@@ -190,16 +187,16 @@ export class McpSession {
   async #connect(request: RequestOptions, operation: Operation): Promise<void> {
     this.#connecting = operation;
     try {
-      await this.#connectWith(this.#streamableHttp(), request);
+      await this.#connectBy("http", request);
     } catch (error) {
       const { status } = operation;
       if (operation.abort.signal.aborted) throw error;
       if (this.#speaksOnlyModern(error)) {
         await this.#hangUp();
-        await this.#connectWith(this.#streamableHttp(), request, "modern");
+        await this.#connectBy("modern", request);
       } else if (isOldTransport(status)) {
         await this.#hangUp();
-        await this.#connectWith(this.#serverSentEvents(), request).catch(() => {
+        await this.#connectBy("sse", request).catch(() => {
           // Of the two failures the first one is the server's answer to what it should understand.
           if (!operation.fault) operation.status = status;
           throw error;
@@ -212,36 +209,27 @@ export class McpSession {
     }
   }
 
-  async #connectWith(transport: Transport, request: RequestOptions, era?: "modern"): Promise<void> {
-    this.#transport = this.#watched(transport);
-    this.#client = new this.#sdk.Client(CLIENT_INFO, {
+  async #connectBy(way: "http" | "modern" | "sse", request: RequestOptions): Promise<void> {
+    const { Client, SSEClientTransport, StreamableHTTPClientTransport } = this.#sdk;
+    const options = { fetch: this.#fetch, requestInit: { headers: this.#headers } };
+    const url = new URL(this.#server.url);
+    this.#transport =
+      way === "sse" ? new SSEClientTransport(url, options) : new StreamableHTTPClientTransport(url, options);
+    this.#bindRequests(this.#transport);
+    this.#client = new Client(CLIENT_INFO, {
       // Nobody is there to be asked.
       inputRequired: { autoFulfill: false },
       // A schema's patterns are the server's, and would be run here.
       jsonSchemaValidator: {
         getValidator: () => (data) => ({ valid: true, data: data as never, errorMessage: undefined }),
       },
-      ...(era && { versionNegotiation: { mode: "auto" } }),
+      ...(way === "modern" && { versionNegotiation: { mode: "auto" } }),
     });
-    await this.#client.connect(transport, request);
+    await this.#client.connect(this.#transport, request);
   }
 
-  #streamableHttp(): Transport {
-    return new this.#sdk.StreamableHTTPClientTransport(new URL(this.#server.url), {
-      fetch: (url, init) => this.#fetch(String(url), init),
-      requestInit: { headers: this.#headers },
-    });
-  }
-
-  #serverSentEvents(): Transport {
-    return new this.#sdk.SSEClientTransport(new URL(this.#server.url), {
-      fetch: (url, init) => this.#fetch(String(url), init),
-      requestInit: { headers: this.#headers },
-    });
-  }
-
-  /** The transport with its requests bound to the operations that make them. */
-  #watched(transport: Transport): Transport {
+  /** Binds a transport's requests to the operations that make them. */
+  #bindRequests(transport: Transport): void {
     const send = transport.send.bind(transport);
     transport.send = async (message, options) => {
       if (!("method" in message && "id" in message)) this.#countUnasked();
@@ -259,7 +247,6 @@ export class McpSession {
         },
       });
     };
-    return transport;
   }
 
   #countUnasked(): void {
@@ -280,12 +267,6 @@ export class McpSession {
     }
   }
 
-  async #listTools(request: RequestOptions, traceparent: string | undefined): Promise<ListedTool[]> {
-    const meta = metaOf(traceparent);
-    this.#tools = await readTools(this.#connected(), { ...this.#options, server: this.#name, request, meta });
-    return [...this.#tools.values()].map(toListedTool);
-  }
-
   /** Runs an operation within its time. Whatever goes wrong comes out as a ToolFault or as an abort's reason. */
   async #run<T>(
     timeoutMs: number,
@@ -299,6 +280,7 @@ export class McpSession {
       status: undefined,
       fault: undefined,
       traceparent,
+      meta: traceparent === undefined ? {} : { _meta: { traceparent } },
     };
     const { abort } = operation;
     const reasons = [this.#end.signal, ...(signal ? [signal] : [])];
@@ -329,7 +311,7 @@ export class McpSession {
   }
 
   /** The package's requests, with what it leaves out: who asked, how much may come back, and what may not be asked. */
-  async #fetch(url: string, init: RequestInit = {}): Promise<Response> {
+  readonly #fetch = async (url: string | URL, init: RequestInit = {}): Promise<Response> => {
     const headers = new Headers(init.headers);
     const operation = this.#operations.get(headers.get(OPERATION_HEADER) ?? "") ?? this.#connecting;
     headers.delete(OPERATION_HEADER);
@@ -354,25 +336,25 @@ export class McpSession {
     if (operation && !isEventStream) signals.push(operation.abort.signal);
     const signal = AbortSignal.any(signals);
     const note = (error: unknown) => {
-      if (!(error instanceof ToolFault)) return;
-      if (isEventStream) this.#lost(error);
-      else if (operation) operation.fault ??= error;
+      if (!(error instanceof ToolFault || error instanceof FetchFault)) return;
+      if (isEventStream) this.#lost(toToolFault(error));
+      else if (operation) operation.fault ??= toToolFault(error);
     };
     try {
-      const response = await this.#options.fetch(url, { ...init, headers, signal });
+      const response = await this.#options.fetch(String(url), { ...init, headers, signal });
       if (operation) operation.status = response.ok ? undefined : response.status;
       return limitBody(response, { maxBytes: this.#options.maxBytes, signal, onEnd: note });
     } catch (error) {
       note(error);
       throw error;
     }
-  }
+  };
 
   #explained(error: unknown, { fault, status }: Operation): ToolFault {
+    if (error instanceof ToolFault || error instanceof FetchFault) return toToolFault(error);
+    if (fault) return fault;
     const secrets = secretsOf(this.#server.url, this.#headers);
-    return fault && !(error instanceof ToolFault)
-      ? fault
-      : explain(error, { status, server: this.#name, secrets }, this.#sdk);
+    return explain(error, { status, server: this.#name, secrets }, this.#sdk);
   }
 
   /** Ends everything that waits for an answer: none can come any more. */
@@ -382,9 +364,4 @@ export class McpSession {
     void this.#hangUp();
     return fault;
   }
-}
-
-/** How MCP itself hands a trace on, whatever its transport (SEP-414). */
-function metaOf(traceparent: string | undefined): { _meta?: { traceparent: string } } {
-  return traceparent === undefined ? {} : { _meta: { traceparent } };
 }

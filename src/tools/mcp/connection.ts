@@ -1,10 +1,10 @@
+import { type GuardOptions, guardedFetch, unlessAborted } from "@responses-edge/guarded-fetch";
 import type { ToolConfig } from "../../config/index.ts";
 import type { ToolOutcome } from "../../contract/tool-call.ts";
 import type { ListedTool } from "../../contract/tool-session.ts";
 import { type JsonObject, parseArguments } from "../../protocol/json.ts";
-import { type GuardOptions, guardedFetch, unlessAborted } from "../guarded-fetch.ts";
+import type { ToolTime } from "../plugin.ts";
 import { ToolFault } from "../tool-fault.ts";
-import type { ToolTime } from "../tool-time.ts";
 import { type McpServer, McpSession } from "./client.ts";
 import { toMcpError } from "./faults.ts";
 
@@ -60,8 +60,10 @@ export class McpConnection {
 
   /** Ends the session, if there is one, after a call of the tool that cleans up. Never rejects. */
   async close(cleanUpTool: string | undefined): Promise<void> {
-    // One that still connects is given up.
-    const session = this.#session && (await Promise.race([this.#session, nextTask()]).catch(() => undefined));
+    // One that still connects, when all that is settled by now has had its say, is given up.
+    const next = Promise.withResolvers<undefined>();
+    setTimeout(next.resolve, 0, undefined);
+    const session = this.#session && (await Promise.race([this.#session, next.promise]).catch(() => undefined));
     if (session) {
       if (cleanUpTool !== undefined) {
         const options = { timeoutMs: CLEAN_UP_TIMEOUT_MS, signal: this.#end.signal };
@@ -106,9 +108,4 @@ function toArguments(json: string): JsonObject {
     "tool",
     "Error parsing tool arguments as JSON. Please ensure the tool call arguments are valid JSON and try again.",
   );
-}
-
-/** Resolves when all that is settled by now has had its say. */
-function nextTask(): Promise<undefined> {
-  return new Promise((resolve) => setTimeout(resolve, 0, undefined));
 }

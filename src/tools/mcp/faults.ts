@@ -37,7 +37,6 @@ export function explain(
   { status, server, secrets }: { status: number | undefined; server: string; secrets: readonly string[] },
   { ProtocolError, SdkError, SdkErrorCode }: Sdk,
 ): ToolFault {
-  if (error instanceof ToolFault) return error;
   if (error instanceof ProtocolError) {
     const text = secrets.reduce((message, secret) => message.replaceAll(secret, "[redacted]"), error.message);
     return new ToolFault("protocol", text.slice(0, MAX_MESSAGE_LENGTH), { code: error.code });

@@ -1,15 +1,12 @@
 import type { CalledTool, PendingCall, ToolOutcome } from "../../contract/tool-call.ts";
 import type { ApprovedCall, ListedTool, ListedTools, UnlistedServer } from "../../contract/tool-session.ts";
 import type { Item } from "../../items/registry.ts";
-import type { CreateRequest } from "../../protocol/create-request.ts";
-import type { McpServerTool } from "../../protocol/hosted-tools.ts";
+import type { McpServerTool, ToolFilter } from "../../protocol/hosted-tools.ts";
 import { chosenTools, type FunctionTool } from "../../protocol/tools.ts";
-import { mcpGuardOf } from "../guard.ts";
+import { guardOf } from "../guard.ts";
 import type { PluginSession, SessionOptions } from "../plugin.ts";
 import { ToolFault, toToolFault } from "../tool-fault.ts";
 import { McpConnection } from "./connection.ts";
-import { FreeNames, functionName } from "./names.ts";
-import { isAllowed, isUsable, listOrigin, mayBeCalled, needsApproval } from "./policy.ts";
 
 /** A tool of an MCP server, as a call of it is kept. */
 export interface McpTool extends CalledTool {
@@ -28,10 +25,11 @@ interface UnlistedMcpServer extends UnlistedServer {
 /** The MCP servers that one turn's request names: their tools, and their connections. */
 export class McpServers implements PluginSession {
   readonly #turn: SessionOptions;
-  readonly #servers: readonly McpServerTool[];
+  readonly #servers: McpServerTool[] = [];
   /** Their tools by the name that the model sees. */
   readonly #functions = new Map<string, { definition: FunctionTool; tool: McpTool }>();
-  readonly #names: FreeNames;
+  /** The next number to try for names that are not free, by what stands before it. */
+  readonly #numbered = new Map<string, number>();
   /** What the choice of tools leaves, as `label` (a label has no colon) and `label:tool`; undefined is all. */
   readonly #chosen: ReadonlySet<string> | undefined;
   /** Labels of servers whose tools are known. */
@@ -40,18 +38,24 @@ export class McpServers implements PluginSession {
   readonly approved: ApprovedCall[] = [];
 
   constructor(turn: SessionOptions) {
-    const { request, config, clientFunctions } = turn;
+    const { request, config } = turn;
     this.#turn = turn;
-    this.#servers = (request.tools ?? [])
-      .filter((tool) => tool.type === "mcp")
-      .filter((server) => !config.builtinLabels.has(server.server_label));
-    this.#names = new FreeNames((name) => !this.#functions.has(name) && !clientFunctions.has(name));
-    this.#chosen = chosenMcpTools(request.tool_choice);
-    for (const server of this.#servers) this.#takeEarlierList(server);
+    const names = chosenTools(request.tool_choice)?.flatMap((each) => {
+      if (each.type !== "mcp") return [];
+      return "name" in each ? `${each.server_label}:${each.name}` : each.server_label;
+    });
+    this.#chosen = names && new Set(names);
+    for (const tool of request.tools ?? []) {
+      if (tool.type !== "mcp" || config.builtinLabels.has(tool.server_label)) continue;
+      this.#servers.push(tool);
+      this.#takeEarlierList(tool);
+    }
   }
 
   get offered(): { functions: FunctionTool[] } {
-    return { functions: [...this.#functions.values()].map(({ definition }) => definition) };
+    const functions: FunctionTool[] = [];
+    for (const { definition } of this.#functions.values()) functions.push(definition);
+    return { functions };
   }
 
   resolve(name: string): McpTool | undefined {
@@ -60,25 +64,25 @@ export class McpServers implements PluginSession {
 
   offers(name: string): boolean {
     const tool = this.#functions.get(name)?.tool;
-    if (!tool) return true;
-    if (!this.#chosen) return true;
+    if (!tool || !this.#chosen) return true;
     return this.#chosen.has(tool.label) || this.#chosen.has(`${tool.label}:${tool.name}`);
   }
 
   get unlisted(): UnlistedMcpServer[] {
-    if (this.#turn.request.tool_choice === "none") return [];
-    return this.#servers
-      .filter((server) => !this.#listed.has(server.server_label))
-      .map((server) => ({ server_label: server.server_label, origin: listOrigin(server), server }));
+    const servers: UnlistedMcpServer[] = [];
+    if (this.#turn.request.tool_choice === "none") return servers;
+    for (const server of this.#servers) {
+      const { server_label } = server;
+      if (!this.#listed.has(server_label)) servers.push({ server_label, origin: listOrigin(server), server });
+    }
+    return servers;
   }
 
   /** Lists the tools of a server. What prevents it is in the item, and the turn goes on without them. */
   async list({ server }: UnlistedMcpServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools> {
     try {
-      const listed = await this.#connection(server.server_label).listTools(signal, traceparent);
-      const tools = listed.filter((tool) => isAllowed(server.allowed_tools, tool));
-      this.#take(server, tools);
-      return { tools };
+      const tools = await this.#connection(server.server_label).listTools(signal, traceparent);
+      return { tools: this.#take(server, tools) };
     } catch (error) {
       signal.throwIfAborted();
       return { error: toToolFault(error).message };
@@ -89,7 +93,9 @@ export class McpServers implements PluginSession {
   approve(asked: Extract<Item, { type: "mcp_approval_request" }>, request: string): boolean {
     const { server_label: label, name } = asked;
     const server = this.#servers.find((each) => each.server_label === label);
-    if (!server || !mayBeCalled(server, name)) return false;
+    // Whether the tool only reads is known when tools are listed.
+    const names = server && namesOf(server.allowed_tools);
+    if (!server || (names && !includes(names, name))) return false;
     const tool: McpTool = { kind: "mcp", label, name, approval: false };
     this.approved.push({ tool, name: functionName(label, name), arguments: asked.arguments, request });
     return true;
@@ -101,26 +107,31 @@ export class McpServers implements PluginSession {
   }
 
   async close(): Promise<void> {
-    await Promise.all([...this.#connections.values()].map((connection) => connection.close(undefined)));
+    const closing: Promise<void>[] = [];
+    for (const connection of this.#connections.values()) closing.push(connection.close(undefined));
+    await Promise.all(closing);
   }
 
   /** What this turn has listed before a crash stays as it was, also where that failed; else the list of an earlier turn. */
   #takeEarlierList(server: McpServerTool): void {
     const { output, items, replays } = this.#turn;
-    const { server_label: label } = server;
-    const own = (output as Item[]).find((item) => isListOf(item, label));
-    const list = own ?? items.findLast((item) => isListOf(item, label) && !hasFailed(item));
+    const isOwn = (item: Item) => item.type === "mcp_list_tools" && item.server_label === server.server_label;
+    const own = (output as Item[]).find(isOwn);
+    const list = own ?? items.findLast((item) => isOwn(item) && !("error" in item && item.error != null));
     if (list?.type !== "mcp_list_tools") return;
     const origin = replays.find((replay) => replay.item === list.id)?.origin;
     if (own || isUsable(list.tools, origin, server)) this.#take(server, list.tools);
   }
 
-  #take(server: McpServerTool, tools: readonly ListedTool[]): void {
+  /** Takes a server's tools, and gives those that the request allows. */
+  #take(server: McpServerTool, listed: readonly ListedTool[]): ListedTool[] {
     const { server_label: label, require_approval: approval } = server;
     this.#listed.add(label);
-    for (const tool of tools) {
+    const tools: ListedTool[] = [];
+    for (const tool of listed) {
       if (!isAllowed(server.allowed_tools, tool)) continue;
-      const name = this.#names.find(functionName(label, tool.name));
+      tools.push(tool);
+      const name = this.#freeName(functionName(label, tool.name));
       this.#functions.set(name, {
         definition: {
           type: "function",
@@ -132,6 +143,18 @@ export class McpServers implements PluginSession {
         tool: { kind: "mcp", label, name: tool.name, approval: needsApproval(approval, tool) },
       });
     }
+    return tools;
+  }
+
+  /** The name itself, or the first of `name_2`, `name_3`, … that no other tool has. */
+  #freeName(wanted: string): string {
+    const { clientFunctions } = this.#turn;
+    const stem = wanted.slice(0, MAX_STEM_LENGTH);
+    let count = this.#numbered.get(stem) ?? 2;
+    let name = wanted;
+    for (; this.#functions.has(name) || clientFunctions.has(name); count += 1) name = `${stem}_${count}`;
+    if (name !== wanted) this.#numbered.set(stem, count);
+    return name;
   }
 
   #connection(label: string): McpConnection {
@@ -147,7 +170,7 @@ export class McpServers implements PluginSession {
       const { server_url: url, authorization, headers } = access;
       return {
         server: { label, url, ...(authorization && { authorization }), ...(headers && { headers }) },
-        guard: mcpGuardOf(config),
+        guard: guardOf(config, config.mayCallMcp),
       };
     });
     this.#connections.set(label, connection);
@@ -155,18 +178,59 @@ export class McpServers implements PluginSession {
   }
 }
 
-function chosenMcpTools(choice: CreateRequest["tool_choice"]): ReadonlySet<string> | undefined {
-  const names = chosenTools(choice)?.flatMap((each) => {
-    if (each.type !== "mcp") return [];
-    return "name" in each ? [`${each.server_label}:${each.name}`] : [each.server_label];
-  });
-  return names && new Set(names);
+/** What is left of a name that gets a number: 64 characters hold it with one of three digits. */
+const MAX_STEM_LENGTH = 60;
+
+/** The name under which a model sees a tool of an MCP server: `label__tool`, in the letters that functions may have. */
+export function functionName(label: string, tool: string): string {
+  return `${label}__${tool}`.replaceAll(/[^A-Za-z0-9_-]/g, "_").slice(0, 64);
 }
 
-function isListOf(item: Item, label: string): boolean {
-  return item.type === "mcp_list_tools" && item.server_label === label;
+/** The names that are allowed, where they are given as such. */
+function namesOf(allowed: McpServerTool["allowed_tools"]): string[] | undefined {
+  return Array.isArray(allowed) ? allowed : allowed?.tool_names;
 }
 
-function hasFailed(item: Item): boolean {
-  return "error" in item && item.error != null;
+const nameSets = new WeakMap<readonly string[], ReadonlySet<string>>();
+
+/** True if a list has a name. A request may list as many as a server has tools: each list is made a set once. */
+function includes(names: readonly string[], name: string): boolean {
+  const set = nameSets.get(names) ?? new Set(names);
+  nameSets.set(names, set);
+  return set.has(name);
+}
+
+function isAllowed(allowed: McpServerTool["allowed_tools"], tool: ListedTool): boolean {
+  if (allowed === undefined) return true;
+  return Array.isArray(allowed) ? includes(allowed, tool.name) : isMatched(allowed, tool);
+}
+
+/** A filter without any condition matches all; one with several, what meets each. */
+function isMatched(filter: ToolFilter, tool: ListedTool): boolean {
+  if (filter.tool_names && !includes(filter.tool_names, tool.name)) return false;
+  return filter.read_only === undefined || (tool.annotations?.readOnlyHint === true) === filter.read_only;
+}
+
+/** `always` is the default, of what a filter does not name too. */
+function needsApproval(approval: McpServerTool["require_approval"], tool: ListedTool): boolean {
+  if (typeof approval === "string") return approval === "always";
+  if (approval.always && isMatched(approval.always, tool)) return true;
+  return !(approval.never && isMatched(approval.never, tool));
+}
+
+/** What a list of a server's tools depends on: a list of another origin may lack some. */
+function listOrigin({ server_url: url, allowed_tools: allowed }: McpServerTool): string {
+  const { origin, pathname } = url !== undefined && URL.canParse(url) ? new URL(url) : { origin: "", pathname: "" };
+  return JSON.stringify([origin + pathname, allowed ?? null]);
+}
+
+/** True if a list that an earlier turn has made has all that this one allows. One of unknown origin is taken at its word. */
+function isUsable(listed: readonly ListedTool[], origin: string | undefined, server: McpServerTool): boolean {
+  const now = listOrigin(server);
+  if (origin === now) return true;
+  const isSameServer = origin === undefined || JSON.parse(origin)[0] === JSON.parse(now)[0];
+  const names = namesOf(server.allowed_tools);
+  if (!names) return origin === undefined;
+  const has = new Set(listed.map((tool) => tool.name));
+  return isSameServer && names.every((name) => has.has(name));
 }

@@ -3,9 +3,9 @@ import type { ToolDescription, ToolNamespace } from "../../contract/engine.ts";
 import { type CallItem, stepOf } from "../../contract/plugin.ts";
 import type { CalledTool } from "../../contract/tool-call.ts";
 import type { Item } from "../../items/registry.ts";
+import { parseArguments } from "../../protocol/json.ts";
 import type { RunnablePlugin, SessionOptions } from "../plugin.ts";
 import { checkToolServer, ToolServer } from "../tool-server.ts";
-import { unwrapScript } from "./script.ts";
 
 /** `code_interpreter`: Python on the operator's tool server. */
 
@@ -108,4 +108,21 @@ function toolNamed(name: string): PythonTool | undefined {
 function containerOf({ request, ownContainer }: SessionOptions): string {
   const tool = request.tools?.find((each) => each.type === "code_interpreter");
   return tool?.type === "code_interpreter" && typeof tool.container === "string" ? tool.container : ownContainer;
+}
+
+const FENCED = /^\s*```[\w+-]*\r?\n([\s\S]*?)\r?\n?```\s*$/;
+
+/**
+ * The script of a message to `python`, which should be the whole body: the model also wraps it, as `{"code": …}` or
+ * between fences. Any other body is the script itself.
+ */
+export function unwrapScript(body: string): string {
+  const script = fromJson(body);
+  return FENCED.exec(script)?.[1] ?? script;
+}
+
+function fromJson(body: string): string {
+  // What begins with a brace may be a script all the same.
+  const code = body.trimStart().startsWith("{") ? parseArguments(body)?.code : undefined;
+  return typeof code === "string" ? code : body;
 }

@@ -1,5 +1,5 @@
+import { canonicalHost, isPublicUrl } from "@responses-edge/guarded-fetch";
 import { describe, expect, it } from "vitest";
-import { canonicalHost, isPublicUrl } from "../../src/protocol/public-url.ts";
 
 /** Hosts as they stand in a URL, by where they lead. */
 const PUBLIC = [

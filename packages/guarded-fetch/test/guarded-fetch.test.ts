@@ -1,9 +1,5 @@
+import { allowList, dohResolver, FetchFault, type GuardOptions, guardedFetch } from "@responses-edge/guarded-fetch";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import type { ToolConfig } from "../../src/config/index.ts";
-import { allowList } from "../../src/protocol/public-url.ts";
-import { guardOf, isToolServer } from "../../src/tools/guard.ts";
-import { dohResolver, type GuardOptions, guardedFetch } from "../../src/tools/guarded-fetch.ts";
-import { ToolFault } from "../../src/tools/tool-fault.ts";
 
 /** Which addresses a call that somebody else has named can reach, and how long and how much it can take. */
 
@@ -131,7 +127,7 @@ describe("without an allow-list", () => {
   for (const [why, urls] of Object.entries(REFUSED)) {
     it.each(urls)(`%s is refused: ${why}`, async (url) => {
       const net = network();
-      await expect(call(net, url)).rejects.toMatchObject({ name: "ToolFault", kind: "refused_address" });
+      await expect(call(net, url)).rejects.toMatchObject({ name: "FetchFault", kind: "refused_address" });
       expect(net.sent).toEqual([]);
     });
 
@@ -165,36 +161,6 @@ describe("without an allow-list", () => {
       kind: "refused_address",
     });
     expect(net.sent.map(({ url }) => url)).toEqual(["http://acme.dev/"]);
-  });
-});
-
-describe("the operator's tool server", () => {
-  const config = { servers: { python: "https://tools.acme.dev/python/mcp", browser: "http://10.0.0.1:9000/mcp" } };
-
-  it.each([
-    "https://tools.acme.dev/python/mcp",
-    "https://tools.acme.dev./python/mcp",
-    "https://TOOLS.acme.dev.:443/elsewhere",
-    "http://tools.acme.dev/python/mcp",
-    "https://ｔools。acme.dev/",
-    "http://167772161:9000/",
-  ])("is %s", (url) => {
-    expect(isToolServer(new URL(url), config as ToolConfig)).toBe(true);
-  });
-
-  it.each(["https://tools.acme.dev:8443/", "https://acme.dev/", "https://a.tools.acme.dev/", "http://10.0.0.1/"])(
-    "is not %s",
-    (url) => {
-      expect(isToolServer(new URL(url), config as ToolConfig)).toBe(false);
-    },
-  );
-
-  it("is not called by a redirect either, even where it is listed", async () => {
-    const listed = allowList("https://mcp.acme.dev https://tools.acme.dev");
-    const net = network({ "https://mcp.acme.dev/": redirect(307, "https://tools.acme.dev./python/mcp") });
-    const guard = guardOf({ ...config, isListed: listed } as ToolConfig);
-    await expect(call(net, "https://mcp.acme.dev/", {}, guard)).rejects.toMatchObject({ kind: "refused_address" });
-    expect(net.sent.map(({ url }) => url)).toEqual(["https://mcp.acme.dev/"]);
   });
 });
 
@@ -469,7 +435,7 @@ describe("an answer", () => {
 
   it("that is larger ends where it gets too large", async () => {
     const response = await call(network({ [from]: () => new Response(endless(100)) }), from);
-    await expect(response.text()).rejects.toMatchObject({ name: "ToolFault", kind: "too_large" });
+    await expect(response.text()).rejects.toMatchObject({ name: "FetchFault", kind: "too_large" });
   });
 
   it("is counted as it is after decompression", async () => {
@@ -529,7 +495,7 @@ describe("an answer", () => {
       },
     });
     const error = await call(net, from, { headers: { authorization: SECRET } }).catch((reason) => reason);
-    expect(error).toBeInstanceOf(ToolFault);
+    expect(error).toBeInstanceOf(FetchFault);
     expect(error).toMatchObject({ kind: "unreachable", message: "acme.dev could not be reached." });
   });
 

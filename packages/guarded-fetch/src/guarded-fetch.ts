@@ -1,7 +1,4 @@
-import { type Fetch, publicFetch } from "../config/network.ts";
-import { readBoundedText } from "../protocol/bounded-read.ts";
-import { isPublicUrl } from "../protocol/public-url.ts";
-import { ToolFault } from "./tool-fault.ts";
+import { isPublicUrl } from "./public-url.ts";
 
 /**
  * Calls to URLs that a client or a model has named (server-side request forgery, CWE-918): only to allowed addresses,
@@ -11,6 +8,32 @@ import { ToolFault } from "./tool-fault.ts";
  * binding to one; what can be seen is refused here all the same, for Workers that run elsewhere (workerd on a machine
  * of your own).
  */
+
+/** Follows no redirect: the answer is the 3xx itself. */
+export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+
+const globalFetch: Fetch = (url, init) => fetch(url, { ...init, redirect: "manual" });
+
+/**
+ * What went wrong with a call:
+ * - `refused_address`: the URL, or one it redirects to, may not be called from here;
+ * - `timeout`: no complete answer in the time allowed;
+ * - `too_large`: an answer beyond the bytes allowed;
+ * - `unreachable`: no connection, or one that was lost;
+ * - `protocol`: redirects that lead nowhere.
+ */
+export type FetchFaultKind = "refused_address" | "timeout" | "too_large" | "unreachable" | "protocol";
+
+/** Its message may be shown to anybody: it names nothing but what the caller gave, and holds no credentials. */
+export class FetchFault extends Error {
+  override readonly name = "FetchFault";
+  readonly kind: FetchFaultKind;
+
+  constructor(kind: FetchFaultKind, message: string) {
+    super(message);
+    this.kind = kind;
+  }
+}
 
 /** The addresses of a name, as text: `1.2.3.4`, `2606:4700::1111`. None when the name does not exist. */
 export type Resolve = (hostname: string, signal: AbortSignal) => Promise<string[]>;
@@ -53,9 +76,9 @@ const NULL_BODY_STATUSES = new Set([101, 204, 205, 304]);
 /**
  * Names through DNS over HTTPS (`application/dns-json`, as Cloudflare and Google serve it), both IPv4 and IPv6.
  * `endpoint` is such as `https://cloudflare-dns.com/dns-query`. What it returns may have changed when the connection
- * is made: it narrows rebinding, and cannot rule it out. Throws ToolFault `unreachable` when it gets no answer.
+ * is made: it narrows rebinding, and cannot rule it out. Throws FetchFault `unreachable` when it gets no answer.
  */
-export function dohResolver(endpoint: string, fetcher: Fetch = publicFetch): Resolve {
+export function dohResolver(endpoint: string, fetcher: Fetch = globalFetch): Resolve {
   async function ask(hostname: string, type: "A" | "AAAA", signal: AbortSignal): Promise<string[]> {
     const url = new URL(endpoint);
     url.searchParams.set("name", hostname);
@@ -65,8 +88,9 @@ export function dohResolver(endpoint: string, fetcher: Fetch = publicFetch): Res
       signal,
     });
     if (!response.ok) throw new Error("no answer");
-    const text = await readBoundedText(response, { maxBytes: MAX_DNS_BYTES, timeoutMs: DNS_TIMEOUT_MS, signal });
-    const answer = JSON.parse(text) as { Answer?: { type: number; data: string }[] };
+    const inTime = AbortSignal.any([signal, AbortSignal.timeout(DNS_TIMEOUT_MS)]);
+    const body = limitBody(response, { maxBytes: MAX_DNS_BYTES, signal: inTime });
+    const answer: { Answer?: { type: number; data: string }[] } = await body.json();
     const wanted = type === "A" ? 1 : 28;
     return (answer.Answer ?? []).filter((record) => record.type === wanted).map((record) => record.data);
   }
@@ -75,7 +99,7 @@ export function dohResolver(endpoint: string, fetcher: Fetch = publicFetch): Res
       return (await Promise.all([ask(hostname, "A", signal), ask(hostname, "AAAA", signal)])).flat();
     } catch {
       if (signal.aborted) throw signal.reason;
-      throw new ToolFault("unreachable", "A name could not be looked up.");
+      throw new FetchFault("unreachable", "A name could not be looked up.");
     }
   };
 }
@@ -85,7 +109,7 @@ export function dohResolver(endpoint: string, fetcher: Fetch = publicFetch): Res
  * `init.redirect` is `manual`; on the way to another origin all headers but harmless ones are left behind. The
  * response has the body's bytes counted and carries its final `url`.
  *
- * Throws ToolFault `refused_address`, `timeout`, `unreachable`, or `protocol` for redirects that lead nowhere; reading
+ * Throws FetchFault `refused_address`, `timeout`, `unreachable`, or `protocol` for redirects that lead nowhere; reading
  * the body throws `timeout`, `too_large` or `unreachable`. Any HTTP status is a response. Aborting `init.signal`
  * ends the call and the body at once with the signal's reason.
  */
@@ -97,7 +121,8 @@ export async function guardedFetch(target: string | URL, init: RequestInit, opti
   if (signal?.aborted) onAbort();
   signal?.addEventListener("abort", onAbort, { once: true });
   const timer = setTimeout(
-    () => request.abort(new ToolFault("timeout", `There was no complete answer within ${seconds(options.timeoutMs)}.`)),
+    () =>
+      request.abort(new FetchFault("timeout", `There was no complete answer within ${seconds(options.timeoutMs)}.`)),
     options.timeoutMs,
   );
   const settle = () => {
@@ -127,12 +152,12 @@ async function follow(
 ): Promise<{ response: Response; url: string }> {
   const maxRedirects = options.maxRedirects ?? MAX_REDIRECTS;
   const first = await admitted(target, options, signal);
-  if (!first) throw new ToolFault("refused_address", "The URL is not an address that may be called from here.");
+  if (!first) throw new FetchFault("refused_address", "The URL is not an address that may be called from here.");
   let { url, isListed } = first;
   const headers = new Headers(init.headers);
   let { method = "GET", body } = init;
   for (let redirects = 0; ; redirects++) {
-    const fetcher = (isListed ? options.fetchListed : options.fetch) ?? options.fetch ?? publicFetch;
+    const fetcher = (isListed ? options.fetchListed : options.fetch) ?? options.fetch ?? globalFetch;
     const response = await send(url, { ...init, method, headers, body, redirect: "manual", signal }, fetcher);
     const location = response.headers.get("location");
     const isRedirect = [301, 302, 303, 307, 308].includes(response.status) && location !== null;
@@ -140,13 +165,13 @@ async function follow(
     // Reading on would only serve to keep the connection, and the body is not bounded here.
     response.body?.cancel().catch(() => {});
     if (redirects === maxRedirects) {
-      throw new ToolFault("protocol", `The URL redirects more than ${maxRedirects} times.`);
+      throw new FetchFault("protocol", `The URL redirects more than ${maxRedirects} times.`);
     }
     const next: Admitted | undefined = URL.canParse(location, url.href)
       ? await admitted(new URL(location, url.href).href, options, signal)
       : undefined;
     if (!next)
-      throw new ToolFault("refused_address", "The URL redirects to an address that may not be called from here.");
+      throw new FetchFault("refused_address", "The URL redirects to an address that may not be called from here.");
     const becomesGet =
       response.status === 303
         ? method !== "GET" && method !== "HEAD"
@@ -156,7 +181,7 @@ async function follow(
       body = undefined;
       for (const name of [...headers.keys()]) if (name.startsWith("content-")) headers.delete(name);
     } else if (body instanceof ReadableStream) {
-      throw new ToolFault("protocol", "The URL redirects a request that cannot be sent twice.");
+      throw new FetchFault("protocol", "The URL redirects a request that cannot be sent twice.");
     }
     if (next.url.origin !== url.origin) {
       for (const name of [...headers.keys()]) if (!CROSS_ORIGIN_HEADERS.has(name)) headers.delete(name);
@@ -203,7 +228,7 @@ async function admitted(
   const isAddress = url.hostname.startsWith("[") || /^[\d.]+$/.test(url.hostname);
   if (!options.resolve || isAddress) return { url, isListed: false };
   const addresses = await unlessAborted(options.resolve(url.hostname, signal), signal);
-  if (addresses.length === 0) throw new ToolFault("unreachable", `${url.host} does not exist.`);
+  if (addresses.length === 0) throw new FetchFault("unreachable", `${url.host} does not exist.`);
   const isPublic = (address: string) => isPublicUrl(`https://${address.includes(":") ? `[${address}]` : address}/`);
   return addresses.every(isPublic) ? { url, isListed: false } : undefined;
 }
@@ -213,19 +238,19 @@ async function send(url: URL, init: RequestInit & { signal: AbortSignal }, fetch
     return await unlessAborted(fetcher(url.href, init), init.signal);
   } catch (error) {
     if (init.signal.aborted) throw init.signal.reason;
-    if (error instanceof ToolFault) throw error;
-    throw new ToolFault("unreachable", `${url.host} could not be reached.`);
+    if (error instanceof FetchFault) throw error;
+    throw new FetchFault("unreachable", `${url.host} could not be reached.`);
   }
 }
 
 /**
- * The response with a body that fails with ToolFault `too_large` beyond `maxBytes`, with `unreachable` when the
+ * The response with a body that fails with FetchFault `too_large` beyond `maxBytes`, with `unreachable` when the
  * connection is lost, and with the signal's reason as soon as it is aborted. `onEnd` is called once when the body has
  * ended, with what it ended with if it failed.
  */
 export function limitBody(
   response: Response,
-  { maxBytes, signal, onEnd }: { maxBytes: number; signal: AbortSignal; onEnd: (error?: unknown) => void },
+  { maxBytes, signal, onEnd }: { maxBytes: number; signal: AbortSignal; onEnd?: (error?: unknown) => void },
 ): Response {
   if (!response.body || NULL_BODY_STATUSES.has(response.status)) return response;
   const reader = response.body.getReader();
@@ -235,7 +260,7 @@ export function limitBody(
   const end = (error?: unknown) => {
     ended = true;
     signal.removeEventListener("abort", abort);
-    onEnd(error);
+    onEnd?.(error);
   };
   const body = new ReadableStream<Uint8Array>(
     {
@@ -260,7 +285,7 @@ export function limitBody(
           result = await reader.read();
         } catch (error) {
           if (!ended)
-            fail(error instanceof ToolFault ? error : new ToolFault("unreachable", "The connection was lost."));
+            fail(error instanceof FetchFault ? error : new FetchFault("unreachable", "The connection was lost."));
           return;
         }
         if (ended) return;
@@ -293,8 +318,8 @@ export function limitBody(
   return Object.defineProperty(limited, "url", { value: response.url, configurable: true });
 }
 
-function tooLarge(maxBytes: number): ToolFault {
-  return new ToolFault("too_large", `The answer is larger than ${maxBytes} bytes.`);
+function tooLarge(maxBytes: number): FetchFault {
+  return new FetchFault("too_large", `The answer is larger than ${maxBytes} bytes.`);
 }
 
 function seconds(ms: number): string {

@@ -1,0 +1,90 @@
+import { z } from "zod";
+import { describedAs } from "../protocol/described-as.ts";
+import { MAX_ID_LENGTH } from "../protocol/ids.ts";
+import { includeValues } from "../protocol/request-fields.ts";
+
+/** The queries that endpoints take. Times are Unix seconds. */
+
+const boolean = describedAs(
+  z.enum(["true", "false"]).transform((text) => text === "true"),
+  () => z.boolean(),
+);
+const wholeNumber = z
+  .string()
+  .regex(/^-?\d+$/, "Expected an integer.")
+  .transform(Number);
+
+/** The query of an endpoint that takes only `include`. */
+export const includeQuery = z.object({ include: includeValues });
+
+export const retrieveQuery = z.object({
+  include: includeValues,
+  stream: boolean.optional(),
+  starting_after: wholeNumber.pipe(z.int().min(0)).optional(),
+  include_obfuscation: boolean.optional(),
+});
+
+/** The query of the list of models. Codex sends its version, and wants the list in a shape of its own. */
+export const modelsQuery = z.object({ client_version: z.string().max(64).optional() });
+
+/** The query of a list of items. */
+export const pageQuery = z
+  .object({
+    include: includeValues,
+    limit: wholeNumber.pipe(z.int().min(1).max(100)).default(20),
+    order: z.enum(["asc", "desc"]).default("desc"),
+    after: z.string().min(1).max(MAX_ID_LENGTH).optional(),
+  })
+  .transform(({ include, limit, order, after }) => ({ include, limit, order, after }));
+
+/** The query of a tree. */
+export const treeQuery = pageQuery.transform(({ include: _include, ...page }) => page);
+
+const limit = wholeNumber.pipe(z.int().min(1).max(100)).default(20);
+const time = wholeNumber.pipe(z.int().min(0).max(253_402_300_799));
+/** A list in any of the forms that queries have: repeated, with `[]`, separated by commas. */
+const nameList = z.array(z.string().max(512)).max(200);
+const names = describedAs(
+  nameList.transform((values) => (values.length === 0 ? undefined : values)),
+  () => nameList,
+);
+
+export const keysQuery = z.object({
+  tenant: z.string().max(64).optional(),
+  limit,
+  after: z.string().max(MAX_ID_LENGTH).optional(),
+});
+
+/** Homes of one export or one erasure; each is an object to be asked. */
+export const MAX_HOMES = 200;
+
+/** The query of an endpoint that goes through the homes of a tenant. */
+export const homesQuery = z.object({
+  limit: wholeNumber.pipe(z.int().min(1).max(MAX_HOMES)).default(MAX_HOMES),
+  after: z.string().max(MAX_ID_LENGTH).optional(),
+});
+
+export const auditQuery = z.object({
+  limit,
+  after: z.string().max(MAX_ID_LENGTH).optional(),
+  project_ids: names,
+  event_types: names,
+  "effective_at[gte]": time.optional(),
+  "effective_at[lt]": time.optional(),
+});
+
+const storageGroup = z.enum(["project_id", "api_key_id"]);
+export const storageQuery = z.object({ group_by: z.array(storageGroup).max(2), project_ids: names });
+
+const usageGroup = z.enum(["project_id", "api_key_id", "model"]);
+export const usageQuery = z.object({
+  start_time: time,
+  end_time: time.optional(),
+  bucket_width: z.enum(["1h", "1d"]).default("1d"),
+  group_by: z.array(usageGroup).max(3),
+  project_ids: names,
+  api_key_ids: names,
+  models: names,
+  limit: wholeNumber.pipe(z.int().min(1).max(168)).optional(),
+  page: z.string().max(64).optional(),
+});
