@@ -96,7 +96,9 @@ export async function startGateway(
 export function subjectOf(server: ModelServer, gateway: Gateway): Subject {
   const { engine, model } = server;
   const bodyOf = (input: string | Speech, fields: Fields = {}) => {
-    const said = typeof input === "string" ? input : saying(engine, input);
+    // llama.cpp's grammars bind from the first token, so that nothing is thought before.
+    const noThought = server.kind === "llamacpp" && typeof input !== "string" && input.input?.isForced;
+    const said = typeof input === "string" ? input : saying(engine, noThought ? { ...input, thought: "" } : input);
     return { model, input: said, ...fields } as ResponseCreateParamsNonStreaming;
   };
   return {
