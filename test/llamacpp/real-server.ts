@@ -10,7 +10,9 @@ export function factsAboutLlamacpp(
 ): void {
   const installation = findInstallation();
   if (!installation) {
-    describe(pace, () => it.skip("needs a llama.cpp: LLAMACPP_HOME names it; docs/model-servers.md says how to install one"));
+    describe(pace, () =>
+      it.skip("needs a llama.cpp: LLAMACPP_HOME names it; docs/model-servers.md says how to install one"),
+    );
     return;
   }
   const serve = () => startLlamacpp(installation, pace);

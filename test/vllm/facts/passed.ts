@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { ADMIN_KEY, call, makeKey, newTenant, usageOf } from "../../e2e/key-support.ts";
 import { eventually } from "../../e2e/support.ts";
+import type { ModelServer } from "../model-server.ts";
 import { type Gateway, type Subject, startGateway } from "./subject.ts";
 
 interface Usage {
@@ -10,9 +11,13 @@ interface Usage {
 
 /** What clients of vLLM's own endpoints use is counted as vLLM counts it, wherever in its answer it says so. */
 export function passed(subject: () => Subject): void {
+  /** Its keys are of several tenants, which an operator lets share what llama.cpp keeps. */
+  const serversOf = ({ url, kind }: ModelServer) =>
+    kind === "llamacpp" ? [{ url, dialect: kind, shared_cache: true }] : url;
+
   let gateway: Gateway;
   beforeAll(async () => {
-    gateway = await startGateway(subject().server.url, {
+    gateway = await startGateway(serversOf(subject().server), {
       PASSTHROUGH_ENDPOINTS: "chat/completions,completions",
       ADMIN_KEY,
       ALLOW_ANONYMOUS: "false",
