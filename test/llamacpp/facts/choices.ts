@@ -25,7 +25,7 @@ const tool = (name: string, property: string, strict: boolean): FunctionTool => 
 });
 const PARIS = { name: "get_weather", arguments: '{"city": "Paris"}' };
 const UTC = { name: "get_time", arguments: '{"zone": "UTC"}' };
-const LIMIT = { max_output_tokens: 200 };
+const LIMIT = { max_output_tokens: 600 };
 
 /** Which tool is called, and whether: llama.cpp reads a named choice as `auto`, and lets a model speak before a required call. */
 export function choices(subject: () => Subject): void {

@@ -57,7 +57,7 @@ const strictFunction = {
   strict: true,
 };
 
-const LIMIT = { max_output_tokens: 200 };
+const LIMIT = { max_output_tokens: 600 };
 
 /** Inputs of custom tools: each completed one keeps to its grammar, whether the server has bound it or not. */
 export function customTools(subject: () => Subject): void {
