@@ -1,4 +1,8 @@
-import type { Response, ResponseStreamEvent } from "openai/resources/responses/responses";
+import type {
+  Response,
+  ResponseCreateParamsStreaming,
+  ResponseStreamEvent,
+} from "openai/resources/responses/responses";
 import { describe, expect, it } from "vitest";
 import { eventually } from "../../e2e/support.ts";
 import {
@@ -25,8 +29,9 @@ const ARGUMENTS = JSON.stringify({ words: TEXT });
 interface Doing {
   input: string | Speech;
   fields: Fields;
-  /** How many events of which kind show that it is in the middle of it. */
+  /** The events that show that it is in the middle of it, once there are so many. */
   shows: RegExp;
+  deltas?: number;
   /** What is true of a response that is completed. */
   whole(response: Response): void;
   /** Whether it may fail in place of going on: what has been shown of a call cannot be taken back. */
@@ -67,7 +72,9 @@ const STATES: Record<string, Doing> = {
   "in a call": {
     input: { calls: [{ name: "keep", arguments: ARGUMENTS }] },
     fields: { tools },
-    shows: /function_call_arguments\.delta$/,
+    // A call is told when it is whole: what is seen of it is that its thoughts are over.
+    shows: /reasoning_text\.delta$/,
+    deltas: 2,
     whole(response) {
       expect(callsOf(response)).toHaveLength(1);
       expect(JSON.parse(callsOf(response)[0]?.arguments ?? "")).toEqual({ words: TEXT });
@@ -114,17 +121,17 @@ export function kills(subject: () => Subject, run: Run): void {
     const said = typeof input === "string" ? input : saying(engine, input);
     const end = (async () => {
       const body = { model: server.model, input: said, ...fields, ...more, stream: true as const };
-      for await (const event of await gateway.openai.responses.create(body as never)) {
-        events.push(event as ResponseStreamEvent);
-      }
+      const stream = await gateway.openai.responses.create(body as ResponseCreateParamsStreaming);
+      for await (const event of stream) events.push(event);
     })();
     // Looked at when the fact asks for it.
     end.catch(() => {});
     return { events, end };
   }
 
-  async function untilMiddle({ events }: Reading, { shows }: Doing): Promise<string> {
-    await eventually(() => events.filter(({ type }) => shows.test(type)).length >= DELTAS, 60_000);
+  async function untilMiddle({ events }: Reading, { shows, deltas = DELTAS }: Doing): Promise<string> {
+    await eventually(() => events.filter(({ type }) => shows.test(type)).length >= deltas, 60_000);
+    if (deltas < DELTAS) await new Promise((resolve) => setTimeout(resolve, 700));
     expect(events.some(({ type }) => type === "response.completed")).toBe(false);
     const [first] = events;
     return first && "response" in first ? first.response.id : "";
@@ -181,7 +188,7 @@ export function kills(subject: () => Subject, run: Run): void {
       await lifeOf().kill();
       await lifeOf().start();
       const before = reading.events.length;
-      await eventually(() => reading.events.length > before + 3, 60_000).catch(() => {});
+      await eventually(() => reading.events.length > before + 3, 5_000).catch(() => {});
       await lifeOf().kill();
       await lifeOf().start();
       await reading.end.catch(() => {});
