@@ -12,6 +12,8 @@ export interface ModelServer {
   model: string;
   /** `max_model_len`. */
   window: number;
+  /** What is another way with it; vLLM unless told. */
+  kind?: "llamacpp";
   /** How many generations are under way or wait for their turn. Absent where other people use the server, too. */
   generations?(): Promise<number>;
   /** Absent where the server is not ours to kill. */

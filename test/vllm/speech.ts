@@ -2,7 +2,7 @@ import type { Engine } from "./model-server.ts";
 
 /** What a model is to say, in terms of both engines. */
 export interface Speech {
-  /** Its reasoning; `hm` unless given. */
+  /** Its reasoning; `hm` unless given. None where it is empty and the call is forced. */
   thought?: string;
   text?: string;
   /** Calls of functions, arguments as text. A gpt-oss says one per completion, so the others are ignored. */
@@ -23,7 +23,7 @@ export function saying(engine: Engine, speech: Speech, delay = 0): string {
 }
 
 function chatml({ thought = "hm", text, calls = [], input, bound = false }: Speech): string {
-  if (input?.isForced) return `<think>\n${thought}\n</think>${input.text}<|im_end|>`;
+  if (input?.isForced) return `${thought === "" ? "" : `<think>\n${thought}\n</think>`}${input.text}<|im_end|>`;
   if (input) {
     const call = { name: input.name, arguments: JSON.stringify({ input: input.text }) };
     return chatml({ thought, calls: [call], bound });

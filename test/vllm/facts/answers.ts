@@ -8,7 +8,7 @@ export function answers(subject: () => Subject): void {
   const longInput = () => `${crypto.randomUUID()} ${words(400)} ${saying(subject().engine, { text: "Yes." })}`;
 
   it("an answer is said to its end, with the thoughts apart", async () => {
-    const { ask, engine } = subject();
+    const { ask, engine, server } = subject();
     const response = await ask({ thought: "one two three four", text: words(60) });
     expectCompleted(response);
     expect(typesOf(response)).toEqual(["reasoning", "message"]);
@@ -16,6 +16,12 @@ export function answers(subject: () => Subject): void {
     expect(answerOf(response)).toBe(words(60));
     const { input_tokens, output_tokens, output_tokens_details, total_tokens } = response.usage ?? {};
     expect(total_tokens).toBe(Number(input_tokens) + Number(output_tokens));
+    if (server.kind === "llamacpp") {
+      // A token is a byte there, and those of thoughts are not told.
+      expect(output_tokens).toBeGreaterThan(words(60).length);
+      expect(output_tokens).toBeLessThan(words(60).length + 60);
+      return;
+    }
     // 60 words are 120 tokens. The thought is four; a chat server counts the line breaks around it, too.
     expect(output_tokens).toBeGreaterThan(120);
     expect(output_tokens).toBeLessThan(150);
@@ -71,11 +77,11 @@ export function answers(subject: () => Subject): void {
   });
 
   it("what was written to the prefix cache is told where the server tells it", async () => {
-    const { ask, engine } = subject();
+    const { ask, engine, server } = subject();
     const { usage } = await ask(longInput());
     const { cache_write_tokens, cached_tokens } = usage?.input_tokens_details ?? {};
     // vLLM tells it on the chat route only.
-    if (engine === "harmony") expect(cache_write_tokens).toBe(0);
+    if (engine === "harmony" || server.kind === "llamacpp") expect(cache_write_tokens).toBe(0);
     else expect(cache_write_tokens).toBeGreaterThan(400);
     expect(Number(cache_write_tokens) + Number(cached_tokens)).toBeLessThanOrEqual(usage?.input_tokens ?? 0);
   });
@@ -83,12 +89,12 @@ export function answers(subject: () => Subject): void {
   it("two continuations of one response are two branches", async () => {
     const { ask } = subject();
     const root = await ask("Hello!");
-    const [left, right] = await Promise.all([
-      ask("Left.", { previous_response_id: root.id }),
-      ask("Right.", { previous_response_id: root.id }),
+    const [east, west] = await Promise.all([
+      ask("East.", { previous_response_id: root.id }),
+      ask("West.", { previous_response_id: root.id }),
     ]);
-    expect([answerOf(left), answerOf(right)]).toEqual(["You said: Left.", "You said: Right."]);
-    expect(left.usage?.input_tokens).toBe(right.usage?.input_tokens);
+    expect([answerOf(east), answerOf(west)]).toEqual(["You said: East.", "You said: West."]);
+    expect(east.usage?.input_tokens).toBe(west.usage?.input_tokens);
   });
 
   it("a conversation holds the same as a chain", async () => {

@@ -7,7 +7,7 @@ import type {
 } from "openai/resources/responses/responses";
 import { expect } from "vitest";
 import { type ConformantFetch, conformantFetch } from "../../conformance/client.ts";
-import { startWorkerd } from "../../workerd/process.ts";
+import { startWorkerd, type WorkerdProcess } from "../../workerd/process.ts";
 import type { Engine, ModelServer } from "../model-server.ts";
 import { type Speech, saying } from "../speech.ts";
 
@@ -26,6 +26,8 @@ export type Fields = Omit<Partial<ResponseCreateParamsNonStreaming>, "stream"> &
 
 export interface Gateway {
   url: string;
+  /** Which can be killed, and started again on what it has stored. */
+  process: WorkerdProcess;
   fetch: ConformantFetch;
   openai: OpenAI;
   /** Throws what the conformance checks have found, and stops it. */
@@ -50,20 +52,21 @@ export interface Run {
 /** A model server's way back, as long as it may take on a busy machine. */
 const RECOVERY_MS = "3600000";
 
+/** A server of a pool: its URL without `/v1`, and what else the operator says of it. */
+export type PoolServer = { url: string } & Record<string, unknown>;
+
 /**
  * Starts a gateway in front of a model server or a balancer, by URL, or in front of several model servers as a pool, in which each has
  * the name of its place: `0`, `1`, …
  */
 export async function startGateway(
-  urls: string | readonly string[],
+  urls: string | readonly (string | PoolServer)[],
   variables: Record<string, string> = {},
 ): Promise<Gateway> {
-  const servers: Record<string, string> =
-    typeof urls === "string"
-      ? { VLLM_BASE_URL: `${urls}/v1` }
-      : { UPSTREAMS: JSON.stringify(urls.map((url, place) => ({ name: `${place}`, url: `${url}/v1` }))) };
   const worker = await startWorkerd({
-    ...servers,
+    ...(typeof urls === "string"
+      ? { VLLM_BASE_URL: `${urls}/v1` }
+      : { UPSTREAMS: JSON.stringify(urls.map(poolServer)) }),
     ALLOW_ANONYMOUS: "true",
     // A client's departure is noticed when it is written to.
     HEARTBEAT_MS: "2000",
@@ -74,6 +77,7 @@ export async function startGateway(
   const fetch = conformantFetch();
   return {
     url: worker.url,
+    process: worker,
     fetch,
     // A client that waits as long as the gateway does.
     openai: new OpenAI({
@@ -93,10 +97,17 @@ export async function startGateway(
   };
 }
 
+function poolServer(server: string | PoolServer, place: number): PoolServer {
+  const known = typeof server === "string" ? { url: server } : server;
+  return { name: `${place}`, ...known, url: `${known.url}/v1` };
+}
+
 export function subjectOf(server: ModelServer, gateway: Gateway): Subject {
   const { engine, model } = server;
   const bodyOf = (input: string | Speech, fields: Fields = {}) => {
-    const said = typeof input === "string" ? input : saying(engine, input);
+    // llama.cpp's grammars bind from the first token, so that nothing is thought before.
+    const noThought = server.kind === "llamacpp" && typeof input !== "string" && input.input?.isForced;
+    const said = typeof input === "string" ? input : saying(engine, noThought ? { ...input, thought: "" } : input);
     return { model, input: said, ...fields } as ResponseCreateParamsNonStreaming;
   };
   return {

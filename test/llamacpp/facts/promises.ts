@@ -1,0 +1,39 @@
+import type { Response, ResponseCustomToolCall } from "openai/resources/responses/responses";
+import { expect } from "vitest";
+import { type Fields, finalOf, type Subject } from "../../vllm/facts/subject.ts";
+import type { Speech } from "../../vllm/speech.ts";
+
+/** The two ways to be answered. */
+export const WAYS = ["as JSON", "as a stream"] as const;
+export type Way = (typeof WAYS)[number];
+
+/** The response that a model's speech becomes, whichever way it comes. A stream that fails gives what is stored of it. */
+export async function responseOf(
+  { ask, stream, gateway }: Subject,
+  way: Way,
+  input: string | Speech,
+  fields: Fields = {},
+): Promise<Response> {
+  if (way === "as JSON") return ask(input, fields);
+  const events = await stream(input, fields);
+  const last = events.at(-1);
+  if (last?.type !== "error") return finalOf(events);
+  const [first] = events;
+  return gateway.openai.responses.retrieve(first && "response" in first ? first.response.id : "");
+}
+
+/** Fails unless what was asked for has come, or the response says that it has not. */
+export function expectKept(response: Response, isKept: (response: Response) => void): void {
+  if (response.status === "completed") {
+    isKept(response);
+    return;
+  }
+  expect(["incomplete", "failed"]).toContain(response.status);
+  if (response.status === "failed") expect(response.error?.code).toBeTruthy();
+  else expect(response.incomplete_details?.reason).toBeTruthy();
+}
+
+/** The calls of custom tools, whose status the client's types do not have. */
+export function inputsOf({ output }: Pick<Response, "output">): (ResponseCustomToolCall & { status?: string })[] {
+  return output.filter((item) => item.type === "custom_tool_call");
+}

@@ -1,0 +1,53 @@
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readFileSync, renameSync } from "node:fs";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { root } from "../workerd/tools.ts";
+
+/** A Python environment with llama.cpp's server in the wheel `xllamacpp`, and with `gguf` and `numpy`, which make the model. */
+export interface Installation {
+  python: string;
+  /** A `llama-server` to run in place of the wheel's. */
+  server?: string;
+}
+
+export const INSTALL = `Install one in a folder of your own, in seconds and without a GPU:
+    python3 -m venv FOLDER && FOLDER/bin/pip install xllamacpp gguf numpy
+    LLAMACPP_HOME=FOLDER npm run test:llamacpp
+LLAMACPP_SERVER=/path/to/llama-server runs that one in place of the wheel's.`;
+
+/** Where the scripts for Python and the chat template are. */
+export const scripts = join(root, "test/llamacpp/models");
+
+/** Where models and logs are kept: outside of what git sees, gone with the next `npm ci`. */
+export const cache = join(root, "node_modules/.cache/llamacpp-facts");
+
+/** The environment that `LLAMACPP_HOME` names (a folder with `bin/python`). */
+export function findInstallation(): Installation | undefined {
+  const { LLAMACPP_HOME, LLAMACPP_SERVER } = process.env;
+  if (!LLAMACPP_HOME) return;
+  const python = join(LLAMACPP_HOME, "bin/python");
+  if (!existsSync(python)) throw new Error(`LLAMACPP_HOME has no bin/python: ${LLAMACPP_HOME}. ${INSTALL}`);
+  return { python, ...(LLAMACPP_SERVER ? { server: LLAMACPP_SERVER } : {}) };
+}
+
+/** How fast a model speaks: at once, or some milliseconds a token on one core, to be killed in the middle of it. */
+export type Pace = "fast" | "slow";
+
+const SIZES: Record<Pace, [layers: number, width: number]> = { fast: [1, 256], slow: [3, 16_384] };
+
+/** The file of the model that speaks by script; made on first use, and again when the way it is made has changed. */
+export async function scriptedModel({ python }: Installation, pace: Pace): Promise<string> {
+  const maker = join(scripts, "make_model.py");
+  const template = join(scripts, "chatml.jinja");
+  const hash = createHash("sha256").update(JSON.stringify(SIZES[pace]));
+  for (const source of [maker, template]) hash.update(readFileSync(source));
+  const file = join(cache, `${pace}-${hash.digest("hex").slice(0, 12)}.gguf`);
+  if (existsSync(file)) return file;
+  mkdirSync(cache, { recursive: true });
+  const unfinished = `${file}.unfinished`;
+  await promisify(execFile)(python, [maker, template, unfinished, ...SIZES[pace].map(String)]);
+  renameSync(unfinished, file);
+  return file;
+}

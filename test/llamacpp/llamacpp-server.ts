@@ -1,0 +1,70 @@
+import { join } from "node:path";
+import { MODELS, type ModelServer } from "../vllm/model-server.ts";
+import { type Running, runGroup, untilRefused } from "../vllm/process-group.ts";
+import { freePort } from "../workerd/tools.ts";
+import { cache, type Installation, type Pace, scriptedModel, scripts } from "./llamacpp-installation.ts";
+
+/** How long a server may take to come up: a second, and more on a busy machine. */
+export const START_MS = 120_000;
+
+/** What one answer may have, and how many are written at a time. */
+const WINDOW = 4096;
+const SLOTS = 8;
+
+/** Starts a real llama.cpp with a model that speaks by script, on a free port; it ends with this process at the latest. */
+export async function startLlamacpp(installation: Installation, pace: Pace): Promise<ModelServer> {
+  const model = await scriptedModel(installation, pace);
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  let running: Running | undefined;
+
+  const start = async () => {
+    await running?.kill();
+    running = await runGroup({
+      name: "llama.cpp",
+      command: commandOf(installation, model, port),
+      env: { PYTHONDONTWRITEBYTECODE: "1" },
+      log: join(cache, `${pace}-${port}.log`),
+      startMs: START_MS,
+    });
+    await running.ready(`${url}/health`);
+  };
+  const kill = async () => {
+    await running?.kill();
+  };
+  await start();
+  const { build_info } = (await (await fetch(`${url}/props`)).json()) as { build_info: string };
+  return {
+    engine: "chat",
+    kind: "llamacpp",
+    version: `llama.cpp ${build_info}`,
+    url,
+    model: MODELS.chat,
+    window: WINDOW,
+    generations: async () => generationsIn(await (await fetch(`${url}/metrics`)).text()),
+    life: {
+      start,
+      // The server is one process: what generates is also what answers.
+      crashEngine: kill,
+      async terminate() {
+        running?.terminate();
+        await untilRefused(url);
+      },
+      kill,
+    },
+    close: kill,
+  };
+}
+
+function commandOf({ python, server }: Installation, model: string, port: number): string[] {
+  if (!server) return [python, join(scripts, "serve.py"), model, MODELS.chat, `${port}`, `${SLOTS}`, `${WINDOW}`];
+  const served = ["--alias", MODELS.chat, "--host", "127.0.0.1", "--port", `${port}`];
+  const small = ["--parallel", `${SLOTS}`, "--ctx-size", `${SLOTS * WINDOW}`, "--no-kv-unified", "--threads", "1"];
+  return [server, "--model", model, ...served, ...small, "--jinja", "--metrics"];
+}
+
+/** Running and waiting requests, from its metrics. */
+function generationsIn(metrics: string): number {
+  const gauges = metrics.matchAll(/^llamacpp:requests_(?:processing|deferred) (\S+)$/gm);
+  return [...gauges].reduce((sum, [, value]) => sum + Number(value), 0);
+}

@@ -1,0 +1,40 @@
+import { afterAll, beforeAll, describe, it } from "vitest";
+import { type Gateway, type Run, type Subject, startGateway, subjectOf } from "../vllm/facts/subject.ts";
+import { findInstallation, type Installation, type Pace } from "./llamacpp-installation.ts";
+import { START_MS, startLlamacpp } from "./llamacpp-server.ts";
+
+/** Registers facts about a gateway in front of a real llama.cpp, which is started for them; else says what is missing. */
+export function factsAboutLlamacpp(
+  pace: Pace,
+  facts: (subject: () => Subject, run: Run, installation: Installation) => void,
+): void {
+  const installation = findInstallation();
+  if (!installation) {
+    describe(pace, () =>
+      it.skip("needs a llama.cpp: LLAMACPP_HOME names it; docs/model-servers.md says how to install one"),
+    );
+    return;
+  }
+  const serve = () => startLlamacpp(installation, pace);
+  const run: Run = { engine: "chat", serve, owned: true, restartMs: START_MS, tokenMs: 0 };
+  let current: Subject | undefined;
+  let gateway: Gateway | undefined;
+  beforeAll(async () => {
+    const server = await serve();
+    gateway = await startGateway(server.url);
+    current = subjectOf(server, gateway);
+    console.log(server.version);
+  }, START_MS + 60_000);
+  afterAll(async () => {
+    try {
+      await gateway?.close();
+    } finally {
+      await current?.server.close();
+    }
+  });
+  const subject = () => {
+    if (!current) throw new Error("The server has not been started.");
+    return current;
+  };
+  facts(subject, run, installation);
+}
