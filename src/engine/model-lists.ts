@@ -108,10 +108,15 @@ export function dialectOf({ baseUrl, config }: Pick<ModelServer, "baseUrl" | "co
   return config.dialect === undefined ? recognised.get(baseUrl)?.dialect : DIALECTS[config.dialect];
 }
 
+/** The same, of one that has told nothing: vLLM. */
+export function assumedDialect(server: Pick<ModelServer, "baseUrl" | "config">): Dialect {
+  return dialectOf(server) ?? DIALECTS.vllm;
+}
+
 /** The same, after asking one that has told nothing. One that does not tell soon is taken for vLLM. Rejects with the signal's reason. */
 export async function learnDialect(server: ModelServer, signal: AbortSignal): Promise<Dialect> {
   if (!dialectOf(server)) await cardsSoon(server, signal);
-  return dialectOf(server) ?? DIALECTS.vllm;
+  return assumedDialect(server);
 }
 
 /** A server's models, cached per isolate. Throws as `fetchModels` does. */
@@ -174,7 +179,9 @@ export function serves(server: ModelServer, model: string): boolean | undefined 
   if (isRecent(refused.get(`${server.baseUrl}\n${model}`))) return false;
   const { models } = server.config;
   if (models) return models.includes(model);
-  return knownCards(server)?.some(({ id }) => id === model);
+  return knownCards(server)?.some(
+    ({ id, aliases }) => id === model || (Array.isArray(aliases) && aliases.includes(model)),
+  );
 }
 
 /** Notes that a server does not know a model which it should have. */

@@ -1,8 +1,8 @@
 import type { Config, EngineName } from "../config/index.ts";
 import type { Model } from "../contract/model.ts";
 import { ApiError } from "../protocol/errors.ts";
-import { DIALECTS } from "./dialects/all.ts";
 import {
+  assumedDialect,
   cardsSoon,
   dialectOf,
   knownCards,
@@ -107,7 +107,7 @@ async function harmonyIfServed(model: string, upstream: Upstream, signal: AbortS
   if (unknown.length > 0) await Promise.all(unknown.map((server) => learnDialect(server, signal)));
   const having = upstream.servers.filter((server) => serves(server, model) !== false);
   const servers = having.length > 0 ? having : upstream.servers;
-  return servers.some((server) => (dialectOf(server) ?? DIALECTS.vllm).hasTokenIds) ? "harmony" : "chat";
+  return servers.some((server) => assumedDialect(server).hasTokenIds) ? "harmony" : "chat";
 }
 
 /** What the operator says of the server that has the model. */

@@ -1,6 +1,5 @@
 import { ApiError } from "../protocol/errors.ts";
-import { DIALECTS } from "./dialects/all.ts";
-import { dialectOf } from "./model-lists.ts";
+import { assumedDialect } from "./model-lists.ts";
 import type { ModelServer } from "./model-server.ts";
 import type { ServerReport } from "./pool/board-view.ts";
 
@@ -18,7 +17,7 @@ export async function askHowItIs(server: ModelServer): Promise<ServerReport> {
   }
   try {
     const metrics = await server.request("//metrics", signal, undefined, { withinMs: ANSWER_MS });
-    const { gauges } = dialectOf(server) ?? DIALECTS.vllm;
+    const { gauges } = assumedDialect(server);
     return { name, isDown: false, load: gauges && loadIn(await server.text(metrics, signal, ANSWER_MS), gauges) };
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;

@@ -4,9 +4,8 @@ import { ApiError } from "../protocol/errors.ts";
 import { hashOf } from "../protocol/hash.ts";
 import { pause } from "../protocol/pause.ts";
 import { BLAMES, type Blame, blameFor, isPage, unknownModel } from "./blame.ts";
-import { DIALECTS } from "./dialects/all.ts";
 import type { Dialect } from "./dialects/dialect.ts";
-import { dialectOf, learnDialect, learnModels, noteRefused, serves } from "./model-lists.ts";
+import { assumedDialect, dialectOf, learnDialect, learnModels, noteRefused, serves } from "./model-lists.ts";
 import { answeredStatus, type Body, ModelServer, type RequestOptions, type ServerBounds } from "./model-server.ts";
 import { reportOf } from "./pool/board-view.ts";
 import { chooseServer, firstOf, inGoodHealth } from "./pool/choice.ts";
@@ -61,8 +60,7 @@ const BACK_OFF_MS = 25;
 const BUSY_MS = 1_000;
 
 /** Keys that are tried for a server that is the first of one in so many; and at most, for one that is the first of few. */
-const DRAWS_PER_SHARE = 16;
-const MAX_DRAWS = 1_000;
+const [DRAWS_PER_SHARE, MAX_DRAWS] = [16, 1_000];
 
 /** Which of several servers has made an answer, and what ends its being counted. */
 const answers = new WeakMap<Response, { server: ModelServer; leave: Leave }>();
@@ -102,12 +100,7 @@ export class Upstream {
     return this.#chosen;
   }
 
-  /** What kind of server the turn's is, as far as it has told. */
-  get dialect(): Dialect {
-    return dialectOf(this.server) ?? DIALECTS.vllm;
-  }
-
-  /** The same, after asking it where it has told nothing yet. Rejects with the reason of an aborted `signal`. */
+  /** What kind of server the turn's is, after asking it where it has told nothing yet. Rejects with the reason of an aborted `signal`. */
   async learnDialect(signal: AbortSignal): Promise<Dialect> {
     const { server } = this;
     return dialectOf(server) ?? learnDialect(server, signal);
@@ -115,10 +108,10 @@ export class Upstream {
 
   /** Has all that follows asked of servers alone that suit. False, and without effect, where none that has the model does. */
   require(suits: (dialect: Dialect) => boolean): boolean {
-    const { server } = this;
-    if (!this.#able().some((each) => suits(dialectOf(each) ?? DIALECTS.vllm))) return false;
+    if (this.#only) return suits(assumedDialect(this.#only));
+    if (!this.#able().some((server) => suits(assumedDialect(server)))) return false;
     this.#needs = suits;
-    if (!suits(dialectOf(server) ?? DIALECTS.vllm)) this.#chosen = undefined;
+    if (this.#chosen && !suits(assumedDialect(this.#chosen))) this.#chosen = undefined;
     return true;
   }
 
@@ -183,10 +176,7 @@ export class Upstream {
    */
   bytes(response: Response): { readable: ReadableStream<Uint8Array> | null; ended: Promise<void> } {
     const { server, leave } = this.#answerOf(response);
-    if (!response.body) {
-      leave();
-      return { readable: null, ended: Promise.resolve() };
-    }
+    if (!response.body) return { readable: null, ended: Promise.resolve(leave()) };
     const { readable, writable } = new IdentityTransformStream();
     const ended = response.body.pipeTo(writable).catch(() => server.close(response));
     return { readable, ended: ended.finally(leave) };
@@ -327,8 +317,7 @@ export class Upstream {
     const having = this.#having();
     const able = having.filter((server) => mayServeTenants(server, this.#config.unsaltedServers));
     if (having.length > 0 && able.length === 0) throw tenantsNotSeparated();
-    const needs = this.#needs;
-    const suited = needs ? able.filter((server) => needs(dialectOf(server) ?? DIALECTS.vllm)) : able;
+    const suited = able.filter((server) => this.#needs?.(assumedDialect(server)) ?? true);
     return suited.length > 0 ? suited : able;
   }
 
@@ -371,9 +360,9 @@ export class Upstream {
 
   /** Remembers what a fault tells of its server. */
   #learn(fault: ApiError, blame: Blame, server: ModelServer): void {
-    const wasWaitedFor = fault.code === "upstream_timeout" && answeredStatus(fault) === undefined;
     // Each of the next requests would wait as long.
-    if (wasWaitedFor) loadOf(server.config).busyUntil = Date.now() + MAX_BUSY_MS;
+    if (fault.code === "upstream_timeout" && answeredStatus(fault) === undefined)
+      loadOf(server.config).busyUntil = Date.now() + MAX_BUSY_MS;
     if (blame === "server") this.#noteFailure(server);
     else if (blame === "model") noteRefused(server, this.#options.model ?? "");
     else if (blame === "admission") {
@@ -397,8 +386,8 @@ export class Upstream {
   keyOfServer<Made>(make: () => { made: Made; key: string }): Made {
     const { server } = this;
     const candidates = this.#candidates(this.#able());
-    const weights = candidates.reduce((sum, { weight }) => sum + weight, 0);
-    const draws = Math.min(MAX_DRAWS, DRAWS_PER_SHARE * Math.ceil(weights / server.config.weight));
+    const shares = candidates.reduce((sum, { weight }) => sum + weight, 0) / server.config.weight;
+    const draws = Math.min(MAX_DRAWS, DRAWS_PER_SHARE * Math.ceil(shares));
     for (let draw = 1; ; draw += 1) {
       const { made, key } = make();
       if (draw >= draws || firstOf(candidates, hashOf(key))?.server === server) return made;

@@ -41,6 +41,10 @@ export interface Dialect {
   readonly hasTokenIds: boolean;
   /** It keeps the prompts of different tenants apart in its prefix cache (`cache_salt`). Undefined: nobody knows. */
   readonly separatesTenants?: boolean;
+  /** It binds a schema's pattern only where that says how a text begins and how it ends. */
+  readonly bindsWholePatterns?: boolean;
+  /** Its template ends thoughts with a line feed that its answers have, too. */
+  readonly endsThoughts?: boolean;
   /** It answers a request for a model that it does not have with the one that it has. */
   readonly answersAnyModel: boolean;
   /** The lines of `/metrics` that count requests which run or wait; the first group is the number. */

@@ -30,6 +30,8 @@ export const llamacpp: Dialect = {
   alwaysContinues: true,
   hasTokenIds: false,
   separatesTenants: false,
+  bindsWholePatterns: true,
+  endsThoughts: true,
   answersAnyModel: true,
   gauges: /^llamacpp:requests_(?:processing|deferred)(?:\{[^}\n]*\})? +([0-9.eE+]+)$/gm,
 };

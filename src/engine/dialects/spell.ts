@@ -24,7 +24,7 @@ export function spell(body: ChatBody, dialect: Dialect, request: CreateRequest):
   const asked: Record<string, unknown> = request;
   const extra = request.vllm_fields ?? {};
   const spelt: ChatBody = {};
-  for (const [field, value] of Object.entries(withChoice(withGrammar(body, dialect), dialect))) {
+  for (const [field, value] of Object.entries(withSchemas(withChoice(withGrammar(body, dialect), dialect), dialect))) {
     if (value === undefined) continue;
     const own = Object.hasOwn(fields, field) ? fields[field] : undefined;
     const isExtra = Object.hasOwn(extra, field);
@@ -51,19 +51,50 @@ function notServed(field: string, what: string, { title }: Dialect): ApiError {
   );
 }
 
-/** The messages without fields that are not OpenAI's, where these are refused, and with a last one that is to be answered. */
-function withMessages(body: ChatBody, { unknownFields, alwaysContinues }: Dialect): ChatMessage[] {
-  const messages = body.messages as ChatMessage[];
-  const known = unknownFields === "refused" ? messages.map(withoutReasoning) : messages;
+/** The messages as the server takes them, with a last one that is to be answered. */
+function withMessages(body: ChatBody, dialect: Dialect): ChatMessage[] {
+  const messages = (body.messages as ChatMessage[]).map((message) => withThoughts(message, dialect));
   const isWhole = body.continue_final_message === undefined && messages.at(-1)?.role === "assistant";
   // Such a server begins a new message only after somebody else's.
-  return alwaysContinues && isWhole ? [...known, { role: "user", content: "" }] : known;
+  return dialect.alwaysContinues && isWhole ? [...messages, { role: "user", content: "" }] : messages;
 }
 
-function withoutReasoning(message: ChatMessage): ChatMessage {
+/** A message with the thoughts that the server takes, and with a text where it has nothing else that is OpenAI's. */
+function withThoughts(message: ChatMessage, { unknownFields, endsThoughts }: Dialect): ChatMessage {
   if (message.role !== "assistant") return message;
-  const { reasoning: _, reasoning_content: __, ...rest } = message;
-  return rest;
+  const { reasoning, reasoning_content: _, ...rest } = message;
+  const whole = rest.content === undefined && rest.tool_calls === undefined ? { ...rest, content: "" } : rest;
+  if (reasoning === undefined || unknownFields === "refused") return whole;
+  return { ...whole, reasoning_content: endsThoughts ? reasoning.replace(/\n$/, "") : reasoning };
+}
+
+/** Keywords whose values are no schemas. */
+const VALUES = new Set(["const", "default", "enum", "examples"]);
+
+/** A schema whose patterns match from a text's beginning to its end. */
+function withWholePatterns(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(withWholePatterns);
+  if (typeof schema !== "object" || schema === null) return schema;
+  const entries = Object.entries(schema).map(([key, value]) => {
+    if (VALUES.has(key)) return [key, value];
+    return [key, key === "pattern" && typeof value === "string" ? wholePattern(value) : withWholePatterns(value)];
+  });
+  return Object.fromEntries(entries);
+}
+
+function wholePattern(pattern: string): string {
+  const begins = pattern.startsWith("^");
+  const ends = /(^|[^\\])(\\\\)*\$$/.test(pattern);
+  if (begins && ends) return pattern;
+  const inner = pattern.slice(begins ? 1 : 0, ends ? -1 : undefined);
+  return `^${begins ? "" : ".*"}(${inner})${ends ? "" : ".*"}$`;
+}
+
+/** With schemas that the server binds. */
+function withSchemas(body: ChatBody, { bindsWholePatterns }: Dialect): ChatBody {
+  if (!bindsWholePatterns) return body;
+  const { response_format: format, tools } = body;
+  return { ...body, response_format: withWholePatterns(format), tools: withWholePatterns(tools) };
 }
 
 /** With the tool alone that a choice names, and what is left of the choice. */
