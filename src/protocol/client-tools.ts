@@ -92,10 +92,12 @@ function clientToolsOf(tool: NotHosted, index: number): ClientTool[] {
 /** The client's tools of a request by their flat names: what makes them names again. */
 export class ClientTools {
   readonly #byName: ReadonlyMap<string, ClientTool>;
+  readonly all: readonly ClientTool[];
 
   /** Of two tools with one name the later one counts. */
   constructor(tools: readonly Tool[] | null | undefined) {
     this.#byName = new Map(clientToolsIn(tools ?? []).map((tool) => [tool.flatName, tool]));
+    this.all = [...this.#byName.values()];
   }
 
   /** The same, made once for each list. */
@@ -115,10 +117,6 @@ export class ClientTools {
 
   get names(): Iterable<string> {
     return this.#byName.keys();
-  }
-
-  get all(): ClientTool[] {
-    return [...this.#byName.values()];
   }
 
   /** The tools that a choice names: one, or all of a namespace; none where it names a hosted one. */
@@ -157,7 +155,7 @@ export class ClientTools {
    * The tools that a model may call: none under `none`; under `allowed_tools`, or a choice of a hosted tool, those that
    * are chosen; beside one that is forced the others, too: the model server binds the call to its name.
    */
-  offered(choice: ToolChoice | null | undefined): ClientTool[] {
+  offered(choice: ToolChoice | null | undefined): readonly ClientTool[] {
     if (choice === "none") return [];
     const chosen = this.named(choice) ? undefined : chosenTools(choice);
     if (!chosen) return this.all;

@@ -189,12 +189,11 @@ function refuseTooMany(value: unknown, context: z.RefinementCtx): unknown {
 export const loadedTools = tools.superRefine((all, context) => {
   const index = all.findIndex(({ type }) => hostedOf(type)?.isOfRequestOnly);
   if (index < 0) return;
-  context.addIssue({
-    code: "custom",
-    path: [index, "type"],
-    message: `A tool of type '${all[index]?.type}' is supported in the request's own 'tools' only.`,
-    params: { code: "unsupported_parameter" },
-  });
+  refuse(
+    context,
+    [index, "type"],
+    `A tool of type '${all[index]?.type}' is supported in the request's own 'tools' only.`,
+  );
 });
 
 /**

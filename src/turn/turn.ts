@@ -1,5 +1,5 @@
 import type { Prompt, RawMessage } from "../contract/engine.ts";
-import { beginToolList, endToolCall, NO_TOKENS, tokensOf, traceparent } from "../contract/measurements.ts";
+import { beginToolCall, endToolCall, NO_TOKENS, tokensOf, traceparent } from "../contract/measurements.ts";
 import type { ListedTools, ToolSession, UnlistedServer } from "../contract/tool-session.ts";
 import type { Item } from "../items/registry.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
@@ -239,7 +239,7 @@ export class Turn {
   async #list(server: UnlistedServer, tools: ToolSession): Promise<ListedTools> {
     const { signal, measured, clock } = this.#options.host;
     if (!measured) return tools.list(server, signal);
-    const noted = beginToolList(measured, server.server_label, clock());
+    const noted = beginToolCall(measured, { tool: { kind: "mcp" }, name: server.server_label }, clock());
     const listed = await tools.list(server, signal, traceparent(measured.trace, noted.span));
     endToolCall(noted, { failed: "error" in listed }, clock());
     return listed;
