@@ -1,5 +1,5 @@
 import type { Usage } from "../protocol/response.ts";
-import type { Model } from "./model.ts";
+import type { Model } from "./engine.ts";
 import type { PendingCall, ToolOutcome } from "./tool-call.ts";
 
 /**

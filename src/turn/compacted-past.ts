@@ -1,4 +1,4 @@
-import type { CompactionCodec, CompactionContent } from "../contract/compaction.ts";
+import type { CompactionCodec, CompactionContent } from "../contract/sealing.ts";
 import type { CompactionItem, Item } from "../items/registry.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 

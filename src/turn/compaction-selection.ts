@@ -1,5 +1,5 @@
-import type { CompactionContent } from "../contract/compaction.ts";
 import type { Replay } from "../contract/engine.ts";
+import type { CompactionContent } from "../contract/sealing.ts";
 import type { InputPart } from "../items/parts.ts";
 import { answeredId, calledId, type Item, isAside, type MessageItem } from "../items/registry.ts";
 import { isInstruction, SUMMARY_ID, textOf } from "./compacted-past.ts";
