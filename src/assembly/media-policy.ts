@@ -40,7 +40,7 @@ function mediaUrls(items: readonly { type: string }[]): MediaUrl[] {
   return urls;
 }
 
-/** Whether vLLM may be sent to a URL, as far as that can be seen of it. */
+/** Tells whether vLLM may be sent to a URL, as far as that can be seen of it. */
 function mayFetchMedia(url: string, isListed: (url: URL) => boolean): boolean {
   // Where URL parsers differ: Python's takes https://public.example\@127.0.0.1/ for a URL of 127.0.0.1.
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.

@@ -52,12 +52,12 @@ export class CustomInput {
     return rest.toWellFormed();
   }
 
-  /** Whether the input is all there, as far as its form tells: a bare text may always go on. */
+  /** Tells whether the input is all there, as far as its form tells: a bare text may always go on. */
   get isWhole(): boolean {
     return this.#form === "json" && this.#isClosed && /^\s*\}\s*$/.test(this.#ending);
   }
 
-  /** Whether the input has an end that has not come. */
+  /** Tells whether the input has an end that has not come. */
   get isCut(): boolean {
     return this.#form === "undecided" ? this.#held.includes('"') : this.#form === "json" && !this.isWhole;
   }
@@ -108,7 +108,7 @@ export function customInputOf(text: string): string | undefined {
   return input.isCut && !isObjectWithInput(text) ? undefined : read + input.end();
 }
 
-/** Whether a text is JSON that has more than the input. */
+/** Tells whether a text is JSON that has more than the input. */
 function isObjectWithInput(text: string): boolean {
   try {
     const value: unknown = JSON.parse(text);

@@ -38,11 +38,11 @@ export interface Trace {
   readonly span: string;
   /** What is handed on of whether the trace is kept. */
   readonly isSampled: boolean;
-  /** Whether this request's own spans are kept. */
+  /** Tells whether this request's own spans are kept. */
   readonly isKept: boolean;
   /** `tracestate` as it came. */
   readonly state: string | undefined;
-  /** Whether model server and MCP servers are told of it. */
+  /** Tells whether model server and MCP servers are told of it. */
   readonly isHandedOn: boolean;
 }
 

@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import { hearBoard } from "../api/board.ts";
 import type { Caller } from "../api/transport.ts";
-import { restrictedConfig } from "../assembly/restricted-config.ts";
+import { restrictedConfig } from "../contract/grants.ts";
 import type { Identity } from "../contract/identity.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { logLine } from "../protocol/log-line.ts";

@@ -29,7 +29,7 @@ const MAX_FLAT_LENGTH = 64;
 const HASH_LENGTH = 16;
 
 /**
- * Whether a call's namespace is no namespace of the client's: OpenAI gives a deferred function that a search has found its own name
+ * Tells whether a call's namespace is no namespace of the client's: OpenAI gives a deferred function that a search has found its own name
  * as its namespace, and the Agents SDKs find the function by that.
  */
 export function isOwnNamespace(namespace: string, name: string): boolean {
@@ -167,7 +167,7 @@ export class ClientTools {
 const NONE = new ClientTools([]);
 const made = new WeakMap<readonly Tool[], ClientTools>();
 
-/** Whether a tool is offered only once a search has found it. */
+/** Tells whether a tool is offered only once a search has found it. */
 export function isDeferred(tool: Tool | FunctionTool): boolean {
   return "defer_loading" in tool && tool.defer_loading === true;
 }

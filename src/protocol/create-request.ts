@@ -165,7 +165,7 @@ function continuesSomething(body: z.output<typeof requestFields>): boolean {
 
 type Preparing = Pick<z.output<typeof requestFields>, "generate" | "prompt_cache_options">;
 
-/** Whether a request is to be checked and kept, and the model to be asked nothing. */
+/** Tells whether a request is to be checked and kept, and the model to be asked nothing. */
 export function isOnlyPrepared({ generate, prompt_cache_options: cache }: Preparing): boolean {
   return generate === false || cache?.prewarm === true;
 }
@@ -190,7 +190,7 @@ export type CreateRequest = z.output<typeof createRequest> & {
 interface BodyReading {
   /** Checks the body, and makes a create of it. */
   schema: z.ZodType<CreateRequest>;
-  /** Whether tools of a type that this server does not have are left out (`UNKNOWN_TOOLS`). Else they are refused. */
+  /** Tells whether tools of a type that this server does not have are left out (`UNKNOWN_TOOLS`). Else they are refused. */
   dropsUnknownTools: boolean;
   /** Fields that go to vLLM as they are (`VLLM_EXTRA_FIELDS`). */
   vllmExtraFields: readonly string[];
@@ -246,7 +246,7 @@ function hasTools(item: unknown): item is JsonObject & { tools: unknown[] } {
   return isJsonObject(item) && bringsTools({ type: item.type }) && Array.isArray(item.tools);
 }
 
-/** Whether a value is a tool by its looks, but of no type that is known here. */
+/** Tells whether a value is a tool by its looks, but of no type that is known here. */
 function isUnknown(tool: unknown): tool is { type: string } {
   return isJsonObject(tool) && typeof tool.type === "string" && !isServedType(tool.type);
 }

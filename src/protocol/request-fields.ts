@@ -55,7 +55,7 @@ const chatFields = {
   function_call: moved("function_call", "tool_choice"),
 };
 
-/** Whether a value is the neutral one: a word, or an empty list. */
+/** Tells whether a value is the neutral one: a word, or an empty list. */
 function isSame(neutral: unknown, value: unknown): boolean {
   return neutral === value || (Array.isArray(neutral) && Array.isArray(value) && neutral.length + value.length === 0);
 }

@@ -32,7 +32,7 @@ export const allowedCallers = describedAs(
   () => z.array(z.enum(["direct", "programmatic"])).max(2),
 ).nullish();
 
-/** Whether outputs may come later than with the next response. They may not. */
+/** Tells whether outputs may come later than with the next response. They may not. */
 export const notAsync = z
   .boolean()
   .superRefine((isAsync, context) => {

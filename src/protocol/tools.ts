@@ -155,7 +155,7 @@ export type NamespaceTool = Extract<Tool, { type: "namespace" }>;
 const SERVED = new Set(toolSchemas.flatMap(typesOf));
 const SERVED_NAMES = toolSchemas.map((schema) => typesOf(schema)[0]);
 
-/** Whether this server has tools of a type. */
+/** Tells whether this server has tools of a type. */
 export function isServedType(type: string): boolean {
   return SERVED.has(type);
 }
@@ -297,7 +297,7 @@ export function hostedKey(tool: Tool | ChosenTool): string | undefined {
   return "execution" in tool && tool.execution === "client" ? undefined : tool.type;
 }
 
-/** Whether the model must call something. */
+/** Tells whether the model must call something. */
 export function mustCall(choice: ToolChoice | null | undefined): boolean {
   if (choice == null || choice === "auto" || choice === "none") return false;
   return choice === "required" || choice.type !== "allowed_tools" || choice.mode === "required";

@@ -61,7 +61,7 @@ export function selectKept(items: readonly Item[], lists: readonly Item[], optio
   };
 }
 
-/** Whether an item is said to the model rather than by it, and no summary. */
+/** Tells whether an item is said to the model rather than by it, and no summary. */
 function isSaid(item: Item): boolean {
   return item.type === "message" && item.role !== "assistant" && item.id !== SUMMARY_ID;
 }

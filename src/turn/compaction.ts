@@ -61,7 +61,7 @@ export function thresholdOf(request: CreateRequest, window: number): number {
   return Math.max(least, Math.floor(window * DEFAULT_SHARE) - (max_output_tokens ?? 0));
 }
 
-/** Whether a prompt has fewer tokens than the threshold, whatever they are. What is not text cannot be told. */
+/** Tells whether a prompt has fewer tokens than the threshold, whatever they are. What is not text cannot be told. */
 function isSurelyBelow({ items, replays, trailing, request, pluginTools }: Prompt, threshold: number): boolean {
   const { instructions, tools, text } = request;
   const json = JSON.stringify([items, replays, trailing, instructions, tools, text, pluginTools]);
@@ -326,7 +326,7 @@ class SummaryText {
     this.#maxLength = maxLength;
   }
 
-  /** Whether there are words in it. */
+  /** Tells whether there are words in it. */
   get hasBegun(): boolean {
     return this.#text.trim() !== "";
   }

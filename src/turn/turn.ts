@@ -4,7 +4,6 @@ import type { ListedTools, ToolSession, UnlistedServer } from "../contract/tool-
 import type { Item } from "../items/registry.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
 import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.ts";
-import { responseId } from "../protocol/ids.ts";
 import { answerCalls, forEachAtOnce, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
 import { Compaction, type DueCompaction } from "./compaction.ts";
 import { type CompactionKind, type Done, decide, type Outcome, type Step, type TurnFacts } from "./decide.ts";
@@ -71,10 +70,6 @@ export class Turn {
     this.#facts = { compaction: kind, maxOutputTokens: request.max_output_tokens ?? Number.POSITIVE_INFINITY };
     const mustPrepare = tools.session?.mustPrepare ?? false;
     this.#step = this.#enter(decide(this.#output.state, { did: "begin", mustPrepare }, this.#facts));
-  }
-
-  get id(): string {
-    return responseId(this.#options.asked.address);
   }
 
   /**
