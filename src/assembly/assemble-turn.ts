@@ -1,10 +1,9 @@
 import { createHmac } from "node:crypto";
 import type { Config } from "../config/index.ts";
-import type { CompactionCodec } from "../contract/compaction.ts";
-import type { Engine, Prompt } from "../contract/engine.ts";
+import type { Engine, Model, Prompt } from "../contract/engine.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import type { Measurements } from "../contract/measurements.ts";
-import type { Model } from "../contract/model.ts";
+import type { CompactionCodec } from "../contract/sealing.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { isOperatorsModel } from "../engine/models.ts";
 import type { Item } from "../items/registry.ts";

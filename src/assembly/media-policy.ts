@@ -39,7 +39,7 @@ function mediaUrls(items: readonly { type: string }[]): MediaUrl[] {
   return urls;
 }
 
-/** Whether vLLM may be sent to a URL, as far as that can be seen of it. */
+/** Tells whether vLLM may be sent to a URL, as far as that can be seen of it. */
 function mayFetchMedia(url: string, isListed: (url: URL) => boolean): boolean {
   // Where URL parsers differ: Python's takes https://public.example\@127.0.0.1/ for a URL of 127.0.0.1.
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
@@ -82,7 +82,7 @@ export function checkPromptMedia(
 /**
  * Checks what a request's own items bring in from elsewhere: images and videos, and compaction items with those in them.
  * `field` is where the items stand. Throws the 400 of a compaction item that cannot be read, and those of
- * `checkRequestMedia`.
+ * `checkMediaUrls`.
  */
 export async function checkRequestItems(
   items: readonly InputItem[],
@@ -102,40 +102,34 @@ export async function checkRequestItems(
 }
 
 /**
- * Checks the images and videos that a request names in its own items; `field` is where the items stand. A URL is judged
- * by itself and, where names are looked up, by the addresses of its host; `nameOf` gives its field. Throws the 400 of one
- * that vLLM may not be sent to, and of more hosts than may be looked up.
+ * Checks the images and videos that a request names in its own items; `field` is where the items stand, and `nameOf` gives
+ * the field of each. Throws as `checkMediaUrls` does.
  */
 async function checkRequestMedia(
   items: readonly InputItem[],
   field: "input" | "items",
-  { isMediaListed, tools }: Config,
+  config: Config,
   signal: AbortSignal,
   nameOf: (media: MediaUrl) => string = ({ index, path }) => `${field}[${index}]${path}`,
 ): Promise<void> {
-  checkMedia(items, isMediaListed, nameOf);
-  if (tools.dohUrl === undefined) return;
   const urls = mediaUrls(items).map((media) => ({ url: media.url, param: nameOf(media) }));
-  await lookUpHosts(urls, field, { isMediaListed, tools }, signal);
+  await checkMediaUrls(urls, config, signal, field);
 }
 
-/** The same of addresses wherever they stand; `param` is the path of each one's field. */
+/**
+ * Checks addresses wherever they stand; `param` is the path of each one's field. A URL is judged by itself and, where names
+ * are looked up, by the addresses of its host. Throws the 400 of one that vLLM may not be sent to, and, of `field`, that of
+ * more hosts than may be looked up.
+ */
 export async function checkMediaUrls(
   urls: readonly { url: string; param: string }[],
   { isMediaListed, tools }: Config,
   signal: AbortSignal,
+  field: string | null = null,
 ): Promise<void> {
   const refused = urls.find(({ url }) => !mayFetchMedia(url, isMediaListed));
   if (refused) throw refusedMedia(refused.param);
-  if (tools.dohUrl !== undefined) await lookUpHosts(urls, null, { isMediaListed, tools }, signal);
-}
-
-async function lookUpHosts(
-  urls: readonly { url: string; param: string }[],
-  field: string | null,
-  { isMediaListed, tools }: Pick<Config, "isMediaListed" | "tools">,
-  signal: AbortSignal,
-): Promise<void> {
+  if (tools.dohUrl === undefined) return;
   const byHost = new Map(urls.map((media) => [new URL(media.url).host, media]));
   if (byHost.size > MAX_HOSTS) {
     throw invalidRequest(field, `Images and videos of at most ${MAX_HOSTS} hosts can be given in one request.`);

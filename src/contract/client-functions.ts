@@ -13,7 +13,7 @@ export function functionOf({ flatName: name, tool }: ClientTool): FunctionTool {
     case "function":
       return tool.name === name ? tool : { ...tool, name };
     case "custom":
-      return customFunction(name, tool);
+      return toFunction(name, customDescription(tool), customParameters());
     case "tool_search":
       return toFunction(name, tool.description ?? SEARCH_DESCRIPTION, tool.parameters ?? SEARCH_PARAMETERS);
     case "local_shell":
@@ -29,15 +29,7 @@ function toFunction(name: string, description: string, parameters: JsonObject): 
   return { type: "function", name, description, parameters, strict: null };
 }
 
-/**
- * A custom tool as a function of one text. Its format stands in the description; a model that is bound to the schema is
- * bound to what stands there, too.
- */
-function customFunction(name: string, tool: CustomTool): FunctionTool {
-  return toFunction(name, customDescription(tool), customParameters());
-}
-
-/** The arguments of such a function; with a pattern that its text keeps to. */
+/** The arguments of a custom tool, as a function of one text; with a pattern that its text keeps to. */
 export function customParameters(pattern?: string): JsonObject {
   const input = { type: "string", description: "The whole input of the tool, as plain text." };
   return {
@@ -48,7 +40,7 @@ export function customParameters(pattern?: string): JsonObject {
   };
 }
 
-/** What a model is told of a custom tool. */
+/** Tells a model of a custom tool, and of its format: a model that is bound to the schema is bound to that, too. */
 function customDescription({ description, format }: CustomTool): string {
   if (format.type === "text") return description ?? "";
   const kind = format.syntax === "lark" ? "this Lark grammar" : "this regular expression";

@@ -52,12 +52,12 @@ export class CustomInput {
     return rest.toWellFormed();
   }
 
-  /** Whether the input is all there, as far as its form tells: a bare text may always go on. */
+  /** Tells whether the input is all there, as far as its form tells: a bare text may always go on. */
   get isWhole(): boolean {
     return this.#form === "json" && this.#isClosed && /^\s*\}\s*$/.test(this.#ending);
   }
 
-  /** Whether the input has an end that has not come. */
+  /** Tells whether the input has an end that has not come. */
   get isCut(): boolean {
     return this.#form === "undecided" ? this.#held.includes('"') : this.#form === "json" && !this.isWhole;
   }
@@ -68,10 +68,11 @@ export class CustomInput {
     return held;
   }
 
-  /** A text without the half of a character at its end, which is held back. */
+  /** A text without the half of a character at its end, which is held back before half an escape that may belong to it. */
   #withoutHalf(text: string): string {
-    const isHalf = text !== "" && isHigh(text.charCodeAt(text.length - 1));
-    if (isHalf) this.#held = text.slice(-1);
+    const last = text.charCodeAt(text.length - 1);
+    const isHalf = last >= 0xd800 && last < 0xdc00;
+    if (isHalf) this.#held = text.slice(-1) + this.#held;
     return (isHalf ? text.slice(0, -1) : text).toWellFormed();
   }
 
@@ -96,20 +97,7 @@ export class CustomInput {
       decoded += meant;
       from = at + length;
     }
-    if (this.#held !== "" || decoded === "" || !isHigh(decoded.charCodeAt(decoded.length - 1))) {
-      return this.#keepHalf(decoded);
-    }
-    this.#held = decoded.slice(-1);
-    return decoded.slice(0, -1).toWellFormed();
-  }
-
-  /** A high surrogate before half an escape may belong to it: both are held back. */
-  #keepHalf(decoded: string): string {
-    if (this.#held === "" || decoded === "" || !isHigh(decoded.charCodeAt(decoded.length - 1))) {
-      return decoded.toWellFormed();
-    }
-    this.#held = decoded.slice(-1) + this.#held;
-    return decoded.slice(0, -1).toWellFormed();
+    return this.#withoutHalf(decoded);
   }
 }
 
@@ -120,7 +108,7 @@ export function customInputOf(text: string): string | undefined {
   return input.isCut && !isObjectWithInput(text) ? undefined : read + input.end();
 }
 
-/** Whether a text is JSON that has more than the input. */
+/** Tells whether a text is JSON that has more than the input. */
 function isObjectWithInput(text: string): boolean {
   try {
     const value: unknown = JSON.parse(text);
@@ -150,8 +138,4 @@ function escapeAt(text: string, at: number): [meant: string, length: number] {
   }
   if (letter === '"' || letter === "\\" || letter === "/") return [letter, 2];
   return [ESCAPES[letter] ?? `\\${letter}`, 2];
-}
-
-function isHigh(unit: number): boolean {
-  return unit >= 0xd800 && unit < 0xdc00;
 }

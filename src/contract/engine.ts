@@ -1,10 +1,18 @@
 import type { TokenLogprob, ToolNamespace } from "@responses-edge/harmony";
+import type { EngineName } from "../config/index.ts";
 import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { Usage } from "../protocol/response.ts";
 import type { FunctionTool } from "../protocol/tools.ts";
 
 export type { TokenLogprob, ToolDescription, ToolNamespace } from "@responses-edge/harmony";
+
+/** A model as the client names it and as vLLM does, and how it is spoken to. */
+export interface Model {
+  name: string;
+  upstream: string;
+  engine: EngineName;
+}
 
 /** Why a model stopped. */
 export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";

@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { VLLM_EXTRAS, type VllmExtra } from "../config/index.ts";
+import { type Config, VLLM_EXTRAS, type VllmExtra } from "../config/index.ts";
 import { list } from "../protocol/collections.ts";
-import { HOSTED_TOOL_NAMES, type HostedType } from "../protocol/hosted-tools.ts";
+import { HOSTED_TOOL_NAMES, type HostedType, hostedKinds } from "../protocol/hosted-tools.ts";
 
 /** What a key, or a tenant, may: as the admin API takes it, as it is kept, and as it is shown. All is plain data. */
 
@@ -70,7 +70,7 @@ export type Stored = Readonly<Record<StoredLimit, number>>;
 
 export const NOTHING_STORED: Stored = { stored_bytes: 0, stored_responses: 0, stored_conversations: 0 };
 
-/** Whether anything of what is kept is limited. */
+/** Tells whether anything of what is kept is limited. */
 export function limitsStored(given: Grants | null): boolean {
   return given !== null && STORED_LIMITS.some((limit) => given[limit] != null);
 }
@@ -126,7 +126,7 @@ export function readsPerMinute({ reads_per_minute: reads, requests_per_minute: r
   return requests === 0 ? 0 : Math.max(LEAST_READS, READS_PER_REQUEST * requests);
 }
 
-/** Whether anything of grants has to be counted. */
+/** Tells whether anything of grants has to be counted. */
 export function isCounted(given: Grants | null): boolean {
   if (!given) return false;
   const { requests_per_minute: requests, tokens_per_minute: tokens, max_concurrent_requests: slots } = given;
@@ -135,12 +135,35 @@ export function isCounted(given: Grants | null): boolean {
   return given.track_usage === true || limitsStored(given) || limits.some((limit) => limit != null);
 }
 
-/** Whether a list of models has one: by its name, or by a beginning of it. */
+/** Tells whether a list of models has one: by its name, or by a beginning of it. */
 export function hasModel(models: readonly string[], name: string): boolean {
   return models.some((each) => (each.endsWith("*") ? name.startsWith(each.slice(0, -1)) : each === name));
 }
 
-/** Whether a list of hosts has that of a URL. */
+/** Tells whether a list of hosts has that of a URL. */
 export function hasHost(hosts: readonly string[], { host: wanted }: URL): boolean {
   return hosts.some((each) => (each.startsWith("*.") ? wanted.endsWith(each.slice(1)) : each === wanted));
+}
+
+const restrictedConfigs = new WeakMap<Policy, { of: Config; config: Config }>();
+
+/** The configuration as it is for a caller: what its policy leaves of it. Made once for a policy. */
+export function restrictedConfig(config: Config, policy: Policy | undefined): Config {
+  if (!policy) return config;
+  const known = restrictedConfigs.get(policy);
+  if (known?.of === config) return known.config;
+  const { hostedTools, mcpHosts, vllmExtras } = policy;
+  const { tools } = config;
+  const kinds = hostedTools && hostedKinds(hostedTools);
+  const made = {
+    ...config,
+    tools: {
+      ...tools,
+      ...(kinds && { offeredKinds: new Set([...tools.offeredKinds].filter((kind) => kinds.has(kind))) }),
+      ...(mcpHosts.length > 0 && { mayCallMcp: (url: URL) => mcpHosts.every((hosts) => hasHost(hosts, url)) }),
+    },
+    ...(vllmExtras && { vllmExtras: new Set(vllmExtras) }),
+  };
+  restrictedConfigs.set(policy, { of: config, config: made });
+  return made;
 }

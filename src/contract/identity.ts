@@ -4,7 +4,7 @@ import type { Grants, Policy } from "./grants.ts";
 export interface CountedLimits {
   tenant: Grants | null;
   key: Grants | null;
-  /** Whether it is told what was used: not where nothing but the deployment's own limit of what is kept binds the caller. */
+  /** Tells whether it is told what was used: not where nothing but the deployment's own limit of what is kept binds the caller. */
   tellsUsage: boolean;
 }
 

@@ -1,5 +1,5 @@
 import type { Usage } from "../protocol/response.ts";
-import type { Model } from "./model.ts";
+import type { Model } from "./engine.ts";
 import type { PendingCall, ToolOutcome } from "./tool-call.ts";
 
 /**
@@ -38,11 +38,11 @@ export interface Trace {
   readonly span: string;
   /** What is handed on of whether the trace is kept. */
   readonly isSampled: boolean;
-  /** Whether this request's own spans are kept. */
+  /** Tells whether this request's own spans are kept. */
   readonly isKept: boolean;
   /** `tracestate` as it came. */
   readonly state: string | undefined;
-  /** Whether model server and MCP servers are told of it. */
+  /** Tells whether model server and MCP servers are told of it. */
   readonly isHandedOn: boolean;
 }
 
@@ -164,21 +164,13 @@ export function endModelCall(
   call.tokens = tokens;
 }
 
-/** Notes that a tool is called now. */
-export function beginToolCall(measured: Measurements, { tool, name, item }: PendingCall, now: number): ToolCall {
-  measured.toolCounts[tool.kind] = (measured.toolCounts[tool.kind] ?? 0) + 1;
-  return noteTool(measured, { kind: tool.kind, name, item, now });
-}
-
-/** Notes that an MCP server is asked for its tools now. */
-export function beginToolList(measured: Measurements, label: string, now: number): ToolCall {
-  return noteTool(measured, { kind: "mcp", name: label, item: undefined, now });
-}
-
-function noteTool(
-  { trace, toolCalls }: Measurements,
-  { kind, name, item, now }: { kind: string; name: string; item: string | undefined; now: number },
+/** Notes that a tool is called now, or that an MCP server is asked for its tools: that has no item, and is not counted. */
+export function beginToolCall(
+  { trace, toolCalls, toolCounts }: Measurements,
+  { tool: { kind }, name, item }: Pick<PendingCall, "tool" | "name"> & { item?: string },
+  now: number,
 ): ToolCall {
+  if (item !== undefined) toolCounts[kind] = (toolCounts[kind] ?? 0) + 1;
   const call: ToolCall = {
     span: trace?.isKept ? newSpanId() : "",
     kind,
@@ -195,18 +187,15 @@ function noteTool(
 /** Notes what became of a call. */
 export function endToolCall(call: ToolCall, outcome: Pick<ToolOutcome, "failed" | "error">, now: number): void {
   call.endedAt = now;
-  if (outcome.failed) call.error = errorClass(outcome.error);
+  if (!outcome.failed) return;
+  const { error } = outcome;
+  // In the words of the conventions for MCP: never what the tool has said.
+  const hasCode = error?.type === "mcp_protocol_error" || error?.type === "http_error";
+  call.error = hasCode ? String(error.code) : TOOL_ERROR;
 }
 
 /** The class of the error of a tool that says itself that it has failed. */
 export const TOOL_ERROR = "tool_error";
-
-/** The class of a tool's error, in the words of the conventions for MCP: never what the tool has said. */
-function errorClass(error: ToolOutcome["error"]): string {
-  if (error?.type === "mcp_protocol_error") return String(error.code);
-  if (error?.type === "http_error") return String(error.code);
-  return TOOL_ERROR;
-}
 
 /** `now` less `before`, as far as both are known. */
 export function tokensBetween(before: Usage | null | undefined, now: Usage | null | undefined): Tokens | undefined {

@@ -35,7 +35,7 @@ export interface Plugin<Tool extends CalledTool = CalledTool, Call extends Serve
 /** The output item of a call, and its events beside those that all items have. */
 export interface CallItem<Tool extends CalledTool = CalledTool, Call extends ServerCall = ServerCall> {
   readonly type: Call["type"];
-  /** Whether a call can be shown, of which the model has written `text` so far. `isComplete`: it writes no more. */
+  /** Tells whether a call can be shown, of which the model has written `text` so far. `isComplete`: it writes no more. */
   canShow(tool: Tool, text: string, isComplete: boolean): boolean;
   /** The item as it is added, with nothing yet of what `written` shows. */
   create(tool: Tool, begun: BegunCall): Call;
@@ -125,7 +125,7 @@ export class Plugins {
     return this.#tools.flatMap(({ namespace }) => namespace?.name ?? []);
   }
 
-  /** Whether a tool, by the name that its exchange has, is in a namespace of gpt-oss's: else it is a function. */
+  /** Tells whether a tool, by the name that its exchange has, is in a namespace of gpt-oss's: else it is a function. */
   isInNamespace(name: string): boolean {
     return this.#byFullName.has(name);
   }

@@ -36,7 +36,7 @@ export interface ToolSession {
   readonly unlisted: readonly UnlistedServer[];
   /** Calls to be made before the model is asked. */
   readonly approved: readonly ApprovedCall[];
-  /** Whether something is to be done before the model can be asked. */
+  /** Tells whether something is to be done before the model can be asked. */
   readonly mustPrepare: boolean;
   /** The container in which code runs, as `container_id`. */
   readonly container: string;
@@ -44,9 +44,9 @@ export interface ToolSession {
   readonly citations: (() => CitationFilter) | undefined;
   /** What the model gets to see. To be asked again once tools have been listed. */
   readonly pluginTools: PluginTools;
-  /** Whether the model may call anything in its next round, after so many. */
+  /** Tells whether the model may call anything in its next round, after so many. */
   mayCall(rounds: number): boolean;
-  /** Whether this turn's choice of tools leaves one to the model, by the name that the model writes. */
+  /** Tells whether this turn's choice of tools leaves one to the model, by the name that the model writes. */
   offers(name: string): boolean;
   /** The tool that a model means, by a function's name or by a built-in tool's full one. */
   resolve(name: string): CalledTool | undefined;

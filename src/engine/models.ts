@@ -1,5 +1,5 @@
 import type { Config, EngineName } from "../config/index.ts";
-import type { Model } from "../contract/model.ts";
+import type { Model } from "../contract/engine.ts";
 import { ApiError } from "../protocol/errors.ts";
 import {
   assumedDialect,

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Context } from "hono";
 import type { Caller } from "../api/transport.ts";
 import { hearReport } from "../assembly/model-server.ts";
-import { restrictedConfig } from "../assembly/restricted-config.ts";
+import { restrictedConfig } from "../contract/grants.ts";
 import type { Identity } from "../contract/identity.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { logLine } from "../protocol/log-line.ts";

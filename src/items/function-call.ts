@@ -10,6 +10,7 @@ import {
   callId,
   itemId,
   itemStatus,
+  missing,
   shownCaller,
   text,
   toolOutput,
@@ -55,12 +56,7 @@ const answer = given("function_call_output", {
   caller,
 }).superRefine((output, context) => {
   if (output.call_id != null || output.name != null) return;
-  context.addIssue({
-    code: "custom",
-    path: ["call_id"],
-    message: "Missing required parameter: 'call_id'. Without it, 'name' is to tell which function was called.",
-    params: { code: "missing_required_parameter" },
-  });
+  missing(context, "call_id", " Without it, 'name' is to tell which function was called.");
 });
 
 const form = normal("type id caller call_id name namespace output status", {}, COMPLETED);

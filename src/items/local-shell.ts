@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { list, map } from "../protocol/collections.ts";
 import type { ClientCall, ClientOutput, ItemType } from "./item-type.ts";
-import { answeredOutput, callId, commandLine, itemId, itemStatus, milliseconds, text } from "./parts.ts";
+import { answeredOutput, callId, commandLine, itemId, itemStatus, milliseconds, missing, text } from "./parts.ts";
 import { answered, COMPLETED, given, normal, status, withoutNulls } from "./shapes.ts";
 
 const call = given("local_shell_call", {
@@ -50,13 +50,7 @@ const answer = given("local_shell_call_output", {
   output: text,
   status: itemStatus,
 }).superRefine((output, context) => {
-  if (output.call_id != null || output.id != null) return;
-  context.addIssue({
-    code: "custom",
-    path: ["id"],
-    message: "Missing required parameter: 'id'.",
-    params: { code: "missing_required_parameter" },
-  });
+  if (output.call_id == null && output.id == null) missing(context, "id");
 });
 
 const form = normal("type id call_id output status", { call_id: "" }, COMPLETED);

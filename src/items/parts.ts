@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { list } from "../protocol/collections.ts";
 import { MAX_ID_LENGTH } from "../protocol/ids.ts";
+import { refuse } from "../protocol/tool-fields.ts";
 import { answered, given, normal, once, status } from "./shapes.ts";
 
 /** The fields and content parts that items of several types have. */
@@ -20,18 +21,12 @@ export const calledName = z.string().min(1).max(128);
 
 /** Raises the issue that `field` (a path below the value) is known and not served here. */
 export function notServed(context: z.RefinementCtx, path: (string | number)[], what: string): void {
-  context.addIssue({
-    code: "custom",
-    path,
-    message: `${what} is not supported by this server.`,
-    params: { code: "unsupported_parameter" },
-  });
+  refuse(context, path, `${what} is not supported by this server.`);
 }
 
 /** Raises the issue that a field is not there. `hint` says what else would do. */
 export function missing(context: z.RefinementCtx, field: string, hint = ""): void {
-  const message = `Missing required parameter: '${field}'.${hint}`;
-  context.addIssue({ code: "custom", path: [field], message, params: { code: "missing_required_parameter" } });
+  refuse(context, [field], `Missing required parameter: '${field}'.${hint}`, "missing_required_parameter");
 }
 
 /** The end of a prefix that OpenAI is to cache. vLLM caches every prefix: kept as it came, and of no effect. */
@@ -50,11 +45,8 @@ const inputImage = given("input_image", {
   .superRefine((part, context) => {
     if (part.file_id != null) notServed(context, ["file_id"], "An image by 'file_id'");
     else if (part.image_url == null || !/^(https?:\/\/|data:image\/)/i.test(part.image_url)) {
-      context.addIssue({
-        code: "custom",
-        path: ["image_url"],
-        message: "Expected an http(s) URL, or a base64 data URL with an image media type (data:image/…;base64,…).",
-      });
+      const message = "Expected an http(s) URL, or a base64 data URL with an image media type (data:image/…;base64,…).";
+      refuse(context, ["image_url"], message, "invalid_value");
     }
   })
   .transform(normal("type image_url detail prompt_cache_breakpoint", { image_url: "", detail: "auto" }));
@@ -91,7 +83,7 @@ const inputFile = given("input_file", {
     } else if (!TEXT_FILE.test(part.file_data.slice(0, MAX_MEDIA_TYPE_LENGTH))) {
       notServed(context, ["file_data"], "A file that is not text (data:text/…;base64,… or application/json)");
     } else if (!isBase64(part.file_data.slice(part.file_data.indexOf(",") + 1))) {
-      context.addIssue({ code: "custom", path: ["file_data"], message: "Invalid base64 in 'file_data'." });
+      refuse(context, ["file_data"], "Invalid base64 in 'file_data'.", "invalid_value");
     }
   })
   .transform(normal("type file_data filename detail prompt_cache_breakpoint", { file_data: "" }));

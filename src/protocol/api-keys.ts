@@ -14,12 +14,12 @@ const PREFIX = "sk-re-";
 const RANDOM_BYTES = 32;
 const CHECK_LENGTH = 8;
 
-/** Whether a text may be a key of this server's making, by its looks. */
+/** Tells whether a text may be a key of this server's making, by its looks. */
 export function isMintedForm(text: string): boolean {
   return KEY.test(text);
 }
 
-/** Whether this mint has made a text of that form. */
+/** Tells whether this mint has made a text of that form. */
 export function isMinted(text: string, mint: string): boolean {
   const body = text.slice(0, -CHECK_LENGTH);
   return timingSafeEqual(Buffer.from(checkOf(body, mint)), Buffer.from(text.slice(-CHECK_LENGTH)));

@@ -29,7 +29,7 @@ const MAX_FLAT_LENGTH = 64;
 const HASH_LENGTH = 16;
 
 /**
- * Whether a call's namespace is no namespace of the client's: OpenAI gives a deferred function that a search has found its own name
+ * Tells whether a call's namespace is no namespace of the client's: OpenAI gives a deferred function that a search has found its own name
  * as its namespace, and the Agents SDKs find the function by that.
  */
 export function isOwnNamespace(namespace: string, name: string): boolean {
@@ -92,10 +92,12 @@ function clientToolsOf(tool: NotHosted, index: number): ClientTool[] {
 /** The client's tools of a request by their flat names: what makes them names again. */
 export class ClientTools {
   readonly #byName: ReadonlyMap<string, ClientTool>;
+  readonly all: readonly ClientTool[];
 
   /** Of two tools with one name the later one counts. */
   constructor(tools: readonly Tool[] | null | undefined) {
     this.#byName = new Map(clientToolsIn(tools ?? []).map((tool) => [tool.flatName, tool]));
+    this.all = [...this.#byName.values()];
   }
 
   /** The same, made once for each list. */
@@ -115,10 +117,6 @@ export class ClientTools {
 
   get names(): Iterable<string> {
     return this.#byName.keys();
-  }
-
-  get all(): ClientTool[] {
-    return [...this.#byName.values()];
   }
 
   /** The tools that a choice names: one, or all of a namespace; none where it names a hosted one. */
@@ -157,7 +155,7 @@ export class ClientTools {
    * The tools that a model may call: none under `none`; under `allowed_tools`, or a choice of a hosted tool, those that
    * are chosen; beside one that is forced the others, too: the model server binds the call to its name.
    */
-  offered(choice: ToolChoice | null | undefined): ClientTool[] {
+  offered(choice: ToolChoice | null | undefined): readonly ClientTool[] {
     if (choice === "none") return [];
     const chosen = this.named(choice) ? undefined : chosenTools(choice);
     if (!chosen) return this.all;
@@ -169,7 +167,7 @@ export class ClientTools {
 const NONE = new ClientTools([]);
 const made = new WeakMap<readonly Tool[], ClientTools>();
 
-/** Whether a tool is offered only once a search has found it. */
+/** Tells whether a tool is offered only once a search has found it. */
 export function isDeferred(tool: Tool | FunctionTool): boolean {
   return "defer_loading" in tool && tool.defer_loading === true;
 }

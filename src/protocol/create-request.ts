@@ -7,6 +7,7 @@ import { describedAs } from "./described-as.ts";
 import { invalidRequest } from "./errors.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";
 import { MAX_ITEMS, requestFields } from "./request-fields.ts";
+import { refuse } from "./tool-fields.ts";
 import { type ChosenTool, chosenTools, hostedKey, isServedType, type Tool, type ToolChoice } from "./tools.ts";
 import { parse } from "./validation.ts";
 
@@ -18,8 +19,7 @@ const MAX_MCP_SERVERS = 32;
 export const createRequest = describedAs(
   requestFields.superRefine((body, context) => {
     if (body.input == null) {
-      const params = { code: "missing_required_parameter" };
-      context.addIssue({ code: "custom", path: ["input"], message: "Missing required parameter: 'input'.", params });
+      refuse(context, ["input"], "Missing required parameter: 'input'.", "missing_required_parameter");
     }
     checkTogether(body, context);
   }),
@@ -47,12 +47,10 @@ export const compactRequest = describedAs(
     }))
     .superRefine((body, context) => {
       if (isOnlyPrepared(body)) {
-        const params = { code: "invalid_value" };
-        context.addIssue({ code: "custom", path: preparedBy(body), message: "A compaction is generated.", params });
+        refuse(context, preparedBy(body), "A compaction is generated.", "invalid_value");
       }
       if (body.input.length === 1 && !continuesSomething(body)) {
-        const params = { code: "missing_required_parameter" };
-        context.addIssue({ code: "custom", path: ["input"], message: "Missing required parameter: 'input'.", params });
+        refuse(context, ["input"], "Missing required parameter: 'input'.", "missing_required_parameter");
       }
       checkTogether(body, context);
     }),
@@ -68,7 +66,7 @@ function toItems(input: string | InputItem[] | null | undefined): InputItem[] {
 /** Raises what fields are at fault together. */
 function checkTogether(body: z.output<typeof requestFields>, context: z.RefinementCtx): void {
   const issue = (path: (string | number)[], message: string, code = "invalid_value") =>
-    context.addIssue({ code: "custom", path, message, params: { code } });
+    refuse(context, path, message, code);
   if (Array.isArray(body.input) && body.input.length === 0 && !continuesSomething(body)) {
     issue(["input"], "Expected at least one item.", "empty_array");
   }
@@ -167,7 +165,7 @@ function continuesSomething(body: z.output<typeof requestFields>): boolean {
 
 type Preparing = Pick<z.output<typeof requestFields>, "generate" | "prompt_cache_options">;
 
-/** Whether a request is to be checked and kept, and the model to be asked nothing. */
+/** Tells whether a request is to be checked and kept, and the model to be asked nothing. */
 export function isOnlyPrepared({ generate, prompt_cache_options: cache }: Preparing): boolean {
   return generate === false || cache?.prewarm === true;
 }
@@ -192,7 +190,7 @@ export type CreateRequest = z.output<typeof createRequest> & {
 interface BodyReading {
   /** Checks the body, and makes a create of it. */
   schema: z.ZodType<CreateRequest>;
-  /** Whether tools of a type that this server does not have are left out (`UNKNOWN_TOOLS`). Else they are refused. */
+  /** Tells whether tools of a type that this server does not have are left out (`UNKNOWN_TOOLS`). Else they are refused. */
   dropsUnknownTools: boolean;
   /** Fields that go to vLLM as they are (`VLLM_EXTRA_FIELDS`). */
   vllmExtraFields: readonly string[];
@@ -248,7 +246,7 @@ function hasTools(item: unknown): item is JsonObject & { tools: unknown[] } {
   return isJsonObject(item) && bringsTools({ type: item.type }) && Array.isArray(item.tools);
 }
 
-/** Whether a value is a tool by its looks, but of no type that is known here. */
+/** Tells whether a value is a tool by its looks, but of no type that is known here. */
 function isUnknown(tool: unknown): tool is { type: string } {
   return isJsonObject(tool) && typeof tool.type === "string" && !isServedType(tool.type);
 }

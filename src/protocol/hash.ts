@@ -21,7 +21,7 @@ export function hashOf(text: string): Hash {
 /** The same as 16 hexadecimal digits. It costs a request less than a tenth of what SHA-256 does. */
 export function hashText(text: string): string {
   const { high, low } = hashOf(text);
-  return [high, low].map((half) => (half >>> 0).toString(16).padStart(8, "0")).join("");
+  return (high >>> 0).toString(16).padStart(8, "0") + (low >>> 0).toString(16).padStart(8, "0");
 }
 
 /** Two rounds of MurmurHash3's finalizer, in which each half is mixed with the other. */

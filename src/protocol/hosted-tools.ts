@@ -131,7 +131,7 @@ const containerTool = z.object({ type: z.literal("container") });
 interface HostedRequest {
   /** Of the request's tools that ask for it, in normal form. The first of its types is its name. */
   readonly schema: z.core.$ZodTypeDiscriminable;
-  /** Whether items cannot bring it: they are stored, and credentials are not. */
+  /** Tells whether items cannot bring it: they are stored, and credentials are not. */
   readonly isOfRequestOnly?: true;
   /** What vLLM calls one that may stand on a server of the operator's (`VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS`). */
   readonly labels?: readonly string[];
@@ -175,7 +175,7 @@ export function hostedOf(type: string): (typeof ALL)[number] | undefined {
   return BY_TYPE.get(type);
 }
 
-/** Whether a tool of a request, or one that a choice names, is a hosted one. Of a search for tools it is not said. */
+/** Tells whether a tool of a request, or one that a choice names, is a hosted one. Of a search for tools it is not said. */
 export function isHosted<Tool extends { type: string }>(tool: Tool): tool is Extract<Tool, { type: HostedType }> {
   return BY_TYPE.has(tool.type);
 }

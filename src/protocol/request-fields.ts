@@ -4,6 +4,7 @@ import { list, map } from "./collections.ts";
 import { describedAs } from "./described-as.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { reasoningEffort, textFormat } from "./output-settings.ts";
+import { refuse } from "./tool-fields.ts";
 import { toolChoice, tools } from "./tools.ts";
 
 /**
@@ -18,11 +19,7 @@ function notServed(field: string, ...neutral: z.core.util.Literal[]) {
     .unknown()
     .superRefine((value, context) => {
       if (value == null || neutral.some((accepted) => isSame(accepted, value))) return;
-      context.addIssue({
-        code: "custom",
-        message: `'${field}' is not supported by this server.`,
-        params: { code: "unsupported_parameter" },
-      });
+      refuse(context, [], `'${field}' is not supported by this server.`);
     })
     .optional();
   return describedAs(schema, () => describeNeutral(neutral).describe("Not supported by this server.").optional());
@@ -40,11 +37,8 @@ function moved(field: string, to: string) {
     .unknown()
     .superRefine((value, context) => {
       if (value == null) return;
-      context.addIssue({
-        code: "custom",
-        message: `Unsupported parameter: '${field}'. In the Responses API, this parameter has moved to '${to}'. Try again with the new parameter.`,
-        params: { code: "unsupported_parameter" },
-      });
+      const message = `Unsupported parameter: '${field}'. In the Responses API, this parameter has moved to '${to}'. Try again with the new parameter.`;
+      refuse(context, [], message);
     })
     .optional();
   return describedAs(schema, () => z.null().describe(`A field of chat completions. Here it is '${to}'.`).optional());
@@ -61,7 +55,7 @@ const chatFields = {
   function_call: moved("function_call", "tool_choice"),
 };
 
-/** Whether a value is the neutral one: a word, or an empty list. */
+/** Tells whether a value is the neutral one: a word, or an empty list. */
 function isSame(neutral: unknown, value: unknown): boolean {
   return neutral === value || (Array.isArray(neutral) && Array.isArray(value) && neutral.length + value.length === 0);
 }

@@ -11,9 +11,14 @@ export const MAX_LABEL_LENGTH = 64;
 /** Tools of a request, those in namespaces included, and those that a choice names. */
 export const MAX_TOOLS = 1024;
 
-/** Raises the issue that `field` of a tool asks for what this server does not do. */
-export function refuse(context: z.RefinementCtx, path: string[], message: string): void {
-  context.addIssue({ code: "custom", path, message, params: { code: "unsupported_parameter" } });
+/** Raises the issue of what stands at `path` below a value: as a rule, that it asks for what this server does not do. */
+export function refuse(
+  context: z.RefinementCtx,
+  path: (string | number)[],
+  message: string,
+  code = "unsupported_parameter",
+): void {
+  context.addIssue({ code: "custom", path, message, params: { code } });
 }
 
 /** Who may call a tool. Models call tools directly; no program of theirs runs here, so a list must have `direct`. */
@@ -27,7 +32,7 @@ export const allowedCallers = describedAs(
   () => z.array(z.enum(["direct", "programmatic"])).max(2),
 ).nullish();
 
-/** Whether outputs may come later than with the next response. They may not. */
+/** Tells whether outputs may come later than with the next response. They may not. */
 export const notAsync = z
   .boolean()
   .superRefine((isAsync, context) => {

@@ -155,7 +155,7 @@ export type NamespaceTool = Extract<Tool, { type: "namespace" }>;
 const SERVED = new Set(toolSchemas.flatMap(typesOf));
 const SERVED_NAMES = toolSchemas.map((schema) => typesOf(schema)[0]);
 
-/** Whether this server has tools of a type. */
+/** Tells whether this server has tools of a type. */
 export function isServedType(type: string): boolean {
   return SERVED.has(type);
 }
@@ -189,12 +189,11 @@ function refuseTooMany(value: unknown, context: z.RefinementCtx): unknown {
 export const loadedTools = tools.superRefine((all, context) => {
   const index = all.findIndex(({ type }) => hostedOf(type)?.isOfRequestOnly);
   if (index < 0) return;
-  context.addIssue({
-    code: "custom",
-    path: [index, "type"],
-    message: `A tool of type '${all[index]?.type}' is supported in the request's own 'tools' only.`,
-    params: { code: "unsupported_parameter" },
-  });
+  refuse(
+    context,
+    [index, "type"],
+    `A tool of type '${all[index]?.type}' is supported in the request's own 'tools' only.`,
+  );
 });
 
 /**
@@ -298,7 +297,7 @@ export function hostedKey(tool: Tool | ChosenTool): string | undefined {
   return "execution" in tool && tool.execution === "client" ? undefined : tool.type;
 }
 
-/** Whether the model must call something. */
+/** Tells whether the model must call something. */
 export function mustCall(choice: ToolChoice | null | undefined): boolean {
   if (choice == null || choice === "auto" || choice === "none") return false;
   return choice === "required" || choice.type !== "allowed_tools" || choice.mode === "required";

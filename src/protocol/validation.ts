@@ -1,5 +1,5 @@
 import type * as z from "zod";
-import { type ApiError, invalidRequest } from "./errors.ts";
+import { invalidRequest } from "./errors.ts";
 
 /** Turns zod's findings into OpenAI's 400: one error, naming the field at fault by its path. */
 
@@ -78,82 +78,61 @@ function mostTelling(issue: Issue): { issue: Issue; path: Path; expected?: strin
 /** Findings about the type, the value or the discriminator of a field: without a value they mean that it is missing. */
 const MISSING_WHEN_UNDEFINED = new Set(["invalid_type", "invalid_value", "invalid_union"]);
 
-function describe(issue: Issue, field: string, value: unknown, expected?: string): { message: string; code: string } {
+/** What a finding says, and its code. */
+function describe(issue: Issue, field: string, value: unknown, expected?: string): [message: string, code: string] {
   if (value === undefined && MISSING_WHEN_UNDEFINED.has(issue.code)) {
-    return { message: `Missing required parameter: '${field}'.`, code: "missing_required_parameter" };
+    return [`Missing required parameter: '${field}'.`, "missing_required_parameter"];
   }
+  const invalid = `Invalid '${field}':`;
   switch (issue.code) {
     case "invalid_type": {
       const wanted = expected ?? TYPE_NAMES[issue.expected] ?? issue.expected;
-      return {
-        message: `Invalid type for '${field}': expected ${wanted}, but got ${typeName(value)} instead.`,
-        code: "invalid_type",
-      };
+      return [`Invalid type for '${field}': expected ${wanted}, but got ${typeName(value)} instead.`, "invalid_type"];
     }
     case "invalid_value": {
       const values = issue.values.map((allowed) => `'${String(allowed)}'`).join(", ");
-      return { message: `Invalid value: ${quoted(value)}. Supported values are: ${values}.`, code: "invalid_value" };
+      return [`Invalid value: ${quoted(value)}. Supported values are: ${values}.`, "invalid_value"];
     }
     case "invalid_union":
-      return {
-        message: `Invalid value: ${quoted(value)} is not a supported '${issue.discriminator ?? field}'.`,
-        code: "invalid_value",
-      };
+      return [`Invalid value: ${quoted(value)} is not a supported '${issue.discriminator ?? field}'.`, "invalid_value"];
     case "too_big": {
-      if (issue.origin === "string") {
-        return {
-          message: `Invalid '${field}': string too long. Expected a string with maximum length ${issue.maximum}.`,
-          code: "string_above_max_length",
-        };
+      const { origin, maximum, inclusive } = issue;
+      if (origin === "string") {
+        const message = `${invalid} string too long. Expected a string with maximum length ${maximum}.`;
+        return [message, "string_above_max_length"];
       }
-      if (issue.origin === "array") {
-        return {
-          message: `Invalid '${field}': array too long. Expected at most ${issue.maximum} elements.`,
-          code: "array_above_max_length",
-        };
+      if (origin === "array") {
+        return [`${invalid} array too long. Expected at most ${maximum} elements.`, "array_above_max_length"];
       }
-      return {
-        message: `Invalid '${field}': expected a value ${issue.inclusive === false ? "<" : "<="} ${issue.maximum}.`,
-        code: "above_max_value",
-      };
+      return [`${invalid} expected a value ${inclusive === false ? "<" : "<="} ${maximum}.`, "above_max_value"];
     }
     case "too_small": {
-      if (issue.origin === "string") {
-        return {
-          message: `Invalid '${field}': string too short. Expected a string with minimum length ${issue.minimum}.`,
-          code: "string_below_min_length",
-        };
+      const { origin, minimum, inclusive } = issue;
+      if (origin === "string") {
+        const message = `${invalid} string too short. Expected a string with minimum length ${minimum}.`;
+        return [message, "string_below_min_length"];
       }
-      if (issue.origin === "array") {
-        return {
-          message: `Invalid '${field}': array too short. Expected at least ${issue.minimum} elements.`,
-          code: "array_below_min_length",
-        };
+      if (origin === "array") {
+        return [`${invalid} array too short. Expected at least ${minimum} elements.`, "array_below_min_length"];
       }
-      return {
-        message: `Invalid '${field}': expected a value ${issue.inclusive === false ? ">" : ">="} ${issue.minimum}.`,
-        code: "below_min_value",
-      };
+      return [`${invalid} expected a value ${inclusive === false ? ">" : ">="} ${minimum}.`, "below_min_value"];
     }
     case "invalid_format":
-      return {
-        message: `Invalid '${field}': ${quoted(value)} does not match the expected pattern ${issue.pattern ?? ""}.`,
-        code: "invalid_value",
-      };
+      return [
+        `${invalid} ${quoted(value)} does not match the expected pattern ${issue.pattern ?? ""}.`,
+        "invalid_value",
+      ];
     case "invalid_key":
-      return { message: `Invalid '${field}': ${issue.issues[0]?.message ?? "invalid key"}.`, code: "invalid_value" };
+      return [`${invalid} ${issue.issues[0]?.message ?? "invalid key"}.`, "invalid_value"];
     case "unrecognized_keys": {
       const [name = ""] = issue.keys;
       const path = field === "" ? shortened(name) : `${field}.${shortened(name)}`;
-      return { message: `Unknown parameter: '${path}'.`, code: "unknown_parameter" };
+      return [`Unknown parameter: '${path}'.`, "unknown_parameter"];
     }
     case "custom":
-      return {
-        message: issue.message,
-        code: typeof issue.params?.code === "string" ? issue.params.code : "invalid_value",
-      };
+      return [issue.message, typeof issue.params?.code === "string" ? issue.params.code : "invalid_value"];
     default:
-      return { message: `Invalid value for '${field}'.`, code: "invalid_value" };
+      return [`Invalid value for '${field}'.`, "invalid_value"];
   }
 }
 
@@ -161,14 +140,10 @@ function describe(issue: Issue, field: string, value: unknown, expected?: string
 export function parse<Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
-  throw toInvalidRequest(result.error.issues, value);
-}
-
-function toInvalidRequest(issues: readonly Issue[], value: unknown): ApiError {
-  const first = issues[0];
-  if (!first) return invalidRequest(null, "Invalid request body.");
+  const first = result.error.issues[0];
+  if (!first) throw invalidRequest(null, "Invalid request body.");
   const { issue, path, expected } = mostTelling(first);
   const field = formatPath(path);
-  const { message, code } = describe(issue, field, valueAt(value, path), expected);
-  return invalidRequest(field === "" ? null : field, message, code);
+  const [message, code] = describe(issue, field, valueAt(value, path), expected);
+  throw invalidRequest(field === "" ? null : field, message, code);
 }

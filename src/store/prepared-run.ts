@@ -1,7 +1,7 @@
 import { assembleTurn } from "../assembly/assemble-turn.ts";
 import type { ReadPast } from "../assembly/past.ts";
-import { restrictedConfig } from "../assembly/restricted-config.ts";
 import { type Config, loadConfig, type Variables } from "../config/index.ts";
+import { restrictedConfig } from "../contract/grants.ts";
 import type { McpAccess } from "../contract/mcp-access.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { responseId } from "../protocol/ids.ts";

@@ -1,6 +1,6 @@
 import type { Affinity } from "../assembly/session.ts";
+import type { Model } from "../contract/engine.ts";
 import type { Policy } from "../contract/grants.ts";
-import type { Model } from "../contract/model.ts";
 import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { responseId } from "../protocol/ids.ts";

@@ -298,7 +298,7 @@ export class ClientCalls {
   }
 }
 
-/** Whether a call of a tool is shown only when it is complete. */
+/** Tells whether a call of a tool is shown only when it is complete. */
 function isShownWhole({ tool }: ClientTool): boolean {
   return tool.type !== "function" && tool.type !== "custom";
 }
@@ -319,7 +319,7 @@ function resumedIndex({ outputIndex }: PlacedCall): number {
   return -1 - outputIndex;
 }
 
-/** Whether all of a call is there. */
+/** Tells whether all of a call is there. */
 function isWhole(call: OpenCall): boolean {
   switch (call.kind) {
     case "function":

@@ -1,4 +1,4 @@
-import type { CompactionCodec, CompactionContent } from "../contract/compaction.ts";
+import type { CompactionCodec, CompactionContent } from "../contract/sealing.ts";
 import type { CompactionItem, Item } from "../items/registry.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 
@@ -109,7 +109,7 @@ export function standingPast(
   return { history: [...own, ...standing], input: input.slice(index + 1).filter(isLeft) };
 }
 
-/** Whether an item is an instruction: a system or developer message. */
+/** Tells whether an item is an instruction: a system or developer message. */
 export function isInstruction(item: Item): boolean {
   return item.type === "message" && (item.role === "system" || item.role === "developer");
 }

@@ -1,5 +1,5 @@
-import type { CompactionContent } from "../contract/compaction.ts";
 import type { Replay } from "../contract/engine.ts";
+import type { CompactionContent } from "../contract/sealing.ts";
 import type { InputPart } from "../items/parts.ts";
 import { answeredId, calledId, type Item, isAside, type MessageItem } from "../items/registry.ts";
 import { isInstruction, SUMMARY_ID, textOf } from "./compacted-past.ts";
@@ -61,7 +61,7 @@ export function selectKept(items: readonly Item[], lists: readonly Item[], optio
   };
 }
 
-/** Whether an item is said to the model rather than by it, and no summary. */
+/** Tells whether an item is said to the model rather than by it, and no summary. */
 function isSaid(item: Item): boolean {
   return item.type === "message" && item.role !== "assistant" && item.id !== SUMMARY_ID;
 }

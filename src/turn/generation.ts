@@ -118,7 +118,7 @@ export class Generations {
     return fault;
   }
 
-  /** Whether a fault is told as the end of a response that has begun, and not by the answer to its request. */
+  /** Tells whether a fault is told as the end of a response that has begun, and not by the answer to its request. */
   get #hasBegun(): boolean {
     const { round, state } = this.#output;
     return (

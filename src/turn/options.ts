@@ -1,7 +1,7 @@
-import type { CompactionCodec } from "../contract/compaction.ts";
 import type { Engine, Replay } from "../contract/engine.ts";
 import type { Measurements } from "../contract/measurements.ts";
 import type { Plugins } from "../contract/plugin.ts";
+import type { CompactionCodec } from "../contract/sealing.ts";
 import type { ToolSession } from "../contract/tool-session.ts";
 import type { Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";

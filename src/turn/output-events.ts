@@ -150,7 +150,7 @@ export class OutputSize {
     return this.#length + SPARE_LENGTH > this.#limit;
   }
 
-  /** Whether this can be kept, too. */
+  /** Tells whether this can be kept, too. */
   fits(value: unknown): boolean {
     return this.#length + SPARE_LENGTH + JSON.stringify(value).length <= this.#limit;
   }

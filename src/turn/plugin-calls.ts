@@ -51,7 +51,7 @@ export class PluginCalls {
   #pending: StartedCall[] = [];
   /** Calls that the turn may still make. */
   #left: number;
-  /** Whether the round may call this server's tools. What a model calls that was not offered any is ignored. */
+  /** Tells whether the round may call this server's tools. What a model calls that was not offered any is ignored. */
   isOffered = true;
   /** Calls that the round has made beyond what the turn may. */
   ignored = 0;
@@ -79,7 +79,7 @@ export class PluginCalls {
     }
   }
 
-  /** Whether the turn may make one more call. */
+  /** Tells whether the turn may make one more call. */
   get mayMakeMore(): boolean {
     return this.#left > 0;
   }
@@ -224,17 +224,11 @@ export class PluginCalls {
     const unanswered = this.#pending.map(({ item }) => this.#find(item));
     this.#open.clear();
     this.#pending = [];
-    for (const call of open) {
-      if (!call.item) continue;
+    for (const call of [...open, ...unanswered]) {
+      if (!call?.item) continue;
       call.item.status = "incomplete";
       if (silent) continue;
-      this.#endWriting(call, call.item);
-      this.#output.writer.emit({ type: "response.output_item.done", output_index: call.outputIndex, item: call.item });
-    }
-    for (const call of unanswered) {
-      if (!call) continue;
-      call.item.status = "incomplete";
-      if (silent) continue;
+      if ("shape" in call) this.#endWriting(call, call.item);
       this.#output.writer.emit({ type: "response.output_item.done", output_index: call.outputIndex, item: call.item });
     }
   }

@@ -263,7 +263,7 @@ function* namedItems(input: readonly Item[], address: TurnAddress, inConversatio
 }
 
 /**
- * Whether a turn needs the ids of its input itself: messages that the client has kept stand with the first item of the
+ * Tells whether a turn needs the ids of its input itself: messages that the client has kept stand with the first item of the
  * input, by its id; an approved call names the request by the id under which it is kept; and sealed reasoning that cannot
  * be opened is told by it.
  */

@@ -140,7 +140,7 @@ export class ResumePolicy {
   }
 }
 
-/** Whether a fault passes: by itself, or because the server is gone and will come back. */
+/** Tells whether a fault passes: by itself, or because the server is gone and will come back. */
 export async function isTransient(fault: ApiError, isServerGone: () => Promise<boolean>): Promise<boolean> {
   if (TRANSIENT.has(fault.code)) return true;
   return MAY_BE_GONE.has(fault.code) && isServerGone();

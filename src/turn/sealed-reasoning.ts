@@ -210,7 +210,7 @@ class Opening {
   }
 }
 
-/** Whether two texts are the same JSON, however it is spaced, or the same text. */
+/** Tells whether two texts are the same JSON, however it is spaced, or the same text. */
 function isSameJson(a: string, b: string): boolean {
   if (a === b) return true;
   try {

@@ -328,7 +328,7 @@ function keepAnswer(replays: Replay[], { item, exchange, messages }: CallAnswer)
   }
 }
 
-/** Whether the round has left something that only the client can answer: its own calls, and those to approve. */
+/** Tells whether the round has left something that only the client can answer: its own calls, and those to approve. */
 export function waitsForClient({ output, round }: TurnState): boolean {
   for (const item of output.slice(round.firstItem)) {
     // A call that was cut is not one.

@@ -77,7 +77,7 @@ export class TextParts {
     return this.#open?.filter?.pending ?? "";
   }
 
-  /** Whether reasoning is held. */
+  /** Tells whether reasoning is held. */
   get holds(): boolean {
     return this.#held !== undefined;
   }

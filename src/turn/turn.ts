@@ -1,10 +1,9 @@
 import type { Prompt, RawMessage } from "../contract/engine.ts";
-import { beginToolList, endToolCall, NO_TOKENS, tokensOf, traceparent } from "../contract/measurements.ts";
+import { beginToolCall, endToolCall, NO_TOKENS, tokensOf, traceparent } from "../contract/measurements.ts";
 import type { ListedTools, ToolSession, UnlistedServer } from "../contract/tool-session.ts";
 import type { Item } from "../items/registry.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
 import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.ts";
-import { responseId } from "../protocol/ids.ts";
 import { answerCalls, forEachAtOnce, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
 import { Compaction, type DueCompaction } from "./compaction.ts";
 import { disregarded } from "./compliance.ts";
@@ -72,10 +71,6 @@ export class Turn {
     this.#facts = { compaction: kind, maxOutputTokens: request.max_output_tokens ?? Number.POSITIVE_INFINITY };
     const mustPrepare = tools.session?.mustPrepare ?? false;
     this.#step = this.#enter(decide(this.#output.state, { did: "begin", mustPrepare }, this.#facts));
-  }
-
-  get id(): string {
-    return responseId(this.#options.asked.address);
   }
 
   /**
@@ -240,7 +235,7 @@ export class Turn {
   async #list(server: UnlistedServer, tools: ToolSession): Promise<ListedTools> {
     const { signal, measured, clock } = this.#options.host;
     if (!measured) return tools.list(server, signal);
-    const noted = beginToolList(measured, server.server_label, clock());
+    const noted = beginToolCall(measured, { tool: { kind: "mcp" }, name: server.server_label }, clock());
     const listed = await tools.list(server, signal, traceparent(measured.trace, noted.span));
     endToolCall(noted, { failed: "error" in listed }, clock());
     return listed;

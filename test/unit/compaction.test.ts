@@ -4,7 +4,7 @@ import { assembleTurn, type TurnSpec } from "../../src/assembly/assemble-turn.ts
 import { compactionCodec } from "../../src/assembly/compaction-codec.ts";
 import type { Past } from "../../src/assembly/past.ts";
 import { type Config, loadConfig } from "../../src/config/index.ts";
-import type { CompactionContent } from "../../src/contract/compaction.ts";
+import type { CompactionContent } from "../../src/contract/sealing.ts";
 import type { StreamEvent } from "../../src/items/events.ts";
 import type { Item, OutputItem } from "../../src/items/registry.ts";
 import { type CreateRequest, createRequest } from "../../src/protocol/create-request.ts";

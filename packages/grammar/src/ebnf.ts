@@ -16,6 +16,8 @@ import type { Rules } from "./lark.ts";
  */
 
 export interface EbnfOptions {
+  /** Names of rules have hyphens in place of underscores, which llama.cpp's reader does not know. */
+  hyphens?: boolean;
   /**
    * Texts that a run of characters must not have in it. To xgrammar a special token is the text of its literal. Only for
    * xgrammar from 0.2 on, whose `TagDispatch` this uses.
@@ -24,8 +26,8 @@ export interface EbnfOptions {
 }
 
 /** The grammar as EBNF, a line for each rule, the first of which is `root`. */
-export function toEbnf({ start, rules }: Rules, { excludes = [] }: EbnfOptions = {}): string {
-  const writer = new EbnfWriter(start, excludes);
+export function toEbnf({ start, rules }: Rules, { excludes = [], hyphens = false }: EbnfOptions = {}): string {
+  const writer = new EbnfWriter(start, excludes, hyphens);
   const others = [...rules].filter(([name]) => name !== start);
   const first = rules.get(start) ?? NOTHING;
   const lines = [[start, first] as const, ...others].map(([name, rule]) => writer.rule(name, rule));
@@ -38,22 +40,25 @@ const FEW = 32;
 class EbnfWriter {
   readonly #start: string;
   readonly #excludes: readonly string[];
+  readonly #hyphens: boolean;
   /** Rules for runs of characters, by what they are. */
   readonly #runs = new Map<string, string>();
 
-  constructor(start: string, excludes: readonly string[]) {
+  constructor(start: string, excludes: readonly string[], hyphens: boolean) {
     this.#start = start;
     this.#excludes = excludes;
+    this.#hyphens = hyphens;
   }
 
   rule(name: string, expression: Expression): string {
     return `${this.#nameOf(name)} ::= ${this.write(expression)}`;
   }
 
-  /** A rule's name: llguidance would take one called `start` for Lark. Names of Lark's have no hyphen. */
+  /** A rule's name: llguidance would take one called `start` for Lark. Names of Lark's have no hyphen, and letters of one case. */
   #nameOf(name: string): string {
     if (name === this.#start) return "root";
-    return name === "root" ? "root-1" : name;
+    if (name === "root") return "root-R";
+    return this.#hyphens ? name.replaceAll("_", "-") : name;
   }
 
   /** The rules that what was written so far refers to. */

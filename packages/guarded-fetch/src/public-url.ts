@@ -1,5 +1,5 @@
 /**
- * Whether a URL that somebody configured or sent may be called from a server: http(s), and no address of a private
+ * Tells whether a URL that somebody configured or sent may be called from a server: http(s), and no address of a private
  * network as far as the URL shows it. What a public name resolves to is not visible here; Cloudflare's
  * `global_fetch_strictly_public` and the absence of a private network behind a Worker cover that.
  */
@@ -85,7 +85,7 @@ function canonicalOrigin(url: URL): string {
 }
 
 /**
- * Whether all servers read a URL's path alike. They differ in when they decode it, how often, and what they take for a
+ * Tells whether all servers read a URL's path alike. They differ in when they decode it, how often, and what they take for a
  * directory: `/mcp/..;/admin`, `/mcp/%252e%252e/admin` and `/mcp%2f..%2fadmin` are `/admin` for some.
  */
 function isUnambiguousPath(pathname: string): boolean {

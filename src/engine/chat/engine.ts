@@ -10,6 +10,7 @@ import { estimateTokens } from "../../protocol/estimate.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { boundRules, refuseBadFormats } from "../bound-inputs.ts";
 import type { Dialect } from "../dialects/dialect.ts";
+import { aboveWindow } from "../harmony/output-limit.ts";
 import { contextWindow } from "../models.ts";
 import { statusOf } from "../server-status.ts";
 import { SseDecoder } from "../sse-decoder.ts";
@@ -90,6 +91,7 @@ export class ChatEngine implements Engine {
     const prompt = this.#shown(given);
     if (prompt.asksForText) return this.#answer(prompt, { bindsFormat: false, finalText: true }, signal);
     const dialect = await this.#upstream.learnDialect(signal);
+    if (dialect.window) await this.#checkLimit(prompt, signal);
     const format = finalFormat(prompt.request);
     if (prompt.isFinal || !mayCall(prompt)) {
       const mayCallInVain = !prompt.isFinal && promptTools(prompt).length > 0;
@@ -98,7 +100,7 @@ export class ChatEngine implements Engine {
       const answer = await this.#answer(prompt, { bindsFormat: true, finalText: true }, signal);
       return format && !dialect.bindsFormat ? this.#judged(prompt, { format, wasTold: true }, answer) : answer;
     }
-    const input = dialect.grammar && forcedInput(prompt);
+    const input = forcedInput(prompt, dialect);
     if (input) {
       const asking = { bindsFormat: false, inputGrammar: input.grammar };
       return this.#forced(input, await this.#answer(prompt, asking, signal));
@@ -106,6 +108,13 @@ export class ChatEngine implements Engine {
     const isJoint = isJoined(prompt, this.#config.formatWithTools, dialect);
     const answer = await this.#answer(prompt, { bindsFormat: !format || isJoint }, signal);
     return this.#judged(prompt, { format: isJoint && dialect.bindsFormat ? undefined : format }, answer);
+  }
+
+  /** Throws the 400 of more output than the window has, for a server that does not say so itself. */
+  async #checkLimit({ model, request }: Prompt, signal: AbortSignal): Promise<void> {
+    const { max_output_tokens: wanted } = request;
+    const window = wanted == null ? undefined : await contextWindow(model, this.#upstream, signal);
+    if (wanted != null && window !== undefined && wanted > window) throw aboveWindow(wanted, window);
   }
 
   /**

@@ -4,6 +4,7 @@ import type { ModelDelta, Prompt } from "../../contract/engine.ts";
 import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { boundRules } from "../bound-inputs.ts";
+import type { Dialect } from "../dialects/dialect.ts";
 import { callableTools, isContinued } from "./request.ts";
 
 /**
@@ -17,17 +18,18 @@ export interface ForcedInput {
   grammar: string;
 }
 
-/** What a prompt leaves to the model, if it is the input of one tool. */
-export function forcedInput(prompt: Prompt): ForcedInput | undefined {
+/** The input that a prompt leaves to the model, if it leaves nothing else, and the server takes a grammar. */
+export function forcedInput(prompt: Prompt, { grammar }: Dialect): ForcedInput | undefined {
   const { request } = prompt;
   const { tools, tool_choice: choice } = request;
+  if (grammar === undefined) return;
   if (prompt.freeInputs || !mustCall(choice) || request.structured_outputs != null || isContinued(prompt)) return;
   const clients = ClientTools.of(tools);
   const callable = callableTools(prompt);
   const only = callable.length === 1 ? callable[0] : undefined;
   const tool = clients.named(choice) ?? (only && clients.get(only.name));
   const rules = tool && boundRules(request).get(tool.flatName);
-  return rules && { tool, rules, grammar: toEbnf(rules) };
+  return rules && { tool, rules, grammar: toEbnf(rules, { hyphens: grammar === "grammar" }) };
 }
 
 /**

@@ -7,8 +7,8 @@ import type { Dialect } from "./dialect.ts";
 /** The body of a chat completion, in vLLM's words. */
 export type ChatBody = Record<string, unknown>;
 
-/** The fields that change nothing of an answer: a server that does not know them is not given them. */
-const HINTS = new Set(["cache_salt", "include_reasoning", "priority", "stream_interval"]);
+/** The fields that change nothing of an answer, or that this server does itself: one that does not know them is not given them. */
+const HINTS = new Set(["cache_salt", "include_reasoning", "include_stop_str_in_output", "priority", "stream_interval"]);
 
 /**
  * Writes the body of a chat completion, which is in vLLM's words, in those of a dialect. Throws the 400 of a field of the client's that
@@ -134,7 +134,7 @@ function withGrammar(body: ChatBody, dialect: Dialect): ChatBody {
 function fromRegex(definition: string): string | undefined {
   try {
     const rules = readGrammar({ syntax: "regex", definition });
-    return "beyond" in rules ? undefined : toEbnf(rules);
+    return "beyond" in rules ? undefined : toEbnf(rules, { hyphens: true });
   } catch (error) {
     if (error instanceof GrammarFault) return undefined;
     throw error;

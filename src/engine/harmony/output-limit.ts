@@ -122,7 +122,7 @@ export function windowFull(window: number): ApiError {
   );
 }
 
-function aboveWindow(wanted: number, window: number): ApiError {
+export function aboveWindow(wanted: number, window: number): ApiError {
   return invalidRequest(
     "max_output_tokens",
     `'max_output_tokens' is too large: ${wanted}. This model's context window is ${window} tokens.`,
