@@ -1,5 +1,5 @@
 /**
- * Whether a URL that somebody configured or sent may be called from a server: http(s), and no address of a private
+ * Tells URLs that may be called from a server, whoever configured or sent them: http(s), and no address of a private
  * network as far as the URL shows it. What a public name resolves to is not visible here; Cloudflare's
  * `global_fetch_strictly_public` and the absence of a private network behind a Worker cover that.
  */
@@ -67,7 +67,7 @@ function ipv4(a: number, b: number, c: number, d: number): number {
  * the root (`tools.example.com.` is `tools.example.com`). Undefined for what is no host.
  */
 export function canonicalHost(host: string): string | undefined {
-  // What would end the host, or stand before it, in a URL.
+  // These would end the host, or stand before it, in a URL.
   if (/[\s/\\?#@]/.test(host) || !URL.canParse(`https://${host}/`)) return undefined;
   const { hostname, port } = new URL(`https://${host}/`);
   const canonical = withoutRoot(hostname);
@@ -85,7 +85,7 @@ export function canonicalOrigin(url: URL): string {
 }
 
 /**
- * Whether all servers read a URL's path alike. They differ in when they decode it, how often, and what they take for a
+ * True if all servers read a URL's path alike. They differ in when they decode it, how often, and what they take for a
  * directory: `/mcp/..;/admin`, `/mcp/%252e%252e/admin` and `/mcp%2f..%2fadmin` are `/admin` for some.
  */
 export function isUnambiguousPath(pathname: string): boolean {

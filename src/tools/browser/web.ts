@@ -21,7 +21,7 @@ const PAGE_HEADERS = {
   "user-agent": "Mozilla/5.0 (compatible; responses-edge)",
 };
 
-/** Whether the operator has set up a search provider. */
+/** True if the operator has set up a search provider. */
 export function hasSearch({ searxngUrl, braveApiKey }: ToolConfig): boolean {
   return searxngUrl !== undefined || braveApiKey !== undefined;
 }
@@ -74,7 +74,7 @@ function searchAt(origin: string, fetchListed: Fetch): SearchFetch {
   return (url, init) => guardedFetch(url, init, { ...guard, timeoutMs: PAGE_TIMEOUT_MS, maxBytes: MAX_ANSWER_BYTES });
 }
 
-/** Whether a host is a domain or below it; `*.` before a domain means below it only. */
+/** True if a host is a domain or below it; `*.` before a domain means below it only. */
 function isWithin(host: string, domains: readonly Domain[]): boolean {
   return domains.some(({ name, only }) => (host === name && only !== "below") || host.endsWith(`.${name}`));
 }
@@ -95,7 +95,7 @@ function toDomains(patterns: readonly string[] | null | undefined): Domain[] | u
 
 type IsWanted = (url: string) => boolean;
 
-/** Whether a request's filters let a page be visited, or be found. */
+/** Tells the pages that a request's filters let be visited, or be found. */
 function wantedBy(filters: WebSearchTool["filters"]): IsWanted {
   const allowed = toDomains(filters?.allowed_domains);
   const blocked = toDomains(filters?.blocked_domains);

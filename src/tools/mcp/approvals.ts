@@ -55,7 +55,7 @@ export function takeApprovals({ items, input }: SessionRequest, servers: McpServ
   for (const approval of approvals) {
     const id = approval.approval_request_id;
     const request = requests.get(id);
-    // Of an earlier turn: its request, or its server, may be gone by now.
+    // The request of an approval of an earlier turn, or its server, may be gone by now.
     const isNew = indices.has(approval);
     const path = `input[${indices.get(approval)}].approval_request_id`;
     if (isNew) {

@@ -11,7 +11,7 @@ import { toMcpError } from "./faults.ts";
 /** Tools that one server may list. */
 const MAX_TOOLS = 1_000;
 
-/** Of one answer of an MCP server. */
+/** The most bytes of one answer of an MCP server. */
 const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
 
 const CONNECT_TIMEOUT_MS = 15_000;

@@ -9,7 +9,7 @@ import type { RunnablePlugin } from "../plugin.ts";
 import { refusedCall, takeApprovals } from "./approvals.ts";
 import { functionName, McpServers, type McpTool } from "./servers.ts";
 
-/** What all `mcp_call` items have in common, whatever tool's calls they show. */
+/** All `mcp_call` items have this in common, whatever tool's calls they show. */
 export const MCP_CALL = {
   type: "mcp_call",
   written: {
@@ -105,7 +105,7 @@ export const MCP: RunnablePlugin<McpTool, ResponseOutputItem.McpCall> = {
   takeInput: (options, servers) => takeApprovals(options, servers as McpServers | undefined),
 };
 
-/** What a tool itself said of its failure (`mcp_tool_execution_error`): the model has read it as any other output. */
+/** The words of a tool itself about its failure (`mcp_tool_execution_error`): the model has read it as any other output. */
 function toolText(error: unknown): string | undefined {
   if (typeof error !== "object" || error === null || !("content" in error)) return undefined;
   if (!Array.isArray(error.content)) return undefined;

@@ -122,7 +122,7 @@ export function unwrapScript(body: string): string {
 }
 
 function fromJson(body: string): string {
-  // What begins with a brace may be a script all the same.
+  // A text that begins with a brace may be a script all the same.
   const code = body.trimStart().startsWith("{") ? parseArguments(body)?.code : undefined;
   return typeof code === "string" ? code : body;
 }
