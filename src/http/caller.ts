@@ -49,11 +49,9 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
 export function identityOf(context: Context<AppEnv>): Identity {
   const authenticated = context.get("authenticated");
   if (authenticated.admin === undefined) return authenticated.identity;
-  throw new ApiError({
-    status: 403,
-    message: "This is the key of an administrator, who has no responses. Make an API key for a tenant, and use that.",
-    code: "insufficient_permissions",
-  });
+  const message =
+    "This is the key of an administrator, who has no responses. Make an API key for a tenant, and use that.";
+  throw new ApiError({ status: 403, message, code: "insufficient_permissions" });
 }
 
 /** Throws the 404 of a deployment that has no admin API. */
@@ -66,11 +64,8 @@ export function adminOf(context: Context<AppEnv>): string {
   requireAdminApi(context);
   const { admin } = context.get("authenticated");
   if (admin !== undefined) return admin;
-  throw new ApiError({
-    status: 403,
-    message: "This API key may not administer this deployment: a root key may (ADMIN_KEY).",
-    code: "insufficient_permissions",
-  });
+  const message = "This API key may not administer this deployment: a root key may (ADMIN_KEY).";
+  throw new ApiError({ status: 403, message, code: "insufficient_permissions" });
 }
 
 /** Notes deletions of a tenant's, beside its answer. */

@@ -231,11 +231,8 @@ function otherTenant(): ApiError {
  * `Upgrade` that belongs to it is workerd's own, which leaves it out.
  */
 function upgradeRequired(): ApiError {
-  return new ApiError({
-    status: 426,
-    message: "This endpoint speaks WebSocket: send 'Upgrade: websocket'. Over HTTP, create responses with POST.",
-    code: "upgrade_required",
-  });
+  const message = "This endpoint speaks WebSocket: send 'Upgrade: websocket'. Over HTTP, create responses with POST.";
+  return new ApiError({ status: 426, message, code: "upgrade_required" });
 }
 
 const HEARTBEAT = new TextEncoder().encode("\n");

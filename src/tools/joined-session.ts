@@ -182,10 +182,8 @@ function refuseSameNames({ tools }: SessionRequest["request"], plugins: Iterable
   const offered = [...plugins];
   for (const { tool, flatName, path } of clientToolsIn(tools ?? [])) {
     if (tool.type !== "custom" || !offered.some((plugin) => plugin.toolNamed?.(flatName))) continue;
-    throw invalidRequest(
-      formatPath(["tools", ...path]),
-      `The custom tool '${flatName}' has the name of a tool that this server runs.`,
-    );
+    const message = `The custom tool '${flatName}' has the name of a tool that this server runs.`;
+    throw invalidRequest(formatPath(["tools", ...path]), message);
   }
 }
 

@@ -41,10 +41,7 @@ export class ToolServer {
 export function checkToolServer(builtin: BuiltinKind): NonNullable<RunnablePlugin["check"]> {
   return (_tool, index, { config }) => {
     if (config.servers[builtin]) return;
-    throw invalidRequest(
-      `tools[${index}].type`,
-      `This server has no tool server for '${builtin}' (TOOL_SERVERS).`,
-      "unsupported_parameter",
-    );
+    const message = `This server has no tool server for '${builtin}' (TOOL_SERVERS).`;
+    throw invalidRequest(`tools[${index}].type`, message, "unsupported_parameter");
   };
 }

@@ -109,10 +109,8 @@ function withToolServer(turn: SessionOptions, isOffline: boolean): PluginSession
       const { action } = tool as BrowserTool;
       // Nobody here knows what an operator's server has fetched before.
       if (isOffline && action !== "search") {
-        throw new ToolFault(
-          "refused_address",
-          "This request allows no access to live pages, only what a search shows.",
-        );
+        const message = "This request allows no access to live pages, only what a search shows.";
+        throw new ToolFault("refused_address", message);
       }
       return server.call(action, json, signal, traceparent);
     },

@@ -46,10 +46,8 @@ export function newBrowser(
   return new Browser(state, {
     fetch: (url, signal) => {
       if (isOffline) {
-        throw new ToolFault(
-          "refused_address",
-          "This request allows no access to live pages, only what a search shows.",
-        );
+        const message = "This request allows no access to live pages, only what a search shows.";
+        throw new ToolFault("refused_address", message);
       }
       if (URL.canParse(url) && !isWanted(url)) {
         throw new ToolFault("refused_address", "This request allows only pages of certain domains.");

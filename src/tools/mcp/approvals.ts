@@ -74,10 +74,8 @@ export function takeApprovals({ items, input }: SessionRequest, servers: McpServ
       throw invalidRequest(path, `Expected at most ${MAX_APPROVED_CALLS} approved calls.`, "array_above_max_length");
     }
     if (!servers?.approve(request, id) && isNew) {
-      throw invalidRequest(
-        path,
-        `The tool '${request.name}' of the MCP server '${request.server_label}' is not among the 'tools' of this request.`,
-      );
+      const message = `The tool '${request.name}' of the MCP server '${request.server_label}' is not among the 'tools' of this request.`;
+      throw invalidRequest(path, message);
     }
   }
 }

@@ -104,8 +104,7 @@ export class McpConnection {
 function toArguments(json: string): JsonObject {
   const parsed = parseArguments(json);
   if (parsed) return parsed;
-  throw new ToolFault(
-    "tool",
-    "Error parsing tool arguments as JSON. Please ensure the tool call arguments are valid JSON and try again.",
-  );
+  const message =
+    "Error parsing tool arguments as JSON. Please ensure the tool call arguments are valid JSON and try again.";
+  throw new ToolFault("tool", message);
 }

@@ -84,21 +84,16 @@ export const MCP: RunnablePlugin<McpTool, ResponseOutputItem.McpCall> = {
     }
     const called = (Object.hasOwn(access, label) ? access[label]?.server_url : undefined) ?? url;
     if (!URL.canParse(called) || !(isPublicUrl(new URL(called).href) || config.isListed(new URL(called)))) {
-      throw invalidRequest(
-        path,
-        "Expected an https URL of a public address, or of a server that the operator has listed (MCP_SERVERS).",
-        "invalid_url",
-      );
+      const message =
+        "Expected an https URL of a public address, or of a server that the operator has listed (MCP_SERVERS).";
+      throw invalidRequest(path, message, "invalid_url");
     }
     if (config.mayCallMcp?.(new URL(called)) === false) {
       throw invalidRequest(path, "This API key does not allow this MCP server to be called.", "mcp_server_not_allowed");
     }
     if (isToolServer(new URL(called), config)) {
-      throw invalidRequest(
-        path,
-        "This is the operator's tool server: ask for the built-in tool instead.",
-        "invalid_url",
-      );
+      const message = "This is the operator's tool server: ask for the built-in tool instead.";
+      throw invalidRequest(path, message, "invalid_url");
     }
   },
   session: (turn) => new McpServers(turn),
