@@ -124,12 +124,12 @@ export const responses = [
       if (!wantsSocket(context.req.raw)) throw upgradeRequired();
       const { config, requestId } = context.var;
       const { tenant } = identityOf(context);
-      const turnState = codexTurnState(context.req.raw.headers);
+      const { headers } = context.req.raw;
+      const turnState = codexTurnState(headers);
       const telemetry = telemetryOf(config);
       // The connection is one invocation, whose points are counted together.
       const analytics = telemetry?.config.analytics && new AnalyticsWriter(telemetry.config.analytics);
       const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);
-      const { headers } = context.req.raw;
       const observeCreate = ({ keyId }: Identity) =>
         telemetry?.observe(
           { requestId, transport: "websocket", endpoint: "response.create", tenant, keyId, headers },
@@ -141,8 +141,7 @@ export const responses = [
         turnState,
         speaksOpenResponses: speaksOpenResponses(context),
         caller: async (signal) => {
-          const { env, executionCtx } = context;
-          const waitUntil = (promise: Promise<unknown>) => executionCtx.waitUntil(promise);
+          const { env } = context;
           const sources = { config: loadConfig(env), env, waitUntil };
           const asked = await authenticate(authorizationOf(context.req.raw), sources);
           if (asked.admin !== undefined || asked.identity.tenant !== tenant) throw otherTenant();

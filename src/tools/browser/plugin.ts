@@ -5,7 +5,7 @@ import { parseArguments } from "../../protocol/json.ts";
 import type { Tool } from "../../protocol/tools.ts";
 import type { PluginSession, RunnablePlugin, SessionOptions } from "../plugin.ts";
 import { ToolFault } from "../tool-fault.ts";
-import { ToolServer } from "../tool-server.ts";
+import { CLEAN_UP_TOOL, toolServer } from "../tool-server.ts";
 import type { Browser, BrowserAction } from "./browser.ts";
 import { BrowserCitationFilter } from "./citations.ts";
 import { BROWSER_FUNCTIONS, BROWSER_NAMESPACE } from "./definition.ts";
@@ -101,7 +101,7 @@ function textOf(value: unknown): string {
 }
 
 function withToolServer(turn: SessionOptions, isOffline: boolean): PluginSession {
-  const server = new ToolServer("browser", turn);
+  const server = toolServer("browser", turn);
   return {
     offered: offeredOf({ hasSearch: true, isOffline }) ?? NOTHING.offered,
     resolve: toolNamed,
@@ -114,7 +114,7 @@ function withToolServer(turn: SessionOptions, isOffline: boolean): PluginSession
       }
       return server.call(action, json, signal, traceparent);
     },
-    close: () => server.close({ cleanUp: true }),
+    close: () => server.close(CLEAN_UP_TOOL),
   };
 }
 

@@ -59,7 +59,7 @@ export class McpConnection {
   }
 
   /** Ends the session, if there is one, after a call of the tool that cleans up. Never rejects. */
-  async close(cleanUpTool: string | undefined): Promise<void> {
+  async close(cleanUpTool?: string): Promise<void> {
     // One that still connects, when all that is settled by now has had its say, is given up.
     const next = Promise.withResolvers<undefined>();
     setTimeout(next.resolve, 0, undefined);

@@ -108,7 +108,7 @@ export class McpServers implements PluginSession {
 
   async close(): Promise<void> {
     const closing: Promise<void>[] = [];
-    for (const connection of this.#connections.values()) closing.push(connection.close(undefined));
+    for (const connection of this.#connections.values()) closing.push(connection.close());
     await Promise.all(closing);
   }
 
