@@ -26,7 +26,7 @@ import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
 import { responseBody } from "../turn/response.ts";
 import { eventStream, itemList, jsonText, speaksOpenResponses } from "./answers.ts";
-import { authenticate, authorizationOf } from "./auth.ts";
+import { authenticate } from "./auth.ts";
 import { CODEX_TURN_STATE, callerOf, codexTurnState, identityOf, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byTenantIn, json, ok } from "./openapi/operation.ts";
@@ -143,7 +143,7 @@ export const responses = [
         caller: async (signal) => {
           const { env } = context;
           const sources = { config: loadConfig(env), env, waitUntil };
-          const asked = await authenticate(authorizationOf(context.req.raw), sources);
+          const asked = await authenticate(context.req.raw, sources);
           if (asked.admin !== undefined || asked.identity.tenant !== tenant) throw otherTenant();
           return {
             ...callerOf(context, asked.identity),
