@@ -141,10 +141,6 @@ async function ask<T>({ homes }: Caller, id: string, work: (home: HomeStub) => P
 }
 
 function itemNotFound(id: string, itemId: string): ApiError {
-  return new ApiError({
-    status: 404,
-    message: `Item with id '${itemId}' not found in conversation '${id}'.`,
-    param: "item_id",
-    code: "item_not_found",
-  });
+  const message = `Item with id '${itemId}' not found in conversation '${id}'.`;
+  return new ApiError({ status: 404, message, param: "item_id", code: "item_not_found" });
 }

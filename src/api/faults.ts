@@ -40,12 +40,8 @@ function storageError(): ApiError {
 
 /** An object that is not reached just now: the process or machine that had it is gone, or is handing it over. */
 function objectUnreachable(): ApiError {
-  return new ApiError({
-    status: 503,
-    message: "What this server has stored of this cannot be reached just now. Please retry in a few seconds.",
-    code: "storage_unavailable",
-    headers: { "retry-after": "5" },
-  });
+  const message = "What this server has stored of this cannot be reached just now. Please retry in a few seconds.";
+  return new ApiError({ status: 503, message, code: "storage_unavailable", headers: { "retry-after": "5" } });
 }
 
 /** Logs where a fault happened. Its message stays out: it may quote a prompt or a key. */

@@ -125,12 +125,8 @@ function shownRow({ seq, at, type, actor, tenant: of, target, changes }: AuditRo
 function sequenceOf(id: string): number {
   const sequence = Number(/^audit_log-(\d{1,15})$/.exec(id)?.[1]);
   if (Number.isInteger(sequence)) return sequence;
-  throw new ApiError({
-    status: 400,
-    message: `No row of the audit log has the id '${id.slice(0, 64)}'.`,
-    param: "after",
-    code: "invalid_value",
-  });
+  const message = `No row of the audit log has the id '${id.slice(0, 64)}'.`;
+  throw new ApiError({ status: 400, message, param: "after", code: "invalid_value" });
 }
 
 /** A tenant's name. Throws the 400 of what cannot be one. */
@@ -180,10 +176,6 @@ function found<T>(id: string, value: T | null): T {
 }
 
 function keyNotFound(id: string): ApiError {
-  return new ApiError({
-    status: 404,
-    message: `API key with id '${id.slice(0, 64)}' not found.`,
-    param: "id",
-    code: "api_key_not_found",
-  });
+  const message = `API key with id '${id.slice(0, 64)}' not found.`;
+  return new ApiError({ status: 404, message, param: "id", code: "api_key_not_found" });
 }

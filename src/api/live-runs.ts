@@ -93,10 +93,6 @@ async function ofHome<T>(
 }
 
 function runNotFound(id: string): ApiError {
-  return new ApiError({
-    status: 404,
-    message: `No run with id '${id.slice(0, 64)}' is under way.`,
-    param: "id",
-    code: "run_not_found",
-  });
+  const message = `No run with id '${id.slice(0, 64)}' is under way.`;
+  return new ApiError({ status: 404, message, param: "id", code: "run_not_found" });
 }

@@ -20,12 +20,8 @@ export async function listModels({ config, signal, identity }: Asker): Promise<M
 export async function retrieveModel(caller: Asker, id: string): Promise<ModelCard> {
   const card = (await listModels(caller)).find((model) => model.id === id);
   if (card) return card;
-  throw new ApiError({
-    status: 404,
-    message: `The model '${id}' does not exist.`,
-    param: "model",
-    code: "model_not_found",
-  });
+  const message = `The model '${id}' does not exist.`;
+  throw new ApiError({ status: 404, message, param: "model", code: "model_not_found" });
 }
 
 /**

@@ -41,11 +41,8 @@ export function underPolicy(
  * tenants' turn in the queue, other hosts, or the template's and the processors' inner workings.
  */
 export function notOpen(field: string, variable: string): ApiError {
-  return invalidRequest(
-    field,
-    `'${field}' is not open to clients of this server. Its operator can open it (${variable}).`,
-    "unsupported_parameter",
-  );
+  const message = `'${field}' is not open to clients of this server. Its operator can open it (${variable}).`;
+  return invalidRequest(field, message, "unsupported_parameter");
 }
 
 /** True if a key may use a model. `name` is as clients say it. */
@@ -56,11 +53,8 @@ export function mayUseModel({ policy }: Identity, name: string): boolean {
 /** Throws the 403 of a key whose tenant keeps nothing here, and the 507 of a full disk. */
 export function checkMayStore({ policy }: Identity): void {
   if (policy?.forceStoreFalse) {
-    throw new ApiError({
-      status: 403,
-      message: "This API key does not allow anything to be stored.",
-      code: "storage_not_allowed",
-    });
+    const message = "This API key does not allow anything to be stored.";
+    throw new ApiError({ status: 403, message, code: "storage_not_allowed" });
   }
   checkDisk();
 }
@@ -87,12 +81,8 @@ export function allowedModel(
     throw invalidRequest("model", "Missing required parameter: 'model'.", "missing_required_parameter");
   }
   if (isAllowed(chosen)) return chosen;
-  throw new ApiError({
-    status: 403,
-    message: `This API key does not have access to the model '${shortened(chosen)}'.`,
-    param: "model",
-    code: "model_not_found",
-  });
+  const message = `This API key does not have access to the model '${shortened(chosen)}'.`;
+  throw new ApiError({ status: 403, message, param: "model", code: "model_not_found" });
 }
 
 /** Throws the 400 of a request that keeps something. An explicit `store: true` is read as `false`, as OpenAI does it. */

@@ -21,11 +21,8 @@ import type { Caller } from "./transport.ts";
 /** Where a response lives. Throws the 404 of an id that this server cannot have made, and the 400 of one too long. */
 export function responseAddress(id: string): TurnAddress {
   if (id.length > MAX_ID_LENGTH) {
-    throw invalidRequest(
-      "response_id",
-      `Invalid 'response_id': string too long. Expected a string with maximum length ${MAX_ID_LENGTH}.`,
-      "string_above_max_length",
-    );
+    const message = `Invalid 'response_id': string too long. Expected a string with maximum length ${MAX_ID_LENGTH}.`;
+    throw invalidRequest("response_id", message, "string_above_max_length");
   }
   const address = parseResponseId(id);
   if (!address) throw responseNotFound(id);

@@ -193,24 +193,16 @@ function checkKey({ request }: Creation, key: string): void {
     throw invalidRequest("Idempotency-Key", `Expected an Idempotency-Key of 1 to ${MAX_KEY_LENGTH} characters.`);
   }
   if (request.store === false) {
-    throw invalidRequest(
-      "Idempotency-Key",
-      "An Idempotency-Key needs 'store: true': the response is kept to be given again.",
-    );
+    const message = "An Idempotency-Key needs 'store: true': the response is kept to be given again.";
+    throw invalidRequest("Idempotency-Key", message);
   }
   if (isOnlyPrepared(request)) {
-    throw invalidRequest(
-      preparedBy(request).join("."),
-      "A response that is only prepared takes no Idempotency-Key: prepare it again instead.",
-    );
+    const message = "A response that is only prepared takes no Idempotency-Key: prepare it again instead.";
+    throw invalidRequest(preparedBy(request).join("."), message);
   }
 }
 
 function keyReused(): ApiError {
-  return new ApiError({
-    status: 422,
-    message: "This Idempotency-Key was used with another request body.",
-    param: "Idempotency-Key",
-    code: "idempotency_key_reused",
-  });
+  const message = "This Idempotency-Key was used with another request body.";
+  return new ApiError({ status: 422, message, param: "Idempotency-Key", code: "idempotency_key_reused" });
 }

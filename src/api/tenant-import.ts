@@ -146,10 +146,9 @@ class Importer {
     }
     const home = this.#home;
     if (!home) {
-      throw invalidRequest(
-        "object",
-        "It is not within a home. (Exports that name no homes are of an earlier version, and cannot be imported.)",
-      );
+      const message =
+        "It is not within a home. (Exports that name no homes are of an earlier version, and cannot be imported.)";
+      throw invalidRequest("object", message);
     }
     if (line.object === "home.end") {
       home.told.end(line);
@@ -229,11 +228,8 @@ class HomeInParts {
 }
 
 function interrupted(home: string): ApiError {
-  return new ApiError({
-    status: 409,
-    message: `Another import of the home '${home}' began meanwhile, or an hour has passed: import again.`,
-    code: "import_interrupted",
-  });
+  const message = `Another import of the home '${home}' began meanwhile, or an hour has passed: import again.`;
+  return new ApiError({ status: 409, message, code: "import_interrupted" });
 }
 
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });

@@ -128,7 +128,7 @@ function wantsKeys({ keys, tokens }: Values): boolean {
   return hasOwnKeys(keys) || tokens.issuer !== undefined;
 }
 
-/** Whether there may be several tenants: the admin API and tokens name as many as they like. */
+/** True if there may be several tenants: the admin API and tokens name as many as they like. */
 function hasTenants({ keys: { adminKeys, apiKeys }, tokens }: Values): boolean {
   const { size } = new Set(apiKeys.map(({ tenant }) => tenant));
   return adminKeys.length > 0 || tokens.issuer !== undefined || size > 1;
@@ -157,7 +157,7 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     /** The settings of keys that are made without a deployment, and of what is counted for them. */
     keys,
     jwt: jwtConfig(values.tokens, network),
-    /** Whether nobody is served without a key: there are keys of one kind or another. */
+    /** True if nobody is served without a key: there are keys of one kind or another. */
     wantsKeys: wantsKeys(values),
     ...kept,
     eventLog: { intervalMs: logIntervalMs, unreadIntervalMs: unreadLogIntervalMs },

@@ -208,7 +208,7 @@ export const tokens = {
 
 type TokenValues = ValuesOf<typeof tokens>;
 
-/** What the variables of tokens demand of each other. `hasKeys`: there are keys of another kind, too. */
+/** The demands of the variables of tokens on each other. `hasKeys`: there are keys of another kind, too. */
 export function tokenMistakes({ issuer, audience, jwksUrl, tenants }: TokenValues, hasKeys: boolean): Mistake[] {
   if (issuer === undefined) {
     if (audience === undefined && jwksUrl === undefined && tenants === undefined) return [];

@@ -67,7 +67,7 @@ export const serving = {
 /** As many runs may live in a home: each tree of it can have one. */
 const MAX_TREES_PER_HOME = 64;
 
-/** What is kept, for how long, and how it is spread over Durable Objects. */
+/** How long responses are kept, and how they are spread over Durable Objects. */
 export const store = {
   title: "Storage",
   variables: {

@@ -5,7 +5,7 @@ import type { OperatorNetwork } from "./network.ts";
 import { flag, headerSecret, httpUrl, integer, ratio } from "./values.ts";
 import { type Mistake, type Section, type ValuesOf, variable } from "./variable.ts";
 
-/** What is reported of requests, and to whom (docs/telemetry.md). */
+/** Reports of requests, and who gets them (docs/telemetry.md). */
 
 /** Analytics Engine, as far as it is used. */
 export interface AnalyticsDataset {
@@ -132,7 +132,7 @@ export const telemetry = {
 
 type TelemetryValues = ValuesOf<typeof telemetry>;
 
-/** What the variables of telemetry demand of the others. `isOpen`: everybody is served without a key. */
+/** The demands of the variables of telemetry on the others. `isOpen`: everybody is served without a key. */
 export function telemetryMistakes({ servesMetrics, metricsToken }: TelemetryValues, isOpen: boolean): Mistake[] {
   if (!servesMetrics || metricsToken || isOpen) return [];
   return [["PROMETHEUS_TOKEN", "needed by PROMETHEUS_METRICS, unless ALLOW_ANONYMOUS serves everybody"]];
@@ -169,7 +169,7 @@ export function telemetryConfig(
       ratio: SAMPLERS[sampler] ?? values.samplerRatio,
       asksParent: values.sampler.startsWith("parentbased_"),
     },
-    /** Whether the model server and MCP servers receive `traceparent`. */
+    /** True if the model server and MCP servers receive `traceparent`. */
     handsTracesOn,
     /** `/metrics`, and the SHA-256 of its token. */
     prometheus: servesMetrics

@@ -99,7 +99,7 @@ export function toolConfig({ dropsUnknownTools: _, ...values }: ValuesOf<typeof 
   return {
     ...values,
     fetch,
-    /** Whether this caller may have an MCP server called; undefined for a caller who may have any. */
+    /** Tells the MCP servers that this caller may have called; undefined for a caller who may have any. */
     mayCallMcp: undefined as ((url: URL) => boolean) | undefined,
   };
 }

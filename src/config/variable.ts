@@ -28,7 +28,7 @@ export interface Section<Variables extends Readonly<Record<string, Variable>> = 
   readonly variables: Variables;
 }
 
-/** What the variables of a section say. */
+/** The values of the variables of a section. */
 export type ValuesOf<Any extends Section> = {
   -readonly [Key in keyof Any["variables"]]: z.output<Any["variables"][Key]["schema"]>;
 };

@@ -44,7 +44,7 @@ export const webhooks = {
 
 type WebhookValues = ValuesOf<typeof webhooks>;
 
-/** What the variables of webhooks demand of each other. The URL is a public one unless the operator allows others. */
+/** The demands of the variables of webhooks on each other. The URL is a public one unless the operator allows others. */
 export function webhookMistakes({ url, secret, mayBePrivate }: WebhookValues): Mistake[] {
   if (url === undefined) return [];
   const mistakes: Mistake[] = [];

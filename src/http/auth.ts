@@ -29,22 +29,12 @@ function incorrect(): ApiError {
 }
 
 /**
- * The `Authorization` of a request. A page in a browser cannot set this header when it opens a WebSocket: an upgrade without it may
- * have its key in a subprotocol.
- */
-export function authorizationOf(request: Request): string | undefined {
-  const authorization = request.headers.get("authorization");
-  if (authorization !== null || !wantsSocket(request)) return authorization ?? undefined;
-  const key = subprotocolKey(request);
-  return key === undefined ? undefined : `Bearer ${key}`;
-}
-
-/**
- * The caller that an `Authorization` header names. Every configured key is compared, in constant time, so that the time taken tells
+ * The caller that a request's `Authorization` header names. A page in a browser cannot set this header when it opens a WebSocket: an
+ * upgrade without it may have its key in a subprotocol. Every configured key is compared, in constant time, so that the time taken tells
  * nothing about any of them. Any other key may be one of the directory, or an issuer's token. Gives a promise if this isolate does not
  * know such a key. Throws, or rejects with, the 401s, and the 503 if keys cannot be looked up.
  */
-export function authenticate(header: string | undefined, sources: KeySources): Authenticated | Promise<Authenticated> {
+export function authenticate(request: Request, sources: KeySources): Authenticated | Promise<Authenticated> {
   const { config } = sources;
   if (!config.wantsKeys) {
     if (config.allowAnonymous) return { identity: identityOfTenant(ANONYMOUS, NO_KEY, config) };
@@ -53,7 +43,8 @@ export function authenticate(header: string | undefined, sources: KeySources): A
       "no_api_keys_configured",
     );
   }
-  const key = /^Bearer +(\S+)$/i.exec(header ?? "")?.[1];
+  const inSubprotocol = () => (wantsSocket(request) ? `Bearer ${subprotocolKey(request) ?? ""}` : "");
+  const key = /^Bearer +(\S+)$/i.exec(request.headers.get("authorization") ?? inSubprotocol())?.[1];
   if (key === undefined) {
     throw unauthorized(
       "You didn't provide an API key. Send it in an Authorization header: Bearer YOUR_KEY.",
@@ -118,7 +109,7 @@ async function fromToken(
 
 /** Sets who asks. Throws, or rejects with, the 401. */
 export async function setAuthenticated(context: Context<AppEnv>): Promise<void> {
-  const asked = authenticate(authorizationOf(context.req.raw), {
+  const asked = authenticate(context.req.raw, {
     config: context.get("config"),
     env: context.env,
     waitUntil: (promise) => context.executionCtx.waitUntil(promise),

@@ -49,11 +49,8 @@ export async function* readLines(
 ): AsyncGenerator<Uint8Array<ArrayBuffer>> {
   if (!LINES_TYPE.test(headers.get("content-type") ?? "")) throw wrongType("application/jsonl");
   if ((headers.get("content-encoding") ?? "identity") !== "identity") {
-    throw new ApiError({
-      status: 415,
-      message: "Unsupported content encoding. Send JSON lines as they are.",
-      code: "unsupported_content_encoding",
-    });
+    const message = "Unsupported content encoding. Send JSON lines as they are.";
+    throw new ApiError({ status: 415, message, code: "unsupported_content_encoding" });
   }
   if (!body) return;
   using source = new BodySource(body);
@@ -303,9 +300,6 @@ function faultOf(error: unknown): ApiError {
 }
 
 function tooSlow(): ApiError {
-  return new ApiError({
-    status: 408,
-    message: `The request body did not come in time: less than ${LEAST_RATE} bytes a second, or more than ${BODY_TIMEOUT_MS / 60_000} minutes in all.`,
-    code: "request_timeout",
-  });
+  const message = `The request body did not come in time: less than ${LEAST_RATE} bytes a second, or more than ${BODY_TIMEOUT_MS / 60_000} minutes in all.`;
+  return new ApiError({ status: 408, message, code: "request_timeout" });
 }

@@ -78,11 +78,8 @@ function isLocal(url: string): boolean {
 
 /** The 403 of a request one of whose headers shows that it is not from this machine. */
 function refused(header: string): ApiError {
-  return new ApiError({
-    status: 403,
-    message:
-      `This server has no API keys and serves this machine only: the header '${header}' names another. ` +
-      "To serve others, set API_KEYS (see README, 'API keys').",
-    code: "browser_request_refused",
-  });
+  const message =
+    `This server has no API keys and serves this machine only: the header '${header}' names another. ` +
+    "To serve others, set API_KEYS (see README, 'API keys').";
+  return new ApiError({ status: 403, message, code: "browser_request_refused" });
 }

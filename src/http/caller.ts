@@ -14,6 +14,19 @@ import { unknownUrl } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { readForm, readJson } from "./body.ts";
 
+/** Headers by which agents name the session that a request is part of; the most telling ones first. */
+const SESSION_HEADERS = [
+  "session-id", // Codex
+  "session_id",
+  "thread-id", // Codex
+  "x-claude-code-session-id", // Claude Code
+  "x-session-affinity", // OpenCode
+  "x-session-id",
+];
+
+/** Longer values name nothing. UTF-16 units. */
+const MAX_LENGTH = 256;
+
 /** The API's caller of an authenticated HTTP request. Its past is in the tenant's homes. */
 export function callerOf(context: Context<AppEnv>, identity: Identity = identityOf(context)): Caller {
   const { tenant, policy } = identity;
@@ -25,6 +38,11 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
   if (boards && config.boardMs !== 0 && config.modelServers.length > 1) {
     hearReport(config, () => boards.getByName(BOARD).read(), waitUntil);
   }
+  let clientSession: string | undefined;
+  for (const name of SESSION_HEADERS) {
+    const value = context.req.raw.headers.get(name) ?? "";
+    if (value !== "" && value.length <= MAX_LENGTH) clientSession ??= `${name}:${value}`;
+  }
   return {
     config: restrictedConfig(config, policy),
     tenant,
@@ -34,7 +52,7 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
     homes,
     past: homes,
     bodyLength: context.get("bodyLength") ?? 0,
-    clientSession: clientSession(context.req.raw.headers),
+    clientSession,
     signal: context.req.raw.signal,
     observation: context.get("observation"),
     waitUntil,
@@ -49,11 +67,9 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
 export function identityOf(context: Context<AppEnv>): Identity {
   const authenticated = context.get("authenticated");
   if (authenticated.admin === undefined) return authenticated.identity;
-  throw new ApiError({
-    status: 403,
-    message: "This is the key of an administrator, who has no responses. Make an API key for a tenant, and use that.",
-    code: "insufficient_permissions",
-  });
+  const message =
+    "This is the key of an administrator, who has no responses. Make an API key for a tenant, and use that.";
+  throw new ApiError({ status: 403, message, code: "insufficient_permissions" });
 }
 
 /** Throws the 404 of a deployment that has no admin API. */
@@ -66,11 +82,8 @@ export function adminOf(context: Context<AppEnv>): string {
   requireAdminApi(context);
   const { admin } = context.get("authenticated");
   if (admin !== undefined) return admin;
-  throw new ApiError({
-    status: 403,
-    message: "This API key may not administer this deployment: a root key may (ADMIN_KEY).",
-    code: "insufficient_permissions",
-  });
+  const message = "This API key may not administer this deployment: a root key may (ADMIN_KEY).";
+  throw new ApiError({ status: 403, message, code: "insufficient_permissions" });
 }
 
 /** Notes deletions of a tenant's, beside its answer. */
@@ -100,28 +113,6 @@ export async function formBody(context: Context<AppEnv>): Promise<{ bytes: Uint8
   const form = await readForm(context.req.raw, sender);
   context.set("bodyLength", form.bytes.length);
   return form;
-}
-
-/** Headers by which agents name the session that a request is part of; the most telling ones first. */
-const SESSION_HEADERS = [
-  "session-id", // Codex
-  "session_id",
-  "thread-id", // Codex
-  "x-claude-code-session-id", // Claude Code
-  "x-session-affinity", // OpenCode
-  "x-session-id",
-];
-
-/** Longer values name nothing. UTF-16 units. */
-const MAX_LENGTH = 256;
-
-/** The session that a request says it is part of; undefined where it does not. */
-function clientSession(headers: Headers): string | undefined {
-  for (const name of SESSION_HEADERS) {
-    const value = headers.get(name);
-    if (value !== null && value !== "" && value.length <= MAX_LENGTH) return `${name}:${value}`;
-  }
-  return undefined;
 }
 
 /** The Codex CLI (0.169) sends what this header of an answer said with all further requests of its turn. */

@@ -39,15 +39,12 @@ const HEADERS = {
   "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 };
 
-const TYPES: Record<string, string> = {
-  html: "text/html; charset=utf-8",
-  js: "text/javascript; charset=utf-8",
-  css: "text/css; charset=utf-8",
-  svg: "image/svg+xml",
-};
-
 /** The files of the page, by their names in the browser. */
-const FILES: Readonly<Record<string, string>> = { "main.js": script, "console.css": style, "icon.svg": icon };
+const FILES: Readonly<Record<string, { text: string; type: string }>> = {
+  "main.js": { text: script, type: "text/javascript; charset=utf-8" },
+  "console.css": { text: style, type: "text/css; charset=utf-8" },
+  "icon.svg": { text: icon, type: "image/svg+xml" },
+};
 
 interface Console {
   /** Names the files as they are: a hash of them all. */
@@ -61,7 +58,7 @@ let built: Console | undefined;
 function theConsole(): Console {
   if (!built) {
     const hash = createHash("sha256");
-    for (const text of [index, ...Object.values(FILES)]) hash.update(`${text.length}\n${text}`);
+    for (const text of [index, script, style, icon]) hash.update(`${text.length}\n${text}`);
     const version = hash.digest("hex").slice(0, 16);
     built = { version, page: index.replaceAll("{version}", version) };
   }
@@ -90,9 +87,8 @@ export function consolePage(context: Context): Response {
 /** The files of the console: `/console/{version}/…`. Files of other versions do not exist any more. */
 export const consoleFiles = new Hono().get("/console/:version/:name{.+}", (context, next) => {
   const { version, name } = context.req.param();
-  const text = Object.hasOwn(FILES, name) ? FILES[name] : undefined;
-  if (text === undefined || version !== theConsole().version) return next();
-  const type = TYPES[name.slice(name.lastIndexOf(".") + 1)] ?? "text/plain; charset=utf-8";
-  const headers = { ...HEADERS, ...compressed(context), "content-type": type, "cache-control": FOR_GOOD };
-  return context.body(text, 200, headers);
+  const file = Object.hasOwn(FILES, name) ? FILES[name] : undefined;
+  if (!file || version !== theConsole().version) return next();
+  const headers = { ...HEADERS, ...compressed(context), "content-type": file.type, "cache-control": FOR_GOOD };
+  return context.body(file.text, 200, headers);
 });

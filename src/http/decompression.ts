@@ -101,17 +101,11 @@ export class Decompressor implements Disposable {
 }
 
 function undecodable(): ApiError {
-  return invalidRequest(
-    null,
-    "The body could not be decoded as its Content-Encoding says.",
-    "invalid_content_encoding",
-  );
+  const message = "The body could not be decoded as its Content-Encoding says.";
+  return invalidRequest(null, message, "invalid_content_encoding");
 }
 
 function ratioTooHigh(): ApiError {
-  return new ApiError({
-    status: 413,
-    message: `The request body is compressed too much: beyond ${FREE_BYTES} bytes it may become ${MAX_RATIO} times as long. Send it without Content-Encoding.`,
-    code: "request_too_large",
-  });
+  const message = `The request body is compressed too much: beyond ${FREE_BYTES} bytes it may become ${MAX_RATIO} times as long. Send it without Content-Encoding.`;
+  return new ApiError({ status: 413, message, code: "request_too_large" });
 }

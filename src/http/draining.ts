@@ -33,10 +33,6 @@ export class Launcher extends WorkerEntrypoint {
 }
 
 function stopping(): ApiError {
-  return new ApiError({
-    status: 503,
-    message: "The server is about to stop. Please retry in a few seconds.",
-    code: "server_is_stopping",
-    headers: { "retry-after": "2" },
-  });
+  const message = "The server is about to stop. Please retry in a few seconds.";
+  return new ApiError({ status: 503, message, code: "server_is_stopping", headers: { "retry-after": "2" } });
 }

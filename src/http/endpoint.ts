@@ -156,10 +156,6 @@ async function answerCounted(context: Context<AppEnv>, endpoint: Endpoint): Prom
 
 function notAllowed(context: Context<AppEnv>, declared: readonly Endpoint[]): ApiError {
   const allow = declared.map(({ method }) => method).join(", ");
-  return new ApiError({
-    status: 405,
-    message: `Not allowed to ${context.req.method} on ${context.req.path}. Allowed: ${allow}.`,
-    code: "method_not_allowed",
-    headers: { allow },
-  });
+  const message = `Not allowed to ${context.req.method} on ${context.req.path}. Allowed: ${allow}.`;
+  return new ApiError({ status: 405, message, code: "method_not_allowed", headers: { allow } });
 }

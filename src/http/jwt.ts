@@ -172,12 +172,9 @@ function notGood(why: string): ApiError {
 }
 
 function unavailable(): ApiError {
-  return new ApiError({
-    status: 503,
-    message: "Tokens cannot be verified at the moment: the keys of their issuer cannot be had. Please retry later.",
-    code: "token_keys_unavailable",
-    headers: { "retry-after": "10" },
-  });
+  const message =
+    "Tokens cannot be verified at the moment: the keys of their issuer cannot be had. Please retry later.";
+  return new ApiError({ status: 503, message, code: "token_keys_unavailable", headers: { "retry-after": "10" } });
 }
 
 const verifiers = new WeakMap<JwtConfig, JwtVerifier>();

@@ -26,7 +26,7 @@ import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
 import { responseBody } from "../turn/response.ts";
 import { eventStream, itemList, jsonText, speaksOpenResponses } from "./answers.ts";
-import { authenticate, authorizationOf } from "./auth.ts";
+import { authenticate } from "./auth.ts";
 import { CODEX_TURN_STATE, callerOf, codexTurnState, identityOf, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byTenantIn, json, ok } from "./openapi/operation.ts";
@@ -124,12 +124,12 @@ export const responses = [
       if (!wantsSocket(context.req.raw)) throw upgradeRequired();
       const { config, requestId } = context.var;
       const { tenant } = identityOf(context);
-      const turnState = codexTurnState(context.req.raw.headers);
+      const { headers } = context.req.raw;
+      const turnState = codexTurnState(headers);
       const telemetry = telemetryOf(config);
       // The connection is one invocation, whose points are counted together.
       const analytics = telemetry?.config.analytics && new AnalyticsWriter(telemetry.config.analytics);
       const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);
-      const { headers } = context.req.raw;
       const observeCreate = ({ keyId }: Identity) =>
         telemetry?.observe(
           { requestId, transport: "websocket", endpoint: "response.create", tenant, keyId, headers },
@@ -141,10 +141,9 @@ export const responses = [
         turnState,
         speaksOpenResponses: speaksOpenResponses(context),
         caller: async (signal) => {
-          const { env, executionCtx } = context;
-          const waitUntil = (promise: Promise<unknown>) => executionCtx.waitUntil(promise);
+          const { env } = context;
           const sources = { config: loadConfig(env), env, waitUntil };
-          const asked = await authenticate(authorizationOf(context.req.raw), sources);
+          const asked = await authenticate(context.req.raw, sources);
           if (asked.admin !== undefined || asked.identity.tenant !== tenant) throw otherTenant();
           return {
             ...callerOf(context, asked.identity),
@@ -231,11 +230,8 @@ function otherTenant(): ApiError {
  * `Upgrade` that belongs to it is workerd's own, which leaves it out.
  */
 function upgradeRequired(): ApiError {
-  return new ApiError({
-    status: 426,
-    message: "This endpoint speaks WebSocket: send 'Upgrade: websocket'. Over HTTP, create responses with POST.",
-    code: "upgrade_required",
-  });
+  const message = "This endpoint speaks WebSocket: send 'Upgrade: websocket'. Over HTTP, create responses with POST.";
+  return new ApiError({ status: 426, message, code: "upgrade_required" });
 }
 
 const HEARTBEAT = new TextEncoder().encode("\n");

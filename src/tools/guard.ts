@@ -2,7 +2,7 @@ import { canonicalHost, dohResolver, type GuardOptions } from "@responses-edge/g
 import type { ToolConfig } from "../config/index.ts";
 
 /**
- * What a request may have called: public https addresses, looked up where that is set up, and what is listed. Never the
+ * Lets a request have called public https addresses, looked up where that is set up, and those that are listed; never the
  * operator's tool servers, not by a redirect either. `mayCall`: not all may be allowed to a caller.
  */
 export function guardOf(

@@ -156,7 +156,7 @@ export class JoinedSession implements ToolSession {
     await Promise.all(closing);
   }
 
-  /** What a turn's tools say altogether is bounded, too. */
+  /** The output within the bounds of one call, and of all calls of the turn together. */
   #withinBounds(output: string): string {
     const bytes = Math.min(this.#config.outputBytes, this.#outputLeft);
     const text = bytes <= 0 ? "[The output of tools in this turn has reached its limit.]" : truncate(output, bytes);
@@ -182,14 +182,12 @@ function refuseSameNames({ tools }: SessionRequest["request"], plugins: Iterable
   const offered = [...plugins];
   for (const { tool, flatName, path } of clientToolsIn(tools ?? [])) {
     if (tool.type !== "custom" || !offered.some((plugin) => plugin.toolNamed?.(flatName))) continue;
-    throw invalidRequest(
-      formatPath(["tools", ...path]),
-      `The custom tool '${flatName}' has the name of a tool that this server runs.`,
-    );
+    const message = `The custom tool '${flatName}' has the name of a tool that this server runs.`;
+    throw invalidRequest(formatPath(["tools", ...path]), message);
   }
 }
 
-/** Whether a choice leaves nothing but a call of a hosted tool. */
+/** True if a choice leaves nothing but a call of a hosted tool. */
 function isForced(tool: Tool, { tool_choice: choice }: SessionRequest["request"]): boolean {
   const key = hostedKey(tool);
   return mustCall(choice) && chosenTools(choice)?.every((chosen) => hostedKey(chosen) === key) === true;

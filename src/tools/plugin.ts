@@ -26,7 +26,7 @@ export interface RunnablePlugin<Tool extends CalledTool = CalledTool, Call exten
   takeInput?(options: SessionRequest, session: PluginSession | undefined): void;
 }
 
-/** What is known of a turn when its sessions begin. */
+/** A turn, as its sessions know it when they begin. */
 export interface SessionRequest {
   request: CreateRequest;
   config: ToolConfig;
@@ -45,7 +45,7 @@ export interface SessionRequest {
   ownContainer: string;
 }
 
-/** What a plugin's session knows of its turn. */
+/** The same, as each plugin's session knows it. */
 export interface SessionOptions extends SessionRequest {
   /** Names of the client's tools: each comes before a tool of ours that has the same name. */
   clientFunctions: ReadonlySet<string>;
@@ -54,11 +54,11 @@ export interface SessionOptions extends SessionRequest {
 
 /** The state of a plugin in one turn. */
 export interface PluginSession {
-  /** What the model gets to see of it. With a namespace, the functions are for models that know none. */
+  /** The tools that the model gets to see. With a namespace, the functions are for models that know none. */
   readonly offered: { namespace?: ToolNamespace; functions: readonly (FunctionTool | ToolDescription)[] };
   /** The tool that a model means by a name, if it is one of these. */
   resolve(name: string): CalledTool | undefined;
-  /** Whether one of a tool that is chosen is left to the model; without this word all are. */
+  /** True if one of a tool that is chosen is left to the model; without this word all are. */
   offers?(name: string): boolean;
   /**
    * Runs a call. `traceparent` is for the server that it goes to. Throws ToolFault for one that cannot be run, and
@@ -90,7 +90,7 @@ export class ToolTime {
     this.#deadline = Date.now() + ms;
   }
 
-  /** Whether calls may still be made. */
+  /** True while calls may still be made. */
   get isLeft(): boolean {
     return Date.now() < this.#deadline;
   }

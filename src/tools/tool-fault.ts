@@ -1,8 +1,8 @@
 import { FetchFault, type FetchFaultKind } from "@responses-edge/guarded-fetch";
 
 /**
- * What went wrong with a tool on another server, beside what can with any call (`too_large` may also be the number of tools, and
- * `protocol` an error of the protocol, with its `code`):
+ * Faults of a tool on another server: those of any call (`too_large` may also be the number of tools, and
+ * `protocol` an error of the protocol, with its `code`), and
  * - `http`: an HTTP error, with its `status`;
  * - `tool`: the tool ran and failed.
  */
@@ -28,7 +28,7 @@ export class ToolFault extends Error {
   }
 }
 
-/** What went wrong with a tool, whatever was thrown. */
+/** The fault of a tool, whatever was thrown. */
 export function toToolFault(error: unknown): ToolFault {
   if (error instanceof ToolFault) return error;
   if (error instanceof FetchFault) return new ToolFault(error.kind, error.message);

@@ -382,7 +382,9 @@ describe("API keys", () => {
   it.each([",", " ", "\n", ", ", "\r\n\t"])("are separated by %j", (separator) => {
     const config = configure({ API_KEYS: `a:${HASH}${separator}b:${TEST}${separator}` });
     expect(config.apiKeys.map((key) => key.tenant)).toEqual(["a", "b"]);
-    expect(authenticate("Bearer test", sources(config))).toMatchObject({ identity: { tenant: "b" } });
+    expect(
+      authenticate(new Request("http://gateway", { headers: { authorization: "Bearer test" } }), sources(config)),
+    ).toMatchObject({ identity: { tenant: "b" } });
   });
 
   it("without any entry open nothing, whatever ALLOW_ANONYMOUS says", () => {
@@ -396,9 +398,9 @@ describe("API keys", () => {
 
   it("win over ALLOW_ANONYMOUS", () => {
     const config = configure({ API_KEYS: `b:${TEST}`, ALLOW_ANONYMOUS: "true" });
-    expect(() => authenticate(undefined, sources(config))).toThrow("API key");
+    expect(() => authenticate(new Request("http://gateway"), sources(config))).toThrow("API key");
     const open = sources(configure({ ALLOW_ANONYMOUS: "true" }));
-    expect(authenticate(undefined, open)).toMatchObject({ identity: { tenant: "local" } });
+    expect(authenticate(new Request("http://gateway"), open)).toMatchObject({ identity: { tenant: "local" } });
   });
 
   it("a tenant's salt cannot be made by another tenant's own salt", () => {

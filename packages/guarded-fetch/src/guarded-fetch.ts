@@ -15,7 +15,7 @@ export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 const globalFetch: Fetch = (url, init) => fetch(url, { ...init, redirect: "manual" });
 
 /**
- * What went wrong with a call:
+ * Kinds of faults of a call:
  * - `refused_address`: the URL, or one it redirects to, may not be called from here;
  * - `timeout`: no complete answer in the time allowed;
  * - `too_large`: an answer beyond the bytes allowed;
@@ -47,13 +47,13 @@ export interface GuardOptions {
   allowPublic?: boolean;
   /** Admits public http beside public https. */
   allowHttp?: boolean;
-  /** What any URL must fulfil besides. */
+  /** Any URL must fulfil this besides. */
   limit?: (url: URL) => boolean;
   /** Looks public names up before they are called; each address must be public. */
   resolve?: Resolve;
   /** From the call to the last byte of the body, redirects included. */
   timeoutMs: number;
-  /** Of the body, after decompression. */
+  /** The longest body, after decompression. */
   maxBytes: number;
   /** How many redirects are followed; 5 unless given. */
   maxRedirects?: number;
@@ -63,11 +63,11 @@ export interface GuardOptions {
 
 const MAX_REDIRECTS = 5;
 
-/** Of one answer about a name. */
+/** The most bytes of one answer about a name. */
 const MAX_DNS_BYTES = 64 * 1024;
 const DNS_TIMEOUT_MS = 10_000;
 
-/** What is sent on to another origin: nothing that names the sender or was meant for the first one alone. */
+/** Headers that are sent on to another origin: nothing that names the sender or was meant for the first one alone. */
 const CROSS_ORIGIN_HEADERS = new Set(["accept", "accept-language", "content-type", "user-agent"]);
 
 /** Statuses whose body is forbidden to be a stream, even an empty one. */
@@ -191,7 +191,7 @@ async function follow(
 }
 
 /**
- * Whether a URL may be called, for who is to be sent there by us. False also for a name that cannot be looked up in time
+ * True if a URL may be called, for who is to be sent there by us. False also for a name that cannot be looked up in time
  * or does not exist.
  */
 export async function mayCall(
@@ -328,7 +328,7 @@ function seconds(ms: number): string {
 
 /** The promise, or the signal's reason as soon as it is aborted: not everything that takes a signal heeds it. */
 export async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  // What loses the race may fail later, with nobody to hear it.
+  // The loser of the race may fail later, with nobody to hear it.
   promise.catch(() => {});
   if (signal.aborted) throw signal.reason;
   const { promise: aborted, reject } = Promise.withResolvers<never>();

@@ -1,5 +1,5 @@
 /**
- * Tells whether a URL that somebody configured or sent may be called from a server: http(s), and no address of a private
+ * Tells URLs that may be called from a server, whoever configured or sent them: http(s), and no address of a private
  * network as far as the URL shows it. What a public name resolves to is not visible here; Cloudflare's
  * `global_fetch_strictly_public` and the absence of a private network behind a Worker cover that.
  */
@@ -67,7 +67,7 @@ function ipv4(a: number, b: number, c: number, d: number): number {
  * the root (`tools.example.com.` is `tools.example.com`). Undefined for what is no host.
  */
 export function canonicalHost(host: string): string | undefined {
-  // What would end the host, or stand before it, in a URL.
+  // These would end the host, or stand before it, in a URL.
   if (/[\s/\\?#@]/.test(host) || !URL.canParse(`https://${host}/`)) return undefined;
   const { hostname, port } = new URL(`https://${host}/`);
   const canonical = withoutRoot(hostname);
@@ -79,16 +79,16 @@ function withoutRoot(hostname: string): string {
 }
 
 /** The origin of an http(s) URL, its host in the spelling of {@link canonicalHost}. */
-function canonicalOrigin(url: URL): string {
+export function canonicalOrigin(url: URL): string {
   const { protocol, port } = url;
   return `${protocol}//${withoutRoot(url.hostname)}${port === "" ? "" : `:${port}`}`;
 }
 
 /**
- * Tells whether all servers read a URL's path alike. They differ in when they decode it, how often, and what they take for a
+ * True if all servers read a URL's path alike. They differ in when they decode it, how often, and what they take for a
  * directory: `/mcp/..;/admin`, `/mcp/%252e%252e/admin` and `/mcp%2f..%2fadmin` are `/admin` for some.
  */
-function isUnambiguousPath(pathname: string): boolean {
+export function isUnambiguousPath(pathname: string): boolean {
   // Separators, dots, percent signs, semicolons and control characters, encoded.
   if (/%(2[ef5]|5c|3b|[01][\da-f]|7f)/i.test(pathname)) return false;
   let decoded: string;

@@ -179,7 +179,7 @@ function isNull(schema: unknown): boolean {
   return isJsonObject(schema) && schema.type === "null" && schema.description === undefined;
 }
 
-/** What a body's schema says of a field that is not served. */
+/** True if a body's schema says that the field is not served. */
 function isNotServed({ type, description }: JsonObject): boolean {
   return type === "null" && description !== undefined;
 }
@@ -192,14 +192,14 @@ function alternatives(anyOf: readonly unknown[]): unknown[] {
   });
 }
 
-/** Of these items the type may be left out, as in OpenAI's API: a message is known by its role, a reference by its id alone. */
+/** These items may leave out their type, as in OpenAI's API: a message is known by its role, a reference by its id alone. */
 const UNTYPED = /MessageInput$|^ItemReferenceInput$/;
 
 function withUntyped({ InputItem, ...schemas }: Record<string, JsonObject>): Record<string, JsonObject> {
   const easy = Object.entries(schemas)
     .filter(([name, { required }]) => UNTYPED.test(name) && Array.isArray(required))
     .map(([name, schema]) => [name, withoutType(schema)] as const);
-  // What has an id and a role would be both of them.
+  // An item with an id and a role would be both of them.
   return { InputItem: { anyOf: InputItem?.oneOf }, ...schemas, ...Object.fromEntries(easy) };
 }
 

@@ -43,7 +43,7 @@ export function describeApi(endpoints: readonly Endpoint[]): JsonObject {
   };
 }
 
-/** Of this API, not of the package: it changes with what clients can see. */
+/** This API's version, not the package's: it changes with what clients can see. */
 const VERSION = "1";
 
 const SECURITY_SCHEMES = {
@@ -128,7 +128,7 @@ function errorStatuses(
   return [...statuses].toSorted((one, other) => one - other);
 }
 
-/** What every endpoint may answer. One by one: some generators make no code of `5XX`. */
+/** Every endpoint may answer these. One by one: some generators make no code of `5XX`. */
 const SERVER_ERRORS = [500, 502, 503, 504, 507];
 
 /**

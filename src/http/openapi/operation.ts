@@ -1,10 +1,10 @@
 import type { Variables } from "../../config/index.ts";
 import type { AnswerName, BodyName } from "./schemas.ts";
 
-/** Who may ask for an endpoint and how that is counted, and what the API's description (`GET /openapi.json`) says of it. */
+/** An endpoint as it is admitted and counted, and as the API's description (`GET /openapi.json`) tells it. */
 export type Operation = Admittance & Description;
 
-/** What the description says of an endpoint beside its route, its query and its summary. */
+/** An endpoint in the description, beside its route, its query and its summary. */
 interface Description {
   /** Its `operationId`, of which generators make a function's name: it stays. */
   id: string;
@@ -14,11 +14,11 @@ interface Description {
   body?: OperationBody;
   /** Headers of a request that change what is done. */
   headers?: readonly OperationHeader[];
-  /** What is answered, by status: the names of `schemas.ts` by media type. Nothing but errors is answered with another status. */
+  /** The answers, by status: the names of `schemas.ts` by media type. Nothing but errors is answered with another status. */
   answers: Readonly<Record<number, OperationAnswer>>;
   /** Statuses of errors beside those that follow from all else: 4xx. Every endpoint may answer 5xx. */
   errors?: readonly number[];
-  /** What only fits into sentences. */
+  /** The rest, which only fits into sentences. */
   description?: string;
 }
 
@@ -36,8 +36,8 @@ export const GROUPS = {
 export type Group = keyof typeof GROUPS;
 
 /**
- * Who may ask: everyone, a tenant with its key or token, a root key, either of these, or the holder of `PROMETHEUS_TOKEN`. What a
- * tenant asks for is counted in its limits; all else is free (docs/keys.md lists it). `src/http/endpoint.ts` does both.
+ * Lets in everyone, a tenant with its key or token, a root key, either of these, or the holder of `PROMETHEUS_TOKEN`. A tenant's
+ * requests are counted in its limits; all else is free (docs/keys.md lists it). `src/http/endpoint.ts` does both.
  */
 export type Admittance =
   | { access: "tenant" | "tenant or root"; counted: Counted }
@@ -53,7 +53,7 @@ export type Counted = "turn" | "request" | "read";
 export interface OperationBody {
   name: BodyName;
   type: "application/json" | "application/jsonl" | "multipart/form-data";
-  /** Whether it may be left out. */
+  /** True if it may be left out. */
   isOptional?: boolean;
 }
 

@@ -15,7 +15,7 @@ import { responseSchemas } from "../../protocol/response.ts";
 import { namedChoice, nestedChoice, normalChoice, tool, toolChoice } from "../../protocol/tools.ts";
 
 /**
- * What endpoints answer, as zod schemas by the names of the description's components. They only describe: nothing is
+ * The answers of endpoints, as zod schemas by the names of the description's components. They only describe: nothing is
  * checked with them but in tests, which hold them to every answer that they see, and to the types of the openai package.
  */
 export type Answers = ReturnType<typeof answerSchemas>;
@@ -274,7 +274,7 @@ export function bodySchemas() {
 /** The name of a body. */
 export type BodyName = keyof ReturnType<typeof bodySchemas>;
 
-/** What bodies and answers are made of, by name. */
+/** The parts of bodies and answers, by name. */
 export function sharedSchemas() {
   return {
     RequestFields: requestFields,

@@ -14,7 +14,7 @@ export interface BrowserLimits extends PageLimits {
   /** Size of the state as JSON; page texts are dropped beyond, and fetched again when they are asked for. */
   maxStateBytes: number;
   maxSearchResults: number;
-  /** What a display shows unless the model says how many lines, and what it shows at most. In tokens, about. */
+  /** A display shows so much unless the model says how many lines, and so much at most. In tokens, about. */
   viewTokens: number;
   maxViewTokens: number;
   /** Displays in one session. */
@@ -50,16 +50,16 @@ export type BrowserAction =
   | { type: "find_in_page"; pattern: string; url: string };
 
 export interface BrowserResult {
-  /** What the model sees. */
+  /** The model sees this. */
   text: string;
-  /** Whether `text` says why there is nothing else. */
+  /** True if `text` says why there is nothing else. */
   isError: boolean;
   action: BrowserAction;
-  /** What a search has found. */
+  /** The results of a search. */
   sources?: { url: string; title?: string }[];
 }
 
-/** What the model did wrong, or what went wrong for it: the message is its answer. */
+/** A mistake of the model, or something that went wrong for it: the message is its answer. */
 class UsageError extends Error {}
 
 const VIEW_SOURCE = "view-source:";
@@ -67,7 +67,7 @@ const VIEW_SOURCE = "view-source:";
 /** How far above a match gpt-oss's browser begins. */
 const LINES_ABOVE_MATCH = 4;
 
-/** What is to be shown: a page that is there, or one to be fetched. */
+/** A page that is to be shown: it is there, or has to be fetched. */
 type Target =
   | { kind: "page"; index: number; loc: number }
   | { kind: "url"; url: string; viewSource: boolean; refresh: boolean };

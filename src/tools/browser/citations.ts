@@ -17,7 +17,7 @@ const MAX_MARK_CHARS = 200;
 
 const MARK = /【([0-9]+)†([^†】]+)(?:†[^†】]+)?】/y;
 
-/** What may still become a mark, from its first character to the end of the text so far. */
+/** Text that may still become a mark, from its first character to the end of the text so far. */
 const BEGINNING = /【[0-9]*(?:†[^†】]*(?:†[^†】]*)?)?$/y;
 
 const NONE: readonly UrlCitation[] = [];

@@ -3,7 +3,7 @@ import type { ToolDescription, ToolNamespace } from "../../contract/engine.ts";
 import { asFunctions } from "../plugin.ts";
 
 /**
- * What models are told of the browser. The namespace is openai/harmony's to the letter (`ToolNamespaceConfig::browser`,
+ * The browser as models are told of it. The namespace is openai/harmony's to the letter (`ToolNamespaceConfig::browser`,
  * `src/chat.rs`): gpt-oss was trained with it.
  */
 

@@ -1,7 +1,7 @@
 import { domainOf, linkMark, oneLine, shortened, withoutMarks, wrapLines } from "@responses-edge/page-text";
 import type { SearchHit } from "./search-provider.ts";
 
-/** What the model sees of a page. Texts and numbers as in openai/gpt-oss, `simple_browser_tool.py`. */
+/** A page as the model sees it. Texts and numbers as in openai/gpt-oss, `simple_browser_tool.py`. */
 
 export interface View {
   /** First line to show. */

@@ -5,7 +5,7 @@ import { parseArguments } from "../../protocol/json.ts";
 import type { Tool } from "../../protocol/tools.ts";
 import type { PluginSession, RunnablePlugin, SessionOptions } from "../plugin.ts";
 import { ToolFault } from "../tool-fault.ts";
-import { ToolServer } from "../tool-server.ts";
+import { CLEAN_UP_TOOL, toolServer } from "../tool-server.ts";
 import type { Browser, BrowserAction } from "./browser.ts";
 import { BrowserCitationFilter } from "./citations.ts";
 import { BROWSER_FUNCTIONS, BROWSER_NAMESPACE } from "./definition.ts";
@@ -21,14 +21,14 @@ interface BrowserTool extends CalledTool {
   readonly action: (typeof ACTIONS)[number];
 }
 
-/** What the built-in browser tells of a call. */
+/** The built-in browser's outcome of a call. */
 interface BrowserOutcome extends ToolOutcome {
-  /** What was really done, and found. */
+  /** The action that was really done; `sources` are what it has found. */
   action?: BrowserAction;
   sources?: { url: string }[];
 }
 
-/** Of what the browser remembers from turn to turn. */
+/** Bytes of the browser's memory from turn to turn. */
 const MAX_MEMORY_BYTES = 32_000;
 
 export const BROWSER: RunnablePlugin<BrowserTool, ResponseFunctionWebSearch> = {
@@ -40,7 +40,7 @@ export const BROWSER: RunnablePlugin<BrowserTool, ResponseFunctionWebSearch> = {
   toFunctionCall: ({ name, arguments: json }) => ({ name: name.replace(".", "_"), arguments: json }),
   item: {
     type: "web_search_call",
-    // What is searched for stands in the arguments.
+    // The item says what is searched for, which the arguments tell.
     canShow: (_tool, _text, isComplete) => isComplete,
     create: ({ action }, { id, text }) => ({
       id,
@@ -83,7 +83,7 @@ function toolNamed(name: string): BrowserTool | undefined {
   return action && { kind: "browser", action };
 }
 
-/** What a call is about, as far as its arguments tell before it is run. */
+/** The action of a call, as far as its arguments tell before it is run. */
 function plannedAction(action: BrowserTool["action"], json: string): ResponseFunctionWebSearch["action"] {
   const { query, id, pattern } = parseArguments(json) ?? {};
   switch (action) {
@@ -101,22 +101,20 @@ function textOf(value: unknown): string {
 }
 
 function withToolServer(turn: SessionOptions, isOffline: boolean): PluginSession {
-  const server = new ToolServer("browser", turn);
+  const server = toolServer("browser", turn);
   return {
     offered: offeredOf({ hasSearch: true, isOffline }) ?? NOTHING.offered,
     resolve: toolNamed,
     run: ({ tool, arguments: json }, signal, traceparent) => {
       const { action } = tool as BrowserTool;
-      // What an operator's server has fetched before, nobody here knows.
+      // Nobody here knows what an operator's server has fetched before.
       if (isOffline && action !== "search") {
-        throw new ToolFault(
-          "refused_address",
-          "This request allows no access to live pages, only what a search shows.",
-        );
+        const message = "This request allows no access to live pages, only what a search shows.";
+        throw new ToolFault("refused_address", message);
       }
       return server.call(action, json, signal, traceparent);
     },
-    close: () => server.close({ cleanUp: true }),
+    close: () => server.close(CLEAN_UP_TOOL),
   };
 }
 
@@ -140,7 +138,7 @@ function withBrowser(
 const NO_SEARCH = "There is no search engine: `open` a page by its URL.";
 const NO_WEB = "There is no access to live pages: what a search shows is all there is.";
 
-/** What models get to see of the browser; undefined where it could do nothing. */
+/** The browser as models get to see it; undefined where it could do nothing. */
 function offeredOf(has: { hasSearch: boolean; isOffline: boolean }): PluginSession["offered"] | undefined {
   if (has.hasSearch && !has.isOffline) return { namespace: BROWSER_NAMESPACE, functions: BROWSER_FUNCTIONS };
   if (!has.hasSearch && has.isOffline) return undefined;

@@ -1,4 +1,4 @@
-/** What a browser remembers between calls, as plain JSON: a durable run stores it and goes on with it. */
+/** A browser's memory between calls, as plain JSON: a durable run stores it and goes on with it. */
 
 export interface BrowserState {
   pages: BrowserPage[];

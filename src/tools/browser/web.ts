@@ -21,7 +21,7 @@ const PAGE_HEADERS = {
   "user-agent": "Mozilla/5.0 (compatible; responses-edge)",
 };
 
-/** Whether the operator has set up a search provider. */
+/** True if the operator has set up a search provider. */
 export function hasSearch({ searxngUrl, braveApiKey }: ToolConfig): boolean {
   return searxngUrl !== undefined || braveApiKey !== undefined;
 }
@@ -46,10 +46,8 @@ export function newBrowser(
   return new Browser(state, {
     fetch: (url, signal) => {
       if (isOffline) {
-        throw new ToolFault(
-          "refused_address",
-          "This request allows no access to live pages, only what a search shows.",
-        );
+        const message = "This request allows no access to live pages, only what a search shows.";
+        throw new ToolFault("refused_address", message);
       }
       if (URL.canParse(url) && !isWanted(url)) {
         throw new ToolFault("refused_address", "This request allows only pages of certain domains.");
@@ -74,31 +72,22 @@ function searchAt(origin: string, fetchListed: Fetch): SearchFetch {
   return (url, init) => guardedFetch(url, init, { ...guard, timeoutMs: PAGE_TIMEOUT_MS, maxBytes: MAX_ANSWER_BYTES });
 }
 
-/** Whether a host is a domain or below it; `*.` before a domain means below it only. */
+/** A domain of a filter, which `domains` in `protocol/tools.ts` has checked. */
+type Domain = ReturnType<typeof parseDomain>;
+
+/** True if a host is a domain or below it; `*.` before a domain means below it only. */
 function isWithin(host: string, domains: readonly Domain[]): boolean {
-  return domains.some(({ name, only }) => (host === name && only !== "below") || host.endsWith(`.${name}`));
-}
-
-interface Domain {
-  /** As {@link canonicalHost} writes it. */
-  name: string;
-  only: "below" | undefined;
-}
-
-/** The domains of a filter, which `domains` in `protocol/tools.ts` has checked. */
-function toDomains(patterns: readonly string[] | null | undefined): Domain[] | undefined {
-  return patterns?.flatMap((pattern) => {
-    const { host, isWildcard } = parseDomain(pattern);
-    return host === undefined ? [] : [{ name: host, only: isWildcard ? ("below" as const) : undefined }];
+  return domains.some(({ host: name, isWildcard }) => {
+    return name !== undefined && ((host === name && !isWildcard) || host.endsWith(`.${name}`));
   });
 }
 
 type IsWanted = (url: string) => boolean;
 
-/** Whether a request's filters let a page be visited, or be found. */
+/** Tells the pages that a request's filters let be visited, or be found. */
 function wantedBy(filters: WebSearchTool["filters"]): IsWanted {
-  const allowed = toDomains(filters?.allowed_domains);
-  const blocked = toDomains(filters?.blocked_domains);
+  const allowed = filters?.allowed_domains?.map(parseDomain);
+  const blocked = filters?.blocked_domains?.map(parseDomain);
   if (!allowed && !blocked) return () => true;
   return (url) => {
     const host = URL.canParse(url) ? canonicalHost(new URL(url).hostname) : undefined;

@@ -3,7 +3,7 @@ import type { ToolNamespace } from "../../contract/engine.ts";
 import type { CalledTool } from "../../contract/tool-call.ts";
 import { MCP_CALL, newMcpCall } from "../mcp/plugin.ts";
 import { asFunctions, type RunnablePlugin } from "../plugin.ts";
-import { checkToolServer, ToolServer } from "../tool-server.ts";
+import { CLEAN_UP_TOOL, checkToolServer, toolServer } from "../tool-server.ts";
 
 /**
  * vLLM's `container`: a shell on the operator's tool server. OpenAI has no item for it: its calls are shown as those of a
@@ -63,13 +63,13 @@ export const CONTAINER: RunnablePlugin<ContainerTool, ResponseOutputItem.McpCall
   },
   check: checkToolServer("container"),
   session(turn) {
-    const server = new ToolServer("container", turn);
+    const server = toolServer("container", turn);
     const inOrder = turn.time.inOrder();
     return {
       offered: { namespace: NAMESPACE, functions: FUNCTIONS },
       resolve: toolNamed,
       run: (call, signal, traceparent) => inOrder(() => server.call("exec", call.arguments, signal, traceparent)),
-      close: () => server.close({ cleanUp: true }),
+      close: () => server.close(CLEAN_UP_TOOL),
     };
   },
 };

@@ -4,23 +4,23 @@ import { refuseLargeFormats } from "../../protocol/bounded-formats.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import { ToolFault } from "../tool-fault.ts";
 
-/** Of a tool's input schema as JSON: it goes into every prompt. */
+/** Bytes of a tool's input schema as JSON: it goes into every prompt. */
 const MAX_SCHEMA_BYTES = 64 * 1024;
 
-/** What the specification allows in a tool's name (2025-11-25, "Tool Names"), which is also what a prompt can hold. */
+/** Names that the specification allows a tool (2025-11-25, "Tool Names"); a prompt can hold the same. */
 const TOOL_NAME = /^[A-Za-z0-9_./-]{1,128}$/;
 
 /** A list that still goes on after this many pages never ends. */
 const MAX_PAGES = 500;
 
 export interface ToolListOptions {
-  /** What the server is called in faults. */
+  /** The name of the server in faults. */
   server: string;
   maxTools: number;
-  /** Of all tools together. */
+  /** Bytes of all tools together. */
   maxBytes: number;
   request: RequestOptions;
-  /** What goes with each question. */
+  /** Goes with each question. */
   meta?: { _meta?: { traceparent: string } };
 }
 
@@ -86,7 +86,7 @@ const TRUNCATED = "\n[truncated]\n";
 const MAX_NAME_LENGTH = 200;
 
 /**
- * What a tool returned, as the text the model reads: its text blocks by line, and a short placeholder for everything
+ * The result of a tool, as the text that the model reads: its text blocks by line, and a short placeholder for everything
  * that is none (`[image/png, 12345 bytes]`). Structured content counts only where there is no text: the specification
  * has servers repeat it as text. Longer text than `maxBytes` of UTF-8 is cut, and says so.
  */
@@ -147,7 +147,7 @@ export function truncate(text: string, maxBytes: number): string {
   return decoder.decode(bytes.subarray(0, end)) + TRUNCATED + decoder.decode(bytes.subarray(start));
 }
 
-/** Whether a byte of UTF-8 goes on with a character. */
+/** True if a byte of UTF-8 goes on with a character. */
 function isContinuation(byte: number | undefined): boolean {
   return byte !== undefined && (byte & 0xc0) === 0x80;
 }

@@ -55,7 +55,7 @@ export function takeApprovals({ items, input }: SessionRequest, servers: McpServ
   for (const approval of approvals) {
     const id = approval.approval_request_id;
     const request = requests.get(id);
-    // Of an earlier turn: its request, or its server, may be gone by now.
+    // The request of an approval of an earlier turn, or its server, may be gone by now.
     const isNew = indices.has(approval);
     const path = `input[${indices.get(approval)}].approval_request_id`;
     if (isNew) {
@@ -74,10 +74,8 @@ export function takeApprovals({ items, input }: SessionRequest, servers: McpServ
       throw invalidRequest(path, `Expected at most ${MAX_APPROVED_CALLS} approved calls.`, "array_above_max_length");
     }
     if (!servers?.approve(request, id) && isNew) {
-      throw invalidRequest(
-        path,
-        `The tool '${request.name}' of the MCP server '${request.server_label}' is not among the 'tools' of this request.`,
-      );
+      const message = `The tool '${request.name}' of the MCP server '${request.server_label}' is not among the 'tools' of this request.`;
+      throw invalidRequest(path, message);
     }
   }
 }

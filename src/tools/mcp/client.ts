@@ -25,9 +25,9 @@ export interface McpSessionOptions {
   fetch: (url: string, init: RequestInit) => Promise<Response>;
   /** How long connecting, listing the tools, and calling one may take. */
   timeouts: { connectMs: number; listMs: number; callMs: number };
-  /** Of any one answer of the server, and of its tools together. */
+  /** Any one answer of the server has at most so many, and its tools together. */
   maxBytes: number;
-  /** Of a tool call's text. */
+  /** A tool call's text has at most so many. */
   maxOutputBytes: number;
   maxTools: number;
   /** Ends the session and everything it does. */
@@ -59,7 +59,7 @@ const UNSUPPORTED_PROTOCOL_VERSION = -32022;
 interface Operation {
   id: string;
   abort: AbortController;
-  /** Of the last answer that was an HTTP error. */
+  /** The status of the last answer that was an HTTP error. */
   status: number | undefined;
   fault: ToolFault | undefined;
   /** The trace that the operation belongs to, of which the server is told. */
@@ -197,7 +197,7 @@ export class McpSession {
       } else if (isOldTransport(status)) {
         await this.#hangUp();
         await this.#connectBy("sse", request).catch(() => {
-          // Of the two failures the first one is the server's answer to what it should understand.
+          // The first of the two failures is the server's answer to what it should understand.
           if (!operation.fault) operation.status = status;
           throw error;
         });

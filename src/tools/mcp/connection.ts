@@ -11,7 +11,7 @@ import { toMcpError } from "./faults.ts";
 /** Tools that one server may list. */
 const MAX_TOOLS = 1_000;
 
-/** Of one answer of an MCP server. */
+/** The most bytes of one answer of an MCP server. */
 const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
 
 const CONNECT_TIMEOUT_MS = 15_000;
@@ -59,7 +59,7 @@ export class McpConnection {
   }
 
   /** Ends the session, if there is one, after a call of the tool that cleans up. Never rejects. */
-  async close(cleanUpTool: string | undefined): Promise<void> {
+  async close(cleanUpTool?: string): Promise<void> {
     // One that still connects, when all that is settled by now has had its say, is given up.
     const next = Promise.withResolvers<undefined>();
     setTimeout(next.resolve, 0, undefined);
@@ -104,8 +104,7 @@ export class McpConnection {
 function toArguments(json: string): JsonObject {
   const parsed = parseArguments(json);
   if (parsed) return parsed;
-  throw new ToolFault(
-    "tool",
-    "Error parsing tool arguments as JSON. Please ensure the tool call arguments are valid JSON and try again.",
-  );
+  const message =
+    "Error parsing tool arguments as JSON. Please ensure the tool call arguments are valid JSON and try again.";
+  throw new ToolFault("tool", message);
 }

@@ -9,7 +9,7 @@ import type { RunnablePlugin } from "../plugin.ts";
 import { refusedCall, takeApprovals } from "./approvals.ts";
 import { functionName, McpServers, type McpTool } from "./servers.ts";
 
-/** What all `mcp_call` items have in common, whatever tool's calls they show. */
+/** All `mcp_call` items have this in common, whatever tool's calls they show. */
 export const MCP_CALL = {
   type: "mcp_call",
   written: {
@@ -84,28 +84,23 @@ export const MCP: RunnablePlugin<McpTool, ResponseOutputItem.McpCall> = {
     }
     const called = (Object.hasOwn(access, label) ? access[label]?.server_url : undefined) ?? url;
     if (!URL.canParse(called) || !(isPublicUrl(new URL(called).href) || config.isListed(new URL(called)))) {
-      throw invalidRequest(
-        path,
-        "Expected an https URL of a public address, or of a server that the operator has listed (MCP_SERVERS).",
-        "invalid_url",
-      );
+      const message =
+        "Expected an https URL of a public address, or of a server that the operator has listed (MCP_SERVERS).";
+      throw invalidRequest(path, message, "invalid_url");
     }
     if (config.mayCallMcp?.(new URL(called)) === false) {
       throw invalidRequest(path, "This API key does not allow this MCP server to be called.", "mcp_server_not_allowed");
     }
     if (isToolServer(new URL(called), config)) {
-      throw invalidRequest(
-        path,
-        "This is the operator's tool server: ask for the built-in tool instead.",
-        "invalid_url",
-      );
+      const message = "This is the operator's tool server: ask for the built-in tool instead.";
+      throw invalidRequest(path, message, "invalid_url");
     }
   },
   session: (turn) => new McpServers(turn),
   takeInput: (options, servers) => takeApprovals(options, servers as McpServers | undefined),
 };
 
-/** What a tool itself said of its failure (`mcp_tool_execution_error`): the model has read it as any other output. */
+/** The words of a tool itself about its failure (`mcp_tool_execution_error`): the model has read it as any other output. */
 function toolText(error: unknown): string | undefined {
   if (typeof error !== "object" || error === null || !("content" in error)) return undefined;
   if (!Array.isArray(error.content)) return undefined;

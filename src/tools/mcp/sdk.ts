@@ -1,5 +1,5 @@
 /**
- * What of the client package is used: imported as a whole, later, it would be bundled as a whole, with its OAuth and
+ * The parts of the client package that are used: imported as a whole, later, it would be bundled as a whole, with its OAuth and
  * what that brings.
  *
  * It is loaded when it is first needed, and shares zod with the rest; so everywhere zod must be imported as `{ z }`. With

@@ -30,7 +30,7 @@ export class McpServers implements PluginSession {
   readonly #functions = new Map<string, { definition: FunctionTool; tool: McpTool }>();
   /** The next number to try for names that are not free, by what stands before it. */
   readonly #numbered = new Map<string, number>();
-  /** What the choice of tools leaves, as `label` (a label has no colon) and `label:tool`; undefined is all. */
+  /** The choice of tools leaves these, as `label` (a label has no colon) and `label:tool`; undefined is all. */
   readonly #chosen: ReadonlySet<string> | undefined;
   /** Labels of servers whose tools are known. */
   readonly #listed = new Set<string>();
@@ -93,7 +93,7 @@ export class McpServers implements PluginSession {
   approve(asked: Extract<Item, { type: "mcp_approval_request" }>, request: string): boolean {
     const { server_label: label, name } = asked;
     const server = this.#servers.find((each) => each.server_label === label);
-    // Whether the tool only reads is known when tools are listed.
+    // A filter by `read_only` is heeded when tools are listed.
     const names = server && namesOf(server.allowed_tools);
     if (!server || (names && !includes(names, name))) return false;
     const tool: McpTool = { kind: "mcp", label, name, approval: false };
@@ -108,11 +108,11 @@ export class McpServers implements PluginSession {
 
   async close(): Promise<void> {
     const closing: Promise<void>[] = [];
-    for (const connection of this.#connections.values()) closing.push(connection.close(undefined));
+    for (const connection of this.#connections.values()) closing.push(connection.close());
     await Promise.all(closing);
   }
 
-  /** What this turn has listed before a crash stays as it was, also where that failed; else the list of an earlier turn. */
+  /** A list that this turn has made before a crash stays as it was, also where that failed; else that of an earlier turn does. */
   #takeEarlierList(server: McpServerTool): void {
     const { output, items, replays } = this.#turn;
     const isOwn = (item: Item) => item.type === "mcp_list_tools" && item.server_label === server.server_label;
@@ -178,7 +178,7 @@ export class McpServers implements PluginSession {
   }
 }
 
-/** What is left of a name that gets a number: 64 characters hold it with one of three digits. */
+/** A name that gets a number keeps so many characters: 64 characters hold it with one of three digits. */
 const MAX_STEM_LENGTH = 60;
 
 /** The name under which a model sees a tool of an MCP server: `label__tool`, in the letters that functions may have. */
@@ -218,7 +218,7 @@ function needsApproval(approval: McpServerTool["require_approval"], tool: Listed
   return !(approval.never && isMatched(approval.never, tool));
 }
 
-/** What a list of a server's tools depends on: a list of another origin may lack some. */
+/** Tells what a list of a server's tools depends on: a list of another origin may lack some. */
 function listOrigin({ server_url: url, allowed_tools: allowed }: McpServerTool): string {
   const { origin, pathname } = url !== undefined && URL.canParse(url) ? new URL(url) : { origin: "", pathname: "" };
   return JSON.stringify([origin + pathname, allowed ?? null]);

@@ -5,7 +5,7 @@ import type { CalledTool } from "../../contract/tool-call.ts";
 import type { Item } from "../../items/registry.ts";
 import { parseArguments } from "../../protocol/json.ts";
 import type { RunnablePlugin, SessionOptions } from "../plugin.ts";
-import { checkToolServer, ToolServer } from "../tool-server.ts";
+import { CLEAN_UP_TOOL, checkToolServer, toolServer } from "../tool-server.ts";
 
 /** `code_interpreter`: Python on the operator's tool server. */
 
@@ -84,7 +84,7 @@ export const PYTHON: RunnablePlugin<PythonTool, ResponseCodeInterpreterToolCall>
   check: checkToolServer("python"),
   session(turn) {
     const container = containerOf(turn);
-    const server = new ToolServer("python", turn, container);
+    const server = toolServer("python", turn, container);
     const inOrder = turn.time.inOrder();
     return {
       offered: { namespace: NAMESPACE, functions: FUNCTIONS },
@@ -95,7 +95,7 @@ export const PYTHON: RunnablePlugin<PythonTool, ResponseCodeInterpreterToolCall>
         return inOrder(() => server.call("python", JSON.stringify({ code }), signal, traceparent));
       },
       // A container that the client has named lives on, for the next turn.
-      close: () => server.close({ cleanUp: container === turn.ownContainer }),
+      close: () => server.close(container === turn.ownContainer ? CLEAN_UP_TOOL : undefined),
     };
   },
 };
@@ -122,7 +122,7 @@ export function unwrapScript(body: string): string {
 }
 
 function fromJson(body: string): string {
-  // What begins with a brace may be a script all the same.
+  // A text that begins with a brace may be a script all the same.
   const code = body.trimStart().startsWith("{") ? parseArguments(body)?.code : undefined;
   return typeof code === "string" ? code : body;
 }

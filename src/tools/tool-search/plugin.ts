@@ -38,7 +38,7 @@ export const TOOL_SEARCH: RunnablePlugin<ToolSearch, ResponseToolSearchCall> = {
   fullName: () => NAME,
   item: {
     type: "tool_search_call",
-    // What is searched for stands in the arguments.
+    // The arguments tell what is searched for.
     canShow: (_tool, _text, isComplete) => isComplete,
     create: (_tool, { id, text }) => ({
       id,
@@ -100,7 +100,7 @@ function toolNamed(name: string): ToolSearch | undefined {
   return name === NAME ? TOOL : undefined;
 }
 
-/** What a model is told of the tools that it does not see. */
+/** Tells a model of the tools that it does not see. */
 function whatThereIs(deferred: readonly ClientTool[]): string {
   const namespaces = new Map<string, string>();
   for (const { namespace, namespaceDescription } of deferred) {
@@ -111,7 +111,7 @@ function whatThereIs(deferred: readonly ClientTool[]): string {
   return `There are ${deferred.length} of them, some of these kinds:\n${lines.join("\n")}`;
 }
 
-/** What a tool is found by: its names, what it is for, and what it takes. */
+/** A tool is found by this: its names, what it is for, and what it takes. */
 function textOf({ name, namespace, namespaceDescription, tool }: ClientTool): string {
   const about = "description" in tool ? (tool.description ?? "") : "";
   const properties = "parameters" in tool && isJsonObject(tool.parameters) ? tool.parameters.properties : undefined;
@@ -146,7 +146,7 @@ function inNamespaces(found: readonly ClientTool[]): Tool[] {
 
 const outputs = new WeakMap<readonly Item[], Map<SearchCall, SearchOutput>>();
 
-/** What each search of this server's has found, read from its items: the next output is that of the oldest search. */
+/** The results of each search of this server's, read from its items: the next output is that of the oldest search. */
 function outputsIn(items: readonly Item[]): Map<SearchCall, SearchOutput> {
   let known = outputs.get(items);
   if (known) return known;
