@@ -93,7 +93,7 @@ export class Tables {
 
   /** Runs a statement that needs its table, which is made where it is not there. */
   write(table: TableName, statement: string, ...bindings: (SqlStorageValue | Uint8Array)[]): void {
-    this.make(table);
+    if (!this.has(table)) this.make(table);
     this.#sql.exec(statement, ...bindings);
   }
 
