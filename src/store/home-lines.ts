@@ -116,7 +116,7 @@ export const homeLine = z.discriminatedUnion("object", [
 ]);
 
 export type HomeBegin = z.output<typeof home>;
-export type ConversationLine = z.output<typeof conversation>;
+type ConversationLine = z.output<typeof conversation>;
 export type TurnLine = z.output<typeof response> | z.output<typeof conversationItems>;
 export type EventsLine = z.output<typeof events>;
 

@@ -6,7 +6,7 @@ import { KEY_TABLES, type KeyChange, type KeyRecord, KeyStore, type StoredKey } 
 
 /** What administrators did, and what tenants have deleted: rows that are only ever added, until they are old. */
 
-export const AUDIT_TABLES = [
+const AUDIT_TABLES = [
   `CREATE TABLE audit (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, kind TEXT NOT NULL, type TEXT NOT NULL,
     tenant TEXT NOT NULL, body TEXT NOT NULL)`,
@@ -33,7 +33,7 @@ export interface AuditRow extends Omit<AuditEvent, "changes"> {
   at: number;
 }
 
-export interface AuditQuery {
+interface AuditQuery {
   /** Rows before this one, newest first. */
   before?: number | undefined;
   limit: number;
@@ -44,7 +44,7 @@ export interface AuditQuery {
 }
 
 /** Who acts: rows of tenants do not push out those of administrators. */
-export type AuditKind = "admin" | "tenant";
+type AuditKind = "admin" | "tenant";
 
 /** Rows of each kind that are kept. */
 const MAX_ROWS = 100_000;
@@ -109,7 +109,7 @@ export const DIRECTORY_VERSIONS: Versions = [[...KEY_TABLES, ...AUDIT_TABLES]];
 export const DIRECTORY = "directory";
 
 /** What a look-up tells: the key, if it is one, and the mint's secret, by which whoever asks knows inventions from now on. */
-export interface LookUp {
+interface LookUp {
   mint: string;
   key: KeyRecord | null;
 }

@@ -5,45 +5,8 @@ import { Schema, type Versions } from "../schema.ts";
 import { type Account, type Answer, Ledger, type Report, TENANT } from "./ledger.ts";
 import { USAGE_TABLE, type UsageEntry, type UsageQuery, type UsageRow, UsageStore } from "./usage.ts";
 
-/**
- * The homes of a tenant: those that are noted, where it wants them noted, and those that have told what they store. Nothing else
- * tells which there are.
- */
-
-export const HOMES_TABLE = "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID";
-
-export class NotedHomes {
-  readonly #schema: Schema;
-
-  constructor(schema: Schema) {
-    this.#schema = schema;
-  }
-
-  /** Notes a home; one that is noted keeps its place, and has been used at `now` (Unix milliseconds). */
-  add(home: string, now: number): void {
-    const add = "INSERT INTO homes (home, at) VALUES (?, ?) ON CONFLICT (home) DO UPDATE SET at = excluded.at";
-    this.#schema.write(add, home, now);
-  }
-
-  /** At most `limit` homes after `after`, in the order of their keys. */
-  list(after: string, limit: number): string[] {
-    const rows = this.#schema.rows<{ home: string }>(
-      "SELECT home FROM homes WHERE home > ?1 UNION SELECT home FROM stored WHERE home > ?1 ORDER BY home LIMIT ?2",
-      ...[after, limit],
-    );
-    return rows.map(({ home }) => home);
-  }
-
-  /** Forgets those of these homes that were last used before `until`. */
-  forget(homes: readonly string[], until: number): void {
-    const unused = "DELETE FROM homes WHERE at < ? AND home IN (SELECT value FROM json_each(?))";
-    this.#schema.rows(unused, until, JSON.stringify(homes));
-  }
-
-  isEmpty(): boolean {
-    return this.#schema.rows("SELECT 1 FROM homes UNION ALL SELECT 1 FROM stored LIMIT 1").length === 0;
-  }
-}
+/** The homes of a tenant that are noted, where it wants them noted. */
+const HOMES_TABLE = "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID";
 
 /**
  * What is stored of a tenant: a row for each home and key, as the home itself has told last. Figures are absolute: one that is
@@ -66,7 +29,7 @@ const OVERTAKEN_MS = 60_000;
 /** Homes whose latest report is remembered. */
 const MAX_LATEST = 10_000;
 
-export const STORED_TABLE = `CREATE TABLE stored (
+const STORED_TABLE = `CREATE TABLE stored (
   home TEXT NOT NULL, key TEXT NOT NULL, bytes INTEGER NOT NULL, responses INTEGER NOT NULL, conversations INTEGER NOT NULL,
   PRIMARY KEY (home, key)) WITHOUT ROWID`;
 
@@ -74,7 +37,7 @@ type Row = { key: string } & Stored;
 
 const FIGURES = "bytes AS stored_bytes, responses AS stored_responses, conversations AS stored_conversations";
 
-export class StoredTotals {
+class StoredTotals {
   readonly #schema: Schema;
   /** The sums by key; read once, and kept up with the rows. */
   #sums: Map<string, Stored> | undefined;
@@ -177,7 +140,6 @@ export const QUOTA_VERSIONS: Versions = [
 export class Quota extends DurableObject<Variables> {
   readonly #schema: Schema;
   readonly #usage: UsageStore;
-  readonly #homes: NotedHomes;
   readonly #stored: StoredTotals;
   #ledger: Ledger | undefined;
 
@@ -185,7 +147,6 @@ export class Quota extends DurableObject<Variables> {
     super(state, env);
     this.#schema = new Schema(state.storage, QUOTA_VERSIONS);
     this.#usage = new UsageStore(this.#schema);
-    this.#homes = new NotedHomes(this.#schema);
     this.#stored = new StoredTotals(this.#schema);
   }
 
@@ -230,20 +191,29 @@ export class Quota extends DurableObject<Variables> {
     return this.#usage.read(query);
   }
 
-  /** Notes a home in which something is about to be kept. */
+  /** Notes a home in which something is about to be kept; one that is noted keeps its place. */
   noteHome(home: string): void {
-    this.#homes.add(home, Date.now());
+    const add = "INSERT INTO homes (home, at) VALUES (?, ?) ON CONFLICT (home) DO UPDATE SET at = excluded.at";
+    this.#schema.write(add, home, Date.now());
   }
 
-  /** Homes that were noted, in the order of their keys. */
+  /**
+   * At most `limit` homes after `after`, in the order of their keys: those that were noted, and those that have told what they store.
+   * Nothing else tells which there are.
+   */
   homes(after: string, limit: number): string[] {
-    return this.#homes.list(after, limit);
+    const rows = this.#schema.rows<{ home: string }>(
+      "SELECT home FROM homes WHERE home > ?1 UNION SELECT home FROM stored WHERE home > ?1 ORDER BY home LIMIT ?2",
+      ...[after, limit],
+    );
+    return rows.map(({ home }) => home);
   }
 
   /** Forgets homes, but for those that were used within `keepMs`; whether none is left. */
   forgetHomes(homes: readonly string[], keepMs: number): boolean {
-    this.#homes.forget(homes, Date.now() - keepMs);
-    return this.#homes.isEmpty();
+    const unused = "DELETE FROM homes WHERE at < ? AND home IN (SELECT value FROM json_each(?))";
+    this.#schema.rows(unused, Date.now() - keepMs, JSON.stringify(homes));
+    return this.#schema.rows("SELECT 1 FROM homes UNION ALL SELECT 1 FROM stored LIMIT 1").length === 0;
   }
 
   /** Forgets all that was counted. */
