@@ -92,54 +92,46 @@ const MAX_RUNS = 10_000;
 const FORGOTTEN_TOGETHER = 1_000;
 
 export class RunRegister {
-  readonly #sql: SqlStorage;
   readonly #schema: Schema;
   readonly #maxRuns: number;
   #count: number | undefined;
 
   constructor(storage: DurableObjectStorage, maxRuns = MAX_RUNS) {
-    this.#sql = storage.sql;
     this.#schema = new Schema(storage, VERSIONS);
     this.#maxRuns = maxRuns;
   }
 
   /** Again is harmless. `now`: Unix milliseconds. */
   add({ id, tenant }: AnnouncedRun, now: number): void {
-    this.#schema.open();
-    this.#count ??= this.#sql.exec<{ count: number }>("SELECT COUNT(*) AS count FROM runs").one().count;
+    this.#count ??= this.#schema.rows<{ count: number }>("SELECT COUNT(*) AS count FROM runs")[0]?.count ?? 0;
     const added = "INSERT OR IGNORE INTO runs (id, tenant, at) VALUES (?, ?, ?)";
-    this.#count += this.#sql.exec(added, id, tenant, now).rowsWritten;
+    this.#count += this.#schema.write(added, id, tenant, now);
     if (this.#count <= this.#maxRuns) return;
     const oldest = "DELETE FROM runs WHERE id IN (SELECT id FROM runs ORDER BY at LIMIT ?)";
-    this.#sql.exec(oldest, Math.min(FORGOTTEN_TOGETHER, this.#maxRuns));
+    this.#schema.write(oldest, Math.min(FORGOTTEN_TOGETHER, this.#maxRuns));
     this.#count = undefined;
   }
 
   /** Those that are not there are no matter. */
   remove(ids: readonly string[]): void {
-    if (!this.#schema.openIfMade()) return;
-    const ended = "DELETE FROM runs WHERE id IN (SELECT value FROM json_each(?))";
-    const { rowsWritten } = this.#sql.exec(ended, JSON.stringify(ids));
-    if (this.#count !== undefined) this.#count -= rowsWritten;
+    const ended = "DELETE FROM runs WHERE id IN (SELECT value FROM json_each(?)) RETURNING id";
+    const removed = this.#schema.rows(ended, JSON.stringify(ids)).length;
+    if (this.#count !== undefined) this.#count -= removed;
   }
 
   /** The run of an id; null where none was announced, or it has ended. */
   get(id: string): AnnouncedRun | null {
-    if (!this.#schema.openIfMade()) return null;
-    const rows = this.#sql.exec<{ id: string; tenant: string }>("SELECT id, tenant FROM runs WHERE id = ?", id);
-    return rows.toArray()[0] ?? null;
+    const [run] = this.#schema.rows<{ id: string; tenant: string }>("SELECT id, tenant FROM runs WHERE id = ?", id);
+    return run ?? null;
   }
 
   /** Runs in the order of their ids. */
   list({ tenant, after = "", limit }: RunQuery): AnnouncedRun[] {
-    if (!this.#schema.openIfMade()) return [];
     const ofTenant = tenant === undefined ? "" : "AND tenant = ?";
-    return this.#sql
-      .exec<{ id: string; tenant: string }>(
-        `SELECT id, tenant FROM runs WHERE id > ? ${ofTenant} ORDER BY id LIMIT ?`,
-        ...[after, ...(tenant === undefined ? [] : [tenant]), limit],
-      )
-      .toArray();
+    return this.#schema.rows<{ id: string; tenant: string }>(
+      `SELECT id, tenant FROM runs WHERE id > ? ${ofTenant} ORDER BY id LIMIT ?`,
+      ...[after, ...(tenant === undefined ? [] : [tenant]), limit],
+    );
   }
 }
 

@@ -1,4 +1,4 @@
-import { type ApiError, tooManyInProgress } from "../protocol/errors.ts";
+import { tooManyInProgress } from "../protocol/errors.ts";
 import type { History } from "./history.ts";
 import { toPieces } from "./row-pieces.ts";
 import type { ObjectLoad } from "./tenant-load.ts";
@@ -77,8 +77,8 @@ export class ConversationLock {
 
   #take(limit: number): () => void {
     const giveBack = this.#load.take(limit);
-    if (!giveBack) throw tooManyTurns();
-    return giveBack;
+    if (giveBack) return giveBack;
+    throw tooManyInProgress("Too many turns of your conversations are in progress or waiting. Please retry later.");
   }
 
   #grant(giveBack: () => void): Lease {
@@ -101,10 +101,6 @@ export class ConversationLock {
     this.#holder = lease;
     return lease;
   }
-}
-
-function tooManyTurns(): ApiError {
-  return tooManyInProgress("Too many turns of your conversations are in progress or waiting. Please retry later.");
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { Item } from "../items/registry.ts";
 import { conversationLocked, conversationNotFound } from "../protocol/errors.ts";
 import type { ConversationLock, Lease, LeaseSockets } from "./conversation-lock.ts";
-import type { HistoryReader } from "./history-reader.ts";
+import { conversationHistory } from "./history-reader.ts";
 import type { Conversation, HomeRows } from "./home-rows.ts";
 import { type ItemPage, pageOf } from "./item-store.ts";
 import { type Result, refusalOf, refused } from "./rpc.ts";
@@ -18,7 +18,6 @@ interface EnteredTurn {
 
 export class ConversationTurns {
   readonly #rows: HomeRows;
-  readonly #history: HistoryReader;
   readonly #lock: ConversationLock;
   readonly #maxOpen: () => number;
   readonly #sockets: LeaseSockets;
@@ -26,15 +25,8 @@ export class ConversationTurns {
   #entered: EnteredTurn | undefined;
 
   /** `maxOpen` gives how many turns of a tenant may hold a conversation or wait for one. */
-  constructor(
-    rows: HomeRows,
-    history: HistoryReader,
-    lock: ConversationLock,
-    sockets: LeaseSockets,
-    maxOpen: () => number,
-  ) {
+  constructor(rows: HomeRows, lock: ConversationLock, sockets: LeaseSockets, maxOpen: () => number) {
     this.#rows = rows;
-    this.#history = history;
     this.#lock = lock;
     this.#sockets = sockets;
     this.#maxOpen = maxOpen;
@@ -68,7 +60,7 @@ export class ConversationTurns {
       // Deleted while this turn waited.
       if (!this.#rows.conversations.get(id)) throw conversationNotFound(id);
       const base = this.#rows.turns.lastPosition();
-      const answer = this.#sockets.open({ ticket, base }, this.#history.ofConversation(base));
+      const answer = this.#sockets.open({ ticket, base }, conversationHistory(this.#rows, base));
       this.#entered = { ticket, base, lease };
       scope.move();
       return { ok: true, value: answer };

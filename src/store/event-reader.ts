@@ -43,7 +43,7 @@ export class ReaderCount {
   }
 }
 
-export interface ReaderOptions {
+interface ReaderOptions {
   /** The last sequence number that the client has. */
   after: number;
   /** Whether deltas keep their `obfuscation`. */
@@ -60,7 +60,7 @@ const OBFUSCATION = /,"obfuscation":"[^"]*"}$/;
 const TERMINAL = new Set(["response.completed", "response.failed", "response.incomplete"]);
 
 /** What a reader looks at: the log, its writer as long as the run lives, and whether the run has been settled. */
-export interface ReadableRun {
+interface ReadableRun {
   turn: string;
   log: EventLogStore;
   live: () => EventLogWriter | undefined;

@@ -1,5 +1,5 @@
 import { ApiError, previousResponseNotFound } from "../protocol/errors.ts";
-import { concatHistories, EMPTY_HISTORY, type History, historyTooLong, isTooLong } from "./history.ts";
+import { concatArrays, EMPTY_HISTORY, type History, historyTooLong } from "./history.ts";
 import type { HomeRows } from "./home-rows.ts";
 import { MAX_HISTORY_LENGTH, MAX_READ_LENGTH } from "./limits.ts";
 import type { RunSpec } from "./run-store.ts";
@@ -32,82 +32,81 @@ function snapshotOf(history: History, references: readonly ItemKey[], found: Rec
   return missing ? { found: false, missing: "item", id: missing.id } : { found: true, history, references: found };
 }
 
-export class HistoryReader {
-  readonly #rows: HomeRows;
-
-  constructor(rows: HomeRows) {
-    this.#rows = rows;
+/**
+ * The history of the response `previous`, if there is one, and the items of `references`. A response of which an
+ * ancestor was deleted has no history any more.
+ */
+export function snapshot(rows: HomeRows, previous: string | null, references: readonly ItemKey[]): Snapshot {
+  let history: History | undefined = EMPTY_HISTORY;
+  try {
+    if (previous !== null) history = responseHistory(rows, previous);
+  } catch (error) {
+    // A call to an object carries no error of ours.
+    if (error instanceof ApiError) return { found: false, missing: "room" };
+    throw error;
   }
+  if (history === undefined) return { found: false, missing: "previous" };
+  const found = itemsOf(rows, references, MAX_HISTORY_LENGTH - history.items.length - history.messages.length);
+  if (found === undefined) return { found: false, missing: "room" };
+  return snapshotOf(history, references, found);
+}
 
-  /**
-   * The history of the response `previous`, if there is one, and the items of `references`. A response of which an
-   * ancestor was deleted has no history any more.
-   */
-  snapshot(previous: string | null, references: readonly ItemKey[]): Snapshot {
-    let history: History | undefined = EMPTY_HISTORY;
-    try {
-      if (previous !== null) history = this.#ofResponse(previous);
-    } catch (error) {
-      // A call to an object carries no error of ours.
-      if (error instanceof ApiError) return { found: false, missing: "room" };
-      throw error;
+/** The history of the conversation up to a position. Throws the 400 when it is too long. */
+export function conversationHistory(rows: HomeRows, upTo: number): History {
+  return checked(rows.items.history(upTo));
+}
+
+/**
+ * The history that a run continues, and the last position of the conversation that it has then seen (null outside of
+ * one). Throws the 400s when the history is not there any more, or too long.
+ */
+export function historyOfRun(rows: HomeRows, spec: RunSpec): { history: History; base: number | null } {
+  if (spec.inConversation) {
+    const base = rows.turns.lastPosition();
+    return { history: conversationHistory(rows, base), base };
+  }
+  if (spec.parent === null) return { history: EMPTY_HISTORY, base: null };
+  const history = responseHistory(rows, spec.parent);
+  if (history === undefined) throw previousResponseNotFound(spec.request.previous_response_id ?? "");
+  return { history, base: null };
+}
+
+/**
+ * The history of a response; what came before it in its conversation comes first, when it began in one. Throws the 400 when
+ * it is too long.
+ */
+function responseHistory(rows: HomeRows, previous: string): History | undefined {
+  const found = rows.turns.history(previous);
+  if (found === undefined) return undefined;
+  const { base, history } = found;
+  if (base === null) return checked(history);
+  const before = rows.items.history(base);
+  const items = concatArrays([before.items, history.items]);
+  return checked({ items, messages: concatArrays([before.messages, history.messages]) });
+}
+
+/** Items as JSON texts by id, without those that are missing. Undefined when they are longer than `maxLength` in all. */
+function itemsOf(
+  rows: HomeRows,
+  references: readonly ItemKey[],
+  maxLength: number,
+): Record<string, string> | undefined {
+  const found: Record<string, string> = {};
+  let length = 0;
+  let read = 0;
+  for (const [turn, keys] of Map.groupBy(references, (key) => key.turn)) {
+    const items = rows.items.ofTurn(turn, new Set(keys.map(({ id }) => id)));
+    read += items.read;
+    for (const [id, item] of items.found) {
+      found[id] = item;
+      length += item.length;
     }
-    if (history === undefined) return { found: false, missing: "previous" };
-    const found = this.#items(references, MAX_HISTORY_LENGTH - history.items.length - history.messages.length);
-    if (found === undefined) return { found: false, missing: "room" };
-    return snapshotOf(history, references, found);
+    if (length > maxLength || read > MAX_READ_LENGTH) return undefined;
   }
-
-  /** The history of the conversation up to a position. Throws the 400 when it is too long. */
-  ofConversation(upTo: number): History {
-    return checked(this.#rows.items.history(upTo));
-  }
-
-  /**
-   * The history that a run continues, and the last position of the conversation that it has then seen (null outside of
-   * one). Throws the 400s when the history is not there any more, or too long.
-   */
-  ofRun(spec: RunSpec): { history: History; base: number | null } {
-    if (spec.inConversation) {
-      const base = this.#rows.turns.lastPosition();
-      return { history: this.ofConversation(base), base };
-    }
-    if (spec.parent === null) return { history: EMPTY_HISTORY, base: null };
-    const history = this.#ofResponse(spec.parent);
-    if (history === undefined) throw previousResponseNotFound(spec.request.previous_response_id ?? "");
-    return { history, base: null };
-  }
-
-  /**
-   * The history of a response; what came before it in its conversation comes first, when it began in one. Throws the 400 when
-   * it is too long.
-   */
-  #ofResponse(previous: string): History | undefined {
-    const found = this.#rows.turns.history(previous);
-    if (found === undefined) return undefined;
-    const { base, history } = found;
-    return checked(base === null ? history : concatHistories(this.#rows.items.history(base), history));
-  }
-
-  /** Items as JSON texts by id, without those that are missing. Undefined when they are longer than `maxLength` in all. */
-  #items(references: readonly ItemKey[], maxLength: number): Record<string, string> | undefined {
-    const found: Record<string, string> = {};
-    let length = 0;
-    let read = 0;
-    for (const [turn, keys] of Map.groupBy(references, (key) => key.turn)) {
-      const items = this.#rows.items.ofTurn(turn, new Set(keys.map(({ id }) => id)));
-      read += items.read;
-      for (const [id, item] of items.found) {
-        found[id] = item;
-        length += item.length;
-      }
-      if (length > maxLength || read > MAX_READ_LENGTH) return undefined;
-    }
-    return found;
-  }
+  return found;
 }
 
 function checked(history: History): History {
-  if (isTooLong(history)) throw historyTooLong();
+  if (history.items.length + history.messages.length > MAX_HISTORY_LENGTH) throw historyTooLong();
   return history;
 }

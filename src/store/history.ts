@@ -1,7 +1,6 @@
 import type { Replay } from "../contract/engine.ts";
 import type { Item } from "../items/registry.ts";
 import { type ApiError, contextLengthExceeded } from "../protocol/errors.ts";
-import { MAX_HISTORY_LENGTH } from "./limits.ts";
 import { fromCell, fromCells, mayContinue, type StoredCell } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
 
@@ -29,19 +28,6 @@ export function readHistory({ items, messages }: History): { history: Item[]; re
     replays: JSON.parse(messages) as Replay[],
     length: items.length + messages.length,
   };
-}
-
-/** One history after the other. */
-export function concatHistories(first: History, second: History): History {
-  return {
-    items: concatArrays([first.items, second.items]),
-    messages: concatArrays([first.messages, second.messages]),
-  };
-}
-
-/** Whether a history is longer than may be given to a turn. */
-export function isTooLong({ items, messages }: History): boolean {
-  return items.length + messages.length > MAX_HISTORY_LENGTH;
 }
 
 /** The 400 for a history that is too long. */

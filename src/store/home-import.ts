@@ -38,118 +38,118 @@ const CREATE_WAITING = `CREATE TABLE waiting_lines (
   PRIMARY KEY (part, line, piece)) WITHOUT ROWID`;
 const DROP_WAITING = "DROP TABLE IF EXISTS waiting_lines";
 
-export class HomeImport {
-  readonly #storage: DurableObjectStorage;
-  readonly #rows: HomeRows;
-  readonly #housekeeping: Housekeeping;
+/** What an import needs of its home. */
+interface ImportingHome {
+  sql: SqlStorage;
+  rows: HomeRows;
+  housekeeping: Housekeeping;
+}
 
-  constructor(storage: DurableObjectStorage, rows: HomeRows, housekeeping: Housekeeping) {
-    this.#storage = storage;
-    this.#rows = rows;
-    this.#housekeeping = housekeeping;
+/** Takes a part of what an export has of a home; the last one brings all of them, or none, into its rows. */
+export async function importPart(home: ImportingHome, taken: ImportPart): Promise<ImportAnswer> {
+  const { sql, rows, housekeeping } = home;
+  const { ticket, part, isLast, lines, isCounted = false } = taken;
+  if (!rows.isUnused()) return compare(rows, lines);
+  // From here on nothing waits: the rows and their alarm are one write.
+  await housekeeping.open();
+  if (!rows.isUnused()) return compare(rows, lines);
+  if (part > 0 && !hasWaiting(sql, ticket, part)) return "interrupted";
+  if (!isLast) {
+    const swept = housekeeping.sweepSoon();
+    rows.transaction(() => keepWaiting(sql, ticket, part, lines));
+    await swept;
+    return "waiting";
   }
+  rows.stored.forget();
+  const oldest = rows.transaction(() => insert(home, part, lines, isCounted ? "" : undefined));
+  await housekeeping.retain(oldest, isCounted);
+  if (isCounted) await rows.stored.tell();
+  return "imported";
+}
 
-  async take({ ticket, part, isLast, lines, isCounted = false }: ImportPart): Promise<ImportAnswer> {
-    if (!this.#rows.isUnused()) return this.#compare(lines);
-    // From here on nothing waits: the rows and their alarm are one write.
-    await this.#housekeeping.open();
-    if (!this.#rows.isUnused()) return this.#compare(lines);
-    if (part > 0 && !this.#hasWaiting(ticket, part)) return "interrupted";
-    if (!isLast) {
-      const swept = this.#housekeeping.sweepSoon();
-      this.#rows.transaction(() => this.#wait(ticket, part, lines));
-      await swept;
-      return "waiting";
+/** Whether what these lines tell is kept here. A home may have gone on since it was imported. */
+function compare(rows: HomeRows, lines: readonly string[]): ImportAnswer {
+  const { conversations, turns, items } = rows;
+  const takenOut = items.takenOut();
+  const shown = (settled: SettledTurn) => JSON.stringify(turnLine(settled, takenOut, undefined));
+  const isKept = lines.every((text) => {
+    const line = JSON.parse(text) as KeptLine;
+    if (line.object === "conversation") return conversations.createdAt(line.id) === line.created_at_ms;
+    if (line.object !== "response" && line.object !== "conversation.items") return true;
+    const kept = turns.settled(line.turn.id);
+    return kept !== undefined && shown(kept) === shown(settledTurn(line));
+  });
+  return isKept ? "unchanged" : "differs";
+}
+
+/** Whether the parts before this one wait, and are of the same import. */
+function hasWaiting(sql: SqlStorage, ticket: string, part: number): boolean {
+  if (sql.exec("SELECT 1 FROM sqlite_schema WHERE name = 'waiting_lines'").toArray().length === 0) return false;
+  const newest = "SELECT ticket, part FROM waiting_lines ORDER BY part DESC LIMIT 1";
+  const [row] = sql.exec<{ ticket: string; part: number }>(newest).toArray();
+  return row?.ticket === ticket && row.part === part - 1;
+}
+
+function keepWaiting(sql: SqlStorage, ticket: string, part: number, lines: readonly string[]): void {
+  if (part === 0) {
+    sql.exec(DROP_WAITING);
+    sql.exec(CREATE_WAITING);
+  }
+  const add = "INSERT INTO waiting_lines (part, line, piece, ticket, body) VALUES (?, ?, ?, ?, ?)";
+  for (const [line, text] of lines.entries()) {
+    for (const [piece, body] of toCells(text).entries()) sql.exec(add, part, line, piece, ticket, body);
+  }
+}
+
+function* allLines(sql: SqlStorage, parts: number, last: readonly string[]): Generator<KeptLine> {
+  for (let part = 0; part < parts; part += 1) {
+    for (let line = 0; ; line += 1) {
+      const pieces = sql
+        .exec<{ body: StoredCell }>(
+          "SELECT body FROM waiting_lines WHERE part = ? AND line = ? ORDER BY piece",
+          part,
+          line,
+        )
+        .toArray();
+      if (pieces.length === 0) break;
+      // Its rows take the place that it gives back.
+      sql.exec("DELETE FROM waiting_lines WHERE part = ? AND line = ?", part, line);
+      yield JSON.parse(fromCells(pieces.map(({ body }) => body))) as KeptLine;
     }
-    this.#rows.stored.forget();
-    const oldest = this.#rows.transaction(() => this.#insert(part, lines, isCounted ? "" : undefined));
-    await this.#housekeeping.retain(oldest, isCounted);
-    if (isCounted) await this.#rows.stored.tell();
-    return "imported";
   }
+  for (const text of last) yield JSON.parse(text) as KeptLine;
+}
 
-  /** Whether what these lines tell is kept here. A home may have gone on since it was imported. */
-  #compare(lines: readonly string[]): ImportAnswer {
-    const { conversations, turns, items } = this.#rows;
-    const takenOut = items.takenOut();
-    const shown = (settled: SettledTurn) => JSON.stringify(turnLine(settled, takenOut, undefined));
-    const isKept = lines.every((text) => {
-      const line = JSON.parse(text) as KeptLine;
-      if (line.object === "conversation") return conversations.createdAt(line.id) === line.created_at_ms;
-      if (line.object !== "response" && line.object !== "conversation.items") return true;
-      const kept = turns.settled(line.turn.id);
-      return kept !== undefined && shown(kept) === shown(settledTurn(line));
-    });
-    return isKept ? "unchanged" : "differs";
-  }
-
-  /** Whether the parts before this one wait, and are of the same import. */
-  #hasWaiting(ticket: string, part: number): boolean {
-    const { sql } = this.#storage;
-    if (sql.exec("SELECT 1 FROM sqlite_schema WHERE name = 'waiting_lines'").toArray().length === 0) return false;
-    const newest = "SELECT ticket, part FROM waiting_lines ORDER BY part DESC LIMIT 1";
-    const [row] = sql.exec<{ ticket: string; part: number }>(newest).toArray();
-    return row?.ticket === ticket && row.part === part - 1;
-  }
-
-  #wait(ticket: string, part: number, lines: readonly string[]): void {
-    const { sql } = this.#storage;
-    if (part === 0) {
-      sql.exec(DROP_WAITING);
-      sql.exec(CREATE_WAITING);
-    }
-    const add = "INSERT INTO waiting_lines (part, line, piece, ticket, body) VALUES (?, ?, ?, ?, ?)";
-    for (const [line, text] of lines.entries()) {
-      for (const [piece, body] of toCells(text).entries()) sql.exec(add, part, line, piece, ticket, body);
+/** Writes all rows, as an owner's. Gives when the oldest turn was created, Unix milliseconds. */
+function insert(
+  { sql, rows }: ImportingHome,
+  parts: number,
+  last: readonly string[],
+  owner: string | undefined,
+): number {
+  const { items, conversations } = rows;
+  let oldest = Date.now();
+  let turn: ImportedTurn | undefined;
+  for (const line of allLines(sql, parts, last)) {
+    switch (line.object) {
+      case "home":
+        for (const id of line.taken_out) items.delete(id);
+        break;
+      case "conversation":
+        conversations.create(line.id, line.created_at_ms, line.metadata, owner);
+        break;
+      case "response.events":
+        turn?.add(line);
+        break;
+      default:
+        turn?.insert();
+        turn = new ImportedTurn(rows, line, owner);
+        oldest = Math.min(oldest, line.turn.created_at_ms);
     }
   }
-
-  *#lines(parts: number, last: readonly string[]): Generator<KeptLine> {
-    const { sql } = this.#storage;
-    for (let part = 0; part < parts; part += 1) {
-      for (let line = 0; ; line += 1) {
-        const pieces = sql
-          .exec<{ body: StoredCell }>(
-            "SELECT body FROM waiting_lines WHERE part = ? AND line = ? ORDER BY piece",
-            part,
-            line,
-          )
-          .toArray();
-        if (pieces.length === 0) break;
-        // Its rows take the place that it gives back.
-        sql.exec("DELETE FROM waiting_lines WHERE part = ? AND line = ?", part, line);
-        yield JSON.parse(fromCells(pieces.map(({ body }) => body))) as KeptLine;
-      }
-    }
-    for (const text of last) yield JSON.parse(text) as KeptLine;
-  }
-
-  /** Writes all rows, as an owner's. Gives when the oldest turn was created, Unix milliseconds. */
-  #insert(parts: number, last: readonly string[], owner: string | undefined): number {
-    const { items, conversations } = this.#rows;
-    let oldest = Date.now();
-    let turn: ImportedTurn | undefined;
-    for (const line of this.#lines(parts, last)) {
-      switch (line.object) {
-        case "home":
-          for (const id of line.taken_out) items.delete(id);
-          break;
-        case "conversation":
-          conversations.create(line.id, line.created_at_ms, line.metadata, owner);
-          break;
-        case "response.events":
-          turn?.add(line);
-          break;
-        default:
-          turn?.insert();
-          turn = new ImportedTurn(this.#rows, line, owner);
-          oldest = Math.min(oldest, line.turn.created_at_ms);
-      }
-    }
-    turn?.insert();
-    this.#storage.sql.exec(DROP_WAITING);
-    return oldest;
-  }
+  turn?.insert();
+  sql.exec(DROP_WAITING);
+  return oldest;
 }
 
 /** A turn that is being written, and its log. */

@@ -6,7 +6,7 @@ import type { ErrorFields } from "../protocol/errors.ts";
 import { MAX_ID_LENGTH, responseId } from "../protocol/ids.ts";
 import { isJsonObject, type JsonObject } from "../protocol/json.ts";
 import { metadata } from "../protocol/request-fields.ts";
-import type { Conversation, HomeRows } from "./home-rows.ts";
+import type { HomeRows } from "./home-rows.ts";
 import type { SettledTurn } from "./turn-store.ts";
 
 /**
@@ -116,7 +116,7 @@ export const homeLine = z.discriminatedUnion("object", [
 ]);
 
 export type HomeBegin = z.output<typeof home>;
-export type ConversationLine = z.output<typeof conversation>;
+type ConversationLine = z.output<typeof conversation>;
 export type TurnLine = z.output<typeof response> | z.output<typeof conversationItems>;
 export type EventsLine = z.output<typeof events>;
 
@@ -165,7 +165,10 @@ function* linesOf({ conversations, turns, items, runs, log }: HomeRows, home: st
     taken_out: [...takenOut],
     in_progress: running.map((turn) => responseId({ home, turn })),
   };
-  if (conversation) yield conversationLine(conversation, conversations.createdAt(conversation.id));
+  if (conversation) {
+    const { object, id, created_at, metadata } = conversation;
+    yield { object, id, created_at, metadata, created_at_ms: conversations.createdAt(id) };
+  }
   let count = 0;
   for (const turn of all) {
     const settled = turns.settled(turn);
@@ -181,11 +184,6 @@ function* linesOf({ conversations, turns, items, runs, log }: HomeRows, home: st
     }
   }
   yield { object: "home.end", id: home, turns: count };
-}
-
-/** `createdAt` in Unix milliseconds. */
-function conversationLine({ id, object, created_at, metadata }: Conversation, createdAt: number): ConversationLine {
-  return { object, id, created_at, metadata, created_at_ms: createdAt };
 }
 
 /**

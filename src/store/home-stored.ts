@@ -81,8 +81,9 @@ export class HomeStored {
     const ofTable = (table: "turns" | "events", sums: string) =>
       this.#tables.rows<TurnSums>(table, `${sums} ${only} GROUP BY owner`, ...turns);
     for (const { key, bytes, responses } of [...ofTable("turns", TURNS), ...ofTable("events", LOGS)]) {
-      const { stored_bytes, stored_responses, ...rest } = stored[key] ?? NOTHING_STORED;
-      stored[key] = { ...rest, stored_bytes: stored_bytes + bytes, stored_responses: stored_responses + responses };
+      const before = stored[key] ?? NOTHING_STORED;
+      const stored_bytes = before.stored_bytes + bytes;
+      stored[key] = { ...before, stored_bytes, stored_responses: before.stored_responses + responses };
     }
   }
 

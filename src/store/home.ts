@@ -8,19 +8,19 @@ import { ConversationLock, LeaseSockets } from "./conversation-lock.ts";
 import { ConversationTurns } from "./conversation-turns.ts";
 import { ReaderCount, streamEvents } from "./event-reader.ts";
 import type { History } from "./history.ts";
-import { HistoryReader, type ItemKey, type Snapshot } from "./history-reader.ts";
-import { HomeImport, type ImportAnswer, type ImportPart } from "./home-import.ts";
+import { conversationHistory, historyOfRun, type ItemKey, type Snapshot, snapshot } from "./history-reader.ts";
+import { type ImportAnswer, type ImportPart, importPart } from "./home-import.ts";
 import { exportLines } from "./home-lines.ts";
 import { type Conversation, HomeRows, type IdempotencyClaim } from "./home-rows.ts";
 import { Housekeeping, oldestOf } from "./housekeeping.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "./item-store.ts";
 import { type FileBindings, HomeLife } from "./open-homes.ts";
 import type { QuotaBinding } from "./quota/run-quota.ts";
-import { type LiveRunFacts, ResponseReader, TreeReader } from "./response-reader.ts";
+import { type LiveRunFacts, ResponseReader, treePage } from "./response-reader.ts";
 import { type HomeRequest, type Result, readHomeUrl, refusalOf, refused } from "./rpc.ts";
 import { admitRun, RunHost } from "./run-host.ts";
 import type { RunSpec } from "./run-store.ts";
-import { Settlement, type TurnToSettle } from "./settlement.ts";
+import { settle, settleRun, type TurnToSettle } from "./settlement.ts";
 import { tenantConversations, tenantRuns } from "./tenant-load.ts";
 import type { StoredResponse } from "./turn-store.ts";
 
@@ -34,18 +34,16 @@ import type { StoredResponse } from "./turn-store.ts";
  */
 export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding & FileBindings> {
   readonly #rows: HomeRows;
-  readonly #history: HistoryReader;
   readonly #conversation: ConversationTurns;
   readonly #runs: RunHost;
   readonly #responses: ResponseReader;
-  readonly #tree: TreeReader;
   readonly #housekeeping: Housekeeping;
-  readonly #settlement: Settlement;
   readonly #readers = new ReaderCount();
-  readonly #import: HomeImport;
   /** The home's key, as it stands in its ids. */
   readonly #address: string;
   readonly #life: HomeLife;
+  /** For what settles a turn. */
+  readonly #settling: Parameters<typeof settle>[0];
 
   constructor(state: DurableObjectState, env: Variables & QuotaBinding & BoardBinding & FileBindings) {
     super(state, env);
@@ -53,32 +51,30 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
     const waitUntil = (promise: Promise<unknown>) => this.#life.waitUntil(promise);
     const [tenant = "", address = ""] = state.id.name?.split(":") ?? [];
     const name = state.id.toString();
-    this.#address = address;
-
-    this.#rows = new HomeRows(state.storage, () => oldestOf(config()), { tenant, home: address }, env);
-    this.#history = new HistoryReader(this.#rows);
+    const rows = new HomeRows(state.storage, () => oldestOf(config()), { tenant, home: address }, env);
+    const sockets = new LeaseSockets(state);
     const lock = new ConversationLock(tenantConversations.of(tenant, name, this));
     const maxOpen = () => config().maxOpenConversationsPerTenant;
-    const sockets = new LeaseSockets(state);
-    this.#conversation = new ConversationTurns(this.#rows, this.#history, lock, sockets, maxOpen);
+    const conversation = new ConversationTurns(rows, lock, sockets, maxOpen);
+    this.#address = address;
+    this.#rows = rows;
+    this.#conversation = conversation;
     this.#runs = new RunHost({
       env,
       waitUntil,
-      runs: this.#rows.runs,
-      log: this.#rows.log,
+      runs: rows.runs,
+      log: rows.log,
       load: tenantRuns.of(tenant, name, this),
       address,
-      history: (spec) => this.#history.ofRun(spec),
-      acquireConversation: () => this.#conversation.acquireToResume(),
-      transaction: (body) => this.#rows.transaction(body),
-      settle: (spec, base, result, endLog) => this.#settlement.run(spec, base, result, endLog),
+      history: (spec) => historyOfRun(rows, spec),
+      acquireConversation: () => conversation.acquireToResume(),
+      transaction: (body) => rows.transaction(body),
+      settle: (spec, base, result, endLog) => settleRun(this.#settling, { spec, base, endLog }, result),
     });
-    this.#responses = new ResponseReader(this.#rows, this.#runs);
-    this.#tree = new TreeReader(this.#rows, this.#runs);
-    this.#housekeeping = new Housekeeping(state.storage, this.#rows, this.#runs, config);
-    this.#settlement = new Settlement(this.#rows, this.#conversation, this.#housekeeping, config, waitUntil);
-    this.#import = new HomeImport(state.storage, this.#rows, this.#housekeeping);
-    this.#life = new HomeLife(state, env, this.#rows, this.#housekeeping, sockets);
+    this.#responses = new ResponseReader(rows, this.#runs);
+    this.#housekeeping = new Housekeeping(state.storage, rows, this.#runs, config);
+    this.#settling = { config, rows, conversation, housekeeping: this.#housekeeping, waitUntil };
+    this.#life = new HomeLife(state, env, rows, this.#housekeeping, sockets);
   }
 
   /** Ends this life of the object, as `HomeLife` does. */
@@ -93,7 +89,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
    * there: a turn whose ancestor was deleted cannot be continued.
    */
   snapshot(previous: string | null, references: readonly ItemKey[]): Snapshot {
-    return this.#history.snapshot(previous, references);
+    return snapshot(this.#rows, previous, references);
   }
 
   /** A turn that was created at `createdAt` is about to be settled: what that needs is made before it is waited for. */
@@ -104,7 +100,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
 
   /** Keeps a foreground turn for good: one row where it fits, in one transaction. Again is harmless. */
   settle(turn: TurnToSettle): Promise<Result<number>> {
-    return this.#settlement.foreground(turn);
+    return settle(this.#settling, turn);
   }
 
   /** A response, settled or still running; null when there is none (any more). */
@@ -119,7 +115,9 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
 
   /** A page of the responses of the tree in which a response is; null when there is no such response. */
   tree(address: TurnAddress, page: PageRequest): ItemPage | null {
-    return this.#responses.has(address.turn) ? this.#tree.page(treeOf(address), page) : null;
+    return this.#responses.has(address.turn)
+      ? treePage({ rows: this.#rows, runs: this.#runs }, treeOf(address), page)
+      : null;
   }
 
   /** Removes a response's content; one that is running is stopped first. False when there was none. */
@@ -146,10 +144,12 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
     waitMs: number,
     access: Record<string, McpAccess> = {},
   ): Promise<Result<StoredResponse>> {
-    const [rows, runs, conversation, housekeeping] = [this.#rows, this.#runs, this.#conversation, this.#housekeeping];
     const find = (turn: string) => this.#responses.retrieve(turn);
-    const home = { rows, runs, conversation, housekeeping, find };
-    return admitRun(home, JSON.parse(specJson) as RunSpec, { ticket, waitMs, access });
+    return admitRun({ ...this.#settling, runs: this.#runs, find }, JSON.parse(specJson) as RunSpec, {
+      ticket,
+      waitMs,
+      access,
+    });
   }
 
   /** Waits until a run is settled and gives its response, with the failure as it was; null when there is none. */
@@ -254,7 +254,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
   conversationHistory(id: string): Result<History> | null {
     if (!this.#rows.conversations.get(id)) return null;
     try {
-      return { ok: true, value: this.#history.ofConversation(this.#rows.turns.lastPosition()) };
+      return { ok: true, value: conversationHistory(this.#rows, this.#rows.turns.lastPosition()) };
     } catch (error) {
       return refusalOf(error);
     }
@@ -270,7 +270,9 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
   /** A page of the responses in the conversation, and of those that branch off it; null when there is no such conversation. */
   conversationTree(id: string, home: string, page: PageRequest): ItemPage | null {
     this.#runs.resumeRuns();
-    return this.#rows.conversations.get(id) && this.#tree.page({ home, tree: "" }, page);
+    return (
+      this.#rows.conversations.get(id) && treePage({ rows: this.#rows, runs: this.#runs }, { home, tree: "" }, page)
+    );
   }
 
   /** Adds items; null when there is no such conversation. Waits for its turn, as every change of it does. */
@@ -344,7 +346,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
 
   /** Takes a part of what an export has of this home; the last one brings all of them, or none, into its rows. */
   import(part: ImportPart): Promise<ImportAnswer> {
-    return this.#import.take(part);
+    return importPart({ sql: this.ctx.storage.sql, rows: this.#rows, housekeeping: this.#housekeeping }, part);
   }
 
   // Idempotency: in the object that the key names

@@ -72,8 +72,7 @@ export class Housekeeping {
     await this.#rows.webhooks.deliverDue(this.#config());
     const webhook = this.#rows.webhooks.nextDue();
     if (webhook !== null) due.push(Math.max(webhook, now));
-    const sweep = this.#sweep(now);
-    if (sweep !== null) due.push(sweep);
+    for (const sweep of [this.#rows.idempotency.sweep(now), this.#sweepTurns(now)]) if (sweep !== null) due.push(sweep);
     // One that goes as a whole tells it as it goes.
     if (due.length === 0 && (await this.releaseIfEmpty())) return;
     if (isCounted && !(await this.#rows.stored.tell())) due.push(now + TELL_RETRY_MS);
@@ -154,16 +153,7 @@ export class Housekeeping {
     await deleted;
   }
 
-  /** Removes what has outlived its time; returns when there will be more to remove. */
-  #sweep(now: number): number | null {
-    const dues: number[] = [];
-    const keys = this.#rows.idempotency.sweep(now);
-    if (keys !== null) dues.push(keys);
-    const turns = this.#sweepTurns(now);
-    if (turns !== null) dues.push(turns);
-    return dues.length === 0 ? null : Math.min(...dues);
-  }
-
+  /** Removes turns that have outlived their time; returns when there will be more to remove. */
   #sweepTurns(now: number): number | null {
     const { retentionMs } = this.#config();
     if (this.#runs.liveRuns === 0) this.#rows.sweepItems();

@@ -109,74 +109,70 @@ export class ResponseReader {
  * another one nor shows it twice.
  */
 
+interface TreeHome {
+  rows: HomeRows;
+  runs: RunHost;
+}
+
 /** What a node needs of a response's body. */
 type Head = Pick<ResponseObject, "status" | "background" | "model" | "usage" | "previous_response_id">;
 
 /** Makes a node of a turn that is about to be read, and says how much text that took, in UTF-16 units. */
 type Source = () => { node: TreeNode; read: number };
 
-export class TreeReader {
-  readonly #rows: HomeRows;
-  readonly #runs: RunHost;
-
-  constructor(rows: HomeRows, runs: RunHost) {
-    this.#rows = rows;
-    this.#runs = runs;
+/**
+ * A page of nodes. It ends early where what it reads is large. `address` is that of a tree of this home; `after`: the name of a
+ * turn of it, which need not be there.
+ */
+export function treePage(home: TreeHome, address: TreeAddress, { limit, order, after }: PageRequest): ItemPage {
+  const nodes: TreeNode[] = [];
+  let read = 0;
+  for (const source of sourcesOf(home, address, order, after)) {
+    // One more than the page has: it tells that there is more.
+    if (read > MAX_PAGE_LENGTH) return { ...pageOf(nodes, limit), hasMore: true };
+    const found = source();
+    read += found.read;
+    nodes.push(found.node);
+    if (nodes.length > limit) break;
   }
+  return pageOf(nodes, limit);
+}
 
-  /**
-   * A page of nodes. It ends early where what it reads is large. `address` is that of a tree of this home; `after`: the name of a
-   * turn of it, which need not be there.
-   */
-  page(address: TreeAddress, { limit, order, after }: PageRequest): ItemPage {
-    const nodes: TreeNode[] = [];
-    let read = 0;
-    for (const source of this.#sources(address, order, after)) {
-      // One more than the page has: it tells that there is more.
-      if (read > MAX_PAGE_LENGTH) return { ...pageOf(nodes, limit), hasMore: true };
-      const found = source();
-      read += found.read;
-      nodes.push(found.node);
-      if (nodes.length > limit) break;
-    }
-    return pageOf(nodes, limit);
-  }
-
-  /** What is settled and what runs, in one order. */
-  *#sources({ home, tree }: TreeAddress, order: "asc" | "desc", after: string | undefined): Generator<Source> {
-    const isBefore = (one: string, other: string) => (order === "asc" ? one < other : one > other);
-    const live = this.#runs
-      .specs()
-      .filter(({ turn }) => turn.startsWith(tree) && (after === undefined || isBefore(after, turn)))
-      .sort((one, other) => (isBefore(one.turn, other.turn) ? -1 : 1));
-    for (const row of this.#rows.turns.nodes(tree, order, after)) {
-      while (live[0] && isBefore(live[0].turn, row.turn)) yield this.#ofRun(home, live.shift() as RunSpec);
-      yield this.#ofRow(home, row);
-    }
-    for (const spec of live) yield this.#ofRun(home, spec);
-  }
-
-  #ofRow(home: string, row: NodeRow): Source {
-    return () => {
-      const isTakenOut = (id: string) => this.#rows.items.isTakenOut(id);
-      const head = this.#rows.turns.head(row);
+/** What is settled and what runs, in one order. */
+function* sourcesOf(
+  { rows, runs }: TreeHome,
+  { home, tree }: TreeAddress,
+  order: "asc" | "desc",
+  after: string | undefined,
+): Generator<Source> {
+  const isBefore = (one: string, other: string) => (order === "asc" ? one < other : one > other);
+  const live = runs
+    .specs()
+    .filter(({ turn }) => turn.startsWith(tree) && (after === undefined || isBefore(after, turn)))
+    .sort((one, other) => (isBefore(one.turn, other.turn) ? -1 : 1));
+  for (const row of rows.turns.nodes(tree, order, after)) {
+    while (live[0] && isBefore(live[0].turn, row.turn)) yield runSource(home, live.shift() as RunSpec);
+    yield () => {
+      const isTakenOut = (id: string) => rows.items.isTakenOut(id);
+      const head = rows.turns.head(row);
       const input = inputPreview(row.input, isTakenOut);
       const output = outputPreview(row.output, isTakenOut);
       const read = head.length + row.input.length + row.output.length;
       return { node: nodeOf(home, row, JSON.parse(head) as Head, { input, output }), read };
     };
   }
+  for (const spec of live) yield runSource(home, spec);
+}
 
-  #ofRun(home: string, spec: RunSpec): Source {
-    return () => {
-      const items = JSON.stringify(spec.input);
-      const { head } = runningBody(spec, "in_progress");
-      const row = { turn: spec.turn, createdAt: spec.createdAt, position: null, base: null };
-      const input = inputPreview(items, () => false);
-      const node = nodeOf(home, row, JSON.parse(head) as Head, { input, output: null });
-      return { node, read: head.length + items.length };
-    };
-  }
+function runSource(home: string, spec: RunSpec): Source {
+  return () => {
+    const items = JSON.stringify(spec.input);
+    const { head } = runningBody(spec, "in_progress");
+    const row = { turn: spec.turn, createdAt: spec.createdAt, position: null, base: null };
+    const input = inputPreview(items, () => false);
+    const node = nodeOf(home, row, JSON.parse(head) as Head, { input, output: null });
+    return { node, read: head.length + items.length };
+  };
 }
 
 function nodeOf(

@@ -153,7 +153,8 @@ export class RunHost {
     } catch (error) {
       // Nobody foresaw it: the run stays noted, and the alarm resumes it.
       abort.abort(error);
-      console.error(logLine({ level: "error", run: spec.turn, error: errorName(error) }));
+      const name = error instanceof Error ? error.name : typeof error;
+      console.error(logLine({ level: "error", run: spec.turn, error: name }));
     } finally {
       this.#live.delete(spec.turn);
       log.stop();
@@ -169,18 +170,10 @@ export class RunHost {
   async cancel(turn: string): Promise<boolean> {
     const run = this.#live.get(turn);
     if (!run) return false;
-    run.abort.abort(cancelled());
+    run.abort.abort(new ApiError({ status: 499, message: "The response was cancelled.", code: "cancelled" }));
     await run.ended;
     return true;
   }
-}
-
-function errorName(error: unknown): string {
-  return error instanceof Error ? error.name : typeof error;
-}
-
-function cancelled(): ApiError {
-  return new ApiError({ status: 499, message: "The response was cancelled.", code: "cancelled" });
 }
 
 /** What a run needs of its home to begin. */

@@ -40,11 +40,17 @@ export class Schema {
     this.#isOpen = true;
   }
 
-  /** The same where there are tables; false where there are none, and then there is nothing to read. */
-  openIfMade(): boolean {
-    if (!this.#isOpen && this.version === 0) return false;
+  /** Runs a statement, and gives its rows; none where there are no tables. */
+  rows<Row extends Record<string, SqlStorageValue>>(statement: string, ...bindings: SqlStorageValue[]): Row[] {
+    if (!this.#isOpen && this.version === 0) return [];
     this.open();
-    return true;
+    return this.#storage.sql.exec<Row>(statement, ...bindings).toArray();
+  }
+
+  /** Runs a statement that needs the tables, which are made where there are none. Gives how many rows it has written. */
+  write(statement: string, ...bindings: SqlStorageValue[]): number {
+    this.open();
+    return this.#storage.sql.exec(statement, ...bindings).rowsWritten;
   }
 
   /** To be called when everything was deleted. */

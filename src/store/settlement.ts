@@ -18,87 +18,79 @@ export interface TurnToSettle extends Omit<SettledTurn, "base" | "position" | "l
   lease: { token: string; joins: boolean } | null;
 }
 
-export class Settlement {
-  readonly #rows: HomeRows;
-  readonly #conversation: ConversationTurns;
-  readonly #housekeeping: Housekeeping;
-  readonly #config: () => Config;
+/** What settling a turn needs of its home. */
+interface Settling {
+  config: () => Config;
+  rows: HomeRows;
+  conversation: ConversationTurns;
+  housekeeping: Housekeeping;
+  /** Keeps the object alive until a promise has settled. */
+  waitUntil: (promise: Promise<unknown>) => void;
+}
 
-  readonly #waitUntil: (promise: Promise<unknown>) => void;
+/**
+ * Keeps a foreground turn, and gives its conversation back. Keeping a turn again is harmless. Gives the rows that it
+ * took, or the 409 when the turn does not hold its conversation any more.
+ */
+export async function settle(home: Settling, { lease, ...settled }: TurnToSettle): Promise<Result<number>> {
+  const { rows, conversation, housekeeping } = home;
+  // A caller that has lost the answer asks again.
+  if (rows.turns.has(settled.turn)) return { ok: true, value: 0 };
+  // From here on nothing waits: the turn and its alarm are one write.
+  await housekeeping.open();
+  const entered = lease ? conversation.entered(lease.token) : null;
+  if (entered === undefined) return refused(conversationLocked());
+  const taken = rows.transaction(() => {
+    const position = lease?.joins ? rows.turns.lastPosition() + 1 : null;
+    return rows.turns.insert({ ...settled, base: entered?.base ?? null, position });
+  });
+  const retained = housekeeping.retain(settled.createdAt, settled.owner != null);
+  if (settled.owner != null) tell(home, settled.turn);
+  if (lease) conversation.release(lease.token);
+  await retained;
+  return { ok: true, value: taken };
+}
 
-  /** `waitUntil` keeps the object alive until a promise has settled. */
-  constructor(
-    rows: HomeRows,
-    conversation: ConversationTurns,
-    housekeeping: Housekeeping,
-    config: () => Config,
-    waitUntil: (promise: Promise<unknown>) => void,
-  ) {
-    this.#rows = rows;
-    this.#conversation = conversation;
-    this.#housekeeping = housekeeping;
-    this.#config = config;
-    this.#waitUntil = waitUntil;
-  }
-
-  /**
-   * Keeps a foreground turn, and gives its conversation back. Keeping a turn again is harmless. Gives the rows that it
-   * took, or the 409 when the turn does not hold its conversation any more.
-   */
-  async foreground({ lease, ...settled }: TurnToSettle): Promise<Result<number>> {
-    // A caller that has lost the answer asks again.
-    if (this.#rows.turns.has(settled.turn)) return { ok: true, value: 0 };
-    // From here on nothing waits: the turn and its alarm are one write.
-    await this.#housekeeping.open();
-    const entered = lease ? this.#conversation.entered(lease.token) : null;
-    if (entered === undefined) return refused(conversationLocked());
-    const rows = this.#rows.transaction(() => {
-      const position = lease?.joins ? this.#rows.turns.lastPosition() + 1 : null;
-      return this.#rows.turns.insert({ ...settled, base: entered?.base ?? null, position });
+/**
+ * Keeps a run's turn, in one transaction with what `endLog` writes, and with the end of the log that it gives. `base`: the last
+ * position that the run saw. Gives the rows that the turn took.
+ */
+export function settleRun(
+  home: Settling,
+  { spec, base, endLog }: { spec: RunSpec; base: number | null; endLog: () => Cell | null },
+  { outcome, closed }: TurnResult,
+): number {
+  const { config, rows, housekeeping, waitUntil } = home;
+  const joins = spec.inConversation && (outcome.status === "completed" || outcome.status === "incomplete");
+  const hasWebhook = spec.request.background === true && config().webhook !== undefined;
+  const taken = rows.transaction(() => {
+    const log = endLog();
+    // Before the turn is written: it takes the place that the run's rows give back.
+    rows.runs.delete(spec.turn);
+    const inserted = rows.turns.insert({
+      turn: spec.turn,
+      parent: spec.parent,
+      createdAt: spec.createdAt,
+      base,
+      position: joins ? rows.turns.lastPosition() + 1 : null,
+      input: JSON.stringify(keptInput(spec.input)),
+      output: closed.kept,
+      messages: closed.messages,
+      response: closed.head,
+      log,
+      owner: spec.owner,
     });
-    const retained = this.#housekeeping.retain(settled.createdAt, settled.owner != null);
-    if (settled.owner != null) this.#tell(settled.turn);
-    if (lease) this.#conversation.release(lease.token);
-    await retained;
-    return { ok: true, value: rows };
-  }
+    if (hasWebhook) rows.webhooks.add(spec, outcome.status);
+    return inserted;
+  });
+  if (hasWebhook) waitUntil(housekeeping.deliverWebhooks());
+  waitUntil(housekeeping.retain(spec.createdAt, spec.owner !== undefined));
+  if (spec.owner !== undefined) tell(home, spec.turn);
+  return taken;
+}
 
-  /**
-   * Keeps a run's turn, in one transaction with what `endLog` writes, and with the end of the log that it gives. `base`: the last
-   * position that the run saw. Gives the rows that the turn took.
-   */
-  run(spec: RunSpec, base: number | null, { outcome, closed }: TurnResult, endLog: () => Cell | null): number {
-    const joins = spec.inConversation && (outcome.status === "completed" || outcome.status === "incomplete");
-    const hasWebhook = spec.request.background === true && this.#config().webhook !== undefined;
-    const rows = this.#rows.transaction(() => {
-      const log = endLog();
-      // Before the turn is written: it takes the place that the run's rows give back.
-      this.#rows.runs.delete(spec.turn);
-      const inserted = this.#rows.turns.insert({
-        turn: spec.turn,
-        parent: spec.parent,
-        createdAt: spec.createdAt,
-        base,
-        position: joins ? this.#rows.turns.lastPosition() + 1 : null,
-        input: JSON.stringify(keptInput(spec.input)),
-        output: closed.kept,
-        messages: closed.messages,
-        response: closed.head,
-        log,
-        owner: spec.owner,
-      });
-      if (hasWebhook) this.#rows.webhooks.add(spec, outcome.status);
-      return inserted;
-    });
-    if (hasWebhook) this.#waitUntil(this.#housekeeping.deliverWebhooks());
-    this.#waitUntil(this.#housekeeping.retain(spec.createdAt, spec.owner !== undefined));
-    if (spec.owner !== undefined) this.#tell(spec.turn);
-    return rows;
-  }
-
-  /** Has the quota told of a turn that was kept: what is stored is counted. */
-  #tell(turn: string): void {
-    this.#rows.stored.added(turn);
-    this.#waitUntil(this.#rows.stored.tellSoon());
-  }
+/** Has the quota told of a turn that was kept: what is stored is counted. */
+function tell({ rows, waitUntil }: Settling, turn: string): void {
+  rows.stored.added(turn);
+  waitUntil(rows.stored.tellSoon());
 }

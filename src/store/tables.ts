@@ -1,7 +1,7 @@
 import { SCHEMA_VERSIONS } from "./schema-versions.ts";
 
 /**
- * The tables of a home as they are made today (docs/storage.md). `tables.ts` brings tables of earlier versions up to
+ * The tables of a home as they are made today (docs/storage.md). `migrate` brings tables of earlier versions up to
  * these.
  *
  * Columns of texts that may be long (`input`, `output`, `response`, `messages`, `log`, `body`) have cells of `row-pieces.ts`: text,
@@ -93,7 +93,7 @@ export class Tables {
 
   /** Runs a statement that needs its table, which is made where it is not there. */
   write(table: TableName, statement: string, ...bindings: (SqlStorageValue | Uint8Array)[]): void {
-    this.make(table);
+    if (!this.has(table)) this.make(table);
     this.#sql.exec(statement, ...bindings);
   }
 
@@ -127,7 +127,7 @@ interface Migration {
   type: string;
 }
 
-/** Oldest first. `tables.ts` makes new tables with all of it. */
+/** Oldest first. New tables are made with all of it. */
 const MIGRATIONS: readonly Migration[] = [
   { version: 2, table: "turns", column: "messages", type: "TEXT" },
   { version: 3, table: "idempotency", column: "begun", type: "INTEGER NOT NULL DEFAULT 0" },

@@ -177,7 +177,7 @@ export class TurnStore {
 
   /** Whether a turn is kept, with its response or without, expired or not. */
   has(turn: string): boolean {
-    return this.#any("turn = ? AND part = 0", turn);
+    return this.#tables.rows("turns", "SELECT 1 FROM turns WHERE turn = ? AND part = 0", turn).length > 0;
   }
 
   /** Whether a turn is part of the conversation. */

@@ -180,7 +180,7 @@ describe("the schema of an object", () => {
   it("is not made by reading", async () => {
     await runInDurableObject(emptyObject(), (_, { storage }) => {
       const schema = new Schema(storage, V2);
-      expect([schema.version, schema.openIfMade()]).toEqual([0, false]);
+      expect([schema.version, schema.rows("SELECT 1 FROM keys")]).toEqual([0, []]);
       const tables = storage.sql.exec("SELECT name FROM sqlite_schema WHERE name NOT LIKE '\\_cf\\_%' ESCAPE '\\'");
       expect(tables.toArray()).toEqual([]);
     });
@@ -220,15 +220,15 @@ it("the versions that programs beside the Worker know are those that objects wri
 describe("the audit log", () => {
   it("removes what is old, and the oldest of a kind that has too many; the other kind's rows stay", async () => {
     await runInDurableObject(emptyObject(), (_, { storage }) => {
-      new Schema(storage, DIRECTORY_VERSIONS).open();
-      const log = new AuditLog(storage.sql, 200);
+      const schema = new Schema(storage, DIRECTORY_VERSIONS);
+      const log = new AuditLog(schema, 200);
       const event = { type: "response.deleted", actor: "key_1", tenant: "t", target: "resp_1" };
       log.add({ ...event, type: "api_key.created" }, "admin", 1_000, 10_000);
       for (let at = 0; at < 1_000; at += 1) log.add(event, "tenant", 2_000 + at, 10_000);
       const rows = log.list({ limit: 10_000 });
       expect(rows.length).toBeLessThanOrEqual(200 + 128 + 1);
       expect(rows.at(-1)?.type).toBe("api_key.created");
-      const later = new AuditLog(storage.sql);
+      const later = new AuditLog(schema);
       later.add(event, "tenant", 1_000_000, 10_000);
       expect(later.list({ limit: 10 })).toHaveLength(1);
     });

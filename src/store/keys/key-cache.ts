@@ -94,7 +94,6 @@ export class KeyCache {
   readonly #tenants = new AgeingCache<Identity>();
   /** As of when it was told, Unix milliseconds. */
   #mint: { secret: string; at: number } | undefined;
-
   readonly #storedBytes: number;
 
   /** `storedBytes`: what tenants may store whose own limits do not say it; 0 is any amount. */
@@ -131,7 +130,10 @@ export class KeyCache {
     const at = Date.now();
     const { mint, key } = await this.#ask((directory) => directory.lookUp(hash));
     this.#mint = { secret: mint, at };
-    if (key) return { record: key, identity: this.#identityOf(key) };
+    if (key) {
+      const { id, tenant, limits, tenantLimits } = key;
+      return { record: key, identity: newIdentity({ tenant, keyId: id }, tenantLimits, limits, this.#storedBytes) };
+    }
     this.#known.delete(hash);
     this.#unknown.put(hash, true, at);
     throw new NoSuchKey();
@@ -148,10 +150,6 @@ export class KeyCache {
       return newIdentity({ tenant, keyId: JWT_KEY }, limits, null, this.#storedBytes);
     };
     return this.#tenants.get(tenant, maxAgeMs, look, beside);
-  }
-
-  #identityOf({ id, tenant, limits, tenantLimits }: KeyRecord): Identity {
-    return newIdentity({ tenant, keyId: id }, tenantLimits, limits, this.#storedBytes);
   }
 
   async #ask<T>(question: (directory: DurableObjectStub<KeyDirectory>) => Promise<T>): Promise<T> {

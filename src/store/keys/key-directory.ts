@@ -6,7 +6,7 @@ import { KEY_TABLES, type KeyChange, type KeyRecord, KeyStore, type StoredKey } 
 
 /** What administrators did, and what tenants have deleted: rows that are only ever added, until they are old. */
 
-export const AUDIT_TABLES = [
+const AUDIT_TABLES = [
   `CREATE TABLE audit (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, kind TEXT NOT NULL, type TEXT NOT NULL,
     tenant TEXT NOT NULL, body TEXT NOT NULL)`,
@@ -33,7 +33,7 @@ export interface AuditRow extends Omit<AuditEvent, "changes"> {
   at: number;
 }
 
-export interface AuditQuery {
+interface AuditQuery {
   /** Rows before this one, newest first. */
   before?: number | undefined;
   limit: number;
@@ -44,7 +44,7 @@ export interface AuditQuery {
 }
 
 /** Who acts: rows of tenants do not push out those of administrators. */
-export type AuditKind = "admin" | "tenant";
+type AuditKind = "admin" | "tenant";
 
 /** Rows of each kind that are kept. */
 const MAX_ROWS = 100_000;
@@ -58,13 +58,13 @@ const MAX_CHANGES_LENGTH = 16_384;
 type Row = { seq: number; at: number; type: string; tenant: string; body: string };
 
 export class AuditLog {
-  readonly #sql: SqlStorage;
+  readonly #schema: Schema;
   readonly #maxRows: number;
   #added = 0;
 
   /** `maxRows`: of each kind. */
-  constructor(sql: SqlStorage, maxRows = MAX_ROWS) {
-    this.#sql = sql;
+  constructor(schema: Schema, maxRows = MAX_ROWS) {
+    this.#schema = schema;
     this.#maxRows = maxRows;
   }
 
@@ -73,28 +73,21 @@ export class AuditLog {
     const json = changes ? JSON.stringify(changes) : null;
     const told = json !== null && json.length <= MAX_CHANGES_LENGTH ? json : null;
     const body = JSON.stringify({ actor, target, changes: told });
-    this.#sql.exec(
-      "INSERT INTO audit (at, kind, type, tenant, body) VALUES (?, ?, ?, ?, ?)",
-      ...[now, kind, type, tenant, body],
-    );
+    const insert = "INSERT INTO audit (at, kind, type, tenant, body) VALUES (?, ?, ?, ?, ?)";
+    this.#schema.write(insert, now, kind, type, tenant, body);
     this.#added += 1;
     if (this.#added % SWEEP_EVERY !== 1) return;
-    this.#sql.exec("DELETE FROM audit WHERE at < ?", now - retentionMs);
-    const [last] = this.#sql
-      .exec<{ seq: number }>(
-        "SELECT seq FROM audit WHERE kind = ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
-        kind,
-        this.#maxRows,
-      )
-      .toArray();
-    if (last) this.#sql.exec("DELETE FROM audit WHERE kind = ? AND seq <= ?", kind, last.seq);
+    this.#schema.write("DELETE FROM audit WHERE at < ?", now - retentionMs);
+    const excess = "SELECT seq FROM audit WHERE kind = ? ORDER BY seq DESC LIMIT 1 OFFSET ?";
+    const [last] = this.#schema.rows<{ seq: number }>(excess, kind, this.#maxRows);
+    if (last) this.#schema.write("DELETE FROM audit WHERE kind = ? AND seq <= ?", kind, last.seq);
   }
 
   /** Rows, newest first. */
   list({ before, limit, tenants, types, from = 0, until }: AuditQuery): AuditRow[] {
     const isAmong = (column: string, wanted: readonly string[] | undefined) =>
       wanted ? ` AND ${column} IN (SELECT value FROM json_each(?))` : "";
-    const rows = this.#sql.exec<Row>(
+    const rows = this.#schema.rows<Row>(
       `SELECT seq, at, type, tenant, body FROM audit
        WHERE seq < ? AND at >= ? AND at < ?${isAmong("tenant", tenants)}${isAmong("type", types)}
        ORDER BY seq DESC LIMIT ?`,
@@ -102,7 +95,7 @@ export class AuditLog {
       ...[tenants, types].filter((each) => each !== undefined).map((each) => JSON.stringify(each)),
       limit,
     );
-    return rows.toArray().map(({ body, ...row }) => {
+    return rows.map(({ body, ...row }) => {
       const { actor, target, changes } = JSON.parse(body) as Pick<AuditRow, "actor" | "target" | "changes">;
       return { ...row, actor, target, changes };
     });
@@ -116,7 +109,7 @@ export const DIRECTORY_VERSIONS: Versions = [[...KEY_TABLES, ...AUDIT_TABLES]];
 export const DIRECTORY = "directory";
 
 /** What a look-up tells: the key, if it is one, and the mint's secret, by which whoever asks knows inventions from now on. */
-export interface LookUp {
+interface LookUp {
   mint: string;
   key: KeyRecord | null;
 }
@@ -133,8 +126,8 @@ export class KeyDirectory extends DurableObject<Variables> {
   constructor(state: DurableObjectState, env: Variables) {
     super(state, env);
     this.#schema = new Schema(state.storage, DIRECTORY_VERSIONS);
-    this.#keys = new KeyStore(state.storage.sql);
-    this.#audit = new AuditLog(state.storage.sql);
+    this.#keys = new KeyStore(this.#schema);
+    this.#audit = new AuditLog(this.#schema);
   }
 
   /** What is known of the key whose text has this SHA-256 (hex). */
@@ -145,11 +138,11 @@ export class KeyDirectory extends DurableObject<Variables> {
 
   /** The limits of a tenant; null where it has none. */
   tenantLimits(tenant: string): Grants | null {
-    return this.#schema.openIfMade() ? this.#keys.tenantLimits(tenant) : null;
+    return this.#keys.tenantLimits(tenant);
   }
 
   tenants(after: string, limit: number): string[] {
-    return this.#schema.openIfMade() ? this.#keys.tenants(after, limit) : [];
+    return this.#keys.tenants(after, limit);
   }
 
   /** Makes a key, and gives its text, which is kept nowhere. */
@@ -167,11 +160,11 @@ export class KeyDirectory extends DurableObject<Variables> {
   }
 
   get(id: string): StoredKey | null {
-    return this.#schema.openIfMade() ? this.#keys.get(id) : null;
+    return this.#keys.get(id);
   }
 
   list(tenant: string | undefined, after: string, limit: number): StoredKey[] {
-    return this.#schema.openIfMade() ? this.#keys.list(tenant, after, limit) : [];
+    return this.#keys.list(tenant, after, limit);
   }
 
   /** Changes a key; null where there is none. */
@@ -230,7 +223,7 @@ export class KeyDirectory extends DurableObject<Variables> {
   }
 
   auditLog(query: AuditQuery): AuditRow[] {
-    return this.#schema.openIfMade() ? this.#audit.list(query) : [];
+    return this.#audit.list(query);
   }
 
   #change<T>(body: () => T): T {

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { Grants } from "../../contract/grants.ts";
 import { keyHash, mintKey, newMint, redactedKey } from "../../protocol/api-keys.ts";
+import type { Schema } from "../schema.ts";
 
 /** Keys, their tenants, and the secrets by which they are found. Times are Unix milliseconds. */
 
@@ -47,33 +48,31 @@ type Body = Omit<StoredKey, "id" | "tenant">;
 type KeyRow = { id: string; tenant: string; body: string };
 
 export class KeyStore {
-  readonly #sql: SqlStorage;
+  readonly #schema: Schema;
   #mint: string | undefined;
 
-  constructor(sql: SqlStorage) {
-    this.#sql = sql;
+  constructor(schema: Schema) {
+    this.#schema = schema;
   }
 
   /** The secret of the mint; made when it is first asked for. */
   get mint(): string {
-    this.#mint ??= this.#sql.exec<{ secret: string }>("SELECT secret FROM mint").toArray()[0]?.secret;
+    this.#mint ??= this.#schema.rows<{ secret: string }>("SELECT secret FROM mint")[0]?.secret;
     if (this.#mint === undefined) {
       this.#mint = newMint();
-      this.#sql.exec("INSERT INTO mint (secret) VALUES (?)", this.#mint);
+      this.#schema.write("INSERT INTO mint (secret) VALUES (?)", this.#mint);
     }
     return this.#mint;
   }
 
   /** What is known of the key that a text's SHA-256 stands for. */
   find(sha256: string): KeyRecord | null {
-    const [row] = this.#sql
-      .exec<KeyRow & { expires_at: number | null; limits: string | null }>(
-        `SELECT keys.id, keys.tenant, keys.body, secrets.expires_at, tenants.limits
-         FROM secrets JOIN keys ON keys.id = secrets.key LEFT JOIN tenants ON tenants.tenant = keys.tenant
-         WHERE secrets.sha256 = ?`,
-        sha256,
-      )
-      .toArray();
+    const [row] = this.#schema.rows<KeyRow & { expires_at: number | null; limits: string | null }>(
+      `SELECT keys.id, keys.tenant, keys.body, secrets.expires_at, tenants.limits
+       FROM secrets JOIN keys ON keys.id = secrets.key LEFT JOIN tenants ON tenants.tenant = keys.tenant
+       WHERE secrets.sha256 = ?`,
+      sha256,
+    );
     if (!row) return null;
     const { id, tenant, expiresAt, disabled, limits } = toKey(row);
     const ends = [expiresAt, row.expires_at].filter((end) => end !== null);
@@ -104,20 +103,17 @@ export class KeyStore {
   }
 
   get(id: string): StoredKey | null {
-    const [row] = this.#sql.exec<KeyRow>("SELECT id, tenant, body FROM keys WHERE id = ?", id).toArray();
+    const [row] = this.#schema.rows<KeyRow>("SELECT id, tenant, body FROM keys WHERE id = ?", id);
     return row ? toKey(row) : null;
   }
 
   /** Keys in the order in which they were made, after the key `after`, of one tenant or of all. */
   list(tenant: string | undefined, after: string, limit: number): StoredKey[] {
-    const rows =
-      tenant === undefined
-        ? this.#sql.exec<KeyRow>("SELECT id, tenant, body FROM keys WHERE id > ? ORDER BY id LIMIT ?", after, limit)
-        : this.#sql.exec<KeyRow>(
-            "SELECT id, tenant, body FROM keys WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?",
-            ...[tenant, after, limit],
-          );
-    return rows.toArray().map(toKey);
+    const rows = this.#schema.rows<KeyRow>(
+      `SELECT id, tenant, body FROM keys WHERE id > ? ${tenant === undefined ? "" : "AND tenant = ?"} ORDER BY id LIMIT ?`,
+      ...[after, ...(tenant === undefined ? [] : [tenant]), limit],
+    );
+    return rows.map(toKey);
   }
 
   change(id: string, change: KeyChange): StoredKey | null {
@@ -133,8 +129,8 @@ export class KeyStore {
     const key = this.get(id);
     if (!key) return null;
     const value = mintKey(this.mint);
-    this.#sql.exec("DELETE FROM secrets WHERE key = ? AND expires_at <= ?", id, now);
-    this.#sql.exec(
+    this.#schema.write("DELETE FROM secrets WHERE key = ? AND expires_at <= ?", id, now);
+    this.#schema.write(
       "UPDATE secrets SET expires_at = ? WHERE key = ? AND (expires_at IS NULL OR expires_at > ?)",
       ...[until, id, until],
     );
@@ -147,27 +143,27 @@ export class KeyStore {
   delete(id: string): StoredKey | null {
     const key = this.get(id);
     if (!key) return null;
-    this.#sql.exec("DELETE FROM secrets WHERE key = ?", id);
-    this.#sql.exec("DELETE FROM keys WHERE id = ?", id);
+    this.#schema.write("DELETE FROM secrets WHERE key = ?", id);
+    this.#schema.write("DELETE FROM keys WHERE id = ?", id);
     return key;
   }
 
   eraseTenant(tenant: string): void {
-    this.#sql.exec("DELETE FROM secrets WHERE key IN (SELECT id FROM keys WHERE tenant = ?)", tenant);
-    this.#sql.exec("DELETE FROM keys WHERE tenant = ?", tenant);
+    this.#schema.write("DELETE FROM secrets WHERE key IN (SELECT id FROM keys WHERE tenant = ?)", tenant);
+    this.#schema.write("DELETE FROM keys WHERE tenant = ?", tenant);
     this.setTenantLimits(tenant, null);
   }
 
   tenantLimits(tenant: string): Grants | null {
-    const [row] = this.#sql.exec<{ limits: string }>("SELECT limits FROM tenants WHERE tenant = ?", tenant).toArray();
+    const [row] = this.#schema.rows<{ limits: string }>("SELECT limits FROM tenants WHERE tenant = ?", tenant);
     return row ? (JSON.parse(row.limits) as Grants) : null;
   }
 
   /** Null takes them away. */
   setTenantLimits(tenant: string, limits: Grants | null): void {
-    if (limits === null) this.#sql.exec("DELETE FROM tenants WHERE tenant = ?", tenant);
+    if (limits === null) this.#schema.write("DELETE FROM tenants WHERE tenant = ?", tenant);
     else {
-      this.#sql.exec(
+      this.#schema.write(
         "INSERT INTO tenants (tenant, limits) VALUES (?, ?) ON CONFLICT (tenant) DO UPDATE SET limits = excluded.limits",
         ...[tenant, JSON.stringify(limits)],
       );
@@ -176,25 +172,23 @@ export class KeyStore {
 
   /** The tenants that have keys or limits, in the order of their names; at most `limit`, after the name `after`. */
   tenants(after: string, limit: number): string[] {
-    return this.#sql
-      .exec<{ tenant: string }>(
-        `SELECT tenant FROM (SELECT DISTINCT tenant FROM keys WHERE tenant > ?1 UNION SELECT tenant FROM tenants WHERE tenant > ?1)
-         ORDER BY tenant LIMIT ?2`,
-        ...[after, limit],
-      )
-      .toArray()
-      .map(({ tenant }) => tenant);
+    const rows = this.#schema.rows<{ tenant: string }>(
+      `SELECT tenant FROM (SELECT DISTINCT tenant FROM keys WHERE tenant > ?1 UNION SELECT tenant FROM tenants WHERE tenant > ?1)
+       ORDER BY tenant LIMIT ?2`,
+      ...[after, limit],
+    );
+    return rows.map(({ tenant }) => tenant);
   }
 
   #write({ id, tenant, ...body }: StoredKey): void {
-    this.#sql.exec(
+    this.#schema.write(
       "INSERT INTO keys (id, tenant, body) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET body = excluded.body",
       ...[id, tenant, JSON.stringify(body satisfies Body)],
     );
   }
 
   #addSecret(value: string, id: string): void {
-    this.#sql.exec("INSERT INTO secrets (sha256, key, expires_at) VALUES (?, ?, NULL)", keyHash(value), id);
+    this.#schema.write("INSERT INTO secrets (sha256, key, expires_at) VALUES (?, ?, NULL)", keyHash(value), id);
   }
 }
 

@@ -253,13 +253,13 @@ export function allowanceOf(identity: Identity, quotas: DurableObjectNamespace<Q
 }
 
 /** A request waits no longer for an answer: the platform may have ended the one that asks. */
-export const ANSWER_WITHIN_MS = 10_000;
+const ANSWER_WITHIN_MS = 10_000;
 
 /** How long a refusal is repeated without asking again, unless something comes back before. */
 const REFUSED_FOR_MS = 200;
 
 /** An amount that is wanted of a quota, and for which request. */
-export interface Wanted {
+interface Wanted {
   need: Amounts;
   open: Open;
   /** False where a request that has begun wants more. */

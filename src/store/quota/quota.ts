@@ -5,60 +5,8 @@ import { Schema, type Versions } from "../schema.ts";
 import { type Account, type Answer, Ledger, type Report, TENANT } from "./ledger.ts";
 import { USAGE_TABLE, type UsageEntry, type UsageQuery, type UsageRow, UsageStore } from "./usage.ts";
 
-/**
- * The homes of a tenant: those that are noted, where it wants them noted, and those that have told what they store. Nothing else
- * tells which there are.
- */
-
-export const HOMES_TABLE = "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID";
-
-export class NotedHomes {
-  readonly #sql: SqlStorage;
-  readonly #schema: Schema;
-
-  constructor(sql: SqlStorage, schema: Schema) {
-    this.#sql = sql;
-    this.#schema = schema;
-  }
-
-  /** Notes a home; one that is noted keeps its place, and has been used at `now` (Unix milliseconds). */
-  add(home: string, now: number): void {
-    this.#schema.open();
-    this.#sql.exec(
-      "INSERT INTO homes (home, at) VALUES (?, ?) ON CONFLICT (home) DO UPDATE SET at = excluded.at",
-      home,
-      now,
-    );
-  }
-
-  /** At most `limit` homes after `after`, in the order of their keys. */
-  list(after: string, limit: number): string[] {
-    if (!this.#schema.openIfMade()) return [];
-    return this.#sql
-      .exec<{ home: string }>(
-        "SELECT home FROM homes WHERE home > ?1 UNION SELECT home FROM stored WHERE home > ?1 ORDER BY home LIMIT ?2",
-        after,
-        limit,
-      )
-      .toArray()
-      .map(({ home }) => home);
-  }
-
-  /** Forgets those of these homes that were last used before `until`. */
-  forget(homes: readonly string[], until: number): void {
-    if (!this.#schema.openIfMade()) return;
-    this.#sql.exec(
-      "DELETE FROM homes WHERE at < ? AND home IN (SELECT value FROM json_each(?))",
-      until,
-      JSON.stringify(homes),
-    );
-  }
-
-  isEmpty(): boolean {
-    if (!this.#schema.openIfMade()) return true;
-    return this.#sql.exec("SELECT 1 FROM homes UNION ALL SELECT 1 FROM stored LIMIT 1").toArray().length === 0;
-  }
-}
+/** The homes of a tenant that are noted, where it wants them noted. */
+const HOMES_TABLE = "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID";
 
 /**
  * What is stored of a tenant: a row for each home and key, as the home itself has told last. Figures are absolute: one that is
@@ -81,7 +29,7 @@ const OVERTAKEN_MS = 60_000;
 /** Homes whose latest report is remembered. */
 const MAX_LATEST = 10_000;
 
-export const STORED_TABLE = `CREATE TABLE stored (
+const STORED_TABLE = `CREATE TABLE stored (
   home TEXT NOT NULL, key TEXT NOT NULL, bytes INTEGER NOT NULL, responses INTEGER NOT NULL, conversations INTEGER NOT NULL,
   PRIMARY KEY (home, key)) WITHOUT ROWID`;
 
@@ -89,16 +37,14 @@ type Row = { key: string } & Stored;
 
 const FIGURES = "bytes AS stored_bytes, responses AS stored_responses, conversations AS stored_conversations";
 
-export class StoredTotals {
-  readonly #sql: SqlStorage;
+class StoredTotals {
   readonly #schema: Schema;
   /** The sums by key; read once, and kept up with the rows. */
   #sums: Map<string, Stored> | undefined;
   /** When the latest report of a home was made, oldest first. Whoever has died with it gets no earlier one any more. */
   readonly #latest = new Map<string, number>();
 
-  constructor(sql: SqlStorage, schema: Schema) {
-    this.#sql = sql;
+  constructor(schema: Schema) {
     this.#schema = schema;
   }
 
@@ -117,11 +63,10 @@ export class StoredTotals {
 
   /** Takes what homes store now. Within a transaction. */
   take(reports: readonly StoredReport[]): void {
-    this.#schema.open();
     const sums = new Map(this.byKey());
     for (const { home, stored, at = Date.now() } of reports) {
       if (this.#isOvertaken(home, at)) continue;
-      const before = this.#sql.exec<Row>(`SELECT key, ${FIGURES} FROM stored WHERE home = ?`, home).toArray();
+      const before = this.#schema.rows<Row>(`SELECT key, ${FIGURES} FROM stored WHERE home = ?`, home);
       const known = new Map(before.map(({ key, ...figures }) => [key, figures as Stored]));
       for (const key of new Set([...known.keys(), ...Object.keys(stored)])) {
         const [was, is] = [known.get(key) ?? NOTHING_STORED, stored[key] ?? NOTHING_STORED];
@@ -150,11 +95,11 @@ export class StoredTotals {
 
   #write(home: string, key: string, stored: Stored): void {
     if (STORED_LIMITS.every((kind) => stored[kind] === 0)) {
-      this.#sql.exec("DELETE FROM stored WHERE home = ? AND key = ?", home, key);
+      this.#schema.write("DELETE FROM stored WHERE home = ? AND key = ?", home, key);
       return;
     }
     const { stored_bytes: bytes, stored_responses: responses, stored_conversations: conversations } = stored;
-    this.#sql.exec(
+    this.#schema.write(
       `INSERT INTO stored (home, key, bytes, responses, conversations) VALUES (?, ?, ?, ?, ?)
        ON CONFLICT (home, key) DO UPDATE SET bytes = excluded.bytes, responses = excluded.responses,
          conversations = excluded.conversations`,
@@ -163,12 +108,11 @@ export class StoredTotals {
   }
 
   #read(): Map<string, Stored> {
-    if (!this.#schema.openIfMade()) return new Map();
-    const rows = this.#sql.exec<Row>(
+    const rows = this.#schema.rows<Row>(
       `SELECT key, SUM(bytes) AS stored_bytes, SUM(responses) AS stored_responses, SUM(conversations) AS stored_conversations
        FROM stored GROUP BY key`,
     );
-    return new Map(rows.toArray().map(({ key, ...figures }) => [key, figures as Stored]));
+    return new Map(rows.map(({ key, ...figures }) => [key, figures as Stored]));
   }
 }
 
@@ -196,16 +140,14 @@ export const QUOTA_VERSIONS: Versions = [
 export class Quota extends DurableObject<Variables> {
   readonly #schema: Schema;
   readonly #usage: UsageStore;
-  readonly #homes: NotedHomes;
   readonly #stored: StoredTotals;
   #ledger: Ledger | undefined;
 
   constructor(state: DurableObjectState, env: Variables) {
     super(state, env);
     this.#schema = new Schema(state.storage, QUOTA_VERSIONS);
-    this.#usage = new UsageStore(state.storage.sql, this.#schema);
-    this.#homes = new NotedHomes(state.storage.sql, this.#schema);
-    this.#stored = new StoredTotals(state.storage.sql, this.#schema);
+    this.#usage = new UsageStore(this.#schema);
+    this.#stored = new StoredTotals(this.#schema);
   }
 
   /** Takes what a holder reports, with what was used of which model, and grants what it wants. */
@@ -249,20 +191,29 @@ export class Quota extends DurableObject<Variables> {
     return this.#usage.read(query);
   }
 
-  /** Notes a home in which something is about to be kept. */
+  /** Notes a home in which something is about to be kept; one that is noted keeps its place. */
   noteHome(home: string): void {
-    this.#homes.add(home, Date.now());
+    const add = "INSERT INTO homes (home, at) VALUES (?, ?) ON CONFLICT (home) DO UPDATE SET at = excluded.at";
+    this.#schema.write(add, home, Date.now());
   }
 
-  /** Homes that were noted, in the order of their keys. */
+  /**
+   * At most `limit` homes after `after`, in the order of their keys: those that were noted, and those that have told what they store.
+   * Nothing else tells which there are.
+   */
   homes(after: string, limit: number): string[] {
-    return this.#homes.list(after, limit);
+    const rows = this.#schema.rows<{ home: string }>(
+      "SELECT home FROM homes WHERE home > ?1 UNION SELECT home FROM stored WHERE home > ?1 ORDER BY home LIMIT ?2",
+      ...[after, limit],
+    );
+    return rows.map(({ home }) => home);
   }
 
   /** Forgets homes, but for those that were used within `keepMs`; whether none is left. */
   forgetHomes(homes: readonly string[], keepMs: number): boolean {
-    this.#homes.forget(homes, Date.now() - keepMs);
-    return this.#homes.isEmpty();
+    const unused = "DELETE FROM homes WHERE at < ? AND home IN (SELECT value FROM json_each(?))";
+    this.#schema.rows(unused, Date.now() - keepMs, JSON.stringify(homes));
+    return this.#schema.rows("SELECT 1 FROM homes UNION ALL SELECT 1 FROM stored LIMIT 1").length === 0;
   }
 
   /** Forgets all that was counted. */
@@ -276,23 +227,18 @@ export class Quota extends DurableObject<Variables> {
 
   #read(): Ledger {
     const stored = (key: string) => this.#stored.of(key);
-    if (!this.#schema.openIfMade()) return new Ledger([], stored);
-    const rows = this.ctx.storage.sql.exec<{ key: string; body: string }>("SELECT key, body FROM accounts").toArray();
-    return new Ledger(
-      rows.map(({ key, body }) => [key, JSON.parse(body) as Account] as const),
-      stored,
-    );
+    const rows = this.#schema.rows<{ key: string; body: string }>("SELECT key, body FROM accounts");
+    const accounts = rows.map(({ key, body }) => [key, JSON.parse(body) as Account] as const);
+    return new Ledger(accounts, stored);
   }
 
   #write(key: string, account: Account): void {
-    this.#schema.open();
     const { requests, reads, tokens, periods, holds } = account;
-    const { sql } = this.ctx.storage;
     if (requests.length + reads.length + tokens.length + periods.length + holds.length === 0) {
-      sql.exec("DELETE FROM accounts WHERE key = ?", key);
+      this.#schema.write("DELETE FROM accounts WHERE key = ?", key);
       return;
     }
-    sql.exec(
+    this.#schema.write(
       "INSERT INTO accounts (key, body) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET body = excluded.body",
       ...[key, JSON.stringify(account)],
     );

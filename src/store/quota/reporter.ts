@@ -64,22 +64,18 @@ export class Reporter {
     const lifetimeMs = Math.min(LIFETIME_MS, MAX_LIFETIME_MS);
     const report: Report = { ...what, key: this.#key, holder: holder(), report: this.#reports, used, lifetimeMs };
     try {
-      return await this.#call(report, usage);
+      return await this.#stub()
+        .exchange(report, usage)
+        .catch((error: unknown) => {
+          if (!isRetryable(error)) throw error;
+          return this.#stub().exchange(report, usage);
+        });
     } catch (error) {
       // The next report tells it again. If this one has arrived after all, it counts twice, rather than not at all.
       this.#used = addUsed(this.#used, used);
       this.#due ??= due;
       for (const entry of usage) this.#noteUsage(entry);
       throw error;
-    }
-  }
-
-  async #call(report: Report, usage: readonly UsageEntry[]): Promise<Answer> {
-    try {
-      return await this.#stub().exchange(report, usage);
-    } catch (error) {
-      if (!isRetryable(error)) throw error;
-      return await this.#stub().exchange(report, usage);
     }
   }
 

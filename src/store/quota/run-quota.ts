@@ -52,12 +52,6 @@ export async function reserveRun(reservation: RunReservation, stub: QuotaStub): 
   return answer.status;
 }
 
-/** Says that the run goes on. What it holds counts as before. */
-async function renewRun(reservation: RunReservation, stub: QuotaStub): Promise<void> {
-  const report = { ...reportOf(reservation, 1), held: { ...NOTHING, ...amountsOf(reservation) }, used: ONE_REQUEST };
-  await stub.exchange(report, []);
-}
-
 /** Says what the run has used, and that it is over; without usage, that it never began. */
 export async function endRun(
   reservation: RunReservation,
@@ -94,10 +88,14 @@ export class HeldQuota {
     const reservation = this.#reservation;
     if (!reservation) return () => {};
     const isDue = atOnce || this.#isRaised;
+    // What it holds counts as before.
+    const held = { ...NOTHING, ...amountsOf(reservation) };
     const renew = () => {
       this.#hasRenewed = true;
       // Where it fails, it is said again before the reservation is over.
-      void this.#tell((stub) => renewRun(reservation, stub));
+      void this.#tell(async (stub) => {
+        await stub.exchange({ ...reportOf(reservation, 1), held, used: { ...NO_USE, requests: 1 } }, []);
+      });
     };
     if (isDue) renew();
     const timer = setInterval(renew, RUN_RENEW_MS);
@@ -145,7 +143,6 @@ export class HeldQuota {
 }
 
 const NO_USE: Used = { requests: 0, reads: 0, tokens: 0, cost: 0 };
-const ONE_REQUEST: Used = { ...NO_USE, requests: 1 };
 
 function amountsOf({ tokens, cost, stored }: RunReservation): Partial<Amounts> {
   return { tokens, cost, runs: 1, ...stored };

@@ -48,23 +48,20 @@ export const USAGE_TABLE = `CREATE TABLE usage (
   PRIMARY KEY (start, key, model)) WITHOUT ROWID`;
 
 export class UsageStore {
-  readonly #sql: SqlStorage;
   readonly #schema: Schema;
   #models: { start: number; names: Set<string> } | undefined;
   #sweptAt = 0;
 
-  constructor(sql: SqlStorage, schema: Schema) {
-    this.#sql = sql;
+  constructor(schema: Schema) {
     this.#schema = schema;
   }
 
   /** Adds to the hour of `now`; of what is older than `retentionMs`, removes it once a day. Within a transaction. */
   add(key: string, entries: readonly UsageEntry[], now: number, retentionMs: number): void {
     if (entries.length === 0) return;
-    this.#schema.open();
     const start = Math.floor(now / HOUR_MS) * HOUR_MS;
     for (const { model, requests, input, cached, output, cost } of entries) {
-      this.#sql.exec(
+      this.#schema.write(
         `INSERT INTO usage (start, key, model, requests, input, cached, output, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
          ON CONFLICT (start, key, model) DO UPDATE SET requests = requests + excluded.requests,
            input = input + excluded.input, cached = cached + excluded.cached, output = output + excluded.output,
@@ -74,28 +71,25 @@ export class UsageStore {
     }
     if (Math.abs(now - this.#sweptAt) < DAY_MS) return;
     this.#sweptAt = now;
-    this.#sql.exec("DELETE FROM usage WHERE start < ?", start - retentionMs);
+    this.#schema.write("DELETE FROM usage WHERE start < ?", start - retentionMs);
   }
 
   /** The rows of a query, oldest first; at most `MAX_USAGE_ROWS`. */
   read({ from, until, keys, models }: UsageQuery): UsageRow[] {
-    if (!this.#schema.openIfMade()) return [];
     const isAmong = (column: string, wanted: readonly string[] | undefined) =>
       wanted ? ` AND ${column} IN (SELECT value FROM json_each(?))` : "";
-    return this.#sql
-      .exec<UsageRow & Record<string, SqlStorageValue>>(
-        `SELECT start, key, model, requests, input, cached, output, cost FROM usage
-         WHERE start >= ? AND start < ?${isAmong("key", keys)}${isAmong("model", models)}
-         ORDER BY start, key, model LIMIT ${MAX_USAGE_ROWS}`,
-        ...[from, until, ...[keys, models].filter((each) => each !== undefined).map((each) => JSON.stringify(each))],
-      )
-      .toArray();
+    return this.#schema.rows<UsageRow & Record<string, SqlStorageValue>>(
+      `SELECT start, key, model, requests, input, cached, output, cost FROM usage
+       WHERE start >= ? AND start < ?${isAmong("key", keys)}${isAmong("model", models)}
+       ORDER BY start, key, model LIMIT ${MAX_USAGE_ROWS}`,
+      ...[from, until, ...[keys, models].filter((each) => each !== undefined).map((each) => JSON.stringify(each))],
+    );
   }
 
   #nameOf(model: string, start: number): string {
     if (this.#models?.start !== start) {
-      const rows = this.#sql.exec<{ model: string }>("SELECT DISTINCT model FROM usage WHERE start = ?", start);
-      this.#models = { start, names: new Set(rows.toArray().map((row) => row.model)) };
+      const rows = this.#schema.rows<{ model: string }>("SELECT DISTINCT model FROM usage WHERE start = ?", start);
+      this.#models = { start, names: new Set(rows.map((row) => row.model)) };
     }
     const { names } = this.#models;
     const name = model.slice(0, MAX_NAME_LENGTH);
