@@ -24,12 +24,13 @@ export async function checkUpstream({ config, signal }: Pick<Caller, "config" | 
     // As the board has seen it of late: `load` is the requests that run and wait there.
     ...(server.report && { board: { down: server.report.isDown, load: server.report.load ?? null } }),
   }));
-  const models = able.length > 0 && { models: [...new Set(servers.flatMap((server) => server.models ?? []))] };
+  const models = able.length > 0 && { models: [...new Set(servers.flatMap((server) => ("models" in server ? server.models : [])))] };
   const latency_ms = Math.max(...seen.map(({ latencyMs }) => latencyMs));
   const said = servers.map((server) => server.separates_tenants);
   const separates_tenants = said.includes(false) ? false : said.includes(null) ? null : true;
   const all = { ...models, status, latency_ms, separates_tenants } as const;
-  return { health: { ...toHealth(best), ...all, recovery, servers }, hasTimedOut };
+  const { dialect: _, ...one } = toHealth(best);
+  return { health: { ...one, ...all, recovery, servers }, hasTimedOut };
 }
 
 /**
@@ -37,11 +38,9 @@ export async function checkUpstream({ config, signal }: Pick<Caller, "config" | 
  * tenants apart, and null of one that has not named its version.
  */
 function toHealth({ latencyMs: latency_ms, ...seen }: ModelServerHealth) {
-  const separates_tenants = seen.separatesTenants ?? null;
-  if (!seen.fault) {
-    return { status: "ok" as const, latency_ms, models: seen.models, down_since: null, separates_tenants };
-  }
+  const kind = { separates_tenants: seen.separatesTenants ?? null, dialect: seen.dialect ?? null };
+  if (!seen.fault) return { status: "ok" as const, latency_ms, models: seen.models, down_since: null, ...kind };
   const { code, message } = seen.fault;
   const down_since = seen.downSince === undefined ? null : new Date(seen.downSince).toISOString();
-  return { status: "unreachable" as const, latency_ms, error: { code, message }, down_since, separates_tenants };
+  return { status: "unreachable" as const, latency_ms, error: { code, message }, down_since, ...kind };
 }

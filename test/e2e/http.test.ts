@@ -431,6 +431,7 @@ describe("/health", () => {
         ],
         down_since: null,
         separates_tenants: true,
+        dialect: "vllm",
         recovery: { background_ms: 900_000, foreground_ms: 300_000 },
       });
       expect(gateway.vllm.simulator.requests.map((request) => request.path)).toEqual(Array(count).fill("/v1/models"));

@@ -20,6 +20,7 @@ const MAX_MODELS = 20;
  * @property {{ code: string, message: string }} [error]
  * @property {string | null} down_since
  * @property {boolean | null} separates_tenants
+ * @property {string | null} [dialect] the kind of server
  * @property {boolean} [draining]
  * @property {boolean} [ejected]
  * @property {{ down: boolean, load: number | null }} [board]
@@ -98,13 +99,14 @@ function healthTemplate(health) {
 
 /** @param {Server} server */
 function rowTemplate({
-  name = "vLLM",
+  name = "Model server",
   status,
   latency_ms: latency,
   models = [],
   error,
   down_since: since,
   separates_tenants: separates,
+  dialect,
   draining,
   ejected,
   board,
@@ -113,6 +115,7 @@ function rowTemplate({
     <th scope="row">${name}</th>
     <td>
       <span class="tag ${status === "ok" ? "good" : "bad"}">${status}</span>
+      ${dialect ? html`<span class="tag">${dialect}</span>` : nothing}
       ${draining ? html`<span class="tag">draining</span>` : nothing}
       ${ejected ? html`<span class="tag bad">ejected</span>` : nothing}
       ${separates === false ? html`<span class="tag">does not separate tenants</span>` : nothing}

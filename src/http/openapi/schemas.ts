@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { addItemsBody, conversationBody, updateConversationBody } from "../../api/conversations.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
+import { DIALECTS } from "../../config/servers.ts";
 import { grants, STORED_LIMITS } from "../../contract/grants.ts";
 import { answeredItems } from "../../items/answered.ts";
 import { patchOperation } from "../../items/apply-patch.ts";
@@ -122,6 +123,11 @@ export function answerSchemas() {
       .boolean()
       .nullable()
       .describe("Whether it heeds cache_salt, which keeps tenants' prompts apart. Null: it has not told who it is."),
+    dialect: z
+      .enum(DIALECTS)
+      .nullable()
+      .optional()
+      .describe("The kind of server, by its own word or the operator's. Null: it has told nothing."),
   };
 
   return {
