@@ -1,18 +1,13 @@
 import { afterAll, beforeAll, describe, it } from "vitest";
 import { type Gateway, type Run, type Subject, startGateway, subjectOf } from "../vllm/facts/subject.ts";
-import { findInstallation, type Installation, type Pace } from "./llamacpp-installation.ts";
+import { findInstallation, type Pace } from "./llamacpp-installation.ts";
 import { START_MS, startLlamacpp } from "./llamacpp-server.ts";
 
 /** Registers facts about a gateway in front of a real llama.cpp, which is started for them; else says what is missing. */
-export function factsAboutLlamacpp(
-  pace: Pace,
-  facts: (subject: () => Subject, run: Run, installation: Installation) => void,
-): void {
+export function factsAboutLlamacpp(pace: Pace, facts: (subject: () => Subject, run: Run) => void): void {
   const installation = findInstallation();
   if (!installation) {
-    describe(pace, () =>
-      it.skip("needs a llama.cpp: LLAMACPP_HOME names it; docs/model-servers.md says how to install one"),
-    );
+    describe(pace, () => it.skip("needs a llama.cpp, which LLAMACPP_HOME names"));
     return;
   }
   const serve = () => startLlamacpp(installation, pace);
@@ -36,5 +31,5 @@ export function factsAboutLlamacpp(
     if (!current) throw new Error("The server has not been started.");
     return current;
   };
-  facts(subject, run, installation);
+  facts(subject, run);
 }

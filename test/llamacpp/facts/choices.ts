@@ -83,10 +83,16 @@ export function choices(subject: () => Subject): void {
         expect(callsOf(response)).toMatchObject([PARIS]);
       });
 
-      it("none: what would have been a call is neither a call nor the answer's markup", async () => {
+      it("none: what would have been a call is none", async () => {
         const response = await responseOf(subject(), way, { calls: [PARIS] }, { tools, tool_choice: "none", ...LIMIT });
         expect(callsOf(response)).toEqual([]);
-        if (response.status === "completed") expect(messageTextOf(response)).not.toContain("<tool_call>");
+      });
+
+      it("none: an answer is the answer", async () => {
+        const response = await responseOf(subject(), way, { text: "No." }, { tools, tool_choice: "none", ...LIMIT });
+        expectCompleted(response);
+        expect(typesOf(response)).toEqual(["reasoning", "message"]);
+        expect(answerOf(response)).toBe("No.");
       });
 
       it("allowed_tools: the others are not called", async () => {

@@ -10,7 +10,7 @@ import {
   typesOf,
 } from "../../vllm/facts/subject.ts";
 import { words } from "../../vllm/speech.ts";
-import { responseOf, WAYS } from "./promises.ts";
+import { expectKept, responseOf, WAYS } from "./promises.ts";
 
 const look = { type: "function" as const, name: "look", parameters: { type: "object" }, strict: false };
 const logprobs = ["message.output_text.logprobs" as const];
@@ -62,30 +62,46 @@ export function options(subject: () => Subject): void {
     });
   });
 
-  // What the server ignores without a word is told: a request that it would not keep is refused by the field's name.
-  const unknown: Fields[] = [
-    { min_tokens: 50 },
-    { structured_outputs: { regex: "[0-9]+" } },
-    { bad_words: ["Hello"] },
-    { stop_token_ids: [5] },
+  // What the server ignores without a word is kept all the same, or refused by its name.
+  const ignored: [name: string, fields: Fields, isKept: (text: string, tokens: number) => boolean][] = [
+    ["min_tokens", { min_tokens: 50 }, (_, tokens) => tokens >= 50],
+    ["bad_words", { bad_words: ["Hello"] }, (text) => !text.includes("Hello")],
+    // The token of a byte, 108 and 3 before it: `l`.
+    ["stop_token_ids", { stop_token_ids: [335] }, (text) => text === "He" || text === ""],
+    ["structured_outputs.regex", { structured_outputs: { regex: "[0-9]+" } }, (text) => /^[0-9]+$/.test(text)],
+    [
+      "structured_outputs.choice",
+      { structured_outputs: { choice: ["yes", "no"] } },
+      (text) => /^(?:yes|no)$/.test(text),
+    ],
+    [
+      "structured_outputs.grammar",
+      { structured_outputs: { grammar: 'root ::= "yes" | "no"' } },
+      (text) => /^(?:yes|no)$/.test(text),
+    ],
+    [
+      "structured_outputs.json",
+      { structured_outputs: { json: { type: "object", properties: {}, additionalProperties: false } } },
+      (text) => /^\{\s*\}$/.test(text),
+    ],
   ];
-  it.each(unknown.map((fields) => [Object.keys(fields)[0] ?? "", fields] as const))(
-    "%s is kept, or refused by its name",
-    async (name, fields) => {
-      const { ask } = subject();
-      const outcome = await ask({ text: "Hello there." }, { ...fields, max_output_tokens: 200 }).then(
-        (response) => ({ response }),
-        (error: { status: number; param: string }) => ({ error }),
-      );
+  it.each(ignored)(
+    "%s is kept, or refused by its name, or the response is not completed",
+    async (name, fields, isKept) => {
+      const outcome = await subject()
+        .ask({ text: "Hello there." }, { ...fields, max_output_tokens: 200 })
+        .then(
+          (response) => ({ response }),
+          (error: unknown) => ({ error }),
+        );
       if ("error" in outcome) {
-        expect(outcome.error).toMatchObject({ status: 400, param: expect.stringContaining(name) });
+        const param = expect.stringContaining(name.split(".")[0] ?? "");
+        expect(outcome.error).toMatchObject({ status: 400, param });
         return;
       }
-      const text = messageTextOf(outcome.response).trim();
-      if (name === "structured_outputs") expect(text).toMatch(/^[0-9]+$/);
-      else if (name === "min_tokens") expect(outcome.response.usage?.output_tokens).toBeGreaterThanOrEqual(50);
-      else if (name === "bad_words") expect(text).not.toContain("Hello");
-      else throw new Error(`${name} was taken, and could not be: ${text}`);
+      expectKept(outcome.response, (kept) =>
+        expect(isKept(messageTextOf(kept).trim(), kept.usage?.output_tokens ?? 0)).toBe(true),
+      );
     },
   );
 

@@ -200,9 +200,9 @@ export function state(subject: () => Subject): void {
     expect(typesOf(response)).toEqual(["reasoning", "message"]);
   });
 
-  it("eight streams at a time are eight answers", async () => {
+  it("twenty streams at a time are twenty answers, of a server that writes eight at a time", async () => {
     const { stream } = subject();
-    const texts = Array.from({ length: 8 }, (_, index) => `Number ${index}: ${words(10 + index)}`);
+    const texts = Array.from({ length: 20 }, (_, index) => `Number ${index}: ${words(10 + index)}`);
     const all = await Promise.all(texts.map((text) => stream({ text })));
     expect(all.map((events) => textOf(events).replace(/^\n+/, ""))).toEqual(texts);
   });
