@@ -64,6 +64,11 @@ export const models = {
       jsonMap(z.string().min(1), '{"alias":"model"}'),
       'JSON: further names of models, such as `{"gpt-4o":"Qwen/Qwen3-8B"}`.',
     ),
+    modelFallbacks: variable(
+      "MODEL_FALLBACKS",
+      jsonMap(z.array(z.string().min(1)).min(1).max(8), '{"model":["another"]}'),
+      'JSON: models that answer in the place of one whose servers are all gone, such as `{"big":["small"]}`, in their order. The response names the model that has answered.',
+    ),
     /** By the name that vLLM knows. */
     modelEngines: variable(
       "MODEL_ENGINES",

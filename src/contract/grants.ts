@@ -152,7 +152,11 @@ export function restrictedConfig(config: Config, policy: Policy | undefined): Co
   if (!policy) return config;
   const known = restrictedConfigs.get(policy);
   if (known?.of === config) return known.config;
-  const { hostedTools, mcpHosts, vllmExtras } = policy;
+  const { hostedTools, mcpHosts, vllmExtras, models } = policy;
+  const fallbacks = Object.entries(config.modelFallbacks).map(([model, others]) => [
+    model,
+    others.filter((other) => models.every((each) => hasModel(each, other))),
+  ]);
   const { tools } = config;
   const kinds = hostedTools && hostedKinds(hostedTools);
   const made = {
@@ -162,6 +166,7 @@ export function restrictedConfig(config: Config, policy: Policy | undefined): Co
       ...(kinds && { offeredKinds: new Set([...tools.offeredKinds].filter((kind) => kinds.has(kind))) }),
       ...(mcpHosts.length > 0 && { mayCallMcp: (url: URL) => mcpHosts.every((hosts) => hasHost(hosts, url)) }),
     },
+    modelFallbacks: Object.fromEntries(fallbacks),
     ...(vllmExtras && { vllmExtras: new Set(vllmExtras) }),
   };
   restrictedConfigs.set(policy, { of: config, config: made });

@@ -13,6 +13,8 @@ import {
   type ModelCard,
   serves,
 } from "./model-lists.ts";
+import type { ModelServer } from "./model-server.ts";
+import { statusOf } from "./server-status.ts";
 import type { Upstream } from "./upstream.ts";
 
 export type { ModelCard } from "./model-lists.ts";
@@ -55,13 +57,44 @@ export async function resolveModel(
   signal: AbortSignal,
 ): Promise<Model> {
   if (name != null) {
-    const target = Object.hasOwn(config.modelAliases, name) ? config.modelAliases[name] : undefined;
-    const known = target ?? name;
-    return { name, upstream: known, engine: await engineOf(known, config, upstream, signal) };
+    const served = await servedName(name, config, upstream, signal);
+    const known = targetOf(served, config);
+    return { name: served, upstream: known, engine: await engineOf(known, config, upstream, signal) };
   }
   const [first] = await listUpstreamModels(upstream, signal);
   if (!first) throw new ApiError({ status: 503, message: "The model server has no model loaded.", code: "no_model" });
   return { name: first.id, upstream: first.id, engine: await engineOf(first.id, config, upstream, signal) };
+}
+
+function targetOf(name: string, { modelAliases }: Config): string {
+  return (Object.hasOwn(modelAliases, name) ? modelAliases[name] : undefined) ?? name;
+}
+
+/** The name itself, or that of the first of its fallbacks (`MODEL_FALLBACKS`) that has a server, where its own are all gone. */
+async function servedName(name: string, config: Config, upstream: Upstream, signal: AbortSignal): Promise<string> {
+  const { modelFallbacks: fallbacks } = config;
+  const key = [name, targetOf(name, config)].find((each) => Object.hasOwn(fallbacks, each));
+  if (key === undefined) return name;
+  for (const candidate of [name, ...(fallbacks[key] ?? [])]) {
+    const model = targetOf(candidate, config);
+    await learnModels(upstream.servers, model, signal);
+    const servers = upstream.servers.filter((server) => serves(server, model) !== false);
+    const up = await Promise.all(servers.map((server) => mayAnswer(server, signal)));
+    if (up.includes(true)) return candidate;
+  }
+  return name;
+}
+
+/** How long a server that was well is taken to be so, in milliseconds. */
+const WELL_MS = 250;
+
+/** Whether a server is there, as it has said of late, or says now. */
+async function mayAnswer(server: ModelServer, signal: AbortSignal): Promise<boolean> {
+  const { health, downSince } = statusOf(server.baseUrl);
+  const now = Date.now();
+  const isFresh = health !== undefined && now - health.at < WELL_MS && now >= health.at;
+  if (isFresh && (health.isGone || downSince === undefined)) return !health.isGone;
+  return !(await server.isGone(signal));
 }
 
 /**
@@ -69,8 +102,10 @@ export async function resolveModel(
  * as an adapter. Servers load adapters by the names that clients say (vLLM's LoRA resolvers), and list them from then on.
  */
 export function isOperatorsModel(model: string, config: Config): boolean {
-  const { modelServers, modelAliases, modelEngines, thinkingBudgets, codexModels, keys } = config;
-  const named = [modelEngines, thinkingBudgets, codexModels, keys.prices].some((each) => Object.hasOwn(each, model));
+  const { modelServers, modelAliases, modelFallbacks, modelEngines, thinkingBudgets, codexModels, keys } = config;
+  const named = [modelFallbacks, modelEngines, thinkingBudgets, codexModels, keys.prices].some((each) =>
+    Object.hasOwn(each, model),
+  );
   if (named || Object.values(modelAliases).includes(model)) return true;
   return modelServers.some(
     (server) =>

@@ -347,6 +347,52 @@ describe("servers that do not all have the same models", () => {
   });
 });
 
+describe("a model with another to fall back on", () => {
+  let fleet: Fleet;
+  beforeAll(async () => {
+    fleet = await startFleet({
+      servers: { big: { models: ["simulator-reasoning"] }, small: { models: ["simulator"] } },
+      variables: {
+        MODEL_ALIASES: '{"best":"simulator-reasoning"}',
+        MODEL_FALLBACKS: '{"simulator-reasoning":["nobody","simulator"]}',
+      },
+    });
+  });
+  afterAll(() => fleet.close());
+
+  const answering = async (way: Way, model: string) =>
+    (await create(fleet, way, { model, input: INPUT })).response.model;
+
+  it("answers itself as long as it has a server; else the other one does, which the response names", async () => {
+    const [big] = fleet.replicas as [Replica, ...Replica[]];
+    for (const way of WAYS) {
+      expect(await answering(way, "simulator-reasoning")).toBe("simulator-reasoning");
+      expect(await answering(way, "best")).toBe("best");
+    }
+    await big.die("kill");
+    // A server that was well just now is taken to be so for a moment.
+    await eventually(async () => (await answering("json", "best").catch(() => undefined)) === "simulator");
+    for (const way of WAYS) {
+      for (const model of ["simulator-reasoning", "best"]) {
+        const { response } = await create(fleet, way, { model, input: INPUT });
+        expect(response).toMatchObject({ status: "completed", model: "simulator" });
+      }
+    }
+    await big.restart();
+    await eventually(async () => (await answering("json", "best")) === "best");
+  });
+
+  it("a model without one is refused while its server is gone", async () => {
+    const [, small] = fleet.replicas as [Replica, Replica];
+    await small.die("kill");
+    await expectError(await fleet.post({ model: "simulator", input: INPUT }), {
+      status: 502,
+      code: "upstream_unreachable",
+    });
+    await small.restart();
+  });
+});
+
 describe("with UNSALTED_SERVERS=refuse, a server that does not say that it is a vLLM", () => {
   const hash = (key: string) => createHash("sha256").update(key).digest("hex");
   const headers = { authorization: "Bearer any", "content-type": "application/json" };
