@@ -46,7 +46,8 @@ function freshAnswer(
   const said: Said[] = [];
   if (reasons(request, model, settings)) {
     const start = turn.results.length > 0 ? "The tools have answered." : `The user said: ${turn.text}.`;
-    said.push(say("reasoning", `${start} I should answer with effort ${request.effort ?? "default"}.`));
+    const end = settings.thoughtsEnd ? ".\n" : ".";
+    said.push(say("reasoning", `${start} I should answer with effort ${request.effort ?? "default"}${end}`));
   }
   if (settings.refusal) return [...said, say("refusal", "I cannot help with that.")];
   const calls = toolsToCall(request, turn, settings.rounds);

@@ -17,8 +17,11 @@ export type ChatStep = {
 export type WholeAnswer = { message: ParsedMessage; steps: Step[]; ending: Ending; reasoningTokens: number };
 
 /** The stream of an answer, token by token, made as it is asked for. */
-export function* chatSteps(speech: Speech, request: ChatRequest, maxTokens: number): Generator<ChatStep> {
-  const parser = new ChatParser({ thinking: speech.thinking, tools: parsesTools(request) });
+export function* chatSteps(speech: Speech, request: ParsedRequest, maxTokens: number): Generator<ChatStep> {
+  const parser = new ChatParser({
+    thinking: speech.thinking && request.parsers !== false,
+    tools: parsesTools(request),
+  });
   const count = new ThoughtCounter(speech);
   const engine = runEngine(speech.tokens, limits(speech, request, maxTokens));
   let next = engine.next();
@@ -31,17 +34,23 @@ export function* chatSteps(speech: Speech, request: ChatRequest, maxTokens: numb
 }
 
 /** An answer in one piece. */
-export function wholeAnswer(speech: Speech, request: ChatRequest, maxTokens: number): WholeAnswer {
+export function wholeAnswer(speech: Speech, request: ParsedRequest, maxTokens: number): WholeAnswer {
   const { steps, ending } = generateAll(speech.tokens, limits(speech, request, maxTokens));
   const count = new ThoughtCounter(speech);
   const reasoningTokens = steps.filter(({ id, name }) => count.add(id, name)).length;
   const text = steps.map((step) => step.text).join("");
-  const message = parseMessage(text, { thinking: speech.thinkingByRequest, tools: parsesTools(request) });
+  const message = parseMessage(text, {
+    thinking: speech.thinkingByRequest && request.parsers !== false,
+    tools: parsesTools(request),
+  });
   return { message, steps, ending, reasoningTokens };
 }
 
-function parsesTools({ tools, toolChoice }: ChatRequest): boolean {
-  return tools.length > 0 && toolChoice.kind !== "none";
+/** A request, and whether the server looks for thoughts and calls in what is said. */
+type ParsedRequest = ChatRequest & { parsers?: boolean };
+
+function parsesTools({ tools, toolChoice, parsers = true }: ParsedRequest): boolean {
+  return parsers && tools.length > 0 && toolChoice.kind !== "none";
 }
 
 function limits(speech: Speech, request: ChatRequest, maxTokens: number): Limits {

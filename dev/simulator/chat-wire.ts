@@ -15,7 +15,7 @@ export type ChatResult = {
   id: string;
   created: number;
   model: string;
-  request: ChatRequest;
+  request: ChatRequest & { parsers?: boolean };
   settings: Settings;
   /** `ids`: of the whole prompt, made when asked for. */
   prompt: PromptUsage & { ids(): readonly number[] };
@@ -30,7 +30,7 @@ export function* chatFrames(result: ChatResult): Generator<Frame> {
   const sent = { completionTokens: 0, reasoningTokens: 0 };
   const usage = () =>
     request.continuousUsage ? `,"usage":${JSON.stringify(usageBody(undefined, result.prompt, sent, settings))}` : "";
-  const withUsage = request.includeUsage && settings.usage;
+  const withUsage = request.includeUsage && settings.usage && !settings.usageAtFinish;
   // What reasoning is hidden from is told no tokens either.
   const withIds = request.returnTokenIds && request.includeReasoning;
   const top = request.includeReasoning ? request.logprobs : undefined;
@@ -72,8 +72,12 @@ export function* chatFrames(result: ChatResult): Generator<Frame> {
     const ids = withIds ? JSON.stringify(steps.map((step) => step.id)) : "null";
     const finish = ending === undefined ? `"finish_reason":null` : finishFields(ending, called, request);
     const print = ending !== undefined && !withUsage ? `,"system_fingerprint":"${fingerprint(settings)}"` : "";
+    const counted = ending !== undefined && settings.usageAtFinish;
+    const told = counted
+      ? `,"usage":${JSON.stringify(usageBody("chat stream", result.prompt, sent, settings))}`
+      : usage();
     const frame: Frame = {
-      data: `${head}{"index":0,"delta":${deltaJson(delta, { hides, refuses: speech.refuses }, settings, toolCallIds)},"logprobs":${entries},${finish},"token_ids":${ids}}]${print}${usage()}}`,
+      data: `${head}{"index":0,"delta":${deltaJson(delta, { hides, refuses: speech.refuses }, settings, toolCallIds)},"logprobs":${entries},${finish},"token_ids":${ids}}]${print}${told}}`,
       tokens: unsent,
       role: ending === undefined ? "delta" : empty ? "finish" : "last delta",
     };

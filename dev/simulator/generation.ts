@@ -56,6 +56,17 @@ export function speech(
   };
 }
 
+const MARKS = /(<\/?think>|<\/?tool_call>)/;
+
+/** A text that stands for all that a model says, marks of thoughts and calls among it. A beginning of it may be there already. */
+export function rawSpeech(text: string, vocabulary: Vocabulary, already: string): Speech {
+  const rest = text.startsWith(already) ? text.slice(already.length) : text;
+  const names = rest.split(MARKS).flatMap((part) => (MARKS.test(part) ? [part] : splitTokens(part)));
+  const thinking = rest.startsWith("<think>");
+  const tokens = [...names, END].map((name) => ({ id: vocabulary.id(name), text: name === END ? "" : name, name }));
+  return { tokens, eos: vocabulary.id(END), thinking, thinkingByRequest: thinking, refuses: false };
+}
+
 function* tokensOf(
   said: readonly Said[],
   vocabulary: Vocabulary,

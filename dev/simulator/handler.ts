@@ -1,5 +1,12 @@
 import { answerChat } from "./chat-answer.ts";
-import { type ChatMessage, parseChatRequest, parseMessages, parseTools, type Tool } from "./chat-request.ts";
+import {
+  type ChatMessage,
+  type ChatRequest,
+  parseChatRequest,
+  parseMessages,
+  parseTools,
+  type Tool,
+} from "./chat-request.ts";
 import { renderPrompt } from "./chat-template.ts";
 import { chatBody, chatFrames } from "./chat-wire.ts";
 import { renderChatml } from "./chatml-template.ts";
@@ -18,10 +25,12 @@ import {
 } from "./errors.ts";
 import { booleanField, listField, missing, stringField } from "./fields.ts";
 import { doneFrame, type Frame, withFault } from "./frames.ts";
+import { rawSpeech } from "./generation.ts";
 import { checkGrammar, compileText, isRefused } from "./grammar.ts";
 import { harmonyChoices } from "./harmony-choices.ts";
 import { harmonyTokenizer } from "./harmony-tokenizer.ts";
 import { isObject, type Json, type JsonObject, parseJson } from "./json.ts";
+import { fitted, type KindName, kindOf, readRequest, unknownModel } from "./kinds.ts";
 import { DEFAULT_MODELS, isScripted, ownContextLength, rootOf, speaksHarmony } from "./models.ts";
 import { PrefixCache } from "./prefix-cache.ts";
 import type { AnswerFormat } from "./sampling.ts";
@@ -43,7 +52,9 @@ export type SimulatorOptions = {
   models?: string[];
   /** Served LoRA adapters: the name of each, and of its base model. */
   adapters?: Record<string, string>;
-  /** What model cards say of who serves the models; default "vllm". Another server's name changes nothing else. */
+  /** The kind of server that is played; default "vllm". */
+  kind?: KindName;
+  /** What model cards say of who serves the models; by default what the kind's do. Another name changes nothing else. */
   ownedBy?: string;
   /** Settings for every request, or those to a path, as a query string; a model's and a header's override them. */
   settings?: string | ((path: string) => string);
@@ -80,6 +91,7 @@ export type Simulator = {
 
 /** Creates a simulator. Nothing it answers depends on time or chance but `created`. */
 export function createSimulator(options: SimulatorOptions = {}): Simulator {
+  const kind = kindOf(options.kind);
   const adapters = options.adapters ?? {};
   const bases = options.models ?? DEFAULT_MODELS;
   const models = [...bases, ...Object.keys(adapters)];
@@ -88,6 +100,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
   const cache = new PrefixCache();
   const faultsDone = new Map<string, number>();
   const requests: SimulatedRequest[] = [];
+  const said = new Map<string, number>();
   let answered = 0;
 
   function ownSettings(path: string): string {
@@ -112,6 +125,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     const call: Call = { request, record, settings: parseSettings(), fault: undefined, streaming: false, released };
     try {
       const response = await route(call);
+      for (const [name, value] of Object.entries(kind.headers)) response.headers.set(name, value);
       if (!call.streaming) end(record, "completed");
       return response;
     } catch (error) {
@@ -122,7 +136,8 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       end(record, "completed");
       if (error instanceof ConnectionLost) throw error;
       const known = error instanceof VllmError ? error : new VllmError(500, String(error));
-      return json(errorBody(known, call.settings.flat), known.status);
+      const body = call.settings.flat ? errorBody(known, true) : kind.error(known);
+      return json(body, known.status, kind.headers);
     }
   }
 
@@ -132,25 +147,25 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     if (options.apiKey !== undefined && record.path.startsWith("/v1") && !authorized(request, options.apiKey)) {
       return json({ error: "Unauthorized" }, 401);
     }
+    if (handle === undefined && kind.headers.server) throw new VllmError(404, "File Not Found");
     if (handle === undefined) return json({ detail: "Not Found" }, 404);
     if (request.method !== handle.method) return json({ detail: "Method Not Allowed" }, 405);
     const body = handle.method === "POST" ? await readBody(call) : {};
     const name = typeof body.model === "string" ? body.model : "";
     const model = splitModel(name);
-    const queries = [ownSettings(record.path), model.query, request.headers.get("x-simulator") ?? ""];
+    const queries = [kind.settings, ownSettings(record.path), model.query, request.headers.get("x-simulator") ?? ""];
     call.settings = parseSettings(...queries);
     call.fault = dueFault(call.settings, queries.join("&"));
     const failed = await failEarly(call);
     if (failed !== undefined) return failed;
     if (call.settings.headersDelay > 0) await sleep(call.settings.headersDelay, request.signal);
-    if (name !== "" && !models.includes(model.base)) {
-      const aliases = models.join(", ");
-      throw new VllmError(404, `The model \`${name}\` does not exist. Valid aliases: ${aliases}.`, "model");
-    }
-    return handle.answer(call, body, name === "" ? (bases[0] ?? "simulator") : name);
+    const loaded = bases[0] ?? "simulator";
+    if (name === "" || models.includes(model.base)) return handle.answer(call, body, name === "" ? loaded : name);
+    if (!kind.answersAny) throw unknownModel(kind, name, models);
+    return handle.answer(call, body, loaded);
   }
 
-  const routes: Record<string, Route> = {
+  const all: Record<string, Route> = {
     "/health": { method: "GET", answer: () => new Response(null, { status: 200 }) },
     "/version": {
       method: "GET",
@@ -166,17 +181,30 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     "/tokenize": { method: "POST", answer: tokenize },
     "/detokenize": { method: "POST", answer: detokenize },
   };
+  const probes = kind.probes(bases[0] ?? "simulator", options.maxModelLen ?? DEFAULT_MAX_MODEL_LEN);
+  const routes: Record<string, Route> = {
+    ...Object.fromEntries(Object.entries(all).filter(([path]) => kind.paths.includes(path))),
+    ...Object.fromEntries(
+      Object.entries(probes).map(([path, body]): [string, Route] => [
+        path,
+        { method: "GET", answer: () => json(body) },
+      ]),
+    ),
+    ...(kind.counts && { [kind.counts.path]: { method: "POST", answer: tokenize } satisfies Route }),
+  };
 
-  /** Prometheus text: of vLLM's metrics the two gauges of requests. */
+  /** Prometheus text: of the server's metrics the two gauges of requests. */
   function gauges(): Response {
+    if (typeof kind.gauges === "string") throw new VllmError(501, kind.gauges);
+    const [runs, waits] = kind.gauges ?? ["vllm:num_requests_running", "vllm:num_requests_waiting"];
     const running = requests.filter(({ path, state }) => path.endsWith("/completions") && state === "open").length;
     const lines = [
-      "# HELP vllm:num_requests_running Number of requests in model execution batches.",
-      "# TYPE vllm:num_requests_running gauge",
-      `vllm:num_requests_running{engine="0",model_name="${bases[0] ?? ""}"} ${running}.0`,
-      "# HELP vllm:num_requests_waiting Number of requests waiting to be processed.",
-      "# TYPE vllm:num_requests_waiting gauge",
-      `vllm:num_requests_waiting{engine="0",model_name="${bases[0] ?? ""}"} 0.0`,
+      `# HELP ${runs} Number of requests in model execution batches.`,
+      `# TYPE ${runs} gauge`,
+      `${runs}{engine="0",model_name="${bases[0] ?? ""}"} ${running}.0`,
+      `# HELP ${waits} Number of requests waiting to be processed.`,
+      `# TYPE ${waits} gauge`,
+      `${waits}{engine="0",model_name="${bases[0] ?? ""}"} 0.0`,
     ];
     return new Response(`${lines.join("\n")}\n`, { headers: { "content-type": "text/plain; version=0.0.4" } });
   }
@@ -187,8 +215,9 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     if (isScripted(base) && messages.some(({ media }) => media)) throw badRequest(`${base} is not a multimodal model`);
   }
 
-  async function chat(call: Call, body: JsonObject, model: string): Promise<Response> {
+  async function chat(call: Call, sent: JsonObject, model: string): Promise<Response> {
     const { settings } = call;
+    const body = readRequest(kind, sent);
     const request = withSettings(parseChatRequest(body), settings);
     expectReadable(request.messages, model);
     const ending = request.continueFinalMessage
@@ -202,25 +231,29 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       : echoPrompt(renderPrompt(request.messages, body.tools, ending));
     const { text, tokens } = prompt;
     const longest = contextLength(settings, model);
-    const maxTokens = tokenLimit(tokens.length, request, longest, settings);
+    const size = fitted(kind, tokens.length, request.maxTokens, longest);
+    const maxTokens = tokenLimit(size.prompt, { ...request, maxTokens: size.wanted }, longest, settings);
     const refused = refusedGrammar(call, request);
     if (refused !== undefined) return refused;
-    const speaks = scripted
-      ? await scriptedSpeech(request, text)
-      : {
-          speech: answerChat(request, engineOf(model), settings, body.messages ?? null, vocabulary),
-          delayMs: 0,
-        };
+    const speaks =
+      settings.says !== undefined
+        ? { speech: nextSpeech(settings.says, request), delayMs: 0 }
+        : scripted
+          ? await scriptedSpeech(request, text)
+          : {
+              speech: answerChat(request, engineOf(model), settings, body.messages ?? null, vocabulary),
+              delayMs: 0,
+            };
     if (speaks.delayMs > 0) call.settings = slowedDown(settings, speaks.delayMs);
     const { cached, created } = cache.lookUp(request.cacheSalt, tokens);
     const result = {
       id: `chatcmpl-${requestId(call, request.requestId, text)}`,
       created: unixSeconds(),
       model,
-      request,
+      request: { ...request, parsers: settings.parsers },
       settings,
       prompt: {
-        promptTokens: tokens.length,
+        promptTokens: size.prompt,
         cachedTokens: cached,
         createdCacheTokens: created,
         ids: prompt.ids,
@@ -231,6 +264,17 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     if (request.stream && call.fault?.kind !== "json") return stream(call, chatFrames(result));
     const answer = chatBody(result);
     return whole(call, answer.body, answer.tokens);
+  }
+
+  /** What is said next of several texts, and the last one from then on: the model of a server that binds nothing. */
+  function nextSpeech(says: string, { continueFinalMessage, messages }: ChatRequest) {
+    const texts = says.split("\u001e");
+    const last = continueFinalMessage ? messages.at(-1)?.text : undefined;
+    const count = said.get(says) ?? 0;
+    // What goes on with a text has not begun the next one.
+    if (!continueFinalMessage) said.set(says, count + 1);
+    const at = Math.min(Math.max(0, continueFinalMessage ? count - 1 : count), texts.length - 1);
+    return rawSpeech(texts[at] ?? "", vocabulary, last ?? "");
   }
 
   /** A prompt in the simulator's own vocabulary, which costs little. */
@@ -269,7 +313,14 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     return whole(call, completionBody(result), generatedTokens(result));
   }
 
-  async function tokenize(call: Call, body: JsonObject, model: string): Promise<Response> {
+  async function tokenize(call: Call, sent: JsonObject, model: string): Promise<Response> {
+    const { counts } = kind;
+    const body = sent.messages === undefined ? sent : readRequest(kind, sent);
+    // llama.cpp reads `content` alone, and says so of nothing else.
+    if (counts && call.record.path === "/tokenize") {
+      const text = typeof sent.content === "string" ? sent.content : "";
+      return json({ tokens: (await tokenizerOf(model)).encode(text) });
+    }
     const chatMessages = body.messages !== undefined;
     const prompt = chatMessages ? undefined : stringField(body, "prompt");
     if (!chatMessages && prompt === undefined) {
@@ -293,6 +344,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     }
     const tokenizer = await tokenizerOf(model);
     const tokens = tokenizer.encode(text);
+    if (counts) return json({ [counts.field]: tokens.length, object: "response.input_tokens" });
     return json({
       count: tokens.length,
       max_model_len: contextLength(call.settings, model),
@@ -305,7 +357,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     const tokens = listField(body, "tokens");
     if (tokens === undefined) throw missing("body.tokens", body);
     const tokenizer = await tokenizerOf(model);
-    return json({ prompt: tokenizer.decode(tokens.filter((id) => typeof id === "number")) });
+    return json({ [kind.detokenized ?? "prompt"]: tokenizer.decode(tokens.filter((id) => typeof id === "number")) });
   }
 
   async function tokenizerOf(model: string): Promise<Pick<Vocabulary, "encode" | "decode" | "token">> {
@@ -321,7 +373,14 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       id,
       object: "model",
       created: started,
-      owned_by: options.ownedBy ?? "vllm",
+      owned_by: options.ownedBy ?? kind.owner,
+      ...(kind.fields && kind.card(id, contextLength(settings, id))),
+      ...(kind.fields === undefined && vllmCard(id, parent, settings)),
+    };
+  }
+
+  function vllmCard(id: string, parent: string | null, settings: Settings): JsonObject {
+    return {
       root: parent === null ? rootOf(id) : `/adapters/${id}`,
       parent,
       max_model_len: parent === null ? contextLength(settings, id) : null,
@@ -357,6 +416,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     requests.length = 0;
     cache.clear();
     faultsDone.clear();
+    said.clear();
   }
 
   return { fetch, requests, clear };
@@ -528,11 +588,11 @@ function broken(call: Call, text: string, cut: boolean): Response {
   return new Response(body, { headers: { "content-type": "application/json" } });
 }
 
-function json(body: JsonObject, status = 200): Response {
+function json(body: JsonObject, status = 200, headers: Record<string, string> = {}): Response {
   const bytes = new TextEncoder().encode(JSON.stringify(body));
   return new Response(bytes, {
     status,
-    headers: { "content-type": "application/json", "content-length": String(bytes.length) },
+    headers: { ...headers, "content-type": "application/json", "content-length": String(bytes.length) },
   });
 }
 

@@ -36,6 +36,11 @@ export type Settings = {
   script: "user" | undefined;
   version: "0.19" | "0.32";
   stray: boolean;
+  says: string | undefined;
+  usageAtFinish: boolean;
+  thoughtTokens: boolean;
+  thoughtsEnd: boolean;
+  parsers: boolean;
 };
 
 const DEFAULTS: Settings = {
@@ -67,6 +72,11 @@ const DEFAULTS: Settings = {
   script: undefined,
   version: "0.32",
   stray: false,
+  says: undefined,
+  usageAtFinish: false,
+  thoughtTokens: true,
+  thoughtsEnd: false,
+  parsers: true,
 };
 
 const READERS: Record<string, (value: string, name: string) => Partial<Settings>> = {
@@ -83,7 +93,7 @@ const READERS: Record<string, (value: string, name: string) => Partial<Settings>
   rounds: (v, n) => ({ rounds: integer(v, n, 0) }),
   max_model_len: (v, n) => ({ maxModelLen: integer(v, n, 1) }),
   cached: (v, n) => ({ cached: flag(v, n) }),
-  usage: (v, n) => ({ usage: flag(v, n) }),
+  usage: (v, n) => ({ usage: v === "finish" || flag(v, n), usageAtFinish: v === "finish" }),
   done: (v, n) => ({ done: flag(v, n) }),
   bytes: (v, n) => ({ bytes: integer(v, n, 1) }),
   crlf: (v, n) => ({ crlf: flag(v, n) }),
@@ -97,6 +107,10 @@ const READERS: Record<string, (value: string, name: string) => Partial<Settings>
   harmony: (v) => ({ harmony: v }),
   version: (v, n) => ({ version: oneOf(v, n, ["0.19", "0.32"]) }),
   stray: (v, n) => ({ stray: flag(v, n) }),
+  says: (v) => ({ says: v }),
+  thought_tokens: (v, n) => ({ thoughtTokens: flag(v, n) }),
+  thoughts_end: (v, n) => ({ thoughtsEnd: flag(v, n) }),
+  parsers: (v, n) => ({ parsers: flag(v, n) }),
   script: (v, n) => ({ script: oneOf(v, n, ["user"]) }),
 };
 

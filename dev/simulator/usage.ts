@@ -33,7 +33,7 @@ export function usageBody(
     usage.prompt_tokens_details = details;
   } else if (whole) usage.prompt_tokens_details = null;
   if (place === "completion") usage.completion_tokens_details = null;
-  else if (place !== "completion stream" && place !== "completion chunk") {
+  else if (settings.thoughtTokens && place !== "completion stream" && place !== "completion chunk") {
     usage.completion_tokens_details = { reasoning_tokens: generated.reasoningTokens };
   }
   return usage;
