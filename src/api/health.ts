@@ -24,7 +24,9 @@ export async function checkUpstream({ config, signal }: Pick<Caller, "config" | 
     // As the board has seen it of late: `load` is the requests that run and wait there.
     ...(server.report && { board: { down: server.report.isDown, load: server.report.load ?? null } }),
   }));
-  const models = able.length > 0 && { models: [...new Set(servers.flatMap((server) => ("models" in server ? server.models : [])))] };
+  const models = able.length > 0 && {
+    models: [...new Set(servers.flatMap((server) => ("models" in server ? server.models : [])))],
+  };
   const latency_ms = Math.max(...seen.map(({ latencyMs }) => latencyMs));
   const said = servers.map((server) => server.separates_tenants);
   const separates_tenants = said.includes(false) ? false : said.includes(null) ? null : true;

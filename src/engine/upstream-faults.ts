@@ -56,6 +56,12 @@ export function malformedAnswer(): ApiError {
   });
 }
 
+/** 502: a prompt is to fit a window that nobody knows. */
+export function windowNotTold(): ApiError {
+  const message = "The model server does not tell the context window of this model.";
+  return new ApiError({ status: 502, message, code: "unknown_context_window" });
+}
+
 /** 503: the server is not known to keep the prompts of different tenants apart, and the operator wants that of all. */
 export function tenantsNotSeparated(): ApiError {
   return new ApiError({

@@ -95,8 +95,9 @@ export const responses = [
     }),
     handle: async (context) => {
       const body = await jsonBody(context);
-      const input_tokens = await countInputTokens(callerOf(context), body);
-      return context.json({ object: "response.input_tokens", input_tokens });
+      const { tokens, isEstimate } = await countInputTokens(callerOf(context), body);
+      if (isEstimate) context.header("x-input-tokens", "estimated");
+      return context.json({ object: "response.input_tokens", input_tokens: tokens });
     },
   }),
   endpoint("POST /v1/responses/compact", {

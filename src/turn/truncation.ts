@@ -82,28 +82,30 @@ function charactersFrom(items: readonly Item[], starts: readonly number[]): numb
   return characters;
 }
 
+/** The need that a fault of measuring leaves unmet, by its code. */
+const NEEDS: Readonly<Record<string, string>> = {
+  upstream_error: "the model server's /tokenize route, which did not answer as expected",
+  upstream_malformed_response: "the model server to count tokens, which it does not do in a form that is known here",
+  unknown_context_window: "the model's context window, which its server does not tell",
+};
+
 /** Measures for what a request has asked for (`purpose`). Throws ApiError as `engine.measure` does. */
 export async function measureOrExplain(
   engine: Engine,
   prompt: Prompt,
   signal: AbortSignal,
   purpose: string,
+  options?: { countsAll?: boolean },
 ): Promise<PromptSize> {
   try {
-    return await engine.measure(prompt, signal);
+    return await engine.measure(prompt, signal, options);
   } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
     // Such as a proxy in front of vLLM that hides /tokenize. A refusal that names what the client sent is the client's to hear.
-    if (
-      error instanceof ApiError &&
-      (error.code === "upstream_error" || (error.status < 500 && error.param === null))
-    ) {
-      throw new ApiError({
-        status: 502,
-        message: `${purpose} needs the model server's /tokenize route, which did not answer as expected.`,
-        code: "upstream_error",
-      });
-    }
-    throw error;
+    const isRefusal = error.status < 500 && error.param === null;
+    const need = NEEDS[isRefusal ? "upstream_error" : error.code];
+    if (need === undefined) throw error;
+    throw new ApiError({ status: 502, message: `${purpose} needs ${need}.`, code: "upstream_error" });
   }
 }
 

@@ -16,7 +16,7 @@ import { statusOf } from "../server-status.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { BodyFor, Upstream } from "../upstream.ts";
-import { connectionLost, malformedAnswer, UNREADABLE_ANSWER } from "../upstream-faults.ts";
+import { connectionLost, malformedAnswer, UNREADABLE_ANSWER, windowNotTold } from "../upstream-faults.ts";
 import { askingFor } from "../vllm-words.ts";
 import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
@@ -191,7 +191,7 @@ export class ChatEngine implements Engine {
     return resumptionAfter(prompt, partial, () => this.#upstream.require(({ continues }) => continues));
   }
 
-  async measure(prompt: Prompt, signal: AbortSignal): Promise<PromptSize> {
+  async measure(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {
     const shown = this.#shown(prompt);
     const { counting } = await this.#upstream.learnDialect(signal);
     const path = counting === "input_tokens" ? "/chat/completions/input_tokens" : "//tokenize";
@@ -208,8 +208,10 @@ export class ChatEngine implements Engine {
       input_tokens: tokens = count,
       max_model_len: most = window,
     } = (size ?? {}) as Record<string, unknown>;
-    if (typeof tokens !== "number" || typeof most !== "number") throw malformedAnswer();
-    return { tokens, contextWindow: most, ...(counting === undefined && { isEstimate: true }) };
+    if (typeof tokens !== "number") throw malformedAnswer();
+    const told = typeof most === "number" ? most : countsAll ? Number.POSITIVE_INFINITY : undefined;
+    if (told === undefined) throw windowNotTold();
+    return { tokens, contextWindow: told, ...(counting === undefined && { isEstimate: true }) };
   }
 
   /** Makes the body of a request for the server that gets it. */

@@ -1,3 +1,4 @@
+import { APIError } from "openai";
 import type { Response, ResponseCustomToolCall } from "openai/resources/responses/responses";
 import { expect } from "vitest";
 import { type Fields, finalOf, type Subject } from "../../vllm/facts/subject.ts";
@@ -7,12 +8,27 @@ import type { Speech } from "../../vllm/speech.ts";
 export const WAYS = ["as JSON", "as a stream"] as const;
 export type Way = (typeof WAYS)[number];
 
-/** The response that a model's speech becomes, whichever way it comes. A stream that fails gives what is stored of it. */
+/** The response that a model's speech becomes, whichever way it comes. One that fails has its status, and what is stored of it. */
 export async function responseOf(
-  { ask, stream, gateway }: Subject,
+  subject: Subject,
   way: Way,
   input: string | Speech,
   fields: Fields = {},
+): Promise<Response> {
+  try {
+    return await answered(subject, way, input, fields);
+  } catch (error) {
+    // The answer of a model server that gives up is none, and is not completed.
+    if (!(error instanceof APIError) || error.code !== "upstream_unreadable_answer") throw error;
+    return { status: "failed", error: { code: error.code, message: error.message }, output: [] } as unknown as Response;
+  }
+}
+
+async function answered(
+  { ask, stream, gateway }: Subject,
+  way: Way,
+  input: string | Speech,
+  fields: Fields,
 ): Promise<Response> {
   if (way === "as JSON") return ask(input, fields);
   const events = await stream(input, fields);

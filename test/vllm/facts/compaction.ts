@@ -26,7 +26,8 @@ export function compaction(subject: () => Subject): void {
       const { input_tokens_per_turn: prompts = [], cached_tokens_per_turn: cached = [] } = response.usage as Rounds;
       const [summary = 0, answer = 0] = prompts;
       expect(summary).toBeGreaterThan(1_500);
-      expect(answer).toBeLessThan(1_000);
+      // A token of the model behind llama.cpp is a byte.
+      expect(answer).toBeLessThan(server.kind === "llamacpp" ? summary : 1_000);
       expect(cached[0]).toBeGreaterThan(summary * 0.7);
       const { input_tokens } = await gateway.openai.responses.inputTokens.count({
         model: server.model,
