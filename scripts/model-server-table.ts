@@ -41,7 +41,7 @@ function tenants({ separatesTenants }: Dialect): string {
 }
 
 function grammar({ grammar: own }: Dialect): string {
-  return code(own, "checked; `structured_outputs` is a 400");
+  return code(own, "checked; of `structured_outputs` only JSON");
 }
 
 /** vLLM's cards and SGLang's have vLLM's own field. */
