@@ -1,5 +1,6 @@
 /**
- * `npm run reference`: writes the pages of docs/reference/ from the declarations of endpoints, of a create's fields and of variables.
+ * `npm run reference`: writes the pages of docs/reference/ from the declarations of endpoints, of a create's fields and of variables, and
+ * the table of docs/model-servers.md from those of kinds of servers.
  * With `--check` it writes nothing, names the pages that differ from their declarations, and ends with 1.
  */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -11,6 +12,7 @@ import { SERVE_SECTIONS } from "../cli/serve-settings.ts";
 import { SECTIONS } from "../src/config/index.ts";
 import type { Section } from "../src/config/variable.ts";
 import { requestFields, vllmFields } from "../src/protocol/request-fields.ts";
+import { modelServerTable } from "./model-server-table.ts";
 
 /** The part of an endpoint's declaration that its row has. */
 interface DeclaredEndpoint {
@@ -198,19 +200,25 @@ const { componentSchemas } = await importWorkerModule<{ componentSchemas(): Reco
   "src/http/openapi/components.ts",
 );
 const { RequestFields = {} } = componentSchemas();
+/** A page with its table written anew, which stands alone between two notes. */
+function withTable(text: string, rows: string): string {
+  return text.replace(/(?<=<!-- `npm run reference`[^>]*-->\n\n)[\s\S]*?(?=\n\n<!-- end -->)/, () => rows);
+}
+
+const docs = join(root, "docs");
+const current = (name: string) => readFileSync(join(docs, name), "utf8");
 const pages = {
-  "configuration.md": configurationPage(),
-  "endpoints.md": endpointsPage(endpoints, GROUPS),
-  "fields.md": fieldsPage(RequestFields),
+  "reference/configuration.md": configurationPage(),
+  "reference/endpoints.md": endpointsPage(endpoints, GROUPS),
+  "reference/fields.md": fieldsPage(RequestFields),
+  "model-servers.md": withTable(current("model-servers.md"), table(...modelServerTable())),
 };
 
-const folder = join(root, "docs/reference");
 if (process.argv.includes("--check")) {
-  const stale = Object.entries(pages).filter(([name, text]) => readFileSync(join(folder, name), "utf8") !== text);
-  for (const [name] of stale)
-    console.error(`docs/reference/${name} is not what its declarations say: npm run reference`);
+  const stale = Object.entries(pages).filter(([name, text]) => current(name) !== text);
+  for (const [name] of stale) console.error(`docs/${name} is not what its declarations say: npm run reference`);
   process.exitCode = stale.length > 0 ? 1 : 0;
 } else {
-  mkdirSync(folder, { recursive: true });
-  for (const [name, text] of Object.entries(pages)) writeFileSync(join(folder, name), text);
+  mkdirSync(join(docs, "reference"), { recursive: true });
+  for (const [name, text] of Object.entries(pages)) writeFileSync(join(docs, name), text);
 }

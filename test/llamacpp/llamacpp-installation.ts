@@ -32,10 +32,17 @@ export function findInstallation(): Installation | undefined {
   return { python, ...(LLAMACPP_SERVER ? { server: LLAMACPP_SERVER } : {}) };
 }
 
-/** How fast a model speaks: at once, or some milliseconds a token on one core, to be killed in the middle of it. */
-export type Pace = "fast" | "slow";
+/**
+ * How fast a model speaks: at once, or some milliseconds a token on one core, to be killed in the middle of it. The one that is `long`
+ * speaks at once and has a window for the prompts of agents.
+ */
+export type Pace = "fast" | "slow" | "long";
 
-const SIZES: Record<Pace, [layers: number, width: number]> = { fast: [1, 256], slow: [3, 16_384] };
+const SIZES: Record<Pace, [layers: number, width: number, window: number]> = {
+  fast: [1, 256, 8_192],
+  slow: [3, 16_384, 8_192],
+  long: [1, 256, 65_536],
+};
 
 /** The file of the model that speaks by script; made on first use, and again when the way it is made has changed. */
 export async function scriptedModel({ python }: Installation, pace: Pace): Promise<string> {

@@ -7,9 +7,12 @@ import { cache, type Installation, type Pace, scriptedModel, scripts } from "./l
 /** How long a server may take to come up: a second, and more on a busy machine. */
 export const START_MS = 120_000;
 
-/** What one answer may have, and how many are written at a time. */
-const WINDOW = 4096;
-const SLOTS = 8;
+/** What a prompt and its answer may have, and how many answers are written at a time. */
+const BOUNDS: Record<Pace, { window: number; slots: number }> = {
+  fast: { window: 4_096, slots: 8 },
+  slow: { window: 4_096, slots: 8 },
+  long: { window: 65_536, slots: 2 },
+};
 
 /** Starts a real llama.cpp with a model that speaks by script, on a free port; it ends with this process at the latest. */
 export async function startLlamacpp(installation: Installation, pace: Pace): Promise<ModelServer> {
@@ -22,7 +25,7 @@ export async function startLlamacpp(installation: Installation, pace: Pace): Pro
     await running?.kill();
     running = await runGroup({
       name: "llama.cpp",
-      command: commandOf(installation, model, port),
+      command: commandOf(installation, model, port, pace),
       env: { PYTHONDONTWRITEBYTECODE: "1" },
       log: join(cache, `${pace}-${port}.log`),
       startMs: START_MS,
@@ -40,7 +43,7 @@ export async function startLlamacpp(installation: Installation, pace: Pace): Pro
     version: `llama.cpp ${build_info}`,
     url,
     model: MODELS.chat,
-    window: WINDOW,
+    window: BOUNDS[pace].window,
     generations: async () => generationsIn(await (await fetch(`${url}/metrics`)).text()),
     life: {
       start,
@@ -56,10 +59,11 @@ export async function startLlamacpp(installation: Installation, pace: Pace): Pro
   };
 }
 
-function commandOf({ python, server }: Installation, model: string, port: number): string[] {
-  if (!server) return [python, join(scripts, "serve.py"), model, MODELS.chat, `${port}`, `${SLOTS}`, `${WINDOW}`];
+function commandOf({ python, server }: Installation, model: string, port: number, pace: Pace): string[] {
+  const { window, slots } = BOUNDS[pace];
+  if (!server) return [python, join(scripts, "serve.py"), model, MODELS.chat, `${port}`, `${slots}`, `${window}`];
   const served = ["--alias", MODELS.chat, "--host", "127.0.0.1", "--port", `${port}`];
-  const small = ["--parallel", `${SLOTS}`, "--ctx-size", `${SLOTS * WINDOW}`, "--no-kv-unified", "--threads", "1"];
+  const small = ["--parallel", `${slots}`, "--ctx-size", `${slots * window}`, "--no-kv-unified", "--threads", "1"];
   return [server, "--model", model, ...served, ...small, "--jinja", "--metrics"];
 }
 

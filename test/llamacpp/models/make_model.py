@@ -1,4 +1,4 @@
-"""Makes a model for llama.cpp that says what its chat template writes for it: make_model.py TEMPLATE OUT.gguf [LAYERS WIDTH].
+"""Makes a model for llama.cpp that says what its chat template writes for it: make_model.py TEMPLATE OUT.gguf LAYERS WIDTH WINDOW.
 
 The template (chatml.jinja) puts a script right before the answer, and fills the prompt so that the script begins exactly
 DISTANCE tokens before the answer does. The one thing that the model has learned is to say the token that stands DISTANCE back:
@@ -17,10 +17,9 @@ import numpy as np
 
 DISTANCE = 512
 COUNT = 3000
-CONTEXT = 8192
 
 template, out = sys.argv[1:3]
-layers, width = (int(number) for number in sys.argv[3:5]) if len(sys.argv) > 3 else (1, 256)
+layers, width, CONTEXT = (int(number) for number in sys.argv[3:6])
 
 # Tokens by their types in llama.cpp: 1 ordinary, 2 unknown, 3 control, 4 defined by a user (found in any text), 6 a byte.
 tokens = [("<unk>", 2), ("<s>", 3), ("<|im_end|>", 3)]
