@@ -150,6 +150,8 @@ export interface Resumption {
    * output too. Else they are to be measured, and the usage counts them as input.
    */
   sampledTokens?: number;
+  /** Each delta was a token: the open prompt has tokens that were not generated, so that measuring it tells less. */
+  isTokenPerDelta?: boolean;
 }
 
 /** Tokens of a prompt as the engine would render it, and the model's context window. */

@@ -1,5 +1,5 @@
 import { mayConform } from "@responses-edge/json-text";
-import type { Prompt } from "../contract/engine.ts";
+import type { PluginTools, Prompt } from "../contract/engine.ts";
 import { clientCallOf, type Item, isClientCall, isServerCall, type OutputItem } from "../items/registry.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
@@ -30,11 +30,15 @@ export function disregarded(
       called ||= !named || tool === named;
     } else called ||= !named && (isServerCall(item) || item.type === "mcp_approval_request");
   }
-  const hasTools = pluginTools !== undefined || tools.offered(choice).length > 0;
+  const hasTools = (pluginTools && hasAny(pluginTools)) || tools.offered(choice).length > 0;
   if (mustCall(choice) && hasTools && !called) {
     return `'tool_choice': it does not call ${named ? `the tool '${named.name}'` : "a tool"}`;
   }
   return brokenFormat(request, roundItems(state));
+}
+
+function hasAny({ functions, builtinFunctions, namespaces }: PluginTools): boolean {
+  return functions.length + builtinFunctions.length + Object.keys(namespaces).length > 0;
 }
 
 /** The same for the text that a round ends with. One that ends in a call for the client to answer has no final text. */

@@ -278,7 +278,9 @@ export class Generations {
         model.engine.measure(this.#prompt.current, host.signal),
         model.engine.measure(resumption.prompt, host.signal),
       ]);
-      return { prompt: prompt.tokens, generated: Math.max(0, whole.tokens - prompt.tokens) };
+      const { all } = roundDeltas(this.#output.state);
+      const generated = resumption.isTokenPerDelta ? all : Math.max(0, whole.tokens - prompt.tokens);
+      return { prompt: resumption.isTokenPerDelta ? whole.tokens - all : prompt.tokens, generated };
     } catch (error) {
       // A server that is away could not generate, either; one that does not count can.
       if (error instanceof ApiError && (await this.#passes(error))) throw error;

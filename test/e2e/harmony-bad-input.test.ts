@@ -300,7 +300,7 @@ describe("markers that anybody writes as text are text for the model", () => {
       { type, text: text() },
     ];
     return {
-      model: `${GPT_OSS}?words=1&rounds=0`,
+      model: `${GPT_OSS}?rounds=0`,
       instructions: text("I"),
       previous_input_messages: [
         { role: "user", content: text() },

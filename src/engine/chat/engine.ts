@@ -11,6 +11,7 @@ import { mustCall } from "../../protocol/tools.ts";
 import { boundRules, refuseBadFormats } from "../bound-inputs.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import { aboveWindow } from "../harmony/output-limit.ts";
+import { assumedDialect } from "../model-lists.ts";
 import { contextWindow } from "../models.ts";
 import { statusOf } from "../server-status.ts";
 import { SseDecoder } from "../sse-decoder.ts";
@@ -188,7 +189,9 @@ export class ChatEngine implements Engine {
   }
 
   resumption(prompt: Prompt, partial: readonly Item[]): Resumption | undefined {
-    return resumptionAfter(prompt, partial, () => this.#upstream.require(({ continues }) => continues));
+    const resumption = resumptionAfter(prompt, partial, () => this.#upstream.require(({ continues }) => continues));
+    const { isTokenPerDelta } = assumedDialect(this.#upstream.server);
+    return resumption && isTokenPerDelta ? { ...resumption, isTokenPerDelta } : resumption;
   }
 
   async measure(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {

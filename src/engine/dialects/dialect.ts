@@ -43,6 +43,8 @@ export interface Dialect {
   readonly separatesTenants?: boolean;
   /** It binds a schema's pattern only where that says how a text begins and how it ends. */
   readonly bindsWholePatterns?: boolean;
+  /** It streams each token by itself, and its template writes an empty thought into a message that it goes on with. */
+  readonly isTokenPerDelta?: boolean;
   /** Its template ends thoughts with a line feed that its answers have, too. */
   readonly endsThoughts?: boolean;
   /** It answers a request for a model that it does not have with the one that it has. */

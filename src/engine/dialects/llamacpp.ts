@@ -31,6 +31,7 @@ export const llamacpp: Dialect = {
   hasTokenIds: false,
   separatesTenants: false,
   bindsWholePatterns: true,
+  isTokenPerDelta: true,
   endsThoughts: true,
   answersAnyModel: true,
   gauges: /^llamacpp:requests_(?:processing|deferred)(?:\{[^}\n]*\})? +([0-9.eE+]+)$/gm,
