@@ -150,8 +150,6 @@ export interface Resumption {
    * output too. Else they are to be measured, and the usage counts them as input.
    */
   sampledTokens?: number;
-  /** Each delta was a token: the open prompt has tokens that were not generated, so that measuring it tells less. */
-  isTokenPerDelta?: boolean;
 }
 
 /** Tokens of a prompt as the engine would render it, and the model's context window. */
@@ -160,6 +158,8 @@ export interface PromptSize {
   contextWindow: number;
   /** The model server counts nothing: the tokens are estimated by the length of the texts. */
   isEstimate?: boolean;
+  /** The prompt has an open message, to which the template adds tokens that were not generated. Each delta was a token. */
+  isTokenPerDelta?: boolean;
 }
 
 /** A way to make a model speak: `chat` over vLLM's chat completions, `harmony` over its completions. */

@@ -196,7 +196,7 @@ export class Generations {
     const spentBefore = (prompt.spentTokens ?? 0) + state.round.lost.all;
     const spentTokens = spentBefore + (sampledTokens ?? size?.generated ?? all);
     const isText = resumption.prompt !== prompt && !resumption.prompt.sampled;
-    const before = size && { prompt: size.prompt, reasoning, isText };
+    const before = size && { prompt: size.prompt, added: size.added, reasoning, isText };
     const { max_output_tokens: limit } = asked.request;
     // An engine that is told what was sampled ends it itself.
     if (limit != null && spentTokens >= limit && !resumption.prompt.sampled) {
@@ -270,17 +270,17 @@ export class Generations {
     }
   }
 
-  /** Tokens of the prompt proper, and of what was generated after it; undefined where the engine cannot tell. */
-  async #measure(resumption: Resumption): Promise<{ prompt: number; generated: number } | undefined> {
+  /** Tokens of the prompt proper, of what was generated after it, and of neither; undefined where the engine cannot tell. */
+  async #measure(resumption: Resumption): Promise<{ prompt: number; generated: number; added: number } | undefined> {
     const { model, host } = this.#options;
     try {
       const [prompt, whole] = await Promise.all([
         model.engine.measure(this.#prompt.current, host.signal),
         model.engine.measure(resumption.prompt, host.signal),
       ]);
-      const { all } = roundDeltas(this.#output.state);
-      const generated = resumption.isTokenPerDelta ? all : Math.max(0, whole.tokens - prompt.tokens);
-      return { prompt: resumption.isTokenPerDelta ? whole.tokens - all : prompt.tokens, generated };
+      const more = Math.max(0, whole.tokens - prompt.tokens);
+      const generated = whole.isTokenPerDelta ? roundDeltas(this.#output.state).all : more;
+      return { prompt: prompt.tokens, generated, added: Math.max(0, more - generated) };
     } catch (error) {
       // A server that is away could not generate, either; one that does not count can.
       if (error instanceof ApiError && (await this.#passes(error))) throw error;

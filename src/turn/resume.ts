@@ -152,6 +152,8 @@ export type Generation = AsyncIterable<ModelDelta[]>;
 /** What is known of a generation that broke off: tokens of its prompt, and about as many as it reasoned. */
 export interface BrokenOff {
   prompt: number;
+  /** Tokens that a template adds to a message that is gone on with. They count as nothing. */
+  added?: number;
   reasoning: number;
   /** What broke off, and is gone on with, is text. */
   isText: boolean;
@@ -217,14 +219,15 @@ function commonPrefix(a: string, b: string): number {
  * To vLLM the text generated before counts as prompt; to the client it is output. After text no reasoning comes, though
  * vLLM, which sees no `</think>`, counts all of a continued text as such.
  */
-function wholeUsage(usage: Usage, { prompt, reasoning, isText }: BrokenOff): Usage {
+function wholeUsage(usage: Usage, { prompt, added = 0, reasoning, isText }: BrokenOff): Usage {
   const cached = Math.min(usage.input_tokens_details.cached_tokens, prompt);
   const written = Math.min(usage.input_tokens_details.cache_write_tokens, prompt - cached);
   return {
     ...usage,
     input_tokens: prompt,
     input_tokens_details: { ...usage.input_tokens_details, cached_tokens: cached, cache_write_tokens: written },
-    output_tokens: usage.total_tokens - prompt,
+    output_tokens: usage.total_tokens - added - prompt,
+    total_tokens: usage.total_tokens - added,
     output_tokens_details: {
       reasoning_tokens: reasoning + (isText ? 0 : usage.output_tokens_details.reasoning_tokens),
     },

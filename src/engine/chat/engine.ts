@@ -10,8 +10,8 @@ import { estimateTokens } from "../../protocol/estimate.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { boundRules, refuseBadFormats } from "../bound-inputs.ts";
 import type { Dialect } from "../dialects/dialect.ts";
+import { notGoneOnWith } from "../dialects/spell.ts";
 import { aboveWindow } from "../harmony/output-limit.ts";
-import { assumedDialect } from "../model-lists.ts";
 import { contextWindow } from "../models.ts";
 import { statusOf } from "../server-status.ts";
 import { SseDecoder } from "../sse-decoder.ts";
@@ -92,6 +92,7 @@ export class ChatEngine implements Engine {
     const prompt = this.#shown(given);
     if (prompt.asksForText) return this.#answer(prompt, { bindsFormat: false, finalText: true }, signal);
     const dialect = await this.#upstream.learnDialect(signal);
+    if (isContinued(prompt) && !dialect.continues) throw notGoneOnWith(dialect);
     if (dialect.window) await this.#checkLimit(prompt, signal);
     const format = finalFormat(prompt.request);
     if (prompt.isFinal || !mayCall(prompt)) {
@@ -189,16 +190,14 @@ export class ChatEngine implements Engine {
   }
 
   resumption(prompt: Prompt, partial: readonly Item[]): Resumption | undefined {
-    const resumption = resumptionAfter(prompt, partial, () => this.#upstream.require(({ continues }) => continues));
-    const { isTokenPerDelta } = assumedDialect(this.#upstream.server);
-    return resumption && isTokenPerDelta ? { ...resumption, isTokenPerDelta } : resumption;
+    return resumptionAfter(prompt, partial, () => this.#upstream.require(({ continues }) => continues));
   }
 
   async measure(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {
     const shown = this.#shown(prompt);
-    const { counting } = await this.#upstream.learnDialect(signal);
+    const { counting, isTokenPerDelta } = await this.#upstream.learnDialect(signal);
     const path = counting === "input_tokens" ? "/chat/completions/input_tokens" : "//tokenize";
-    const [size, window] = await Promise.all([
+    const [said, window] = await Promise.all([
       counting === undefined
         ? { count: estimateTokens([shown.items, shown.request.instructions, promptTools(shown)]) }
         : placingSystemMessages((place) =>
@@ -210,11 +209,13 @@ export class ChatEngine implements Engine {
       count,
       input_tokens: tokens = count,
       max_model_len: most = window,
-    } = (size ?? {}) as Record<string, unknown>;
+    } = (said ?? {}) as Record<string, unknown>;
     if (typeof tokens !== "number") throw malformedAnswer();
     const told = typeof most === "number" ? most : countsAll ? Number.POSITIVE_INFINITY : undefined;
     if (told === undefined) throw windowNotTold();
-    return { tokens, contextWindow: told, ...(counting === undefined && { isEstimate: true }) };
+    const size = { tokens, contextWindow: told };
+    if (counting === undefined) return { ...size, isEstimate: true };
+    return isTokenPerDelta && isContinued(shown) ? { ...size, isTokenPerDelta } : size;
   }
 
   /** Makes the body of a request for the server that gets it. */

@@ -8,7 +8,10 @@ import type { Dialect } from "./dialect.ts";
 export type ChatBody = Record<string, unknown>;
 
 /** The fields that change nothing of an answer, or that this server does itself: one that does not know them is not given them. */
-const HINTS = new Set(["cache_salt", "include_reasoning", "include_stop_str_in_output", "priority", "stream_interval"]);
+const HINTS = new Set([
+  ...["cache_salt", "include_reasoning", "include_stop_str_in_output"],
+  ...["parallel_tool_calls", "priority", "stream_interval"],
+]);
 
 /**
  * Writes the body of a chat completion, which is in vLLM's words, in those of a dialect. Throws the 400 of a field of the client's that
@@ -41,6 +44,11 @@ export function spell(body: ChatBody, dialect: Dialect, request: CreateRequest):
 /** The 400 of a field that the model's server does not have. */
 export function unknownField(field: string, dialect: Dialect): ApiError {
   return notServed(field, `'${field}' is`, dialect);
+}
+
+/** The 400 of an input that ends in an open message, where the server would say it anew. */
+export function notGoneOnWith(dialect: Dialect): ApiError {
+  return notServed("input", "Going on with an unfinished message is", dialect);
 }
 
 function notServed(field: string, what: string, { title }: Dialect): ApiError {
