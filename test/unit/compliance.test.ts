@@ -69,7 +69,12 @@ describe("does not keep to", () => {
     ["its schema: a word before the text alone", json, [message('{"x":1}', "commentary")], "'text.format'"],
     ["an object: a list", { text: { format: { type: "json_object" } } }, [message("[]")], "no JSON object"],
     ["choices", { structured_outputs: { choice: ["yes"] } }, [message("no")], "'structured_outputs.choice'"],
-    ["a schema of vLLM's own", { structured_outputs: { json: '{"type":"array"}' } }, [message("{}")], "'structured_outputs.json'"],
+    [
+      "a schema of vLLM's own",
+      { structured_outputs: { json: '{"type":"array"}' } },
+      [message("{}")],
+      "'structured_outputs.json'",
+    ],
     ["an object of vLLM's own", { structured_outputs: { json_object: true } }, [message("1")], "'structured_outputs'"],
   ])("%s", (_, request, output, why) => {
     expect(verdict(request, ...output)).toContain(why);

@@ -91,11 +91,12 @@ describe("a final text and its schema", () => {
       { uniqueItems: true, minItems: 1 },
       { if: { type: "string" }, else: { type: "integer" } },
       { multipleOf: 2 },
-      { $ref: "#/$defs/none", $defs: { none: { minProperties: 1 } } },
+      { minProperties: 1 },
     );
     const mixed = fc.oneof(
       schemas,
       beyond,
+      beyond.map((none) => ({ $ref: "#/$defs/none", $defs: { none } })),
       fc.record({ anyOf: fc.tuple(schemas, beyond) }),
       fc.record({ allOf: fc.tuple(schemas, beyond) }),
       fc.record({ properties: fc.record({ a: beyond, b: schemas }) }),
