@@ -26,7 +26,7 @@ export type Kind = {
   read(body: JsonObject): JsonObject;
   /** It answers every request with the model that it has. */
   answersAny?: boolean;
-  /** The field of a model's card that it leaves out of a prompt that is too long, or what it says of one. */
+  /** It cuts a prompt that is too long in silence, or refuses it in these words. */
   overflow: "truncated" | ((prompt: number, wanted: number | undefined, window: number) => VllmError | undefined);
   /** Its body of an error. */
   error(error: VllmError): JsonObject;

@@ -37,9 +37,12 @@ export interface Fleet extends Gateway {
   clear(): void;
 }
 
+/** How a server of the fleet is played. */
+type PlayedServer = Pick<SimulatorOptions, "models" | "ownedBy" | "kind" | "maxModelLen">;
+
 export interface FleetOptions {
   /** Fields of UPSTREAMS and options of the simulator, by the server's name. */
-  servers: Readonly<Record<string, { fields?: object; models?: string[]; ownedBy?: string }>>;
+  servers: Readonly<Record<string, { fields?: object } & PlayedServer>>;
   variables?: Record<string, string>;
 }
 
@@ -80,7 +83,7 @@ export async function startFleet({ servers: described, variables = {} }: FleetOp
   };
 }
 
-async function startReplica(name: string, { models, ownedBy }: Pick<SimulatorOptions, "models" | "ownedBy">) {
+async function startReplica(name: string, { models, ownedBy, kind, maxModelLen }: PlayedServer) {
   const replica = {
     name,
     trouble: "",
@@ -103,6 +106,8 @@ async function startReplica(name: string, { models, ownedBy }: Pick<SimulatorOpt
   const options = {
     ...(models && { models }),
     ...(ownedBy && { ownedBy }),
+    ...(kind && { kind }),
+    ...(maxModelLen !== undefined && { maxModelLen }),
     settings: (path: string) =>
       path.endsWith("/completions") ? replica.trouble : path === "/health" ? replica.illness : "",
   };

@@ -1,7 +1,37 @@
-import { conforms } from "@responses-edge/json-text";
+import { conforms, mayConform } from "@responses-edge/json-text";
 import Ajv from "ajv";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+
+/** Schemas of keywords that are known here. */
+const leaf = fc.constantFrom<object>(
+  { type: "string" },
+  { type: "integer" },
+  { type: ["null", "number"] },
+  { enum: ["a", 1, null] },
+  { const: { a: [1] } },
+  { minimum: 2 },
+  { maxLength: 1 },
+);
+const schemas = fc.letrec<{ schema: object }>((tie) => ({
+  schema: fc.oneof(
+    { depthSize: "small" },
+    leaf,
+    fc.record({ properties: fc.record({ a: tie("schema"), b: tie("schema") }), required: fc.constant(["a"]) }),
+    fc.record({ additionalProperties: tie("schema"), properties: fc.record({ a: tie("schema") }) }),
+    fc.record({ items: tie("schema"), maxItems: fc.nat(3) }),
+    fc.record({ anyOf: fc.array(tie("schema"), { minLength: 1, maxLength: 3 }) }),
+    fc.record({ allOf: fc.array(tie("schema"), { minLength: 1, maxLength: 3 }) }),
+  ),
+})).schema;
+const values = fc.letrec<{ value: unknown }>((tie) => ({
+  value: fc.oneof(
+    { depthSize: "small" },
+    fc.constantFrom<unknown>("a", "bc", 1, 2.5, null, true),
+    fc.array(tie("value"), { maxLength: 3 }),
+    fc.dictionary(fc.constantFrom("a", "b", "c"), tie("value")),
+  ),
+})).value;
 
 /** A text is taken as it is only where it surely keeps to its schema. */
 
@@ -42,34 +72,6 @@ describe("a final text and its schema", () => {
   });
 
   it("never keeps to a schema that a validator of schemas refuses", () => {
-    const leaf = fc.constantFrom<object>(
-      { type: "string" },
-      { type: "integer" },
-      { type: ["null", "number"] },
-      { enum: ["a", 1, null] },
-      { const: { a: [1] } },
-      { minimum: 2 },
-      { maxLength: 1 },
-    );
-    const schemas = fc.letrec<{ schema: object }>((tie) => ({
-      schema: fc.oneof(
-        { depthSize: "small" },
-        leaf,
-        fc.record({ properties: fc.record({ a: tie("schema"), b: tie("schema") }), required: fc.constant(["a"]) }),
-        fc.record({ additionalProperties: tie("schema"), properties: fc.record({ a: tie("schema") }) }),
-        fc.record({ items: tie("schema"), maxItems: fc.nat(3) }),
-        fc.record({ anyOf: fc.array(tie("schema"), { minLength: 1, maxLength: 3 }) }),
-        fc.record({ allOf: fc.array(tie("schema"), { minLength: 1, maxLength: 3 }) }),
-      ),
-    })).schema;
-    const values = fc.letrec<{ value: unknown }>((tie) => ({
-      value: fc.oneof(
-        { depthSize: "small" },
-        fc.constantFrom<unknown>("a", "bc", 1, 2.5, null, true),
-        fc.array(tie("value"), { maxLength: 3 }),
-        fc.dictionary(fc.constantFrom("a", "b", "c"), tie("value")),
-      ),
-    })).value;
     const ajv = new Ajv({ strict: false });
     fc.assert(
       fc.property(schemas, values, (schema, value) => {
@@ -77,5 +79,49 @@ describe("a final text and its schema", () => {
       }),
       { numRuns: 150 },
     );
+  });
+
+  it("may keep to every schema to which a validator of schemas says that it does", () => {
+    const beyond = fc.constantFrom<object>(
+      { pattern: "^a" },
+      { format: "date" },
+      { patternProperties: { "^a": { type: "string" } } },
+      { not: { type: "string" } },
+      { oneOf: [{ type: "string" }, { type: "integer" }] },
+      { uniqueItems: true, minItems: 1 },
+      { if: { type: "string" }, else: { type: "integer" } },
+      { multipleOf: 2 },
+      { minProperties: 1 },
+    );
+    const mixed = fc.oneof(
+      schemas,
+      beyond,
+      beyond.map((none) => ({ $ref: "#/$defs/none", $defs: { none } })),
+      fc.record({ anyOf: fc.tuple(schemas, beyond) }),
+      fc.record({ allOf: fc.tuple(schemas, beyond) }),
+      fc.record({ properties: fc.record({ a: beyond, b: schemas }) }),
+      fc.record({ items: beyond }),
+    );
+    const ajv = new Ajv({ strict: false, validateFormats: false });
+    let kept = 0;
+    fc.assert(
+      fc.property(mixed, values, (schema, value) => {
+        if (!ajv.validate(schema, value)) return;
+        kept += 1;
+        expect(mayConform(JSON.stringify(value), schema)).toBe(true);
+      }),
+      { numRuns: 400 },
+    );
+    expect(kept).toBeGreaterThan(20);
+  });
+
+  it.each<[string, unknown, boolean]>([
+    ['"b"', { pattern: "^a" }, true],
+    ["1", { type: "string", pattern: "^a" }, false],
+    ['{"a":"x"}', { properties: { a: { type: "integer" } }, patternProperties: {} }, false],
+    ["It is noon.", {}, false],
+    ['{"a":1', { type: "object" }, false],
+  ])("%s may keep to %j: %s", (text, schema, may) => {
+    expect(mayConform(text, schema)).toBe(may);
   });
 });

@@ -1,0 +1,438 @@
+import { createHash } from "node:crypto";
+import { APIError } from "openai";
+import type { Response, ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { isObject, type JsonObject } from "../../dev/simulator/json.ts";
+import type { KindName } from "../../dev/simulator/kinds.ts";
+import { type Fleet, type Replica, startFleet } from "./fleet.ts";
+import { ended } from "./turns.ts";
+
+/** One gateway in front of a model server of every kind: what is asked of each, and no answer is called completed that is none. */
+
+const KINDS = ["vllm", "llamacpp", "sglang", "ollama", "transformers"] as const satisfies KindName[];
+type Kind = (typeof KINDS)[number];
+
+/** The kinds whose servers read calls out of a text. */
+const CALLING = KINDS.filter((kind) => kind !== "transformers");
+
+const WINDOW = 2048;
+
+let fleet: Fleet;
+
+beforeAll(async () => {
+  const server = (kind: Kind) => ({
+    kind,
+    models: [kind],
+    ...(kind !== "vllm" && { maxModelLen: WINDOW }),
+    fields: { models: [kind] },
+  });
+  fleet = await startFleet({
+    servers: {
+      ...Object.fromEntries(KINDS.map((kind) => [kind, server(kind)])),
+      harmony: { kind: "vllm", models: ["gpt-oss-20b"], fields: { models: ["gpt-oss-20b"] } },
+    },
+  });
+});
+
+afterAll(() => fleet.close());
+afterEach(() => fleet.clear());
+
+function serverOf(name: string): Replica {
+  const found = fleet.replicas.find((replica) => replica.name === name);
+  if (!found) throw new Error(`There is no server ${name}.`);
+  return found;
+}
+
+/** What the model of a server says from now on, one text after another: nothing binds it. */
+function says(name: string, ...texts: string[]): void {
+  const setting = name === "harmony" ? "harmony" : "says";
+  serverOf(name).trouble = `${setting}=${encodeURIComponent(texts.join("\u001e"))}`;
+}
+
+/** The bodies that a server was asked with. */
+function bodies(name: string): JsonObject[] {
+  return serverOf(name).asked.map(({ body }) => (isObject(body) ? body : {}));
+}
+
+const WAYS = ["whole", "streamed", "in the background", "streamed in the background"] as const;
+type Way = (typeof WAYS)[number];
+
+/** The ways that are taken at a kind of server: all where one reads calls and is loose, and where one reads none, else each half of them. */
+const waysAt = (kind: Kind): readonly Way[] =>
+  kind === "llamacpp" || kind === "transformers" ? WAYS : ["streamed", "in the background"];
+type Body = ResponseCreateParamsNonStreaming & JsonObject;
+
+/** The response that an asking comes to, in one of the ways to get it. */
+async function ask(given: object, way: Way = "whole"): Promise<Response> {
+  const { openai } = fleet;
+  const body = { ...given, background: way.includes("background") } as unknown as Body;
+  if (way === "whole") return openai.responses.create(body);
+  if (way === "in the background") return ended(fleet, (await openai.responses.create(body)).id);
+  let last: Response | undefined;
+  for await (const event of await openai.responses.create({ ...body, stream: true })) {
+    if ("response" in event) last = event.response;
+  }
+  if (!last) throw new Error("The stream has no response.");
+  return last;
+}
+
+/** How an asking ends: a response's status and code, or the code of the error. */
+async function outcome(given: object, way: Way) {
+  try {
+    const { status, error } = await ask(given, way);
+    return { status, code: error?.code as string | undefined };
+  } catch (error) {
+    if (!(error instanceof APIError)) throw error;
+    return { status: "failed", code: error.code ?? undefined };
+  }
+}
+
+const weather = {
+  type: "function",
+  name: "get_weather",
+  parameters: {
+    type: "object",
+    properties: { city: { type: "string" } },
+    required: ["city"],
+    additionalProperties: false,
+  },
+  strict: false,
+};
+const time = { ...weather, name: "get_time" };
+const move = {
+  type: "custom",
+  name: "move",
+  format: { type: "grammar", syntax: "regex", definition: "^(left|right) [0-9]+$" },
+};
+const format = {
+  type: "json_schema",
+  name: "answer",
+  schema: {
+    type: "object",
+    properties: { answer: { type: "integer" } },
+    required: ["answer"],
+    additionalProperties: false,
+  },
+};
+
+const call = (name: string, given: object) =>
+  `<tool_call>\n${JSON.stringify({ name, arguments: given })}\n</tool_call>`;
+
+const callsOf = ({ output }: Response) =>
+  output.flatMap((item) =>
+    item.type === "function_call"
+      ? [[item.name, item.arguments]]
+      : item.type === "custom_tool_call"
+        ? [[item.name, item.input]]
+        : [],
+  );
+
+const textOf = ({ output }: Response) =>
+  output
+    .flatMap((item) => (item.type === "message" ? item.content : []))
+    .map((part) => ("text" in part ? part.text : ""));
+
+/** The error that an asking is refused with. */
+async function refusal(given: object) {
+  const error = await ask(given).catch((reason: unknown) => reason);
+  if (!(error instanceof APIError)) throw new Error(`It was not refused: ${JSON.stringify(error)}`);
+  return { status: error.status, code: error.code, param: error.param };
+}
+
+describe.each(KINDS)("a server of the kind %s", (model) => {
+  it.each(WAYS)("answers with a text and what it has used, %s", async (way) => {
+    const response = await ask({ model, input: "Hello" }, way);
+    expect(response.status).toBe("completed");
+    expect(textOf(response)).toEqual(["You said: Hello"]);
+    expect(response.usage).toMatchObject({ input_tokens: 12, output_tokens: 5, total_tokens: 17 });
+  });
+
+  it("goes on with a conversation", async () => {
+    const { id } = await ask({ model, input: "Hello" });
+    const next = await ask({ model, input: "Again", previous_response_id: id });
+    expect(textOf(next)).toEqual(["You said: Again"]);
+    expect(bodies(model)[1]?.messages).toEqual([
+      { role: "user", content: "Hello" },
+      { role: "assistant", content: "You said: Hello" },
+      { role: "user", content: "Again" },
+    ]);
+  });
+
+  it("ends at the limit of the output and at stop strings", async () => {
+    const cut = await ask({ model, input: "x", max_output_tokens: 3 });
+    expect(cut).toMatchObject({ status: "incomplete", incomplete_details: { reason: "max_output_tokens" } });
+    expect(textOf(await ask({ model, input: "x", stop: ["said"] }))).toEqual(["You "]);
+  });
+
+  it("is asked for no model that it does not have", async () => {
+    expect(await refusal({ model: `${model}-x`, input: "x" })).toEqual({
+      status: 400,
+      code: "model_not_found",
+      param: "model",
+    });
+    expect(bodies(model)).toEqual([]);
+  });
+
+  it("is told what kind it is", async () => {
+    const health = await fleet.fetch(`${fleet.url}/health/upstream`);
+    expect(await health.text()).toContain(model === "transformers" ? "openai" : model);
+  });
+});
+
+describe.each(CALLING)("tools at a server of the kind %s", (model) => {
+  it.each([
+    ["of the model's own", { input: "use get_time" }],
+    ["of a required tool", { input: "get_time", tool_choice: "required" }],
+    ["of a named tool", { input: "Go", tool_choice: { type: "function", name: "get_time" } }],
+  ])("has a call %s", async (_, body) => {
+    for (const way of ["whole", "streamed"] as const) {
+      const response = await ask({ model, tools: [weather, time], ...body }, way);
+      expect(response.status).toBe("completed");
+      expect(callsOf(response)).toContainEqual(["get_time", '{"city":"city"}']);
+    }
+  });
+
+  it("has a custom tool's input in its grammar", async () => {
+    for (const tool_choice of ["required", { type: "custom", name: "move" }]) {
+      const response = await ask({ model, tools: [move], input: "move", tool_choice });
+      expect(callsOf(response)).toEqual([["move", "left 0"]]);
+    }
+  });
+
+  it("has a text in its format, and calls beside a format", async () => {
+    expect(textOf(await ask({ model, text: { format }, input: "x" }))).toEqual(['{"answer":1}']);
+    const response = await ask({ model, text: { format }, tools: [time], input: "get_time" });
+    expect(callsOf(response)).toEqual([["get_time", '{"city":"city"}']]);
+  });
+
+  it("goes on after a tool's result", async () => {
+    const first = await ask({ model, tools: [time], input: "get_time" });
+    const [item] = first.output;
+    if (item?.type !== "function_call") throw new Error("There is no call.");
+    const input = [{ type: "function_call_output", call_id: item.call_id, output: "noon" }];
+    const second = await ask({ model, tools: [time], previous_response_id: first.id, input });
+    expect(textOf(second)).toEqual(["The tool get_time returned: noon"]);
+  });
+});
+
+it.each(["vllm", "llamacpp", "sglang", "ollama"] as const)("shows the thoughts of %s", async (model) => {
+  serverOf(model).trouble = "reasoning=1";
+  for (const way of ["whole", "streamed"] as const) {
+    const { output } = await ask({ model, input: "x", reasoning: { effort: "low" } }, way);
+    expect(output.map(({ type }) => type)).toEqual(["reasoning", "message"]);
+    expect(JSON.stringify(output[0])).toContain("effort low.");
+  }
+});
+
+const UNSUPPORTED = { status: 400, code: "unsupported_parameter" };
+const LOGPROBS = { include: ["message.output_text.logprobs"], tools: [time] };
+
+it.each<[Kind, string, object]>([
+  ["llamacpp", "min_tokens", { min_tokens: 3 }],
+  ["llamacpp", "include", LOGPROBS],
+  ["llamacpp", "stop_token_ids", { stop_token_ids: [1] }],
+  ["ollama", "min_tokens", { min_tokens: 3 }],
+  ["ollama", "top_k", { top_k: 3 }],
+  ["ollama", "include", LOGPROBS],
+  ["ollama", "structured_outputs", { structured_outputs: { regex: "[a-z]+" } }],
+  ["transformers", "min_tokens", { min_tokens: 3 }],
+  ["transformers", "top_k", { top_k: 3 }],
+  ["transformers", "structured_outputs", { structured_outputs: { choice: ["yes", "no"] } }],
+])("refuses what %s cannot do by its name: %s", async (model, param, body) => {
+  expect(await refusal({ model, input: "x", ...body })).toEqual({ ...UNSUPPORTED, param });
+  expect(bodies(model)).toEqual([]);
+});
+
+it("sends a strict server nothing that it does not know", async () => {
+  await ask({ model: "transformers", input: "x", service_tier: "priority", tools: [time], text: { format } }).catch(
+    () => {},
+  );
+  await ask(
+    { model: "transformers", input: "x", prompt_cache_key: "k", stream_options: { include_obfuscation: false } },
+    "streamed",
+  );
+  expect(serverOf("transformers").asked.map(({ state }) => state)).not.toContain("open");
+  for (const body of bodies("transformers")) {
+    for (const field of ["cache_salt", "stream_interval", "priority", "include_reasoning", "structured_outputs"]) {
+      expect(body).not.toHaveProperty(field);
+    }
+  }
+});
+
+it.each(["llamacpp", "sglang"] as const)("says that a prompt is too long for %s", async (model) => {
+  const long = "x ".repeat(WINDOW);
+  expect(await refusal({ model, input: long })).toEqual({
+    status: 400,
+    code: "context_length_exceeded",
+    param: "input",
+  });
+  expect(bodies(model)).toHaveLength(1);
+});
+
+it("says that a model of llama.cpp reads no images", async () => {
+  const image = { type: "input_image", image_url: "data:image/png;base64,iVBORw0KGgo=" };
+  const refused = await refusal({ model: "llamacpp", input: [{ role: "user", content: [image] }] });
+  expect(refused).toEqual({ status: 400, code: "invalid_request", param: "input[0].content[0]" });
+  expect(bodies("llamacpp")).toHaveLength(1);
+});
+
+it.each(["vllm", "llamacpp", "sglang"] as const)("counts a prompt as %s does", async (model) => {
+  const { input_tokens: counted } = await fleet.openai.responses.inputTokens.count({ model, input: "Hello" });
+  const { usage } = await ask({ model, input: "Hello" });
+  expect(counted).toBe(usage?.input_tokens);
+});
+
+it("has log probabilities of llama.cpp where none but the tokens' own are asked for", async () => {
+  const { output } = await ask({ model: "llamacpp", input: "x", include: LOGPROBS.include, top_logprobs: 0 });
+  expect(JSON.stringify(output)).toContain('"logprobs":[{"token":"You"');
+});
+
+it.each(["llamacpp", "ollama"] as const)("begins a new answer after one of the client's at %s", async (model) => {
+  await ask({
+    model,
+    input: [
+      { role: "user", content: "a" },
+      { role: "assistant", content: "You" },
+    ],
+  });
+  expect(bodies(model)[0]?.messages).toMatchObject([
+    { role: "user" },
+    { role: "assistant" },
+    { role: "user", content: "" },
+  ]);
+});
+
+const named = { tool_choice: { type: "function", name: "get_time" } };
+const moves = { tools: [move], tool_choice: { type: "custom", name: "move" } };
+const TEXT = "Just a text.";
+
+/** Requests, and what a model says that does not keep to them. */
+const WRONG: Record<string, [object, string]> = {
+  "a named choice without its call": [{ tools: [weather, time], ...named }, TEXT],
+  "a named choice with another call": [{ tools: [weather, time], ...named }, call("get_weather", { city: "Rome" })],
+  "a required choice without a call": [{ tools: [weather, time], tool_choice: "required" }, TEXT],
+  "a call that was not offered": [{ tools: [weather], tool_choice: "required" }, call("launch", {})],
+  "a text outside its schema": [{ text: { format } }, '{"answer": "five"}'],
+  "a text that is no JSON": [{ text: { format } }, "It is five."],
+  "a text that is no object": [{ text: { format: { type: "json_object" } } }, "[5]"],
+  "a text outside its schema, beside tools": [{ text: { format }, tools: [weather] }, "It is five."],
+  "an input outside its grammar": [moves, call("move", { input: "up 3" })],
+  "a text instead of an input": [moves, TEXT],
+  "an input outside its grammar, of a required choice": [
+    { tools: [move], tool_choice: "required" },
+    call("move", { input: "up 3" }),
+  ],
+};
+
+/** Codes of an answer that is none: it broke a promise at its end, or at every asking. Stored responses have OpenAI's codes alone. */
+const CODES = ["upstream_disregarded_request", "upstream_malformed_response", "server_error"];
+
+describe.each(KINDS)("where nothing binds the model of a server of the kind %s", (model) => {
+  it.each(Object.keys(WRONG))("%s is not called completed", async (what) => {
+    const [body, text] = WRONG[what] ?? [{}, ""];
+    for (const way of waysAt(model)) {
+      fleet.clear();
+      says(model, text);
+      const { status, code } = await outcome({ model, input: "Go", ...body }, way);
+      expect([way, status]).toEqual([way, "failed"]);
+      expect(CODES).toContain(code);
+      expect(bodies(model).length).toBeLessThan(6);
+    }
+  });
+});
+
+describe.each(CALLING)("where the model of %s does it right when it is asked again", (model) => {
+  it.each<[string, object, string, string[]]>([
+    ["a named call comes", { tools: [weather, time], ...named }, TEXT, ["get_time", '{"city":"Rome"}']],
+    ["a required call comes", { tools: [time], tool_choice: "required" }, TEXT, ["get_time", '{"city":"Rome"}']],
+    ["an offered call comes", { tools: [time] }, call("launch", {}), ["get_time", '{"city":"Rome"}']],
+    ["an input keeps to its grammar", { tools: [move] }, call("move", { input: "up 3" }), ["move", "left 3"]],
+  ])("%s", async (_, body, wrong, wanted) => {
+    const given = wanted[0] === "move" ? { input: "left 3" } : { city: "Rome" };
+    for (const way of waysAt(model)) {
+      fleet.clear();
+      says(model, wrong, call(wanted[0] ?? "", given));
+      const response = await ask({ model, input: "Go", ...body }, way);
+      expect(response.status).toBe("completed");
+      const whole = response.output.filter((item) => !("status" in item) || item.status === "completed");
+      expect(callsOf({ ...response, output: whole })).toEqual([wanted]);
+      // What was wrong is not shown.
+      expect(textOf(response).join("")).toBe("");
+    }
+  });
+});
+
+it("asks a server again that binds no format, until the text keeps to it", async () => {
+  for (const way of WAYS) {
+    fleet.clear();
+    says("transformers", "It is five.", '{"answer": 5}');
+    const response = await ask({ model: "transformers", input: "Go", text: { format } }, way);
+    expect([response.status, textOf(response)]).toEqual(["completed", ['{"answer": 5}']]);
+  }
+});
+
+describe("where nothing binds a gpt-oss", () => {
+  const final = (text: string) => `<|channel|>final<|message|>${text}<|return|>`;
+  const toolCall = (name: string, given: object) =>
+    `<|channel|>commentary to=functions.${name} <|constrain|>json<|message|>${JSON.stringify(given)}<|call|>`;
+  it.each<[string, object, string]>([
+    ["a named choice without its call", { tools: [weather, time], ...named }, final(TEXT)],
+    ["a required choice without a call", { tools: [weather, time], tool_choice: "required" }, final(TEXT)],
+    [
+      "a named choice with another call",
+      { tools: [weather, time], ...named },
+      toolCall("get_weather", { city: "Rome" }),
+    ],
+    ["a call that was not offered", { tools: [weather] }, toolCall("launch", {})],
+    ["a text outside its schema", { text: { format } }, final('{"answer": "five"}')],
+    ["a text that is no JSON", { text: { format } }, final("It is five.")],
+    ["an input outside its grammar", moves, toolCall("move", { input: "up 3" })],
+  ])("%s is not called completed", async (_, body, text) => {
+    for (const way of WAYS) {
+      fleet.clear();
+      says("harmony", ...Array.from({ length: 12 }, () => text));
+      const { status, code } = await outcome({ model: "gpt-oss-20b", input: "Go", ...body }, way);
+      expect([way, status]).toEqual([way, "failed"]);
+      expect(CODES).toContain(code);
+    }
+  });
+});
+
+describe("several tenants", () => {
+  const hash = (key: string) => createHash("sha256").update(key).digest("hex");
+  let keyed: Fleet;
+
+  beforeAll(async () => {
+    keyed = await startFleet({
+      servers: {
+        llamacpp: { kind: "llamacpp", models: ["alone"], fields: { models: ["alone"] } },
+        ollama: { kind: "ollama", models: ["silent"], fields: { models: ["silent"] } },
+        shared: { kind: "llamacpp", models: ["shared"], fields: { models: ["shared"], shared_cache: true } },
+        sglang: { kind: "sglang", models: ["salted"], fields: { models: ["salted"] } },
+      },
+      variables: { ALLOW_ANONYMOUS: "false", API_KEYS: `a:${hash("key-a")},b:${hash("key-b")}` },
+    });
+  });
+  afterAll(() => keyed.close());
+
+  const asked = (model: string) =>
+    keyed
+      .client({ apiKey: "key-a" })
+      .responses.create({ model, input: "x" })
+      .catch((error: unknown) => error);
+
+  it.each(["alone", "silent"])("have no prompt at a server that shares its cache (%s)", async (model) => {
+    expect(await asked(model)).toMatchObject({ status: 503, code: "tenants_not_separated" });
+    expect(keyed.servers(model)).toEqual([]);
+  });
+
+  it.each(["shared", "salted"])(
+    "are served where the operator accepts that, or where they are kept apart (%s)",
+    async (model) => {
+      expect(await asked(model)).toMatchObject({ status: "completed" });
+      const salts = keyed.replicas.flatMap(({ asked }) => asked.map(({ body }) => isObject(body) && body.cache_salt));
+      expect(salts.at(-1)).toEqual(model === "salted" ? expect.any(String) : undefined);
+      keyed.clear();
+    },
+  );
+});
