@@ -62,7 +62,7 @@ const ROWS: readonly (readonly [string, (dialect: Dialect) => string])[] = [
   ["`max_output_tokens`", field("max_completion_tokens")],
   ["A tool that is chosen by name", ({ choice }) => CHOICES[choice]],
   ['`tool_choice: "required"`', ({ choice }) => (choice === "none" ? "not told; checked" : "told; checked")],
-  ["`parallel_tool_calls`", field("parallel_tool_calls")],
+  ["`parallel_tool_calls`", field("parallel_tool_calls", "kept by the gateway")],
   ["`text.format`", ({ bindsFormat }) => (bindsFormat ? "bound; checked at the end" : "held back until checked")],
   ["`text.format` beside tools", ({ joinsFormat }) => (joinsFormat ? "`FORMAT_WITH_TOOLS`" : "binds the final text")],
   ["A schema's `pattern`", ({ bindsWholePatterns }) => (bindsWholePatterns ? "sent with `^…$` around it" : "as it is")],
