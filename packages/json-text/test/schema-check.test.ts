@@ -106,9 +106,11 @@ describe("a final text and its schema", () => {
     let kept = 0;
     fc.assert(
       fc.property(mixed, values, (schema, value) => {
-        if (!ajv.validate(schema, value)) return;
+        const text = JSON.stringify(value);
+        // As a parser makes it: the validator does not take values without a prototype.
+        if (!ajv.validate(schema, JSON.parse(text))) return;
         kept += 1;
-        expect(mayConform(JSON.stringify(value), schema)).toBe(true);
+        expect(mayConform(text, schema)).toBe(true);
       }),
       { numRuns: 400 },
     );
