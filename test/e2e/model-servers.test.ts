@@ -269,6 +269,15 @@ it.each(["llamacpp", "sglang"] as const)("says that a prompt is too long for %s"
   expect(bodies(model)).toHaveLength(1);
 });
 
+it.each(["llamacpp", "sglang"] as const)(
+  "says that more output is asked for than the window of %s has",
+  async (model) => {
+    const refused = await refusal({ model, input: "x", max_output_tokens: WINDOW + 1 });
+    expect(refused).toEqual({ status: 400, code: "above_max_value", param: "max_output_tokens" });
+    expect(bodies(model)).toEqual([]);
+  },
+);
+
 it("says that a model of llama.cpp reads no images", async () => {
   const image = { type: "input_image", image_url: "data:image/png;base64,iVBORw0KGgo=" };
   const refused = await refusal({ model: "llamacpp", input: [{ role: "user", content: [image] }] });
