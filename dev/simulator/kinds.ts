@@ -9,7 +9,7 @@ export type KindName = "vllm" | "llamacpp" | "sglang" | "ollama" | "transformers
 export type Kind = {
   /** `owned_by` of its model cards. */
   owner: string;
-  /** What a card has beside its id and its owner. */
+  /** A card has this beside its id and its owner. */
   card(id: string, window: number): JsonObject;
   /** Those of vLLM's paths that it has, too. */
   paths: readonly string[];

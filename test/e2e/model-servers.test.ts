@@ -43,7 +43,7 @@ function serverOf(name: string): Replica {
   return found;
 }
 
-/** What the model of a server says from now on, one text after another: nothing binds it. */
+/** The model of a server says these from now on, one text after another: nothing binds it. */
 function says(name: string, ...texts: string[]): void {
   const setting = name === "harmony" ? "harmony" : "says";
   serverOf(name).trouble = `${setting}=${encodeURIComponent(texts.join("\u001e"))}`;
@@ -365,7 +365,7 @@ describe.each(CALLING)("where the model of %s does it right when it is asked aga
       expect(response.status).toBe("completed");
       const whole = response.output.filter((item) => !("status" in item) || item.status === "completed");
       expect(callsOf({ ...response, output: whole })).toEqual([wanted]);
-      // What was wrong is not shown.
+      // No wrong text is shown.
       expect(textOf(response).join("")).toBe("");
     }
   });

@@ -4,7 +4,7 @@ import type { JsonObject } from "../../dev/simulator/json.ts";
 import type { KindName } from "../../dev/simulator/kinds.ts";
 import { CHAT, events, post, tool, user } from "./support.ts";
 
-/** What other kinds of model servers have been seen to answer, and so does the simulator. */
+/** The simulator answers as other kinds of model servers have been seen to. */
 
 const play = (kind: KindName) => createSimulator({ kind, models: ["m"], maxModelLen: 512 });
 
