@@ -54,7 +54,7 @@ export type SimulatorOptions = {
   adapters?: Record<string, string>;
   /** The kind of server that is played; default "vllm". */
   kind?: KindName;
-  /** What model cards say of who serves the models; by default what the kind's do. Another name changes nothing else. */
+  /** Model cards say this of who serves the models; by default what the kind's do. Another name changes nothing else. */
   ownedBy?: string;
   /** Settings for every request, or those to a path, as a query string; a model's and a header's override them. */
   settings?: string | ((path: string) => string);
@@ -266,12 +266,12 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     return whole(call, answer.body, answer.tokens);
   }
 
-  /** What is said next of several texts, and the last one from then on: the model of a server that binds nothing. */
+  /** The model says several texts one after another, and the last one from then on: its server binds nothing. */
   function nextSpeech(says: string, { continueFinalMessage, messages }: ChatRequest) {
     const texts = says.split("\u001e");
     const last = continueFinalMessage ? messages.at(-1)?.text : undefined;
     const count = said.get(says) ?? 0;
-    // What goes on with a text has not begun the next one.
+    // An asking that goes on with a text does not begin the next one.
     if (!continueFinalMessage) said.set(says, count + 1);
     const at = Math.min(Math.max(0, continueFinalMessage ? count - 1 : count), texts.length - 1);
     return rawSpeech(texts[at] ?? "", vocabulary, last ?? "");

@@ -9,7 +9,7 @@ export type KindName = "vllm" | "llamacpp" | "sglang" | "ollama" | "transformers
 export type Kind = {
   /** `owned_by` of its model cards. */
   owner: string;
-  /** What a card has beside its id and its owner. */
+  /** A card has this beside its id and its owner. */
   card(id: string, window: number): JsonObject;
   /** Those of vLLM's paths that it has, too. */
   paths: readonly string[];
@@ -185,8 +185,11 @@ const sglang: Kind = {
     const messages = Array.isArray(read.messages) ? read.messages : [];
     const last = messages.at(-1);
     if (!isObject(last) || last.role !== "assistant") return { ...read, continue_final_message: false };
-    if (read.continue_final_message === true) return { ...read, add_generation_prompt: false };
-    return { ...read, messages: [...messages.slice(0, -1), { ...last, role: "user" }] };
+    if (read.continue_final_message !== true)
+      return { ...read, messages: [...messages.slice(0, -1), { ...last, role: "user" }] };
+    // Its text alone is gone on with: thoughts of it are forgotten.
+    const { reasoning: _, reasoning_content: __, ...text } = last;
+    return { ...read, messages: [...messages.slice(0, -1), text], add_generation_prompt: false };
   },
   answersAny: true,
   overflow(prompt, wanted, window) {

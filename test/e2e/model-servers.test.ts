@@ -43,7 +43,7 @@ function serverOf(name: string): Replica {
   return found;
 }
 
-/** What the model of a server says from now on, one text after another: nothing binds it. */
+/** The model of a server says these from now on, one text after another: nothing binds it. */
 function says(name: string, ...texts: string[]): void {
   const setting = name === "harmony" ? "harmony" : "says";
   serverOf(name).trouble = `${setting}=${encodeURIComponent(texts.join("\u001e"))}`;
@@ -269,6 +269,15 @@ it.each(["llamacpp", "sglang"] as const)("says that a prompt is too long for %s"
   expect(bodies(model)).toHaveLength(1);
 });
 
+it.each(["llamacpp", "sglang"] as const)(
+  "says that more output is asked for than the window of %s has",
+  async (model) => {
+    const refused = await refusal({ model, input: "x", max_output_tokens: WINDOW + 1 });
+    expect(refused).toEqual({ status: 400, code: "above_max_value", param: "max_output_tokens" });
+    expect(bodies(model)).toEqual([]);
+  },
+);
+
 it("says that a model of llama.cpp reads no images", async () => {
   const image = { type: "input_image", image_url: "data:image/png;base64,iVBORw0KGgo=" };
   const refused = await refusal({ model: "llamacpp", input: [{ role: "user", content: [image] }] });
@@ -356,7 +365,7 @@ describe.each(CALLING)("where the model of %s does it right when it is asked aga
       expect(response.status).toBe("completed");
       const whole = response.output.filter((item) => !("status" in item) || item.status === "completed");
       expect(callsOf({ ...response, output: whole })).toEqual([wanted]);
-      // What was wrong is not shown.
+      // No wrong text is shown.
       expect(textOf(response).join("")).toBe("");
     }
   });

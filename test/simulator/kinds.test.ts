@@ -4,7 +4,7 @@ import type { JsonObject } from "../../dev/simulator/json.ts";
 import type { KindName } from "../../dev/simulator/kinds.ts";
 import { CHAT, events, post, tool, user } from "./support.ts";
 
-/** What other kinds of model servers have been seen to answer, and so does the simulator. */
+/** The simulator answers as other kinds of model servers have been seen to. */
 
 const play = (kind: KindName) => createSimulator({ kind, models: ["m"], maxModelLen: 512 });
 
@@ -181,6 +181,22 @@ describe("SGLang", () => {
   it("takes a last message of the assistant's for a user's", async () => {
     const messages = [...user("Hello"), { role: "assistant", content: "Noon" }];
     expect((await ask(server, { messages }))[1]).toMatchObject(message({ content: "You said: Noon" }));
+  });
+
+  it("goes on with the text of a message, and forgets its thoughts", async () => {
+    const beginning = (fields: JsonObject) => [...user("Hello"), { role: "assistant", ...fields }];
+    const body = { continue_final_message: true };
+    const [, text] = await ask(server, {
+      ...body,
+      messages: beginning({ content: "You said", reasoning_content: "So" }),
+    });
+    expect(text).toMatchObject(message({ content: ": Hello" }));
+    const [, thoughts] = await ask(server, {
+      ...body,
+      chat_template_kwargs: { enable_thinking: true },
+      messages: beginning({ content: "", reasoning_content: "The user" }),
+    });
+    expect(thoughts).toMatchObject(message({ reasoning_content: expect.stringMatching(/^The user said/) }));
   });
 });
 

@@ -30,7 +30,7 @@ const bodies = fc
   )
   .map(({ more, ...rest }): ChatBody => ({ ...more, ...rest, logprobs: undefined, model: "m", messages }));
 
-/** What a dialect may send. */
+/** A dialect may send these fields. */
 const known = ({ fields, grammar }: Dialect) => new Set([...Object.values(fields ?? {}), grammar]);
 
 describe.each(OTHERS.map((dialect) => [dialect.name, dialect] as const))("to %s", (_, dialect) => {

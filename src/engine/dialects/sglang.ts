@@ -23,6 +23,7 @@ export const sglang: Dialect = {
   joinsFormat: false,
   logprobsWithTools: true,
   counting: "tokenize",
+  window: ["max_model_len"],
   continues: true,
   alwaysContinues: false,
   hasTokenIds: false,
