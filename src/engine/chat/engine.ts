@@ -98,9 +98,9 @@ export class ChatEngine implements Engine {
     if (prompt.isFinal || !mayCall(prompt)) {
       const mayCallInVain = !prompt.isFinal && promptTools(prompt).length > 0;
       const isBound = format !== undefined || prompt.request.structured_outputs != null;
-      if (mayCallInVain && !isBound) return this.#withoutCalls(prompt, signal);
+      if (mayCallInVain && !isBound) return this.#withoutCalls(prompt, dialect, signal);
       const answer = await this.#answer(prompt, { bindsFormat: true, finalText: true }, signal);
-      return format && !dialect.bindsFormat ? this.#judged(prompt, { format, wasTold: true }, answer) : answer;
+      return format && !dialect.bindsFormat ? this.#judged(prompt, { format, wasTold: true }, dialect, answer) : answer;
     }
     const input = forcedInput(prompt, dialect);
     if (input) {
@@ -109,7 +109,7 @@ export class ChatEngine implements Engine {
     }
     const isJoint = isJoined(prompt, this.#config.formatWithTools, dialect);
     const answer = await this.#answer(prompt, { bindsFormat: !format || isJoint }, signal);
-    return this.#judged(prompt, { format: isJoint && dialect.bindsFormat ? undefined : format }, answer);
+    return this.#judged(prompt, { format: isJoint && dialect.bindsFormat ? undefined : format }, dialect, answer);
   }
 
   /** Throws the 400 of more output than the window has, for a server that does not say so itself. */
@@ -123,9 +123,9 @@ export class ChatEngine implements Engine {
    * An answer in which nothing may be called. The tools stand in the prompt all the same: one that has a call is asked for again
    * without them.
    */
-  async #withoutCalls(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+  async #withoutCalls(prompt: Prompt, dialect: Dialect, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     try {
-      return this.#judged(prompt, {}, await this.#answer(prompt, { bindsFormat: true }, signal));
+      return this.#judged(prompt, {}, dialect, await this.#answer(prompt, { bindsFormat: true }, signal));
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 400 || !NO_PARSER.test(error.message)) throw error;
       statusOf(this.#upstream.server.baseUrl).refusedAutoAt = Date.now();
@@ -157,9 +157,10 @@ export class ChatEngine implements Engine {
   async *#judged(
     prompt: Prompt,
     text: Pick<DraftOptions, "format" | "wasTold">,
+    dialect: Dialect,
     answer: AsyncIterable<ModelDelta[]>,
   ): AsyncGenerator<ModelDelta[]> {
-    const draft = new Draft(prompt, { ...callsOf(prompt), ...text });
+    const draft = new Draft(prompt, { ...callsOf(prompt, dialect), ...text });
     try {
       for await (const deltas of answer) {
         const shown = draft.read(deltas);
@@ -354,14 +355,15 @@ type Asked = Omit<Asking, "laterSystemMessages" | "thinkingBudget">;
  * The tools that the client answers, and those of them whose calls are shown as they are written: the strict ones, which
  * vLLM binds, and custom ones without a grammar, whose inputs are long and may be anything.
  */
-function callsOf(prompt: Prompt): Omit<DraftOptions, "format" | "wasTold"> {
+function callsOf(prompt: Prompt, { bindsFormat, choice }: Dialect): Omit<DraftOptions, "format" | "wasTold"> {
   const { request } = prompt;
   const clients = ClientTools.of(request.tools);
   const named = clients.named(request.tool_choice);
   const offered = named ? [named] : clients.offered(request.tool_choice);
   const rules = boundRules(request);
   const callable = callableTools(prompt).filter(({ name }) => !named || name === named.flatName);
-  const strict = new Set(callable.flatMap((tool) => (tool.strict === true ? [tool.name] : [])));
+  const bindsStrict = bindsFormat && choice !== "none";
+  const strict = new Set(!bindsStrict ? [] : callable.flatMap((tool) => (tool.strict === true ? [tool.name] : [])));
   const isFree = ({ flatName, tool }: ClientTool) => tool.type === "custom" && !rules.has(flatName);
   const live = offered.filter((tool) => isFree(tool) || strict.has(tool.flatName));
   return {
