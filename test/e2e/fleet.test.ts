@@ -235,6 +235,37 @@ describe("a server that dies in the middle of its answer", () => {
   );
 });
 
+describe("a server that dies beside one that cannot go on with its text", () => {
+  let fleet: Fleet;
+  beforeAll(async () => {
+    const models = ["simulator"];
+    fleet = await startFleet({ servers: { goes_on: { models }, begins_anew: { models, kind: "transformers" } } });
+  });
+  afterAll(() => fleet.close());
+
+  it("goes on itself when it is back: no token is lost or repeated, and the other one is not asked", async () => {
+    const [able, unable] = fleet.replicas as [Replica, Replica];
+    const body = { model: "simulator", input: INPUT };
+    // Both are known to have the model.
+    await fleet.openai.models.list();
+    await unable.die("kill");
+    const whole = await create(fleet, "stream", body);
+    fleet.clear();
+    able.trouble = "tps=40";
+    const creating = create(fleet, "stream", body);
+    await eventually(() => able.asked.some(({ deltasSent }) => deltasSent > 4));
+    await unable.restart();
+    const asked = unable.asked.length;
+    await able.die("kill");
+    able.trouble = "";
+    await able.restart();
+    const { response, text } = await creating;
+    expect(response).toMatchObject({ status: "completed", output_text: whole.response.output_text });
+    expect(text).toBe(whole.text);
+    expect(unable.asked).toHaveLength(asked);
+  });
+});
+
 describe("a server that lives, and breaks off each of its answers", () => {
   let fleet: Fleet;
   beforeAll(async () => {
