@@ -24,7 +24,7 @@ import type { RunSpec } from "../store/run-store.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import { addItemIds } from "../turn/prompt.ts";
 import { type Creation, inQueue } from "./creation.ts";
-import { createdResponse } from "./shown.ts";
+import { createdResponse } from "./responses.ts";
 import { noteHome } from "./tenant-data.ts";
 import type { Caller, Created } from "./transport.ts";
 
