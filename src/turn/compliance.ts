@@ -32,28 +32,38 @@ export function disregarded(
       called ||= !named || tool === named;
     } else called ||= !named && (isServerCall(item) || item.type === "mcp_approval_request");
   }
-  if (mustCall(choice) && !called && ((pluginTools && hasAny(pluginTools)) || tools.offered(choice).length > 0)) {
+  const plugins = pluginTools?.functions ?? [];
+  const hasPlugins = pluginTools && plugins.length + pluginTools.builtinFunctions.length + namespaces(pluginTools) > 0;
+  if (mustCall(choice) && !called && (hasPlugins || tools.offered(choice).length > 0)) {
     return `'tool_choice': it does not call ${named ? `the tool '${named.name}'` : "a tool"}`;
   }
-  return brokenText(request, roundItems(state));
-}
-
-function hasAny({ functions, builtinFunctions, namespaces }: PluginTools): boolean {
-  return functions.length + builtinFunctions.length + Object.keys(namespaces).length > 0;
-}
-
-/** The same for the text that a round ends with. One that ends in a call for the client to answer has no final text. */
-function brokenText(request: CreateRequest, items: readonly OutputItem[]): string | undefined {
-  const hasLogprobs = request.include?.includes("message.output_text.logprobs") === true;
+  const final = finalText(roundItems(state));
+  if (!final) return undefined;
+  const { text, hasLogprobs } = final;
+  const [, unread = ""] = UNREAD_CALL.exec(text) ?? [];
+  if (unread !== "" && (tools.get(unread) || plugins.some(({ name }) => name === unread))) {
+    return `'tools': its call of '${unread}' is text, because the model server reads no calls`;
+  }
   const format = request.stop == null ? answerFormat(request) : undefined;
-  if (!format && !hasLogprobs) return undefined;
+  if (format && !format.mayAccept(text)) return format.fault;
+  const lacksLogprobs = text !== "" && !hasLogprobs && request.include?.includes("message.output_text.logprobs");
+  return lacksLogprobs ? "'include': it has no log probabilities" : undefined;
+}
+
+function namespaces({ namespaces }: PluginTools): number {
+  return Object.keys(namespaces).length;
+}
+
+/** A call as Hermes, Qwen and the models trained like them write it; the group is the name of its tool. */
+const UNREAD_CALL = /^\s*<tool_call>\s*(?:\{\s*"name"\s*:\s*"|<function=)([\w.-]+)/;
+
+/** The text that a round ends with; undefined where it ends in a refusal, or in a call for the client to answer. */
+function finalText(items: readonly OutputItem[]): { text: string; hasLogprobs: boolean } | undefined {
   if (items.some((item) => isClientCall(item) || item.type === "mcp_approval_request")) return undefined;
   const message = items.findLast((item) => item.type === "message" && item.phase !== "commentary");
   const parts = message?.type === "message" ? message.content : [];
-  if (parts.some((part) => part.type === "refusal")) return undefined;
+  if (parts.some(({ type }) => type === "refusal")) return undefined;
   const texts = parts.filter((part) => part.type === "output_text");
-  const answer = texts.map(({ text }) => text).join("");
-  if (format && !format.mayAccept(answer)) return format.fault;
-  const lacksLogprobs = hasLogprobs && answer !== "" && texts.every(({ logprobs }) => !logprobs?.length);
-  return lacksLogprobs ? "'include': it has no log probabilities" : undefined;
+  const hasLogprobs = texts.some(({ logprobs }) => logprobs !== undefined && logprobs.length > 0);
+  return { text: texts.map(({ text }) => text).join(""), hasLogprobs };
 }
