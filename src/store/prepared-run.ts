@@ -2,9 +2,9 @@ import { assembleTurn } from "../assembly/assemble-turn.ts";
 import type { ReadPast } from "../assembly/past.ts";
 import { type Config, loadConfig, type Variables } from "../config/index.ts";
 import { restrictedConfig } from "../contract/grants.ts";
-import type { McpAccess } from "../contract/mcp-access.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { responseId } from "../protocol/ids.ts";
+import type { McpAccess } from "../protocol/tools.ts";
 import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";
 import { matchOutputs } from "../turn/prompt.ts";
 import type { TurnState } from "../turn/state.ts";
@@ -22,7 +22,7 @@ import type { ObjectLoad } from "./tenant-load.ts";
 
 /** A run that is ready to go: its turn can be made, and what it puts out goes to its home. */
 
-/** What a run needs from its home. */
+/** The parts of its home that a run needs. */
 export interface RunHome {
   env: Variables & QuotaBinding & BoardBinding;
   /** Keeps an object alive and its errors out of nowhere. */
@@ -54,18 +54,18 @@ export interface RunPast extends ReadPast {
 
 export interface PreparedRun {
   spec: RunSpec;
-  /** Of its spec, and of what it continues where that is known, as JSON, in UTF-16 units. */
+  /** The length of its spec, and of what it continues where that is known, as JSON, in UTF-16 units. */
   length: number;
   abort: AbortController;
   log: EventLogWriter;
-  /** What it has reserved of its caller's limits. */
+  /** Its reservation in its caller's limits. */
   quota: HeldQuota;
   /** Events that its log had before. */
   logged: number;
   /** The run's turn; without a past one that can only end. Throws as `assembleTurn` does. */
   makeTurn: (past: RunPast | undefined) => Turn;
   settle: Settle;
-  /** What telemetry sees of the run, where there is any. */
+  /** The run as telemetry sees it, where there is any. */
   observation: Observation | undefined;
   /** The model server that has answered last, by its name; undefined where none has. */
   server: () => string | undefined;
@@ -78,7 +78,8 @@ export function prepareRun(
   logged: TurnState | undefined,
   access: Readonly<Record<string, McpAccess>>,
 ): PreparedRun {
-  const config = restrictedConfig(loadConfig(home.env), spec.policy);
+  const whole = loadConfig(home.env);
+  const config = spec.policy ? restrictedConfig(whole, spec.policy) : whole;
   const abort = new AbortController();
   const log = new EventLogWriter(home.log, spec.turn, logged?.sequence ?? 0, config.eventLog);
   // The spec has the request and the input, which are kept beside what the turn puts out.
@@ -113,7 +114,7 @@ export function prepareRun(
     if (spec.reservation) await quota.end(result, { spec, prices: config.keys.prices });
     terminate();
     try {
-      // What is pending, the terminal event and the turn: all or nothing.
+      // All or nothing: pending events, the terminal one, and the turn.
       const rows = home.settle(spec, base, result, () => log.end());
       if (observation) observation.measured.rowsWritten = rows;
     } catch (error) {
@@ -137,7 +138,8 @@ export function prepareRun(
 }
 
 /** A run is a request of its own to telemetry: the one that has begun it may have ended long before. */
-function observe(home: RunHome, spec: RunSpec, config: Config): Observation | undefined {
+function observe(home: RunHome, spec: RunSpec, { telemetry }: Config): Observation | undefined {
+  if (!telemetry) return undefined;
   const request = {
     requestId: responseId(spec),
     transport: "background",
@@ -147,7 +149,7 @@ function observe(home: RunHome, spec: RunSpec, config: Config): Observation | un
   } as const;
   // An object that is awake is paid for: one export must do.
   const host = { waitUntil: (promise: Promise<unknown>) => home.waitUntil(promise), isBrief: true };
-  return telemetryOf(config)?.observeRun(request, spec.trace, host);
+  return telemetryOf(telemetry).observeRun(request, spec.trace, host);
 }
 
 /** The past of a run as it is now. Throws the 400s of a history that was deleted, or is too long. */
