@@ -10,12 +10,14 @@ import { compatibility } from "./installation.ts";
 export function modulesOf(bundle: string, folder = ""): string {
   const names = readdirSync(bundle);
   const data = names.filter((name) => name.endsWith(".tiktoken"));
+  const wasm = names.filter((name) => name.endsWith(".wasm"));
   // What wrangler's rules have taken out of the bundle begins with its hash.
   const texts = names.filter((name) => /^[0-9a-f]{40}-.+\.(js|css|html|svg)$/.test(name));
   const embed = (name: string) => `embed ${JSON.stringify(join(folder, name))}`;
   return [
     `(name = "index.js", esModule = ${embed("index.js")})`,
     ...data.map((name) => `(name = "${name}", data = ${embed(name)})`),
+    ...wasm.map((name) => `(name = "${name}", wasm = ${embed(name)})`),
     ...texts.map((name) => `(name = "${name}", text = ${embed(name)})`),
   ].join(", ");
 }

@@ -20,7 +20,7 @@ interface OwnFunction {
   line: number;
 }
 
-/** Of a syntax tree, as ESTree has them; offsets in UTF-16 code units. */
+/** A node of a syntax tree, as ESTree has them; offsets in UTF-16 code units. */
 interface SyntaxNode {
   type: string;
   start: number;
@@ -45,7 +45,7 @@ const worker = await startWorkerd(variables, { bundle: folder });
 
 const mcp = { type: "mcp", server_label: "test", server_url: tools.url, require_approval: "never" };
 const REQUESTS = {
-  "streamed, stored, one MCP call": { stream: true, input: "Use echo, please.", tools: [mcp] },
+  "streamed, stored, one MCP call": { stream: true, input: "Use test__echo, please.", tools: [mcp] },
   "streamed, stored": { stream: true, input: "Hello" },
   "JSON, not stored": { store: false, input: "Hello" },
 };
@@ -55,8 +55,14 @@ const lists: string[] = [];
 for (const [name, body] of Object.entries(REQUESTS)) {
   for (let times = 0; times < WARM_UPS; times += 1) await ask(body);
   await calls();
-  await ask(body);
+  const earlierToolCalls = tools.calls.length;
+  const text = await ask(body);
   const called = await calls();
+  // The simulator calls the tools that the input names, and says what they have returned.
+  const toolCalls = tools.calls.length - earlierToolCalls;
+  const isAnswered = text.includes("The tool test__echo returned: ");
+  if ("tools" in body && !(toolCalls === 1 && isAnswered))
+    throw new Error(`${toolCalls} tool calls: ${text.slice(-2_000)}`);
   const files = Map.groupBy(new Set(called), ({ file }) => file);
   const hops = called.filter(({ file }, index) => index > 0 && file !== called[index - 1]?.file).length;
   console.log(`| ${name} | ${new Set(called).size} | ${files.size} | ${called.length} | ${hops} |`);
@@ -71,8 +77,8 @@ await worker.close();
 await tools.close();
 await simulator.close();
 
-/** Asks, and reads the answer to its end. */
-async function ask(body: object): Promise<void> {
+/** Asks, and reads the answer to its end. Throws where the response is not completed. */
+async function ask(body: object): Promise<string> {
   const response = await fetch(`${worker.url}/v1/responses`, {
     method: "POST",
     headers: { "content-type": "application/json" },
@@ -80,6 +86,7 @@ async function ask(body: object): Promise<void> {
   });
   const text = await response.text();
   if (!response.ok || !/"status": ?"completed"/.test(text)) throw new Error(`${response.status} ${text.slice(-2_000)}`);
+  return text;
 }
 
 /** The functions that have been called since the last time, in order. What a request leaves to do afterwards has had a moment. */

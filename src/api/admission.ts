@@ -1,4 +1,4 @@
-import { type Grants, limitsStored, NOTHING_STORED, type Stored } from "../contract/grants.ts";
+import { type Grants, NOTHING_STORED, type Stored } from "../contract/grants.ts";
 import type { Identity } from "../contract/identity.ts";
 import type { InputItem, Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
@@ -75,11 +75,6 @@ export function admit(
   return admitTurn(caller, counted, request, need, makesTurn ? need.stored : NOTHING_STORED);
 }
 
-/** The key as whose its things are stored, where what is stored is counted; undefined where it is not. */
-export function storingKey({ counted, keyId }: Identity): string | undefined {
-  return counted && (limitsStored(counted.tenant) || limitsStored(counted.key)) ? keyId : undefined;
-}
-
 /**
  * Reserves what a request stores that makes no turn, in bytes and in conversations, for as long as it lasts. Undefined where what is
  * stored is not counted. Throws as `admit` does, and the 413 of one that is longer than all that may be stored.
@@ -90,7 +85,7 @@ export async function admitStored(
   conversations: number,
 ): Promise<Disposable | undefined> {
   const allowance = allowanceOf(identity, quotas);
-  if (!allowance || !identity.counted || storingKey(identity) === undefined) return undefined;
+  if (!allowance || !identity.counted || identity.storingKey === undefined) return undefined;
   const need = { stored_bytes: bytes + ROW_BYTES, stored_conversations: conversations };
   const reservation = await allowance.take(need, identity.counted, waitUntil);
   return { [Symbol.dispose]: () => reservation.end(undefined) };

@@ -1,5 +1,5 @@
 import { assembleTurn } from "../assembly/assemble-turn.ts";
-import { compactionCodec } from "../assembly/compaction-codec.ts";
+import { compactionCodec } from "../assembly/sealer.ts";
 import { type Item, itemId, type OutputItem } from "../items/registry.ts";
 import { compactRequest } from "../protocol/create-request.ts";
 import { clientLeft, internalError } from "../protocol/errors.ts";

@@ -13,10 +13,9 @@ import type { Conversation } from "../store/home-rows.ts";
 import type { ItemPage } from "../store/item-store.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { withItemIds } from "../turn/prompt.ts";
-import { admitStored, storingKey } from "./admission.ts";
-import { checkMayStore } from "./policy.ts";
+import { admitStored } from "./admission.ts";
+import { checkMayStore, noteHome } from "./policy.ts";
 import { type Include, type ShownPage, shownItem, shownItemPage } from "./responses.ts";
-import { noteHome } from "./tenant-data.ts";
 import type { Caller } from "./transport.ts";
 
 /**
@@ -40,7 +39,7 @@ export async function createConversation(caller: Caller, body: unknown): Promise
   const address = newTurnAddress();
   const first = await toStoredItems(caller, items ?? [], address);
   await noteHome(caller, address.home);
-  const owner = storingKey(caller.identity);
+  const owner = caller.identity.storingKey;
   // Awaited: what is reserved is reserved until it is stored.
   return await caller.homes.open(address.home, (home) =>
     home.createConversation(conversationId(address), address.turn, values ?? {}, first, owner),
@@ -86,7 +85,7 @@ export async function addConversationItems(
   const added = await toStoredItems(caller, items, address);
   const { conversationLockWaitMs } = caller.config;
   await noteHome(caller, home);
-  const owner = storingKey(caller.identity);
+  const owner = caller.identity.storingKey;
   const page = await ask(caller, id, (stub) =>
     stub.addConversationItems(id, address.turn, added, randomUUID(), conversationLockWaitMs, owner),
   );

@@ -1,5 +1,15 @@
-import { checkCreation } from "./creation.ts";
-import { runForeground } from "./foreground.ts";
+import { randomUUID } from "node:crypto";
+import { assembleTurn } from "../assembly/assemble-turn.ts";
+import { isOnlyPrepared } from "../protocol/create-request.ts";
+import { clientLeft } from "../protocol/errors.ts";
+import { responseId } from "../protocol/ids.ts";
+import { accessOf } from "../protocol/tools.ts";
+import { readHistory } from "../store/history.ts";
+import { MAX_CALL_LENGTH, maxOutputLength } from "../store/limits.ts";
+import { addItemIds, keptInput } from "../turn/prompt.ts";
+import type { Settle } from "../turn/turn.ts";
+import { type Creation, checkCreation, inQueue, type PreparedTurn, prepareTurn, type ReadHistory } from "./creation.ts";
+import { noteHome } from "./policy.ts";
 import { RequestScope } from "./request-scope.ts";
 import { answerRun, createOnce, startRun } from "./runs.ts";
 import type { Caller, ClientSink, Created, SlowAnswer } from "./transport.ts";
@@ -34,4 +44,160 @@ export async function createResponse<Sink extends ClientSink>(
   if (idempotencyKey !== undefined) return await createOnce(creation, idempotencyKey, body);
   if (creation.request.background) return await answerRun(creation, await startRun(creation));
   return await runForeground(creation, openSink, slowAnswer);
+}
+
+/** A foreground turn: it runs in this process, beside its client, and stops with it. */
+
+/**
+ * How long the model speaks before the home of a first turn is woken, in milliseconds. Making an object takes as long as
+ * several tokens: it delays neither the first of them, nor an answer that is over by then.
+ */
+const WAKE_AFTER_MS = 25;
+
+/** To make a turn of its items, and its prompt, takes about so many microseconds for each. */
+const UNITS_PER_ITEM = 1;
+
+/**
+ * Runs the turn: to its end, or, with `stream`, until its events go to the sink. `openSink` is called when the
+ * turn is about to be made; its `onLeft` is to be called when nobody reads the events any more. A request that
+ * is only prepared (`generate: false`) is checked and settled, and the model is asked nothing.
+ * Throws ApiError for all that refuses the turn before it has begun (503 where this isolate has enough of them), and, without
+ * a stream, for a turn that fails.
+ */
+async function runForeground<Sink extends ClientSink>(
+  creation: Creation,
+  openSink: (onLeft: () => void, id: string) => Sink,
+  slowAnswer: SlowAnswer | undefined,
+): Promise<Created<Sink>> {
+  const { caller, request, address, isNewHome, owner, createdAt, conversation, abort, modelAccess, scope } = creation;
+  const { config, homes, waitUntil, onAttempt, observation } = caller;
+  const generates = !isOnlyPrepared(request);
+  const entered = conversation && (await enterConversation(creation, conversation.id));
+  const prepared = await prepareTurn(creation, entered);
+  const keeping = await keepTurn(creation, prepared, entered?.token, slowAnswer);
+  const onLeft = () => abort.abort(clientLeft());
+  using unread = new DisposableStack();
+  const sink = request.stream ? openSink(onLeft, responseId(address)) : undefined;
+  if (sink) unread.defer(() => waitUntil(sink.abandon()));
+  const turn = assembleTurn(prepared.spec, prepared.past, {
+    config,
+    modelAccess,
+    access: accessOf(prepared.spec.request),
+    outputLength: keeping.outputLength,
+    signal: abort.signal,
+    waitUntil,
+    sink,
+    onAttempt,
+    measured: observation?.measured,
+  });
+  const started = generates ? turn.start() : Promise.resolve();
+  // A refusal that comes at once is thrown. A stream begins after one heartbeat interval at the latest, and a later refusal is an
+  // event in it.
+  const late = Promise.withResolvers<void>();
+  const timer = sink && setTimeout(late.resolve, config.heartbeatMs);
+  try {
+    await (sink ? Promise.race([started, late.promise]) : started);
+  } finally {
+    clearTimeout(timer);
+  }
+  if (!sink) slowAnswer?.begin(onLeft);
+  const running = generates ? turn.run(started, keeping.settle) : turn.warmUp(keeping.settle);
+  // Any other home is there. An answer without a stream that fails leaves nothing.
+  if (generates && sink && isNewHome && request.store !== false) {
+    const wake = () => waitUntil(homes.awaitTurn(address.home, createdAt, owner !== undefined));
+    keeping.waking = setTimeout(wake, WAKE_AFTER_MS);
+  }
+  unread.move();
+  // The turn outlives this function.
+  const owned = scope.move();
+  const ended = running.then((result) => {
+    owned.end(result);
+    return result;
+  });
+  if (sink) {
+    const said = ended.then(({ outcome }) => (outcome.status === "cancelled" ? sink.abandon() : sink.end()));
+    waitUntil(observation ? observation.streamsUntil(said) : said);
+    return { kind: "events", sink, ended };
+  }
+  // Lets the settlement finish when the client leaves.
+  waitUntil(observation && slowAnswer ? observation.streamsUntil(ended) : ended);
+  const { outcome, closed } = await ended;
+  if (outcome.status === "failed" && !slowAnswer?.hasBegun) throw outcome.error;
+  return { kind: "response", response: closed };
+}
+
+/**
+ * Waits for the conversation, which no other turn enters until the scope ends. Gives its history, and the token that names the lease
+ * under which the turn may be settled. Throws the 404 of a conversation that is not there, and the 409 and 429 of one that is not free.
+ */
+async function enterConversation(creation: Creation, id: string): Promise<ReadHistory & { token: string }> {
+  const { caller, address, scope } = creation;
+  const { homes, config } = caller;
+  const token = randomUUID();
+  const enter = () => homes.enterConversation({ id, home: address.home }, token, config.conversationLockWaitMs);
+  const entered = await inQueue(creation, token, enter);
+  scope.enter(entered);
+  return { ...readHistory(entered.history), token };
+}
+
+interface Keeping {
+  /** The turn may put out so much. */
+  outputLength: number;
+  /** Wakes its home after a while, unless it is settled before. */
+  waking: ReturnType<typeof setTimeout> | undefined;
+  settle: Settle;
+}
+
+/**
+ * How a turn is kept: in its home, in its conversation, by its transport, or not at all. `token` names the lease of a conversation.
+ * Throws the 400 of a request that leaves too little for its answer.
+ */
+async function keepTurn(
+  creation: Creation,
+  { spec, past, work }: PreparedTurn,
+  token: string | undefined,
+  slowAnswer: SlowAnswer | undefined,
+): Promise<Keeping> {
+  const { caller, request, previous, address, owner, createdAt } = creation;
+  const { homes, observation } = caller;
+  const inConversation = token !== undefined;
+  const isKept = request.store !== false || inConversation;
+  const named = isKept || caller.keep ? await work.run(addItemIds(past.input, address, inConversation)) : [];
+  const outputLength = isKept ? maxOutputLength(spec.request, named) : MAX_CALL_LENGTH;
+  // For making the turn and its prompt, which comes next.
+  await work.spend((past.history.length + past.input.length) * UNITS_PER_ITEM);
+  // Known before anything is kept there; while the model speaks.
+  const noted = isKept ? noteHome(caller, address.home) : undefined;
+  noted?.catch(() => {});
+  const keeping: Keeping = {
+    outputLength,
+    waking: undefined,
+    async settle({ outcome: { status }, closed }, terminate) {
+      clearTimeout(keeping.waking);
+      // A failure that is thrown has no response: nobody learns the id that a record of it would have.
+      const isTold = request.stream === true || slowAnswer?.hasBegun === true;
+      const keep = request.store !== false && (status !== "failed" || isTold);
+      const isWhole = status === "completed" || status === "incomplete";
+      const joins = inConversation && isWhole;
+      const { kept: output, messages } = closed;
+      if (keep || joins) {
+        await noted;
+        const rows = await homes.settle(address.home, {
+          turn: address.turn,
+          parent: previous?.turn ?? null,
+          createdAt,
+          input: JSON.stringify(keptInput(named)),
+          output,
+          messages,
+          // A turn that is not to be stored leaves its items in its conversation, and no response.
+          response: keep ? closed.head : null,
+          owner,
+          lease: token === undefined ? null : { token, joins },
+        });
+        if (observation) observation.measured.rowsWritten = rows;
+      } else if (isWhole) caller.keep?.({ address, input: JSON.stringify(keptInput(named)), output, messages });
+      terminate();
+    },
+  };
+  return keeping;
 }

@@ -14,7 +14,7 @@ import { conversationAddress, knownTree } from "../store/client.ts";
 import { checkDisk } from "../store/free-disk.ts";
 import { newTree } from "../store/new-trees.ts";
 import { addItemIds, matchOutputs, needsItemIds } from "../turn/prompt.ts";
-import { type AdmissionKind, admit, storingKey } from "./admission.ts";
+import { type AdmissionKind, admit } from "./admission.ts";
 import { underPolicy } from "./policy.ts";
 import type { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
@@ -125,7 +125,7 @@ export async function checkCreation(
     conversation,
     address,
     isNewHome: isFirst,
-    owner: storingKey(identity),
+    owner: identity.storingKey,
     cacheSalt: tenantCacheSalt(tenant, request.cache_salt),
     affinity,
     createdAt: Date.now(),

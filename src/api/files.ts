@@ -132,7 +132,8 @@ class FormFields {
     if (field === "") throw invalidRequest(shownName(name), "Unknown field.", "unknown_parameter");
     let target = this.#value;
     if (inner !== undefined) {
-      const outer = (target[field] ??= Object.create(null));
+      target[field] ??= Object.create(null);
+      const outer = target[field];
       if (typeof outer !== "object") throw invalidRequest(field, "The field comes twice.", "invalid_value");
       target = outer as Record<string, unknown>;
     }

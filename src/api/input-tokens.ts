@@ -1,7 +1,7 @@
 import { assemblePrompt } from "../assembly/assemble-turn.ts";
-import { accessOf } from "../contract/mcp-access.ts";
 import { countRequest } from "../protocol/create-request.ts";
 import { conversationNotFound } from "../protocol/errors.ts";
+import { accessOf } from "../protocol/tools.ts";
 import { unwrap } from "../store/client.ts";
 import { readHistory } from "../store/history.ts";
 import { measureOrExplain } from "../turn/truncation.ts";

@@ -1,6 +1,5 @@
 import { createHash, randomUUID } from "node:crypto";
 import { LongWork } from "@responses-edge/long-work";
-import { accessOf, type McpAccess } from "../contract/mcp-access.ts";
 import { newSpanId } from "../contract/measurements.ts";
 import { isOnlyPrepared, preparedBy } from "../protocol/create-request.ts";
 import {
@@ -15,7 +14,7 @@ import {
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
 import { canonicalJson } from "../protocol/json.ts";
 import type { ResponseObject } from "../protocol/response.ts";
-import { echoTool, type Tool } from "../protocol/tools.ts";
+import { accessOf, echoTool, type McpAccess, type Tool } from "../protocol/tools.ts";
 import { unwrap } from "../store/client.ts";
 import type { HomeStub } from "../store/home-calls.ts";
 import { lengthBeside } from "../store/limits.ts";
@@ -24,8 +23,8 @@ import type { RunSpec } from "../store/run-store.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import { addItemIds } from "../turn/prompt.ts";
 import { type Creation, inQueue } from "./creation.ts";
+import { noteHome } from "./policy.ts";
 import { createdResponse } from "./responses.ts";
-import { noteHome } from "./tenant-data.ts";
 import type { Caller, Created } from "./transport.ts";
 
 /**

@@ -6,7 +6,6 @@ import type { Quota } from "../store/quota/quota.ts";
 import { homeUrl } from "../store/rpc.ts";
 import { type Administrator, parseTenant, shownKey } from "./keys.ts";
 import { type homesQuery, MAX_HOMES } from "./queries.ts";
-import type { Caller } from "./transport.ts";
 
 /**
  * All that is kept of a tenant: its export, and its erasure. Homes are known where the tenant has `track_homes`; those of
@@ -111,35 +110,4 @@ export async function eraseTenant(admin: TenantData, id: string, after: string |
   const next = homes.length === MAX_HOMES ? (homes.at(-1) ?? null) : null;
   // Homes in which a turn was under way lately are left, too, as it may have been kept since: then again in an hour.
   return { object: "tenant.erased" as const, id: tenant, homes: homes.length, next, has_more: !isEmpty };
-}
-
-/**
- * Notes where something is kept for a tenant that wants that known (`track_homes`), so that all of it can be exported and
- * erased. A home that this isolate has noted lately is not noted again.
- */
-
-/** How long a note is believed to be there: less than for how long an erasure keeps it. */
-const NOTED_MS = 600_000;
-const MAX_NOTED = 10_000;
-
-/** When homes were noted, Unix milliseconds; oldest first. */
-const noted = new Map<string, number>();
-
-/** Undefined where there is nothing to note. Rejects where it cannot be noted: then nothing may be kept there. */
-export function noteHome({ identity, tenant, quotas }: Caller, home: string): Promise<void> | undefined {
-  if (!identity.policy?.tracksHomes) return undefined;
-  const name = `${tenant}:${home}`;
-  const now = Date.now();
-  const age = now - (noted.get(name) ?? Number.NEGATIVE_INFINITY);
-  return age >= 0 && age < NOTED_MS ? undefined : note(name, () => quotas.getByName(tenant).noteHome(home));
-}
-
-async function note(name: string, tell: () => Promise<void>): Promise<void> {
-  const at = Date.now();
-  await tell();
-  noted.delete(name);
-  noted.set(name, at);
-  if (noted.size <= MAX_NOTED) return;
-  const oldest = noted.keys().next().value;
-  if (oldest !== undefined) noted.delete(oldest);
 }

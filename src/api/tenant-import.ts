@@ -1,6 +1,5 @@
 import { structureFault } from "@responses-edge/json-text";
-import { compactionCodec } from "../assembly/compaction-codec.ts";
-import { createSealer } from "../assembly/sealer.ts";
+import { compactionCodec, createSealer } from "../assembly/sealer.ts";
 import type { Config } from "../config/index.ts";
 import { grants, limitsStored, withStoredBytes } from "../contract/grants.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";

@@ -1,7 +1,6 @@
 import { createHmac } from "node:crypto";
 import type { Config } from "../config/index.ts";
 import type { Engine, Model, Prompt } from "../contract/engine.ts";
-import type { McpAccess } from "../contract/mcp-access.ts";
 import type { Measurements } from "../contract/measurements.ts";
 import type { CompactionCodec } from "../contract/sealing.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
@@ -9,11 +8,11 @@ import { isOperatorsModel } from "../engine/models.ts";
 import type { Item } from "../items/registry.ts";
 import { type CreateRequest, conversationOf } from "../protocol/create-request.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
-import { hostedKey } from "../protocol/tools.ts";
+import { hostedKey, type McpAccess } from "../protocol/tools.ts";
 import { JoinedSession } from "../tools/joined-session.ts";
 import { PLUGINS } from "../tools/plugins.ts";
 import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "../turn/call-answers.ts";
-import { type OpenedCompaction, openNewest, paramOf, standingItems } from "../turn/compacted-past.ts";
+import { openNewest, paramOf, standingItems } from "../turn/compacted-past.ts";
 import { withAllTools, withConfiguration } from "../turn/loaded-tools.ts";
 import type { BatchSink } from "../turn/output-events.ts";
 import { checkCallPairs, makePrompt } from "../turn/prompt.ts";
@@ -22,11 +21,10 @@ import { openReasoning, type ReasoningSeal } from "../turn/sealed-reasoning.ts";
 import type { TurnState } from "../turn/state.ts";
 import { truncateToFit } from "../turn/truncation.ts";
 import { Turn } from "../turn/turn.ts";
-import { compactionCodec } from "./compaction-codec.ts";
 import { checkMedia, checkPromptMedia } from "./media-policy.ts";
 import { ModelAccess } from "./model-access.ts";
 import type { Past } from "./past.ts";
-import { createSealer } from "./sealer.ts";
+import { compactionCodec, createSealer } from "./sealer.ts";
 import type { Affinity } from "./session.ts";
 
 /** How a turn is put together, for both of its hosts: the Worker (foreground) and the home (runs). */
@@ -75,18 +73,15 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
   const { model, cacheSalt, createdAt } = spec;
   const { config, outputLength, logged, measured } = host;
   if (kept) checkPromptMedia(kept, spec.request, config.isMediaListed);
-  const seal = sealOf(spec, config);
-  const past = kept && openReasoning(kept, seal);
-  const compactions = compactionCodec(config, spec.tenant ?? "");
-  const opened = past && openPast(past, spec.request, compactions, config);
-  const known = past && withContent(past.history, opened);
-  const request = withConfiguration(spec.request, known ?? [], past?.input ?? []);
+  const secrets = secretsOf(spec, config);
+  const { past, known } = kept ? openPast(kept, spec, secrets, config) : { past: NO_PAST };
+  const request = withConfiguration(spec.request, known ?? [], past.input);
   if (measured) noteTurn(measured, spec, request, config);
   const { modelAccess = new ModelAccess(config, spec.tenant ?? "") } = host;
   const { upstream } = modelAccess;
   return new Turn({
     asked: { request, address: spec, model, cacheSalt, createdAt },
-    past: { ...(past ?? NO_PAST), opened },
+    past,
     model: {
       engine: modelAccess.engineFor(spec, model, host),
       isServerGone: (signal) => upstream.isGone(signal),
@@ -99,14 +94,14 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
       outageMs: request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
       outputLength,
     },
-    tools: { plugins: PLUGINS, session: past && known && toolsOf(spec, past, known, host) },
-    secrets: { hidesReasoning: config.hidesReasoning, seal, compactions },
+    tools: { plugins: PLUGINS, session: known && toolsOf(spec, past, known, host) },
+    secrets: { hidesReasoning: config.hidesReasoning, ...secrets },
     host: { ...host, clock: Date.now },
     logged,
   });
 }
 
-const NO_PAST = { history: [], replays: [], input: [], removed: [] };
+const NO_PAST = { history: [], replays: [], input: [], removed: [], opened: undefined };
 
 /**
  * The prompt that the turn would send first, and the engine that can count it, without a turn. The tools of MCP servers
@@ -121,15 +116,13 @@ export async function assemblePrompt(
 ): Promise<{ engine: Engine; prompt: Prompt }> {
   const { model } = spec;
   const { config, signal } = host;
-  const past = openReasoning(kept, sealOf(spec, config));
-  const opened = openPast(past, spec.request, compactionCodec(config, spec.tenant ?? ""), config);
-  const known = withContent(past.history, opened);
+  const { past, known } = openPast(kept, spec, secretsOf(spec, config), config);
   const request = withConfiguration(spec.request, known, past.input);
   checkPromptMedia(past, request, config.isMediaListed);
   const tools = toolsOf(spec, past, known, host);
   const { modelAccess = new ModelAccess(config, spec.tenant ?? "") } = host;
   const engine = modelAccess.engineFor(spec, model, host);
-  const source = { asked: { ...spec, request }, past: { ...past, opened } };
+  const source = { asked: { ...spec, request }, past };
   const firstPrompt = () => makePrompt(source, engine.noteRole, tools?.mayCall(0) ? tools.pluginTools : undefined);
   checkCallPairs(firstPrompt().items);
   if (tools) await listTools(tools, signal);
@@ -168,26 +161,38 @@ function noteTurn(
   };
 }
 
-/** The newest compaction of a past. Throws the 400s of one that cannot be read, or whose media vLLM may not fetch. */
-function openPast(
-  past: Past,
-  request: CreateRequest,
-  compactions: CompactionCodec,
-  config: Config,
-): OpenedCompaction | undefined {
-  const opened = openNewest(past, request, compactions);
-  if (opened) checkMedia(standingItems(opened.content, "user"), config.isMediaListed, () => paramOf(opened, request));
-  return opened;
+/** Seals and opens what clients keep: compactions, and reasoning for the turn's tenant and model. */
+interface Secrets {
+  /** Runs of earlier versions had no tenant, and nothing sealed. */
+  seal: ReasoningSeal | undefined;
+  compactions: CompactionCodec;
 }
 
-/** Seals and opens reasoning for the turn's tenant and model. Runs of earlier versions had no tenant, and nothing sealed. */
-function sealOf({ tenant, model }: TurnSpec, { encryptionKeys }: Config): ReasoningSeal | undefined {
-  const sealer = tenant === undefined ? undefined : createSealer(encryptionKeys, tenant, model.upstream);
-  return sealer && { sealer, engine: model.engine };
+function secretsOf({ tenant, model }: TurnSpec, config: Config): Secrets {
+  const sealer = tenant === undefined ? undefined : createSealer(config.encryptionKeys, tenant, model.upstream);
+  return { seal: sealer && { sealer, engine: model.engine }, compactions: compactionCodec(config, tenant ?? "") };
 }
 
 /**
- * The tools that this server runs for the turn, if any. `known` is the history with the content of its newest compaction.
+ * Opens the reasoning of a past, and its newest compaction. `known` is the history in which the content of that compaction stands as well.
+ * Throws the 400s of a compaction that cannot be read, or whose media vLLM may not fetch.
+ */
+function openPast(kept: Past, { request }: TurnSpec, { seal, compactions }: Secrets, config: Config) {
+  const past = openReasoning(kept, seal);
+  const { history } = past;
+  const opened = openNewest(past, request, compactions);
+  let known: readonly Item[] = history;
+  if (opened) {
+    checkMedia(standingItems(opened.content, "user"), config.isMediaListed, () => paramOf(opened, request));
+    const { before, after } = opened.content;
+    const at = opened.side === "history" ? opened.index : history.length;
+    known = [...history.slice(0, at), ...before, ...after, ...history.slice(at)];
+  }
+  return { past: { ...past, opened }, known };
+}
+
+/**
+ * The tools that this server runs for the turn, if any. `known` as `openPast` gives it.
  * Throws the 400s of `JoinedSession.of`.
  */
 function toolsOf(
@@ -217,12 +222,4 @@ function toolsOf(
         .digest("hex")
         .slice(0, 32),
   });
-}
-
-/** A history in which what its newest compaction carries stands as well. */
-function withContent(history: readonly Item[], opened: OpenedCompaction | undefined): readonly Item[] {
-  if (!opened) return history;
-  const { before, after } = opened.content;
-  const at = opened.side === "history" ? opened.index : history.length;
-  return [...history.slice(0, at), ...before, ...after, ...history.slice(at)];
 }

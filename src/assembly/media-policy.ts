@@ -4,7 +4,7 @@ import { type InputItem, type Item, partsOf } from "../items/registry.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { guardOf } from "../tools/guard.ts";
 import { openCompaction, standingItems } from "../turn/compacted-past.ts";
-import { compactionCodec } from "./compaction-codec.ts";
+import { compactionCodec } from "./sealer.ts";
 
 /**
  * The images and videos that vLLM fetches by itself, wherever it runs: only from public https addresses, and from what
@@ -16,24 +16,28 @@ const MAX_HOSTS = 16;
 
 const LOOKUP_TIMEOUT_MS = 5_000;
 
-/** A URL in an item, and the path of its field below the item. */
-interface MediaUrl {
-  /** The item's place. */
+/** The place of a URL: the index of its item, and the path of its field below the item, such as `.content[0].image_url`. */
+interface MediaPlace {
   index: number;
-  /** Such as `.content[0].image_url`. */
   path: string;
-  url: string;
 }
 
-/** Every URL of `items` that vLLM would fetch. */
-function mediaUrls(items: readonly { type: string }[]): MediaUrl[] {
+/** A URL that vLLM would fetch. */
+interface MediaUrl {
+  url: string;
+  /** The field that the client has sent. */
+  param: string;
+}
+
+/** Every URL of `items` that vLLM would fetch. `nameOf` gives the field that the client has sent. */
+function mediaUrls(items: readonly { type: string }[], nameOf: (place: MediaPlace) => string): MediaUrl[] {
   const urls: MediaUrl[] = [];
   for (const [index, item] of (items as readonly Item[]).entries()) {
     const { field, parts } = partsOf(item);
     for (const [at, part] of parts.entries()) {
       if (part.type !== "input_image" && part.type !== "input_video") continue;
       const [key, url] = part.type === "input_image" ? ["image_url", part.image_url] : ["video_url", part.video_url];
-      if (!/^data:/i.test(url)) urls.push({ index, path: `.${field}[${at}].${key}`, url });
+      if (!/^data:/i.test(url)) urls.push({ url, param: nameOf({ index, path: `.${field}[${at}].${key}` }) });
     }
   }
   return urls;
@@ -47,17 +51,14 @@ function mayFetchMedia(url: string, isListed: (url: URL) => boolean): boolean {
   return isPublicUrl(url) || isListed(new URL(url));
 }
 
-/**
- * Throws the 400 of the first URL of `items` that vLLM may not be sent to. `nameOf` gives the field that the client has
- * sent, from a place such as `2` and `.content[0].image_url`.
- */
+/** Throws the 400 of the first URL of `items` that vLLM may not be sent to. `nameOf` gives the field that the client has sent. */
 export function checkMedia(
   items: readonly { type: string }[],
   isListed: (url: URL) => boolean,
-  nameOf: (media: MediaUrl) => string,
+  nameOf: (place: MediaPlace) => string,
 ): void {
-  const refused = mediaUrls(items).find(({ url }) => !mayFetchMedia(url, isListed));
-  if (refused) throw refusedMedia(nameOf(refused));
+  const refused = mediaUrls(items, nameOf).find(({ url }) => !mayFetchMedia(url, isListed));
+  if (refused) throw refusedMedia(refused.param);
 }
 
 /** The 400 of a URL that vLLM may not be sent to. */
@@ -90,39 +91,30 @@ export async function checkRequestItems(
   { config, tenant }: { config: Config; tenant: string },
   signal: AbortSignal,
 ): Promise<void> {
-  await checkRequestMedia(items, field, config, signal);
+  const ownUrls = mediaUrls(items, ({ index, path }) => `${field}[${index}]${path}`);
+  await checkMediaUrls(ownUrls, config, signal, field);
   const newest = items.findLastIndex(({ type }) => type === "compaction");
   for (const [index, item] of items.entries()) {
     // A prompt opens only the newest one, which any item of a conversation may become.
     if (item.type !== "compaction" || (field === "input" && index !== newest)) continue;
     const param = `${field}[${index}].encrypted_content`;
     const content = openCompaction(item, compactionCodec(config, tenant), { param, isStored: false });
-    await checkRequestMedia(standingItems(content, "user"), field, config, signal, () => param);
+    await checkMediaUrls(
+      mediaUrls(standingItems(content, "user"), () => param),
+      config,
+      signal,
+      field,
+    );
   }
 }
 
 /**
- * Checks the images and videos that a request names in its own items; `field` is where the items stand, and `nameOf` gives
- * the field of each. Throws as `checkMediaUrls` does.
- */
-async function checkRequestMedia(
-  items: readonly InputItem[],
-  field: "input" | "items",
-  config: Config,
-  signal: AbortSignal,
-  nameOf: (media: MediaUrl) => string = ({ index, path }) => `${field}[${index}]${path}`,
-): Promise<void> {
-  const urls = mediaUrls(items).map((media) => ({ url: media.url, param: nameOf(media) }));
-  await checkMediaUrls(urls, config, signal, field);
-}
-
-/**
- * Checks addresses wherever they stand; `param` is the path of each one's field. A URL is judged by itself and, where names
+ * Checks addresses wherever they stand. A URL is judged by itself and, where names
  * are looked up, by the addresses of its host. Throws the 400 of one that vLLM may not be sent to, and, of `field`, that of
  * more hosts than may be looked up.
  */
 export async function checkMediaUrls(
-  urls: readonly { url: string; param: string }[],
+  urls: readonly MediaUrl[],
   { isMediaListed, tools }: Config,
   signal: AbortSignal,
   field: string | null = null,

@@ -30,22 +30,18 @@ export interface SessionOwner extends TurnAddress {
 export function sessionOf(owner: SessionOwner, model: string): Session {
   const { tenant = "", affinity = { isRooted: true } } = owner;
   const { isRooted, hint, beginning } = affinity;
+  // The model is in all keys: its replicas are not another model's, and neither is its cache.
   const root = isRooted ? rootKey(tenant, model, treeOf(owner)) : undefined;
-  const said = hint === undefined ? undefined : keyOf(tenant, model, `hint\n${hint}`);
-  const seen = beginning === undefined ? undefined : keyOf(tenant, model, `beginning\n${beginning}`);
+  const said = hint === undefined ? undefined : `${tenant}\n${model}\nhint\n${hint}`;
+  const seen = beginning === undefined ? undefined : `${tenant}\n${model}\nbeginning\n${beginning}`;
   const text = said ?? root ?? seen;
   const id = text === undefined ? undefined : hashText(text);
   return { id, key: root ?? said ?? seen, isRoot: isRooted };
 }
 
-/** The model is in all of them: its replicas are not another model's, and neither is its cache. */
-function keyOf(tenant: string, model: string, rest: string): string {
-  return `${tenant}\n${model}\n${rest}`;
-}
-
 /** The key by which all turns of a tree go to one server. */
 export function rootKey(tenant: string, model: string, { home, tree }: TreeAddress): string {
-  return keyOf(tenant, model, `root\n${home}${tree}`);
+  return `${tenant}\n${model}\nroot\n${home}${tree}`;
 }
 
 /** As much of a prompt's beginning tells one agent's sessions from another's. UTF-16 units, and tools. */

@@ -147,9 +147,8 @@ export function hasHost(hosts: readonly string[], { host: wanted }: URL): boolea
 
 const restrictedConfigs = new WeakMap<Policy, { of: Config; config: Config }>();
 
-/** The configuration as it is for a caller: what its policy leaves of it. Made once for a policy. */
-export function restrictedConfig(config: Config, policy: Policy | undefined): Config {
-  if (!policy) return config;
+/** The configuration that a policy leaves to its callers. Made once for a policy. */
+export function restrictedConfig(config: Config, policy: Policy): Config {
   const known = restrictedConfigs.get(policy);
   if (known?.of === config) return known.config;
   const { hostedTools, mcpHosts, vllmExtras, models } = policy;

@@ -17,6 +17,8 @@ export interface Identity {
   policy: Policy | undefined;
   /** Undefined where nothing is counted: such a caller costs no call. */
   counted: CountedLimits | undefined;
+  /** The key id under which its things are stored; undefined where nothing counts what is stored. */
+  storingKey: string | undefined;
 }
 
 /** Key ids of callers that the directory does not know. */

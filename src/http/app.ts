@@ -24,8 +24,7 @@ const staticPaths = new Set(endpoints.map(({ path }) => path).filter((path) => !
 const configuration = createMiddleware<AppEnv>(async (context, next) => {
   const config = loadConfig(context.env);
   context.set("config", config);
-  const telemetry = telemetryOf(config);
-  if (telemetry) await observed(context, next, telemetry);
+  if (config.telemetry) await observed(context, next, telemetryOf(config.telemetry));
   else await next();
 });
 

@@ -45,7 +45,7 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
     if (value !== "" && value.length <= MAX_LENGTH) clientSession ??= `${name}:${value}`;
   }
   return {
-    config: restrictedConfig(config, policy),
+    config: policy ? restrictedConfig(config, policy) : config,
     tenant,
     identity,
     quotas: context.env.QUOTAS,

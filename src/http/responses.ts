@@ -127,7 +127,7 @@ export const responses = [
       const { tenant } = identityOf(context);
       const { headers } = context.req.raw;
       const turnState = codexTurnState(headers);
-      const telemetry = telemetryOf(config);
+      const telemetry = config.telemetry && telemetryOf(config.telemetry);
       // The connection is one invocation, whose points are counted together.
       const analytics = telemetry?.config.analytics && new AnalyticsWriter(telemetry.config.analytics);
       const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);

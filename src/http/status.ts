@@ -52,9 +52,10 @@ export const metrics = [
       openedBy: "PROMETHEUS_METRICS",
       answers: { 200: { "text/plain": "Metrics" } },
     },
-    isOpen: (config) => telemetryOf(config)?.totals !== undefined,
+    isOpen: ({ telemetry }) => telemetry !== undefined && telemetryOf(telemetry).totals !== undefined,
     handle: (context) => {
-      const totals = telemetryOf(context.get("config"))?.totals;
+      const { telemetry } = context.get("config");
+      const totals = telemetry && telemetryOf(telemetry).totals;
       if (!totals) throw unknownUrl(context);
       return context.body(prometheusText(totals), 200, { "content-type": PROMETHEUS_CONTENT_TYPE });
     },

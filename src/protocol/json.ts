@@ -1,5 +1,5 @@
 import { isJsonObject, type JsonObject, MAX_DEPTH, MAX_VALUES, structureFault } from "@responses-edge/json-text";
-import type { LongWork, Steps } from "@responses-edge/long-work";
+import type { LongWork } from "@responses-edge/long-work";
 import { ApiError, invalidRequest } from "./errors.ts";
 
 export { isJson, isJsonObject, type JsonObject } from "@responses-edge/json-text";
@@ -55,14 +55,10 @@ const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
  * The value of a request's body that is within `MAX_REQUEST_BYTES`, whatever brought it. Throws ApiError: 413 for more than
  * `MAX_VALUES` values, 400 for anything that is not UTF-8 JSON or is nested too deeply.
  */
-export function parseBody(body: Uint8Array, work: LongWork): Promise<unknown> {
-  return work.run(parsing(body));
-}
-
-function* parsing(body: Uint8Array): Steps<unknown> {
+export async function parseBody(body: Uint8Array, work: LongWork): Promise<unknown> {
   // Paid before: neither can be done in part.
   const units = body.byteLength / BYTES_PER_UNIT;
-  yield units;
+  await work.spend(units);
   const fault = structureFault(body);
   if (fault === "depth") {
     throw invalidRequest(null, `The body is nested deeper than ${MAX_DEPTH} levels.`, "invalid_json");
@@ -71,7 +67,7 @@ function* parsing(body: Uint8Array): Steps<unknown> {
     const message = `The request body holds too many values. The limit is ${MAX_VALUES} array elements and object members.`;
     throw new ApiError({ status: 413, message, code: "request_too_large" });
   }
-  yield units;
+  await work.spend(units);
   let value: unknown;
   try {
     value = JSON.parse(decoder.decode(body));
@@ -80,7 +76,7 @@ function* parsing(body: Uint8Array): Steps<unknown> {
     const message = "We could not parse the JSON body of your request. The body must be valid JSON in UTF-8.";
     throw invalidRequest(null, message, "invalid_json");
   }
-  yield units;
+  await work.spend(units);
   return value;
 }
 

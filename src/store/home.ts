@@ -1,8 +1,8 @@
 import { DurableObject } from "cloudflare:workers";
 import { loadConfig, type Variables } from "../config/index.ts";
-import type { McpAccess } from "../contract/mcp-access.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
 import { type TurnAddress, treeOf } from "../protocol/ids.ts";
+import type { McpAccess } from "../protocol/tools.ts";
 import type { BoardBinding } from "./board.ts";
 import { ConversationLock, LeaseSockets } from "./conversation-lock.ts";
 import { ConversationTurns } from "./conversation-turns.ts";

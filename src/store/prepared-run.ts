@@ -2,9 +2,9 @@ import { assembleTurn } from "../assembly/assemble-turn.ts";
 import type { ReadPast } from "../assembly/past.ts";
 import { type Config, loadConfig, type Variables } from "../config/index.ts";
 import { restrictedConfig } from "../contract/grants.ts";
-import type { McpAccess } from "../contract/mcp-access.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { responseId } from "../protocol/ids.ts";
+import type { McpAccess } from "../protocol/tools.ts";
 import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";
 import { matchOutputs } from "../turn/prompt.ts";
 import type { TurnState } from "../turn/state.ts";
@@ -78,7 +78,8 @@ export function prepareRun(
   logged: TurnState | undefined,
   access: Readonly<Record<string, McpAccess>>,
 ): PreparedRun {
-  const config = restrictedConfig(loadConfig(home.env), spec.policy);
+  const whole = loadConfig(home.env);
+  const config = spec.policy ? restrictedConfig(whole, spec.policy) : whole;
   const abort = new AbortController();
   const log = new EventLogWriter(home.log, spec.turn, logged?.sequence ?? 0, config.eventLog);
   // The spec has the request and the input, which are kept beside what the turn puts out.
@@ -137,7 +138,8 @@ export function prepareRun(
 }
 
 /** A run is a request of its own to telemetry: the one that has begun it may have ended long before. */
-function observe(home: RunHome, spec: RunSpec, config: Config): Observation | undefined {
+function observe(home: RunHome, spec: RunSpec, { telemetry }: Config): Observation | undefined {
+  if (!telemetry) return undefined;
   const request = {
     requestId: responseId(spec),
     transport: "background",
@@ -147,7 +149,7 @@ function observe(home: RunHome, spec: RunSpec, config: Config): Observation | un
   } as const;
   // An object that is awake is paid for: one export must do.
   const host = { waitUntil: (promise: Promise<unknown>) => home.waitUntil(promise), isBrief: true };
-  return telemetryOf(config)?.observeRun(request, spec.trace, host);
+  return telemetryOf(telemetry).observeRun(request, spec.trace, host);
 }
 
 /** The past of a run as it is now. Throws the 400s of a history that was deleted, or is too long. */

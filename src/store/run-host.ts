@@ -1,5 +1,4 @@
 import { loadConfig } from "../config/index.ts";
-import type { McpAccess } from "../contract/mcp-access.ts";
 import { conversationOf } from "../protocol/create-request.ts";
 import {
   ApiError,
@@ -11,6 +10,7 @@ import {
 import { estimateTokens } from "../protocol/estimate.ts";
 import { responseId } from "../protocol/ids.ts";
 import { logLine } from "../protocol/log-line.ts";
+import type { McpAccess } from "../protocol/tools.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import { announceRun } from "./board.ts";
 import type { ConversationTurns } from "./conversation-turns.ts";

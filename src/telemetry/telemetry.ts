@@ -1,4 +1,4 @@
-import type { Config, TelemetryConfig } from "../config/index.ts";
+import type { TelemetryConfig } from "../config/index.ts";
 import { type Measurements, newMeasurements, randomHex, type Trace } from "../contract/measurements.ts";
 import { logLine } from "../protocol/log-line.ts";
 import { AnalyticsWriter } from "./analytics.ts";
@@ -233,9 +233,8 @@ const instances = new Map<string, Telemetry>();
 /** By the configuration itself, so that a request need not ask twice. */
 const known = new WeakMap<TelemetryConfig, Telemetry>();
 
-/** What tells of requests under a configuration; undefined where nobody wants to know anything. */
-export function telemetryOf({ telemetry: config }: Pick<Config, "telemetry">): Telemetry | undefined {
-  if (!config) return undefined;
+/** The telemetry of requests under a configuration. */
+export function telemetryOf(config: TelemetryConfig): Telemetry {
   let telemetry = known.get(config);
   if (telemetry) return telemetry;
   const name = JSON.stringify({ ...config, analytics: config.analytics !== undefined });

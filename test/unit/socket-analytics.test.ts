@@ -20,7 +20,7 @@ it("a connection of many creates loses none of them, and is heard of when it has
   const simulator = createSimulator();
   const fetch = (url: string, init: RequestInit) => simulator.fetch(new Request(url, init));
   const config = loadConfig({ VLLM: { fetch }, ALLOW_ANONYMOUS: "true", MAX_OPEN_TURNS: "10000", ANALYTICS: dataset });
-  const telemetry = telemetryOf(config);
+  const telemetry = config.telemetry && telemetryOf(config.telemetry);
   const analytics = new AnalyticsWriter(dataset);
   const homes = new HomeClient(env, "acme");
   const frames: string[] = [];
@@ -43,7 +43,7 @@ it("a connection of many creates loses none of them, and is heard of when it has
           quotas: env.QUOTAS,
           counting: { isDone: false },
         },
-        identity: { tenant: "acme", keyId: NO_KEY, policy: undefined, counted: undefined },
+        identity: { tenant: "acme", keyId: NO_KEY, policy: undefined, counted: undefined, storingKey: undefined },
         observation: telemetry?.observe(
           { requestId: "r", transport: "websocket", endpoint: "response.create", tenant: "acme" },
           { waitUntil, isBrief: false, analytics },

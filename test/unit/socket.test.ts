@@ -53,7 +53,13 @@ class FakeSocket {
       config,
       caller: (signal) => {
         if (this.refusal) throw this.refusal;
-        const identity = { tenant: "tenant", keyId: NO_KEY, policy: undefined, counted: undefined };
+        const identity = {
+          tenant: "tenant",
+          keyId: NO_KEY,
+          policy: undefined,
+          counted: undefined,
+          storingKey: undefined,
+        };
         const { QUOTAS: quotas } = env;
         return {
           config,

@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, it } from "vitest";
-import { compactionCodec } from "../../src/assembly/compaction-codec.ts";
+import { compactionCodec } from "../../src/assembly/sealer.ts";
 import type { Engine, ModelDelta } from "../../src/contract/engine.ts";
 import { itemId } from "../../src/items/registry.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";

@@ -10,7 +10,6 @@ import { INSTRUMENTS, RETRIES, SERVER_TIME_TO_FIRST_TOKEN } from "../../src/tele
 import { Meter } from "../../src/telemetry/meter.ts";
 import { recordMetrics } from "../../src/telemetry/metrics.ts";
 import { prometheusName, prometheusText } from "../../src/telemetry/prometheus.ts";
-import { telemetryOf } from "../../src/telemetry/telemetry.ts";
 import { newTrace, readTraceContext } from "../../src/telemetry/trace-context.ts";
 import { isLogged, toWideEvent, type WideEvent } from "../../src/telemetry/wide-event.ts";
 
@@ -134,7 +133,6 @@ describe("a sampler", () => {
 describe("the configuration", () => {
   it("of nothing is none", () => {
     expect(configOf({})).toBeUndefined();
-    expect(telemetryOf({ telemetry: undefined })).toBeUndefined();
   });
 
   it("sends a kind to its own endpoint as it is, else below the common one", () => {

@@ -4,12 +4,11 @@ import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resou
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { EngineName } from "../../src/config/index.ts";
 import type { Replay } from "../../src/contract/engine.ts";
-import type { McpAccess } from "../../src/contract/mcp-access.ts";
 import type { Item } from "../../src/items/registry.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import type { McpServerTool } from "../../src/protocol/hosted-tools.ts";
 import { newTurnAddress } from "../../src/protocol/ids.ts";
-import { echoTool } from "../../src/protocol/tools.ts";
+import { echoTool, type McpAccess } from "../../src/protocol/tools.ts";
 import { parseEventStream } from "../conformance/sse-parser.ts";
 import * as rig from "./recovery-rig.ts";
 import { crash, decode, eventually, expectWholeLog, f, idsOf, pause } from "./recovery-rig.ts";

@@ -69,7 +69,7 @@ class Connection implements PastSource {
       // Runs that other files have left hold permits of this isolate.
       config: loadConfig({ VLLM: { fetch }, ALLOW_ANONYMOUS: "true", MAX_OPEN_TURNS: "10000" }),
       tenant: "tenant",
-      identity: { tenant: "tenant", keyId: NO_KEY, policy: undefined, counted: undefined },
+      identity: { tenant: "tenant", keyId: NO_KEY, policy: undefined, counted: undefined, storingKey: undefined },
       quotas: env.QUOTAS,
       counting: { isDone: false },
       homes: new HomeClient(env, "tenant"),

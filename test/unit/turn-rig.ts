@@ -1,4 +1,4 @@
-import { compactionCodec } from "../../src/assembly/compaction-codec.ts";
+import { compactionCodec } from "../../src/assembly/sealer.ts";
 import type { CalledTool } from "../../src/contract/tool-call.ts";
 import type { ToolSession } from "../../src/contract/tool-session.ts";
 import type { StreamEvent } from "../../src/items/events.ts";

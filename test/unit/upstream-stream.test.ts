@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { compactionCodec } from "../../src/assembly/compaction-codec.ts";
+import { compactionCodec } from "../../src/assembly/sealer.ts";
 import { loadConfig } from "../../src/config/index.ts";
 import { ChatEngine } from "../../src/engine/chat/engine.ts";
 import { Upstream } from "../../src/engine/upstream.ts";

@@ -2,4 +2,3 @@ export * from "./member.ts";
 export * from "./prefix.ts";
 export * from "./schema-check.ts";
 export * from "./structure.ts";
-export * from "./value.ts";

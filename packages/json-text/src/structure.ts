@@ -1,4 +1,4 @@
-/** What JSON text is made of, looked at before anything is made of it. */
+/** The structure of JSON: of text, before anything is made of it, and of values. */
 
 /** Nesting beyond this serves nobody, and breaks recursive readers further on (Python's own limit is near 1000). */
 export const MAX_DEPTH = 256;
@@ -14,7 +14,7 @@ const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
 
 /**
- * What keeps JSON from being parsed: brackets that nest too deeply, or more than `maxValues` values. One pass over its
+ * The fault for which JSON is not parsed: brackets that nest too deeply, or more than `maxValues` values. One pass over its
  * bytes.
  */
 export function structureFault(json: Uint8Array, maxValues = MAX_VALUES): "depth" | "values" | undefined {
@@ -37,4 +37,20 @@ export function structureFault(json: Uint8Array, maxValues = MAX_VALUES): "depth
     if (values > maxValues) return "values";
   }
   return undefined;
+}
+
+export type JsonObject = Record<string, unknown>;
+
+export function isJsonObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Tells whether a text is JSON, of whatever type. */
+export function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
 }

@@ -1,6 +1,4 @@
-import { lagPauseMs, setTellingTimeout } from "./thread-lag.ts";
-
-/** What a model server sends, as it comes. */
+/** The bytes that a model server sends, as they come. */
 export interface ByteReader {
   /**
    * The next bytes; none at the end of the body. They are valid until the next read. Rejects when the connection breaks.
@@ -14,7 +12,7 @@ export interface ByteReader {
 /** A read of one token takes a few hundred bytes, and every open stream keeps a buffer. */
 export const BUFFER_BYTES = 4096;
 
-/** What a read at the end gives. */
+/** A read at the end gives this. */
 export const NO_BYTES = new Uint8Array();
 
 /** The readers of bodies that are streams only for those who want one. */
@@ -53,6 +51,58 @@ export function readerOf(body: ReadableStream<Uint8Array>): ByteReader {
   return new BufferReader(body, reader);
 }
 
+/**
+ * How far this thread is behind, as its timers tell: by how much they ring late. A thread that has more to read than it can
+ * reads less often, and then more at a time: what comes is left to gather. So its streams are late by some milliseconds,
+ * where each of them would else get a part of its tokens.
+ */
+
+/**
+ * A timer's lateness counts by the time since the one before, up to a limit: those that ring together after a standstill tell of
+ * one, and one that rings alone does not tell of much. Milliseconds.
+ */
+const LAG_TIME_MS = 200;
+const MAX_TOLD_MS = 50;
+
+/** A timer that rings later than this tells of a clock that was set, or a machine that slept. Milliseconds. */
+const MAX_LATE_MS = 1_000;
+
+/** A lag is believed for so long after the last timer that told of it. Milliseconds. */
+const KNOWN_MS = 2_000;
+
+/** A thread that is less behind than this is not. One that is pauses for twice as long, up to a limit. Milliseconds. */
+const LAG_MS = 4;
+const PAUSE_PER_LAG = 2;
+const MAX_PAUSE_MS = 100;
+
+/**
+ * A pause that helps takes its own reason away. It becomes shorter slowly, by two thirds in this time: pauses that end at once are
+ * followed by the next standstill. Milliseconds.
+ */
+const FADE_MS = 4_000;
+
+let lagMs = 0;
+let pauseMs = 0;
+let toldAt = 0;
+
+/** `setTimeout`, for a timer that tells how far the thread is behind. */
+export function setTellingTimeout(ring: () => void, ms: number): ReturnType<typeof setTimeout> {
+  const dueAt = Date.now() + ms;
+  return setTimeout(() => {
+    tell(Date.now(), dueAt);
+    ring();
+  }, ms);
+}
+
+function tell(now: number, dueAt: number): void {
+  const sinceMs = Math.max(0, now - toldAt);
+  toldAt = now;
+  const lateMs = Math.min(MAX_LATE_MS, Math.max(0, now - dueAt));
+  lagMs += (lateMs - lagMs) * (1 - Math.exp(-Math.min(sinceMs, MAX_TOLD_MS) / LAG_TIME_MS));
+  const neededMs = lagMs <= LAG_MS ? 0 : Math.min(MAX_PAUSE_MS, PAUSE_PER_LAG * lagMs);
+  pauseMs = Math.max(neededMs, pauseMs * Math.exp(-sinceMs / FADE_MS));
+}
+
 /** A read that comes within this has not been waited for. Milliseconds. */
 const QUICK_MS = 2;
 
@@ -62,7 +112,7 @@ const LARGE_BYTES = BUFFER_BYTES / 2;
 /** So many reads in a row tell how a stream goes. */
 const MANY_READS = 8;
 
-/** Of each time between two reads, how much it changes what is known of them. */
+/** The share of each new time between two reads in their average. */
 const WEIGHT = 1 / 4;
 
 /** How a stream's reads go: whether they bring so little, and so often, that it is better to gather for a while. */
@@ -85,8 +135,8 @@ export class ReadPace {
 
   /** How long the stream is not read because the thread is behind. Milliseconds; 0: it is not, or it would gather nothing. */
   lagPauseMs(): number {
-    const pauseMs = this.isSmall ? lagPauseMs() : 0;
-    return pauseMs > this.#everyMs ? pauseMs : 0;
+    const isBehind = this.isSmall && Date.now() - toldAt <= KNOWN_MS;
+    return isBehind && pauseMs > this.#everyMs ? pauseMs : 0;
   }
 }
 
@@ -95,7 +145,7 @@ const GATHER_MS = 3;
 
 /**
  * A fetch body gives at most one HTTP chunk per read, and vLLM sends one per token. A read, and the write that follows it, cost
- * the same however much they bring. Where the server is ahead, or the thread behind (`thread-lag.ts`), what comes is gathered
+ * the same however much they bring. Where the server is ahead, or the thread behind, what comes is gathered
  * for some milliseconds, and read at once. What comes alone is read as it comes.
  */
 class BufferReader implements ByteReader {
@@ -188,7 +238,7 @@ class ReadAhead {
   }
 }
 
-/** Of a stream that has its own pieces. */
+/** Reads a stream that has its own pieces. */
 class PieceReader implements ByteReader {
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
 

@@ -1,6 +1,6 @@
 import { connect as globalConnect } from "cloudflare:sockets";
 import { Buffer } from "node:buffer";
-import { BUFFER_BYTES, type ByteReader, NO_BYTES, ReadPace, streamOf } from "./byte-reader.ts";
+import { BUFFER_BYTES, type ByteReader, NO_BYTES, ReadPace, setTellingTimeout, streamOf } from "./byte-reader.ts";
 import type { Connect, Connection } from "./connection.ts";
 import {
   endOfHead,
@@ -12,7 +12,6 @@ import {
   parseHead,
   requestText,
 } from "./http1.ts";
-import { setTellingTimeout } from "./thread-lag.ts";
 
 /**
  * The model server over a socket, instead of `fetch`: one HTTP/1.1 request to a connection. A fetch body gives at most

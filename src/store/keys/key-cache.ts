@@ -1,4 +1,4 @@
-import { type Grants, isCounted, policyOf, withStoredBytes } from "../../contract/grants.ts";
+import { type Grants, isCounted, limitsStored, policyOf, withStoredBytes } from "../../contract/grants.ts";
 import { type Identity, JWT_KEY } from "../../contract/identity.ts";
 import { isMinted, isMintedForm, keyHash } from "../../protocol/api-keys.ts";
 import { ApiError } from "../../protocol/errors.ts";
@@ -182,6 +182,7 @@ export function newIdentity(
     ...who,
     policy: hasGrants ? policyOf(ofTenant, ofKey) : undefined,
     counted: tellsUsage || isCounted(tenant) ? { tenant, key: ofKey, tellsUsage } : undefined,
+    storingKey: limitsStored(tenant) || limitsStored(ofKey) ? who.keyId : undefined,
   };
 }
 

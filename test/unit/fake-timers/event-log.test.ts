@@ -2,7 +2,7 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { compactionCodec } from "../../../src/assembly/compaction-codec.ts";
+import { compactionCodec } from "../../../src/assembly/sealer.ts";
 import type { Engine, ModelDelta } from "../../../src/contract/engine.ts";
 import type { PendingCall } from "../../../src/contract/tool-call.ts";
 import { newTurnAddress } from "../../../src/protocol/ids.ts";

@@ -172,9 +172,9 @@ describe("telemetry", () => {
 
   function start(variables: Variables): Telemetry {
     const own = { OTEL_SERVICE_NAME: `test-${names++}`, VLLM_BASE_URL: "http://vllm/v1", ALLOW_ANONYMOUS: "true" };
-    const telemetry = telemetryOf(loadConfig({ ...own, ...variables }));
+    const { telemetry } = loadConfig({ ...own, ...variables });
     if (!telemetry) throw new Error("There is none.");
-    return telemetry;
+    return telemetryOf(telemetry);
   }
   const observe = (telemetry: Telemetry, tenant = "acme"): Observation =>
     telemetry.observe({ requestId: "r", transport: "http", endpoint: "GET /v1/models", tenant }, host);
