@@ -1,5 +1,5 @@
 import type { Config } from "../config/index.ts";
-import type { ServerAttempt } from "../contract/server-attempt.ts";
+import type { ServerAttempt } from "../contract/engine.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { hashOf } from "../protocol/hash.ts";
 import { pause } from "../protocol/pause.ts";
