@@ -9,10 +9,17 @@ import { assumedDialect, dialectOf, learnDialect, learnModels, noteRefused, serv
 import { answeredStatus, type Body, ModelServer, type RequestOptions, type ServerBounds } from "./model-server.ts";
 import { reportOf } from "./pool/board-view.ts";
 import { chooseServer, firstOf, inGoodHealth } from "./pool/choice.ts";
-import type { Leave } from "./pool/in-flight.ts";
-import { noteFailure, noteSuccess } from "./pool/outliers.ts";
-import { noteRequest, takeRetry } from "./pool/retry-budget.ts";
-import { candidateOf, loadOf, MAX_BUSY_MS, retryBudget } from "./pool/server-load.ts";
+import {
+  candidateOf,
+  type Leave,
+  loadOf,
+  MAX_BUSY_MS,
+  noteFailure,
+  noteRequest,
+  noteSuccess,
+  retryBudget,
+  takeRetry,
+} from "./pool/server-load.ts";
 import { checkSeparation, mayServeTenants } from "./tenant-separation.ts";
 import { malformedAnswer, tenantsNotSeparated } from "./upstream-faults.ts";
 
