@@ -83,7 +83,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
     past,
     model: {
       engine: modelAccess.engineFor(spec, model, host),
-      isServerGone: (signal) => upstream.isGone(signal),
+      isServerGone: async (signal) => upstream.server.isGone(signal),
       leaveServer: () => upstream.leaveServer(),
       replica: () => upstream.server.config.name,
     },

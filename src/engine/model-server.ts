@@ -178,12 +178,8 @@ export class ModelServer {
 
   /** The JSON answer of a request. Throws as `request` and `text` do, and ApiError 502 when the answer is not JSON. */
   async json(path: string, signal: AbortSignal, body?: string): Promise<unknown> {
-    const text = await this.text(await this.request(path, signal, body), signal, this.#bounds.connectTimeoutMs);
-    try {
-      return JSON.parse(text);
-    } catch {
-      throw malformedAnswer();
-    }
+    const response = await this.request(path, signal, body);
+    return parsedAnswer(await this.text(response, signal, this.#bounds.connectTimeoutMs));
   }
 
   /**
@@ -324,6 +320,15 @@ export class ModelServer {
       if (!ended) close();
       onEnd?.();
     }
+  }
+}
+
+/** An answer as JSON. Throws ApiError 502 where it is none. */
+export function parsedAnswer(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw malformedAnswer();
   }
 }
 

@@ -6,7 +6,14 @@ import { pause } from "../protocol/pause.ts";
 import { BLAMES, type Blame, blameFor, isPage, unknownModel } from "./blame.ts";
 import type { Dialect } from "./dialects/dialect.ts";
 import { assumedDialect, dialectOf, learnDialect, learnModels, noteRefused, serves } from "./model-lists.ts";
-import { answeredStatus, type Body, ModelServer, type RequestOptions, type ServerBounds } from "./model-server.ts";
+import {
+  answeredStatus,
+  type Body,
+  ModelServer,
+  parsedAnswer,
+  type RequestOptions,
+  type ServerBounds,
+} from "./model-server.ts";
 import { reportOf } from "./pool/board-view.ts";
 import { chooseServer, firstOf, inGoodHealth } from "./pool/choice.ts";
 import {
@@ -151,12 +158,8 @@ export class Upstream {
 
   /** The JSON answer of a request. Throws as `request` and `text` do, and ApiError 502 when the answer is not JSON. */
   async json(path: string, signal: AbortSignal, body?: BodyFor): Promise<unknown> {
-    const text = await this.text(await this.request(path, signal, body), signal, this.#config.connectTimeoutMs);
-    try {
-      return JSON.parse(text);
-    } catch {
-      throw malformedAnswer();
-    }
+    const response = await this.request(path, signal, body);
+    return parsedAnswer(await this.text(response, signal, this.#config.connectTimeoutMs));
   }
 
   /** A body that comes whole: `ModelServer.text`. */
@@ -187,11 +190,6 @@ export class Upstream {
     const { readable, writable } = new IdentityTransformStream();
     const ended = response.body.pipeTo(writable).catch(() => server.close(response));
     return { readable, ended: ended.finally(leave) };
-  }
-
-  /** Whether the turn's server is gone: `ModelServer.isGone`. */
-  async isGone(signal: AbortSignal): Promise<boolean> {
-    return this.server.isGone(signal);
   }
 
   /** The turn's server has broken off what it was saying: what comes next is asked of another one, where there is one. */
