@@ -7,6 +7,7 @@ import {
   connectionLost,
   ENGINE_DEAD,
   malformedAnswer,
+  parsedAnswer,
   readFault,
   timedOut,
   toFaultError,
@@ -320,15 +321,6 @@ export class ModelServer {
       if (!ended) close();
       onEnd?.();
     }
-  }
-}
-
-/** An answer as JSON. Throws ApiError 502 where it is none. */
-export function parsedAnswer(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw malformedAnswer();
   }
 }
 

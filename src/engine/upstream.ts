@@ -6,14 +6,7 @@ import { pause } from "../protocol/pause.ts";
 import { BLAMES, type Blame, blameFor, isPage, unknownModel } from "./blame.ts";
 import type { Dialect } from "./dialects/dialect.ts";
 import { assumedDialect, dialectOf, learnDialect, learnModels, noteRefused, serves } from "./model-lists.ts";
-import {
-  answeredStatus,
-  type Body,
-  ModelServer,
-  parsedAnswer,
-  type RequestOptions,
-  type ServerBounds,
-} from "./model-server.ts";
+import { answeredStatus, type Body, ModelServer, type RequestOptions, type ServerBounds } from "./model-server.ts";
 import { reportOf } from "./pool/board-view.ts";
 import { chooseServer, firstOf, inGoodHealth } from "./pool/choice.ts";
 import {
@@ -28,7 +21,7 @@ import {
   takeRetry,
 } from "./pool/server-load.ts";
 import { checkSeparation, mayServeTenants } from "./tenant-separation.ts";
-import { malformedAnswer, tenantsNotSeparated } from "./upstream-faults.ts";
+import { malformedAnswer, parsedAnswer, tenantsNotSeparated } from "./upstream-faults.ts";
 
 /**
  * The model servers as an engine sees them: one that answers. Which of several it is, is chosen for each turn, and kept for all
