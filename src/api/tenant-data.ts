@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import { HomeClient } from "../store/client.ts";
+import type { FileObjects } from "../store/files/bindings.ts";
 import type { HomesBinding } from "../store/home-calls.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
@@ -13,6 +14,7 @@ import { type homesQuery, MAX_HOMES } from "./queries.ts";
  */
 
 export interface TenantData extends Administrator {
+  files: FileObjects;
   homes: HomesBinding;
   quotas: DurableObjectNamespace<Quota>;
 }
@@ -94,13 +96,14 @@ async function aboutTenant({ directories, quotas }: TenantData, tenant: string):
 }
 
 /**
- * Erases a tenant: its keys and limits at once, then what its homes keep, at most `MAX_HOMES` of them, and, when none is
+ * Erases a tenant: its keys, limits and files at once, then what its homes keep, at most `MAX_HOMES` of them, and, when none is
  * left, what was counted. The audit log goes on telling what was done. Again is harmless.
  */
 export async function eraseTenant(admin: TenantData, id: string, after: string | undefined) {
   const tenant = parseTenant(id);
   const directory = admin.directories.getByName(DIRECTORY);
   await directory.eraseTenant(admin.name, tenant);
+  await admin.files.FILE_DIRECTORIES.getByName(tenant).eraseFiles();
   const quota = admin.quotas.getByName(tenant);
   const homes = await quota.homes(after ?? "", MAX_HOMES);
   const client = new HomeClient(admin.homes, tenant);

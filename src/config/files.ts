@@ -4,7 +4,7 @@ import { type Section, variable } from "./variable.ts";
 /** 8 GiB is the most that OpenAI takes in one upload. */
 const MOST_BYTES = 8 * 1024 ** 3;
 
-/** Files: what may be uploaded. */
+/** What may be uploaded. */
 export const files = {
   title: "Files",
   variables: {
@@ -12,6 +12,17 @@ export const files = {
       "MAX_FILE_BYTES",
       integer(512 * 1024 * 1024, 1024, MOST_BYTES),
       "The largest file that `/v1/files` takes; it is never in memory as a whole. Cloudflare takes bodies of 100 MB (Free, Pro), 200 MB (Business) or 500 MB (Enterprise); larger files go through `/v1/uploads` there.",
+    ),
+    /** Where a tenant's own limits do not say it; 0 is any number. */
+    filesPerTenant: variable(
+      "FILES_PER_TENANT",
+      integer(0, 0),
+      "The files that a tenant without its own `stored_files` may keep; `0` is any number. See [keys.md](../keys.md#limits).",
+    ),
+    bytesPerTenant: variable(
+      "FILE_BYTES_PER_TENANT",
+      integer(0, 0),
+      "The bytes of files that a tenant without its own `stored_file_bytes` may keep; `0` is any number.",
     ),
   },
 } satisfies Section;

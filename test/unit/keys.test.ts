@@ -7,7 +7,7 @@ import { grants, hasHost, hasModel, policyOf, restrictedConfig } from "../../src
 import { isMinted, isMintedForm, mintKey, newMint } from "../../src/protocol/api-keys.ts";
 import { estimateTokens } from "../../src/protocol/estimate.ts";
 import { FILE_BYTES_VERSIONS } from "../../src/store/files/file-bytes.ts";
-import { FILE_DIRECTORY_VERSIONS } from "../../src/store/files/file-table.ts";
+import { FILE_DIRECTORY_VERSIONS } from "../../src/store/files/file-directory.ts";
 import { AgeingCache } from "../../src/store/keys/key-cache.ts";
 import { AuditLog, DIRECTORY_VERSIONS } from "../../src/store/keys/key-directory.ts";
 import { QUOTA_VERSIONS } from "../../src/store/quota/quota.ts";

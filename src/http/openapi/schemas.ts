@@ -10,7 +10,14 @@ import { inputPart } from "../../items/parts.ts";
 import { inputItem } from "../../items/registry.ts";
 import { compactRequest, countRequest, createRequest } from "../../protocol/create-request.ts";
 import { alwaysNull } from "../../protocol/described-as.ts";
-import { fileFields, fileObject } from "../../protocol/files.ts";
+import {
+  completeUploadBody,
+  createUploadBody,
+  fileFields,
+  fileObject,
+  uploadObject,
+  uploadPartObject,
+} from "../../protocol/files.ts";
 import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
 import { requestFields } from "../../protocol/request-fields.ts";
 import { responseSchemas } from "../../protocol/response.ts";
@@ -152,6 +159,8 @@ export function answerSchemas() {
     File: fileObject,
     FileList: page(fileObject),
     DeletedFile: deleted("file"),
+    Upload: uploadObject,
+    UploadPart: uploadPartObject,
     FileContent: z.file().describe("The bytes of the file, as they were uploaded."),
     Model,
     CodexModel,
@@ -278,6 +287,9 @@ export function bodySchemas() {
     PassedRequest: z
       .looseObject({})
       .describe("The model server's own request. What it may contain is said in docs/passthrough.md."),
+    CreateUpload: createUploadBody,
+    AddUploadPart: z.object({ data: z.file() }),
+    CompleteUpload: completeUploadBody,
     CreateFile: fileFields.extend({ file: z.file() }),
     PassedForm: z.looseObject({ file: z.file(), model: z.string().optional() }),
   };
