@@ -12,7 +12,7 @@ import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import { boundRules } from "../bound-inputs.ts";
 import { callFaultOf } from "../call-faults.ts";
-import { offeredPluginTools, offeredTools } from "../offered-tools.ts";
+import { offeredTools } from "../offered-tools.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import { toUsage, type VllmUsage } from "../vllm-words.ts";
 import { type CompletionChunk, readCompletionChunk } from "./chunks.ts";
@@ -58,7 +58,7 @@ export class Completion {
   /** `opening` is the header of a message that the prompt has left open, without `<|start|>assistant`. */
   constructor(prompt: Prompt, functions: FunctionNames, opening: readonly Segment[]) {
     const { request } = prompt;
-    const offered = new Set(offeredTools(prompt).map((tool) => tool.name));
+    const offered = new Set(offeredTools(prompt).functions.map((tool) => tool.name));
     const written = [...functions.written].filter(([, name]) => offered.has(name));
     const format = request.text?.format?.type ?? "text";
     this.#functions = functions;
@@ -261,7 +261,7 @@ export class Completion {
 
   /** The tools that the model may call. Not all that have a name here: some were only called in earlier turns. */
   #offered(): string {
-    const functions = offeredTools(this.#prompt).map(({ name }) => this.#functions.recipient(name));
+    const functions = offeredTools(this.#prompt).functions.map(({ name }) => this.#functions.recipient(name));
     const offered = [...functions, ...builtinNames(this.#prompt)];
     return offered.length > 0 ? `The tools are: ${offered.join(", ")}.` : "There are no tools.";
   }
@@ -299,8 +299,8 @@ function openCall(deltas: readonly HarmonyDelta[]): ResumedCall[] {
 }
 
 /** Built-in tools that may be called, by their full names; a namespace without tools is one itself. */
-function builtinNames({ pluginTools }: Prompt): string[] {
-  return Object.values(offeredPluginTools(pluginTools).namespaces).flatMap(({ name, tools }) =>
+function builtinNames(prompt: Prompt): string[] {
+  return Object.values(offeredTools(prompt).plugins.namespaces).flatMap(({ name, tools }) =>
     tools.length === 0 ? [name] : tools.map((tool) => `${name}.${tool.name}`),
   );
 }

@@ -19,7 +19,7 @@ import { isJsonObject } from "../../protocol/json.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { formatPath } from "../../protocol/validation.ts";
 import { boundRules } from "../bound-inputs.ts";
-import { offeredPluginTools, offeredTools, withholdsTools } from "../offered-tools.ts";
+import { offeredTools, withholdsTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
 
 /** Functions up to which their arguments exclude these, too: each schema then takes the model server a second or two, once. */
@@ -44,12 +44,12 @@ function isBound(prompt: BoundPrompt): boolean {
   return bindsContent(prompt) || withholdsTools(prompt);
 }
 
-/** Whether it binds what is said, and not only to whom. */
+/** Tells whether it binds what is said, and not only to whom. */
 function bindsContent(prompt: BoundPrompt): boolean {
-  const { request, pluginTools, freeInputs } = prompt;
+  const { request, freeInputs } = prompt;
   if (request.structured_outputs?.structural_tag !== undefined || answerFormat(request)) return true;
-  const tools = offeredTools(prompt);
-  const count = tools.length + Object.keys(offeredPluginTools(pluginTools).namespaces).length;
+  const { functions: tools, plugins } = offeredTools(prompt);
+  const count = tools.length + Object.keys(plugins.namespaces).length;
   const rules = boundRules(request);
   const bindsOne = tools.some(({ name, strict }) => strict || (!freeInputs && rules.has(name)));
   return bindsOne || (count > 0 && mustCall(request.tool_choice));
@@ -66,9 +66,9 @@ export function structuredOutputs(prompt: BoundPrompt, functions: FunctionNames)
   if (own?.structural_tag !== undefined) return own;
   if (!isBound(prompt)) return undefined;
   const answer = answerFormat(request);
-  const namespaces = Object.values(offeredPluginTools(prompt.pluginTools).namespaces);
+  const { functions: tools, plugins } = offeredTools(prompt);
+  const namespaces = Object.values(plugins.namespaces);
   const choice = request.tool_choice;
-  const tools = offeredTools(prompt);
   const isForced = tools.length + namespaces.length > 0 && mustCall(choice);
   const clients = ClientTools.of(request.tools);
   const named = clients.named(choice)?.flatName;
