@@ -130,7 +130,8 @@ async function engineOf(model: string, config: Config, upstream: Upstream, signa
   for (const { id, root } of lineage(model, await cardsWith(model, upstream, signal))) {
     const engine = configured(id);
     if (engine) return engine;
-    if (GPT_OSS.test(id) || (typeof root === "string" && GPT_OSS.test(root))) return harmonyIfServed(model, upstream, signal);
+    if (GPT_OSS.test(id) || (typeof root === "string" && GPT_OSS.test(root)))
+      return harmonyIfServed(model, upstream, signal);
   }
   return "chat";
 }

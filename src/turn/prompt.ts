@@ -1,4 +1,4 @@
-import { collect, finish, type Steps } from "@responses-edge/long-work";
+import { finish, type Steps } from "@responses-edge/long-work";
 import type { Engine, PluginTools, Prompt, PromptChange, RawMessage, Replay } from "../contract/engine.ts";
 import { answeredId, calledId, type Item, isClientCall, isKept, isServerCall, itemId } from "../items/registry.ts";
 import { ClientTools, flatName } from "../protocol/client-tools.ts";
@@ -251,17 +251,15 @@ export function withItemIds(input: readonly Item[], address: TurnAddress, inConv
   return finish(addItemIds(input, address, inConversation));
 }
 
-/** The same in steps. */
-export function addItemIds(input: readonly Item[], address: TurnAddress, inConversation: boolean): Steps<NamedItem[]> {
-  return collect(namedItems(input, address, inConversation), UNITS_PER_ITEM);
-}
-
 type NamedItem = Item & { id: string };
 
-/** Giving an item its id takes about so many microseconds. */
+/** Items between two steps, and about how many microseconds it takes to give one its id. */
+const ITEMS_PER_STEP = 100;
 const UNITS_PER_ITEM = 3;
 
-function* namedItems(input: readonly Item[], address: TurnAddress, inConversation: boolean): Generator<NamedItem> {
+/** The same in steps. */
+export function* addItemIds(input: readonly Item[], address: TurnAddress, inConversation: boolean): Steps<NamedItem[]> {
+  const named: NamedItem[] = [];
   const seen = new Set<string>();
   const renamed = new Map<string, string>();
   for (const [index, item] of input.entries()) {
@@ -271,8 +269,10 @@ function* namedItems(input: readonly Item[], address: TurnAddress, inConversatio
     if (item.type === "mcp_approval_request" && item.id !== undefined) renamed.set(item.id, id);
     const request = "approval_request_id" in item && item.approval_request_id;
     const approval_request_id = request ? renamed.get(request) : undefined;
-    yield { ...item, id, ...(approval_request_id !== undefined && { approval_request_id }) };
+    named.push({ ...item, id, ...(approval_request_id !== undefined && { approval_request_id }) });
+    if (named.length % ITEMS_PER_STEP === 0) yield ITEMS_PER_STEP * UNITS_PER_ITEM;
   }
+  return named;
 }
 
 /**

@@ -296,7 +296,7 @@ export class Turn {
       waitsForClient: waitsForClient(state),
       mayAnswerWithoutTools: calls.ignored > 0 && this.#prompt.current.pluginTools !== undefined,
       spentTokens: spentTokens(state) + response.tokensInRound,
-      disregarded: isWhole ? this.#disregarded() : undefined,
+      disregarded: isWhole ? disregarded(this.#options.asked.request, this.#prompt.current, state) : undefined,
     };
   }
 
@@ -307,10 +307,6 @@ export class Turn {
       this.#prompt.correct(said as Item[], again.disregarded);
     } else this.#prompt.askAgain(again.change);
     this.#output.askAgain("disregarded" in again || again.isCounted);
-  }
-
-  #disregarded(): string | undefined {
-    return disregarded(this.#options.asked.request, this.#prompt.current, this.#output.state);
   }
 
   /** Runs the calls of a round, and begins the next one, unless the client has to answer something, too. */
@@ -331,8 +327,13 @@ export class Turn {
       output.nextRound();
       this.#prompt.next(promptOutput(this.#options.past, output, items), hasCalled);
     }
-    const disregarded = isClients ? this.#disregarded() : undefined;
-    return { did: "answer", waitsForClient: isClients, isFull: output.size.isFull, disregarded };
+    const { asked } = this.#options;
+    return {
+      did: "answer",
+      waitsForClient: isClients,
+      isFull: output.size.isFull,
+      disregarded: isClients ? disregarded(asked.request, this.#prompt.current, state) : undefined,
+    };
   }
 
   /** Gives the prompt with the response, as raw messages. Returns the fault that prevents it. */
