@@ -123,7 +123,7 @@ function understood(format: GrammarFormat): Reading | undefined {
   }
 }
 
-/** Whether the grammar of some custom tool that the model gets to see binds what it may write. */
+/** Tells whether the grammar of some custom tool that the model gets to see binds what it may write. */
 export function bindsInputs({ request, freeInputs }: Pick<Prompt, "request" | "freeInputs">): boolean {
   return !freeInputs && boundRules(request).size > 0;
 }

@@ -22,7 +22,7 @@ export function callFaultOf(
   return recogniser.push(input) && recogniser.accepts ? undefined : grammarFaultOf(recogniser, input);
 }
 
-/** What is wrong with an input, which a recogniser has read as far as it keeps to the grammar. */
+/** The fault of an input, which a recogniser has read as far as it keeps to the grammar. */
 export function grammarFaultOf({ read }: Recogniser, input: string): string {
   const rest = input.slice(read, read + 40).toWellFormed();
   const where =

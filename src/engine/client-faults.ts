@@ -54,7 +54,7 @@ export class ClientFaults implements Engine {
     }
   }
 
-  /** Whether the model server answers the same prompt where nothing binds it. */
+  /** Tells whether the model server answers the same prompt where nothing binds it. */
   async #servesWithoutGrammar(prompt: Prompt, signal: AbortSignal): Promise<boolean> {
     const { text: _, structured_outputs: __, tools: ___, tool_choice: ____, ...free } = prompt.request;
     const request: CreateRequest = { ...free, max_output_tokens: 1, enable_response_messages: false };

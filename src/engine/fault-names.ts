@@ -2,7 +2,7 @@ import { partsOf } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { type ApiError, invalidRequest } from "../protocol/errors.ts";
 
-/** What vLLM's 400s call a field, and what the client calls it. */
+/** Names of fields: vLLM's 400s have others than the client. */
 
 /** Fields of vLLM's routes that a client of this API never sent, and those that they were made from. */
 const CLIENT_NAMES: Record<string, string> = {
@@ -22,7 +22,7 @@ export function clientParam(param: string | null | undefined): string | null {
   const path = param.replace(/^body\./, "");
   const field = /^[A-Za-z_]+/.exec(path)?.[0] ?? "";
   const name = Object.hasOwn(CLIENT_NAMES, field) ? CLIENT_NAMES[field] : undefined;
-  // What lies below is vLLM's own.
+  // Everything below is vLLM's own.
   if (name !== undefined) return name;
   return path.replace(/\.(\d+)(?=\.|$)/g, "[$1]");
 }
@@ -35,11 +35,11 @@ export function clientMessage(message: string): string {
     .replace(/\bresponse_format\b/g, "text.format");
 }
 
-/** What vLLM, or the library behind it, says of a grammar that it cannot make. */
+/** The words of vLLM, or the library behind it, on a grammar that it cannot make. */
 const GRAMMAR =
   /^grammar error|invalid grammar|grammar (specification|compil)|structural_tag|structured.?outputs?|guided.?(json|regex|grammar|decoding)|json.?schema|xgrammar|outlines|llguidance|unsupported by|invalid regex|regex parse/i;
 
-/** Whether vLLM refuses a grammar that was made from the request. */
+/** Tells whether vLLM refuses a grammar that was made from the request. */
 export function refusesGrammar({ status, message, param }: ApiError): boolean {
   return (
     status === 400 && (GRAMMAR.test(message) || /response_format|text\.format|structured_outputs/.test(param ?? ""))
@@ -93,7 +93,7 @@ function blame(message: string, fields: readonly GrammarField[]): string | null 
 /** Characters of a message that are looked at for words of a schema. */
 const MAX_READ = 500;
 
-/** What vLLM says of a picture or a sound that the model, or the server, cannot take. */
+/** vLLM's words on a picture or a sound that the model, or the server, cannot take. */
 const MEDIA = /multimodal|multi-modal|\bimages?\b|\baudios?\b|\bvideos?\b|media|\bPIL\b/i;
 
 /** The first part of the input that is no text, for a fault that names none; `input` else. */

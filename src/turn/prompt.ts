@@ -13,7 +13,7 @@ import type { TurnOutput } from "./output.ts";
 import { spentTokens, type TurnState, withoutSuperseded, withThoughts } from "./state.ts";
 import { truncateToFit } from "./truncation.ts";
 
-/** What the first prompt of a turn is made of. */
+/** The parts that the first prompt of a turn is made of. */
 interface PromptSource {
   asked: Omit<Asked, "address" | "model"> & { model: { upstream: string } };
   past: Omit<TurnPast, "removed">;
@@ -50,7 +50,7 @@ export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, pl
   };
 }
 
-/** What a turn has put out, as it stands in the prompt of its next round. */
+/** A turn's output as it stands in the prompt of its next round. */
 interface PromptOutput {
   /** Items of all rounds before. */
   items: readonly Item[];
@@ -125,7 +125,7 @@ export class RoundPrompt {
   }
 }
 
-/** What a turn has put out by now, of which `items` are to follow in its prompt. */
+/** A turn's output by now, of which `items` are to follow in its prompt. */
 export function promptOutput(past: TurnPast, { messages, state }: TurnOutput, items: readonly Item[]): PromptOutput {
   return {
     items,
@@ -141,7 +141,7 @@ export function earlierOutput(state: TurnState): Item[] {
   return withThoughts(state, withoutSuperseded(state, earlier)) as Item[];
 }
 
-/** What holds for the first round only: a choice that forces a call, and the remote prefill of its prompt. */
+/** A request without what holds for the first round only: a choice that forces a call, and the remote prefill of its prompt. */
 export function afterFirstRound({ kv_transfer_params: _, ...request }: CreateRequest): CreateRequest {
   const { tool_choice: choice } = request;
   if (!mustCall(choice) || choice == null || ClientTools.of(request.tools).named(choice)) return request;

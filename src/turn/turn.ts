@@ -110,7 +110,7 @@ export class Turn {
         if (!Array.isArray(messages)) messages.catch(() => {});
         else if (this.#output.size.fits(messages)) this.#output.messages.setInput(messages);
       } catch {
-        // What is wrong with the prompt ends the run, which has not begun.
+        // A fault of the prompt ends the run, which has not begun.
       }
     }
     this.#output.response.queue();
@@ -199,7 +199,7 @@ export class Turn {
         else if (kind === "answer") done = await this.#answer(this.#step.again);
         else done = await this.#generate(this.#step);
         this.#step = this.#enter(decide(this.#output.state, done, this.#facts));
-        // What has been found out meanwhile belongs to the prompt.
+        // Lists that have come meanwhile belong to the prompt.
         if (kind === "prepare" && asked.request.enable_response_messages) await this.#setInputMessages();
       }
       return this.#step.outcome;
@@ -321,7 +321,7 @@ export class Turn {
     await answerCalls(output, this.#options);
     const isClients = waitsForClient(state);
     if (!isClients) {
-      // What the round has put out becomes part of the prompt.
+      // The round's output becomes part of the prompt.
       const items = withThoughts(state, roundItems(state)) as Item[];
       const hasCalled = again.length === 0 || items.some(isServerCall);
       output.nextRound();

@@ -39,11 +39,11 @@ import { resumptionAfter } from "./resumption.ts";
 /** How long a server is remembered to look for no calls, in milliseconds. */
 const REMEMBER_MS = 600_000;
 
-/** What chat templates say that want every system message at the beginning, or know no such role later. */
+/** The words of chat templates that want every system message at the beginning, or know no such role later. */
 const SYSTEM_PLACEMENT =
   /system message must be|only.{0,40}system message|unexpected (message )?role|roles? must alternate/i;
 
-/** What vLLM says of `tool_choice: "auto"` where it was started without a parser of calls. */
+/** vLLM's words on `tool_choice: "auto"` where it was started without a parser of calls. */
 const NO_PARSER = /enable-auto-tool-choice|tool-call-parser/i;
 
 export type ChatConfig = Pick<Config, "formatWithTools" | "thinkingBudgets">;

@@ -41,7 +41,7 @@ export type ChatMessage =
 type AssistantMessage = Extract<ChatMessage, { role: "assistant" }>;
 
 export interface MessageOptions {
-  /** What is known of the calls that this server has answered. */
+  /** The calls that this server has answered, as they are known. */
   replays: readonly Replay[];
   plugins: Plugins;
   instructions: string | null;

@@ -47,7 +47,7 @@ export class Completion {
   #finish: EndReason | undefined;
   /** A call must come: a final text is no answer, and is not given. */
   readonly #mustCall: boolean;
-  /** What the model is told that has ended in no answer, and why. */
+  /** The words to a model that has ended in no answer, and why it has. */
   #refusal: { why: string; message: RawMessage } | undefined;
   /** The call that was judged last. */
   #judged: { message: HarmonyMessage; fault: string | undefined } | undefined;
@@ -166,7 +166,7 @@ export class Completion {
     }
   }
 
-  /** What an event says besides what the parser reads. */
+  /** The parts of an event that the parser does not read. */
   #settle(chunk: CompletionChunk, out: ModelDelta[]): void {
     const { text, ids, finish } = chunk;
     this.#tokens += tokensOf(chunk);
@@ -321,7 +321,7 @@ function noteOf(text: string): HarmonyMessage {
   return { role: "user", content: [{ type: "text", text }] };
 }
 
-/** What the model is told that has made a call which cannot be answered, and why. */
+/** The words to a model that has made a call which cannot be answered, and why it cannot. */
 function refusalOf({ recipient = "", channel = "commentary" }: HarmonyMessage, fault: string, advice = "") {
   // A name of the model's own making must not become more than a name.
   const name = /^[A-Za-z0-9_.:-]{1,128}$/.test(recipient) ? recipient : "tool";

@@ -131,7 +131,7 @@ function toNamespaces(
     const key = functions.namespaceOf(name);
     const about = client?.namespaceDescription;
     namespaces[key] ??= { name: key, ...(about && { description: about }), tools: [] };
-    // What a custom tool takes is the text itself.
+    // A custom tool takes the text itself.
     const argument = client?.tool.type === "custom" ? { type: "string" } : parameters;
     namespaces[key].tools.push({
       name: functions.shown(name),

@@ -31,10 +31,10 @@ const FEW = 8;
  */
 const MANY = 128;
 
-/** What of a prompt decides about its grammar. */
+/** The parts of a prompt that decide about its grammar. */
 type BoundPrompt = Pick<Prompt, "request" | "pluginTools" | "freeInputs" | "onlyOffered">;
 
-/** What the grammar of `structuredOutputs` binds the answer to; undefined where there is none, or the client's own. */
+/** The form to which the grammar of `structuredOutputs` binds the answer; undefined where there is none, or the client's own. */
 export function boundTo(prompt: BoundPrompt): { answer: "json" | "other" } | undefined {
   if (!isBound(prompt) || prompt.request.structured_outputs?.structural_tag !== undefined) return undefined;
   return { answer: answerFormat(prompt.request)?.type === "json_schema" ? "json" : "other" };
@@ -85,7 +85,7 @@ export function structuredOutputs(prompt: BoundPrompt, functions: FunctionNames)
   return structuralTag(ends, !answer);
 }
 
-/** What the answer must be, from `text.format` or vLLM's `structured_outputs`; undefined for free text. */
+/** The form of the answer, from `text.format` or vLLM's `structured_outputs`; undefined for free text. */
 function answerFormat({ text, structured_outputs: own }: CreateRequest): Format | undefined {
   const format = text?.format;
   if (format?.type === "json_object") return jsonOf({ type: "object" });
@@ -111,7 +111,7 @@ function parsed(schema: unknown): unknown {
   }
 }
 
-/** What the input of a custom tool must be. */
+/** The form of a custom tool's input. */
 function inputOf({ request, freeInputs }: BoundPrompt, name: string): Format {
   const rules = freeInputs ? undefined : boundRules(request).get(name);
   return rules ? { type: "grammar", grammar: toEbnf(rules, { excludes: EXCLUDED }) } : ANY_TEXT;
@@ -168,7 +168,7 @@ function schemasOf({ tools }: CreateRequest): { field: string; schema: unknown; 
   );
 }
 
-/** Whether a schema is a `$ref` to a `$ref` and so on that comes back to one of them. */
+/** Tells whether a schema is a `$ref` to a `$ref` and so on that comes back to one of them. */
 function isEndless(root: unknown): boolean {
   const seen = new Set<unknown>();
   for (let schema: unknown = root; isJsonObject(schema) && typeof schema.$ref === "string"; ) {
