@@ -1,10 +1,9 @@
 import { type TextLimits, textOf, UnreadableFile } from "@responses-edge/file-text";
-import { FetchFault, guardedFetch } from "@responses-edge/guarded-fetch";
 import { LongWork } from "@responses-edge/long-work";
+import { type FileBytes, fetchFile, tooLarge } from "../assembly/remote-file.ts";
 import { fileDataOf, type InputPart, isPlainText } from "../items/parts.ts";
 import { type InputItem, partsOf } from "../items/registry.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
-import { guardOf } from "../tools/guard.ts";
 import type { Caller } from "./transport.ts";
 
 /**
@@ -78,13 +77,6 @@ function withPart(item: InputItem, field: "content" | "output", at: number, part
   return { ...item, [field]: parts.with(at, part) } as InputItem;
 }
 
-/** A file's bytes, and what is told of them. */
-interface Fetched {
-  bytes: Uint8Array<ArrayBuffer>;
-  filename: string;
-  mimeType?: string | undefined;
-}
-
 class FileReader {
   readonly #caller: Caller;
   readonly #signal: AbortSignal;
@@ -132,7 +124,8 @@ class FileReader {
   }
 
   async #remote(url: string, filename: string | undefined, maxBytes: number, param: string): Promise<string> {
-    const file = await this.#fetch(url, maxBytes, param);
+    const hold = (length: number) => this.#hold?.(this.length + length);
+    const file = await fetchFile(url, { config: this.#caller.config, signal: this.#signal, maxBytes, hold, param });
     return await this.#text({ ...file, filename: filename ?? file.filename }, param);
   }
 
@@ -143,7 +136,7 @@ class FileReader {
   }
 
   /** The text of a file as it stands in a prompt: its name, then its pages, each under its number. */
-  async #text({ bytes, filename, mimeType }: Fetched, param: string): Promise<string> {
+  async #text({ bytes, filename, mimeType }: FileBytes, param: string): Promise<string> {
     const { maxReadBytes, maxReadText, maxReadPages } = this.#caller.config.files;
     const limits: Partial<TextLimits> = {
       maxBytes: maxReadBytes,
@@ -163,7 +156,7 @@ class FileReader {
   }
 
   /** A file of the tenant's. Throws the 400 of one that is not there: unknown, deleted and other tenants' ones look alike. */
-  async #bytesOf(id: string, maxBytes: number, param: string): Promise<Fetched> {
+  async #bytesOf(id: string, maxBytes: number, param: string): Promise<FileBytes> {
     try {
       const { record, body } = await this.#caller.files.content(id);
       if (record.bytes > maxBytes) {
@@ -177,32 +170,6 @@ class FileReader {
       if (error instanceof ApiError && error.status === 404)
         throw invalidRequest(param, error.message, "file_not_found");
       throw error;
-    }
-  }
-
-  /** A file of the web, under the guard that MCP servers and the browser are called with. */
-  async #fetch(url: string, maxBytes: number, param: string): Promise<Fetched> {
-    const { tools, files } = this.#caller.config;
-    const guard = { ...guardOf(tools), timeoutMs: files.readTimeoutMs, maxBytes };
-    try {
-      const response = await guardedFetch(url, { headers: { accept: "*/*" }, signal: this.#signal }, guard);
-      if (!response.ok) {
-        await response.body?.cancel();
-        throw notDownloaded(param, `its server answered with status ${response.status}.`);
-      }
-      this.#hold?.(this.length + Math.min(maxBytes, Number(response.headers.get("content-length") ?? 0)));
-      const bytes = new Uint8Array(await response.arrayBuffer());
-      this.#hold?.(this.length + bytes.length);
-      return {
-        bytes,
-        filename: nameIn(response.url) ?? "unnamed",
-        mimeType: response.headers.get("content-type") ?? undefined,
-      };
-    } catch (error) {
-      if (!(error instanceof FetchFault)) throw error;
-      if (error.kind === "too_large") throw tooLarge(maxBytes, param);
-      if (error.kind === "refused_address") throw invalidRequest(param, error.message, "invalid_url");
-      throw notDownloaded(param, error.message);
     }
   }
 }
@@ -225,24 +192,6 @@ function begins(bytes: Uint8Array, first: string): boolean {
   return Array.from(first).every((character, at) => character === " " || character.charCodeAt(0) === bytes[at]);
 }
 
-/** The last name in the path of a URL. */
-function nameIn(url: string): string | undefined {
-  const name = new URL(url).pathname.split("/").at(-1) ?? "";
-  try {
-    return decodeURIComponent(name) || undefined;
-  } catch {
-    return name;
-  }
-}
-
 function unreadable({ code, message }: UnreadableFile, param: string): ApiError {
   return invalidRequest(param, message, code === "too_large" ? "file_too_large" : code);
-}
-
-function tooLarge(maxBytes: number, param: string): ApiError {
-  return invalidRequest(param, `The file is too large: at most ${maxBytes} bytes can be given.`, "file_too_large");
-}
-
-function notDownloaded(param: string, reason: string): ApiError {
-  return invalidRequest(param, `The file could not be downloaded: ${reason}`, "invalid_value");
 }
