@@ -15,6 +15,7 @@ import { checkDisk } from "../store/free-disk.ts";
 import { newTree } from "../store/new-trees.ts";
 import { addItemIds, matchOutputs, needsItemIds } from "../turn/prompt.ts";
 import { type AdmissionKind, admit } from "./admission.ts";
+import { readInputFiles } from "./input-files.ts";
 import { underPolicy } from "./policy.ts";
 import type { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
@@ -166,16 +167,21 @@ export async function prepareTurn(
 ): Promise<PreparedTurn> {
   const { tenant, bodyLength } = caller;
   const { address, cacheSalt, affinity, createdAt } = creation;
+  const files = await readInputFiles(caller, sent, {
+    field: "input",
+    signal: abort.signal,
+    hold: (length) => scope.resize(bodyLength + length),
+  });
   const [model, read, joined] = await Promise.all([
     modelAccess.resolve(request.model, abort.signal),
-    caller.past.past(sent, previous),
+    caller.past.past(files.items, previous),
     conversation,
   ]);
   const work = new LongWork(tenant);
   // For looking at all items, which comes next.
   await work.spend(read.input.length * UNITS_PER_ITEM);
   const accepted = modelAccess.accept(request, model);
-  const length = read.length + (joined?.length ?? 0);
+  const length = read.length + (joined?.length ?? 0) + files.length;
   scope.resize(bodyLength + length);
   const { history, replays } = joined ?? read;
   const matched = [...matchOutputs(history, read.input)];
