@@ -2,7 +2,7 @@ import { readerOf, setTellingTimeout, socketFetch } from "@responses-edge/socket
 import type { Config, ModelServerConfig } from "../config/index.ts";
 import { type ReadBounds, ReadFault, readBoundedText } from "../protocol/bounded-read.ts";
 import { ApiError } from "../protocol/errors.ts";
-import { sawDown, sawUp, statusOf } from "./server-status.ts";
+import { sawDown, statusOf } from "./server-status.ts";
 import {
   connectionLost,
   ENGINE_DEAD,
@@ -73,6 +73,8 @@ export interface RequestMarks {
  */
 export class ModelServer {
   readonly config: ModelServerConfig;
+  /** Names the server, for caches; never shown to anybody. */
+  readonly baseUrl: string;
   readonly #bounds: ServerBounds;
   readonly #marks: RequestMarks;
   /** These close the request behind a response: cancelling the body alone leaves the connection to the runtime. */
@@ -81,13 +83,9 @@ export class ModelServer {
   /** `marks` may change between two requests. */
   constructor(config: ModelServerConfig, bounds: ServerBounds, marks: RequestMarks = {}) {
     this.config = config;
+    this.baseUrl = config.baseUrl;
     this.#bounds = bounds;
     this.#marks = marks;
-  }
-
-  /** Names the server, for caches; never shown to anybody. */
-  get baseUrl(): string {
-    return this.config.baseUrl;
   }
 
   /** Since when the server is down, as far as this isolate has seen. Unix milliseconds. */
@@ -138,7 +136,7 @@ export class ModelServer {
     }
     this.#requests.set(response, abort);
     if (!response.ok) throw await this.#errorOf(response, signal, isPassedOn ? toPassedError : toFaultError);
-    sawUp(this.baseUrl);
+    statusOf(this.baseUrl).downSince = undefined;
     return response;
   }
 

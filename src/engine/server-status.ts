@@ -32,8 +32,3 @@ export function sawDown(baseUrl: string): void {
   status.downAt = Date.now();
   status.downSince ??= status.downAt;
 }
-
-/** The server has answered. */
-export function sawUp(baseUrl: string): void {
-  statusOf(baseUrl).downSince = undefined;
-}

@@ -1,5 +1,5 @@
 import { ApiError, contextLengthExceeded, invalidRequest } from "../protocol/errors.ts";
-import { clientMessage, clientParam } from "./fault-names.ts";
+import { clientMessage, clientParam } from "./client-faults.ts";
 
 /** The faults of model servers, as errors of this API. */
 

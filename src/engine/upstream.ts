@@ -131,8 +131,8 @@ export class Upstream {
     const only = this.#only;
     if (!only) return this.#requestOfAny(path, signal, body, options);
     const sent = body === undefined ? undefined : await this.#bodyFor(only, body, signal);
-    const ask = () => only.request(path, signal, sent, options);
-    return this.#options.onAttempt ? this.#told(only, path, 1, ask) : ask();
+    if (!this.#options.onAttempt) return only.request(path, signal, sent, options);
+    return this.#told(only, path, 1, () => only.request(path, signal, sent, options));
   }
 
   /** The body that a server gets. Throws the 400 of a model that it does not have, and the 503 where it may have no prompt. */

@@ -91,7 +91,10 @@ export class RoundOutput {
     const { seal } = options.secrets;
     this.#output = output;
     this.#options = options;
-    this.#rules = callRules(options);
+    const { tool_choice: choice, parallel_tool_calls: parallel } = options.asked.request;
+    const isLimited = choice === "none" || (typeof choice === "object" && choice?.type === "allowed_tools");
+    const offered = isLimited ? ClientTools.of(options.prompted.tools).offered(choice) : undefined;
+    this.#rules = { allowed: offered && new Set(offered.map(({ flatName }) => flatName)), parallel: parallel ?? true };
     this.#reasoning = reasoningForm(options);
     this.#texts = new TextParts(output, {
       citations: options.tools.session?.citations,
@@ -338,14 +341,7 @@ export class RoundOutput {
   }
 }
 
-function callRules({ asked: { request }, prompted }: RoundOptions): CallRules {
-  const { tool_choice: choice, parallel_tool_calls: parallel } = request;
-  const isLimited = choice === "none" || (typeof choice === "object" && choice?.type === "allowed_tools");
-  const offered = isLimited ? ClientTools.of(prompted.tools).offered(choice) : undefined;
-  return { allowed: offered && new Set(offered.map(({ flatName }) => flatName)), parallel: parallel ?? true };
-}
-
-/** In which form reasoning is shown: as a summary where one is asked for, and hidden where the operator says so. */
+/** The form in which reasoning is shown: as a summary where one is asked for, and hidden where the operator says so. */
 function reasoningForm({ asked: { request }, secrets }: RoundOptions) {
   if (request.include_reasoning === false) return undefined;
   if (secrets.hidesReasoning) return "hidden_text";

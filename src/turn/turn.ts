@@ -82,7 +82,8 @@ export class Turn {
       // Raw messages that a client gives, or is given, are not taken back.
       isUnseen: !host.sink && !request.enable_response_messages && request.previous_input_messages == null,
     };
-    const mustPrepare = tools.session?.mustPrepare ?? false;
+    const { unlisted = [], approved = [] } = tools.session ?? {};
+    const mustPrepare = unlisted.length > 0 || approved.length > 0;
     this.#step = this.#enter(decide(this.#output.state, { did: "begin", mustPrepare }, this.#facts));
   }
 
