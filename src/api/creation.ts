@@ -1,10 +1,9 @@
 import { createHash } from "node:crypto";
 import { LongWork } from "@responses-edge/long-work";
 import type { z } from "zod";
-import type { TurnSpec } from "../assembly/assemble-turn.ts";
+import type { Past, ReadPast, TurnSpec } from "../assembly/assemble-turn.ts";
 import { checkRequestItems } from "../assembly/media-policy.ts";
 import { ModelAccess } from "../assembly/model-access.ts";
-import type { Past, ReadPast } from "../assembly/past.ts";
 import { type Affinity, affinityOf } from "../assembly/session.ts";
 import type { InputItem } from "../items/registry.ts";
 import { type CreateRequest, createRequest, readCreateBody } from "../protocol/create-request.ts";

@@ -1,5 +1,4 @@
-import { assembleTurn } from "../assembly/assemble-turn.ts";
-import type { ReadPast } from "../assembly/past.ts";
+import { assembleTurn, type ReadPast } from "../assembly/assemble-turn.ts";
 import { type Config, loadConfig, type Variables } from "../config/index.ts";
 import type { ServerAttempt } from "../contract/engine.ts";
 import { restrictedConfig } from "../contract/grants.ts";

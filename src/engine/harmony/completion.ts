@@ -1,18 +1,19 @@
-import type { HarmonyMessage, Segment, Tokenizer } from "@responses-edge/harmony";
 import {
   type EndReason,
   type HarmonyDelta,
+  type HarmonyMessage,
   HarmonyParser,
   PieceReader,
+  type Segment,
   STOP_TOKEN_IDS,
   StrippedMarkersError,
+  type Tokenizer,
 } from "@responses-edge/harmony";
 import type { ModelDelta, Prompt, RawMessage, Sampled, TokenLogprob } from "../../contract/engine.ts";
 import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import { mustCall } from "../../protocol/tools.ts";
-import { boundRules } from "../bound-inputs.ts";
-import { callFaultOf } from "../call-faults.ts";
+import { boundRules, callFaultOf } from "../bound-inputs.ts";
 import { offeredTools } from "../offered-tools.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import { toUsage, type VllmUsage } from "../vllm-words.ts";
