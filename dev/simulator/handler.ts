@@ -376,7 +376,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       object: "model",
       created: started,
       owned_by: options.ownedBy ?? kind.owner,
-      ...(kind.fields && kind.card(id, contextLength(settings, id))),
+      ...(kind.fields && kind.card(id, contextLength(settings, id), parent)),
       ...(kind.fields === undefined && vllmCard(id, parent, settings)),
     };
   }

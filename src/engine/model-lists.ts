@@ -67,8 +67,9 @@ export async function fetchModels(server: ModelServer, signal: AbortSignal): Pro
   );
   if (cards.length > 0) await recognise(server, cards, signal);
   const { models } = server.config;
-  const { window } = dialectOf(server) ?? {};
+  const { window, prefixesAdapters } = dialectOf(server) ?? {};
   return cards
+    .map((card) => (prefixesAdapters && card.parent != null ? { ...card, id: `${card.parent}:${card.id}` } : card))
     .filter(({ id }) => models === undefined || models.includes(id))
     .map((card) => (window ? { max_model_len: windowOf(card, window), ...card } : card));
 }

@@ -129,8 +129,9 @@ const OUTPUT_LIMIT =
 /** The prompt leaves nothing of the window: vLLM ≥ 0.20 then makes the limit itself, and refuses it. */
 const FULL_WINDOW = /^max_(completion_)?tokens must be at least 1, got/i;
 
-/** vLLM before 0.12 adds the two up: the prompt is at fault only where it fills the window by itself. */
-const BOTH = /maximum context length is (\d+) tokens.*\((\d+) in the (?:messages|prompt), (\d+) in the completion\)/i;
+/** vLLM before 0.12, and SGLang, add the two up: the prompt is at fault only where it fills the window by itself. */
+const BOTH =
+  /maximum context length (?:is|of) (\d+) tokens.*?[(:] ?(\d+) (?:in the (?:messages|prompt),|tokens from the input messages and) \d+ (?:in the|tokens for the) completion/i;
 
 /** In the words of vLLM, llama.cpp (`exceed_context_size_error`), SGLang and Ollama. */
 const CONTEXT_LENGTH =

@@ -34,7 +34,7 @@ import {
   toChatRequest,
   toCountRequest,
 } from "./request.ts";
-import { resumptionAfter } from "./resumption.ts";
+import { goesOnWith, resumptionAfter } from "./resumption.ts";
 
 /** How long a server is remembered to look for no calls, in milliseconds. */
 const REMEMBER_MS = 600_000;
@@ -92,7 +92,7 @@ export class ChatEngine implements Engine {
     const prompt = this.#shown(given);
     if (prompt.asksForText) return this.#answer(prompt, { bindsFormat: false, finalText: true }, signal);
     const dialect = await this.#upstream.learnDialect(signal);
-    if (isContinued(prompt) && !dialect.continues) throw notGoneOnWith(dialect);
+    if (isContinued(prompt) && !goesOnWith(prompt.items, dialect)) throw notGoneOnWith(dialect);
     if (dialect.window) await this.#checkLimit(prompt, signal);
     const format = answerFormat(prompt.request);
     if (prompt.isFinal || !mayCall(prompt)) {
@@ -201,7 +201,7 @@ export class ChatEngine implements Engine {
   }
 
   resumption(prompt: Prompt, partial: readonly Item[]): Resumption | undefined {
-    return resumptionAfter(prompt, partial, () => this.#upstream.require(({ continues }) => continues));
+    return resumptionAfter(prompt, partial, (suits) => this.#upstream.require(suits));
   }
 
   async measure(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {

@@ -33,10 +33,13 @@ export interface Dialect {
   readonly counting?: "tokenize" | "input_tokens";
   /** The field of a model card that has its window, in tokens, as a path. */
   readonly window?: readonly string[];
-  /** It goes on with the text of the last message (`continue_final_message`). Else an answer that was shown is not gone on with. */
-  readonly continues: boolean;
-  /** It goes on with an assistant's message at the end of the prompt though it is not asked to. */
-  readonly alwaysContinues: boolean;
+  /**
+   * When it goes on with the text of the last message (`continue_final_message`): also where that has thoughts, or only where it has
+   * none. An answer that was shown is not gone on with elsewhere.
+   */
+  readonly continues: "after_thoughts" | "without_thoughts" | "never";
+  /** It takes an assistant's message at the end of the prompt for an open one, or for the user's, though it is not asked to. */
+  readonly misreadsLastAnswer: boolean;
   /** It takes prompts of token ids at `/v1/completions`, and gives the ids of what it samples: Harmony needs them. */
   readonly hasTokenIds: boolean;
   /** It keeps the prompts of different tenants apart in its prefix cache (`cache_salt`). Undefined: nobody knows. */
@@ -49,6 +52,8 @@ export interface Dialect {
   readonly endsThoughts?: boolean;
   /** It answers a request for a model that it does not have with the one that it has. */
   readonly answersAnyModel: boolean;
+  /** An adapter is asked for as `base:adapter`, and its card has the adapter's name alone, which the base would answer. */
+  readonly prefixesAdapters?: boolean;
   /** The lines of `/metrics` that count requests which run or wait; the first group is the number. */
   readonly gauges?: RegExp;
 }
