@@ -29,7 +29,14 @@ export function modulesOf(bundle: string, folder = ""): string {
 export const V8_FLAGS = ["--max-semi-space-size=2", "--expose-gc"] as const;
 
 /** The classes of objects and the bindings to them, as wrangler.toml has them. */
-export const OBJECT_CLASSES = { HOME: "Home", KEYS: "KeyDirectory", QUOTAS: "Quota", BOARD: "Board" } as const;
+export const OBJECT_CLASSES = {
+  HOME: "Home",
+  KEYS: "KeyDirectory",
+  QUOTAS: "Quota",
+  BOARD: "Board",
+  FILE_DIRECTORIES: "FileDirectory",
+  FILE_BYTES: "FileBytes",
+} as const;
 
 /** The `uniqueKey` of a class's namespace: the name of its folder, from which the ids of its objects are derived. It never changes. */
 export function uniqueKeyOf(className: string): string {

@@ -1,12 +1,13 @@
 import type { Variables } from "./config/index.ts";
 import type { Board } from "./store/board.ts";
+import type { FileObjects } from "./store/files/bindings.ts";
 import type { Home } from "./store/home.ts";
 import type { KeyDirectory } from "./store/keys/key-directory.ts";
 import type { FileBindings } from "./store/open-homes.ts";
 import type { Quota } from "./store/quota/quota.ts";
 
 /** What wrangler binds to the Worker, and `serve`. */
-export interface Env extends Variables, FileBindings {
+export interface Env extends Variables, FileBindings, FileObjects {
   HOME: DurableObjectNamespace<Home>;
   KEYS: DurableObjectNamespace<KeyDirectory>;
   QUOTAS: DurableObjectNamespace<Quota>;

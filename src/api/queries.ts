@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { describedAs } from "../protocol/described-as.ts";
-import { MAX_ID_LENGTH } from "../protocol/ids.ts";
+import { MAX_ID_LENGTH, parseFileId } from "../protocol/ids.ts";
 import { includeValues } from "../protocol/request-fields.ts";
 
 /** The queries that endpoints take. Times are Unix seconds. */
@@ -39,6 +39,19 @@ export const pageQuery = z
 
 /** The query of a tree. */
 export const treeQuery = pageQuery.transform(({ include: _include, ...page }) => page);
+
+/** Files of one page. */
+const MAX_FILES = 10_000;
+
+/** The query of the list of files. Clients send a purpose that they know of: one that no file has gives an empty list. */
+export const filesQuery = z
+  .object({
+    purpose: z.string().max(64).optional(),
+    limit: wholeNumber.pipe(z.int().min(1).max(MAX_FILES)).default(MAX_FILES),
+    order: z.enum(["asc", "desc"]).default("desc"),
+    after: z.string().max(MAX_ID_LENGTH).optional(),
+  })
+  .transform(({ after, ...query }) => ({ ...query, ...(after !== undefined && { after: parseFileId(after) ?? "" }) }));
 
 const limit = wholeNumber.pipe(z.int().min(1).max(100)).default(20);
 const time = wholeNumber.pipe(z.int().min(0).max(253_402_300_799));

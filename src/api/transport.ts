@@ -4,6 +4,7 @@ import type { Identity } from "../contract/identity.ts";
 import type { ServerAttempt } from "../contract/server-attempt.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { HomeClient } from "../store/client.ts";
+import type { FileClient } from "../store/files/file-client.ts";
 import type { AuditEvent } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
@@ -38,6 +39,8 @@ export interface Caller {
   note?: ((event: Pick<AuditEvent, "type" | "target">) => void) | undefined;
   /** The tenant's homes. */
   homes: HomeClient;
+  /** The tenant's files. */
+  files: FileClient;
   /** Where earlier turns are read. */
   past: PastSource;
   /** The length of the request's body in bytes, or in UTF-16 units; 0 without a body. */

@@ -1,4 +1,5 @@
 import { logLine } from "../protocol/log-line.ts";
+import { files } from "./files.ts";
 import { jwtConfig, type KeyValues, keys, tokenMistakes, tokens } from "./keys.ts";
 import { harmony, models, VLLM_EXTRAS } from "./models.ts";
 import { type Fetch, operatorNetwork, type PrivateNetwork } from "./network.ts";
@@ -20,7 +21,7 @@ export type { ToolConfig } from "./tools.ts";
 export type { ModelServerConfig } from "./upstreams.ts";
 
 /** Every variable and secret of the Worker, in the order of docs/reference/configuration.md, which is generated from this. */
-export const SECTIONS = { servers, models, harmony, tools, vectorStores, keys, tokens, store, webhooks, serving, telemetry };
+export const SECTIONS = { servers, models, harmony, tools, keys, tokens, store, files, vectorStores, webhooks, serving, telemetry };
 type Sections = typeof SECTIONS;
 type Values = { [Name in keyof Sections]: ValuesOf<Sections[Name]> };
 type VariableName = NameIn<Sections[keyof Sections]>;
@@ -163,6 +164,7 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     wantsKeys: wantsKeys(values),
     ...kept,
     eventLog: { intervalMs: logIntervalMs, unreadIntervalMs: unreadLogIntervalMs },
+    files: values.files,
     webhook: webhookConfig(values.webhooks, network),
     ...values.serving,
     /** Undefined where nothing is reported to anybody. */

@@ -1,4 +1,5 @@
 import { LongWork } from "@responses-edge/long-work";
+import { boundaryOf, type FormPart, MalformedForm, readParts } from "@responses-edge/multipart";
 import { concatBytes } from "../protocol/bounded-read.ts";
 import { ApiError, clientLeft, invalidRequest } from "../protocol/errors.ts";
 import { bodyTooLarge, parseBody } from "../protocol/json.ts";
@@ -35,6 +36,52 @@ export async function readForm(request: Request, sender: Sender): Promise<{ byte
   return { bytes: await readBytes(request, sender, permits), type };
 }
 
+/** Beside its file a form has fields and boundaries. Bytes. */
+const MAX_FORM_EXTRA_BYTES = 64 * 1024;
+
+/**
+ * The parts of a form with a file of at most `maxFileBytes`, as they come. Throws ApiError: 415 for another content type or an encoding,
+ * 413 for what is longer, 400 for what is no form, 408 for a sender that is too slow. However the reading ends, the rest of the body
+ * is read (within bounds), so that the client sees the answer.
+ */
+export async function* fileParts({ headers, body }: Request, maxFileBytes: number): AsyncGenerator<FormPart, void> {
+  const boundary = boundaryOf(headers.get("content-type") ?? "");
+  if (boundary === undefined) throw wrongType("multipart/form-data");
+  requireUnencoded(headers, "a form with a file");
+  const maxBytes = maxFileBytes + MAX_FORM_EXTRA_BYTES;
+  // Nobody sends all of it before reading the answer.
+  if (Number(headers.get("content-length")) > maxBytes + MAX_DISCARDED_BYTES) throw bodyTooLarge(maxBytes);
+  if (!body) throw malformed("The form ends before its last boundary.");
+  using source = new BodySource(body);
+  let length = 0;
+  try {
+    const read = async () => {
+      const bytes = await source.read();
+      // Here rather than in the parser: whoever reads a part would get its error.
+      if (!bytes) throw malformed("The form ends before its last boundary.");
+      length += bytes.byteLength;
+      if (length > maxBytes) throw bodyTooLarge(maxBytes);
+      return bytes;
+    };
+    yield* readParts(read, boundary);
+  } catch (error) {
+    throw error instanceof MalformedForm ? malformed(error.message) : error;
+  } finally {
+    await source.discard();
+  }
+}
+
+function malformed(message: string): ApiError {
+  return invalidRequest(null, message, "invalid_form");
+}
+
+/** Throws the 415 of a body that is compressed. */
+function requireUnencoded(headers: Headers, what: string): void {
+  if ((headers.get("content-encoding") ?? "identity") === "identity") return;
+  const message = `Unsupported content encoding. Send ${what} as it is.`;
+  throw new ApiError({ status: 415, message, code: "unsupported_content_encoding" });
+}
+
 /** Types of JSON lines; none of them is registered. */
 const LINES_TYPE = /^application\/(jsonl|x-jsonlines|x-ndjson|ndjson)\s*(;|$)/i;
 
@@ -48,10 +95,7 @@ export async function* readLines(
   { maxBytes, maxLineBytes }: { maxBytes: number; maxLineBytes: number },
 ): AsyncGenerator<Uint8Array<ArrayBuffer>> {
   if (!LINES_TYPE.test(headers.get("content-type") ?? "")) throw wrongType("application/jsonl");
-  if ((headers.get("content-encoding") ?? "identity") !== "identity") {
-    const message = "Unsupported content encoding. Send JSON lines as they are.";
-    throw new ApiError({ status: 415, message, code: "unsupported_content_encoding" });
-  }
+  requireUnencoded(headers, "a body of JSON lines");
   if (!body) return;
   using source = new BodySource(body);
   let length = 0;

@@ -8,6 +8,7 @@ import { ApiError } from "../protocol/errors.ts";
 import { logLine } from "../protocol/log-line.ts";
 import { BOARD } from "../store/board.ts";
 import { HomeClient } from "../store/client.ts";
+import { FileClient } from "../store/files/file-client.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import { notePassed } from "../store/memory.ts";
 import { unknownUrl } from "./answers.ts";
@@ -50,6 +51,7 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
     quotas: context.env.QUOTAS,
     counting: context.get("counting") ?? { isDone: false },
     homes,
+    files: new FileClient(context.env, tenant),
     past: homes,
     bodyLength: context.get("bodyLength") ?? 0,
     clientSession,

@@ -102,8 +102,8 @@ export function routesOf(
       await checkAccess(context, (endpoint ?? first).operation);
       if (!isOpen) throw unknownUrl(context);
       if (endpoint) return answerCounted(context, endpoint);
-      // Every id has an underscore. A name without one would be an unknown endpoint.
-      if (here === declared && path.endsWith("/:id") && !context.req.param("id")?.includes("_"))
+      // Every id has an underscore, or a hyphen. A name without one would be an unknown endpoint.
+      if (here === declared && path.endsWith("/:id") && !/[_-]/.test(context.req.param("id") ?? ""))
         throw unknownUrl(context);
       throw notAllowed(context, here);
     });

@@ -1,6 +1,7 @@
 import { administration } from "./admin.ts";
 import { conversations } from "./conversations.ts";
 import type { Endpoint } from "./endpoint.ts";
+import { files } from "./files.ts";
 import { models } from "./models.ts";
 import { passthrough } from "./passthrough.ts";
 import { responses } from "./responses.ts";
@@ -10,6 +11,7 @@ import { description, health, metrics } from "./status.ts";
 export const endpoints: readonly Endpoint[] = [
   ...responses,
   ...conversations,
+  ...files,
   ...models,
   ...passthrough,
   ...administration,

@@ -16,6 +16,7 @@ const TREE_LENGTH = 2;
 const SHARED_MARK = "000000";
 const RESPONSE_ID = /^resp_([0-9A-Za-z]{22})([0-9A-Za-z]{10})$/;
 const CONVERSATION_ID = /^conv_([0-9A-Za-z]{22})([0-9A-Za-z]{10})$/;
+const FILE_ID = /^file-([0-9A-Za-z]{22})$/;
 const ITEM_ID = /^[a-z]+_([0-9A-Za-z]{22})([0-9A-Za-z]{10})([io])([0-9A-Za-z]{1,6})$/;
 
 /** OpenAI's limit on every id (`string_above_max_length` beyond). */
@@ -110,6 +111,21 @@ export function conversationId(address: TurnAddress): string {
 export function parseConversationId(id: string): TurnAddress | undefined {
   const match = CONVERSATION_ID.exec(id);
   return match ? { home: match[1] as string, turn: match[2] as string } : undefined;
+}
+
+/** The key of a new file: 131 random bits. With its tenant it names the object that has its bytes. */
+export function newFileKey(): string {
+  return randomBase62(HOME_LENGTH);
+}
+
+/** The id of a file, in OpenAI's form: with a hyphen. */
+export function fileId(key: string): string {
+  return `file-${key}`;
+}
+
+/** The key in a file's id, or undefined when this server cannot have made it. */
+export function parseFileId(id: string): string | undefined {
+  return FILE_ID.exec(id)?.[1];
 }
 
 /** The address in an item id, or undefined when this server cannot have made it. */

@@ -18,9 +18,11 @@ export interface Gateway {
   vllm: SimulatorServer;
   /** What its homes have stored. */
   storage: ObjectStorage;
-  /** What its other objects have: keys, and what tenants have used. */
+  /** What its other objects have: keys, what tenants have used, and files. */
   keys: ObjectStorage;
   quotas: ObjectStorage;
+  fileDirectories: ObjectStorage;
+  fileBytes: ObjectStorage;
   /** Resident memory of its process, in MB (Linux). */
   memory(): number;
   /** All that the Worker has printed. */
@@ -51,7 +53,7 @@ function variables(vllm: SimulatorServer, vars: Variables): Variables {
  * held to that.
  */
 export function gatewayAt(worker: WorkerdProcess, vllm: SimulatorServer, description?: ApiDescription): Gateway {
-  const { url, storage, keys, quotas, memory, logs } = worker;
+  const { url, storage, keys, quotas, fileDirectories, fileBytes, memory, logs } = worker;
   const fetch = conformantFetch(fetchAnew, description);
   const client: Gateway["client"] = (options) =>
     new OpenAI({ apiKey: "any", baseURL: `${url}/v1`, maxRetries: 0, fetch, ...options });
@@ -62,6 +64,8 @@ export function gatewayAt(worker: WorkerdProcess, vllm: SimulatorServer, descrip
     storage,
     keys,
     quotas,
+    fileDirectories,
+    fileBytes,
     memory,
     logs,
     client,

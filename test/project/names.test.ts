@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { OBJECT_CLASSES, uniqueKeyOf } from "../../cli/workerd.ts";
-import { parseConversationId, parseItemId, parseResponseId, treeOf } from "../../src/protocol/ids.ts";
+import { parseConversationId, parseFileId, parseItemId, parseResponseId, treeOf } from "../../src/protocol/ids.ts";
 
 /**
  * Names that what is kept is found by: under another one a deployment is empty (docs/upgrades.md). What these tests say may be
@@ -15,7 +15,14 @@ it("the Worker's name stays, of which Cloudflare and `wrangler dev` make the nam
 });
 
 it("the classes of objects and their bindings stay", () => {
-  expect(OBJECT_CLASSES).toMatchObject({ HOME: "Home", KEYS: "KeyDirectory", QUOTAS: "Quota", BOARD: "Board" });
+  expect(OBJECT_CLASSES).toMatchObject({
+    HOME: "Home",
+    KEYS: "KeyDirectory",
+    QUOTAS: "Quota",
+    BOARD: "Board",
+    FILE_DIRECTORIES: "FileDirectory",
+    FILE_BYTES: "FileBytes",
+  });
   for (const [binding, name] of Object.entries(OBJECT_CLASSES)) {
     expect(settings).toContain(`[exports.${name}]\ntype = "durable-object"\nstorage = "sqlite"\n`);
     expect(settings).toContain(`{ name = "${binding}", class_name = "${name}" }`);
@@ -23,11 +30,14 @@ it("the classes of objects and their bindings stay", () => {
 });
 
 it("the unique keys of workerd's namespaces stay, from which the ids of objects are derived", () => {
-  expect(["Home", "KeyDirectory", "Quota", "Board"].map(uniqueKeyOf)).toEqual([
+  const classes = ["Home", "KeyDirectory", "Quota", "Board", "FileDirectory", "FileBytes"];
+  expect(classes.map(uniqueKeyOf)).toEqual([
     "responses-edge-Home",
     "responses-edge-KeyDirectory",
     "responses-edge-Quota",
     "responses-edge-Board",
+    "responses-edge-FileDirectory",
+    "responses-edge-FileBytes",
   ]);
 });
 
@@ -37,6 +47,7 @@ it("ids go on telling where an object lives", () => {
   expect(parseConversationId("conv_6jnDBPNPFK7Tl97ennX4vgRuJRD9A8hL")).toEqual(alone);
   expect(parseItemId("msg_6jnDBPNPFK7Tl97ennX4vgRuJRD9A8hLo1A")).toEqual({ ...alone, side: "output", index: 72 });
   expect(treeOf(alone)).toEqual({ home: alone.home, tree: "" });
+  expect(parseFileId("file-6jnDBPNPFK7Tl97ennX4vg")).toBe(alone.home);
   const beside = { home: "000000cYo1n1S2AAv1tLHC", turn: "q7RuJRD9A8" };
   expect(parseResponseId("resp_000000cYo1n1S2AAv1tLHCq7RuJRD9A8")).toEqual(beside);
   expect(treeOf(beside)).toEqual({ home: beside.home, tree: "q7" });

@@ -6,6 +6,8 @@ import { loadConfig, type Variables } from "../../src/config/index.ts";
 import { grants, hasHost, hasModel, policyOf, restrictedConfig } from "../../src/contract/grants.ts";
 import { isMinted, isMintedForm, mintKey, newMint } from "../../src/protocol/api-keys.ts";
 import { estimateTokens } from "../../src/protocol/estimate.ts";
+import { FILE_BYTES_VERSIONS } from "../../src/store/files/file-bytes.ts";
+import { FILE_DIRECTORY_VERSIONS } from "../../src/store/files/file-table.ts";
 import { AgeingCache } from "../../src/store/keys/key-cache.ts";
 import { AuditLog, DIRECTORY_VERSIONS } from "../../src/store/keys/key-directory.ts";
 import { QUOTA_VERSIONS } from "../../src/store/quota/quota.ts";
@@ -214,6 +216,8 @@ it("the versions that programs beside the Worker know are those that objects wri
     Home: SCHEMA_VERSION,
     KeyDirectory: DIRECTORY_VERSIONS.length,
     Quota: QUOTA_VERSIONS.length,
+    FileDirectory: FILE_DIRECTORY_VERSIONS.length,
+    FileBytes: FILE_BYTES_VERSIONS.length,
   });
 });
 

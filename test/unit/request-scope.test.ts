@@ -12,6 +12,7 @@ import type { Caller, ClientSink, SlowAnswer } from "../../src/api/transport.ts"
 import { loadConfig } from "../../src/config/index.ts";
 import { newTurnAddress, responseId } from "../../src/protocol/ids.ts";
 import { conversationAddress, HomeClient } from "../../src/store/client.ts";
+import { FileClient } from "../../src/store/files/file-client.ts";
 import { newIdentity } from "../../src/store/keys/key-cache.ts";
 import { turnsBesideClients } from "../../src/store/memory.ts";
 
@@ -73,6 +74,7 @@ function callerOf(fields: Partial<Caller> = {}): Caller {
     quotas: env.QUOTAS,
     counting: { isDone: false },
     homes,
+    files: new FileClient(env, tenant),
     past: homes,
     bodyLength: 100,
     signal: new AbortController().signal,

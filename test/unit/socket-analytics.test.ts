@@ -6,6 +6,7 @@ import { NO_KEY } from "../../src/contract/identity.ts";
 import { toApiError } from "../../src/protocol/errors.ts";
 import { Connection } from "../../src/socket/connection.ts";
 import { HomeClient } from "../../src/store/client.ts";
+import { FileClient } from "../../src/store/files/file-client.ts";
 import { AnalyticsWriter } from "../../src/telemetry/analytics.ts";
 import { telemetryOf } from "../../src/telemetry/telemetry.ts";
 
@@ -34,6 +35,7 @@ it("a connection of many creates loses none of them, and is heard of when it has
           config,
           tenant: "acme",
           homes,
+          files: new FileClient(env, "acme"),
           past: homes,
           bodyLength: 0,
           signal,

@@ -10,6 +10,7 @@ import { Connection } from "../../src/socket/connection.ts";
 import { KeptTurns } from "../../src/socket/kept-turns.ts";
 import { Lanes } from "../../src/socket/lanes.ts";
 import { HomeClient } from "../../src/store/client.ts";
+import { FileClient } from "../../src/store/files/file-client.ts";
 
 /** A socket without a network: what only a fake wire can show, and what a connection may hold. */
 
@@ -67,6 +68,7 @@ class FakeSocket {
           quotas,
           counting: { isDone: false },
           homes,
+          files: new FileClient(env, "tenant"),
           past: homes,
           bodyLength: 0,
           signal,

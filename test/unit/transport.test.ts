@@ -10,6 +10,7 @@ import type { Item } from "../../src/items/registry.ts";
 import { previousResponseNotFound } from "../../src/protocol/errors.ts";
 import { responseId } from "../../src/protocol/ids.ts";
 import { HomeClient } from "../../src/store/client.ts";
+import { FileClient } from "../../src/store/files/file-client.ts";
 
 /** The API by a transport of the test's own, without HTTP: a sink, a loop, and a source of the past. */
 
@@ -72,6 +73,7 @@ class Connection implements PastSource {
       quotas: env.QUOTAS,
       counting: { isDone: false },
       homes: new HomeClient(env, "tenant"),
+      files: new FileClient(env, "tenant"),
       past: this,
       bodyLength: body.length,
       signal: this.#client.signal,

@@ -18,9 +18,11 @@ export interface WorkerdProcess {
   url: string;
   /** What its homes have stored. */
   storage: ObjectStorage;
-  /** What its other objects have stored: keys, and what tenants have used. */
+  /** What its other objects have stored: keys, what tenants have used, and files. */
   keys: ObjectStorage;
   quotas: ObjectStorage;
+  fileDirectories: ObjectStorage;
+  fileBytes: ObjectStorage;
   /** Resident memory of the process, in MB (Linux). */
   memory(): number;
   /** All that it has printed: the Worker's console, and workerd's own words. */
@@ -88,6 +90,8 @@ export async function startWorkerd(
     storage: new ObjectStorage(folderOf("Home")),
     keys: new ObjectStorage(folderOf("KeyDirectory")),
     quotas: new ObjectStorage(folderOf("Quota")),
+    fileDirectories: new ObjectStorage(folderOf("FileDirectory")),
+    fileBytes: new ObjectStorage(folderOf("FileBytes")),
     memory: () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child?.pid}/status`, "utf8"))?.[1]) / 1024,
     logs: () => logs,
     kill,

@@ -26,6 +26,7 @@ interface Description {
 export const GROUPS = {
   Responses: "OpenAI's Responses API.",
   Conversations: "OpenAI's Conversations API.",
+  Files: "OpenAI's Files and Uploads APIs.",
   Models: "The models that responses can be made with.",
   "Model server":
     "vLLM's own endpoints. A deployment has those that `PASSTHROUGH_ENDPOINTS` names; the others answer 404.",
@@ -62,7 +63,12 @@ export interface OperationHeader {
   description: string;
 }
 
-export type MediaType = "application/json" | "application/jsonl" | "text/event-stream" | "text/plain";
+export type MediaType =
+  | "application/json"
+  | "application/jsonl"
+  | "text/event-stream"
+  | "text/plain"
+  | "application/octet-stream";
 
 export type OperationAnswer = Partial<Record<MediaType, AnswerName>>;
 

@@ -10,6 +10,7 @@ import { inputPart } from "../../items/parts.ts";
 import { inputItem } from "../../items/registry.ts";
 import { compactRequest, countRequest, createRequest } from "../../protocol/create-request.ts";
 import { alwaysNull } from "../../protocol/described-as.ts";
+import { fileFields, fileObject } from "../../protocol/files.ts";
 import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
 import { requestFields } from "../../protocol/request-fields.ts";
 import { responseSchemas } from "../../protocol/response.ts";
@@ -148,6 +149,10 @@ export function answerSchemas() {
     ItemList: page(items.Item),
     Conversation,
     DeletedConversation: deleted("conversation.deleted"),
+    File: fileObject,
+    FileList: page(fileObject),
+    DeletedFile: deleted("file"),
+    FileContent: z.file().describe("The bytes of the file, as they were uploaded."),
     Model,
     CodexModel,
     ModelList: z.union([
@@ -273,6 +278,7 @@ export function bodySchemas() {
     PassedRequest: z
       .looseObject({})
       .describe("The model server's own request. What it may contain is said in docs/passthrough.md."),
+    CreateFile: fileFields.extend({ file: z.file() }),
     PassedForm: z.looseObject({ file: z.file(), model: z.string().optional() }),
   };
 }

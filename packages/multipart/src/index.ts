@@ -1,0 +1,1 @@
+export { boundaryOf, type FormPart, MalformedForm, type PartLimits, readParts } from "./multipart.ts";

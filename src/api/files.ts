@@ -1,0 +1,147 @@
+import { Buffer } from "node:buffer";
+import type { FormPart } from "@responses-edge/multipart";
+import { invalidRequest } from "../protocol/errors.ts";
+import { expiryOf, type FileObject, fileFields, MAX_FILENAME_LENGTH } from "../protocol/files.ts";
+import { fileId } from "../protocol/ids.ts";
+import { parse } from "../protocol/validation.ts";
+import type { ReceivedFile } from "../store/files/file-client.ts";
+import type { FileQuery, FileRecord } from "../store/files/file-table.ts";
+import { checkMayStore } from "./policy.ts";
+import type { Caller } from "./transport.ts";
+
+/** Files. All that take an id throw the 404 of a file that is unknown, deleted, expired or another tenant's. */
+
+/** A page of files, as it is shown. */
+export interface ShownFiles {
+  object: "list";
+  data: FileObject[];
+  first_id: string | null;
+  last_id: string | null;
+  has_more: boolean;
+}
+
+/** Keeps the file of a form as it comes. Nobody sees it before all of it is there; what has come of one that is refused, or breaks off, is removed. */
+export async function createFile(caller: Caller, form: AsyncIterable<FormPart>): Promise<FileObject> {
+  checkMayStore(caller.identity);
+  let file: ReceivedFile | undefined;
+  let sent: Pick<FileRecord, "filename" | "mimeType"> | undefined;
+  const fields = new FormFields();
+  try {
+    for await (const part of form) {
+      if (part.name !== "file") {
+        await fields.take(part);
+        continue;
+      }
+      if (sent) throw invalidRequest("file", "The form has more than one 'file'.", "invalid_value");
+      sent = { filename: filenameOf(part), mimeType: part.type };
+      file = await caller.files.receive(caller.identity.keyId, caller);
+      for await (const bytes of part.body) await file.write(bytes);
+    }
+    const about = parse(fileFields, fields.value);
+    if (!file || !sent) {
+      throw invalidRequest("file", "Missing required parameter: 'file'.", "missing_required_parameter");
+    }
+    const createdAt = Math.floor(Date.now() / 1000);
+    const { purpose } = about;
+    return shownFile(await file.end({ ...sent, purpose, createdAt, expiresAt: expiryOf(about, createdAt) }));
+  } catch (error) {
+    // The client may have left. What is not removed now, the directory removes later.
+    if (file) caller.waitUntil(file.discard().catch(() => {}));
+    throw error;
+  } finally {
+    file?.[Symbol.dispose]();
+  }
+}
+
+export async function listFiles({ files }: Caller, query: FileQuery): Promise<ShownFiles> {
+  const { data, hasMore } = await files.list(query);
+  const shown = data.map(shownFile);
+  const [firstId, lastId] = [shown[0]?.id ?? null, shown.at(-1)?.id ?? null];
+  return { object: "list", data: shown, first_id: firstId, last_id: lastId, has_more: hasMore };
+}
+
+export async function retrieveFile({ files }: Caller, id: string): Promise<FileObject> {
+  return shownFile(await files.record(id));
+}
+
+/** The bytes of a file as they are read, and its name. */
+export async function fileContent(
+  { files }: Caller,
+  id: string,
+): Promise<{ filename: string; bytes: number; body: ReadableStream<Uint8Array> }> {
+  const { record, body } = await files.content(id);
+  return { filename: record.filename, bytes: record.bytes, body };
+}
+
+/** Deletes a file, also from the vector stores that it is in. */
+export async function deleteFile({ files, note }: Caller, id: string): Promise<void> {
+  await files.remove(id);
+  note?.({ type: "file.deleted", target: id });
+}
+
+/** A file as the API shows it. */
+export function shownFile({ key, bytes, createdAt, expiresAt, filename, purpose }: FileRecord): FileObject {
+  return {
+    id: fileId(key),
+    object: "file",
+    bytes,
+    created_at: createdAt,
+    ...(expiresAt !== null && { expires_at: expiresAt }),
+    filename,
+    purpose,
+    status: "processed",
+  };
+}
+
+function filenameOf({ filename }: FormPart): string {
+  if (filename === null)
+    throw invalidRequest("file", "Expected 'file' to be a file, with a file name.", "invalid_type");
+  // Browsers of old send a path.
+  const name = filename.split(/[/\\]/).at(-1) ?? "";
+  if (name === "") throw invalidRequest("file", "The file has no name.", "invalid_value");
+  if (name.length > MAX_FILENAME_LENGTH) {
+    const message = `The name of the file is longer than ${MAX_FILENAME_LENGTH} characters.`;
+    throw invalidRequest("file", message, "string_above_max_length");
+  }
+  return name;
+}
+
+/** Fields are short. Bytes. */
+const MAX_FIELD_BYTES = 1_024;
+
+/** The fields of a form, as one object: `expires_after[seconds]` is a field of `expires_after`. */
+class FormFields {
+  readonly #value: Record<string, unknown> = Object.create(null);
+
+  get value(): Record<string, unknown> {
+    return this.#value;
+  }
+
+  /** Reads a field. Throws the 400 of one that is too long, comes twice, or is none that a form may have. */
+  async take({ name, body }: FormPart): Promise<void> {
+    const chunks: Uint8Array[] = [];
+    let length = 0;
+    for await (const bytes of body) {
+      length += bytes.length;
+      if (length > MAX_FIELD_BYTES)
+        throw invalidRequest(shownName(name), "The field is too long.", "string_above_max_length");
+      chunks.push(bytes.slice());
+    }
+    const text = new TextDecoder().decode(Buffer.concat(chunks));
+    const [, field = "", inner] = /^([a-z_]{1,64})(?:\[([a-z_]{1,64})\])?$/.exec(name) ?? [];
+    if (field === "") throw invalidRequest(shownName(name), "Unknown field.", "unknown_parameter");
+    let target = this.#value;
+    if (inner !== undefined) {
+      target[field] ??= Object.create(null);
+      const outer = target[field];
+      if (typeof outer !== "object") throw invalidRequest(field, "The field comes twice.", "invalid_value");
+      target = outer as Record<string, unknown>;
+    }
+    if (Object.hasOwn(target, inner ?? field)) throw invalidRequest(name, "The field comes twice.", "invalid_value");
+    target[inner ?? field] = text;
+  }
+}
+
+function shownName(name: string): string {
+  return name.slice(0, 64);
+}

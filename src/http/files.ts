@@ -1,0 +1,60 @@
+import { createFile, deleteFile, fileContent, listFiles, retrieveFile } from "../api/files.ts";
+import { filesQuery } from "../api/queries.ts";
+import { fileParts } from "./body.ts";
+import { callerOf } from "./caller.ts";
+import { endpoint } from "./endpoint.ts";
+import { byTenantIn, ok } from "./openapi/operation.ts";
+
+const byTenant = byTenantIn("Files");
+
+export const files = [
+  endpoint("POST /v1/files", {
+    summary:
+      "upload a file: a form with `file`, `purpose`, `expires_after[anchor]`, `expires_after[seconds]` ([docs/files.md](docs/files.md))",
+    operation: byTenant("createFile", "request", {
+      body: { name: "CreateFile", type: "multipart/form-data" },
+      answers: ok("File"),
+      errors: [409],
+    }),
+    handle: async (context) => {
+      const { maxFileBytes } = context.get("config").files;
+      return context.json(await createFile(callerOf(context), fileParts(context.req.raw, maxFileBytes)));
+    },
+  }),
+  endpoint("GET /v1/files", {
+    summary: "list: `purpose`, `limit` 1–10,000 (10,000), `order` `desc`\\|`asc`, `after`",
+    operation: byTenant("listFiles", "read", { answers: ok("FileList") }),
+    query: filesQuery,
+    handle: async (context, query) => context.json(await listFiles(callerOf(context), query)),
+  }),
+  endpoint("GET /v1/files/:id", {
+    summary: "retrieve",
+    operation: byTenant("retrieveFile", "read", { answers: ok("File") }),
+    handle: async (context) => context.json(await retrieveFile(callerOf(context), context.req.param("id"))),
+  }),
+  endpoint("GET /v1/files/:id/content", {
+    summary: "its bytes",
+    operation: byTenant("readFileContent", "read", {
+      answers: { 200: { "application/octet-stream": "FileContent" } },
+    }),
+    handle: async (context) => {
+      const { body, bytes, filename } = await fileContent(callerOf(context), context.req.param("id"));
+      return context.body(body, 200, {
+        "content-type": "application/octet-stream",
+        "content-length": String(bytes),
+        // A page that opens it must not take it for one of this server's.
+        "content-disposition": `attachment; filename*=utf-8''${encodeURIComponent(filename.toWellFormed())}`,
+        "x-content-type-options": "nosniff",
+      });
+    },
+  }),
+  endpoint("DELETE /v1/files/:id", {
+    summary: "delete, also from the vector stores that it is in",
+    operation: byTenant("deleteFile", "read", { answers: ok("DeletedFile") }),
+    handle: async (context) => {
+      const id = context.req.param("id");
+      await deleteFile(callerOf(context), id);
+      return context.json({ id, object: "file", deleted: true });
+    },
+  }),
+];

@@ -1,0 +1,49 @@
+import { z } from "zod";
+import { describedAs } from "./described-as.ts";
+
+/** Files as the API takes and shows them. */
+
+/** What a file may be uploaded for. Whatever is said, every file can be read, put into a store and given to a model. */
+export const PURPOSES = ["assistants", "batch", "fine-tune", "vision", "user_data", "evals"] as const;
+
+const MIN_EXPIRY_SECONDS = 3_600;
+const MAX_EXPIRY_SECONDS = 2_592_000;
+
+/** A number, also as the text that forms have. */
+const seconds = describedAs(
+  z.preprocess(
+    (value) => (typeof value === "string" && /^\d{1,15}$/.test(value) ? Number(value) : value),
+    z.int().min(MIN_EXPIRY_SECONDS).max(MAX_EXPIRY_SECONDS),
+  ),
+  () => z.int().min(MIN_EXPIRY_SECONDS).max(MAX_EXPIRY_SECONDS),
+);
+
+export const expiresAfter = z.object({ anchor: z.literal("created_at"), seconds });
+
+/** The fields of a form beside its file. */
+export const fileFields = z.object({ purpose: z.enum(PURPOSES), expires_after: expiresAfter.optional() });
+export type FileFields = z.output<typeof fileFields>;
+
+/** Longer names are no file system's. UTF-16 units. */
+export const MAX_FILENAME_LENGTH = 255;
+
+/** OpenAI's default for `batch`, in seconds: files for other purposes do not expire by themselves. */
+const BATCH_EXPIRY_SECONDS = 2_592_000;
+
+/** When a file expires that was created at `createdAt`, both in Unix seconds; null where it does not. */
+export function expiryOf({ purpose, expires_after: after }: FileFields, createdAt: number): number | null {
+  if (after) return createdAt + after.seconds;
+  return purpose === "batch" ? createdAt + BATCH_EXPIRY_SECONDS : null;
+}
+
+export const fileObject = z.object({
+  id: z.string(),
+  object: z.literal("file"),
+  bytes: z.int().min(0),
+  created_at: z.int().min(0).describe("Unix seconds."),
+  expires_at: z.int().min(0).optional().describe("Unix seconds."),
+  filename: z.string(),
+  purpose: z.enum(PURPOSES),
+  status: z.literal("processed"),
+});
+export type FileObject = z.output<typeof fileObject>;

@@ -1,0 +1,102 @@
+import { DurableObject } from "cloudflare:workers";
+import type { Variables } from "../../config/index.ts";
+import { invalidRequest } from "../../protocol/errors.ts";
+import { fileId } from "../../protocol/ids.ts";
+import { logLine } from "../../protocol/log-line.ts";
+import { type Result, refused } from "../rpc.ts";
+import { Schema } from "../schema.ts";
+import type { FileBytes } from "./file-bytes.ts";
+import { FILE_DIRECTORY_VERSIONS, type FilePage, type FileQuery, type FileRecord, FileTable } from "./file-table.ts";
+
+/** Files that one ring of the alarm removes: each is an object to be asked. */
+const REMOVED_AT_ONCE = 32;
+
+type DirectoryEnv = Variables & { FILE_BYTES: DurableObjectNamespace<FileBytes> };
+
+/**
+ * The directory of a tenant's files: one Durable Object, named as the tenant. It alone says which files there are. Their bytes are kept
+ * elsewhere and have no rows here until all of them are there, and no longer than they are to be seen; its alarm removes bytes that
+ * nobody can see.
+ */
+export class FileDirectory extends DurableObject<DirectoryEnv> {
+  readonly #schema: Schema;
+  readonly #files: FileTable;
+
+  constructor(state: DurableObjectState, env: DirectoryEnv) {
+    super(state, env);
+    this.#schema = new Schema(state.storage, FILE_DIRECTORY_VERSIONS);
+    this.#files = new FileTable(this.#schema);
+  }
+
+  /** Begins a file of the key `owner`: from now on its bytes may be kept. */
+  async begin(key: string, owner: string): Promise<void> {
+    this.#change(() => this.#files.begin(key, owner, Date.now()));
+    await this.#wake();
+  }
+
+  /** Notes that the bytes of a file come, at most `bytes` of them. False where it was given up meanwhile. */
+  touch(key: string, bytes: number): boolean {
+    return this.#files.touch(key, bytes, Date.now());
+  }
+
+  /** Makes a file of what was received. False where it was given up meanwhile. */
+  async commit(record: FileRecord): Promise<boolean> {
+    const isThere = this.#change(() => this.#files.commit(record));
+    await this.#wake();
+    return isThere;
+  }
+
+  record(key: string): FileRecord | null {
+    return this.#files.find(key, Date.now());
+  }
+
+  list(query: FileQuery): Result<FilePage> {
+    const page = this.#files.list(query, Date.now());
+    if (page) return { ok: true, value: page };
+    return refused(invalidRequest("after", `File with id '${fileId(query.after ?? "")}' not found.`, "file_not_found"));
+  }
+
+  /** Removes a file, or what was received of one: it is not to be seen any more, and what is kept of it goes soon. False where there is none. */
+  async remove(key: string): Promise<boolean> {
+    const isGone = this.#change(() => this.#files.remove(key, Date.now()));
+    await this.#wake();
+    return isGone;
+  }
+
+  /** Notes that a file is in a vector store, which is told when the file is removed. False where there is no such file. */
+  use(key: string, store: string): boolean {
+    return this.#change(() => this.#files.use(key, store, Date.now()));
+  }
+
+  disuse(key: string, store: string): void {
+    this.#files.disuse(key, store);
+  }
+
+  override async alarm(): Promise<void> {
+    const now = Date.now();
+    this.#change(() => this.#files.sweep(now));
+    for (const { key, tries } of this.#files.toRemove(REMOVED_AT_ONCE, now)) {
+      try {
+        await this.env.FILE_BYTES.getByName(`${this.ctx.id.name}:${key}`).erase();
+        this.#change(() => this.#files.forget(key));
+      } catch (error) {
+        console.error(logLine({ level: "error", file_not_removed: fileId(key), error: String(error) }));
+        this.#files.postpone(key, tries, Date.now());
+      }
+    }
+    await this.#wake();
+  }
+
+  /** Sets the alarm for what is due next, unless it rings before. */
+  async #wake(): Promise<void> {
+    const due = this.#files.nextDue();
+    if (due === undefined) return;
+    const set = await this.ctx.storage.getAlarm();
+    if (set === null || due < set) await this.ctx.storage.setAlarm(due);
+  }
+
+  #change<T>(body: () => T): T {
+    this.#schema.open();
+    return this.ctx.storage.transactionSync(body);
+  }
+}

@@ -1,0 +1,284 @@
+import { createHash, randomBytes } from "node:crypto";
+import { connect } from "node:net";
+import { toFile } from "openai";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { uniqueKeyOf } from "../../cli/workerd.ts";
+import { objectId } from "../workerd/storage.ts";
+import { expectError } from "./expectations.ts";
+import { eventually, type Gateway, startGateway } from "./support.ts";
+
+const sha256 = (text: string | Uint8Array) => createHash("sha256").update(text).digest("hex");
+
+const KEYS = { one: "the-key-of-one", other: "the-key-of-another" };
+const MAX_FILE_BYTES = 8 * 1024 * 1024;
+
+let gateway: Gateway;
+beforeAll(async () => {
+  const keys = Object.entries(KEYS).map(([tenant, key]) => `${tenant}:${sha256(key)}`);
+  gateway = await startGateway({ API_KEYS: keys.join(","), MAX_FILE_BYTES: String(MAX_FILE_BYTES) });
+});
+afterAll(() => gateway.close());
+
+const client = (key = KEYS.one) => gateway.client({ apiKey: key });
+const call = (method: string, path: string, body?: BodyInit, headers: Record<string, string> = {}, key = KEYS.one) =>
+  gateway.fetch(gateway.url + path, {
+    method,
+    headers: { authorization: `Bearer ${key}`, ...headers },
+    ...(body !== undefined && { body }),
+  });
+
+const upload = (bytes: Uint8Array<ArrayBuffer> | string, name = "a.txt", key = KEYS.one) => {
+  return client(key).files.create({ file: new File([bytes], name), purpose: "assistants" });
+};
+
+const form = (fields: Record<string, string | File>) => {
+  const made = new FormData();
+  for (const [name, value] of Object.entries(fields)) made.append(name, value);
+  return made;
+};
+
+const bytesOf = (name: string) => objectId(`one:${name.slice("file-".length)}`, uniqueKeyOf("FileBytes"));
+const tablesIn = (id: string) =>
+  gateway.fileBytes.exec(bytesOf(id), "SELECT name FROM sqlite_schema WHERE name = 'piece'");
+
+describe.concurrent("a file", () => {
+  it("is kept as it was sent, and shown as OpenAI shows it", async () => {
+    const before = Math.floor(Date.now() / 1000);
+    const file = await client().files.create({
+      file: await toFile(Buffer.from("Hello!"), "hello.txt"),
+      purpose: "user_data",
+    });
+    expect(file).toEqual({
+      id: expect.stringMatching(/^file-\w{22}$/),
+      object: "file",
+      bytes: 6,
+      created_at: expect.any(Number),
+      filename: "hello.txt",
+      purpose: "user_data",
+      status: "processed",
+    });
+    expect(file.created_at).toBeGreaterThanOrEqual(before);
+    expect(await client().files.retrieve(file.id)).toEqual(file);
+    expect(await client().files.waitForProcessing(file.id)).toEqual(file);
+    const content = await client().files.content(file.id);
+    expect(content.headers.get("content-length")).toBe("6");
+    expect(content.headers.get("content-disposition")).toBe("attachment; filename*=utf-8''hello.txt");
+    expect(await content.text()).toBe("Hello!");
+  });
+
+  it.each([0, 1, 64 * 1024, 1024 * 1024 - 1, 1024 * 1024, 1024 * 1024 + 1, 3_500_000])(
+    "has all of its %s bytes",
+    async (length) => {
+      const bytes = new Uint8Array(randomBytes(length));
+      const { id, bytes: told } = await upload(bytes);
+      expect(told).toBe(length);
+      const content = new Uint8Array(await (await client().files.content(id)).arrayBuffer());
+      expect(content.length).toBe(length);
+      expect(sha256(content)).toBe(sha256(bytes));
+    },
+  );
+
+  it("has rows of at most 1 MiB", async () => {
+    const { id } = await upload(new Uint8Array(randomBytes(2_500_000)));
+    const rows = gateway.fileBytes.exec(bytesOf(id), "SELECT length(bytes) AS length FROM piece ORDER BY seq");
+    expect(rows.map(({ length }) => length)).toEqual([1024 * 1024, 1024 * 1024, 2_500_000 - 2 * 1024 * 1024]);
+  });
+
+  it("may be sent with its fields before it or after it", async () => {
+    const file = new File(["x"], "x.txt");
+    for (const body of [form({ purpose: "evals", file }), form({ file, purpose: "evals" })]) {
+      expect(await (await call("POST", "/v1/files", body)).json()).toMatchObject({ purpose: "evals", bytes: 1 });
+    }
+  });
+
+  it("expires when it is said to; one for a batch after 30 days", async () => {
+    const file = new File(["x"], "x.jsonl");
+    const expires_after = { anchor: "created_at", seconds: 3600 } as const;
+    const soon = await client().files.create({ file, purpose: "vision", expires_after });
+    expect(soon.expires_at).toBe(soon.created_at + 3600);
+    const batch = await client().files.create({ file, purpose: "batch" });
+    expect(batch.expires_at).toBe(batch.created_at + 2_592_000);
+  });
+
+  it("is gone at once when it is deleted, and its bytes soon after", async () => {
+    const { id } = await upload(new Uint8Array(randomBytes(1_500_000)));
+    expect(tablesIn(id)).toHaveLength(1);
+    expect(await client().files.delete(id)).toEqual({ id, object: "file", deleted: true });
+    for (const path of [`/v1/files/${id}`, `/v1/files/${id}/content`]) {
+      await expectError(await call("GET", path), { status: 404, code: "file_not_found", param: "file_id" });
+    }
+    await expectError(await call("DELETE", `/v1/files/${id}`), { status: 404, code: "file_not_found" });
+    await eventually(() => tablesIn(id).length === 0);
+  });
+
+  it.each([
+    ["naïve 日本.txt", "naïve 日本.txt"],
+    ["C:\\documents\\a.pdf", "a.pdf"],
+    ["../../etc/passwd", "passwd"],
+    ['a"b.txt', 'a"b.txt'],
+  ])("named %s has the name %s", async (name, kept) => {
+    expect((await upload("x", name)).filename).toBe(kept);
+  });
+});
+
+describe("the list of files", () => {
+  it("has pages, newest first or oldest first, and those of one purpose", async () => {
+    const mine = client(KEYS.other);
+    const ids: string[] = [];
+    for (let index = 0; index < 5; index += 1) ids.push((await upload("x", `${index}.txt`, KEYS.other)).id);
+    const vision = await mine.files.create({ file: new File(["x"], "x.png"), purpose: "vision" });
+    const all: string[] = [];
+    for await (const { id } of mine.files.list({ limit: 2 })) all.push(id);
+    expect(all).toEqual([vision.id, ...ids.toReversed()]);
+    const page = await mine.files.list({ order: "asc", limit: 2, after: ids[1] ?? "" });
+    expect(page.data.map(({ id }) => id)).toEqual(ids.slice(2, 4));
+    expect(page.has_more).toBe(true);
+    expect((await mine.files.list({ purpose: "vision" })).data).toEqual([vision]);
+    expect((await mine.files.list({ purpose: "fine-tune-results" })).data).toEqual([]);
+    for (const id of [...ids, vision.id]) await mine.files.delete(id);
+    expect(await (await call("GET", "/v1/files", undefined, {}, KEYS.other)).json()).toEqual({
+      object: "list",
+      data: [],
+      first_id: null,
+      last_id: null,
+      has_more: false,
+    });
+  });
+
+  it.each([
+    ["limit=0", "limit"],
+    ["limit=10001", "limit"],
+    ["order=up", "order"],
+    ["after=file-none", "after"],
+  ])("refuses %s", async (query, param) => {
+    await expectError(await call("GET", `/v1/files?${query}`), { status: 400, param });
+  });
+});
+
+describe.concurrent("another tenant's file", () => {
+  it("is not there, whatever is asked of it", async () => {
+    const { id } = await upload("secret");
+    const unknown = `file-${"0".repeat(22)}`;
+    for (const [method, suffix] of [
+      ["GET", ""],
+      ["GET", "/content"],
+      ["DELETE", ""],
+    ] as const) {
+      const [theirs, none] = await Promise.all(
+        [id, unknown].map(async (each) => {
+          const answer = await call(method, `/v1/files/${each}${suffix}`, undefined, {}, KEYS.other);
+          return [answer.status, (await answer.text()).replaceAll(each, "ID")];
+        }),
+      );
+      expect(theirs?.[0]).toBe(404);
+      expect(theirs).toEqual(none);
+    }
+    await expectError(await call("GET", `/v1/files?after=${id}`, undefined, {}, KEYS.other), {
+      status: 400,
+      param: "after",
+    });
+    expect(await (await client().files.content(id)).text()).toBe("secret");
+  });
+
+  it("that nobody has made opens no object", async () => {
+    const before = gateway.fileBytes.ids().length;
+    const unknown = `file-${"1".repeat(22)}`;
+    await expectError(await call("GET", `/v1/files/${unknown}/content`), { status: 404, code: "file_not_found" });
+    expect(gateway.fileBytes.ids()).not.toContain(bytesOf(unknown));
+    expect(before).toBeGreaterThan(0);
+  });
+});
+
+describe.concurrent("a form that is no file", () => {
+  const file = new File(["x"], "x.txt");
+  it.each([
+    ["no file", form({ purpose: "assistants" }), { param: "file", code: "missing_required_parameter" }],
+    ["no purpose", form({ file }), { param: "purpose" }],
+    ["a file that is a field", form({ file: "x", purpose: "assistants" }), { param: "file", code: "invalid_type" }],
+    ["a purpose that nobody knows", form({ file, purpose: "fun" }), { param: "purpose" }],
+    [
+      "half an expiry",
+      form({ file, purpose: "vision", "expires_after[seconds]": "3600" }),
+      { param: "expires_after.anchor" },
+    ],
+    [
+      "an expiry that is too soon",
+      form({ file, purpose: "vision", "expires_after[anchor]": "created_at", "expires_after[seconds]": "3599" }),
+      { param: "expires_after.seconds" },
+    ],
+    ["a field that is too long", form({ file, purpose: "x".repeat(2000) }), { param: "purpose" }],
+    ["a name that is too long", form({ file: new File(["x"], "x".repeat(256)), purpose: "vision" }), { param: "file" }],
+  ])("has %s: a 400 that names it", async (_, body, wanted) => {
+    await expectError(await call("POST", "/v1/files", body), { status: 400, ...wanted });
+  });
+
+  it("has two files: a 400", async () => {
+    const body = form({ purpose: "assistants", file });
+    body.append("file", file);
+    await expectError(await call("POST", "/v1/files", body), { status: 400, param: "file" });
+  });
+
+  it("is JSON, or compressed: a 415", async () => {
+    const answer = await call("POST", "/v1/files", "{}", { "content-type": "application/json" });
+    await expectError(answer, { status: 415, code: "unsupported_media_type" });
+    const headers = { "content-type": "multipart/form-data; boundary=b", "content-encoding": "gzip" };
+    await expectError(await call("POST", "/v1/files", "--b--", headers), { status: 415 });
+  });
+
+  it.each([
+    ["ends too early", `--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\nabc`],
+    ["has no boundary in it", "abc"],
+    ["has huge headers", `--b\r\nX: ${"x".repeat(20_000)}\r\n\r\n\r\n--b--`],
+    ["is empty", ""],
+  ])("%s: a 400", async (_, body) => {
+    const headers = { "content-type": "multipart/form-data; boundary=b" };
+    await expectError(await call("POST", "/v1/files", body, headers), { status: 400, code: "invalid_form" });
+  });
+
+  it("is too large: a 413, also of one whose length nobody has announced", async () => {
+    const bytes = new Uint8Array(MAX_FILE_BYTES + 1);
+    const wanted = { status: 413, param: "file", code: "file_too_large" };
+    await expectError(
+      await call("POST", "/v1/files", form({ file: new File([bytes], "x"), purpose: "vision" })),
+      wanted,
+    );
+    const written = new Response(form({ purpose: "vision", file: new File([bytes], "x") }));
+    const answer = await gateway.fetch(`${gateway.url}/v1/files`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${KEYS.one}`, "content-type": written.headers.get("content-type") ?? "" },
+      body: written.body,
+      duplex: "half",
+    } as RequestInit);
+    await expectError(answer, wanted);
+  });
+
+  it("leaves nothing behind", async () => {
+    const directory = objectId("one", uniqueKeyOf("FileDirectory"));
+    const left = () =>
+      gateway.fileDirectories.exec(directory, "SELECT key FROM unfinished UNION ALL SELECT key FROM removed");
+    const body = form({ file: new File([new Uint8Array(2_000_000)], "x.txt"), purpose: "fun" });
+    await expectError(await call("POST", "/v1/files", body), { status: 400, param: "purpose" });
+    await eventually(() => left().length === 0);
+  });
+});
+
+it("a client that leaves in the middle of a file leaves nothing behind", async () => {
+  const directory = objectId("one", uniqueKeyOf("FileDirectory"));
+  const rows = (table: string) => gateway.fileDirectories.exec(directory, `SELECT key FROM ${table}`);
+  const files = rows("file").length;
+  const { port } = new URL(gateway.url);
+  const socket = connect(Number(port), "127.0.0.1");
+  socket.write(
+    `POST /v1/files HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\nauthorization: Bearer ${KEYS.one}\r\n` +
+      `content-type: multipart/form-data; boundary=b\r\ncontent-length: 5000000\r\n\r\n` +
+      `--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n${"x".repeat(2_000_000)}`,
+  );
+  const [{ key } = {}] = await eventually(() => {
+    const begun = rows("unfinished");
+    return begun.length > 0 && tablesIn(`file-${begun[0]?.key}`).length > 0 ? begun : undefined;
+  });
+  socket.destroy();
+  await eventually(() => rows("unfinished").length === 0 && rows("removed").length === 0);
+  expect(tablesIn(`file-${key}`)).toEqual([]);
+  expect(rows("file")).toHaveLength(files);
+});
