@@ -3,6 +3,7 @@ import { cloudflareTest } from "@cloudflare/vitest-plugin";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { buildConsole } from "./packages/console/build.js";
+import { buildPdfReader } from "./packages/file-text/build.js";
 import { chromium } from "./test/console/chromium.ts";
 
 // Processes of one test run load the same modules, and the program's are TypeScript: Node compiles each once (it knows by its text).
@@ -10,6 +11,7 @@ process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL("node_modules/.cache/no
 
 // workerd's tests import the Worker, and that the page.
 await buildConsole();
+buildPdfReader();
 
 /** What all projects share: vitest runs them as one queue only where they have as many workers. */
 const shared = {

@@ -54,8 +54,8 @@ function bundleWorker(): void {
 function licenses(): string {
   const code = ["cli.js", "worker/index.js"].map((name) => readFileSync(join(target, name), "utf8")).join("\n");
   const folders = [...code.matchAll(/^\/\/ (node_modules\/(?:@[^/]+\/)?[^/]+)\//gm)].map(([, folder = ""]) => folder);
-  // Files that go along as they are: the tokenizer's vocabulary, and what the console shows itself with.
-  const inFiles = ["gpt-tokenizer", "lit-html", "eventsource-parser"].map((name) => `node_modules/${name}`);
+  // Files that go along as they are: the tokenizer's vocabulary, the reader of PDF, and what the console shows itself with.
+  const inFiles = ["gpt-tokenizer", "unpdf", "lit-html", "eventsource-parser"].map((name) => `node_modules/${name}`);
   return [...new Set([...folders, ...inFiles])].toSorted().map(licenseOf).join("\n");
 }
 

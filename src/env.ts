@@ -6,7 +6,7 @@ import type { KeyDirectory } from "./store/keys/key-directory.ts";
 import type { FileBindings } from "./store/open-homes.ts";
 import type { Quota } from "./store/quota/quota.ts";
 
-/** What wrangler binds to the Worker, and `serve`. */
+/** The bindings that wrangler, and `serve`, give the Worker. */
 export interface Env extends Variables, FileBindings, FileObjects {
   HOME: DurableObjectNamespace<Home>;
   KEYS: DurableObjectNamespace<KeyDirectory>;

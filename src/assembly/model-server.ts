@@ -48,7 +48,7 @@ export type ModelServerHealth = {
   report: ServerReport | undefined;
   /** Undefined if it has not named its version. */
   separatesTenants: boolean | undefined;
-  /** What kind of server it is, by its own or the operator's word; undefined if it has told nothing. */
+  /** The kind of server, by its own or the operator's word; undefined if it has told nothing. */
   dialect: DialectName | undefined;
   latencyMs: number;
 } & (

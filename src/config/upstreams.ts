@@ -37,7 +37,7 @@ const entry = z
   );
 type Entry = z.output<typeof entry>;
 
-/** What this server says itself to a model server, or what frames a request. */
+/** Headers that this server sends itself to a model server, or that frame a request. */
 const OWN_HEADERS = new Set([
   ...["accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect"],
   ...["host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "x-session-id"],
@@ -74,7 +74,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** What zod finds wrong, with the field at fault and without its value. */
+/** The first finding of zod's, with the field at fault and without its value. */
 function firstIssue({ issues: [issue] }: z.ZodError): string {
   if (!issue) return "not understood";
   const own = issue.code === "invalid_key" ? (issue.issues[0]?.message ?? issue.message) : issue.message;
@@ -206,17 +206,17 @@ function toServer(
     headers: headers as Readonly<Record<string, string>>,
     /** The server's share of the conversations, compared with the others'. Above 0: a server of weight 0 keeps as many of its old ones as any other. */
     weight: weight || 1,
-    /** Whether the server gets no new conversations, and keeps those that it has. */
+    /** True if the server gets no new conversations, and keeps those that it has. */
     drains: drain || weight === 0,
     /** The only models that the server is asked for; undefined: those that it lists. */
     models: models as readonly string[] | undefined,
     /** How all of its models are spoken to; undefined: as each one's name and card tell. */
     engine,
-    /** Whether the server heeds `cache_salt`, where the operator says so; undefined: as its model cards tell. */
+    /** True if the server heeds `cache_salt`, where the operator says so; undefined: as its model cards tell. */
     salted,
-    /** What kind of server it is; undefined: as it says itself. */
+    /** The kind of server; undefined: as it says itself. */
     dialect,
-    /** Whether the operator accepts that tenants share its prefix cache. */
+    /** True if the operator accepts that tenants share its prefix cache. */
     sharesCache: given.shared_cache,
   };
 }

@@ -5,7 +5,7 @@
 
 /** The beginning of the JSON form, up to the quote that opens the input. */
 const OPENING = /^\s*\{\s*"input"\s*:\s*"/;
-/** What may become one. */
+/** Fits a text that may become one. */
 const MAY_OPEN = /^\s*(?:\{\s*(?:"(?:i(?:n(?:p(?:u(?:t(?:"\s*(?::\s*)?)?)?)?)?)?)?)?)?$/;
 
 /** White space and all, no opening is longer: what is, is bare text. */
@@ -127,7 +127,7 @@ function nextSpecial(text: string, from: number): number {
   return text.length;
 }
 
-/** What an escape stands for, and its length; zero for one that is not all there. */
+/** The character that an escape stands for, and its length; zero for one that is not all there. */
 function escapeAt(text: string, at: number): [meant: string, length: number] {
   const letter = text[at + 1];
   if (letter === undefined) return ["", 0];

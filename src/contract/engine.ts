@@ -18,7 +18,7 @@ export interface Model {
 export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 
 /**
- * What a model does, in the smallest words that every engine can say. An engine cannot emit events, choose ids or
+ * Model deltas tell what a model does, in the smallest words that every engine can say. An engine cannot emit events, choose ids or
  * indices; the turn's builder makes those from these deltas, so that all engines obey one order.
  */
 export type ModelDelta =
@@ -49,13 +49,13 @@ export type ModelDelta =
    * model is not at fault, and this is not counted.
    */
   | { kind: "ask_again"; why?: string; change: PromptChange }
-  /** What was sampled since the last of these: with all of them a generation can be put back to where it was. */
+  /** The tokens that were sampled since the last of these: with all of them a generation can be put back to where it was. */
   | { kind: "sampled"; sampled: Sampled }
   | { kind: "usage"; usage: Usage }
   | { kind: "kv_transfer_params"; value: unknown }
   | { kind: "finish"; reason: FinishReason };
 
-/** What a message is to the reader: said on the way, or the answer (OpenAI's `phase`). */
+/** The part that a message plays for the reader: said on the way, or the answer (OpenAI's `phase`). */
 export type Phase = "commentary" | "final_answer";
 
 /** A message in its engine's own form; JSON. */
@@ -69,7 +69,7 @@ export interface ToolExchange {
   output: string;
   /** Calls with the same one were made side by side. */
   step: string;
-  /** What the tool remembers, for the turns to come; JSON. */
+  /** The tool's memory for the turns to come; JSON. */
   memory?: unknown;
 }
 
@@ -111,7 +111,7 @@ export interface Prompt {
   /** Raw messages after all items. */
   trailing?: readonly RawMessage[];
   request: CreateRequest;
-  /** What this server would run for the model. */
+  /** The tools that this server would run for the model. */
   pluginTools?: PluginTools;
   /** Only tools that the model may call stand in the prompt; else all of them do, which `tool_choice` does not change. */
   onlyOffered?: boolean;

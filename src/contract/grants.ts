@@ -3,7 +3,7 @@ import { type Config, VLLM_EXTRAS, type VllmExtra } from "../config/index.ts";
 import { list } from "../protocol/collections.ts";
 import { HOSTED_TOOL_NAMES, type HostedType, hostedKinds } from "../protocol/hosted-tools.ts";
 
-/** What a key, or a tenant, may: as the admin API takes it, as it is kept, and as it is shown. All is plain data. */
+/** The limits and permissions of a key, or a tenant: as the admin API takes it, as it is kept, and as it is shown. All is plain data. */
 
 /** Entries of one list. */
 const MAX_NAMES = 256;
@@ -38,7 +38,7 @@ const TIER = /^[A-Za-z0-9_-]{1,64}$/;
 export const grants = z.strictObject({
   models: list(modelName, { max: MAX_NAMES }).nullish(),
   requests_per_minute: count.nullish(),
-  /** Of requests that read, delete or cancel. What it is by itself: `readsPerMinute`. */
+  /** The limit of requests that read, delete or cancel. `readsPerMinute` has its default. */
   reads_per_minute: count.nullish(),
   tokens_per_minute: count.nullish(),
   max_concurrent_requests: count.nullish(),
@@ -80,7 +80,7 @@ export function withStoredBytes(given: Grants | null, bytes: number): Grants | n
   return bytes === 0 || given?.stored_bytes != null ? given : { ...given, stored_bytes: bytes };
 }
 
-/** What requests of a key are held to, apart from what is counted: its own grants within its tenant's. */
+/** The rules for requests of a key, apart from what is counted: its own grants within its tenant's. */
 export interface Policy {
   /** Each list must have the model. */
   models: readonly (readonly string[])[];
@@ -109,7 +109,7 @@ export function policyOf(tenant: Grants | null, key: Grants | null): Policy {
   };
 }
 
-/** What all lists have that are given; undefined where none is. */
+/** The names that all given lists have; undefined where none is given. */
 function intersection<Name>(lists: readonly (readonly Name[] | null | undefined)[]): Name[] | undefined {
   const [first, ...rest] = lists.filter((each) => each != null);
   return first?.filter((name) => rest.every((other) => other.includes(name)));

@@ -1,6 +1,6 @@
 import type { Grants, Policy } from "./grants.ts";
 
-/** What limits a caller by counting: the grants of its tenant and of its key, of which some count something. */
+/** The limits of a caller that are counted: the grants of its tenant and of its key, of which some count something. */
 export interface CountedLimits {
   tenant: Grants | null;
   key: Grants | null;
@@ -8,7 +8,7 @@ export interface CountedLimits {
   tellsUsage: boolean;
 }
 
-/** Who asks, as its key tells. Made once for what is known of a key, and shared by the requests that it makes. */
+/** The caller, as its key tells. Made once for what is known of a key, and shared by the requests that it makes. */
 export interface Identity {
   tenant: string;
   /** Names the key in counters, usage and the audit log: the id of one, or where it is from. Never the key itself. */

@@ -3,7 +3,7 @@ import type { Model } from "./engine.ts";
 import type { PendingCall, ToolOutcome } from "./tool-call.ts";
 
 /**
- * What a request measures of itself, for its wide event, its spans and the metrics (docs/telemetry.md): numbers and names,
+ * The measurements that a request takes of itself, for its wide event, its spans and the metrics (docs/telemetry.md): numbers and names,
  * never content. It is one plain object, made once per request where anybody wants to know, and filled once per model call
  * and tool call. Nothing here is done per token.
  *
@@ -18,7 +18,7 @@ export interface Measurements {
   readonly toolCalls: ToolCall[];
   /** How many calls there were of each kind of tool. */
   readonly toolCounts: Record<string, number>;
-  /** What is known of the turn since it was put together. */
+  /** The facts of the turn that are known since it was put together. */
   turn: MeasuredTurn | undefined;
   /** How often a model call was asked of another server, because one could not answer. */
   failovers: number;
@@ -36,7 +36,7 @@ export interface Trace {
   readonly parent: string | undefined;
   /** The request's own span, 16 digits. */
   readonly span: string;
-  /** What is handed on of whether the trace is kept. */
+  /** The flag `sampled` as it is handed on. */
   readonly isSampled: boolean;
   /** Tells whether this request's own spans are kept. */
   readonly isKept: boolean;
@@ -68,7 +68,7 @@ export interface ModelCall {
   readonly span: string;
   /** The round in which the model is asked, from 0. */
   readonly round: number;
-  /** What the model is asked for: a round's words, a round's words after those that it has said, or a summary. */
+  /** The purpose of a model call: a round's words, a round's words after those that it has said, or a summary. */
   readonly purpose: "round" | "take_up" | "summary";
   readonly begunAt: number;
   /** When the model server has taken the prompt. */
@@ -98,7 +98,7 @@ export interface ToolCall {
   error: string | undefined;
 }
 
-/** What one request may tell of itself, whatever its model does. */
+/** One request tells of so many model calls, whatever its model does. */
 const MAX_MODEL_CALLS = 128;
 const MAX_TOOL_CALLS = 256;
 const MAX_NAME_LENGTH = 128;

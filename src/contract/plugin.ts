@@ -4,7 +4,7 @@ import type { Replay, ToolDescription, ToolExchange, ToolNamespace } from "./eng
 import type { CalledTool, ToolOutcome } from "./tool-call.ts";
 
 /**
- * What engines and the turn must know of a tool that this server runs. Each has one folder in `src/tools/`, whose object
+ * A tool that this server runs, as engines and the turn must know it. Each has one folder in `src/tools/`, whose object
  * of this type answers for it. It is asked about its own tools and items only.
  */
 export interface Plugin<Tool extends CalledTool = CalledTool, Call extends ServerCall = ServerCall> {
@@ -39,7 +39,7 @@ export interface CallItem<Tool extends CalledTool = CalledTool, Call extends Ser
   canShow(tool: Tool, text: string, isComplete: boolean): boolean;
   /** The item as it is added, with nothing yet of what `written` shows. */
   create(tool: Tool, begun: BegunCall): Call;
-  /** What the model writes, where the item shows it while it is written. */
+  /** The model's own words, where the item shows them while they are written. */
   readonly written?: WrittenText<Call>;
   /** The item that asks the client to approve a call, for one that needs it: it is then not made. */
   approvalRequest?(tool: Tool, text: string, newId: (type: OutputItem["type"]) => string): OutputItem | undefined;
@@ -53,7 +53,7 @@ export interface CallItem<Tool extends CalledTool = CalledTool, Call extends Ser
   toolOf?(item: Call): Tool | undefined;
 }
 
-/** What an item is made of. */
+/** The facts that an item is made of. */
 export interface BegunCall {
   id: string;
   /** All that the model has written so far. */
@@ -69,15 +69,15 @@ interface WrittenText<Call extends ServerCall = ServerCall> {
   readonly deltaEvent: DeltaType;
   of(item: Call): string;
   append(item: Call, text: string): void;
-  /** What a call that was not shown from its beginning has said by then, as its first delta. */
+  /** The words of a call that was not shown from its beginning, as its first delta. */
   whenShown?(text: string): string;
-  /** What a call says that has come without a word. */
+  /** The words of a call that has come without any. */
   readonly whenEmpty?: string;
   /** The event that says that the model writes no more. */
   done(item: Call, at: ItemPlace): Unnumbered<ItemEvent>;
 }
 
-/** What every event of an item has. */
+/** The fields that every event of an item has. */
 interface ItemPlace {
   item_id: string;
   output_index: number;
@@ -95,7 +95,7 @@ export class Plugins {
   /** By the names that tools have in their namespaces. */
   readonly #byFullName: ReadonlyMap<string, Plugin>;
 
-  /** Of several to which an item could belong, the first one is asked first. */
+  /** The first of several to which an item could belong is asked first. */
   constructor(tools: readonly Plugin[]) {
     this.#tools = tools;
     this.#byKind = new Map(tools.map((tool) => [tool.kind, tool]));

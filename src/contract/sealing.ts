@@ -1,11 +1,11 @@
 import type { Item } from "../items/registry.ts";
 
 /**
- * What may leave the server only sealed: `encrypted_content` of reasoning and of compaction items. A client keeps it and
+ * Some content leaves the server only sealed: `encrypted_content` of reasoning and of compaction items. A client keeps it and
  * sends it back; it can neither read nor change it.
  */
 
-/** What a blob is for: one of another purpose cannot be opened. */
+/** The purpose of a blob: one of another purpose cannot be opened. */
 export type SealPurpose = "reasoning" | "compaction";
 
 /**
@@ -25,11 +25,11 @@ export interface Sealer {
   open(purpose: SealPurpose, blob: string): Opened;
 }
 
-/** What a compaction item carries (docs/compaction.md): all that is left of what came before it. */
+/** The content of a compaction item (docs/compaction.md): all that is left of what came before it. */
 export interface CompactionContent {
   /** Items that stand before the summary: instructions, the user's messages, lists of tools. */
   before: Item[];
-  /** What the model has written of all else. Empty where nothing is left out. */
+  /** The model's summary of all else. Empty where nothing is left out. */
   summary: string;
   /** Items that stand after it: what nobody has answered yet. */
   after: Item[];

@@ -18,13 +18,13 @@ export interface PendingCall {
   arguments: string;
 }
 
-/** What became of a call. A hosted tool may add to it what its own item shows. */
+/** The outcome of a call. A hosted tool may add to it what its own item shows. */
 export interface ToolOutcome {
-  /** What the model sees: the result, or why there is none. */
+  /** The text that the model sees: the result, or why there is none. */
   output: string;
   failed: boolean;
   /** Why it failed, for items that have an `error`. */
   error?: McpToolCallError;
-  /** What the tool is to be reminded of in later turns; JSON. */
+  /** The tool is reminded of this in later turns; JSON. */
   memory?: unknown;
 }

@@ -16,7 +16,7 @@ export type ListedTools = { tools: ListedTool[] } | { error: string };
 /** An MCP server whose tools nobody has listed in this conversation. */
 export interface UnlistedServer {
   server_label: string;
-  /** What its list will depend on: kept with the list, for turns that might use it again (`Replay.origin`). */
+  /** The facts on which its list will depend: kept with the list, for turns that might use it again (`Replay.origin`). */
   origin: string;
 }
 
@@ -42,7 +42,7 @@ export interface ToolSession {
   readonly container: string;
   /** Makes a filter for a content part; undefined where there is nothing to cite. */
   readonly citations: (() => CitationFilter) | undefined;
-  /** What the model gets to see. To be asked again once tools have been listed. */
+  /** The tools that the model gets to see. To be asked again once tools have been listed. */
   readonly pluginTools: PluginTools;
   /** Tells whether the model may call anything in its next round, after so many. */
   mayCall(rounds: number): boolean;

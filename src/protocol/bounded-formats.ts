@@ -10,7 +10,7 @@ import { formatPath } from "./validation.ts";
  * take time that grows faster than their number (400: 2 s of CPU; 1,000: more than 45 s).
  */
 
-/** What a count of a JSON schema may say, at most: `maxLength` of a long text. */
+/** The highest count that a JSON schema may say: `maxLength` of a long text. */
 const MAX_COUNT = 1_000_000;
 
 /** Properties of an object in a JSON schema that need not be there, at most. */
@@ -48,7 +48,7 @@ export function refuseLargeFormats(value: unknown, path: Path): void {
 }
 
 class Formats {
-  /** Of all that was looked at. */
+  /** The elements of all that was looked at. */
   #expansion = 0;
 
   /** `times`: how often at least the value is written out. */

@@ -1,7 +1,7 @@
 /** Reading what others send, to its end and no further: the one way in which whole bodies are read. */
 
 export interface ReadBounds {
-  /** Of the decoded body. */
+  /** The longest decoded body. */
   maxBytes: number;
   /** For all of the body, from now. */
   timeoutMs: number;

@@ -16,7 +16,7 @@ export interface ClientTool {
   /** Its name in items; that of its type where it has none. */
   name: string;
   namespace?: string;
-  /** What the namespace is for. */
+  /** The client's words on the purpose of the namespace. */
   namespaceDescription?: string;
   tool: RunByClient;
   /** Its place in a list of tools. */
@@ -94,7 +94,7 @@ export class ClientTools {
   readonly #byName: ReadonlyMap<string, ClientTool>;
   readonly all: readonly ClientTool[];
 
-  /** Of two tools with one name the later one counts. */
+  /** The later one of two tools with one name counts. */
   constructor(tools: readonly Tool[] | null | undefined) {
     this.#byName = new Map(clientToolsIn(tools ?? []).map((tool) => [tool.flatName, tool]));
     this.all = [...this.#byName.values()];

@@ -138,7 +138,7 @@ export function clashingTools(tools: readonly Tool[]): { path: (string | number)
   return undefined;
 }
 
-/** What is wrong with a choice of tools: it leaves none, or names one that is not there. */
+/** The fault of a choice of tools: it leaves none, or names one that is not there. */
 export function wrongChoice(choice: ToolChoice | null | undefined, tools: readonly Tool[]): string | undefined {
   if (choice == null || choice === "auto" || choice === "none") return undefined;
   if (typeof choice === "string") {

@@ -42,7 +42,7 @@ export class ApiError extends Error {
   }
 }
 
-/** What ends the work for a client that has left. Nobody gets to see it. */
+/** The error that ends the work for a client that has left. Nobody gets to see it. */
 export function clientLeft(): ApiError {
   return new ApiError({ status: 499, message: "The client closed the request.", code: "client_closed_request" });
 }
@@ -108,7 +108,7 @@ export function contextLengthExceeded(message: string): ApiError {
   return invalidRequest("input", message, "context_length_exceeded");
 }
 
-/** What the outside may know of a fault that nobody foresaw: that it happened. */
+/** The error of a fault that nobody foresaw. It says no more than that it happened. */
 export function internalError(): ApiError {
   return new ApiError({
     status: 500,

@@ -12,7 +12,7 @@ const TOKENS_OF_MEDIA = 1_000;
 /** Deeper values are not looked at: requests have no deeper texts. */
 const MAX_DEPTH = 16;
 
-/** What all texts in a value come to. Looks at each once. */
+/** An estimate of the tokens of all texts in a value. Looks at each once. */
 export function estimateTokens(value: unknown): number {
   return Math.ceil(bytesIn(value, 0) / BYTES_PER_TOKEN);
 }

@@ -95,7 +95,7 @@ const webSearchTool = z.object({
   external_web_access: z.boolean().nullish(),
 });
 
-/** What a container has and may is its operator's: the tool server gives every one the same, and is told nothing of a request. */
+/** The container is its operator's: the tool server gives every one the same, and is told nothing of a request. */
 const automaticContainer = z
   .object({
     type: z.literal("auto"),
@@ -127,13 +127,13 @@ const codeInterpreterTool = z
 /** vLLM's: a shell, on the operator's tool server. */
 const containerTool = z.object({ type: z.literal("container") });
 
-/** What the layers below `src/tools/` know of a hosted tool. */
+/** A hosted tool as the layers below `src/tools/` know it. */
 interface HostedRequest {
-  /** Of the request's tools that ask for it, in normal form. The first of its types is its name. */
+  /** The schemas of the request's tools that ask for it, in normal form. The first of its types is its name. */
   readonly schema: z.core.$ZodTypeDiscriminable;
   /** Tells whether items cannot bring it: they are stored, and credentials are not. */
   readonly isOfRequestOnly?: true;
-  /** What vLLM calls one that may stand on a server of the operator's (`VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS`). */
+  /** vLLM's labels for one that may stand on a server of the operator's (`VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS`). */
   readonly labels?: readonly string[];
 }
 
@@ -170,7 +170,7 @@ const ALL = Object.entries<HostedRequest>(HOSTED).map(([kind, request]) => {
 });
 const BY_TYPE = new Map(ALL.flatMap((hosted) => hosted.types.map((type) => [type as string, hosted] as const)));
 
-/** What is known of the hosted tool that a type of a request's tools asks for. */
+/** The hosted tool that a type of a request's tools asks for. */
 export function hostedOf(type: string): (typeof ALL)[number] | undefined {
   return BY_TYPE.get(type);
 }

@@ -1,5 +1,5 @@
 /**
- * What some reader of lines takes for the end of one, and other control characters: JSON leaves those from U+007F on as they are.
+ * Characters that some reader of lines takes for the end of one, and other control characters: JSON leaves those from U+007F on as they are.
  * (Unicode's line boundaries, UAX #14 and Python's `splitlines`: LF, VT, FF, CR, FS, GS, RS, NEL, LS, PS.)
  */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.

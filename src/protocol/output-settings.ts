@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-/** What a request, and an item in the middle of a conversation, may set of the output. */
+/** The settings of the output that a request, and an item in the middle of a conversation, may bring. */
 
 export const reasoningEffort = z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"]);
 

@@ -229,7 +229,7 @@ const openaiFields = {
       max_concurrent_subagents: z.int().min(1).nullish(),
     })
     .nullish(),
-  /** Of `input_tokens`. */
+  /** A field of `input_tokens` at OpenAI. */
   personality: notServed("personality"),
 };
 

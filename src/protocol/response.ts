@@ -142,7 +142,7 @@ export type ResponseObject = Omit<Described["ResponseObject"], "output" | "input
 /** An item of the input that the model did not get, in the words of OpenAI's `input_transformations`. */
 export type InputTransformation = NonNullable<ResponseObject["input_transformations"]>[number];
 
-/** What the hosted tools of a response have used: undefined of one without a web search. */
+/** The use of a response's hosted tools; undefined of one without a web search. */
 export function toolUsageOf({ tools, output }: Pick<ResponseObject, "tools" | "output">): ToolUsage | undefined {
   if (!tools.some(({ type }) => hostedOf(type)?.kind === "browser")) return undefined;
   const searches = output.filter(

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { list } from "./collections.ts";
 import { describedAs } from "./described-as.ts";
 
-/** What the schemas of tools share: of those that the client runs, and of hosted ones. */
+/** The parts that the schemas of tools share: of those that the client runs, and of hosted ones. */
 
 export const FUNCTION_NAME = /^[a-zA-Z0-9_-]+$/;
 export const MAX_NAME_LENGTH = 128;
@@ -21,7 +21,7 @@ export function refuse(
   context.addIssue({ code: "custom", path, message, params: { code } });
 }
 
-/** Who may call a tool. Models call tools directly; no program of theirs runs here, so a list must have `direct`. */
+/** The callers that a tool may have. Models call tools directly; no program of theirs runs here, so a list must have `direct`. */
 const callers = list(z.enum(["direct", "programmatic"]), { max: 2 });
 export const allowedCallers = describedAs(
   callers.superRefine((given, context) => {
@@ -40,7 +40,7 @@ export const notAsync = z
   })
   .nullish();
 
-/** What clients say of a tool beside what it is. */
+/** The fields of a tool that say how it may be used. */
 export const callerFields = { defer_loading: z.boolean().nullish(), allowed_callers: allowedCallers, async: notAsync };
 
 type CallerFields = { [Name in keyof typeof callerFields]?: z.output<(typeof callerFields)[Name]> };

@@ -290,7 +290,7 @@ export function chosenTools(choice: ToolChoice | null | undefined): readonly Cho
   return choice.type === "allowed_tools" ? choice.tools : [choice];
 }
 
-/** What a choice or a tool is among hosted ones, each of which a request has once; undefined for a tool that the client runs. */
+/** The key of a choice or a tool among hosted ones, each of which a request has once; undefined for a tool that the client runs. */
 export function hostedKey(tool: Tool | ChosenTool): string | undefined {
   if (tool.type === "mcp") return `mcp:${tool.server_label}`;
   if (tool.type !== "tool_search") return hostedOf(tool.type)?.name;

@@ -6,7 +6,7 @@ import { invalidRequest } from "./errors.ts";
 type Issue = z.core.$ZodIssue;
 type Path = readonly PropertyKey[];
 
-/** What the client sent (values, and keys of its own such as those of `metadata`) is quoted only up to this length. */
+/** The client's own words (values, and keys such as those of `metadata`) are quoted only up to this length. */
 const MAX_QUOTED = 64;
 
 /** A client's text as an error quotes it. */
@@ -78,7 +78,7 @@ function mostTelling(issue: Issue): { issue: Issue; path: Path; expected?: strin
 /** Findings about the type, the value or the discriminator of a field: without a value they mean that it is missing. */
 const MISSING_WHEN_UNDEFINED = new Set(["invalid_type", "invalid_value", "invalid_union"]);
 
-/** What a finding says, and its code. */
+/** The message of a finding, and its code. */
 function describe(issue: Issue, field: string, value: unknown, expected?: string): [message: string, code: string] {
   if (value === undefined && MISSING_WHEN_UNDEFINED.has(issue.code)) {
     return [`Missing required parameter: '${field}'.`, "missing_required_parameter"];

@@ -74,7 +74,7 @@ export interface AnnouncedRun {
   tenant: string;
 }
 
-/** What the register is asked for. */
+/** A question to the register. */
 export interface RunQuery {
   tenant?: string | undefined;
   /** Runs whose ids come after this one. */
@@ -145,7 +145,7 @@ export interface BoardBinding {
   BOARD?: DurableObjectNamespace<Board>;
 }
 
-/** What is over by then is not worth two calls: nobody could look at it. */
+/** A run that is over by then is not worth two calls: nobody could look at it. */
 const ANNOUNCED_AFTER_MS = 1_000;
 
 /** When it is said again, where the board could not be reached. */

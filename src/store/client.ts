@@ -134,7 +134,7 @@ export class HomeClient extends HomeCalls implements PastSource {
         resolved.set(id, { item: JSON.parse(json) as Item, length: json.length });
       }
     }
-    // What is referred to several times is there several times.
+    // An item that is referred to several times is there several times.
     const length = needed.reduce((sum, [, { id = "" }]) => sum + (resolved.get(id)?.length ?? 0), 0);
     if (length > MAX_HISTORY_LENGTH) throw contextLengthExceeded("The items that 'input' refers to are too long.");
     return {
@@ -164,7 +164,7 @@ export class HomeClient extends HomeCalls implements PastSource {
         ),
       );
       snapshots.push(...answers);
-      // What is missing ends the request: the others need not be asked.
+      // A missing item ends the request: the others need not be asked.
       if (answers.some(({ found }) => !found)) break;
     }
     return snapshots;

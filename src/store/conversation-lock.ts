@@ -4,7 +4,7 @@ import { toPieces } from "./row-pieces.ts";
 import type { ObjectLoad } from "./tenant-load.ts";
 
 /**
- * Who may take a turn in the conversation: one at a time, first come, first served.
+ * The lock of a conversation lets one caller at a time take a turn in it: first come, first served.
  *
  * The lock is in memory only. When the object dies, a background run is resumed and waits for the lock first. A
  * foreground turn in a Worker finds that its lease is of another life of the object, and may not settle. An object that
@@ -109,11 +109,11 @@ export class ConversationLock {
  *
  * They are hibernatable. An object that waits for nothing but their end costs no time awake and may leave memory, where an RPC
  * object in a Worker would keep it awake for the whole turn (Cloudflare: Durable Objects, WebSocket Hibernation and Pricing).
- * What the holder has is written on its socket, and the object's next life reads it there. Sockets end with the object when it
+ * The holder's lease is written on its socket, and the object's next life reads it there. Sockets end with the object when it
  * dies otherwise.
  */
 
-/** What is written on the socket of a turn that has entered. */
+/** This is written on the socket of a turn that has entered. */
 export interface HeldLease {
   ticket: string;
   /** The last position of the conversation that the turn saw. */
@@ -150,12 +150,12 @@ export class LeaseSockets {
     for (const socket of this.#state.getWebSockets(ticket)) socket.serializeAttachment(null);
   }
 
-  /** Whether a turn's Worker has its end of one. */
+  /** Tells whether a turn's Worker has its end of one. */
   get isAnyOpen(): boolean {
     return this.#state.getWebSockets().some(({ readyState }) => readyState === WebSocket.OPEN);
   }
 
-  /** What an earlier life of the object has written and not cleared, where its Worker is still there. */
+  /** The lease that an earlier life of the object has written and not cleared, where its Worker is still there. */
   held(): HeldLease | undefined {
     for (const socket of this.#state.getWebSockets()) {
       const base = socket.readyState === WebSocket.OPEN ? (socket.deserializeAttachment() as number | null) : null;

@@ -96,7 +96,7 @@ export class ConversationTurns {
     return turn?.ticket !== ticket || turn.lease.released ? undefined : turn;
   }
 
-  /** Whether a foreground turn has entered, and not left. */
+  /** Tells whether a foreground turn has entered, and not left. */
   get isEntered(): boolean {
     return this.#entered?.lease.released === false;
   }

@@ -8,7 +8,7 @@ import type { EventLogWriter } from "./log-writer.ts";
  * slow client falls back to what is stored and costs no memory, and no client sees what is not durable.
  */
 
-/** Who may read the events of one run at the same time. */
+/** So many may read the events of one run at the same time. */
 const MAX_READERS = 100;
 
 /** How many readers each run has. */
@@ -37,7 +37,7 @@ export class ReaderCount {
     if (this.#counts.has(turn)) this.#deleted.add(turn);
   }
 
-  /** Whether a run was deleted that has readers yet. */
+  /** Tells whether a run was deleted that has readers yet. */
   isDeleted(turn: string): boolean {
     return this.#deleted.has(turn);
   }
@@ -46,7 +46,7 @@ export class ReaderCount {
 interface ReaderOptions {
   /** The last sequence number that the client has. */
   after: number;
-  /** Whether deltas keep their `obfuscation`. */
+  /** True if deltas keep their `obfuscation`. */
   obfuscation: boolean;
   /** The operator hides what models think: also of logs from before. */
   hidesReasoning: boolean;
@@ -59,7 +59,7 @@ const OBFUSCATION = /,"obfuscation":"[^"]*"}$/;
 /** Types that end a stream. */
 const TERMINAL = new Set(["response.completed", "response.failed", "response.incomplete"]);
 
-/** What a reader looks at: the log, its writer as long as the run lives, and whether the run has been settled. */
+/** A run as its readers see it: the log, its writer as long as the run lives, and whether the run has been settled. */
 interface ReadableRun {
   turn: string;
   log: EventLogStore;

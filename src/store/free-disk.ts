@@ -1,13 +1,13 @@
 import { ApiError } from "../protocol/errors.ts";
 
 /**
- * Whether the disk has room for what is new. The launcher of a process of one's own measures it (`cli/free-disk.ts`), and tells
+ * The state of the disk: it has room for what is new, or not. The launcher of a process of one's own measures it (`cli/free-disk.ts`), and tells
  * the Worker when it changes; Cloudflare has no disk that could be full, and nobody tells.
  */
 
 export type DiskState = "ok" | "low";
 
-/** Of this isolate: workerd has one for each process, with the Worker and all objects in it. */
+/** The state as this isolate knows it: workerd has one for each process, with the Worker and all objects in it. */
 let state: DiskState | undefined;
 
 export function noteDisk(told: DiskState): void {

@@ -4,9 +4,9 @@ import type { HomeRows } from "./home-rows.ts";
 import { MAX_HISTORY_LENGTH, MAX_READ_LENGTH } from "./limits.ts";
 import type { RunSpec } from "./run-store.ts";
 
-/** What a turn continues, as its home keeps it. */
+/** Reads from its home what a turn continues. */
 
-/** What a new turn needs of what came before it: a history, and the items that it refers to, as JSON texts by id. */
+/** A new turn needs this of what came before it: a history, and the items that it refers to, as JSON texts by id. */
 export type Snapshot =
   | { found: true; history: History; references: Record<string, string> }
   | { found: false; missing: "previous" }
@@ -21,7 +21,7 @@ export interface ItemKey {
   optional?: true;
 }
 
-/** What a home that keeps nothing knows of what is asked for. */
+/** The answer of a home that keeps nothing. */
 export function emptySnapshot(previous: string | null, references: readonly ItemKey[]): Snapshot {
   if (previous !== null) return { found: false, missing: "previous" };
   return snapshotOf(EMPTY_HISTORY, references, {});

@@ -5,7 +5,7 @@ import { fromCell, fromCells, mayContinue, type StoredCell } from "./row-pieces.
 import type { Tables } from "./tables.ts";
 
 /**
- * What came before a turn. This folder has two words for it:
+ * The past of a turn. This folder has two words for it:
  *
  * - A *history* is the items, and the raw messages behind them. A response has one (its ancestors and itself), and so
  *   has a conversation.

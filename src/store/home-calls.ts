@@ -18,7 +18,7 @@ const LOOK_MS = 10;
 
 export type HomesBinding = FileBindings & { HOME: DurableObjectNamespace<Home> };
 
-/** What a method gives its callers. */
+/** A method as its callers see it. */
 type Called<Method> = Method extends (...args: infer Args) => infer Answer
   ? (...args: Args) => Promise<Awaited<Answer>>
   : never;

@@ -10,23 +10,23 @@ import type { SettledTurn } from "./turn-store.ts";
  * Brings what an export has of a home into the rows of this one: all of it or nothing, in one transaction, and only where
  * nothing is kept. A home that is longer than one call may carry comes in parts, which wait in a table of their own.
  *
- * Who calls has checked each line and all of them together (`api/imported-home.ts`).
+ * The caller has checked each line and all of them together (`api/imported-home.ts`).
  */
 
 /** A part of a home's lines. */
 export interface ImportPart {
-  /** Of one import of one home. */
+  /** Names one import of one home. */
   ticket: string;
   /** Counted from 0. */
   part: number;
   isLast: boolean;
   lines: string[];
-  /** Whether what the tenant stores is counted. */
+  /** True if what the tenant stores is counted. */
   isCounted?: boolean;
 }
 
 /**
- * What became of a part. `waiting`: more is to come. `imported`: it is the last, and all are kept. `unchanged`: what it has is
+ * The outcome of a part. `waiting`: more is to come. `imported`: it is the last, and all are kept. `unchanged`: what it has is
  * kept already. `differs`: something else is kept; nothing was changed. `interrupted`: the parts before it do not wait here: another
  * import has begun since, or an hour has passed.
  */
@@ -38,7 +38,7 @@ const CREATE_WAITING = `CREATE TABLE waiting_lines (
   PRIMARY KEY (part, line, piece)) WITHOUT ROWID`;
 const DROP_WAITING = "DROP TABLE IF EXISTS waiting_lines";
 
-/** What an import needs of its home. */
+/** The parts of its home that an import needs. */
 interface ImportingHome {
   sql: SqlStorage;
   rows: HomeRows;
@@ -67,7 +67,7 @@ export async function importPart(home: ImportingHome, taken: ImportPart): Promis
   return "imported";
 }
 
-/** Whether what these lines tell is kept here. A home may have gone on since it was imported. */
+/** Tells whether what these lines say is kept here. A home may have gone on since it was imported. */
 function compare(rows: HomeRows, lines: readonly string[]): ImportAnswer {
   const { conversations, turns, items } = rows;
   const takenOut = items.takenOut();
@@ -82,7 +82,7 @@ function compare(rows: HomeRows, lines: readonly string[]): ImportAnswer {
   return isKept ? "unchanged" : "differs";
 }
 
-/** Whether the parts before this one wait, and are of the same import. */
+/** Tells whether the parts before this one wait, and are of the same import. */
 function hasWaiting(sql: SqlStorage, ticket: string, part: number): boolean {
   if (sql.exec("SELECT 1 FROM sqlite_schema WHERE name = 'waiting_lines'").toArray().length === 0) return false;
   const newest = "SELECT ticket, part FROM waiting_lines ORDER BY part DESC LIMIT 1";

@@ -52,7 +52,7 @@ const items = list(
 
 const replay = z.looseObject({ item: id, messages: list(z.looseObject({}), { max: MAX_ELEMENTS }) });
 
-/** What the API does not show of a turn. */
+/** The parts of a turn that the API does not show. */
 const turn = z.strictObject({
   id: turnKey,
   parent: turnKey.nullable(),

@@ -53,7 +53,7 @@ export class HomeRows {
     }
   }
 
-  /** Whether nothing is kept that is still needed, but perhaps the turn `except`. What has expired may be there. */
+  /** Tells whether nothing is kept that is still needed, but perhaps the turn `except`. What has expired may be there. */
   isEmpty(except?: string): boolean {
     return (
       !this.turns.hasLiving(except) &&
@@ -64,17 +64,17 @@ export class HomeRows {
     );
   }
 
-  /** Whether nothing was ever written, or all was given back. */
+  /** Tells whether nothing was ever written, or all was given back. */
   isVacant(): boolean {
     return this.#tables.isNone();
   }
 
-  /** Whether that may be so, as far as is known without looking. */
+  /** Tells whether that may be so, as far as is known without looking. */
   get mayBeVacant(): boolean {
     return this.#tables.mayBeNone;
   }
 
-  /** Whether there is neither a turn, also of those that have expired, nor a run or a conversation. */
+  /** Tells whether there is neither a turn, also of those that have expired, nor a run or a conversation. */
   isUnused(): boolean {
     return this.turns.isEmpty() && this.runs.turns().length === 0 && !this.conversations.exists();
   }

@@ -6,11 +6,11 @@ import type { Tables } from "./tables.ts";
 import { TEXT_BYTES } from "./turn-store.ts";
 
 /**
- * What a home stores, for the quota of its tenant. A home is counted where one of its rows has an `owner`: the key that has stored
+ * Tells the quota of its tenant how much a home stores. A home is counted where one of its rows has an `owner`: the key that has stored
  * it, by a caller of whom something stored is limited. All that a counted home stores is counted, also what it had before.
  */
 
-/** What each turn and each conversation counts beside its texts: a page of the file, of which they take at least one. */
+/** Each turn and each conversation counts so much beside its texts: a page of the file, of which they take at least one. */
 const ROW_BYTES = 4_096;
 
 /** It is there only until the quota knows that nothing is left: no version of the schema has it. */
@@ -35,7 +35,7 @@ export class HomeStored {
   #now: Record<string, Stored> | undefined;
   /** The newest report: only its arrival says what the quota knows. */
   #latest: StoredReport | undefined;
-  /** What the quota is known to know, as JSON. */
+  /** The figures that the quota is known to have, as JSON. */
   #told: string | undefined;
 
   constructor(sql: SqlStorage, tables: Tables, who: { tenant: string; home: string }, env: QuotaBinding) {
@@ -45,7 +45,7 @@ export class HomeStored {
     this.#env = env;
   }
 
-  /** Whether the home is counted, or was until its last row that is went. Reads its rows, up to the first that is. */
+  /** Tells whether the home is counted, or was until its last row that is went. Reads its rows, up to the first that is. */
   isCounted(): boolean {
     return this.#hasOwned() || this.#isMarked();
   }
@@ -92,7 +92,7 @@ export class HomeStored {
     this.#now = undefined;
   }
 
-  /** What is stored, by the key that has stored it. */
+  /** The amounts that are stored, by the key that has stored them. */
   byKey(): StoredByKey {
     this.#now ??= this.#read();
     return this.#now;

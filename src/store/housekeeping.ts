@@ -2,7 +2,7 @@ import type { Config } from "../config/index.ts";
 import { type HomeRows, KEY_LIFETIME_MS } from "./home-rows.ts";
 
 /**
- * What a home does by itself: its alarm finds runs whose process died, delivers webhooks and removes what has expired.
+ * The home's own work: its alarm finds runs whose process died, delivers webhooks and removes what has expired.
  * A home in which nothing is left gives its storage back.
  */
 
@@ -56,12 +56,12 @@ export class Housekeeping {
     if (this.#alarmAt === undefined) this.#alarmAt = known;
   }
 
-  /** Whether the alarm is known to be set. */
+  /** Tells whether the alarm is known to be set. */
   get hasAlarm(): boolean {
     return typeof this.#alarmAt === "number";
   }
 
-  /** What the alarm does. It generates nothing itself. */
+  /** The alarm rings. It generates nothing itself. */
   async ring(): Promise<void> {
     this.#alarmAt = null;
     this.#runs.resumeRuns();
@@ -96,7 +96,7 @@ export class Housekeeping {
     if (Number.isFinite(at)) await this.#setAlarm(at);
   }
 
-  /** What a counted home stores becomes less: that is told before this resolves, or by the alarm. Not of one that is not counted. */
+  /** Removes something from a home. Where that is counted, the quota is told before this resolves, or by the alarm. */
   async removing<T>(remove: () => T): Promise<T> {
     if (!this.#rows.stored.isCounted()) return remove();
     await this.retain(Number.POSITIVE_INFINITY, true);

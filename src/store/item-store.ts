@@ -50,7 +50,7 @@ export function unknownCursor(after: string): ApiError {
  * Items one by one: found by their ids, taken out of the conversation, and in pages. An item's id names its turn and the
  * side of it, so no other turn is read.
  *
- * Whether an item is there for those who ask is decided here, and only here: it is not when it was taken out of the
+ * This file alone decides whether an item is there for those who ask: it is not when it was taken out of the
  * conversation. Where it is asked for by itself it is not either when its turn has expired (`turn-store.ts`).
  */
 export class ItemStore {
@@ -135,7 +135,7 @@ export class ItemStore {
     return pageOf(items, limit);
   }
 
-  /** Whether an item was taken out of the conversation. */
+  /** Tells whether an item was taken out of the conversation. */
   isTakenOut(id: string): boolean {
     return this.#tables.rows("deleted_items", "SELECT 1 FROM deleted_items WHERE id = ?", id).length > 0;
   }

@@ -10,13 +10,13 @@ import { type Holder, Semaphore } from "./tenant-load.ts";
  * later. As work ends, n such tenants come to hold equally much, and leave 1 / (3n + 1) of all permits.
  */
 
-/** Who takes permits, and how many there are in all. */
+/** The tenant that takes permits, and how many there are in all. */
 export interface PermitOwner {
   tenant: string;
   config: { maxOpenTurns: number };
 }
 
-/** What one permit stands for beside the turn itself. Bytes, or UTF-16 units where a text came as such. */
+/** One permit stands for so much beside the turn itself. Bytes, or UTF-16 units where a text came as such. */
 const PERMIT_LENGTH = 256 * 1024;
 
 /** A body is in memory as bytes, as text and as values while it is read. */
@@ -25,7 +25,7 @@ const BODY_COPIES = 3;
 /** A connection whose body is being read holds so much of a permit before any of the body has come. */
 const OPEN_BODY = 1 / 8;
 
-/** What a tenant may hold, as a multiple of what is then free. */
+/** A tenant may hold so many times as much as is then free. */
 const SHARE_FACTOR = 3;
 
 /**
@@ -89,7 +89,7 @@ export function turnsBesideClients(): number {
   return [...memory.labels()].filter((kind) => kind === "turn").length;
 }
 
-/** What refuses the owner so many more permits, if anything does. */
+/** The error that refuses the owner so many more permits, if anything does. */
 function refusalOf({ tenant, config }: PermitOwner, more: number): ApiError | undefined {
   const free = config.maxOpenTurns - memory.taken - more;
   if (free < 0) return overloaded();

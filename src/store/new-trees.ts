@@ -30,7 +30,7 @@ export interface NewTree extends TreeAddress {
 }
 
 /**
- * What gives a place for a new tree of a tenant's, and another one with each call, of which the last counts. A home takes
+ * Draws a place for a new tree of a tenant's, and another one with each call, of which the last counts. A home takes
  * `treesPerHome` of them. The first call takes the place: whoever waits before it takes none from the others.
  */
 export function newTree(tenant: string, treesPerHome: number): () => NewTree {

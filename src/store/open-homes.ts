@@ -11,7 +11,7 @@ import type { Housekeeping } from "./housekeeping.ts";
  * used home leave when no more may be open, and has a home that keeps nothing remove its files.
  */
 
-/** What `serve` binds to its Worker. */
+/** The bindings that `serve` gives its Worker. */
 export interface FileBindings {
   /** How many files the process may have open, as decimal digits. Without it homes are not counted. */
   OPEN_FILES?: string;
@@ -25,7 +25,7 @@ export interface FileBindings {
 const BELIEVED_MS = 200;
 const TOLD_MS = 1_000;
 
-/** What this process sees of a home that lives in it. */
+/** A home that lives in this process, as the process sees it. */
 export interface LivingHome {
   /** Nothing is under way in it but calls. */
   readonly isIdle: boolean;
@@ -49,7 +49,7 @@ const FILES_PER_HOME = 3;
 /** The suffixes of their names. */
 const FILE_SUFFIXES = ["", "-wal", "-shm"] as const;
 
-/** Of the files that a process may have open, homes have one third; less where connections take more than the others. */
+/** Homes have one third of the files that a process may have open; less where connections take more than the others. */
 const HOMES_SHARE = 3;
 /** So many files stay free for connections that come. */
 const FREE_SHARE = 8;
@@ -91,7 +91,7 @@ export function beginCall(name: string, most: number): OpenHome | undefined {
   return home;
 }
 
-/** Whether a home is open. */
+/** Tells whether a home is open. */
 export function isOpen(name: string): boolean {
   return open.get(name)?.life?.deref() !== undefined;
 }
@@ -155,7 +155,7 @@ async function countFiles(list: Fetcher | undefined, maxAge: number): Promise<nu
   return counted.files;
 }
 
-/** Whether a home has a file. */
+/** Tells whether a home has a file. */
 export async function hasFile(files: Fetcher, id: DurableObjectId): Promise<boolean> {
   const { status } = await files.fetch(fileUrl(id), { method: "HEAD" });
   return status !== 404;
@@ -251,7 +251,7 @@ export class HomeLife implements LivingHome {
     const isVacant = files !== undefined && this.#rows.isVacant() && (await storage.getAlarm()) === null;
     if (onlyIfVacant && !isVacant) return false;
     if (isVacant) await removeFiles(files, this.#state.id);
-    // What was written is on the disk before the object ends.
+    // All writes are on the disk before the object ends.
     else await storage.sync();
     // Whoever holds the conversation would lose it.
     if (!isVacant && (!this.isIdle || this.#sockets.isAnyOpen)) return false;

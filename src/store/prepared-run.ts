@@ -22,7 +22,7 @@ import type { ObjectLoad } from "./tenant-load.ts";
 
 /** A run that is ready to go: its turn can be made, and what it puts out goes to its home. */
 
-/** What a run needs from its home. */
+/** The parts of its home that a run needs. */
 export interface RunHome {
   env: Variables & QuotaBinding & BoardBinding;
   /** Keeps an object alive and its errors out of nowhere. */
@@ -54,18 +54,18 @@ export interface RunPast extends ReadPast {
 
 export interface PreparedRun {
   spec: RunSpec;
-  /** Of its spec, and of what it continues where that is known, as JSON, in UTF-16 units. */
+  /** The length of its spec, and of what it continues where that is known, as JSON, in UTF-16 units. */
   length: number;
   abort: AbortController;
   log: EventLogWriter;
-  /** What it has reserved of its caller's limits. */
+  /** Its reservation in its caller's limits. */
   quota: HeldQuota;
   /** Events that its log had before. */
   logged: number;
   /** The run's turn; without a past one that can only end. Throws as `assembleTurn` does. */
   makeTurn: (past: RunPast | undefined) => Turn;
   settle: Settle;
-  /** What telemetry sees of the run, where there is any. */
+  /** The run as telemetry sees it, where there is any. */
   observation: Observation | undefined;
   /** The model server that has answered last, by its name; undefined where none has. */
   server: () => string | undefined;
@@ -114,7 +114,7 @@ export function prepareRun(
     if (spec.reservation) await quota.end(result, { spec, prices: config.keys.prices });
     terminate();
     try {
-      // What is pending, the terminal event and the turn: all or nothing.
+      // All or nothing: pending events, the terminal one, and the turn.
       const rows = home.settle(spec, base, result, () => log.end());
       if (observation) observation.measured.rowsWritten = rows;
     } catch (error) {

@@ -12,7 +12,7 @@ import type { RunHost } from "./run-host.ts";
 import { type RunSpec, runningBody } from "./run-store.ts";
 import type { NodeRow, StoredResponse } from "./turn-store.ts";
 
-/** What the operator is told of a run that lives. */
+/** A run that lives, as the operator is told of it. */
 export interface LiveRunFacts {
   model: string;
   /** Unix milliseconds. */
@@ -44,7 +44,7 @@ export class ResponseReader {
     return live ? runningBody(live.spec, "in_progress") : null;
   }
 
-  /** Whether there is such a response. */
+  /** Tells whether there is such a response. */
   has(turn: string): boolean {
     this.#runs.resumeRuns();
     return this.#rows.turns.hasResponse(turn) || this.#runs.live(turn) !== undefined;
@@ -114,7 +114,7 @@ interface TreeHome {
   runs: RunHost;
 }
 
-/** What a node needs of a response's body. */
+/** The fields of a response's body that a node needs. */
 type Head = Pick<ResponseObject, "status" | "background" | "model" | "usage" | "previous_response_id">;
 
 /** Makes a node of a turn that is about to be read, and says how much text that took, in UTF-16 units. */
@@ -138,7 +138,7 @@ export function treePage(home: TreeHome, address: TreeAddress, { limit, order, a
   return pageOf(nodes, limit);
 }
 
-/** What is settled and what runs, in one order. */
+/** Settled responses and those that run, in one order. */
 function* sourcesOf(
   { rows, runs }: TreeHome,
   { home, tree }: TreeAddress,
@@ -208,12 +208,12 @@ const PREVIEW_LENGTH = 160;
 /** Text that is looked at to find those: blanks may come first. */
 const READ_LENGTH = 4 * PREVIEW_LENGTH;
 
-/** What was said to the model last: by the user, or else by a tool. `items`: a JSON array, or its beginning. */
+/** The words that the model was told last: by the user, or else by a tool. `items`: a JSON array, or its beginning. */
 export function inputPreview(items: string, isTakenOut: (id: string) => boolean): Preview | null {
   return preview(items, isTakenOut, ({ role }) => role === "user");
 }
 
-/** What the model has said last, or else what it has called. */
+/** The words that the model has said last, or else what it has called. */
 export function outputPreview(items: string, isTakenOut: (id: string) => boolean): Preview | null {
   return preview(items, isTakenOut, () => true);
 }
@@ -221,7 +221,7 @@ export function outputPreview(items: string, isTakenOut: (id: string) => boolean
 /** Items of which the last may be cut: it may lack any field but its type. */
 type ReadItem = { type: string } & Partial<Record<string, unknown>>;
 
-/** Of the last message that is wanted, or else of the last item. */
+/** The preview of the last message that is wanted, or else of the last item. */
 function preview(
   json: string,
   isTakenOut: (id: string) => boolean,
@@ -234,7 +234,7 @@ function preview(
   return item ? { type: item.type, text: oneLine(textOf(item)) } : null;
 }
 
-/** What an item says, or at least the beginning of it. */
+/** The words of an item, or at least the beginning of them. */
 function textOf(item: ReadItem): string {
   switch (item.type as Item["type"]) {
     case "message":

@@ -122,7 +122,7 @@ function specOfLog(home: string, { turn, createdAt }: NotedRun, first: string | 
   };
 }
 
-/** What is thrown by reading a row that holds something else than was written. */
+/** Tells whether an error is one of reading a row that holds something else than was written. */
 function isUnreadable(error: unknown): boolean {
   return error instanceof SyntaxError || error instanceof TypeError || error instanceof RangeError;
 }

@@ -8,10 +8,10 @@ import { notePassed } from "./memory.ts";
  * of before there were blobs are read as ever.
  */
 
-/** What is written into a column. */
+/** A value that is written into a column. */
 export type Cell = string | Uint8Array;
 
-/** What such a column gives. */
+/** A value that such a column gives. */
 export type StoredCell = string | ArrayBuffer;
 
 /**
@@ -91,7 +91,7 @@ export function toPieces(text: string, pieceLength = PIECE_LENGTH): string[] {
   return pieces;
 }
 
-/** Whether a row's piece is so long that the next part may go on with it. */
+/** Tells whether a row's piece is so long that the next part may go on with it. */
 export function mayContinue(piece: string): boolean {
   return piece.length >= PIECE_LENGTH - 1;
 }

@@ -2,7 +2,7 @@ import { ApiError, type ErrorFields } from "../protocol/errors.ts";
 
 /** How objects are called: what a home is asked by `fetch`, what their methods give, and when to call them again. */
 
-/** What a home is asked by `fetch`, because it answers with a stream or a socket that the Worker hands on as it is. */
+/** A question that a home is asked by `fetch`, because it answers with a stream or a socket that the Worker hands on as it is. */
 export type HomeRequest =
   /** The log of a run as SSE: the events after `after`, and then those that come while the run lives. */
   | { kind: "events"; turn: string; after: number; obfuscation: boolean }
@@ -47,7 +47,7 @@ export function readHomeUrl(url: string): HomeRequest | undefined {
   }
 }
 
-/** What an RPC gives that may be refused. Cloudflare's RPC does not carry classes of errors, so an error is a value. */
+/** The result of an RPC that may be refused. Cloudflare's RPC does not carry classes of errors, so an error is a value. */
 export type Result<T> = { ok: true; value: T } | { ok: false; error: ErrorFields };
 
 export function refused(error: ApiError): Result<never> {
@@ -61,7 +61,7 @@ export function refusalOf(error: unknown): Result<never> {
 }
 
 /**
- * Whether the platform says of an error of a call to an object that trying again may help: the object has moved or been
+ * Tells whether, by the platform's word, trying again may help after an error of a call to an object: the object has moved or been
  * restarted, or the machine that has it is not reached (`retryable`, of Durable Objects' exceptions).
  */
 export function isRetryable(error: unknown): boolean {

@@ -37,7 +37,7 @@ interface LiveRun {
   ended: Promise<void>;
   /** The model server that has answered last. */
   server: () => string | undefined;
-  /** Of its request and what it continues, as JSON, in UTF-16 units. */
+  /** The length of its request and what it continues, as JSON, in UTF-16 units. */
   length: number;
 }
 
@@ -176,7 +176,7 @@ export class RunHost {
   }
 }
 
-/** What a run needs of its home to begin. */
+/** The parts of its home that a run needs to begin. */
 interface Admission {
   rows: HomeRows;
   runs: RunHost;
@@ -186,7 +186,7 @@ interface Admission {
   find: (turn: string) => StoredResponse | null;
 }
 
-/** Who begins a run: its place in the queue of the conversation, and its access to MCP servers. */
+/** The caller that begins a run: its place in the queue of the conversation, and its access to MCP servers. */
 interface Caller {
   ticket: string;
   waitMs: number;
@@ -206,7 +206,7 @@ export async function admitRun(home: Admission, spec: RunSpec, caller: Caller): 
     checkConversation(home, spec);
     return { ok: true, value: await begin(home, spec, caller) };
   } catch (error) {
-    // What is refused leaves nothing.
+    // A refused run leaves nothing.
     await home.housekeeping.releaseIfEmpty();
     return refusalOf(error);
   }

@@ -31,7 +31,7 @@ export interface RunSpec {
   /** Labels of MCP servers that cannot be reached again after a restart: their credentials are not kept. */
   withheld?: string[];
   inConversation: boolean;
-  /** What its caller's key allows, and what it has reserved of its limits; runs of before, and of others, have neither. */
+  /** The policy of its caller's key, and its reservation in the caller's limits; runs of before, and of others, have neither. */
   policy?: Policy;
   reservation?: RunReservation;
   /** The key that stores it, where what is stored is counted. */

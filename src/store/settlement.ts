@@ -18,7 +18,7 @@ export interface TurnToSettle extends Omit<SettledTurn, "base" | "position" | "l
   lease: { token: string; joins: boolean } | null;
 }
 
-/** What settling a turn needs of its home. */
+/** The parts of its home that settling a turn needs. */
 interface Settling {
   config: () => Config;
   rows: HomeRows;

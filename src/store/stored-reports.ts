@@ -22,7 +22,7 @@ interface Untold {
   from: number;
 }
 
-/** Of one tenant, what waits to be told. */
+/** The reports of one tenant that wait to be told. */
 interface Queue {
   waiting: Map<string, Untold & Pick<Told, "onTold">>;
   /** Since when the call lasts that is under way, Unix milliseconds. The object that has made it may have been ended since. */
@@ -37,7 +37,7 @@ const CALL_WITHIN_MS = 10_000;
 /** Orders the reports of this isolate. */
 let lastAt = 0;
 
-/** Of each tenant, from when the reports are that are not told yet. */
+/** By tenant, the times of the reports that are not told yet. */
 const untold = new Map<string, Set<number>>();
 
 /** Dates a report, which takes the place of one that waits. */
@@ -55,8 +55,8 @@ export function latestReport(): number {
 }
 
 /**
- * Whether a tenant's reports up to `latest` were told, as far as they are this isolate's: those of homes elsewhere nobody knows here.
- * What could not be told counts as told: the home's alarm tells it.
+ * Tells whether a tenant's reports up to `latest` were told, as far as they are this isolate's: those of homes elsewhere nobody knows here.
+ * A report that could not be told counts as told: the home's alarm tells it.
  */
 export function isTold(tenant: string, latest: number): boolean {
   const since = Date.now() - CALL_WITHIN_MS;

@@ -65,12 +65,12 @@ export class Tables {
     return this.#present.has(table);
   }
 
-  /** Whether there may be no table at all, as far as is known without looking. */
+  /** Tells whether there may be no table at all, as far as is known without looking. */
   get mayBeNone(): boolean {
     return this.#present === undefined || this.#present.size === 0;
   }
 
-  /** Whether there is no table at all, also none that is not of these. */
+  /** Tells whether there is no table at all, also none that is not of these. */
   isNone(): boolean {
     return this.#look().size === 0;
   }

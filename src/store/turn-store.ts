@@ -6,7 +6,7 @@ import type { Tables } from "./tables.ts";
 /**
  * The settled turns of a home: immutable rows, and the histories that they make up.
  *
- * Whether a response is there for those who ask is decided here, and only here. It is not when it was deleted (its rows
+ * This file alone decides whether a response is there for those who ask. It is not when it was deleted (its rows
  * are removed, or have no `response`) or has expired (it was created at `oldest` or before). Two things outlive it: a
  * younger response goes on to have it in its history until it is deleted, and a conversation keeps its items.
  */
@@ -133,7 +133,7 @@ export class TurnStore {
     return mayContinue(response) ? (readText(this.#tables, turn, "response") ?? response) : response;
   }
 
-  /** Whether a turn keeps an event log, or the end of one. */
+  /** Tells whether a turn keeps an event log, or the end of one. */
   hasLog(turn: string): boolean {
     return this.#any("turn = ? AND part = 0 AND log IS NOT NULL", turn);
   }
@@ -170,22 +170,22 @@ export class TurnStore {
     };
   }
 
-  /** Whether a response is there. */
+  /** Tells whether a response is there. */
   hasResponse(turn: string): boolean {
     return this.#any("turn = ? AND part = 0 AND created_at > ? AND response IS NOT NULL", turn, this.#oldest());
   }
 
-  /** Whether a turn is kept, with its response or without, expired or not. */
+  /** Tells whether a turn is kept, with its response or without, expired or not. */
   has(turn: string): boolean {
     return this.#tables.rows("turns", "SELECT 1 FROM turns WHERE turn = ? AND part = 0", turn).length > 0;
   }
 
-  /** Whether a turn is part of the conversation. */
+  /** Tells whether a turn is part of the conversation. */
   isInConversation(turn: string): boolean {
     return this.#any("turn = ? AND part = 0 AND position IS NOT NULL", turn);
   }
 
-  /** Whether there is a turn that has not expired, but perhaps `except`. */
+  /** Tells whether there is a turn that has not expired, but perhaps `except`. */
   hasLiving(except = ""): boolean {
     return this.#any("created_at > ? AND turn <> ?", this.#oldest(), except);
   }
@@ -194,7 +194,7 @@ export class TurnStore {
     return !this.#any("true");
   }
 
-  /** Whether there is such a row. Reads the first one that it finds. */
+  /** Tells whether there is such a row. Reads the first one that it finds. */
   #any(condition: string, ...bindings: (string | number)[]): boolean {
     return this.#tables.rows("turns", `SELECT 1 FROM turns WHERE ${condition} LIMIT 1`, ...bindings).length > 0;
   }
@@ -222,7 +222,7 @@ export class TurnStore {
   }
 
   /**
-   * What the conversation's turns up to a position brought, oldest first, with the items that were taken out of it since.
+   * The items that the conversation's turns up to a position brought, oldest first, with the items that were taken out of it since.
    * Throws the 400 of a conversation that is too long to be read.
    */
   conversationHistory(upTo: number): History {

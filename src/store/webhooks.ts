@@ -77,7 +77,7 @@ export class WebhookStore {
   }
 }
 
-/** Whether the endpoint has taken it. Redirects are not followed: their target was never configured. */
+/** Tells whether the endpoint has taken it. Redirects are not followed: their target was never configured. */
 async function deliver(row: Row, webhook: NonNullable<Config["webhook"]>): Promise<boolean> {
   const id = `evt_${row.response.slice("resp_".length)}`;
   const body = JSON.stringify({

@@ -13,7 +13,7 @@ export interface ExporterOptions {
   target: OtlpTarget;
   /** How long the collector may take over one export, in milliseconds. */
   timeoutMs: number;
-  /** What it is called in the log. */
+  /** Its name in the log. */
   kind: "traces" | "metrics";
   /** Gives the body of the next export, and forgets what is in it; undefined where there is nothing to tell. */
   take: () => string | undefined;
@@ -21,13 +21,13 @@ export interface ExporterOptions {
   onDropped: () => void;
 }
 
-/** Who is to be kept alive for an export, and whether that costs while it waits: then one export must do. */
+/** The host that is to be kept alive for an export, and whether that costs while it waits: then one export must do. */
 export interface ExportHost {
   waitUntil: (promise: Promise<unknown>) => void;
   isBrief: boolean;
 }
 
-/** What may follow an answer takes 30 s on Cloudflare; an export is begun only if it will have ended by then. */
+/** Work after an answer may take 30 s on Cloudflare; an export is begun only if it will have ended by then. */
 const AFTER_ANSWER_MS = 28_000;
 
 /** An exporter whose request the platform has given up says nothing any more. */
@@ -38,13 +38,13 @@ const MAX_OFFERS = 4;
 const FIRST_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 60_000;
 
-/** Of a collector's answer. */
+/** The longest answer of a collector that is read. */
 const MAX_ANSWER_BYTES = 64 * 1024;
 
 /** A collector that fails is told of so often, in milliseconds. */
 const TOLD_EVERY_MS = 60_000;
 
-/** What a collector that is busy or restarting answers with (OTLP/HTTP, "Retryable Response Codes"). */
+/** The statuses of a collector that is busy or restarting (OTLP/HTTP, "Retryable Response Codes"). */
 const RETRYABLE = new Set([429, 502, 503, 504]);
 
 /** Why a batch was not taken; `isFinal`: it would not be taken another time, either. */
@@ -59,7 +59,7 @@ export class Exporter {
   readonly #options: ExporterOptions;
   /** When the export under way began. */
   #sendingSince: number | undefined;
-  /** What is being sent, or was not taken. */
+  /** The body that is being sent, or was not taken. */
   #body: string | undefined;
   #offers = 0;
   #pausedUntil = 0;
@@ -118,7 +118,7 @@ export class Exporter {
     }
   }
 
-  /** Whether the collector is to be left alone. What it will never take is dropped. */
+  /** Tells whether the collector is to be left alone. A body that it will never take is dropped. */
   #isRefused({ why, isFinal, retryAfter = 0 }: Refusal): boolean {
     this.#offers += 1;
     if (isFinal || this.#offers >= MAX_OFFERS) {
@@ -139,7 +139,7 @@ export class Exporter {
   }
 }
 
-/** What a collector says that it has not taken (`partialSuccess`), or that it is none. */
+/** The refusal in a collector's answer: a part that it has not taken (`partialSuccess`), or that it is no collector. */
 function refusalIn(answer: string): Refusal | undefined {
   if (answer.trim() === "") return undefined;
   try {

@@ -5,7 +5,7 @@ import type { Instrument } from "./instruments.ts";
 /** Texts and whole numbers, as conventions have them. */
 export type Attributes = Readonly<Record<string, string | number>>;
 
-/** What was measured with the same attributes. */
+/** The values that were measured with the same attributes. */
 export interface Series {
   readonly attributes: Attributes;
   count: number;

@@ -21,7 +21,7 @@ import { operationOf, PROVIDER } from "./spans.ts";
 import type { WideEvent } from "./wide-event.ts";
 
 /**
- * What a request adds to the metrics. How many series there are is bounded by what the server is, and not by what clients
+ * A request adds this to the metrics. How many series there are is bounded by what the server is, and not by what clients
  * invent: the operator's models count by their names, all others together, and tools by their kind.
  */
 
@@ -31,7 +31,7 @@ export type Record = (instrument: Instrument, attributes: Attributes, value: num
 /** The operator's models that are told apart, at most. */
 const MAX_MODELS = 200;
 
-/** What all other models are called. */
+/** The name of all other models. */
 const OTHER = "_OTHER";
 
 /** The operator's models that were told of in this process. */

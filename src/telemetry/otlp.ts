@@ -41,10 +41,10 @@ export const STATUS_ERROR = 2;
 
 const DELTA = 1;
 
-/** Who measures: this server. */
+/** The instrumentation scope: this server. */
 const SCOPE = { name: "responses-edge", version: "0.1.0" };
 
-/** What an attribute may be; one that is undefined is none. */
+/** The value of an attribute; one that is undefined is none. */
 export type AttributeValue = string | number | boolean | readonly string[] | undefined;
 
 /** A double is told from an integer by its own class: JSON's numbers do not tell. */

@@ -17,10 +17,10 @@ export interface SpanSource {
   endedAt: number;
 }
 
-/** What the conventions call a provider that they have no name for. */
+/** The conventions' word for a provider that they have no name for. */
 export const PROVIDER = "vllm";
 
-/** What a model call is to the conventions: the chat engine asks chat completions, Harmony's asks completions. */
+/** The conventions' name for a model call: the chat engine asks chat completions, Harmony's asks completions. */
 export function operationOf(engine: string | undefined): "chat" | "text_completion" {
   return engine === "harmony" ? "text_completion" : "chat";
 }
@@ -114,7 +114,7 @@ function toolSpan(call: ToolCall, { trace, endedAt }: SpanSource): OtlpSpan {
   return {
     ...spanHead(trace, call.span, trace.span),
     name: isList ? "tools/list" : `execute_tool ${call.name}`,
-    // What goes to a server that somebody else runs is a client's; the rest is done here, or by this server's own.
+    // A call to a server that somebody else runs is a client's; the rest is done here, or by this server's own.
     kind: isMcp ? KIND.client : KIND.internal,
     startTimeUnixNano: nanos(call.begunAt),
     endTimeUnixNano: nanos(call.endedAt ?? endedAt),

@@ -12,20 +12,20 @@ import { newTrace, readTraceContext } from "./trace-context.ts";
 import { isLogged, type RequestFacts, type Transport, toWideEvent, type WideEvent } from "./wide-event.ts";
 
 /**
- * What is told of requests (docs/telemetry.md). A request is observed from its beginning; when it has ended, one wide event
+ * Telemetry of requests (docs/telemetry.md). A request is observed from its beginning; when it has ended, one wide event
  * is made of it, and that becomes a line of the log, a point of Analytics Engine, spans, and values of metrics.
  */
 
-/** What one export carries of spans, and what may wait for it, in UTF-16 units. */
+/** The most that one export carries of spans, and that may wait for it, in UTF-16 units. */
 const MAX_BATCH_LENGTH = 512 * 1024;
 const MAX_QUEUE_LENGTH = 2 * 1024 * 1024;
 
 export class Telemetry {
   readonly config: TelemetryConfig;
   readonly #resource: Attributes;
-  /** What `/metrics` shows. */
+  /** The values that `/metrics` shows. */
   readonly totals: Meter | undefined;
-  /** What the collector has not been told yet. */
+  /** The values that the collector has not been told yet. */
   readonly #deltas: Meter | undefined;
   #spans: string[] = [];
   #spansLength = 0;
@@ -123,7 +123,7 @@ export class Telemetry {
   }
 }
 
-/** What is known of a request when it begins. */
+/** A request as it is known when it begins. */
 export interface ObservedRequest {
   requestId: string;
   transport: Transport;
@@ -148,7 +148,7 @@ interface EndedRequest {
   endedAt: number;
 }
 
-/** What a run keeps of its trace, so that it goes on under the same one after its process has died. */
+/** The parts of its trace that a run keeps, so that it goes on under the same one after its process has died. */
 export type KeptTrace = Pick<Trace, "traceId" | "parent" | "span" | "isSampled" | "isKept" | "state">;
 
 /** One request, from its beginning to its end. */
@@ -173,7 +173,7 @@ export class Observation {
     };
   }
 
-  /** What a run that the request begins is to keep. Its own span lies below this request's. */
+  /** The trace that a run keeps which the request begins. Its own span lies below this request's. */
   runTrace(newSpan: () => string): KeptTrace | undefined {
     const { trace } = this.measured;
     if (!trace) return undefined;
@@ -181,7 +181,7 @@ export class Observation {
     return { traceId, parent: span, span: isKept ? newSpan() : span, isSampled, isKept, state };
   }
 
-  /** What only its way through the server has shown. */
+  /** Notes facts that only its way through the server has shown. */
   know(facts: Partial<Pick<RequestFacts, "endpoint" | "transport" | "tenant" | "keyId" | "hasClientLeft">>): void {
     Object.assign(this.#facts, facts);
   }

@@ -21,7 +21,7 @@ const MAX_TRACESTATE_MEMBERS = 32;
 const MEMBER =
   /^(?:[a-z0-9][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
 
-/** What a caller says of the trace that its request belongs to. */
+/** The trace that a caller says its request belongs to. */
 export interface RemoteTrace {
   traceId: string;
   /** The caller's span. */
@@ -30,7 +30,7 @@ export interface RemoteTrace {
   state: string | undefined;
 }
 
-/** What the headers `traceparent` and `tracestate` say; undefined where they say nothing that is a trace context. */
+/** The trace context of the headers `traceparent` and `tracestate`; undefined where they have none. */
 export function readTraceContext(traceparent: string | null, tracestate: string | null): RemoteTrace | undefined {
   if (traceparent === null || traceparent.length > MAX_TRACEPARENT_LENGTH) return undefined;
   const [, version, traceId = "", parent = "", flags = "", rest] = TRACEPARENT.exec(traceparent.trim()) ?? [];
@@ -71,7 +71,7 @@ export function newTrace(
   };
 }
 
-/** What is kept of a trace is told by its id, so that all who take part and keep the same share keep the same traces. */
+/** A trace's id tells whether it is kept, so that all who take part and keep the same share keep the same traces. */
 function isKept(traceId: string, remote: RemoteTrace | undefined, { ratio, asksParent }: TelemetryConfig["sampler"]) {
   if (remote && asksParent) return remote.isSampled;
   // The last 52 of its bits: as many as a number holds.

@@ -46,7 +46,7 @@ const CLIENT_CLOSED_REQUEST = 499;
 /** A client may name a model as it likes; no server has one of a longer name. */
 const MAX_NAME_LENGTH = 256;
 
-/** What the transport knows of a request. */
+/** The facts of a request that its transport knows. */
 export interface RequestFacts {
   requestId: string;
   /** Method and route, such as `POST /v1/responses`; never the path itself. */
@@ -122,7 +122,7 @@ function since(from: number, to: number | undefined): number | undefined {
   return to === undefined ? undefined : Math.max(0, to - from);
 }
 
-/** Whether an event is logged: an error always, of the others a share, where all are wanted. */
+/** Tells whether an event is logged: an error always, of the others a share, where all are wanted. */
 export function isLogged(
   { level }: WideEvent,
   { events, ratio }: { events: "all" | "errors" | "none"; ratio: number },

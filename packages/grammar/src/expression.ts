@@ -145,7 +145,7 @@ export function repeat(part: Expression, min: number, max: number): Expression {
   return min === 1 && max === 1 ? part : { kind: "repeat", part, min, max };
 }
 
-/** Whether a repetition is `?`, `*` or `+`, or none. */
+/** Tells whether a repetition is `?`, `*` or `+`, or none. */
 function isOpen({ min, max }: { min: number; max: number }): boolean {
   return min <= 1 && (max === 1 || max === Number.POSITIVE_INFINITY);
 }

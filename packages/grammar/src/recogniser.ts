@@ -156,7 +156,7 @@ export class Recogniser {
     return true;
   }
 
-  /** Whether what has come is a text of the grammar. */
+  /** Tells whether what has come is a text of the grammar. */
   get accepts(): boolean {
     return this.#isUnread || (!this.#isBroken && this.#accepts && this.#half === "");
   }
@@ -228,7 +228,7 @@ function newPlace(index: number): Place {
   return { index, waiting: [], callers: new Map(), empty: undefined };
 }
 
-/** Whether a code point is in a set, written as first and last of each of its ranges. */
+/** Tells whether a code point is in a set, written as first and last of each of its ranges. */
 function isIn(ranges: readonly number[], code: number): boolean {
   for (let at = 0; at < ranges.length; at += 2) {
     if (code < (ranges[at] ?? 0)) return false;

@@ -35,7 +35,7 @@ export interface RegexOptions {
   at: number;
   /** `i` and `s`; others are not looked at here. */
   flags?: string;
-  /** Whether the pattern is all of the output, whose beginning and end its `^` and `$` are. */
+  /** True if the pattern is all of the output, whose beginning and end its `^` and `$` are. */
   isWhole: boolean;
   beyond: Beyond;
 }

@@ -311,12 +311,12 @@ export class HarmonyParser {
     return this.#options.bound !== undefined && this.#state === "content" && (show === "final" || show === "call");
   }
 
-  /** Whether what the open message says is being read as output. */
+  /** Tells whether what the open message says is being read as output. */
   #isVisible(): boolean {
     return itemOf(this.#message) === "message";
   }
 
-  /** Whether text outside of any message may be the answer. */
+  /** Tells whether text outside of any message may be the answer. */
   #mayAnswer(): boolean {
     return this.#options.expectsJson === true && !this.#answered;
   }

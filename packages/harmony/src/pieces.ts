@@ -114,7 +114,7 @@ class PieceDecoder {
   }
 }
 
-/** Whether some bytes of UTF-8, at least those of the last character, decode to a text that ends in U+FFFD. */
+/** Tells whether some bytes of UTF-8, at least those of the last character, decode to a text that ends in U+FFFD. */
 function endsWithinCharacter(bytes: readonly number[]): boolean {
   if ((bytes.at(-1) ?? 0) < 0x80) return false;
   return new TextDecoder().decode(Uint8Array.from(bytes)).endsWith("\uFFFD");
@@ -143,7 +143,7 @@ export class PieceReader {
   #behind = "";
   #needsTokenizer = false;
 
-  /** Whether the last chunk cannot be read without a tokenizer. */
+  /** Tells whether the last chunk cannot be read without a tokenizer. */
   get needsTokenizer(): boolean {
     return this.#needsTokenizer;
   }
@@ -212,7 +212,7 @@ export class PieceReader {
   }
 }
 
-/** Whether the end of a text, from its last `<` on, is the beginning of a literal and not yet one. */
+/** Tells whether the end of a text, from its last `<` on, is the beginning of a literal and not yet one. */
 function mayBecomeLiteral(tail: string): boolean {
   if (tail.length < LONGEST_LITERAL && /^<\|reserved_\d*\|?$/.test(tail)) return true;
   for (const literal of LITERALS.keys()) if (tail.length < literal.length && literal.startsWith(tail)) return true;

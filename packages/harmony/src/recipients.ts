@@ -43,7 +43,7 @@ export function resolveRecipient(written: string, tools: OfferedTools): Recipien
   return { kind: "unserved", name: recipient };
 }
 
-/** Whether a word is the name of a tool that was offered, so that it may be a recipient even without `to=`. */
+/** Tells whether a word is the name of a tool that was offered, so that it may be a recipient even without `to=`. */
 export function isOfferedTool(word: string, tools: OfferedTools): boolean {
   const bare = word.startsWith(FUNCTIONS) ? word.slice(FUNCTIONS.length) : word;
   return tools.functions.has(bare) || builtinName(bare, tools) !== undefined;

@@ -19,7 +19,7 @@ export interface RenderOptions {
 }
 
 export interface MessageRenderOptions extends RenderOptions {
-  /** Whether some message of the conversation declares functions, which the system message then mentions. */
+  /** True if some message of the conversation declares functions, which the system message then mentions. */
   hasFunctionTools?: boolean;
 }
 

@@ -12,7 +12,7 @@ const SPECIAL_LITERAL = /<\|[^\s<>|]{1,40}\|>/;
 /** One character less than the longest literal: how far one may reach into either of two neighbours. */
 const REACH = 43;
 
-/** Whether some text would be taken for structure if the prompt were sent as one text. */
+/** Tells whether some text would be taken for structure if the prompt were sent as one text. */
 export function hasSpecialLiteral(segments: readonly Segment[]): boolean {
   // The end of the text just before a segment, which may be of several segments.
   let before = "";

@@ -25,12 +25,12 @@ const ANNOTATIONS = new Set([
   "writeOnly",
 ]);
 
-/** Whether JSON text surely conforms to a schema: false also where the check does not find it out. */
+/** Tells whether JSON text surely conforms to a schema: false also where the check does not find it out. */
 export function conforms(text: string, schema: unknown): boolean {
   return passes(text, schema, false);
 }
 
-/** Whether JSON text may conform to a schema: false only where it surely does not, as text that is no JSON. */
+/** Tells whether JSON text may conform to a schema: false only where it surely does not, as text that is no JSON. */
 export function mayConform(text: string, schema: unknown): boolean {
   return passes(text, schema, true);
 }

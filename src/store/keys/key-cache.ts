@@ -6,7 +6,7 @@ import { DIRECTORY, type KeyDirectory } from "./key-directory.ts";
 import type { KeyRecord } from "./key-store.ts";
 
 /**
- * What this isolate knows of keys, for a while: no request of a known key asks the directory, and what is revoked there is
+ * This isolate remembers keys for a while: no request of a known key asks the directory, and what is revoked there is
  * refused here as soon as that while is over. A key in use is looked up again before that, beside a request.
  */
 
@@ -52,7 +52,7 @@ export class AgeingCache<Value> {
     return entry.value;
   }
 
-  /** Whether a value is known that is young enough. */
+  /** Tells whether a value is known that is young enough. */
   has(name: string, maxAgeMs: number): boolean {
     const entry = this.#entries.get(name);
     const age = entry ? Date.now() - entry.at : -1;
@@ -103,7 +103,7 @@ export class KeyCache {
   }
 
   /**
-   * Who asks with a key of the directory; undefined where the text is none. At once where the key is known. Throws, or
+   * The identity of a key of the directory; undefined where the text is none. At once where the key is known. Throws, or
    * rejects with, the 401 of a key that is disabled or over, and the 503 where the directory cannot be asked.
    */
   identityOf(
@@ -139,7 +139,7 @@ export class KeyCache {
     throw new NoSuchKey();
   }
 
-  /** Who asks with a token that names a tenant: the tenant's own limits bind it. Rejects with the 503. */
+  /** The identity of a token that names a tenant: the tenant's own limits bind it. Rejects with the 503. */
   identityOfTenant(
     tenant: string,
     maxAgeMs: number,
@@ -168,7 +168,7 @@ export class KeyCache {
 
 class NoSuchKey extends Error {}
 
-/** Who asks, by the grants of the tenant and the key. `storedBytes`: what the tenant may store where its own do not say it; 0 is any amount. */
+/** The identity that the grants of a tenant and a key make. `storedBytes`: what the tenant may store where its own do not say it; 0 is any amount. */
 export function newIdentity(
   who: Pick<Identity, "tenant" | "keyId">,
   ofTenant: Grants | null,
@@ -186,7 +186,7 @@ export function newIdentity(
   };
 }
 
-/** Who asks with a key that is good now. */
+/** The identity of a key that is good now. Throws the 401 of one that is not. */
 function usable({ record, identity }: KnownKey): Identity {
   if (record.disabled) throw refused("This API key is disabled.", "disabled_api_key");
   if (record.expiresAt !== null && Date.now() >= record.expiresAt) {

@@ -4,7 +4,7 @@ import type { Grants } from "../../contract/grants.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { KEY_TABLES, type KeyChange, type KeyRecord, KeyStore, type StoredKey } from "./key-store.ts";
 
-/** What administrators did, and what tenants have deleted: rows that are only ever added, until they are old. */
+/** The audit log of what administrators did, and what tenants have deleted: rows that are only ever added, until they are old. */
 
 const AUDIT_TABLES = [
   `CREATE TABLE audit (
@@ -16,12 +16,12 @@ const AUDIT_TABLES = [
 export interface AuditEvent {
   /** In OpenAI's words where they have one: `api_key.created`. */
   type: string;
-  /** Who did it: the name of a root key, or the id of a tenant's key. */
+  /** The actor: the name of a root key, or the id of a tenant's key. */
   actor: string;
   tenant: string;
-  /** What it was done to. */
+  /** The id of the object that it was done to. */
   target: string;
-  /** What was asked for, by field; plain values. */
+  /** The changes that were asked for, by field; plain values. */
   changes?: Readonly<Record<string, unknown>> | undefined;
 }
 
@@ -43,7 +43,7 @@ interface AuditQuery {
   until?: number | undefined;
 }
 
-/** Who acts: rows of tenants do not push out those of administrators. */
+/** The kind of actor: rows of tenants do not push out those of administrators. */
 type AuditKind = "admin" | "tenant";
 
 /** Rows of each kind that are kept. */
@@ -52,7 +52,7 @@ const MAX_ROWS = 100_000;
 /** Rows that are added between two looks at what is old. */
 const SWEEP_EVERY = 128;
 
-/** What one row may say of changes, in UTF-16 units. */
+/** The most that one row may say of changes, in UTF-16 units. */
 const MAX_CHANGES_LENGTH = 16_384;
 
 type Row = { seq: number; at: number; type: string; tenant: string; body: string };
@@ -108,7 +108,7 @@ export const DIRECTORY_VERSIONS: Versions = [[...KEY_TABLES, ...AUDIT_TABLES]];
 /** The name of the object: there is one. */
 export const DIRECTORY = "directory";
 
-/** What a look-up tells: the key, if it is one, and the mint's secret, by which whoever asks knows inventions from now on. */
+/** The result of a look-up: the key, if it is one, and the mint's secret, by which whoever asks knows inventions from now on. */
 interface LookUp {
   mint: string;
   key: KeyRecord | null;
@@ -130,7 +130,7 @@ export class KeyDirectory extends DurableObject<Variables> {
     this.#audit = new AuditLog(this.#schema);
   }
 
-  /** What is known of the key whose text has this SHA-256 (hex). */
+  /** The key whose text has this SHA-256 (hex). */
   lookUp(sha256: string): LookUp {
     this.#schema.open();
     return { mint: this.#keys.mint, key: this.#keys.find(sha256) };

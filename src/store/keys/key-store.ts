@@ -6,7 +6,7 @@ import type { Schema } from "../schema.ts";
 /** Keys, their tenants, and the secrets by which they are found. Times are Unix milliseconds. */
 
 export const KEY_TABLES = [
-  // What a key is, as JSON: `StoredKey` without its id and its tenant.
+  // The body is a key as JSON: `StoredKey` without its id and its tenant.
   `CREATE TABLE keys (id TEXT NOT NULL PRIMARY KEY, tenant TEXT NOT NULL, body TEXT NOT NULL) WITHOUT ROWID`,
   "CREATE INDEX keys_of_tenant ON keys (tenant, id)",
   // The SHA-256 of each text that stands for a key. One that was rotated out has an end.
@@ -31,7 +31,7 @@ export interface StoredKey {
   redacted: string;
 }
 
-/** What a request needs to know of a key. */
+/** A key as a request needs to know it. */
 export interface KeyRecord {
   id: string;
   tenant: string;
@@ -65,7 +65,7 @@ export class KeyStore {
     return this.#mint;
   }
 
-  /** What is known of the key that a text's SHA-256 stands for. */
+  /** The key that a text's SHA-256 stands for. */
   find(sha256: string): KeyRecord | null {
     const [row] = this.#schema.rows<KeyRow & { expires_at: number | null; limits: string | null }>(
       `SELECT keys.id, keys.tenant, keys.body, secrets.expires_at, tenants.limits

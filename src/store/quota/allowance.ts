@@ -162,7 +162,7 @@ export class Allowance {
         this.#handOut();
         const isStored = obstacle !== undefined && isStoredLimit(obstacle.kind);
         if (isStored && this.#balance.awaitsHomes && looks < MAX_LOOKS) {
-          // What is held of those that have ended may be all that stands in the way: it is told in a moment.
+          // Holds of requests that have ended may be all that stands in the way: they are told in a moment.
           looks += 1;
           await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
           continue;

@@ -22,7 +22,7 @@ import {
 } from "./window.ts";
 
 /**
- * What a tenant and its keys have used, and what is promised to those who are about to use it. Pure: time is handed in,
+ * The ledger of what a tenant and its keys have used, and what is promised to those who are about to use it. Pure: time is handed in,
  * and what is to be kept is told.
  *
  * A **hold** is what is promised to a holder: an isolate of the Worker, or a run in a home. It counts as used until its
@@ -49,7 +49,7 @@ export const NOTHING: Readonly<Amounts> = {
   ...NOTHING_STORED,
 };
 
-/** What was really used. */
+/** The amounts that were really used. */
 export type Used = Pick<Amounts, "requests" | "reads" | "tokens" | "cost">;
 
 interface Hold extends Amounts {
@@ -60,7 +60,7 @@ interface Hold extends Amounts {
   report: number;
 }
 
-/** What is kept of a key, or of the tenant (which has no holds of its own). Plain data. */
+/** The record that is kept of a key, or of the tenant (which has no holds of its own). Plain data. */
 export interface Account {
   requests: Window;
   reads: Window;
@@ -69,7 +69,7 @@ export interface Account {
   holds: Hold[];
 }
 
-/** What a holder says: of one key, what it holds from now on of what it has had, and what it has used since last time. */
+/** A holder's report on one key: what it holds from now on of what it has had, and what it has used since last time. */
 export interface Report {
   key: string;
   limits: CountedLimits;
@@ -82,13 +82,13 @@ export interface Report {
   want?: Want | undefined;
 }
 
-/** What a holder wants beside. */
+/** The amounts that a holder wants beside. */
 export interface Want {
   /** Less than this is of no use: then it gets nothing. */
   least: Amounts;
-  /** What it needs now, as far as that is there. */
+  /** The amounts that it needs now, as far as they are there. */
   needed: Amounts;
-  /** What it expects to need soon: it gets a part of it in advance, and so has to ask less often. */
+  /** The amounts that it expects to need soon: it gets a part of them in advance, and so has to ask less often. */
   soon: Amounts;
 }
 
@@ -105,7 +105,7 @@ export interface Status {
   tokens?: RateStatus | undefined;
 }
 
-/** What stands in the way of a want. */
+/** The limit that stands in the way of a want. */
 export interface Obstacle {
   kind: Exclude<Kind, "cost"> | "budget_tokens" | "budget_usd";
   of: "key" | "tenant";
@@ -126,7 +126,7 @@ export const TENANT = "";
 /** When slots or held tokens may come back: nobody knows, but holders report by then. */
 const HOLDS_RETRY_MS = 1_000;
 
-/** Of what is left of a limit, a holder gets no more in advance than this part. */
+/** A holder gets no more in advance than this part of what is left of a limit. */
 const SHARE_IN_ADVANCE = 0.1;
 
 /** The longest life of a hold without a report; also where a clock has gone back since. */
@@ -175,7 +175,7 @@ export class Ledger {
     return { granted, status: this.#status(key, limits, now) };
   }
 
-  /** Whether a report has not been taken before. Its holder may be forgotten: then it is taken for a new one. */
+  /** Tells whether a report has not been taken before. Its holder may be forgotten: then it is taken for a new one. */
   isNew({ key, holder, report }: Pick<Report, "key" | "holder" | "report">): boolean {
     const before = this.#account(key).holds.find((hold) => hold.holder === holder);
     return report > (before?.report ?? -1);
@@ -240,7 +240,7 @@ export class Ledger {
     this.#changed.add(key);
   }
 
-  /** What is held of a key; of the tenant, all that is held of its keys. */
+  /** The amounts that are held of a key; of the tenant, all that is held of its keys. */
   #held(key: string): Amounts {
     let sum: Amounts = { ...NOTHING };
     for (const [name, { holds }] of this.#accounts) {
@@ -261,7 +261,7 @@ export class Ledger {
     return unused;
   }
 
-  /** What is needed, as far as it is there; and in advance what does not take much from others. */
+  /** The needed amounts, as far as they are there; and in advance what does not take much from others. */
   #grantable(key: string, limits: CountedLimits, { needed, soon }: Want, now: number): Amounts {
     const unused = this.#unused(key, limits, now);
     const granted: Amounts = { ...NOTHING };
@@ -344,7 +344,7 @@ export class Ledger {
       const [tightest] = rates.toSorted((a, b) => a.unused - b.unused);
       if (!tightest) return undefined;
       const { window = [], used } = tightest;
-      // What is promised counts for a minute from when it is used.
+      // A promised amount counts for a minute from when it is used.
       const resetMs = used > sumOf(window) ? WINDOW_MS : msUntilEmpty(window, now);
       return { limit: tightest.limit, remaining: Math.max(0, tightest.unused), resetMs };
     };
@@ -369,7 +369,7 @@ function retryMs({ limit, unused, window, resetsAt, obstacle }: LimitState, want
   if (wanted > limit || limit === 0) return undefined;
   if (obstacle === "budget_tokens" || obstacle === "budget_usd") return resetsAt && resetsAt - now;
   const inWindow = window ? msUntilFreed(window, wanted - unused, now) : HOLDS_RETRY_MS;
-  // What is held comes back when its holder reports.
+  // A held amount comes back when its holder reports.
   return Number.isFinite(inWindow) ? inWindow : HOLDS_RETRY_MS;
 }
 
@@ -389,12 +389,12 @@ export function combined(a: Amounts, b: Amounts, combine: (one: number, other: n
   return made;
 }
 
-/** Whether an amount is one of what is stored. */
+/** Tells whether an amount is one of what is stored. */
 export function isStoredLimit(kind: Obstacle["kind"] | Kind): kind is StoredLimit {
   return (STORED_LIMITS as readonly string[]).includes(kind);
 }
 
-/** Whether there is as much of each kind as is needed. What is not needed may be less than nothing. */
+/** Tells whether there is as much of each kind as is needed. A kind that is not needed may be below zero. */
 export function covers(free: Amounts, need: Amounts): boolean {
   return KINDS.every((kind) => need[kind] === 0 || free[kind] >= need[kind]);
 }

@@ -9,11 +9,11 @@ import { USAGE_TABLE, type UsageEntry, type UsageQuery, type UsageRow, UsageStor
 const HOMES_TABLE = "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID";
 
 /**
- * What is stored of a tenant: a row for each home and key, as the home itself has told last. Figures are absolute: one that is
+ * The amounts that are stored of a tenant: a row for each home and key, as the home itself has told last. Figures are absolute: one that is
  * told twice, or not at all and later again, makes no difference in the end. What a home has told is told again by its alarm.
  */
 
-/** What a home stores, by the key that has stored it; the empty key is that of what nobody is known to have stored. */
+/** The amounts that a home stores, by the key that has stored them; under the empty key those that nobody is known to have stored. */
 export type StoredByKey = Readonly<Record<string, Stored>>;
 
 export interface StoredReport {
@@ -48,14 +48,14 @@ class StoredTotals {
     this.#schema = schema;
   }
 
-  /** What a key has stored; of the tenant (`TENANT`), all of it. */
+  /** The amounts that a key has stored; of the tenant (`TENANT`), all of them. */
   of(key: string): Stored {
     const sums = this.byKey();
     if (key !== TENANT) return sums.get(key) ?? NOTHING_STORED;
     return sums.values().reduce((sum, stored) => sumOf(sum, stored), NOTHING_STORED);
   }
 
-  /** What is stored, by key. */
+  /** All stored amounts, by key. */
   byKey(): ReadonlyMap<string, Stored> {
     this.#sums ??= this.#read();
     return this.#sums;
@@ -125,7 +125,7 @@ function sumOf(a: Stored, b: Stored, sign: 1 | -1 = 1): Stored {
 /** The tables of a quota, by version. What was made once is never changed: a new version adds to it. */
 export const QUOTA_VERSIONS: Versions = [
   [
-    // What a key has used and is promised, as JSON; the tenant's own row has an empty key.
+    // The body is what a key has used and is promised, as JSON; the tenant's own row has an empty key.
     "CREATE TABLE accounts (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
     USAGE_TABLE,
     HOMES_TABLE,
@@ -164,7 +164,7 @@ export class Quota extends DurableObject<Variables> {
         if (isNew) this.#usage.add(report.key, usage, now, loadConfig(this.env).keys.usageRetentionMs);
       });
     } catch (error) {
-      // What is in memory is not what is kept.
+      // The ledger in memory is not the one that is kept.
       this.#ledger = undefined;
       throw error;
     }
@@ -181,12 +181,12 @@ export class Quota extends DurableObject<Variables> {
     }
   }
 
-  /** What is stored now, by the key that has stored it; the empty key is that of what nobody is known to have stored. */
+  /** The amounts that are stored now, by the key that has stored them; under the empty key those that nobody is known to have stored. */
   stored(): Record<string, Stored> {
     return Object.fromEntries(this.#stored.byKey());
   }
 
-  /** What was used, by hour, key and model. */
+  /** The usage by hour, key and model. */
   usage(query: UsageQuery): UsageRow[] {
     return this.#usage.read(query);
   }

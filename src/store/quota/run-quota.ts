@@ -10,7 +10,7 @@ import type { QuotaStub } from "./reporter.ts";
 import { costOf, type Prices, type UsageEntry, usageOfTurn } from "./usage.ts";
 
 /**
- * What a run has reserved of its caller's limits. The Worker reserves it, because it refuses before the run begins; the
+ * The reservation of a run in its caller's limits. The Worker makes it, because it refuses before the run begins; the
  * home that the run lives in says that it goes on, and in the end what it has used. A home that dies is not heard of for a
  * while, and what was reserved is free again; the run that is resumed reserves it anew, and is never refused.
  */
@@ -24,9 +24,9 @@ export interface RunReservation {
   limits: CountedLimits;
   tokens: number;
   cost: number;
-  /** What it may store; absent of runs that an earlier version has accepted. */
+  /** The amounts that it may store; absent of runs that an earlier version has accepted. */
   stored?: Stored;
-  /** What the prompt was estimated to have, in tokens. */
+  /** The estimated length of the prompt, in tokens. */
   estimatedInput: number;
   /** As the request names it; absent where it names none. */
   model?: string;
@@ -88,7 +88,7 @@ export class HeldQuota {
     const reservation = this.#reservation;
     if (!reservation) return () => {};
     const isDue = atOnce || this.#isRaised;
-    // What it holds counts as before.
+    // Its hold counts as before.
     const held = { ...NOTHING, ...amountsOf(reservation) };
     const renew = () => {
       this.#hasRenewed = true;
@@ -125,7 +125,7 @@ export class HeldQuota {
     const reservation = this.#reservation;
     if (!reservation) return;
     const { estimatedInput, model = spec.model.name } = reservation;
-    // Of a run that an earlier version has accepted, usage is always told.
+    // A run that an earlier version has accepted always tells its usage.
     const tells = reservation.limits.tellsUsage ?? true;
     const usage = tells ? usageOfTurn(result, { model, estimatedInput: () => estimatedInput }, prices) : undefined;
     await this.#tell((stub) => endRun(reservation, stub, usage, this.#hasRenewed));

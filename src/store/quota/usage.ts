@@ -2,9 +2,9 @@ import type { ModelPrice } from "../../config/index.ts";
 import type { TurnResult } from "../../turn/turn.ts";
 import type { Schema } from "../schema.ts";
 
-/** What was used: a row for each hour, key and model. */
+/** The usage: a row for each hour, key and model. */
 
-/** What requests of one model have used since it was last told. */
+/** The usage of one model's requests since it was last told. */
 export interface UsageEntry {
   model: string;
   /** Turns. */
@@ -100,11 +100,11 @@ export class UsageStore {
   }
 }
 
-/** What turns use, before they begin and when they have ended: tokens, and what these cost. */
+/** The usage of turns, before they begin and when they have ended: tokens, and their cost. */
 
 export type Prices = Readonly<Record<string, ModelPrice>>;
 
-/** What tokens of a model cost, in millionths of a dollar. A model without a price costs nothing. */
+/** The cost of a model's tokens, in millionths of a dollar. A model without a price costs nothing. */
 export function costOf(
   model: string,
   { input, cached, output }: { input: number; cached: number; output: number },
@@ -117,7 +117,7 @@ export function costOf(
 }
 
 /**
- * What a turn has used: as the model server says; and of rounds that broke off before it did (a client that left), what
+ * The usage of a turn: as the model server says; and of rounds that broke off before it did (a client that left), what
  * they have put out, and the prompt as it was estimated. Undefined of a turn of which nothing was used.
  */
 export function usageOfTurn(

@@ -68,7 +68,7 @@ export function msUntilEmpty(window: Window, now: number): number {
 }
 
 /**
- * What was used of a budget, by the period that it was used in. Periods are the calendar's, in UTC. Those of before are
+ * The usage of a budget, by the period that it was used in. Periods are the calendar's, in UTC. Those of before are
  * kept for a while: a clock that goes into another period and comes back finds what was used, and opens nothing.
  */
 export interface BudgetPeriod {
@@ -124,7 +124,7 @@ export function periodEnd(window: BudgetWindow, now: number): number | undefined
   }
 }
 
-/** What was used in the period that `now` is in. */
+/** The usage of the period that `now` is in. */
 export function usedInPeriod(
   periods: readonly BudgetPeriod[],
   window: BudgetWindow,

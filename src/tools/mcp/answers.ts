@@ -92,8 +92,13 @@ const MAX_NAME_LENGTH = 200;
  */
 export function outputText(result: CallToolResult, maxBytes: number): string {
   const { content, structuredContent } = result;
-  const hasText = content.some((block) => textOf(block) !== undefined);
-  const lines = content.map((block) => textOf(block) ?? placeholder(block));
+  let hasText = false;
+  const lines: string[] = [];
+  for (const block of content) {
+    const text = textOf(block);
+    hasText ||= text !== undefined;
+    lines.push(text ?? placeholder(block));
+  }
   if (!hasText && structuredContent !== undefined) lines.push(JSON.stringify(structuredContent));
   return truncate(lines.join("\n"), maxBytes);
 }

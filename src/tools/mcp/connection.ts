@@ -2,7 +2,7 @@ import { type GuardOptions, guardedFetch, unlessAborted } from "@responses-edge/
 import type { ToolConfig } from "../../config/index.ts";
 import type { ToolOutcome } from "../../contract/tool-call.ts";
 import type { ListedTool } from "../../contract/tool-session.ts";
-import { type JsonObject, parseArguments } from "../../protocol/json.ts";
+import { parseArguments } from "../../protocol/json.ts";
 import type { ToolTime } from "../plugin.ts";
 import { ToolFault } from "../tool-fault.ts";
 import { type McpServer, McpSession } from "./client.ts";
@@ -15,6 +15,10 @@ const MAX_TOOLS = 1_000;
 const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
 
 const CONNECT_TIMEOUT_MS = 15_000;
+
+/** Tells a model, in vLLM's words, of arguments that are no JSON object. */
+const UNREADABLE_ARGUMENTS =
+  "Error parsing tool arguments as JSON. Please ensure the tool call arguments are valid JSON and try again.";
 
 /** How long a server may take over the cleaning up after a session. */
 const CLEAN_UP_TIMEOUT_MS = 2_000;
@@ -47,13 +51,15 @@ export class McpConnection {
   }
 
   /**
-   * Calls a tool with arguments as a model has written them. That the tool failed is an outcome. Throws ToolFault, and
-   * the signal's reason when it is aborted.
+   * Calls a tool with arguments as a model has written them. That the tool failed is an outcome. Throws ToolFault, also for what is no
+   * JSON object, and the signal's reason when it is aborted.
    */
   async call(name: string, json: string, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome> {
     const session = await unlessAborted(this.#connected(), signal);
     const timeoutMs = this.#time.atMost(this.#config.callTimeoutMs);
-    const { output, isError } = await session.callTool(name, toArguments(json), { signal, timeoutMs, traceparent });
+    const args = parseArguments(json);
+    if (!args) throw new ToolFault("tool", UNREADABLE_ARGUMENTS);
+    const { output, isError } = await session.callTool(name, args, { signal, timeoutMs, traceparent });
     if (!isError) return { output, failed: false };
     return { output, failed: true, error: toMcpError(new ToolFault("tool", output)) };
   }
@@ -98,13 +104,4 @@ export class McpConnection {
       signal: this.#end.signal,
     });
   }
-}
-
-/** The arguments of a call. Throws ToolFault, in vLLM's words, for what is no JSON object. */
-function toArguments(json: string): JsonObject {
-  const parsed = parseArguments(json);
-  if (parsed) return parsed;
-  const message =
-    "Error parsing tool arguments as JSON. Please ensure the tool call arguments are valid JSON and try again.";
-  throw new ToolFault("tool", message);
 }

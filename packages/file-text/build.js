@@ -1,0 +1,63 @@
+/**
+ * Writes `dist/pdfjs.js`: unpdf's build of pdf.js, with a budget in the places that a hostile file can make run on. pdf.js has no bound of its own on what streams
+ * expand to or on how long it reads, and it gives way by the clock, which stands still in a Worker. Any Node that wrangler runs on runs this.
+ */
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { fileURLToPath, pathToFileURL } from "node:url";
+
+const target = fileURLToPath(new URL("dist/pdfjs.js", import.meta.url));
+
+/** `budget` is what is left for the file that is read: `src/pdf.ts` sets it. What has run out stays so, whoever catches the error. */
+const PREAMBLE = `export const budget = { bytes: 0, tokens: 0, giveWay: () => undefined };
+const $spendBytes = (count) => { budget.bytes -= count; if (budget.bytes < 0) throw new RangeError("budget"); };
+const $spendTokens = (count) => { budget.tokens -= count; if (budget.tokens < 0) throw new RangeError("budget"); };
+`;
+
+/** Places in unpdf 1.8.1, each of which is there once. */
+const CHANGES = [
+  // Decoded bytes of any filter, as they grow.
+  [
+    "for(;n<e;)n*=2;let r=new Uint8Array(n);return r.set(t),this.buffer=r}",
+    "for(;n<e;)n*=2;$spendBytes(n-t.byteLength);let r=new Uint8Array(n);return r.set(t),this.buffer=r}",
+  ],
+  // The same, of the platform's own DEFLATE.
+  [
+    "let a=[],o=0;for await(let e of n)a.push(e),o+=e.byteLength;",
+    "let a=[],o=0;for await(let e of n)$spendBytes(e.byteLength),a.push(e),o+=e.byteLength;",
+  ],
+  // Every word of PDF syntax, also of content streams and character maps.
+  [
+    "getObj(){let e=!1,t=this.currentChar;for(;;){if(t<0)return",
+    "getObj(){$spendTokens(1);let e=!1,t=this.currentChar;for(;;){if(t<0)return",
+  ],
+  // Ranges of character maps, which may name millions of codes each.
+  ["mapCidRange(e,t,n){if(", "mapCidRange(e,t,n){$spendTokens(10*Math.max(0,t-e));if("],
+  ["mapBfRange(e,t,n){if(", "mapBfRange(e,t,n){$spendTokens(10*Math.max(0,t-e));if("],
+  ["this.checked=0,this.endTime<=Date.now())", "this.checked=0,!0)"],
+  ["enqueueChunk(!0),Promise.all([t,o.ready])", "enqueueChunk(!0),Promise.all([t,o.ready,budget.giveWay()])"],
+];
+
+/** Throws where a place is not there, or more than once: unpdf is another than it was. */
+export function buildPdfReader() {
+  const source = readFileSync(new URL(import.meta.resolve("unpdf/pdfjs")), "utf8");
+  const changed = CHANGES.reduce((text, [from, to]) => {
+    if (text.split(from).length !== 2) throw new Error(`unpdf has changed: ${from}`);
+    return text.replace(from, () => to);
+  }, source);
+  const text = PREAMBLE + changed;
+  if (text === written()) return;
+  mkdirSync(fileURLToPath(new URL("dist", import.meta.url)), { recursive: true });
+  // Another process may read it meanwhile.
+  writeFileSync(`${target}.${process.pid}`, text);
+  renameSync(`${target}.${process.pid}`, target);
+}
+
+function written() {
+  try {
+    return readFileSync(target, "utf8");
+  } catch {
+    return undefined;
+  }
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) buildPdfReader();

@@ -1,0 +1,127 @@
+import { LongWork } from "@responses-edge/long-work";
+import { decodePage, PageText, tokenizeHtml } from "@responses-edge/page-text";
+import { DEFAULT_LIMITS, type TextLimits, UnreadableFile } from "./limits.ts";
+import { officeText } from "./office.ts";
+import { pdfText } from "./pdf.ts";
+import { plainText } from "./plain.ts";
+import type { TextPage } from "./text-page.ts";
+
+/** What a file is said to be. Its content has the last word. */
+export interface AboutFile {
+  filename: string;
+  mimeType?: string | undefined;
+}
+
+/**
+ * The text of a file, page by page.
+ *
+ * @param limits What reading it may cost, where that differs from `DEFAULT_LIMITS`.
+ * @param work Whose work it is: others take turns with it.
+ * @throws UnreadableFile, and nothing else.
+ */
+export async function* textOf(
+  bytes: Uint8Array,
+  about: AboutFile,
+  limits: Partial<TextLimits> = {},
+  work: LongWork = new LongWork("file-text"),
+): AsyncGenerator<TextPage> {
+  const bounds = { ...DEFAULT_LIMITS, ...limits };
+  if (bytes.length > bounds.maxBytes) {
+    throw new UnreadableFile("too_large", `The file has more than ${bounds.maxBytes} bytes.`);
+  }
+  const pages = read(bytes, about, bounds, work);
+  try {
+    yield* pages;
+  } catch (error) {
+    if (error instanceof UnreadableFile) throw error;
+    // What its format's reader could make nothing of.
+    throw new UnreadableFile("invalid_file", "The file is damaged: it cannot be read.");
+  }
+}
+
+async function* read(
+  bytes: Uint8Array,
+  about: AboutFile,
+  limits: TextLimits,
+  work: LongWork,
+): AsyncGenerator<TextPage> {
+  if (isPdf(bytes)) yield* pdfText(bytes, limits, work);
+  else if (beginsWith(bytes, "PK\u0003\u0004")) yield* officeText(bytes, limits, work);
+  else {
+    refuseKnown(bytes);
+    await work.spend(bytes.length * UNITS_PER_BYTE);
+    const text = plainText(bytes, about.mimeType);
+    const shown = isHtml(text, about) ? htmlText(decodePage(bytes, undefined, false), limits) : text;
+    // A UTF-16 unit is at most three bytes of UTF-8.
+    if (shown.length * 3 > limits.maxTextBytes && new TextEncoder().encode(shown).length > limits.maxTextBytes) {
+      throw tooLong(limits);
+    }
+    yield { page: null, text: shown };
+  }
+}
+
+/** Reading a kilobyte of text takes about ten microseconds. */
+const UNITS_PER_BYTE = 0.01;
+
+/** Readers find a PDF whose header stands within the first kilobyte (ISO 32000-1, implementation note 13). */
+const PDF_HEADER_WITHIN = 1024;
+
+function isPdf(bytes: Uint8Array): boolean {
+  if (beginsWith(bytes, "%PDF-")) return true;
+  const head = latin1(bytes.subarray(0, PDF_HEADER_WITHIN));
+  const at = head.indexOf("%PDF-");
+  // A text may speak of it.
+  return at > 0 && head.slice(at).search(/%PDF-\d\.\d[\r\n]/) === 0 && !/[A-Za-z]{3}/.test(head.slice(0, at));
+}
+
+/** Formats that are known by their first bytes and not read here. */
+const KNOWN: readonly [first: string, message: string][] = [
+  [
+    "\u00d0\u00cf\u0011\u00e0",
+    "The file is of an old Office format, or wants a password. Save it as .docx, .xlsx or .pptx without one.",
+  ],
+  ["{\\rtf", "The file is RTF, which is not read here. Save it as .docx or PDF."],
+  ["\u0089PNG", "The file is an image: give it as input_image."],
+  ["\u00ff\u00d8\u00ff", "The file is an image: give it as input_image."],
+  ["GIF8", "The file is an image: give it as input_image."],
+  ["PK\u0005\u0006", "The file is an empty archive."],
+];
+
+function refuseKnown(bytes: Uint8Array): void {
+  const known = KNOWN.find(([first]) => beginsWith(bytes, first));
+  if (known) throw new UnreadableFile("unsupported_file", known[1]);
+}
+
+function beginsWith(bytes: Uint8Array, first: string): boolean {
+  return latin1(bytes.subarray(0, first.length)) === first;
+}
+
+function latin1(bytes: Uint8Array): string {
+  return Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
+}
+
+const HTML_TYPE = /^\s*(?:text\/html|application\/xhtml\+xml)\b/i;
+const HTML_NAME = /\.x?html?$/i;
+/** Names that say nothing of a text. */
+const UNTOLD_NAME = /^[^.]*$|\.(?:pdf|docx?|xlsx?|pptx?)$/i;
+
+/** Whether a text is a page: by its media type or its name, or where those say nothing by how it begins. */
+function isHtml(text: string, { filename, mimeType = "" }: AboutFile): boolean {
+  if (HTML_TYPE.test(mimeType.slice(0, 64)) || HTML_NAME.test(filename)) return true;
+  return (
+    UNTOLD_NAME.test(filename) &&
+    !/^\s*text\//i.test(mimeType.slice(0, 64)) &&
+    /^\s*<(?:!doctype html|html)\b/i.test(text.slice(0, 1024))
+  );
+}
+
+function htmlText(html: string, limits: TextLimits): string {
+  const page = new PageText("", { maxTextChars: limits.maxTextBytes, maxLinkChars: 0 });
+  tokenizeHtml(html, page);
+  const text = page.finish();
+  return page.title === "" ? text : `${page.title}\n\n${text}`;
+}
+
+function tooLong({ maxTextBytes }: TextLimits): UnreadableFile {
+  return new UnreadableFile("too_large", `The file has more than ${maxTextBytes} bytes of text.`);
+}

@@ -1,0 +1,131 @@
+import type { LongWork } from "@responses-edge/long-work";
+import { Allowance, type TextLimits, UnreadableFile } from "./limits.ts";
+import type { TextPage } from "./text-page.ts";
+
+type PdfReader = typeof import("../dist/pdfjs.js");
+
+/** Reading a token of PDF syntax takes about a microsecond. */
+const UNITS_PER_TOKEN = 1;
+
+/** Expanding a kilobyte takes about ten microseconds. */
+const UNITS_PER_BYTE = 0.01;
+
+/** One file at a time has the reader, for as long as one page takes: the budget is the reader's, not the file's. */
+let reading: Promise<unknown> = Promise.resolve();
+
+function alone<Result>(read: () => Promise<Result>): Promise<Result> {
+  const result = reading.then(read);
+  reading = result.catch(() => {});
+  return result;
+}
+
+/** The pages of a PDF that have text. Throws an UnreadableFile for one that cannot be read, that wants a password, or that has no text at all. */
+export async function* pdfText(bytes: Uint8Array, limits: TextLimits, work: LongWork): AsyncGenerator<TextPage> {
+  const reader = await import("../dist/pdfjs.js");
+  const expanded = new Allowance(limits.maxExpandedBytes, "bytes when it is expanded");
+  const text = new Allowance(limits.maxTextBytes, "bytes of text");
+  const bounded = <Result>(read: () => Promise<Result>) => alone(() => within(reader, limits, expanded, work, read));
+  await work.spend(bytes.length * UNITS_PER_BYTE);
+  // The reader takes the bytes away from whom they belong to.
+  const options = {
+    disableFontFace: true,
+    useSystemFonts: false,
+    isEvalSupported: false,
+    useWasm: false,
+    verbosity: 0,
+  };
+  const opening = await bounded(async () => {
+    const task = reader.getDocument({ data: bytes.slice(), ...options });
+    return {
+      task,
+      file: await task.promise.catch(async (error) => {
+        await task.destroy();
+        throw error;
+      }),
+    };
+  });
+  const { task, file } = opening;
+  try {
+    if (file.numPages > limits.maxPages)
+      throw new UnreadableFile("too_large", `The file has more than ${limits.maxPages} pages.`);
+    let hasText = false;
+    for (let number = 1; number <= file.numPages; number++) {
+      const page = await bounded(() => pageText(file, number, text));
+      if (page === "") continue;
+      hasText = true;
+      yield { page: number, text: page };
+    }
+    if (!hasText) {
+      throw new UnreadableFile(
+        "unsupported_file",
+        "The PDF has no text: its pages are images, as a scanner makes them. Make them text first (OCR), or give them as input_image.",
+      );
+    }
+  } finally {
+    await alone(() => task.destroy());
+  }
+}
+
+/** Reads something of a file within its budget. Throws an UnreadableFile for what the reader cannot read. */
+async function within<Result>(
+  { budget }: PdfReader,
+  limits: TextLimits,
+  expanded: Allowance,
+  work: LongWork,
+  read: () => Promise<Result>,
+): Promise<Result> {
+  const bytes = expanded.left;
+  let tokens = limits.maxPageTokens;
+  budget.bytes = bytes;
+  budget.tokens = tokens;
+  budget.giveWay = () => {
+    const read = tokens - budget.tokens;
+    tokens = budget.tokens;
+    return work.spend(read * UNITS_PER_TOKEN);
+  };
+  let result: Result | undefined;
+  let error: unknown;
+  try {
+    result = await read();
+  } catch (thrown) {
+    error = thrown;
+  }
+  const spent = bytes - budget.bytes;
+  await work.spend((tokens - budget.tokens) * UNITS_PER_TOKEN + spent * UNITS_PER_BYTE);
+  // The reader passes over what it could not read of a page: what has run out tells.
+  if (budget.tokens < 0) throw new UnreadableFile("too_large", "A page of the file takes too much work to read.");
+  expanded.take(spent);
+  if (error instanceof UnreadableFile) throw error;
+  if (error !== undefined || result === undefined) throw unreadable(error);
+  return result;
+}
+
+function unreadable(error: unknown): UnreadableFile {
+  if (error instanceof Error && error.name === "PasswordException") {
+    return new UnreadableFile("unsupported_file", "The PDF wants a password.");
+  }
+  return new UnreadableFile("invalid_file", "The PDF is damaged, or cut off: it cannot be read.");
+}
+
+async function pageText(
+  file: Awaited<ReturnType<PdfReader["getDocument"]>["promise"]>,
+  number: number,
+  allowance: Allowance,
+): Promise<string> {
+  const page = await file.getPage(number);
+  let text = "";
+  try {
+    for await (const { items } of page.streamTextContent()) {
+      for (const item of items) {
+        if (!("str" in item)) continue;
+        const piece = item.hasEOL ? `${item.str}\n` : item.str;
+        allowance.take(piece.length);
+        text += piece;
+      }
+    }
+  } finally {
+    page.cleanup();
+  }
+  // What is no text in UTF-16 or no character at all is the file's, not the reader's.
+  return text.replaceAll("\0", "").toWellFormed().trim();
+}

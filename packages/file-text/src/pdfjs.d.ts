@@ -1,0 +1,28 @@
+/** `dist/pdfjs.js`, as far as it is used here. */
+declare module "*/dist/pdfjs.js" {
+  interface TextChunk {
+    items: ({ str: string; hasEOL: boolean } | { type: string })[];
+  }
+
+  interface Page {
+    streamTextContent(): ReadableStream<TextChunk>;
+    cleanup(): boolean;
+  }
+
+  interface PdfDocument {
+    readonly numPages: number;
+    getPage(number: number): Promise<Page>;
+  }
+
+  /** What is left for the file that is read, and what its reader awaits now and then. */
+  export const budget: { bytes: number; tokens: number; giveWay: () => Promise<void> | undefined };
+
+  export function getDocument(options: {
+    data: Uint8Array;
+    disableFontFace: boolean;
+    useSystemFonts: boolean;
+    isEvalSupported: boolean;
+    useWasm: boolean;
+    verbosity: number;
+  }): { promise: Promise<PdfDocument>; destroy(): Promise<void> };
+}
