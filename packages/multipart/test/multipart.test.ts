@@ -1,6 +1,6 @@
+import { boundaryOf, MalformedForm, type PartLimits, readParts } from "@responses-edge/multipart";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { boundaryOf, MalformedForm, type PartLimits, readParts } from "../src/index.ts";
 
 const encoder = new TextEncoder();
 const latin = (text: string) => Uint8Array.from(text, (char) => char.charCodeAt(0));
