@@ -5,6 +5,8 @@ import { Upstream } from "../engine/upstream.ts";
 import { malformedAnswer } from "../engine/upstream-faults.ts";
 import { isJsonObject, type JsonObject } from "../protocol/json.ts";
 
+export { loadTokenizer } from "../engine/harmony/load-tokenizer.ts";
+
 /** The models of vector stores, which have a server of their own or one of the pool: embeddings, and the order of what was found. */
 
 export interface Embedded {
@@ -83,7 +85,11 @@ async function ask(
       ...(dialect.separatesTenants === true && { cache_salt: cacheSalt }),
     });
   const options = { withinMs: config.firstByteTimeoutMs, isPassedOn: true };
-  const text = await upstream.text(await upstream.request(path, signal, body, options), signal, config.connectTimeoutMs);
+  const text = await upstream.text(
+    await upstream.request(path, signal, body, options),
+    signal,
+    config.connectTimeoutMs,
+  );
   let answer: unknown;
   try {
     answer = JSON.parse(text);

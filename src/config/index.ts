@@ -21,7 +21,20 @@ export type { ToolConfig } from "./tools.ts";
 export type { ModelServerConfig } from "./upstreams.ts";
 
 /** Every variable and secret of the Worker, in the order of docs/reference/configuration.md, which is generated from this. */
-export const SECTIONS = { servers, models, harmony, tools, keys, tokens, store, files, vectorStores, webhooks, serving, telemetry };
+export const SECTIONS = {
+  servers,
+  models,
+  harmony,
+  tools,
+  keys,
+  tokens,
+  store,
+  files,
+  vectorStores,
+  webhooks,
+  serving,
+  telemetry,
+};
 type Sections = typeof SECTIONS;
 type Values = { [Name in keyof Sections]: ValuesOf<Sections[Name]> };
 type VariableName = NameIn<Sections[keyof Sections]>;

@@ -32,10 +32,10 @@ const staticSizes = z
     max_chunk_size_tokens: z.int().min(MIN_CHUNK_TOKENS).max(MAX_CHUNK_TOKENS),
     chunk_overlap_tokens: z.int().min(0),
   })
-  .refine(
-    ({ max_chunk_size_tokens: max, chunk_overlap_tokens: overlap }) => 2 * overlap <= max,
-    { path: ["chunk_overlap_tokens"], message: "Expected at most half of 'max_chunk_size_tokens'." },
-  );
+  .refine(({ max_chunk_size_tokens: max, chunk_overlap_tokens: overlap }) => 2 * overlap <= max, {
+    path: ["chunk_overlap_tokens"],
+    message: "Expected at most half of 'max_chunk_size_tokens'.",
+  });
 const staticChunking = z.object({ type: z.literal("static"), static: staticSizes });
 const chunkingStrategy = z.discriminatedUnion("type", [z.object({ type: z.literal("auto") }), staticChunking]);
 
@@ -150,7 +150,9 @@ export const vectorStoreObject = z.object({
   embedding_model: z
     .string()
     .nullable()
-    .describe("The model of its embeddings. Null while it has none: it is then searched by words alone. Not of OpenAI's."),
+    .describe(
+      "The model of its embeddings. Null while it has none: it is then searched by words alone. Not of OpenAI's.",
+    ),
   embedding_dimensions: count.nullable().describe("Not of OpenAI's."),
 });
 export type VectorStoreObject = z.output<typeof vectorStoreObject>;

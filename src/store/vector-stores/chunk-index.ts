@@ -103,7 +103,7 @@ export class ChunkIndex {
 
   /** The next chunks that are to be indexed, of files that are in progress. */
   pending(limit: number): PendingChunk[] {
-    return this.#schema.rows(
+    return this.#schema.rows<{ id: number; file: number; text: string }>(
       `SELECT chunk.id, chunk.file, chunk.text FROM chunk JOIN file ON file.no = chunk.file AND file.status = 'in_progress'
        WHERE chunk.is_indexed = 0 ORDER BY chunk.id LIMIT ?`,
       limit,
@@ -167,6 +167,24 @@ export class ChunkIndex {
     this.#codes?.remove(file);
   }
 
+  /** The texts of a file's chunks in their order, as far as they have so many UTF-16 units. */
+  texts(file: number, maxLength: number): { texts: string[]; hasMore: boolean } {
+    const texts: string[] = [];
+    let length = 0;
+    for (let seq = 0; ; seq += 1) {
+      const [row] = this.#schema.rows<{ text: string }>("SELECT text FROM chunk WHERE file = ? AND seq = ?", file, seq);
+      if (!row) return { texts, hasMore: false };
+      length += row.text.length;
+      if (length > maxLength) return { texts, hasMore: true };
+      texts.push(row.text);
+    }
+  }
+
+  /** Whether chunks of files that are gone are still there. */
+  get hasRemoved(): boolean {
+    return this.#schema.rows("SELECT 1 FROM removed LIMIT 1").length > 0;
+  }
+
   /** Removes some chunks of files that are gone. False where there is nothing more to remove. */
   sweep(): boolean {
     const [row] = this.#schema.rows<{ file: number }>("SELECT file FROM removed LIMIT 1");
@@ -187,23 +205,29 @@ export class ChunkIndex {
     return true;
   }
 
-  /** The codes of all published chunks, which the first search reads. `step` gives way to others. */
-  codes(dimensions: number, step: () => Promise<void>): Promise<Codes> {
-    this.#reading ??= this.#read(dimensions, step).catch((error: unknown) => {
+  /**
+   * The codes of all published chunks, which the first search reads. Those of files up to `reindexUntil` are of another model. `step`
+   * gives way to others.
+   */
+  codes(dimensions: number, reindexUntil: number, step: () => Promise<void>): Promise<Codes> {
+    this.#reading ??= this.#read(dimensions, reindexUntil, step).catch((error: unknown) => {
       this.forget();
       throw error;
     });
     return this.#reading;
   }
 
-  async #read(dimensions: number, step: () => Promise<void>): Promise<Codes> {
+  async #read(dimensions: number, reindexUntil: number, step: () => Promise<void>): Promise<Codes> {
     const kernel = await kernels();
     const codes = new Codes(kernel(), dimensions);
     this.#codes = codes;
     const next = `SELECT code.seq, file, first, bytes FROM code JOIN file ON file.no = code.file AND status = 'completed'
-      WHERE code.seq > ? ORDER BY code.seq LIMIT ?`;
+      WHERE code.seq > ? AND file.no > ? ORDER BY code.seq LIMIT ?`;
     for (;;) {
-      const rows = this.#schema.rows<CodeRow & { seq: number; file: number }>(next, this.#readUntil, ROWS_AT_ONCE);
+      const rows = this.#schema.rows<CodeRow & { seq: number; file: number }>(
+        next,
+        ...[this.#readUntil, reindexUntil, ROWS_AT_ONCE],
+      );
       for (const { file, first, bytes } of rows) codes.add(file, first, new Uint8Array(bytes));
       const isAll = rows.length < ROWS_AT_ONCE;
       this.#readUntil = isAll ? Number.MAX_SAFE_INTEGER : (rows.at(-1)?.seq ?? 0);

@@ -1,21 +1,19 @@
 import { textOf, UnreadableFile } from "@responses-edge/file-text";
 import { LongWork } from "@responses-edge/long-work";
 import { type Chunk, Chunker } from "@responses-edge/vector-search";
-import { embed } from "../../assembly/retrieval-models.ts";
-import { loadTokenizer } from "../../assembly/tokenizer.ts";
+import { tenantCacheSalt } from "../../assembly/cache-salt.ts";
+import { embed, loadTokenizer } from "../../assembly/retrieval-models.ts";
 import { type Config, loadConfig } from "../../config/index.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import { estimateTokens } from "../../protocol/estimate.ts";
-import { tenantCacheSalt } from "../../protocol/hash.ts";
 import { logLine } from "../../protocol/log-line.ts";
 import type { LastError } from "../../protocol/vector-stores.ts";
 import { FileClient } from "../files/file-client.ts";
-import { allowanceOf } from "../quota/allowance.ts";
-import { costOf } from "../quota/usage.ts";
+import { reserveTokens } from "../quota/embedding-quota.ts";
 import type { ChunkIndex, PendingChunk } from "./chunk-index.ts";
+import type { StoreEnv } from "./store-env.ts";
 import type { FileOwner, StoreFile, StoreFiles } from "./store-files.ts";
 import type { StoreRow } from "./store-record.ts";
-import type { StoreEnv } from "./vector-store.ts";
 
 /** Chunks that are embedded by one request. */
 const BATCH = 64;
@@ -39,6 +37,9 @@ const LONGEST_WAIT_MS = 30_000;
 
 /** A server that was away for so long is not waited for any more: files fail. Milliseconds. */
 const GIVE_UP_MS = 15 * 60_000;
+
+/** Files that one transaction has be read anew. */
+const RESTARTED_AT_ONCE = 50;
 
 /** Statuses by which an embedding server says that a text is at fault, and not itself. */
 const ABOUT_TEXTS = new Set([400, 413, 422]);
@@ -101,6 +102,7 @@ export class Ingestion {
 
   async #run(end: number): Promise<number | undefined> {
     const { index, files, change } = this.#host;
+    while (change(() => this.#restart())) await this.#giveWay();
     for (;;) {
       while (change(() => index.sweep())) await this.#giveWay();
       const pending = index.pending(2 * BATCH);
@@ -119,6 +121,16 @@ export class Ingestion {
         this.#progress = Promise.withResolvers();
       } else return Date.now() >= end && files.toRead(1).length > 0 ? Date.now() : undefined;
     }
+  }
+
+  /** Has files that are to be indexed anew be read again. False where there are no more. */
+  #restart(): boolean {
+    const { row, files } = this.#host;
+    const until = row.record?.reindexUntil;
+    if (!row.record || until === undefined) return false;
+    if (files.restart(until, RESTARTED_AT_ONCE, Date.now())) return true;
+    row.write({ ...row.record, reindexUntil: undefined });
+    return false;
   }
 
   #read(file: StoreFile): void {
@@ -239,7 +251,8 @@ export class Ingestion {
     const { change, files } = this.#host;
     try {
       const embeddings = await this.#ask(chunks);
-      if (this.#host.row.outage) this.#host.row.outage = undefined;
+      const { row } = this.#host;
+      if (row.outage) row.outage = undefined;
       return embeddings;
     } catch (error) {
       if (!(error instanceof ApiError) || !ABOUT_TEXTS.has(error.status) || error.code === "model_not_found") {
@@ -268,12 +281,9 @@ export class Ingestion {
     if (!model || !owner) return [];
     const texts = chunks.map(({ text }) => text);
     const estimated = texts.reduce((sum, text) => sum + estimateTokens(text), 0);
-    const amountsOf = (tokens: number) => {
-      return { tokens, cost: costOf(model.name, { input: tokens, cached: 0, output: 0 }, keys.prices) };
-    };
-    const identity = { tenant, keyId: owner.keyId, counted: owner.counted, policy: undefined, storingKey: undefined };
-    const allowance = env.QUOTAS && allowanceOf(identity, env.QUOTAS);
-    const reservation = owner.counted && (await allowance?.take(amountsOf(estimated), owner.counted, waitUntil));
+    const identity = { tenant, ...owner, policy: undefined, storingKey: undefined };
+    const read = { model: model.name, tokens: estimated, prices: keys.prices };
+    const end = await reserveTokens(identity, env.QUOTAS, read, waitUntil);
     let used: number | undefined;
     try {
       const asker = { config: this.#config, cacheSalt: tenantCacheSalt(tenant), signal: new AbortController().signal };
@@ -281,8 +291,7 @@ export class Ingestion {
       used = tokens ?? estimated;
       return embeddings;
     } finally {
-      const usage = { model: model.name, requests: 1, input: used ?? 0, cached: 0, output: 0 };
-      reservation?.end(used === undefined ? undefined : { ...usage, cost: amountsOf(used).cost });
+      end?.(used);
     }
   }
 
@@ -303,7 +312,9 @@ export class Ingestion {
       this.#failAll({ code: "server_error", message: `This was tried for ${GIVE_UP_MS / 60_000} minutes: ${reason}` });
       return new Wait(now);
     }
-    return new Wait(now + Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(failures, 16)) * (0.5 + Math.random()));
+    return new Wait(
+      now + Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(failures, 16)) * (0.5 + Math.random()),
+    );
   }
 
   /** Ends all files that are in progress. */

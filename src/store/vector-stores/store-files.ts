@@ -198,10 +198,29 @@ export class StoreFiles {
     if (ended.length > 0) this.#schema.write("INSERT OR IGNORE INTO removed (file) VALUES (?)", no);
   }
 
-  /** Has a file be read and indexed anew. */
-  restart(file: StoreFile, now: number): StoreFile {
-    this.remove(file);
-    return this.add(file, file.owner, now);
+  /** Has some of the files up to a number be read and indexed anew: each has another number then. False where there are none left. */
+  restart(until: number, limit: number, now: number): boolean {
+    const rows = this.#schema.rows<Row>("SELECT * FROM file WHERE no <= ? ORDER BY no LIMIT ?", until, limit);
+    for (const file of rows.map(toFile)) {
+      const batches = "SELECT batch FROM batch_file WHERE file = ?";
+      const ids = this.#schema.rows<{ batch: string }>(batches, file.no).map(({ batch }) => batch);
+      this.remove(file);
+      const { no } = this.add(file, file.owner, now);
+      for (const id of ids) this.#schema.write("INSERT INTO batch_file (batch, file) VALUES (?, ?)", id, no);
+    }
+    return rows.length > 0;
+  }
+
+  /** The number of the last file; 0 where there are none. */
+  get last(): number {
+    return this.#schema.rows<{ no: number | null }>("SELECT MAX(no) AS no FROM file")[0]?.no ?? 0;
+  }
+
+  removeAll(): void {
+    this.forget();
+    this.#schema.write("INSERT OR IGNORE INTO removed (file) SELECT no FROM file");
+    this.#schema.write("DELETE FROM file");
+    this.#schema.write("DELETE FROM batch_file");
   }
 
   remove({ no }: StoreFile): void {

@@ -13,6 +13,10 @@ export interface StoreRecord {
   isExpired: boolean;
   /** What its first embedding was: all others are of the same. */
   embedding: { model: string; dimensions: number } | null;
+  /** Files up to this number are to be indexed anew. */
+  reindexUntil?: number | undefined;
+  /** Since when what it needs cannot be reached, Unix milliseconds, and how often that was tried. */
+  outage?: { since: number; failures: number } | undefined;
 }
 
 export const DAY_SECONDS = 86_400;
@@ -44,6 +48,14 @@ export class StoreRow {
     this.#schema.write("DELETE FROM store");
     this.#schema.write("INSERT INTO store (body) VALUES (?)", JSON.stringify(record));
     this.#record = record;
+  }
+
+  get outage(): StoreRecord["outage"] {
+    return this.record?.outage;
+  }
+
+  set outage(outage: StoreRecord["outage"]) {
+    if (this.record) this.write({ ...this.record, outage });
   }
 
   /** To be called when a transaction was rolled back, or everything was deleted. */

@@ -42,18 +42,18 @@ export class StoreSearch {
    */
   async search(
     queries: readonly StoreQuery[],
-    { weights, limit, files, dimensions }: SearchOptions,
+    { weights, limit, ...options }: SearchOptions,
     step: () => Promise<void>,
   ): Promise<FoundChunk[]> {
     const lists: { ids: number[]; weight: number }[] = [];
     for (const { text, embedding } of queries) {
       if (lists.length > 0) await step();
       if (embedding && weights.embedding > 0) {
-        lists.push({ ids: await this.#nearest(embedding, dimensions, files, step), weight: weights.embedding });
+        lists.push({ ids: await this.#nearest(embedding, options, step), weight: weights.embedding });
       }
       // Where there is no embedding, words are all there is.
       const weight = embedding ? weights.text : 1;
-      if (weight > 0) lists.push({ ids: this.#matches(text, files), weight });
+      if (weight > 0) lists.push({ ids: this.#matches(text, options.files), weight });
     }
     const fused = fuse(lists).slice(0, limit);
     return fused.flatMap((each) => this.#found(each) ?? []);
@@ -61,11 +61,10 @@ export class StoreSearch {
 
   async #nearest(
     embedding: readonly number[],
-    dimensions: number,
-    files: ReadonlySet<number> | undefined,
+    { files, dimensions, reindexUntil }: Pick<SearchOptions, "files" | "dimensions" | "reindexUntil">,
     step: () => Promise<void>,
   ): Promise<number[]> {
-    const codes = await this.#index.codes(dimensions, step);
+    const codes = await this.#index.codes(dimensions, reindexUntil, step);
     if (codes.size === 0) return [];
     this.#kernel ??= kernels().then((make) => make());
     const kernel = await this.#kernel;
@@ -134,4 +133,6 @@ interface SearchOptions {
   files: ReadonlySet<number> | undefined;
   /** Of the store's embeddings; 0 where it has none. */
   dimensions: number;
+  /** Files up to this number have none of them. */
+  reindexUntil: number;
 }
