@@ -1,7 +1,7 @@
-import { createHash } from "node:crypto";
 import { LongWork } from "@responses-edge/long-work";
 import type { z } from "zod";
 import type { TurnSpec } from "../assembly/assemble-turn.ts";
+import { tenantCacheSalt } from "../assembly/cache-salt.ts";
 import { checkRequestItems } from "../assembly/media-policy.ts";
 import { ModelAccess } from "../assembly/model-access.ts";
 import type { Past, ReadPast } from "../assembly/past.ts";
@@ -189,27 +189,6 @@ export async function prepareTurn(
 
 /** A history that was read. */
 export type ReadHistory = Omit<ReadPast, "input">;
-
-const salts = new Map<string, string>();
-
-/**
- * The salt of a tenant's prompts at vLLM. With it nobody can time another tenant's prefix cache. A client's
- * own `cache_salt` parts the tenant's cache further.
- */
-export function tenantCacheSalt(tenant: string, clientSalt: string | null | undefined): string {
-  if (clientSalt != null) return hashSalt(`${tenant}\n${clientSalt}`);
-  // As many entries as there are tenants in the configuration.
-  let salt = salts.get(tenant);
-  if (salt === undefined) {
-    salt = hashSalt(`${tenant}\n`);
-    salts.set(tenant, salt);
-  }
-  return salt;
-}
-
-function hashSalt(text: string): string {
-  return createHash("sha256").update(text).digest("base64url");
-}
 
 /** Does what may have to wait for the new turn's conversation, under `ticket`. */
 export async function inQueue<T>(
