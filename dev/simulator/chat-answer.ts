@@ -129,6 +129,7 @@ const ARGUMENT: Record<string, (given: string) => Json> = {
   "browser.open": (given) => ({ id: /^-?\d+$/.test(given) ? Number(given) : given }),
   "browser.find": (given) => ({ pattern: given }),
   python: (given) => ({ code: given }),
+  file_search: (given) => ({ queries: [given] }),
   "container.exec": (given) => ({ cmd: ["sh", "-c", given] }),
 };
 

@@ -8,7 +8,7 @@ import type { Past, ReadPast } from "../assembly/past.ts";
 import { type Affinity, affinityOf } from "../assembly/session.ts";
 import type { InputItem } from "../items/registry.ts";
 import { type CreateRequest, createRequest, readCreateBody } from "../protocol/create-request.ts";
-import { clientLeft, previousResponseNotFound } from "../protocol/errors.ts";
+import { ApiError, clientLeft, previousResponseNotFound } from "../protocol/errors.ts";
 import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
 import { conversationAddress, knownTree } from "../store/client.ts";
 import { checkDisk } from "../store/free-disk.ts";
@@ -92,7 +92,7 @@ export async function checkCreation(
   // A run is stored in any case, and so are the items of a conversation.
   const isStored = request.store !== false || request.background || conversation !== undefined || kind === "run";
   if (makesTurn && isStored) checkDisk();
-  await checkRequestItems(input, "input", caller, signal);
+  await Promise.all([checkRequestItems(input, "input", caller, signal), checkStores(caller, request)]);
   const { previous_response_id: continued } = request;
   const previous = continued == null ? null : (parseResponseId(continued) ?? null);
   if (continued != null && !previous) throw previousResponseNotFound(continued);
@@ -133,6 +133,23 @@ export async function checkCreation(
     modelAccess,
     scope,
   };
+}
+
+/** Throws the 404 of a vector store that a tool of the request names and that is not there. */
+async function checkStores({ stores }: Caller, { tools }: CreateRequest): Promise<void> {
+  const isThere = async (id: string, param: string) => {
+    try {
+      await stores.ask(id, (store) => store.facts());
+    } catch (error) {
+      throw error instanceof ApiError ? new ApiError({ ...error.toFields(), param }) : error;
+    }
+  };
+  const named = (tools ?? []).flatMap((tool, index) =>
+    tool.type === "file_search"
+      ? tool.vector_store_ids.map((id) => isThere(id, `tools[${index}].vector_store_ids`))
+      : [],
+  );
+  if (named.length > 0) await Promise.all(named);
 }
 
 /** How many types a header names. */

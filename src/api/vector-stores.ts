@@ -18,7 +18,7 @@ import {
   updateStoreFileBody,
   type VectorStoreObject,
 } from "../protocol/vector-stores.ts";
-import { unwrap } from "../store/client.ts";
+import { unwrap } from "../store/rpc.ts";
 import type { FileOwner, NewStoreFile, StoreFileQuery } from "../store/vector-stores/store-files.ts";
 import type { StoreQuery } from "../store/vector-stores/store-list.ts";
 import { searchStores } from "../store/vector-stores/store-searcher.ts";

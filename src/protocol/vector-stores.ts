@@ -1,8 +1,9 @@
 import { z } from "zod";
-import { type AttributeFilter, type Attributes, attributeFilter } from "./attribute-filter.ts";
+import type { AttributeFilter, Attributes } from "./attribute-filter.ts";
 import { list, map } from "./collections.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { metadata } from "./request-fields.ts";
+import { type RankingOptions, searchSettings } from "./search-settings.ts";
 
 /** Vector stores as the API takes and shows them. Limits are OpenAI's where it has them. */
 
@@ -16,9 +17,6 @@ const MAX_FILES_OF_BATCH = 2_000;
 /** What an embedding model would not read is no query. UTF-16 units. */
 const MAX_QUERY_LENGTH = 16_384;
 const MAX_QUERIES = 16;
-
-/** OpenAI's limit of results, also of the tool's. */
-export const MAX_RESULTS = 50;
 
 const name = z.string().max(256);
 const description = z.string().max(512);
@@ -96,25 +94,11 @@ export function filesOfBatch(body: z.output<typeof createBatchBody>): AddStoreFi
   return files ?? (ids ?? []).map((file_id) => ({ file_id, attributes: shared, chunking_strategy }));
 }
 
-/** How much embeddings and words count beside each other, as the tool `file_search` has it. */
-const hybridSearch = z
-  .object({ embedding_weight: z.number().min(0).max(1_000), text_weight: z.number().min(0).max(1_000) })
-  .refine(({ embedding_weight: one, text_weight: other }) => one + other > 0, "Expected a weight above 0.");
-
-export const rankingOptions = z.object({
-  ranker: z.enum(["none", "auto", "default-2024-11-15"]).nullish(),
-  score_threshold: z.number().min(0).max(1).nullish(),
-  hybrid_search: hybridSearch.nullish(),
-});
-export type RankingOptions = z.output<typeof rankingOptions>;
-
 const query = z.string().min(1).max(MAX_QUERY_LENGTH);
 
 export const searchBody = z.object({
   query: z.union([query, list(query, { min: 1, max: MAX_QUERIES })]),
-  filters: attributeFilter.nullish(),
-  max_num_results: z.int().min(1).max(MAX_RESULTS).nullish(),
-  ranking_options: rankingOptions.nullish(),
+  ...searchSettings,
   rewrite_query: z.boolean().nullish(),
 });
 

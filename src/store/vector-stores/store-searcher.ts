@@ -3,11 +3,13 @@ import { embed, rerank } from "../../assembly/retrieval-models.ts";
 import type { Config } from "../../config/index.ts";
 import type { RetrievalModel } from "../../config/vector-stores.ts";
 import type { Identity } from "../../contract/identity.ts";
+import type { StoreSearch } from "../../contract/store-search.ts";
 import { estimateTokens } from "../../protocol/estimate.ts";
-import { type FoundChunk, MAX_RESULTS, type SearchRequest } from "../../protocol/vector-stores.ts";
-import { unwrap } from "../client.ts";
+import { MAX_RESULTS } from "../../protocol/search-settings.ts";
+import type { FoundChunk, SearchRequest } from "../../protocol/vector-stores.ts";
 import { reserveTokens } from "../quota/embedding-quota.ts";
 import type { Quota } from "../quota/quota.ts";
+import { unwrap } from "../rpc.ts";
 import type { StoreClient } from "./store-client.ts";
 
 /** Who searches. */
@@ -62,6 +64,11 @@ export async function searchStores(
     .toSorted((one, other) => other.score - one.score)
     .filter(({ score }) => score >= least)
     .slice(0, limit);
+}
+
+/** The search of a turn's tools. */
+export function storeSearch(searcher: Omit<Searcher, "signal">): StoreSearch {
+  return (ids, request, signal) => searchStores({ ...searcher, signal }, ids, request);
 }
 
 async function embedQueries(searcher: Searcher, model: RetrievalModel, queries: readonly string[]) {
